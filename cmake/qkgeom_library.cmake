@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+# The library: headers only. The targets carry include folders, C++20 and what the headers include; no compiler flags,
+# so that nothing is forced on the consumer.
+
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(Boost 1.74 REQUIRED)   # headers only: Boost.Math
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+add_library(qkgeom INTERFACE)
+add_library(qkgeom::qkgeom ALIAS qkgeom)
+target_include_directories(qkgeom INTERFACE
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+  "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+target_compile_features(qkgeom INTERFACE cxx_std_20)
+target_link_libraries(qkgeom INTERFACE Eigen3::Eigen Boost::headers Threads::Threads)
+
+# Files (room io/, and adapt/xtensor.hpp): only this needs nlohmann-json and xtensor, so it is a target of its own.
+if(QKGEOM_BUILD_TESTS OR QKGEOM_BUILD_EXAMPLES OR QKGEOM_BUILD_CAPTURE)
+  set(_qkgeom_io_required REQUIRED)
+else()
+  set(_qkgeom_io_required QUIET)
+endif()
+find_package(nlohmann_json 3.11 ${_qkgeom_io_required})
+find_package(xtensor 0.24 ${_qkgeom_io_required})
+if(nlohmann_json_FOUND AND xtensor_FOUND)
+  add_library(qkgeom_io INTERFACE)
+  add_library(qkgeom::io ALIAS qkgeom_io)
+  set_target_properties(qkgeom_io PROPERTIES EXPORT_NAME io)
+  target_link_libraries(qkgeom_io INTERFACE qkgeom nlohmann_json::nlohmann_json xtensor)
+endif()

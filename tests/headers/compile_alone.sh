@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# compile_alone.sh COMPILER INCLUDE_DIR WORK_DIR SYSTEM_INCLUDES(;-separated)
+# Compiles each header of INCLUDE_DIR in a unit that holds nothing but this header, twice. Syntax and types only: no
+# object file is written, two run at a time. A header that was found good is not compiled again until any header changed.
+set -euo pipefail
+compiler=$1 include=$2 work=$3
+flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Wshadow -Werror "-I$include")
+IFS=';' read -ra system <<<"$4"
+for folder in "${system[@]}"; do
+  [[ $folder == "$include" || $folder != /* || $folder == /usr/include ]] || flags+=(-isystem "$folder")
+done
+
+mkdir -p "$work"
+stamp=$({ "$compiler" --version; echo "${flags[@]}"; cat "$0"; find "$include" -name '*.hpp' -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
+if [[ -f $work/stamp && $(<"$work/stamp") == "$stamp" ]]; then
+  echo "no header changed since they all compiled with $compiler"
+  exit 0
+fi
+
+check() {
+  local header=$1; shift
+  local unit; unit=$work/$(echo "$header" | tr '/' '_').cpp
+  printf '#include "%s"\n#include "%s"\n' "$header" "$header" >"$unit"
+  "$@" "$unit" || { echo "FAILED alone: $header" >&2; return 1; }
+}
+export -f check
+export work
+find "$include" -name '*.hpp' -printf '%P\0' | sort -z |
+  xargs -0 -P 2 -I{} bash -c 'check "$@"' _ {} "$compiler" "${flags[@]}"
+echo "$(find "$include" -name '*.hpp' | wc -l) headers compile alone with $compiler"
+echo "$stamp" >"$work/stamp"

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+#include "all_headers.hpp"
+
+int other_unit();
+
+int main() { return other_unit(); }

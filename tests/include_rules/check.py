@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Check every #include of include/, capture/, examples/, bench/ and tests/ against rooms.txt.
+
+Usage: check.py SOURCE_DIR     exit status 1 and one line a violation, else one line of summary
+       check.py --self-test    plants violations in a scratch folder and expects each to be found
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.M)
+BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+SUFFIXES = {".hpp", ".cpp", ".cuh", ".cu", ".h"}
+PLATFORM = re.compile(r"^(sys/|linux/|bits/|immintrin\.h$|x86intrin\.h$|cpuid\.h$|unistd\.h$|fcntl\.h$|sched\.h$|pthread\.h$|"
+                      r"signal\.h$|poll\.h$|dlfcn\.h$|dirent\.h$|errno\.h$)")
+THIRD_PARTY = {"Eigen": "Eigen", "unsupported": "Eigen", "boost": "boost", "xtensor": "xtensor", "xtl": "xtensor",
+               "nlohmann": "nlohmann"}
+
+
+def read_table(path):
+    """rooms.txt -> (room -> rooms it may include, room -> third parties it may include), closed under inclusion."""
+    rooms, third = {}, {}
+    for line in path.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            room, may, parties = re.split(r" {2,}", line.strip())
+            rooms[room] = set(may.split()) - {"-"}
+            third[room] = set(parties.split()) - {"-"}
+    for room in rooms:
+        for other in rooms[room] - {"*"}:
+            if other not in rooms:
+                raise SystemExit(f"rooms.txt: {room} may include {other}, which is no room of the table")
+
+    def closure(room, seen):
+        for other in rooms.get(room, ()):
+            if other not in seen:
+                seen.add(other)
+                closure(other, seen)
+        return seen
+
+    return {room: closure(room, set()) | {room} for room in rooms}, third
+
+
+def room_of(relative, rooms):
+    """The room a source file belongs to, or None where only the rules for everyone hold (examples, bench, tests)."""
+    parts = relative.parts
+    if parts[0] == "include":
+        return parts[2] if len(parts) > 3 else "top"
+    if parts[0] == "capture":
+        return str(relative) if str(relative) in rooms else "capture"
+    return None
+
+
+def project_violation(relative, room, header, rooms):
+    """Why a file must not include this header of the project, or None."""
+    parts = header.split("/")
+    outside = relative.parts[0] in ("examples", "bench")
+    if relative.parts[0] == "include" and not header.startswith("qkgeom/"):
+        return 'a header is named from include/: "qkgeom/room/file.hpp"'
+    if ".." in parts:
+        return "no path goes upward"
+    if header.startswith("capture/"):
+        if relative.parts[0] == "capture" or relative.parts[:2] == ("tests", "capture") or relative.parts[0] == "bench":
+            return None
+        return "nothing uses capture/ but its own tests and benches"
+    if parts[0] != "qkgeom" or len(parts) < 3:
+        return None
+    target = parts[1]
+    if target not in rooms:
+        return f"{target} is no room of rooms.txt"
+    if "detail" in parts[2:-1]:
+        own = relative.parts[1] if relative.parts[0] == "tests" else room
+        return None if own == target else f"detail/ stays inside {target}"
+    if outside or room in (None, "top") or "*" in rooms[room] or target in rooms[room]:
+        return None
+    return f"{room} may include {', '.join(sorted(rooms[room] - {room})) or 'no other room'}"
+
+
+def system_violation(room, header, third):
+    """Why a file of include/ must not include <header>, or None."""
+    if "*" in third.get(room, ()):
+        return None
+    if "/" not in header and "." not in header:
+        return None                                   # the standard library
+    if PLATFORM.match(header):
+        name = "platform"
+    else:
+        name = THIRD_PARTY.get(header.split("/")[0], header)
+    if header.startswith("boost/math/") or name in third.get(room, ()):
+        return None
+    return f"{room} may include {', '.join(sorted(third.get(room, ()))) or 'no third party'} besides Boost.Math"
+
+
+def violations(source):
+    rooms, third = read_table(source / "tests" / "include_rules" / "rooms.txt")
+    found, files = [], 0
+    for top in ("include", "capture", "examples", "bench", "tests"):
+        for path in sorted((source / top).rglob("*")):
+            relative = path.relative_to(source)
+            if path.suffix not in SUFFIXES or "data" in relative.parts:
+                continue
+            files += 1
+            room = room_of(relative, rooms)
+            text = path.read_text()
+            if top == "include" and room != "top" and room not in rooms:
+                found.append(f"{relative}: {room} is no room of rooms.txt")
+                continue
+            text = BLOCK_COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text)
+            for match in INCLUDE.finditer(text):
+                quoted, angle = match.groups()
+                header = quoted or angle
+                if quoted or header.startswith(("qkgeom/", "capture/")):
+                    why = project_violation(relative, room, header, rooms)
+                else:
+                    why = system_violation(room, header, third) if top == "include" and room != "top" else None
+                if why:
+                    line = text.count("\n", 0, match.start()) + 1
+                    found.append(f"{relative}:{line}: includes {header}: {why}")
+    return found, files
+
+
+def check_quote(source):
+    """docs/architecture.md quotes the table: the same rows, so that the page cannot go stale."""
+    page = source / "docs" / "architecture.md"
+    table = source / "tests" / "include_rules" / "rooms.txt"
+    rows = [line for line in table.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    if not page.exists() or "include_rules/rooms.txt" not in page.read_text():
+        return []
+    text = page.read_text().splitlines()
+    return [f"docs/architecture.md: does not quote this row of rooms.txt: {row}" for row in rows if row not in text]
+
+
+PLANTED = {   # file -> (text, what the message must contain; None: must pass)
+    "include/qkgeom/core/a.hpp": ("#include <vector>\n#include <boost/math/constants/constants.hpp>\n", None),
+    "include/qkgeom/core/up.hpp": ('#include "qkgeom/stats/m.hpp"\n', "core may include no other room"),
+    "include/qkgeom/core/eigen.hpp": ("#include <Eigen/Core>\n", "core may include platform besides Boost.Math"),
+    "include/qkgeom/stats/m.hpp": ('#include "qkgeom/core/a.hpp"\n/* #include <Eigen/Core> */\n// #include <fmt/core.h>\n', None),
+    "include/qkgeom/stats/asio.hpp": ("#include <boost/asio.hpp>\n", "no third party"),
+    "include/qkgeom/geometry/b.hpp": ('#include "qkgeom/backend/cpu.hpp"\n', "geometry may include core, stats"),
+    "include/qkgeom/geometry/d.hpp": ('#  include "qkgeom/stats/detail/x.hpp"\n', "detail/ stays inside stats"),
+    "include/qkgeom/geometry/r.hpp": ('#include "../core/a.hpp"\n', "named from include/"),
+    "include/qkgeom/plasticity/p.hpp": ('#include "qkgeom/core/a.hpp"\n#include "qkgeom/stats/m.hpp"\n', None),
+    "include/qkgeom/backend/cpu.hpp": ('#include <qkgeom/linalg/e.hpp>\n#include <Eigen/Core>\n#include <sched.h>\n', None),
+    "include/qkgeom/backend/json.hpp": ("#include <nlohmann/json.hpp>\n", "Eigen, platform"),
+    "include/qkgeom/io/c.hpp": ('#include "capture/forward.hpp"\n', "named from include/"),
+    "include/qkgeom/odd/o.hpp": ("", "odd is no room"),
+    "capture/forward.cpp": ('#include <cblas.h>\n#include "capture/f.hpp"\n#include "qkgeom/io/c.hpp"\n', None),
+    "capture/pca.cpp": ('#include "qkgeom/geometry/pca.hpp"\n', "capture may include core, io"),
+    "capture/main.cpp": ('#include "qkgeom/report/analyse.hpp"\n', None),
+    "examples/e.cpp": ('#include "capture/f.hpp"\n', "nothing uses capture/"),
+    "examples/f.cpp": ('#include "qkgeom/report/detail/x.hpp"\n', "detail/ stays inside report"),
+    "tests/stats/t.cpp": ('#include "qkgeom/stats/detail/x.hpp"\n#include "qkgeom/report/a.hpp"\n', None),
+    "tests/stats/u.cpp": ('#include "qkgeom/io/detail/x.hpp"\n', "detail/ stays inside io"),
+}
+
+
+def self_test():
+    table = pathlib.Path(__file__).with_name("rooms.txt").read_text()
+    with tempfile.TemporaryDirectory() as name:
+        source = pathlib.Path(name)
+        for file, (text, _) in {**PLANTED, "tests/include_rules/rooms.txt": (table, None)}.items():
+            (source / file).parent.mkdir(parents=True, exist_ok=True)
+            (source / file).write_text(text)
+        found, _ = violations(source)
+    failures = []
+    for file, (_, expected) in PLANTED.items():
+        mine = [line for line in found if line.startswith(file)]
+        if len(mine) != (expected is not None) or (expected and expected not in mine[0]):
+            failures.append(f"{file}: expected {expected!r}, found {mine}")
+    return failures
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        failures = self_test()
+        print("\n".join(failures) or f"{len(PLANTED)} planted files judged as they should be")
+        return bool(failures)
+    source = pathlib.Path(sys.argv[1])
+    found, files = violations(source)
+    found += check_quote(source)
+    print("\n".join(found) or f"{files} files follow tests/include_rules/rooms.txt")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

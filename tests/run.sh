@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# run.sh [--sanitize | --preset NAME] [CTEST ARGUMENTS]
+# Installs what is missing, builds the preset (default: release) and runs its whole suite; e.g. tests/run.sh -R '^stats'.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+preset=release
+case ${1-} in
+  --sanitize) preset=sanitize; shift ;;
+  --preset) preset=${2:?--preset needs a name}; shift 2 ;;
+  -h | --help) sed -n '3,4s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
+esac
+
+bash .ci/install-packages.sh tests
+
+# Fresh clones of the same sources share the compiler cache.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+jobs=$(nproc)
+cmake --preset "$preset" -DQKGEOM_WERROR="${QKGEOM_WERROR:-OFF}" -DQKGEOM_BUILD_TESTS=ON
+cmake --build --preset "$preset" -j "$jobs"
+
+
+[[ $preset != native ]] || exec ctest --test-dir build/native --output-on-failure --no-tests=error -j "$jobs" "$@"
+exec ctest --preset "$preset" -j "$jobs" "$@"
