@@ -35,7 +35,7 @@ endif()
 # declare exactly those `extern template`. The installed library stays header-only.
 file(GLOB _qkgeom_precompiled CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
 if(_qkgeom_precompiled)
-  add_library(qkgeom_precompiled STATIC ${_qkgeom_precompiled})
+  add_library(qkgeom_precompiled STATIC EXCLUDE_FROM_ALL ${_qkgeom_precompiled})
   target_link_libraries(qkgeom_precompiled PUBLIC qkgeom::qkgeom PRIVATE qkgeom_warnings)
   target_compile_definitions(qkgeom_precompiled INTERFACE QKGEOM_PRECOMPILED)
   target_link_libraries(qkgeom_intree INTERFACE qkgeom_precompiled)
