@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/backend/detail/cpu_empirical.hpp"
+#include "qkgeom/backend/detail/cpu_moments.hpp"
+#include "qkgeom/backend/detail/cpu_pairs.hpp"
+#include "qkgeom/core/head.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
+
+namespace qkgeom {
+
+struct cpu_options {
+  int threads = 0;  ///< <= 0: one a core
+};
+
+/// Runs every primitive of the library on the CPU, with Eigen and threads. Results do not depend on the thread count.
+/// Not to be shared by threads at the same time.
+class cpu_context {
+ public:
+  static constexpr memory_space space = memory_space::host;
+
+  explicit cpu_context(const cpu_options& options = {}) : pool_(std::make_unique<thread_pool>(options.threads)) {}
+
+  int threads() const { return pool_->size(); }
+  thread_pool& pool() { return *pool_; }
+
+  /// `f(i)` for i in [0, n), in parallel.
+  template <class F>
+  void for_each(index_t n, F&& f) {
+    pool_->for_each(n, [&](index_t i, int) { f(i); });
+  }
+
+  /// Moments of each head of x (n, heads, d): of all rows, with the covariance, and of the rows of each of `buckets`
+  /// buckets; `bucket[i]` is -1 for a row outside all. Throws on a row that is not finite, naming `side`, head and row.
+  template <class T>
+  std::vector<side_moments> moments(const char* side, const tensor_view<const T>& x, const vector_view<const std::int32_t>& position,
+                                    const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
+    std::vector<side_moments> result(static_cast<std::size_t>(x.heads));
+    const cpu::row_order order(bucket, buckets);
+    pool_->for_each(x.heads, [&](index_t h, int) {
+      result[static_cast<std::size_t>(h)] = cpu::side_moments_of(side, h, x.head(h), position, order, per_bucket);
+    });
+    return result;
+  }
+
+  /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices.
+  std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
+    std::vector<eigen_system> result(matrices.size());
+    for_each(static_cast<index_t>(matrices.size()), [&](index_t i) {
+      result[static_cast<std::size_t>(i)] = linalg::symmetric_eigen(*matrices[static_cast<std::size_t>(i)], d);
+    });
+    return result;
+  }
+
+  /// Factors F, F F' = matrix, of symmetric positive semi-definite (d, d) matrices.
+  std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
+    std::vector<semidefinite_root> result(matrices.size());
+    for_each(static_cast<index_t>(matrices.size()), [&](index_t i) {
+      result[static_cast<std::size_t>(i)] = linalg::semidefinite_factor(*matrices[static_cast<std::size_t>(i)], d);
+    });
+    return result;
+  }
+
+  /// Exact pair sums under Gaussian score laws, one result a problem; k is (n, key heads, d).
+  template <class T>
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
+                                        const std::vector<pair_problem>& problems, const pair_request& request) {
+    const bool f64 = request.precision ? *request.precision == pair_precision::f64 : std::is_same_v<compute_t<T>, double>;
+    return f64 ? cpu::gaussian_pairs<double>(*pool_, k, groups, problems, request)
+               : cpu::gaussian_pairs<float>(*pool_, k, groups, problems, request);
+  }
+
+  /// Exact pair sums under observed queries: q is (n_q, query heads, d), problem.query_rows the rows of each bucket.
+  template <class T>
+  std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k, const key_groups& groups,
+                                         const std::vector<empirical_problem>& problems) {
+    return cpu::empirical_pairs(*pool_, q, k, groups, problems);
+  }
+
+ private:
+  std::unique_ptr<thread_pool> pool_;
+};
+
+}  // namespace qkgeom

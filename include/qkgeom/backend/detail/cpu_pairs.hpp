@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "qkgeom/backend/detail/cpu_pair_groups.hpp"
+#include "qkgeom/backend/detail/cpu_pair_tiles.hpp"
+
+namespace qkgeom::cpu {
+
+/// A run of groups that one task does: small ones together, a larger one alone.
+struct group_run {
+  index_t begin = 0, end = 0;
+  index_t rows = 0;
+};
+
+inline std::vector<group_run> group_runs(const key_groups& groups) {
+  constexpr index_t run_rows = 512;
+  std::vector<group_run> runs;
+  for (index_t g = 0; g < groups.groups(); ++g) {
+    const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
+    if (n < 2) continue;
+    const bool joins = !runs.empty() && runs.back().end == g && n <= small_group && runs.back().rows + n <= run_rows;
+    if (joins) {
+      runs.back().end = g + 1;
+      runs.back().rows += n;
+    } else {
+      runs.push_back({g, g + 1, n});
+    }
+  }
+  return runs;
+}
+
+/// Scores mean . (k - centre) and the scaled keys of the admissible range of a group under `law`; y (n, d) are the group's centred
+/// keys, reflected if the law is diagonal.
+template <class F>
+void scale_keys(thread_pool& pool, const score_law& law, const std::vector<double>& reflector, const F* y, index_t d, const rank_range& range,
+                scaled_keys<F>& keys) {
+  const bool diagonal = !law.variance.empty();
+  const index_t rank = diagonal ? d : law.rank;
+  auto mean = law.mean;
+  if (diagonal) reflect_rows(mean.data(), 1, d, reflector);
+  keys.resize(range.size(), rank);
+  rows_matrix<F> factor(diagonal ? 0 : d, diagonal ? 0 : rank);
+  std::vector<F> root(static_cast<std::size_t>(diagonal ? d : 0)), direction(mean.begin(), mean.end());
+  for (index_t i = 0; i < factor.size(); ++i) factor.data()[i] = static_cast<F>(law.factor[static_cast<std::size_t>(i)]);
+  for (std::size_t c = 0; c < root.size(); ++c) root[c] = static_cast<F>(std::sqrt(law.variance[c]));
+  constexpr index_t block = 256;
+  using const_rows = Eigen::Map<const rows_matrix<F>>;
+  const auto scaled_block = [&](index_t begin, index_t count, rows_matrix<F>& z) {
+    const const_rows rows(y + (range.begin + begin) * d, count, d);
+    if (diagonal) z = rows.array().rowwise() * Eigen::Map<const Eigen::Array<F, 1, Eigen::Dynamic>>(root.data(), d);
+    else z.noalias() = rows * factor;
+  };
+  // The scale is a power of two from a fixed sample, so it changes no rounding and is the same for every split.
+  rows_matrix<F> sample;
+  scaled_block(0, std::min<index_t>(block, range.size()), sample);
+  const double mean_square = sample.size() ? sample.template cast<double>().squaredNorm() / static_cast<double>(sample.rows()) : 0.0;
+  const auto scale = static_cast<F>(unit_scale(mean_square));
+  pool.for_each((range.size() + block - 1) / block, [&](index_t b, int) {
+    const index_t begin = b * block, count = std::min(block, range.size() - begin);
+    rows_matrix<F> z;
+    scaled_block(begin, count, z);
+    z *= scale;
+    keys.pack(begin, count, z.data());
+    Eigen::Map<Eigen::Matrix<F, Eigen::Dynamic, 1>>(keys.score.data() + begin, count).noalias() =
+        const_rows(y + (range.begin + begin) * d, count, d) * Eigen::Map<const Eigen::Matrix<F, Eigen::Dynamic, 1>>(direction.data(), d) * scale;
+  });
+}
+
+/// One group under one law by tiles, in parts whose sums are added in a fixed order.
+template <class F>
+void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t law_index, index_t group, const F* y, index_t d, pair_sink& sink) {
+  const auto& law = problem.laws[static_cast<std::size_t>(law_index)];
+  const auto range = admissible(*sink.groups, group, law);
+  if (range.size() < 2) return;
+  scaled_keys<F> keys;
+  scale_keys(pool, law, problem.reflector, y, d, range, keys);
+  const index_t parts = std::clamp<index_t>(keys.panels() / 4, 1, 64);
+  std::vector<double> sum(static_cast<std::size_t>(parts)), weight(static_cast<std::size_t>(parts));
+  std::vector<pair_sink> sinks(static_cast<std::size_t>(sink.simple() ? 1 : parts), pair_sink(*sink.sums, *sink.groups, *sink.request));
+  pool.for_each(parts, [&](index_t p, int) {
+    auto& mine = sinks[static_cast<std::size_t>(sink.simple() ? 0 : p)];
+    sum_tiles(keys, parts - 1 - p, parts, law, group, range, mine, sum[static_cast<std::size_t>(p)], weight[static_cast<std::size_t>(p)]);
+  });
+  const auto at = sink.sums->at(law_index, group);
+  for (std::size_t p = 0; p < sum.size(); ++p) sink.sums->sum[at] += sum[p];
+  if (sink.request->weight)
+    for (const double w : weight) sink.sums->weight[at] += w;
+  else
+    sink.sums->weight[at] += static_cast<double>(range.pairs());
+  sink.sums->pairs[at] += range.pairs();
+  for (const auto& s : sinks)
+    for (std::size_t c = 0; c < s.heat_sum.size(); ++c) {
+      sink.heat_sum[c] += s.heat_sum[c];
+      sink.heat_weight[c] += s.heat_weight[c];
+    }
+}
+
+template <class F, class T>
+void add_run(thread_pool& pool, const matrix_view<const T>& k, const key_groups& groups, const pair_problem& problem, const group_run& run,
+             pair_sink& sink) {
+  const index_t d = k.cols;
+  diagonal_laws<F> diagonal(problem, d);
+  std::vector<F> y, reflected;
+  for (index_t g = run.begin; g < run.end; ++g) {
+    const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
+    if (n < 2) continue;
+    y.resize(static_cast<std::size_t>(n * d));
+    centred_keys(k, groups, g, y.data());
+    if (!diagonal.empty()) {
+      reflected = y;
+      reflect_rows(reflected.data(), n, d, problem.reflector);
+      if (n <= small_group) diagonal.add_group(g, reflected.data(), n, sink);
+    }
+    for (std::size_t l = 0; l < problem.laws.size(); ++l) {
+      const auto& law = problem.laws[l];
+      if (law.empty() || (!law.variance.empty() && n <= small_group)) continue;
+      add_group_by_tiles(pool, problem, static_cast<index_t>(l), g, law.variance.empty() ? y.data() : reflected.data(), d, sink);
+    }
+  }
+}
+
+/// See cpu_context::gaussian_pairs.
+template <class F, class T>
+std::vector<pair_sums> gaussian_pairs(thread_pool& pool, const tensor_view<const T>& k, const key_groups& groups,
+                                      const std::vector<pair_problem>& problems, const pair_request& request) {
+  constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
+  std::vector<pair_sums> results;
+  index_t length = 0;
+  for (const std::int32_t t : groups.position) length = std::max<index_t>(length, index_t{t} + 1);
+  for (const auto& p : problems) {
+    pair_sums s{static_cast<index_t>(p.laws.size()), groups.groups(), {}, {}, {}, 0, {}, {}};
+    s.sum.resize(static_cast<std::size_t>(s.laws * s.groups));
+    s.weight.resize(s.sum.size());
+    s.pairs.resize(s.sum.size());
+    if (request.heatmap_cell > 0) {
+      for (const auto& law : p.laws) length = std::max(length, static_cast<index_t>(law.tau) + 1);
+      s.heatmap_width = (length + request.heatmap_cell - 1) / request.heatmap_cell;
+      s.heatmap_sum.resize(static_cast<std::size_t>(s.heatmap_width * s.heatmap_width));
+      s.heatmap_weight.resize(s.heatmap_sum.size());
+    }
+    results.push_back(std::move(s));
+  }
+  const auto runs = group_runs(groups);
+  const auto count = static_cast<index_t>(runs.size());
+  std::vector<std::unique_ptr<pair_sink>> sinks(problems.size() * runs.size());
+  const auto work = [&](index_t task) {
+    const auto p = static_cast<std::size_t>(task / count);
+    auto& sink = sinks[static_cast<std::size_t>(task)];
+    sink = std::make_unique<pair_sink>(results[p], groups, request);
+    add_run<F>(pool, k.head(problems[p].key_head), groups, problems[p], runs[static_cast<std::size_t>(task % count)], *sink);
+  };
+  std::vector<index_t> alone, together;
+  for (index_t t = 0; t < count * static_cast<index_t>(problems.size()); ++t)
+    (runs[static_cast<std::size_t>(t % count)].rows > shared_rows ? alone : together).push_back(t);
+  pool.for_each(static_cast<index_t>(together.size()), [&](index_t i, int) { work(together[static_cast<std::size_t>(i)]); });
+  for (const index_t t : alone) work(t);
+  for (std::size_t t = 0; t < sinks.size(); ++t) {
+    auto& r = results[t / runs.size()];
+    for (std::size_t c = 0; c < r.heatmap_sum.size(); ++c) {
+      r.heatmap_sum[c] += sinks[t]->heat_sum[c];
+      r.heatmap_weight[c] += sinks[t]->heat_weight[c];
+    }
+  }
+  return results;
+}
+
+}  // namespace qkgeom::cpu

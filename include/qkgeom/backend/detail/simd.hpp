@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom::cpu {
+
+/// Vectors as wide as the target's registers, through the compilers' vector extensions: one source for SSE2, AVX2 and
+/// AVX-512.
+#if defined(__AVX512F__)
+inline constexpr int simd_bytes = 64;
+#elif defined(__AVX__)
+inline constexpr int simd_bytes = 32;
+#else
+inline constexpr int simd_bytes = 16;
+#endif
+
+template <class T>
+struct simd;
+template <>
+struct simd<float> {
+  typedef float type __attribute__((vector_size(simd_bytes)));
+  typedef std::int32_t mask __attribute__((vector_size(simd_bytes)));
+};
+template <>
+struct simd<double> {
+  typedef double type __attribute__((vector_size(simd_bytes)));
+  typedef std::int64_t mask __attribute__((vector_size(simd_bytes)));
+};
+template <class T>
+using vec = typename simd<T>::type;
+template <class T>
+inline constexpr int lanes = simd_bytes / static_cast<int>(sizeof(T));
+
+template <class T>
+inline vec<T> load(const T* p) {
+  vec<T> v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T>
+inline void store(T* p, const vec<T>& v) {
+  std::memcpy(p, &v, sizeof v);
+}
+template <class T>
+inline vec<T> splat(T x) {
+  return x - vec<T>{};
+}
+
+/// n rounded up to a multiple of the lanes.
+template <class T>
+constexpr index_t padded(index_t n) {
+  return (n + lanes<T> - 1) / lanes<T> * lanes<T>;
+}
+
+}  // namespace qkgeom::cpu

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom::dense {
+
+/// Small f64 vector and matrix work that needs no library. Matrices are (d, d), row-major.
+
+inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double s = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) s += a[i] * b[i];
+  return s;
+}
+inline double norm(const std::vector<double>& a) { return std::sqrt(dot(a, a)); }
+
+inline std::vector<double> scaled(std::vector<double> a, double factor) {
+  for (double& x : a) x *= factor;
+  return a;
+}
+inline std::vector<double> sum(std::vector<double> a, const std::vector<double>& b, double factor = 1.0) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] += factor * b[i];
+  return a;
+}
+inline std::vector<double> difference(const std::vector<double>& a, const std::vector<double>& b) { return sum(a, b, -1.0); }
+
+inline double trace(const std::vector<double>& m, std::size_t d) {
+  double s = 0;
+  for (std::size_t i = 0; i < d; ++i) s += m[i * d + i];
+  return s;
+}
+
+/// m x for a symmetric m.
+inline std::vector<double> multiply(const std::vector<double>& m, const std::vector<double>& x) {
+  const std::size_t d = x.size();
+  std::vector<double> y(d);
+  for (std::size_t i = 0; i < d; ++i) {
+    const double xi = x[i];
+    const double* row = &m[i * d];
+    for (std::size_t j = 0; j < d; ++j) y[j] += xi * row[j];
+  }
+  return y;
+}
+
+/// x' m x.
+inline double quadratic(const std::vector<double>& m, const std::vector<double>& x) { return dot(multiply(m, x), x); }
+
+/// v_j' m v_j for every row v_j of v; m symmetric.
+inline std::vector<double> quadratic_rows(const std::vector<double>& m, const std::vector<double>& v, std::size_t d) {
+  std::vector<double> q(d), y(d);
+  for (std::size_t j = 0; j < d; ++j) {
+    const double* x = &v[j * d];
+    std::fill(y.begin(), y.end(), 0.0);
+    for (std::size_t i = 0; i < d; ++i) {
+      const double xi = x[i];
+      const double* row = &m[i * d];
+      for (std::size_t c = 0; c < d; ++c) y[c] += xi * row[c];
+    }
+    for (std::size_t i = 0; i < d; ++i) q[j] += y[i] * x[i];
+  }
+  return q;
+}
+
+/// m += factor (x y' + y x').
+inline void add_symmetric_product(std::vector<double>& m, const std::vector<double>& x, const std::vector<double>& y, double factor) {
+  const std::size_t d = x.size();
+  for (std::size_t i = 0; i < d; ++i)
+    for (std::size_t j = 0; j < d; ++j) m[i * d + j] += factor * (x[i] * y[j] + y[i] * x[j]);
+}
+
+}  // namespace qkgeom::dense

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace qkgeom {
+
+/// What every public function throws on bad input: one sentence that names the argument, what was expected and what came.
+class error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws `error` with the parts streamed one after another.
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  throw error(text.str());
+}
+
+/// `fail(parts...)` unless `condition` holds.
+template <class... Parts>
+void require(bool condition, const Parts&... parts) {
+  if (!condition) [[unlikely]]
+    fail(parts...);
+}
+
+}  // namespace qkgeom

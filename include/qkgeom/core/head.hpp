@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/core/scalar.hpp"
+#include "qkgeom/core/view.hpp"
+
+namespace qkgeom {
+
+/// Input of one head: post-RoPE queries (n_q, d) and keys (n_k, d), each row with its token position (0-based) and the
+/// id of the example it comes from. Queries and keys need not be at the same positions.
+template <class T, memory_space Space = memory_space::host>
+struct head_view {
+  static_assert(is_element_v<T>, "elements are bf16, f16, float or double");
+  using element = T;
+  static constexpr memory_space space = Space;
+
+  matrix_view<const T, Space> q;
+  vector_view<const std::int32_t, Space> q_position;
+  vector_view<const std::int32_t, Space> q_example;
+  matrix_view<const T, Space> k;
+  vector_view<const std::int32_t, Space> k_position;
+  vector_view<const std::int32_t, Space> k_example;
+  std::optional<index_t> window{};  ///< sliding window in tokens; none: full attention
+};
+template <class T, class U, class P, memory_space S, class... Rest>
+head_view(matrix_view<T, S>, vector_view<P, S>, vector_view<P, S>, matrix_view<U, S>, Rest...)
+    -> head_view<std::remove_const_t<T>, S>;
+
+/// Input of a layer: the heads of a layer share positions and keys, so that work on a key head is done once. Query head
+/// h reads key head `key_of_query[h]` (an index into the heads of `k`).
+template <class T, memory_space Space = memory_space::host>
+struct layer_view {
+  static_assert(is_element_v<T>, "elements are bf16, f16, float or double");
+  using element = T;
+  static constexpr memory_space space = Space;
+
+  tensor_view<const T, Space> q;  ///< (n_q, query heads, d)
+  vector_view<const std::int32_t, Space> q_position;
+  vector_view<const std::int32_t, Space> q_example;
+  tensor_view<const T, Space> k;  ///< (n_k, key heads, d)
+  vector_view<const std::int32_t, Space> k_position;
+  vector_view<const std::int32_t, Space> k_example;
+  std::vector<index_t> key_of_query;
+  std::optional<index_t> window{};
+
+  /// The view of query head h with its key head.
+  head_view<T, Space> head(index_t h) const {
+    return {q.head(h),  q_position, q_example, k.head(key_of_query[static_cast<std::size_t>(h)]),
+            k_position, k_example,  window};
+  }
+};
+
+/// One head as a layer of one head, so that a batch is the only case an algorithm knows.
+template <class T, memory_space S>
+layer_view<T, S> as_layer(const head_view<T, S>& h) {
+  return {{h.q.data, h.q.rows, 1, h.q.cols, h.q.row_stride, h.q.cols},
+          h.q_position,
+          h.q_example,
+          {h.k.data, h.k.rows, 1, h.k.cols, h.k.row_stride, h.k.cols},
+          h.k_position,
+          h.k_example,
+          {0},
+          h.window};
+}
+
+/// Shapes must agree: throws `error` naming the argument.
+template <class T, memory_space S>
+void check_shapes(const layer_view<T, S>& x) {
+  require(x.q.dim == x.k.dim, "q and k must have the same head size, but q has ", x.q.dim, " and k ", x.k.dim);
+  require(x.q.dim > 0, "q and k must have a head size of at least 1");
+  require(x.q_position.size == x.q.rows, "q_position has ", x.q_position.size, " entries for ", x.q.rows, " rows of q");
+  require(x.q_example.size == x.q.rows, "q_example has ", x.q_example.size, " entries for ", x.q.rows, " rows of q");
+  require(x.k_position.size == x.k.rows, "k_position has ", x.k_position.size, " entries for ", x.k.rows, " rows of k");
+  require(x.k_example.size == x.k.rows, "k_example has ", x.k_example.size, " entries for ", x.k.rows, " rows of k");
+  require(static_cast<index_t>(x.key_of_query.size()) == x.q.heads, "key_of_query has ", x.key_of_query.size(),
+          " entries for ", x.q.heads, " query heads");
+  for (const index_t h : x.key_of_query)
+    require(h >= 0 && h < x.k.heads, "key_of_query names key head ", h, " of ", x.k.heads);
+  require(!x.window || *x.window > 0, "window must be at least 1 token, not ", x.window.value_or(0));
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// Philox4x32-10 (Salmon et al., 2011): 128 random bits from a counter and a key, the same on every machine.
+QKGEOM_HD inline std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
+                                                         std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+/// What a stream of draws is for: part of its key, so that two uses never share bits.
+enum class draw : std::uint32_t { query_token = 1, key_token = 2, head = 3, query_subset = 4, pair = 5, planted = 6, permutation = 7 };
+
+/// A stream of random numbers without state, keyed by (seed, example, layer, use); entry i depends on nothing else.
+struct random_stream {
+  std::uint64_t seed = 0;
+  std::uint32_t example = 0;
+  std::uint32_t layer = 0;
+  draw use = draw::query_token;
+
+  QKGEOM_HD std::array<std::uint32_t, 4> bits(std::uint64_t i) const {
+    return philox4x32({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32) ^ (static_cast<std::uint32_t>(use) << 24), example, layer},
+                      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  }
+  /// Uniform on [0, 1) with 53 bits.
+  QKGEOM_HD double uniform(std::uint64_t i) const {
+    const auto b = bits(i);
+    return static_cast<double>((std::uint64_t{b[0]} << 21) ^ (b[1] >> 11)) * 0x1p-53;
+  }
+  /// Uniform on {0, ..., n - 1}; the bias is below n / 2^64.
+  QKGEOM_HD std::uint64_t below(std::uint64_t i, std::uint64_t n) const {
+    const auto b = bits(i);
+    const std::uint64_t x = (std::uint64_t{b[2]} << 32) | b[3];
+#if defined(__CUDA_ARCH__)
+    return __umul64hi(x, n);
+#else
+    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(x) * n) >> 64);
+#endif
+  }
+};
+
+}  // namespace qkgeom

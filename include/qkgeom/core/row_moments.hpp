@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom {
+
+/// Which second moments of x are kept.
+enum class scatter_kind { diagonal, full };
+
+/// Mergeable moments of a set of rows (x, t), x of size d: sums of squares and products about the means, not divided
+/// by n. `merge` is the only place where two of them meet, so streaming and merging cannot disagree.
+struct row_moments {
+  index_t count = 0;
+  double mean_t = 0;
+  double tt = 0;             ///< sum (t - mean_t)^2
+  std::vector<double> mean;  ///< (d)
+  std::vector<double> xt;    ///< (d) sum (x - mean)(t - mean_t)
+  std::vector<double> xx;    ///< (d, d) sum (x - mean)(x - mean)', or its diagonal (d)
+
+  static row_moments zero(index_t dim, scatter_kind kind) {
+    const auto d = static_cast<std::size_t>(dim);
+    return {0, 0, 0, std::vector<double>(d), std::vector<double>(d),
+            std::vector<double>(kind == scatter_kind::full ? d * d : d)};
+  }
+  index_t dim() const { return static_cast<index_t>(mean.size()); }
+  bool has_full_scatter() const { return xx.size() == mean.size() * mean.size(); }
+  /// sum (x_i - mean_i)^2.
+  double xx_diagonal(index_t i) const {
+    return xx[static_cast<std::size_t>(has_full_scatter() ? i * dim() + i : i)];
+  }
+  bool operator==(const row_moments&) const = default;
+};
+
+/// Adds the moments of further rows (Chan, Golub & LeVeque 1979). A set with only the diagonal can take in a full one,
+/// not the other way round.
+inline void merge(row_moments& into, const row_moments& from) {
+  require(into.dim() == from.dim(), "cannot merge moments of head size ", from.dim(), " into head size ", into.dim());
+  if (from.count == 0) return;
+  const bool full = into.has_full_scatter();
+  require(!full || from.has_full_scatter(), "cannot merge moments without covariance into moments with covariance");
+  const auto d = static_cast<std::size_t>(into.dim());
+  const double na = static_cast<double>(into.count), nb = static_cast<double>(from.count), n = na + nb;
+  const double weight = na * nb / n, share = nb / n;
+  const double dt = from.mean_t - into.mean_t;
+  std::vector<double> dx(d);
+  for (std::size_t i = 0; i < d; ++i) dx[i] = from.mean[i] - into.mean[i];
+  if (full) {
+    for (std::size_t i = 0; i < d; ++i) {
+      const double wi = weight * dx[i];
+      double* to = &into.xx[i * d];
+      const double* add = &from.xx[i * d];
+      for (std::size_t j = 0; j < d; ++j) to[j] += add[j] + wi * dx[j];
+    }
+  } else {
+    for (std::size_t i = 0; i < d; ++i)
+      into.xx[i] += from.xx_diagonal(static_cast<index_t>(i)) + weight * dx[i] * dx[i];
+  }
+  for (std::size_t i = 0; i < d; ++i) {
+    into.xt[i] += from.xt[i] + weight * dx[i] * dt;
+    into.mean[i] += share * dx[i];
+  }
+  into.tt += from.tt + weight * dt * dt;
+  into.mean_t += share * dt;
+  into.count += from.count;
+}
+
+/// Moments of one side (queries or keys) of a head: of all rows, and of the rows of each bucket.
+struct side_moments {
+  row_moments total;                ///< with the full scatter
+  std::vector<row_moments> bucket;  ///< (buckets); rows outside all buckets are in `total` only
+  bool operator==(const side_moments&) const = default;
+};
+
+}  // namespace qkgeom

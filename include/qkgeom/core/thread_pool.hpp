@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// A fixed set of threads that share out loops. Tasks are independent, so results do not depend on the thread count.
+class thread_pool {
+ public:
+  /// `threads` <= 0: as many as the machine has cores. The calling thread is one of them.
+  explicit thread_pool(int threads = 0)
+      : size_(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {
+    for (int i = 1; i < size_; ++i) workers_.emplace_back([this, i] { work(i); });
+  }
+  thread_pool(const thread_pool&) = delete;
+  thread_pool& operator=(const thread_pool&) = delete;
+  ~thread_pool() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (auto& w : workers_) w.join();
+  }
+
+  int size() const { return size_; }
+
+  /// Calls `f(i, thread)` for i in [0, n), thread in [0, size()), in any order. The first exception is rethrown when all
+  /// threads have stopped. A call from inside a task runs on that thread alone.
+  template <class F>
+  void for_each(index_t n, F&& f) {
+    if (n <= 0) return;
+    if (size_ == 1 || n == 1 || running_here() >= 0) {
+      const int me = std::max(0, running_here());
+      for (index_t i = 0; i < n; ++i) f(i, me);
+      return;
+    }
+    const std::lock_guard one_loop(loop_);
+    std::atomic<index_t> next{0};
+    std::exception_ptr failure;
+    std::mutex failure_mutex;
+    run([&](int thread) {
+      try {
+        for (index_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) f(i, thread);
+      } catch (...) {
+        next.store(n);
+        const std::lock_guard lock(failure_mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    });
+    if (failure) std::rethrow_exception(failure);
+  }
+
+ private:
+  static int& running_here() {
+    thread_local int thread = -1;
+    return thread;
+  }
+
+  template <class Body>
+  void run(Body&& body) {
+    void (*call)(void*, int) = [](void* b, int thread) { (*static_cast<std::remove_reference_t<Body>*>(b))(thread); };
+    {
+      const std::lock_guard lock(mutex_);
+      body_ = &body;
+      call_ = call;
+      pending_ = size_ - 1;
+      ++generation_;
+    }
+    wake_.notify_all();
+    running_here() = 0;
+    body(0);
+    running_here() = -1;
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return pending_ == 0; });
+  }
+
+  void work(int me) {
+    std::uint64_t seen = 0;
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
+      if (stop_) return;
+      seen = generation_;
+      lock.unlock();
+      running_here() = me;
+      call_(body_, me);
+      running_here() = -1;
+      lock.lock();
+      if (--pending_ == 0) done_.notify_one();
+    }
+  }
+
+  int size_;
+  std::vector<std::thread> workers_;
+  std::mutex loop_, mutex_;
+  std::condition_variable wake_, done_;
+  void* body_ = nullptr;
+  void (*call_)(void*, int) = nullptr;
+  int pending_ = 0;
+  std::uint64_t generation_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <string_view>
+
+namespace qkgeom {
+
+/// What position does to a head, judged on PCA component 0 (section 4.2).
+enum class head_class { position_dominated, q_positional, k_positional, content_focused, mixed };
+
+inline constexpr std::array<head_class, 5> all_head_classes{head_class::position_dominated, head_class::q_positional,
+                                                            head_class::k_positional, head_class::content_focused, head_class::mixed};
+
+constexpr std::string_view name_of(head_class c) {
+  constexpr std::string_view names[] = {"position_dominated", "q_positional", "k_positional", "content_focused", "mixed"};
+  return names[static_cast<int>(c)];
+}
+
+struct class_thresholds {
+  double low = 0.3;
+  double high = 0.7;
+};
+
+/// position_dominated: both |r| above `high`; q_positional: only |r_q|; k_positional: |r_k| above `high` and |r_q| below
+/// `low`; content_focused: both below `low`; mixed: the rest. The thesis folds k_positional into mixed.
+inline head_class classify(double r_q, double r_k, const class_thresholds& thresholds = {}) {
+  const double q = std::abs(r_q), k = std::abs(r_k);
+  if (q > thresholds.high) return k > thresholds.high ? head_class::position_dominated : head_class::q_positional;
+  if (k > thresholds.high && q < thresholds.low) return head_class::k_positional;
+  if (q < thresholds.low && k < thresholds.low) return head_class::content_focused;
+  return head_class::mixed;
+}
+
+}  // namespace qkgeom

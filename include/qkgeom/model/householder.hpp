@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vector>
+
+#include "qkgeom/core/dense.hpp"
+
+namespace qkgeom {
+
+/// Unit u of the reflection H = I - 2uu' that sends `direction` to e_1 (4.10); empty, H = I, if direction is 0 or along
+/// e_1. The first entry of direction / |direction| - e_1 is formed without cancellation.
+inline std::vector<double> householder_reflector(const std::vector<double>& direction) {
+  const double length = dense::norm(direction);
+  if (!(length > 0)) return {};
+  auto u = dense::scaled(direction, 1.0 / length);
+  double rest = 0;
+  for (std::size_t i = 1; i < u.size(); ++i) rest += u[i] * u[i];
+  u[0] = u[0] > 0 ? -rest / (1.0 + u[0]) : u[0] - 1.0;
+  const double norm = dense::norm(u);
+  if (!(norm > 0)) return {};
+  return dense::scaled(std::move(u), 1.0 / norm);
+}
+
+/// H x.
+inline std::vector<double> reflect(const std::vector<double>& u, std::vector<double> x) {
+  if (u.empty()) return x;
+  const double along = 2 * dense::dot(u, x);
+  return dense::sum(std::move(x), u, -along);
+}
+
+/// H M H for a symmetric M (d, d).
+inline std::vector<double> reflect_both(const std::vector<double>& u, std::vector<double> m) {
+  if (u.empty()) return m;
+  const auto mu = dense::multiply(m, u);
+  const double umu = dense::dot(u, mu);
+  dense::add_symmetric_product(m, u, dense::sum(mu, u, -umu), -2.0);
+  return m;
+}
+
+}  // namespace qkgeom

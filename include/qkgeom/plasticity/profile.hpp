@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "qkgeom/core/head.hpp"
+#include "qkgeom/model/query_model.hpp"
+#include "qkgeom/plasticity/pair_sets.hpp"
+
+namespace qkgeom {
+
+/// Attention plasticity of one query bucket.
+struct profile_bucket {
+  index_t start = 0, end = 0;  ///< tokens
+  index_t queries = 0;
+  std::int64_t pairs = 0;
+  double plasticity = std::numeric_limits<double>::quiet_NaN();      ///< NaN (null) without a model or without pairs
+  double standard_error = std::numeric_limits<double>::quiet_NaN();  ///< jackknife over examples, given the query model
+  std::vector<double> example_sum, example_weight;                   ///< (examples) what the mean is made of
+
+  double middle() const { return 0.5 * static_cast<double>(start + end); }
+};
+
+/// Mean plasticity over pairs by |t_i - t_j| and tau - (t_i + t_j) / 2.
+struct plasticity_heatmap {
+  index_t cell = 0;                 ///< cell width, tokens
+  index_t width = 0;                ///< cells along each side
+  std::vector<double> sum, weight;  ///< (key distance, query distance)
+
+  double mean(index_t key_distance, index_t query_distance) const {
+    const auto at = static_cast<std::size_t>(key_distance * width + query_distance);
+    return weight[at] > 0 ? sum[at] / weight[at] : std::numeric_limits<double>::quiet_NaN();
+  }
+};
+
+/// Plasticity over query buckets (4.4.5).
+struct plasticity_profile_result {
+  std::string_view covariance;  ///< the model behind it: a covariance kind, or "empirical"
+  bool examples_weigh_same = false;
+  std::vector<profile_bucket> buckets;
+  plasticity_heatmap heatmap;  ///< width 0 if not asked for
+};
+
+struct profile_options {
+  bool heatmap = false;
+  index_t heatmap_cell = 0;                   ///< tokens; 0: the width of the first query bucket
+  std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32
+};
+
+namespace detail {
+
+/// Rows of k by (example, position); across examples by position alone.
+inline key_groups group_keys(const vector_view<const std::int32_t>& position, const vector_view<const std::int32_t>& example, bool across) {
+  key_groups g;
+  g.row.resize(static_cast<std::size_t>(position.size));
+  std::iota(g.row.begin(), g.row.end(), std::int64_t{0});
+  std::stable_sort(g.row.begin(), g.row.end(), [&](std::int64_t a, std::int64_t b) {
+    if (!across && example[a] != example[b]) return example[a] < example[b];
+    return position[a] < position[b];
+  });
+  g.offset.push_back(0);
+  for (std::size_t i = 0; i < g.row.size(); ++i) {
+    if (i == 0 || (!across && example[g.row[i]] != g.example.back())) {
+      if (i > 0) g.offset.push_back(static_cast<index_t>(i));
+      g.example.push_back(across ? -1 : example[g.row[i]]);
+    }
+    g.position.push_back(position[g.row[i]]);
+  }
+  if (!g.row.empty()) g.offset.push_back(static_cast<index_t>(g.row.size()));
+  return g;
+}
+
+/// Mean over examples and its jackknife error; `same`: every example counts once.
+inline void finish_bucket(profile_bucket& b, bool same) {
+  double sum = 0, weight = 0, examples = 0;
+  if (same)
+    for (std::size_t e = 0; e < b.example_sum.size(); ++e)
+      if (b.example_weight[e] > 0) {
+        b.example_sum[e] /= b.example_weight[e];
+        b.example_weight[e] = 1;
+      }
+  for (std::size_t e = 0; e < b.example_sum.size(); ++e) {
+    sum += b.example_sum[e];
+    weight += b.example_weight[e];
+    examples += b.example_weight[e] > 0;
+  }
+  if (!(weight > 0)) return;
+  b.plasticity = sum / weight;
+  if (examples < 2) return;
+  double mean = 0, square = 0;
+  const auto without = [&](std::size_t e) { return (sum - b.example_sum[e]) / (weight - b.example_weight[e]) - b.plasticity; };
+  for (std::size_t e = 0; e < b.example_sum.size(); ++e)
+    if (b.example_weight[e] > 0) mean += without(e) / examples;
+  for (std::size_t e = 0; e < b.example_sum.size(); ++e)
+    if (b.example_weight[e] > 0) square += (without(e) - mean) * (without(e) - mean);
+  b.standard_error = std::sqrt((examples - 1) / examples * square);
+}
+
+inline plasticity_profile_result profile_of(const bucket_edges& edges, const std::vector<index_t>& queries, pair_sums&& sums,
+                                            std::string_view covariance, bool same) {
+  plasticity_profile_result r{covariance, same, {}, {}};
+  for (index_t b = 0; b < edges.count(); ++b) {
+    profile_bucket out;
+    out.start = edges.start(b);
+    out.end = edges.end(b);
+    out.queries = queries[static_cast<std::size_t>(b)];
+    for (index_t g = 0; g < sums.groups; ++g) {
+      out.example_sum.push_back(sums.sum[sums.at(b, g)]);
+      out.example_weight.push_back(sums.weight[sums.at(b, g)]);
+      out.pairs += out.queries >= 2 ? sums.pairs[sums.at(b, g)] : 0;
+    }
+    if (out.queries >= 2) finish_bucket(out, same);
+    r.buckets.push_back(std::move(out));
+  }
+  r.heatmap.width = sums.heatmap_width;
+  r.heatmap.sum = std::move(sums.heatmap_sum);
+  r.heatmap.weight = std::move(sums.heatmap_weight);
+  return r;
+}
+
+inline std::vector<index_t> queries_of(const query_model& model) {
+  std::vector<index_t> n;
+  for (const auto& b : model.bucket) n.push_back(b.queries);
+  return n;
+}
+
+}  // namespace detail
+
+/// Exact mean pairwise plasticity of each query bucket of each head of a layer, over the keys before the bucket's start
+/// (4.4.1, 4.4.5); `models` as `fit_queries` gave them for the same heads. Errors of f32 pair arithmetic: at most 1e-6 on
+/// any value. Throws if the models do not fit the layer.
+template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
+std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models, const layer_view<T, S>& layer,
+                                                          const Pairs& pairs = {}, const profile_options& options = {}) {
+  check_shapes(layer);
+  require(static_cast<index_t>(models.size()) == layer.q.heads, "plasticity_profile: ", models.size(), " query models for ", layer.q.heads,
+          " query heads");
+  const auto groups = detail::group_keys(layer.k_position, layer.k_example, pairs.across_examples);
+  pair_request request{pairs.weight(), options.precision, 0};
+  std::vector<pair_problem> problems;
+  for (std::size_t h = 0; h < models.size(); ++h) {
+    const auto& m = models[h];
+    require(m.bucket.empty() || m.bucket[0].mean.empty() || static_cast<index_t>(m.bucket[0].mean.size()) == layer.k.dim,
+            "plasticity_profile: the query model has another head size than the keys (", layer.k.dim, ")");
+    if (options.heatmap && m.buckets.count() > 0)
+      request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : m.buckets.end(0) - m.buckets.start(0);
+    pair_problem p{layer.key_of_query[h], m.reflector, {}};
+    for (index_t b = 0; b < m.buckets.count(); ++b) p.laws.push_back(law_of(m, b, layer.window));
+    problems.push_back(std::move(p));
+  }
+  auto sums = ctx.gaussian_pairs(layer.k, groups, problems, request);
+  std::vector<plasticity_profile_result> results;
+  for (std::size_t h = 0; h < models.size(); ++h) {
+    results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]), name_of(models[h].covariance),
+                                         pairs.examples_weigh_same));
+    results.back().heatmap.cell = request.heatmap_cell;
+  }
+  return results;
+}
+
+/// The same for one head.
+template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
+plasticity_profile_result plasticity_profile(Context& ctx, const query_model& model, const head_view<T, S>& head, const Pairs& pairs = {},
+                                             const profile_options& options = {}) {
+  return std::move(plasticity_profile(ctx, std::vector<query_model>{model}, as_layer(head), pairs, options).front());
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <compare>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/core/random.hpp"
+
+namespace qkgeom {
+
+/// A query head by name.
+struct head_id {
+  index_t layer = 0;
+  index_t head = 0;
+  auto operator<=>(const head_id&) const = default;
+};
+
+/// Key head that query head `h` reads under grouped-query attention: floor(h / (query_heads / key_heads)) (section 4.1).
+inline index_t key_head_of(index_t h, index_t query_heads, index_t key_heads) {
+  require(query_heads > 0 && key_heads > 0 && query_heads % key_heads == 0, "query heads (", query_heads,
+          ") must be a multiple of key heads (", key_heads, ")");
+  require(h >= 0 && h < query_heads, "query head ", h, " of ", query_heads);
+  return h / (query_heads / key_heads);
+}
+
+/// Draws `count` query heads without replacement over all `layers` x `query_heads`, in ascending order; all of them if
+/// there are fewer. The draw depends on the seed and the candidates alone.
+inline std::vector<head_id> draw_heads(const std::vector<index_t>& layers, index_t query_heads, index_t count,
+                                       std::uint64_t seed) {
+  std::vector<head_id> heads;
+  for (const index_t l : layers)
+    for (index_t h = 0; h < query_heads; ++h) heads.push_back({l, h});
+  const random_stream stream{.seed = seed, .use = draw::head};
+  const index_t n = static_cast<index_t>(heads.size()), m = std::clamp<index_t>(count, 0, n);
+  for (index_t i = 0; i < m; ++i) {
+    const auto j = i + static_cast<index_t>(stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(n - i)));
+    std::swap(heads[static_cast<std::size_t>(i)], heads[static_cast<std::size_t>(j)]);
+  }
+  heads.resize(static_cast<std::size_t>(m));
+  std::sort(heads.begin(), heads.end());
+  return heads;
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "qkgeom/core/buckets.hpp"
+#include "qkgeom/core/random.hpp"
+
+namespace qkgeom {
+
+enum class sampler_kind { uniform, log2, all };
+
+/// How tokens are drawn: one Bernoulli draw a token, shared by all heads of a layer and kind (sections 4.1.2, 5.4.1).
+struct token_sampler {
+  sampler_kind kind = sampler_kind::uniform;
+  index_t bucket_size = 8192;  ///< tokens; the smallest bucket for log2
+  double rate = 1.0;           ///< expected tokens a bucket
+
+  /// Probability that the token at position t is kept: min(1, rate / bucket width), 1 for `all`.
+  double probability(index_t t) const {
+    if (kind == sampler_kind::all) return 1.0;
+    index_t width = bucket_size;
+    if (kind == sampler_kind::log2)
+      width = std::max(static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(t + 1))),
+                       static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(bucket_size))));
+    return std::min(1.0, rate / static_cast<double>(width));
+  }
+};
+
+/// Ascending positions in [0, tokens) that `sampler` keeps for (seed, example, layer, use).
+inline std::vector<std::int32_t> draw_tokens(const token_sampler& sampler, index_t tokens, const random_stream& stream) {
+  require(sampler.bucket_size > 0, "bucket_size must be at least 1 token, not ", sampler.bucket_size);
+  require(sampler.rate > 0 && std::isfinite(sampler.rate), "rate must be positive, not ", sampler.rate);
+  std::vector<std::int32_t> kept;
+  for (index_t t = 0; t < tokens; ++t)
+    if (stream.uniform(static_cast<std::uint64_t>(t)) < sampler.probability(t)) kept.push_back(static_cast<std::int32_t>(t));
+  return kept;
+}
+
+}  // namespace qkgeom
