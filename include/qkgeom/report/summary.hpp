@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "qkgeom/plasticity/profile.hpp"
+
+namespace qkgeom {
+
+/// A mean and its standard error (jackknife over examples, given the query model); NaN where there is none.
+struct estimate {
+  double value = std::numeric_limits<double>::quiet_NaN();
+  double error = std::numeric_limits<double>::quiet_NaN();
+};
+
+/// Weight of a query bucket in means over buckets: its number of queries, or its width in tokens.
+enum class bucket_weight { queries, width };
+
+/// Aggregates of a profile (4.4.5): means over the query buckets whose middle lies in [0, L), [0, 0.2 L), [0.8 L, L).
+struct profile_summary {
+  estimate overall, first20, last20, drop;  ///< drop = first20 - last20
+  std::int64_t pairs = 0;
+};
+
+/// One region of the context and the mean over the buckets whose middle lies in it; null if there is none.
+struct bin_mean {
+  double start = 0, end = 0;  ///< tokens
+  estimate plasticity;
+};
+
+namespace detail {
+
+/// Mean over the buckets whose middle lies in [low, high); `left_out` >= 0 leaves that example out.
+inline double region_mean(const plasticity_profile_result& p, double low, double high, bucket_weight by, index_t left_out,
+                          const std::vector<std::pair<double, double>>& totals) {
+  double sum = 0, weight = 0;
+  for (std::size_t b = 0; b < p.buckets.size(); ++b) {
+    const auto& bucket = p.buckets[b];
+    if (std::isnan(bucket.plasticity) || bucket.middle() < low || bucket.middle() >= high) continue;
+    double value = bucket.plasticity;
+    if (left_out >= 0) {
+      const auto e = static_cast<std::size_t>(left_out);
+      const double rest = totals[b].second - bucket.example_weight[e];
+      if (!(rest > 0)) continue;
+      value = (totals[b].first - bucket.example_sum[e]) / rest;
+    }
+    const double w = by == bucket_weight::queries ? static_cast<double>(bucket.queries) : static_cast<double>(bucket.end - bucket.start);
+    sum += w * value;
+    weight += w;
+  }
+  return weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN();
+}
+
+inline std::vector<std::pair<double, double>> bucket_totals(const plasticity_profile_result& p) {
+  std::vector<std::pair<double, double>> totals;
+  for (const auto& b : p.buckets) {
+    double sum = 0, weight = 0;
+    for (std::size_t e = 0; e < b.example_sum.size(); ++e) {
+      sum += b.example_sum[e];
+      weight += b.example_weight[e];
+    }
+    totals.emplace_back(sum, weight);
+  }
+  return totals;
+}
+
+/// value(-1) with the jackknife error of value(e) over the examples that have pairs.
+template <class Value>
+estimate jackknife(const plasticity_profile_result& p, const Value& value) {
+  estimate result{value(index_t{-1}), std::numeric_limits<double>::quiet_NaN()};
+  if (std::isnan(result.value)) return result;
+  std::vector<double> without;
+  const std::size_t examples = p.buckets.empty() ? 0 : p.buckets[0].example_sum.size();
+  for (std::size_t e = 0; e < examples; ++e) {
+    bool has = false;
+    for (const auto& b : p.buckets) has |= b.example_weight[e] > 0;
+    if (!has) continue;
+    const double v = value(static_cast<index_t>(e));
+    if (!std::isnan(v)) without.push_back(v);
+  }
+  const auto n = static_cast<double>(without.size());
+  if (n < 2) return result;
+  double mean = 0, square = 0;
+  for (const double v : without) mean += v / n;
+  for (const double v : without) square += (v - mean) * (v - mean);
+  result.error = std::sqrt((n - 1) / n * square);
+  return result;
+}
+
+}  // namespace detail
+
+/// Overall, first and last fifth of the context, and their difference. `context_length` is the manifest's L, in tokens.
+inline profile_summary summarize(const plasticity_profile_result& p, index_t context_length, bucket_weight by = bucket_weight::queries) {
+  require(context_length > 0, "summarize: context_length must be at least 1 token, not ", context_length);
+  const double L = static_cast<double>(context_length);
+  const auto totals = detail::bucket_totals(p);
+  const auto mean = [&](double low, double high, index_t e) { return detail::region_mean(p, low, high, by, e, totals); };
+  profile_summary s;
+  s.overall = detail::jackknife(p, [&](index_t e) { return mean(0, L + 1, e); });
+  s.first20 = detail::jackknife(p, [&](index_t e) { return mean(0, 0.2 * L, e); });
+  s.last20 = detail::jackknife(p, [&](index_t e) { return mean(0.8 * L, L + 1, e); });
+  s.drop = detail::jackknife(p, [&](index_t e) { return mean(0, 0.2 * L, e) - mean(0.8 * L, L + 1, e); });
+  for (const auto& b : p.buckets) s.pairs += b.pairs;
+  return s;
+}
+
+/// Means over the bins between ascending edges, in tokens.
+inline std::vector<bin_mean> bin_means(const plasticity_profile_result& p, const std::vector<double>& edges,
+                                       bucket_weight by = bucket_weight::queries) {
+  const auto totals = detail::bucket_totals(p);
+  std::vector<bin_mean> bins;
+  for (std::size_t i = 0; i + 1 < edges.size(); ++i)
+    bins.push_back({edges[i], edges[i + 1], detail::jackknife(p, [&](index_t e) {
+                      return detail::region_mean(p, edges[i], edges[i + 1], by, e, totals);
+                    })});
+  return bins;
+}
+
+/// Edges of n equal bins over the context: 5 gives quintiles, 10 deciles.
+inline std::vector<double> equal_bins(index_t context_length, int n) {
+  std::vector<double> edges;
+  for (int i = 0; i <= n; ++i) edges.push_back(static_cast<double>(context_length) * i / n);
+  return edges;
+}
+
+/// Edges 0, L/16, L/8, L/4, L/2, L: 0-8K, 8K-16K, ... at L = 128K.
+inline std::vector<double> length_bins(index_t context_length) {
+  std::vector<double> edges{0};
+  for (int part = 16; part >= 1; part /= 2) edges.push_back(static_cast<double>(context_length) / part);
+  return edges;
+}
+
+}  // namespace qkgeom
