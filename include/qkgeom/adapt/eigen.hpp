@@ -12,7 +12,7 @@ namespace qkgeom {
 /// expression, which has no memory to view.
 template <class Derived>
 matrix_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Derived>& m)
-  requires(!Derived::IsVectorAtCompileTime)
+  requires(!bool(Derived::IsVectorAtCompileTime))
 {
   static_assert(Derived::IsRowMajor, "qkgeom reads row-major matrices: give Eigen::Matrix<..., Eigen::RowMajor>");
   static_assert((Derived::Flags & Eigen::DirectAccessBit) != 0, "qkgeom views memory: give a matrix, map or block, not an expression");
@@ -22,7 +22,7 @@ matrix_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Deri
 /// Zero-copy view of a contiguous Eigen vector.
 template <class Derived>
 vector_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Derived>& v)
-  requires(Derived::IsVectorAtCompileTime)
+  requires(bool(Derived::IsVectorAtCompileTime))
 {
   static_assert((Derived::Flags & Eigen::DirectAccessBit) != 0 && Derived::InnerStrideAtCompileTime == 1,
                 "qkgeom views memory: give a contiguous vector");
