@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace qkgeom {
+
+/// Rewrites a regular expression of tokenizer.json (Oniguruma, Unicode 16) for PCRE2: `\s` means Unicode white space, and
+/// the classes `\p{..}` get the code points that PCRE2's tables do not know yet. Throws on `\P{..}` within a class.
+std::string pcre2_pattern(std::string_view pattern);
+
+/// A compiled regular expression over well-formed UTF-8. One object is used by one thread at a time.
+class regex {
+ public:
+  /// `pattern` in tokenizer.json's dialect. Throws `error` that quotes the pattern if it does not compile.
+  explicit regex(std::string_view pattern);
+
+  struct span {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  /// The leftmost match that starts at byte `from` or later. Returns false if there is none.
+  bool find(std::string_view text, std::size_t from, span* match) const;
+
+ private:
+  struct state;
+  std::shared_ptr<state> state_;
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace qkgeom {
+
+/// Bytes of the UTF-8 character that starts with `lead`; 1 for a byte that starts none.
+inline std::size_t utf8_size(unsigned char lead) {
+  if (lead < 0xc2) return 1;
+  return lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 1;
+}
+
+/// Appends the character `c` to `out` as UTF-8.
+inline void append_utf8(std::string& out, char32_t c) {
+  const auto tail = [&](int shift) { out += static_cast<char>(0x80 | ((c >> shift) & 0x3f)); };
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+  } else if (c < 0x800) {
+    out += static_cast<char>(0xc0 | (c >> 6));
+    tail(0);
+  } else if (c < 0x10000) {
+    out += static_cast<char>(0xe0 | (c >> 12));
+    tail(6);
+    tail(0);
+  } else {
+    out += static_cast<char>(0xf0 | (c >> 18));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
+/// The character at byte `i` of well-formed UTF-8 text.
+char32_t utf8_at(std::string_view text, std::size_t i);
+
+/// Bytes of the well-formed character at byte `i` of `text`, or 0 if it is ill-formed there; `*skip` then is the length
+/// of the maximal ill-formed part (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts").
+std::size_t well_formed_size(std::string_view text, std::size_t i, std::size_t* skip);
+
+/// `text` with each maximal ill-formed part replaced by U+FFFD, as Python's `errors="replace"` does.
+std::string replace_ill_formed(std::string_view text);
+
+/// Whether `c` is white space in Unicode: what `\s` means in tokenizer.json.
+bool is_space(char32_t c);
+
+}  // namespace qkgeom
