@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom {
+
+namespace detail {
+
+/// Owns a file descriptor.
+class descriptor {
+ public:
+  explicit descriptor(int fd = -1) : fd_(fd) {}
+  descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  /// Closes now, so that a late error of the file system is seen: false with errno set.
+  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+/// A write past the file size limit raises SIGXFSZ, whose default is death. It is held back in this thread while the
+/// guard lives and taken away again, so that the write just fails with EFBIG.
+class file_size_signal_guard {
+ public:
+  file_size_signal_guard() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~file_size_signal_guard() {
+    if (sigismember(&before_, SIGXFSZ) == 1) return;
+    const int saved = errno;
+    const timespec now{};
+    while (sigtimedwait(&set_, nullptr, &now) == -1 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = saved;
+  }
+  file_size_signal_guard(const file_size_signal_guard&) = delete;
+  file_size_signal_guard& operator=(const file_size_signal_guard&) = delete;
+
+ private:
+  sigset_t set_{};
+  sigset_t before_{};
+};
+
+}  // namespace detail
+
+/// A file that appears whole or not at all: it is written as `<name>.partial` beside the target, then synced and renamed
+/// by `commit`. Without a commit the destructor removes the partial file and the target stays as it was. The name of the
+/// partial file is fixed, so that a killed program's remains are overwritten by its next run; a lock keeps a second
+/// writer out. A target that is a device or a pipe is written directly. Every failure throws `error` with the file's name.
+class atomic_file {
+ public:
+  explicit atomic_file(const std::filesystem::path& path) : target_(resolve(path)) {
+    struct stat info {};
+    if (::stat(target_.c_str(), &info) == 0) {
+      require(!S_ISDIR(info.st_mode), "cannot write ", target_.string(), ": it is a folder");
+      direct_ = !S_ISREG(info.st_mode);
+    }
+    partial_ = direct_ ? target_ : std::filesystem::path(target_.string() + ".partial");
+    if (direct_) file_ = detail::descriptor(::open(target_.c_str(), O_WRONLY | O_CLOEXEC));
+    else open_partial();
+    if (file_.get() < 0) fail_with("cannot open", errno);
+    buffer_.reserve(buffer_size);
+  }
+  atomic_file(const atomic_file&) = delete;
+  atomic_file& operator=(const atomic_file&) = delete;
+  ~atomic_file() {
+    if (!direct_ && !committed_ && file_.get() >= 0) ::unlink(partial_.c_str());
+  }
+
+  /// Appends bytes.
+  void write(std::span<const std::byte> bytes) {
+    require(!committed_, "cannot write ", target_.string(), ": it is already complete");
+    written_ += bytes.size();
+    if (buffer_.size() + bytes.size() > buffer_size) flush();
+    if (bytes.size() >= buffer_size) write_through(bytes);
+    else buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  }
+  /// Appends text.
+  void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+  /// Bytes given to `write` so far.
+  std::size_t written() const { return written_; }
+  const std::filesystem::path& path() const { return target_; }
+
+  /// Flushes, syncs and renames: from here on the target holds what was written.
+  void commit() {
+    require(!committed_, "cannot write ", target_.string(), ": it is already complete");
+    flush();
+    if (!direct_) {
+      if (::fsync(file_.get()) != 0) fail_with("cannot write", errno);
+      if (::rename(partial_.c_str(), target_.c_str()) != 0) fail_with("cannot rename to", errno);
+    }
+    committed_ = true;
+    if (!file_.close()) fail_with("cannot close", errno);
+    if (!direct_) sync_folder();
+  }
+
+ private:
+  static constexpr std::size_t buffer_size = std::size_t{1} << 18;
+
+  /// A link's own target is replaced, not the link.
+  static std::filesystem::path resolve(const std::filesystem::path& path) {
+    std::error_code none;
+    if (!std::filesystem::is_symlink(path, none)) return path;
+    auto real = std::filesystem::canonical(path, none);
+    return none ? path : real;
+  }
+
+  void open_partial() {
+    for (;;) {
+      file_ = detail::descriptor(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+      if (file_.get() < 0) return;
+      if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        file_ = detail::descriptor();  // not ours to remove
+        fail("cannot write ", target_.string(), ": another program is writing it (", partial_.string(), " is locked)");
+      }
+      struct stat ours {}, named {};
+      // Between the opening and the lock another writer may have renamed or removed the file: then it is not ours.
+      if (::fstat(file_.get(), &ours) == 0 && ::lstat(partial_.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
+          ours.st_dev == named.st_dev)
+        break;
+    }
+    if (::ftruncate(file_.get(), 0) != 0) fail_with("cannot empty", errno);
+  }
+
+  void flush() {
+    write_through(buffer_);
+    buffer_.clear();
+  }
+
+  void write_through(std::span<const std::byte> bytes) {
+    const detail::file_size_signal_guard guard;
+    while (!bytes.empty()) {
+      const auto n = ::write(file_.get(), bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) fail_with("cannot write", n < 0 ? errno : ENOSPC);
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+  }
+
+  /// Makes the rename itself last. Not every file system can: a failure here loses nothing that was promised.
+  void sync_folder() const {
+    const auto folder = target_.parent_path();
+    const detail::descriptor fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd.get() >= 0) ::fsync(fd.get());
+  }
+
+  [[noreturn]] void fail_with(const char* what, int code) const {
+    fail(what, ' ', target_.string(), ": ", std::strerror(code));
+  }
+
+  std::filesystem::path target_, partial_;
+  detail::descriptor file_;
+  std::vector<std::byte> buffer_;
+  std::size_t written_ = 0;
+  bool direct_ = false, committed_ = false;
+};
+
+/// Writes a whole text file through `atomic_file`.
+inline void write_text(const std::filesystem::path& path, std::string_view text) {
+  atomic_file file(path);
+  file.write(text);
+  file.commit();
+}
+
+/// Reads a whole file of at most `max_bytes`. Throws `error` naming the file if it cannot be read or is larger.
+inline std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) {
+  const detail::descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) fail("cannot open ", path.string(), ": ", std::strerror(errno));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) fail("cannot read ", path.string(), ": ", std::strerror(errno));
+  require(!S_ISDIR(info.st_mode), "cannot read ", path.string(), ": it is a folder");
+  const auto too_large = [&] { fail(path.string(), " is larger than the ", max_bytes, " bytes allowed for it"); };
+  if (S_ISREG(info.st_mode) && static_cast<std::size_t>(info.st_size) > max_bytes) too_large();
+  std::string text;
+  for (;;) {
+    const std::size_t used = text.size();
+    const std::size_t guess = used == 0 && S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) + 1 : used + 65536;
+    text.resize(guess);
+    const auto n = ::read(fd.get(), text.data() + used, text.size() - used);
+    if (n < 0 && errno != EINTR) fail("cannot read ", path.string(), ": ", std::strerror(errno));
+    text.resize(used + static_cast<std::size_t>(n < 0 ? 0 : n));
+    if (text.size() > max_bytes) too_large();
+    if (n == 0) return text;
+  }
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/io/file.hpp"
+
+namespace qkgeom {
+
+using json = nlohmann::json;
+
+/// Parses JSON from an untrusted source. `where` names it in errors, e.g. "/x/config.json". Refused with one sentence:
+/// what is not JSON, nesting deeper than `max_depth`, and an object that names a field twice.
+inline json parse_json(std::string_view text, const std::string& where, int max_depth = 64) {
+  std::vector<std::set<std::string>> seen;
+  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
+    require(depth < max_depth, where, ": the JSON is nested deeper than ", max_depth, " levels");
+    if (event == json::parse_event_t::object_start) seen.emplace_back();
+    if (event == json::parse_event_t::object_end) seen.pop_back();
+    if (event == json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      require(seen.back().insert(key).second, where, ": the JSON names the field \"", key.substr(0, 80), "\" twice");
+    }
+    return true;
+  };
+  try {
+    return json::parse(text, watch);
+  } catch (const json::parse_error& e) {
+    fail(where, ": not valid JSON at byte ", e.byte);
+  } catch (const json::exception&) {
+    fail(where, ": not valid JSON");
+  }
+}
+
+/// A value inside a JSON document together with its path, so that errors can name it: "config.json: head_dim must be an
+/// integer from 1 to 1024, not "x"". Owns nothing: valid as long as the document.
+class json_value {
+ public:
+  json_value(const json& node, std::string where) : node_(&node), where_(std::move(where)) {}
+
+  const json& raw() const { return *node_; }
+  bool is_null() const { return node_->is_null(); }
+  bool is_object() const { return node_->is_object(); }
+  bool is_boolean() const { return node_->is_boolean(); }
+
+  /// True if this is an object with the field, and the field is not null.
+  bool has(const char* field) const {
+    if (!node_->is_object()) return false;
+    const auto it = node_->find(field);
+    return it != node_->end() && !it->is_null();
+  }
+  /// The field of this object, which must be there.
+  json_value operator[](const char* field) const {
+    expect(node_->is_object(), "an object");
+    const auto it = node_->find(field);
+    require(it != node_->end(), where_, ": the field ", inner(field), " is missing");
+    return {*it, where_, inner(field)};
+  }
+  /// The entries of this array.
+  std::vector<json_value> entries() const {
+    expect(node_->is_array(), "a list");
+    std::vector<json_value> list;
+    list.reserve(node_->size());
+    for (std::size_t i = 0; i < node_->size(); ++i)
+      list.push_back({(*node_)[i], where_, path_ + '[' + std::to_string(i) + ']'});
+    return list;
+  }
+
+  index_t integer(index_t lowest = std::numeric_limits<index_t>::min(),
+                  index_t highest = std::numeric_limits<index_t>::max()) const {
+    const bool fits = node_->is_number_integer() &&
+                      !(node_->is_number_unsigned() && node_->get<std::uint64_t>() > std::uint64_t{INT64_MAX}) &&
+                      node_->get<index_t>() >= lowest && node_->get<index_t>() <= highest;
+    if (fits) return node_->get<index_t>();
+    if (highest == std::numeric_limits<index_t>::max())
+      wrong("an integer" + (lowest == std::numeric_limits<index_t>::min() ? "" : " >= " + std::to_string(lowest)));
+    wrong("an integer from " + std::to_string(lowest) + " to " + std::to_string(highest));
+  }
+  std::uint64_t unsigned_integer() const {
+    expect(node_->is_number_unsigned(), "an integer >= 0");
+    return node_->get<std::uint64_t>();
+  }
+  double number() const {
+    expect(node_->is_number() && std::isfinite(node_->get<double>()), "a number");
+    return node_->get<double>();
+  }
+  bool boolean() const {
+    expect(node_->is_boolean(), "true or false");
+    return node_->get<bool>();
+  }
+  const std::string& string() const {
+    expect(node_->is_string(), "a string");
+    return node_->get_ref<const std::string&>();
+  }
+  std::vector<index_t> integers(index_t lowest, index_t highest) const {
+    std::vector<index_t> list;
+    for (const auto& entry : entries()) list.push_back(entry.integer(lowest, highest));
+    return list;
+  }
+  std::vector<double> numbers() const {
+    std::vector<double> list;
+    for (const auto& entry : entries()) list.push_back(entry.number());
+    return list;
+  }
+
+  /// Throws: this value must be `expected`, not what it is.
+  [[noreturn]] void wrong(const std::string& expected) const {
+    fail(where_, ": ", path_.empty() ? "the document" : path_, " must be ", expected, ", not ", shown());
+  }
+  void expect(bool condition, const char* expected) const {
+    if (!condition) wrong(expected);
+  }
+  const std::string& where() const { return where_; }
+
+ private:
+  json_value(const json& node, std::string where, std::string path)
+      : node_(&node), where_(std::move(where)), path_(std::move(path)) {}
+
+  std::string inner(const char* field) const { return path_.empty() ? field : path_ + '.' + field; }
+  /// The value as it stands in the file, cut short.
+  std::string shown() const {
+    if (node_->is_array()) return "a list";
+    if (node_->is_object()) return "an object";
+    std::string text = node_->dump(-1, ' ', true, json::error_handler_t::replace);
+    if (text.size() > 60) text = text.substr(0, 57) + "...";
+    return text;
+  }
+
+  const json* node_;
+  std::string where_, path_;
+};
+
+/// Reads and parses a JSON file of at most `max_bytes`.
+inline json read_json(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{100} << 20, int max_depth = 64) {
+  return parse_json(read_text(path, max_bytes), path.string(), max_depth);
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/io/file.hpp"
+
+namespace qkgeom {
+
+/// A regular file mapped read-only into memory for as long as the object lives. The file must not be cut meanwhile.
+/// Throws `error` naming the file if it cannot be opened or is a folder, a pipe or a device.
+class mapped_file {
+ public:
+  explicit mapped_file(std::filesystem::path path) : path_(std::move(path)) {
+    // O_NONBLOCK: opening a pipe without a writer would wait for ever, and it is refused below anyway.
+    const detail::descriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (fd.get() < 0) fail("cannot open ", path_.string(), ": ", std::strerror(errno));
+    struct stat info {};
+    if (::fstat(fd.get(), &info) != 0) fail("cannot read ", path_.string(), ": ", std::strerror(errno));
+    require(S_ISREG(info.st_mode), "cannot read ", path_.string(), ": it is not a file but ",
+            S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device");
+    size_ = static_cast<std::size_t>(info.st_size);
+    if (size_ == 0) return;
+    void* const memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (memory == MAP_FAILED) fail("cannot map ", path_.string(), ": ", std::strerror(errno));
+    data_ = static_cast<const std::byte*>(memory);
+  }
+  mapped_file(mapped_file&& other) noexcept
+      : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  mapped_file& operator=(mapped_file&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~mapped_file() {
+    if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  }
+
+  const std::filesystem::path& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace qkgeom
