@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace qkgeom::examples {
+
+/// A figure is its data and its words; `draw(figure, stem)` writes STEM.svg and STEM.png with gnuplot. Every datum that
+/// is finite becomes exactly one mark, and NaN none (a map shows it as a grey cell). Words are plain text, never markup.
+using colour = std::uint32_t;  ///< 0xRRGGBB
+
+/// Okabe and Ito's colours: told apart with any colour vision.
+namespace palette {
+inline constexpr colour blue = 0x0072b2, vermilion = 0xd55e00, green = 0x009e73, purple = 0xcc79a7, orange = 0xe69f00,
+                        sky = 0x56b4e9, grey = 0x8c8c8c, black = 0x000000;
+}
+
+enum class marker { circle, triangle, square, diamond };
+
+struct figure_text {
+  std::string title;     ///< what is seen
+  std::string subtitle;  ///< of what, and how it was computed
+  std::string x, y;      ///< axis labels, with units
+};
+
+/// Points in classes over the square [-limit, limit]^2, with shaded regions and threshold lines at +-t on both axes.
+struct scatter_figure {
+  struct series {
+    std::string name;  ///< in the legend; empty: not there
+    colour fill = palette::black;
+    marker shape = marker::circle;
+    std::vector<double> x, y;
+  };
+  struct region {
+    double left, bottom, right, top;
+    colour fill;
+  };
+  figure_text text;
+  std::vector<series> points;
+  std::vector<region> regions;
+  std::vector<double> thresholds;
+  double limit = 1;
+};
+
+/// Values over token positions: one thin trace a head, and a bold mean with a band of +- its error for each group.
+struct line_figure {
+  struct group {
+    std::string name;
+    colour line = palette::black;
+    std::vector<std::vector<double>> traces;  ///< (heads)(x)
+    std::vector<double> mean, error;          ///< (x); empty: none
+    bool dashed = false;                      ///< of the mean
+  };
+  figure_text text;
+  std::vector<double> x;  ///< tokens
+  double x_end = 0;       ///< tokens, end of the axis
+  std::vector<group> groups;
+  double y_low = 0, y_high = 1;
+};
+
+/// Counts of values, groups stacked; the bins have an edge at 0.
+struct histogram_figure {
+  struct group {
+    std::string name;
+    colour fill = palette::grey;
+    std::vector<double> values;
+  };
+  figure_text text;
+  std::vector<group> groups;
+};
+
+/// Edges of the histogram's bins: ascending, equal, 0 among them, all finite values inside.
+std::vector<double> histogram_edges(const std::vector<double>& values);
+
+/// What colours mean: viridis from low to high, or blue - white - red with white at 0.
+enum class colour_scale { sequential, diverging };
+
+/// Matrices of values as rows of cells, panels side by side on one scale.
+struct map_figure {
+  struct panel {
+    std::string title;
+    std::vector<double> values;  ///< (rows, columns), row 0 at the top; NaN: grey
+  };
+  figure_text text;
+  std::vector<std::string> rows, columns;  ///< labels
+  std::vector<panel> panels;
+  colour_scale scale = colour_scale::sequential;
+  double low = 0, high = 1;
+  std::string scale_label;
+  int digits = 2;  ///< of the number inside a cell, where there is room
+};
+
+/// Mean value over (key distance, query distance), both in tokens; cells without value stay white.
+struct heatmap_figure {
+  figure_text text;
+  double cell = 0;             ///< tokens
+  std::size_t width = 0;       ///< cells along each side
+  std::vector<double> values;  ///< (key distance, query distance)
+  double low = 0, high = 1;
+  std::string scale_label;
+};
+
+/// Clouds of rows in a plane, coloured by position, with the way of their means over the context.
+struct plane_figure {
+  struct cloud {
+    std::string name;
+    std::array<colour, 2> ramp{};  ///< first and last position
+    marker shape = marker::circle;
+    std::vector<double> x, y, position;     ///< a row each; position in tokens
+    std::vector<double> mean_x, mean_y;     ///< means over successive stretches of the context
+  };
+  figure_text text;
+  std::vector<cloud> clouds;
+  double context_length = 0;  ///< tokens
+};
+
+inline constexpr std::array<colour, 2> query_ramp{0xa9d3f0, 0x08306b}, key_ramp{0xfdc48a, 0x7f2704};
+
+void draw(const scatter_figure& figure, const std::filesystem::path& stem);
+void draw(const line_figure& figure, const std::filesystem::path& stem);
+void draw(const histogram_figure& figure, const std::filesystem::path& stem);
+void draw(const map_figure& figure, const std::filesystem::path& stem);
+void draw(const heatmap_figure& figure, const std::filesystem::path& stem);
+void draw(const plane_figure& figure, const std::filesystem::path& stem);
+
+}  // namespace qkgeom::examples

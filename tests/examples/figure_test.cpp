@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+// Every finite datum given to a figure is one mark in its SVG, and the words arrive as they were written.
+#include "examples/common/figure.hpp"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <sstream>
+
+#include "examples/common/gnuplot.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr double null = std::numeric_limits<double>::quiet_NaN();
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::size_t count(const std::string& text, const std::string& what) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++n;
+  return n;
+}
+
+/// What lies inside the groups that hold gnuplot's plot elements: data and legend, but no axes and no colour bar.
+std::string plotted(const std::string& svg) {
+  std::string inside;
+  for (std::size_t at = svg.find("<g id=\"gnuplot_plot_"); at != std::string::npos; at = svg.find("<g id=\"gnuplot_plot_", at)) {
+    std::size_t end = at + 1;
+    for (int depth = 1; depth > 0 && end != std::string::npos;) {
+      const std::size_t open = svg.find("<g ", end), close = svg.find("</g>", end);
+      depth += open < close ? 1 : -1;
+      end = std::min(open, close);
+      if (end != std::string::npos) ++end;
+    }
+    inside += svg.substr(at, end - at);
+    at = end;
+  }
+  return inside;
+}
+
+class Figure : public testing::Test {
+ protected:
+  Figure() : folder_(fs::temp_directory_path() / ("qkgeom-figure-" + std::to_string(::getpid()))) { fs::create_directories(folder_); }
+  ~Figure() override { fs::remove_all(folder_); }
+
+  template <class F>
+  std::string drawn(const F& figure) {
+    draw(figure, folder_ / "figure");
+    EXPECT_GT(fs::file_size(folder_ / "figure.png"), 1000u);
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "a temporary file was left";
+    return text_of(folder_ / "figure.svg");
+  }
+
+  const fs::path folder_;
+};
+
+constexpr const char* point = "<use xlink:href='#gpPt";
+constexpr const char* box = "<polygon";
+
+TEST_F(Figure, ScatterHasAMarkForEachPointAndForEachNameInTheLegend) {
+  scatter_figure f;
+  f.thresholds = {0.3, 0.7};
+  f.regions = {{-0.3, -0.3, 0.3, 0.3, palette::grey}};
+  f.points = {{"one", palette::blue, marker::circle, {0.1, 0.2, -1.0}, {0.5, -1.0, 1.0}},
+              {"", palette::green, marker::diamond, {0.9, null}, {-0.2, 0.1}},
+              {"none of these", palette::grey, marker::square, {}, {}}};
+  EXPECT_EQ(count(plotted(drawn(f)), point), 4u + 2u);
+}
+
+TEST_F(Figure, ProfileHasAMarkForEachValueOfTracesAndMeans) {
+  line_figure f;
+  f.x = {256, 768, 1280, 1792};
+  f.x_end = 2048;
+  f.groups = {{"RoPE", palette::blue, {{null, 0.1, 0.2, 0.3}, {0.5, null, 0.7, 1.0}}, {0.5, 0.4, 0.45, null}, {0.1, 0.1, null, null}, false},
+              {"NoPE", palette::vermilion, {{0.0, 0.1, 0.2, 0.3}}, {}, {}, false}};
+  EXPECT_EQ(count(plotted(drawn(f)), point), (3u + 3u + 3u) + 4u);
+}
+
+TEST_F(Figure, HistogramBarsHoldEveryValue) {
+  const std::vector<double> values{-3, -0.5, -0.4, 0.1, 0.2, 0.3, 5, null};
+  const auto edges = histogram_edges(values);
+  EXPECT_THAT(edges, testing::Contains(0.0));
+  EXPECT_LE(edges.front(), -3);
+  EXPECT_GT(edges.back(), 5);
+  std::size_t filled = 0;
+  for (std::size_t b = 0; b + 1 < edges.size(); ++b)
+    filled += std::any_of(values.begin(), values.end(), [&](double v) { return v >= edges[b] && v < edges[b + 1]; });
+  histogram_figure f;
+  f.groups = {{"heads", palette::blue, values}};
+  EXPECT_EQ(count(plotted(drawn(f)), box), filled + 1u);
+}
+
+TEST_F(Figure, HistogramOfNothingAndOfEqualValuesIsDrawn) {
+  histogram_figure f;
+  f.groups = {{"", palette::blue, {}}};
+  EXPECT_EQ(count(plotted(drawn(f)), box), 0u);
+  f.groups = {{"", palette::blue, {0, 0, 0}}};
+  EXPECT_EQ(count(plotted(drawn(f)), box), 1u);
+}
+
+TEST_F(Figure, MapHasACellForEachValueAndForEachNull) {
+  map_figure f;
+  f.rows = {"0", "1"};
+  f.columns = {"0", "1", "2"};
+  f.panels = {{"r_q", {0.1, -0.7, null, 1, -1, 0}}, {"r_k", {null, null, 0.5, 0.25, -0.003, 0}}};
+  f.scale = colour_scale::diverging;
+  f.low = -1;
+  const std::string marks = plotted(drawn(f));
+  EXPECT_EQ(count(marks, box), 12u);
+  EXPECT_EQ(count(marks, "<text>"), 9u) << "a number in each cell that has a value";
+  EXPECT_EQ(count(marks, "-0.00"), 0u);
+}
+
+TEST_F(Figure, HeatmapHasACellForEachValue) {
+  heatmap_figure f;
+  f.cell = 512;
+  f.width = 3;
+  f.values = {0.1, 0.2, 0.3, 0.4, 0.5, null, 0.6, null, null};
+  EXPECT_EQ(count(plotted(drawn(f)), box), 6u);
+}
+
+TEST_F(Figure, PlaneHasAMarkForEachRowAndOneForTheEndOfTheMeans) {
+  plane_figure f;
+  f.context_length = 1024;
+  f.clouds = {{"queries", query_ramp, marker::circle, {1, 2, 3}, {1, 2, 3}, {0, 512, 1023}, {1, 2}, {1, 2}},
+              {"keys", key_ramp, marker::triangle, {-1, -2}, {4, 5}, {0, 1023}, {}, {}}};
+  EXPECT_EQ(count(plotted(drawn(f)), point), 5u + 2u);  // the end of the means has a white rim: two marks
+}
+
+TEST_F(Figure, WordsAreNoMarkup) {
+  scatter_figure f;
+  f.text = {"it's <a&b> 50 % {x_y} ^2", "model_name\\n \"quoted\" $HOME `ls`", "r_q", "r_k"};
+  const std::string svg = drawn(f);
+  EXPECT_EQ(count(svg, "<text>it's &lt;a&amp;b> 50 % {x_y} ^2</text>"), 1u);
+  EXPECT_EQ(count(svg, "<text>model_name\\n \"quoted\" $HOME `ls`</text>"), 1u);
+}
+
+TEST_F(Figure, FolderThatIsNotThereIsAnError) {
+  EXPECT_THROW(draw(scatter_figure{}, folder_ / "nowhere" / "figure"), error);
+}
+
+TEST_F(Figure, MissingGnuplotIsSaid) {
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", folder_.c_str(), 1);
+  std::string said;
+  try {
+    draw(scatter_figure{}, folder_ / "figure");
+  } catch (const error& e) {
+    said = e.what();
+  }
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_THAT(said, testing::HasSubstr("gnuplot is not installed"));
+}
+
+TEST_F(Figure, FailureOfGnuplotIsSaid) {
+  try {
+    write_plot({100, 100, "", "plot no_such_thing(x)\n"}, folder_ / "figure");
+    FAIL();
+  } catch (const error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("gnuplot failed: "));
+  }
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+}  // namespace
+}  // namespace qkgeom::examples
