@@ -71,8 +71,8 @@ class cpu_context {
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
     const bool f64 = request.precision ? *request.precision == pair_precision::f64 : std::is_same_v<compute_t<T>, double>;
-    return f64 ? cpu::gaussian_pairs<double>(*pool_, k, groups, problems, request)
-               : cpu::gaussian_pairs<float>(*pool_, k, groups, problems, request);
+    return f64 ? cpu::gaussian_pairs<double>(*pool_, f64_scratch_, k, groups, problems, request)
+               : cpu::gaussian_pairs<float>(*pool_, f32_scratch_, k, groups, problems, request);
   }
 
   /// Exact pair sums under observed queries: q is (n_q, query heads, d), problem.query_rows the rows of each bucket.
@@ -84,6 +84,8 @@ class cpu_context {
 
  private:
   std::unique_ptr<thread_pool> pool_;
+  std::vector<cpu::pair_scratch<float>> f32_scratch_;
+  std::vector<cpu::pair_scratch<double>> f64_scratch_;
 };
 
 }  // namespace qkgeom

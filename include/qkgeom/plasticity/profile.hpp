@@ -58,10 +58,11 @@ inline key_groups group_keys(const vector_view<const std::int32_t>& position, co
   key_groups g;
   g.row.resize(static_cast<std::size_t>(position.size));
   std::iota(g.row.begin(), g.row.end(), std::int64_t{0});
-  std::stable_sort(g.row.begin(), g.row.end(), [&](std::int64_t a, std::int64_t b) {
+  const auto before = [&](std::int64_t a, std::int64_t b) {
     if (!across && example[a] != example[b]) return example[a] < example[b];
     return position[a] < position[b];
-  });
+  };
+  if (!std::is_sorted(g.row.begin(), g.row.end(), before)) std::stable_sort(g.row.begin(), g.row.end(), before);
   g.offset.push_back(0);
   for (std::size_t i = 0; i < g.row.size(); ++i) {
     if (i == 0 || (!across && example[g.row[i]] != g.example.back())) {

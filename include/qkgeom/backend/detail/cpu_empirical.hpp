@@ -57,7 +57,7 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const tensor_view<cons
       const auto range = admissible(groups, g, problem.laws[l]);
       if (range.size() < 2) continue;
       y.resize(static_cast<std::size_t>((groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)]) * d));
-      centred_keys(k.head(problem.key_head), groups, g, y.data());
+      centred_keys(pool, k.head(problem.key_head), groups, g, y.data());
       scores.noalias() = Eigen::Map<const rows_matrix<F>>(y.data() + range.begin * d, range.size(), d) * queries.transpose();
       double sum = 0;
       for (index_t j = 1; j < range.size(); ++j)

@@ -8,6 +8,7 @@
 
 #include "qkgeom/backend/detail/simd.hpp"
 #include "qkgeom/core/pair_problem.hpp"
+#include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom::cpu {
@@ -32,19 +33,27 @@ inline rank_range admissible(const key_groups& groups, index_t group, const scor
 
 /// Keys of one group minus their mean, which no difference sees: it keeps f32 exact for keys with a large common part.
 template <class F, class T>
-void centred_keys(const matrix_view<const T>& k, const key_groups& groups, index_t group, F* out) {
-  const index_t begin = groups.offset[static_cast<std::size_t>(group)], end = groups.offset[static_cast<std::size_t>(group) + 1];
-  const index_t d = k.cols;
-  std::vector<double> mean(static_cast<std::size_t>(d));
-  for (index_t i = begin; i < end; ++i) {
-    const T* const row = k.row(groups.row[static_cast<std::size_t>(i)]);
-    for (index_t c = 0; c < d; ++c) mean[static_cast<std::size_t>(c)] += static_cast<double>(row[c]);
-  }
-  for (double& x : mean) x /= static_cast<double>(std::max<index_t>(1, end - begin));
-  for (index_t i = begin; i < end; ++i, out += d) {
-    const T* const row = k.row(groups.row[static_cast<std::size_t>(i)]);
-    for (index_t c = 0; c < d; ++c) out[c] = static_cast<F>(static_cast<double>(row[c]) - mean[static_cast<std::size_t>(c)]);
-  }
+void centred_keys(thread_pool& pool, const matrix_view<const T>& k, const key_groups& groups, index_t group, F* out) {
+  constexpr index_t block = 256;
+  const index_t begin = groups.offset[static_cast<std::size_t>(group)], n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
+  const index_t d = k.cols, blocks = (n + block - 1) / block;
+  const auto row_of = [&](index_t i) { return k.row(groups.row[static_cast<std::size_t>(begin + i)]); };
+  std::vector<double> part(static_cast<std::size_t>(blocks * d)), mean(static_cast<std::size_t>(d));
+  pool.for_each(blocks, [&](index_t b, int) {
+    double* const sum = part.data() + b * d;
+    for (index_t i = b * block; i < std::min(n, (b + 1) * block); ++i) {
+      const T* const row = row_of(i);
+      for (index_t c = 0; c < d; ++c) sum[c] += static_cast<double>(row[c]);
+    }
+  });
+  for (index_t b = 0; b < blocks; ++b)
+    for (index_t c = 0; c < d; ++c) mean[static_cast<std::size_t>(c)] += part[static_cast<std::size_t>(b * d + c)] / static_cast<double>(n);
+  pool.for_each(blocks, [&](index_t b, int) {
+    for (index_t i = b * block; i < std::min(n, (b + 1) * block); ++i) {
+      const T* const row = row_of(i);
+      for (index_t c = 0; c < d; ++c) out[i * d + c] = static_cast<F>(static_cast<double>(row[c]) - mean[static_cast<std::size_t>(c)]);
+    }
+  });
 }
 
 /// rows (n, d) times H = I - 2uu'.

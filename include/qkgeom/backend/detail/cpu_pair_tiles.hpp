@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <atomic>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu_pair_math.hpp"
@@ -26,7 +27,8 @@ struct scaled_keys {
   void resize(index_t keys, index_t r) {
     n = keys;
     rank = r;
-    z.assign(static_cast<std::size_t>(panels() * rank * panel), F{0});
+    z.resize(static_cast<std::size_t>(panels() * rank * panel));
+    if (n % panel != 0) std::fill(z.end() - rank * panel, z.end(), F{0});
     norm.assign(static_cast<std::size_t>(panels() * panel), F{0});
     score.assign(norm.size(), F{0});
   }
@@ -54,8 +56,7 @@ struct gram_tile {
 #else
   static constexpr int rows = 4;
 #endif
-  F plasticity[static_cast<std::size_t>(rows * panel)];
-  bool cancelled = false;  ///< some pair's v is mostly rounding: `repair` it
+  F plasticity[static_cast<std::size_t>(rows * panel)];  ///< NaN where v is mostly rounding, until `repair`
 
   /// Pairs (i .. i + rows - 1) x (panel p).
   void compute(const scaled_keys<F>& keys, index_t i, index_t p) {
@@ -72,7 +73,7 @@ struct gram_tile {
         g[r][1] += b1 * a[r];
       }
     }
-    typename simd<F>::mask lost{};
+    const vec<F> nan = splat(std::numeric_limits<F>::quiet_NaN());
     for (int half = 0; half < 2; ++half) {
       const index_t j = p * panel + half * L;
       const vec<F> nj = load(keys.norm.data() + j), sj = load(keys.score.data() + j);
@@ -80,68 +81,75 @@ struct gram_tile {
       for (int r = 0; r < rows; ++r) {
         const vec<F> n = nj + keys.norm[static_cast<std::size_t>(i + r)];
         const vec<F> v = n - g[r][half] * F{2};
-        lost |= v <= n * static_cast<F>(0x1p-10);
-        store(plasticity + r * panel + half * L, plasticity_lanes(sj - keys.score[static_cast<std::size_t>(i + r)], v));
+        const vec<F> pp = plasticity_lanes(sj - keys.score[static_cast<std::size_t>(i + r)], v);
+        store(plasticity + r * panel + half * L, v > n * static_cast<F>(0x1p-10) ? pp : nan);
       }
     }
-    cancelled = false;
-    for (int l = 0; l < L; ++l) cancelled |= lost[l] != 0;
+  }
+
+  double sum() const {
+    constexpr int L = lanes<F>;
+    vec<F> s0{}, s1{};
+    for (int r = 0; r < rows; ++r) {
+      s0 += load(plasticity + r * panel);
+      s1 += load(plasticity + r * panel + L);
+    }
+    s0 += s1;
+    double total = 0;
+    for (int l = 0; l < L; ++l) total += static_cast<double>(s0[l]);
+    return total;
   }
 
   /// Recomputes the pairs whose v cancelled, from the differences.
   void repair(const scaled_keys<F>& keys, index_t i, index_t p) {
     for (int r = 0; r < rows && i + r < keys.n; ++r)
-      for (index_t j = p * panel; j < std::min(keys.n, (p + 1) * panel); ++j) {
-        if (i + r == j) continue;
+      for (index_t j = std::max(p * panel, i + r + 1); j < std::min(keys.n, (p + 1) * panel); ++j) {
+        F& value = plasticity[static_cast<std::size_t>(r * panel + j % panel)];
+        if (!std::isnan(value)) continue;
         const F *a = keys.at(i + r), *b = keys.at(j);
-        double g = 0, v = 0;
+        double v = 0;
         for (index_t c = 0; c < keys.rank; ++c) {
-          const double x = a[c * panel], y = b[c * panel];
-          g += x * y;
-          v += (x - y) * (x - y);
+          const double x = static_cast<double>(a[c * panel]) - static_cast<double>(b[c * panel]);
+          v += x * x;
         }
-        const double n = static_cast<double>(keys.norm[static_cast<std::size_t>(i + r)]) + static_cast<double>(keys.norm[static_cast<std::size_t>(j)]);
-        if (n - 2 * g > n * 0x1p-9) continue;
-        const double m = static_cast<double>(keys.score[static_cast<std::size_t>(j)]) - static_cast<double>(keys.score[static_cast<std::size_t>(i + r)]);
-        plasticity[static_cast<std::size_t>(r * panel + j % panel)] = static_cast<F>(pair_plasticity(m, v));
+        value = static_cast<F>(pair_plasticity(static_cast<double>(keys.score[static_cast<std::size_t>(j)]) -
+                                                   static_cast<double>(keys.score[static_cast<std::size_t>(i + r)]), v));
       }
   }
 };
 
-/// Sum over all pairs i < j of one group under one law, panels p = part, part + parts, ...; adds to `sink` where weights
-/// or a heatmap are wanted.
+/// Sum over all pairs i < j of one group under one law whose panel of j is p = part, part + parts, ...; blocks of i stay in
+/// the second-level cache while the panels pass. Adds to `sink` where weights or a heatmap are wanted.
 template <class F>
 void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const score_law& law, index_t group, const rank_range& range,
                pair_sink& sink, double& sum, double& weight) {
-  constexpr index_t panel = gram_tile<F>::panel;
+  constexpr index_t panel = gram_tile<F>::panel, block = 16 * panel;
   constexpr int rows = gram_tile<F>::rows, L = lanes<F>;
   gram_tile<F> tile;
   const bool simple = sink.simple();
-  for (index_t p = part; p < keys.panels(); p += parts)
-    for (index_t i = 0; i < std::min(keys.n, (p + 1) * panel); i += rows) {
-      tile.compute(keys, i, p);
-      if (tile.cancelled) tile.repair(keys, i, p);
-      const bool inner = i + rows <= p * panel && (p + 1) * panel <= keys.n;
-      if (inner && simple) {
-        vec<F> s0{}, s1{};
-        for (int r = 0; r < rows; ++r) {
-          s0 += load(tile.plasticity + r * panel);
-          s1 += load(tile.plasticity + r * panel + L);
-        }
-        s0 += s1;
-        double s = 0;
-        for (int l = 0; l < L; ++l) s += static_cast<double>(s0[l]);
-        sum += s;
-        continue;
+  const auto add_tile = [&](index_t i, index_t p) {
+    tile.compute(keys, i, p);
+    if (simple && i + rows <= p * panel && (p + 1) * panel <= keys.n) {
+      double whole = tile.sum();
+      if (std::isnan(whole)) {
+        tile.repair(keys, i, p);
+        whole = tile.sum();
       }
-      for (int r = 0; r < rows; ++r)
-        for (index_t j = std::max(p * panel, i + r + 1); j < std::min(keys.n, (p + 1) * panel); ++j) {
-          const auto pp = static_cast<double>(tile.plasticity[r * panel + j % panel]);
-          const double w = simple ? 1.0 : sink.add(law, group, range, range.begin + i + r, range.begin + j, pp);
-          sum += w * pp;
-          weight += w;
-        }
+      sum += whole;
+      return;
     }
+    tile.repair(keys, i, p);
+    for (int r = 0; r < rows; ++r)
+      for (index_t j = std::max(p * panel, i + r + 1); j < std::min(keys.n, (p + 1) * panel); ++j) {
+        const auto pp = static_cast<double>(tile.plasticity[r * panel + j % panel]);
+        const double w = simple ? 1.0 : sink.add(law, group, range, range.begin + i + r, range.begin + j, pp);
+        sum += w * pp;
+        weight += w;
+      }
+  };
+  for (index_t from = 0; from < keys.n; from += block)
+    for (index_t p = part; p < keys.panels(); p += parts)
+      for (index_t i = from; i < std::min({keys.n, from + block, (p + 1) * panel}); i += rows) add_tile(i, p);
 }
 
 }  // namespace qkgeom::cpu

@@ -33,6 +33,13 @@ inline std::vector<group_run> group_runs(const key_groups& groups) {
   return runs;
 }
 
+/// What one thread keeps between tasks, so that no task pays for fresh memory.
+template <class F>
+struct pair_scratch {
+  std::vector<F> y, reflected;
+  scaled_keys<F> keys;
+};
+
 /// Scores mean . (k - centre) and the scaled keys of the admissible range of a group under `law`; y (n, d) are the group's centred
 /// keys, reflected if the law is diagonal.
 template <class F>
@@ -72,13 +79,13 @@ void scale_keys(thread_pool& pool, const score_law& law, const std::vector<doubl
 
 /// One group under one law by tiles, in parts whose sums are added in a fixed order.
 template <class F>
-void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t law_index, index_t group, const F* y, index_t d, pair_sink& sink) {
+void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t law_index, index_t group, const F* y, index_t d, scaled_keys<F>& keys,
+                        pair_sink& sink) {
   const auto& law = problem.laws[static_cast<std::size_t>(law_index)];
   const auto range = admissible(*sink.groups, group, law);
   if (range.size() < 2) return;
-  scaled_keys<F> keys;
   scale_keys(pool, law, problem.reflector, y, d, range, keys);
-  const index_t parts = std::clamp<index_t>(keys.panels() / 4, 1, 64);
+  const index_t parts = std::clamp<index_t>(keys.panels() / 8, 1, 64);
   std::vector<double> sum(static_cast<std::size_t>(parts)), weight(static_cast<std::size_t>(parts));
   std::vector<pair_sink> sinks(static_cast<std::size_t>(sink.simple() ? 1 : parts), pair_sink(*sink.sums, *sink.groups, *sink.request));
   pool.for_each(parts, [&](index_t p, int) {
@@ -101,31 +108,32 @@ void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t 
 
 template <class F, class T>
 void add_run(thread_pool& pool, const matrix_view<const T>& k, const key_groups& groups, const pair_problem& problem, const group_run& run,
-             pair_sink& sink) {
+             pair_scratch<F>& scratch, pair_sink& sink) {
   const index_t d = k.cols;
   diagonal_laws<F> diagonal(problem, d);
-  std::vector<F> y, reflected;
   for (index_t g = run.begin; g < run.end; ++g) {
     const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
     if (n < 2) continue;
-    y.resize(static_cast<std::size_t>(n * d));
-    centred_keys(k, groups, g, y.data());
-    if (!diagonal.empty()) {
-      reflected = y;
-      reflect_rows(reflected.data(), n, d, problem.reflector);
-      if (n <= small_group) diagonal.add_group(g, reflected.data(), n, sink);
+    scratch.y.resize(static_cast<std::size_t>(n * d));
+    centred_keys(pool, k, groups, g, scratch.y.data());
+    const F* reflected = scratch.y.data();
+    if (!diagonal.empty() && !problem.reflector.empty()) {
+      scratch.reflected = scratch.y;
+      reflect_rows(scratch.reflected.data(), n, d, problem.reflector);
+      reflected = scratch.reflected.data();
     }
+    if (!diagonal.empty() && n <= small_group) diagonal.add_group(g, reflected, n, sink);
     for (std::size_t l = 0; l < problem.laws.size(); ++l) {
       const auto& law = problem.laws[l];
       if (law.empty() || (!law.variance.empty() && n <= small_group)) continue;
-      add_group_by_tiles(pool, problem, static_cast<index_t>(l), g, law.variance.empty() ? y.data() : reflected.data(), d, sink);
+      add_group_by_tiles(pool, problem, static_cast<index_t>(l), g, law.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
     }
   }
 }
 
 /// See cpu_context::gaussian_pairs.
 template <class F, class T>
-std::vector<pair_sums> gaussian_pairs(thread_pool& pool, const tensor_view<const T>& k, const key_groups& groups,
+std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const tensor_view<const T>& k, const key_groups& groups,
                                       const std::vector<pair_problem>& problems, const pair_request& request) {
   constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
   std::vector<pair_sums> results;
@@ -147,17 +155,19 @@ std::vector<pair_sums> gaussian_pairs(thread_pool& pool, const tensor_view<const
   const auto runs = group_runs(groups);
   const auto count = static_cast<index_t>(runs.size());
   std::vector<std::unique_ptr<pair_sink>> sinks(problems.size() * runs.size());
-  const auto work = [&](index_t task) {
+  scratch.resize(static_cast<std::size_t>(pool.size()));
+  const auto work = [&](index_t task, int thread) {
     const auto p = static_cast<std::size_t>(task / count);
     auto& sink = sinks[static_cast<std::size_t>(task)];
     sink = std::make_unique<pair_sink>(results[p], groups, request);
-    add_run<F>(pool, k.head(problems[p].key_head), groups, problems[p], runs[static_cast<std::size_t>(task % count)], *sink);
+    add_run<F>(pool, k.head(problems[p].key_head), groups, problems[p], runs[static_cast<std::size_t>(task % count)],
+               scratch[static_cast<std::size_t>(thread)], *sink);
   };
   std::vector<index_t> alone, together;
   for (index_t t = 0; t < count * static_cast<index_t>(problems.size()); ++t)
     (runs[static_cast<std::size_t>(t % count)].rows > shared_rows ? alone : together).push_back(t);
-  pool.for_each(static_cast<index_t>(together.size()), [&](index_t i, int) { work(together[static_cast<std::size_t>(i)]); });
-  for (const index_t t : alone) work(t);
+  pool.for_each(static_cast<index_t>(together.size()), [&](index_t i, int thread) { work(together[static_cast<std::size_t>(i)], thread); });
+  for (const index_t t : alone) work(t, 0);
   for (std::size_t t = 0; t < sinks.size(); ++t) {
     auto& r = results[t / runs.size()];
     for (std::size_t c = 0; c < r.heatmap_sum.size(); ++c) {

@@ -4,6 +4,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include "qkgeom/core/config.hpp"
 
@@ -49,6 +54,24 @@ inline void store(T* p, const vec<T>& v) {
 template <class T>
 inline vec<T> splat(T x) {
   return x - vec<T>{};
+}
+
+template <class V>
+inline V smaller(V a, V b) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<V, vec<float>>) return (V)_mm512_min_ps((__m512)a, (__m512)b);
+#endif
+  return a < b ? a : b;
+}
+
+/// 1 / x to 2 ulp. The divider is the slowest unit; where the target estimates reciprocals to 14 bits, one Newton step does.
+inline vec<float> reciprocal(vec<float> x) {
+#if defined(__AVX512F__)
+  const vec<float> r = (vec<float>)_mm512_rcp14_ps((__m512)x);
+  return r + r * (1.0f - x * r);
+#else
+  return 1.0f / x;
+#endif
 }
 
 /// n rounded up to a multiple of the lanes.
