@@ -10,7 +10,8 @@
 namespace qkgeom::examples {
 
 /// A figure is its data and its words; `draw(figure, stem)` writes STEM.svg and STEM.png with gnuplot. Every datum that
-/// is finite becomes exactly one mark, and NaN none (a map shows it as a grey cell). Words are plain text, never markup.
+/// is finite becomes exactly one mark, and NaN none (a map shows it as a grey cell). Words are plain text, never
+/// markup.
 using colour = std::uint32_t;  ///< 0xRRGGBB
 
 /// Okabe and Ito's colours: told apart with any colour vision.
@@ -110,8 +111,8 @@ struct plane_figure {
     std::string name;
     std::array<colour, 2> ramp{};  ///< first and last position
     marker shape = marker::circle;
-    std::vector<double> x, y, position;     ///< a row each; position in tokens
-    std::vector<double> mean_x, mean_y;     ///< means over successive stretches of the context
+    std::vector<double> x, y, position;  ///< a row each; position in tokens
+    std::vector<double> mean_x, mean_y;  ///< means over successive stretches of the context
   };
   figure_text text;
   std::vector<cloud> clouds;

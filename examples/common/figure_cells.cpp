@@ -18,7 +18,8 @@ bool wants_white_text(colour_scale scale, double share) {
 std::string tics_of(const char* axis_name, const std::vector<std::string>& labels, std::size_t most) {
   const std::size_t step = std::max<std::size_t>(1, (labels.size() + most - 1) / most);
   std::string s = std::string("set ") + axis_name + "tics scale 0 nomirror (";
-  for (std::size_t i = 0; i < labels.size(); i += step) s += (i > 0 ? ", " : "") + quoted(labels[i]) + " " + std::to_string(i);
+  for (std::size_t i = 0; i < labels.size(); i += step)
+    s += (i > 0 ? ", " : "") + quoted(labels[i]) + " " + std::to_string(i);
   return s + ")\n";
 }
 
@@ -33,13 +34,15 @@ std::string cell_number(double value, int digits) {
 struct panel_data {
   style::datablock cells, nulls, dark_numbers, light_numbers;
 
-  explicit panel_data(const std::string& n) : cells("cells" + n), nulls("nulls" + n), dark_numbers("dark" + n), light_numbers("light" + n) {}
+  explicit panel_data(const std::string& n)
+      : cells("cells" + n), nulls("nulls" + n), dark_numbers("dark" + n), light_numbers("light" + n) {}
 };
 
 panel_data data_of(const map_figure& figure, std::size_t index) {
   const auto& values = figure.panels[index].values;
   const std::size_t rows = figure.rows.size(), columns = figure.columns.size();
-  require(values.size() == rows * columns, "map figure: ", values.size(), " values for ", rows, " x ", columns, " cells");
+  require(values.size() == rows * columns, "map figure: ", values.size(), " values for ", rows, " x ", columns,
+          " cells");
   panel_data data(std::to_string(index));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double x = static_cast<double>(i % columns), y = static_cast<double>(i / columns), v = values[i];
@@ -73,7 +76,8 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
   const int wide = std::clamp(1000 / (columns * panels), 8, 46), high = std::clamp(640 / rows, 8, 32);
   const bool numbers = wide >= 34 && high >= 20;
   constexpr int left = 86, between = 26, right = 96, bottom = 62, top = 104;
-  plot_script script{left + panels * columns * wide + (panels - 1) * between + right, bottom + rows * high + top, {}, {}};
+  plot_script script{
+      left + panels * columns * wide + (panels - 1) * between + right, bottom + rows * high + top, {}, {}};
   script.width = std::max(script.width, 560);
   const auto at_x = [&](int pixels) { return static_cast<double>(pixels) / script.width; };
   const auto at_y = [&](int pixels) { return static_cast<double>(pixels) / script.height; };
@@ -83,7 +87,8 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
   s += "set cbrange [" + number_text(figure.low) + ":" + number_text(figure.high) + "]\nset border 0\n";
   for (int p = 0; p < panels; ++p) {
     const int x0 = left + p * (columns * wide + between), x1 = x0 + columns * wide;
-    figure_text text{p == 0 ? figure.text.title : "", p == 0 ? figure.text.subtitle : "", figure.text.x, p == 0 ? figure.text.y : ""};
+    figure_text text{p == 0 ? figure.text.title : "", p == 0 ? figure.text.subtitle : "", figure.text.x,
+                     p == 0 ? figure.text.y : ""};
     s += style::frame(text, at_x(x0), at_x(x1), at_y(bottom), at_y(bottom + rows * high));
     s += "set label 1 at screen 0.02, screen " + number_text(1 - at_y(24)) + "\n";
     s += "set label 2 at screen 0.02, screen " + number_text(1 - at_y(48)) + "\n";
@@ -91,12 +96,15 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
          number_text(at_y(bottom + rows * high + 16)) + " left tc " + style::rgb(style::ink) + "\n";
     s += "set xrange [-0.5:" + std::to_string(columns) + "-0.5]\nset yrange [" + std::to_string(rows) + "-0.5:-0.5]\n";
     s += tics_of("x", figure.columns, static_cast<std::size_t>(std::max(4, columns * wide / 26)));
-    s += p == 0 ? tics_of("y", figure.rows, static_cast<std::size_t>(std::max(4, rows * high / 14))) : "set format y ''\nunset ytics\n";
+    s += p == 0 ? tics_of("y", figure.rows, static_cast<std::size_t>(std::max(4, rows * high / 14)))
+                : "set format y ''\nunset ytics\n";
     if (p == panels - 1)
-      s += "set colorbox user origin screen " + number_text(at_x(x1 + 16)) + ", screen " + number_text(at_y(bottom)) + " size screen " +
-           number_text(at_x(14)) + ", screen " + number_text(at_y(rows * high)) + " noborder\nset cblabel " + quoted(figure.scale_label) +
-           " tc " + style::rgb(style::ink) + "\nset cbtics scale 0 nomirror textcolor " + style::rgb(style::ink) + "\n";
-    else s += "unset colorbox\n";
+      s += "set colorbox user origin screen " + number_text(at_x(x1 + 16)) + ", screen " + number_text(at_y(bottom)) +
+           " size screen " + number_text(at_x(14)) + ", screen " + number_text(at_y(rows * high)) +
+           " noborder\nset cblabel " + quoted(figure.scale_label) + " tc " + style::rgb(style::ink) +
+           "\nset cbtics scale 0 nomirror textcolor " + style::rgb(style::ink) + "\n";
+    else
+      s += "unset colorbox\n";
     const auto data = data_of(figure, static_cast<std::size_t>(p));
     style::plot_list plot;
     add_boxes(script, plot, data.cells, "palette");
@@ -105,8 +113,8 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
       for (const auto* block : {&data.dark_numbers, &data.light_numbers}) {
         if (block->empty()) continue;
         script.data += block->str();
-        plot.add(block->name() + " using 1:2:3 with labels font ',9' tc " + style::rgb(block == &data.light_numbers ? 0xffffff : style::ink) +
-                 " notitle");
+        plot.add(block->name() + " using 1:2:3 with labels font ',9' tc " +
+                 style::rgb(block == &data.light_numbers ? 0xffffff : style::ink) + " notitle");
       }
     plot.add("NaN notitle");
     s += plot.str();
@@ -116,16 +124,18 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
 }
 
 void draw(const heatmap_figure& figure, const std::filesystem::path& stem) {
-  require(figure.values.size() == figure.width * figure.width, "heatmap figure: ", figure.values.size(), " values for ", figure.width, " x ",
-          figure.width, " cells");
+  require(figure.values.size() == figure.width * figure.width, "heatmap figure: ", figure.values.size(), " values for ",
+          figure.width, " x ", figure.width, " cells");
   plot_script script{680, 560, {}, {}};
   auto& s = script.commands;
   s = style::frame(figure.text, 0.115, 0.8, 0.125, 0.85) + style::open_axes();
   const double end = figure.cell * static_cast<double>(figure.width);
   const std::string range = " [0:" + number_text(end > 0 ? end : 1) + "]\n";
   s += "set xrange" + range + "set yrange" + range + style::token_tics("x", end) + style::token_tics("y", end);
-  s += style::palette_of(colour_scale::sequential) + "set cbrange [" + number_text(figure.low) + ":" + number_text(figure.high) + "]\n";
-  s += "set colorbox user origin screen 0.825, graph 0 size screen 0.022, graph 1 noborder\nset cbtics scale 0 nomirror\nset cblabel " +
+  s += style::palette_of(colour_scale::sequential) + "set cbrange [" + number_text(figure.low) + ":" +
+       number_text(figure.high) + "]\n";
+  s += "set colorbox user origin screen 0.825, graph 0 size screen 0.022, graph 1 noborder\nset cbtics scale 0 "
+       "nomirror\nset cblabel " +
        quoted(figure.scale_label) + " tc " + style::rgb(style::ink) + "\n";
   style::datablock cells("cells");
   for (std::size_t k = 0; k < figure.width; ++k)

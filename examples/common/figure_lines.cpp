@@ -15,8 +15,10 @@ void add_polyline(style::datablock& data, const std::vector<double>& x, const st
   require(x.size() == y.size(), "line figure: ", y.size(), " values for ", x.size(), " positions");
   bool open = false;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (std::isfinite(y[i])) data.row(x[i], y[i]);
-    else if (open) data.gap();
+    if (std::isfinite(y[i]))
+      data.row(x[i], y[i]);
+    else if (open)
+      data.gap();
     open = std::isfinite(y[i]);
   }
   if (open) data.gap();
@@ -35,8 +37,10 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
   if (!g.error.empty()) {
     require(g.error.size() == g.mean.size(), "line figure: ", g.error.size(), " errors for ", g.mean.size(), " means");
     for (std::size_t i = 0; i < g.mean.size(); ++i)
-      if (std::isfinite(g.mean[i] + g.error[i])) band.row(figure.x[i], g.mean[i] - g.error[i], g.mean[i] + g.error[i]);
-      else band.gap();
+      if (std::isfinite(g.mean[i] + g.error[i]))
+        band.row(figure.x[i], g.mean[i] - g.error[i], g.mean[i] + g.error[i]);
+      else
+        band.gap();
   }
   if (!band.empty()) {
     script.data += band.str();
@@ -44,13 +48,15 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
   }
   if (!traces.empty()) {
     script.data += traces.str();
-    plot.traces.add(traces.name() + " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " + style::rgb(g.line, 0.42) + " notitle");
+    plot.traces.add(traces.name() + " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " + style::rgb(g.line, 0.42) +
+                    " notitle");
   }
   if (mean.empty()) return;
   script.data += mean.str();
   const std::string dash = g.dashed ? " dt (5,3)" : "";
   plot.means.add(mean.name() + " using 1:2 with lines lw 5.5 lc rgb '#ffffff' notitle");
-  plot.means.add(mean.name() + " using 1:2 with linespoints pt 7 ps 0.55 lw 2.8 lc " + style::rgb(g.line) + dash + " notitle");
+  plot.means.add(mean.name() + " using 1:2 with linespoints pt 7 ps 0.55 lw 2.8 lc " + style::rgb(g.line) + dash +
+                 " notitle");
 }
 
 }  // namespace
@@ -59,9 +65,11 @@ void draw(const line_figure& figure, const std::filesystem::path& stem) {
   plot_script script{860, 520, {}, {}};
   auto& s = script.commands;
   s = style::frame(figure.text, 0.085, 0.715, 0.125, 0.85) + style::open_axes();
-  s += "set xrange [0:" + number_text(figure.x_end) + "]\nset yrange [" + number_text(figure.y_low) + ":" + number_text(figure.y_high) + "]\n";
+  s += "set xrange [0:" + number_text(figure.x_end) + "]\nset yrange [" + number_text(figure.y_low) + ":" +
+       number_text(figure.y_high) + "]\n";
   s += style::token_tics("x", figure.x_end);
-  s += "set key at screen 0.73, graph 1 left top Left reverse samplen 2 spacing 1.4 tc " + style::rgb(style::ink) + "\n";
+  s +=
+      "set key at screen 0.73, graph 1 left top Left reverse samplen 2 spacing 1.4 tc " + style::rgb(style::ink) + "\n";
   group_elements elements;
   style::plot_list plot, legend;
   for (std::size_t i = 0; i < figure.groups.size(); ++i) {
@@ -69,8 +77,8 @@ void draw(const line_figure& figure, const std::filesystem::path& stem) {
     add_group(figure, i, script, elements);
     if (g.name.empty()) continue;
     const bool bold = !g.mean.empty();
-    legend.add("keyentry with lines lw " + std::string(bold ? "2.8" : "0.8") + " lc " + style::rgb(g.line, bold ? 1 : 0.42) +
-               (g.dashed ? " dt (5,3)" : "") + " title " + quoted(g.name));
+    legend.add("keyentry with lines lw " + std::string(bold ? "2.8" : "0.8") + " lc " +
+               style::rgb(g.line, bold ? 1 : 0.42) + (g.dashed ? " dt (5,3)" : "") + " title " + quoted(g.name));
   }
   plot.add(elements.traces);
   plot.add(elements.bands);
@@ -87,7 +95,9 @@ std::vector<double> histogram_edges(const std::vector<double>& values) {
     if (std::isfinite(v)) sorted.push_back(v);
   std::sort(sorted.begin(), sorted.end());
   if (sorted.empty()) return {-1, 0, 1};
-  const auto at = [&](double share) { return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))]; };
+  const auto at = [&](double share) {
+    return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
+  };
   const double low = std::min(0.0, sorted.front()), high = std::max(0.0, sorted.back());
   if (!(high > low)) return {-1, 0, 1};
   // Freedman and Diaconis' width, as far as that gives between 12 and 40 bins.
@@ -107,7 +117,8 @@ void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
   const auto edges = histogram_edges(all);
   s = style::frame(figure.text, 0.09, 0.96, 0.14, 0.78) + style::open_axes();
   s += "set grid noxtics\nset xrange [" + number_text(edges.front()) + ":" + number_text(edges.back()) + "]\n";
-  s += "set key at graph 0, screen 0.86 left top horizontal Left reverse samplen 1 width 2 tc " + style::rgb(style::ink) + "\n";
+  s += "set key at graph 0, screen 0.86 left top horizontal Left reverse samplen 1 width 2 tc " +
+       style::rgb(style::ink) + "\n";
   s += "set arrow from 0, graph 0 to 0, graph 1 nohead front lw 1.2 lc " + style::rgb(style::ink) + "\n";
   std::vector<double> base(edges.size() - 1);
   style::plot_list plot;
@@ -117,11 +128,14 @@ void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
     for (const double v : g.values)
       if (std::isfinite(v)) {
         const auto bin = std::upper_bound(edges.begin(), edges.end(), v) - edges.begin() - 1;
-        ++count[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(bin, 0, static_cast<std::ptrdiff_t>(base.size()) - 1))];
+        ++count[static_cast<std::size_t>(
+            std::clamp<std::ptrdiff_t>(bin, 0, static_cast<std::ptrdiff_t>(base.size()) - 1))];
       }
     style::datablock data("bars" + std::to_string(i));
     for (std::size_t b = 0; b < base.size(); ++b) {
-      if (count[b] > 0) data.row(0.5 * (edges[b] + edges[b + 1]), base[b] + 0.5 * count[b], edges[b], edges[b + 1], base[b], base[b] + count[b]);
+      if (count[b] > 0)
+        data.row(0.5 * (edges[b] + edges[b + 1]), base[b] + 0.5 * count[b], edges[b], edges[b + 1], base[b],
+                 base[b] + count[b]);
       base[b] += count[b];
     }
     const std::string look = " fs solid 1 border rgb '#ffffff' lw 0.8 lc " + style::rgb(g.fill);

@@ -11,19 +11,21 @@ namespace qkgeom::examples {
 namespace {
 
 std::string points_with(marker shape, double size, colour fill, double opacity) {
-  return " with points pt " + std::to_string(style::point_type(shape)) + " ps " + number_text(size * style::point_scale(shape)) +
-         " lc " + style::rgb(fill, opacity);
+  return " with points pt " + std::to_string(style::point_type(shape)) + " ps " +
+         number_text(size * style::point_scale(shape)) + " lc " + style::rgb(fill, opacity);
 }
 
 std::string rectangle(const scatter_figure::region& r) {
-  return "set object rectangle from " + number_text(r.left) + "," + number_text(r.bottom) + " to " + number_text(r.right) + "," +
-         number_text(r.top) + " behind fc " + style::rgb(r.fill) + " fs transparent solid 0.10 noborder\n";
+  return "set object rectangle from " + number_text(r.left) + "," + number_text(r.bottom) + " to " +
+         number_text(r.right) + "," + number_text(r.top) + " behind fc " + style::rgb(r.fill) +
+         " fs transparent solid 0.10 noborder\n";
 }
 
 /// A line across the axes, at x or at y.
 std::string threshold_line(bool vertical, double at) {
   const std::string v = number_text(at);
-  return "set arrow from " + (vertical ? v + ", graph 0 to " + v + ", graph 1" : "graph 0, first " + v + " to graph 1, first " + v) +
+  return "set arrow from " +
+         (vertical ? v + ", graph 0 to " + v + ", graph 1" : "graph 0, first " + v + " to graph 1, first " + v) +
          " nohead back lw 1 dt (6,4) lc " + style::rgb(style::faint_ink) + "\n";
 }
 
@@ -36,7 +38,8 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
   const std::string limit = number_text(figure.limit);
   s += "set xrange [-" + limit + ":" + limit + "]\nset yrange [-" + limit + ":" + limit + "]\n";
   s += "set xtics 0.5\nset ytics 0.5\nset mxtics 5\nset mytics 5\n";
-  s += "set key at screen 0.69, graph 1 left top Left reverse samplen 0.6 spacing 1.35 tc " + style::rgb(style::ink) + "\n";
+  s += "set key at screen 0.69, graph 1 left top Left reverse samplen 0.6 spacing 1.35 tc " + style::rgb(style::ink) +
+       "\n";
   for (const auto& region : figure.regions) s += rectangle(region);
   for (const double t : figure.thresholds)
     for (const double at : {-t, t}) s += threshold_line(true, at) + threshold_line(false, at);
@@ -83,12 +86,13 @@ struct extent {
 std::string ramp_bar(const plane_figure::cloud& cloud, double top, double end) {
   constexpr double left = 0.775, width = 0.16, height = 0.025;
   constexpr int steps = 32;
-  std::string s = "set label " + quoted(cloud.name) + " at screen " + number_text(left) + ", screen " + number_text(top + 0.03) +
-                  " left tc " + style::rgb(style::ink) + "\n";
+  std::string s = "set label " + quoted(cloud.name) + " at screen " + number_text(left) + ", screen " +
+                  number_text(top + 0.03) + " left tc " + style::rgb(style::ink) + "\n";
   for (int i = 0; i < steps; ++i)
-    s += "set object rectangle from screen " + number_text(left + width * i / steps) + ", screen " + number_text(top - height) +
-         " to screen " + number_text(left + width * std::min<double>(i + 1.3, steps) / steps) + ", screen " + number_text(top) + " fc " +
-         style::rgb(style::blend(cloud.ramp[0], cloud.ramp[1], (i + 0.5) / steps)) + " fs solid noborder\n";
+    s += "set object rectangle from screen " + number_text(left + width * i / steps) + ", screen " +
+         number_text(top - height) + " to screen " +
+         number_text(left + width * std::min<double>(i + 1.3, steps) / steps) + ", screen " + number_text(top) +
+         " fc " + style::rgb(style::blend(cloud.ramp[0], cloud.ramp[1], (i + 0.5) / steps)) + " fs solid noborder\n";
   const auto tic = [&](double at, double tokens, const char* side) {
     return "set label " + quoted(style::token_label(tokens)) + " at screen " + number_text(at) + ", screen " +
            number_text(top - height - 0.025) + " " + side + " font ',10' tc " + style::rgb(style::faint_ink) + "\n";
@@ -97,15 +101,18 @@ std::string ramp_bar(const plane_figure::cloud& cloud, double top, double end) {
 }
 
 /// Rows coloured by position, then the way of the means as a line with a large mark at its end.
-void add_cloud(const plane_figure& figure, std::size_t index, plot_script& script, style::plot_list& rows, style::plot_list& means) {
+void add_cloud(const plane_figure& figure, std::size_t index, plot_script& script, style::plot_list& rows,
+               style::plot_list& means) {
   const auto& c = figure.clouds[index];
-  require(c.x.size() == c.y.size() && c.x.size() == c.position.size(), "plane figure: x, y and position differ in length");
+  require(c.x.size() == c.y.size() && c.x.size() == c.position.size(),
+          "plane figure: x, y and position differ in length");
   require(c.mean_x.size() == c.mean_y.size(), "plane figure: mean_x and mean_y differ in length");
   const std::string number = std::to_string(index);
   style::datablock cloud("cloud" + number), way("way" + number), last("last" + number);
   for (std::size_t i = 0; i < c.x.size(); ++i)
     if (std::isfinite(c.x[i]) && std::isfinite(c.y[i]))
-      cloud.row(c.x[i], c.y[i], static_cast<double>(style::blend(c.ramp[0], c.ramp[1], c.position[i] / figure.context_length)));
+      cloud.row(c.x[i], c.y[i],
+                static_cast<double>(style::blend(c.ramp[0], c.ramp[1], c.position[i] / figure.context_length)));
   std::size_t end = 0;
   for (std::size_t i = 0; i < c.mean_x.size(); ++i)
     if (std::isfinite(c.mean_x[i]) && std::isfinite(c.mean_y[i])) {
@@ -142,13 +149,14 @@ void draw(const plane_figure& figure, const std::filesystem::path& stem) {
     s += ramp_bar(figure.clouds[i], top, figure.context_length);
   }
   s += "set xrange " + x.range() + "\nset yrange " + y.range() + "\n";
-  s += "set label 'colour: position (tokens)' at screen 0.775, screen " + number_text(top + 0.045) + " left font ',10' tc " +
-       style::rgb(style::faint_ink) + "\n";
+  s += "set label 'colour: position (tokens)' at screen 0.775, screen " + number_text(top + 0.045) +
+       " left font ',10' tc " + style::rgb(style::faint_ink) + "\n";
   s += "set label 'line: mean along the' at screen 0.775, screen " + number_text(top + 0.01) + " left font ',10' tc " +
        style::rgb(style::faint_ink) + "\n";
-  s += "set label 'context, mark: its end' at screen 0.775, screen " + number_text(top - 0.025) + " left font ',10' tc " +
-       style::rgb(style::faint_ink) + "\n";
-  for (const char* axis : {"x", "y"}) s += std::string("set ") + axis + "zeroaxis lt 1 lw 1 lc " + style::rgb(style::axis) + "\n";
+  s += "set label 'context, mark: its end' at screen 0.775, screen " + number_text(top - 0.025) +
+       " left font ',10' tc " + style::rgb(style::faint_ink) + "\n";
+  for (const char* axis : {"x", "y"})
+    s += std::string("set ") + axis + "zeroaxis lt 1 lw 1 lc " + style::rgb(style::axis) + "\n";
   rows.add("NaN notitle");
   rows.add(means);  // one plot command: the means lie over every cloud
   s += rows.str();

@@ -10,8 +10,10 @@ namespace qkgeom::examples::style {
 std::string rgb(colour c, double opacity) {
   char text[24];
   const unsigned alpha = static_cast<unsigned>(std::lround(255 * (1 - opacity)));
-  if (alpha == 0) std::snprintf(text, sizeof text, "rgb '#%06x'", c);
-  else std::snprintf(text, sizeof text, "rgb '#%02x%06x'", alpha, c);
+  if (alpha == 0)
+    std::snprintf(text, sizeof text, "rgb '#%06x'", c);
+  else
+    std::snprintf(text, sizeof text, "rgb '#%02x%06x'", alpha, c);
   return text;
 }
 
@@ -26,14 +28,17 @@ colour blend(colour a, colour b, double share) {
 
 std::string frame(const figure_text& text, double left, double right, double bottom, double top) {
   std::string s;
-  const auto margin = [&](const char* side, double at) { s += std::string("set ") + side + "margin at screen " + number_text(at) + "\n"; };
+  const auto margin = [&](const char* side, double at) {
+    s += std::string("set ") + side + "margin at screen " + number_text(at) + "\n";
+  };
   margin("l", left);
   margin("r", right);
   margin("b", bottom);
   margin("t", top);
   // Title and subtitle stand flush with the left edge of the axes' labels, not centred over a legend.
   s += "set label 1 " + quoted(text.title) + " at screen 0.02, screen 0.955 left font ',15' tc " + rgb(ink) + "\n";
-  s += "set label 2 " + quoted(text.subtitle) + " at screen 0.02, screen 0.905 left font ',11' tc " + rgb(faint_ink) + "\n";
+  s += "set label 2 " + quoted(text.subtitle) + " at screen 0.02, screen 0.905 left font ',11' tc " + rgb(faint_ink) +
+       "\n";
   s += "set xlabel " + quoted(text.x) + " tc " + rgb(ink) + "\n";
   s += "set ylabel " + quoted(text.y) + " tc " + rgb(ink) + "\n";
   s += "set tics textcolor " + rgb(ink) + "\nunset key\n";
@@ -41,24 +46,29 @@ std::string frame(const figure_text& text, double left, double right, double bot
 }
 
 std::string open_axes() {
-  return "set border 3 lw 1 lc " + rgb(axis) + "\nset tics out nomirror scale 0.6\nset grid lw 0.8 lt 1 lc " + rgb(rule) +
-         "\nset grid back\n";
+  return "set border 3 lw 1 lc " + rgb(axis) + "\nset tics out nomirror scale 0.6\nset grid lw 0.8 lt 1 lc " +
+         rgb(rule) + "\nset grid back\n";
 }
 
 std::string palette_of(colour_scale scale) {
   if (scale == colour_scale::diverging)
-    return "set palette defined (0 '#053061', 1 '#2166ac', 2 '#4393c3', 3 '#92c5de', 4 '#d1e5f0', 5 '#f7f7f7', 6 '#fddbc7', "
+    return "set palette defined (0 '#053061', 1 '#2166ac', 2 '#4393c3', 3 '#92c5de', 4 '#d1e5f0', 5 '#f7f7f7', 6 "
+           "'#fddbc7', "
            "7 '#f4a582', 8 '#d6604d', 9 '#b2182b', 10 '#67001f')\n";
-  return "set palette defined (0 '#440154', 1 '#482878', 2 '#3e4a89', 3 '#31688e', 4 '#26828e', 5 '#1f9e89', 6 '#35b779', "
+  return "set palette defined (0 '#440154', 1 '#482878', 2 '#3e4a89', 3 '#31688e', 4 '#26828e', 5 '#1f9e89', 6 "
+         "'#35b779', "
          "7 '#6dcd59', 8 '#b4de2c', 9 '#fde725')\n";
 }
 
 std::string token_label(double tokens) {
   const auto whole = static_cast<long long>(std::llround(tokens));
   char text[32];
-  if (whole != 0 && whole % 1024 == 0) std::snprintf(text, sizeof text, "%lldK", whole / 1024);
-  else if (whole != 0 && whole % 512 == 0 && whole > 1024) std::snprintf(text, sizeof text, "%.1fK", static_cast<double>(whole) / 1024);
-  else std::snprintf(text, sizeof text, "%lld", whole);
+  if (whole != 0 && whole % 1024 == 0)
+    std::snprintf(text, sizeof text, "%lldK", whole / 1024);
+  else if (whole != 0 && whole % 512 == 0 && whole > 1024)
+    std::snprintf(text, sizeof text, "%.1fK", static_cast<double>(whole) / 1024);
+  else
+    std::snprintf(text, sizeof text, "%lld", whole);
   return text;
 }
 
@@ -70,20 +80,27 @@ std::string token_tics(const char* axis_name, double end) {
   }
   while (end / step > 9) step *= 2;
   std::string s = std::string("set ") + axis_name + "tics (";
-  for (double t = 0; t <= end * (1 + 1e-9); t += step) s += (t > 0 ? ", " : "") + quoted(token_label(t)) + " " + number_text(t);
+  for (double t = 0; t <= end * (1 + 1e-9); t += step)
+    s += (t > 0 ? ", " : "") + quoted(token_label(t)) + " " + number_text(t);
   return s + ")\n";
 }
 
 int point_type(marker shape) {
   switch (shape) {
-    case marker::circle: return 7;
-    case marker::triangle: return 9;
-    case marker::square: return 5;
-    case marker::diamond: return 13;
+    case marker::circle:
+      return 7;
+    case marker::triangle:
+      return 9;
+    case marker::square:
+      return 5;
+    case marker::diamond:
+      return 13;
   }
   return 7;
 }
 
-double point_scale(marker shape) { return shape == marker::triangle ? 1.25 : shape == marker::diamond ? 1.3 : shape == marker::square ? 0.9 : 1.0; }
+double point_scale(marker shape) {
+  return shape == marker::triangle ? 1.25 : shape == marker::diamond ? 1.3 : shape == marker::square ? 0.9 : 1.0;
+}
 
 }  // namespace qkgeom::examples::style

@@ -61,8 +61,10 @@ std::string all_of(std::FILE* file) {
 std::string complaint(const std::string& text) {
   std::string line;
   for (const char c : text)
-    if (c != '\n' && c != '\r') line += c;
-    else if (!line.empty() && line.back() != ' ') line += ' ';
+    if (c != '\n' && c != '\r')
+      line += c;
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
   const std::size_t from = line.find_first_not_of(" ^");
   line = from == std::string::npos ? std::string() : line.substr(from, 300);
   while (!line.empty() && line.back() == ' ') line.pop_back();
@@ -81,7 +83,8 @@ void feed(int socket, std::string_view script) {
 
 void run_gnuplot(const std::string& script) {
   int ends[2];
-  require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "no channel to gnuplot: ", std::strerror(errno));
+  require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0,
+          "no channel to gnuplot: ", std::strerror(errno));
   descriptor ours(ends[0]), theirs(ends[1]);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> messages(std::tmpfile(), &std::fclose);
   require(messages != nullptr, "no temporary file for gnuplot's messages: ", std::strerror(errno));
@@ -143,14 +146,18 @@ void write_plot(const plot_script& script, const fs::path& stem) {
   const std::string temporary = "." + stem.filename().string() + "." + std::to_string(::getpid());
   const temporary_file svg{stem.parent_path() / (temporary + ".svg")}, png{stem.parent_path() / (temporary + ".png")};
 
-  const auto size = [&](int scale) { return std::to_string(scale * script.width) + "," + std::to_string(scale * script.height); };
+  const auto size = [&](int scale) {
+    return std::to_string(scale * script.width) + "," + std::to_string(scale * script.height);
+  };
   const std::string start = "set encoding utf8\n" + script.data;
   const std::string to_svg = "set terminal svg size " + size(1) +
                              " noenhanced background rgb 'white' font 'sans-serif,12' rounded\nset output " +
                              quoted(svg.path.string()) + "\n" + script.commands + "\nunset output\nreset\n";
-  const std::string to_png = "set terminal pngcairo size " + size(2) +
-                             " noenhanced background rgb 'white' font 'sans-serif,9' fontscale 2 linewidth 2 pointscale 2 rounded\n"
-                             "set output " + quoted(png.path.string()) + "\n" + script.commands + "\nunset output\n";
+  const std::string to_png =
+      "set terminal pngcairo size " + size(2) +
+      " noenhanced background rgb 'white' font 'sans-serif,9' fontscale 2 linewidth 2 pointscale 2 rounded\n"
+      "set output " +
+      quoted(png.path.string()) + "\n" + script.commands + "\nunset output\n";
   run_gnuplot(start + to_svg + to_png);
   require_complete(svg.path, "</svg>", target(".svg"));
   require_complete(png.path, "IEND", target(".png"));

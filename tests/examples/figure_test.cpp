@@ -34,7 +34,8 @@ std::size_t count(const std::string& text, const std::string& what) {
 /// What lies inside the groups that hold gnuplot's plot elements: data and legend, but no axes and no colour bar.
 std::string plotted(const std::string& svg) {
   std::string inside;
-  for (std::size_t at = svg.find("<g id=\"gnuplot_plot_"); at != std::string::npos; at = svg.find("<g id=\"gnuplot_plot_", at)) {
+  for (std::size_t at = svg.find("<g id=\"gnuplot_plot_"); at != std::string::npos;
+       at = svg.find("<g id=\"gnuplot_plot_", at)) {
     std::size_t end = at + 1;
     for (int depth = 1; depth > 0 && end != std::string::npos;) {
       const std::size_t open = svg.find("<g ", end), close = svg.find("</g>", end);
@@ -50,7 +51,9 @@ std::string plotted(const std::string& svg) {
 
 class Figure : public testing::Test {
  protected:
-  Figure() : folder_(fs::temp_directory_path() / ("qkgeom-figure-" + std::to_string(::getpid()))) { fs::create_directories(folder_); }
+  Figure() : folder_(fs::temp_directory_path() / ("qkgeom-figure-" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+  }
   ~Figure() override { fs::remove_all(folder_); }
 
   template <class F>
@@ -81,7 +84,12 @@ TEST_F(Figure, ProfileHasAMarkForEachValueOfTracesAndMeans) {
   line_figure f;
   f.x = {256, 768, 1280, 1792};
   f.x_end = 2048;
-  f.groups = {{"RoPE", palette::blue, {{null, 0.1, 0.2, 0.3}, {0.5, null, 0.7, 1.0}}, {0.5, 0.4, 0.45, null}, {0.1, 0.1, null, null}, false},
+  f.groups = {{"RoPE",
+               palette::blue,
+               {{null, 0.1, 0.2, 0.3}, {0.5, null, 0.7, 1.0}},
+               {0.5, 0.4, 0.45, null},
+               {0.1, 0.1, null, null},
+               false},
               {"NoPE", palette::vermilion, {{0.0, 0.1, 0.2, 0.3}}, {}, {}, false}};
   EXPECT_EQ(count(plotted(drawn(f)), point), (3u + 3u + 3u) + 4u);
 }

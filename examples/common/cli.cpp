@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/cli.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom::examples {
+
+void add_arguments(CLI::App& app, arguments& a) {
+  app.add_option("CAPTURE", a.capture, "Capture: a folder with manifest.json, or one .safetensors file")->required();
+  app.add_option("--out", a.out, "Folder for tables and figures; made if it is not there")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("--threads", a.threads, "Threads; 0: one for each core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+}
+
+void add_plasticity_arguments(CLI::App& app, arguments& a) {
+  auto* size = app.add_option("--bucket-size", a.bucket_size, "Width of the query buckets in tokens; 0: as captured");
+  size->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--bucket-edges", a.bucket_edges,
+                 "Ascending edges of the query buckets in tokens, e.g. 0,1024,2048,4096")
+      ->delimiter(',')
+      ->excludes(size);
+  app.add_option("--covariance", a.covariance,
+                 "Query models, in order of preference; the first is behind the columns ap_*, the rest stand beside it")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"diagonal", "full", "joint", "linear_drift", "empirical"}))
+      ->capture_default_str();
+  app.add_option("--seed", a.seed, "Seed of every draw")->capture_default_str();
+}
+
+int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std::function<void()>& body) {
+  const auto refuse = [&](const std::string& why) {
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), why.c_str());
+    return 2;
+  };
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help
+    return refuse(std::string(e.what()) + " (see --help)");
+  }
+  try {
+    std::error_code failed;
+    if (!a.out.empty()) std::filesystem::create_directories(a.out, failed);
+    require(!failed, "--out ", a.out.string(), ": the folder cannot be made: ", failed.message());
+    body();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return refuse("not enough memory for this capture");
+  } catch (const std::exception& e) {
+    return refuse(e.what());
+  }
+}
+
+}  // namespace qkgeom::examples

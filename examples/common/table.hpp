@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace qkgeom::examples {
+
+/// A number with `digits` decimals, "-" where there is none. Never "-0.00".
+std::string fixed(double value, int digits = 2);
+/// The same with a sign.
+std::string signed_fixed(double value, int digits = 2);
+/// `digits` significant digits, for values of any size: 0.000123, 4.56, 78900.
+std::string significant(double value, int digits = 3);
+/// A share as "43 %".
+std::string percent(double share);
+/// A count with thin groups: 1 234 567.
+std::string grouped(long long count);
+
+/// How many columns of a terminal a UTF-8 text takes.
+std::size_t display_width(const std::string& text);
+
+/// A table for a terminal: columns as wide as they need, numbers to the right, thin rules.
+class table {
+ public:
+  enum class align { left, right };
+  struct column {
+    std::string header;
+    align side = align::right;
+  };
+
+  explicit table(std::vector<column> columns) : columns_(std::move(columns)) {}
+
+  /// Cells from the left; those not given stay empty. More cells than columns are an error.
+  void row(std::vector<std::string> cells);
+  /// A thin line before the next row.
+  void rule();
+  /// The table's lines, indented by two spaces; `bold` marks the header with terminal codes.
+  std::string str(bool bold = false) const;
+
+ private:
+  std::vector<column> columns_;
+  std::vector<std::vector<std::string>> rows_;  ///< empty: a rule
+};
+
+/// Prints headings, lines and tables; bold only where `out` is a terminal and NO_COLOR is not set.
+class printer {
+ public:
+  explicit printer(std::FILE* out = stdout);
+
+  void heading(const std::string& text);
+  void line(const std::string& text = {});
+  void print(const table& t);
+
+ private:
+  std::FILE* out_;
+  bool bold_;
+};
+
+}  // namespace qkgeom::examples
