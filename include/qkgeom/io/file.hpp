@@ -73,10 +73,11 @@ class file_size_signal_guard {
 
 }  // namespace detail
 
-/// A file that appears whole or not at all: it is written as `<name>.partial` beside the target, then synced and renamed
-/// by `commit`. Without a commit the destructor removes the partial file and the target stays as it was. The name of the
-/// partial file is fixed, so that a killed program's remains are overwritten by its next run; a lock keeps a second
-/// writer out. A target that is a device or a pipe is written directly. Every failure throws `error` with the file's name.
+/// A file that appears whole or not at all: it is written as `<name>.partial` beside the target, then synced and
+/// renamed by `commit`. Without a commit the destructor removes the partial file and the target stays as it was. The
+/// name of the partial file is fixed, so that a killed program's remains are overwritten by its next run; a lock keeps
+/// a second writer out. A target that is a device or a pipe is written directly. Every failure throws `error` with the
+/// file's name.
 class atomic_file {
  public:
   explicit atomic_file(const std::filesystem::path& path) : target_(resolve(path)) {
@@ -86,8 +87,10 @@ class atomic_file {
       direct_ = !S_ISREG(info.st_mode);
     }
     partial_ = direct_ ? target_ : std::filesystem::path(target_.string() + ".partial");
-    if (direct_) file_ = detail::descriptor(::open(target_.c_str(), O_WRONLY | O_CLOEXEC));
-    else open_partial();
+    if (direct_)
+      file_ = detail::descriptor(::open(target_.c_str(), O_WRONLY | O_CLOEXEC));
+    else
+      open_partial();
     if (file_.get() < 0) fail_with("cannot open", errno);
     buffer_.reserve(buffer_size);
   }
@@ -102,8 +105,10 @@ class atomic_file {
     require(!committed_, "cannot write ", target_.string(), ": it is already complete");
     written_ += bytes.size();
     if (buffer_.size() + bytes.size() > buffer_size) flush();
-    if (bytes.size() >= buffer_size) write_through(bytes);
-    else buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    if (bytes.size() >= buffer_size)
+      write_through(bytes);
+    else
+      buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   }
   /// Appends text.
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
@@ -144,7 +149,8 @@ class atomic_file {
         file_ = detail::descriptor();  // not ours to remove
         fail("cannot write ", target_.string(), ": another program is writing it (", partial_.string(), " is locked)");
       }
-      struct stat ours {}, named {};
+      struct stat ours {
+      }, named{};
       // Between the opening and the lock another writer may have renamed or removed the file: then it is not ours.
       if (::fstat(file_.get(), &ours) == 0 && ::lstat(partial_.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
           ours.st_dev == named.st_dev)
@@ -205,7 +211,8 @@ inline std::string read_text(const std::filesystem::path& path, std::size_t max_
   std::string text;
   for (;;) {
     const std::size_t used = text.size();
-    const std::size_t guess = used == 0 && S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) + 1 : used + 65536;
+    const std::size_t guess =
+        used == 0 && S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) + 1 : used + 65536;
     text.resize(guess);
     const auto n = ::read(fd.get(), text.data() + used, text.size() - used);
     if (n < 0 && errno != EINTR) fail("cannot read ", path.string(), ": ", std::strerror(errno));

@@ -143,7 +143,8 @@ class json_value {
 };
 
 /// Reads and parses a JSON file of at most `max_bytes`.
-inline json read_json(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{100} << 20, int max_depth = 64) {
+inline json read_json(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{100} << 20,
+                      int max_depth = 64) {
   return parse_json(read_text(path, max_bytes), path.string(), max_depth);
 }
 

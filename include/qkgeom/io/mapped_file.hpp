@@ -36,7 +36,9 @@ class mapped_file {
     data_ = static_cast<const std::byte*>(memory);
   }
   mapped_file(mapped_file&& other) noexcept
-      : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : path_(std::move(other.path_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
   mapped_file& operator=(mapped_file&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(data_, other.data_);

@@ -44,14 +44,16 @@ class progress {
   }
 
   /// The line for `count` units after `seconds`, without line ends: label, bar, share, count, rate, time left.
-  static std::string line(const std::string& label, index_t count, index_t total, const std::string& unit, double seconds) {
+  static std::string line(const std::string& label, index_t count, index_t total, const std::string& unit,
+                          double seconds) {
     const double rate = seconds > 0 ? static_cast<double>(count) / seconds : 0;
     std::string text = label + ' ';
     if (total > 0) {
       const double share = std::clamp(static_cast<double>(count) / static_cast<double>(total), 0.0, 1.0);
       const auto filled = static_cast<std::size_t>(share * bar_width);
       text += '[' + std::string(filled, '#') + std::string(bar_width - filled, '.') + "] ";
-      text += std::to_string(static_cast<int>(share * 100)) + " %  " + std::to_string(count) + '/' + std::to_string(total);
+      text +=
+          std::to_string(static_cast<int>(share * 100)) + " %  " + std::to_string(count) + '/' + std::to_string(total);
     } else {
       text += std::to_string(count);
     }
@@ -73,17 +75,22 @@ class progress {
   static std::string duration(double seconds) {
     const auto s = static_cast<long>(std::min(seconds, 1e7) + 0.5);
     char text[48];
-    if (s >= 3600) std::snprintf(text, sizeof text, "%ld h %02ld min", s / 3600, s / 60 % 60);
-    else if (s >= 60) std::snprintf(text, sizeof text, "%ld min %02ld s", s / 60, s % 60);
-    else std::snprintf(text, sizeof text, "%ld s", s);
+    if (s >= 3600)
+      std::snprintf(text, sizeof text, "%ld h %02ld min", s / 3600, s / 60 % 60);
+    else if (s >= 60)
+      std::snprintf(text, sizeof text, "%ld min %02ld s", s / 60, s % 60);
+    else
+      std::snprintf(text, sizeof text, "%ld s", s);
     return text;
   }
 
   void print(double seconds, bool last) {
     shown_ = true;
     const std::string text = line(label_, count_, total_, unit_, seconds);
-    if (terminal_) std::fprintf(stderr, "\r\033[K%s%s", text.c_str(), last ? "\n" : "");
-    else std::fprintf(stderr, "%s\n", text.c_str());
+    if (terminal_)
+      std::fprintf(stderr, "\r\033[K%s%s", text.c_str(), last ? "\n" : "");
+    else
+      std::fprintf(stderr, "%s\n", text.c_str());
     std::fflush(stderr);
   }
 

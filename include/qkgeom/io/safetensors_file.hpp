@@ -31,9 +31,9 @@ inline constexpr std::size_t max_safetensors_header = 100'000'000;
 /// Bytes of one element of a safetensors dtype ("BF16", "F8_E4M3", ...); none if the name is not known.
 inline std::optional<std::size_t> safetensors_element_size(std::string_view dtype) {
   constexpr std::pair<std::string_view, std::size_t> sizes[] = {
-      {"BOOL", 1}, {"U8", 1},   {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"U16", 2}, {"I16", 2},
-      {"F16", 2},  {"BF16", 2}, {"U32", 4}, {"I32", 4},     {"F32", 4},     {"U64", 8},     {"I64", 8}, {"F64", 8},
-      {"C64", 8}};
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
+      {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},     {"I32", 4},
+      {"F32", 4},  {"U64", 8}, {"I64", 8}, {"F64", 8},     {"C64", 8}};
   for (const auto& [name, size] : sizes)
     if (name == dtype) return size;
   return std::nullopt;
@@ -105,8 +105,8 @@ class safetensors_file {
     std::memcpy(&length, bytes.data(), sizeof length);
     require(length <= max_safetensors_header, name, ": not a safetensors file: its header would have ", length,
             " bytes, more than the ", max_safetensors_header, " allowed");
-    require(length <= bytes.size() - 8, name, ": the file is cut short: its header has ", length, " bytes, the file only ",
-            bytes.size() - 8, " after the length");
+    require(length <= bytes.size() - 8, name, ": the file is cut short: its header has ", length,
+            " bytes, the file only ", bytes.size() - 8, " after the length");
     const auto* text = reinterpret_cast<const char*>(bytes.data()) + 8;
     require(length >= 2 && *text == '{', name, ": not a safetensors file: no JSON object follows the header length");
     detail::safetensors_header_reader reader(name);
@@ -156,11 +156,14 @@ class safetensors_file {
       const auto element = safetensors_element_size(t.dtype);
       if (!element) continue;
       const auto expected = tensor_bytes(t.shape, *element);
-      require(expected.has_value(), file, ": tensor ", name, " of shape ", shape_text(t.shape), " is too large to exist");
-      require(*expected == t.offsets[1] - t.offsets[0], file, ": tensor ", name, " of shape ", shape_text(t.shape), " and dtype ",
-              t.dtype, " needs ", *expected, " bytes, but its data_offsets span ", t.offsets[1] - t.offsets[0]);
+      require(expected.has_value(), file, ": tensor ", name, " of shape ", shape_text(t.shape),
+              " is too large to exist");
+      require(*expected == t.offsets[1] - t.offsets[0], file, ": tensor ", name, " of shape ", shape_text(t.shape),
+              " and dtype ", t.dtype, " needs ", *expected, " bytes, but its data_offsets span ",
+              t.offsets[1] - t.offsets[0]);
     }
-    std::stable_sort(headers.begin(), headers.end(), [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
+    std::stable_sort(headers.begin(), headers.end(),
+                     [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
     std::uint64_t end = 0;
     tensors_.reserve(headers.size());
     for (auto& t : headers) {

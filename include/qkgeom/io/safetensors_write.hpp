@@ -36,8 +36,11 @@ template <class T>
 tensor_to_write tensor_of(std::string name, std::vector<index_t> shape, const T* data) {
   const auto bytes = tensor_bytes(shape, sizeof(T));
   require(bytes.has_value(), "tensor ", name, " of shape ", shape_text(shape), " is too large");
-  return {std::move(name), std::string(name_of(dtype_of<T>())), std::move(shape),
-          {reinterpret_cast<const std::byte*>(data), *bytes}, {}};
+  return {std::move(name),
+          std::string(name_of(dtype_of<T>())),
+          std::move(shape),
+          {reinterpret_cast<const std::byte*>(data), *bytes},
+          {}};
 }
 
 /// Writes a safetensors file into `file`, which the caller commits. Tensors go in descending element size (else in the
@@ -73,17 +76,20 @@ inline void write_safetensors(atomic_file& file, std::vector<tensor_to_write> te
     fail("cannot write ", target, ": a tensor name or the metadata is not UTF-8");
   }
   text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');
-  require(text.size() <= max_safetensors_header, "cannot write ", target, ": the header would have ", text.size(), " bytes");
+  require(text.size() <= max_safetensors_header, "cannot write ", target, ": the header would have ", text.size(),
+          " bytes");
 
   const std::uint64_t length = text.size();
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(text);
   const std::size_t data_start = file.written();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].produce) tensors[i].produce([&](std::span<const std::byte> bytes) { file.write(bytes); });
-    else file.write(tensors[i].data);
-    require(file.written() - data_start == ends[i], "cannot write ", target, ": tensor ", tensors[i].name, " was given ",
-            "a wrong number of bytes");
+    if (tensors[i].produce)
+      tensors[i].produce([&](std::span<const std::byte> bytes) { file.write(bytes); });
+    else
+      file.write(tensors[i].data);
+    require(file.written() - data_start == ends[i], "cannot write ", target, ": tensor ", tensors[i].name,
+            " was given ", "a wrong number of bytes");
   }
 }
 

@@ -37,12 +37,15 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
   bool start_object(std::size_t) override {
     if (skipping()) return deeper();
     switch (state_) {
-      case state::before: state_ = state::top; return true;
+      case state::before:
+        state_ = state::top;
+        return true;
       case state::top:
         state_ = key_ == "__metadata__" ? state::metadata : state::tensor;
         if (state_ == state::tensor) tensors.emplace_back().name = key_;
         return true;
-      default: unexpected("an object");
+      default:
+        unexpected("an object");
     }
   }
   bool end_object() override {
@@ -126,13 +129,16 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] bool unexpected(const char* what) const {
     if (state_ == state::before) fail(file_, ": the header is ", what, " where a safetensors file has an object");
     if (state_ == state::top) fail(file_, ": the header entry ", shown(key_), " is ", what, " instead of an object");
-    if (state_ == state::metadata) fail(file_, ": the metadata field ", shown(key_), " is ", what, " instead of a string");
+    if (state_ == state::metadata)
+      fail(file_, ": the metadata field ", shown(key_), " is ", what, " instead of a string");
     fail(file_, ": ", key_, " of tensor ", shown(tensors.back().name), " holds ", what);
   }
   void finish_tensor() const {
     const auto& t = tensors.back();
     require(t.has_dtype && t.has_shape && t.has_offsets, file_, ": tensor ", shown(t.name), " has no ",
-            !t.has_dtype ? "dtype" : !t.has_shape ? "shape" : "data_offsets");
+            !t.has_dtype   ? "dtype"
+            : !t.has_shape ? "shape"
+                           : "data_offsets");
     require(t.offsets.size() == 2, file_, ": data_offsets of tensor ", shown(t.name), " must have two entries, not ",
             t.offsets.size());
   }

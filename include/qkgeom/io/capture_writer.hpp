@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
+#include "qkgeom/io/capture_manifest_text.hpp"
+#include "qkgeom/io/captured_layer.hpp"
+#include "qkgeom/io/detail/capture_rows.hpp"
+#include "qkgeom/io/safetensors_write.hpp"
+
+namespace qkgeom {
+
+/// One side of a layer to be written: packed elements (rows, heads, dim) as bytes, and a position, an example and,
+/// where known, a token id for each row. Owns nothing.
+struct side_to_write {
+  std::span<const std::byte> data{};
+  std::span<const std::int32_t> position{}, example{};
+  std::span<const std::int32_t> token{};  ///< empty: none
+};
+
+/// A layer's rows to be written; heads are those that the manifest lists for it. Owns nothing.
+struct layer_to_write {
+  index_t layer = 0;
+  dtype element = dtype::f32;
+  side_to_write q, k;
+};
+
+/// A captured layer as it would be written again, valid as long as the layer.
+inline layer_to_write as_layer_to_write(const captured_layer& l) {
+  const auto span_of = [](detail::int32_view v) { return std::span(v.data, static_cast<std::size_t>(v.size)); };
+  const auto side = [&](const captured_side& s) {
+    return side_to_write{{s.data, s.bytes()}, span_of(s.position), span_of(s.example), span_of(s.token)};
+  };
+  return {l.layer, l.element, side(l.q), side(l.k)};
+}
+
+/// Name of shard number i in a capture folder: "shard-00007.safetensors".
+inline std::string shard_name(index_t i) {
+  char name[48];
+  std::snprintf(name, sizeof name, "shard-%05lld.safetensors", static_cast<long long>(i));
+  return name;
+}
+
+namespace detail {
+
+/// Adds the tensors of one side after checking them against the manifest.
+inline void add_side(std::vector<tensor_to_write>& tensors, const capture_manifest& manifest, const std::string& target,
+                     const std::string& name, dtype element, index_t heads, const side_to_write& side,
+                     const std::optional<std::vector<index_t>>& allowed) {
+  const auto rows = static_cast<index_t>(side.position.size());
+  const std::vector<index_t> shape{rows, heads, manifest.model.head_dim};
+  const auto bytes = tensor_bytes(shape, size_of(element));
+  require(bytes && side.data.size() == *bytes, "cannot write ", target, ": tensor ", name, " of shape ",
+          shape_text(shape), " and dtype ", name_of(element), " was given ", side.data.size(), " bytes");
+  require(
+      side.example.size() == side.position.size() && (side.token.empty() || side.token.size() == side.position.size()),
+      "cannot write ", target, ": tensor ", name, " has ", rows, " positions, ", side.example.size(), " examples and ",
+      side.token.size(), " tokens");
+  const int32_view example{side.example.data(), rows};
+  check_rows(target, name, {side.position.data(), rows}, example, manifest.context_length, allowed);
+  tensors.push_back({name, std::string(name_of(element)), shape, side.data, {}});
+  tensors.push_back(tensor_of(name + ".position", {rows}, side.position.data()));
+  tensors.push_back(tensor_of(name + ".example", {rows}, side.example.data()));
+  if (!side.token.empty()) tensors.push_back(tensor_of(name + ".token", {rows}, side.token.data()));
+}
+
+}  // namespace detail
+
+/// Writes a capture, or one shard of a capture, as a single safetensors file that stands alone: rows of every layer
+/// that the manifest lists, `extra` tensors as they are, and the manifest without its shard list. Throws `error` if the
+/// rows disagree with the manifest or cannot be written; then nothing is left behind.
+inline void write_capture_file(const std::filesystem::path& path, capture_manifest manifest,
+                               std::span<const layer_to_write> layers, const std::vector<tensor_to_write>& extra = {}) {
+  const std::string target = path.string();
+  manifest.shards.clear();
+  const std::string text = manifest_text(manifest);
+  parse_manifest(text, target + " (manifest)");  // a manifest that no reader accepts is refused before it is on disk
+  std::optional<std::vector<index_t>> allowed;
+  if (manifest.examples) {
+    allowed.emplace();
+    for (const auto& e : *manifest.examples) allowed->push_back(e.index);
+    std::sort(allowed->begin(), allowed->end());
+  }
+  std::vector<tensor_to_write> tensors;
+  require(layers.size() == manifest.layers.size(), "cannot write ", target, ": ", layers.size(),
+          " layers were given, the manifest lists ", manifest.layers.size());
+  for (const auto& info : manifest.layers) {
+    const auto l = std::find_if(layers.begin(), layers.end(), [&](const auto& x) { return x.layer == info.layer; });
+    require(l != layers.end(), "cannot write ", target, ": layer ", info.layer, " of the manifest was not given");
+    const std::string name = "layer." + std::to_string(info.layer);
+    const auto add = [&](const char* kind, const std::vector<index_t>& heads, const side_to_write& side) {
+      detail::add_side(tensors, manifest, target, name + kind, l->element, static_cast<index_t>(heads.size()), side,
+                       allowed);
+    };
+    add(".q", info.query_heads, l->q);
+    add(".k", info.key_heads, l->k);
+  }
+  tensors.insert(tensors.end(), extra.begin(), extra.end());
+  write_safetensors(path, std::move(tensors), {{"qkgeom", text}});
+}
+
+/// Writes a capture folder one shard at a time. Each shard appears whole or not at all, and manifest.json is written
+/// last, by `finish`: a folder without it is not a capture yet. Throws `error` naming the file on every failure.
+class capture_writer {
+ public:
+  /// `manifest` without examples and shards, which `add_shard` fills. The folder is made if it is not there; one that
+  /// holds a finished capture is refused.
+  capture_writer(std::filesystem::path folder, capture_manifest manifest)
+      : folder_(std::move(folder)), manifest_(std::move(manifest)) {
+    std::error_code code;
+    std::filesystem::create_directories(folder_, code);
+    require(std::filesystem::is_directory(folder_), "cannot make the folder ", folder_.string(), ": ", code.message());
+    require(!std::filesystem::exists(folder_ / "manifest.json"), "cannot write a capture to ", folder_.string(),
+            ": it already holds one (manifest.json)");
+    manifest_.examples.emplace();
+    manifest_.shards.clear();
+  }
+
+  /// Writes the next shard: its examples, later than those of the shards before, and the rows of every layer.
+  const captured_shard& add_shard(const std::vector<captured_example>& examples, std::span<const layer_to_write> layers,
+                                  const std::vector<tensor_to_write>& extra = {}) {
+    captured_shard shard{shard_name(static_cast<index_t>(manifest_.shards.size())), {}, 0};
+    for (const auto& e : examples) shard.examples.push_back(e.index);
+    for (const auto& l : layers) shard.rows += static_cast<index_t>(l.q.position.size() + l.k.position.size());
+    check_examples(examples, shard);
+    capture_manifest own = manifest_;
+    own.examples = examples;
+    write_capture_file(folder_ / shard.file, own, layers, extra);
+    return append(examples, std::move(shard));
+  }
+
+  /// Takes over a shard that an earlier run has completed, as its `add_shard` returned it.
+  const captured_shard& adopt_shard(const std::vector<captured_example>& examples, captured_shard shard) {
+    const std::string expected = shard_name(static_cast<index_t>(manifest_.shards.size()));
+    require(shard.file == expected, folder_.string(), ": the next shard is ", expected, ", not ", shard.file);
+    require(std::filesystem::is_regular_file(folder_ / shard.file), (folder_ / shard.file).string(),
+            ": the shard is missing");
+    check_examples(examples, shard);
+    return append(examples, std::move(shard));
+  }
+
+  /// Writes manifest.json: the capture is complete.
+  void finish() {
+    require(!manifest_.shards.empty(), "cannot finish the capture in ", folder_.string(), ": it has no shard");
+    write_text(folder_ / "manifest.json", manifest_text(manifest_, 1) + '\n');
+  }
+
+  const capture_manifest& manifest() const { return manifest_; }
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  void check_examples(const std::vector<captured_example>& examples, const captured_shard& shard) const {
+    index_t last = manifest_.examples->empty() ? -1 : manifest_.examples->back().index;
+    require(examples.size() == shard.examples.size(), shard.file, ": ", examples.size(), " examples were given for ",
+            shard.examples.size());
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+      require(examples[i].index > last && examples[i].index == shard.examples[i], "cannot add ", shard.file, " to ",
+              folder_.string(), ": example ", examples[i].index, " follows ", last,
+              ", but examples must ascend over the shards");
+      last = examples[i].index;
+    }
+  }
+  const captured_shard& append(const std::vector<captured_example>& examples, captured_shard shard) {
+    manifest_.examples->insert(manifest_.examples->end(), examples.begin(), examples.end());
+    manifest_.shards.push_back(std::move(shard));
+    return manifest_.shards.back();
+  }
+
+  std::filesystem::path folder_;
+  capture_manifest manifest_;
+};
+
+}  // namespace qkgeom

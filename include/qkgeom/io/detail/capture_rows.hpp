@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
+#include "qkgeom/io/captured_layer.hpp"
+#include "qkgeom/io/safetensors_file.hpp"
+
+namespace qkgeom::detail {
+
+using int32_view = vector_view<const std::int32_t>;
+
+/// Rows must be in (example, position) order, positions in [0, context_length), examples among the `allowed`
+/// (ascending; none: any). Throws `error` naming tensor and row. Rows of a single shard, or of shards one after
+/// another.
+inline void check_rows(const std::string& file, const std::string& tensor, int32_view position, int32_view example,
+                       index_t context_length, const std::optional<std::vector<index_t>>& allowed) {
+  for (index_t i = 0; i < position.size; ++i) {
+    const bool new_example = i == 0 || example[i] != example[i - 1];
+    if (new_example) {
+      require(example[i] >= 0 && (!allowed || std::binary_search(allowed->begin(), allowed->end(), example[i])), file,
+              ": tensor ", tensor, ".example row ", i, ": the manifest lists no example ", example[i], " here");
+      require(i == 0 || example[i] > example[i - 1], file, ": tensor ", tensor, ".example row ", i, ": example ",
+              example[i], " follows ", i ? example[i - 1] : 0, ", but rows must be in (example, position) order");
+    }
+    require(position[i] >= 0 && position[i] < context_length, file, ": tensor ", tensor, ".position row ", i,
+            ": position ", position[i], " is not in [0, ", context_length, "), the context length");
+    require(new_example || position[i] >= position[i - 1], file, ": tensor ", tensor, ".position row ", i,
+            ": position ", position[i], " follows ", i ? position[i - 1] : 0, " in example ", example[i],
+            ", but rows must be in (example, position) order");
+  }
+}
+
+/// A vector of integers of a shard as 32-bit ones: in place where the file has I32 and is aligned, else copied.
+inline int32_view read_integers(const std::shared_ptr<const safetensors_file>& file, const tensor_entry& entry,
+                                std::vector<std::shared_ptr<const void>>& owners) {
+  const std::string where = file->path().string() + ": tensor " + entry.name;
+  if (entry.dtype == "I32") {
+    const auto values = std::make_shared<const tensor_values<std::int32_t>>(file->values<std::int32_t>(entry));
+    owners.push_back(values);
+    return {values->data(), static_cast<index_t>(values->size())};
+  }
+  require(entry.dtype == "I64", where, " must have dtype I32 or I64, not ", entry.dtype.substr(0, 40));
+  const auto wide = file->values<std::int64_t>(entry);
+  auto values = std::make_shared<std::vector<std::int32_t>>(wide.size());
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    require(wide[i] >= INT32_MIN && wide[i] <= INT32_MAX, where, " row ", i, ": ", wide[i], " does not fit in 32 bits");
+    (*values)[i] = static_cast<std::int32_t>(wide[i]);
+  }
+  owners.push_back(values);
+  return {values->data(), static_cast<index_t>(values->size())};
+}
+
+/// The row vector `<tensor>.<kind>` of a shard, which must have `rows` entries.
+inline int32_view read_row_vector(const std::shared_ptr<const safetensors_file>& file, captured_side& side,
+                                  const char* kind) {
+  const auto& entry = file->at(side.tensor + '.' + kind);
+  require(entry.shape == std::vector<index_t>{side.rows}, side.file, ": tensor ", entry.name, " must have shape (",
+          side.rows, ",), one entry for each row of ", side.tensor, ", not ", shape_text(entry.shape));
+  return read_integers(file, entry, side.owners);
+}
+
+/// Dtype of a tensor of rows. Throws `error` naming the tensor if it is none that rows may have.
+inline dtype row_dtype(const std::string& file, const tensor_entry& entry) {
+  for (const dtype t : {dtype::bf16, dtype::f16, dtype::f32, dtype::f64})
+    if (entry.dtype == name_of(t)) return t;
+  fail(file, ": tensor ", entry.name, " must have dtype BF16, F16, F32 or F64, not ", entry.dtype.substr(0, 40));
+}
+
+/// One side of a layer from one shard; `kind` is 'q' or 'k'. Everything but finiteness is checked.
+inline captured_side read_side(const std::shared_ptr<const safetensors_file>& file, const capture_manifest& manifest,
+                               const captured_layer_info& info, char kind,
+                               const std::optional<std::vector<index_t>>& allowed) {
+  captured_side side;
+  side.file = file->path().string();
+  side.tensor = "layer." + std::to_string(info.layer) + '.' + kind;
+  const auto& entry = file->at(side.tensor);
+  side.element = row_dtype(side.file, entry);
+  side.heads = static_cast<index_t>((kind == 'q' ? info.query_heads : info.key_heads).size());
+  side.dim = manifest.model.head_dim;
+  require(entry.shape.size() == 3 && entry.shape[1] == side.heads && entry.shape[2] == side.dim, side.file, ": tensor ",
+          side.tensor, " must have shape (rows, ", side.heads, ", ", side.dim, ") after the manifest, not ",
+          shape_text(entry.shape));
+  side.rows = entry.shape[0];
+  require(side.rows <= largest_position, side.file, ": tensor ", side.tensor, " has more rows than 32 bits can count");
+  side.owners.push_back(file);
+  side.data = entry.data;
+  if (reinterpret_cast<std::uintptr_t>(entry.data) % size_of(side.element) != 0) {
+    const auto copy = std::make_shared<const std::vector<std::byte>>(entry.data, entry.data + entry.bytes);
+    side.data = copy->data();
+    side.owners.push_back(copy);
+  }
+  side.position = read_row_vector(file, side, "position");
+  side.example = read_row_vector(file, side, "example");
+  if (file->find(side.tensor + ".token")) side.token = read_row_vector(file, side, "token");
+  check_rows(side.file, side.tensor, side.position, side.example, manifest.context_length, allowed);
+  return side;
+}
+
+/// Rows of several shards, one after another. Token ids are kept if every shard has them.
+inline captured_side join(std::vector<captured_side> parts, const std::string& where) {
+  if (parts.size() == 1) return std::move(parts.front());
+  captured_side all = parts.front();
+  std::size_t bytes = 0, rows = 0;
+  bool tokens = true;
+  for (const auto& part : parts) {
+    require(part.element == all.element, part.file, ": tensor ", part.tensor, " has dtype ", name_of(part.element),
+            ", but ", name_of(all.element), " in ", all.file);
+    bytes += part.bytes();
+    rows += static_cast<std::size_t>(part.rows);
+    tokens = tokens && part.token.size == part.rows;
+  }
+  require(rows <= static_cast<std::size_t>(largest_position), where, ": tensor ", all.tensor,
+          " has more rows than 32 bits count");
+  const auto data = std::make_shared<std::vector<std::byte>>();
+  const auto position = std::make_shared<std::vector<std::int32_t>>();
+  const auto example = std::make_shared<std::vector<std::int32_t>>();
+  const auto token = std::make_shared<std::vector<std::int32_t>>();
+  data->reserve(bytes);
+  for (const auto& part : parts) {
+    require(example->empty() || part.rows == 0 || part.example[0] > example->back(), part.file, ": tensor ",
+            part.tensor, " starts with example ", part.rows ? part.example[0] : 0,
+            " where the shards before it end with ", example->empty() ? 0 : example->back(),
+            ", but rows must be in (example, position) order");
+    data->insert(data->end(), part.data, part.data + part.bytes());
+    position->insert(position->end(), part.position.begin(), part.position.end());
+    example->insert(example->end(), part.example.begin(), part.example.end());
+    if (tokens) token->insert(token->end(), part.token.begin(), part.token.end());
+  }
+  const auto view = [](const auto& v) { return int32_view{v->data(), static_cast<index_t>(v->size())}; };
+  all.file = where;
+  all.rows = static_cast<index_t>(rows);
+  all.data = data->data();
+  all.position = view(position), all.example = view(example), all.token = view(token);
+  all.owners = {data, position, example, token};
+  return all;
+}
+
+}  // namespace qkgeom::detail
