@@ -124,7 +124,7 @@ template <class F>
 void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const score_law& law, index_t group, const rank_range& range,
                pair_sink& sink, double& sum, double& weight) {
   constexpr index_t panel = gram_tile<F>::panel, block = 16 * panel;
-  constexpr int rows = gram_tile<F>::rows, L = lanes<F>;
+  constexpr int rows = gram_tile<F>::rows;
   gram_tile<F> tile;
   const bool simple = sink.simple();
   const auto add_tile = [&](index_t i, index_t p) {
