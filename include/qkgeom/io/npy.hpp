@@ -135,17 +135,19 @@ template <class T>
 xt::xarray<T> load_npy(const std::filesystem::path& path) {
   const mapped_file file(path);
   const std::string where = path.string(), type = xt::detail::build_typestring<T>();
-  const auto [header, start] = detail::read_npy_header(file, where);
+  const auto parsed = detail::read_npy_header(file, where);
+  const auto& header = parsed.first;
   require(header.type == type, where, ": the elements must have type ", type, ", not ", header.type.substr(0, 40));
   index_t bytes = sizeof(T);
   bool fits = true;
   for (const std::size_t n : header.shape)
     fits = fits && !__builtin_mul_overflow(bytes, static_cast<index_t>(n), &bytes);
-  const std::size_t there = file.bytes().size() - start;
+  const auto data = file.bytes().subspan(parsed.second);
+  const std::size_t there = data.size();
   require(fits && static_cast<std::size_t>(bytes) == there, where, ": the shape in the header needs ",
           fits ? std::to_string(bytes) : "far too many", " bytes, the file has ", there);
   const auto fill = [&](auto array) {
-    if (there > 0) std::memcpy(array.data(), file.bytes().data() + start, there);
+    if (there > 0) std::memcpy(array.data(), data.data(), there);
     return array;
   };
   if (!header.column_major) return fill(xt::xarray<T>(header.shape));
