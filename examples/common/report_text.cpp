@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/report_text.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "examples/common/report_figures.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+using align = table::align;
+
+std::string with_error(const estimate& e) {
+  return std::isfinite(e.error) ? fixed(e.value, 3) + " ± " + fixed(e.error, 3) : fixed(e.value, 3);
+}
+
+/// A row of one value for each group of heads.
+template <class Text>
+void group_row(table& t, const std::string& name, const std::vector<group_summary>& groups, const Text& text) {
+  std::vector<std::string> cells{name};
+  for (const auto& g : groups) cells.push_back(text(g));
+  t.row(std::move(cells));
+}
+
+table table_of_groups(const std::string& first, const std::vector<group_summary>& groups) {
+  std::vector<table::column> columns{{first, align::left}};
+  for (const auto& g : groups) columns.push_back({g.name + " (" + std::to_string(g.heads) + ")", align::right});
+  return table(std::move(columns));
+}
+
+/// The report with another of its profiles as the headline; -1: the observed queries, unbiased.
+model_report with_headline(const model_report& report, int profile) {
+  model_report r{report.model, report.context_length, report.buckets, {}};
+  for (const auto& h : report.heads) {
+    head_report one;
+    one.rope = h.rope;
+    if (profile >= 0)
+      one.profiles.push_back(h.profiles[static_cast<std::size_t>(profile)]);
+    else if (h.empirical)
+      one.profiles.push_back(unbiased(*h.empirical));
+    r.heads.push_back(std::move(one));
+  }
+  return r;
+}
+
+void plasticity_rows(table& t, const model_report& report, const std::string& model) {
+  bool first = true;
+  for (const auto& g : summarize_model(report)) {
+    t.row({first ? model : "", g.name, with_error(g.overall), with_error(g.first20), with_error(g.last20),
+           with_error(g.drop)});
+    first = false;
+  }
+}
+
+std::vector<const head_report*> sorted_heads(const model_report& report, double (*key)(const head_report&)) {
+  std::vector<const head_report*> heads;
+  for (const auto& h : report.heads)
+    if (std::isfinite(key(h))) heads.push_back(&h);
+  std::stable_sort(heads.begin(), heads.end(), [&](const auto* a, const auto* b) { return key(*a) > key(*b); });
+  return heads;
+}
+
+/// The first `each` and the last `each` heads of an order, less if there are too few for both.
+void extreme_rows(table& t, const model_report& report, std::size_t each, const char* top, const char* bottom,
+                  double (*key)(const head_report&)) {
+  const auto heads = sorted_heads(report, key);
+  const std::size_t n = std::min(each, (heads.size() + 1) / 2), m = std::min(each, heads.size() / 2);
+  const auto row = [&](const head_report& h, const std::string& label) {
+    const auto& r = h.rotation;
+    t.row({label, head_name(h), signed_fixed(r.bias_strength * static_cast<double>(report.context_length), 2),
+           fixed(r.r_q_a, 2), fixed(r.r_k_a, 2), h.summaries.empty() ? "-" : fixed(h.summaries[0].overall.value, 3)});
+  };
+  for (std::size_t i = 0; i < n; ++i) row(*heads[i], i == 0 ? top : "");
+  for (std::size_t i = 0; i < m; ++i) row(*heads[heads.size() - m + i], i == 0 ? bottom : "");
+}
+
+}  // namespace
+
+void print_capture(printer& out, const capture_manifest& manifest, const model_report& report) {
+  std::string line =
+      manifest.model.name + " (" + manifest.model.model_type + "): " + counted(report.heads.size(), "query head") +
+      " in " + counted(manifest.layers.size(), "layer") + ", head size " + std::to_string(manifest.model.head_dim);
+  out.heading(line);
+  line = "  context of " + grouped(manifest.context_length) + " tokens";
+  if (manifest.examples) line += ", " + counted(manifest.examples->size(), "document");
+  if (!report.heads.empty())
+    line += ", " + grouped(report.heads[0].queries) + " queries and " + grouped(report.heads[0].keys) +
+            " keys a head in layer " + std::to_string(report.heads[0].layer);
+  out.line(line);
+}
+
+void print_classes(printer& out, const model_report& report, const class_thresholds& thresholds) {
+  const auto groups = summarize_model(report);
+  out.heading("Head classes on PCA component 0: |r| above " + significant(thresholds.high, 2) +
+              " is positional, below " + significant(thresholds.low, 2) + " is not");
+  auto t = table_of_groups("class", groups);
+  for (std::size_t i = 0; i < all_head_classes.size(); ++i) {
+    std::string name(name_of(all_head_classes[i]));
+    std::replace(name.begin(), name.end(), '_', '-');
+    group_row(t, name, groups, [&](const group_summary& g) { return percent(g.class_share[i]); });
+  }
+  out.print(t);
+}
+
+void print_position(printer& out, const model_report& report) {
+  const auto groups = summarize_model(report);
+  out.heading("Position in the geometry: means over heads");
+  auto t = table_of_groups("", groups);
+  const auto row = [&](const char* name, double group_summary::*value) {
+    group_row(t, name, groups, [&](const group_summary& g) { return fixed(g.*value, 2); });
+  };
+  row("|r_q| on component 0", &group_summary::abs_r_q_pc0);
+  row("|r_k| on component 0", &group_summary::abs_r_k_pc0);
+  row("|r_q| on axis a", &group_summary::abs_r_q_a);
+  row("|r_k| on axis a", &group_summary::abs_r_k_a);
+  t.rule();
+  group_row(t, "heads with positive bias strength", groups,
+            [](const group_summary& g) { return percent(g.positive_bias_share); });
+  group_row(t, "median bias strength x context", groups, [&](const group_summary& g) {
+    return signed_fixed(g.median_bias * static_cast<double>(report.context_length), 2);
+  });
+  out.print(t);
+}
+
+void print_plasticity(printer& out, const model_report& report) {
+  if (report.heads.empty() || report.heads[0].profiles.empty()) return;
+  out.heading("Attention plasticity: mean over heads ± standard error over documents");
+  table t({{"query model", align::left}, {"", align::left}, {"overall"}, {"first 20 %"}, {"last 20 %"}, {"drop"}});
+  for (std::size_t c = 0; c < report.heads[0].profiles.size(); ++c) {
+    if (c > 0) t.rule();
+    plasticity_rows(t, with_headline(report, static_cast<int>(c)), std::string(report.heads[0].profiles[c].covariance));
+  }
+  if (report.heads[0].empirical) {
+    t.rule();
+    plasticity_rows(t, with_headline(report, -1), "none, observed");
+  }
+  out.print(t);
+}
+
+void print_extremes(printer& out, const model_report& report, std::size_t each) {
+  const bool plastic = !report.heads.empty() && !report.heads[0].summaries.empty();
+  const bool planes = !report.heads.empty() && !report.heads[0].rotation.drift_axis.empty();
+  out.heading("Strongest and weakest heads");
+  table t({{"", align::left}, {"head", align::left}, {"bias x context"}, {"r_q on a"}, {"r_k on a"}, {"plasticity"}});
+  if (planes) {
+    extreme_rows(t, report, each, "strongest bias", "weakest bias",
+                 [](const head_report& h) { return std::abs(h.rotation.bias_strength); });
+    t.rule();
+  }
+  if (plastic)
+    extreme_rows(t, report, each, "most plastic", "least plastic",
+                 [](const head_report& h) { return h.summaries[0].overall.value; });
+  out.print(t);
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "examples/common/table.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
+#include "qkgeom/report/model_summary.hpp"
+
+namespace qkgeom::examples {
+
+/// A report as tables for a terminal: one function for each part of the summary.
+void print_capture(printer& out, const capture_manifest& manifest, const model_report& report);
+/// Shares of the five head classes, RoPE and NoPE layers apart.
+void print_classes(printer& out, const model_report& report, const class_thresholds& thresholds);
+/// Mean |r_q| and |r_k| on component 0 and on axis a, and the share of heads with positive bias strength.
+void print_position(printer& out, const model_report& report);
+/// AP overall, over the first and the last 20 % of the context and its drop, by query model, with standard errors.
+void print_plasticity(printer& out, const model_report& report);
+/// The heads at both ends of the bias strength, and of the plasticity if it was computed, by name.
+void print_extremes(printer& out, const model_report& report, std::size_t each = 3);
+
+}  // namespace qkgeom::examples
