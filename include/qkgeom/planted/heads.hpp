@@ -22,9 +22,9 @@ struct planted_head {
   index_t examples = 16;
   index_t rows = 256;             ///< an example and side
   std::uint64_t seed = 0;
-  std::vector<double> mean_q, mean_k;    ///< (d) at the middle of the context; empty: 0
-  std::vector<double> drift_q, drift_k;  ///< (d) a token; empty: 0
-  std::vector<double> root_q, root_k;    ///< (d, d) factor of the covariance; empty: identity
+  std::vector<double> mean_q{}, mean_k{};    ///< (d) at the middle of the context; empty: 0
+  std::vector<double> drift_q{}, drift_k{};  ///< (d) a token; empty: 0
+  std::vector<double> root_q{}, root_k{};    ///< (d, d) factor of the covariance; empty: identity
 };
 
 /// Rows of a planted head. `view()` is valid as long as this lives.

@@ -64,7 +64,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
   for (index_t h = 0; h < layer.q.heads; ++h) problems.push_back({h, layer.key_of_query[static_cast<std::size_t>(h)], rows, laws});
   auto sums = ctx.empirical_pairs(layer.q, layer.k, groups, problems);
   std::vector<plasticity_profile_result> results;
-  for (auto& s : sums) results.push_back(detail::profile_of(edges, queries, std::move(s), "empirical", false));
+  for (auto& s : sums) results.push_back(detail::profile_of(edges, queries, std::move(s), groups.example, "empirical", false));
   return results;
 }
 

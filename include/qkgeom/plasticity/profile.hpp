@@ -41,6 +41,7 @@ struct plasticity_heatmap {
 struct plasticity_profile_result {
   std::string_view covariance;  ///< the model behind it: a covariance kind, or "empirical"
   bool examples_weigh_same = false;
+  std::vector<std::int32_t> examples;  ///< example ids behind the example sums; -1: all examples as one
   std::vector<profile_bucket> buckets;
   plasticity_heatmap heatmap;  ///< width 0 if not asked for
 };
@@ -102,8 +103,8 @@ inline void finish_bucket(profile_bucket& b, bool same) {
 }
 
 inline plasticity_profile_result profile_of(const bucket_edges& edges, const std::vector<index_t>& queries, pair_sums&& sums,
-                                            std::string_view covariance, bool same) {
-  plasticity_profile_result r{covariance, same, {}, {}};
+                                            const std::vector<std::int32_t>& examples, std::string_view covariance, bool same) {
+  plasticity_profile_result r{covariance, same, examples, {}, {}};
   for (index_t b = 0; b < edges.count(); ++b) {
     profile_bucket out;
     out.start = edges.start(b);
@@ -156,7 +157,7 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
   auto sums = ctx.gaussian_pairs(layer.k, groups, problems, request);
   std::vector<plasticity_profile_result> results;
   for (std::size_t h = 0; h < models.size(); ++h) {
-    results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]), name_of(models[h].covariance),
+    results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]), groups.example, name_of(models[h].covariance),
                                          pairs.examples_weigh_same));
     results.back().heatmap.cell = request.heatmap_cell;
   }

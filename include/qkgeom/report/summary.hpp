@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -66,27 +67,46 @@ inline std::vector<std::pair<double, double>> bucket_totals(const plasticity_pro
   return totals;
 }
 
+/// Jackknife error of a statistic from its values with one example left out each; NaN for fewer than two.
+inline double jackknife_error(const std::vector<double>& without) {
+  double n = 0, mean = 0, square = 0;
+  for (const double v : without)
+    if (!std::isnan(v)) {
+      mean += v;
+      ++n;
+    }
+  if (n < 2) return std::numeric_limits<double>::quiet_NaN();
+  mean /= n;
+  for (const double v : without)
+    if (!std::isnan(v)) square += (v - mean) * (v - mean);
+  return std::sqrt((n - 1) / n * square);
+}
+
+inline bool has_pairs(const plasticity_profile_result& p, std::size_t example) {
+  for (const auto& b : p.buckets)
+    if (b.example_weight[example] > 0) return true;
+  return false;
+}
+
 /// value(-1) with the jackknife error of value(e) over the examples that have pairs.
 template <class Value>
 estimate jackknife(const plasticity_profile_result& p, const Value& value) {
   estimate result{value(index_t{-1}), std::numeric_limits<double>::quiet_NaN()};
   if (std::isnan(result.value)) return result;
   std::vector<double> without;
-  const std::size_t examples = p.buckets.empty() ? 0 : p.buckets[0].example_sum.size();
-  for (std::size_t e = 0; e < examples; ++e) {
-    bool has = false;
-    for (const auto& b : p.buckets) has |= b.example_weight[e] > 0;
-    if (!has) continue;
-    const double v = value(static_cast<index_t>(e));
-    if (!std::isnan(v)) without.push_back(v);
-  }
-  const auto n = static_cast<double>(without.size());
-  if (n < 2) return result;
-  double mean = 0, square = 0;
-  for (const double v : without) mean += v / n;
-  for (const double v : without) square += (v - mean) * (v - mean);
-  result.error = std::sqrt((n - 1) / n * square);
+  for (std::size_t e = 0; e < p.examples.size(); ++e)
+    if (has_pairs(p, e)) without.push_back(value(static_cast<index_t>(e)));
+  result.error = jackknife_error(without);
   return result;
+}
+
+/// Overall, first 20 %, last 20 % and drop, with the example of index `left_out` left out if that is >= 0.
+inline std::array<double, 4> summary_values(const plasticity_profile_result& p, index_t context_length, bucket_weight by, index_t left_out,
+                                            const std::vector<std::pair<double, double>>& totals) {
+  const double L = static_cast<double>(context_length);
+  const auto mean = [&](double low, double high) { return region_mean(p, low, high, by, left_out, totals); };
+  const double first = mean(0, 0.2 * L), last = mean(0.8 * L, L + 1);
+  return {mean(0, L + 1), first, last, first - last};
 }
 
 }  // namespace detail
@@ -94,14 +114,11 @@ estimate jackknife(const plasticity_profile_result& p, const Value& value) {
 /// Overall, first and last fifth of the context, and their difference. `context_length` is the manifest's L, in tokens.
 inline profile_summary summarize(const plasticity_profile_result& p, index_t context_length, bucket_weight by = bucket_weight::queries) {
   require(context_length > 0, "summarize: context_length must be at least 1 token, not ", context_length);
-  const double L = static_cast<double>(context_length);
   const auto totals = detail::bucket_totals(p);
-  const auto mean = [&](double low, double high, index_t e) { return detail::region_mean(p, low, high, by, e, totals); };
   profile_summary s;
-  s.overall = detail::jackknife(p, [&](index_t e) { return mean(0, L + 1, e); });
-  s.first20 = detail::jackknife(p, [&](index_t e) { return mean(0, 0.2 * L, e); });
-  s.last20 = detail::jackknife(p, [&](index_t e) { return mean(0.8 * L, L + 1, e); });
-  s.drop = detail::jackknife(p, [&](index_t e) { return mean(0, 0.2 * L, e) - mean(0.8 * L, L + 1, e); });
+  estimate* const parts[] = {&s.overall, &s.first20, &s.last20, &s.drop};
+  for (std::size_t i = 0; i < 4; ++i)
+    *parts[i] = detail::jackknife(p, [&](index_t e) { return detail::summary_values(p, context_length, by, e, totals)[i]; });
   for (const auto& b : p.buckets) s.pairs += b.pairs;
   return s;
 }

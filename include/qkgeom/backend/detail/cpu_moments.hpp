@@ -28,46 +28,64 @@ struct row_order {
   }
 };
 
+/// Rows of one tile in f64, kept between tiles.
+struct moment_tile {
+  std::vector<double> x, t;  ///< (rows, d), (rows)
+  Eigen::MatrixXd scatter;
+};
+
 /// Moments of a tile of at most a few hundred rows: a shift by the first row keeps constants exact, the scatter is one
-/// symmetric rank-k update.
+/// symmetric rank-k update. Sums run in row order, whatever the alignment of the memory.
 template <class RowAt, class T>
 row_moments tile_moments(const char* side, index_t head, const matrix_view<const T>& x, const vector_view<const std::int32_t>& position,
-                         index_t begin, index_t end, const RowAt& row_at, scatter_kind kind, f64_rows& tile, Eigen::VectorXd& time) {
+                         index_t begin, index_t end, const RowAt& row_at, scatter_kind kind, moment_tile& tile) {
   const index_t n = end - begin, d = x.cols;
   auto m = row_moments::zero(d, kind);
-  tile.resize(n, d);
-  time.resize(n);
+  tile.x.resize(static_cast<std::size_t>(n * d));
+  tile.t.resize(static_cast<std::size_t>(n));
   const T* const first = x.row(row_at(begin));
   const double t0 = position[row_at(begin)];
+  double* const mean = m.mean.data();
   for (index_t i = 0; i < n; ++i) {
-    const index_t row = row_at(begin + i);
-    const T* const from = x.row(row);
-    double* const to = tile.data() + i * d;
-    for (index_t c = 0; c < d; ++c) to[c] = static_cast<double>(from[c]) - static_cast<double>(first[c]);
-    time[i] = position[row] - t0;
+    const T* const from = x.row(row_at(begin + i));
+    double* const to = tile.x.data() + i * d;
+    for (index_t c = 0; c < d; ++c) {
+      to[c] = static_cast<double>(from[c]) - static_cast<double>(first[c]);
+      mean[c] += to[c];
+    }
+    const double t = position[row_at(begin + i)] - t0;
+    tile.t[static_cast<std::size_t>(i)] = t;
+    m.mean_t += t;
   }
   const double inverse = 1.0 / static_cast<double>(n);
-  const Eigen::RowVectorXd mean = tile.colwise().sum() * inverse;
-  if (!mean.allFinite())
-    for (index_t i = 0; i < n; ++i)
-      for (index_t c = 0; c < d; ++c)
-        require(std::isfinite(static_cast<double>(x(row_at(begin + i), c))), side, " head ", head, " row ", row_at(begin + i),
-                " holds a value that is not finite");
-  const double mean_t = time.sum() * inverse;
-  tile.rowwise() -= mean;
-  time.array() -= mean_t;
   m.count = n;
-  m.mean_t = t0 + mean_t;
-  m.tt = time.squaredNorm();
-  for (index_t c = 0; c < d; ++c) m.mean[static_cast<std::size_t>(c)] = static_cast<double>(first[c]) + mean[c];
-  Eigen::Map<Eigen::RowVectorXd>(m.xt.data(), d).noalias() = time.transpose() * tile;
-  if (kind == scatter_kind::diagonal) {
-    Eigen::Map<Eigen::RowVectorXd>(m.xx.data(), d) = tile.colwise().squaredNorm();
-  } else {
-    Eigen::Map<Eigen::MatrixXd> scatter(m.xx.data(), d, d);
-    scatter.selfadjointView<Eigen::Lower>().rankUpdate(tile.transpose());
-    scatter.triangularView<Eigen::StrictlyUpper>() = scatter.transpose();
+  m.mean_t *= inverse;
+  bool finite = true;
+  for (index_t c = 0; c < d; ++c) finite &= std::isfinite(mean[c] *= inverse);
+  for (index_t i = 0; i < n && !finite; ++i)
+    for (index_t c = 0; c < d; ++c)
+      require(std::isfinite(static_cast<double>(x(row_at(begin + i), c))), side, " head ", head, " row ", row_at(begin + i),
+              " holds a value that is not finite");
+  const bool full = kind == scatter_kind::full;
+  for (index_t i = 0; i < n; ++i) {
+    double* const row = tile.x.data() + i * d;
+    const double t = tile.t[static_cast<std::size_t>(i)] - m.mean_t;
+    m.tt += t * t;
+    for (index_t c = 0; c < d; ++c) {
+      row[c] -= mean[c];
+      m.xt[static_cast<std::size_t>(c)] += t * row[c];
+    }
+    if (!full)
+      for (index_t c = 0; c < d; ++c) m.xx[static_cast<std::size_t>(c)] += row[c] * row[c];
   }
+  if (full) {
+    tile.scatter.setZero(d, d);
+    tile.scatter.selfadjointView<Eigen::Lower>().rankUpdate(Eigen::Map<const f64_rows>(tile.x.data(), n, d).transpose());
+    tile.scatter.triangularView<Eigen::StrictlyUpper>() = tile.scatter.transpose();
+    std::copy(tile.scatter.data(), tile.scatter.data() + d * d, m.xx.data());
+  }
+  for (index_t c = 0; c < d; ++c) mean[c] += static_cast<double>(first[c]);
+  m.mean_t += t0;
   return m;
 }
 
@@ -78,8 +96,7 @@ side_moments side_moments_of(const char* side, index_t head, const matrix_view<c
                              const row_order& order, scatter_kind per_bucket) {
   constexpr index_t tile_rows = 256;
   const auto buckets = static_cast<index_t>(order.offset.size()) - 2;
-  f64_rows tile;
-  Eigen::VectorXd time;
+  moment_tile tile;
   side_moments m{row_moments::zero(x.cols, scatter_kind::full), {}};
   m.bucket.reserve(static_cast<std::size_t>(buckets));
   const auto ordered = [&](index_t i) { return order.row[static_cast<std::size_t>(i)]; };
@@ -89,14 +106,14 @@ side_moments side_moments_of(const char* side, index_t head, const matrix_view<c
     auto sum = row_moments::zero(x.cols, through_buckets ? scatter_kind::full : scatter_kind::diagonal);
     for (index_t i = begin; i < end; i += tile_rows)
       merge(sum, tile_moments(side, head, x, position, i, std::min(end, i + tile_rows), ordered,
-                              through_buckets ? scatter_kind::full : scatter_kind::diagonal, tile, time));
+                              through_buckets ? scatter_kind::full : scatter_kind::diagonal, tile));
     if (through_buckets) merge(m.total, sum);
     if (b < buckets) m.bucket.push_back(std::move(sum));
   }
   if (!through_buckets)
     for (index_t i = 0; i < x.rows; i += tile_rows)
       merge(m.total, tile_moments(side, head, x, position, i, std::min(x.rows, i + tile_rows), [](index_t r) { return r; },
-                                  scatter_kind::full, tile, time));
+                                  scatter_kind::full, tile));
   return m;
 }
 

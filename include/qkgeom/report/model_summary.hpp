@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "qkgeom/report/head_report.hpp"
+
+namespace qkgeom {
+
+/// A set of heads in numbers: the model, its RoPE layers, its NoPE layers.
+struct group_summary {
+  std::string name;
+  index_t heads = 0;
+  std::array<double, 5> class_share{};  ///< in the order of `all_head_classes`
+  double abs_r_q_pc0 = 0, abs_r_k_pc0 = 0, abs_r_q_a = 0, abs_r_k_a = 0;  ///< means over heads
+  double positive_bias_share = 0;       ///< share of heads with bias_strength > 0
+  double mean_bias = 0, mean_abs_bias = 0, median_bias = 0;
+  estimate overall, first20, last20, drop;  ///< headline model, mean over heads; error: jackknife over examples
+  estimate empirical_overall;               ///< observed queries, unbiased form
+};
+
+namespace detail {
+
+/// Mean over heads of (overall, first, last, drop) with a jackknife that leaves an example out of all heads at once.
+inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles, index_t context_length) {
+  std::vector<std::int32_t> examples;
+  std::vector<std::vector<std::pair<double, double>>> totals;
+  for (const auto* p : profiles) {
+    totals.push_back(bucket_totals(*p));
+    examples.insert(examples.end(), p->examples.begin(), p->examples.end());
+  }
+  std::sort(examples.begin(), examples.end());
+  examples.erase(std::unique(examples.begin(), examples.end()), examples.end());
+  const auto means = [&](std::int32_t left_out) {
+    std::array<double, 4> sum{}, count{};
+    for (std::size_t h = 0; h < profiles.size(); ++h) {
+      const auto& ids = profiles[h]->examples;
+      const auto at = std::find(ids.begin(), ids.end(), left_out);
+      const auto values = summary_values(*profiles[h], context_length, bucket_weight::queries, at == ids.end() ? -1 : at - ids.begin(), totals[h]);
+      for (std::size_t i = 0; i < 4; ++i)
+        if (!std::isnan(values[i])) {
+          sum[i] += values[i];
+          ++count[i];
+        }
+    }
+    for (std::size_t i = 0; i < 4; ++i) sum[i] = count[i] > 0 ? sum[i] / count[i] : std::numeric_limits<double>::quiet_NaN();
+    return sum;
+  };
+  const auto whole = means(-2);
+  std::array<std::vector<double>, 4> without;
+  for (const std::int32_t e : examples) {
+    if (e < 0) continue;
+    const auto m = means(e);
+    for (std::size_t i = 0; i < 4; ++i) without[i].push_back(m[i]);
+  }
+  std::array<estimate, 4> result;
+  for (std::size_t i = 0; i < 4; ++i) result[i] = {whole[i], jackknife_error(without[i])};
+  return result;
+}
+
+inline double median(std::vector<double> x) {
+  if (x.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::sort(x.begin(), x.end());
+  const std::size_t n = x.size();
+  return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
+}
+
+}  // namespace detail
+
+/// Numbers of the heads for which `in(head)` holds.
+template <class In>
+group_summary summarize_heads(const model_report& report, std::string name, const In& in) {
+  group_summary g;
+  g.name = std::move(name);
+  std::vector<double> bias;
+  std::vector<const plasticity_profile_result*> profiles;
+  std::vector<plasticity_profile_result> observed;
+  for (const auto& h : report.heads) {
+    if (!in(h)) continue;
+    ++g.heads;
+    if (!h.pca.r_q.empty()) {
+      g.class_share[static_cast<std::size_t>(h.pca.cls)] += 1;
+      g.abs_r_q_pc0 += std::abs(h.pca.r_q[0]);
+      g.abs_r_k_pc0 += std::abs(h.pca.r_k[0]);
+      g.abs_r_q_a += std::abs(h.rotation.r_q_a);
+      g.abs_r_k_a += std::abs(h.rotation.r_k_a);
+      bias.push_back(h.rotation.bias_strength);
+    }
+    if (!h.profiles.empty()) profiles.push_back(&h.profiles[0]);
+    if (h.empirical) observed.push_back(unbiased(*h.empirical));
+  }
+  const double n = std::max<double>(1, static_cast<double>(g.heads));
+  for (double* x : {&g.abs_r_q_pc0, &g.abs_r_k_pc0, &g.abs_r_q_a, &g.abs_r_k_a}) *x /= n;
+  for (double& s : g.class_share) s /= n;
+  for (const double b : bias) {
+    g.positive_bias_share += (b > 0) / n;
+    g.mean_bias += b / n;
+    g.mean_abs_bias += std::abs(b) / n;
+  }
+  g.median_bias = detail::median(bias);
+  if (!profiles.empty()) {
+    const auto m = detail::mean_over_heads(profiles, report.context_length);
+    g.overall = m[0];
+    g.first20 = m[1];
+    g.last20 = m[2];
+    g.drop = m[3];
+  }
+  if (!observed.empty()) {
+    std::vector<const plasticity_profile_result*> seen;
+    for (const auto& p : observed) seen.push_back(&p);
+    g.empirical_overall = detail::mean_over_heads(seen, report.context_length)[0];
+  }
+  return g;
+}
+
+/// All heads, then RoPE and NoPE layers apart where the model has both.
+inline std::vector<group_summary> summarize_model(const model_report& report) {
+  std::vector<group_summary> groups{summarize_heads(report, "all heads", [](const head_report&) { return true; })};
+  const auto nope = std::count_if(report.heads.begin(), report.heads.end(), [](const head_report& h) { return !h.rope; });
+  if (nope > 0 && nope < static_cast<std::ptrdiff_t>(report.heads.size())) {
+    groups.push_back(summarize_heads(report, "RoPE layers", [](const head_report& h) { return h.rope; }));
+    groups.push_back(summarize_heads(report, "NoPE layers", [](const head_report& h) { return !h.rope; }));
+  }
+  return groups;
+}
+
+}  // namespace qkgeom

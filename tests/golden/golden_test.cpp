@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+// Every analysis against answers that an independent float64 NumPy program gave for the same captures
+// (tests/data/golden/README.md). On f64 rows with f64 pair arithmetic the bound is 1e-9.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/geometry/pca.hpp"
+#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/report/summary.hpp"
+
+namespace {
+
+using namespace qkgeom;
+using nlohmann::json;
+
+struct golden_case {
+  const char* capture;
+  const char* answers;
+};
+
+std::string data(const std::string& file) { return std::string(QKGEOM_TEST_DATA) + "/golden/" + file; }
+
+json answers_of(const golden_case& c) { return json::parse(std::ifstream(data(c.answers))); }
+
+/// Calls f(head view, answers) for every head of the golden file.
+template <class F>
+void for_each_head(const golden_case& c, F&& f) {
+  const auto capture = qkgeom::capture::open(data(c.capture));
+  const json all = answers_of(c);
+  int seen = 0;
+  for (const auto& head : all.at("heads")) {
+    const auto layer = capture.read_layer(head.at("layer"));
+    SCOPED_TRACE("layer " + head.at("layer").dump() + " head " + head.at("query_head").dump());
+    layer.visit([&]<class T>(const layer_view<T>& view) {
+      for (std::size_t h = 0; h < layer.query_heads.size(); ++h)
+        if (layer.query_heads[h] == head.at("query_head").get<index_t>()) {
+          f(view.head(static_cast<index_t>(h)), head, all);
+          ++seen;
+        }
+    });
+  }
+  EXPECT_EQ(seen, static_cast<int>(all.at("heads").size()));
+}
+
+/// |got - want| <= bound max(|want|, scale).
+void expect_close(double got, const json& want, double bound, double scale, const std::string& what) {
+  if (want.is_null()) {
+    EXPECT_TRUE(std::isnan(got)) << what;
+    return;
+  }
+  const double w = want.get<double>();
+  EXPECT_LE(std::abs(got - w), bound * std::max(std::abs(w), scale)) << what << ": got " << got << ", want " << w;
+}
+
+class golden : public testing::TestWithParam<golden_case> {
+ protected:
+  cpu_context ctx{{.threads = 2}};
+};
+
+TEST_P(golden, pca) {
+  for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
+    const auto m = accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
+    const auto r = pca(ctx, m);
+    const auto& w = want.at("pca");
+    EXPECT_EQ(m.q.total.count, want.at("n_q").get<index_t>());
+    EXPECT_EQ(m.k.total.count, want.at("n_k").get<index_t>());
+    for (const auto& c : w.at("components")) {
+      const auto j = c.at("component").get<std::size_t>();
+      expect_close(r.explained_variance[j], c.at("explained"), 1e-9, 0, "explained " + std::to_string(j));
+      expect_close(r.r_q[j], c.at("r_q"), 1e-9, 1, "r_q " + std::to_string(j));
+      expect_close(r.r_k[j], c.at("r_k"), 1e-9, 1, "r_k " + std::to_string(j));
+    }
+    EXPECT_EQ(name_of(r.cls), w.at("head_class").get<std::string>());
+    expect_close(r.q_linear_share, w.at("q_linear_share"), 1e-9, 0, "q_linear_share");
+    expect_close(r.k_linear_share, w.at("k_linear_share"), 1e-9, 0, "k_linear_share");
+    expect_close(r.q_component_share, w.at("q_component_share"), 1e-9, 0, "q_component_share");
+    expect_close(r.k_component_share, w.at("k_component_share"), 1e-9, 0, "k_component_share");
+  });
+}
+
+TEST_P(golden, rotation) {
+  for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
+    const auto m = accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
+    for (const bool top : {false, true}) {
+      const auto r = planar_rotation(ctx, m, {.separation = top ? separation_axis_kind::top_eigenvector : separation_axis_kind::centroid});
+      const auto& w = want.at(top ? "rotation_top_eigenvector" : "rotation");
+      for (std::size_t i = 0; i < r.drift_axis.size(); ++i) {
+        expect_close(r.drift_axis[i], w.at("axis_a")[i], 1e-9, 1, "axis_a");
+        expect_close(r.separation_axis[i], w.at("axis_b")[i], 1e-9, 1, "axis_b");
+      }
+      const std::pair<const char*, double> values[] = {
+          {"r_q_a", r.r_q_a}, {"r_k_a", r.r_k_a}, {"alpha_q", r.alpha_q}, {"alpha_k", r.alpha_k}, {"mu_q_a", r.mu_q_a}, {"mu_k_a", r.mu_k_a},
+          {"mu_q_b", r.mu_q_b}, {"mu_k_b", r.mu_k_b}, {"bias_strength", r.bias_strength}, {"var_frac_a", r.var_frac_a},
+          {"var_frac_b", r.var_frac_b}, {"plane_var_fraction", r.plane_var_fraction}, {"separation_strength", r.separation_strength},
+          {"content_var_b", r.content_var_b}};
+      for (const auto& [name, value] : values) expect_close(value, w.at(name), 1e-9, std::string(name).starts_with("mu_") ? 1e-2 : 0, name);
+      EXPECT_LT(r.residual_pos_r, 1e-12);
+      EXPECT_NEAR(dense::dot(r.drift_axis, r.separation_axis), 0, 1e-14);
+    }
+  });
+}
+
+TEST_P(golden, query_model) {
+  for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
+    const auto m = accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
+    const auto model = fit_queries(ctx, m);
+    const auto& w = want.at("query_model");
+    expect_close(model.alpha_pos, w.at("alpha_pos"), 1e-9, 1e-2, "alpha_pos");
+    expect_close(model.beta_pos, w.at("beta_pos"), 1e-9, 0, "beta_pos");
+    expect_close(model.sigma2_pos, w.at("sigma2_pos"), 1e-9, 0, "sigma2_pos");
+    for (const auto& [name, bucket] : w.at("buckets").items()) {
+      const auto b = static_cast<std::size_t>(std::stoi(name));
+      EXPECT_EQ(model.bucket[b].queries, bucket.at("n").template get<index_t>());
+      expect_close(m.q.bucket[b].mean_t, bucket.at("mean_t"), 1e-12, 0, "mean_t");
+      for (std::size_t i = 0; i < bucket.at("mu").size(); ++i) {
+        expect_close(model.bucket[b].mean[i + 1], bucket.at("mu")[i], 1e-9, 1e-1, "mu");
+        expect_close(model.bucket[b].variance[i + 1], bucket.at("var")[i], 1e-9, 0, "var");
+      }
+    }
+  });
+}
+
+void expect_profile(const plasticity_profile_result& got, const json& want, double bound, const std::string& what) {
+  std::size_t with_value = 0;
+  for (const auto& b : got.buckets) with_value += !std::isnan(b.plasticity);
+  EXPECT_EQ(with_value, want.size()) << what;
+  for (const auto& w : want) {
+    const auto& b = got.buckets[w.at("q_bucket").get<std::size_t>()];
+    expect_close(b.plasticity, w.at("mean"), bound, 1, what + " bucket " + w.at("q_bucket").dump());
+    EXPECT_EQ(b.queries, w.at("queries").get<index_t>()) << what;
+    if (what != "diagonal_prefix_uniform") { EXPECT_EQ(b.pairs, w.at("pairs").get<std::int64_t>()) << what; }
+  }
+}
+
+void expect_summary(const plasticity_profile_result& p, index_t length, const json& w, double bound, const std::string& what) {
+  const auto s = summarize(p, length);
+  expect_close(s.overall.value, w.at("ap_overall"), bound, 1, what + " ap_overall");
+  expect_close(s.first20.value, w.at("ap_first_20"), bound, 1, what + " ap_first_20");
+  expect_close(s.last20.value, w.at("ap_last_20"), bound, 1, what + " ap_last_20");
+  expect_close(s.drop.value, w.at("ap_drop"), bound, 1, what + " ap_drop");
+  const double L = static_cast<double>(length);
+  const std::pair<const char*, std::vector<double>> kinds[] = {
+      {"quintiles", equal_bins(length, 5)}, {"deciles", equal_bins(length, 10)}, {"bins", {0, L / 8, L / 4, L / 2, L}}};
+  for (const auto& [kind, edges] : kinds) {
+    const auto bins = bin_means(p, edges);
+    ASSERT_EQ(bins.size(), w.at(kind).size());
+    for (std::size_t i = 0; i < bins.size(); ++i) expect_close(bins[i].plasticity.value, w.at(kind)[i], bound, 1, what + " " + kind);
+  }
+}
+
+/// A named profile of the golden files, with the query buckets' grid and options that the name stands for.
+struct variant {
+  std::string name;
+  query_model_options model{};
+  bool uneven = false, windowed = false, across = false, prefix = false;
+};
+
+const std::vector<variant>& variants() {
+  static const std::vector<variant> all = {
+      {"diagonal", {}},
+      {"full", {.covariance = covariance_kind::full}},
+      {"joint", {.covariance = covariance_kind::joint}},
+      {"linear_drift", {.covariance = covariance_kind::linear_drift}},
+      {"diagonal_tau_mean", {.position = query_position::mean}},
+      {"diagonal_no_drift", {.no_drift = true}},
+      {"diagonal_uneven_edges", {}, true},
+      {"diagonal_window_3_buckets", {}, false, true},
+      {"diagonal_across_examples", {}, false, false, true},
+      {"diagonal_prefix_uniform", {}, false, false, false, true}};
+  return all;
+}
+
+/// Profile and summaries of every variant; f32 pair arithmetic is allowed 1e-6.
+void check_variants(const golden_case& c, cpu_context& ctx, pair_precision precision, double bound) {
+  for_each_head(c, [&](auto head, const json& want, const json& all) {
+    const auto size = all.at("bucket").template get<index_t>(), length = all.at("context").template get<index_t>();
+    for (const auto& v : variants()) {
+      if (!want.at("profiles").contains(v.name)) continue;
+      const auto edges = v.uneven ? bucket_edges(want.at("uneven_edges").template get<std::vector<index_t>>()) : uniform_buckets{size}.edges(length);
+      const auto m = accumulate(ctx, head, edge_buckets{edges.edges()}, {.context_length = length});
+      const auto model = fit_queries(ctx, m, v.model);
+      head.window = v.windowed ? std::optional<index_t>(3 * size) : std::nullopt;
+      const profile_options options{.heatmap = v.name == "diagonal", .precision = precision};
+      const auto p = v.prefix ? plasticity_profile(ctx, model, head, prefix_uniform{}, options)
+                              : plasticity_profile(ctx, model, head, all_pairs{.across_examples = v.across}, options);
+      expect_profile(p, want.at("profiles").at(v.name), bound, v.name);
+      expect_summary(p, length, want.at("summaries").at(v.name), bound, v.name);
+      if (v.name != "diagonal") continue;
+      std::size_t cells = 0;
+      for (const double w : p.heatmap.weight) cells += w > 0;
+      EXPECT_EQ(cells, want.at("heatmap").size());
+      for (const auto& cell : want.at("heatmap")) {
+        const auto i = cell.at("key_distance_cell").template get<index_t>(), j = cell.at("query_distance_cell").template get<index_t>();
+        expect_close(p.heatmap.mean(i, j), cell.at("mean"), bound, 1, "heatmap");
+        EXPECT_EQ(p.heatmap.weight[static_cast<std::size_t>(i * p.heatmap.width + j)], cell.at("pairs").template get<double>());
+      }
+    }
+  });
+}
+
+TEST_P(golden, profiles_f64) { check_variants(GetParam(), ctx, pair_precision::f64, 1e-9); }
+TEST_P(golden, profiles_f32) { check_variants(GetParam(), ctx, pair_precision::f32, 1e-6); }
+
+TEST_P(golden, empirical) {
+  for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
+    const auto length = all.at("context").get<index_t>();
+    const auto p = empirical_profile(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, length);
+    // A comparison of two scores flips only if they differ by less than the rounding of a dot product; none does here for
+    // f64 scores. With f32 scores (bf16, f32 rows) single pairs may, each by 4/n: see docs/mathematics.md.
+    const double bound = std::is_same_v<typename std::decay_t<decltype(head)>::element, double> ? 1e-9 : 1e-6;
+    expect_profile(p, want.at("profiles").at("empirical"), bound, "empirical");
+    expect_summary(p, length, want.at("summaries").at("empirical"), bound, "empirical");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(captures, golden,
+                         testing::Values(golden_case{"long-f64.safetensors", "long-f32.json"}, golden_case{"long-f32.safetensors", "long-f32.json"},
+                                         golden_case{"long-bf16.safetensors", "long-bf16.json"},
+                                         golden_case{"short-bf16.safetensors", "short-bf16.json"}),
+                         [](const auto& c) {
+                           std::string name = c.param.capture;
+                           name = name.substr(0, name.find('.'));
+                           name[name.find('-')] = '_';
+                           return name;
+                         });
+
+}  // namespace
