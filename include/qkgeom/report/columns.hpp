@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "qkgeom/report/head_report.hpp"
+
+namespace qkgeom {
+
+/// A number that a table gives of a head; NaN is null.
+struct head_column {
+  std::string name;
+  double (*value)(const head_report&);
+};
+
+/// The rotation's numbers, under the names of the field's files.
+inline const std::vector<head_column>& rotation_columns() {
+  static const std::vector<head_column> columns = {
+      {"r_q_a", [](const head_report& h) { return h.rotation.r_q_a; }},
+      {"r_k_a", [](const head_report& h) { return h.rotation.r_k_a; }},
+      {"alpha_q", [](const head_report& h) { return h.rotation.alpha_q; }},
+      {"alpha_k", [](const head_report& h) { return h.rotation.alpha_k; }},
+      {"mu_q_a", [](const head_report& h) { return h.rotation.mu_q_a; }},
+      {"mu_k_a", [](const head_report& h) { return h.rotation.mu_k_a; }},
+      {"mu_q_b", [](const head_report& h) { return h.rotation.mu_q_b; }},
+      {"mu_k_b", [](const head_report& h) { return h.rotation.mu_k_b; }},
+      {"bias_strength", [](const head_report& h) { return h.rotation.bias_strength; }},
+      {"separation_strength", [](const head_report& h) { return h.rotation.separation_strength; }},
+      {"content_var_b", [](const head_report& h) { return h.rotation.content_var_b; }},
+      {"var_frac_a", [](const head_report& h) { return h.rotation.var_frac_a; }},
+      {"var_frac_b", [](const head_report& h) { return h.rotation.var_frac_b; }},
+      {"plane_var_fraction", [](const head_report& h) { return h.rotation.plane_var_fraction; }},
+      {"residual_pos_r", [](const head_report& h) { return h.rotation.residual_pos_r; }},
+      {"alpha_k_b", [](const head_report& h) { return h.rotation.alpha_k_b; }},
+      {"bias_strength_b", [](const head_report& h) { return h.rotation.bias_strength_b; }},
+      {"cos_a_beta_q", [](const head_report& h) { return h.rotation.cos_a_beta_q; }},
+      {"cos_a_beta_k", [](const head_report& h) { return h.rotation.cos_a_beta_k; }},
+      {"q_drift_off_a", [](const head_report& h) { return h.rotation.q_drift_off_a; }},
+      {"k_drift_off_a", [](const head_report& h) { return h.rotation.k_drift_off_a; }}};
+  return columns;
+}
+
+inline const std::vector<head_column>& pca_columns() {
+  static const std::vector<head_column> columns = {
+      {"ev_pc0", [](const head_report& h) { return h.pca.explained_variance[0]; }},
+      {"r_q_pc0", [](const head_report& h) { return h.pca.r_q[0]; }},
+      {"r_k_pc0", [](const head_report& h) { return h.pca.r_k[0]; }},
+      {"q_linear_share", [](const head_report& h) { return h.pca.q_linear_share; }},
+      {"k_linear_share", [](const head_report& h) { return h.pca.k_linear_share; }}};
+  return columns;
+}
+
+/// The headline profile's aggregates, their standard errors, and the observed queries' own.
+inline const std::vector<head_column>& plasticity_columns() {
+  static const std::vector<head_column> columns = {
+      {"ap_overall", [](const head_report& h) { return h.summaries[0].overall.value; }},
+      {"ap_first_20pct", [](const head_report& h) { return h.summaries[0].first20.value; }},
+      {"ap_last_20pct", [](const head_report& h) { return h.summaries[0].last20.value; }},
+      {"ap_drop", [](const head_report& h) { return h.summaries[0].drop.value; }},
+      {"ap_empirical", [](const head_report& h) { return h.empirical_summary ? h.empirical_summary->overall.value : std::nan(""); }},
+      {"ap_empirical_unbiased", [](const head_report& h) { return h.empirical_unbiased ? h.empirical_unbiased->overall.value : std::nan(""); }},
+      {"ap_overall_error", [](const head_report& h) { return h.summaries[0].overall.error; }},
+      {"ap_first_20pct_error", [](const head_report& h) { return h.summaries[0].first20.error; }},
+      {"ap_last_20pct_error", [](const head_report& h) { return h.summaries[0].last20.error; }},
+      {"ap_drop_error", [](const head_report& h) { return h.summaries[0].drop.error; }}};
+  return columns;
+}
+
+}  // namespace qkgeom
