@@ -68,6 +68,9 @@ struct tensor_entry {
 template <class T>
 class tensor_values {
  public:
+  using value_type = T;
+  using const_iterator = const T*;
+
   tensor_values(const std::byte* data, std::size_t count) : data_(reinterpret_cast<const T*>(data)), size_(count) {
     if (reinterpret_cast<std::uintptr_t>(data) % alignof(T) == 0) return;
     copy_.resize(count);

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/io/file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "qkgeom/io/mapped_file.hpp"
+#include "tests/io/scratch.hpp"
+
+namespace qkgeom {
+namespace {
+
+using test::get, test::put;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(AtomicFile, AppearsAtCommitAndNotBefore) {
+  const test::scratch_folder folder;
+  put(folder / "a.txt", "old");
+  atomic_file file(folder / "a.txt");
+  file.write("new ");
+  file.write(std::string(1 << 20, 'x'));
+  EXPECT_EQ(get(folder / "a.txt"), "old");
+  file.commit();
+  EXPECT_EQ(get(folder / "a.txt"), "new " + std::string(1 << 20, 'x'));
+  EXPECT_THAT(folder.names(), ElementsAre("a.txt"));
+  EXPECT_QKGEOM_ERROR("already complete", file.write("more"));
+  EXPECT_QKGEOM_ERROR("already complete", file.commit());
+}
+
+TEST(AtomicFile, LeavesNothingWithoutCommit) {
+  const test::scratch_folder folder;
+  { atomic_file(folder / "a.txt").write("half"); }
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+TEST(AtomicFile, OverwritesTheRemainsOfAKilledRun) {
+  const test::scratch_folder folder;
+  put(folder / "a.txt.partial", "something longer than what is written now");
+  write_text(folder / "a.txt", "now");
+  EXPECT_EQ(get(folder / "a.txt"), "now");
+  EXPECT_THAT(folder.names(), ElementsAre("a.txt"));
+}
+
+TEST(AtomicFile, KeepsASecondWriterOut) {
+  const test::scratch_folder folder;
+  atomic_file first(folder / "a.txt");
+  EXPECT_QKGEOM_ERROR("another program is writing it", atomic_file(folder / "a.txt"));
+  first.write("first");
+  first.commit();
+  EXPECT_EQ(get(folder / "a.txt"), "first");
+}
+
+TEST(AtomicFile, WritesThroughALink) {
+  const test::scratch_folder folder;
+  put(folder / "real.txt", "old");
+  std::filesystem::create_symlink("real.txt", folder / "link.txt");
+  write_text(folder / "link.txt", "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link.txt"));
+  EXPECT_EQ(get(folder / "real.txt"), "new");
+}
+
+TEST(AtomicFile, RefusesAFolderAndAMissingFolder) {
+  const test::scratch_folder folder;
+  EXPECT_QKGEOM_ERROR("it is a folder", atomic_file(folder.path()));
+  EXPECT_QKGEOM_ERROR("cannot open", atomic_file(folder / "no/such/a.txt"));
+}
+
+TEST(AtomicFile, ADeviceThatIsFullIsAnError) {
+  EXPECT_QKGEOM_ERROR("cannot write /dev/full: No space left on device", write_text("/dev/full", "x"));
+}
+
+// A full disk, by the limit on the size of files. In a process of its own, which keeps the limit and whose SIGXFSZ has
+// the default action, death.
+TEST(AtomicFile, AFullDiskIsAnErrorAndLeavesNothing) {
+  const test::scratch_folder folder;
+  const auto run = [&] {
+    const rlimit limit{1 << 16, 1 << 16};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 3;
+    std::signal(SIGXFSZ, SIG_DFL);
+    try {
+      write_text(folder / "a.txt", std::string(1 << 20, 'x'));
+    } catch (const error& e) {
+      return std::string(e.what()).find("File too large") != std::string::npos ? 0 : 4;
+    }
+    return 5;
+  };
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(run());
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+TEST(ReadText, ReadsAndRefuses) {
+  const test::scratch_folder folder;
+  put(folder / "a.txt", "abc");
+  put(folder / "empty", "");
+  EXPECT_EQ(read_text(folder / "a.txt", 3), "abc");
+  EXPECT_EQ(read_text(folder / "empty", 0), "");
+  EXPECT_QKGEOM_ERROR("larger than the 2 bytes", read_text(folder / "a.txt", 2));
+  EXPECT_QKGEOM_ERROR("larger than the 1000 bytes", read_text("/dev/zero", 1000));
+  EXPECT_QKGEOM_ERROR("it is a folder", read_text(folder.path(), 10));
+  EXPECT_QKGEOM_ERROR("No such file", read_text(folder / "none", 10));
+}
+
+TEST(MappedFile, MapsAndRefuses) {
+  const test::scratch_folder folder;
+  put(folder / "a", "abc");
+  put(folder / "empty", "");
+  mapped_file a(folder / "a");
+  const mapped_file b = std::move(a);
+  EXPECT_EQ(b.bytes().size(), 3u);
+  EXPECT_EQ(static_cast<char>(b.bytes()[2]), 'c');
+  EXPECT_TRUE(mapped_file(folder / "empty").bytes().empty());
+  EXPECT_QKGEOM_ERROR("a folder", mapped_file(folder.path()));
+  EXPECT_QKGEOM_ERROR("a pipe or a device", mapped_file("/dev/null"));
+  EXPECT_QKGEOM_ERROR("No such file", mapped_file(folder / "none"));
+}
+
+}  // namespace
+}  // namespace qkgeom

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom::test {
+
+/// A folder of its own for one test, removed with it.
+class scratch_folder {
+ public:
+  scratch_folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "qkgeom-io-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("cannot make a scratch folder");
+    path_ = name;
+  }
+  ~scratch_folder() {
+    std::error_code none;
+    std::filesystem::remove_all(path_, none);
+  }
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> list;
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      list.push_back(entry.path().filename().string());
+    return list;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The sentence of the qkgeom::error that `f` throws; a test failure if it throws none.
+template <class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const error& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "no qkgeom::error was thrown";
+  return {};
+}
+
+inline void put(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+inline std::string get(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The bytes of a safetensors file with this header and data, true or not.
+inline std::string raw_safetensors(const std::string& header, const std::string& data) {
+  const std::uint64_t length = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + header + data;
+}
+
+}  // namespace qkgeom::test
+
+/// The block throws a qkgeom::error whose sentence holds `text`.
+#define EXPECT_QKGEOM_ERROR(text, ...) \
+  EXPECT_THAT(::qkgeom::test::message_of([&] { __VA_ARGS__; }), ::testing::HasSubstr(text))
