@@ -69,7 +69,8 @@ class prefix_space_stage final : public text_stage {
  public:
   bool run(text_piece piece, const piece_sink& next) const override {
     if (piece.text.empty() || piece.text[0] == ' ') return next(piece);
-    const std::string text = " " + std::string(piece.text);
+    std::string text(1, ' ');
+    text += piece.text;
     return next({text, piece.at_start});
   }
 };
@@ -81,8 +82,10 @@ void read_split(const json_fields& f, text_stages* stages) {
   if (const auto regular = pattern->string("Regex"))
     expression = *regular;
   else
-    for (const char c : pattern->required_string("String"))
-      expression += (static_cast<unsigned char>(c) < 0x80 && !std::isalnum(c) ? "\\" : "") + std::string(1, c);
+    for (const char c : pattern->required_string("String")) {
+      if (static_cast<unsigned char>(c) < 0x80 && !std::isalnum(c)) expression += '\\';
+      expression += c;
+    }
   const std::string behavior = f.required_string("behavior");
   require(behavior == "Isolated" || behavior == "Removed", f.where(), ": split behavior '", behavior,
           "' is not supported; supported: Isolated, Removed");

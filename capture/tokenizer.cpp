@@ -5,15 +5,17 @@
 #include <limits>
 
 #include "capture/json_access.hpp"
-#include "capture/json_file.hpp"
 #include "capture/utf8.hpp"
+#include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
 namespace {
 
-const nlohmann::json& model_object(const nlohmann::json& json) {
-  require(json.is_object() && json.contains("model"), "tokenizer.json has no model");
-  return json.at("model");
+constexpr std::size_t max_tokenizer_bytes = std::size_t{256} << 20;
+
+const nlohmann::json& model_object(const nlohmann::json& file) {
+  require(file.is_object() && file.contains("model"), "tokenizer.json has no model");
+  return file.at("model");
 }
 
 /// Calls `gap(piece)` and `token(id)` for the parts of `piece` in order, until one returns false.
@@ -29,8 +31,8 @@ bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, Gap&& gap
 
 }  // namespace
 
-tokenizer::tokenizer(const nlohmann::json& json, const nlohmann::json& config) : model_(model_object(json)) {
-  const json_fields fields(json, "tokenizer.json");
+tokenizer::tokenizer(const nlohmann::json& file, const nlohmann::json& config) : model_(model_object(file)) {
+  const json_fields fields(file, "tokenizer.json");
   size_ = model_.size();
   normalizer_ = read_normalizer(fields.find("normalizer"));
   pre_tokenizer_ = read_pre_tokenizer(fields.find("pre_tokenizer"));
@@ -41,7 +43,7 @@ tokenizer::tokenizer(const nlohmann::json& json, const nlohmann::json& config) :
 
 tokenizer tokenizer::load(const std::filesystem::path& tokenizer_json) {
   const auto config = tokenizer_json.parent_path() / "tokenizer_config.json";
-  return {read_json_file(tokenizer_json), std::filesystem::exists(config) ? read_json_file(config) : nlohmann::json()};
+  return {read_json(tokenizer_json, max_tokenizer_bytes), std::filesystem::exists(config) ? read_json(config, max_tokenizer_bytes) : nlohmann::json()};
 }
 
 void tokenizer::read_added_tokens(const nlohmann::json& list) {

@@ -18,9 +18,9 @@ namespace qkgeom {
 /// pre-tokenizer and model, the post-processor's tokens go around it. One object is used by one thread at a time.
 class tokenizer {
  public:
-  /// `json` is the content of tokenizer.json; `config` that of tokenizer_config.json, or null. Throws `error`, naming
+  /// `file` is the content of tokenizer.json; `config` that of tokenizer_config.json, or null. Throws `error`, naming
   /// the field, on a type of normalizer, pre-tokenizer, model or post-processor that is not supported.
-  tokenizer(const nlohmann::json& json, const nlohmann::json& config);
+  tokenizer(const nlohmann::json& file, const nlohmann::json& config);
 
   /// Reads FOLDER/tokenizer.json and, if it is there, FOLDER/tokenizer_config.json beside it.
   static tokenizer load(const std::filesystem::path& tokenizer_json);
@@ -33,7 +33,7 @@ class tokenizer {
   index_t size() const { return size_; }
 
  private:
-  void read_added_tokens(const nlohmann::json& json);
+  void read_added_tokens(const nlohmann::json& list);
   void read_post_processor(const nlohmann::json& object);
   void read_template(const nlohmann::json& object);
   void apply_config(const nlohmann::json& config);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/core/view.hpp"
+
+namespace qkgeom {
+
+/// Keys or values of one layer, head-major (heads, padded tokens, padded channels), zero outside the real ones, so that
+/// the attention kernel works on whole tiles. f32.
+class key_buffer {
+ public:
+  /// Makes room for (tokens, heads, dim) and zeroes the padding.
+  void reshape(index_t tokens, index_t heads, index_t dim);
+  /// The real entries, (tokens, heads, dim).
+  tensor_view<float> view() { return {data_.data(), tokens_, heads_, dim_, padded_dim_, padded_tokens_ * padded_dim_}; }
+  const float* head(index_t h) const { return data_.data() + h * padded_tokens_ * padded_dim_; }
+  index_t padded_dim() const { return padded_dim_; }
+
+ private:
+  std::vector<float> data_;
+  index_t tokens_ = 0, heads_ = 0, dim_ = 0, padded_tokens_ = 0, padded_dim_ = 0;
+};
+
+struct attention_options {
+  std::optional<index_t> window{};  ///< tokens a query sees, itself included; none: all before it
+  bool to_bf16 = false;             ///< the result is rounded to bf16
+};
+
+/// Causal softmax(q k^T / sqrt(d)) v with grouped queries: query head h reads key head h / (heads of q / heads of k).
+/// q (tokens, query heads, d) is overwritten by the result. Works block by block with a running maximum (Milakov and
+/// Gimelshein 2018; Dao et al. 2022), so memory does not grow with the square of the tokens. The result does not depend
+/// on the number of threads.
+void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v, index_t key_heads,
+                      const attention_options& options);
+
+}  // namespace qkgeom

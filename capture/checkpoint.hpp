@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/io/safetensors.hpp"
+
+namespace qkgeom {
+
+/// The weights of a model's folder, mapped into memory: model.safetensors, or the shards that
+/// model.safetensors.index.json lists.
+class checkpoint {
+ public:
+  /// Throws `error` naming the file that is missing or broken.
+  explicit checkpoint(const std::filesystem::path& folder);
+
+  bool has(const std::string& name) const { return files_.count(name) != 0; }
+  /// Throws unless the tensor is there, of that shape and of dtype BF16, F16 or F32.
+  void check(const std::string& name, const std::vector<index_t>& shape) const;
+
+  /// Rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened to f32.
+  /// `to_bf16`: rounded to bf16 as a model loaded in bf16 is. Throws on NaN and Inf, naming the tensor and the entry.
+  void read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count, bool to_bf16,
+            float* out) const;
+
+ private:
+  const tensor_entry& entry(const std::string& name) const;
+
+  std::filesystem::path folder_;
+  std::map<std::string, std::shared_ptr<const safetensors_file>> files_;
+};
+
+}  // namespace qkgeom

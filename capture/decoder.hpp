@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "capture/attention.hpp"
+#include "capture/checkpoint.hpp"
+#include "capture/description.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/core/view.hpp"
+
+namespace qkgeom {
+
+/// How the forward pass rounds: all in f32, or as a model that was loaded in bf16 (every linear map, norm, rotary table and
+/// sum is rounded to bf16; products are summed in f32).
+enum class compute_type { f32, bf16 };
+constexpr std::string_view name_of(compute_type t) { return t == compute_type::f32 ? "f32" : "bf16"; }
+
+/// Whether a sink gets queries and keys as the attention sees them (after rotary embedding) or as projected.
+enum class rope_stage { post, pre };
+
+/// Called for each layer in order with q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim) of the
+/// document. The values are valid during the call.
+using layer_sink = std::function<void(index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
+
+/// The forward pass of a decoder on the CPU. Results do not depend on the number of threads. One document at a time.
+class decoder {
+ public:
+  /// Checks names and shapes of all weights that layers up to `last_layer` need. `model` and `pool` must live longer.
+  decoder(decoder_description description, const checkpoint& model, compute_type type, index_t last_layer, thread_pool& pool);
+
+  /// Runs the layers up to `last_layer` on token ids; of that one only queries and keys are computed.
+  void run(std::span<const std::int32_t> ids, rope_stage stage, const layer_sink& sink);
+
+  const decoder_description& description() const { return description_; }
+
+ private:
+  /// Weights of one layer in f32; q, k and v are one matrix, gate and up another.
+  struct layer_weights {
+    std::vector<float> attention_norm, qkv, qkv_bias, output, output_bias;
+    std::vector<float> feed_forward_norm, gate_up, gate_up_bias, down, down_bias;
+  };
+  /// Working memory of one thread.
+  struct scratch {
+    std::vector<float> x, y, wide, gated;
+  };
+  struct tensor_spec;
+
+  std::vector<tensor_spec> tensors(index_t layer, bool only_qk, layer_weights* to) const;
+  void load(index_t layer, bool only_qk);
+  void embed(std::span<const std::int32_t> ids);
+  void project(index_t tile, index_t tokens, bool only_qk, scratch& s);
+  void rotate(index_t tile, index_t tokens);
+  void finish_layer(index_t tile, index_t tokens, scratch& s);
+  bool rounds() const { return type_ == compute_type::bf16; }
+
+  decoder_description description_;
+  const checkpoint* checkpoint_;
+  compute_type type_;
+  index_t last_layer_;
+  thread_pool* pool_;
+  layer_weights weights_;
+  rope_table rope_;
+  std::vector<float> hidden_, q_;  // (tokens, hidden), (tokens, query heads, head_dim)
+  key_buffer k_, v_;
+  std::vector<scratch> scratches_;
+};
+
+}  // namespace qkgeom
