@@ -34,6 +34,15 @@ void add_plasticity_arguments(CLI::App& app, arguments& a) {
   app.add_option("--seed", a.seed, "Seed of every draw")->capture_default_str();
 }
 
+void add_threshold_arguments(CLI::App& app, class_thresholds& thresholds) {
+  app.add_option("--low", thresholds.low, "|r| below this does not follow position")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--high", thresholds.high, "|r| above this follows position")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+}
+
 int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std::function<void()>& body) {
   const auto refuse = [&](const std::string& why) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), why.c_str());

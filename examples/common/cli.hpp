@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/geometry/head_class.hpp"
 
 namespace qkgeom::examples {
 
@@ -27,6 +28,8 @@ struct arguments {
 void add_arguments(CLI::App& app, arguments& a);
 /// --bucket-size, --bucket-edges, --covariance and --seed, for programs that compute plasticity.
 void add_plasticity_arguments(CLI::App& app, arguments& a);
+/// --low and --high, the limits of |r| between head classes.
+void add_threshold_arguments(CLI::App& app, class_thresholds& thresholds);
 
 /// Parses the command line, makes `a.out` and runs `body`. The exit status of a program: 0, or 2 after one sentence on
 /// stderr when the command line or the input is bad.

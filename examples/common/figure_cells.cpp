@@ -73,7 +73,7 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
   const auto columns = static_cast<int>(figure.columns.size()), rows = static_cast<int>(figure.rows.size());
   const auto panels = static_cast<int>(figure.panels.size());
   // Cells in pixels: large enough for a number where the model is small, still a whole page where it is large.
-  const int wide = std::clamp(1000 / (columns * panels), 8, 46), high = std::clamp(640 / rows, 8, 32);
+  const int wide = std::clamp(1000 / (columns * panels), 8, panels > 1 ? 46 : 58), high = std::clamp(640 / rows, 8, 32);
   const bool numbers = wide >= 34 && high >= 20;
   constexpr int left = 86, between = 26, right = 96, bottom = 62, top = 104;
   plot_script script{
@@ -89,7 +89,7 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
     const int x0 = left + p * (columns * wide + between), x1 = x0 + columns * wide;
     figure_text text{p == 0 ? figure.text.title : "", p == 0 ? figure.text.subtitle : "", figure.text.x,
                      p == 0 ? figure.text.y : ""};
-    s += style::frame(text, at_x(x0), at_x(x1), at_y(bottom), at_y(bottom + rows * high));
+    s += style::frame(text, script.width, at_x(x0), at_x(x1), at_y(bottom), at_y(bottom + rows * high));
     s += "set label 1 at screen 0.02, screen " + number_text(1 - at_y(24)) + "\n";
     s += "set label 2 at screen 0.02, screen " + number_text(1 - at_y(48)) + "\n";
     s += "set label 3 " + quoted(figure.panels[static_cast<std::size_t>(p)].title) + " at graph 0, screen " +
@@ -128,7 +128,7 @@ void draw(const heatmap_figure& figure, const std::filesystem::path& stem) {
           figure.width, " x ", figure.width, " cells");
   plot_script script{680, 560, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, 0.115, 0.8, 0.125, 0.85) + style::open_axes();
+  s = style::frame(figure.text, script.width, 0.115, 0.8, 0.125, 0.85) + style::open_axes();
   const double end = figure.cell * static_cast<double>(figure.width);
   const std::string range = " [0:" + number_text(end > 0 ? end : 1) + "]\n";
   s += "set xrange" + range + "set yrange" + range + style::token_tics("x", end) + style::token_tics("y", end);

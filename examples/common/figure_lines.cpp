@@ -53,10 +53,13 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
   }
   if (mean.empty()) return;
   script.data += mean.str();
-  const std::string dash = g.dashed ? " dt (5,3)" : "";
+  if (g.dashed) {
+    plot.means.add(mean.name() + " using 1:2 with linespoints pt 6 ps 0.5 lw 1.8 dt (8,5) lc " + style::rgb(g.line) +
+                   " notitle");
+    return;
+  }
   plot.means.add(mean.name() + " using 1:2 with lines lw 5.5 lc rgb '#ffffff' notitle");
-  plot.means.add(mean.name() + " using 1:2 with linespoints pt 7 ps 0.55 lw 2.8 lc " + style::rgb(g.line) + dash +
-                 " notitle");
+  plot.means.add(mean.name() + " using 1:2 with linespoints pt 7 ps 0.55 lw 2.8 lc " + style::rgb(g.line) + " notitle");
 }
 
 }  // namespace
@@ -64,7 +67,7 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
 void draw(const line_figure& figure, const std::filesystem::path& stem) {
   plot_script script{860, 520, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, 0.085, 0.715, 0.125, 0.85) + style::open_axes();
+  s = style::frame(figure.text, script.width, 0.085, 0.715, 0.125, 0.85) + style::open_axes();
   s += "set xrange [0:" + number_text(figure.x_end) + "]\nset yrange [" + number_text(figure.y_low) + ":" +
        number_text(figure.y_high) + "]\n";
   s += style::token_tics("x", figure.x_end);
@@ -77,8 +80,12 @@ void draw(const line_figure& figure, const std::filesystem::path& stem) {
     add_group(figure, i, script, elements);
     if (g.name.empty()) continue;
     const bool bold = !g.mean.empty();
-    legend.add("keyentry with lines lw " + std::string(bold ? "2.8" : "0.8") + " lc " +
-               style::rgb(g.line, bold ? 1 : 0.42) + (g.dashed ? " dt (5,3)" : "") + " title " + quoted(g.name));
+    legend.add("keyentry with lines lw " +
+               std::string(g.dashed ? "1.8"
+                           : bold   ? "2.8"
+                                    : "0.8") +
+               " lc " + style::rgb(g.line, bold ? 1 : 0.42) + (g.dashed ? " dt (8,5)" : "") + " title " +
+               quoted(g.name));
   }
   plot.add(elements.traces);
   plot.add(elements.bands);
@@ -100,9 +107,9 @@ std::vector<double> histogram_edges(const std::vector<double>& values) {
   };
   const double low = std::min(0.0, sorted.front()), high = std::max(0.0, sorted.back());
   if (!(high > low)) return {-1, 0, 1};
-  // Freedman and Diaconis' width, as far as that gives between 12 and 40 bins.
+  // Freedman and Diaconis' width, as far as that gives between 16 and 40 bins.
   double width = 2 * (at(0.75) - at(0.25)) / std::cbrt(static_cast<double>(sorted.size()));
-  width = std::clamp(width, (high - low) / 40, (high - low) / 12);
+  width = std::clamp(width, (high - low) / 40, (high - low) / 16);
   std::vector<double> edges;
   const double first = std::floor(low / width), last = std::max(first + 1, std::floor(high / width) + 1);
   for (double i = first; i <= last; ++i) edges.push_back(i * width);
@@ -115,7 +122,7 @@ void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
   std::vector<double> all;
   for (const auto& g : figure.groups) all.insert(all.end(), g.values.begin(), g.values.end());
   const auto edges = histogram_edges(all);
-  s = style::frame(figure.text, 0.09, 0.96, 0.14, 0.78) + style::open_axes();
+  s = style::frame(figure.text, script.width, 0.09, 0.96, 0.14, 0.78) + style::open_axes();
   s += "set grid noxtics\nset xrange [" + number_text(edges.front()) + ":" + number_text(edges.back()) + "]\n";
   s += "set key at graph 0, screen 0.86 left top horizontal Left reverse samplen 1 width 2 tc " +
        style::rgb(style::ink) + "\n";

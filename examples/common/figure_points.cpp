@@ -34,7 +34,7 @@ std::string threshold_line(bool vertical, double at) {
 void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
   plot_script script{770, 600, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, 0.095, 0.677, 0.115, 0.862) + style::open_axes();
+  s = style::frame(figure.text, script.width, 0.095, 0.677, 0.115, 0.862) + style::open_axes();
   const std::string limit = number_text(figure.limit);
   s += "set xrange [-" + limit + ":" + limit + "]\nset yrange [-" + limit + ":" + limit + "]\n";
   s += "set xtics 0.5\nset ytics 0.5\nset mxtics 5\nset mytics 5\n";
@@ -138,7 +138,7 @@ void add_cloud(const plane_figure& figure, std::size_t index, plot_script& scrip
 void draw(const plane_figure& figure, const std::filesystem::path& stem) {
   plot_script script{780, 560, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, 0.1, 0.75, 0.12, 0.85) + style::open_axes();
+  s = style::frame(figure.text, script.width, 0.1, 0.75, 0.12, 0.85) + style::open_axes();
   extent x, y;
   style::plot_list rows, means;
   double top = 0.78;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "examples/common/table.hpp"
+
 namespace qkgeom::examples::style {
 
 std::string rgb(colour c, double opacity) {
@@ -26,7 +28,7 @@ colour blend(colour a, colour b, double share) {
   return result;
 }
 
-std::string frame(const figure_text& text, double left, double right, double bottom, double top) {
+std::string frame(const figure_text& text, int width, double left, double right, double bottom, double top) {
   std::string s;
   const auto margin = [&](const char* side, double at) {
     s += std::string("set ") + side + "margin at screen " + number_text(at) + "\n";
@@ -36,9 +38,14 @@ std::string frame(const figure_text& text, double left, double right, double bot
   margin("b", bottom);
   margin("t", top);
   // Title and subtitle stand flush with the left edge of the axes' labels, not centred over a legend.
-  s += "set label 1 " + quoted(text.title) + " at screen 0.02, screen 0.955 left font ',15' tc " + rgb(ink) + "\n";
-  s += "set label 2 " + quoted(text.subtitle) + " at screen 0.02, screen 0.905 left font ',11' tc " + rgb(faint_ink) +
-       "\n";
+  const auto words = [&](int tag, const std::string& line, double y, double size, colour c) {
+    // 0.6 of its size is what a letter of a wide sans-serif font takes on average.
+    const double fits = 0.96 * width / (0.6 * static_cast<double>(std::max<std::size_t>(1, display_width(line))));
+    s += "set label " + std::to_string(tag) + " " + quoted(line) + " at screen 0.02, screen " + number_text(y) +
+         " left font '," + number_text(std::floor(10 * std::min(size, fits)) / 10) + "' tc " + rgb(c) + "\n";
+  };
+  words(1, text.title, 0.955, 17, ink);
+  words(2, text.subtitle, 0.905, 12, faint_ink);
   s += "set xlabel " + quoted(text.x) + " tc " + rgb(ink) + "\n";
   s += "set ylabel " + quoted(text.y) + " tc " + rgb(ink) + "\n";
   s += "set tics textcolor " + rgb(ink) + "\nunset key\n";

@@ -16,8 +16,8 @@ std::string rgb(colour c, double opacity = 1);
 /// The colour a share in [0, 1] of the way from a to b.
 colour blend(colour a, colour b, double share);
 
-/// Margins, title, subtitle and axis labels. Margins are shares of the canvas.
-std::string frame(const figure_text& text, double left, double right, double bottom, double top);
+/// Margins as shares of the canvas, title, subtitle and axis labels. Words too long for `width` pixels are set smaller.
+std::string frame(const figure_text& text, int width, double left, double right, double bottom, double top);
 
 /// Open axes with faint grid lines.
 std::string open_axes();

@@ -110,7 +110,7 @@ map_figure bias_map(const model_report& report) {
   map_figure f;
   f.text = {"Where position alone favours later keys", about(report) + "; red: later keys win, blue: earlier keys",
             "query head", "layer"};
-  f.panels.push_back({"bias_strength x " + std::to_string(report.context_length) + " tokens",
+  f.panels.push_back({"bias_strength × " + std::to_string(report.context_length) + " tokens",
                       cells_of(report, f, [&](const head_report& h) { return context_bias(report, h); })});
   double most = 0;
   for (const auto& h : report.heads) most = std::max(most, std::abs(context_bias(report, h)));
@@ -184,9 +184,10 @@ plane_figure::cloud cloud_of(const matrix_view<const T>& x, const vector_view<co
   return c;
 }
 
+/// " (1500 of 4531)" if not every row is drawn.
 std::string drawn(const plane_figure::cloud& c, index_t rows) {
   const auto n = static_cast<index_t>(c.x.size());
-  return n == rows ? std::to_string(n) : std::to_string(n) + " of " + std::to_string(rows);
+  return n == rows ? "" : " (" + std::to_string(n) + " of " + std::to_string(rows) + ")";
 }
 
 }  // namespace
@@ -202,17 +203,15 @@ plane_figure head_plane(const model_report& report, const head_report& head, con
     f.clouds.push_back(cloud_of(rows.q, rows.q_position, head.rotation, f.context_length, most));
     f.clouds.push_back(cloud_of(rows.k, rows.k_position, head.rotation, f.context_length, most));
   });
-  f.clouds[0].name = "queries";
+  f.clouds[0].name = "queries" + drawn(f.clouds[0], head.queries);
   f.clouds[0].ramp = query_ramp;
-  f.clouds[1].name = "keys";
+  f.clouds[1].name = "keys" + drawn(f.clouds[1], head.keys);
   f.clouds[1].ramp = key_ramp;
   f.clouds[1].shape = marker::triangle;
   std::string name = head_name(head);
   name[0] = 'L';
-  f.text = {name + ": bias " + signed_fixed(context_bias(report, head), 2) + " over the context",
-            report.model + ", " + percent(head.rotation.plane_var_fraction) +
-                " of the variance lies in this plane; drawn: " + drawn(f.clouds[0], head.queries) + " queries, " +
-                drawn(f.clouds[1], head.keys) + " keys",
+  f.text = {name + ": bias " + signed_significant(context_bias(report, head)) + " over the context",
+            report.model + ", " + percent(head.rotation.plane_var_fraction) + " of the variance lies in this plane",
             "projection on the drift axis a", "projection on the separation axis b"};
   return f;
 }

@@ -155,7 +155,7 @@ void write_plot(const plot_script& script, const fs::path& stem) {
                              quoted(svg.path.string()) + "\n" + script.commands + "\nunset output\nreset\n";
   const std::string to_png =
       "set terminal pngcairo size " + size(2) +
-      " noenhanced background rgb 'white' font 'sans-serif,9' fontscale 2 linewidth 2 pointscale 2 rounded\n"
+      " noenhanced background rgb 'white' font 'sans-serif,12' fontscale 1.5 linewidth 2 pointscale 2 rounded\n"
       "set output " +
       quoted(png.path.string()) + "\n" + script.commands + "\nunset output\n";
   run_gnuplot(start + to_svg + to_png);

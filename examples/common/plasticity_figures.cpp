@@ -92,7 +92,7 @@ line_figure profile_figure(const model_report& report) {
   line_figure f;
   f.text = {"Attention plasticity along the context",
             report.model + ", " + headline_of(report) +
-                " query model, all pairs of keys of one document; band: 2 standard errors",
+                " query model, all pairs of keys of a document; thin: one head, band: 2 standard errors",
             "query position (tokens, K = 1024)", "plasticity"};
   for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
   f.x_end = static_cast<double>(report.context_length);
@@ -115,7 +115,8 @@ map_figure plasticity_map(const model_report& report) {
 heatmap_figure mean_heatmap(const model_report& report, double least) {
   heatmap_figure f;
   f.scale_label = "plasticity";
-  f.text = {"Plasticity by distance", about(report) + ", mean over heads, " + headline_of(report) + " query model",
+  f.text = {"Plasticity by the distances of two keys and the query",
+            about(report) + ", mean over heads, " + headline_of(report) + " query model",
             "distance between the two keys (tokens, K = 1024)", "distance of the query from the keys' middle (tokens)"};
   for (const auto& h : report.heads)
     if (!h.profiles.empty()) f.width = std::max(f.width, static_cast<std::size_t>(h.profiles[0].heatmap.width));

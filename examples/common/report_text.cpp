@@ -12,7 +12,8 @@ namespace {
 using align = table::align;
 
 std::string with_error(const estimate& e) {
-  return std::isfinite(e.error) ? fixed(e.value, 3) + " ± " + fixed(e.error, 3) : fixed(e.value, 3);
+  if (!std::isfinite(e.error)) return fixed(e.value, 3);
+  return fixed(e.value, 3) + " ± " + (e.error >= 0.0005 || e.error == 0 ? fixed(e.error, 3) + " " : fixed(e.error, 4));
 }
 
 /// A row of one value for each group of heads.
@@ -61,15 +62,33 @@ std::vector<const head_report*> sorted_heads(const model_report& report, double 
   return heads;
 }
 
+/// Which analyses a report holds.
+struct parts {
+  bool geometry = false, plasticity = false;
+
+  explicit parts(const model_report& report) {
+    if (report.heads.empty()) return;
+    geometry = !report.heads[0].rotation.drift_axis.empty();
+    plasticity = !report.heads[0].summaries.empty();
+  }
+};
+
 /// The first `each` and the last `each` heads of an order, less if there are too few for both.
 void extreme_rows(table& t, const model_report& report, std::size_t each, const char* top, const char* bottom,
                   double (*key)(const head_report&)) {
+  const parts has(report);
   const auto heads = sorted_heads(report, key);
   const std::size_t n = std::min(each, (heads.size() + 1) / 2), m = std::min(each, heads.size() / 2);
   const auto row = [&](const head_report& h, const std::string& label) {
+    std::vector<std::string> cells{label, head_name(h)};
     const auto& r = h.rotation;
-    t.row({label, head_name(h), signed_fixed(r.bias_strength * static_cast<double>(report.context_length), 2),
-           fixed(r.r_q_a, 2), fixed(r.r_k_a, 2), h.summaries.empty() ? "-" : fixed(h.summaries[0].overall.value, 3)});
+    if (has.geometry) {
+      cells.push_back(signed_significant(r.bias_strength * static_cast<double>(report.context_length)));
+      cells.push_back(fixed(r.r_q_a, 2));
+      cells.push_back(fixed(r.r_k_a, 2));
+    }
+    if (has.plasticity) cells.push_back(with_error(h.summaries[0].overall));
+    t.row(std::move(cells));
   };
   for (std::size_t i = 0; i < n; ++i) row(*heads[i], i == 0 ? top : "");
   for (std::size_t i = 0; i < m; ++i) row(*heads[heads.size() - m + i], i == 0 ? bottom : "");
@@ -117,8 +136,8 @@ void print_position(printer& out, const model_report& report) {
   t.rule();
   group_row(t, "heads with positive bias strength", groups,
             [](const group_summary& g) { return percent(g.positive_bias_share); });
-  group_row(t, "median bias strength x context", groups, [&](const group_summary& g) {
-    return signed_fixed(g.median_bias * static_cast<double>(report.context_length), 2);
+  group_row(t, "median bias strength × context", groups, [&](const group_summary& g) {
+    return signed_significant(g.median_bias * static_cast<double>(report.context_length));
   });
   out.print(t);
 }
@@ -139,16 +158,18 @@ void print_plasticity(printer& out, const model_report& report) {
 }
 
 void print_extremes(printer& out, const model_report& report, std::size_t each) {
-  const bool plastic = !report.heads.empty() && !report.heads[0].summaries.empty();
-  const bool planes = !report.heads.empty() && !report.heads[0].rotation.drift_axis.empty();
+  const parts has(report);
   out.heading("Strongest and weakest heads");
-  table t({{"", align::left}, {"head", align::left}, {"bias x context"}, {"r_q on a"}, {"r_k on a"}, {"plasticity"}});
-  if (planes) {
+  std::vector<table::column> columns{{"", align::left}, {"head", align::left}};
+  if (has.geometry)
+    for (const char* name : {"bias × context", "r_q on a", "r_k on a"}) columns.push_back({name, align::right});
+  if (has.plasticity) columns.push_back({"plasticity", align::right});
+  table t(std::move(columns));
+  if (has.geometry)
     extreme_rows(t, report, each, "strongest bias", "weakest bias",
                  [](const head_report& h) { return std::abs(h.rotation.bias_strength); });
-    t.rule();
-  }
-  if (plastic)
+  if (has.geometry && has.plasticity) t.rule();
+  if (has.plasticity)
     extreme_rows(t, report, each, "most plastic", "least plastic",
                  [](const head_report& h) { return h.summaries[0].overall.value; });
   out.print(t);

@@ -43,6 +43,10 @@ std::string significant(double value, int digits) {
   return fixed(value, std::max(0, digits - 1 - order));
 }
 
+std::string signed_significant(double value, int digits) {
+  return (std::isfinite(value) && value > 0 ? "+" : "") + significant(value, digits);
+}
+
 std::string percent(double share) { return std::isfinite(share) ? fixed(100 * share, 0) + " %" : "-"; }
 
 std::string grouped(long long count) {

@@ -13,6 +13,8 @@ std::string fixed(double value, int digits = 2);
 std::string signed_fixed(double value, int digits = 2);
 /// `digits` significant digits, for values of any size: 0.000123, 4.56, 78900.
 std::string significant(double value, int digits = 3);
+/// The same with a sign: +87.3, -0.0012.
+std::string signed_significant(double value, int digits = 3);
 /// A share as "43 %".
 std::string percent(double share);
 /// A count with thin groups: 1 234 567.

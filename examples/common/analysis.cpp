@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// The one place of the programs where the analyses are instantiated.
+#include "examples/common/outputs.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/progress.hpp"
+#include "qkgeom/report/analyse.hpp"
+
+namespace qkgeom::examples {
+
+analysis_options with_arguments(analysis_options options, const arguments& a) {
+  options.bucket_size = a.bucket_size;
+  options.bucket_edges = a.bucket_edges;
+  options.seed = a.seed;
+  options.covariances.clear();
+  options.empirical = false;
+  for (const auto& name : a.covariance) {
+    if (name == "empirical") options.empirical = true;
+    for (const covariance_kind kind : all_covariance_kinds)
+      if (name == name_of(kind)) options.covariances.push_back(kind);
+  }
+  require(!options.covariances.empty(), "--covariance must name a query model beside empirical, e.g. joint,empirical");
+  return options;
+}
+
+analysed analyse_capture(const arguments& a, const analysis_options& options) {
+  cpu_context cpu{{.threads = a.threads}};
+  auto source = capture::open(a.capture);
+  index_t heads = 0;
+  for (const auto& layer : source.manifest().layers) heads += static_cast<index_t>(layer.query_heads.size());
+  require(heads > 0, a.capture, ": this capture holds no query head");
+  progress bar("Analysing", heads, "heads");
+  auto report = analyse(cpu, source, options, [&](index_t n) { bar.add(n); });
+  bar.done();
+  return {std::move(source), std::move(report)};
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/outputs.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "examples/common/report_figures.hpp"
+#include "qkgeom/io/progress.hpp"
+#include "qkgeom/report/tables.hpp"
+
+namespace qkgeom::examples {
+
+std::filesystem::path output_folder::table(const std::string& name) {
+  tables_.push_back(name);
+  return path_ / name;
+}
+
+std::filesystem::path output_folder::figure(const std::string& name) {
+  figures_.push_back(name);
+  return path_ / name;
+}
+
+void output_folder::print(printer& out) const {
+  constexpr std::size_t width = 100;
+  const auto list = [&](const char* what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    std::string line = what;
+    for (const auto& name : names) {
+      if (line.size() + name.size() > width) {
+        out.line(line);
+        line = "           ";
+      }
+      line += " " + name;
+    }
+    out.line(line);
+  };
+  out.heading("Written to " + path_.string());
+  list("  tables:  ", tables_);
+  list("  figures: ", figures_);
+  if (!figures_.empty()) out.line("            each as .svg and .png");
+}
+
+chosen_head parse_head(const std::string& text) {
+  const auto number = [&](std::size_t from, std::size_t to) {
+    index_t value = -1;
+    const auto [end, failed] = std::from_chars(text.data() + from, text.data() + to, value);
+    require(failed == std::errc() && end == text.data() + to && value >= 0, "--head must be LAYER.HEAD, e.g. 3.2, not ",
+            text);
+    return value;
+  };
+  const std::size_t dot = std::min(text.find('.'), text.size());
+  return {number(0, dot), number(std::min(dot + 1, text.size()), text.size())};
+}
+
+void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds) {
+  write_qk_csv(out.table("qk.csv"), a.report);
+  draw(class_scatter(a.report, thresholds), out.figure("qk_scatter"));
+  draw(correlation_map(a.report), out.figure("qk_map"));
+}
+
+namespace {
+
+std::vector<const head_report*> heads_to_draw(const model_report& report, const std::vector<std::string>& names) {
+  std::vector<const head_report*> heads;
+  for (const auto& name : names) {
+    const auto wanted = parse_head(name);
+    const auto it = std::find_if(report.heads.begin(), report.heads.end(), [&](const head_report& h) {
+      return h.layer == wanted.layer && h.q_head == wanted.head;
+    });
+    require(it != report.heads.end(), "--head ", name, ": this head is not in the capture");
+    heads.push_back(&*it);
+  }
+  if (!names.empty() || report.heads.empty()) return heads;
+  const auto weaker = [](const head_report& x, const head_report& y) {
+    return std::abs(x.rotation.bias_strength) < std::abs(y.rotation.bias_strength);
+  };
+  const auto [weakest, strongest] = std::minmax_element(report.heads.begin(), report.heads.end(), weaker);
+  heads.push_back(&*strongest);
+  if (weakest != strongest) heads.push_back(&*weakest);
+  return heads;
+}
+
+}  // namespace
+
+void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads) {
+  const auto drawn = heads_to_draw(a.report, heads);
+  write_rotated_csv(out.table("rotated.csv"), a.report);
+  draw(bias_histogram(a.report), out.figure("bias_histogram"));
+  draw(bias_map(a.report), out.figure("bias_map"));
+  for (const auto* h : drawn)
+    draw(head_plane(a.report, *h, a.source.read_layer(h->layer)),
+         out.figure("plane_layer" + std::to_string(h->layer) + "_head" + std::to_string(h->q_head)));
+}
+
+void write_plasticity(output_folder& out, const analysed& a) {
+  write_profile_csv(out.table("profile.csv"), a.report);
+  write_heatmap_csv(out.table("heatmap.csv"), a.report);
+  write_bins_csv(out.table("bins.csv"), a.report);
+  draw(profile_figure(a.report), out.figure("profile"));
+  draw(mean_heatmap(a.report), out.figure("heatmap"));
+  draw(plasticity_map(a.report), out.figure("plasticity_map"));
+}
+
+void write_heads(output_folder& out, const analysed& a) {
+  write_heads_csv(out.table("heads.csv"), a.report);
+  write_layers_csv(out.table("layers.csv"), a.report);
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "examples/common/cli.hpp"
+#include "examples/common/table.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "qkgeom/report/head_report.hpp"
+
+namespace qkgeom::examples {
+
+/// A capture and what was found in it.
+struct analysed {
+  capture source;
+  model_report report;
+};
+
+/// `options` with buckets, query models and seed from the command line. Throws `error` if that names no query model.
+analysis_options with_arguments(analysis_options options, const arguments& a);
+
+/// Opens the capture and analyses every head of it on the CPU, with a progress bar.
+analysed analyse_capture(const arguments& a, const analysis_options& options);
+
+/// The folder that a program writes to, and what it has written there.
+class output_folder {
+ public:
+  explicit output_folder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  /// Path of a table, e.g. "qk.csv".
+  std::filesystem::path table(const std::string& name);
+  /// Path of a figure without ending.
+  std::filesystem::path figure(const std::string& name);
+  /// Says what was written since the folder was opened.
+  void print(printer& out) const;
+
+ private:
+  std::filesystem::path path_;
+  std::vector<std::string> tables_, figures_;
+};
+
+/// A head named on the command line, "L.H".
+struct chosen_head {
+  index_t layer = 0, head = 0;
+};
+chosen_head parse_head(const std::string& text);
+
+/// qk.csv, the scatter of r_q and r_k, their map.
+void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds);
+/// rotated.csv, histogram and map of the bias strength, the plane of each chosen head; of the strongest and the weakest
+/// by |bias strength| if none is chosen.
+void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads);
+/// profile.csv, heatmap.csv, bins.csv and the figures of profile, heatmap and plasticity by layer and head.
+void write_plasticity(output_folder& out, const analysed& a);
+/// heads.csv and layers.csv.
+void write_heads(output_folder& out, const analysed& a);
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// PCA, rotation and plasticity of every head of a capture: one row a head, every table and figure, a printed summary.
+#include "examples/common/outputs.hpp"
+#include "examples/common/report_text.hpp"
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  std::vector<std::string> heads;
+  qkgeom::analysis_options options;
+  CLI::App app{
+      "The geometry of every head: heads.csv, layers.csv, all tables and figures of pca, rotation and plasticity",
+      "heads"};
+  add_arguments(app, a);
+  add_plasticity_arguments(app, a);
+  add_threshold_arguments(app, options.pca.thresholds);
+  app.add_option("--head", heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
+  return run_main(argc, argv, app, a, [&] {
+    for (const auto& name : heads) parse_head(name);
+    const auto found = analyse_capture(a, with_arguments(options, a));
+    output_folder folder(a.out);
+    write_heads(folder, found);
+    write_pca(folder, found, options.pca.thresholds);
+    write_rotation(folder, found, heads);
+    write_plasticity(folder, found);
+    printer out;
+    print_capture(out, found.source.manifest(), found.report);
+    print_classes(out, found.report, options.pca.thresholds);
+    print_position(out, found.report);
+    print_plasticity(out, found.report);
+    print_extremes(out, found.report);
+    folder.print(out);
+  });
+}

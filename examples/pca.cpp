@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// PCA of every head of a capture: how its components follow position, and which class that makes each head.
+#include "examples/common/outputs.hpp"
+#include "examples/common/report_text.hpp"
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  qkgeom::analysis_options options{.plasticity = false};
+  CLI::App app{"PCA of queries and keys: qk.csv, the r_q-r_k scatter and map, shares of head classes", "pca"};
+  add_arguments(app, a);
+  add_threshold_arguments(app, options.pca.thresholds);
+  return run_main(argc, argv, app, a, [&] {
+    const auto found = analyse_capture(a, options);
+    output_folder folder(a.out);
+    write_pca(folder, found, options.pca.thresholds);
+    printer out;
+    print_capture(out, found.source.manifest(), found.report);
+    print_classes(out, found.report, options.pca.thresholds);
+    print_position(out, found.report);
+    folder.print(out);
+  });
+}

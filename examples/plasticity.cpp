@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// Attention plasticity of every head of a capture: how often two queries would order a pair of keys differently.
+#include "examples/common/outputs.hpp"
+#include "examples/common/report_text.hpp"
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  qkgeom::analysis_options options{.geometry = false};
+  CLI::App app{"Attention plasticity: profile.csv, heatmap.csv, bins.csv and their figures", "plasticity"};
+  add_arguments(app, a);
+  add_plasticity_arguments(app, a);
+  app.add_flag("--across-examples", options.across_examples, "Pairs of keys of different documents too");
+  return run_main(argc, argv, app, a, [&] {
+    const auto found = analyse_capture(a, with_arguments(options, a));
+    output_folder folder(a.out);
+    write_plasticity(folder, found);
+    printer out;
+    print_capture(out, found.source.manifest(), found.report);
+    print_plasticity(out, found.report);
+    print_extremes(out, found.report);
+    folder.print(out);
+  });
+}

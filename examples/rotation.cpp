@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// The plane {a, b} of every head of a capture: drift, separation, and the bias that position alone gives to later keys.
+#include "examples/common/outputs.hpp"
+#include "examples/common/report_text.hpp"
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  std::vector<std::string> heads;
+  std::string separation = "centroid";
+  CLI::App app{"Planar rotation: rotated.csv, bias strength as histogram and map, the plane of chosen heads",
+               "rotation"};
+  add_arguments(app, a);
+  app.add_option("--head", heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
+  app.add_option("--separation", separation, "How axis b is found")
+      ->check(CLI::IsMember({"centroid", "top_eigenvector"}))
+      ->capture_default_str();
+  return run_main(argc, argv, app, a, [&] {
+    for (const auto& name : heads) parse_head(name);
+    qkgeom::analysis_options options{.plasticity = false};
+    if (separation == "top_eigenvector") options.rotation.separation = qkgeom::separation_axis_kind::top_eigenvector;
+    const auto found = analyse_capture(a, options);
+    output_folder folder(a.out);
+    write_rotation(folder, found, heads);
+    printer out;
+    print_capture(out, found.source.manifest(), found.report);
+    print_position(out, found.report);
+    print_extremes(out, found.report);
+    folder.print(out);
+  });
+}
