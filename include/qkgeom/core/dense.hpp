@@ -17,7 +17,14 @@ inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) s += a[i] * b[i];
   return s;
 }
-inline double norm(const std::vector<double>& a) { return std::sqrt(dot(a, a)); }
+/// Euclidean norm without under- or overflow.
+inline double norm(const std::vector<double>& a) {
+  double largest = 0, s = 0;
+  for (const double x : a) largest = std::max(largest, std::abs(x));
+  if (!(largest > 0) || !std::isfinite(largest)) return largest;
+  for (const double x : a) s += (x / largest) * (x / largest);
+  return largest * std::sqrt(s);
+}
 
 inline std::vector<double> scaled(std::vector<double> a, double factor) {
   for (double& x : a) x *= factor;

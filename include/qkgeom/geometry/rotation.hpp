@@ -129,7 +129,8 @@ auto planar_rotation(Context& ctx, const Moments& moments, const rotation_option
     const double scale = std::sqrt(dense::trace(pooled[h].xx, static_cast<std::size_t>(q.dim())) * pooled[h].tt);
     a[h] = detail::normalised(pooled[h].xt, 4 * std::numeric_limits<double>::epsilon() * scale);
     const auto gap = dense::difference(q.mean, k.mean);
-    b[h] = detail::normalised(detail::without(gap, a[h]), 4 * std::numeric_limits<double>::epsilon() * dense::norm(gap));
+    const double size = dense::norm(q.mean) + dense::norm(k.mean);
+    b[h] = detail::normalised(detail::without(gap, a[h]), 4 * std::numeric_limits<double>::epsilon() * size);
     if (eigen) off_a[h] = detail::projected_off(detail::separation_matrix(q, k), a[h]);
   });
   if (eigen) {

@@ -12,7 +12,8 @@ namespace qkgeom {
 inline std::vector<double> householder_reflector(const std::vector<double>& direction) {
   const double length = dense::norm(direction);
   if (!(length > 0)) return {};
-  auto u = dense::scaled(direction, 1.0 / length);
+  auto u = direction;
+  for (double& x : u) x /= length;  // 1 / length overflows for the smallest drifts
   double rest = 0;
   for (std::size_t i = 1; i < u.size(); ++i) rest += u[i] * u[i];
   u[0] = u[0] > 0 ? -rest / (1.0 + u[0]) : u[0] - 1.0;

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/geometry/pca.hpp"
+#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/planted/heads.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+TEST(head_class, every_corner_of_the_thresholds) {
+  EXPECT_EQ(classify(0.8, -0.9), head_class::position_dominated);
+  EXPECT_EQ(classify(-0.8, 0.1), head_class::q_positional);
+  EXPECT_EQ(classify(0.8, 0.6), head_class::q_positional);
+  EXPECT_EQ(classify(0.1, 0.8), head_class::k_positional);
+  EXPECT_EQ(classify(0.5, 0.8), head_class::mixed);
+  EXPECT_EQ(classify(0.1, 0.2), head_class::content_focused);
+  EXPECT_EQ(classify(0.5, 0.5), head_class::mixed);
+  EXPECT_EQ(classify(0.5, 0.5, {.low = 0.6, .high = 0.7}), head_class::content_focused);
+}
+
+template <class F>
+void with_moments(const planted_head& spec, F&& f) {
+  const auto rows = plant<double>(spec);
+  cpu_context ctx{{.threads = 1}};
+  f(ctx, accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = spec.context_length}));
+}
+
+TEST(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
+  auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 100});
+  for (auto* t : {&rows.q_position, &rows.k_position}) std::fill(t->begin(), t->end(), 17);  // constant positions: Cov(x, t) = 0
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
+  const auto r = planar_rotation(ctx, m);
+  EXPECT_EQ(dense::norm(r.drift_axis), 0);
+  EXPECT_EQ(r.alpha_k, 0);
+  EXPECT_EQ(r.mu_q_a, 0);
+  EXPECT_EQ(r.bias_strength, 0);
+  EXPECT_EQ(r.r_q_a, 0);
+  EXPECT_NEAR(dense::norm(r.separation_axis), 1, 1e-14);
+  EXPECT_NEAR(r.mu_q_b - r.mu_k_b, dense::norm(dense::difference(m.q.total.mean, m.k.total.mean)), 1e-12);
+  const auto p = pca(ctx, m);
+  EXPECT_EQ(p.cls, head_class::content_focused);
+  EXPECT_EQ(p.q_linear_share, 0);
+}
+
+TEST(rotation, equal_centroids_give_no_axis_b) {
+  auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 100});
+  rows.k = rows.q;
+  rows.k_position = rows.q_position;
+  cpu_context ctx{{.threads = 1}};
+  const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192}));
+  EXPECT_EQ(dense::norm(r.separation_axis), 0);
+  EXPECT_EQ(r.separation_strength, 0);
+}
+
+TEST(geometry, constant_rows_are_no_error) {
+  auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 50});
+  std::fill(rows.q.begin(), rows.q.end(), 0.1);
+  std::fill(rows.k.begin(), rows.k.end(), 0.1);
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
+  const auto p = pca(ctx, m);
+  for (const double x : p.explained_variance) EXPECT_EQ(x, 0);
+  for (const double x : p.r_q) EXPECT_EQ(x, 0);
+  const auto r = planar_rotation(ctx, m, {.separation = separation_axis_kind::top_eigenvector});
+  EXPECT_EQ(r.var_frac_a, 0);
+  EXPECT_EQ(r.bias_strength, 0);
+}
+
+TEST(geometry, a_side_without_rows_is_refused) {
+  auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 50});
+  rows.k.clear();
+  rows.k_position.clear();
+  rows.k_example.clear();
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
+  EXPECT_THROW(pca(ctx, m), error);
+  EXPECT_THROW(planar_rotation(ctx, m), error);
+}
+
+/// Both sides drift along g; closed forms of section 4.3 with Var(t) = L^2 / 12.
+TEST(planted, rotation_comes_back_within_its_error) {
+  const index_t d = 16, L = 8192;
+  planted_head spec{.dim = d, .context_length = L, .examples = 20, .rows = 2000, .seed = 21};
+  std::vector<double> g(static_cast<std::size_t>(d));
+  g[2] = 0.6;
+  g[5] = -0.8;
+  const double q_slope = 3e-4, k_slope = 4e-4, mean = 1.5;
+  spec.drift_q = dense::scaled(g, q_slope);
+  spec.drift_k = dense::scaled(g, k_slope);
+  spec.mean_q = dense::scaled(g, mean);
+  spec.mean_k.assign(static_cast<std::size_t>(d), 0);
+  spec.mean_k[7] = -2;
+  with_moments(spec, [&](cpu_context& ctx, const head_moments& m) {
+    const auto r = planar_rotation(ctx, m);
+    const double n = static_cast<double>(spec.examples * spec.rows), sd_t = L / std::sqrt(12.0), se_slope = 1 / (sd_t * std::sqrt(n));
+    EXPECT_NEAR(std::abs(dense::dot(r.drift_axis, g)), 1, 1e-3);
+    EXPECT_NEAR(r.alpha_q, q_slope, 4 * se_slope);
+    EXPECT_NEAR(r.alpha_k, k_slope, 4 * se_slope);
+    // mu_q_a holds the noise of the axis too: each of d - 1 directions is off by se / slope.
+    const double se_mean = std::sqrt((1 + q_slope * q_slope * sd_t * sd_t) / n);
+    EXPECT_NEAR(r.mu_q_a, mean, 4 * se_mean + 4 * 2 * se_slope / k_slope);
+    EXPECT_NEAR(r.bias_strength, mean * k_slope, 0.02 * mean * k_slope);
+    const auto correlation_of = [&](double slope) { return slope * sd_t / std::sqrt(1 + slope * slope * sd_t * sd_t); };
+    EXPECT_NEAR(r.r_q_a, correlation_of(q_slope), 4 / std::sqrt(n));
+    EXPECT_NEAR(r.r_k_a, correlation_of(k_slope), 4 / std::sqrt(n));
+    EXPECT_GT(r.bias_strength, 0);  // later keys score higher: recency
+    EXPECT_NEAR(dense::dot(r.drift_axis, r.separation_axis), 0, 1e-15);
+    EXPECT_GT(r.mu_q_b, r.mu_k_b);
+    EXPECT_NEAR(r.cos_a_beta_q, 1, 1e-3);
+    EXPECT_LT(r.residual_pos_r, 1e-13);
+    const auto p = pca(ctx, m);
+    EXPECT_NEAR(p.q_linear_share, q_slope * q_slope * sd_t * sd_t / (q_slope * q_slope * sd_t * sd_t + d), 0.005);
+    double shares = 0;
+    for (const double e : p.explained_variance) shares += e;
+    EXPECT_NEAR(shares, 1, 1e-12);
+  });
+}
+
+TEST(planted, head_classes_come_back) {
+  const auto class_of = [](double q_slope, double k_slope) {
+    planted_head spec{.dim = 8, .examples = 8, .rows = 1000, .seed = 5};
+    spec.drift_q = {q_slope, 0, 0, 0, 0, 0, 0, 0};
+    spec.drift_k = {k_slope, 0, 0, 0, 0, 0, 0, 0};
+    spec.root_q.assign(64, 0);
+    for (std::size_t i = 0; i < 8; ++i) spec.root_q[i * 9] = 0.5;
+    spec.root_q[0] = 1;  // the first coordinate leads also where it does not drift
+    spec.root_k = spec.root_q;
+    head_class c{};
+    with_moments(spec, [&](cpu_context& ctx, const head_moments& m) { c = pca(ctx, m).cls; });
+    return c;
+  };
+  EXPECT_EQ(class_of(2e-3, 2e-3), head_class::position_dominated);
+  EXPECT_EQ(class_of(2e-3, 0), head_class::q_positional);
+  EXPECT_EQ(class_of(0, 2e-3), head_class::k_positional);
+  EXPECT_EQ(class_of(0, 0), head_class::content_focused);
+}
+
+}  // namespace

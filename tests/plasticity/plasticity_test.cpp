@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+// Pair kernels against the definition, written out in double.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/math/distributions/normal.hpp>
+#include <cmath>
+#include <limits>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/plasticity/profile.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+TEST(pair_formula, equals_four_phi_phi) {
+  const boost::math::normal normal;
+  for (double z = 0; z < 37; z += 0.37) {
+    const double want = 4 * boost::math::cdf(normal, z) * boost::math::cdf(boost::math::complement(normal, z));
+    EXPECT_NEAR(pair_plasticity(z, 1), want, 1e-15 * want + 1e-300) << z;
+    EXPECT_DOUBLE_EQ(pair_plasticity(z, 1), pair_plasticity(-z, 1));
+    EXPECT_NEAR(win_probability(z, 1) + win_probability(-z, 1), 1, 1e-15);
+  }
+  EXPECT_GT(pair_plasticity(20, 1), 0);  // 1 - Phi(z) would be 0 from 8.3 on
+  EXPECT_EQ(pair_plasticity(0, 0), 1);
+  EXPECT_EQ(pair_plasticity(1, 0), 0);
+  EXPECT_EQ(win_probability(-1, 0), 0);
+  EXPECT_EQ(win_probability(0, 0), 0.5);
+}
+
+TEST(pair_formula, f32_lanes_err_by_at_most_2e_7_and_are_never_negative) {
+  double worst = 0;
+  for (double z = 0; z < 30; z += 1e-4)
+    for (const double v : {0.031, 1.0, 27.0}) {
+      const auto m = static_cast<float>(z * std::sqrt(v));
+      const auto p = cpu::plasticity_lanes(cpu::splat(m), cpu::splat(static_cast<float>(v)));
+      for (int l = 0; l < cpu::lanes<float>; ++l) {
+        ASSERT_GE(p[l], 0.0f);
+        worst = std::max(worst, std::abs(static_cast<double>(p[l]) - pair_plasticity(m, static_cast<float>(v))));
+      }
+    }
+  EXPECT_LE(worst, 2e-7);
+  EXPECT_GT(worst, 1e-9);
+}
+
+/// The profile by the definition: rotated coordinates, every pair of one example, one after the other.
+std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& model, const head_view<double>& head, const pair_weight& weight = {},
+                                                         bool across = false) {
+  std::vector<std::pair<double, std::int64_t>> result;
+  const auto d = static_cast<std::size_t>(head.k.cols);
+  for (index_t b = 0; b < model.buckets.count(); ++b) {
+    const auto& bucket = model.bucket[static_cast<std::size_t>(b)];
+    double sum = 0, total = 0;
+    std::int64_t pairs = 0;
+    std::vector<std::vector<index_t>> groups;
+    std::vector<std::int32_t> ids;
+    for (index_t i = 0; i < head.k.rows; ++i) {
+      if (head.k_position[i] >= model.buckets.start(b)) continue;
+      if (head.window && !(head.k_position[i] > bucket.tau - static_cast<double>(*head.window))) continue;
+      const std::int32_t id = across ? 0 : head.k_example[i];
+      const auto at = std::find(ids.begin(), ids.end(), id);
+      if (at == ids.end()) {
+        ids.push_back(id);
+        groups.push_back({i});
+      } else {
+        groups[static_cast<std::size_t>(at - ids.begin())].push_back(i);
+      }
+    }
+    for (auto& g : groups) {
+      std::stable_sort(g.begin(), g.end(), [&](index_t x, index_t y) { return head.k_position[x] < head.k_position[y]; });
+      for (std::size_t j = 1; j < g.size() && bucket.queries >= 2; ++j)
+        for (std::size_t i = 0; i < j; ++i) {
+          std::vector<double> delta(d);
+          for (std::size_t c = 0; c < d; ++c) delta[c] = head.k(g[i], static_cast<index_t>(c)) - head.k(g[j], static_cast<index_t>(c));
+          delta = reflect(model.reflector, delta);
+          double m = dense::dot(delta, bucket.mean), v = 0;
+          if (bucket.root.rank > 0) {
+            const auto r = static_cast<std::size_t>(bucket.root.rank);
+            for (std::size_t k = 0; k < r; ++k) {
+              double along = 0;
+              for (std::size_t c = 0; c < d; ++c) along += delta[c] * bucket.root.factor[c * r + k];
+              v += along * along;
+            }
+          } else {
+            for (std::size_t c = 0; c < d; ++c) v += bucket.variance[c] * delta[c] * delta[c];
+          }
+          const double w = weight ? weight(static_cast<index_t>(i), static_cast<index_t>(j), static_cast<index_t>(g.size())) : 1;
+          sum += w * pair_plasticity(m, v);
+          total += w;
+          ++pairs;
+        }
+    }
+    result.emplace_back(total > 0 ? sum / total : std::numeric_limits<double>::quiet_NaN(), pairs);
+  }
+  return result;
+}
+
+struct shape {
+  index_t dim, examples, rows;
+};
+
+class all_pairs_of : public testing::TestWithParam<shape> {};
+
+/// Groups below and above the size from which tiles are used, ragged against panels and lanes.
+INSTANTIATE_TEST_SUITE_P(sizes, all_pairs_of,
+                         testing::Values(shape{1, 4, 5}, shape{2, 3, 1}, shape{3, 40, 2}, shape{8, 7, 17}, shape{33, 3, 64}, shape{16, 2, 65},
+                                         shape{32, 2, 131}, shape{40, 1, 700}));
+
+TEST_P(all_pairs_of, equal_brute_force) {
+  const auto s = GetParam();
+  planted_head spec{.dim = s.dim, .context_length = 1000, .examples = s.examples, .rows = s.rows, .seed = 11};
+  spec.drift_q.assign(static_cast<std::size_t>(s.dim), 1e-3);
+  spec.mean_k.assign(static_cast<std::size_t>(s.dim), 50.0);  // a large common mean must not matter
+  const auto rows = plant<double>(spec);
+  cpu_context ctx{{.threads = 2}};
+  for (const bool windowed : {false, true}) {
+    auto head = rows.view();
+    if (windowed) head.window = 400;
+    for (const auto kind : all_covariance_kinds) {
+      SCOPED_TRACE(name_of(kind));
+      const auto model = fit_queries(ctx, accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000}), {.covariance = kind});
+      const auto want = brute_force(model, head);
+      const auto weighted = brute_force(model, head, prefix_uniform{}.weight());
+      for (const auto precision : {pair_precision::f64, pair_precision::f32}) {
+        const auto got = plasticity_profile(ctx, model, head, all_pairs{}, {.heatmap = true, .precision = precision});
+        const auto plain = plasticity_profile(ctx, model, head, all_pairs{}, {.precision = precision});
+        const auto prefix = plasticity_profile(ctx, model, head, prefix_uniform{.examples_weigh_same = false}, {.precision = precision});
+        // f32: 2e-7 of the formula, and keys rounded to 2^-24 of their distance from the mean.
+        const double bound = precision == pair_precision::f64 ? 1e-11 : 1e-6;
+        double heat = 0, heat_pairs = 0, sum = 0, pairs = 0;
+        for (std::size_t b = 0; b < want.size(); ++b) {
+          EXPECT_EQ(got.buckets[b].pairs, got.buckets[b].queries >= 2 ? want[b].second : 0);
+          if (std::isnan(want[b].first)) {
+            EXPECT_TRUE(std::isnan(got.buckets[b].plasticity));
+            continue;
+          }
+          EXPECT_NEAR(got.buckets[b].plasticity, want[b].first, bound) << "bucket " << b;
+          EXPECT_NEAR(plain.buckets[b].plasticity, want[b].first, bound) << "bucket " << b;
+          EXPECT_NEAR(prefix.buckets[b].plasticity, weighted[b].first, bound) << "bucket " << b;
+          sum += got.buckets[b].plasticity * static_cast<double>(got.buckets[b].pairs);
+          pairs += static_cast<double>(got.buckets[b].pairs);
+        }
+        for (const double x : got.heatmap.sum) heat += x;
+        for (const double x : got.heatmap.weight) heat_pairs += x;
+        EXPECT_EQ(heat_pairs, pairs);  // every pair falls in one cell
+        EXPECT_NEAR(heat, sum, 1e-6 * sum + 1e-12);
+      }
+    }
+  }
+}
+
+TEST(plasticity, pairs_across_examples) {
+  planted_head spec{.dim = 6, .context_length = 500, .examples = 5, .rows = 30, .seed = 4};
+  spec.drift_q = {1e-2, 0, 0, 0, 0, 0};
+  const auto rows = plant<double>(spec);
+  cpu_context ctx{{.threads = 2}};
+  const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 500}));
+  const auto want = brute_force(model, rows.view(), {}, true);
+  const auto got = plasticity_profile(ctx, model, rows.view(), all_pairs{.across_examples = true});
+  for (std::size_t b = 1; b < want.size(); ++b) {
+    EXPECT_EQ(got.buckets[b].pairs, want[b].second);
+    EXPECT_NEAR(got.buckets[b].plasticity, want[b].first, 1e-12);
+  }
+}
+
+TEST(plasticity, does_not_depend_on_the_thread_count) {
+  const auto rows = plant<float>({.dim = 20, .context_length = 4000, .examples = 2, .rows = 1500, .seed = 2});
+  cpu_context one{{.threads = 1}}, three{{.threads = 3}};
+  const auto model = fit_queries(one, accumulate(one, rows.view(), uniform_buckets{1000}, {.context_length = 4000}), {.covariance = covariance_kind::joint});
+  const auto a = plasticity_profile(one, model, rows.view(), all_pairs{}, {.heatmap = true});
+  const auto b = plasticity_profile(three, model, rows.view(), all_pairs{}, {.heatmap = true});
+  for (std::size_t i = 1; i < a.buckets.size(); ++i) EXPECT_EQ(a.buckets[i].plasticity, b.buckets[i].plasticity);
+  EXPECT_EQ(a.heatmap.sum, b.heatmap.sum);
+}
+
+TEST(plasticity, f32_holds_for_keys_with_a_common_mean_and_near_equal_keys) {
+  planted_head spec{.dim = 64, .context_length = 1000, .examples = 1, .rows = 600, .seed = 6};
+  spec.mean_k.assign(64, 300.0);
+  spec.drift_q.assign(64, 1e-4);
+  auto rows = plant<double>(spec);
+  for (std::size_t i = 0; i < 200; ++i)  // keys that differ from their neighbour by a thousandth
+    for (std::size_t c = 0; c < 64; ++c) rows.k[(3 * i + 1) * 64 + c] = rows.k[3 * i * 64 + c] + (rows.k[(3 * i + 1) * 64 + c] - 300.0) * 1e-3;
+  cpu_context ctx{{.threads = 2}};
+  for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
+    const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000}), {.covariance = kind});
+    const auto exact = plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.precision = pair_precision::f64});
+    const auto fast = plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.precision = pair_precision::f32});
+    const auto want = brute_force(model, rows.view());
+    for (std::size_t b = 1; b < 4; ++b) {
+      EXPECT_NEAR(exact.buckets[b].plasticity, want[b].first, 1e-9);
+      EXPECT_NEAR(fast.buckets[b].plasticity, want[b].first, 1e-6);
+    }
+  }
+}
+
+/// Rows by hand for the degenerate cases.
+struct small_head {
+  std::vector<double> q, k;
+  std::vector<std::int32_t> tq, eq, tk, ek;
+  index_t dim = 2;
+  head_view<double> view() const {
+    const auto ints = [](const auto& v) { return vector_view<const std::int32_t>{v.data(), static_cast<index_t>(v.size())}; };
+    const auto matrix = [&](const auto& v) { return matrix_view<const double>{v.data(), static_cast<index_t>(v.size()) / dim, dim, dim}; };
+    return {matrix(q), ints(tq), ints(eq), matrix(k), ints(tk), ints(ek), {}};
+  }
+};
+
+small_head with_queries() {
+  small_head h;
+  const random_stream s{.seed = 1};
+  for (int i = 0; i < 40; ++i) {
+    h.q.push_back(s.uniform(static_cast<std::uint64_t>(2 * i)));
+    h.q.push_back(s.uniform(static_cast<std::uint64_t>(2 * i + 1)) - 0.3);
+    h.tq.push_back(5 * i);
+    h.eq.push_back(0);
+  }
+  return h;
+}
+
+plasticity_profile_result profile(const small_head& h, covariance_kind kind = covariance_kind::diagonal) {
+  cpu_context ctx{{.threads = 1}};
+  return plasticity_profile(ctx, fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 200}), {.covariance = kind}), h.view());
+}
+
+TEST(degenerate, one_key_has_no_pair) {
+  auto h = with_queries();
+  h.k = {1, 2};
+  h.tk = {3};
+  h.ek = {0};
+  for (const auto& b : profile(h).buckets) {
+    EXPECT_TRUE(std::isnan(b.plasticity));
+    EXPECT_EQ(b.pairs, 0);
+  }
+}
+
+TEST(degenerate, equal_keys_are_a_coin_toss) {
+  for (const int copies : {2, 3, 90}) {
+    auto h = with_queries();
+    for (int i = 0; i < copies; ++i) {
+      h.k.insert(h.k.end(), {0.7, -1.3});
+      h.tk.push_back(std::min(i, 49));
+      h.ek.push_back(0);
+    }
+    for (const auto kind : all_covariance_kinds) {
+      const auto p = profile(h, kind);
+      for (std::size_t b = 1; b < 4; ++b) EXPECT_EQ(p.buckets[b].plasticity, 1.0) << name_of(kind) << " " << copies;
+    }
+  }
+}
+
+TEST(degenerate, empty_buckets_are_null) {
+  auto h = with_queries();
+  for (auto& t : h.tq) t = t < 100 ? t : t % 50 + 150;
+  h.k = {1, 2, 0, 1, 2, 2};
+  h.tk = {3, 7, 9};
+  h.ek = {0, 0, 0};
+  const auto p = profile(h);
+  EXPECT_FALSE(std::isnan(p.buckets[1].plasticity));
+  EXPECT_EQ(p.buckets[2].queries, 0);
+  EXPECT_TRUE(std::isnan(p.buckets[2].plasticity));
+  EXPECT_FALSE(std::isnan(p.buckets[3].plasticity));
+}
+
+TEST(degenerate, queries_that_never_vary_decide_every_pair) {
+  auto h = with_queries();
+  for (std::size_t i = 0; i < h.q.size(); ++i) h.q[i] = i % 2 ? 0.0 : 1.0;
+  h.k = {1, 2, 3, 1, 2, 2};
+  h.tk = {3, 7, 9};
+  h.ek = {0, 0, 0};
+  for (const auto kind : all_covariance_kinds) EXPECT_EQ(profile(h, kind).buckets[1].plasticity, 0.0) << name_of(kind);
+}
+
+TEST(empirical, equals_counting) {
+  auto h = with_queries();
+  const random_stream s{.seed = 2};
+  for (int i = 0; i < 30; ++i) {
+    h.k.insert(h.k.end(), {s.uniform(static_cast<std::uint64_t>(2 * i)), i % 7 == 0 ? 0.25 : s.uniform(static_cast<std::uint64_t>(2 * i + 1))});
+    h.tk.push_back(i * 6);
+    h.ek.push_back(0);
+  }
+  h.k[2] = h.k[0];  // an exact tie
+  h.k[3] = h.k[1];
+  cpu_context ctx{{.threads = 2}};
+  const auto p = empirical_profile(ctx, h.view(), uniform_buckets{50}, 200);
+  for (index_t b = 1; b < 4; ++b) {
+    double sum = 0;
+    int pairs = 0;
+    for (std::size_t j = 0; j < 30; ++j)
+      for (std::size_t i = 0; i < j; ++i) {
+        if (h.tk[j] >= 50 * b) continue;
+        double wins = 0, n = 0;
+        for (std::size_t q = 0; q < 40; ++q) {
+          if (h.tq[q] / 50 != b) continue;
+          const double a = h.q[2 * q] * (h.k[2 * i] - h.k[2 * j]) + h.q[2 * q + 1] * (h.k[2 * i + 1] - h.k[2 * j + 1]);
+          wins += a > 0 ? 1 : a == 0 ? 0.5 : 0;
+          ++n;
+        }
+        sum += 4 * (wins / n) * (1 - wins / n);
+        ++pairs;
+      }
+    EXPECT_EQ(p.buckets[static_cast<std::size_t>(b)].pairs, pairs);
+    EXPECT_NEAR(p.buckets[static_cast<std::size_t>(b)].plasticity, sum / pairs, 1e-12);
+    EXPECT_NEAR(unbiased(p).buckets[static_cast<std::size_t>(b)].plasticity, sum / pairs * 10 / 9, 1e-12);
+  }
+}
+
+TEST(empirical, thins_to_the_queries_asked_for) {
+  const auto rows = plant<float>({.dim = 4, .context_length = 100, .examples = 3, .rows = 400});
+  cpu_context ctx{{.threads = 1}};
+  const auto all = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100);
+  const auto few = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100});
+  EXPECT_NE(all.buckets[1].plasticity, few.buckets[1].plasticity);
+  EXPECT_NEAR(all.buckets[1].plasticity, few.buckets[1].plasticity, 0.05);
+  EXPECT_EQ(few.buckets[1].plasticity, empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100}).buckets[1].plasticity);
+}
+
+TEST(prefix_uniform, weights_of_an_example_sum_to_one) {
+  const auto w = prefix_uniform{}.weight();
+  for (const index_t m : {2, 3, 10, 57}) {
+    double sum = 0;
+    for (index_t j = 1; j < m; ++j)
+      for (index_t i = 0; i < j; ++i) sum += w(i, j, m);
+    EXPECT_NEAR(sum, 1, 1e-14);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "qkgeom/report/model_summary.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+/// A profile of ten buckets over 1000 tokens from per-example sums.
+plasticity_profile_result hand_profile(const std::vector<std::vector<std::pair<double, double>>>& sums, const std::vector<index_t>& queries) {
+  plasticity_profile_result p{"diagonal", false, {}, {}, {}};
+  for (std::size_t e = 0; e < sums[0].size(); ++e) p.examples.push_back(static_cast<std::int32_t>(10 + e));
+  for (std::size_t b = 0; b < sums.size(); ++b) {
+    profile_bucket out;
+    out.start = static_cast<index_t>(100 * b);
+    out.end = out.start + 100;
+    out.queries = queries[b];
+    for (const auto& [s, w] : sums[b]) {
+      out.example_sum.push_back(s);
+      out.example_weight.push_back(w);
+      out.pairs += static_cast<std::int64_t>(w);
+    }
+    detail::finish_bucket(out, false);
+    p.buckets.push_back(std::move(out));
+  }
+  return p;
+}
+
+plasticity_profile_result falling() {
+  std::vector<std::vector<std::pair<double, double>>> sums(10);
+  for (std::size_t b = 0; b < 10; ++b)
+    for (std::size_t e = 0; e < 3; ++e) {
+      const double pairs = b == 0 ? 0 : 10.0 * static_cast<double>(b) + static_cast<double>(e);
+      sums[b].emplace_back(pairs * (0.9 - 0.05 * static_cast<double>(b) + 0.01 * static_cast<double>(e)), pairs);
+    }
+  return hand_profile(sums, {9, 8, 7, 6, 5, 4, 3, 2, 1, 10});
+}
+
+TEST(summarize, weighs_buckets_by_their_queries) {
+  const auto p = falling();
+  EXPECT_TRUE(std::isnan(p.buckets[0].plasticity));
+  double sum = 0, weight = 0;
+  for (std::size_t b = 1; b < 10; ++b) {
+    sum += static_cast<double>(p.buckets[b].queries) * p.buckets[b].plasticity;
+    weight += static_cast<double>(p.buckets[b].queries);
+  }
+  const auto s = summarize(p, 1000);
+  EXPECT_DOUBLE_EQ(s.overall.value, sum / weight);
+  EXPECT_DOUBLE_EQ(s.first20.value, p.buckets[1].plasticity);
+  EXPECT_DOUBLE_EQ(s.last20.value, (p.buckets[8].plasticity + 10 * p.buckets[9].plasticity) / 11);
+  EXPECT_DOUBLE_EQ(s.drop.value, s.first20.value - s.last20.value);
+  const auto by_width = summarize(p, 1000, bucket_weight::width);
+  EXPECT_DOUBLE_EQ(by_width.last20.value, (p.buckets[8].plasticity + p.buckets[9].plasticity) / 2);
+  EXPECT_THROW(summarize(p, 0), error);
+}
+
+TEST(summarize, errors_are_the_jackknife_over_examples_by_hand) {
+  const auto p = falling();
+  const auto s = summarize(p, 1000);
+  std::vector<double> without;
+  for (std::size_t e = 0; e < 3; ++e) {
+    double sum = 0, weight = 0;
+    for (std::size_t f = 0; f < 3; ++f)
+      if (f != e) {
+        sum += p.buckets[1].example_sum[f];
+        weight += p.buckets[1].example_weight[f];
+      }
+    without.push_back(sum / weight);
+  }
+  const double mean = (without[0] + without[1] + without[2]) / 3;
+  double square = 0;
+  for (const double v : without) square += (v - mean) * (v - mean);
+  EXPECT_NEAR(s.first20.error, std::sqrt(2.0 / 3 * square), 1e-15);
+  EXPECT_DOUBLE_EQ(s.first20.error, p.buckets[1].standard_error);
+}
+
+TEST(bins, a_bin_without_a_bucket_middle_is_null) {
+  const auto p = falling();
+  const auto bins = bin_means(p, {0, 40, 100, 200, 1000});
+  EXPECT_TRUE(std::isnan(bins[0].plasticity.value));
+  EXPECT_TRUE(std::isnan(bins[1].plasticity.value));  // bucket 0 has no pairs
+  EXPECT_DOUBLE_EQ(bins[2].plasticity.value, p.buckets[1].plasticity);
+  EXPECT_EQ(equal_bins(1000, 5), (std::vector<double>{0, 200, 400, 600, 800, 1000}));
+  EXPECT_EQ(length_bins(1600), (std::vector<double>{0, 100, 200, 400, 800, 1600}));
+}
+
+TEST(model_summary, means_over_heads_and_their_groups) {
+  model_report report{"m", 1000, uniform_buckets{100}.edges(1000), {}};
+  for (int i = 0; i < 4; ++i) {
+    head_report h;
+    h.layer = i / 2;
+    h.q_head = i % 2;
+    h.rope = i < 3;
+    h.pca.r_q = {0.2 * i};
+    h.pca.r_k = {-0.1 * i};
+    h.pca.cls = i < 2 ? head_class::content_focused : head_class::mixed;
+    h.rotation.bias_strength = i - 1.5;
+    h.profiles.push_back(falling());
+    for (auto& b : h.profiles[0].buckets)
+      for (double& x : b.example_sum) x *= 1 - 0.1 * i;
+    for (auto& b : h.profiles[0].buckets) b.plasticity *= 1 - 0.1 * i;
+    h.summaries.push_back(summarize(h.profiles[0], 1000));
+    report.heads.push_back(h);
+  }
+  const auto groups = summarize_model(report);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].heads, 4);
+  EXPECT_EQ(groups[1].heads, 3);
+  EXPECT_EQ(groups[2].heads, 1);
+  EXPECT_DOUBLE_EQ(groups[0].positive_bias_share, 0.5);
+  EXPECT_DOUBLE_EQ(groups[0].mean_abs_bias, 1);
+  EXPECT_DOUBLE_EQ(groups[0].median_bias, 0);
+  EXPECT_DOUBLE_EQ(groups[0].abs_r_k_pc0, 0.15);
+  EXPECT_DOUBLE_EQ(groups[0].class_share[3], 0.5);
+  const double one = report.heads[0].summaries[0].overall.value;
+  EXPECT_NEAR(groups[0].overall.value, one * 0.85, 1e-14);
+  EXPECT_NEAR(groups[0].overall.error, report.heads[0].summaries[0].overall.error * 0.85, 1e-14);
+  EXPECT_NEAR(groups[2].drop.value, report.heads[3].summaries[0].drop.value, 1e-15);
+}
+
+}  // namespace
