@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#include "capture/documents.hpp"
+
+#include <algorithm>
+
+#include "capture/json_access.hpp"
+#include "capture/utf8.hpp"
+#include "qkgeom/io/json.hpp"
+
+namespace qkgeom {
+namespace {
+
+std::string_view text_of(const mapped_file& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+}  // namespace
+
+document_list::document_list(document_options options) : options_(std::move(options)) {
+  require(options_.jsonl.empty() != options_.text.empty(), "documents come from either a JSON Lines file or text files");
+  if (!options_.jsonl.empty()) files_.emplace_back(options_.jsonl);
+  for (const auto& path : options_.text) files_.emplace_back(path);
+}
+
+document document_list::read_line(std::string_view line, index_t number, index_t index) const {
+  const std::string where = options_.jsonl.string() + " line " + std::to_string(number);
+  const auto parsed = parse_json(replace_ill_formed(line), where);
+  const json_fields fields(parsed, where);
+  document d;
+  d.text = fields.required_string(options_.text_field.c_str());
+  const auto* id = fields.find(options_.id_field.c_str());
+  require(!id || id->is_string() || id->is_number_integer(), where, ": ", options_.id_field,
+          " must be a string or an integer");
+  d.id = !id ? std::to_string(index) : id->is_string() ? id->get<std::string>() : id->dump();
+  return d;
+}
+
+void document_list::for_each(const std::function<void(index_t, const document&)>& f) const {
+  index_t index = 0;
+  const auto more = [&] { return options_.examples < 0 || index < options_.examples; };
+  for (std::size_t i = 0; i < options_.text.size() && more(); ++i, ++index)
+    f(index, {options_.text[i].filename().string(), replace_ill_formed(text_of(files_[i]))});
+  if (options_.jsonl.empty()) return;
+  std::string_view rest = text_of(files_[0]);
+  if (rest.substr(0, 3) == "\xef\xbb\xbf") rest.remove_prefix(3);
+  for (index_t number = 1; !rest.empty() && more(); ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    f(index, read_line(line, number, index));
+    ++index;
+  }
+}
+
+}  // namespace qkgeom

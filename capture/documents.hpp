@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/io/mapped_file.hpp"
+
+namespace qkgeom {
+
+/// Where the documents of a capture are: one JSON Lines file, or text files of one document each.
+struct document_options {
+  std::filesystem::path jsonl{};
+  std::string text_field = "text";
+  std::string id_field = "id";
+  std::vector<std::filesystem::path> text{};
+  index_t examples = -1;  ///< at most that many documents, the first ones; -1: all
+};
+
+struct document {
+  std::string id, text;
+};
+
+/// The documents, as often as they are wanted. Ill-formed UTF-8 is read as U+FFFD.
+class document_list {
+ public:
+  /// Throws `error` naming the file if it cannot be read.
+  explicit document_list(document_options options);
+
+  /// Calls f(index, document) for each document in order. A line that holds no JSON object with the text field throws
+  /// `error` naming file and line; empty lines are passed over. A document without the id field is called by its index.
+  void for_each(const std::function<void(index_t, const document&)>& f) const;
+
+ private:
+  document read_line(std::string_view line, index_t number, index_t index) const;
+
+  document_options options_;
+  std::vector<mapped_file> files_;
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+#include "capture/job.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <ostream>
+
+#include "capture/checkpoint.hpp"
+#include "capture/resume_state.hpp"
+#include "capture/row_store.hpp"
+#include "capture/sha256.hpp"
+#include "capture/tokenizer.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/progress.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Short documents share a shard until it has that many tokens. Part of the output: the same documents, the same shards.
+constexpr index_t shard_tokens = 16384;
+
+fs::path find_tokenizer(const capture_options& options) {
+  if (!options.tokenizer.empty()) return options.tokenizer;
+  const fs::path folder = fs::canonical(options.model);
+  for (const fs::path& place : {folder, folder.parent_path()})
+    if (fs::exists(place / "tokenizer.json")) return place / "tokenizer.json";
+  fail("there is no tokenizer.json in ", options.model.string(), " nor in the folder above; --tokenizer names one");
+}
+
+/// What identifies the inputs of a capture besides its settings: documents, ids, and the weights by size and beginning.
+struct input_check {
+  sha256 hash;
+  std::vector<captured_example> examples;
+};
+
+input_check check_inputs(const document_list& documents, const tokenizer& tokens, const decoder_description& model,
+                         index_t max_length, const fs::path& folder) {
+  input_check check;
+  documents.for_each([&](index_t index, const document& d) {
+    const auto ids = tokens.encode(d.text, max_length);
+    for (std::size_t t = 0; t < ids.size(); ++t)
+      require(ids[t] < model.vocabulary, "document '", d.id, "': token id ", ids[t], " at position ", t,
+              " is outside the model's vocabulary of ", model.vocabulary, "; does the tokenizer belong to the model?");
+    check.examples.push_back({index, d.id, static_cast<index_t>(ids.size()), nullptr});
+    check.hash.add(d.id).add(std::string_view("\0", 1)).add(std::as_bytes(std::span(ids)));
+  });
+  require(!check.examples.empty(), "there is no document to capture");
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  for (const auto& path : files) {
+    const mapped_file file(path);
+    check.hash.add(path.filename().string() + ' ' + std::to_string(file.bytes().size()));
+    check.hash.add(file.bytes().first(std::min<std::size_t>(file.bytes().size(), 1 << 20)));
+  }
+  return check;
+}
+
+/// Documents of each shard, as numbers into the list of examples.
+std::vector<std::pair<std::size_t, std::size_t>> shard_ranges(const std::vector<captured_example>& examples) {
+  std::vector<std::pair<std::size_t, std::size_t>> ranges;
+  index_t tokens = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    tokens += examples[i].tokens;
+    if (tokens < shard_tokens && i + 1 < examples.size()) continue;
+    ranges.emplace_back(begin, i + 1);
+    begin = i + 1;
+    tokens = 0;
+  }
+  return ranges;
+}
+
+/// The capture under way: takes the documents in order and writes a shard whenever one is full.
+class capture_job {
+ public:
+  capture_job(const capture_options& options, const capture_manifest& manifest, input_check inputs, decoder& model,
+              const tokenizer& tokens)
+      : options_(options), inputs_(std::move(inputs)), ranges_(shard_ranges(inputs_.examples)), model_(model), tokens_(tokens),
+        writer_(options.out, manifest), rows_(writer_.manifest(), options.plan.sampler, options.plan.compute) {
+    state_.settings = manifest_text(manifest);
+    state_.inputs = inputs_.hash.hex();
+    if (const auto earlier = read_state(options.out)) adopt(*earlier);
+    write_state(options.out, state_);
+  }
+
+  void run(const document_list& documents, capture_summary& summary) {
+    index_t left = 0;
+    for (std::size_t i = first_example(); i < inputs_.examples.size(); ++i) left += inputs_.examples[i].tokens;
+    progress bar("capture", left, "tokens");
+    const auto start = std::chrono::steady_clock::now();
+    documents.for_each([&](index_t index, const document& d) {
+      if (static_cast<std::size_t>(index) < first_example()) return;
+      take(static_cast<std::int32_t>(index), d, bar);
+      if (static_cast<std::size_t>(index) + 1 == ranges_[shard_].second) write_shard();
+      ++summary.documents;
+      summary.tokens += inputs_.examples[static_cast<std::size_t>(index)].tokens;
+    });
+    writer_.finish();
+    remove_state(options_.out);
+    bar.done();
+    summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+ private:
+  std::size_t first_example() const { return shard_ < ranges_.size() ? ranges_[shard_].first : inputs_.examples.size(); }
+
+  std::vector<captured_example> examples_of(std::size_t shard) const {
+    const auto begin = inputs_.examples.begin();
+    return {begin + static_cast<std::ptrdiff_t>(ranges_[shard].first), begin + static_cast<std::ptrdiff_t>(ranges_[shard].second)};
+  }
+
+  void adopt(const resume_state& earlier) {
+    const std::string where = (options_.out / "progress.json").string();
+    require(options_.resume, options_.out.string(), " holds an unfinished capture (progress.json): --resume continues it");
+    require(earlier.settings == state_.settings, where, " belongs to a capture with other settings; a capture is resumed with ",
+            "the options it was begun with");
+    require(earlier.inputs == state_.inputs, where, " belongs to a capture of other documents, another tokenizer or other ",
+            "weights");
+    require(earlier.shards.size() <= ranges_.size(), where, " names more shards than there are");
+    for (const auto& shard : earlier.shards) {
+      require(shard.examples == examples_of(shard_), where, " disagrees with the documents about ", shard.info.file);
+      writer_.adopt_shard(shard.examples, shard.info);
+      state_.shards.push_back(shard);
+      ++shard_;
+    }
+  }
+
+  void take(std::int32_t index, const document& d, progress& bar) {
+    const index_t tokens = inputs_.examples[static_cast<std::size_t>(index)].tokens;
+    const auto ids = tokens_.encode(d.text, writer_.manifest().context_length);
+    const index_t layers = writer_.manifest().layers.back().layer + 1;
+    model_.run(ids, options_.plan.stage, [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+      rows_.add(layer, q, k, index, ids);
+      bar.add(tokens * (layer + 1) / layers - tokens * layer / layers);
+    });
+  }
+
+  void write_shard() {
+    const auto examples = examples_of(shard_);
+    state_.shards.push_back({writer_.add_shard(examples, rows_.layers()), examples});
+    write_state(options_.out, state_);
+    rows_.clear();
+    ++shard_;
+  }
+
+  const capture_options& options_;
+  input_check inputs_;
+  std::vector<std::pair<std::size_t, std::size_t>> ranges_;
+  decoder& model_;
+  const tokenizer& tokens_;
+  capture_writer writer_;
+  row_store rows_;
+  resume_state state_;
+  std::size_t shard_ = 0;
+};
+
+/// Whether OUT already holds this very capture, finished. One with other settings throws.
+bool is_complete(const capture_options& options, const capture_manifest& manifest, const input_check& inputs) {
+  const fs::path path = options.out / "manifest.json";
+  if (!fs::exists(path)) return false;
+  require(options.resume, "cannot write a capture to ", options.out.string(), ": it already holds one (manifest.json)");
+  capture_manifest there = parse_manifest(read_text(path, std::size_t{1} << 30), path.string());
+  const bool same_documents = there.examples == inputs.examples;
+  there.examples.reset();
+  there.shards.clear();
+  require(same_documents && manifest_text(there) == manifest_text(manifest), options.out.string(),
+          " holds a capture of other documents or with other settings");
+  return true;
+}
+
+void require_fresh(const capture_options& options) {
+  if (!fs::is_directory(options.out) || fs::exists(options.out / "progress.json")) return;
+  for (const auto& entry : fs::directory_iterator(options.out))
+    require(entry.path().extension() != ".safetensors", options.out.string(),
+            " holds safetensors files that belong to no capture under way: ", entry.path().filename().string());
+}
+
+void measure(const capture_options& options, const input_check& inputs, capture_summary& summary) {
+  const fs::path path = options.out / "manifest.json";
+  const auto manifest = parse_manifest(read_text(path, std::size_t{1} << 30), path.string());
+  for (const captured_shard& s : manifest.shards) {
+    summary.rows += s.rows;
+    summary.bytes += fs::file_size(options.out / s.file);
+  }
+  summary.shards = static_cast<index_t>(manifest.shards.size());
+  summary.empty = std::count_if(inputs.examples.begin(), inputs.examples.end(), [](const auto& e) { return e.tokens == 0; });
+}
+
+}  // namespace
+
+capture_summary run_capture(const capture_options& options, std::ostream& notes) {
+  require(fs::is_directory(options.model), options.model.string(), " is not a folder with a model");
+  const fs::path config_path = options.model / "config.json";
+  const std::string config_text = read_text(config_path, std::size_t{16} << 20);
+  const auto model = read_description(parse_json(config_text, config_path.string()));
+  const auto manifest = plan_capture(model, fs::canonical(options.model).filename().string(),
+                                     sha256().add(config_text).hex(), options.plan);
+  const checkpoint weights(options.model);
+  thread_pool pool(options.threads);
+  decoder forward(model, weights, options.plan.compute, manifest.layers.back().layer, pool);
+  const tokenizer tokens = tokenizer::load(find_tokenizer(options));
+  const document_list documents(options.documents);
+  // All documents are read once before the first is run: a bad line shows now, not after hours.
+  const input_check inputs = check_inputs(documents, tokens, model, manifest.context_length, options.model);
+  for (const captured_example& e : inputs.examples)
+    if (e.tokens == 0) notes << "note: document '" << e.id << "' is empty and gives no rows\n";
+
+  capture_summary summary;
+  summary.was_complete = is_complete(options, manifest, inputs);
+  if (!summary.was_complete) {
+    require_fresh(options);
+    capture_job(options, manifest, inputs, forward, tokens).run(documents, summary);
+  } else {
+    remove_state(options.out);
+  }
+  measure(options, inputs, summary);
+  return summary;
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include "capture/plan.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "qkgeom/sampling/heads.hpp"
+
+namespace qkgeom {
+namespace {
+
+std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options) {
+  std::vector<index_t> layers = options.layers;
+  for (const index_t l : layers)
+    require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ", model.n_layers() - 1);
+  if (layers.empty())
+    for (index_t l = 0; l < model.n_layers(); ++l)
+      if (options.include_windowed || !model.layers[static_cast<std::size_t>(l)].window) layers.push_back(l);
+  require(!layers.empty(), "every layer of the model has a sliding window; --include-windowed captures them");
+  return layers;
+}
+
+captured_rope rope_of(const rope_description& r) {
+  return {"half", r.rotary_dim, r.attention_factor, {r.inv_freq.begin(), r.inv_freq.end()}};
+}
+
+}  // namespace
+
+capture_manifest plan_capture(const decoder_description& model, const std::string& name, const std::string& config_sha256,
+                              const plan_options& options) {
+  require(options.max_length >= 0 && options.max_length <= detail::largest_position, "max-length must be from 1 to ",
+          detail::largest_position, " tokens, not ", options.max_length);
+  require(!options.heads || *options.heads > 0, "at least one head must be captured, not ", options.heads.value_or(0));
+  capture_manifest m;
+  m.model = {name, model.model_type, config_sha256, model.head_dim, model.n_layers(), model.query_heads, model.key_heads};
+  m.context_length = options.max_length > 0 ? options.max_length : model.context;
+  const token_sampler& s = options.sampler;
+  constexpr const char* kinds[] = {"uniform", "log2", "all"};
+  m.bucket = {kinds[static_cast<int>(s.kind)], s.bucket_size};
+  // The format keeps a probability for uniform buckets, the expected tokens of a bucket for log2.
+  m.rate = s.kind == sampler_kind::log2 ? s.rate : s.probability(0);
+  m.rope_stage = options.stage == rope_stage::post ? "post" : "pre";
+  m.seed = options.seed;
+  m.compute_dtype = std::string(name_of(options.compute));
+  m.rope = rope_of(model.rope);
+  m.written_by = "qkgeom-capture";
+
+  const std::vector<index_t> layers = choose_layers(model, options);
+  const index_t all = static_cast<index_t>(layers.size()) * model.query_heads;
+  for (const head_id& h : draw_heads(layers, model.query_heads, options.heads.value_or(all), options.seed)) {
+    if (m.layers.empty() || m.layers.back().layer != h.layer) {
+      const layer_description& l = model.layers[static_cast<std::size_t>(h.layer)];
+      m.layers.push_back({h.layer, l.rope, l.window, {}, {}, {}});
+    }
+    captured_layer_info& info = m.layers.back();
+    info.query_heads.push_back(h.head);
+    const index_t key = key_head_of(h.head, model.query_heads, model.key_heads);
+    if (info.key_heads.empty() || info.key_heads.back() != key) info.key_heads.push_back(key);
+  }
+  return m;
+}
+
+std::vector<index_t> parse_layers(const std::string& text) {
+  if (text == "all") return {};
+  std::vector<index_t> layers;
+  const char *p = text.data(), *const end = p + text.size();
+  const auto number = [&] {
+    index_t n = -1;
+    const auto [next, code] = std::from_chars(p, end, n);
+    require(code == std::errc() && n >= 0 && n < 100000, "layers must be a list such as 0,3,5-7 or all, not '", text, "'");
+    p = next;
+    return n;
+  };
+  for (;;) {
+    const index_t first = number();
+    index_t last = first;
+    if (p != end && *p == '-') {
+      ++p;
+      last = number();
+    }
+    for (index_t l = first; l <= last; ++l) layers.push_back(l);
+    if (p == end) break;
+    require(*p == ',', "layers must be a list such as 0,3,5-7 or all, not '", text, "'");
+    ++p;
+  }
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  return layers;
+}
+
+}  // namespace qkgeom

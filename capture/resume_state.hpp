@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qkgeom/io/capture_manifest.hpp"
+
+namespace qkgeom {
+
+/// What progress.json holds while a capture is under way.
+struct resume_state {
+  struct shard {
+    captured_shard info;
+    std::vector<captured_example> examples;
+  };
+  std::string settings;  ///< the manifest without examples and shards
+  std::string inputs;    ///< SHA-256 over documents, token ids and samples of the weights
+  std::vector<shard> shards{};
+};
+
+/// Reads FOLDER/progress.json; none if it is not there.
+std::optional<resume_state> read_state(const std::filesystem::path& folder);
+void write_state(const std::filesystem::path& folder, const resume_state& state);
+/// Removes progress.json and what a killed program may have left of it.
+void remove_state(const std::filesystem::path& folder);
+
+}  // namespace qkgeom

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "capture/row_store.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "qkgeom/core/random.hpp"
+
+namespace qkgeom {
+namespace {
+
+template <class T>
+void append(std::vector<std::byte>& to, const float* row, index_t n) {
+  const std::size_t at = to.size();
+  to.resize(at + static_cast<std::size_t>(n) * sizeof(T));
+  for (index_t c = 0; c < n; ++c) {
+    T x;
+    if constexpr (std::is_same_v<T, bf16>) x = bf16::round(row[c]);
+    else x = row[c];
+    std::memcpy(to.data() + at + static_cast<std::size_t>(c) * sizeof(T), &x, sizeof(T));
+  }
+}
+
+}  // namespace
+
+row_store::row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute)
+    : manifest_(&manifest), sampler_(sampler), compute_(compute), rows_(manifest.layers.size()) {}
+
+void row_store::add_side(side& to, tensor_view<const float> x, const std::vector<index_t>& heads, const random_stream& stream,
+                         std::span<const std::int32_t> ids) const {
+  for (const std::int32_t t : draw_tokens(sampler_, x.rows, stream)) {
+    to.position.push_back(t);
+    to.example.push_back(static_cast<std::int32_t>(stream.example));
+    to.token.push_back(ids[static_cast<std::size_t>(t)]);
+    for (const index_t h : heads) {
+      const float* row = x.head(h).row(t);
+      const bool finite = std::all_of(row, row + x.dim, [](float v) { return std::isfinite(v); });
+      require(finite, "the model computes NaN or Inf: layer ", stream.layer, ", head ", h, ", document ", stream.example,
+              ", position ", t);
+      if (compute_ == compute_type::bf16) append<bf16>(to.data, row, x.dim);
+      else append<float>(to.data, row, x.dim);
+    }
+  }
+}
+
+void row_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k, std::int32_t example,
+                    std::span<const std::int32_t> ids) {
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const captured_layer_info& info = manifest_->layers[i];
+    if (info.layer != layer) continue;
+    random_stream stream{manifest_->seed, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer),
+                         draw::query_token};
+    add_side(rows_[i].q, q, info.query_heads, stream, ids);
+    stream.use = draw::key_token;
+    add_side(rows_[i].k, k, info.key_heads, stream, ids);
+  }
+}
+
+std::vector<layer_to_write> row_store::layers() const {
+  std::vector<layer_to_write> list;
+  const auto view = [](const side& s) { return side_to_write{s.data, s.position, s.example, s.token}; };
+  const dtype element = compute_ == compute_type::bf16 ? dtype::bf16 : dtype::f32;
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    list.push_back({manifest_->layers[i].layer, element, view(rows_[i].q), view(rows_[i].k)});
+  return list;
+}
+
+void row_store::clear() {
+  for (layer_rows& l : rows_)
+    for (side* s : {&l.q, &l.k}) {
+      s->data.clear();
+      s->position.clear();
+      s->example.clear();
+      s->token.clear();
+    }
+}
+
+}  // namespace qkgeom

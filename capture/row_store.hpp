@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "capture/decoder.hpp"
+#include "qkgeom/core/view.hpp"
+#include "qkgeom/io/capture_writer.hpp"
+#include "qkgeom/sampling/tokens.hpp"
+
+namespace qkgeom {
+
+/// The rows of one shard: of each captured layer the drawn tokens of the captured heads.
+class row_store {
+ public:
+  /// `manifest` must live longer. `compute` decides the element type: BF16 values are stored as such, without loss.
+  row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute);
+
+  /// Takes the drawn rows of one layer of document `example`: q (tokens, query heads, d), k (tokens, key heads, d).
+  /// Layers that are not captured are passed over.
+  void add(index_t layer, tensor_view<const float> q, tensor_view<const float> k, std::int32_t example,
+           std::span<const std::int32_t> ids);
+
+  /// All rows so far, valid until the next call.
+  std::vector<layer_to_write> layers() const;
+  void clear();
+
+ private:
+  struct side {
+    std::vector<std::byte> data;
+    std::vector<std::int32_t> position, example, token;
+  };
+  struct layer_rows {
+    side q, k;
+  };
+  void add_side(side& to, tensor_view<const float> x, const std::vector<index_t>& heads, const random_stream& stream,
+                std::span<const std::int32_t> ids) const;
+
+  const capture_manifest* manifest_;
+  token_sampler sampler_;
+  compute_type compute_;
+  std::vector<layer_rows> rows_;  // as manifest_->layers
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace qkgeom {
+
+/// SHA-256 (FIPS 180-4) of bytes given piece by piece.
+class sha256 {
+ public:
+  sha256& add(std::span<const std::byte> bytes);
+  sha256& add(std::string_view text) { return add(std::as_bytes(std::span(text.data(), text.size()))); }
+  /// The digest of what was added so far, as 64 hexadecimal digits.
+  std::string hex() const;
+
+ private:
+  void block(const std::byte* p);
+
+  std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<std::byte, 64> rest_{};
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace qkgeom
