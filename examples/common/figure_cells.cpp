@@ -101,7 +101,7 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
     if (p == panels - 1)
       s += "set colorbox user origin screen " + number_text(at_x(x1 + 16)) + ", screen " + number_text(at_y(bottom)) +
            " size screen " + number_text(at_x(14)) + ", screen " + number_text(at_y(rows * high)) +
-           " noborder\nset cblabel " + quoted(figure.scale_label) + " tc " + style::rgb(style::ink) +
+           " noborder\nset cblabel " + quoted(figure.scale_label) + " offset 1,0 tc " + style::rgb(style::ink) +
            "\nset cbtics scale 0 nomirror textcolor " + style::rgb(style::ink) + "\n";
     else
       s += "unset colorbox\n";
@@ -113,7 +113,7 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
       for (const auto* block : {&data.dark_numbers, &data.light_numbers}) {
         if (block->empty()) continue;
         script.data += block->str();
-        plot.add(block->name() + " using 1:2:3 with labels font ',9' tc " +
+        plot.add(block->name() + " using 1:2:3 with labels font ',11' tc " +
                  style::rgb(block == &data.light_numbers ? 0xffffff : style::ink) + " notitle");
       }
     plot.add("NaN notitle");
@@ -136,7 +136,7 @@ void draw(const heatmap_figure& figure, const std::filesystem::path& stem) {
        number_text(figure.high) + "]\n";
   s += "set colorbox user origin screen 0.825, graph 0 size screen 0.022, graph 1 noborder\nset cbtics scale 0 "
        "nomirror\nset cblabel " +
-       quoted(figure.scale_label) + " tc " + style::rgb(style::ink) + "\n";
+       quoted(figure.scale_label) + " offset 1,0 tc " + style::rgb(style::ink) + "\n";
   style::datablock cells("cells");
   for (std::size_t k = 0; k < figure.width; ++k)
     for (std::size_t q = 0; q < figure.width; ++q)

@@ -107,9 +107,11 @@ std::vector<double> histogram_edges(const std::vector<double>& values) {
   };
   const double low = std::min(0.0, sorted.front()), high = std::max(0.0, sorted.back());
   if (!(high > low)) return {-1, 0, 1};
-  // Freedman and Diaconis' width, as far as that gives between 16 and 40 bins.
-  double width = 2 * (at(0.75) - at(0.25)) / std::cbrt(static_cast<double>(sorted.size()));
-  width = std::clamp(width, (high - low) / 40, (high - low) / 16);
+  // Freedman and Diaconis' width, down to a round number, such that there are between 12 and 60 bins.
+  const double wished = 2 * (at(0.75) - at(0.25)) / std::cbrt(static_cast<double>(sorted.size()));
+  const double most = std::clamp(wished, (high - low) / 24, (high - low) / 12);
+  const double decade = std::pow(10, std::floor(std::log10(most)));
+  const double width = decade * (5 * decade <= most ? 5 : 2 * decade <= most ? 2 : 1);
   std::vector<double> edges;
   const double first = std::floor(low / width), last = std::max(first + 1, std::floor(high / width) + 1);
   for (double i = first; i <= last; ++i) edges.push_back(i * width);
