@@ -25,10 +25,10 @@ export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 mkdir -p build "$out"
 log=build/demo-configure.log
 cmake --preset native -DQKGEOM_BUILD_TESTS=OFF -DQKGEOM_BUILD_BENCH=OFF >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
-cmake --build --preset native --target qkgeom-capture heads
+cmake --build --preset native --target heads qkgeom-capture
 
 step "Capturing queries and keys of all heads: 12 books of 8192 tokens"
-"$bin/qkgeom-capture" --model "$data/lc-4096-to-8192-step-10" --tokenizer "$data" --jsonl "$data/heldout.jsonl" \
+"$bin/qkgeom-capture" --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" \
   --max-length 8192 --heads all --bucket-size 512 --rate 24 --out "$out/capture" --resume
 
 step "PCA, rotation and plasticity of every head"

@@ -78,7 +78,7 @@ struct extent {
   std::string range() const {
     if (!(low <= high)) return "[-1:1]";
     const double margin = high > low ? 0.04 * (high - low) : 1.0;
-    return "[" + number_text(low - margin) + ":" + number_text(high + margin) + "]";
+    return std::string("[") + number_text(low - margin) + ":" + number_text(high + margin) + "]";
   }
 };
 

@@ -143,7 +143,7 @@ std::string number_text(double value) {
 
 void write_plot(const plot_script& script, const fs::path& stem) {
   const auto target = [&](const char* ending) { return fs::path(stem.string() + ending); };
-  const std::string temporary = "." + stem.filename().string() + "." + std::to_string(::getpid());
+  const std::string temporary = std::string(".") + stem.filename().string() + "." + std::to_string(::getpid());
   const temporary_file svg{stem.parent_path() / (temporary + ".svg")}, png{stem.parent_path() / (temporary + ".png")};
 
   const auto size = [&](int scale) {

@@ -44,14 +44,14 @@ std::string significant(double value, int digits) {
 }
 
 std::string signed_significant(double value, int digits) {
-  return (std::isfinite(value) && value > 0 ? "+" : "") + significant(value, digits);
+  return std::string(std::isfinite(value) && value > 0 ? "+" : "").append(significant(value, digits));
 }
 
 std::string percent(double share) { return std::isfinite(share) ? fixed(100 * share, 0) + " %" : "-"; }
 
 std::string grouped(long long count) {
   std::string s = std::to_string(count);
-  for (std::size_t i = s.size(); i > 3 + (count < 0 ? 1u : 0u); i -= 3) s.insert(i - 3, " ");
+  for (std::size_t i = s.size(); i > 3 + (count < 0 ? 1u : 0u); i -= 3) s.insert(i - 3, 1, ' ');
   return s;
 }
 
