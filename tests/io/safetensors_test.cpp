@@ -30,6 +30,7 @@ std::string refusal(const std::string& header, const std::string& data = "") {
   const auto text = test::message_of([&] { safetensors_file{folder / "x.safetensors"}; });
   EXPECT_THAT(text, HasSubstr("x.safetensors: "));
   EXPECT_EQ(text.find('\n'), std::string::npos);
+  EXPECT_LT(text.size(), 500u);
   return text;
 }
 
@@ -157,6 +158,7 @@ TEST(Safetensors, RefusesADamagedHeader) {
               HasSubstr("names \"x\" twice"));
   EXPECT_THAT(refusal('{' + entry("x", "U8", "[1]", "[0]") + '}', "a"), HasSubstr("two entries, not 1"));
   EXPECT_THAT(refusal('{' + entry("x", "U8", "[1]", "[0,1,2]") + '}', "a"), HasSubstr("more than two"));
+  EXPECT_THAT(refusal(R"({"a\n\u001b[31m)" + std::string(5000, 'x') + R"(":1})"), HasSubstr("entry \"a??[31mxxx"));
   std::string ones = "[1";
   for (int i = 0; i < 100; ++i) ones += ",1";
   EXPECT_THAT(refusal('{' + entry("x", "U8", ones + ']', "[0,1]") + '}', "a"), HasSubstr("more than 64 axes"));

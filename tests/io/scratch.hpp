@@ -57,6 +57,7 @@ std::string message_of(F&& f) {
 }
 
 inline void put(const std::filesystem::path& path, const std::string& bytes) {
+  std::filesystem::remove(path);  // some file systems wait for the disk when a file is emptied and written again
   std::ofstream(path, std::ios::binary) << bytes;
 }
 

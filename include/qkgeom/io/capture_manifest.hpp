@@ -152,9 +152,10 @@ inline captured_shard read_shard(const json_value& v) {
   captured_shard s;
   s.file = v["file"].string();
   // Files come from elsewhere: a shard lies in the capture's folder and nowhere else.
-  v["file"].expect(
-      !s.file.empty() && s.file.find_first_of(std::string("/\\\0", 3)) == std::string::npos && s.file[0] != '.',
-      "the plain name of a file in the capture's folder");
+  const bool plain = !s.file.empty() && s.file[0] != '.' && std::none_of(s.file.begin(), s.file.end(), [](char c) {
+    return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
+  });
+  v["file"].expect(plain, "the plain name of a file in the capture's folder");
   s.examples = v["examples"].integers(0, largest_position);
   s.rows = v["rows"].integer(0);
   return s;

@@ -41,7 +41,7 @@ class csv_table {
       const auto* const end = field.data() + field.size();
       const auto result = std::from_chars(field.data(), end, x);
       require(field.empty() || (result.ec == std::errc() && result.ptr == end), where_, ": column ", name, " row ",
-              values.size() + 1, " must be a number, not \"", field.substr(0, 60), '"');
+              values.size() + 1, " must be a number, not \"", printable(field), '"');
       values.push_back(x);
     }
     return values;

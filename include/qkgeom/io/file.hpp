@@ -199,6 +199,14 @@ inline void write_text(const std::filesystem::path& path, std::string_view text)
   file.commit();
 }
 
+/// Text from an untrusted file as an error may show it: cut short, control characters as '?'.
+inline std::string printable(std::string_view text, std::size_t longest = 60) {
+  std::string shown(text.substr(0, longest));
+  for (char& c : shown)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text.size() > longest ? shown + "..." : shown;
+}
+
 /// Reads a whole file of at most `max_bytes`. Throws `error` naming the file if it cannot be read or is larger.
 inline std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) {
   const detail::descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

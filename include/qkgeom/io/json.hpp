@@ -31,7 +31,7 @@ inline json parse_json(std::string_view text, const std::string& where, int max_
     if (event == json::parse_event_t::object_end) seen.pop_back();
     if (event == json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
-      require(seen.back().insert(key).second, where, ": the JSON names the field \"", key.substr(0, 80), "\" twice");
+      require(seen.back().insert(key).second, where, ": the JSON names the field \"", printable(key), "\" twice");
     }
     return true;
   };

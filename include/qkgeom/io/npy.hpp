@@ -24,7 +24,9 @@ namespace qkgeom {
 /// Writes an xtensor expression of any rank as a NumPy file, which appears whole or not at all.
 template <class E>
 void save_npy(const std::filesystem::path& path, const xt::xexpression<E>& values) {
-  write_text(path, xt::dump_npy(values));
+  // Evaluated first: xtensor 0.24 writes a wrong shape for some expressions.
+  const xt::xarray<typename E::value_type> array = values.derived_cast();
+  write_text(path, xt::dump_npy(array));
 }
 
 namespace detail {
@@ -137,7 +139,7 @@ xt::xarray<T> load_npy(const std::filesystem::path& path) {
   const std::string where = path.string(), type = xt::detail::build_typestring<T>();
   const auto parsed = detail::read_npy_header(file, where);
   const auto& header = parsed.first;
-  require(header.type == type, where, ": the elements must have type ", type, ", not ", header.type.substr(0, 40));
+  require(header.type == type, where, ": the elements must have type ", type, ", not ", printable(header.type));
   index_t bytes = sizeof(T);
   bool fits = true;
   for (const std::size_t n : header.shape)

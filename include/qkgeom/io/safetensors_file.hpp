@@ -139,7 +139,7 @@ class safetensors_file {
   template <class T>
   tensor_values<T> values(const tensor_entry& entry) const {
     require(entry.dtype == name_of(dtype_of<T>()), path().string(), ": tensor ", entry.name, " must have dtype ",
-            name_of(dtype_of<T>()), ", not ", entry.dtype.substr(0, 40));
+            name_of(dtype_of<T>()), ", not ", printable(entry.dtype));
     return {entry.data, entry.bytes / sizeof(T)};
   }
   template <class T>
@@ -152,7 +152,7 @@ class safetensors_file {
   void place(std::vector<detail::tensor_header> headers, std::span<const std::byte> data) {
     const std::string file = path().string();
     for (const auto& t : headers) {
-      const std::string name = '"' + t.name.substr(0, 100) + '"';
+      const std::string name = '"' + printable(t.name) + '"';
       require(t.offsets[0] <= t.offsets[1] && t.offsets[1] <= data.size(), file, ": tensor ", name, " lies at bytes ",
               t.offsets[0], " to ", t.offsets[1], " of data that has ", data.size(),
               " (the file is cut short, or its header is wrong)");
@@ -171,7 +171,7 @@ class safetensors_file {
     tensors_.reserve(headers.size());
     for (auto& t : headers) {
       const bool overlap = t.offsets[0] < end;
-      require(t.offsets[0] == end, file, ": tensor \"", t.name.substr(0, 100), "\" starts at byte ", t.offsets[0],
+      require(t.offsets[0] == end, file, ": tensor \"", printable(t.name), "\" starts at byte ", t.offsets[0],
               overlap ? " inside the tensor before it, which ends at " : " and leaves a hole after byte ", end);
       end = t.offsets[1];
       tensors_.push_back({std::move(t.name), std::move(t.dtype), std::move(t.shape), data.data() + t.offsets[0],

@@ -50,7 +50,7 @@ inline int32_view read_integers(const std::shared_ptr<const safetensors_file>& f
     owners.push_back(values);
     return {values->data(), static_cast<index_t>(values->size())};
   }
-  require(entry.dtype == "I64", where, " must have dtype I32 or I64, not ", entry.dtype.substr(0, 40));
+  require(entry.dtype == "I64", where, " must have dtype I32 or I64, not ", printable(entry.dtype));
   const auto wide = file->values<std::int64_t>(entry);
   auto values = std::make_shared<std::vector<std::int32_t>>(wide.size());
   for (std::size_t i = 0; i < wide.size(); ++i) {
@@ -74,7 +74,7 @@ inline int32_view read_row_vector(const std::shared_ptr<const safetensors_file>&
 inline dtype row_dtype(const std::string& file, const tensor_entry& entry) {
   for (const dtype t : {dtype::bf16, dtype::f16, dtype::f32, dtype::f64})
     if (entry.dtype == name_of(t)) return t;
-  fail(file, ": tensor ", entry.name, " must have dtype BF16, F16, F32 or F64, not ", entry.dtype.substr(0, 40));
+  fail(file, ": tensor ", entry.name, " must have dtype BF16, F16, F32 or F64, not ", printable(entry.dtype));
 }
 
 /// One side of a layer from one shard; `kind` is 'q' or 'k'. Everything but finiteness is checked.

@@ -13,6 +13,7 @@
 
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/file.hpp"
 
 namespace qkgeom::detail {
 
@@ -142,9 +143,7 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
     require(t.offsets.size() == 2, file_, ": data_offsets of tensor ", shown(t.name), " must have two entries, not ",
             t.offsets.size());
   }
-  static std::string shown(const std::string& name) {
-    return '"' + (name.size() > 100 ? name.substr(0, 97) + "..." : name) + '"';
-  }
+  static std::string shown(const std::string& name) { return '"' + printable(name) + '"'; }
 
   std::string file_, key_;
   std::set<std::string> names_;

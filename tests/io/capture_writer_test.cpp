@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/io/capture_writer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "tests/io/sample_capture.hpp"
+#include "tests/io/scratch.hpp"
+
+namespace qkgeom {
+namespace {
+
+using test::get, test::sample_manifest, test::sample_rows;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(CaptureManifest, RoundTripsEveryField) {
+  auto m = sample_manifest();
+  m.bucket = {"log2", 16};
+  m.seed = 0xffffffffffffffff;
+  m.rate = 0.1;
+  m.rope_stage = "pre";
+  m.revision = "main";
+  m.compute_dtype = "bf16";
+  m.family = "short";
+  m.rope = captured_rope{"half", 2, 1.25, {1, 0.1}};
+  m.layers[0].rope_parameters = captured_rope{"interleaved", 1, 1, {1.0 / 3}};
+  m.shards = {{"shard-00000.safetensors", {0, 1, 4}, 20}};
+  m.extra = {{"moments", {{"edges", {0, 8}}}}};
+  EXPECT_EQ(parse_manifest(manifest_text(m), "m"), m);
+  EXPECT_EQ(parse_manifest(manifest_text(m, 1), "m"), m);
+  auto own = json::parse(manifest_text(m));
+  own["layers"][0]["rope"] = own["layers"][0]["rope_parameters"];
+  own["layers"][0].erase("rope_parameters");
+  EXPECT_EQ(parse_manifest(own.dump(), "m"), m) << "a layer's parameters may stand in place of its flag";
+}
+
+TEST(CaptureManifest, BucketsHaveEdges) {
+  EXPECT_EQ((captured_buckets{"uniform", 8}.edges(20)), uniform_buckets{8}.edges(20));
+  EXPECT_EQ((captured_buckets{"all", 8}.edges(20)), uniform_buckets{8}.edges(20));
+  EXPECT_EQ((captured_buckets{"log2", 8}.edges(99)), log2_buckets{8}.edges(99));
+  EXPECT_QKGEOM_ERROR("more than the 4194304 allowed", (captured_buckets{"uniform", 1}.edges(0x7fffffff)));
+}
+
+TEST(CaptureWriter, ManifestComesLast) {
+  const test::scratch_folder folder;
+  const auto m = sample_manifest();
+  capture_writer writer(folder / "new/c", m);
+  EXPECT_QKGEOM_ERROR("it has no shard", writer.finish());
+  const auto& shard = writer.add_shard(*m.examples, sample_rows<>().layers());
+  EXPECT_EQ(shard.file, "shard-00000.safetensors");
+  EXPECT_EQ(shard.rows, 60);
+  EXPECT_FALSE(std::filesystem::exists(folder / "new/c/manifest.json"));
+  writer.finish();
+  EXPECT_TRUE(std::filesystem::exists(folder / "new/c/manifest.json"));
+  EXPECT_QKGEOM_ERROR("it already holds one", capture_writer(folder / "new/c", m));
+}
+
+TEST(CaptureWriter, AResumedFolderIsTheSame) {
+  const test::scratch_folder folder;
+  test::write_sample_folder(folder / "whole");
+  const auto m = sample_manifest();
+  captured_shard first;
+  {
+    capture_writer killed(folder / "resumed", m);
+    first = killed.add_shard({(*m.examples)[0], (*m.examples)[1]}, sample_rows<>({0, 1}).layers());
+  }
+  capture_writer writer(folder / "resumed", m);
+  writer.adopt_shard({(*m.examples)[0], (*m.examples)[1]}, first);
+  writer.add_shard({(*m.examples)[2]}, sample_rows<>({4}).layers());
+  writer.finish();
+  for (const auto* name : {"manifest.json", "shard-00000.safetensors", "shard-00001.safetensors"})
+    EXPECT_EQ(get(folder / "whole" / name), get(folder / "resumed" / name)) << name;
+}
+
+TEST(CaptureWriter, ExtraTensorsAreKept) {
+  const test::scratch_folder folder;
+  const std::vector<double> count{1, 2};
+  write_capture_file(folder / "c", sample_manifest(), sample_rows<>().layers(),
+                     {tensor_of("layer.0.q.moments.count", {2}, count.data())});
+  EXPECT_THAT(capture::open(folder / "c").file(0)->values<double>("layer.0.q.moments.count"), ElementsAre(1, 2));
+}
+
+TEST(CaptureWriter, ALayerCanBeWrittenAgain) {
+  const test::scratch_folder folder;
+  write_capture_file(folder / "a", sample_manifest(), sample_rows<bf16>().layers());
+  const auto c = capture::open(folder / "a");
+  const auto l0 = c.read_layer(0), l2 = c.read_layer(2);
+  write_capture_file(folder / "b", c.manifest(), std::vector{as_layer_to_write(l0), as_layer_to_write(l2)});
+  EXPECT_EQ(get(folder / "a"), get(folder / "b"));
+}
+
+TEST(CaptureWriter, RefusesRowsThatNoReaderAccepts) {
+  const test::scratch_folder folder;
+  const auto write = [&](auto spoil) {
+    auto m = sample_manifest();
+    sample_rows<> rows;
+    spoil(m, rows);
+    write_capture_file(folder / "c", m, rows.layers());
+  };
+  EXPECT_QKGEOM_ERROR("layer.0.q.position row 1: position 40", write([](auto&, auto& r) { r.q0.position[1] = 40; }));
+  EXPECT_QKGEOM_ERROR("layer.2.k.position row 1", write([](auto&, auto& r) { r.k2.position[0] = 5; }));
+  EXPECT_QKGEOM_ERROR("the manifest lists no example 4", write([](auto& m, auto&) { m.examples->pop_back(); }));
+  EXPECT_QKGEOM_ERROR("layer.0.k of shape (15, 2, 3) and dtype F32 was given 356 bytes",
+                      write([](auto&, auto& r) { r.k0.data.pop_back(); }));
+  EXPECT_QKGEOM_ERROR("14 examples", write([](auto&, auto& r) { r.q0.example.pop_back(); }));
+  EXPECT_QKGEOM_ERROR("2 layers were given, the manifest lists 1", write([](auto& m, auto&) { m.layers.pop_back(); }));
+  EXPECT_QKGEOM_ERROR("layer 3 of the manifest was not given", write([](auto& m, auto&) { m.layers[1].layer = 3; }));
+  EXPECT_QKGEOM_ERROR("which key_heads does not list", write([](auto& m, auto&) { m.layers[0].key_heads = {0}; }));
+  EXPECT_QKGEOM_ERROR("not UTF-8", write([](auto& m, auto&) { m.model.name = "\xff"; }));
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(CaptureWriter, RefusesExamplesOutOfOrder) {
+  const test::scratch_folder folder;
+  const auto m = sample_manifest();
+  capture_writer writer(folder / "c", m);
+  writer.add_shard({(*m.examples)[1]}, sample_rows<>({1}).layers());
+  EXPECT_QKGEOM_ERROR("example 0 follows 1, but examples must ascend",
+                      writer.add_shard({(*m.examples)[0]}, sample_rows<>({0}).layers()));
+  EXPECT_QKGEOM_ERROR("the next shard is shard-00001", writer.adopt_shard({}, {shard_name(2), {}, 0}));
+  EXPECT_QKGEOM_ERROR("the shard is missing", writer.adopt_shard({}, {shard_name(1), {}, 0}));
+}
+
+TEST(CaptureWriter, AFullDiskLeavesTheFinishedShards) {
+  const test::scratch_folder folder;
+  const auto m = sample_manifest();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    try {
+      capture_writer writer(folder / "c", m);
+      writer.add_shard({(*m.examples)[0]}, sample_rows<>({0}).layers());
+      const rlimit limit{1024, 1024};
+      if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(3);
+      writer.add_shard({(*m.examples)[1]}, sample_rows<>({1}).layers());
+    } catch (const error& e) {
+      _exit(std::string(e.what()).find("shard-00001.safetensors: File too large") != std::string::npos ? 0 : 4);
+    }
+    _exit(5);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  std::vector<std::string> names;
+  for (const auto& e : std::filesystem::directory_iterator(folder / "c")) names.push_back(e.path().filename());
+  EXPECT_THAT(names, ElementsAre("shard-00000.safetensors"));
+}
+
+}  // namespace
+}  // namespace qkgeom

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/io/csv.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "qkgeom/core/random.hpp"
+#include "tests/io/scratch.hpp"
+
+namespace qkgeom {
+namespace {
+
+using test::get, test::put;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Csv, WritesTheConventions) {
+  const test::scratch_folder folder;
+  csv_writer csv(folder / "a.csv", {"name", "x", "y"});
+  csv.row("plain", 0.1, 3);
+  csv.row(std::string("a,b"), std::nan(""), std::optional<int>());
+  csv.row("say \"hi\"\n", 1e300, true);
+  csv.row("", -0.0, std::optional<double>(1.0 / 3));
+  csv.add("last").add(0.1f).add(std::nullopt).end_row();
+  EXPECT_FALSE(std::filesystem::exists(folder / "a.csv"));
+  csv.commit();
+  EXPECT_EQ(get(folder / "a.csv"),
+            "name,x,y\nplain,0.1,3\n\"a,b\",,\n\"say \"\"hi\"\"\n\",1e+300,1\n,-0,0.3333333333333333\nlast,0.1,\n");
+}
+
+TEST(Csv, RoundTripsTextAndNumbers) {
+  const test::scratch_folder folder;
+  std::vector<double> x{0, -0.0, 1e-310, std::numeric_limits<double>::max(), std::numeric_limits<double>::infinity()};
+  const random_stream stream{.seed = 1, .use = draw::head};
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const auto bits = stream.below(i, 0x7ff0000000000000);
+    x.push_back(std::bit_cast<double>(bits));
+  }
+  const std::vector<std::string> text{"", "a", "\"", ",", "a\r\nb", "\"\"", "é"};
+  {
+    csv_writer csv(folder / "a.csv", {"i", "x", "text \"quoted\""});
+    for (std::size_t i = 0; i < x.size(); ++i) csv.row(i, x[i], text[i % text.size()]);
+    csv.commit();
+  }
+  const auto table = read_csv(folder / "a.csv");
+  EXPECT_EQ(table.rows(), x.size());
+  EXPECT_EQ(table.numbers("x"), x);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(table.column("text \"quoted\"")[i], text[i % text.size()]);
+}
+
+TEST(Csv, ReadsWhatOthersWrote) {
+  const test::scratch_folder folder;
+  put(folder / "a.csv", "a,b\r\n1,\r\n\"2\",x");
+  const auto table = read_csv(folder / "a.csv");
+  EXPECT_THAT(table.columns(), ElementsAre("a", "b"));
+  EXPECT_THAT(table.numbers("a"), ElementsAre(1, 2));
+  EXPECT_THAT(table.column("b"), ElementsAre("", "x"));
+  EXPECT_TRUE(table.has("a"));
+  EXPECT_FALSE(table.has("c"));
+  const auto golden = read_csv(QKGEOM_TEST_DATA "/golden/author-short-bf16.head_metrics.csv");
+  EXPECT_EQ(golden.numbers("ap_overall").size(), golden.rows());
+  EXPECT_GT(golden.rows(), 0u);
+}
+
+TEST(Csv, RefusesWithLineAndColumn) {
+  const test::scratch_folder folder;
+  const auto read = [&](const std::string& text) {
+    put(folder / "a.csv", text);
+    return read_csv(folder / "a.csv");
+  };
+  EXPECT_QKGEOM_ERROR("a.csv: line 3 has 1 fields for 2 columns", read("a,b\n1,2\n3\n"));
+  EXPECT_QKGEOM_ERROR("a.csv: line 4 has 3 fields", read("a,b\n1,\"x\ny\"\n1,2,3\n"));
+  EXPECT_QKGEOM_ERROR("the quote opened in line 2 is never closed", read("a,b\n1,\"2\n"));
+  EXPECT_QKGEOM_ERROR("two columns have the same name", read("a,a\n"));
+  EXPECT_QKGEOM_ERROR("the file is empty", read(""));
+  EXPECT_QKGEOM_ERROR("there is no column c", read("a\n1\n").column("c"));
+  EXPECT_QKGEOM_ERROR("column a row 2 must be a number, not \"1x\"", read("a\n1\n1x\n").numbers("a"));
+  EXPECT_QKGEOM_ERROR("larger than the 3 bytes", read_csv(folder / "a.csv", 3));
+  EXPECT_QKGEOM_ERROR("No such file", read_csv(folder / "none.csv"));
+}
+
+TEST(Csv, RefusesRowsOfAnotherLength) {
+  const test::scratch_folder folder;
+  csv_writer csv(folder / "a.csv", {"a", "b"});
+  EXPECT_QKGEOM_ERROR("row 1 has 1 fields for 2 columns", csv.row(1));
+  EXPECT_QKGEOM_ERROR("its last row is not ended", csv.commit());
+  EXPECT_QKGEOM_ERROR("at least one column", csv_writer(folder / "b.csv", {}));
+  csv_writer full("/dev/full", {"a"});
+  full.row(1);
+  EXPECT_QKGEOM_ERROR("cannot write /dev/full: No space left on device", full.commit());
+}
+
+}  // namespace
+}  // namespace qkgeom

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// Thousands of damaged files, the same in every run: each is read, or refused with a qkgeom::error. Any other exception
+// fails the test, a crash or an overrun stops it (the sanitizer builds see the latter).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cctype>
+
+#include "qkgeom/core/random.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/io/npy.hpp"
+#include "tests/io/sample_capture.hpp"
+#include "tests/io/scratch.hpp"
+
+namespace qkgeom {
+namespace {
+
+using test::get, test::put;
+
+/// Draws below a bound, one after another.
+class dice {
+ public:
+  explicit dice(std::uint64_t seed) : stream_{.seed = seed, .use = draw::head} {}
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(stream_.below(next_++, n)); }
+
+ private:
+  random_stream stream_;
+  std::uint64_t next_ = 0;
+};
+
+/// A damaged copy: cut short, made longer, bytes changed or removed, pieces copied elsewhere, numbers made extreme.
+/// Half of the places lie within the first `head` bytes, where lengths and names are.
+std::string damaged(std::string bytes, std::size_t head, dice& die) {
+  const auto place = [&] { return die.below(die.below(2) ? std::min(head, bytes.size()) : bytes.size()); };
+  const std::size_t changes = 1 + die.below(3);
+  for (std::size_t i = 0; i < changes && !bytes.empty(); ++i) {
+    const std::size_t at = place();
+    switch (die.below(7)) {
+      case 0:
+        bytes.resize(at);
+        break;
+      case 1:
+        bytes.append(1 + die.below(64), static_cast<char>(die.below(256)));
+        break;
+      case 2:
+        bytes[at] = static_cast<char>(die.below(256));
+        break;
+      case 3:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << die.below(8)));
+        break;
+      case 4:
+        bytes.erase(at, 1 + die.below(16));
+        break;
+      case 5:
+        bytes.insert(place(), bytes.substr(at, 1 + die.below(80)));
+        break;
+      default: {
+        static const char* const values[] = {
+            "0", "-1", "9223372036854775807", "18446744073709551615", "1e999", "null", "[]", "\"\""};
+        std::size_t start = at;
+        while (start < bytes.size() && !std::isdigit(static_cast<unsigned char>(bytes[start]))) ++start;
+        std::size_t end = start;
+        while (end < bytes.size() && std::isdigit(static_cast<unsigned char>(bytes[end]))) ++end;
+        bytes.replace(start, end - start, values[die.below(std::size(values))]);
+      }
+    }
+  }
+  return bytes;
+}
+
+/// Reads `rounds` damaged copies; returns how many were refused.
+template <class Read>
+int refused_of(int rounds, const std::string& good, std::size_t head, std::uint64_t seed,
+               const std::filesystem::path& path, Read read) {
+  dice die(seed);
+  int refused = 0;
+  for (int i = 0; i < rounds; ++i) {
+    put(path, damaged(good, head, die));
+    try {
+      read();
+    } catch (const error& e) {
+      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+      EXPECT_LT(std::string(e.what()).size(), 1000u) << e.what();
+      ++refused;
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << "round " << i << ": " << e.what();
+    }
+  }
+  return refused;
+}
+
+/// Reads all of a capture, every element of it.
+void read_all(const std::filesystem::path& path) {
+  const auto c = capture::open(path);
+  for (const index_t layer : c.layers()) {
+    const auto l = c.read_layer(layer);
+    check_finite(l);
+    l.visit([]<class T>(layer_view<T> v) { check_shapes(v); });
+  }
+}
+
+/// Like `write_capture_file`, but a length after the header that fits any header, so that damage goes deeper than it.
+std::string with_true_length(std::string bytes) {
+  const auto end = bytes.find("}}", bytes.find("layer.2.k.token"));
+  if (bytes.size() < 8 || end == std::string::npos) return bytes;
+  const std::uint64_t length = end + 2 - 8;
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes;
+}
+
+TEST(Fuzz, SingleFileCaptures) {
+  const test::scratch_folder folder;
+  write_capture_file(folder / "good", test::sample_manifest(), test::sample_rows<bf16>().layers());
+  const auto good = get(folder / "good");
+  std::uint64_t header = 0;
+  std::memcpy(&header, good.data(), 8);
+  const auto path = folder / "bad";
+  const int refused = refused_of(4000, good, header, 1, path, [&] { read_all(path); });
+  EXPECT_GT(refused, 2000);
+  const int deeper = refused_of(2000, good, header, 2, path, [&] {
+    put(path, with_true_length(get(path)));
+    read_all(path);
+  });
+  EXPECT_GT(deeper, 500);
+}
+
+TEST(Fuzz, ManifestsOfFolders) {
+  const test::scratch_folder folder;
+  test::write_sample_folder(folder / "c");
+  const auto path = folder / "c" / "manifest.json";
+  const auto good = get(path);
+  EXPECT_GT(refused_of(3000, good, good.size(), 3, path, [&] { read_all(folder / "c"); }), 1500);
+}
+
+TEST(Fuzz, NumpyFiles) {
+  const test::scratch_folder folder;
+  save_npy(folder / "good", xt::xarray<double>{{1, 2, 3}, {4, 5, 6}});
+  const auto path = folder / "bad";
+  EXPECT_GT(refused_of(3000, get(folder / "good"), 128, 4, path, [&] { load_npy<double>(path); }), 1500);
+}
+
+TEST(Fuzz, CsvFiles) {
+  const test::scratch_folder folder;
+  const std::string good = "layer,name,value\n1,\"a,\"\"b\"\"\",0.5\n2,\"c\nd\",\n3,e,1e-3\n";
+  const auto path = folder / "bad";
+  EXPECT_GT(refused_of(3000, good, good.size(), 5, path, [&] { read_csv(path).numbers("value"); }), 1000);
+}
+
+}  // namespace
+}  // namespace qkgeom
