@@ -68,8 +68,7 @@ decoder_description read_smollm3(const json_fields& c) {
     layer.rope = (static_cast<index_t>(i) + 1) % interval != 0;
     if (switches) {
       const auto& s = (*switches)[i];
-      require(s.is_boolean() || (s.is_number_unsigned() && s.get<std::uint64_t>() <= 1), c.where(),
-              ": no_rope_layers must hold 0 and 1, not ", s.dump());
+      require(s.is_boolean() || s == 0 || s == 1, c.where(), ": no_rope_layers must hold 0 and 1, not ", s.dump());
       layer.rope = s.is_boolean() ? s.get<bool>() : s.get<int>() == 1;
     }
     bool sliding = !layer.rope;

@@ -96,8 +96,8 @@ void tokenizer::read_template(const nlohmann::json& object) {
     const auto* ids = entry ? entry->find("ids") : nullptr;
     require(ids && ids->is_array(), fields.where(), " does not say which ids '", name, "' has");
     for (const auto& id : *ids) {
-      require(id.is_number_unsigned() && id.get<std::uint64_t>() < std::numeric_limits<std::int32_t>::max(), fields.where(),
-              ": an id of '", name, "' is ", id.dump());
+      require(id.is_number_integer() && id.get<index_t>() >= 0 && id.get<index_t>() < std::numeric_limits<std::int32_t>::max(),
+              fields.where(), ": an id of '", name, "' is ", id.dump());
       (before ? prefix_ : suffix_).push_back(id.get<std::int32_t>());
       size_ = std::max<index_t>(size_, id.get<index_t>() + 1);
     }

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "capture/description.hpp"
+#include "capture/plan.hpp"
+#include "capture/sha256.hpp"
+
+namespace qkgeom {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using nlohmann::json;
+
+/// Llama 3.2 1B, as its config.json has it.
+json llama() {
+  return {{"model_type", "llama"}, {"hidden_size", 2048}, {"intermediate_size", 8192}, {"num_hidden_layers", 16},
+          {"num_attention_heads", 32}, {"num_key_value_heads", 8}, {"head_dim", 64}, {"vocab_size", 128256},
+          {"max_position_embeddings", 131072}, {"rms_norm_eps", 1e-5}, {"rope_theta", 500000.0},
+          {"tie_word_embeddings", true},
+          {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 32.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},
+                            {"original_max_position_embeddings", 8192}}}};
+}
+json smollm3() {
+  return {{"model_type", "smollm3"}, {"hidden_size", 128}, {"intermediate_size", 384}, {"num_hidden_layers", 8},
+          {"num_attention_heads", 8}, {"vocab_size", 1024}};
+}
+json with(json config, const json& patch) {
+  config.merge_patch(patch);
+  return config;
+}
+std::string refusal(const json& config) {
+  try {
+    read_description(config);
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "";
+}
+void expect_near(float x, double expected) { EXPECT_NEAR(x, expected, 1e-6 * expected); }
+
+TEST(description, llama_as_the_hub_has_it) {
+  const auto d = read_description(llama());
+  EXPECT_EQ(d.hidden, 2048);
+  EXPECT_EQ(d.key_heads, 8);
+  EXPECT_EQ(d.head_dim, 64);
+  EXPECT_EQ(d.n_layers(), 16);
+  EXPECT_EQ(d.context, 131072);
+  EXPECT_DOUBLE_EQ(d.norm_eps, 1e-5);
+  EXPECT_TRUE(d.tied);
+  EXPECT_FALSE(d.qkv_bias || d.output_bias || d.feed_forward_bias);
+  for (const auto& l : d.layers) EXPECT_TRUE(l.rope && !l.window);
+}
+
+TEST(description, llama3_frequencies_have_their_golden_values) {
+  const auto f32 = read_description(llama()).rope.inv_freq;  // factor 32, head size 64: blended 15..17
+  expect_near(f32[15], 1.29054793e-3);
+  expect_near(f32[31], 9.41830673e-8);
+  expect_near(f32[14], std::pow(5e5, -28.0 / 64));
+  const auto f8 = llama3_frequencies(default_frequencies(5e5, 128), {8, 1, 4, 8192});
+  expect_near(f8[28], std::pow(5e5, -56.0 / 128));
+  expect_near(f8[29], 2.16657076e-3);
+  expect_near(f8[34], 1.78507813e-4);
+  expect_near(f8[63], 3.06892599e-7);
+  const auto f32_128 = llama3_frequencies(default_frequencies(5e5, 128), {32, 1, 4, 8192});
+  expect_near(f32_128[29], 2.118407e-3);
+  expect_near(f32_128[34], 9.7082878e-5);
+  expect_near(f32_128[63], 7.67231497e-8);
+}
+
+TEST(description, defaults_are_the_families_own) {
+  json small = llama();
+  for (const char* field : {"num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta",
+                            "tie_word_embeddings", "rope_scaling"})
+    small.erase(field);
+  const auto d = read_description(small);
+  EXPECT_EQ(d.key_heads, 32);
+  EXPECT_EQ(d.head_dim, 64);
+  EXPECT_EQ(d.context, 2048);
+  EXPECT_DOUBLE_EQ(d.norm_eps, 1e-6);
+  EXPECT_DOUBLE_EQ(d.rope.theta, 1e4);
+  EXPECT_FALSE(d.tied);
+  const auto s = read_description(smollm3());
+  EXPECT_EQ(s.key_heads, 4);
+  EXPECT_EQ(s.context, 32768);
+  EXPECT_DOUBLE_EQ(s.rope.theta, 2e6);
+  EXPECT_TRUE(s.tied);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(s.layers[i].rope, i != 3 && i != 7);
+}
+
+TEST(description, rope_parameters_of_either_transformers_version) {
+  const auto theta = [](const json& patch) { return read_description(with(smollm3(), patch)).rope.theta; };
+  EXPECT_DOUBLE_EQ(theta({{"rope_theta", 5e4}}), 5e4);
+  EXPECT_DOUBLE_EQ(theta({{"rope_parameters", {{"rope_theta", 3e5}}}, {"rope_theta", 5e4}}), 3e5);
+  EXPECT_DOUBLE_EQ(theta({{"rope_parameters", {{"rope_type", "default"}}}, {"rope_theta", 5e4}}), 5e4);
+  // rope_scaling replaces rope_parameters as a whole.
+  const json both{{"rope_scaling", {{"type", "default"}}}, {"rope_parameters", {{"rope_theta", 3e5}}}};
+  EXPECT_DOUBLE_EQ(theta(both), 2e6);
+}
+
+TEST(description, smollm3_switches_and_windows) {
+  const auto d = read_description(with(smollm3(), {{"no_rope_layers", {1, 0, 1, 1, 1, 0, 1, 1}},
+                                                   {"use_sliding_window", true}, {"sliding_window", 64}}));
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(d.layers[i].rope, i != 1 && i != 5);
+    EXPECT_EQ(d.layers[i].window.value_or(0), d.layers[i].rope ? 0 : 64);
+  }
+  EXPECT_FALSE(read_description(with(smollm3(), {{"sliding_window", 64}})).layers[3].window);
+}
+
+TEST(description, refusals_name_what_is_wrong) {
+  EXPECT_EQ(refusal({{"model_type", "foo"}}), "config.json: model_type 'foo' is not supported; supported: llama, smollm3");
+  EXPECT_THAT(refusal(json::object()), HasSubstr("model_type"));
+  EXPECT_THAT(refusal(json::array()), HasSubstr("object"));
+  EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "yarn"}}}})), HasSubstr("rope type 'yarn'"));
+  EXPECT_THAT(refusal(with(llama(), {{"hidden_act", "gelu"}})), HasSubstr("'gelu'"));
+  EXPECT_THAT(refusal(with(llama(), {{"num_key_value_heads", 5}})), HasSubstr("multiple"));
+  EXPECT_THAT(refusal(with(llama(), {{"hidden_size", -4}})), HasSubstr("hidden_size"));
+  EXPECT_THAT(refusal(with(llama(), {{"hidden_size", "big"}})), HasSubstr("\"big\""));
+  EXPECT_THAT(refusal(with(llama(), {{"num_hidden_layers", 1e9}})), HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"factor", nullptr}}}})), HasSubstr("factor"));
+  EXPECT_THAT(refusal(with(llama(), {{"rope_theta", 0}})), HasSubstr("rope_theta"));
+  EXPECT_THAT(refusal(with(smollm3(), {{"no_rope_layers", {1, 0}}})), HasSubstr("no_rope_layers"));
+  EXPECT_THAT(refusal(with(smollm3(), {{"layer_types", json(std::vector<std::string>(8, "chunked"))}})), HasSubstr("chunked"));
+}
+
+TEST(plan, heads_and_their_keys) {
+  const auto model = read_description(llama());
+  const auto all = plan_capture(model, "m", "", {});
+  ASSERT_EQ(all.layers.size(), 16u);
+  EXPECT_EQ(all.layers[5].query_heads.size(), 32u);
+  EXPECT_THAT(all.layers[5].key_heads, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  const auto some = plan_capture(model, "m", "", {.heads = 40, .layers = {2, 5}, .seed = 3});
+  std::size_t heads = 0;
+  for (const auto& l : some.layers) {
+    EXPECT_TRUE(l.layer == 2 || l.layer == 5);
+    heads += l.query_heads.size();
+    EXPECT_EQ(some.key_of_query(l).size(), l.query_heads.size());
+  }
+  EXPECT_EQ(heads, 40u);
+  EXPECT_THROW(plan_capture(model, "m", "", {.layers = {16}}), error);
+  EXPECT_THROW(plan_capture(model, "m", "", {.heads = 0}), error);
+}
+
+TEST(plan, windowed_layers_are_left_out_unless_asked_for) {
+  const auto model = read_description(with(smollm3(), {{"use_sliding_window", true}, {"sliding_window", 64}}));
+  EXPECT_EQ(plan_capture(model, "m", "", {}).layers.size(), 6u);
+  EXPECT_EQ(plan_capture(model, "m", "", {.include_windowed = true}).layers.size(), 8u);
+  const auto named = plan_capture(model, "m", "", {.layers = {3}});
+  ASSERT_EQ(named.layers.size(), 1u);
+  EXPECT_EQ(named.layers[0].window.value_or(0), 64);
+}
+
+TEST(plan, the_rate_is_a_probability_for_uniform_buckets) {
+  const auto model = read_description(smollm3());
+  const auto rate = [&](token_sampler s) { return plan_capture(model, "m", "", {.sampler = s}).rate; };
+  EXPECT_DOUBLE_EQ(rate({sampler_kind::uniform, 512, 24}), 24.0 / 512);
+  EXPECT_DOUBLE_EQ(rate({sampler_kind::uniform, 8, 24}), 1);
+  EXPECT_DOUBLE_EQ(rate({sampler_kind::log2, 64, 24}), 24);
+  EXPECT_DOUBLE_EQ(rate({sampler_kind::all, 512, 24}), 1);
+}
+
+TEST(plan, lists_of_layers) {
+  EXPECT_THAT(parse_layers("0,3,5-7"), ElementsAre(0, 3, 5, 6, 7));
+  EXPECT_THAT(parse_layers("3,1-3"), ElementsAre(1, 2, 3));
+  EXPECT_TRUE(parse_layers("all").empty());
+  for (const char* bad : {"", "x", "1,", "1-", "-1", "1;2", "1 2"}) EXPECT_THROW(parse_layers(bad), error) << bad;
+}
+
+TEST(sha256, agrees_with_the_standard_s_examples) {
+  EXPECT_EQ(sha256().hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256().add("abc").hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256().add("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomno").add("pnopq").hex(),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  sha256 million;
+  for (int i = 0; i < 1000; ++i) million.add(std::string(1000, 'a'));
+  EXPECT_EQ(million.hex(), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+}  // namespace
+}  // namespace qkgeom

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+// From documents and a checkpoint to a capture folder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "capture/job.hpp"
+#include "capture/tokenizer.hpp"
+#include "qkgeom/io/capture.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+const fs::path data = fs::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3";
+
+class job : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder = fs::temp_directory_path() / ("qkgeom_job_" + std::to_string(::getpid()));
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    options.model = data / "stage1-step-1000";
+    options.out = folder / "out";
+    options.threads = 2;
+    options.plan.max_length = 48;
+    options.plan.sampler = {sampler_kind::all, 16, 1};
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  fs::path write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder / name, std::ios::binary) << text;
+    return folder / name;
+  }
+  capture_summary run() const {
+    std::ostringstream notes;
+    return run_capture(options, notes);
+  }
+  std::string refusal() const {
+    try {
+      run();
+    } catch (const error& e) {
+      return e.what();
+    }
+    return "";
+  }
+  /// A copy of the model's folder whose config or weights a test may damage.
+  void copy_model() {
+    options.model = data / "stage1-step-1000";
+    fs::remove_all(folder / "model");
+    fs::create_directories(folder / "model");
+    for (const auto& e : fs::directory_iterator(options.model)) fs::copy(e.path(), folder / "model");
+    fs::copy(data / "tokenizer.json", folder / "model");
+    options.model = folder / "model";
+    for (const auto& e : fs::directory_iterator(options.model)) fs::permissions(e.path(), fs::perms::owner_write, fs::perm_options::add);
+  }
+  /// Writes the weights anew, each tensor as `change` leaves it; it returns whether the tensor stays.
+  void change_weights(const std::function<bool(tensor_to_write&, std::vector<bf16>&)>& change) {
+    copy_model();
+    std::map<std::string, std::vector<bf16>> values;
+    std::vector<tensor_to_write> tensors;
+    {
+      const safetensors_file file(options.model / "model.safetensors");
+      for (const auto& t : file.tensors()) {
+        const auto v = file.values<bf16>(t);
+        auto& kept = values[t.name];
+        kept.assign(v.begin(), v.end());
+        tensor_to_write w{t.name, "BF16", t.shape, {}, {}};
+        if (!change(w, kept)) continue;
+        w.data = std::as_bytes(std::span(kept));
+        tensors.push_back(w);
+      }
+    }
+    fs::remove(options.model / "model.safetensors");
+    write_safetensors(options.model / "model.safetensors", tensors);
+  }
+
+  fs::path folder;
+  capture_options options;
+};
+
+TEST_F(job, empty_short_and_long_documents) {
+  options.documents.jsonl = write("d.jsonl",
+                                  "{\"id\": \"none\", \"text\": \"\"}\n\n{\"id\": 7, \"text\": \"Amen\"}\n"
+                                  "{\"text\": \"" + std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
+  std::ostringstream notes;
+  const auto s = run_capture(options, notes);
+  EXPECT_EQ(s.documents, 4);
+  EXPECT_EQ(s.empty, 1);
+  EXPECT_THAT(notes.str(), HasSubstr("'none'"));
+  const auto c = capture::open(options.out);
+  const auto& examples = *c.manifest().examples;
+  ASSERT_EQ(examples.size(), 4u);
+  EXPECT_EQ(examples[0].tokens, 0);
+  EXPECT_EQ(examples[1].id, "7");
+  EXPECT_LT(examples[1].tokens, 16);
+  EXPECT_EQ(examples[2].id, "2");
+  EXPECT_EQ(examples[2].tokens, 48);
+  EXPECT_EQ(examples[3].id, "bad");
+  index_t rows = 0;
+  for (const auto& e : examples) rows += e.tokens;
+  EXPECT_EQ(c.read_layer(0).q.position.size, rows);
+  EXPECT_EQ(c.manifest().context_length, 48);
+  EXPECT_EQ(c.manifest().layers.size(), 8u);
+  EXPECT_FALSE(c.manifest().layers[3].rope);
+}
+
+TEST_F(job, rows_are_those_of_the_forward_pass) {
+  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth."), write("b.txt", "And the earth")};
+  options.plan.sampler = {sampler_kind::uniform, 16, 6};
+  options.plan.heads = 9;
+  options.plan.seed = 4;
+  run();
+  const auto c = capture::open(options.out);
+  const checkpoint weights(options.model);
+  thread_pool pool(1);
+  decoder model(read_description(read_json(options.model / "config.json")), weights, compute_type::f32, 7, pool);
+  const auto tokens = tokenizer::load(data / "tokenizer.json");
+  std::map<index_t, std::size_t> next;
+  index_t heads = 0, rows = 0;
+  for (int example = 0; example < 2; ++example) {
+    const auto ids = tokens.encode(read_text(options.documents.text[static_cast<std::size_t>(example)], 1000), 48);
+    model.run(ids, rope_stage::post, [&](index_t layer, tensor_view<const float> q, tensor_view<const float>) {
+      for (const auto& info : c.manifest().layers) {
+        if (info.layer != layer) continue;
+        if (example == 0) heads += static_cast<index_t>(info.query_heads.size());
+        const auto kept = draw_tokens(options.plan.sampler, q.rows, {4, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer), draw::query_token});
+        c.read_layer(layer).visit([&]<class T>(const layer_view<T>& view) {
+          for (const std::int32_t t : kept) {
+            const auto r = static_cast<index_t>(next[layer]++);
+            ASSERT_LT(r, view.q.rows);
+            EXPECT_EQ(view.q_position[r], t);
+            EXPECT_EQ(view.q_example[r], example);
+            for (index_t h = 0; h < view.q.heads; ++h)
+              for (index_t x = 0; x < view.q.dim; ++x)
+                ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)), q.head(info.query_heads[static_cast<std::size_t>(h)])(t, x));
+            ++rows;
+          }
+        });
+      }
+    });
+  }
+  EXPECT_EQ(heads, 9);
+  EXPECT_GT(rows, 0);
+}
+
+TEST_F(job, pre_rope_rows_differ_where_there_is_rotary_embedding) {
+  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
+  options.plan.compute = compute_type::bf16;
+  run();
+  const auto post = capture::open(options.out);
+  options.out = folder / "pre";
+  options.plan.stage = rope_stage::pre;
+  run();
+  const auto pre = capture::open(options.out);
+  EXPECT_EQ(pre.manifest().rope_stage, "pre");
+  for (const index_t layer : {index_t{0}, index_t{3}}) {
+    const auto a = post.read_layer(layer), b = pre.read_layer(layer);
+    EXPECT_EQ(a.element, dtype::bf16);
+    ASSERT_EQ(a.q.bytes(), b.q.bytes());
+    EXPECT_EQ(std::memcmp(a.q.data, b.q.data, a.q.bytes()) == 0, layer == 3);
+  }
+}
+
+TEST_F(job, bad_lines_are_named_before_anything_is_written) {
+  const auto refused = [&](const std::string& text) {
+    options.documents.jsonl = write("d.jsonl", "{\"text\": \"good\"}\n" + text);
+    const std::string message = refusal();
+    EXPECT_FALSE(fs::exists(options.out));
+    return message;
+  };
+  EXPECT_THAT(refused("{\"text\": "), HasSubstr("line 2"));
+  EXPECT_THAT(refused("{\"text\": \"\\ud800\"}"), HasSubstr("line 2"));
+  EXPECT_THAT(refused("{\"title\": \"x\"}"), HasSubstr("line 2 has no field text"));
+  EXPECT_THAT(refused("{\"text\": 5}"), HasSubstr("text must be a string, not 5"));
+  EXPECT_THAT(refused("[1]"), HasSubstr("object"));
+  options.documents.jsonl = write("empty.jsonl", "\n");
+  EXPECT_THAT(refusal(), HasSubstr("no document"));
+}
+
+TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {
+  options.documents.text = {write("a.txt", "Amen")};
+  run();
+  EXPECT_THAT(refusal(), HasSubstr("already holds one"));
+  options.resume = true;
+  EXPECT_TRUE(run().was_complete);
+  options.plan.seed = 9;
+  EXPECT_THAT(refusal(), HasSubstr("other settings"));
+  options.out = folder / "foreign";
+  fs::create_directories(options.out);
+  write("foreign/x.safetensors", "");
+  EXPECT_THAT(refusal(), HasSubstr("x.safetensors"));
+}
+
+TEST_F(job, weights_that_are_missing_misshapen_or_not_finite) {
+  options.documents.text = {write("a.txt", "Amen")};
+  const std::string name = "model.layers.2.self_attn.k_proj.weight";
+  change_weights([&](tensor_to_write& t, auto&) { return t.name != name; });
+  EXPECT_THAT(refusal(), HasSubstr("has no tensor " + name));
+  change_weights([&](tensor_to_write& t, auto&) {
+    if (t.name == name) std::swap(t.shape[0], t.shape[1]);
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr(name + " must have shape (64, 128)"));
+  change_weights([&](tensor_to_write& t, std::vector<bf16>& v) {
+    if (t.name == name) v[77] = bf16{0x7fc0};
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr(name + " holds NaN at entry 77"));
+  EXPECT_FALSE(fs::exists(options.out / "manifest.json"));
+}
+
+TEST_F(job, shards_of_an_index_that_are_missing_or_broken) {
+  options.documents.text = {write("a.txt", "Amen")};
+  copy_model();
+  fs::remove(options.model / "model.safetensors");
+  EXPECT_THAT(refusal(), HasSubstr("neither model.safetensors nor"));
+  write("model/model.safetensors.index.json", R"({"weight_map": {"a": "gone.safetensors"}})");
+  EXPECT_THAT(refusal(), HasSubstr("gone.safetensors"));
+  write("model/model.safetensors.index.json", R"({"weight_map": {"a": "../outside"}})");
+  EXPECT_THAT(refusal(), HasSubstr("plain name"));
+  write("model/model.safetensors", "short");
+  EXPECT_THAT(refusal(), HasSubstr("not a safetensors file"));
+}
+
+TEST_F(job, a_tokenizer_of_another_model_is_noticed) {
+  copy_model();
+  auto file = read_json(options.model / "tokenizer.json");
+  file["added_tokens"].push_back({{"id", 5000}, {"content", "Amen"}, {"special", true}});
+  write("model/tokenizer.json", file.dump());
+  options.documents.text = {write("a.txt", "Amen")};
+  EXPECT_THAT(refusal(), HasSubstr("token id 5000 at position 0 is outside the model's vocabulary of 1024"));
+  fs::remove(options.model / "tokenizer.json");
+  EXPECT_THAT(refusal(), HasSubstr("no tokenizer.json"));
+}
+
+}  // namespace
+}  // namespace qkgeom

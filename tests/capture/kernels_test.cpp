@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// The forward pass' parts against brute force.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "capture/attention.hpp"
+#include "capture/row_ops.hpp"
+#include "capture/simd.hpp"
+#include "qkgeom/core/random.hpp"
+#include "qkgeom/core/scalar.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// Entries with a spread like that of real queries and keys.
+std::vector<float> entries(std::size_t n, std::uint32_t which, double spread = 1.5) {
+  const random_stream stream{.seed = 5, .example = which};
+  std::vector<float> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    double sum = -6;
+    for (std::size_t j = 0; j < 12; ++j) sum += stream.uniform(12 * i + j);
+    x[i] = static_cast<float>(spread * sum);
+  }
+  return x;
+}
+
+struct shape {
+  index_t tokens, query_heads, key_heads, dim;
+  std::optional<index_t> window;
+};
+
+/// The largest error of the attention against a sum in f64.
+double attention_error(const shape& s, bool to_bf16, int threads) {
+  const auto size = [](index_t a, index_t b, index_t c) { return static_cast<std::size_t>(a * b * c); };
+  auto q = entries(size(s.tokens, s.query_heads, s.dim), 1);
+  key_buffer k, v;
+  k.reshape(s.tokens, s.key_heads, s.dim);
+  v.reshape(s.tokens, s.key_heads, s.dim);
+  const auto kv = entries(2 * size(s.tokens, s.key_heads, s.dim), 2);
+  std::size_t at = 0;
+  for (index_t h = 0; h < s.key_heads; ++h)
+    for (index_t t = 0; t < s.tokens; ++t)
+      for (index_t c = 0; c < s.dim; ++c) {
+        k.view().head(h)(t, c) = kv[at++];
+        v.view().head(h)(t, c) = kv[at++];
+      }
+  const auto before = q;
+  thread_pool pool(threads);
+  causal_attention(pool, packed_tensor(q.data(), s.tokens, s.query_heads, s.dim), k, v, s.key_heads,
+                   {.window = s.window, .to_bf16 = to_bf16});
+  double worst = 0;
+  for (index_t h = 0; h < s.query_heads; ++h)
+    for (index_t t = 0; t < s.tokens; ++t) {
+      const auto keys = k.view().head(h * s.key_heads / s.query_heads), values = v.view().head(h * s.key_heads / s.query_heads);
+      const std::size_t row = static_cast<std::size_t>((t * s.query_heads + h) * s.dim);
+      std::vector<double> out(static_cast<std::size_t>(s.dim), 0);
+      double sum = 0;
+      for (index_t j = s.window ? std::max<index_t>(0, t - *s.window + 1) : 0; j <= t; ++j) {
+        double dot = 0;
+        for (index_t c = 0; c < s.dim; ++c) dot += double{before[row + static_cast<std::size_t>(c)]} * keys(j, c);
+        const double p = std::exp(dot / std::sqrt(static_cast<double>(s.dim)));
+        sum += p;
+        for (index_t c = 0; c < s.dim; ++c) out[static_cast<std::size_t>(c)] += p * values(j, c);
+      }
+      for (std::size_t c = 0; c < out.size(); ++c) worst = std::max(worst, std::abs(out[c] / sum - q[row + c]));
+    }
+  return worst;
+}
+
+const std::vector<shape> shapes{{1, 4, 2, 32, {}},    {2, 1, 1, 1, {}},    {64, 3, 3, 20, {}},   {300, 8, 2, 32, {}},
+                                {301, 6, 2, 40, {}},  {257, 3, 3, 20, 17}, {500, 5, 1, 64, 100}, {130, 7, 1, 128, 1},
+                                {640, 2, 1, 16, 600}};
+
+TEST(attention, equals_brute_force) {
+  // Values are below 9; a sum of some hundred products in f32 with relative errors near 2^-22 stays within this.
+  for (const auto& s : shapes) EXPECT_LT(attention_error(s, false, 2), 2e-5) << s.tokens << ' ' << s.dim;
+}
+
+TEST(attention, in_bf16_errs_by_the_rounding_of_weights_and_result) {
+  // Weights and result are rounded to 8 bits: 2^-9 each of values below 9, and exp's 1.1e-4.
+  for (const auto& s : shapes) EXPECT_LT(attention_error(s, true, 2), 2 * 9 * 0x1p-9) << s.tokens << ' ' << s.dim;
+}
+
+TEST(row_ops, exponentials_keep_their_bounds) {
+  double exact = 0, rough = 0;
+  for (float x = -125.5f; x < 0; x += 0.0137f) {
+    const double expected = std::exp2(static_cast<double>(x));
+    exact = std::max(exact, std::abs(static_cast<double>(simd::exp2(simd::all(x))[0]) / expected - 1));
+    rough = std::max(rough, std::abs(static_cast<double>(simd::exp2_rough(simd::all(x))[0]) / expected - 1));
+  }
+  EXPECT_LT(exact, 2.4e-7);
+  EXPECT_LT(rough, 1.2e-4);
+  EXPECT_LT(simd::exp2(simd::all(-1e30f))[0], 2e-38f);
+  EXPECT_LT(simd::exp2_rough(simd::all(-1e30f))[0], 2e-38f);
+}
+
+TEST(row_ops, rounding_is_that_of_bf16) {
+  auto x = entries(1003, 3);
+  x[0] = 1.00390625f, x[1] = 1.01171875f, x[2] = -0.0f, x[3] = 3.4e38f;  // ties, a zero, overflow
+  auto y = x;
+  round_row(y);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], static_cast<float>(bf16::round(x[i]))) << x[i];
+}
+
+TEST(row_ops, norm_gate_and_rotation_equal_their_formulas) {
+  const std::size_t n = 37;  // no multiple of any vector
+  const auto x = entries(n, 4), w = entries(n, 5);
+  std::vector<float> out(n);
+  rms_norm(x, w, 1e-5f, false, out.data());
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  for (std::size_t i = 0; i < n; ++i)
+    EXPECT_NEAR(out[i], x[i] * w[i] / std::sqrt(squares / n + 1e-5), 1e-5);
+
+  auto gate = entries(n, 6, 20);
+  gate[0] = -500, gate[1] = 500;
+  const auto before = gate;
+  gate_into(gate, w, false);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double g = before[i], expected = g / (1 + std::exp(-g)) * w[i];
+    EXPECT_NEAR(gate[i], expected, 1e-6 * std::abs(expected) + 1e-6);
+  }
+  auto head = x;
+  const std::vector<float> cosine(18, 0.6f), sine(18, 0.8f);
+  rotate_pairs(head.data(), cosine.data(), sine.data(), 18, false);
+  for (std::size_t i = 0; i < 18; ++i) {
+    EXPECT_NEAR(head[i], 0.6f * x[i] - 0.8f * x[i + 18], 1e-5);
+    EXPECT_NEAR(head[i + 18], 0.6f * x[i + 18] + 0.8f * x[i], 1e-5);
+  }
+  EXPECT_EQ(head[36], x[36]);
+}
+
+}  // namespace
+}  // namespace qkgeom

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// qkgeom-capture as a program: exit status and messages, killed and resumed, a full disk.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "qkgeom/core/random.hpp"
+#include "qkgeom/io/file.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+const std::string program = std::string(QKGEOM_BIN) + "/qkgeom-capture";
+const std::string data = std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3";
+
+class capture_program : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder = fs::temp_directory_path() / ("qkgeom_program_" + std::to_string(::getpid()));
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  /// Starts the program; its output goes to FOLDER/log. `file_limit` in bytes, 0: none.
+  pid_t start(const std::vector<std::string>& arguments, rlim_t file_limit = 0) const {
+    const pid_t pid = ::fork();
+    if (pid != 0) return pid;
+    const int log = ::open((folder / "log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(log, STDOUT_FILENO);
+    ::dup2(log, STDERR_FILENO);
+    if (file_limit > 0) {
+      const rlimit limit{file_limit, file_limit};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    std::vector<char*> argv{const_cast<char*>(program.c_str())};
+    for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+    argv.push_back(nullptr);
+    ::execv(program.c_str(), argv.data());
+    ::_exit(127);
+  }
+  /// The exit status, or -signal.
+  static int wait(pid_t pid) {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  int run(const std::vector<std::string>& arguments, rlim_t file_limit = 0) const { return wait(start(arguments, file_limit)); }
+  std::string log() const { return read_text(folder / "log", 1 << 20); }
+
+  /// A capture of about a second in several shards: of two layers, so that only one is computed whole.
+  std::vector<std::string> capture_to(const std::string& out, bool resume = false) const {
+    std::vector<std::string> a{"--model", data + "/stage1-step-1000", "--jsonl", (folder / "documents.jsonl").string(),
+                               "--out", (folder / out).string(), "--max-length", "1024", "--bucket-size", "64", "--rate", "8",
+                               "--threads", "2", "--seed", "7", "--layers", "0-1"};
+    if (resume) a.push_back("--resume");
+    return a;
+  }
+  /// Documents that fill some shards.
+  void write_documents(int books) const {
+    std::ifstream in(data + "/heldout.jsonl");
+    std::ofstream out(folder / "documents.jsonl");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    for (int i = 0; i < books; ++i) out << lines[static_cast<std::size_t>(i) % lines.size()] << '\n';
+  }
+  std::map<std::string, std::string> contents(const std::string& out) const {
+    std::map<std::string, std::string> files;
+    for (const auto& e : fs::directory_iterator(folder / out)) files[e.path().filename().string()] = read_text(e.path(), 1 << 30);
+    return files;
+  }
+
+  fs::path folder;
+};
+
+TEST_F(capture_program, help_and_bad_options_have_their_status) {
+  EXPECT_EQ(run({"--help"}), 0);
+  EXPECT_THAT(log(), HasSubstr("--max-length"));
+  write_documents(1);
+  const auto refused = [&](std::vector<std::string> a) {
+    EXPECT_EQ(run(a), 2);
+    const std::string text = log();
+    EXPECT_THAT(text, ::testing::StartsWith("qkgeom-capture: "));
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+    return text;
+  };
+  const auto with = [&](std::vector<std::string> more) {
+    auto a = capture_to("o");
+    a.insert(a.end(), more.begin(), more.end());
+    return a;
+  };
+  refused({});
+  refused({"--model", data, "--out", "o"});
+  EXPECT_THAT(refused(with({"--sampler", "best"})), HasSubstr("best"));
+  EXPECT_THAT(refused(with({"--heads", "x"})), HasSubstr("--heads"));
+  EXPECT_THAT(refused(with({"--heads", "0"})), HasSubstr("--heads"));
+  EXPECT_THAT(refused(with({"--layers", "99"})), HasSubstr("layer 99"));
+  EXPECT_THAT(refused(with({"--dtype", "f16"})), HasSubstr("f16"));
+  EXPECT_THAT(refused(with({"--text", "x.txt"})), HasSubstr("--text"));
+  refused(with({"--no-such-option"}));
+  EXPECT_THAT(refused({"--model", data, "--text", "x", "--out", "o"}), HasSubstr("config.json"));
+  EXPECT_THAT(refused({"--model", "/nowhere", "--text", "x", "--out", "o"}), HasSubstr("/nowhere"));
+  EXPECT_FALSE(fs::exists(folder / "o"));
+}
+
+TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
+  write_documents(64);
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(run(capture_to("undisturbed")), 0) << log();
+  const auto whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const auto expected = contents("undisturbed");
+  EXPECT_GE(expected.size(), 5u);
+  EXPECT_EQ(expected.count("progress.json"), 0u);
+
+  const random_stream stream{.seed = 20, .use = draw::permutation};
+  int killed = 0, after_a_shard = 0;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    fs::remove_all(folder / "killed");
+    const pid_t pid = start(capture_to("killed", true));
+    std::this_thread::sleep_for(std::chrono::duration<double>(whole * stream.uniform(i)));
+    ::kill(pid, SIGKILL);
+    killed += wait(pid) == -SIGKILL;
+    after_a_shard += fs::exists(folder / "killed" / "shard-00000.safetensors");
+    ASSERT_EQ(run(capture_to("killed", true)), 0) << log();
+    ASSERT_EQ(contents("killed"), expected) << "killed after " << whole * stream.uniform(i) << " s";
+  }
+  EXPECT_GE(killed, 10);
+  EXPECT_GE(after_a_shard, 5);
+}
+
+TEST_F(capture_program, an_unfinished_capture_is_continued_only_when_told_to_and_with_its_options) {
+  write_documents(40);
+  const pid_t pid = start(capture_to("o"));
+  while (!fs::exists(folder / "o" / "shard-00000.safetensors")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(pid, SIGKILL);
+  ASSERT_EQ(wait(pid), -SIGKILL) << log();
+  EXPECT_EQ(run(capture_to("o")), 2);
+  EXPECT_THAT(log(), HasSubstr("--resume continues it"));
+  auto other = capture_to("o", true);
+  other.insert(other.end(), {"--heads", "3"});
+  EXPECT_EQ(run(other), 2);
+  EXPECT_THAT(log(), HasSubstr("other settings"));
+  write_documents(39);
+  EXPECT_EQ(run(capture_to("o", true)), 2);
+  EXPECT_THAT(log(), HasSubstr("other documents"));
+}
+
+TEST_F(capture_program, a_full_disk_is_one_sentence_and_can_be_resumed) {
+  write_documents(20);
+  ASSERT_EQ(run(capture_to("undisturbed")), 0) << log();
+  EXPECT_EQ(run(capture_to("o"), 100'000), 2);
+  EXPECT_THAT(log(), HasSubstr("shard-00000.safetensors: File too large"));
+  EXPECT_FALSE(fs::exists(folder / "o" / "manifest.json"));
+  EXPECT_FALSE(fs::exists(folder / "o" / "shard-00000.safetensors.partial"));
+
+  fs::create_symlink("/dev/full", folder / "o" / "shard-00000.safetensors");
+  EXPECT_EQ(run(capture_to("o", true)), 2);
+  EXPECT_THAT(log(), HasSubstr("/dev/full: No space left on device"));
+  fs::remove(folder / "o" / "shard-00000.safetensors");
+
+  ASSERT_EQ(run(capture_to("o", true)), 0) << log();
+  EXPECT_EQ(contents("o"), contents("undisturbed"));
+}
+
+}  // namespace
+}  // namespace qkgeom
