@@ -125,6 +125,8 @@ void print_classes(printer& out, const model_report& report, const class_thresho
 void print_position(printer& out, const model_report& report) {
   const auto groups = summarize_model(report);
   out.heading("Position in the geometry: means over heads");
+  out.line("  r: correlation with position. Axis a: the direction in which queries and keys drift along the context.");
+  out.line("  Bias strength × context: the score that a key gains by standing at the context's end, not its start.\n");
   auto t = table_of_groups("", groups);
   const auto row = [&](const char* name, double group_summary::*value) {
     group_row(t, name, groups, [&](const group_summary& g) { return fixed(g.*value, 2); });
@@ -145,6 +147,9 @@ void print_position(printer& out, const model_report& report) {
 void print_plasticity(printer& out, const model_report& report) {
   if (report.heads.empty() || report.heads[0].profiles.empty()) return;
   out.heading("Attention plasticity: mean over heads ± standard error over documents");
+  out.line(
+      "  0: all queries order two keys alike; 1: either order is as likely. Exact over all pairs of keys of a "
+      "document.\n");
   table t({{"query model", align::left}, {"", align::left}, {"overall"}, {"first 20 %"}, {"last 20 %"}, {"drop"}});
   for (std::size_t c = 0; c < report.heads[0].profiles.size(); ++c) {
     if (c > 0) t.rule();
