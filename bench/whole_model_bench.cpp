@@ -131,7 +131,8 @@ void write_layer_and_answers(const std::string& path) {
     const std::string kind(name_of(covariance));
     if (covariance == covariance_kind::diagonal) {
       add("pca", {heads_a_layer, 3, dim}, std::move(pca));
-      add("rotation", {heads_a_layer, static_cast<index_t>(rotation.size()) / heads_a_layer}, std::move(rotation));
+      const auto columns = static_cast<index_t>(rotation.size()) / heads_a_layer;
+      add("rotation", {heads_a_layer, columns}, std::move(rotation));
     }
     add("profile." + kind, {heads_a_layer, buckets}, std::move(profile));
     add("heatmap." + kind, {heads_a_layer, width, width}, std::move(heatmap));

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// The d x d work: a batch of 64 symmetric eigenproblems (PCA) and of 64 semi-definite factors (query models with a full
+// covariance), matrices a second.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "bench/common/planted_layer.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+constexpr std::size_t batch = 64;
+
+/// Covariances root root' of typical heads.
+std::vector<std::vector<double>> covariances(index_t dim) {
+  const auto d = static_cast<std::size_t>(dim);
+  std::vector<std::vector<double>> all;
+  for (std::size_t h = 0; h < batch; ++h) {
+    const auto f = bench::typical_head(dim, 8192, h + 1).root_q;
+    std::vector<double> c(d * d);
+    for (std::size_t i = 0; i < d; ++i)
+      for (std::size_t j = 0; j < d; ++j)
+        for (std::size_t k = 0; k < d; ++k) c[i * d + j] += f[i * d + k] * f[j * d + k];
+    all.push_back(std::move(c));
+  }
+  return all;
+}
+
+template <class Work>
+void matrix_rate(benchmark::State& state, Work&& work) {
+  using clock = std::chrono::steady_clock;
+  const auto matrices = covariances(state.range(0));
+  std::vector<const std::vector<double>*> pointers;
+  for (const auto& m : matrices) pointers.push_back(&m);
+  cpu_context ctx{{.threads = static_cast<int>(state.range(1))}};
+  double best = 0;
+  for (auto _ : state) {
+    const auto start = clock::now();
+    work(ctx, pointers);
+    best = std::max(best, static_cast<double>(batch) / std::chrono::duration<double>(clock::now() - start).count());
+  }
+  state.counters["matrices_per_s"] = best;
+}
+
+void symmetric_eigen(benchmark::State& state) {
+  matrix_rate(state, [&](cpu_context& ctx, const auto& m) { benchmark::DoNotOptimize(ctx.symmetric_eigen(m, state.range(0))); });
+}
+void semidefinite_factor(benchmark::State& state) {
+  matrix_rate(state, [&](cpu_context& ctx, const auto& m) { benchmark::DoNotOptimize(ctx.cholesky(m, state.range(0))); });
+}
+
+void sizes(benchmark::internal::Benchmark* b) {
+  const int all = static_cast<int>(std::thread::hardware_concurrency());
+  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(0.3);
+  for (const int d : {32, 64, 128, 256})
+    for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) b->Args({d, threads});
+}
+
+BENCHMARK(symmetric_eigen)->Apply(sizes);
+BENCHMARK(semidefinite_factor)->Apply(sizes);
+
+}  // namespace

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// Prints OpenBLAS's kernel set and its sgemm and dgemm rates (FLOP/s) with the number of threads given: `gemm_rates 2`.
+// A program of its own, since OpenBLAS chooses its kernels once, by OPENBLAS_CORETYPE, when it is loaded; each of our
+// threads multiplies its own matrices with single-threaded BLAS, whose own threads would spin beside what is measured.
+#include <cblas.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "bench/common/rates.hpp"
+
+namespace {
+
+void multiply(blasint n, const float* a, const float* b, float* c) {
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1.0f, a, n, b, n, 0.0f, c, n);
+}
+void multiply(blasint n, const double* a, const double* b, double* c) {
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1.0, a, n, b, n, 0.0, c, n);
+}
+
+template <class T>
+double flop_rate(int threads, blasint n) {
+  const auto size = static_cast<std::size_t>(n) * static_cast<std::size_t>(n);
+  struct matrices {
+    std::vector<T> a, b, c;
+  };
+  std::vector<matrices> own(static_cast<std::size_t>(threads));
+  for (auto& m : own) {
+    m.a.assign(size, T(0.5));
+    m.b.assign(size, T(0.25));
+    m.c.assign(size, T(0));
+  }
+  const double seconds = qkgeom::bench::best_round(threads, 1.5, [&](int t) {
+    auto& m = own[static_cast<std::size_t>(t)];
+    multiply(n, m.a.data(), m.b.data(), m.c.data());
+  });
+  return 2.0 * n * n * n * threads / seconds;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  if (threads < 1) {
+    std::fprintf(stderr, "usage: gemm_rates THREADS\n");
+    return 2;
+  }
+  openblas_set_num_threads(1);
+  std::printf("%s %.6g %.6g\n", openblas_get_corename(), flop_rate<float>(threads, 1024), flop_rate<double>(threads, 768));
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// Moments of one head's rows: bytes of rows read a second beside the copy rate, and the FLOP of the triangle of the
+// covariance, n d (d + 1), beside the machine's best dgemm. `queries`: covariance in each of 16 buckets; `keys`: diagonals
+// there, the covariance in total only.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "bench/common/ceilings.hpp"
+#include "bench/common/planted_layer.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/stats/moments.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+constexpr index_t rows = 8000, context = 131072, buckets = 16;
+
+/// `heads` heads at the same positions, one block of rows a head.
+template <class T>
+struct rows_of_heads {
+  index_t heads, dim;
+  std::vector<T> x;
+  std::vector<std::int32_t> position, bucket;
+
+  rows_of_heads(index_t h, index_t d) : heads(h), dim(d) {
+    const random_stream stream{.seed = 3, .use = draw::planted};
+    for (index_t i = 0; i < rows * heads * dim; ++i) x.push_back(detail::rounded<T>(4 * stream.uniform(static_cast<std::uint64_t>(i)) - 1));
+    const auto edges = uniform_buckets{context / buckets}.edges(context);
+    for (index_t i = 0; i < rows; ++i) {
+      position.push_back(static_cast<std::int32_t>(stream.below(static_cast<std::uint64_t>(rows * heads * dim + i), context)));
+      bucket.push_back(static_cast<std::int32_t>(edges(position.back())));
+    }
+  }
+  tensor_view<const T> view() const { return packed_tensor(x.data(), rows, heads, dim); }
+};
+
+template <class T>
+void moments(benchmark::State& state, T, scatter_kind per_bucket) {
+  using clock = std::chrono::steady_clock;
+  const int threads = static_cast<int>(state.range(1));
+  const rows_of_heads<T> data(4, state.range(0));
+  const auto& limit = bench::measured_ceilings(threads);
+  cpu_context ctx{{.threads = threads}};
+  double best = 0;
+  for (auto _ : state) {
+    const auto start = clock::now();
+    const auto m = ctx.moments("q", data.view(), {data.position.data(), rows}, data.bucket, buckets, per_bucket);
+    benchmark::DoNotOptimize(m[0].total.xx[0]);
+    best = std::max(best, 1 / std::chrono::duration<double>(clock::now() - start).count());
+  }
+  const auto values = static_cast<double>(data.x.size()), d = static_cast<double>(data.dim);
+  state.counters["bytes_per_s"] = values * sizeof(T) * best;
+  state.counters["flop_per_s"] = values * (d + 1) * best;
+  state.counters["share_of_dgemm"] = values * (d + 1) * best / limit.best_dgemm();
+  state.counters["share_of_copy"] = values * sizeof(T) * best / limit.copy;
+  state.counters["ms_a_head"] = 1e3 / best / static_cast<double>(data.heads);
+}
+
+void sizes(benchmark::internal::Benchmark* b, std::initializer_list<int> dims) {
+  const int all = static_cast<int>(std::thread::hardware_concurrency());
+  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(0.5);
+  for (const int d : dims)
+    for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) b->Args({d, threads});
+}
+void all_sizes(benchmark::internal::Benchmark* b) { sizes(b, {64, 128, 256}); }
+void one_size(benchmark::internal::Benchmark* b) { sizes(b, {128}); }
+
+BENCHMARK_CAPTURE(moments, bf16_queries, bf16{}, scatter_kind::full)->Apply(all_sizes);
+BENCHMARK_CAPTURE(moments, bf16_keys, bf16{}, scatter_kind::diagonal)->Apply(all_sizes);
+BENCHMARK_CAPTURE(moments, f16_queries, f16{}, scatter_kind::full)->Apply(one_size);
+BENCHMARK_CAPTURE(moments, f32_queries, float{}, scatter_kind::full)->Apply(one_size);
+BENCHMARK_CAPTURE(moments, f64_queries, double{}, scatter_kind::full)->Apply(one_size);
+
+}  // namespace

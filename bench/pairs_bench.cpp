@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// Pairs of keys a second, of each way the pair sums are done, beside the rate that the machine's best GEMM would allow: a
+// pair costs 2 d of its FLOP. Rates are those of the fastest iteration; pairs i < j are counted once.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <thread>
+
+#include "bench/common/ceilings.hpp"
+#include "bench/common/planted_layer.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/model/query_model.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/plasticity/profile.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+constexpr index_t context = 131072, buckets = 16;
+constexpr auto everything = std::numeric_limits<std::int32_t>::max();
+
+/// Rows of a head, and laws fitted to its queries.
+struct pair_case {
+  planted_rows<float> rows;
+  key_groups groups;
+  pair_problem problem;
+
+  pair_case(index_t d, index_t examples, index_t keys, covariance_kind covariance, bool one_law) {
+    planted_head head = bench::typical_head(d, context, 1);
+    head.examples = examples;
+    head.rows = keys;
+    rows = plant<float>(head);
+    cpu_context ctx{{.threads = 1}};
+    const auto moments = accumulate(ctx, rows.view(), uniform_buckets{context / buckets}, {.context_length = context});
+    const auto model = fit_queries(ctx, moments, {.covariance = covariance});
+    problem.reflector = model.reflector;
+    for (index_t b = 0; b < buckets; ++b) problem.laws.push_back(law_of(model, b, std::nullopt));
+    if (one_law) {
+      problem.laws = {problem.laws.back()};
+      problem.laws[0].before = everything;
+    }
+    groups = detail::group_keys(rows.view().k_position, rows.view().k_example, false);
+  }
+};
+
+const pair_case& known_case(index_t d, index_t examples, index_t keys, covariance_kind covariance, bool one_law) {
+  static std::map<std::tuple<index_t, index_t, index_t, covariance_kind, bool>, pair_case> cases;
+  const auto key = std::make_tuple(d, examples, keys, covariance, one_law);
+  auto at = cases.find(key);
+  if (at == cases.end()) at = cases.emplace(key, pair_case(d, examples, keys, covariance, one_law)).first;
+  return at->second;
+}
+
+/// Runs `work`, which returns the number of pairs it did, and sets the counters from its fastest run.
+template <class Work>
+void rate_of(benchmark::State& state, double pairs_at_gemm_rate, Work&& work) {
+  using clock = std::chrono::steady_clock;
+  double best = 0;
+  for (auto _ : state) {
+    const auto start = clock::now();
+    const double pairs = work();
+    best = std::max(best, pairs / std::chrono::duration<double>(clock::now() - start).count());
+  }
+  state.counters["pairs_per_s"] = best;
+  if (pairs_at_gemm_rate > 0) state.counters["share_of_gemm"] = best / pairs_at_gemm_rate;
+}
+
+double total(const std::vector<std::int64_t>& pairs) {
+  double sum = 0;
+  for (const auto n : pairs) sum += static_cast<double>(n);
+  return sum;
+}
+
+void run_pairs(benchmark::State& state, const pair_case& c, pair_request request) {
+  const int threads = static_cast<int>(state.range(1));
+  cpu_context ctx{{.threads = threads}};
+  const auto layer = as_layer(c.rows.view());
+  const auto& limit = bench::measured_ceilings(threads);
+  const auto d = static_cast<double>(layer.k.dim);
+  const bool f64 = request.precision == pair_precision::f64;
+  rate_of(state, f64 ? limit.pair_rate_f64(d) : limit.pair_rate(d), [&] {
+    const auto sums = ctx.gaussian_pairs(layer.k, c.groups, {c.problem}, request);
+    benchmark::DoNotOptimize(sums[0].sum[0]);
+    return total(sums[0].pairs);
+  });
+}
+
+/// One group of 4096 keys under one law.
+void one_group(benchmark::State& state, covariance_kind covariance, pair_precision precision) {
+  run_pairs(state, known_case(state.range(0), 1, 4096, covariance, true), {{}, precision, 0});
+}
+
+/// The same with a heatmap, whose cells are 8192 tokens wide.
+void one_group_heatmap(benchmark::State& state) {
+  run_pairs(state, known_case(state.range(0), 1, 4096, covariance_kind::diagonal, true), {{}, pair_precision::f32, context / buckets});
+}
+
+/// 500 groups of 16 keys under the laws of 16 query buckets: a head of a sampled capture.
+void small_groups(benchmark::State& state, covariance_kind covariance, bool heatmap) {
+  run_pairs(state, known_case(state.range(0), 500, 16, covariance, false), {{}, pair_precision::f32, heatmap ? context / buckets : 0});
+}
+
+/// Pairs under the observed queries themselves: the same head, 500 queries a bucket. No GEMM rate stands beside it: its
+/// work is n comparisons a pair.
+void empirical(benchmark::State& state) {
+  const auto& c = known_case(state.range(0), 500, 16, covariance_kind::diagonal, false);
+  cpu_context ctx{{.threads = static_cast<int>(state.range(1))}};
+  rate_of(state, 0, [&] {
+    const auto p = empirical_profile(ctx, c.rows.view(), uniform_buckets{context / buckets}, context);
+    double pairs = 0, comparisons = 0;
+    for (const auto& b : p.buckets) {
+      pairs += static_cast<double>(b.pairs);
+      comparisons += static_cast<double>(b.pairs * b.queries);
+    }
+    state.counters["queries_a_pair"] = comparisons / pairs;
+    return pairs;
+  });
+}
+
+void sizes(benchmark::internal::Benchmark* b, std::initializer_list<int> dims) {
+  const int all = static_cast<int>(std::thread::hardware_concurrency());
+  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(0.5);
+  for (const int d : dims)
+    for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) b->Args({d, threads});
+}
+void all_sizes(benchmark::internal::Benchmark* b) { sizes(b, {32, 64, 128, 256}); }
+void one_size(benchmark::internal::Benchmark* b) { sizes(b, {128}); }
+
+BENCHMARK_CAPTURE(one_group, diagonal_f32, covariance_kind::diagonal, pair_precision::f32)->Apply(all_sizes);
+BENCHMARK_CAPTURE(one_group, joint_f32, covariance_kind::joint, pair_precision::f32)->Apply(all_sizes);
+BENCHMARK_CAPTURE(one_group, diagonal_f64, covariance_kind::diagonal, pair_precision::f64)->Apply(one_size);
+BENCHMARK(one_group_heatmap)->Apply(one_size);
+BENCHMARK_CAPTURE(small_groups, diagonal, covariance_kind::diagonal, false)->Apply(all_sizes);
+BENCHMARK_CAPTURE(small_groups, diagonal_heatmap, covariance_kind::diagonal, true)->Apply(one_size);
+BENCHMARK_CAPTURE(small_groups, joint, covariance_kind::joint, false)->Apply(one_size);
+BENCHMARK(empirical)->Apply(one_size);
+
+}  // namespace
