@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -39,8 +40,7 @@ void declare(CLI::App& app, capture_options& o, raw_options& raw) {
       ->check(CLI::IsMember({"uniform", "log2", "all"}))->capture_default_str();
   app.add_option("--bucket-size", o.plan.sampler.bucket_size, "tokens of a bucket (log2: of the smallest)")
       ->check(CLI::Range(index_t{1}, index_t{0x7fffffff}))->capture_default_str();
-  app.add_option("--rate", o.plan.sampler.rate, "expected tokens kept in a bucket")
-      ->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--rate", o.plan.sampler.rate, "expected tokens kept in a bucket")->capture_default_str();
   app.add_option("--heads", raw.heads, "query heads, drawn over all captured layers: a number, or all")->capture_default_str();
   app.add_option("--layers", raw.layers, "layers such as 0,3,5-7, or all")->capture_default_str();
   app.add_flag("--include-windowed", o.plan.include_windowed, "capture layers with a sliding window too");
@@ -61,6 +61,8 @@ void interpret(const raw_options& raw, capture_options& o) {
             "--heads must be a number of at least 1, or all, not '", raw.heads, "'");
     o.plan.heads = heads;
   }
+  const double rate = o.plan.sampler.rate;
+  require(rate > 0 && std::isfinite(rate), "--rate must be positive, not ", rate);
   o.plan.layers = parse_layers(raw.layers);
   const std::map<std::string, sampler_kind> kinds{
       {"uniform", sampler_kind::uniform}, {"log2", sampler_kind::log2}, {"all", sampler_kind::all}};

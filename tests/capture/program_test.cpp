@@ -109,7 +109,10 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
   EXPECT_THAT(refused(with({"--sampler", "best"})), HasSubstr("best"));
   EXPECT_THAT(refused(with({"--heads", "x"})), HasSubstr("--heads"));
   EXPECT_THAT(refused(with({"--heads", "0"})), HasSubstr("--heads"));
-  EXPECT_THAT(refused(with({"--layers", "99"})), HasSubstr("layer 99"));
+  auto layer = capture_to("o");
+  layer.back() = "99";
+  EXPECT_THAT(refused(layer), HasSubstr("layer 99"));
+  EXPECT_THAT(refused(with({"--rate", "-1"})), HasSubstr("--rate must be positive, not -1"));
   EXPECT_THAT(refused(with({"--dtype", "f16"})), HasSubstr("f16"));
   EXPECT_THAT(refused(with({"--text", "x.txt"})), HasSubstr("--text"));
   refused(with({"--no-such-option"}));
@@ -119,7 +122,7 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
 }
 
 TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
-  write_documents(64);
+  write_documents(48);
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_EQ(run(capture_to("undisturbed")), 0) << log();
   const auto whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
