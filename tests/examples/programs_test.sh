@@ -37,6 +37,15 @@ done
 [[ $(rows "$work/long-f32/heads.csv") == 5 && $(rows "$work/long-f32/qk.csv") == $((5 * 32)) ]] ||
   bad "long-f32: $(rows "$work/long-f32/heads.csv") heads, $(rows "$work/long-f32/qk.csv") components"
 
+# Figures show what the tables say: a mark for each head in the scatter (and for its legend: five classes, RoPE, NoPE),
+# a cell for each pair of distances at which a head has at least 30 pairs.
+marks() { sed -n "/gnuplot_plot_1\"/,/gnuplot_plot_$3\"/p" "$1" | grep -o "$2" | wc -l; }
+[[ $(marks "$work/long-f32/qk_scatter.svg" "<use xlink:href='#gpPt" end) == $((5 + 5 + 2)) ]] ||
+  bad "qk_scatter.svg has $(marks "$work/long-f32/qk_scatter.svg" "<use xlink:href='#gpPt" end) marks"
+cells=$(awk -F, 'NR > 1 && $6 >= 30 { print $3 "," $4 }' "$work/long-f32/heatmap.csv" | sort -u | wc -l)
+[[ $cells -gt 20 && $(marks "$work/long-f32/heatmap.svg" '<polygon' 2) == "$cells" ]] ||
+  bad "heatmap.svg has $(marks "$work/long-f32/heatmap.svg" '<polygon' 2) cells, the table $cells"
+
 # Each program writes its share of what heads writes, for any number of threads.
 run pca "$data/long-f32.safetensors" --out "$work/pca" --threads 1
 wrote "$work/pca" qk.csv $(both qk_scatter qk_map)
