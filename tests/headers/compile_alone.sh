@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# compile_alone.sh COMPILER INCLUDE_DIR WORK_DIR SYSTEM_INCLUDES(;-separated)
+# compile_alone.sh [--together] COMPILER INCLUDE_DIR WORK_DIR SYSTEM_INCLUDES(;-separated)
 # Compiles each header of INCLUDE_DIR in a unit that holds nothing but this header, twice. Syntax and types only: no
-# object file is written, two run at a time. A header that was found good is not compiled again until any header changed.
+# object file is written, two run at a time. Nothing is compiled again until a header changed.
+# --together: one unit that holds all headers.
 set -euo pipefail
+together=0
+[[ $1 != --together ]] || { together=1; shift; }
 compiler=$1 include=$2 work=$3
 flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Wshadow -Werror "-I$include")
 IFS=';' read -ra system <<<"$4"
@@ -12,21 +15,31 @@ for folder in "${system[@]}"; do
 done
 
 mkdir -p "$work"
-stamp=$({ "$compiler" --version; echo "${flags[@]}"; cat "$0"; find "$include" -name '*.hpp' -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
+stamp=$({
+  "$compiler" --version
+  echo "$together" "${flags[@]}"
+  cat "$0"
+  find "$include" -name '*.hpp' -print0 | sort -z | xargs -0 sha256sum
+} | sha256sum)
 if [[ -f $work/stamp && $(<"$work/stamp") == "$stamp" ]]; then
   echo "no header changed since they all compiled with $compiler"
   exit 0
 fi
 
-check() {
-  local header=$1; shift
-  local unit; unit=$work/$(echo "$header" | tr '/' '_').cpp
-  printf '#include "%s"\n#include "%s"\n' "$header" "$header" >"$unit"
-  "$@" "$unit" || { echo "FAILED alone: $header" >&2; return 1; }
-}
-export -f check
-export work
-find "$include" -name '*.hpp' -printf '%P\0' | sort -z |
-  xargs -0 -P 2 -I{} bash -c 'check "$@"' _ {} "$compiler" "${flags[@]}"
-echo "$(find "$include" -name '*.hpp' | wc -l) headers compile alone with $compiler"
+if ((together)); then
+  find "$include" -name '*.hpp' -printf '#include "%P"\n' | sort >"$work/all.cpp"
+  "$compiler" "${flags[@]}" "$work/all.cpp"
+else
+  check() {
+    local header=$1; shift
+    local unit; unit=$work/$(echo "$header" | tr '/' '_').cpp
+    printf '#include "%s"\n#include "%s"\n' "$header" "$header" >"$unit"
+    "$@" "$unit" || { echo "FAILED alone: $header" >&2; return 1; }
+  }
+  export -f check
+  export work
+  find "$include" -name '*.hpp' -printf '%P\0' | sort -z |
+    xargs -0 -P 2 -I{} bash -c 'check "$@"' _ {} "$compiler" "${flags[@]}"
+fi
+echo "$(find "$include" -name '*.hpp' | wc -l) headers compile with $compiler"
 echo "$stamp" >"$work/stamp"
