@@ -3,10 +3,10 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <vector>
 
+#include "qkgeom/backend/detail/simd.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/row_moments.hpp"
 
@@ -28,92 +28,100 @@ struct row_order {
   }
 };
 
-/// Rows of one tile in f64, kept between tiles.
-struct moment_tile {
-  std::vector<double> x, t;  ///< (rows, d), (rows)
-  Eigen::MatrixXd scatter;
+/// Memory that one head's moments need, kept between buckets.
+struct moment_scratch {
+  std::vector<double> tile, shift;  ///< (tile rows, d), (d)
+  Eigen::MatrixXd scatter;          ///< lower triangle
 };
 
-/// Moments of a tile of at most a few hundred rows: a shift by the first row keeps constants exact, the scatter is one
-/// symmetric rank-k update. Sums run in row order, whatever the alignment of the memory.
-template <class RowAt, class T>
-row_moments tile_moments(const char* side, index_t head, const matrix_view<const T>& x, const vector_view<const std::int32_t>& position,
-                         index_t begin, index_t end, const RowAt& row_at, scatter_kind kind, moment_tile& tile) {
-  const index_t n = end - begin, d = x.cols;
-  auto m = row_moments::zero(d, kind);
-  tile.x.resize(static_cast<std::size_t>(n * d));
-  tile.t.resize(static_cast<std::size_t>(n));
-  const T* const first = x.row(row_at(begin));
-  const double t0 = position[row_at(begin)];
-  double* const mean = m.mean.data();
-  for (index_t i = 0; i < n; ++i) {
-    const T* const from = x.row(row_at(begin + i));
-    double* const to = tile.x.data() + i * d;
-    for (index_t c = 0; c < d; ++c) {
-      to[c] = static_cast<double>(from[c]) - static_cast<double>(first[c]);
-      mean[c] += to[c];
+/// out = lower - weight mean mean', both triangles, from the lower triangle of a column-major matrix; by blocks, since one
+/// of the two sides is always read or written across.
+inline void corrected_scatter(const Eigen::MatrixXd& lower, double weight, const std::vector<double>& mean, std::vector<double>& out) {
+  constexpr index_t block = 16;
+  const index_t d = lower.rows();
+  for (index_t i0 = 0; i0 < d; i0 += block)
+    for (index_t j0 = i0; j0 < d; j0 += block)
+      for (index_t i = i0; i < std::min(d, i0 + block); ++i) {
+        const double wi = weight * mean[static_cast<std::size_t>(i)];
+        for (index_t j = std::max(i, j0); j < std::min(d, j0 + block); ++j)
+          out[static_cast<std::size_t>(i * d + j)] = out[static_cast<std::size_t>(j * d + i)] = lower(j, i) - wi * mean[static_cast<std::size_t>(j)];
+      }
+}
+
+/// Moments with the full scatter of the n > 0 rows x[order[0]], ...: one pass about `shift`, a symmetric rank-k update a
+/// tile, then the correction to the mean. Sums run in row order, whatever the alignment of the memory.
+template <class T>
+row_moments shifted_moments(const char* side, index_t head, const matrix_view<const T>& x, const vector_view<const std::int32_t>& position,
+                            const index_t* order, index_t n, moment_scratch& scratch) {
+  constexpr index_t tile_rows = 256, ahead = 8;
+  const index_t d = x.cols;
+  auto m = row_moments::zero(d, scatter_kind::full);
+  const double t0 = position[order[0]];
+  const double* const shift = scratch.shift.data();
+  double *const mean = m.mean.data(), *const xt = m.xt.data();
+  scratch.tile.resize(static_cast<std::size_t>(std::min(n, tile_rows) * d));
+  scratch.scatter.setZero(d, d);
+  for (index_t from = 0; from < n; from += tile_rows) {
+    const index_t rows = std::min(n - from, tile_rows);
+    for (index_t i = 0; i < rows; ++i) {
+      double* const row = scratch.tile.data() + i * d;
+      if (from + i + ahead < n) prefetch_row(x.row(order[from + i + ahead]), d);
+      widen(x.row(order[from + i]), d, row);
+      const double t = position[order[from + i]] - t0;
+      m.mean_t += t;
+      m.tt += t * t;
+      for (index_t c = 0; c < d; ++c) {
+        const double y = row[c] - shift[c];
+        row[c] = y;
+        mean[c] += y;
+        xt[c] += t * y;
+      }
     }
-    const double t = position[row_at(begin + i)] - t0;
-    tile.t[static_cast<std::size_t>(i)] = t;
-    m.mean_t += t;
+    scratch.scatter.selfadjointView<Eigen::Lower>().rankUpdate(Eigen::Map<const f64_rows>(scratch.tile.data(), rows, d).transpose());
   }
-  const double inverse = 1.0 / static_cast<double>(n);
+  const double count = static_cast<double>(n);
   m.count = n;
-  m.mean_t *= inverse;
+  m.mean_t /= count;
+  m.tt -= count * m.mean_t * m.mean_t;
   bool finite = true;
-  for (index_t c = 0; c < d; ++c) finite &= std::isfinite(mean[c] *= inverse);
+  for (index_t c = 0; c < d; ++c) {
+    mean[c] /= count;
+    xt[c] -= count * m.mean_t * mean[c];
+    finite &= std::isfinite(mean[c]);
+  }
   for (index_t i = 0; i < n && !finite; ++i)
     for (index_t c = 0; c < d; ++c)
-      require(std::isfinite(static_cast<double>(x(row_at(begin + i), c))), side, " head ", head, " row ", row_at(begin + i),
-              " holds a value that is not finite");
-  const bool full = kind == scatter_kind::full;
-  for (index_t i = 0; i < n; ++i) {
-    double* const row = tile.x.data() + i * d;
-    const double t = tile.t[static_cast<std::size_t>(i)] - m.mean_t;
-    m.tt += t * t;
-    for (index_t c = 0; c < d; ++c) {
-      row[c] -= mean[c];
-      m.xt[static_cast<std::size_t>(c)] += t * row[c];
-    }
-    if (!full)
-      for (index_t c = 0; c < d; ++c) m.xx[static_cast<std::size_t>(c)] += row[c] * row[c];
-  }
-  if (full) {
-    tile.scatter.setZero(d, d);
-    tile.scatter.selfadjointView<Eigen::Lower>().rankUpdate(Eigen::Map<const f64_rows>(tile.x.data(), n, d).transpose());
-    tile.scatter.triangularView<Eigen::StrictlyUpper>() = tile.scatter.transpose();
-    std::copy(tile.scatter.data(), tile.scatter.data() + d * d, m.xx.data());
-  }
-  for (index_t c = 0; c < d; ++c) mean[c] += static_cast<double>(first[c]);
+      require(std::isfinite(static_cast<double>(x(order[i], c))), side, " head ", head, " row ", order[i], " holds a value that is not finite");
+  corrected_scatter(scratch.scatter, count, m.mean, m.xx);
+  for (index_t c = 0; c < d; ++c) mean[c] += shift[c];
   m.mean_t += t0;
   return m;
 }
 
-/// Moments of one head's rows: tiles in a fixed order, so the result depends on the rows alone.
+/// Moments of one head's rows, bucket by bucket: the result depends on the rows alone. The shift of a bucket is the mean of
+/// the buckets before, or the first row, so that constants stay exact and the correction is small; a bucket is cut into
+/// runs, so that no sum grows long.
 template <class T>
-side_moments side_moments_of(const char* side, index_t head, const matrix_view<const T>& x,
-                             const vector_view<const std::int32_t>& position,
+side_moments side_moments_of(const char* side, index_t head, const matrix_view<const T>& x, const vector_view<const std::int32_t>& position,
                              const row_order& order, scatter_kind per_bucket) {
-  constexpr index_t tile_rows = 256;
+  constexpr index_t run_rows = 1 << 16;
   const auto buckets = static_cast<index_t>(order.offset.size()) - 2;
-  moment_tile tile;
+  moment_scratch scratch;
   side_moments m{row_moments::zero(x.cols, scatter_kind::full), {}};
   m.bucket.reserve(static_cast<std::size_t>(buckets));
-  const auto ordered = [&](index_t i) { return order.row[static_cast<std::size_t>(i)]; };
-  const bool through_buckets = per_bucket == scatter_kind::full;
   for (index_t b = 0; b <= buckets; ++b) {
     const index_t begin = order.offset[static_cast<std::size_t>(b)], end = order.offset[static_cast<std::size_t>(b) + 1];
-    auto sum = row_moments::zero(x.cols, through_buckets ? scatter_kind::full : scatter_kind::diagonal);
-    for (index_t i = begin; i < end; i += tile_rows)
-      merge(sum, tile_moments(side, head, x, position, i, std::min(end, i + tile_rows), ordered,
-                              through_buckets ? scatter_kind::full : scatter_kind::diagonal, tile));
-    if (through_buckets) merge(m.total, sum);
+    auto sum = row_moments::zero(x.cols, per_bucket);
+    for (index_t i = begin; i < end; i += run_rows) {
+      const index_t* const rows = order.row.data() + i;
+      scratch.shift = m.total.mean;
+      if (m.total.count == 0) widen(x.row(rows[0]), x.cols, scratch.shift.data());
+      const auto part = shifted_moments(side, head, x, position, rows, std::min(end - i, run_rows), scratch);
+      merge(sum, part);
+      merge(m.total, part);
+    }
     if (b < buckets) m.bucket.push_back(std::move(sum));
   }
-  if (!through_buckets)
-    for (index_t i = 0; i < x.rows; i += tile_rows)
-      merge(m.total, tile_moments(side, head, x, position, i, std::min(x.rows, i + tile_rows), [](index_t r) { return r; },
-                                  scatter_kind::full, tile));
   return m;
 }
 

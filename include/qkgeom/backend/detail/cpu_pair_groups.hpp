@@ -122,21 +122,28 @@ class diagonal_laws {
         vec<F> pp = plasticity_lanes(m * factor, v > floor ? v : floor);
         const mask inside = (first <= static_cast<lane_int>(left[p])) & (last > static_cast<lane_int>(right[p]));
         pp = inside ? pp : zero;
-        if (simple) sum += pp;
-        else add_lanes(group, left[p], right[p], j, pp, inside, sink);
+        sum += pp;
+        if (!simple) store(v_.data() + p * width_ + j, pp);
       }
-      if (simple)
+      if (!request_weight(sink))
         for (int l = 0; l < lanes<F>; ++l) total_[static_cast<std::size_t>(j + l)] += static_cast<double>(sum[l]);
     }
+    for (int p = 0; p < filled && !simple; ++p) add_pair(group, left[p], right[p], v_.data() + p * width_, sink);
   }
 
-  void add_lanes(index_t group, index_t left, index_t right, index_t j, const vec<F>& pp, const mask& inside, pair_sink& sink) {
-    for (int l = 0; l < lanes<F> && j + l < static_cast<index_t>(which_.size()); ++l) {
-      if (!inside[l]) continue;
-      const auto at = static_cast<std::size_t>(j + l);
-      const double w = sink.add(law(at), group, range_[at], left, right, static_cast<double>(pp[l]));
-      total_[at] += w * static_cast<double>(pp[l]);
-      weight_[at] += w;
+  static bool request_weight(const pair_sink& sink) { return static_cast<bool>(sink.request->weight); }
+
+  /// Weights and heatmap cells of one pair under every law that admits it; `pp` (laws).
+  void add_pair(index_t group, index_t left, index_t right, const F* pp, pair_sink& sink) {
+    const auto place = sink.place(group, left, right);
+    for (std::size_t l = 0; l < which_.size(); ++l) {
+      if (first_[l] > left || last_[l] <= right) continue;
+      const auto value = static_cast<double>(pp[l]);
+      const double w = sink.weight(range_[l], left, right);
+      sink.add_heat(place, law(l), value, w);
+      if (!request_weight(sink)) continue;
+      total_[l] += w * value;
+      weight_[l] += w;
     }
   }
 

@@ -37,23 +37,32 @@ void centred_keys(thread_pool& pool, const matrix_view<const T>& k, const key_gr
   constexpr index_t block = 256;
   const index_t begin = groups.offset[static_cast<std::size_t>(group)], n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
   const index_t d = k.cols, blocks = (n + block - 1) / block;
-  const auto row_of = [&](index_t i) { return k.row(groups.row[static_cast<std::size_t>(begin + i)]); };
-  std::vector<double> part(static_cast<std::size_t>(blocks * d)), mean(static_cast<std::size_t>(d));
-  pool.for_each(blocks, [&](index_t b, int) {
-    double* const sum = part.data() + b * d;
+  std::vector<double> sums(static_cast<std::size_t>((blocks + 1) * d));
+  double* const mean = sums.data() + blocks * d;
+  const auto over_rows = [&](index_t b, const auto& body) {
+    std::vector<double> wide(static_cast<std::size_t>(d));
     for (index_t i = b * block; i < std::min(n, (b + 1) * block); ++i) {
-      const T* const row = row_of(i);
-      for (index_t c = 0; c < d; ++c) sum[c] += static_cast<double>(row[c]);
+      if (i + 8 < n) prefetch_row(k.row(groups.row[static_cast<std::size_t>(begin + i + 8)]), d);
+      widen(k.row(groups.row[static_cast<std::size_t>(begin + i)]), d, wide.data());
+      body(i, wide.data());
     }
-  });
+  };
+  const auto add = [&](index_t b, int) {
+    double* const sum = sums.data() + b * d;
+    over_rows(b, [&](index_t, const double* row) {
+      for (index_t c = 0; c < d; ++c) sum[c] += row[c];
+    });
+  };
+  const auto centre = [&](index_t b, int) {
+    over_rows(b, [&](index_t i, const double* row) {
+      F* const to = out + i * d;
+      for (index_t c = 0; c < d; ++c) to[c] = static_cast<F>(row[c] - mean[c]);
+    });
+  };
+  pool.for_each(blocks, add);
   for (index_t b = 0; b < blocks; ++b)
-    for (index_t c = 0; c < d; ++c) mean[static_cast<std::size_t>(c)] += part[static_cast<std::size_t>(b * d + c)] / static_cast<double>(n);
-  pool.for_each(blocks, [&](index_t b, int) {
-    for (index_t i = b * block; i < std::min(n, (b + 1) * block); ++i) {
-      const T* const row = row_of(i);
-      for (index_t c = 0; c < d; ++c) out[i * d + c] = static_cast<F>(static_cast<double>(row[c]) - mean[static_cast<std::size_t>(c)]);
-    }
-  });
+    for (index_t c = 0; c < d; ++c) mean[c] += sums[static_cast<std::size_t>(b * d + c)] / static_cast<double>(n);
+  pool.for_each(blocks, centre);
 }
 
 /// rows (n, d) times H = I - 2uu'.
@@ -80,29 +89,47 @@ struct pair_sink {
   pair_sums* sums;
   const key_groups* groups;
   const pair_request* request;
+  double cell = 1, per_cell = 1;
   std::vector<double> heat_sum, heat_weight;
 
   pair_sink(pair_sums& s, const key_groups& g, const pair_request& r)
-      : sums(&s), groups(&g), request(&r), heat_sum(s.heatmap_sum.size()), heat_weight(s.heatmap_sum.size()) {}
+      : sums(&s), groups(&g), request(&r), cell(static_cast<double>(r.heatmap_cell)), per_cell(1 / cell),
+        heat_sum(s.heatmap_sum.size()), heat_weight(s.heatmap_sum.size()) {}
 
   /// Simple: sums alone are wanted and every pair counts 1.
   bool simple() const { return !request->weight && request->heatmap_cell == 0; }
 
-  /// One pair of ranks i < j of `group` under `law`, of the `range` that the law admits; returns its weight.
-  double add(const score_law& law, index_t group, const rank_range& range, index_t i, index_t j, double plasticity) {
-    const double weight = request->weight ? request->weight(i - range.begin, j - range.begin, range.size()) : 1.0;
-    if (request->heatmap_cell > 0) {
-      const auto* t = &groups->position[static_cast<std::size_t>(groups->offset[static_cast<std::size_t>(group)])];
-      const double cell = static_cast<double>(request->heatmap_cell);
-      const index_t across = std::abs(t[j] - t[i]) / request->heatmap_cell;
-      const auto back = static_cast<index_t>(std::floor((law.tau - 0.5 * (double{1.0} * t[i] + t[j])) / cell));
-      if (across < sums->heatmap_width && back >= 0 && back < sums->heatmap_width) {
-        const auto at = static_cast<std::size_t>(across * sums->heatmap_width + back);
-        heat_sum[at] += weight * plasticity;
-        heat_weight[at] += weight;
-      }
-    }
-    return weight;
+  double weight(const rank_range& range, index_t i, index_t j) const {
+    return request->weight ? request->weight(i - range.begin, j - range.begin, range.size()) : 1.0;
+  }
+
+  /// Cells of a pair of keys at ti <= tj, apart from the query: the row of the heatmap and the middle of the pair.
+  struct pair_place {
+    index_t row = -1;
+    double middle = 0;
+  };
+  pair_place place(index_t group, index_t i, index_t j) const {
+    if (request->heatmap_cell == 0) return {};
+    const auto* t = groups->position.data() + groups->offset[static_cast<std::size_t>(group)];
+    return {floor_cells(static_cast<double>(t[j] - t[i])), 0.5 * (static_cast<double>(t[i]) + static_cast<double>(t[j]))};
+  }
+  void add_heat(const pair_place& at, const score_law& law, double plasticity, double weight) {
+    if (at.row < 0 || at.row >= sums->heatmap_width) return;
+    const index_t back = floor_cells(law.tau - at.middle);
+    if (back < 0 || back >= sums->heatmap_width) return;
+    const auto to = static_cast<std::size_t>(at.row * sums->heatmap_width + back);
+    heat_sum[to] += weight * plasticity;
+    heat_weight[to] += weight;
+  }
+
+ private:
+  /// floor(x / cell), exactly, without a division.
+  index_t floor_cells(double x) const {
+    auto q = static_cast<index_t>(x * per_cell);
+    const double rest = x - static_cast<double>(q) * cell;
+    q -= rest < 0;
+    q += rest >= cell;
+    return q;
   }
 };
 

@@ -127,6 +127,12 @@ void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const sc
   constexpr int rows = gram_tile<F>::rows;
   gram_tile<F> tile;
   const bool simple = sink.simple();
+  const auto add_pair = [&](index_t i, index_t j, double pp) {
+    const double w = sink.weight(range, i, j);
+    sink.add_heat(sink.place(group, i, j), law, pp, w);
+    weight += w;
+    return w * pp;
+  };
   const auto add_tile = [&](index_t i, index_t p) {
     tile.compute(keys, i, p);
     if (simple && i + rows <= p * panel && (p + 1) * panel <= keys.n) {
@@ -142,9 +148,7 @@ void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const sc
     for (int r = 0; r < rows; ++r)
       for (index_t j = std::max(p * panel, i + r + 1); j < std::min(keys.n, (p + 1) * panel); ++j) {
         const auto pp = static_cast<double>(tile.plasticity[r * panel + j % panel]);
-        const double w = simple ? 1.0 : sink.add(law, group, range, range.begin + i + r, range.begin + j, pp);
-        sum += w * pp;
-        weight += w;
+        sum += simple ? pp : add_pair(range.begin + i + r, range.begin + j, pp);
       }
   };
   for (index_t from = 0; from < keys.n; from += block)

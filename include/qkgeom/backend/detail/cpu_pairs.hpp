@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "qkgeom/backend/detail/cpu_pair_factors.hpp"
 #include "qkgeom/backend/detail/cpu_pair_groups.hpp"
 #include "qkgeom/backend/detail/cpu_pair_tiles.hpp"
 
@@ -14,6 +15,7 @@ namespace qkgeom::cpu {
 struct group_run {
   index_t begin = 0, end = 0;
   index_t rows = 0;
+  bool small = false;
 };
 
 inline std::vector<group_run> group_runs(const key_groups& groups) {
@@ -22,12 +24,12 @@ inline std::vector<group_run> group_runs(const key_groups& groups) {
   for (index_t g = 0; g < groups.groups(); ++g) {
     const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
     if (n < 2) continue;
-    const bool joins = !runs.empty() && runs.back().end == g && n <= small_group && runs.back().rows + n <= run_rows;
+    const bool joins = !runs.empty() && runs.back().end == g && n <= small_group && runs.back().rows + n <= run_rows && runs.back().small;
     if (joins) {
       runs.back().end = g + 1;
       runs.back().rows += n;
     } else {
-      runs.push_back({g, g + 1, n});
+      runs.push_back({g, g + 1, n, n <= small_group});
     }
   }
   return runs;
@@ -111,23 +113,36 @@ void add_run(thread_pool& pool, const matrix_view<const T>& k, const key_groups&
              pair_scratch<F>& scratch, pair_sink& sink) {
   const index_t d = k.cols;
   diagonal_laws<F> diagonal(problem, d);
+  factor_laws<F> factors(problem, d);
+  const auto size = [&](index_t g) { return groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)]; };
+  const bool tiles = size(run.begin) > small_group;  // then the run is this group alone
+  std::vector<index_t> members;
+  index_t rows = 0;
   for (index_t g = run.begin; g < run.end; ++g) {
-    const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
-    if (n < 2) continue;
-    scratch.y.resize(static_cast<std::size_t>(n * d));
-    centred_keys(pool, k, groups, g, scratch.y.data());
-    const F* reflected = scratch.y.data();
-    if (!diagonal.empty() && !problem.reflector.empty()) {
-      scratch.reflected = scratch.y;
-      reflect_rows(scratch.reflected.data(), n, d, problem.reflector);
-      reflected = scratch.reflected.data();
+    members.push_back(g);
+    scratch.y.resize(static_cast<std::size_t>((rows + size(g)) * d));
+    centred_keys(pool, k, groups, g, scratch.y.data() + rows * d);
+    rows += size(g);
+  }
+  if (!tiles && !factors.empty()) factors.add_groups(members, scratch.y.data(), sink);
+  const F* reflected = scratch.y.data();
+  if (!diagonal.empty() && !problem.reflector.empty()) {
+    scratch.reflected = scratch.y;
+    reflect_rows(scratch.reflected.data(), rows, d, problem.reflector);
+    reflected = scratch.reflected.data();
+  }
+  if (!tiles) {
+    const F* y = reflected;
+    for (const index_t g : members) {
+      if (!diagonal.empty()) diagonal.add_group(g, y, size(g), sink);
+      y += size(g) * d;
     }
-    if (!diagonal.empty() && n <= small_group) diagonal.add_group(g, reflected, n, sink);
-    for (std::size_t l = 0; l < problem.laws.size(); ++l) {
-      const auto& law = problem.laws[l];
-      if (law.empty() || (!law.variance.empty() && n <= small_group)) continue;
-      add_group_by_tiles(pool, problem, static_cast<index_t>(l), g, law.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
-    }
+    return;
+  }
+  for (std::size_t l = 0; l < problem.laws.size(); ++l) {
+    const auto& law = problem.laws[l];
+    if (law.empty()) continue;
+    add_group_by_tiles(pool, problem, static_cast<index_t>(l), run.begin, law.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
   }
 }
 

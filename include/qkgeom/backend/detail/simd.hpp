@@ -11,6 +11,7 @@
 #endif
 
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom::cpu {
 
@@ -72,6 +73,35 @@ inline vec<float> reciprocal(vec<float> x) {
 #else
   return 1.0f / x;
 #endif
+}
+
+typedef std::uint16_t half_lanes __attribute__((vector_size(simd_bytes / 2)));
+typedef std::uint32_t word_lanes __attribute__((vector_size(simd_bytes)));
+typedef double double_lanes __attribute__((vector_size(2 * simd_bytes)));
+
+/// to[i] = from[i], widened. bf16 goes by vectors, which compilers do not see by themselves.
+template <class T, class F>
+inline void widen(const T* from, index_t n, F* to) {
+  index_t i = 0;
+  if constexpr (std::is_same_v<T, bf16>)
+    for (; i + lanes<float> <= n; i += lanes<float>) {
+      half_lanes h;
+      std::memcpy(&h, from + i, sizeof h);
+      const vec<float> x = (vec<float>)(__builtin_convertvector(h, word_lanes) << 16);
+      if constexpr (std::is_same_v<F, double>) {
+        const double_lanes wide = __builtin_convertvector(x, double_lanes);
+        std::memcpy(to + i, &wide, sizeof wide);
+      } else {
+        store(to + i, x);
+      }
+    }
+  for (; i < n; ++i) to[i] = static_cast<F>(from[i]);
+}
+
+/// Fetches a row ahead of its use: rows of one head lie far apart, where no hardware prefetcher follows.
+template <class T>
+inline void prefetch_row(const T* row, index_t n) {
+  for (index_t i = 0; i < n; i += 64 / static_cast<index_t>(sizeof(T))) __builtin_prefetch(row + i);
 }
 
 /// n rounded up to a multiple of the lanes.
