@@ -214,7 +214,7 @@ TEST_P(golden, empirical) {
     const auto length = all.at("context").get<index_t>();
     const auto p = empirical_profile(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, length);
     // A comparison of two scores flips only if they differ by less than the rounding of a dot product; none does here for
-    // f64 scores. With f32 scores (bf16, f32 rows) single pairs may, each by 4/n: see docs/mathematics.md.
+    // f64 scores. With f32 scores (bf16, f32 rows) single pairs may, each by 4/n: see docs/numerics.md.
     const double bound = std::is_same_v<typename std::decay_t<decltype(head)>::element, double> ? 1e-9 : 1e-6;
     expect_profile(p, want.at("profiles").at("empirical"), bound, "empirical");
     expect_summary(p, length, want.at("summaries").at("empirical"), bound, "empirical");
