@@ -42,8 +42,9 @@ class cpu_context {
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
     std::vector<side_moments> result(static_cast<std::size_t>(x.heads));
     const cpu::row_order order(bucket, buckets);
+    const auto wide = cpu::widened(x);
     pool_->for_each(x.heads, [&](index_t h, int) {
-      result[static_cast<std::size_t>(h)] = cpu::side_moments_of(side, h, x.head(h), position, order, per_bucket);
+      result[static_cast<std::size_t>(h)] = cpu::side_moments_of(side, h, wide.head(h), position, order, per_bucket);
     });
     return result;
   }
@@ -71,15 +72,15 @@ class cpu_context {
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
     const bool f64 = request.precision ? *request.precision == pair_precision::f64 : std::is_same_v<compute_t<T>, double>;
-    return f64 ? cpu::gaussian_pairs<double>(*pool_, f64_scratch_, k, groups, problems, request)
-               : cpu::gaussian_pairs<float>(*pool_, f32_scratch_, k, groups, problems, request);
+    return f64 ? cpu::gaussian_pairs<double>(*pool_, f64_scratch_, cpu::widened(k), groups, problems, request)
+               : cpu::gaussian_pairs<float>(*pool_, f32_scratch_, cpu::widened(k), groups, problems, request);
   }
 
   /// Exact pair sums under observed queries: q is (n_q, query heads, d), problem.query_rows the rows of each bucket.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k, const key_groups& groups,
                                          const std::vector<empirical_problem>& problems) {
-    return cpu::empirical_pairs(*pool_, q, k, groups, problems);
+    return cpu::empirical_pairs<compute_t<T>>(*pool_, cpu::widened(q), cpu::widened(k), groups, problems);
   }
 
  private:

@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu_pair_prepare.hpp"
-#include "qkgeom/backend/detail/simd.hpp"
-#include "qkgeom/core/scalar.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
 namespace qkgeom::cpu {
@@ -28,11 +26,10 @@ inline std::int64_t wins_doubled(const F* a, const F* b, index_t n) {
 }
 
 /// Sum over pairs of 4 p (1 - p), the plug-in form of (4.7, 4.8): the unbiased one is n / (n - 1) times it.
-template <class T>
-std::vector<pair_sums> empirical_pairs(thread_pool& pool, const tensor_view<const T>& q, const tensor_view<const T>& k, const key_groups& groups,
+template <class F>
+std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, const wide_tensor& k, const key_groups& groups,
                                        const std::vector<empirical_problem>& problems) {
-  using F = compute_t<T>;
-  const index_t d = k.dim;
+  const index_t d = k.first.cols;
   std::vector<pair_sums> results;
   std::vector<std::pair<std::size_t, std::size_t>> tasks;
   for (std::size_t p = 0; p < problems.size(); ++p) {
@@ -50,8 +47,11 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const tensor_view<cons
     const auto n = static_cast<index_t>(rows.size());
     if (n < 2) return;
     rows_matrix<F> queries(n, d), scores;
-    for (index_t i = 0; i < n; ++i)
-      for (index_t c = 0; c < d; ++c) queries(i, c) = static_cast<F>(q.head(problem.query_head)(rows[static_cast<std::size_t>(i)], c));
+    std::vector<double> wide(static_cast<std::size_t>(d));
+    for (index_t i = 0; i < n; ++i) {
+      q.head(problem.query_head).read(rows[static_cast<std::size_t>(i)], wide.data());
+      for (index_t c = 0; c < d; ++c) queries(i, c) = static_cast<F>(wide[static_cast<std::size_t>(c)]);
+    }
     std::vector<F> y;
     for (index_t g = 0; g < groups.groups(); ++g) {
       const auto range = admissible(groups, g, problem.laws[l]);

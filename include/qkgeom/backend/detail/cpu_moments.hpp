@@ -6,8 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "qkgeom/backend/detail/simd.hpp"
-#include "qkgeom/core/head.hpp"
+#include "qkgeom/backend/detail/wide_rows.hpp"
 #include "qkgeom/core/row_moments.hpp"
 
 namespace qkgeom::cpu {
@@ -50,8 +49,7 @@ inline void corrected_scatter(const Eigen::MatrixXd& lower, double weight, const
 
 /// Moments with the full scatter of the n > 0 rows x[order[0]], ...: one pass about `shift`, a symmetric rank-k update a
 /// tile, then the correction to the mean. Sums run in row order, whatever the alignment of the memory.
-template <class T>
-row_moments shifted_moments(const char* side, index_t head, const matrix_view<const T>& x, const vector_view<const std::int32_t>& position,
+inline row_moments shifted_moments(const char* side, index_t head, const wide_rows& x, const vector_view<const std::int32_t>& position,
                             const index_t* order, index_t n, moment_scratch& scratch) {
   constexpr index_t tile_rows = 256, ahead = 8;
   const index_t d = x.cols;
@@ -65,8 +63,8 @@ row_moments shifted_moments(const char* side, index_t head, const matrix_view<co
     const index_t rows = std::min(n - from, tile_rows);
     for (index_t i = 0; i < rows; ++i) {
       double* const row = scratch.tile.data() + i * d;
-      if (from + i + ahead < n) prefetch_row(x.row(order[from + i + ahead]), d);
-      widen(x.row(order[from + i]), d, row);
+      if (from + i + ahead < n) x.prefetch(order[from + i + ahead]);
+      x.read(order[from + i], row);
       const double t = position[order[from + i]] - t0;
       m.mean_t += t;
       m.tt += t * t;
@@ -89,9 +87,11 @@ row_moments shifted_moments(const char* side, index_t head, const matrix_view<co
     xt[c] -= count * m.mean_t * mean[c];
     finite &= std::isfinite(mean[c]);
   }
-  for (index_t i = 0; i < n && !finite; ++i)
+  for (index_t i = 0; i < n && !finite; ++i) {
+    x.read(order[i], scratch.tile.data());
     for (index_t c = 0; c < d; ++c)
-      require(std::isfinite(static_cast<double>(x(order[i], c))), side, " head ", head, " row ", order[i], " holds a value that is not finite");
+      require(std::isfinite(scratch.tile[static_cast<std::size_t>(c)]), side, " head ", head, " row ", order[i], " holds a value that is not finite");
+  }
   corrected_scatter(scratch.scatter, count, m.mean, m.xx);
   for (index_t c = 0; c < d; ++c) mean[c] += shift[c];
   m.mean_t += t0;
@@ -101,8 +101,7 @@ row_moments shifted_moments(const char* side, index_t head, const matrix_view<co
 /// Moments of one head's rows, bucket by bucket: the result depends on the rows alone. The shift of a bucket is the mean of
 /// the buckets before, or the first row, so that constants stay exact and the correction is small; a bucket is cut into
 /// runs, so that no sum grows long.
-template <class T>
-side_moments side_moments_of(const char* side, index_t head, const matrix_view<const T>& x, const vector_view<const std::int32_t>& position,
+inline side_moments side_moments_of(const char* side, index_t head, const wide_rows& x, const vector_view<const std::int32_t>& position,
                              const row_order& order, scatter_kind per_bucket) {
   constexpr index_t run_rows = 1 << 16;
   const auto buckets = static_cast<index_t>(order.offset.size()) - 2;
@@ -115,7 +114,7 @@ side_moments side_moments_of(const char* side, index_t head, const matrix_view<c
     for (index_t i = begin; i < end; i += run_rows) {
       const index_t* const rows = order.row.data() + i;
       scratch.shift = m.total.mean;
-      if (m.total.count == 0) widen(x.row(rows[0]), x.cols, scratch.shift.data());
+      if (m.total.count == 0) x.read(rows[0], scratch.shift.data());
       const auto part = shifted_moments(side, head, x, position, rows, std::min(end - i, run_rows), scratch);
       merge(sum, part);
       merge(m.total, part);

@@ -6,10 +6,9 @@
 #include <cmath>
 #include <vector>
 
-#include "qkgeom/backend/detail/simd.hpp"
+#include "qkgeom/backend/detail/wide_rows.hpp"
 #include "qkgeom/core/pair_problem.hpp"
 #include "qkgeom/core/thread_pool.hpp"
-#include "qkgeom/core/view.hpp"
 
 namespace qkgeom::cpu {
 
@@ -32,8 +31,8 @@ inline rank_range admissible(const key_groups& groups, index_t group, const scor
 }
 
 /// Keys of one group minus their mean, which no difference sees: it keeps f32 exact for keys with a large common part.
-template <class F, class T>
-void centred_keys(thread_pool& pool, const matrix_view<const T>& k, const key_groups& groups, index_t group, F* out) {
+template <class F>
+void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& groups, index_t group, F* out) {
   constexpr index_t block = 256;
   const index_t begin = groups.offset[static_cast<std::size_t>(group)], n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
   const index_t d = k.cols, blocks = (n + block - 1) / block;
@@ -42,8 +41,8 @@ void centred_keys(thread_pool& pool, const matrix_view<const T>& k, const key_gr
   const auto over_rows = [&](index_t b, const auto& body) {
     std::vector<double> wide(static_cast<std::size_t>(d));
     for (index_t i = b * block; i < std::min(n, (b + 1) * block); ++i) {
-      if (i + 8 < n) prefetch_row(k.row(groups.row[static_cast<std::size_t>(begin + i + 8)]), d);
-      widen(k.row(groups.row[static_cast<std::size_t>(begin + i)]), d, wide.data());
+      if (i + 8 < n) k.prefetch(groups.row[static_cast<std::size_t>(begin + i + 8)]);
+      k.read(groups.row[static_cast<std::size_t>(begin + i)], wide.data());
       body(i, wide.data());
     }
   };

@@ -108,8 +108,8 @@ void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t 
     }
 }
 
-template <class F, class T>
-void add_run(thread_pool& pool, const matrix_view<const T>& k, const key_groups& groups, const pair_problem& problem, const group_run& run,
+template <class F>
+void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, const pair_problem& problem, const group_run& run,
              pair_scratch<F>& scratch, pair_sink& sink) {
   const index_t d = k.cols;
   diagonal_laws<F> diagonal(problem, d);
@@ -147,8 +147,8 @@ void add_run(thread_pool& pool, const matrix_view<const T>& k, const key_groups&
 }
 
 /// See cpu_context::gaussian_pairs.
-template <class F, class T>
-std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const tensor_view<const T>& k, const key_groups& groups,
+template <class F>
+std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const wide_tensor& k, const key_groups& groups,
                                       const std::vector<pair_problem>& problems, const pair_request& request) {
   constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
   std::vector<pair_sums> results;

@@ -98,12 +98,6 @@ inline void widen(const T* from, index_t n, F* to) {
   for (; i < n; ++i) to[i] = static_cast<F>(from[i]);
 }
 
-/// Fetches a row ahead of its use: rows of one head lie far apart, where no hardware prefetcher follows.
-template <class T>
-inline void prefetch_row(const T* row, index_t n) {
-  for (index_t i = 0; i < n; i += 64 / static_cast<index_t>(sizeof(T))) __builtin_prefetch(row + i);
-}
-
 /// n rounded up to a multiple of the lanes.
 template <class T>
 constexpr index_t padded(index_t n) {
