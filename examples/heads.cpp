@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // PCA, rotation and plasticity of every head of a capture: one row a head, every table and figure, a printed summary.
+#include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_text.hpp"
 
@@ -24,7 +25,7 @@ int main(int argc, char** argv) {
     write_rotation(folder, found, heads);
     write_plasticity(folder, found);
     printer out;
-    print_capture(out, found.source.manifest(), found.report);
+    print_capture(out, found);
     print_classes(out, found.report, options.pca.thresholds);
     print_position(out, found.report);
     print_plasticity(out, found.report);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // PCA of every head of a capture: how its components follow position, and which class that makes each head.
+#include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_text.hpp"
 
@@ -15,7 +16,7 @@ int main(int argc, char** argv) {
     output_folder folder(a.out);
     write_pca(folder, found, options.pca.thresholds);
     printer out;
-    print_capture(out, found.source.manifest(), found.report);
+    print_capture(out, found);
     print_classes(out, found.report, options.pca.thresholds);
     print_position(out, found.report);
     folder.print(out);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Attention plasticity of every head of a capture: how often two queries would order a pair of keys differently.
+#include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_text.hpp"
 
@@ -16,7 +17,7 @@ int main(int argc, char** argv) {
     output_folder folder(a.out);
     write_plasticity(folder, found);
     printer out;
-    print_capture(out, found.source.manifest(), found.report);
+    print_capture(out, found);
     print_plasticity(out, found.report);
     print_extremes(out, found.report);
     folder.print(out);

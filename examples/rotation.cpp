@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The plane {a, b} of every head of a capture: drift, separation, and the bias that position alone gives to later keys.
+#include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_text.hpp"
 
@@ -23,7 +24,7 @@ int main(int argc, char** argv) {
     output_folder folder(a.out);
     write_rotation(folder, found, heads);
     printer out;
-    print_capture(out, found.source.manifest(), found.report);
+    print_capture(out, found);
     print_position(out, found.report);
     print_extremes(out, found.report);
     folder.print(out);

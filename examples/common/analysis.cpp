@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The one place of the programs where the analyses are instantiated.
 #include "examples/common/outputs.hpp"
+#include "examples/common/report_figures.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/progress.hpp"
 #include "qkgeom/report/analyse.hpp"
@@ -22,6 +23,8 @@ analysis_options with_arguments(analysis_options options, const arguments& a) {
   return options;
 }
 
+captured_layer analysed::rows(index_t layer) const { return source->read_layer(layer); }
+
 analysed analyse_capture(const arguments& a, const analysis_options& options) {
   cpu_context cpu{{.threads = a.threads}};
   auto source = capture::open(a.capture);
@@ -31,7 +34,22 @@ analysed analyse_capture(const arguments& a, const analysis_options& options) {
   progress bar("Analysing", heads, "heads");
   auto report = analyse(cpu, source, options, [&](index_t n) { bar.add(n); });
   bar.done();
-  return {std::move(source), std::move(report)};
+  return {std::make_shared<const capture>(std::move(source)), std::move(report)};
+}
+
+void print_capture(printer& out, const analysed& a) {
+  const auto& manifest = a.source->manifest();
+  const auto& report = a.report;
+  std::string line =
+      manifest.model.name + " (" + manifest.model.model_type + "): " + counted(report.heads.size(), "query head") +
+      " in " + counted(manifest.layers.size(), "layer") + ", head size " + std::to_string(manifest.model.head_dim);
+  out.heading(line);
+  line = "  context of " + grouped(manifest.context_length) + " tokens";
+  if (manifest.examples) line += ", " + counted(manifest.examples->size(), "document");
+  if (!report.heads.empty())
+    line += ", " + grouped(report.heads[0].queries) + " queries and " + grouped(report.heads[0].keys) +
+            " keys a head in layer " + std::to_string(report.heads[0].layer);
+  out.line(line);
 }
 
 }  // namespace qkgeom::examples

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "examples/common/report_figures.hpp"
-#include "qkgeom/io/progress.hpp"
 #include "qkgeom/report/tables.hpp"
 
 namespace qkgeom::examples {
@@ -89,7 +88,7 @@ void write_rotation(output_folder& out, const analysed& a, const std::vector<std
   draw(bias_histogram(a.report), out.figure("bias_histogram"));
   draw(bias_map(a.report), out.figure("bias_map"));
   for (const auto* h : drawn)
-    draw(head_plane(a.report, *h, a.source.read_layer(h->layer)),
+    draw(head_plane(a.report, *h, a.rows(h->layer)),
          out.figure("plane_layer" + std::to_string(h->layer) + "_head" + std::to_string(h->q_head)));
 }
 

@@ -2,20 +2,27 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "examples/common/cli.hpp"
+#include "examples/common/arguments.hpp"
 #include "examples/common/table.hpp"
-#include "qkgeom/io/capture.hpp"
 #include "qkgeom/report/head_report.hpp"
+
+namespace qkgeom {
+class capture;
+struct captured_layer;
+}  // namespace qkgeom
 
 namespace qkgeom::examples {
 
-/// A capture and what was found in it.
+/// A capture and what was found in it. The reader stays out of this header, it is dear to compile.
 struct analysed {
-  capture source;
+  std::shared_ptr<const capture> source;
   model_report report;
+
+  captured_layer rows(index_t layer) const;
 };
 
 /// `options` with buckets, query models and seed from the command line. Throws `error` if that names no query model.
@@ -23,6 +30,9 @@ analysis_options with_arguments(analysis_options options, const arguments& a);
 
 /// Opens the capture and analyses every head of it on the CPU, with a progress bar.
 analysed analyse_capture(const arguments& a, const analysis_options& options);
+
+/// The model, and how much of it was captured.
+void print_capture(printer& out, const analysed& a);
 
 /// The folder that a program writes to, and what it has written there.
 class output_folder {

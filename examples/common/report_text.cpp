@@ -96,19 +96,6 @@ void extreme_rows(table& t, const model_report& report, std::size_t each, const 
 
 }  // namespace
 
-void print_capture(printer& out, const capture_manifest& manifest, const model_report& report) {
-  std::string line =
-      manifest.model.name + " (" + manifest.model.model_type + "): " + counted(report.heads.size(), "query head") +
-      " in " + counted(manifest.layers.size(), "layer") + ", head size " + std::to_string(manifest.model.head_dim);
-  out.heading(line);
-  line = "  context of " + grouped(manifest.context_length) + " tokens";
-  if (manifest.examples) line += ", " + counted(manifest.examples->size(), "document");
-  if (!report.heads.empty())
-    line += ", " + grouped(report.heads[0].queries) + " queries and " + grouped(report.heads[0].keys) +
-            " keys a head in layer " + std::to_string(report.heads[0].layer);
-  out.line(line);
-}
-
 void print_classes(printer& out, const model_report& report, const class_thresholds& thresholds) {
   const auto groups = summarize_model(report);
   out.heading("Head classes on PCA component 0: |r| above " + significant(thresholds.high, 2) +

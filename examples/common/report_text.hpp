@@ -2,13 +2,11 @@
 #pragma once
 
 #include "examples/common/table.hpp"
-#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom::examples {
 
 /// A report as tables for a terminal: one function for each part of the summary.
-void print_capture(printer& out, const capture_manifest& manifest, const model_report& report);
 /// Shares of the five head classes, RoPE and NoPE layers apart.
 void print_classes(printer& out, const model_report& report, const class_thresholds& thresholds);
 /// Mean |r_q| and |r_k| on component 0 and on axis a, and the share of heads with positive bias strength.
