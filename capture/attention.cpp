@@ -15,9 +15,9 @@ namespace {
 using simd::floats;
 using simd::ints;
 
-// A block is `rows` queries against some keys, transposed: the lanes of a vector are queries, so that maxima and sums run
-// down the lanes and keys and values are read as scalars where they lie. A row is a query of one head; the heads of a group
-// follow one another, since they read the same keys. A register tile is `vectors` x `tile`.
+// A block is `rows` queries against some keys, transposed: the lanes of a vector are queries, so that maxima and sums
+// run down the lanes and keys and values are read as scalars where they lie. A row is a query of one head; the heads of
+// a group follow one another, since they read the same keys. A register tile is `vectors` x `tile`.
 constexpr int vectors = simd::registers == 32 ? 3 : 2;
 constexpr int tile = simd::registers == 32 ? 8 : 4;
 constexpr int channel_tile = 8;  // padding of a head, whatever the register tile
@@ -27,8 +27,8 @@ constexpr float masked = -1e30f;
 
 static_assert(key_tile % tile == 0 && channel_tile % tile == 0);
 
-/// Keys of a block. In bf16 the weights are rounded relative to the largest score so far, so that the size of a block is
-/// part of the result: PyTorch's CPU attention takes 512. In f32 a block is made for the first-level cache.
+/// Keys of a block. In bf16 the weights are rounded relative to the largest score so far, so that the size of a block
+/// is part of the result: PyTorch's CPU attention takes 512. In f32 a block is made for the first-level cache.
 constexpr index_t block_size(bool to_bf16) { return to_bf16 ? 512 : 64; }
 
 index_t round_up(index_t n, index_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -38,7 +38,8 @@ struct scratch {
   std::vector<float> q, out, scores;  // (d, rows), (d, rows), (keys, rows)
 
   scratch(index_t dim, index_t keys)
-      : q(static_cast<std::size_t>(dim * rows)), out(static_cast<std::size_t>(dim * rows)),
+      : q(static_cast<std::size_t>(dim * rows)),
+        out(static_cast<std::size_t>(dim * rows)),
         scores(static_cast<std::size_t>(keys * rows)) {}
 };
 
@@ -84,8 +85,8 @@ void mask_block(const row_block& r, std::int32_t first, index_t keys, std::int32
     }
 }
 
-/// Scores become weights 2^(score - top); the sums so far and `out` are brought to the new maxima. With `Bf16` the weights
-/// are rounded, their sum is not.
+/// Scores become weights 2^(score - top); the sums so far and `out` are brought to the new maxima. With `Bf16` the
+/// weights are rounded, their sum is not.
 template <bool Bf16>
 void weigh_block(row_block& r, const floats (&top)[vectors], index_t keys, index_t dim, float* scores, float* out) {
   for (int v = 0; v < vectors; ++v) {
@@ -146,6 +147,63 @@ void add_values(const float* values, index_t keys, index_t dim, const float* wei
   }
 }
 
+/// The queries of one block: rows [first, first + count) of a group of heads, the head running fastest.
+struct query_rows {
+  tensor_view<float> q;
+  index_t first_head, group, first, count;
+
+  index_t position(index_t i) const { return (first + i) / group; }
+  float* row(index_t i) const { return q.head(first_head + (first + i) % group).row(position(i)); }
+};
+
+/// Queries times `scale`, transposed, with their positions; rows that are not there are zero.
+row_block load_queries(const query_rows& from, float scale, scratch& s) {
+  row_block r;
+  std::fill(s.q.begin(), s.q.end(), 0.0f);
+  std::fill(s.out.begin(), s.out.end(), 0.0f);
+  for (index_t i = 0; i < rows; ++i) {
+    r.position[i / simd::lanes][i % simd::lanes] =
+        static_cast<std::int32_t>(from.position(std::min(i, from.count - 1)));
+    if (i >= from.count) continue;
+    for (index_t c = 0; c < from.q.dim; ++c) s.q[static_cast<std::size_t>(c * rows + i)] = from.row(i)[c] * scale;
+  }
+  for (int v = 0; v < vectors; ++v) r.top[v] = simd::all(masked), r.sum[v] = floats{};
+  return r;
+}
+
+/// Runs over the keys that the rows see, block by block.
+template <bool Bf16>
+void attend(const query_rows& queries, const float* k, const float* v, index_t dim, std::int32_t window, row_block& r,
+            scratch& s) {
+  const index_t low = queries.position(0), high = queries.position(queries.count - 1), size = block_size(Bf16);
+  for (index_t j = std::max<index_t>(0, low - window + 1) / size * size; j <= high; j += size) {
+    const index_t keys = std::min(size, round_up(high + 1 - j, key_tile));
+    const auto first = static_cast<std::int32_t>(j);
+    floats top[vectors];
+    simd::unrolled<vectors>([&](auto x) { top[x] = simd::all(masked); });
+    score_block(s.q.data(), k + j * dim, keys, dim, s.scores.data(), top);
+    const bool partial = j + keys - 1 > low || high - window >= j;
+    if (partial) mask_block(r, first, keys, window, s.scores.data(), top);
+    weigh_block<Bf16>(r, top, keys, dim, s.scores.data(), s.out.data());
+    if (partial) clear_hidden(r, first, keys, window, s.scores.data());
+    add_values(v + j * dim, keys, dim, s.scores.data(), s.out.data());
+  }
+}
+
+/// Divides by the sums of the weights and writes the rows over the queries.
+void store_result(const query_rows& to, const row_block& r, bool to_bf16, scratch& s) {
+  for (int x = 0; x < vectors; ++x) {
+    const floats inverse = 1.0f / r.sum[x];
+    for (index_t c = 0; c < to.q.dim; ++c) {
+      float* o = s.out.data() + c * rows + x * simd::lanes;
+      const floats y = simd::load(o) * inverse;
+      simd::store(o, to_bf16 ? simd::round_to_bf16(y) : y);
+    }
+  }
+  for (index_t i = 0; i < to.count; ++i)
+    for (index_t c = 0; c < to.q.dim; ++c) to.row(i)[c] = s.out[static_cast<std::size_t>(c * rows + i)];
+}
+
 }  // namespace
 
 void key_buffer::reshape(index_t tokens, index_t heads, index_t dim) {
@@ -155,10 +213,10 @@ void key_buffer::reshape(index_t tokens, index_t heads, index_t dim) {
   data_.assign(static_cast<std::size_t>(heads * padded_tokens_ * padded_dim_), 0.0f);
 }
 
-void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v, index_t key_heads,
-                      const attention_options& options) {
-  require(key_heads > 0 && q.heads % key_heads == 0, "query heads (", q.heads, ") must be a multiple of key heads (", key_heads,
-          ")");
+void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v,
+                      index_t key_heads, const attention_options& options) {
+  require(key_heads > 0 && q.heads % key_heads == 0, "query heads (", q.heads, ") must be a multiple of key heads (",
+          key_heads, ")");
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
   const index_t blocks = (total + rows - 1) / rows;
   const auto window = static_cast<std::int32_t>(std::min(options.window.value_or(q.rows), q.rows));
@@ -168,41 +226,13 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
     scratch& s = scratches[static_cast<std::size_t>(thread)];
     const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
-    const index_t first_row = block * rows, n = std::min(rows, total - first_row);
-    const auto query = [&](index_t r) { return q.head(kv * group + (first_row + r) % group).row((first_row + r) / group); };
-    row_block r;
-    std::fill(s.q.begin(), s.q.end(), 0.0f);
-    std::fill(s.out.begin(), s.out.end(), 0.0f);
-    for (index_t i = 0; i < rows; ++i) {
-      r.position[i / simd::lanes][i % simd::lanes] = static_cast<std::int32_t>((first_row + std::min(i, n - 1)) / group);
-      if (i < n)
-        for (index_t c = 0; c < q.dim; ++c) s.q[static_cast<std::size_t>(c * rows + i)] = query(i)[c] * scale;
-    }
-    for (int x = 0; x < vectors; ++x) r.top[x] = simd::all(masked), r.sum[x] = floats{};
-
-    const index_t low = first_row / group, high = (first_row + n - 1) / group, size = block_size(options.to_bf16);
-    for (index_t j = std::max<index_t>(0, low - window + 1) / size * size; j <= high; j += size) {
-      const index_t keys = std::min(size, round_up(high + 1 - j, key_tile));
-      floats top[vectors];
-      simd::unrolled<vectors>([&](auto x) { top[x] = simd::all(masked); });
-      score_block(s.q.data(), k.head(kv) + j * dim, keys, dim, s.scores.data(), top);
-      const bool partial = j + keys - 1 > low || high - window >= j;
-      if (partial) mask_block(r, static_cast<std::int32_t>(j), keys, window, s.scores.data(), top);
-      if (options.to_bf16) weigh_block<true>(r, top, keys, dim, s.scores.data(), s.out.data());
-      else weigh_block<false>(r, top, keys, dim, s.scores.data(), s.out.data());
-      if (partial) clear_hidden(r, static_cast<std::int32_t>(j), keys, window, s.scores.data());
-      add_values(v.head(kv) + j * dim, keys, dim, s.scores.data(), s.out.data());
-    }
-    for (int x = 0; x < vectors; ++x) {
-      const floats inverse = 1.0f / r.sum[x];
-      for (index_t c = 0; c < q.dim; ++c) {
-        float* o = s.out.data() + c * rows + x * simd::lanes;
-        const floats y = simd::load(o) * inverse;
-        simd::store(o, options.to_bf16 ? simd::round_to_bf16(y) : y);
-      }
-    }
-    for (index_t i = 0; i < n; ++i)
-      for (index_t c = 0; c < q.dim; ++c) query(i)[c] = s.out[static_cast<std::size_t>(c * rows + i)];
+    const query_rows rows_here{q, kv * group, group, block * rows, std::min(rows, total - block * rows)};
+    row_block r = load_queries(rows_here, scale, s);
+    if (options.to_bf16)
+      attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, r, s);
+    else
+      attend<false>(rows_here, k.head(kv), v.head(kv), dim, window, r, s);
+    store_result(rows_here, r, options.to_bf16, s);
   });
 }
 

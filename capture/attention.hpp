@@ -35,7 +35,7 @@ struct attention_options {
 /// q (tokens, query heads, d) is overwritten by the result. Works block by block with a running maximum (Milakov and
 /// Gimelshein 2018; Dao et al. 2022), so memory does not grow with the square of the tokens. The result does not depend
 /// on the number of threads.
-void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v, index_t key_heads,
-                      const attention_options& options);
+void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v,
+                      index_t key_heads, const attention_options& options);
 
 }  // namespace qkgeom

@@ -9,8 +9,8 @@
 
 namespace qkgeom {
 
-void multiply_transposed(index_t rows, index_t out, index_t in, const float* x, index_t x_stride, const float* w, float* y,
-                         index_t y_stride) {
+void multiply_transposed(index_t rows, index_t out, index_t in, const float* x, index_t x_stride, const float* w,
+                         float* y, index_t y_stride) {
   const auto n = [](index_t i) { return static_cast<blasint>(i); };
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n(rows), n(out), n(in), 1.0f, x, n(x_stride), w, n(in), 0.0f, y,
               n(y_stride));

@@ -63,8 +63,8 @@ void bpe_model::read_merges(const nlohmann::json& merges) {
     } else if (m.is_string()) {
       const auto text = m.get<std::string>();
       const auto space = text.find(' ');
-      require(space != std::string::npos && text.find(' ', space + 1) == std::string::npos, "tokenizer.json: merge ", rank,
-              " must be two tokens with one space between them, not '", text, "'");
+      require(space != std::string::npos && text.find(' ', space + 1) == std::string::npos, "tokenizer.json: merge ",
+              rank, " must be two tokens with one space between them, not '", text, "'");
       left = text.substr(0, space);
       right = text.substr(space + 1);
     } else {
@@ -125,7 +125,8 @@ void bpe_model::apply_merges(std::vector<std::int32_t>* symbols) const {
   const auto look = [&](std::uint32_t at, auto&& add) {
     if (at == none || nodes[at].next == none) return;
     const std::int32_t a = nodes[at].id, b = nodes[nodes[at].next].id;
-    if (const auto m = merges_.find(key(a, b)); m != merges_.end()) add(candidate{m->second.rank, at, a, b, m->second.id});
+    if (const auto m = merges_.find(key(a, b)); m != merges_.end())
+      add(candidate{m->second.rank, at, a, b, m->second.id});
   };
   for (std::uint32_t i = 0; i + 1 < n; ++i) look(i, [&](const candidate& c) { first.push_back(c); });
   std::priority_queue<candidate> heap(std::less<candidate>{}, std::move(first));
@@ -155,7 +156,8 @@ void bpe_model::encode(std::string_view word, std::vector<std::int32_t>* ids) co
     }
   if (word.size() <= cached_word_bytes)
     if (const auto known = cache_.find(word); known != cache_.end()) return add(known->second);
-  require(word.size() < std::numeric_limits<std::int32_t>::max(), "a word of ", word.size(), " bytes is too long to encode");
+  require(word.size() < std::numeric_limits<std::int32_t>::max(), "a word of ", word.size(),
+          " bytes is too long to encode");
   std::vector<std::int32_t> symbols = characters(word);
   apply_merges(&symbols);
   add(symbols);

@@ -59,9 +59,10 @@ checkpoint::checkpoint(const std::filesystem::path& folder) : folder_(folder) {
             ": weight_map of ", tensor, " must be the plain name of a file");
     shards[file.template get<std::string>()].push_back(tensor);
   }
-  for (auto& [file, tensors] : shards) {
-    std::sort(tensors.begin(), tensors.end());
-    add(file, [&](const std::string& name) { return std::binary_search(tensors.begin(), tensors.end(), name); });
+  for (auto& shard : shards) {
+    std::vector<std::string>& names = shard.second;
+    std::sort(names.begin(), names.end());
+    add(shard.first, [&](const std::string& name) { return std::binary_search(names.begin(), names.end(), name); });
   }
 }
 
@@ -73,26 +74,26 @@ const tensor_entry& checkpoint::entry(const std::string& name) const {
 
 void checkpoint::check(const std::string& name, const std::vector<index_t>& shape) const {
   const tensor_entry& t = entry(name);
-  require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", name, " must have shape ", shape_text(shape),
-          " by config.json, not ", shape_text(t.shape));
-  require(t.dtype == "BF16" || t.dtype == "F16" || t.dtype == "F32", "the checkpoint in ", folder_.string(), ": tensor ", name,
-          " must be BF16, F16 or F32, not ", t.dtype);
+  require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", name, " must have shape ",
+          shape_text(shape), " by config.json, not ", shape_text(t.shape));
+  require(t.dtype == "BF16" || t.dtype == "F16" || t.dtype == "F32", "the checkpoint in ", folder_.string(),
+          ": tensor ", name, " must be BF16, F16 or F32, not ", t.dtype);
 }
 
-void checkpoint::read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count, bool to_bf16,
-                      float* out) const {
+void checkpoint::read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
+                      bool to_bf16, float* out) const {
   check(name, shape);
   const tensor_entry& t = entry(name);
-  require(first >= 0 && count >= 0 && first + count <= shape[0], "rows ", first, " to ", first + count, " of tensor ", name,
-          ", which has ", shape[0]);
+  require(first >= 0 && count >= 0 && first + count <= shape[0], "rows ", first, " to ", first + count, " of tensor ",
+          name, ", which has ", shape[0]);
   const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
   const bool finite = t.dtype == "BF16"  ? widen<bf16>(t.data, first * width, n, to_bf16, out)
                       : t.dtype == "F16" ? widen<f16>(t.data, first * width, n, to_bf16, out)
                                          : widen<float>(t.data, first * width, n, to_bf16, out);
   if (finite) return;
   const float* bad = std::find_if(out, out + n, [](float x) { return !std::isfinite(x); });
-  fail("the checkpoint in ", folder_.string(), ": tensor ", name, " holds ", std::isnan(*bad) ? "NaN" : "Inf", " at entry ",
-       first * width + (bad - out));
+  fail("the checkpoint in ", folder_.string(), ": tensor ", name, " holds ", std::isnan(*bad) ? "NaN" : "Inf",
+       " at entry ", first * width + (bad - out));
 }
 
 }  // namespace qkgeom

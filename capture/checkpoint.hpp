@@ -23,8 +23,9 @@ class checkpoint {
   /// Throws unless the tensor is there, of that shape and of dtype BF16, F16 or F32.
   void check(const std::string& name, const std::vector<index_t>& shape) const;
 
-  /// Rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened to f32.
-  /// `to_bf16`: rounded to bf16 as a model loaded in bf16 is. Throws on NaN and Inf, naming the tensor and the entry.
+  /// Rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened to
+  /// f32. `to_bf16`: rounded to bf16 as a model loaded in bf16 is. Throws on NaN and Inf, naming the tensor and the
+  /// entry.
   void read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count, bool to_bf16,
             float* out) const;
 

@@ -9,7 +9,8 @@
 namespace qkgeom {
 namespace {
 
-// Rows of a document that go through the linear maps together. Fixed, because the bits of a product depend on its shape.
+// Rows of a document that go through the linear maps together. Fixed, because the bits of a product depend on its
+// shape.
 constexpr index_t tile_rows = 256;
 
 index_t tiles_of(index_t tokens) { return (tokens + tile_rows - 1) / tile_rows; }
@@ -28,7 +29,11 @@ struct decoder::tensor_spec {
 
 decoder::decoder(decoder_description description, const checkpoint& model, compute_type type, index_t last_layer,
                  thread_pool& pool)
-    : description_(std::move(description)), checkpoint_(&model), type_(type), last_layer_(last_layer), pool_(&pool),
+    : description_(std::move(description)),
+      checkpoint_(&model),
+      type_(type),
+      last_layer_(last_layer),
+      pool_(&pool),
       scratches_(n(pool.size())) {
   require(last_layer >= 0 && last_layer < description_.n_layers(), "layer ", last_layer, " of a model with ",
           description_.n_layers());
@@ -86,14 +91,16 @@ void decoder::project(index_t tile, index_t tokens, bool only_qk, scratch& s) {
   s.x.resize(n(tile_rows * d.hidden));
   s.wide.resize(n(tile_rows * width));
   for (index_t r = 0; r < rows; ++r)
-    rms_norm({hidden_.data() + (first + r) * d.hidden, n(d.hidden)}, weights_.attention_norm, static_cast<float>(d.norm_eps),
-             rounds(), s.x.data() + r * d.hidden);
+    rms_norm({hidden_.data() + (first + r) * d.hidden, n(d.hidden)}, weights_.attention_norm,
+             static_cast<float>(d.norm_eps), rounds(), s.x.data() + r * d.hidden);
   multiply_transposed(rows, width, d.hidden, s.x.data(), d.hidden, weights_.qkv.data(), s.wide.data(), width);
   const auto keys = k_.view(), values = v_.view();
   for (index_t r = 0; r < rows; ++r) {
     float* row = s.wide.data() + r * width;
-    if (d.qkv_bias) add_into({row, n(width)}, weights_.qkv_bias, rounds());
-    else if (rounds()) round_row({row, n(width)});
+    if (d.qkv_bias)
+      add_into({row, n(width)}, weights_.qkv_bias, rounds());
+    else if (rounds())
+      round_row({row, n(width)});
     std::copy_n(row, q, q_.data() + (first + r) * q);
     for (index_t h = 0; h < d.key_heads; ++h) {
       std::copy_n(row + q + h * d.head_dim, d.head_dim, keys.head(h).row(first + r));
@@ -125,8 +132,10 @@ void decoder::finish_layer(index_t tile, index_t tokens, scratch& s) {
   const auto add_rows = [&](bool bias, const std::vector<float>& b) {
     for (index_t r = 0; r < rows; ++r) {
       const std::span<float> y(s.y.data() + r * d.hidden, n(d.hidden));
-      if (bias) add_into(y, b, rounds());
-      else if (rounds()) round_row(y);
+      if (bias)
+        add_into(y, b, rounds());
+      else if (rounds())
+        round_row(y);
       add_into(residual(r), y, rounds());
     }
   };
@@ -134,12 +143,15 @@ void decoder::finish_layer(index_t tile, index_t tokens, scratch& s) {
   add_rows(d.output_bias, weights_.output_bias);
 
   for (index_t r = 0; r < rows; ++r)
-    rms_norm(residual(r), weights_.feed_forward_norm, static_cast<float>(d.norm_eps), rounds(), s.x.data() + r * d.hidden);
+    rms_norm(residual(r), weights_.feed_forward_norm, static_cast<float>(d.norm_eps), rounds(),
+             s.x.data() + r * d.hidden);
   multiply_transposed(rows, 2 * f, d.hidden, s.x.data(), d.hidden, weights_.gate_up.data(), s.wide.data(), 2 * f);
   for (index_t r = 0; r < rows; ++r) {
     const std::span<float> row(s.wide.data() + r * 2 * f, n(2 * f));
-    if (d.feed_forward_bias) add_into(row, weights_.gate_up_bias, rounds());
-    else if (rounds()) round_row(row);
+    if (d.feed_forward_bias)
+      add_into(row, weights_.gate_up_bias, rounds());
+    else if (rounds())
+      round_row(row);
     gate_into(row.first(n(f)), row.last(n(f)), rounds());
   }
   multiply_transposed(rows, d.hidden, f, s.wide.data(), 2 * f, weights_.down.data(), s.y.data(), d.hidden);

@@ -15,8 +15,8 @@
 
 namespace qkgeom {
 
-/// How the forward pass rounds: all in f32, or as a model that was loaded in bf16 (every linear map, norm, rotary table and
-/// sum is rounded to bf16; products are summed in f32).
+/// How the forward pass rounds: all in f32, or as a model that was loaded in bf16 (every linear map, norm, rotary table
+/// and sum is rounded to bf16; products are summed in f32).
 enum class compute_type { f32, bf16 };
 constexpr std::string_view name_of(compute_type t) { return t == compute_type::f32 ? "f32" : "bf16"; }
 
@@ -31,7 +31,8 @@ using layer_sink = std::function<void(index_t layer, tensor_view<const float> q,
 class decoder {
  public:
   /// Checks names and shapes of all weights that layers up to `last_layer` need. `model` and `pool` must live longer.
-  decoder(decoder_description description, const checkpoint& model, compute_type type, index_t last_layer, thread_pool& pool);
+  decoder(decoder_description description, const checkpoint& model, compute_type type, index_t last_layer,
+          thread_pool& pool);
 
   /// Runs the layers up to `last_layer` on token ids; of that one only queries and keys are computed.
   void run(std::span<const std::int32_t> ids, rope_stage stage, const layer_sink& sink);

@@ -28,7 +28,7 @@ struct decoder_description {
   index_t query_heads = 0, key_heads = 0, head_dim = 0;
   index_t context = 0;  ///< tokens, max_position_embeddings
   double norm_eps = 1e-6;
-  bool tied = false;            ///< the output matrix is the embedding; no capture reads it
+  bool tied = false;  ///< the output matrix is the embedding; no capture reads it
   bool qkv_bias = false, output_bias = false, feed_forward_bias = false;
   activation act = activation::silu;
   rope_description rope;

@@ -17,7 +17,8 @@ std::string_view text_of(const mapped_file& file) {
 }  // namespace
 
 document_list::document_list(document_options options) : options_(std::move(options)) {
-  require(options_.jsonl.empty() != options_.text.empty(), "documents come from either a JSON Lines file or text files");
+  require(options_.jsonl.empty() != options_.text.empty(),
+          "documents come from either a JSON Lines file or text files");
   if (!options_.jsonl.empty()) files_.emplace_back(options_.jsonl);
   for (const auto& path : options_.text) files_.emplace_back(path);
 }

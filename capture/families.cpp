@@ -26,7 +26,8 @@ decoder_description read_common(const json_fields& c, const defaults& d) {
   m.vocabulary = c.required_integer("vocab_size", 1, largest);
   m.query_heads = c.required_integer("num_attention_heads", 1, 65536);
   const bool silent = !c.object().contains("num_key_value_heads");
-  m.key_heads = c.integer("num_key_value_heads", 1, 65536).value_or(silent && d.key_heads ? d.key_heads : m.query_heads);
+  m.key_heads =
+      c.integer("num_key_value_heads", 1, 65536).value_or(silent && d.key_heads ? d.key_heads : m.query_heads);
   require(m.query_heads % m.key_heads == 0, c.where(), ": num_attention_heads (", m.query_heads,
           ") must be a multiple of num_key_value_heads (", m.key_heads, ")");
   const auto head_dim = c.integer("head_dim", 1, 1024);
@@ -55,7 +56,8 @@ const nlohmann::json* layer_list(const json_fields& c, const char* name, std::si
   return list;
 }
 
-/// SmolLM3: some layers have no rotary embedding (`no_rope_layers` holds 1 where there IS one), and these alone may slide.
+/// SmolLM3: some layers have no rotary embedding (`no_rope_layers` holds 1 where there IS one), and these alone may
+/// slide.
 decoder_description read_smollm3(const json_fields& c) {
   decoder_description m = read_common(c, {.key_heads = 4, .context = 32768, .theta = 2e6, .tied = true});
   const index_t interval = c.integer("no_rope_layer_interval", 1, 4096).value_or(4);
@@ -93,7 +95,8 @@ decoder_description read_description(const nlohmann::json& config) {
   for (const decoder_family& family : families)
     if (family.model_type == type) return family.read(fields);
   std::string supported;
-  for (const decoder_family& family : families) supported += (supported.empty() ? "" : ", ") + std::string(family.model_type);
+  for (const decoder_family& family : families)
+    supported += (supported.empty() ? "" : ", ") + std::string(family.model_type);
   fail("config.json: model_type '", type, "' is not supported; supported: ", supported);
 }
 

@@ -79,8 +79,13 @@ class capture_job {
  public:
   capture_job(const capture_options& options, const capture_manifest& manifest, input_check inputs, decoder& model,
               const tokenizer& tokens)
-      : options_(options), inputs_(std::move(inputs)), ranges_(shard_ranges(inputs_.examples)), model_(model), tokens_(tokens),
-        writer_(options.out, manifest), rows_(writer_.manifest(), options.plan.sampler, options.plan.compute) {
+      : options_(options),
+        inputs_(std::move(inputs)),
+        ranges_(shard_ranges(inputs_.examples)),
+        model_(model),
+        tokens_(tokens),
+        writer_(options.out, manifest),
+        rows_(writer_.manifest(), options.plan.sampler, options.plan.compute) {
     state_.settings = manifest_text(manifest);
     state_.inputs = inputs_.hash.hex();
     if (const auto earlier = read_state(options.out)) adopt(*earlier);
@@ -106,20 +111,24 @@ class capture_job {
   }
 
  private:
-  std::size_t first_example() const { return shard_ < ranges_.size() ? ranges_[shard_].first : inputs_.examples.size(); }
+  std::size_t first_example() const {
+    return shard_ < ranges_.size() ? ranges_[shard_].first : inputs_.examples.size();
+  }
 
   std::vector<captured_example> examples_of(std::size_t shard) const {
     const auto begin = inputs_.examples.begin();
-    return {begin + static_cast<std::ptrdiff_t>(ranges_[shard].first), begin + static_cast<std::ptrdiff_t>(ranges_[shard].second)};
+    return {begin + static_cast<std::ptrdiff_t>(ranges_[shard].first),
+            begin + static_cast<std::ptrdiff_t>(ranges_[shard].second)};
   }
 
   void adopt(const resume_state& earlier) {
     const std::string where = (options_.out / "progress.json").string();
-    require(options_.resume, options_.out.string(), " holds an unfinished capture (progress.json): --resume continues it");
-    require(earlier.settings == state_.settings, where, " belongs to a capture with other settings; a capture is resumed with ",
-            "the options it was begun with");
-    require(earlier.inputs == state_.inputs, where, " belongs to a capture of other documents, another tokenizer or other ",
-            "weights");
+    require(options_.resume, options_.out.string(),
+            " holds an unfinished capture (progress.json): --resume continues it");
+    require(earlier.settings == state_.settings, where,
+            " belongs to a capture with other settings; a capture is resumed with ", "the options it was begun with");
+    require(earlier.inputs == state_.inputs, where,
+            " belongs to a capture of other documents, another tokenizer or other ", "weights");
     require(earlier.shards.size() <= ranges_.size(), where, " names more shards than there are");
     for (const auto& shard : earlier.shards) {
       require(shard.examples == examples_of(shard_), where, " disagrees with the documents about ", shard.info.file);
@@ -187,7 +196,8 @@ void measure(const capture_options& options, const input_check& inputs, capture_
     summary.bytes += fs::file_size(options.out / s.file);
   }
   summary.shards = static_cast<index_t>(manifest.shards.size());
-  summary.empty = std::count_if(inputs.examples.begin(), inputs.examples.end(), [](const auto& e) { return e.tokens == 0; });
+  summary.empty =
+      std::count_if(inputs.examples.begin(), inputs.examples.end(), [](const auto& e) { return e.tokens == 0; });
 }
 
 }  // namespace

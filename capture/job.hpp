@@ -31,9 +31,10 @@ struct capture_summary {
   bool was_complete = false;
 };
 
-/// Text and a checkpoint in, a capture folder out. A shard holds a few documents and is written whole; progress.json names
-/// the complete ones until manifest.json ends the capture. With `resume` the complete shards are kept, and the folder is at
-/// the end byte for byte what an undisturbed run writes. Notes (documents without tokens) go to `notes`. Throws `error`.
+/// Text and a checkpoint in, a capture folder out. A shard holds a few documents and is written whole; progress.json
+/// names the complete ones until manifest.json ends the capture. With `resume` the complete shards are kept, and the
+/// folder is at the end byte for byte what an undisturbed run writes. Notes (documents without tokens) go to `notes`.
+/// Throws `error`.
 capture_summary run_capture(const capture_options& options, std::ostream& notes);
 
 }  // namespace qkgeom

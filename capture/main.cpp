@@ -29,31 +29,39 @@ void declare(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_option("--model", o.model, "folder with config.json, safetensors and tokenizer.json")->required();
   auto* const jsonl = app.add_option("--jsonl", o.documents.jsonl, "documents, one JSON object a line");
   app.add_option("--text-field", o.documents.text_field, "field of the text")->capture_default_str()->needs(jsonl);
-  app.add_option("--id-field", o.documents.id_field, "field of the document's name")->capture_default_str()->needs(jsonl);
+  app.add_option("--id-field", o.documents.id_field, "field of the document's name")
+      ->capture_default_str()
+      ->needs(jsonl);
   app.add_option("--text", o.documents.text, "text files, one document each")->excludes(jsonl);
   app.add_option("--tokenizer", o.tokenizer, "tokenizer.json [the model's folder, else the one above]");
   app.add_option("--out", o.out, "folder for the capture")->required();
   app.add_option("--max-length", o.plan.max_length, "tokens a document is cut to [the model's context]")
       ->check(CLI::Range(index_t{1}, index_t{0x7fffffff}));
-  app.add_option("--examples", raw.examples, "at most that many documents")->check(CLI::Range(index_t{1}, index_t{0x7fffffff}));
+  app.add_option("--examples", raw.examples, "at most that many documents")
+      ->check(CLI::Range(index_t{1}, index_t{0x7fffffff}));
   app.add_option("--sampler", raw.sampler, "tokens that are kept: uniform or log2 buckets, or all")
-      ->check(CLI::IsMember({"uniform", "log2", "all"}))->capture_default_str();
+      ->check(CLI::IsMember({"uniform", "log2", "all"}))
+      ->capture_default_str();
   app.add_option("--bucket-size", o.plan.sampler.bucket_size, "tokens of a bucket (log2: of the smallest)")
-      ->check(CLI::Range(index_t{1}, index_t{0x7fffffff}))->capture_default_str();
+      ->check(CLI::Range(index_t{1}, index_t{0x7fffffff}))
+      ->capture_default_str();
   app.add_option("--rate", o.plan.sampler.rate, "expected tokens kept in a bucket")->capture_default_str();
-  app.add_option("--heads", raw.heads, "query heads, drawn over all captured layers: a number, or all")->capture_default_str();
+  app.add_option("--heads", raw.heads, "query heads, drawn over all captured layers: a number, or all")
+      ->capture_default_str();
   app.add_option("--layers", raw.layers, "layers such as 0,3,5-7, or all")->capture_default_str();
   app.add_flag("--include-windowed", o.plan.include_windowed, "capture layers with a sliding window too");
   app.add_option("--seed", o.plan.seed, "seed of all draws")->capture_default_str();
   app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
   app.add_option("--threads", o.threads, "threads [all cores]")->check(CLI::Range(1, 4096));
   app.add_option("--dtype", raw.compute, "arithmetic and element type: f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str();
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
   app.add_flag("--resume", o.resume, "continue an interrupted capture");
 }
 
 void interpret(const raw_options& raw, capture_options& o) {
-  require(!o.documents.jsonl.empty() || !o.documents.text.empty(), "--jsonl or --text must say where the documents are");
+  require(!o.documents.jsonl.empty() || !o.documents.text.empty(),
+          "--jsonl or --text must say where the documents are");
   if (raw.heads != "all") {
     index_t heads = 0;
     const auto [end, code] = std::from_chars(raw.heads.data(), raw.heads.data() + raw.heads.size(), heads);
@@ -76,12 +84,14 @@ void print(const capture_summary& s, const std::string& out) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   if (s.was_complete) {
-    fmt::print("{} is already complete: {} rows in {} shards, {:.1f} MB\n", out, s.rows, s.shards, static_cast<double>(s.bytes) / 1e6);
+    fmt::print("{} is already complete: {} rows in {} shards, {:.1f} MB\n", out, s.rows, s.shards,
+               static_cast<double>(s.bytes) / 1e6);
     return;
   }
-  fmt::print("{} documents, {} tokens in {:.2f} s: {:.0f} tokens/s; {} rows in {} shards, {:.1f} MB; peak memory {:.0f} MB\n",
-             s.documents, s.tokens, s.seconds, static_cast<double>(s.tokens) / s.seconds, s.rows, s.shards,
-             static_cast<double>(s.bytes) / 1e6, static_cast<double>(usage.ru_maxrss) * 1024 / 1e6);
+  fmt::print(
+      "{} documents, {} tokens in {:.2f} s: {:.0f} tokens/s; {} rows in {} shards, {:.1f} MB; peak memory {:.0f} MB\n",
+      s.documents, s.tokens, s.seconds, static_cast<double>(s.tokens) / s.seconds, s.rows, s.shards,
+      static_cast<double>(s.bytes) / 1e6, static_cast<double>(usage.ru_maxrss) * 1024 / 1e6);
 }
 
 int run(int argc, char** argv) {

@@ -12,7 +12,8 @@ namespace {
 std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options) {
   std::vector<index_t> layers = options.layers;
   for (const index_t l : layers)
-    require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ", model.n_layers() - 1);
+    require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ",
+            model.n_layers() - 1);
   if (layers.empty())
     for (index_t l = 0; l < model.n_layers(); ++l)
       if (options.include_windowed || !model.layers[static_cast<std::size_t>(l)].window) layers.push_back(l);
@@ -26,13 +27,14 @@ captured_rope rope_of(const rope_description& r) {
 
 }  // namespace
 
-capture_manifest plan_capture(const decoder_description& model, const std::string& name, const std::string& config_sha256,
-                              const plan_options& options) {
+capture_manifest plan_capture(const decoder_description& model, const std::string& name,
+                              const std::string& config_sha256, const plan_options& options) {
   require(options.max_length >= 0 && options.max_length <= detail::largest_position, "max-length must be from 1 to ",
           detail::largest_position, " tokens, not ", options.max_length);
   require(!options.heads || *options.heads > 0, "at least one head must be captured, not ", options.heads.value_or(0));
   capture_manifest m;
-  m.model = {name, model.model_type, config_sha256, model.head_dim, model.n_layers(), model.query_heads, model.key_heads};
+  m.model = {name,           model.model_type, config_sha256, model.head_dim, model.n_layers(), model.query_heads,
+             model.key_heads};
   m.context_length = options.max_length > 0 ? options.max_length : model.context;
   const token_sampler& s = options.sampler;
   constexpr const char* kinds[] = {"uniform", "log2", "all"};
@@ -67,7 +69,8 @@ std::vector<index_t> parse_layers(const std::string& text) {
   const auto number = [&] {
     index_t n = -1;
     const auto [next, code] = std::from_chars(p, end, n);
-    require(code == std::errc() && n >= 0 && n < 100000, "layers must be a list such as 0,3,5-7 or all, not '", text, "'");
+    require(code == std::errc() && n >= 0 && n < 100000, "layers must be a list such as 0,3,5-7 or all, not '", text,
+            "'");
     p = next;
     return n;
   };

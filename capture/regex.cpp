@@ -98,8 +98,8 @@ regex::regex(std::string_view pattern) : state_(std::make_shared<state>()) {
   const std::string translated = pcre2_pattern(pattern);
   int code = 0;
   PCRE2_SIZE offset = 0;
-  s.code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP, &code,
-                         &offset, nullptr);
+  s.code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP,
+                         &code, &offset, nullptr);
   if (!s.code) {
     unsigned char message[256];
     pcre2_get_error_message(code, message, sizeof message);
@@ -120,8 +120,8 @@ regex::regex(std::string_view pattern) : state_(std::make_shared<state>()) {
 bool regex::find(std::string_view text, std::size_t from, span* match) const {
   const state& s = *state_;
   // The caller hands over well-formed text; checking it again at every match would cost the square of its length.
-  const int found = pcre2_match(s.code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK,
-                                s.match, s.context);
+  const int found = pcre2_match(s.code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                                PCRE2_NO_UTF_CHECK, s.match, s.context);
   if (found == PCRE2_ERROR_NOMATCH) return false;
   if (found < 0) {
     unsigned char message[256];

@@ -8,8 +8,8 @@
 
 namespace qkgeom {
 
-/// Rewrites a regular expression of tokenizer.json (Oniguruma, Unicode 16) for PCRE2: `\s` means Unicode white space, and
-/// the classes `\p{..}` get the code points that PCRE2's tables do not know yet. Throws on `\P{..}` within a class.
+/// Rewrites a regular expression of tokenizer.json (Oniguruma, Unicode 16) for PCRE2: `\s` means Unicode white space,
+/// and the classes `\p{..}` get the code points that PCRE2's tables do not know yet. Throws on `\P{..}` within a class.
 std::string pcre2_pattern(std::string_view pattern);
 
 /// A compiled regular expression over well-formed UTF-8. One object is used by one thread at a time.

@@ -57,8 +57,9 @@ rope_description read_rope(const json_fields& config, index_t head_dim, index_t 
     require(x.has_value(), dictionary->where(), " has no field ", name);
     return *x;
   };
-  const double original = config.positive("original_max_position_embeddings")
-                              .value_or(dictionary->positive("original_max_position_embeddings").value_or(static_cast<double>(context)));
+  const double original =
+      config.positive("original_max_position_embeddings")
+          .value_or(dictionary->positive("original_max_position_embeddings").value_or(static_cast<double>(context)));
   const llama3_scaling scaling{needed("factor"), needed("low_freq_factor"), needed("high_freq_factor"), original};
   require(scaling.high_freq_factor > scaling.low_freq_factor, dictionary->where(),
           ": high_freq_factor must be larger than low_freq_factor");

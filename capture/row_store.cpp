@@ -16,8 +16,10 @@ void append(std::vector<std::byte>& to, const float* row, index_t n) {
   to.resize(at + static_cast<std::size_t>(n) * sizeof(T));
   for (index_t c = 0; c < n; ++c) {
     T x;
-    if constexpr (std::is_same_v<T, bf16>) x = bf16::round(row[c]);
-    else x = row[c];
+    if constexpr (std::is_same_v<T, bf16>)
+      x = bf16::round(row[c]);
+    else
+      x = row[c];
     std::memcpy(to.data() + at + static_cast<std::size_t>(c) * sizeof(T), &x, sizeof(T));
   }
 }
@@ -27,8 +29,8 @@ void append(std::vector<std::byte>& to, const float* row, index_t n) {
 row_store::row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute)
     : manifest_(&manifest), sampler_(sampler), compute_(compute), rows_(manifest.layers.size()) {}
 
-void row_store::add_side(side& to, tensor_view<const float> x, const std::vector<index_t>& heads, const random_stream& stream,
-                         std::span<const std::int32_t> ids) const {
+void row_store::add_side(side& to, tensor_view<const float> x, const std::vector<index_t>& heads,
+                         const random_stream& stream, std::span<const std::int32_t> ids) const {
   for (const std::int32_t t : draw_tokens(sampler_, x.rows, stream)) {
     to.position.push_back(t);
     to.example.push_back(static_cast<std::int32_t>(stream.example));
@@ -36,10 +38,12 @@ void row_store::add_side(side& to, tensor_view<const float> x, const std::vector
     for (const index_t h : heads) {
       const float* row = x.head(h).row(t);
       const bool finite = std::all_of(row, row + x.dim, [](float v) { return std::isfinite(v); });
-      require(finite, "the model computes NaN or Inf: layer ", stream.layer, ", head ", h, ", document ", stream.example,
-              ", position ", t);
-      if (compute_ == compute_type::bf16) append<bf16>(to.data, row, x.dim);
-      else append<float>(to.data, row, x.dim);
+      require(finite, "the model computes NaN or Inf: layer ", stream.layer, ", head ", h, ", document ",
+              stream.example, ", position ", t);
+      if (compute_ == compute_type::bf16)
+        append<bf16>(to.data, row, x.dim);
+      else
+        append<float>(to.data, row, x.dim);
     }
   }
 }

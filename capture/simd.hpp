@@ -46,8 +46,8 @@ inline float sum(floats v) {
   return s;
 }
 
-/// 2^x for x <= 126; below -126 the result is that of -126. Relative error at most 2.4e-7 (the polynomial is the minimax
-/// one of degree 5 on [-1/2, 1/2], error 7.5e-8, the rest is rounding).
+/// 2^x for x <= 126; below -126 the result is that of -126. Relative error at most 2.4e-7 (the polynomial is the
+/// minimax one of degree 5 on [-1/2, 1/2], error 7.5e-8, the rest is rounding).
 inline floats exp2(floats x) {
   x = max(x, all(-126.0f));
   constexpr float shifter = 12582912.0f;  // 1.5 * 2^23: adding it leaves round(x) in the low bits
@@ -61,9 +61,9 @@ inline floats exp2(floats x) {
   return std::bit_cast<floats>(std::bit_cast<ints>(p) + (std::bit_cast<ints>(shifted) << 23));
 }
 
-/// 2^x for -126 <= x <= 0 with a relative error of at most 1.1e-4, for results that are rounded to bf16 (half a unit there is
-/// 2e-3): the bits of x + 1 - 2^f, f the fraction of x, are nearly those of 2^x (Malossi et al. 2015, "Fast exponential
-/// computation on SIMD architectures"). The cubic is the minimax one for 1 + f - 2^f on [0, 1].
+/// 2^x for -126 <= x <= 0 with a relative error of at most 1.1e-4, for results that are rounded to bf16 (half a unit
+/// there is 2e-3): the bits of x + 1 - 2^f, f the fraction of x, are nearly those of 2^x (Malossi et al. 2015, "Fast
+/// exponential computation on SIMD architectures"). The cubic is the minimax one for 1 + f - 2^f on [0, 1].
 inline floats exp2_rough(floats x) {
   x = max(x, all(-126.0f));
   constexpr float shifter = 12582912.0f;
@@ -86,7 +86,8 @@ template <int N, class F>
 [[gnu::always_inline]] inline void unrolled(F&& f) {
   [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
     (f(std::integral_constant<int, I>{}), ...);
-  }(std::make_integer_sequence<int, N>{});
+  }
+  (std::make_integer_sequence<int, N>{});
 }
 
 }  // namespace qkgeom::simd

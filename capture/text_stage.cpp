@@ -100,8 +100,7 @@ void read_byte_level(const json_fields& f, text_stages* stages) {
     return;
   }
   if (space) stages->push_back(std::make_shared<prefix_space_stage>());
-  constexpr std::string_view words =
-      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+  constexpr std::string_view words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
   stages->push_back(std::make_shared<split_stage>(words, true, true));
   stages->push_back(std::make_shared<byte_level_stage>(false));
 }
@@ -115,7 +114,8 @@ constexpr std::array<stage_type, 0> normalizers{};
 constexpr std::array<stage_type, 2> pre_tokenizers{{{"Split", read_split}, {"ByteLevel", read_byte_level}}};
 
 template <class Table>
-void read_stages(const nlohmann::json& object, const char* what, const char* list, const Table& table, text_stages* out) {
+void read_stages(const nlohmann::json& object, const char* what, const char* list, const Table& table,
+                 text_stages* out) {
   const json_fields fields(object, std::string("tokenizer.json: ") + what);
   const std::string type = fields.required_string("type");
   if (type == "Sequence") {

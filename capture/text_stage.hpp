@@ -18,8 +18,8 @@ struct text_piece {
 /// Takes the pieces that a stage makes, in order. Returns false when it wants no more.
 using piece_sink = std::function<bool(text_piece)>;
 
-/// One step from text to words: a normalizer hands on one changed piece, a pre-tokenizer several. Stages are chained, so
-/// that a document is tokenized lazily and only as far as its first `max_tokens` tokens need.
+/// One step from text to words: a normalizer hands on one changed piece, a pre-tokenizer several. Stages are chained,
+/// so that a document is tokenized lazily and only as far as its first `max_tokens` tokens need.
 class text_stage {
  public:
   virtual ~text_stage() = default;

@@ -23,7 +23,8 @@ template <class Gap, class Token>
 bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, Gap&& gap, Token&& token) {
   std::size_t from = 0;
   for (added_token_finder::match m; tokens.find(piece.text, from, &m); from = m.end) {
-    if (m.begin > from && !gap(text_piece{piece.text.substr(from, m.begin - from), piece.at_start && from == 0})) return false;
+    if (m.begin > from && !gap(text_piece{piece.text.substr(from, m.begin - from), piece.at_start && from == 0}))
+      return false;
     if (!token(m.id)) return false;
   }
   return from == piece.text.size() || gap(text_piece{piece.text.substr(from), piece.at_start && from == 0});
@@ -43,7 +44,8 @@ tokenizer::tokenizer(const nlohmann::json& file, const nlohmann::json& config) :
 
 tokenizer tokenizer::load(const std::filesystem::path& tokenizer_json) {
   const auto config = tokenizer_json.parent_path() / "tokenizer_config.json";
-  return {read_json(tokenizer_json, max_tokenizer_bytes), std::filesystem::exists(config) ? read_json(config, max_tokenizer_bytes) : nlohmann::json()};
+  return {read_json(tokenizer_json, max_tokenizer_bytes),
+          std::filesystem::exists(config) ? read_json(config, max_tokenizer_bytes) : nlohmann::json()};
 }
 
 void tokenizer::read_added_tokens(const nlohmann::json& list) {
@@ -51,7 +53,8 @@ void tokenizer::read_added_tokens(const nlohmann::json& list) {
   for (const auto& object : list) {
     const json_fields token(object, "tokenizer.json: added_tokens");
     const std::string content = token.required_string("content");
-    const auto id = static_cast<std::int32_t>(token.required_integer("id", 0, std::numeric_limits<std::int32_t>::max() - 1));
+    const auto id =
+        static_cast<std::int32_t>(token.required_integer("id", 0, std::numeric_limits<std::int32_t>::max() - 1));
     require(!token.boolean("single_word").value_or(false), "tokenizer.json: added token '", content,
             "' is single_word, which is not supported");
     const added_token_finder::options strip{.strip_left = token.boolean("lstrip").value_or(false),
@@ -96,7 +99,8 @@ void tokenizer::read_template(const nlohmann::json& object) {
     const auto* ids = entry ? entry->find("ids") : nullptr;
     require(ids && ids->is_array(), fields.where(), " does not say which ids '", name, "' has");
     for (const auto& id : *ids) {
-      require(id.is_number_integer() && id.get<index_t>() >= 0 && id.get<index_t>() < std::numeric_limits<std::int32_t>::max(),
+      require(id.is_number_integer() && id.get<index_t>() >= 0 &&
+                  id.get<index_t>() < std::numeric_limits<std::int32_t>::max(),
               fields.where(), ": an id of '", name, "' is ", id.dump());
       (before ? prefix_ : suffix_).push_back(id.get<std::int32_t>());
       size_ = std::max<index_t>(size_, id.get<index_t>() + 1);

@@ -23,7 +23,8 @@ std::size_t well_formed_size(std::string_view text, std::size_t i, std::size_t* 
   const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
   for (std::size_t j = 1; j < n; ++j) {
-    const bool good = i + j < text.size() && byte(i + j) >= (j == 1 ? low : 0x80) && byte(i + j) <= (j == 1 ? high : 0xbf);
+    const bool good =
+        i + j < text.size() && byte(i + j) >= (j == 1 ? low : 0x80) && byte(i + j) <= (j == 1 ? high : 0xbf);
     if (!good) {
       *skip = j;
       return 0;
@@ -47,8 +48,8 @@ std::string replace_ill_formed(std::string_view text) {
 }
 
 bool is_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+  return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 }  // namespace qkgeom

@@ -12,22 +12,34 @@
 namespace qkgeom {
 namespace {
 
+using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using nlohmann::json;
 
 /// Llama 3.2 1B, as its config.json has it.
 json llama() {
-  return {{"model_type", "llama"}, {"hidden_size", 2048}, {"intermediate_size", 8192}, {"num_hidden_layers", 16},
-          {"num_attention_heads", 32}, {"num_key_value_heads", 8}, {"head_dim", 64}, {"vocab_size", 128256},
-          {"max_position_embeddings", 131072}, {"rms_norm_eps", 1e-5}, {"rope_theta", 500000.0},
+  return {{"model_type", "llama"},
+          {"hidden_size", 2048},
+          {"intermediate_size", 8192},
+          {"num_hidden_layers", 16},
+          {"num_attention_heads", 32},
+          {"num_key_value_heads", 8},
+          {"head_dim", 64},
+          {"vocab_size", 128256},
+          {"max_position_embeddings", 131072},
+          {"rms_norm_eps", 1e-5},
+          {"rope_theta", 500000.0},
           {"tie_word_embeddings", true},
-          {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 32.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},
-                            {"original_max_position_embeddings", 8192}}}};
+          {"rope_scaling",
+           {{"rope_type", "llama3"},
+            {"factor", 32.0},
+            {"low_freq_factor", 1.0},
+            {"high_freq_factor", 4.0},
+            {"original_max_position_embeddings", 8192}}}};
 }
 json smollm3() {
-  return {{"model_type", "smollm3"}, {"hidden_size", 128}, {"intermediate_size", 384}, {"num_hidden_layers", 8},
-          {"num_attention_heads", 8}, {"vocab_size", 1024}};
+  return {{"model_type", "smollm3"}, {"hidden_size", 128},       {"intermediate_size", 384},
+          {"num_hidden_layers", 8},  {"num_attention_heads", 8}, {"vocab_size", 1024}};
 }
 json with(json config, const json& patch) {
   config.merge_patch(patch);
@@ -103,8 +115,8 @@ TEST(description, rope_parameters_of_either_transformers_version) {
 }
 
 TEST(description, smollm3_switches_and_windows) {
-  const auto d = read_description(with(smollm3(), {{"no_rope_layers", {1, 0, 1, 1, 1, 0, 1, 1}},
-                                                   {"use_sliding_window", true}, {"sliding_window", 64}}));
+  const auto d = read_description(with(
+      smollm3(), {{"no_rope_layers", {1, 0, 1, 1, 1, 0, 1, 1}}, {"use_sliding_window", true}, {"sliding_window", 64}}));
   for (std::size_t i = 0; i < 8; ++i) {
     EXPECT_EQ(d.layers[i].rope, i != 1 && i != 5);
     EXPECT_EQ(d.layers[i].window.value_or(0), d.layers[i].rope ? 0 : 64);
@@ -113,7 +125,8 @@ TEST(description, smollm3_switches_and_windows) {
 }
 
 TEST(description, refusals_name_what_is_wrong) {
-  EXPECT_EQ(refusal({{"model_type", "foo"}}), "config.json: model_type 'foo' is not supported; supported: llama, smollm3");
+  EXPECT_EQ(refusal({{"model_type", "foo"}}),
+            "config.json: model_type 'foo' is not supported; supported: llama, smollm3");
   EXPECT_THAT(refusal(json::object()), HasSubstr("model_type"));
   EXPECT_THAT(refusal(json::array()), HasSubstr("object"));
   EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "yarn"}}}})), HasSubstr("rope type 'yarn'"));
@@ -125,7 +138,8 @@ TEST(description, refusals_name_what_is_wrong) {
   EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"factor", nullptr}}}})), HasSubstr("factor"));
   EXPECT_THAT(refusal(with(llama(), {{"rope_theta", 0}})), HasSubstr("rope_theta"));
   EXPECT_THAT(refusal(with(smollm3(), {{"no_rope_layers", {1, 0}}})), HasSubstr("no_rope_layers"));
-  EXPECT_THAT(refusal(with(smollm3(), {{"layer_types", json(std::vector<std::string>(8, "chunked"))}})), HasSubstr("chunked"));
+  EXPECT_THAT(refusal(with(smollm3(), {{"layer_types", json(std::vector<std::string>(8, "chunked"))}})),
+              HasSubstr("chunked"));
 }
 
 TEST(plan, heads_and_their_keys) {

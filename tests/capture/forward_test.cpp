@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The forward pass against what transformers computes: ids in; q, k of every layer as its attention function receives them.
+// The forward pass against what transformers computes: ids in; q, k of every layer as its attention function receives
+// them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -60,7 +61,8 @@ std::vector<fixture> fixtures() {
   std::vector<fixture> list;
   for (const char* name : {"forward-short", "forward-mid", "forward-long"}) {
     const std::string file = std::string(QKGEOM_TEST_DATA) + "/forward/" + name + ".safetensors";
-    list.push_back({file, std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3/" + safetensors_file(file).metadata().at("checkpoint")});
+    list.push_back({file, std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3/" +
+                              safetensors_file(file).metadata().at("checkpoint")});
   }
   const std::string llama = std::string(QKGEOM_TEST_DATA) + "/llama-tiny";
   list.push_back({llama + "/forward.safetensors", llama});

@@ -61,7 +61,8 @@ class job : public ::testing::Test {
     for (const auto& e : fs::directory_iterator(options.model)) fs::copy(e.path(), folder / "model");
     fs::copy(data / "tokenizer.json", folder / "model");
     options.model = folder / "model";
-    for (const auto& e : fs::directory_iterator(options.model)) fs::permissions(e.path(), fs::perms::owner_write, fs::perm_options::add);
+    for (const auto& e : fs::directory_iterator(options.model))
+      fs::permissions(e.path(), fs::perms::owner_write, fs::perm_options::add);
   }
   /// Writes the weights anew, each tensor as `change` leaves it; it returns whether the tensor stays.
   void change_weights(const std::function<bool(tensor_to_write&, std::vector<bf16>&)>& change) {
@@ -91,7 +92,8 @@ class job : public ::testing::Test {
 TEST_F(job, empty_short_and_long_documents) {
   options.documents.jsonl = write("d.jsonl",
                                   "{\"id\": \"none\", \"text\": \"\"}\n\n{\"id\": 7, \"text\": \"Amen\"}\n"
-                                  "{\"text\": \"" + std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
+                                  "{\"text\": \"" +
+                                      std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
   std::ostringstream notes;
   const auto s = run_capture(options, notes);
   EXPECT_EQ(s.documents, 4);
@@ -115,7 +117,8 @@ TEST_F(job, empty_short_and_long_documents) {
 }
 
 TEST_F(job, rows_are_those_of_the_forward_pass) {
-  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth."), write("b.txt", "And the earth")};
+  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth."),
+                            write("b.txt", "And the earth")};
   options.plan.sampler = {sampler_kind::uniform, 16, 6};
   options.plan.heads = 9;
   options.plan.seed = 4;
@@ -133,7 +136,9 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
       for (const auto& info : c.manifest().layers) {
         if (info.layer != layer) continue;
         if (example == 0) heads += static_cast<index_t>(info.query_heads.size());
-        const auto kept = draw_tokens(options.plan.sampler, q.rows, {4, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer), draw::query_token});
+        const auto kept =
+            draw_tokens(options.plan.sampler, q.rows,
+                        {4, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer), draw::query_token});
         c.read_layer(layer).visit([&]<class T>(const layer_view<T>& view) {
           for (const std::int32_t t : kept) {
             const auto r = static_cast<index_t>(next[layer]++);
@@ -142,7 +147,8 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
             EXPECT_EQ(view.q_example[r], example);
             for (index_t h = 0; h < view.q.heads; ++h)
               for (index_t x = 0; x < view.q.dim; ++x)
-                ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)), q.head(info.query_heads[static_cast<std::size_t>(h)])(t, x));
+                ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)),
+                          q.head(info.query_heads[static_cast<std::size_t>(h)])(t, x));
             ++rows;
           }
         });

@@ -54,7 +54,8 @@ double attention_error(const shape& s, bool to_bf16, int threads) {
   double worst = 0;
   for (index_t h = 0; h < s.query_heads; ++h)
     for (index_t t = 0; t < s.tokens; ++t) {
-      const auto keys = k.view().head(h * s.key_heads / s.query_heads), values = v.view().head(h * s.key_heads / s.query_heads);
+      const auto keys = k.view().head(h * s.key_heads / s.query_heads),
+                 values = v.view().head(h * s.key_heads / s.query_heads);
       const std::size_t row = static_cast<std::size_t>((t * s.query_heads + h) * s.dim);
       std::vector<double> out(static_cast<std::size_t>(s.dim), 0);
       double sum = 0;
@@ -70,9 +71,9 @@ double attention_error(const shape& s, bool to_bf16, int threads) {
   return worst;
 }
 
-const std::vector<shape> shapes{{1, 4, 2, 32, {}},    {2, 1, 1, 1, {}},    {64, 3, 3, 20, {}},   {300, 8, 2, 32, {}},
-                                {301, 6, 2, 40, {}},  {257, 3, 3, 20, 17}, {500, 5, 1, 64, 100}, {130, 7, 1, 128, 1},
-                                {640, 2, 1, 16, 600}};
+const std::vector<shape> shapes{{1, 4, 2, 32, {}},    {2, 1, 1, 1, {}},    {64, 3, 3, 20, {}},
+                                {300, 8, 2, 32, {}},  {301, 6, 2, 40, {}}, {257, 3, 3, 20, 17},
+                                {500, 5, 1, 64, 100}, {130, 7, 1, 128, 1}, {640, 2, 1, 16, 600}};
 
 TEST(attention, equals_brute_force) {
   // Values are below 9; a sum of some hundred products in f32 with relative errors near 2^-22 stays within this.
@@ -112,8 +113,7 @@ TEST(row_ops, norm_gate_and_rotation_equal_their_formulas) {
   rms_norm(x, w, 1e-5f, false, out.data());
   double squares = 0;
   for (const double v : x) squares += v * v;
-  for (std::size_t i = 0; i < n; ++i)
-    EXPECT_NEAR(out[i], x[i] * w[i] / std::sqrt(squares / n + 1e-5), 1e-5);
+  for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(out[i], x[i] * w[i] / std::sqrt(squares / n + 1e-5), 1e-5);
 
   auto gate = entries(n, 6, 20);
   gate[0] = -500, gate[1] = 500;

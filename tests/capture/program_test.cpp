@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -60,14 +61,22 @@ class capture_program : public ::testing::Test {
     ::waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
-  int run(const std::vector<std::string>& arguments, rlim_t file_limit = 0) const { return wait(start(arguments, file_limit)); }
+  int run(const std::vector<std::string>& arguments, rlim_t file_limit = 0) const {
+    return wait(start(arguments, file_limit));
+  }
   std::string log() const { return read_text(folder / "log", 1 << 20); }
 
-  /// A capture of about a second in several shards: of two layers, so that only one is computed whole.
+  /// A capture of about a second in several shards: of the first layer, so that the time goes into files, not products.
   std::vector<std::string> capture_to(const std::string& out, bool resume = false) const {
-    std::vector<std::string> a{"--model", data + "/stage1-step-1000", "--jsonl", (folder / "documents.jsonl").string(),
-                               "--out", (folder / out).string(), "--max-length", "1024", "--bucket-size", "64", "--rate", "8",
-                               "--threads", "2", "--seed", "7", "--layers", "0-1"};
+    std::vector<std::string> a{"--model",       data + "/stage1-step-1000",
+                               "--jsonl",       (folder / "documents.jsonl").string(),
+                               "--out",         (folder / out).string(),
+                               "--max-length",  "1024",
+                               "--bucket-size", "64",
+                               "--rate",        "8",
+                               "--threads",     "2",
+                               "--seed",        "7",
+                               "--layers",      "0"};
     if (resume) a.push_back("--resume");
     return a;
   }
@@ -81,7 +90,8 @@ class capture_program : public ::testing::Test {
   }
   std::map<std::string, std::string> contents(const std::string& out) const {
     std::map<std::string, std::string> files;
-    for (const auto& e : fs::directory_iterator(folder / out)) files[e.path().filename().string()] = read_text(e.path(), 1 << 30);
+    for (const auto& e : fs::directory_iterator(folder / out))
+      files[e.path().filename().string()] = read_text(e.path(), 1 << 30);
     return files;
   }
 
@@ -99,8 +109,11 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
     return text;
   };
+  // The options of a good capture, but with these; an option that is there gets the other value.
   const auto with = [&](std::vector<std::string> more) {
     auto a = capture_to("o");
+    const auto there = std::find(a.begin(), a.end(), more[0]);
+    if (there != a.end()) a.erase(there, there + 2);
     a.insert(a.end(), more.begin(), more.end());
     return a;
   };
@@ -109,9 +122,7 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
   EXPECT_THAT(refused(with({"--sampler", "best"})), HasSubstr("best"));
   EXPECT_THAT(refused(with({"--heads", "x"})), HasSubstr("--heads"));
   EXPECT_THAT(refused(with({"--heads", "0"})), HasSubstr("--heads"));
-  auto layer = capture_to("o");
-  layer.back() = "99";
-  EXPECT_THAT(refused(layer), HasSubstr("layer 99"));
+  EXPECT_THAT(refused(with({"--layers", "99"})), HasSubstr("layer 99"));
   EXPECT_THAT(refused(with({"--rate", "-1"})), HasSubstr("--rate must be positive, not -1"));
   EXPECT_THAT(refused(with({"--dtype", "f16"})), HasSubstr("f16"));
   EXPECT_THAT(refused(with({"--text", "x.txt"})), HasSubstr("--text"));
@@ -127,7 +138,7 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
   ASSERT_EQ(run(capture_to("undisturbed")), 0) << log();
   const auto whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const auto expected = contents("undisturbed");
-  EXPECT_GE(expected.size(), 5u);
+  EXPECT_EQ(expected.size(), 4u);  // three shards and the manifest
   EXPECT_EQ(expected.count("progress.json"), 0u);
 
   const random_stream stream{.seed = 20, .use = draw::permutation};
@@ -149,7 +160,8 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
 TEST_F(capture_program, an_unfinished_capture_is_continued_only_when_told_to_and_with_its_options) {
   write_documents(40);
   const pid_t pid = start(capture_to("o"));
-  while (!fs::exists(folder / "o" / "shard-00000.safetensors")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (!fs::exists(folder / "o" / "shard-00000.safetensors"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::kill(pid, SIGKILL);
   ASSERT_EQ(wait(pid), -SIGKILL) << log();
   EXPECT_EQ(run(capture_to("o")), 2);

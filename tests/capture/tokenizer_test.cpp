@@ -28,7 +28,8 @@ nlohmann::json patched(const nlohmann::json& patch) {
   if (!patch.is_null()) file.merge_patch(patch);
   return file;
 }
-ids encode(const nlohmann::json& patch, std::string_view text, index_t limit = no_limit, const nlohmann::json& config = {}) {
+ids encode(const nlohmann::json& patch, std::string_view text, index_t limit = no_limit,
+           const nlohmann::json& config = {}) {
   return tokenizer(patched(patch), config).encode(text, limit);
 }
 /// The message with which the patched tokenizer is refused.
@@ -83,7 +84,9 @@ TEST(tokenizer, a_limit_keeps_the_first_tokens_and_those_around) {
   EXPECT_EQ(encode({}, text, 5), ids(all.begin(), all.begin() + 5));
   EXPECT_EQ(encode({}, text, static_cast<index_t>(all.size())), all);
   EXPECT_EQ(encode({}, text, 0), ids());
-  const nlohmann::json config{{"add_bos_token", true}, {"add_eos_token", true}, {"bos_token", "<|end_of_text|>"},
+  const nlohmann::json config{{"add_bos_token", true},
+                              {"add_eos_token", true},
+                              {"bos_token", "<|end_of_text|>"},
                               {"eos_token", {{"content", "!"}}}};
   EXPECT_EQ(encode({}, text, 5, config), (ids{0, all[0], all[1], all[2], 1}));
   EXPECT_EQ(encode({}, "", 5, config), (ids{0, 1}));
@@ -102,9 +105,12 @@ TEST(tokenizer, tokenizer_config_replaces_the_post_processor) {
 
 TEST(tokenizer, unknown_kinds_are_refused_by_name) {
   EXPECT_THAT(refusal({{"model", {{"type", "Unigram"}}}}), HasSubstr("'Unigram' is not supported; supported: BPE"));
-  EXPECT_THAT(refusal({{"normalizer", {{"type", "Precompiled"}}}}), HasSubstr("normalizer 'Precompiled' is not supported"));
-  EXPECT_THAT(refusal({{"pre_tokenizer", {{"type", "Digits"}}}}), HasSubstr("pre_tokenizer 'Digits' is not supported; "));
-  EXPECT_THAT(refusal({{"post_processor", {{"type", "BertProcessing"}}}}), HasSubstr("'BertProcessing' is not supported"));
+  EXPECT_THAT(refusal({{"normalizer", {{"type", "Precompiled"}}}}),
+              HasSubstr("normalizer 'Precompiled' is not supported"));
+  EXPECT_THAT(refusal({{"pre_tokenizer", {{"type", "Digits"}}}}),
+              HasSubstr("pre_tokenizer 'Digits' is not supported; "));
+  EXPECT_THAT(refusal({{"post_processor", {{"type", "BertProcessing"}}}}),
+              HasSubstr("'BertProcessing' is not supported"));
   EXPECT_THAT(refusal({{"model", {{"dropout", 0.1}}}}), HasSubstr("dropout"));
   EXPECT_THAT(refusal({{"model", {{"merges", nlohmann::json::array({"a nowhere"})}}}}), HasSubstr("merge 0"));
   EXPECT_THAT(refusal({{"model", {{"vocab", 5}}}}), HasSubstr("vocab"));
@@ -116,10 +122,10 @@ TEST(tokenizer, ill_formed_utf8_becomes_the_replacement_character) {
   using namespace std::string_literals;
   const std::string fffd = "\xef\xbf\xbd";
   EXPECT_EQ(replace_ill_formed("a\xff"s + "b\xc3"), "a" + fffd + "b" + fffd);
-  EXPECT_EQ(replace_ill_formed("\xe2\x82"s + "x"), fffd + "x");                 // cut short: one
-  EXPECT_EQ(replace_ill_formed("\xed\xa0\x80"s), fffd + fffd + fffd);           // a surrogate
+  EXPECT_EQ(replace_ill_formed("\xe2\x82"s + "x"), fffd + "x");                   // cut short: one
+  EXPECT_EQ(replace_ill_formed("\xed\xa0\x80"s), fffd + fffd + fffd);             // a surrogate
   EXPECT_EQ(replace_ill_formed("\xf4\x90\x80\x80"s), fffd + fffd + fffd + fffd);  // beyond U+10FFFF
-  EXPECT_EQ(replace_ill_formed("\xc0\xaf"s), fffd + fffd);                      // overlong
+  EXPECT_EQ(replace_ill_formed("\xc0\xaf"s), fffd + fffd);                        // overlong
   EXPECT_EQ(replace_ill_formed("\xf0\x9f\x98\x80 ok"s), "\xf0\x9f\x98\x80 ok");
   EXPECT_EQ(encode({}, "a\xff"s), encode({}, "a" + fffd));
 }
