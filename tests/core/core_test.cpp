@@ -21,10 +21,12 @@ TEST(scalar, bf16_keeps_what_it_holds_and_rounds_to_even) {
   for (std::uint32_t b = 0; b < 65536; ++b) {
     const bf16 x{static_cast<std::uint16_t>(b)};
     const float f = x;
-    if (std::isnan(f)) EXPECT_TRUE(std::isnan(static_cast<float>(bf16::round(f))));
-    else ASSERT_EQ(bf16::round(f), x);
+    if (std::isnan(f))
+      EXPECT_TRUE(std::isnan(static_cast<float>(bf16::round(f))));
+    else
+      ASSERT_EQ(bf16::round(f), x);
   }
-  EXPECT_EQ(static_cast<float>(bf16::round(1.0f + 0x1p-8f)), 1.0f);            // tie to even
+  EXPECT_EQ(static_cast<float>(bf16::round(1.0f + 0x1p-8f)), 1.0f);                // tie to even
   EXPECT_EQ(static_cast<float>(bf16::round(1.0f + 3 * 0x1p-8f)), 1.0f + 0x1p-6f);  // tie to even, upwards
   EXPECT_TRUE(std::isinf(static_cast<float>(bf16::round(std::numeric_limits<float>::max()))));
 }
@@ -81,7 +83,9 @@ TEST(buckets, uniform_and_its_last_edge) {
 TEST(buckets, log2_follows_the_formula) {
   for (const index_t minimum : {1, 4, 16}) {
     const auto e = log2_buckets{minimum}.edges(1000);
-    const auto label = [&](index_t t) { return std::max(std::floor(std::log2(static_cast<double>(t + 1))), std::log2(static_cast<double>(minimum))); };
+    const auto label = [&](index_t t) {
+      return std::max(std::floor(std::log2(static_cast<double>(t + 1))), std::log2(static_cast<double>(minimum)));
+    };
     for (index_t t = 0; t < 1000; ++t) ASSERT_EQ(static_cast<double>(e(t)), label(t) - label(0)) << t;
   }
 }

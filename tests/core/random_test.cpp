@@ -18,7 +18,8 @@ TEST(philox, equals_random123) {
   for (int i = 0; i < 1000; ++i) {
     const std::array<std::uint32_t, 4> c{next(), next(), next(), next()};
     const std::array<std::uint32_t, 2> key{next(), next()};
-    const auto want = oracle(r123::Philox4x32::ctr_type{{c[0], c[1], c[2], c[3]}}, r123::Philox4x32::key_type{{key[0], key[1]}});
+    const auto want =
+        oracle(r123::Philox4x32::ctr_type{{c[0], c[1], c[2], c[3]}}, r123::Philox4x32::key_type{{key[0], key[1]}});
     const auto got = (qkgeom::philox4x32)(c, key);  // Random123 has a macro of this name
     for (std::size_t w = 0; w < 4; ++w) ASSERT_EQ(got[w], want[w]);
   }

@@ -32,7 +32,8 @@ void with_moments(const planted_head& spec, F&& f) {
 
 TEST(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
   auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 100});
-  for (auto* t : {&rows.q_position, &rows.k_position}) std::fill(t->begin(), t->end(), 17);  // constant positions: Cov(x, t) = 0
+  for (auto* t : {&rows.q_position, &rows.k_position})
+    std::fill(t->begin(), t->end(), 17);  // constant positions: Cov(x, t) = 0
   cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
   const auto r = planar_rotation(ctx, m);
@@ -98,7 +99,8 @@ TEST(planted, rotation_comes_back_within_its_error) {
   spec.mean_k[7] = -2;
   with_moments(spec, [&](cpu_context& ctx, const head_moments& m) {
     const auto r = planar_rotation(ctx, m);
-    const double n = static_cast<double>(spec.examples * spec.rows), sd_t = L / std::sqrt(12.0), se_slope = 1 / (sd_t * std::sqrt(n));
+    const double n = static_cast<double>(spec.examples * spec.rows), sd_t = L / std::sqrt(12.0),
+                 se_slope = 1 / (sd_t * std::sqrt(n));
     EXPECT_NEAR(std::abs(dense::dot(r.drift_axis, g)), 1, 1e-3);
     EXPECT_NEAR(r.alpha_q, q_slope, 4 * se_slope);
     EXPECT_NEAR(r.alpha_k, k_slope, 4 * se_slope);

@@ -67,7 +67,8 @@ class golden : public testing::TestWithParam<golden_case> {
 
 TEST_P(golden, pca) {
   for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
-    const auto m = accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
+    const auto m =
+        accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
     const auto r = pca(ctx, m);
     const auto& w = want.at("pca");
     EXPECT_EQ(m.q.total.count, want.at("n_q").get<index_t>());
@@ -88,20 +89,32 @@ TEST_P(golden, pca) {
 
 TEST_P(golden, rotation) {
   for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
-    const auto m = accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
+    const auto m =
+        accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
     for (const bool top : {false, true}) {
-      const auto r = planar_rotation(ctx, m, {.separation = top ? separation_axis_kind::top_eigenvector : separation_axis_kind::centroid});
+      const auto r = planar_rotation(
+          ctx, m, {.separation = top ? separation_axis_kind::top_eigenvector : separation_axis_kind::centroid});
       const auto& w = want.at(top ? "rotation_top_eigenvector" : "rotation");
       for (std::size_t i = 0; i < r.drift_axis.size(); ++i) {
         expect_close(r.drift_axis[i], w.at("axis_a")[i], 1e-9, 1, "axis_a");
         expect_close(r.separation_axis[i], w.at("axis_b")[i], 1e-9, 1, "axis_b");
       }
-      const std::pair<const char*, double> values[] = {
-          {"r_q_a", r.r_q_a}, {"r_k_a", r.r_k_a}, {"alpha_q", r.alpha_q}, {"alpha_k", r.alpha_k}, {"mu_q_a", r.mu_q_a}, {"mu_k_a", r.mu_k_a},
-          {"mu_q_b", r.mu_q_b}, {"mu_k_b", r.mu_k_b}, {"bias_strength", r.bias_strength}, {"var_frac_a", r.var_frac_a},
-          {"var_frac_b", r.var_frac_b}, {"plane_var_fraction", r.plane_var_fraction}, {"separation_strength", r.separation_strength},
-          {"content_var_b", r.content_var_b}};
-      for (const auto& [name, value] : values) expect_close(value, w.at(name), 1e-9, std::string(name).starts_with("mu_") ? 1e-2 : 0, name);
+      const std::pair<const char*, double> values[] = {{"r_q_a", r.r_q_a},
+                                                       {"r_k_a", r.r_k_a},
+                                                       {"alpha_q", r.alpha_q},
+                                                       {"alpha_k", r.alpha_k},
+                                                       {"mu_q_a", r.mu_q_a},
+                                                       {"mu_k_a", r.mu_k_a},
+                                                       {"mu_q_b", r.mu_q_b},
+                                                       {"mu_k_b", r.mu_k_b},
+                                                       {"bias_strength", r.bias_strength},
+                                                       {"var_frac_a", r.var_frac_a},
+                                                       {"var_frac_b", r.var_frac_b},
+                                                       {"plane_var_fraction", r.plane_var_fraction},
+                                                       {"separation_strength", r.separation_strength},
+                                                       {"content_var_b", r.content_var_b}};
+      for (const auto& [name, value] : values)
+        expect_close(value, w.at(name), 1e-9, std::string(name).starts_with("mu_") ? 1e-2 : 0, name);
       EXPECT_LT(r.residual_pos_r, 1e-12);
       EXPECT_NEAR(dense::dot(r.drift_axis, r.separation_axis), 0, 1e-14);
     }
@@ -110,7 +123,8 @@ TEST_P(golden, rotation) {
 
 TEST_P(golden, query_model) {
   for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
-    const auto m = accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
+    const auto m =
+        accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
     const auto model = fit_queries(ctx, m);
     const auto& w = want.at("query_model");
     expect_close(model.alpha_pos, w.at("alpha_pos"), 1e-9, 1e-2, "alpha_pos");
@@ -136,11 +150,14 @@ void expect_profile(const plasticity_profile_result& got, const json& want, doub
     const auto& b = got.buckets[w.at("q_bucket").get<std::size_t>()];
     expect_close(b.plasticity, w.at("mean"), bound, 1, what + " bucket " + w.at("q_bucket").dump());
     EXPECT_EQ(b.queries, w.at("queries").get<index_t>()) << what;
-    if (what != "diagonal_prefix_uniform") { EXPECT_EQ(b.pairs, w.at("pairs").get<std::int64_t>()) << what; }
+    if (what != "diagonal_prefix_uniform") {
+      EXPECT_EQ(b.pairs, w.at("pairs").get<std::int64_t>()) << what;
+    }
   }
 }
 
-void expect_summary(const plasticity_profile_result& p, index_t length, const json& w, double bound, const std::string& what) {
+void expect_summary(const plasticity_profile_result& p, index_t length, const json& w, double bound,
+                    const std::string& what) {
   const auto s = summarize(p, length);
   expect_close(s.overall.value, w.at("ap_overall"), bound, 1, what + " ap_overall");
   expect_close(s.first20.value, w.at("ap_first_20"), bound, 1, what + " ap_first_20");
@@ -152,7 +169,8 @@ void expect_summary(const plasticity_profile_result& p, index_t length, const js
   for (const auto& [kind, edges] : kinds) {
     const auto bins = bin_means(p, edges);
     ASSERT_EQ(bins.size(), w.at(kind).size());
-    for (std::size_t i = 0; i < bins.size(); ++i) expect_close(bins[i].plasticity.value, w.at(kind)[i], bound, 1, what + " " + kind);
+    for (std::size_t i = 0; i < bins.size(); ++i)
+      expect_close(bins[i].plasticity.value, w.at(kind)[i], bound, 1, what + " " + kind);
   }
 }
 
@@ -164,17 +182,16 @@ struct variant {
 };
 
 const std::vector<variant>& variants() {
-  static const std::vector<variant> all = {
-      {"diagonal", {}},
-      {"full", {.covariance = covariance_kind::full}},
-      {"joint", {.covariance = covariance_kind::joint}},
-      {"linear_drift", {.covariance = covariance_kind::linear_drift}},
-      {"diagonal_tau_mean", {.position = query_position::mean}},
-      {"diagonal_no_drift", {.no_drift = true}},
-      {"diagonal_uneven_edges", {}, true},
-      {"diagonal_window_3_buckets", {}, false, true},
-      {"diagonal_across_examples", {}, false, false, true},
-      {"diagonal_prefix_uniform", {}, false, false, false, true}};
+  static const std::vector<variant> all = {{"diagonal", {}},
+                                           {"full", {.covariance = covariance_kind::full}},
+                                           {"joint", {.covariance = covariance_kind::joint}},
+                                           {"linear_drift", {.covariance = covariance_kind::linear_drift}},
+                                           {"diagonal_tau_mean", {.position = query_position::mean}},
+                                           {"diagonal_no_drift", {.no_drift = true}},
+                                           {"diagonal_uneven_edges", {}, true},
+                                           {"diagonal_window_3_buckets", {}, false, true},
+                                           {"diagonal_across_examples", {}, false, false, true},
+                                           {"diagonal_prefix_uniform", {}, false, false, false, true}};
   return all;
 }
 
@@ -184,7 +201,8 @@ void check_variants(const golden_case& c, cpu_context& ctx, pair_precision preci
     const auto size = all.at("bucket").template get<index_t>(), length = all.at("context").template get<index_t>();
     for (const auto& v : variants()) {
       if (!want.at("profiles").contains(v.name)) continue;
-      const auto edges = v.uneven ? bucket_edges(want.at("uneven_edges").template get<std::vector<index_t>>()) : uniform_buckets{size}.edges(length);
+      const auto edges = v.uneven ? bucket_edges(want.at("uneven_edges").template get<std::vector<index_t>>())
+                                  : uniform_buckets{size}.edges(length);
       const auto m = accumulate(ctx, head, edge_buckets{edges.edges()}, {.context_length = length});
       const auto model = fit_queries(ctx, m, v.model);
       head.window = v.windowed ? std::optional<index_t>(3 * size) : std::nullopt;
@@ -198,9 +216,11 @@ void check_variants(const golden_case& c, cpu_context& ctx, pair_precision preci
       for (const double w : p.heatmap.weight) cells += w > 0;
       EXPECT_EQ(cells, want.at("heatmap").size());
       for (const auto& cell : want.at("heatmap")) {
-        const auto i = cell.at("key_distance_cell").template get<index_t>(), j = cell.at("query_distance_cell").template get<index_t>();
+        const auto i = cell.at("key_distance_cell").template get<index_t>(),
+                   j = cell.at("query_distance_cell").template get<index_t>();
         expect_close(p.heatmap.mean(i, j), cell.at("mean"), bound, 1, "heatmap");
-        EXPECT_EQ(p.heatmap.weight[static_cast<std::size_t>(i * p.heatmap.width + j)], cell.at("pairs").template get<double>());
+        EXPECT_EQ(p.heatmap.weight[static_cast<std::size_t>(i * p.heatmap.width + j)],
+                  cell.at("pairs").template get<double>());
       }
     }
   });
@@ -213,8 +233,8 @@ TEST_P(golden, empirical) {
   for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
     const auto length = all.at("context").get<index_t>();
     const auto p = empirical_profile(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, length);
-    // A comparison of two scores flips only if they differ by less than the rounding of a dot product; none does here for
-    // f64 scores. With f32 scores (bf16, f32 rows) single pairs may, each by 4/n: see docs/numerics.md.
+    // A comparison of two scores flips only if they differ by less than the rounding of a dot product; none does here
+    // for f64 scores. With f32 scores (bf16, f32 rows) single pairs may, each by 4/n: see docs/numerics.md.
     const double bound = std::is_same_v<typename std::decay_t<decltype(head)>::element, double> ? 1e-9 : 1e-6;
     expect_profile(p, want.at("profiles").at("empirical"), bound, "empirical");
     expect_summary(p, length, want.at("summaries").at("empirical"), bound, "empirical");
@@ -222,7 +242,8 @@ TEST_P(golden, empirical) {
 }
 
 INSTANTIATE_TEST_SUITE_P(captures, golden,
-                         testing::Values(golden_case{"long-f64.safetensors", "long-f32.json"}, golden_case{"long-f32.safetensors", "long-f32.json"},
+                         testing::Values(golden_case{"long-f64.safetensors", "long-f32.json"},
+                                         golden_case{"long-f32.safetensors", "long-f32.json"},
                                          golden_case{"long-bf16.safetensors", "long-bf16.json"},
                                          golden_case{"short-bf16.safetensors", "short-bf16.json"}),
                          [](const auto& c) {

@@ -76,13 +76,16 @@ TEST(semidefinite_factor, is_a_factor_also_of_singular_matrices) {
     for (index_t r = 0; r < rank; ++r)
       for (std::size_t i = 0; i < 6; ++i)
         for (std::size_t j = 0; j < 6; ++j)
-          m[i * 6 + j] += (s.uniform(static_cast<std::uint64_t>(r) * 6 + i) - 0.5) * (s.uniform(static_cast<std::uint64_t>(r) * 6 + j) - 0.5);
+          m[i * 6 + j] += (s.uniform(static_cast<std::uint64_t>(r) * 6 + i) - 0.5) *
+                          (s.uniform(static_cast<std::uint64_t>(r) * 6 + j) - 0.5);
     const auto f = linalg::semidefinite_factor(m, d);
     EXPECT_EQ(f.rank, rank);
     for (std::size_t i = 0; i < 6; ++i)
       for (std::size_t j = 0; j < 6; ++j) {
         double product = 0;
-        for (std::size_t c = 0; c < static_cast<std::size_t>(rank); ++c) product += f.factor[i * static_cast<std::size_t>(rank) + c] * f.factor[j * static_cast<std::size_t>(rank) + c];
+        for (std::size_t c = 0; c < static_cast<std::size_t>(rank); ++c)
+          product +=
+              f.factor[i * static_cast<std::size_t>(rank) + c] * f.factor[j * static_cast<std::size_t>(rank) + c];
         EXPECT_NEAR(product, m[i * 6 + j], 1e-14);
       }
   }
@@ -98,12 +101,14 @@ TEST(query_model, joint_does_not_depend_on_the_basis) {
   const auto mirror = householder_reflector({1, -2, 0.5, 3, 1});
   for (auto* side : {&turned.q, &turned.k})
     for (std::size_t i = 0; i < side->size(); i += 5) {
-      const auto x = reflect(mirror, {side->begin() + static_cast<std::ptrdiff_t>(i), side->begin() + static_cast<std::ptrdiff_t>(i) + 5});
+      const auto x = reflect(
+          mirror, {side->begin() + static_cast<std::ptrdiff_t>(i), side->begin() + static_cast<std::ptrdiff_t>(i) + 5});
       std::copy(x.begin(), x.end(), side->begin() + static_cast<std::ptrdiff_t>(i));
     }
   cpu_context ctx{{.threads = 1}};
   const auto v_of = [&](const planted_rows<double>& r, std::vector<double> delta, covariance_kind kind) {
-    const auto model = fit_queries(ctx, accumulate(ctx, r.view(), uniform_buckets{100}, {.context_length = 400}), {.covariance = kind});
+    const auto model = fit_queries(ctx, accumulate(ctx, r.view(), uniform_buckets{100}, {.context_length = 400}),
+                                   {.covariance = kind});
     const auto law = law_of(model, 2, {});
     if (!law.variance.empty()) {
       delta = reflect(model.reflector, delta);
@@ -120,8 +125,10 @@ TEST(query_model, joint_does_not_depend_on_the_basis) {
     return v;
   };
   const std::vector<double> delta{1, 2, -1, 0.5, 3};
-  EXPECT_NEAR(v_of(rows, delta, covariance_kind::joint), v_of(turned, reflect(mirror, delta), covariance_kind::joint), 1e-12);
-  EXPECT_NEAR(v_of(rows, delta, covariance_kind::full), v_of(turned, reflect(mirror, delta), covariance_kind::full), 1e-12);
+  EXPECT_NEAR(v_of(rows, delta, covariance_kind::joint), v_of(turned, reflect(mirror, delta), covariance_kind::joint),
+              1e-12);
+  EXPECT_NEAR(v_of(rows, delta, covariance_kind::full), v_of(turned, reflect(mirror, delta), covariance_kind::full),
+              1e-12);
 }
 
 TEST(query_model, drift_along_e1_and_against_it_and_none) {
@@ -144,7 +151,8 @@ TEST(query_model, drift_along_e1_and_against_it_and_none) {
 TEST(query_model, needs_the_covariance_of_each_bucket) {
   const auto rows = plant<float>({.dim = 3, .context_length = 100, .examples = 1, .rows = 50});
   cpu_context ctx{{.threads = 1}};
-  const auto m = accumulate(ctx, rows.view(), uniform_buckets{25}, {.q_bucket = scatter_kind::diagonal, .context_length = 100});
+  const auto m =
+      accumulate(ctx, rows.view(), uniform_buckets{25}, {.q_bucket = scatter_kind::diagonal, .context_length = 100});
   EXPECT_THROW(fit_queries(ctx, m), error);
   EXPECT_NO_THROW(fit_queries(ctx, m, {.covariance = covariance_kind::linear_drift}));
 }

@@ -21,11 +21,14 @@ double isotropic_plasticity(double length, int d) {
   using boost::math::quadrature::gauss_kronrod;
   const auto density = [&](double c) { return std::pow(1 - c * c, 0.5 * (d - 3)); };
   const double whole = gauss_kronrod<double, 61>::integrate(density, -1.0, 1.0, 10, 1e-12);
-  return gauss_kronrod<double, 61>::integrate([&](double c) { return density(c) * pair_plasticity(length * c, 1); }, -1.0, 1.0, 10, 1e-12) / whole;
+  return gauss_kronrod<double, 61>::integrate([&](double c) { return density(c) * pair_plasticity(length * c, 1); },
+                                              -1.0, 1.0, 10, 1e-12) /
+         whole;
 }
 
 class planted_plasticity : public testing::TestWithParam<covariance_kind> {};
-INSTANTIATE_TEST_SUITE_P(models, planted_plasticity, testing::ValuesIn(all_covariance_kinds), [](const auto& c) { return std::string(name_of(c.param)); });
+INSTANTIATE_TEST_SUITE_P(models, planted_plasticity, testing::ValuesIn(all_covariance_kinds),
+                         [](const auto& c) { return std::string(name_of(c.param)); });
 
 TEST_P(planted_plasticity, falls_with_the_drift_as_the_integral_says) {
   const int d = 12;
@@ -37,7 +40,8 @@ TEST_P(planted_plasticity, falls_with_the_drift_as_the_integral_says) {
   spec.mean_q[3] = slope * 2048 + 0.5;  // |mu(t)| = 0.5 + slope t
   const auto rows = plant<float>(spec);
   cpu_context ctx{{.threads = 2}};
-  const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 4096}), {.covariance = GetParam()});
+  const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 4096}),
+                                 {.covariance = GetParam()});
   const auto p = plasticity_profile(ctx, model, rows.view());
   const auto e = unbiased(empirical_profile(ctx, rows.view(), uniform_buckets{512}, 4096));
   for (std::size_t b = 1; b < p.buckets.size(); ++b) {
@@ -49,7 +53,8 @@ TEST_P(planted_plasticity, falls_with_the_drift_as_the_integral_says) {
     EXPECT_LT(p.buckets[b].standard_error, 0.02);
   }
   const auto s = summarize(p, 4096);
-  const double want_drop = isotropic_plasticity(0.5 + slope * 0.15 * 4096, d) - isotropic_plasticity(0.5 + slope * 0.9 * 4096, d);
+  const double want_drop =
+      isotropic_plasticity(0.5 + slope * 0.15 * 4096, d) - isotropic_plasticity(0.5 + slope * 0.9 * 4096, d);
   EXPECT_NEAR(s.drop.value, want_drop, 4 * s.drop.error + 0.03);
   EXPECT_GT(s.drop.value, 0.1);
 }

@@ -47,8 +47,8 @@ TEST(pair_formula, f32_lanes_err_by_at_most_2e_7_and_are_never_negative) {
 }
 
 /// The profile by the definition: rotated coordinates, every pair of one example, one after the other.
-std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& model, const head_view<double>& head, const pair_weight& weight = {},
-                                                         bool across = false) {
+std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& model, const head_view<double>& head,
+                                                         const pair_weight& weight = {}, bool across = false) {
   std::vector<std::pair<double, std::int64_t>> result;
   const auto d = static_cast<std::size_t>(head.k.cols);
   for (index_t b = 0; b < model.buckets.count(); ++b) {
@@ -70,11 +70,13 @@ std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& mode
       }
     }
     for (auto& g : groups) {
-      std::stable_sort(g.begin(), g.end(), [&](index_t x, index_t y) { return head.k_position[x] < head.k_position[y]; });
+      std::stable_sort(g.begin(), g.end(),
+                       [&](index_t x, index_t y) { return head.k_position[x] < head.k_position[y]; });
       for (std::size_t j = 1; j < g.size() && bucket.queries >= 2; ++j)
         for (std::size_t i = 0; i < j; ++i) {
           std::vector<double> delta(d);
-          for (std::size_t c = 0; c < d; ++c) delta[c] = head.k(g[i], static_cast<index_t>(c)) - head.k(g[j], static_cast<index_t>(c));
+          for (std::size_t c = 0; c < d; ++c)
+            delta[c] = head.k(g[i], static_cast<index_t>(c)) - head.k(g[j], static_cast<index_t>(c));
           delta = reflect(model.reflector, delta);
           double m = dense::dot(delta, bucket.mean), v = 0;
           if (bucket.root.rank > 0) {
@@ -87,7 +89,8 @@ std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& mode
           } else {
             for (std::size_t c = 0; c < d; ++c) v += bucket.variance[c] * delta[c] * delta[c];
           }
-          const double w = weight ? weight(static_cast<index_t>(i), static_cast<index_t>(j), static_cast<index_t>(g.size())) : 1;
+          const double w =
+              weight ? weight(static_cast<index_t>(i), static_cast<index_t>(j), static_cast<index_t>(g.size())) : 1;
           sum += w * pair_plasticity(m, v);
           total += w;
           ++pairs;
@@ -106,8 +109,8 @@ class all_pairs_of : public testing::TestWithParam<shape> {};
 
 /// Groups below and above the size from which tiles are used, ragged against panels and lanes.
 INSTANTIATE_TEST_SUITE_P(sizes, all_pairs_of,
-                         testing::Values(shape{1, 4, 5}, shape{2, 3, 1}, shape{3, 40, 2}, shape{8, 7, 17}, shape{33, 3, 64}, shape{16, 2, 65},
-                                         shape{32, 2, 131}, shape{40, 1, 700}));
+                         testing::Values(shape{1, 4, 5}, shape{2, 3, 1}, shape{3, 40, 2}, shape{8, 7, 17},
+                                         shape{33, 3, 64}, shape{16, 2, 65}, shape{32, 2, 131}, shape{40, 1, 700}));
 
 TEST_P(all_pairs_of, equal_brute_force) {
   const auto s = GetParam();
@@ -121,13 +124,15 @@ TEST_P(all_pairs_of, equal_brute_force) {
     if (windowed) head.window = 400;
     for (const auto kind : all_covariance_kinds) {
       SCOPED_TRACE(name_of(kind));
-      const auto model = fit_queries(ctx, accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000}), {.covariance = kind});
+      const auto model =
+          fit_queries(ctx, accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000}), {.covariance = kind});
       const auto want = brute_force(model, head);
       const auto weighted = brute_force(model, head, prefix_uniform{}.weight());
       for (const auto precision : {pair_precision::f64, pair_precision::f32}) {
         const auto got = plasticity_profile(ctx, model, head, all_pairs{}, {.heatmap = true, .precision = precision});
         const auto plain = plasticity_profile(ctx, model, head, all_pairs{}, {.precision = precision});
-        const auto prefix = plasticity_profile(ctx, model, head, prefix_uniform{.examples_weigh_same = false}, {.precision = precision});
+        const auto prefix = plasticity_profile(ctx, model, head, prefix_uniform{.examples_weigh_same = false},
+                                               {.precision = precision});
         // f32: 2e-7 of the formula, and keys rounded to 2^-24 of their distance from the mean.
         const double bound = precision == pair_precision::f64 ? 1e-11 : 1e-6;
         double heat = 0, heat_pairs = 0, sum = 0, pairs = 0;
@@ -169,7 +174,8 @@ TEST(plasticity, pairs_across_examples) {
 TEST(plasticity, does_not_depend_on_the_thread_count) {
   const auto rows = plant<float>({.dim = 20, .context_length = 4000, .examples = 2, .rows = 1500, .seed = 2});
   cpu_context one{{.threads = 1}}, three{{.threads = 3}};
-  const auto model = fit_queries(one, accumulate(one, rows.view(), uniform_buckets{1000}, {.context_length = 4000}), {.covariance = covariance_kind::joint});
+  const auto model = fit_queries(one, accumulate(one, rows.view(), uniform_buckets{1000}, {.context_length = 4000}),
+                                 {.covariance = covariance_kind::joint});
   const auto a = plasticity_profile(one, model, rows.view(), all_pairs{}, {.heatmap = true});
   const auto b = plasticity_profile(three, model, rows.view(), all_pairs{}, {.heatmap = true});
   for (std::size_t i = 1; i < a.buckets.size(); ++i) EXPECT_EQ(a.buckets[i].plasticity, b.buckets[i].plasticity);
@@ -182,10 +188,12 @@ TEST(plasticity, f32_holds_for_keys_with_a_common_mean_and_near_equal_keys) {
   spec.drift_q.assign(64, 1e-4);
   auto rows = plant<double>(spec);
   for (std::size_t i = 0; i < 200; ++i)  // keys that differ from their neighbour by a thousandth
-    for (std::size_t c = 0; c < 64; ++c) rows.k[(3 * i + 1) * 64 + c] = rows.k[3 * i * 64 + c] + (rows.k[(3 * i + 1) * 64 + c] - 300.0) * 1e-3;
+    for (std::size_t c = 0; c < 64; ++c)
+      rows.k[(3 * i + 1) * 64 + c] = rows.k[3 * i * 64 + c] + (rows.k[(3 * i + 1) * 64 + c] - 300.0) * 1e-3;
   cpu_context ctx{{.threads = 2}};
   for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
-    const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000}), {.covariance = kind});
+    const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000}),
+                                   {.covariance = kind});
     const auto exact = plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.precision = pair_precision::f64});
     const auto fast = plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.precision = pair_precision::f32});
     const auto want = brute_force(model, rows.view());
@@ -202,8 +210,12 @@ struct small_head {
   std::vector<std::int32_t> tq, eq, tk, ek;
   index_t dim = 2;
   head_view<double> view() const {
-    const auto ints = [](const auto& v) { return vector_view<const std::int32_t>{v.data(), static_cast<index_t>(v.size())}; };
-    const auto matrix = [&](const auto& v) { return matrix_view<const double>{v.data(), static_cast<index_t>(v.size()) / dim, dim, dim}; };
+    const auto ints = [](const auto& v) {
+      return vector_view<const std::int32_t>{v.data(), static_cast<index_t>(v.size())};
+    };
+    const auto matrix = [&](const auto& v) {
+      return matrix_view<const double>{v.data(), static_cast<index_t>(v.size()) / dim, dim, dim};
+    };
     return {matrix(q), ints(tq), ints(eq), matrix(k), ints(tk), ints(ek), {}};
   }
 };
@@ -222,7 +234,10 @@ small_head with_queries() {
 
 plasticity_profile_result profile(const small_head& h, covariance_kind kind = covariance_kind::diagonal) {
   cpu_context ctx{{.threads = 1}};
-  return plasticity_profile(ctx, fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 200}), {.covariance = kind}), h.view());
+  return plasticity_profile(
+      ctx,
+      fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 200}), {.covariance = kind}),
+      h.view());
 }
 
 TEST(degenerate, one_key_has_no_pair) {
@@ -277,7 +292,8 @@ TEST(empirical, equals_counting) {
   auto h = with_queries();
   const random_stream s{.seed = 2};
   for (int i = 0; i < 30; ++i) {
-    h.k.insert(h.k.end(), {s.uniform(static_cast<std::uint64_t>(2 * i)), i % 7 == 0 ? 0.25 : s.uniform(static_cast<std::uint64_t>(2 * i + 1))});
+    h.k.insert(h.k.end(), {s.uniform(static_cast<std::uint64_t>(2 * i)),
+                           i % 7 == 0 ? 0.25 : s.uniform(static_cast<std::uint64_t>(2 * i + 1))});
     h.tk.push_back(i * 6);
     h.ek.push_back(0);
   }
@@ -314,7 +330,8 @@ TEST(empirical, thins_to_the_queries_asked_for) {
   const auto few = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100});
   EXPECT_NE(all.buckets[1].plasticity, few.buckets[1].plasticity);
   EXPECT_NEAR(all.buckets[1].plasticity, few.buckets[1].plasticity, 0.05);
-  EXPECT_EQ(few.buckets[1].plasticity, empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100}).buckets[1].plasticity);
+  EXPECT_EQ(few.buckets[1].plasticity,
+            empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100}).buckets[1].plasticity);
 }
 
 TEST(prefix_uniform, weights_of_an_example_sum_to_one) {

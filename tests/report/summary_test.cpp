@@ -10,7 +10,8 @@ namespace {
 using namespace qkgeom;
 
 /// A profile of ten buckets over 1000 tokens from per-example sums.
-plasticity_profile_result hand_profile(const std::vector<std::vector<std::pair<double, double>>>& sums, const std::vector<index_t>& queries) {
+plasticity_profile_result hand_profile(const std::vector<std::vector<std::pair<double, double>>>& sums,
+                                       const std::vector<index_t>& queries) {
   plasticity_profile_result p{"diagonal", false, {}, {}, {}};
   for (std::size_t e = 0; e < sums[0].size(); ++e) p.examples.push_back(static_cast<std::int32_t>(10 + e));
   for (std::size_t b = 0; b < sums.size(); ++b) {

@@ -26,14 +26,16 @@ TEST(draw_tokens, log2_keeps_rate_tokens_a_bucket) {
   const token_sampler s{.kind = sampler_kind::log2, .bucket_size = 8, .rate = 4};
   std::map<int, double> count;
   for (std::uint32_t e = 0; e < 500; ++e)
-    for (const std::int32_t t : draw_tokens(s, 4095, {.seed = 2, .example = e})) count[std::max(3, static_cast<int>(std::log2(t + 1)))] += 1.0 / 500;
+    for (const std::int32_t t : draw_tokens(s, 4095, {.seed = 2, .example = e}))
+      count[std::max(3, static_cast<int>(std::log2(t + 1)))] += 1.0 / 500;
   for (int b = 4; b < 12; ++b) EXPECT_NEAR(count[b], 4, 5 * std::sqrt(4.0 / 500)) << b;
 }
 
 TEST(draw_tokens, all_keeps_all_and_sides_are_independent) {
   EXPECT_EQ(draw_tokens({.kind = sampler_kind::all}, 100, {}).size(), 100u);
   const token_sampler s{.bucket_size = 16, .rate = 4};
-  const auto q = draw_tokens(s, 1000, {.seed = 1, .use = draw::query_token}), k = draw_tokens(s, 1000, {.seed = 1, .use = draw::key_token});
+  const auto q = draw_tokens(s, 1000, {.seed = 1, .use = draw::query_token}),
+             k = draw_tokens(s, 1000, {.seed = 1, .use = draw::key_token});
   EXPECT_NE(q, k);
   EXPECT_EQ(q, draw_tokens(s, 1000, {.seed = 1, .use = draw::query_token}));
   // A longer document keeps the same tokens: entry t of the stream depends on t alone.
@@ -50,7 +52,9 @@ TEST(draw_heads, without_replacement_and_even) {
     const auto heads = draw_heads({1, 5, 6}, 4, 5, seed);
     ASSERT_EQ(heads.size(), 5u);
     for (std::size_t i = 0; i < 5; ++i) {
-      if (i > 0) { ASSERT_LT(heads[i - 1], heads[i]); }
+      if (i > 0) {
+        ASSERT_LT(heads[i - 1], heads[i]);
+      }
       ++count[heads[i]];
     }
   }

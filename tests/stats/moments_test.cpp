@@ -22,7 +22,8 @@ planted_head head_with_drift() {
 
 /// The definition, in long double, straight from the rows.
 template <class T>
-row_moments brute_force(const matrix_view<const T>& x, const vector_view<const std::int32_t>& t, index_t low, index_t high) {
+row_moments brute_force(const matrix_view<const T>& x, const vector_view<const std::int32_t>& t, index_t low,
+                        index_t high) {
   const auto d = static_cast<std::size_t>(x.cols);
   std::vector<long double> mean(d), xt(d), xx(d * d);
   long double n = 0, mean_t = 0, tt = 0;
@@ -41,7 +42,8 @@ row_moments brute_force(const matrix_view<const T>& x, const vector_view<const s
       for (std::size_t a = 0; a < d; ++a) {
         const long double u = static_cast<double>(x(i, static_cast<index_t>(a))) - mean[a];
         xt[a] += u * (t[i] - mean_t);
-        for (std::size_t b = 0; b < d; ++b) xx[a * d + b] += u * (static_cast<double>(x(i, static_cast<index_t>(b))) - mean[b]);
+        for (std::size_t b = 0; b < d; ++b)
+          xx[a * d + b] += u * (static_cast<double>(x(i, static_cast<index_t>(b))) - mean[b]);
       }
     }
   row_moments m{static_cast<index_t>(n), static_cast<double>(mean_t), static_cast<double>(tt), {}, {}, {}};
@@ -61,7 +63,8 @@ void expect_near(const row_moments& got, const row_moments& want, double bound) 
     EXPECT_NEAR(got.xt[i], want.xt[i], bound * scale_x * std::sqrt(want.tt));
     EXPECT_NEAR(got.xx_diagonal(static_cast<index_t>(i)), want.xx[i * want.mean.size() + i], bound * scale_x * scale_x);
   }
-  for (std::size_t i = 0; got.has_full_scatter() && i < want.xx.size(); ++i) EXPECT_NEAR(got.xx[i], want.xx[i], bound * scale_x * scale_x);
+  for (std::size_t i = 0; got.has_full_scatter() && i < want.xx.size(); ++i)
+    EXPECT_NEAR(got.xx[i], want.xx[i], bound * scale_x * scale_x);
 }
 
 template <class T>
@@ -74,12 +77,14 @@ TYPED_TEST(moments_of, equal_the_definition_for_every_element_type) {
   const auto head = rows.view();
   cpu_context ctx{{.threads = 2}};
   for (const auto kind : {scatter_kind::full, scatter_kind::diagonal}) {
-    const auto m = accumulate(ctx, head, uniform_buckets{300}, {.q_bucket = kind, .k_bucket = kind, .context_length = 1000});
+    const auto m =
+        accumulate(ctx, head, uniform_buckets{300}, {.q_bucket = kind, .k_bucket = kind, .context_length = 1000});
     expect_near(m.q.total, brute_force(head.q, head.q_position, 0, 1000), 1e-13);
     expect_near(m.k.total, brute_force(head.k, head.k_position, 0, 1000), 1e-13);
     ASSERT_EQ(m.q.bucket.size(), 4u);
     for (index_t b = 0; b < 4; ++b)
-      expect_near(m.q.bucket[static_cast<std::size_t>(b)], brute_force(head.q, head.q_position, 300 * b, 300 * (b + 1)), 1e-13);
+      expect_near(m.q.bucket[static_cast<std::size_t>(b)], brute_force(head.q, head.q_position, 300 * b, 300 * (b + 1)),
+                  1e-13);
   }
 }
 
@@ -118,7 +123,8 @@ TEST(moments, any_split_merges_to_the_whole) {
 TEST(moments, do_not_depend_on_the_thread_count) {
   const auto rows = plant<float>({.dim = 33, .examples = 3, .rows = 700});
   cpu_context one{{.threads = 1}}, three{{.threads = 3}};
-  EXPECT_TRUE(accumulate(one, rows.view(), uniform_buckets{512}) == accumulate(three, rows.view(), uniform_buckets{512}));
+  EXPECT_TRUE(accumulate(one, rows.view(), uniform_buckets{512}) ==
+              accumulate(three, rows.view(), uniform_buckets{512}));
 }
 
 TEST(moments, a_batch_is_its_heads) {
@@ -130,7 +136,13 @@ TEST(moments, a_batch_is_its_heads) {
   std::vector<std::int32_t> t(static_cast<std::size_t>(n)), e(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < t.size(); ++i) t[i] = static_cast<std::int32_t>(i);
   const vector_view<const std::int32_t> tv{t.data(), n}, ev{e.data(), n};
-  const layer_view<float> layer{packed_tensor<const float>(q.data(), n, heads, d), tv, ev, packed_tensor<const float>(k.data(), n, 2, d), tv, ev, {0, 0, 1, 1}};
+  const layer_view<float> layer{packed_tensor<const float>(q.data(), n, heads, d),
+                                tv,
+                                ev,
+                                packed_tensor<const float>(k.data(), n, 2, d),
+                                tv,
+                                ev,
+                                {0, 0, 1, 1}};
   cpu_context ctx{{.threads = 2}};
   const auto batch = accumulate(ctx, layer, uniform_buckets{100});
   for (index_t h = 0; h < heads; ++h) {
@@ -168,8 +180,11 @@ TEST(moments, a_bad_row_is_named) {
 
 TEST(moments, merging_what_does_not_fit_is_refused) {
   cpu_context ctx{{.threads = 1}};
-  const auto a = plant<float>({.dim = 4, .examples = 1, .rows = 50}), b = plant<float>({.dim = 5, .examples = 1, .rows = 50});
-  const auto of = [&](const auto& r, index_t size) { return accumulate(ctx, r.view(), uniform_buckets{size}, {.context_length = 8192}); };
+  const auto a = plant<float>({.dim = 4, .examples = 1, .rows = 50}),
+             b = plant<float>({.dim = 5, .examples = 1, .rows = 50});
+  const auto of = [&](const auto& r, index_t size) {
+    return accumulate(ctx, r.view(), uniform_buckets{size}, {.context_length = 8192});
+  };
   EXPECT_THROW(merge(of(a, 512), of(b, 512)), error);
   EXPECT_THROW(merge(of(a, 512), of(a, 500)), error);
 }

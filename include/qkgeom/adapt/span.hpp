@@ -22,7 +22,8 @@ vector_view<const T> as_view(const std::vector<T>& v) {
 /// Zero-copy view of a contiguous range as a row-major matrix of `cols` columns. Throws if the sizes do not fit.
 template <class T>
 matrix_view<const T> as_matrix(std::span<const T> s, index_t cols) {
-  require(cols > 0 && static_cast<index_t>(s.size()) % cols == 0, "a range of ", s.size(), " values is no matrix of ", cols, " columns");
+  require(cols > 0 && static_cast<index_t>(s.size()) % cols == 0, "a range of ", s.size(), " values is no matrix of ",
+          cols, " columns");
   return {s.data(), static_cast<index_t>(s.size()) / cols, cols, cols};
 }
 template <class T>

@@ -38,7 +38,8 @@ class cpu_context {
   /// Moments of each head of x (n, heads, d): of all rows, with the covariance, and of the rows of each of `buckets`
   /// buckets; `bucket[i]` is -1 for a row outside all. Throws on a row that is not finite, naming `side`, head and row.
   template <class T>
-  std::vector<side_moments> moments(const char* side, const tensor_view<const T>& x, const vector_view<const std::int32_t>& position,
+  std::vector<side_moments> moments(const char* side, const tensor_view<const T>& x,
+                                    const vector_view<const std::int32_t>& position,
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
     std::vector<side_moments> result(static_cast<std::size_t>(x.heads));
     const cpu::row_order order(bucket, buckets);
@@ -71,15 +72,16 @@ class cpu_context {
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
-    const bool f64 = request.precision ? *request.precision == pair_precision::f64 : std::is_same_v<compute_t<T>, double>;
+    const bool f64 =
+        request.precision ? *request.precision == pair_precision::f64 : std::is_same_v<compute_t<T>, double>;
     return f64 ? cpu::gaussian_pairs<double>(*pool_, f64_scratch_, cpu::widened(k), groups, problems, request)
                : cpu::gaussian_pairs<float>(*pool_, f32_scratch_, cpu::widened(k), groups, problems, request);
   }
 
   /// Exact pair sums under observed queries: q is (n_q, query heads, d), problem.query_rows the rows of each bucket.
   template <class T>
-  std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k, const key_groups& groups,
-                                         const std::vector<empirical_problem>& problems) {
+  std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
+                                         const key_groups& groups, const std::vector<empirical_problem>& problems) {
     return cpu::empirical_pairs<compute_t<T>>(*pool_, cpu::widened(q), cpu::widened(k), groups, problems);
   }
 

@@ -18,7 +18,8 @@ class bucket_edges {
   explicit bucket_edges(std::vector<index_t> edges) : edges_(std::move(edges)) {
     require(edges_.size() != 1, "bucket edges need at least two values");
     for (std::size_t i = 1; i < edges_.size(); ++i)
-      require(edges_[i - 1] < edges_[i], "bucket edges must ascend, but ", edges_[i - 1], " is followed by ", edges_[i]);
+      require(edges_[i - 1] < edges_[i], "bucket edges must ascend, but ", edges_[i - 1], " is followed by ",
+              edges_[i]);
     if (edges_.size() < 2) return;
     const index_t width = edges_[1] - edges_[0];
     for (std::size_t i = 2; i + 1 < edges_.size(); ++i)
@@ -73,8 +74,8 @@ struct log2_buckets {
     require(minimum > 0, "smallest log2 bucket must be at least 1 token, not ", minimum);
     std::vector<index_t> e;
     if (length > 0) e.push_back(0);
-    for (index_t next = 2 * static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(minimum))); next - 1 < length;
-         next *= 2)
+    for (index_t next = 2 * static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(minimum)));
+         next - 1 < length; next *= 2)
       e.push_back(next - 1);
     if (length > 0) e.push_back(length);
     return bucket_edges(std::move(e));

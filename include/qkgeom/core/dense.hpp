@@ -34,7 +34,9 @@ inline std::vector<double> sum(std::vector<double> a, const std::vector<double>&
   for (std::size_t i = 0; i < a.size(); ++i) a[i] += factor * b[i];
   return a;
 }
-inline std::vector<double> difference(const std::vector<double>& a, const std::vector<double>& b) { return sum(a, b, -1.0); }
+inline std::vector<double> difference(const std::vector<double>& a, const std::vector<double>& b) {
+  return sum(a, b, -1.0);
+}
 
 inline double trace(const std::vector<double>& m, std::size_t d) {
   double s = 0;
@@ -74,7 +76,8 @@ inline std::vector<double> quadratic_rows(const std::vector<double>& m, const st
 }
 
 /// m += factor (x y' + y x').
-inline void add_symmetric_product(std::vector<double>& m, const std::vector<double>& x, const std::vector<double>& y, double factor) {
+inline void add_symmetric_product(std::vector<double>& m, const std::vector<double>& x, const std::vector<double>& y,
+                                  double factor) {
   const std::size_t d = x.size();
   for (std::size_t i = 0; i < d; ++i)
     for (std::size_t j = 0; j < d; ++j) m[i * d + j] += factor * (x[i] * y[j] + y[i] * x[j]);

@@ -7,7 +7,8 @@
 
 namespace qkgeom {
 
-/// What every public function throws on bad input: one sentence that names the argument, what was expected and what came.
+/// What every public function throws on bad input: one sentence that names the argument, what was expected and what
+/// came.
 class error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

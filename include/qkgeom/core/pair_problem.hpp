@@ -17,9 +17,9 @@ struct score_law {
   std::vector<double> variance;  ///< (d), along the reflected coordinates; empty: `factor` holds the covariance
   std::vector<double> factor;    ///< (d, rank), row-major, in the keys' own coordinates
   index_t rank = 0;
-  double tau = 0;                ///< query position, tokens
-  index_t before = 0;            ///< keys at positions below this are admissible
-  double after = -1;             ///< keys at positions above this are admissible (windowed layers)
+  double tau = 0;      ///< query position, tokens
+  index_t before = 0;  ///< keys at positions below this are admissible
+  double after = -1;   ///< keys at positions above this are admissible (windowed layers)
   bool empty() const { return mean.empty(); }
 };
 
@@ -37,8 +37,8 @@ struct empirical_problem {
   std::vector<score_law> laws;                   ///< only `before`, `after`, `tau` are read
 };
 
-/// Weight of the pair of ranks i < j among the m admissible keys of a group, ranks in position order from 0; empty: every
-/// pair counts 1.
+/// Weight of the pair of ranks i < j among the m admissible keys of a group, ranks in position order from 0; empty:
+/// every pair counts 1.
 using pair_weight = std::function<double(index_t i, index_t j, index_t m)>;
 
 enum class pair_precision { f32, f64 };
@@ -52,11 +52,11 @@ struct pair_request {
 /// Sums over pairs, kept apart by group (example), so that means, errors over examples and merges need nothing else.
 struct pair_sums {
   index_t laws = 0, groups = 0;
-  std::vector<double> sum;      ///< (laws, groups) weighted plasticity
-  std::vector<double> weight;   ///< (laws, groups) weights
+  std::vector<double> sum;          ///< (laws, groups) weighted plasticity
+  std::vector<double> weight;       ///< (laws, groups) weights
   std::vector<std::int64_t> pairs;  ///< (laws, groups)
-  index_t heatmap_width = 0;         ///< cells along each side
-  std::vector<double> heatmap_sum;   ///< (key distance, query distance)
+  index_t heatmap_width = 0;        ///< cells along each side
+  std::vector<double> heatmap_sum;  ///< (key distance, query distance)
   std::vector<double> heatmap_weight;
 
   std::size_t at(index_t law, index_t group) const { return static_cast<std::size_t>(law * groups + group); }
@@ -64,10 +64,10 @@ struct pair_sums {
 
 /// Keys of a layer in the order of the pair kernels: by group, then position. Group g is [offset[g], offset[g + 1]).
 struct key_groups {
-  std::vector<std::int64_t> row;        ///< row of the layer's k
-  std::vector<std::int32_t> position;   ///< (n) ascending within a group
-  std::vector<index_t> offset;          ///< (groups + 1)
-  std::vector<std::int32_t> example;    ///< (groups) example id; -1 where a group holds all examples
+  std::vector<std::int64_t> row;       ///< row of the layer's k
+  std::vector<std::int32_t> position;  ///< (n) ascending within a group
+  std::vector<index_t> offset;         ///< (groups + 1)
+  std::vector<std::int32_t> example;   ///< (groups) example id; -1 where a group holds all examples
   index_t groups() const { return static_cast<index_t>(offset.size()) - 1; }
 };
 

@@ -23,7 +23,15 @@ QKGEOM_HD inline std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_
 }
 
 /// What a stream of draws is for: part of its key, so that two uses never share bits.
-enum class draw : std::uint32_t { query_token = 1, key_token = 2, head = 3, query_subset = 4, pair = 5, planted = 6, permutation = 7 };
+enum class draw : std::uint32_t {
+  query_token = 1,
+  key_token = 2,
+  head = 3,
+  query_subset = 4,
+  pair = 5,
+  planted = 6,
+  permutation = 7
+};
 
 /// A stream of random numbers without state, keyed by (seed, example, layer, use); entry i depends on nothing else.
 struct random_stream {
@@ -33,7 +41,8 @@ struct random_stream {
   draw use = draw::query_token;
 
   QKGEOM_HD std::array<std::uint32_t, 4> bits(std::uint64_t i) const {
-    return philox4x32({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32) ^ (static_cast<std::uint32_t>(use) << 24), example, layer},
+    return philox4x32({static_cast<std::uint32_t>(i),
+                       static_cast<std::uint32_t>(i >> 32) ^ (static_cast<std::uint32_t>(use) << 24), example, layer},
                       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   }
   /// Uniform on [0, 1) with 53 bits.

@@ -24,15 +24,17 @@ struct row_moments {
 
   static row_moments zero(index_t dim, scatter_kind kind) {
     const auto d = static_cast<std::size_t>(dim);
-    return {0, 0, 0, std::vector<double>(d), std::vector<double>(d),
+    return {0,
+            0,
+            0,
+            std::vector<double>(d),
+            std::vector<double>(d),
             std::vector<double>(kind == scatter_kind::full ? d * d : d)};
   }
   index_t dim() const { return static_cast<index_t>(mean.size()); }
   bool has_full_scatter() const { return xx.size() == mean.size() * mean.size(); }
   /// sum (x_i - mean_i)^2.
-  double xx_diagonal(index_t i) const {
-    return xx[static_cast<std::size_t>(has_full_scatter() ? i * dim() + i : i)];
-  }
+  double xx_diagonal(index_t i) const { return xx[static_cast<std::size_t>(has_full_scatter() ? i * dim() + i : i)]; }
   bool operator==(const row_moments&) const = default;
 };
 

@@ -72,11 +72,16 @@ inline constexpr bool is_element_v =
 template <class T>
 constexpr dtype dtype_of() {
   using U = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<U, bf16>) return dtype::bf16;
-  else if constexpr (std::is_same_v<U, f16>) return dtype::f16;
-  else if constexpr (std::is_same_v<U, float>) return dtype::f32;
-  else if constexpr (std::is_same_v<U, double>) return dtype::f64;
-  else if constexpr (std::is_same_v<U, std::int32_t>) return dtype::i32;
+  if constexpr (std::is_same_v<U, bf16>)
+    return dtype::bf16;
+  else if constexpr (std::is_same_v<U, f16>)
+    return dtype::f16;
+  else if constexpr (std::is_same_v<U, float>)
+    return dtype::f32;
+  else if constexpr (std::is_same_v<U, double>)
+    return dtype::f64;
+  else if constexpr (std::is_same_v<U, std::int32_t>)
+    return dtype::i32;
   else {
     static_assert(std::is_same_v<U, std::int64_t>, "no dtype for this element type");
     return dtype::i64;
@@ -86,10 +91,13 @@ constexpr dtype dtype_of() {
 constexpr std::size_t size_of(dtype t) {
   switch (t) {
     case dtype::bf16:
-    case dtype::f16: return 2;
+    case dtype::f16:
+      return 2;
     case dtype::f32:
-    case dtype::i32: return 4;
-    default: return 8;
+    case dtype::i32:
+      return 4;
+    default:
+      return 8;
   }
 }
 
@@ -103,11 +111,16 @@ constexpr std::string_view name_of(dtype t) {
 template <class F>
 decltype(auto) visit_element_type(dtype t, F&& f) {
   switch (t) {
-    case dtype::bf16: return std::forward<F>(f).template operator()<bf16>();
-    case dtype::f16: return std::forward<F>(f).template operator()<f16>();
-    case dtype::f32: return std::forward<F>(f).template operator()<float>();
-    case dtype::f64: return std::forward<F>(f).template operator()<double>();
-    default: fail("element type must be BF16, F16, F32 or F64, not ", name_of(t));
+    case dtype::bf16:
+      return std::forward<F>(f).template operator()<bf16>();
+    case dtype::f16:
+      return std::forward<F>(f).template operator()<f16>();
+    case dtype::f32:
+      return std::forward<F>(f).template operator()<float>();
+    case dtype::f64:
+      return std::forward<F>(f).template operator()<double>();
+    default:
+      fail("element type must be BF16, F16, F32 or F64, not ", name_of(t));
   }
 }
 

@@ -34,8 +34,8 @@ class thread_pool {
 
   int size() const { return size_; }
 
-  /// Calls `f(i, thread)` for i in [0, n), thread in [0, size()), in any order. The first exception is rethrown when all
-  /// threads have stopped. A call from inside a task runs on that thread alone.
+  /// Calls `f(i, thread)` for i in [0, n), thread in [0, size()), in any order. The first exception is rethrown when
+  /// all threads have stopped. A call from inside a task runs on that thread alone.
   template <class F>
   void for_each(index_t n, F&& f) {
     if (n <= 0) return;

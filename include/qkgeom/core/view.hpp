@@ -19,11 +19,7 @@ struct vector_view {
   QKGEOM_HD T& operator[](index_t i) const { return data[i]; }
   QKGEOM_HD T* begin() const { return data; }
   QKGEOM_HD T* end() const { return data + size; }
-  operator vector_view<const T, Space>() const
-    requires(!std::is_const_v<T>)
-  {
-    return {data, size};
-  }
+  operator vector_view<const T, Space>() const requires(!std::is_const_v<T>) { return {data, size}; }
 };
 template <class T>
 vector_view(T*, index_t) -> vector_view<T>;
@@ -38,11 +34,7 @@ struct matrix_view {
 
   QKGEOM_HD T& operator()(index_t i, index_t j) const { return data[i * row_stride + j]; }
   QKGEOM_HD T* row(index_t i) const { return data + i * row_stride; }
-  operator matrix_view<const T, Space>() const
-    requires(!std::is_const_v<T>)
-  {
-    return {data, rows, cols, row_stride};
-  }
+  operator matrix_view<const T, Space>() const requires(!std::is_const_v<T>) { return {data, rows, cols, row_stride}; }
 };
 template <class T>
 matrix_view(T*, index_t, index_t, index_t) -> matrix_view<T>;
@@ -59,9 +51,7 @@ struct tensor_view {
   index_t head_stride = 0;
 
   QKGEOM_HD matrix_view<T, Space> head(index_t h) const { return {data + h * head_stride, rows, dim, row_stride}; }
-  operator tensor_view<const T, Space>() const
-    requires(!std::is_const_v<T>)
-  {
+  operator tensor_view<const T, Space>() const requires(!std::is_const_v<T>) {
     return {data, rows, heads, dim, row_stride, head_stride};
   }
 };

@@ -11,10 +11,12 @@ namespace qkgeom {
 enum class head_class { position_dominated, q_positional, k_positional, content_focused, mixed };
 
 inline constexpr std::array<head_class, 5> all_head_classes{head_class::position_dominated, head_class::q_positional,
-                                                            head_class::k_positional, head_class::content_focused, head_class::mixed};
+                                                            head_class::k_positional, head_class::content_focused,
+                                                            head_class::mixed};
 
 constexpr std::string_view name_of(head_class c) {
-  constexpr std::string_view names[] = {"position_dominated", "q_positional", "k_positional", "content_focused", "mixed"};
+  constexpr std::string_view names[] = {"position_dominated", "q_positional", "k_positional", "content_focused",
+                                        "mixed"};
   return names[static_cast<int>(c)];
 }
 
@@ -23,8 +25,8 @@ struct class_thresholds {
   double high = 0.7;
 };
 
-/// position_dominated: both |r| above `high`; q_positional: only |r_q|; k_positional: |r_k| above `high` and |r_q| below
-/// `low`; content_focused: both below `low`; mixed: the rest. The thesis folds k_positional into mixed.
+/// position_dominated: both |r| above `high`; q_positional: only |r_q|; k_positional: |r_k| above `high` and |r_q|
+/// below `low`; content_focused: both below `low`; mixed: the rest. The thesis folds k_positional into mixed.
 inline head_class classify(double r_q, double r_k, const class_thresholds& thresholds = {}) {
   const double q = std::abs(r_q), k = std::abs(r_k);
   if (q > thresholds.high) return k > thresholds.high ? head_class::position_dominated : head_class::q_positional;

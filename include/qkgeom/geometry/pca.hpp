@@ -19,11 +19,11 @@ struct pca_options {
 struct pca_result {
   std::vector<double> explained_variance;  ///< (d) lambda_j / sum lambda
   std::vector<double> r_q, r_k;            ///< (d) Pearson correlation of x . v_j with position, queries and keys apart
-  std::vector<double> components;          ///< (d, d) row j is v_j, its sign such that the larger of |r_q|, |r_k| is positive
-  double total_variance = 0;               ///< trace of the pooled covariance (n - 1)
-  double q_linear_share = 0;               ///< ||Cov(q, t)||^2 / (Var(t) tr Cov(q)): share of variance linear in position
+  std::vector<double> components;  ///< (d, d) row j is v_j, its sign such that the larger of |r_q|, |r_k| is positive
+  double total_variance = 0;       ///< trace of the pooled covariance (n - 1)
+  double q_linear_share = 0;       ///< ||Cov(q, t)||^2 / (Var(t) tr Cov(q)): share of variance linear in position
   double k_linear_share = 0;
-  double q_component_share = 0;            ///< the variant sum_j explained_variance_j r_j^2 over the first 10 components
+  double q_component_share = 0;  ///< the variant sum_j explained_variance_j r_j^2 over the first 10 components
   double k_component_share = 0;
   head_class cls = head_class::mixed;
 };

@@ -19,7 +19,7 @@ struct rotation_options {
 
 /// The plane {a, b} of a head (section 4.3). Slopes are per token.
 struct rotation_result {
-  std::vector<double> drift_axis;       ///< a (d): Cov(x, t) of the pooled rows, normalised (4.3); 0 if there is no drift
+  std::vector<double> drift_axis;  ///< a (d): Cov(x, t) of the pooled rows, normalised (4.3); 0 if there is no drift
   std::vector<double> separation_axis;  ///< b (d), orthogonal to a; 0 if the centroids are equal
   double r_q_a = 0, r_k_a = 0;          ///< correlation of the projection on a with position
   double alpha_q = 0, alpha_k = 0;      ///< regression slope of the projection on a, a token
@@ -29,11 +29,11 @@ struct rotation_result {
   double alpha_k_b = 0;                 ///< slope of the keys' projection on b
   double bias_strength_b = 0;           ///< mu_q_b alpha_k_b: what b adds
   double var_frac_a = 0, var_frac_b = 0, plane_var_fraction = 0;  ///< shares of the pooled variance
-  double separation_strength = 0;       ///< b'Cb / tr C, C = Cov_Q + Cov_K + (mu_Q - mu_K)(mu_Q - mu_K)'
-  double content_var_b = 0;             ///< mean of the two within-side variances on b (n - 1)
-  double cos_a_beta_q = 0, cos_a_beta_k = 0;   ///< cosine of a and each side's own slope vector
-  double q_drift_off_a = 0, k_drift_off_a = 0; ///< share of each side's ||Cov(x, t)||^2 off a
-  double residual_pos_r = 0;            ///< |correlation| of t with the pooled covariance left orthogonal to a: rounding
+  double separation_strength = 0;               ///< b'Cb / tr C, C = Cov_Q + Cov_K + (mu_Q - mu_K)(mu_Q - mu_K)'
+  double content_var_b = 0;                     ///< mean of the two within-side variances on b (n - 1)
+  double cos_a_beta_q = 0, cos_a_beta_k = 0;    ///< cosine of a and each side's own slope vector
+  double q_drift_off_a = 0, k_drift_off_a = 0;  ///< share of each side's ||Cov(x, t)||^2 off a
+  double residual_pos_r = 0;  ///< |correlation| of t with the pooled covariance left orthogonal to a: rounding
 };
 
 namespace detail {
@@ -69,8 +69,8 @@ inline std::vector<double> projected_off(std::vector<double> c, const std::vecto
   return c;
 }
 
-inline void side_on_axis(const row_moments& m, const std::vector<double>& a, double& r, double& alpha, double& mu, double& cosine,
-                         double& off) {
+inline void side_on_axis(const row_moments& m, const std::vector<double>& a, double& r, double& alpha, double& mu,
+                         double& cosine, double& off) {
   const double xt = dense::dot(m.xt, a), xx = dense::quadratic(m.xx, a), all = dense::dot(m.xt, m.xt);
   r = xx > rounding_floor(m) ? correlation(xt, xx, m.tt) : 0.0;
   alpha = slope(xt, m.tt);

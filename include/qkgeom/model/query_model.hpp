@@ -15,12 +15,12 @@
 namespace qkgeom {
 
 /// Covariance of the Gaussian query model (4.4.2, 4.4.3): `diagonal` in the Householder basis (4.12); `full` over
-/// coordinates 2..d with coordinate 1 apart (A.2); `joint` over all d, which depends on no basis; `linear_drift`: the mean
-/// alpha + beta t in every coordinate and one residual variance a coordinate for all buckets.
+/// coordinates 2..d with coordinate 1 apart (A.2); `joint` over all d, which depends on no basis; `linear_drift`: the
+/// mean alpha + beta t in every coordinate and one residual variance a coordinate for all buckets.
 enum class covariance_kind { diagonal, full, joint, linear_drift };
 
-inline constexpr std::array<covariance_kind, 4> all_covariance_kinds{covariance_kind::diagonal, covariance_kind::full,
-                                                                     covariance_kind::joint, covariance_kind::linear_drift};
+inline constexpr std::array<covariance_kind, 4> all_covariance_kinds{
+    covariance_kind::diagonal, covariance_kind::full, covariance_kind::joint, covariance_kind::linear_drift};
 constexpr std::string_view name_of(covariance_kind c) {
   constexpr std::string_view names[] = {"diagonal", "full", "joint", "linear_drift"};
   return names[static_cast<int>(c)];
@@ -50,8 +50,8 @@ struct query_model {
   bucket_edges buckets;
   std::vector<double> reflector;  ///< unit u of H = I - 2uu' (4.10); empty: H = I
   double alpha_pos = 0, beta_pos = 0;
-  double sigma2_pos = 0;          ///< residual variance of coordinate 1 (n - 2)
-  double r2_pos = 0;              ///< R^2 of the regression of coordinate 1 on position
+  double sigma2_pos = 0;  ///< residual variance of coordinate 1 (n - 2)
+  double r2_pos = 0;      ///< R^2 of the regression of coordinate 1 on position
   std::vector<query_bucket> bucket;
 };
 
@@ -97,14 +97,16 @@ inline query_model model_of(const moments_ref& head, const query_model_options& 
   }
   for (index_t b = 0; b < head.buckets->count(); ++b) {
     const auto& m = head.q->bucket[static_cast<std::size_t>(b)];
-    query_bucket out{m.count, options.position == query_position::mean ? m.mean_t : head.buckets->middle(b), {}, {}, {}};
+    query_bucket out{
+        m.count, options.position == query_position::mean ? m.mean_t : head.buckets->middle(b), {}, {}, {}};
     if (m.count >= 2) {
       const bool drift = options.covariance == covariance_kind::linear_drift;
       out.mean = drift ? mean_all : reflect(model.reflector, m.mean);
       out.mean[0] = model.alpha_pos + (options.no_drift ? 0.0 : model.beta_pos * out.tau);
       out.variance = drift_variance;
       if (!drift) {
-        require(m.has_full_scatter(), "fit_queries needs the covariance of each query bucket: accumulate with q_bucket = scatter_kind::full");
+        require(m.has_full_scatter(),
+                "fit_queries needs the covariance of each query bucket: accumulate with q_bucket = scatter_kind::full");
         const auto c = bucket_covariance(m, model);
         for (std::size_t i = 0; i < d; ++i) out.variance[i] = std::max(0.0, c[i * d + i]);
       }
@@ -123,7 +125,9 @@ auto fit_queries(Context& ctx, const Moments& moments, const query_model_options
   const auto heads = heads_of(moments);
   const auto n = static_cast<index_t>(heads.size());
   std::vector<query_model> models(heads.size());
-  ctx.for_each(n, [&](index_t h) { models[static_cast<std::size_t>(h)] = detail::model_of(heads[static_cast<std::size_t>(h)], options); });
+  ctx.for_each(n, [&](index_t h) {
+    models[static_cast<std::size_t>(h)] = detail::model_of(heads[static_cast<std::size_t>(h)], options);
+  });
   if (options.covariance == covariance_kind::full || options.covariance == covariance_kind::joint) {
     std::vector<query_bucket*> buckets;
     std::vector<std::pair<const row_moments*, const query_model*>> source;
@@ -135,7 +139,8 @@ auto fit_queries(Context& ctx, const Moments& moments, const query_model_options
         }
     std::vector<std::vector<double>> covariances(buckets.size());
     ctx.for_each(static_cast<index_t>(buckets.size()), [&](index_t i) {
-      covariances[static_cast<std::size_t>(i)] = detail::bucket_covariance(*source[static_cast<std::size_t>(i)].first, *source[static_cast<std::size_t>(i)].second);
+      covariances[static_cast<std::size_t>(i)] = detail::bucket_covariance(*source[static_cast<std::size_t>(i)].first,
+                                                                           *source[static_cast<std::size_t>(i)].second);
     });
     std::vector<const std::vector<double>*> matrices;
     for (const auto& c : covariances) matrices.push_back(&c);
@@ -145,8 +150,9 @@ auto fit_queries(Context& ctx, const Moments& moments, const query_model_options
   return shaped_like(moments, std::move(models));
 }
 
-/// The score law of query bucket b, as the pair kernels need it (mean and factor in the keys' own coordinates); empty if
-/// the bucket has no model. Keys before the bucket's start are admissible, and after tau - window in windowed layers.
+/// The score law of query bucket b, as the pair kernels need it (mean and factor in the keys' own coordinates); empty
+/// if the bucket has no model. Keys before the bucket's start are admissible, and after tau - window in windowed
+/// layers.
 inline score_law law_of(const query_model& model, index_t b, std::optional<index_t> window) {
   const auto& bucket = model.bucket[static_cast<std::size_t>(b)];
   score_law law;

@@ -14,13 +14,14 @@
 
 namespace qkgeom {
 
-/// A synthetic head with known answers: x = mean + drift (t - centre) + N(0, covariance) on each side, positions uniform
-/// over the context, independent rows. Everything the analyses estimate follows from these numbers in closed form.
+/// A synthetic head with known answers: x = mean + drift (t - centre) + N(0, covariance) on each side, positions
+/// uniform over the context, independent rows. Everything the analyses estimate follows from these numbers in closed
+/// form.
 struct planted_head {
   index_t dim = 32;
   index_t context_length = 8192;  ///< tokens
   index_t examples = 16;
-  index_t rows = 256;             ///< an example and side
+  index_t rows = 256;  ///< an example and side
   std::uint64_t seed = 0;
   std::vector<double> mean_q{}, mean_k{};    ///< (d) at the middle of the context; empty: 0
   std::vector<double> drift_q{}, drift_k{};  ///< (d) a token; empty: 0
@@ -35,8 +36,12 @@ struct planted_rows {
   std::vector<std::int32_t> q_position, q_example, k_position, k_example;
 
   head_view<T> view() const {
-    const auto rows = [&](const std::vector<T>& x) { return matrix_view<const T>{x.data(), static_cast<index_t>(x.size()) / dim, dim, dim}; };
-    const auto ints = [](const std::vector<std::int32_t>& x) { return vector_view<const std::int32_t>{x.data(), static_cast<index_t>(x.size())}; };
+    const auto rows = [&](const std::vector<T>& x) {
+      return matrix_view<const T>{x.data(), static_cast<index_t>(x.size()) / dim, dim, dim};
+    };
+    const auto ints = [](const std::vector<std::int32_t>& x) {
+      return vector_view<const std::int32_t>{x.data(), static_cast<index_t>(x.size())};
+    };
     return {rows(q), ints(q_position), ints(q_example), rows(k), ints(k_position), ints(k_example), {}};
   }
 };
@@ -51,12 +56,15 @@ inline double normal(const random_stream& stream, std::uint64_t i) {
 
 template <class T>
 T rounded(double x) {
-  if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>) return T::round(static_cast<float>(x));
-  else return static_cast<T>(x);
+  if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>)
+    return T::round(static_cast<float>(x));
+  else
+    return static_cast<T>(x);
 }
 
 template <class T>
-void plant_side(const planted_head& head, bool query, std::vector<T>& x, std::vector<std::int32_t>& position, std::vector<std::int32_t>& example) {
+void plant_side(const planted_head& head, bool query, std::vector<T>& x, std::vector<std::int32_t>& position,
+                std::vector<std::int32_t>& example) {
   const auto d = static_cast<std::size_t>(head.dim);
   const auto& mean = query ? head.mean_q : head.mean_k;
   const auto& drift = query ? head.drift_q : head.drift_k;
@@ -66,14 +74,16 @@ void plant_side(const planted_head& head, bool query, std::vector<T>& x, std::ve
     const random_stream stream{head.seed, static_cast<std::uint32_t>(e), query ? 0u : 1u, draw::planted};
     std::vector<std::int32_t> at;
     for (index_t i = 0; i < head.rows; ++i)
-      at.push_back(static_cast<std::int32_t>(stream.below((std::uint64_t{1} << 40) + static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(head.context_length))));
+      at.push_back(static_cast<std::int32_t>(stream.below((std::uint64_t{1} << 40) + static_cast<std::uint64_t>(i),
+                                                          static_cast<std::uint64_t>(head.context_length))));
     std::sort(at.begin(), at.end());
     for (std::size_t i = 0; i < at.size(); ++i) {
       for (std::size_t c = 0; c < d; ++c) noise[c] = normal(stream, i * d + c);
       const double t = at[i] - 0.5 * static_cast<double>(head.context_length);
       for (std::size_t r = 0; r < d; ++r) {
         double value = (mean.empty() ? 0.0 : mean[r]) + (drift.empty() ? 0.0 : drift[r] * t);
-        if (root.empty()) value += noise[r];
+        if (root.empty())
+          value += noise[r];
         else
           for (std::size_t c = 0; c < d; ++c) value += root[r * d + c] * noise[c];
         x.push_back(rounded<T>(value));

@@ -32,11 +32,12 @@ inline void thin(std::vector<index_t>& rows, index_t most, const random_stream& 
 }  // namespace detail
 
 /// Plasticity of the observed queries themselves, without a model (4.7, 4.8): p is the share of the bucket's n queries
-/// that score key i above key j, a tie counts one half, and the mean is of 4p(1 - p), the plug-in form. It is low by the
-/// factor 1 - 1/n: `unbiased` undoes that.
+/// that score key i above key j, a tie counts one half, and the mean is of 4p(1 - p), the plug-in form. It is low by
+/// the factor 1 - 1/n: `unbiased` undoes that.
 template <class Context, class T, memory_space S, bucketing Buckets>
-std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T, S>& layer, const Buckets& buckets,
-                                                         index_t context_length, const empirical_options& options = {}) {
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T, S>& layer,
+                                                         const Buckets& buckets, index_t context_length,
+                                                         const empirical_options& options = {}) {
   check_shapes(layer);
   require(options.most_queries >= 2, "most_queries must be at least 2, not ", options.most_queries);
   const bucket_edges edges = buckets.edges(context_length);
@@ -61,17 +62,19 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
     laws.push_back(law);
   }
   std::vector<empirical_problem> problems;
-  for (index_t h = 0; h < layer.q.heads; ++h) problems.push_back({h, layer.key_of_query[static_cast<std::size_t>(h)], rows, laws});
+  for (index_t h = 0; h < layer.q.heads; ++h)
+    problems.push_back({h, layer.key_of_query[static_cast<std::size_t>(h)], rows, laws});
   auto sums = ctx.empirical_pairs(layer.q, layer.k, groups, problems);
   std::vector<plasticity_profile_result> results;
-  for (auto& s : sums) results.push_back(detail::profile_of(edges, queries, std::move(s), groups.example, "empirical", false));
+  for (auto& s : sums)
+    results.push_back(detail::profile_of(edges, queries, std::move(s), groups.example, "empirical", false));
   return results;
 }
 
 /// The same for one head.
 template <class Context, class T, memory_space S, bucketing Buckets>
-plasticity_profile_result empirical_profile(Context& ctx, const head_view<T, S>& head, const Buckets& buckets, index_t context_length,
-                                            const empirical_options& options = {}) {
+plasticity_profile_result empirical_profile(Context& ctx, const head_view<T, S>& head, const Buckets& buckets,
+                                            index_t context_length, const empirical_options& options = {}) {
   return std::move(empirical_profile(ctx, as_layer(head), buckets, context_length, options).front());
 }
 

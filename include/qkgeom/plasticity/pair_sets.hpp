@@ -24,8 +24,8 @@ struct all_pairs {
   pair_weight weight() const { return {}; }
 };
 
-/// The exact expectation of Definition 4.3: N uniform on {2..m}, the pair uniform among the first N keys, so that a pair
-/// whose later key is the n-th weighs 2 / (m - 1) (1 / (n - 1) - 1 / m); the weights of an example sum to 1.
+/// The exact expectation of Definition 4.3: N uniform on {2..m}, the pair uniform among the first N keys, so that a
+/// pair whose later key is the n-th weighs 2 / (m - 1) (1 / (n - 1) - 1 / m); the weights of an example sum to 1.
 struct prefix_uniform {
   bool across_examples = false;
   bool examples_weigh_same = true;

@@ -55,7 +55,8 @@ struct profile_options {
 namespace detail {
 
 /// Rows of k by (example, position); across examples by position alone.
-inline key_groups group_keys(const vector_view<const std::int32_t>& position, const vector_view<const std::int32_t>& example, bool across) {
+inline key_groups group_keys(const vector_view<const std::int32_t>& position,
+                             const vector_view<const std::int32_t>& example, bool across) {
   key_groups g;
   g.row.resize(static_cast<std::size_t>(position.size));
   std::iota(g.row.begin(), g.row.end(), std::int64_t{0});
@@ -94,7 +95,9 @@ inline void finish_bucket(profile_bucket& b, bool same) {
   b.plasticity = sum / weight;
   if (examples < 2) return;
   double mean = 0, square = 0;
-  const auto without = [&](std::size_t e) { return (sum - b.example_sum[e]) / (weight - b.example_weight[e]) - b.plasticity; };
+  const auto without = [&](std::size_t e) {
+    return (sum - b.example_sum[e]) / (weight - b.example_weight[e]) - b.plasticity;
+  };
   for (std::size_t e = 0; e < b.example_sum.size(); ++e)
     if (b.example_weight[e] > 0) mean += without(e) / examples;
   for (std::size_t e = 0; e < b.example_sum.size(); ++e)
@@ -102,8 +105,9 @@ inline void finish_bucket(profile_bucket& b, bool same) {
   b.standard_error = std::sqrt((examples - 1) / examples * square);
 }
 
-inline plasticity_profile_result profile_of(const bucket_edges& edges, const std::vector<index_t>& queries, pair_sums&& sums,
-                                            const std::vector<std::int32_t>& examples, std::string_view covariance, bool same) {
+inline plasticity_profile_result profile_of(const bucket_edges& edges, const std::vector<index_t>& queries,
+                                            pair_sums&& sums, const std::vector<std::int32_t>& examples,
+                                            std::string_view covariance, bool same) {
   plasticity_profile_result r{covariance, same, examples, {}, {}};
   for (index_t b = 0; b < edges.count(); ++b) {
     profile_bucket out;
@@ -133,21 +137,23 @@ inline std::vector<index_t> queries_of(const query_model& model) {
 }  // namespace detail
 
 /// Exact mean pairwise plasticity of each query bucket of each head of a layer, over the keys before the bucket's start
-/// (4.4.1, 4.4.5); `models` as `fit_queries` gave them for the same heads. Errors of f32 pair arithmetic: at most 1e-6 on
-/// any value. Throws if the models do not fit the layer.
+/// (4.4.1, 4.4.5); `models` as `fit_queries` gave them for the same heads. Errors of f32 pair arithmetic: at most 1e-6
+/// on any value. Throws if the models do not fit the layer.
 template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
-std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models, const layer_view<T, S>& layer,
-                                                          const Pairs& pairs = {}, const profile_options& options = {}) {
+std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
+                                                          const layer_view<T, S>& layer, const Pairs& pairs = {},
+                                                          const profile_options& options = {}) {
   check_shapes(layer);
-  require(static_cast<index_t>(models.size()) == layer.q.heads, "plasticity_profile: ", models.size(), " query models for ", layer.q.heads,
-          " query heads");
+  require(static_cast<index_t>(models.size()) == layer.q.heads, "plasticity_profile: ", models.size(),
+          " query models for ", layer.q.heads, " query heads");
   const auto groups = detail::group_keys(layer.k_position, layer.k_example, pairs.across_examples);
   pair_request request{pairs.weight(), options.precision, 0};
   std::vector<pair_problem> problems;
   for (std::size_t h = 0; h < models.size(); ++h) {
     const auto& m = models[h];
-    require(m.bucket.empty() || m.bucket[0].mean.empty() || static_cast<index_t>(m.bucket[0].mean.size()) == layer.k.dim,
-            "plasticity_profile: the query model has another head size than the keys (", layer.k.dim, ")");
+    require(
+        m.bucket.empty() || m.bucket[0].mean.empty() || static_cast<index_t>(m.bucket[0].mean.size()) == layer.k.dim,
+        "plasticity_profile: the query model has another head size than the keys (", layer.k.dim, ")");
     if (options.heatmap && m.buckets.count() > 0)
       request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : m.buckets.end(0) - m.buckets.start(0);
     pair_problem p{layer.key_of_query[h], m.reflector, {}};
@@ -157,8 +163,8 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
   auto sums = ctx.gaussian_pairs(layer.k, groups, problems, request);
   std::vector<plasticity_profile_result> results;
   for (std::size_t h = 0; h < models.size(); ++h) {
-    results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]), groups.example, name_of(models[h].covariance),
-                                         pairs.examples_weigh_same));
+    results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]),
+                                         groups.example, name_of(models[h].covariance), pairs.examples_weigh_same));
     results.back().heatmap.cell = request.heatmap_cell;
   }
   return results;
@@ -166,8 +172,8 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
 
 /// The same for one head.
 template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
-plasticity_profile_result plasticity_profile(Context& ctx, const query_model& model, const head_view<T, S>& head, const Pairs& pairs = {},
-                                             const profile_options& options = {}) {
+plasticity_profile_result plasticity_profile(Context& ctx, const query_model& model, const head_view<T, S>& head,
+                                             const Pairs& pairs = {}, const profile_options& options = {}) {
   return std::move(plasticity_profile(ctx, std::vector<query_model>{model}, as_layer(head), pairs, options).front());
 }
 

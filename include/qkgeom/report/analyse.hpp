@@ -10,8 +10,8 @@
 
 namespace qkgeom {
 
-/// Query buckets that `options` asks for on this capture: given edges, a given width, the capture's own uniform grid, or a
-/// sixteenth of the context.
+/// Query buckets that `options` asks for on this capture: given edges, a given width, the capture's own uniform grid,
+/// or a sixteenth of the context.
 inline bucket_edges query_buckets(const capture_manifest& manifest, const analysis_options& options) {
   if (!options.bucket_edges.empty()) return bucket_edges(options.bucket_edges);
   index_t size = options.bucket_size;
@@ -30,7 +30,8 @@ model_report analyse(Context& ctx, const capture& source, const analysis_options
     const auto layer = source.read_layer(number);
     check_finite(layer);
     layer.visit([&]<class T>(const layer_view<T>& rows) {
-      auto heads = analyse_layer(ctx, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, report.buckets, report.context_length, options);
+      auto heads = analyse_layer(ctx, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads},
+                                 report.buckets, report.context_length, options);
       for (auto& h : heads) report.heads.push_back(std::move(h));
     });
     progress(static_cast<index_t>(layer.query_heads.size()));

@@ -16,34 +16,34 @@ namespace qkgeom {
 
 /// Which analyses run, and with what. Defaults are the thesis' choices.
 struct analysis_options {
-  index_t bucket_size = 0;                ///< query buckets, tokens; 0: the capture's own, or a sixteenth of the context
-  std::vector<index_t> bucket_edges{};    ///< query buckets by edges instead, tokens
-  bool geometry = true;                   ///< PCA and rotation
-  bool plasticity = true;                 ///< profiles under every model of `covariances`, the first is the headline
+  index_t bucket_size = 0;              ///< query buckets, tokens; 0: the capture's own, or a sixteenth of the context
+  std::vector<index_t> bucket_edges{};  ///< query buckets by edges instead, tokens
+  bool geometry = true;                 ///< PCA and rotation
+  bool plasticity = true;               ///< profiles under every model of `covariances`, the first is the headline
   std::vector<covariance_kind> covariances{covariance_kind::diagonal, covariance_kind::joint};
-  bool empirical = true;                  ///< the observed queries' own profile, the models' yardstick
-  bool heatmap = true;                    ///< of the headline model
-  index_t heatmap_cell = 0;               ///< tokens; 0: the width of the first query bucket
-  bool across_examples = false;           ///< pairs of keys of different examples too
+  bool empirical = true;         ///< the observed queries' own profile, the models' yardstick
+  bool heatmap = true;           ///< of the headline model
+  index_t heatmap_cell = 0;      ///< tokens; 0: the width of the first query bucket
+  bool across_examples = false;  ///< pairs of keys of different examples too
   query_position position = query_position::middle;
   bool no_drift = false;
   pca_options pca{};
   rotation_options rotation{};
-  std::uint64_t seed = 0;                 ///< for thinning the queries of the empirical form
+  std::uint64_t seed = 0;  ///< for thinning the queries of the empirical form
 };
 
 /// Everything found about one query head.
 struct head_report {
   index_t layer = 0, q_head = 0, k_head = 0;
-  bool rope = true;                  ///< false: NoPE layer
-  std::optional<index_t> window{};   ///< tokens
-  index_t queries = 0, keys = 0;     ///< rows
-  pca_result pca;                    ///< `components` emptied: they are d^2 numbers a head
+  bool rope = true;                 ///< false: NoPE layer
+  std::optional<index_t> window{};  ///< tokens
+  index_t queries = 0, keys = 0;    ///< rows
+  pca_result pca;                   ///< `components` emptied: they are d^2 numbers a head
   rotation_result rotation;
   double alpha_pos = 0, beta_pos = 0, sigma2_pos = 0, r2_pos = 0;  ///< of the headline query model
-  std::vector<plasticity_profile_result> profiles;                ///< one a covariance asked for
-  std::vector<profile_summary> summaries;                         ///< of `profiles`
-  std::optional<plasticity_profile_result> empirical{};           ///< plug-in form
+  std::vector<plasticity_profile_result> profiles;                 ///< one a covariance asked for
+  std::vector<profile_summary> summaries;                          ///< of `profiles`
+  std::optional<plasticity_profile_result> empirical{};            ///< plug-in form
   std::optional<profile_summary> empirical_summary{}, empirical_unbiased{};
 };
 
@@ -64,8 +64,9 @@ struct layer_names {
 
 /// Runs the analyses on every head of one layer. `context_length` in tokens.
 template <class Context, class T, memory_space S>
-std::vector<head_report> analyse_layer(Context& ctx, const layer_view<T, S>& layer, const layer_names& names, const bucket_edges& buckets,
-                                       index_t context_length, const analysis_options& options) {
+std::vector<head_report> analyse_layer(Context& ctx, const layer_view<T, S>& layer, const layer_names& names,
+                                       const bucket_edges& buckets, index_t context_length,
+                                       const analysis_options& options) {
   const edge_buckets grid{buckets.edges()};
   const auto moments = accumulate(ctx, layer, grid, {.context_length = context_length});
   const auto n = static_cast<std::size_t>(layer.q.heads);
@@ -108,8 +109,9 @@ std::vector<head_report> analyse_layer(Context& ctx, const layer_view<T, S>& lay
     }
   }
   if (!options.empirical) return heads;
-  auto observed = empirical_profile(ctx, layer, grid, context_length,
-                                    {.seed = options.seed, .position = options.position, .across_examples = options.across_examples});
+  auto observed = empirical_profile(
+      ctx, layer, grid, context_length,
+      {.seed = options.seed, .position = options.position, .across_examples = options.across_examples});
   for (std::size_t h = 0; h < n; ++h) {
     heads[h].empirical_summary = summarize(observed[h], context_length);
     heads[h].empirical_unbiased = summarize(unbiased(observed[h]), context_length);

@@ -16,9 +16,9 @@ namespace qkgeom {
 struct group_summary {
   std::string name;
   index_t heads = 0;
-  std::array<double, 5> class_share{};  ///< in the order of `all_head_classes`
+  std::array<double, 5> class_share{};                                    ///< in the order of `all_head_classes`
   double abs_r_q_pc0 = 0, abs_r_k_pc0 = 0, abs_r_q_a = 0, abs_r_k_a = 0;  ///< means over heads
-  double positive_bias_share = 0;       ///< share of heads with bias_strength > 0
+  double positive_bias_share = 0;                                         ///< share of heads with bias_strength > 0
   double mean_bias = 0, mean_abs_bias = 0, median_bias = 0;
   estimate overall, first20, last20, drop;  ///< headline model, mean over heads; error: jackknife over examples
   estimate empirical_overall;               ///< observed queries, unbiased form
@@ -27,7 +27,8 @@ struct group_summary {
 namespace detail {
 
 /// Mean over heads of (overall, first, last, drop) with a jackknife that leaves an example out of all heads at once.
-inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles, index_t context_length) {
+inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles,
+                                               index_t context_length) {
   std::vector<std::int32_t> examples;
   std::vector<std::vector<std::pair<double, double>>> totals;
   for (const auto* p : profiles) {
@@ -41,14 +42,16 @@ inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticit
     for (std::size_t h = 0; h < profiles.size(); ++h) {
       const auto& ids = profiles[h]->examples;
       const auto at = std::find(ids.begin(), ids.end(), left_out);
-      const auto values = summary_values(*profiles[h], context_length, bucket_weight::queries, at == ids.end() ? -1 : at - ids.begin(), totals[h]);
+      const auto values = summary_values(*profiles[h], context_length, bucket_weight::queries,
+                                         at == ids.end() ? -1 : at - ids.begin(), totals[h]);
       for (std::size_t i = 0; i < 4; ++i)
         if (!std::isnan(values[i])) {
           sum[i] += values[i];
           ++count[i];
         }
     }
-    for (std::size_t i = 0; i < 4; ++i) sum[i] = count[i] > 0 ? sum[i] / count[i] : std::numeric_limits<double>::quiet_NaN();
+    for (std::size_t i = 0; i < 4; ++i)
+      sum[i] = count[i] > 0 ? sum[i] / count[i] : std::numeric_limits<double>::quiet_NaN();
     return sum;
   };
   const auto whole = means(-2);
@@ -121,7 +124,8 @@ group_summary summarize_heads(const model_report& report, std::string name, cons
 /// All heads, then RoPE and NoPE layers apart where the model has both.
 inline std::vector<group_summary> summarize_model(const model_report& report) {
   std::vector<group_summary> groups{summarize_heads(report, "all heads", [](const head_report&) { return true; })};
-  const auto nope = std::count_if(report.heads.begin(), report.heads.end(), [](const head_report& h) { return !h.rope; });
+  const auto nope =
+      std::count_if(report.heads.begin(), report.heads.end(), [](const head_report& h) { return !h.rope; });
   if (nope > 0 && nope < static_cast<std::ptrdiff_t>(report.heads.size())) {
     groups.push_back(summarize_heads(report, "RoPE layers", [](const head_report& h) { return h.rope; }));
     groups.push_back(summarize_heads(report, "NoPE layers", [](const head_report& h) { return !h.rope; }));

@@ -34,8 +34,8 @@ struct bin_mean {
 namespace detail {
 
 /// Mean over the buckets whose middle lies in [low, high); `left_out` >= 0 leaves that example out.
-inline double region_mean(const plasticity_profile_result& p, double low, double high, bucket_weight by, index_t left_out,
-                          const std::vector<std::pair<double, double>>& totals) {
+inline double region_mean(const plasticity_profile_result& p, double low, double high, bucket_weight by,
+                          index_t left_out, const std::vector<std::pair<double, double>>& totals) {
   double sum = 0, weight = 0;
   for (std::size_t b = 0; b < p.buckets.size(); ++b) {
     const auto& bucket = p.buckets[b];
@@ -47,7 +47,8 @@ inline double region_mean(const plasticity_profile_result& p, double low, double
       if (!(rest > 0)) continue;
       value = (totals[b].first - bucket.example_sum[e]) / rest;
     }
-    const double w = by == bucket_weight::queries ? static_cast<double>(bucket.queries) : static_cast<double>(bucket.end - bucket.start);
+    const double w = by == bucket_weight::queries ? static_cast<double>(bucket.queries)
+                                                  : static_cast<double>(bucket.end - bucket.start);
     sum += w * value;
     weight += w;
   }
@@ -101,7 +102,8 @@ estimate jackknife(const plasticity_profile_result& p, const Value& value) {
 }
 
 /// Overall, first 20 %, last 20 % and drop, with the example of index `left_out` left out if that is >= 0.
-inline std::array<double, 4> summary_values(const plasticity_profile_result& p, index_t context_length, bucket_weight by, index_t left_out,
+inline std::array<double, 4> summary_values(const plasticity_profile_result& p, index_t context_length,
+                                            bucket_weight by, index_t left_out,
                                             const std::vector<std::pair<double, double>>& totals) {
   const double L = static_cast<double>(context_length);
   const auto mean = [&](double low, double high) { return region_mean(p, low, high, by, left_out, totals); };
@@ -112,13 +114,15 @@ inline std::array<double, 4> summary_values(const plasticity_profile_result& p, 
 }  // namespace detail
 
 /// Overall, first and last fifth of the context, and their difference. `context_length` is the manifest's L, in tokens.
-inline profile_summary summarize(const plasticity_profile_result& p, index_t context_length, bucket_weight by = bucket_weight::queries) {
+inline profile_summary summarize(const plasticity_profile_result& p, index_t context_length,
+                                 bucket_weight by = bucket_weight::queries) {
   require(context_length > 0, "summarize: context_length must be at least 1 token, not ", context_length);
   const auto totals = detail::bucket_totals(p);
   profile_summary s;
   estimate* const parts[] = {&s.overall, &s.first20, &s.last20, &s.drop};
   for (std::size_t i = 0; i < 4; ++i)
-    *parts[i] = detail::jackknife(p, [&](index_t e) { return detail::summary_values(p, context_length, by, e, totals)[i]; });
+    *parts[i] =
+        detail::jackknife(p, [&](index_t e) { return detail::summary_values(p, context_length, by, e, totals)[i]; });
   for (const auto& b : p.buckets) s.pairs += b.pairs;
   return s;
 }

@@ -14,7 +14,8 @@
 
 namespace qkgeom {
 
-/// Every function here writes one CSV file with the field's column names; null is an empty field. The file appears whole.
+/// Every function here writes one CSV file with the field's column names; null is an empty field. The file appears
+/// whole.
 
 namespace detail {
 
@@ -36,7 +37,8 @@ inline void add_values(csv_writer& csv, const head_report& h, const std::vector<
 inline void write_qk_csv(const std::filesystem::path& path, const model_report& report) {
   csv_writer csv(path, {"layer", "head", "pc", "r_q", "r_k", "explained_variance"});
   for (const auto& h : report.heads)
-    for (std::size_t j = 0; j < h.pca.r_q.size(); ++j) csv.row(h.layer, h.q_head, j, h.pca.r_q[j], h.pca.r_k[j], h.pca.explained_variance[j]);
+    for (std::size_t j = 0; j < h.pca.r_q.size(); ++j)
+      csv.row(h.layer, h.q_head, j, h.pca.r_q[j], h.pca.r_k[j], h.pca.explained_variance[j]);
   csv.commit();
 }
 
@@ -53,7 +55,8 @@ inline void write_rotated_csv(const std::filesystem::path& path, const model_rep
 
 /// heads.csv: a row a head, all analyses side by side.
 inline void write_heads_csv(const std::filesystem::path& path, const model_report& report) {
-  auto names = detail::joined({"layer", "q_head", "k_head", "rope", "window", "head_class"}, {&pca_columns(), &rotation_columns()});
+  auto names = detail::joined({"layer", "q_head", "k_head", "rope", "window", "head_class"},
+                              {&pca_columns(), &rotation_columns()});
   names.insert(names.end(), {"covariance", "pairs"});
   csv_writer csv(path, detail::joined(std::move(names), {&plasticity_columns()}));
   for (const auto& h : report.heads) {
@@ -69,7 +72,8 @@ inline void write_heads_csv(const std::filesystem::path& path, const model_repor
 
 /// layers.csv: means over the heads of a layer of every number in heads.csv.
 inline void write_layers_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(path, detail::joined({"layer", "rope", "heads"}, {&pca_columns(), &rotation_columns(), &plasticity_columns()}));
+  csv_writer csv(
+      path, detail::joined({"layer", "rope", "heads"}, {&pca_columns(), &rotation_columns(), &plasticity_columns()}));
   std::map<index_t, std::vector<const head_report*>> layers;
   for (const auto& h : report.heads) layers[h.layer].push_back(&h);
   for (const auto& [layer, heads] : layers) {
@@ -89,9 +93,11 @@ inline void write_layers_csv(const std::filesystem::path& path, const model_repo
   csv.commit();
 }
 
-/// profile.csv: a row a query bucket, head and model; `empirical` is the plug-in form, `empirical_unbiased` n/(n-1) times it.
+/// profile.csv: a row a query bucket, head and model; `empirical` is the plug-in form, `empirical_unbiased` n/(n-1)
+/// times it.
 inline void write_profile_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(path, {"layer", "q_head", "q_bucket", "start", "end", "plasticity", "standard_error", "pairs", "queries", "covariance"});
+  csv_writer csv(path, {"layer", "q_head", "q_bucket", "start", "end", "plasticity", "standard_error", "pairs",
+                        "queries", "covariance"});
   const auto write = [&](const head_report& h, const plasticity_profile_result& p, std::string_view name) {
     for (std::size_t b = 0; b < p.buckets.size(); ++b) {
       const auto& v = p.buckets[b];

@@ -18,7 +18,8 @@ struct head_id {
   auto operator<=>(const head_id&) const = default;
 };
 
-/// Key head that query head `h` reads under grouped-query attention: floor(h / (query_heads / key_heads)) (section 4.1).
+/// Key head that query head `h` reads under grouped-query attention: floor(h / (query_heads / key_heads))
+/// (section 4.1).
 inline index_t key_head_of(index_t h, index_t query_heads, index_t key_heads) {
   require(query_heads > 0 && key_heads > 0 && query_heads % key_heads == 0, "query heads (", query_heads,
           ") must be a multiple of key heads (", key_heads, ")");
@@ -36,7 +37,8 @@ inline std::vector<head_id> draw_heads(const std::vector<index_t>& layers, index
   const random_stream stream{.seed = seed, .use = draw::head};
   const index_t n = static_cast<index_t>(heads.size()), m = std::clamp<index_t>(count, 0, n);
   for (index_t i = 0; i < m; ++i) {
-    const auto j = i + static_cast<index_t>(stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(n - i)));
+    const auto j =
+        i + static_cast<index_t>(stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(n - i)));
     std::swap(heads[static_cast<std::size_t>(i)], heads[static_cast<std::size_t>(j)]);
   }
   heads.resize(static_cast<std::size_t>(m));

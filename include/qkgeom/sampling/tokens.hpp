@@ -31,12 +31,14 @@ struct token_sampler {
 };
 
 /// Ascending positions in [0, tokens) that `sampler` keeps for (seed, example, layer, use).
-inline std::vector<std::int32_t> draw_tokens(const token_sampler& sampler, index_t tokens, const random_stream& stream) {
+inline std::vector<std::int32_t> draw_tokens(const token_sampler& sampler, index_t tokens,
+                                             const random_stream& stream) {
   require(sampler.bucket_size > 0, "bucket_size must be at least 1 token, not ", sampler.bucket_size);
   require(sampler.rate > 0 && std::isfinite(sampler.rate), "rate must be positive, not ", sampler.rate);
   std::vector<std::int32_t> kept;
   for (index_t t = 0; t < tokens; ++t)
-    if (stream.uniform(static_cast<std::uint64_t>(t)) < sampler.probability(t)) kept.push_back(static_cast<std::int32_t>(t));
+    if (stream.uniform(static_cast<std::uint64_t>(t)) < sampler.probability(t))
+      kept.push_back(static_cast<std::int32_t>(t));
   return kept;
 }
 

@@ -46,7 +46,8 @@ index_t length_of(const vector_view<const std::int32_t, S>& positions) {
   return length;
 }
 
-inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets, const vector_view<const std::int32_t>& positions) {
+inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets,
+                                                const vector_view<const std::int32_t>& positions) {
   std::vector<std::int32_t> rows(static_cast<std::size_t>(positions.size));
   for (index_t i = 0; i < positions.size; ++i) {
     require(positions[i] >= 0, "position of row ", i, " is ", positions[i], ", but positions start at 0");
@@ -60,20 +61,24 @@ inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets, con
 /// Moments of every head of a layer, per bucket and in total, in f64 whatever the element type. NaN or Inf rows are an
 /// error that names the side, the head and the row.
 template <class Context, class T, memory_space S, bucketing Buckets>
-layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buckets& buckets, const moment_options& options = {}) {
+layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buckets& buckets,
+                         const moment_options& options = {}) {
   check_shapes(layer);
   const index_t length = options.context_length > 0
                              ? options.context_length
                              : std::max(detail::length_of(layer.q_position), detail::length_of(layer.k_position));
   layer_moments m{buckets.edges(length), {}, {}, layer.key_of_query};
-  m.q = ctx.moments("q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, layer.q_position), m.buckets.count(), options.q_bucket);
-  m.k = ctx.moments("k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, layer.k_position), m.buckets.count(), options.k_bucket);
+  m.q = ctx.moments("q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, layer.q_position),
+                    m.buckets.count(), options.q_bucket);
+  m.k = ctx.moments("k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, layer.k_position),
+                    m.buckets.count(), options.k_bucket);
   return m;
 }
 
 /// The same for one head.
 template <class Context, class T, memory_space S, bucketing Buckets>
-head_moments accumulate(Context& ctx, const head_view<T, S>& head, const Buckets& buckets, const moment_options& options = {}) {
+head_moments accumulate(Context& ctx, const head_view<T, S>& head, const Buckets& buckets,
+                        const moment_options& options = {}) {
   auto m = accumulate(ctx, as_layer(head), buckets, options);
   return {std::move(m.buckets), std::move(m.q[0]), std::move(m.k[0])};
 }
@@ -85,15 +90,18 @@ inline bucket_edges joined(const bucket_edges& a, const bucket_edges& b) {
   const auto &x = a.edges(), &y = b.edges();
   const auto& longer = x.size() >= y.size() ? x : y;
   const auto& shorter = x.size() >= y.size() ? y : x;
-  require(std::equal(shorter.begin(), shorter.end(), longer.begin()), "cannot merge moments over different bucket edges; give both the same buckets and context_length");
+  require(std::equal(shorter.begin(), shorter.end(), longer.begin()),
+          "cannot merge moments over different bucket edges; give both the same buckets and context_length");
   return bucket_edges(longer);
 }
 
 inline void merge_side(side_moments& into, const side_moments& from) {
   merge(into.total, from.total);
   for (std::size_t b = 0; b < from.bucket.size(); ++b)
-    if (b < into.bucket.size()) merge(into.bucket[b], from.bucket[b]);
-    else into.bucket.push_back(from.bucket[b]);
+    if (b < into.bucket.size())
+      merge(into.bucket[b], from.bucket[b]);
+    else
+      into.bucket.push_back(from.bucket[b]);
 }
 
 }  // namespace detail

@@ -27,8 +27,8 @@ inline std::int64_t wins_doubled(const F* a, const F* b, index_t n) {
 
 /// Sum over pairs of 4 p (1 - p), the plug-in form of (4.7, 4.8): the unbiased one is n / (n - 1) times it.
 template <class F>
-std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, const wide_tensor& k, const key_groups& groups,
-                                       const std::vector<empirical_problem>& problems) {
+std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, const wide_tensor& k,
+                                       const key_groups& groups, const std::vector<empirical_problem>& problems) {
   const index_t d = k.first.cols;
   std::vector<pair_sums> results;
   std::vector<std::pair<std::size_t, std::size_t>> tasks;
@@ -56,13 +56,16 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
     for (index_t g = 0; g < groups.groups(); ++g) {
       const auto range = admissible(groups, g, problem.laws[l]);
       if (range.size() < 2) continue;
-      y.resize(static_cast<std::size_t>((groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)]) * d));
+      y.resize(static_cast<std::size_t>(
+          (groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)]) * d));
       centred_keys(pool, k.head(problem.key_head), groups, g, y.data());
-      scores.noalias() = Eigen::Map<const rows_matrix<F>>(y.data() + range.begin * d, range.size(), d) * queries.transpose();
+      scores.noalias() =
+          Eigen::Map<const rows_matrix<F>>(y.data() + range.begin * d, range.size(), d) * queries.transpose();
       double sum = 0;
       for (index_t j = 1; j < range.size(); ++j)
         for (index_t i = 0; i < j; ++i) {
-          const double share = static_cast<double>(wins_doubled(scores.data() + j * n, scores.data() + i * n, n)) / (2.0 * static_cast<double>(n));
+          const double share = static_cast<double>(wins_doubled(scores.data() + j * n, scores.data() + i * n, n)) /
+                               (2.0 * static_cast<double>(n));
           sum += 4.0 * share * (1.0 - share);
         }
       const auto at = results[p].at(static_cast<index_t>(l), g);

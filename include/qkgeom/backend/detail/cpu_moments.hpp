@@ -23,7 +23,8 @@ struct row_order {
     for (const std::int32_t b : bucket) ++offset[slot(b) + 1];
     for (std::size_t b = 1; b < offset.size(); ++b) offset[b] += offset[b - 1];
     auto next = offset;
-    for (std::size_t i = 0; i < bucket.size(); ++i) row[static_cast<std::size_t>(next[slot(bucket[i])]++)] = static_cast<index_t>(i);
+    for (std::size_t i = 0; i < bucket.size(); ++i)
+      row[static_cast<std::size_t>(next[slot(bucket[i])]++)] = static_cast<index_t>(i);
   }
 };
 
@@ -33,9 +34,10 @@ struct moment_scratch {
   Eigen::MatrixXd scatter;          ///< lower triangle
 };
 
-/// out = lower - weight mean mean', both triangles, from the lower triangle of a column-major matrix; by blocks, since one
-/// of the two sides is always read or written across.
-inline void corrected_scatter(const Eigen::MatrixXd& lower, double weight, const std::vector<double>& mean, std::vector<double>& out) {
+/// out = lower - weight mean mean', both triangles, from the lower triangle of a column-major matrix; by blocks, since
+/// one of the two sides is always read or written across.
+inline void corrected_scatter(const Eigen::MatrixXd& lower, double weight, const std::vector<double>& mean,
+                              std::vector<double>& out) {
   constexpr index_t block = 16;
   const index_t d = lower.rows();
   for (index_t i0 = 0; i0 < d; i0 += block)
@@ -43,14 +45,16 @@ inline void corrected_scatter(const Eigen::MatrixXd& lower, double weight, const
       for (index_t i = i0; i < std::min(d, i0 + block); ++i) {
         const double wi = weight * mean[static_cast<std::size_t>(i)];
         for (index_t j = std::max(i, j0); j < std::min(d, j0 + block); ++j)
-          out[static_cast<std::size_t>(i * d + j)] = out[static_cast<std::size_t>(j * d + i)] = lower(j, i) - wi * mean[static_cast<std::size_t>(j)];
+          out[static_cast<std::size_t>(i * d + j)] = out[static_cast<std::size_t>(j * d + i)] =
+              lower(j, i) - wi * mean[static_cast<std::size_t>(j)];
       }
 }
 
-/// Moments with the full scatter of the n > 0 rows x[order[0]], ...: one pass about `shift`, a symmetric rank-k update a
-/// tile, then the correction to the mean. Sums run in row order, whatever the alignment of the memory.
-inline row_moments shifted_moments(const char* side, index_t head, const wide_rows& x, const vector_view<const std::int32_t>& position,
-                            const index_t* order, index_t n, moment_scratch& scratch) {
+/// Moments with the full scatter of the n > 0 rows x[order[0]], ...: one pass about `shift`, a symmetric rank-k update
+/// a tile, then the correction to the mean. Sums run in row order, whatever the alignment of the memory.
+inline row_moments shifted_moments(const char* side, index_t head, const wide_rows& x,
+                                   const vector_view<const std::int32_t>& position, const index_t* order, index_t n,
+                                   moment_scratch& scratch) {
   constexpr index_t tile_rows = 256, ahead = 8;
   const index_t d = x.cols;
   auto m = row_moments::zero(d, scatter_kind::full);
@@ -75,7 +79,8 @@ inline row_moments shifted_moments(const char* side, index_t head, const wide_ro
         xt[c] += t * y;
       }
     }
-    scratch.scatter.selfadjointView<Eigen::Lower>().rankUpdate(Eigen::Map<const f64_rows>(scratch.tile.data(), rows, d).transpose());
+    scratch.scatter.selfadjointView<Eigen::Lower>().rankUpdate(
+        Eigen::Map<const f64_rows>(scratch.tile.data(), rows, d).transpose());
   }
   const double count = static_cast<double>(n);
   m.count = n;
@@ -90,7 +95,8 @@ inline row_moments shifted_moments(const char* side, index_t head, const wide_ro
   for (index_t i = 0; i < n && !finite; ++i) {
     x.read(order[i], scratch.tile.data());
     for (index_t c = 0; c < d; ++c)
-      require(std::isfinite(scratch.tile[static_cast<std::size_t>(c)]), side, " head ", head, " row ", order[i], " holds a value that is not finite");
+      require(std::isfinite(scratch.tile[static_cast<std::size_t>(c)]), side, " head ", head, " row ", order[i],
+              " holds a value that is not finite");
   }
   corrected_scatter(scratch.scatter, count, m.mean, m.xx);
   for (index_t c = 0; c < d; ++c) mean[c] += shift[c];
@@ -98,18 +104,20 @@ inline row_moments shifted_moments(const char* side, index_t head, const wide_ro
   return m;
 }
 
-/// Moments of one head's rows, bucket by bucket: the result depends on the rows alone. The shift of a bucket is the mean of
-/// the buckets before, or the first row, so that constants stay exact and the correction is small; a bucket is cut into
-/// runs, so that no sum grows long.
-inline side_moments side_moments_of(const char* side, index_t head, const wide_rows& x, const vector_view<const std::int32_t>& position,
-                             const row_order& order, scatter_kind per_bucket) {
+/// Moments of one head's rows, bucket by bucket: the result depends on the rows alone. The shift of a bucket is the
+/// mean of the buckets before, or the first row, so that constants stay exact and the correction is small; a bucket is
+/// cut into runs, so that no sum grows long.
+inline side_moments side_moments_of(const char* side, index_t head, const wide_rows& x,
+                                    const vector_view<const std::int32_t>& position, const row_order& order,
+                                    scatter_kind per_bucket) {
   constexpr index_t run_rows = 1 << 16;
   const auto buckets = static_cast<index_t>(order.offset.size()) - 2;
   moment_scratch scratch;
   side_moments m{row_moments::zero(x.cols, scatter_kind::full), {}};
   m.bucket.reserve(static_cast<std::size_t>(buckets));
   for (index_t b = 0; b <= buckets; ++b) {
-    const index_t begin = order.offset[static_cast<std::size_t>(b)], end = order.offset[static_cast<std::size_t>(b) + 1];
+    const index_t begin = order.offset[static_cast<std::size_t>(b)],
+                  end = order.offset[static_cast<std::size_t>(b) + 1];
     auto sum = row_moments::zero(x.cols, per_bucket);
     for (index_t i = begin; i < end; i += run_rows) {
       const index_t* const rows = order.row.data() + i;

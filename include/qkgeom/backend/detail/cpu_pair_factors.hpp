@@ -61,7 +61,8 @@ class factor_laws {
   /// z and the scores of the kept keys, scaled by a power of two so that v is of order 1.
   void scale(const score_law& law) {
     factor_.resize(d_, law.rank);
-    for (index_t i = 0; i < factor_.size(); ++i) factor_.data()[i] = static_cast<F>(law.factor[static_cast<std::size_t>(i)]);
+    for (index_t i = 0; i < factor_.size(); ++i)
+      factor_.data()[i] = static_cast<F>(law.factor[static_cast<std::size_t>(i)]);
     mean_.resize(d_);
     for (index_t c = 0; c < d_; ++c) mean_[c] = static_cast<F>(law.mean[static_cast<std::size_t>(c)]);
     z_.noalias() = kept_ * factor_;

@@ -83,7 +83,8 @@ class diagonal_laws {
     factor_.assign(static_cast<std::size_t>(width_), F{0});
     for (index_t c = 0; c < d_; ++c)
       for (index_t j = 0; j < width_; ++j)
-        factor_[static_cast<std::size_t>(j)] += square_[static_cast<std::size_t>(c)] * variance_[static_cast<std::size_t>(c * width_ + j)];
+        factor_[static_cast<std::size_t>(j)] +=
+            square_[static_cast<std::size_t>(c)] * variance_[static_cast<std::size_t>(c * width_ + j)];
     for (F& f : factor_) f = static_cast<F>(unit_scale(static_cast<double>(f) / static_cast<double>(n)));
   }
 

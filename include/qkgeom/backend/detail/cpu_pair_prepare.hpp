@@ -34,7 +34,8 @@ inline rank_range admissible(const key_groups& groups, index_t group, const scor
 template <class F>
 void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& groups, index_t group, F* out) {
   constexpr index_t block = 256;
-  const index_t begin = groups.offset[static_cast<std::size_t>(group)], n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
+  const index_t begin = groups.offset[static_cast<std::size_t>(group)],
+                n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
   const index_t d = k.cols, blocks = (n + block - 1) / block;
   std::vector<double> sums(static_cast<std::size_t>((blocks + 1) * d));
   double* const mean = sums.data() + blocks * d;
@@ -92,8 +93,13 @@ struct pair_sink {
   std::vector<double> heat_sum, heat_weight;
 
   pair_sink(pair_sums& s, const key_groups& g, const pair_request& r)
-      : sums(&s), groups(&g), request(&r), cell(static_cast<double>(r.heatmap_cell)), per_cell(1 / cell),
-        heat_sum(s.heatmap_sum.size()), heat_weight(s.heatmap_sum.size()) {}
+      : sums(&s),
+        groups(&g),
+        request(&r),
+        cell(static_cast<double>(r.heatmap_cell)),
+        per_cell(1 / cell),
+        heat_sum(s.heatmap_sum.size()),
+        heat_weight(s.heatmap_sum.size()) {}
 
   /// Simple: sums alone are wanted and every pair counts 1.
   bool simple() const { return !request->weight && request->heatmap_cell == 0; }
@@ -110,7 +116,8 @@ struct pair_sink {
   pair_place place(index_t group, index_t i, index_t j) const {
     if (request->heatmap_cell == 0) return {};
     const auto* t = groups->position.data() + groups->offset[static_cast<std::size_t>(group)];
-    return {floor_cells(static_cast<double>(t[j] - t[i])), 0.5 * (static_cast<double>(t[i]) + static_cast<double>(t[j]))};
+    return {floor_cells(static_cast<double>(t[j] - t[i])),
+            0.5 * (static_cast<double>(t[i]) + static_cast<double>(t[j]))};
   }
   void add_heat(const pair_place& at, const score_law& law, double plasticity, double weight) {
     if (at.row < 0 || at.row >= sums->heatmap_width) return;

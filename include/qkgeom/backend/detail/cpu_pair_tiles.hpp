@@ -113,16 +113,17 @@ struct gram_tile {
           v += x * x;
         }
         value = static_cast<F>(pair_plasticity(static_cast<double>(keys.score[static_cast<std::size_t>(j)]) -
-                                                   static_cast<double>(keys.score[static_cast<std::size_t>(i + r)]), v));
+                                                   static_cast<double>(keys.score[static_cast<std::size_t>(i + r)]),
+                                               v));
       }
   }
 };
 
-/// Sum over all pairs i < j of one group under one law whose panel of j is p = part, part + parts, ...; blocks of i stay in
-/// the second-level cache while the panels pass. Adds to `sink` where weights or a heatmap are wanted.
+/// Sum over all pairs i < j of one group under one law whose panel of j is p = part, part + parts, ...; blocks of i
+/// stay in the second-level cache while the panels pass. Adds to `sink` where weights or a heatmap are wanted.
 template <class F>
-void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const score_law& law, index_t group, const rank_range& range,
-               pair_sink& sink, double& sum, double& weight) {
+void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const score_law& law, index_t group,
+               const rank_range& range, pair_sink& sink, double& sum, double& weight) {
   constexpr index_t panel = gram_tile<F>::panel, block = 16 * panel;
   constexpr int rows = gram_tile<F>::rows;
   gram_tile<F> tile;

@@ -24,7 +24,8 @@ inline std::vector<group_run> group_runs(const key_groups& groups) {
   for (index_t g = 0; g < groups.groups(); ++g) {
     const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
     if (n < 2) continue;
-    const bool joins = !runs.empty() && runs.back().end == g && n <= small_group && runs.back().rows + n <= run_rows && runs.back().small;
+    const bool joins = !runs.empty() && runs.back().end == g && n <= small_group && runs.back().rows + n <= run_rows &&
+                       runs.back().small;
     if (joins) {
       runs.back().end = g + 1;
       runs.back().rows += n;
@@ -42,11 +43,11 @@ struct pair_scratch {
   scaled_keys<F> keys;
 };
 
-/// Scores mean . (k - centre) and the scaled keys of the admissible range of a group under `law`; y (n, d) are the group's centred
-/// keys, reflected if the law is diagonal.
+/// Scores mean . (k - centre) and the scaled keys of the admissible range of a group under `law`; y (n, d) are the
+/// group's centred keys, reflected if the law is diagonal.
 template <class F>
-void scale_keys(thread_pool& pool, const score_law& law, const std::vector<double>& reflector, const F* y, index_t d, const rank_range& range,
-                scaled_keys<F>& keys) {
+void scale_keys(thread_pool& pool, const score_law& law, const std::vector<double>& reflector, const F* y, index_t d,
+                const rank_range& range, scaled_keys<F>& keys) {
   const bool diagonal = !law.variance.empty();
   const index_t rank = diagonal ? d : law.rank;
   auto mean = law.mean;
@@ -54,19 +55,23 @@ void scale_keys(thread_pool& pool, const score_law& law, const std::vector<doubl
   keys.resize(range.size(), rank);
   rows_matrix<F> factor(diagonal ? 0 : d, diagonal ? 0 : rank);
   std::vector<F> root(static_cast<std::size_t>(diagonal ? d : 0)), direction(mean.begin(), mean.end());
-  for (index_t i = 0; i < factor.size(); ++i) factor.data()[i] = static_cast<F>(law.factor[static_cast<std::size_t>(i)]);
+  for (index_t i = 0; i < factor.size(); ++i)
+    factor.data()[i] = static_cast<F>(law.factor[static_cast<std::size_t>(i)]);
   for (std::size_t c = 0; c < root.size(); ++c) root[c] = static_cast<F>(std::sqrt(law.variance[c]));
   constexpr index_t block = 256;
   using const_rows = Eigen::Map<const rows_matrix<F>>;
   const auto scaled_block = [&](index_t begin, index_t count, rows_matrix<F>& z) {
     const const_rows rows(y + (range.begin + begin) * d, count, d);
-    if (diagonal) z = rows.array().rowwise() * Eigen::Map<const Eigen::Array<F, 1, Eigen::Dynamic>>(root.data(), d);
-    else z.noalias() = rows * factor;
+    if (diagonal)
+      z = rows.array().rowwise() * Eigen::Map<const Eigen::Array<F, 1, Eigen::Dynamic>>(root.data(), d);
+    else
+      z.noalias() = rows * factor;
   };
   // The scale is a power of two from a fixed sample, so it changes no rounding and is the same for every split.
   rows_matrix<F> sample;
   scaled_block(0, std::min<index_t>(block, range.size()), sample);
-  const double mean_square = sample.size() ? sample.template cast<double>().squaredNorm() / static_cast<double>(sample.rows()) : 0.0;
+  const double mean_square =
+      sample.size() ? sample.template cast<double>().squaredNorm() / static_cast<double>(sample.rows()) : 0.0;
   const auto scale = static_cast<F>(unit_scale(mean_square));
   pool.for_each((range.size() + block - 1) / block, [&](index_t b, int) {
     const index_t begin = b * block, count = std::min(block, range.size() - begin);
@@ -75,24 +80,27 @@ void scale_keys(thread_pool& pool, const score_law& law, const std::vector<doubl
     z *= scale;
     keys.pack(begin, count, z.data());
     Eigen::Map<Eigen::Matrix<F, Eigen::Dynamic, 1>>(keys.score.data() + begin, count).noalias() =
-        const_rows(y + (range.begin + begin) * d, count, d) * Eigen::Map<const Eigen::Matrix<F, Eigen::Dynamic, 1>>(direction.data(), d) * scale;
+        const_rows(y + (range.begin + begin) * d, count, d) *
+        Eigen::Map<const Eigen::Matrix<F, Eigen::Dynamic, 1>>(direction.data(), d) * scale;
   });
 }
 
 /// One group under one law by tiles, in parts whose sums are added in a fixed order.
 template <class F>
-void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t law_index, index_t group, const F* y, index_t d, scaled_keys<F>& keys,
-                        pair_sink& sink) {
+void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t law_index, index_t group, const F* y,
+                        index_t d, scaled_keys<F>& keys, pair_sink& sink) {
   const auto& law = problem.laws[static_cast<std::size_t>(law_index)];
   const auto range = admissible(*sink.groups, group, law);
   if (range.size() < 2) return;
   scale_keys(pool, law, problem.reflector, y, d, range, keys);
   const index_t parts = std::clamp<index_t>(keys.panels() / 8, 1, 64);
   std::vector<double> sum(static_cast<std::size_t>(parts)), weight(static_cast<std::size_t>(parts));
-  std::vector<pair_sink> sinks(static_cast<std::size_t>(sink.simple() ? 1 : parts), pair_sink(*sink.sums, *sink.groups, *sink.request));
+  std::vector<pair_sink> sinks(static_cast<std::size_t>(sink.simple() ? 1 : parts),
+                               pair_sink(*sink.sums, *sink.groups, *sink.request));
   pool.for_each(parts, [&](index_t p, int) {
     auto& mine = sinks[static_cast<std::size_t>(sink.simple() ? 0 : p)];
-    sum_tiles(keys, parts - 1 - p, parts, law, group, range, mine, sum[static_cast<std::size_t>(p)], weight[static_cast<std::size_t>(p)]);
+    sum_tiles(keys, parts - 1 - p, parts, law, group, range, mine, sum[static_cast<std::size_t>(p)],
+              weight[static_cast<std::size_t>(p)]);
   });
   const auto at = sink.sums->at(law_index, group);
   for (std::size_t p = 0; p < sum.size(); ++p) sink.sums->sum[at] += sum[p];
@@ -109,12 +117,14 @@ void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t 
 }
 
 template <class F>
-void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, const pair_problem& problem, const group_run& run,
-             pair_scratch<F>& scratch, pair_sink& sink) {
+void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, const pair_problem& problem,
+             const group_run& run, pair_scratch<F>& scratch, pair_sink& sink) {
   const index_t d = k.cols;
   diagonal_laws<F> diagonal(problem, d);
   factor_laws<F> factors(problem, d);
-  const auto size = [&](index_t g) { return groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)]; };
+  const auto size = [&](index_t g) {
+    return groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
+  };
   const bool tiles = size(run.begin) > small_group;  // then the run is this group alone
   std::vector<index_t> members;
   index_t rows = 0;
@@ -142,14 +152,16 @@ void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, co
   for (std::size_t l = 0; l < problem.laws.size(); ++l) {
     const auto& law = problem.laws[l];
     if (law.empty()) continue;
-    add_group_by_tiles(pool, problem, static_cast<index_t>(l), run.begin, law.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
+    add_group_by_tiles(pool, problem, static_cast<index_t>(l), run.begin,
+                       law.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
   }
 }
 
 /// See cpu_context::gaussian_pairs.
 template <class F>
-std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const wide_tensor& k, const key_groups& groups,
-                                      const std::vector<pair_problem>& problems, const pair_request& request) {
+std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const wide_tensor& k,
+                                      const key_groups& groups, const std::vector<pair_problem>& problems,
+                                      const pair_request& request) {
   constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
   std::vector<pair_sums> results;
   index_t length = 0;
@@ -181,7 +193,8 @@ std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratc
   std::vector<index_t> alone, together;
   for (index_t t = 0; t < count * static_cast<index_t>(problems.size()); ++t)
     (runs[static_cast<std::size_t>(t % count)].rows > shared_rows ? alone : together).push_back(t);
-  pool.for_each(static_cast<index_t>(together.size()), [&](index_t i, int thread) { work(together[static_cast<std::size_t>(i)], thread); });
+  pool.for_each(static_cast<index_t>(together.size()),
+                [&](index_t i, int thread) { work(together[static_cast<std::size_t>(i)], thread); });
   for (const index_t t : alone) work(t, 0);
   for (std::size_t t = 0; t < sinks.size(); ++t) {
     auto& r = results[t / runs.size()];

@@ -65,7 +65,8 @@ inline V smaller(V a, V b) {
   return a < b ? a : b;
 }
 
-/// 1 / x to 2 ulp. The divider is the slowest unit; where the target estimates reciprocals to 14 bits, one Newton step does.
+/// 1 / x to 2 ulp. The divider is the slowest unit; where the target estimates reciprocals to 14 bits, one Newton step
+/// does.
 inline vec<float> reciprocal(vec<float> x) {
 #if defined(__AVX512F__)
   const vec<float> r = (vec<float>)_mm512_rcp14_ps((__m512)x);

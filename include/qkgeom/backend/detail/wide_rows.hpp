@@ -36,8 +36,12 @@ struct wide_tensor {
 template <class T>
 wide_tensor widened(const tensor_view<const T>& x) {
   constexpr auto size = static_cast<index_t>(sizeof(T));
-  const auto widen_row = [](const char* row, index_t n, double* out) { widen(reinterpret_cast<const T*>(row), n, out); };
-  return {{reinterpret_cast<const char*>(x.data), x.rows, x.dim, x.row_stride * size, x.dim * size, widen_row}, x.heads, x.head_stride * size};
+  const auto widen_row = [](const char* row, index_t n, double* out) {
+    widen(reinterpret_cast<const T*>(row), n, out);
+  };
+  return {{reinterpret_cast<const char*>(x.data), x.rows, x.dim, x.row_stride * size, x.dim * size, widen_row},
+          x.heads,
+          x.head_stride * size};
 }
 
 }  // namespace qkgeom::cpu
