@@ -4,8 +4,8 @@
 
 Usage: compile.py [--self-test] SOURCE_DIR WORK_DIR COMPILER INCLUDE_DIRS(;-separated)
 
-A block with a `main` is a program. Any other block becomes the body of a function, with its own #include lines above
-it; an HTML comment `<!-- prelude: ... -->` right before the block holds what the reader need not see (the variables
+A block with a `main` is a program. A block that defines functions or types stands by itself. Any other block becomes
+the body of a function, with its own #include lines above it; an HTML comment `<!-- prelude: ... -->` right before the block holds what the reader need not see (the variables
 that the text speaks of), its #include lines included. A program runs in SOURCE_DIR and must exit with 0.
 """
 import pathlib
@@ -13,9 +13,12 @@ import re
 import subprocess
 import sys
 
-BLOCK = re.compile(r"(?:^<!-- prelude:(?P<prelude>.*?)-->[ \t]*\n+)?^```cpp[ \t]*\n(?P<code>.*?)^```[ \t]*$", re.M | re.S)
+BLOCK = re.compile(r"(?:^<!-- prelude:(?P<prelude>.*?)-->[ \t]*\n+)?"
+                   r"^```cpp[ \t]*\n(?P<code>.*?)^```[ \t]*$", re.M | re.S)
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include.*\n?", re.M)
 MAIN = re.compile(r"^(?:int|auto)\s+main\s*\(", re.M)
+DEFINITION = re.compile(r"^(?!(?:if|for|while|switch|do|else|try|return)\b)"
+                        r"(?:template\b|struct\b|class\b|namespace\b|[^\s=(]+ [^=(\n]*\([^\n]*\) (?:const )?\{)", re.M)
 
 
 def blocks(page):
@@ -28,7 +31,7 @@ def blocks(page):
 def unit(page, line, code, prelude):
     """The translation unit of a block; compiler messages name the page and its lines."""
     where = f'#line {line} "{page}"\n'
-    if MAIN.search(code):
+    if MAIN.search(code) or DEFINITION.search(code):
         return prelude + where + code
     body = INCLUDE.sub("\n", code)                    # an empty line each: the numbers stay right
     includes = "".join(INCLUDE.findall(prelude + "\n" + code))
@@ -70,10 +73,14 @@ def self_test(work, compiler, includes):
         f"{fence}cpp\nint main() {{ return 0; }}\n{fence}\n{fence}cpp\nint main() {{ return 3; }}\n{fence}\n")
     (work / "docs" / "a.md").write_text(
         f"<!-- prelude:\n#include <string>\nstd::string s; -->\n{fence}cpp\nauto n = s.size();\n{fence}\n"
-        f"{fence}sh\nnot c++\n{fence}\n{fence}cpp\nauto n = s.size();\n{fence}\n")
+        f"{fence}sh\nnot c++\n{fence}\n{fence}cpp\nauto n = s.size();\n{fence}\n"
+        f"{fence}cpp\n#include <vector>\nstd::vector<int> one(const int& x) {{\n  return {{x}};\n}}\n{fence}\n"
+        f"{fence}cpp\n#include <vector>\nfor (int i : std::vector<int>(3)) {{\n  (void)i;\n}}\n{fence}\n")
     count, failures = check(work, work / "units", compiler, includes)
     expected = ["README.md:5: does not exit with 0", "docs/a.md:11: does not compile"]
-    return [] if (count, failures) == (4, expected) else [f"expected 4 blocks and {expected}, found {count}, {failures}"]
+    if (count, failures) == (6, expected):
+        return []
+    return [f"expected 6 blocks and {expected}, found {count}, {failures}"]
 
 
 def main():
@@ -81,7 +88,7 @@ def main():
     source, work = pathlib.Path(arguments[0]).resolve(), pathlib.Path(arguments[1]).resolve()
     compiler, includes = arguments[2], arguments[3].split(";")
     if "--self-test" in sys.argv:
-        failures, count = self_test(work, compiler, includes), 4
+        failures, count = self_test(work, compiler, includes), 6
     else:
         count, failures = check(source, work, compiler, includes)
     print("\n".join(failures) or f"{count} blocks compile")
