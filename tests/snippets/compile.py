@@ -5,8 +5,9 @@
 Usage: compile.py [--self-test] SOURCE_DIR WORK_DIR COMPILER INCLUDE_DIRS(;-separated)
 
 A block with a `main` is a program. A block that defines functions or types stands by itself. Any other block becomes
-the body of a function, with its own #include lines above it; an HTML comment `<!-- prelude: ... -->` right before the block holds what the reader need not see (the variables
-that the text speaks of), its #include lines included. A program runs in SOURCE_DIR and must exit with 0.
+the body of a function, with its own #include lines above it; an HTML comment `<!-- prelude: ... -->` right before the
+block holds what the reader need not see (the variables that the text speaks of), its #include lines included. A program
+runs in SOURCE_DIR and must exit with 0.
 """
 import pathlib
 import re
