@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the machine can do: GEMM rates of Eigen and of OpenBLAS with every kernel set the CPU can run, and the copy rate.
+// What the machine can do: GEMM rates of Eigen and of OpenBLAS with every kernel set the CPU can run, and the copy
+// rate.
 #include <benchmark/benchmark.h>
 
 #include <string>

@@ -48,10 +48,13 @@ void matrix_rate(benchmark::State& state, Work&& work) {
 }
 
 void symmetric_eigen(benchmark::State& state) {
-  matrix_rate(state, [&](cpu_context& ctx, const auto& m) { benchmark::DoNotOptimize(ctx.symmetric_eigen(m, state.range(0))); });
+  matrix_rate(state, [&](cpu_context& ctx, const auto& m) {
+    benchmark::DoNotOptimize(ctx.symmetric_eigen(m, state.range(0)));
+  });
 }
 void semidefinite_factor(benchmark::State& state) {
-  matrix_rate(state, [&](cpu_context& ctx, const auto& m) { benchmark::DoNotOptimize(ctx.cholesky(m, state.range(0))); });
+  matrix_rate(state,
+              [&](cpu_context& ctx, const auto& m) { benchmark::DoNotOptimize(ctx.cholesky(m, state.range(0))); });
 }
 
 void sizes(benchmark::internal::Benchmark* b) {

@@ -47,5 +47,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   openblas_set_num_threads(1);
-  std::printf("%s %.6g %.6g\n", openblas_get_corename(), flop_rate<float>(threads, 1024), flop_rate<double>(threads, 768));
+  std::printf("%s %.6g %.6g\n", openblas_get_corename(), flop_rate<float>(threads, 1024),
+              flop_rate<double>(threads, 768));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Moments of one head's rows: bytes of rows read a second beside the copy rate, and the FLOP of the triangle of the
-// covariance, n d (d + 1), beside the machine's best dgemm. `queries`: covariance in each of 16 buckets; `keys`: diagonals
-// there, the covariance in total only.
+// covariance, n d (d + 1), beside the machine's best dgemm. `queries`: covariance in each of 16 buckets; `keys`:
+// diagonals there, the covariance in total only.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -28,10 +28,12 @@ struct rows_of_heads {
 
   rows_of_heads(index_t h, index_t d) : heads(h), dim(d) {
     const random_stream stream{.seed = 3, .use = draw::planted};
-    for (index_t i = 0; i < rows * heads * dim; ++i) x.push_back(detail::rounded<T>(4 * stream.uniform(static_cast<std::uint64_t>(i)) - 1));
+    for (index_t i = 0; i < rows * heads * dim; ++i)
+      x.push_back(detail::rounded<T>(4 * stream.uniform(static_cast<std::uint64_t>(i)) - 1));
     const auto edges = uniform_buckets{context / buckets}.edges(context);
     for (index_t i = 0; i < rows; ++i) {
-      position.push_back(static_cast<std::int32_t>(stream.below(static_cast<std::uint64_t>(rows * heads * dim + i), context)));
+      position.push_back(
+          static_cast<std::int32_t>(stream.below(static_cast<std::uint64_t>(rows * heads * dim + i), context)));
       bucket.push_back(static_cast<std::int32_t>(edges(position.back())));
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pairs of keys a second, of each way the pair sums are done, beside the rate that the machine's best GEMM would allow: a
-// pair costs 2 d of its FLOP. Rates are those of the fastest iteration; pairs i < j are counted once.
+// Pairs of keys a second, of each way the pair sums are done, beside the rate that the machine's best GEMM would allow:
+// a pair costs 2 d of its FLOP. Rates are those of the fastest iteration; pairs i < j are counted once.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -96,12 +96,14 @@ void one_group(benchmark::State& state, covariance_kind covariance, pair_precisi
 
 /// The same with a heatmap, whose cells are 8192 tokens wide.
 void one_group_heatmap(benchmark::State& state) {
-  run_pairs(state, known_case(state.range(0), 1, 4096, covariance_kind::diagonal, true), {{}, pair_precision::f32, context / buckets});
+  run_pairs(state, known_case(state.range(0), 1, 4096, covariance_kind::diagonal, true),
+            {{}, pair_precision::f32, context / buckets});
 }
 
 /// 500 groups of 16 keys under the laws of 16 query buckets: a head of a sampled capture.
 void small_groups(benchmark::State& state, covariance_kind covariance, bool heatmap) {
-  run_pairs(state, known_case(state.range(0), 500, 16, covariance, false), {{}, pair_precision::f32, heatmap ? context / buckets : 0});
+  run_pairs(state, known_case(state.range(0), 500, 16, covariance, false),
+            {{}, pair_precision::f32, heatmap ? context / buckets : 0});
 }
 
 /// Pairs under the observed queries themselves: the same head, 500 queries a bucket. No GEMM rate stands beside it: its
@@ -123,7 +125,7 @@ void empirical(benchmark::State& state) {
 
 void sizes(benchmark::internal::Benchmark* b, std::initializer_list<int> dims) {
   const int all = static_cast<int>(std::thread::hardware_concurrency());
-  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(0.5);
+  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(1);
   for (const int d : dims)
     for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) b->Args({d, threads});
 }

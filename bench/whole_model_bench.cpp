@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A whole model from rows to figures' numbers: 300 query heads, 8000 queries and 8000 keys each in 500 documents of up to
-// 131072 tokens, head size 128, bf16. `whole_model_bench --write FILE` writes one layer's rows and our answers for
+// A whole model from rows to figures' numbers: 300 query heads, 8000 queries and 8000 keys each in 500 documents of up
+// to 131072 tokens, head size 128, bf16. `whole_model_bench --write FILE` writes one layer's rows and our answers for
 // bench/baselines/whole_model.py, which does the same analysis with NumPy.
 #include <benchmark/benchmark.h>
 
@@ -23,12 +23,14 @@ namespace {
 
 using namespace qkgeom;
 
-constexpr index_t layers = 30, heads_a_layer = 10, documents = 500, rows_a_document = 16, dim = 128, context = 131072, buckets = 16;
+constexpr index_t layers = 30, heads_a_layer = 10, documents = 500, rows_a_document = 16, dim = 128, context = 131072,
+                  buckets = 16;
 
-/// Layers at different addresses, so that no layer finds its rows in a cache. Ten heads are planted; every layer is a copy.
+/// Layers at different addresses, so that no layer finds its rows in a cache. Ten heads are planted; every layer is a
+/// copy.
 const std::vector<bench::layer_rows>& model_rows() {
-  static const std::vector<bench::layer_rows> all(static_cast<std::size_t>(layers),
-                                                  bench::plant_layer(heads_a_layer, documents, rows_a_document, dim, context));
+  static const std::vector<bench::layer_rows> all(
+      static_cast<std::size_t>(layers), bench::plant_layer(heads_a_layer, documents, rows_a_document, dim, context));
   return all;
 }
 
@@ -42,7 +44,8 @@ struct seconds_spent {
   double moments = 0, pca = 0, rotation = 0, query_model = 0, plasticity = 0;
 };
 
-layer_answers analyse_layer(cpu_context& ctx, const layer_view<bf16>& layer, covariance_kind covariance, seconds_spent& spent) {
+layer_answers analyse_layer(cpu_context& ctx, const layer_view<bf16>& layer, covariance_kind covariance,
+                            seconds_spent& spent) {
   using clock = std::chrono::steady_clock;
   auto last = clock::now();
   const auto lap = [&](double& to) {
@@ -103,10 +106,12 @@ BENCHMARK_CAPTURE(whole_model, joint, covariance_kind::joint)->Apply(thread_coun
 void write_layer_and_answers(const std::string& path) {
   const auto layer = bench::plant_layer(heads_a_layer, documents, rows_a_document, dim, context);
   constexpr index_t rows = documents * rows_a_document;
-  std::vector<tensor_to_write> tensors{
-      tensor_of("q", {rows, heads_a_layer, dim}, layer.q.data()),         tensor_of("k", {rows, heads_a_layer, dim}, layer.k.data()),
-      tensor_of("q_position", {rows}, layer.q_position.data()),           tensor_of("k_position", {rows}, layer.k_position.data()),
-      tensor_of("q_example", {rows}, layer.q_example.data()),             tensor_of("k_example", {rows}, layer.k_example.data())};
+  std::vector<tensor_to_write> tensors{tensor_of("q", {rows, heads_a_layer, dim}, layer.q.data()),
+                                       tensor_of("k", {rows, heads_a_layer, dim}, layer.k.data()),
+                                       tensor_of("q_position", {rows}, layer.q_position.data()),
+                                       tensor_of("k_position", {rows}, layer.k_position.data()),
+                                       tensor_of("q_example", {rows}, layer.q_example.data()),
+                                       tensor_of("k_example", {rows}, layer.k_example.data())};
   std::deque<std::vector<double>> kept;
   const auto add = [&](const std::string& name, std::vector<index_t> shape, std::vector<double> values) {
     kept.push_back(std::move(values));
@@ -120,10 +125,11 @@ void write_layer_and_answers(const std::string& path) {
     const auto width = answers.profile[0].heatmap.width;
     for (std::size_t h = 0; h < answers.pca.size(); ++h) {
       const auto& p = answers.pca[h];
-      for (const auto* values : {&p.explained_variance, &p.r_q, &p.r_k}) pca.insert(pca.end(), values->begin(), values->end());
+      for (const auto* values : {&p.explained_variance, &p.r_q, &p.r_k})
+        pca.insert(pca.end(), values->begin(), values->end());
       const auto& r = answers.rotation[h];
-      rotation.insert(rotation.end(), {r.r_q_a, r.r_k_a, r.alpha_q, r.alpha_k, r.mu_q_a, r.mu_k_a, r.mu_q_b, r.mu_k_b, r.bias_strength,
-                                       r.separation_strength, r.plane_var_fraction});
+      rotation.insert(rotation.end(), {r.r_q_a, r.r_k_a, r.alpha_q, r.alpha_k, r.mu_q_a, r.mu_k_a, r.mu_q_b, r.mu_k_b,
+                                       r.bias_strength, r.separation_strength, r.plane_var_fraction});
       for (const auto& b : answers.profile[h].buckets) profile.push_back(b.plasticity);
       for (index_t i = 0; i < width; ++i)
         for (index_t j = 0; j < width; ++j) heatmap.push_back(answers.profile[h].heatmap.mean(i, j));

@@ -49,8 +49,9 @@ void add_openblas(const std::string& kernels, int threads, std::vector<gemm_rate
   std::error_code none;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / "gemm_rates";
   if (none || !std::filesystem::exists(program)) return;
-  const std::string command = (kernels.empty() ? "" : "OPENBLAS_CORETYPE=" + kernels + " ") + "OPENBLAS_NUM_THREADS=1 '" +
-                              program.string() + "' " + std::to_string(threads) + " 2>/dev/null";
+  const std::string command = (kernels.empty() ? "" : "OPENBLAS_CORETYPE=" + kernels + " ") +
+                              "OPENBLAS_NUM_THREADS=1 '" + program.string() + "' " + std::to_string(threads) +
+                              " 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   char core[64];
   gemm_rate rate;
@@ -69,7 +70,8 @@ double copy_rate(int threads) {
     std::memset(from.get() + slice(t), 1, part);
     std::memset(to.get() + slice(t), 2, part);
   });
-  const double seconds = best_round(threads, 1.5, [&](int t) { std::memcpy(to.get() + slice(t), from.get() + slice(t), part); });
+  const double seconds =
+      best_round(threads, 1.5, [&](int t) { std::memcpy(to.get() + slice(t), from.get() + slice(t), part); });
   return 2.0 * static_cast<double>(part) * threads / seconds;
 }
 

@@ -16,7 +16,7 @@ struct gemm_rate {
 struct ceilings {
   int threads = 1;
   std::vector<gemm_rate> gemm;  ///< Eigen, and OpenBLAS with every kernel set this CPU can run
-  double copy = 0;              ///< bytes read plus bytes written a second, of blocks far larger than the second-level cache
+  double copy = 0;  ///< bytes read plus bytes written a second, of blocks far larger than the second-level cache
 
   double best_sgemm() const;
   double best_dgemm() const;

@@ -9,8 +9,8 @@
 
 namespace qkgeom::bench {
 
-/// Rows of all heads of one layer, (rows, heads, dim); query head h reads key head h: no key head is shared, the most work
-/// a layer of so many query heads can be.
+/// Rows of all heads of one layer, (rows, heads, dim); query head h reads key head h: no key head is shared, the most
+/// work a layer of so many query heads can be.
 struct layer_rows {
   index_t heads = 0, dim = 0;
   std::vector<bf16> q, k;
@@ -32,8 +32,8 @@ struct layer_rows {
   }
 };
 
-/// A head of the kind that real models have: a spectrum that falls by a factor of 100, a mean that is larger than the noise
-/// in a few coordinates, drift over the whole context of about two standard deviations.
+/// A head of the kind that real models have: a spectrum that falls by a factor of 100, a mean that is larger than the
+/// noise in a few coordinates, drift over the whole context of about two standard deviations.
 inline planted_head typical_head(index_t dim, index_t context, std::uint64_t seed) {
   planted_head head;
   head.dim = dim;
@@ -50,7 +50,8 @@ inline planted_head typical_head(index_t dim, index_t context, std::uint64_t see
     std::vector<double> f(d * d);
     for (std::size_t r = 0; r < d; ++r)
       for (std::size_t c = 0; c < d; ++c)
-        f[r * d + c] = std::pow(0.1, static_cast<double>(c) / static_cast<double>(d)) * detail::normal(stream, next++) / std::sqrt(static_cast<double>(dim));
+        f[r * d + c] = std::pow(0.1, static_cast<double>(c) / static_cast<double>(d)) * detail::normal(stream, next++) /
+                       std::sqrt(static_cast<double>(dim));
     return f;
   };
   head.mean_q = vector(4.0);

@@ -10,12 +10,14 @@
 
 namespace qkgeom::bench {
 
-/// Shortest time in seconds of rounds in which `threads` threads run `work(thread)` side by side, over at least three rounds
-/// and `budget` seconds. The shortest: other programs on the machine only ever make a round longer.
+/// Shortest time in seconds of rounds in which `threads` threads run `work(thread)` side by side, over at least three
+/// rounds and `budget` seconds. The shortest: other programs on the machine only ever make a round longer.
 template <class Work>
 double best_round(int threads, double budget, Work&& work) {
   using clock = std::chrono::steady_clock;
-  const auto seconds_since = [](clock::time_point t) { return std::chrono::duration<double>(clock::now() - t).count(); };
+  const auto seconds_since = [](clock::time_point t) {
+    return std::chrono::duration<double>(clock::now() - t).count();
+  };
   double best = std::numeric_limits<double>::infinity();
   bool more = true;
   std::barrier gate(threads);

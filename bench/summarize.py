@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Joins the JSON files of one bench run into one result file and prints the table of ratios. Called by bench/run.sh.
+
+The best of all repetitions counts, for us, for the ceilings and for the baseline alike.
+"""
+import argparse
+import glob
+import json
+import os
+
+NOT_COUNTERS = {"name", "family_index", "per_family_instance_index", "run_name", "run_type", "repetitions", "repetition_index",
+                "threads", "iterations", "real_time", "cpu_time", "time_unit", "aggregate_name", "aggregate_unit"}
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def plain(name):
+    """A benchmark's name without what only tells how it was repeated."""
+    drop = ("min_time:", "iterations:", "repeats:", "real_time", "process_time")
+    return "/".join(p for p in name.split("/") if not p.startswith(drop))
+
+
+def read_benches(folder):
+    """Best repetition of every benchmark by name: seconds and counters."""
+    best = {}
+    for path in sorted(glob.glob(os.path.join(folder, "*_bench*.json"))):
+        with open(path) as f:
+            runs = json.load(f)["benchmarks"]
+        for run in runs:
+            if run.get("run_type") != "iteration" or "error_occurred" in run:
+                continue
+            counters = {k: v for k, v in run.items() if k not in NOT_COUNTERS}
+            scale = SECONDS[run["time_unit"]]
+            entry = {"seconds": run["real_time"] * scale, "cpu_seconds": run["cpu_time"] * scale, **counters}
+            name = plain(run["name"])
+            if "ceilings" in os.path.basename(path):  # measured before the benchmark ran, which only reports
+                entry = counters
+            rate = next((k for k in ("pairs_per_s", "flop_per_s", "bytes_per_s", "matrices_per_s") if k in entry), None)
+            better = name not in best or (entry[rate] > best[name][rate] if rate else entry["seconds"] < best[name]["seconds"])
+            if better:
+                best[name] = entry
+    return best
+
+
+def best_gemm(benches, kind, threads):
+    rates = {n: b["flop_per_s"] for n, b in benches.items() if n.startswith(kind + "/") and n.endswith(f"threads:{threads}")}
+    name = max(rates, key=rates.get)
+    return name.split("/")[1], rates[name]
+
+
+def against_ceilings(benches):
+    """Shares of the best GEMM of the whole run, which is at least what a bench saw when it ran."""
+    rows = []
+    for name, b in benches.items():
+        fields = dict(p.split(":", 1) for p in name.split("/") if ":" in p)
+        if "d" not in fields or "threads" not in fields:
+            continue
+        d, threads = int(fields["d"]), fields["threads"]
+        if "share_of_gemm" in b:
+            kind = "dgemm" if "f64" in name else "sgemm"
+            b["share_of_gemm"] = b["pairs_per_s"] * 2 * d / best_gemm(benches, kind, threads)[1]
+            rows.append((name, f"{b['pairs_per_s'] / 1e6:8.1f} M pairs/s", f"{b['share_of_gemm']:5.2f} of best {kind} / 2d"))
+        elif "share_of_dgemm" in b:
+            b["share_of_dgemm"] = b["flop_per_s"] / best_gemm(benches, "dgemm", threads)[1]
+            b["share_of_copy"] = b["bytes_per_s"] / benches[f"copy/threads:{threads}"]["bytes_per_s"]
+            rows.append((name, f"{b['bytes_per_s'] / 1e9:8.2f} GB/s",
+                         f"{b['share_of_dgemm']:5.2f} of best dgemm, {b['share_of_copy']:.3f} of copy"))
+        elif "matrices_per_s" in b:
+            rows.append((name, f"{b['matrices_per_s']:8.0f} matrices/s", ""))
+        elif "pairs_per_s" in b:
+            rows.append((name, f"{b['pairs_per_s'] / 1e6:8.1f} M pairs/s", ""))
+    return rows
+
+
+def read_baseline(folder):
+    """Fastest round of each query model, whatever the number of BLAS threads."""
+    rounds = []
+    for path in sorted(glob.glob(os.path.join(folder, "numpy-*.json"))):
+        with open(path) as f:
+            rounds.append(json.load(f))
+    fastest = {kind: min((r[kind] for r in rounds), key=lambda s: s["median_s_a_head"]) for kind in ("diagonal", "joint")}
+    least_cpu = {kind: min(r[kind]["cpu_s_a_head"] for r in rounds) for kind in fastest}
+    return {"largest_difference": max(r["largest_difference"] for r in rounds), "fastest": fastest, "least_cpu_s_a_head": least_cpu}
+
+
+def against_baseline(benches, baseline):
+    rows, ratios = [], {}
+    for name, b in benches.items():
+        if not name.startswith("whole_model/"):
+            continue
+        _, kind, threads = name.split("/")
+        ours, ours_cpu = b["seconds"] / b["heads"], b["cpu_seconds"] / b["heads"]
+        theirs, theirs_cpu = baseline["fastest"][kind]["median_s_a_head"], baseline["least_cpu_s_a_head"][kind]
+        ratios[f"{kind}/{threads}"] = {"time": theirs / ours, "cpu_time": theirs_cpu / ours_cpu}
+        rows.append((name, f"{b['seconds']:8.2f} s",
+                     f"{ours * 1e3:6.2f} ms a head (CPU {ours_cpu * 1e3:.2f}); NumPy {theirs * 1e3:.1f} (CPU {theirs_cpu * 1e3:.1f}): "
+                     f"x {theirs / ours:.1f} (CPU x {theirs_cpu / ours_cpu:.1f})"))
+    return rows, ratios
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    parser.add_argument("target")
+    parser.add_argument("--command", required=True)
+    parser.add_argument("--cpu", required=True)
+    parser.add_argument("--load", required=True, help="processes that ran or waited when the run began, as /proc/loadavg has it")
+    args = parser.parse_args()
+    benches = read_benches(args.folder)
+    baseline = read_baseline(args.folder)
+    rows = [(n, f"{b['flop_per_s'] / 1e9:8.1f} GFLOP/s", "") for n, b in benches.items() if n.startswith(("sgemm/", "dgemm/"))]
+    rows += [(n, f"{b['bytes_per_s'] / 1e9:8.1f} GB/s   ", "read + written") for n, b in benches.items() if n.startswith("copy/")]
+    rows += against_ceilings(benches)
+    whole, ratios = against_baseline(benches, baseline)
+    rows += whole
+    width = max(len(r[0]) for r in rows)
+    for name, rate, note in rows:
+        print(f"{name:{width}}  {rate}  {note}".rstrip())
+    result = {"command": args.command, "cpu": args.cpu, "load_average_at_the_start": float(args.load),
+              "numpy_over_ours": ratios, "numpy": baseline, "benchmarks": benches}
+    with open(args.target, "w") as f:
+        json.dump(result, f, indent=1)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()
