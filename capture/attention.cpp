@@ -85,22 +85,24 @@ void mask_block(const row_block& r, std::int32_t first, index_t keys, std::int32
     }
 }
 
-/// Scores become weights 2^(score - top); the sums so far and `out` are brought to the new maxima. With `Bf16` the
-/// weights are rounded, their sum is not.
-template <bool Bf16>
-void weigh_block(row_block& r, const floats (&top)[vectors], index_t keys, index_t dim, float* scores, float* out) {
+/// Brings the sums so far and `out` to new maxima.
+void raise_tops(row_block& r, const floats (&top)[vectors], index_t dim, float* out) {
   for (int v = 0; v < vectors; ++v) {
     const floats higher = simd::max(r.top[v], top[v]);
-    if (!simd::equal(higher, r.top[v])) {
-      const floats factor = simd::exp2(r.top[v] - higher);
-      for (index_t c = 0; c < dim; ++c) {
-        float* o = out + c * rows + v * simd::lanes;
-        simd::store(o, simd::load(o) * factor);
-      }
-      r.sum[v] *= factor;
-      r.top[v] = higher;
+    if (simd::equal(higher, r.top[v])) continue;
+    const floats factor = simd::exp2(r.top[v] - higher);
+    for (index_t c = 0; c < dim; ++c) {
+      float* o = out + c * rows + v * simd::lanes;
+      simd::store(o, simd::load(o) * factor);
     }
+    r.sum[v] *= factor;
+    r.top[v] = higher;
   }
+}
+
+/// Scores become weights 2^(score - top). With `Bf16` the weights are rounded, their sum is not.
+template <bool Bf16>
+void weigh(row_block& r, index_t keys, float* scores) {
   floats base[vectors], sum[vectors];
   simd::unrolled<vectors>([&](auto v) { base[v] = r.top[v], sum[v] = r.sum[v]; });
   for (index_t j = 0; j < keys; ++j)
@@ -108,7 +110,7 @@ void weigh_block(row_block& r, const floats (&top)[vectors], index_t keys, index
       float* s = scores + j * rows + v * simd::lanes;
       const floats x = simd::load(s) - base[v];
       const floats p = Bf16 ? simd::exp2_rough(x) : simd::exp2(x);
-      simd::store(s, Bf16 ? simd::round_to_bf16(p) : p);
+      simd::store(s, Bf16 ? simd::round_finite_to_bf16(p) : p);
       sum[v] += p;
     });
   simd::unrolled<vectors>([&](auto v) { r.sum[v] = sum[v]; });
@@ -178,15 +180,19 @@ void attend(const query_rows& queries, const float* k, const float* v, index_t d
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), size = block_size(Bf16);
   for (index_t j = std::max<index_t>(0, low - window + 1) / size * size; j <= high; j += size) {
     const index_t keys = std::min(size, round_up(high + 1 - j, key_tile));
-    const auto first = static_cast<std::int32_t>(j);
     floats top[vectors];
     simd::unrolled<vectors>([&](auto x) { top[x] = simd::all(masked); });
     score_block(s.q.data(), k + j * dim, keys, dim, s.scores.data(), top);
     const bool partial = j + keys - 1 > low || high - window >= j;
-    if (partial) mask_block(r, first, keys, window, s.scores.data(), top);
-    weigh_block<Bf16>(r, top, keys, dim, s.scores.data(), s.out.data());
-    if (partial) clear_hidden(r, first, keys, window, s.scores.data());
-    add_values(v + j * dim, keys, dim, s.scores.data(), s.out.data());
+    if (partial) mask_block(r, static_cast<std::int32_t>(j), keys, window, s.scores.data(), top);
+    raise_tops(r, top, dim, s.out.data());
+    // The weights are used while they are in the first-level cache.
+    for (index_t i = 0; i < keys; i += key_tile) {
+      float* const scores = s.scores.data() + i * rows;
+      weigh<Bf16>(r, key_tile, scores);
+      if (partial) clear_hidden(r, static_cast<std::int32_t>(j + i), key_tile, window, scores);
+      add_values(v + (j + i) * dim, key_tile, dim, scores, s.out.data());
+    }
   }
 }
 

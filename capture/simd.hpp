@@ -74,12 +74,13 @@ inline floats exp2_rough(floats x) {
   return std::bit_cast<floats>(__builtin_convertvector((x - g) * 8388608.0f + 1065353216.0f, ints));
 }
 
-/// Rounds to bf16, to nearest, ties to even; the result is held as float. NaN stays NaN.
-inline floats round_to_bf16(floats x) {
+/// Rounds to bf16, to nearest, ties to even; the result is held as float.
+inline floats round_finite_to_bf16(floats x) {
   const ints u = std::bit_cast<ints>(x);
-  const ints r = (u + 0x7fff + ((u >> 16) & 1)) & static_cast<std::int32_t>(0xffff0000u);
-  return x == x ? std::bit_cast<floats>(r) : x;
+  return std::bit_cast<floats>((u + 0x7fff + ((u >> 16) & 1)) & static_cast<std::int32_t>(0xffff0000u));
 }
+/// The same; NaN stays NaN.
+inline floats round_to_bf16(floats x) { return x == x ? round_finite_to_bf16(x) : x; }
 
 /// Calls f(0), ..., f(N - 1) with compile-time numbers, so that arrays of vectors stay in registers.
 template <int N, class F>
