@@ -41,8 +41,10 @@ for ((round = 0; round < ${ROUNDS:-3}; ++round)); do
   echo "whole_model_bench and the NumPy baseline, round $((round + 1))" >&2
   "$bin/whole_model_bench" --benchmark_out="$scratch/whole_model_bench-$round.json" --benchmark_out_format=json >/dev/null 2>&1
   for blas_threads in $(printf '%s\n' 1 "$(nproc)" | sort -un); do
-    OPENBLAS_NUM_THREADS=$blas_threads "$python" bench/baselines/whole_model.py "$scratch/rows.safetensors" \
-      --json "$scratch/numpy-$round-$blas_threads.json" >&2
+    for style in plain tuned; do
+      OPENBLAS_NUM_THREADS=$blas_threads "$python" bench/baselines/whole_model.py "$scratch/rows.safetensors" --style $style \
+        --json "$scratch/numpy-$style-$round-$blas_threads.json" >&2
+    done
   done
 done
 "$bin/ceilings_bench" --benchmark_out="$scratch/ceilings_bench-again.json" --benchmark_out_format=json >/dev/null 2>&1

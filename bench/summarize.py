@@ -72,10 +72,10 @@ def against_ceilings(benches):
     return rows
 
 
-def read_baseline(folder):
+def read_baseline(folder, style):
     """Fastest round of each query model, whatever the number of BLAS threads."""
     rounds = []
-    for path in sorted(glob.glob(os.path.join(folder, "numpy-*.json"))):
+    for path in sorted(glob.glob(os.path.join(folder, f"numpy-{style}-*.json"))):
         with open(path) as f:
             rounds.append(json.load(f))
     fastest = {kind: min((r[kind] for r in rounds), key=lambda s: s["median_s_a_head"]) for kind in ("diagonal", "joint")}
@@ -83,18 +83,19 @@ def read_baseline(folder):
     return {"largest_difference": max(r["largest_difference"] for r in rounds), "fastest": fastest, "least_cpu_s_a_head": least_cpu}
 
 
-def against_baseline(benches, baseline):
+def against_baselines(benches, baselines):
     rows, ratios = [], {}
     for name, b in benches.items():
         if not name.startswith("whole_model/"):
             continue
         _, kind, threads = name.split("/")
         ours, ours_cpu = b["seconds"] / b["heads"], b["cpu_seconds"] / b["heads"]
-        theirs, theirs_cpu = baseline["fastest"][kind]["median_s_a_head"], baseline["least_cpu_s_a_head"][kind]
-        ratios[f"{kind}/{threads}"] = {"time": theirs / ours, "cpu_time": theirs_cpu / ours_cpu}
-        rows.append((name, f"{b['seconds']:8.2f} s",
-                     f"{ours * 1e3:6.2f} ms a head (CPU {ours_cpu * 1e3:.2f}); NumPy {theirs * 1e3:.1f} (CPU {theirs_cpu * 1e3:.1f}): "
-                     f"x {theirs / ours:.1f} (CPU x {theirs_cpu / ours_cpu:.1f})"))
+        note = f"{ours * 1e3:6.2f} ms a head (CPU {ours_cpu * 1e3:.2f})"
+        for style, baseline in baselines.items():
+            theirs, theirs_cpu = baseline["fastest"][kind]["median_s_a_head"], baseline["least_cpu_s_a_head"][kind]
+            ratios[f"{kind}/{threads}/{style}"] = {"time": theirs / ours, "cpu_time": theirs_cpu / ours_cpu}
+            note += f"; {style} NumPy {theirs * 1e3:.1f}: x {theirs / ours:.1f} (CPU x {theirs_cpu / ours_cpu:.1f})"
+        rows.append((name, f"{b['seconds']:8.2f} s", note))
     return rows, ratios
 
 
@@ -107,17 +108,17 @@ def main():
     parser.add_argument("--load", required=True, help="processes that ran or waited when the run began, as /proc/loadavg has it")
     args = parser.parse_args()
     benches = read_benches(args.folder)
-    baseline = read_baseline(args.folder)
+    baselines = {style: read_baseline(args.folder, style) for style in ("plain", "tuned")}
     rows = [(n, f"{b['flop_per_s'] / 1e9:8.1f} GFLOP/s", "") for n, b in benches.items() if n.startswith(("sgemm/", "dgemm/"))]
     rows += [(n, f"{b['bytes_per_s'] / 1e9:8.1f} GB/s   ", "read + written") for n, b in benches.items() if n.startswith("copy/")]
     rows += against_ceilings(benches)
-    whole, ratios = against_baseline(benches, baseline)
+    whole, ratios = against_baselines(benches, baselines)
     rows += whole
     width = max(len(r[0]) for r in rows)
     for name, rate, note in rows:
         print(f"{name:{width}}  {rate}  {note}".rstrip())
     result = {"command": args.command, "cpu": args.cpu, "load_average_at_the_start": float(args.load),
-              "numpy_over_ours": ratios, "numpy": baseline, "benchmarks": benches}
+              "numpy_over_ours": ratios, "numpy": baselines, "benchmarks": benches}
     with open(args.target, "w") as f:
         json.dump(result, f, indent=1)
         f.write("\n")

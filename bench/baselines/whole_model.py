@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: MIT
 """The analysis of bench/whole_model_bench.cpp in vectorised NumPy: what a researcher who cares for speed would write.
 
-    whole_model.py ROWS.safetensors [--heads 20] [--json FILE]
+    whole_model.py ROWS.safetensors [--style plain|tuned] [--heads 20] [--json FILE]
 
 ROWS is what `whole_model_bench --write` wrote: one layer's rows in bf16 and our answers. Prints seconds a head for the
 `diagonal` and the `joint` query model, apart, and the largest difference from our answers; exit status 1 if it is above 1e-5.
 OPENBLAS_NUM_THREADS: BLAS threads, as many as there are cores by default.
 
-What makes it fast: f32 GEMMs for pairs and f64 ones for moments on all cores; documents in blocks that stay in the cache;
+`plain` is vectorised NumPy as it comes: f64, whole arrays. `tuned` goes as far as NumPy lets one. What makes that fast: f32 GEMMs for pairs and f64 ones for moments on all cores; documents in blocks that stay in the cache;
 pair indices, their order and their heatmap cells once a layer, since the heads of a layer share positions; pairs sorted by
 the position of their later key, so that the pairs a query bucket admits are a prefix; no array of pairs x buckets beyond
 the admissible part.
@@ -24,7 +24,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", str(os.cpu_count()))
 import numpy as np
 from scipy.special import erfc
 
-BLOCK = 6144  # pairs whose differences (x 128 x 4 bytes) stay in the second-level cache
+# Element type of pairs, and pairs done at a time: 6144 x 128 x 4 bytes of differences stay in the second-level cache.
+STYLES = {"plain": (np.float64, 1 << 40), "tuned": (np.float32, 6144)}
+REAL, BLOCK = STYLES["tuned"]
 
 STATISTICS = {"best": np.min, "median": np.median, "mean": np.mean}
 
@@ -164,14 +166,14 @@ def plasticity(m, v):
 def profile_diagonal(keys, pairs, models, width):
     """v of all buckets by one GEMM of squared differences and variances, a block of pairs at a time."""
     d = keys.shape[1]
-    variance = np.zeros((d, width), np.float32)
-    mean = np.zeros((d, width), np.float32)
+    variance = np.zeros((d, width), REAL)
+    mean = np.zeros((d, width), REAL)
     for b, model in enumerate(models):
         if model is not None:
             mean[:, b], variance[:, b] = model
     score = keys @ mean
     sums, heat = np.zeros(width), np.zeros(width * width)
-    values = [np.empty(n, np.float32) for n in pairs.counts]
+    values = [np.empty(n, REAL) for n in pairs.counts]
     for begin in range(0, pairs.counts[-1], BLOCK):
         i, j = pairs.first[begin:begin + BLOCK], pairs.second[begin:begin + BLOCK]
         difference = keys[j]
@@ -199,9 +201,9 @@ def profile_joint(keys, pairs, models, width):
         count = pairs.counts[b]
         if model is None or count == 0:
             continue
-        scaled = keys @ model[1].astype(np.float32)
-        score = keys @ model[0].astype(np.float32)
-        values = np.empty(count, np.float32)
+        scaled = keys @ model[1].astype(REAL)
+        score = keys @ model[0].astype(REAL)
+        values = np.empty(count, REAL)
         for begin in range(0, count, BLOCK):
             i, j = pairs.first[begin:min(begin + BLOCK, count)], pairs.second[begin:min(begin + BLOCK, count)]
             difference = scaled[j]
@@ -220,7 +222,7 @@ def head(bits_q, bits_k, t_q, t_k, bucket, middles, pairs, kind):
     pool = pooled(q, k)
     components, axes = pca(q, k, pool), rotation(q, k, pool)
     u, models = query_model(x, t_q, q, bucket, middles, kind)
-    centred = reflect(keys - k[1].astype(np.float32), u.astype(np.float32))
+    centred = reflect(keys - k[1].astype(REAL), u.astype(REAL))
     profile = (profile_joint if kind == "joint" else profile_diagonal)(centred, pairs, models, len(middles))
     return components, axes, *profile
 
@@ -239,9 +241,12 @@ def differences(answer, kind, h, tensors):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows")
+    parser.add_argument("--style", choices=STYLES, default="tuned")
     parser.add_argument("--heads", type=int, default=20, help="heads to time, the layer's heads in turn (default 20)")
     parser.add_argument("--json", help="write the seconds and differences here")
     args = parser.parse_args()
+    global REAL, BLOCK
+    REAL, BLOCK = STYLES[args.style]
     tensors, meta = read_safetensors(args.rows)
     context, width = int(meta["context"]), int(meta["buckets"])
     cell = context // width
@@ -252,7 +257,7 @@ def main():
     n_heads = tensors["q"].shape[1]
     start = time.perf_counter()
     pairs = LayerPairs(np.asarray(tensors["k_position"]), np.asarray(tensors["k_example"]), starts, middles, cell)
-    result = {"layer_setup_s": time.perf_counter() - start}
+    result = {"style": args.style, "layer_setup_s": time.perf_counter() - start}
     worst = 0.0
     for kind in ("diagonal", "joint"):
         seconds, cpu, answers = [], [], []
