@@ -26,9 +26,10 @@ for ((round = 0; round < rounds; ++round)); do
 done
 
 "$python" - "$scratch" "$root/bench/results/capture-kjv-smollm3.json" "$(lscpu | sed -n 's/^Model name: *//p')" <<'END'
-import json, re, sys
+import json, os, re, sys
 scratch, target, cpu = sys.argv[1:]
-result = {"command": "bench/capture.sh", "cpu": cpu, "threads": 2, "tokens_a_document": 8192}
+result = {"command": "bench/capture.sh", "cpu": cpu, "threads": 2, "tokens_a_document": 8192,
+          "load_average": os.getloadavg()[0]}
 for dtype in ("f32", "bf16"):
     theirs = [json.loads(line) for line in open(f"{scratch}/theirs-{dtype}")]
     ours = [re.search(r"(\d+) tokens/s.* memory (\d+) MB", line).groups() for line in open(f"{scratch}/ours-{dtype}")]
