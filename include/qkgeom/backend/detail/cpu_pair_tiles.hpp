@@ -32,17 +32,21 @@ struct scaled_keys {
     norm.assign(static_cast<std::size_t>(panels() * panel), F{0});
     score.assign(norm.size(), F{0});
   }
-  /// Packs rows [begin, begin + count) of the scaled keys, `rows` (count, rank), row-major.
+  /// Packs rows [begin, begin + count) of the scaled keys, `rows` (count, rank), row-major; begin is a multiple of
+  /// `panel`.
   void pack(index_t begin, index_t count, const F* rows) {
-    for (index_t i = 0; i < count; ++i) {
-      F* const to = z.data() + ((begin + i) / panel) * rank * panel + (begin + i) % panel;
-      const F* const from = rows + i * rank;
-      double square = 0;
-      for (index_t c = 0; c < rank; ++c) {
-        to[c * panel] = from[c];
-        square += static_cast<double>(from[c]) * static_cast<double>(from[c]);
-      }
-      norm[static_cast<std::size_t>(begin + i)] = static_cast<F>(square);
+    for (index_t first = begin; first < begin + count; first += panel) {
+      F* const to = z.data() + first / panel * rank * panel;
+      const index_t width = std::min(panel, begin + count - first);
+      for (index_t i = 0; i < width; ++i, rows += rank)
+        for (index_t c = 0; c < rank; ++c) to[c * panel + i] = rows[c];
+      double square[panel] = {};
+      for (index_t c = 0; c < rank; ++c)
+        for (index_t i = 0; i < panel; ++i) {
+          const auto x = static_cast<double>(to[c * panel + i]);
+          square[i] += x * x;
+        }
+      for (index_t i = 0; i < width; ++i) norm[static_cast<std::size_t>(first + i)] = static_cast<F>(square[i]);
     }
   }
 };
@@ -57,6 +61,7 @@ struct gram_tile {
   static constexpr int rows = 4;
 #endif
   F plasticity[static_cast<std::size_t>(rows * panel)];  ///< NaN where v is mostly rounding, until `repair`
+  vec<F> sum;                                            ///< over the tile, lane by lane
 
   /// Pairs (i .. i + rows - 1) x (panel p).
   void compute(const scaled_keys<F>& keys, index_t i, index_t p) {
@@ -74,6 +79,7 @@ struct gram_tile {
       }
     }
     const vec<F> nan = splat(std::numeric_limits<F>::quiet_NaN());
+    vec<F> partial[2] = {};
     for (int half = 0; half < 2; ++half) {
       const index_t j = p * panel + half * L;
       const vec<F> nj = load(keys.norm.data() + j), sj = load(keys.score.data() + j);
@@ -82,22 +88,18 @@ struct gram_tile {
         const vec<F> n = nj + keys.norm[static_cast<std::size_t>(i + r)];
         const vec<F> v = n - g[r][half] * F{2};
         const vec<F> pp = plasticity_lanes(sj - keys.score[static_cast<std::size_t>(i + r)], v);
-        store(plasticity + r * panel + half * L, v > n * static_cast<F>(0x1p-10) ? pp : nan);
+        const vec<F> kept = v > n * static_cast<F>(0x1p-10) ? pp : nan;
+        store(plasticity + r * panel + half * L, kept);
+        partial[half] += kept;
       }
     }
+    sum = partial[0] + partial[1];
   }
 
-  double sum() const {
-    constexpr int L = lanes<F>;
-    vec<F> s0{}, s1{};
-    for (int r = 0; r < rows; ++r) {
-      s0 += load(plasticity + r * panel);
-      s1 += load(plasticity + r * panel + L);
-    }
-    s0 += s1;
-    double total = 0;
-    for (int l = 0; l < L; ++l) total += static_cast<double>(s0[l]);
-    return total;
+  /// `sum` once more, after `repair`.
+  void sum_again() {
+    sum = vec<F>{};
+    for (int at = 0; at < rows * panel; at += lanes<F>) sum += load(plasticity + at);
   }
 
   /// Recomputes the pairs whose v cancelled, from the differences.
@@ -127,6 +129,7 @@ void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const sc
   constexpr index_t panel = gram_tile<F>::panel, block = 16 * panel;
   constexpr int rows = gram_tile<F>::rows;
   gram_tile<F> tile;
+  lane_sums<F> whole_tiles;
   const bool simple = sink.simple();
   const auto add_pair = [&](index_t i, index_t j, double pp) {
     const double w = sink.weight(range, i, j);
@@ -137,12 +140,11 @@ void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const sc
   const auto add_tile = [&](index_t i, index_t p) {
     tile.compute(keys, i, p);
     if (simple && i + rows <= p * panel && (p + 1) * panel <= keys.n) {
-      double whole = tile.sum();
-      if (std::isnan(whole)) {
+      if (any_nan<F>(tile.sum)) {
         tile.repair(keys, i, p);
-        whole = tile.sum();
+        tile.sum_again();
       }
-      sum += whole;
+      whole_tiles.add(tile.sum);
       return;
     }
     tile.repair(keys, i, p);
@@ -155,6 +157,7 @@ void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const sc
   for (index_t from = 0; from < keys.n; from += block)
     for (index_t p = part; p < keys.panels(); p += parts)
       for (index_t i = from; i < std::min({keys.n, from + block, (p + 1) * panel}); i += rows) add_tile(i, p);
+  sum += whole_tiles.value();
 }
 
 }  // namespace qkgeom::cpu

@@ -80,6 +80,37 @@ typedef std::uint16_t half_lanes __attribute__((vector_size(simd_bytes / 2)));
 typedef std::uint32_t word_lanes __attribute__((vector_size(simd_bytes)));
 typedef double double_lanes __attribute__((vector_size(2 * simd_bytes)));
 
+/// Sums lanes in f64.
+template <class F>
+class lane_sums {
+ public:
+  void add(const vec<F>& x) {
+    if constexpr (std::is_same_v<F, float>)
+      total_ += __builtin_convertvector(x, double_lanes);
+    else
+      total_ += x;
+  }
+  double value() const {
+    double s = 0;
+    for (int l = 0; l < lanes<F>; ++l) s += total_[l];
+    return s;
+  }
+
+ private:
+  std::conditional_t<std::is_same_v<F, float>, double_lanes, vec<double>> total_{};
+};
+
+/// Whether some lane is NaN.
+template <class F>
+inline bool any_nan(const vec<F>& x) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<F, float>) return _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q) != 0;
+#endif
+  bool found = false;
+  for (int l = 0; l < lanes<F>; ++l) found |= std::isnan(x[l]);
+  return found;
+}
+
 /// to[i] = from[i], widened. bf16 goes by vectors, which compilers do not see by themselves.
 template <class T, class F>
 inline void widen(const T* from, index_t n, F* to) {
