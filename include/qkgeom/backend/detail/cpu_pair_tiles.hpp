@@ -125,11 +125,12 @@ struct gram_tile {
 /// stay in the second-level cache while the panels pass. Adds to `sink` where weights or a heatmap are wanted.
 template <class F>
 void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const score_law& law, index_t group,
-               const rank_range& range, pair_sink& sink, double& sum, double& weight) {
+               const rank_range& range, pair_sink& sink, double& sum_out, double& weight_out) {
   constexpr index_t panel = gram_tile<F>::panel, block = 16 * panel;
   constexpr int rows = gram_tile<F>::rows;
   gram_tile<F> tile;
   lane_sums<F> whole_tiles;
+  double sum = 0, weight = 0;  // written out once: neighbours in memory belong to other threads
   const bool simple = sink.simple();
   const auto add_pair = [&](index_t i, index_t j, double pp) {
     const double w = sink.weight(range, i, j);
@@ -157,7 +158,8 @@ void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const sc
   for (index_t from = 0; from < keys.n; from += block)
     for (index_t p = part; p < keys.panels(); p += parts)
       for (index_t i = from; i < std::min({keys.n, from + block, (p + 1) * panel}); i += rows) add_tile(i, p);
-  sum += whole_tiles.value();
+  sum_out = sum + whole_tiles.value();
+  weight_out = weight;
 }
 
 }  // namespace qkgeom::cpu
