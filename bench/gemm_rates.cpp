@@ -27,8 +27,8 @@ double flop_rate(int threads, blasint n) {
   };
   std::vector<matrices> own(static_cast<std::size_t>(threads));
   for (auto& m : own) {
-    m.a.assign(size, T(0.5));
-    m.b.assign(size, T(0.25));
+    qkgeom::bench::fill_random(m.a, size);
+    qkgeom::bench::fill_random(m.b, size);
     m.c.assign(size, T(0));
   }
   const double seconds = qkgeom::bench::best_round(threads, 1.5, [&](int t) {

@@ -23,7 +23,7 @@ double eigen_rate(int threads, Eigen::Index n) {
     matrix a, b, c;
   };
   std::vector<matrices> own(static_cast<std::size_t>(threads));
-  for (auto& m : own) m = {matrix::Constant(n, n, T(0.5)), matrix::Constant(n, n, T(0.25)), matrix::Zero(n, n)};
+  for (auto& m : own) m = {matrix::Random(n, n), matrix::Random(n, n), matrix::Zero(n, n)};
   const double seconds = best_round(threads, 1.5, [&](int t) {
     auto& m = own[static_cast<std::size_t>(t)];
     m.c.noalias() = m.a.transpose() * m.b;

@@ -5,10 +5,21 @@
 #include <barrier>
 #include <chrono>
 #include <limits>
+#include <random>
 #include <thread>
 #include <vector>
 
 namespace qkgeom::bench {
+
+/// n numbers in [-1, 1]: constant ones would flatter a GEMM, since wires that never change their state let the clock
+/// rise.
+template <class T>
+void fill_random(std::vector<T>& x, std::size_t n) {
+  std::minstd_rand bits(1);
+  std::uniform_real_distribution<T> uniform(-1, 1);
+  x.resize(n);
+  for (T& value : x) value = uniform(bits);
+}
 
 /// Shortest time in seconds of rounds in which `threads` threads run `work(thread)` side by side, over at least three
 /// rounds and `budget` seconds. The shortest: other programs on the machine only ever make a round longer.

@@ -80,23 +80,42 @@ class thread_pool {
     running_here() = 0;
     body(0);
     running_here() = -1;
+    const auto all_done = [this] { return pending_.load(std::memory_order_acquire) == 0; };
+    spin_until(all_done);
     std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return pending_ == 0; });
+    done_.wait(lock, all_done);
   }
 
   void work(int me) {
     std::uint64_t seen = 0;
     for (;;) {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
-      if (stop_) return;
-      seen = generation_;
-      lock.unlock();
+      const auto called = [&] { return stop_.load() || generation_.load(std::memory_order_acquire) != seen; };
+      spin_until(called);
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, called);
+        if (stop_) return;
+        seen = generation_;
+      }
       running_here() = me;
       call_(body_, me);
       running_here() = -1;
-      lock.lock();
-      if (--pending_ == 0) done_.notify_one();
+      if (pending_.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
+      const std::lock_guard lock(mutex_);
+      done_.notify_one();
+    }
+  }
+
+  /// Waits a little without sleeping: loops follow each other closely, and a sleeping thread takes some 50 microseconds
+  /// to wake.
+  template <class Condition>
+  static void spin_until(const Condition& condition) {
+    for (int i = 0; i < 1000 && !condition(); ++i) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#else
+      std::this_thread::yield();
+#endif
     }
   }
 
@@ -106,9 +125,9 @@ class thread_pool {
   std::condition_variable wake_, done_;
   void* body_ = nullptr;
   void (*call_)(void*, int) = nullptr;
-  int pending_ = 0;
-  std::uint64_t generation_ = 0;
-  bool stop_ = false;
+  std::atomic<int> pending_ = 0;
+  std::atomic<std::uint64_t> generation_ = 0;
+  std::atomic<bool> stop_ = false;
 };
 
 }  // namespace qkgeom

@@ -10,50 +10,168 @@
 
 namespace qkgeom::cpu {
 
-/// 4 Phi(z) Phi(-z) for u = z^2 = m^2 / v, f32 lanes, as a function of s = 2u / (15 + 2u) in [0, 1), which needs one
+/// 4 Phi(z) Phi(-z) for u = z^2 = m^2 / v, f32 lanes, as a function of s = u / (c + u) in [0, 1), which needs one
 /// division and no square root. Absolute error at most 2e-7 (tested), never negative. v must be of order 1 and not
 /// below 1e-18, |m| below 1e18.
 #if defined(__AVX512F__)
 namespace detail {
-/// Quartics on 16 intervals around s = k / 15, by power of 15 s - k: error 1.7e-8; 0 from u = 37 on, where PP < 2e-9.
-alignas(64) inline constexpr float plasticity_quartics[5][16] = {
-    {1.0f, 0.712933697f, 0.485545925f, 0.312599027f, 0.18756387f, 0.10282639f, 0.0500521509f, 0.0207215171f,
-     0.006817921f, 0.0015918254f, 0.000215009889f, 1.11730123e-05f, 8.76806416e-08f, 0.0f, 0.0f, 0.0f},
-    {-0.318309884f, -0.256467378f, -0.199182312f, -0.147803114f, -0.10354237f, -0.0673307879f, -0.0396494896f,
-     -0.0203612781f, -0.00858275921f, -0.00267892176f, -0.000512541392f, -4.08648997e-05f, -5.14523717e-07f, 0.0f, 0.0f,
+/// c = 8: cubics on 32 intervals around s = k / 31, by power of 31 s - k: error 4.3e-8; 0 from u = 37 on, where
+/// PP < 2.3e-9.
+alignas(64) inline constexpr float plasticity_cubics[4][32] = {
+    {1.0f,
+     0.844430208f,
+     0.705817521f,
+     0.583380759f,
+     0.47626254f,
+     0.3835347f,
+     0.304204911f,
+     0.237225652f,
+     0.18150495f,
+     0.135919005f,
+     0.0993267521f,
+     0.0705862418f,
+     0.0485725179f,
+     0.0321966596f,
+     0.0204255655f,
+     0.0123016946f,
+     0.00696180994f,
+     0.0036534369f,
+     0.00174736802f,
+     0.000744287565f,
+     0.000273585349f,
+     8.30409335e-05f,
+     1.95284174e-05f,
+     3.23300083e-06f,
+     3.23701016e-07f,
+     1.52006852e-08f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f,
      0.0f},
-    {0.0318309455f, 0.0298967621f, 0.0272749725f, 0.0240019536f, 0.0201798143f, 0.0159902258f, 0.0117013508f,
-     0.00766026456f, 0.00425639964f, 0.00183071947f, 0.000512667739f, 6.53285593e-05f, 1.56686669e-06f, 0.0f, 0.0f,
+    {-0.164289087f,
+     -0.14696759f,
+     -0.130388051f,
+     -0.114628486f,
+     -0.0997627079f,
+     -0.0858585164f,
+     -0.0729758441f,
+     -0.0611648671f,
+     -0.0504640676f,
+     -0.0408982784f,
+     -0.0324768499f,
+     -0.0251919739f,
+     -0.0190172922f,
+     -0.013906938f,
+     -0.00979515165f,
+     -0.00659673801f,
+     -0.0042086551f,
+     -0.00251307385f,
+     -0.0013822671f,
+     -0.000685491657f,
+     -0.000297624676f,
+     -0.000108546468f,
+     -3.13137316e-05f,
+     -6.52564677e-06f,
+     -8.50700815e-07f,
+     -5.42953273e-08f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f,
      0.0f},
-    {-0.000530266472f, -0.000759753673f, -0.00098579813f, -0.0011895559f, -0.0013465944f, -0.00142874237f,
-     -0.00140743261f, -0.00126046686f, -0.000985366225f, -0.00062213972f, -0.000272633609f, -6.07305448e-05f,
-     -3.41988131e-06f, 0.0f, 0.0f, 0.0f},
-    {-5.70278962e-05f, -5.75819066e-05f, -5.46474456e-05f, -4.62206505e-05f, -3.1126332e-05f, -8.74594706e-06f,
-     2.03668946e-05f, 5.33165172e-05f, 8.27023619e-05f, 9.46206527e-05f, 7.43723685e-05f, 3.06432576e-05f,
-     3.39042027e-06f, 0.0f, 0.0f, 0.0f},
+    {0.00883380324f,
+     0.00848104991f,
+     0.00809034146f,
+     0.0076615233f,
+     0.00719717564f,
+     0.00670076022f,
+     0.00617667241f,
+     0.00563027849f,
+     0.00506791845f,
+     0.0044968836f,
+     0.00392534863f,
+     0.00336226681f,
+     0.00281718909f,
+     0.00230001798f,
+     0.00182065507f,
+     0.00138851569f,
+     0.00101187965f,
+     0.000697061128f,
+     0.000447434024f,
+     0.000262451329f,
+     0.000136954011f,
+     6.12177682e-05f,
+     2.21906193e-05f,
+     6.01005468e-06f,
+     1.07079291e-06f,
+     1.01999198e-07f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f},
+    {-0.000113576767f,
+     -0.000123668564f,
+     -0.000136709132f,
+     -0.000149030064f,
+     -0.000160347729f,
+     -0.00017035818f,
+     -0.000178742863f,
+     -0.000185176235f,
+     -0.000189335333f,
+     -0.000190914041f,
+     -0.000189625396f,
+     -0.000185243742f,
+     -0.000177603084f,
+     -0.000166638623f,
+     -0.00015242309f,
+     -0.000135216746f,
+     -0.000115526447f,
+     -9.41641338e-05f,
+     -7.22793411e-05f,
+     -5.13217346e-05f,
+     -3.28765818e-05f,
+     -1.83357333e-05f,
+     -8.45164595e-06f,
+     -2.97682891e-06f,
+     -7.08478638e-07f,
+     -9.30747817e-08f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f,
+     0.0f},
 };
 }  // namespace detail
 
 inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
-  constexpr float share = 2.0f / 15.0f;
+  constexpr float per_s = 31.0f / 8.0f;
   const vec<float> a = m * m;
-  const vec<float> w = v + a * share;
-  const vec<float> s = a * reciprocal(v * w) * v;
-  // Adding 1.5 2^23 leaves round(15 s) in the low bits, which is all that the permutation reads.
-  const vec<float> shifted = s * (15.0f * share) + 12582912.0f;
-  const vec<float> f = s * (15.0f * share) - (shifted - 12582912.0f);
+  const vec<float> w = v + a * 0.125f;
+  const vec<float> r = (vec<float>)_mm512_rcp14_ps((__m512)w);
+  const vec<float> ar = a * r;
+  const vec<float> s = ar + ar * (1.0f - w * r);
+  // Adding 1.5 2^23 leaves round(31 s / c) in the low bits, which is all that the permutation reads.
+  const vec<float> shifted = s * per_s + 12582912.0f;
+  const vec<float> f = s * per_s - (shifted - 12582912.0f);
   const auto segment = (__m512i)shifted;
   const auto at = [&](int power) {
-    return (vec<float>)_mm512_permutexvar_ps(segment, (__m512)load(detail::plasticity_quartics[power]));
+    const float* const row = detail::plasticity_cubics[power];
+    return (vec<float>)_mm512_permutex2var_ps((__m512)load(row), segment, (__m512)load(row + 16));
   };
-  vec<float> p = at(4);
-  p = p * f + at(3);
+  vec<float> p = at(3);
   p = p * f + at(2);
   p = p * f + at(1);
   return p * f + at(0);
 }
 #else
-/// PP is an entire function of u; with PP = exp(-u/2) g(u), g is a polynomial in s, fitted to 2.0e-8 on [0, 80].
+/// c = 15/2. PP is an entire function of u; with PP = exp(-u/2) g(u), g is a polynomial in s, fitted to 2.0e-8 on [0,
+/// 80].
 inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   constexpr float share = 2.0f / 15.0f;
   const vec<float> a = m * m;

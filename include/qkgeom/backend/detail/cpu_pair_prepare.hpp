@@ -69,12 +69,10 @@ void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& group
 template <class F>
 void reflect_rows(F* rows, index_t n, index_t d, const std::vector<double>& reflector) {
   if (reflector.empty()) return;
-  std::vector<F> u(reflector.begin(), reflector.end());
+  const auto u = Eigen::Map<const Eigen::VectorXd>(reflector.data(), d).transpose().cast<F>().eval();
   for (index_t i = 0; i < n; ++i, rows += d) {
-    F along = 0;
-    for (index_t c = 0; c < d; ++c) along += rows[c] * u[static_cast<std::size_t>(c)];
-    along *= 2;
-    for (index_t c = 0; c < d; ++c) rows[c] -= along * u[static_cast<std::size_t>(c)];
+    Eigen::Map<Eigen::Matrix<F, 1, Eigen::Dynamic>> row(rows, d);
+    row -= 2 * row.dot(u) * u;
   }
 }
 

@@ -54,34 +54,42 @@ void scale_keys(thread_pool& pool, const score_law& law, const std::vector<doubl
   if (diagonal) reflect_rows(mean.data(), 1, d, reflector);
   keys.resize(range.size(), rank);
   rows_matrix<F> factor(diagonal ? 0 : d, diagonal ? 0 : rank);
-  std::vector<F> root(static_cast<std::size_t>(diagonal ? d : 0)), direction(mean.begin(), mean.end());
   for (index_t i = 0; i < factor.size(); ++i)
     factor.data()[i] = static_cast<F>(law.factor[static_cast<std::size_t>(i)]);
-  for (std::size_t c = 0; c < root.size(); ++c) root[c] = static_cast<F>(std::sqrt(law.variance[c]));
-  constexpr index_t block = 256;
+  std::vector<F> column_scale(static_cast<std::size_t>(rank), F{1}), direction(mean.begin(), mean.end());
+  for (std::size_t c = 0; diagonal && c < column_scale.size(); ++c)
+    column_scale[c] = static_cast<F>(std::sqrt(law.variance[c]));
+  constexpr index_t block = 8 * scaled_keys<F>::panel;
   using const_rows = Eigen::Map<const rows_matrix<F>>;
-  const auto scaled_block = [&](index_t begin, index_t count, rows_matrix<F>& z) {
-    const const_rows rows(y + (range.begin + begin) * d, count, d);
-    if (diagonal)
-      z = rows.array().rowwise() * Eigen::Map<const Eigen::Array<F, 1, Eigen::Dynamic>>(root.data(), d);
-    else
-      z.noalias() = rows * factor;
+  const auto rows_from = [&](index_t begin) { return y + (range.begin + begin) * d; };
+  /// The rows that `column_scale` scales: the keys, or their products with the factor.
+  const auto unscaled = [&](index_t begin, index_t count, rows_matrix<F>& products) {
+    if (diagonal) return rows_from(begin);
+    products.noalias() = const_rows(rows_from(begin), count, d) * factor;
+    return static_cast<const F*>(products.data());
   };
   // The scale is a power of two from a fixed sample, so it changes no rounding and is the same for every split.
-  rows_matrix<F> sample;
-  scaled_block(0, std::min<index_t>(block, range.size()), sample);
-  const double mean_square =
-      sample.size() ? sample.template cast<double>().squaredNorm() / static_cast<double>(sample.rows()) : 0.0;
-  const auto scale = static_cast<F>(unit_scale(mean_square));
+  const index_t sampled = std::min<index_t>(256, range.size());
+  double squares = 0;
+  {
+    rows_matrix<F> products;
+    const F* rows = unscaled(0, sampled, products);
+    for (index_t i = 0; i < sampled; ++i, rows += rank)
+      for (index_t c = 0; c < rank; ++c) {
+        const auto x = static_cast<double>(rows[c] * column_scale[static_cast<std::size_t>(c)]);
+        squares += x * x;
+      }
+  }
+  const auto scale = static_cast<F>(unit_scale(sampled > 0 ? squares / static_cast<double>(sampled) : 0.0));
+  for (F& s : column_scale) s *= scale;
+  for (F& x : direction) x *= scale;
   pool.for_each((range.size() + block - 1) / block, [&](index_t b, int) {
     const index_t begin = b * block, count = std::min(block, range.size() - begin);
-    rows_matrix<F> z;
-    scaled_block(begin, count, z);
-    z *= scale;
-    keys.pack(begin, count, z.data());
+    rows_matrix<F> products;
+    keys.pack(begin, count, unscaled(begin, count, products), column_scale.data());
     Eigen::Map<Eigen::Matrix<F, Eigen::Dynamic, 1>>(keys.score.data() + begin, count).noalias() =
-        const_rows(y + (range.begin + begin) * d, count, d) *
-        Eigen::Map<const Eigen::Matrix<F, Eigen::Dynamic, 1>>(direction.data(), d) * scale;
+        const_rows(rows_from(begin), count, d) *
+        Eigen::Map<const Eigen::Matrix<F, Eigen::Dynamic, 1>>(direction.data(), d);
   });
 }
 
@@ -93,7 +101,7 @@ void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t 
   const auto range = admissible(*sink.groups, group, law);
   if (range.size() < 2) return;
   scale_keys(pool, law, problem.reflector, y, d, range, keys);
-  const index_t parts = std::clamp<index_t>(keys.panels() / 8, 1, 64);
+  const index_t parts = std::clamp<index_t>(keys.panels() / 2, 1, 64);
   std::vector<double> sum(static_cast<std::size_t>(parts)), weight(static_cast<std::size_t>(parts));
   std::vector<pair_sink> sinks(static_cast<std::size_t>(sink.simple() ? 1 : parts),
                                pair_sink(*sink.sums, *sink.groups, *sink.request));
@@ -137,9 +145,13 @@ void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, co
   if (!tiles && !factors.empty()) factors.add_groups(members, scratch.y.data(), sink);
   const F* reflected = scratch.y.data();
   if (!diagonal.empty() && !problem.reflector.empty()) {
-    scratch.reflected = scratch.y;
-    reflect_rows(scratch.reflected.data(), rows, d, problem.reflector);
-    reflected = scratch.reflected.data();
+    if (!factors.empty()) scratch.reflected = scratch.y;
+    F* const to = factors.empty() ? scratch.y.data() : scratch.reflected.data();
+    constexpr index_t block = 256;
+    pool.for_each((rows + block - 1) / block, [&](index_t b, int) {
+      reflect_rows(to + b * block * d, std::min(block, rows - b * block), d, problem.reflector);
+    });
+    reflected = to;
   }
   if (!tiles) {
     const F* y = reflected;

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <type_traits>
+#include <vector>
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -111,6 +113,17 @@ inline bool any_nan(const vec<F>& x) {
   return found;
 }
 
+/// Whether some lane is below zero.
+template <class F>
+inline bool any_negative(const vec<F>& x) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<F, float>) return _mm512_cmp_ps_mask((__m512)x, _mm512_setzero_ps(), _CMP_LT_OQ) != 0;
+#endif
+  bool found = false;
+  for (int l = 0; l < lanes<F>; ++l) found |= x[l] < 0;
+  return found;
+}
+
 /// to[i] = from[i], widened. bf16 goes by vectors, which compilers do not see by themselves.
 template <class T, class F>
 inline void widen(const T* from, index_t n, F* to) {
@@ -129,6 +142,21 @@ inline void widen(const T* from, index_t n, F* to) {
     }
   for (; i < n; ++i) to[i] = static_cast<F>(from[i]);
 }
+
+/// Memory on cache lines: a vector that straddles two of them costs two loads.
+template <class T>
+struct line_allocator {
+  using value_type = T;
+  static constexpr std::align_val_t line{64};
+  line_allocator() = default;
+  template <class U>
+  line_allocator(const line_allocator<U>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), line)); }
+  void deallocate(T* p, std::size_t) { ::operator delete(p, line); }
+  friend bool operator==(const line_allocator&, const line_allocator&) { return true; }
+};
+template <class T>
+using aligned_vector = std::vector<T, line_allocator<T>>;
 
 /// n rounded up to a multiple of the lanes.
 template <class T>
