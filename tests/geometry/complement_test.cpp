@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <complex>
+#include <numbers>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/geometry/complement.hpp"
+#include "qkgeom/planted/heads.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+/// Planted rows whose coordinate pairs (first, first + 1) hold `radius` times a unit vector at omega t + phase.
+struct turning_pair {
+  std::size_t first;
+  double omega, radius, phase;
+};
+
+template <class T>
+void add_turn(std::vector<T>& x, const std::vector<std::int32_t>& position, std::size_t d, const turning_pair& turn) {
+  for (std::size_t r = 0; r < position.size(); ++r) {
+    const double angle = turn.omega * position[r] + turn.phase;
+    for (const std::size_t i : {0, 1}) {
+      T& value = x[r * d + turn.first + i];
+      value =
+          detail::rounded<T>(static_cast<double>(value) + turn.radius * (i == 0 ? std::cos(angle) : std::sin(angle)));
+    }
+  }
+}
+
+/// Dimension 0 drifts, dimension 1 separates the sides; the rest is noise of deviation 0.4.
+planted_head quiet_head(std::uint64_t seed) {
+  planted_head spec{.dim = 10, .context_length = 2048, .examples = 10, .rows = 60, .seed = seed};
+  spec.drift_q = spec.drift_k = std::vector<double>(10);
+  spec.drift_q[0] = 2e-3;
+  spec.drift_k[0] = 3e-3;
+  spec.mean_q.assign(10, 0);
+  spec.mean_q[1] = 4;
+  spec.root_q.assign(100, 0);
+  for (std::size_t i = 0; i < 10; ++i) spec.root_q[i * 11] = 0.4;
+  spec.root_k = spec.root_q;
+  return spec;
+}
+
+template <class T>
+complement_result planes_of(const planted_rows<T>& rows, int threads, const complement_options& options = {}) {
+  cpu_context ctx{{.threads = threads}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 2048});
+  return complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m), options);
+}
+
+TEST(fourier_grid, largest_sum_is_that_of_the_definition) {
+  const random_stream stream{5, 0, 0, draw::planted};
+  for (const std::size_t n : {4u, 8u, 64u, 512u}) {
+    std::vector<double> re(n), im(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      re[i] = stream.uniform(2 * i) - 0.5;
+      im[i] = stream.uniform(2 * i + 1) - 0.5;
+    }
+    double most = 0;
+    std::size_t at = 0;
+    for (std::size_t k = 0; k < n; ++k) {
+      std::complex<double> sum;
+      for (std::size_t j = 0; j < n; ++j)
+        sum += std::complex(re[j], im[j]) *
+               std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(k * j % n) / static_cast<double>(n));
+      if (std::abs(sum) > most) {
+        most = std::abs(sum);
+        at = k;
+      }
+    }
+    const detail::fourier_grid grid(n);
+    const auto [found, k] = grid.largest(re, im);
+    EXPECT_NEAR(found, most, 1e-13 * static_cast<double>(n));
+    EXPECT_EQ(k, at) << n;
+  }
+  EXPECT_THROW(detail::fourier_grid(12), error);
+  EXPECT_THROW(detail::fourier_grid(2), error);
+}
+
+template <class T>
+class complement_of_type : public testing::Test {};
+using element_types = testing::Types<bf16, f16, float, double>;
+TYPED_TEST_SUITE(complement_of_type, element_types);
+
+TYPED_TEST(complement_of_type, planted_rotations_are_found_and_noise_is_not) {
+  auto rows = plant<TypeParam>(quiet_head(3));
+  const turning_pair fast{2, 0.731, 3, 0.4}, slow{4, 0.0614, 2, -1};  // many turns: axis a takes the drift of few
+  for (const auto& turn : {fast, slow}) {
+    add_turn(rows.q, rows.q_position, 10, turn);
+    add_turn(rows.k, rows.k_position, 10, turn);
+  }
+  const auto r = planes_of(rows, 2);
+  ASSERT_EQ(r.planes.size(), 4u);  // ten dimensions less a and b
+  for (std::size_t p = 0; p < 2; ++p) {
+    const auto& want = p == 0 ? fast : slow;
+    // The angle's error is noise / radius a row; the slope of a line through n of them over T tokens.
+    const double error = 0.4 / want.radius / (2048 / std::sqrt(12.0)) / std::sqrt(600.0);
+    for (const auto& side : {r.planes[p].q, r.planes[p].k}) {
+      EXPECT_TRUE(side.active);
+      EXPECT_NEAR(side.frequency * (r.planes[p].k.frequency > 0 ? 1 : -1), want.omega, 4.5 * error + 1e-7);
+      EXPECT_NEAR(side.resultant, 1 - 0.08 / want.radius / want.radius, 0.01);
+      EXPECT_GT(side.resultant, side.level);
+    }
+    EXPECT_GE(r.planes[p].k.frequency, 0);
+  }
+  for (std::size_t p = 2; p < 4; ++p)
+    for (const auto& side : {r.planes[p].q, r.planes[p].k}) {
+      EXPECT_FALSE(side.active) << p;
+      EXPECT_LT(side.resultant, 0.2);
+    }
+  // Variances: radius^2 + 2 0.16 of the planes; drift^2 T^2 / 12 + 0.16 and 4^2 / 4 + 0.16 on a and b.
+  const double on_a = 0.5 * (4e-6 + 9e-6) * 2048 * 2048 / 12 + 0.16, on_b = 4.16, all = on_a + on_b + 9 + 4 + 8 * 0.16;
+  EXPECT_NEAR(r.planes[0].variance_share, 9.32 / all, 0.02);
+  EXPECT_NEAR(r.planes[1].variance_share, 4.32 / all, 0.02);
+  double shares = 0;
+  for (const auto& p : r.planes) shares += p.variance_share;
+  EXPECT_NEAR(shares, r.variance_share, 1e-12);
+}
+
+TEST(complement, what_a_and_b_leave_is_the_rest_of_the_variance) {
+  auto rows = plant<double>(quiet_head(4));
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 2048});
+  const auto plane = planar_rotation(ctx, m);
+  const auto r = complement_planes(ctx, rows.view(), m, plane);
+  EXPECT_NEAR(r.variance_share + plane.plane_var_fraction, 1, 1e-12);
+}
+
+TEST(complement, queries_and_keys_are_judged_apart) {
+  auto rows = plant<double>(quiet_head(6));
+  add_turn(rows.k, rows.k_position, 10, {2, 0.2, 2, 0});
+  add_turn(rows.q, rows.q_position, 10, {4, -0.3, 3, 0});
+  const auto r = planes_of(rows, 1);
+  EXPECT_TRUE(r.planes[0].q.active);
+  EXPECT_FALSE(r.planes[0].k.active);
+  EXPECT_NEAR(std::abs(r.planes[0].q.frequency), 0.3, 1e-4);
+  EXPECT_FALSE(r.planes[1].q.active);
+  EXPECT_TRUE(r.planes[1].k.active);
+  EXPECT_NEAR(r.planes[1].k.frequency, 0.2, 1e-4);
+  EXPECT_GT(r.planes[0].q.variance_share, 3 * r.planes[0].k.variance_share);
+}
+
+/// A turn slower than the span: less than a whole turn in all, found by the refinement between grid frequencies.
+TEST(complement, less_than_a_turn_is_found) {
+  auto rows = plant<double>(quiet_head(7));
+  const turning_pair turn{2, 0.7 * 2 * std::numbers::pi / 2048, 4, 0.3};
+  add_turn(rows.q, rows.q_position, 10, turn);
+  add_turn(rows.k, rows.k_position, 10, turn);
+  // Three dimensions turn and separate here; the first plane of the complement holds what a and b left of the turn.
+  const auto r = planes_of(rows, 1);
+  EXPECT_TRUE(r.planes[0].k.active);
+}
+
+TEST(complement, noise_is_called_active_as_often_as_the_level_says) {
+  const int seeds = 100;
+  int active = 0, tests = 0;
+  for (int s = 0; s < seeds; ++s) {
+    auto spec = quiet_head(static_cast<std::uint64_t>(1000 + s));
+    spec.context_length = 256;
+    const auto rows = plant<float>(spec);
+    cpu_context ctx{{.threads = 1}};
+    const auto m = accumulate(ctx, rows.view(), uniform_buckets{64}, {.context_length = 256});
+    for (const auto& p : complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m), {.permutations = 9}).planes)
+      for (const auto& side : {p.q, p.k}) {
+        active += side.active;
+        ++tests;
+      }
+  }
+  EXPECT_EQ(tests, 8 * seeds);
+  EXPECT_NEAR(active, 0.1 * tests, 4 * std::sqrt(0.09 * tests));  // a level of 9 draws: 10 %
+}
+
+TEST(complement, at_the_default_level_noise_is_active_in_one_of_a_hundred) {
+  int active = 0, tests = 0;
+  for (int s = 0; s < 100; ++s) {
+    auto spec = quiet_head(static_cast<std::uint64_t>(5000 + s));
+    spec.context_length = 128;
+    spec.examples = 4;
+    const auto rows = plant<float>(spec);
+    cpu_context ctx{{.threads = 1}};
+    const auto m = accumulate(ctx, rows.view(), uniform_buckets{64}, {.context_length = 128});
+    for (const auto& p : complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m)).planes)
+      for (const auto& side : {p.q, p.k}) {
+        active += side.active;
+        ++tests;
+      }
+  }
+  EXPECT_LE(active, 0.01 * tests + 4 * std::sqrt(0.0099 * tests));
+}
+
+TEST(complement, the_bound_without_draws_lies_above_every_draw) {
+  const random_stream stream{9, 0, 0, draw::planted};
+  std::vector<std::int32_t> position(3000);
+  std::vector<double> re(position.size()), im(position.size());
+  for (const double spread : {0.5, 2.0, 6.3}) {
+    double x = 0, y = 0;
+    for (std::size_t i = 0; i < position.size(); ++i) {
+      position[i] = static_cast<std::int32_t>(stream.below(2 * i, 1024));
+      const double angle = spread * (stream.uniform(2 * i + 1) - 0.5);
+      x += re[i] = std::cos(angle);
+      y += im[i] = std::sin(angle);
+    }
+    const detail::position_grid grid({position.data(), static_cast<index_t>(position.size())});
+    const auto n = static_cast<double>(position.size());
+    const double bound = detail::level_bound(std::hypot(x, y) / n, n, static_cast<double>(grid.grid.size()), 0.01);
+    std::vector<std::size_t> order(position.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (std::uint32_t d = 0; d < 50; ++d) {
+      const random_stream shuffle{1, d, 0, draw::permutation};
+      for (std::size_t r = order.size() - 1; r > 0; --r) std::swap(order[r], order[shuffle.below(r, r + 1)]);
+      EXPECT_LT(detail::best_on_grid(grid, re.data(), im.data(), order).first, bound);
+    }
+    EXPECT_LT(bound, std::hypot(x, y) / n + 0.45);
+  }
+}
+
+TEST(complement, results_do_not_depend_on_threads_and_batches) {
+  const auto rows = plant<float>(quiet_head(8));
+  const auto one = planes_of(rows, 1), two = planes_of(rows, 2);
+  for (std::size_t p = 0; p < one.planes.size(); ++p) {
+    EXPECT_EQ(one.planes[p].k.frequency, two.planes[p].k.frequency);
+    EXPECT_EQ(one.planes[p].q.level, two.planes[p].q.level);
+    EXPECT_EQ(one.planes[p].q.draws, two.planes[p].q.draws);
+  }
+}
+
+TEST(complement, a_layer_gives_each_head_what_it_gives_alone) {
+  const auto a = plant<float>(quiet_head(9)), b = plant<float>(quiet_head(10));
+  std::vector<float> q;  // (rows, 2 heads, d): head 1 are the queries of another seed, at the positions of head 0
+  for (std::size_t r = 0; r < a.q_position.size(); ++r)
+    for (const auto* x : {&a.q, &b.q})
+      q.insert(q.end(), x->begin() + static_cast<std::ptrdiff_t>(10 * r),
+               x->begin() + static_cast<std::ptrdiff_t>(10 * r + 10));
+  auto layer = as_layer(a.view());
+  layer.q = packed_tensor<const float>(q.data(), layer.k.rows, 2, 10);
+  layer.key_of_query = {0, 0};
+  cpu_context ctx{{.threads = 2}};
+  const auto m = accumulate(ctx, layer, uniform_buckets{512}, {.context_length = 2048});
+  const auto both = complement_planes(ctx, layer, m, planar_rotation(ctx, m));
+  ASSERT_EQ(both.size(), 2u);
+  const auto alone = planes_of(a, 1);
+  for (std::size_t p = 0; p < alone.planes.size(); ++p) {
+    EXPECT_EQ(both[0].planes[p].k.frequency, alone.planes[p].k.frequency);
+    EXPECT_EQ(both[0].planes[p].q.level, alone.planes[p].q.level);
+  }
+}
+
+TEST(complement, degenerate_rows_have_no_planes_or_none_active) {
+  auto rows = plant<double>({.dim = 6, .context_length = 512, .examples = 1, .rows = 40});
+  std::fill(rows.q_position.begin(), rows.q_position.end(), 3);
+  std::fill(rows.k_position.begin(), rows.k_position.end(), 3);
+  for (const auto& p : planes_of(rows, 1).planes) {
+    EXPECT_FALSE(p.q.active);  // one position: permuting changes nothing
+    EXPECT_FALSE(p.k.active);
+  }
+  std::fill(rows.q.begin(), rows.q.end(), 1.0);
+  std::fill(rows.k.begin(), rows.k.end(), 1.0);
+  EXPECT_TRUE(planes_of(rows, 1).planes.empty());
+}
+
+TEST(complement, bad_arguments_are_refused) {
+  const auto rows = plant<double>(quiet_head(1));
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 2048});
+  EXPECT_THROW(complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m), {.permutations = 0}), error);
+  const layer_moments layer{m.buckets, {m.q}, {m.k}, {0}};
+  EXPECT_THROW(complement_planes(ctx, as_layer(rows.view()), layer, {}), error);
+}
+
+}  // namespace
