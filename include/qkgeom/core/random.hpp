@@ -30,7 +30,10 @@ enum class draw : std::uint32_t {
   query_subset = 4,
   pair = 5,
   planted = 6,
-  permutation = 7
+  permutation = 7,
+  fit_row = 8,
+  fit_dimension = 9,
+  score_pair = 10
 };
 
 /// A stream of random numbers without state, keyed by (seed, example, layer, use); entry i depends on nothing else.

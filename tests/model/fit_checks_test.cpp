@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/model/fit_checks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+TEST(kolmogorov_smirnov, p_agrees_with_scipy) {
+  std::ifstream table(std::string(QKGEOM_TEST_DATA) + "/kolmogorov.csv");  // made by make_kolmogorov_table.py
+  std::string line;
+  std::getline(table, line);
+  int rows = 0;
+  for (; std::getline(table, line); ++rows) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream fields(line);
+    index_t n = 0;
+    double distance = 0, p = 0;
+    ASSERT_TRUE(fields >> n >> distance >> p) << line;
+    EXPECT_NEAR(kolmogorov_smirnov_p(n, distance) / p, 1, p < 0.1 ? 2e-4 : 1e-3) << line;
+  }
+  EXPECT_GT(rows, 300);
+}
+
+TEST(kolmogorov_smirnov, p_of_one_value_is_its_closed_form) {
+  for (const double d : {0.5, 0.55, 0.8, 0.96, 0.999}) EXPECT_NEAR(kolmogorov_smirnov_p(1, d), 2 * (1 - d), 1e-12);
+  EXPECT_EQ(kolmogorov_smirnov_p(7, 0), 1);
+  EXPECT_EQ(kolmogorov_smirnov_p(7, 1), 0);
+  EXPECT_THROW(kolmogorov_smirnov_p(0, 0.5), error);
+}
+
+TEST(kolmogorov_smirnov, p_falls_with_the_distance_across_the_methods) {
+  for (const index_t n : {5, 64, 128, 129, 500, 3000}) {
+    double before = 1;
+    for (double d = 0.4 / static_cast<double>(n); d < 1; d *= 1.01) {
+      const double p = kolmogorov_smirnov_p(n, d);
+      EXPECT_LE(p, before * (1 + 2e-4)) << n << " " << d;
+      before = p;
+    }
+  }
+}
+
+TEST(check_normality, is_that_of_scipy) {
+  // scipy.stats.skew and kurtosis with bias=False, kstest of the standardised values against "norm".
+  const auto r = check_normality({0.3, -1.2, 2.5, 0.1, -0.4, 0.9, 4.0});
+  EXPECT_NEAR(r.skewness, 0.9133331122861538, 1e-13);
+  EXPECT_NEAR(r.kurtosis, 0.16622019098035867, 1e-13);
+  EXPECT_NEAR(r.ks_distance, 0.2111054860248478, 1e-14);
+  EXPECT_NEAR(r.ks_p, 0.855953953427955, 1e-9);
+}
+
+TEST(check_normality, does_not_see_scale_and_place) {
+  std::vector<double> x, y;
+  const random_stream stream{.seed = 5};
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    x.push_back(stream.uniform(i) * stream.uniform(i));
+    y.push_back(1e3 - 1e-3 * x.back());
+  }
+  const auto a = check_normality(x), b = check_normality(y);
+  EXPECT_NEAR(a.skewness, -b.skewness, 1e-6);
+  EXPECT_NEAR(a.kurtosis, b.kurtosis, 1e-6);
+  EXPECT_NEAR(a.ks_distance, b.ks_distance, 1e-8);
+}
+
+TEST(check_normality, of_too_few_or_constant_values_is_defined) {
+  EXPECT_TRUE(std::isnan(check_normality({1}).ks_p));
+  EXPECT_TRUE(std::isnan(check_normality({1, 2}).skewness));
+  EXPECT_TRUE(std::isnan(check_normality({1, 2, 4}).kurtosis));
+  const auto r = check_normality({3, 3, 3, 3});
+  EXPECT_EQ(r.skewness, 0);
+  EXPECT_EQ(r.kurtosis, 0);
+  EXPECT_EQ(r.ks_p, 1);
+}
+
+TEST(medians, of_samples_leave_nan_out) {
+  const std::vector<normality> samples = {
+      {9, -3, 1, 0.1, 0.5}, {9, 1, -2, 0.3, 0.001}, {9, 2, 8, 0.2, 0.2}, check_normality({1})};
+  const auto m = medians(samples, 0.01);
+  EXPECT_EQ(m.samples, 4);
+  EXPECT_EQ(m.abs_skewness, 2);
+  EXPECT_EQ(m.abs_kurtosis, 2);
+  EXPECT_EQ(m.ks_distance, 0.2);
+  EXPECT_EQ(m.ks_p, 0.2);
+  EXPECT_DOUBLE_EQ(m.share_below_alpha, 1.0 / 3);
+  EXPECT_EQ(medians(samples, 0.01, {1, 2}).share_below_alpha, 0.5);
+}
+
+/// A planted head whose queries drift: eps and noise are normal, R^2 follows from drift, length and unit variances.
+planted_head drifting() {
+  planted_head p{.dim = 12, .context_length = 4096, .examples = 8, .rows = 400, .seed = 3};
+  p.drift_q.assign(12, 0.0);
+  p.drift_q[2] = 1e-3;
+  p.drift_q[7] = -5e-4;
+  return p;
+}
+
+template <class T>
+class fit_checks_of_planted : public testing::Test {};
+using element_types = testing::Types<double, float, bf16>;
+TYPED_TEST_SUITE(fit_checks_of_planted, element_types);
+
+TYPED_TEST(fit_checks_of_planted, find_normal_queries_normal_and_the_drift) {
+  cpu_context ctx{{.threads = 2}};
+  const auto rows = plant<TypeParam>(drifting());
+  const auto head = rows.view();
+  const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
+  const auto r = fit_checks(ctx, m, head);
+  const double n = 3200, beta = std::hypot(1e-3, 5e-4), spread = 4096 / std::sqrt(12.0);
+  EXPECT_EQ(r.residual.count, 3200);
+  EXPECT_NEAR(r.beta_norm, beta, 5 * std::sqrt(12 / n) / spread);
+  EXPECT_NEAR(r.residual.skewness, 0, 5 * std::sqrt(6 / n));
+  EXPECT_NEAR(r.residual.kurtosis, 0, 5 * std::sqrt(24 / n));
+  EXPECT_GT(r.residual.ks_p, 1e-3);
+  EXPECT_EQ(r.noise.samples, 11);
+  EXPECT_LT(r.noise.abs_skewness, 3 * std::sqrt(6 / n));
+  EXPECT_GT(r.noise.ks_p, 0.01);
+  EXPECT_LT(r.noise.share_below_alpha, 0.4);
+  double want = 0;
+  for (const double b : {1e-3, 5e-4}) want += b * b * spread * spread / (1 + b * b * spread * spread) / 12;
+  EXPECT_NEAR(r.r2_pos, want, 5e-3);
+  EXPECT_GT(r.r2_scalar, 0.3);
+  EXPECT_LT(r.mae_ratio(), 0.95);
+}
+
+TEST(fit_checks, see_queries_that_are_not_normal) {
+  cpu_context ctx{{.threads = 2}};
+  auto rows = plant<double>(drifting());
+  for (double& x : rows.q) x = std::exp(x);
+  const auto head = rows.view();
+  const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
+  const auto r = fit_checks(ctx, m, head);
+  EXPECT_GT(r.noise.abs_skewness, 2);
+  EXPECT_LT(r.noise.ks_p, 1e-6);
+  EXPECT_EQ(r.noise.share_below_alpha, 1);
+}
+
+TEST(fit_checks, test_at_most_the_dimensions_asked_for) {
+  cpu_context ctx{{.threads = 2}};
+  auto rows = plant<double>(drifting());
+  for (std::size_t i = 0; i < rows.q.size(); ++i)
+    if (i % 12 >= 9) rows.q[i] = std::exp(2 * rows.q[i]);
+  const auto head = rows.view();
+  const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
+  const auto all = fit_checks(ctx, m, head), same = fit_checks(ctx, m, head, {.most_dimensions = 11});
+  EXPECT_EQ(all.noise.ks_p, same.noise.ks_p);
+  const auto one = fit_checks(ctx, m, head, {.most_dimensions = 1}).noise;
+  EXPECT_TRUE(one.share_below_alpha == 0 || one.share_below_alpha == 1);
+  EXPECT_EQ(one.abs_skewness, all.noise.abs_skewness);
+}
+
+TEST(fit_checks, refuse_moments_of_other_rows) {
+  cpu_context ctx{{.threads = 1}};
+  const auto a = plant<double>(drifting());
+  auto other = drifting();
+  other.rows = 300;
+  const auto b = plant<double>(other);
+  const auto m = accumulate(ctx, b.view(), uniform_buckets{256}, {.context_length = 4096});
+  EXPECT_THROW(fit_checks(ctx, m, a.view()), error);
+}
+
+TEST(fit_checks, of_queries_without_drift_are_defined) {
+  cpu_context ctx{{.threads = 1}};
+  auto rows = plant<double>(drifting());
+  for (auto& t : rows.q_position) t = 7;
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
+  const auto r = fit_checks(ctx, m, rows.view());
+  EXPECT_EQ(r.beta_norm, 0);
+  EXPECT_EQ(r.r2_pos, 0);
+  EXPECT_EQ(r.r2_scalar, 0);
+  EXPECT_EQ(r.mae_ratio(), 1);
+}
+
+TEST(component_weights, are_shares_of_r2) {
+  cpu_context ctx{{.threads = 1}};
+  const auto rows = plant<double>(drifting());
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
+  const auto w = component_weights(ctx, m);
+  double sum = 0, r2 = 0;
+  for (std::size_t i = 0; i < 12; ++i) {
+    sum += w.weight[i];
+    r2 += w.r2[i];
+  }
+  EXPECT_NEAR(sum, 1, 1e-14);
+  const double spread2 = 4096.0 * 4096.0 / 12;
+  EXPECT_NEAR(w.r2[2], 1e-6 * spread2 / (1 + 1e-6 * spread2), 0.05);
+  EXPECT_NEAR(w.r2[7], 2.5e-7 * spread2 / (1 + 2.5e-7 * spread2), 0.05);
+  EXPECT_NEAR(w.weight[2] / w.r2[2], 1 / r2, 1e-12);
+}
+
+TEST(component_weights, are_equal_where_nothing_drifts) {
+  cpu_context ctx{{.threads = 1}};
+  auto rows = plant<double>(drifting());
+  for (auto& t : rows.q_position) t = 7;
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
+  for (const double w : component_weights(ctx, m).weight) EXPECT_DOUBLE_EQ(w, 1.0 / 12);
+}
+
+}  // namespace
