@@ -33,7 +33,8 @@ enum class draw : std::uint32_t {
   permutation = 7,
   fit_row = 8,
   fit_dimension = 9,
-  score_pair = 10
+  score_pair = 10,
+  decay_pair = 11
 };
 
 /// A stream of random numbers without state, keyed by (seed, example, layer, use); entry i depends on nothing else.
