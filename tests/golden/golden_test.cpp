@@ -12,6 +12,8 @@
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/model/component_weights.hpp"
+#include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/summary.hpp"
@@ -238,6 +240,42 @@ TEST_P(golden, empirical) {
     const double bound = std::is_same_v<typename std::decay_t<decltype(head)>::element, double> ? 1e-9 : 1e-6;
     expect_profile(p, want.at("profiles").at("empirical"), bound, "empirical");
     expect_summary(p, length, want.at("summaries").at("empirical"), bound, "empirical");
+  });
+}
+
+TEST_P(golden, fit_checks) {
+  for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
+    const auto m =
+        accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
+    const auto r = fit_checks(ctx, m, head);
+    const auto& w = want.at("fit_checks");
+    expect_close(r.residual.skewness, w.at("residual").at("skewness"), 1e-9, 1, "skewness");
+    expect_close(r.residual.kurtosis, w.at("residual").at("kurtosis"), 1e-9, 1, "kurtosis");
+    expect_close(r.residual.ks_distance, w.at("residual").at("ks_distance"), 1e-9, 1e-2, "ks_distance");
+    expect_close(r.residual.ks_p, w.at("residual").at("ks_p"), 1e-2, 0, "ks_p");
+    expect_close(r.noise.abs_skewness, w.at("noise_med_abs_skew"), 1e-9, 1, "noise_med_abs_skew");
+    expect_close(r.noise.abs_kurtosis, w.at("noise_med_abs_kurt"), 1e-9, 1, "noise_med_abs_kurt");
+    expect_close(r.noise.ks_p, w.at("noise_med_ks_p"), 1e-2, 0, "noise_med_ks_p");
+    expect_close(r.noise.share_below_alpha, w.at("noise_frac_ks_p_lt_001"), 1e-12, 0, "noise_frac_ks_p_lt_001");
+    expect_close(r.r2_pos, w.at("q_R2_pos"), 1e-9, 0, "q_R2_pos");
+    expect_close(r.beta_norm, w.at("q_beta_norm"), 1e-9, 0, "q_beta_norm");
+    expect_close(r.r2_scalar, w.at("q_R2_scalar"), 1e-9, 0, "q_R2_scalar");
+    expect_close(r.mae_baseline, w.at("q_mae_baseline"), 1e-9, 0, "q_mae_baseline");
+    expect_close(r.mae_proj, w.at("q_mae_proj"), 1e-9, 0, "q_mae_proj");
+  });
+}
+
+TEST_P(golden, component_weights) {
+  for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
+    const auto m =
+        accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, {.context_length = all.at("context")});
+    const auto r = component_weights(ctx, m);
+    ASSERT_EQ(r.r2.size(), want.at("component_weights").size());
+    for (const auto& w : want.at("component_weights")) {
+      const auto c = w.at("component").get<std::size_t>();
+      expect_close(r.r2[c], w.at("r2"), 1e-9, 1e-3, "r2");
+      expect_close(r.weight[c], w.at("weight"), 1e-9, 1e-3, "weight");
+    }
   });
 }
 

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/model/component_weights.hpp"
+#include "qkgeom/model/fit_checks.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/report/analyse.hpp"
+
+namespace qkgeom {
+
+/// Parameters of attention-plasticity, the tool of the thesis' author. Defaults are that tool's.
+struct author_options {
+  double alpha = 0.01;           ///< level of the Kolmogorov-Smirnov tests
+  index_t most_tokens = 50000;   ///< more queries or keys of a head are thinned to so many; 0: all are used
+  index_t most_dimensions = 64;  ///< at most so many of the coordinates 2..d are tested; 0: all
+  std::uint64_t seed = 0;        ///< of both draws
+};
+
+/// Mean plasticity of the pairs of keys of one example inside one key bucket, for the queries of a later bucket.
+struct author_cell {
+  index_t q_bucket = 0, k_bucket = 0;
+  std::int64_t pairs = 0;
+  double plasticity = std::numeric_limits<double>::quiet_NaN();  ///< NaN (null) without pairs
+};
+
+/// What the author's tool reports of one query head.
+struct author_head {
+  index_t layer = 0, q_head = 0, k_head = 0;
+  index_t queries = 0, keys = 0, dim = 0;
+  fit_checks_result fit;  ///< with coordinates flipped as below
+  component_weights_result weights;
+  std::vector<author_cell> cells;  ///< by query bucket, then key bucket
+  estimate overall;                ///< plain mean over cells; error: jackknife over examples, given the query model
+};
+
+/// The grid of a capture under the author's bucket numbers.
+struct author_grid {
+  bucket_edges edges;
+  index_t first = 0;  ///< number of the first bucket; log2 buckets start at log2 of their smallest size
+};
+
+inline author_grid author_buckets(const capture_manifest& manifest) {
+  if (manifest.bucket.kind != "log2") return {query_buckets(manifest, {}), 0};
+  const index_t smallest = std::max<index_t>(1, manifest.bucket.size);
+  return {log2_buckets{smallest}.edges(manifest.context_length),
+          static_cast<index_t>(std::bit_width(static_cast<std::uint64_t>(smallest))) - 1};
+}
+
+namespace detail {
+
+/// -1 where the keys' mean over the means of their buckets is negative, else 1.
+inline std::vector<double> key_signs(const side_moments& keys) {
+  std::vector<double> sum(keys.total.mean.size()), sign;
+  for (const auto& b : keys.bucket)
+    if (b.count > 0) sum = dense::sum(std::move(sum), b.mean);
+  for (const double s : sum) sign.push_back(s < 0 ? -1.0 : 1.0);
+  return sign;
+}
+
+/// The moments of rows whose coordinates are multiplied by `sign`.
+inline row_moments flipped(row_moments m, const std::vector<double>& sign) {
+  const std::size_t d = sign.size();
+  const bool full = m.has_full_scatter();
+  for (std::size_t i = 0; i < d; ++i) {
+    m.mean[i] *= sign[i];
+    m.xt[i] *= sign[i];
+    for (std::size_t j = 0; full && j < d; ++j) m.xx[i * d + j] *= sign[i] * sign[j];
+  }
+  return m;
+}
+
+/// Score laws of `linear_drift` in flipped coordinates, expressed in the keys' own: mean S H m, factor S H diag(sd).
+inline std::vector<score_law> author_laws(const query_model& model, const std::vector<double>& sign) {
+  const std::size_t d = sign.size();
+  std::vector<score_law> laws(model.bucket.size());
+  const auto known =
+      std::find_if(model.bucket.begin(), model.bucket.end(), [](const auto& b) { return b.queries >= 2; });
+  if (known == model.bucket.end()) return laws;
+  std::vector<double> factor(d * d);
+  for (std::size_t c = 0; c < d; ++c) {
+    std::vector<double> axis(d);
+    axis[c] = std::sqrt(std::max(known->variance[c], 1e-12));  // the floor of the author's tool
+    axis = reflect(model.reflector, std::move(axis));
+    for (std::size_t i = 0; i < d; ++i) factor[i * d + c] = sign[i] * axis[i];
+  }
+  for (std::size_t b = 0; b < laws.size(); ++b) {
+    if (model.bucket[b].queries < 1) continue;
+    auto mean = known->mean;  // one line for all buckets: a single query has a place on it
+    mean[0] = model.alpha_pos + model.beta_pos * model.bucket[b].tau;
+    mean = reflect(model.reflector, std::move(mean));
+    for (std::size_t i = 0; i < d; ++i) mean[i] *= sign[i];
+    laws[b].mean = std::move(mean);
+    laws[b].factor = factor;
+    laws[b].rank = static_cast<index_t>(d);
+    laws[b].tau = model.bucket[b].tau;
+    laws[b].before = model.buckets.start(static_cast<index_t>(b));
+  }
+  return laws;
+}
+
+/// Keys grouped by example and bucket, and the bucket of each group; keys outside all buckets are left out.
+inline std::pair<key_groups, std::vector<index_t>> group_by_bucket(const key_groups& by_example,
+                                                                   const bucket_edges& edges) {
+  key_groups groups;
+  std::vector<index_t> bucket;
+  groups.offset.push_back(0);
+  for (index_t g = 0; g < by_example.groups(); ++g) {
+    index_t current = -1;
+    for (index_t i = by_example.offset[static_cast<std::size_t>(g)];
+         i < by_example.offset[static_cast<std::size_t>(g) + 1]; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const index_t b = edges(by_example.position[at]);
+      if (b < 0) continue;
+      if (b != current) {
+        groups.example.push_back(by_example.example[static_cast<std::size_t>(g)]);
+        groups.offset.push_back(groups.offset.back());
+        bucket.push_back(current = b);
+      }
+      groups.row.push_back(by_example.row[at]);
+      groups.position.push_back(by_example.position[at]);
+      ++groups.offset.back();
+    }
+  }
+  return {std::move(groups), std::move(bucket)};
+}
+
+/// Cells of a head and their plain mean, with its error over examples.
+inline void collect_cells(author_head& head, const pair_sums& sums, const key_groups& groups,
+                          const std::vector<index_t>& key_bucket, const std::vector<score_law>& laws,
+                          std::optional<index_t> window) {
+  using cell = std::pair<index_t, index_t>;
+  struct total {
+    double sum = 0, pairs = 0;
+  };
+  std::map<cell, total> cells;
+  std::map<std::int32_t, std::map<cell, total>> by_example;
+  for (index_t j = 0; j < sums.laws; ++j) {
+    if (laws[static_cast<std::size_t>(j)].empty()) continue;
+    for (index_t g = 0; g < sums.groups; ++g) {
+      const index_t c = key_bucket[static_cast<std::size_t>(g)];
+      if (c >= j || (window && c < j - *window)) continue;  // the tool compares the window with bucket numbers
+      const auto at = sums.at(j, g);
+      const auto pairs = static_cast<double>(sums.pairs[at]);
+      for (auto* t : {&cells[{j, c}], &by_example[groups.example[static_cast<std::size_t>(g)]][{j, c}]}) {
+        t->sum += sums.sum[at];
+        t->pairs += pairs;
+      }
+    }
+  }
+  double sum = 0, count = 0;
+  for (const auto& [at, t] : cells) {
+    head.cells.push_back({at.first, at.second, static_cast<std::int64_t>(t.pairs), t.sum / t.pairs});
+    if (!(t.pairs > 0)) continue;
+    sum += t.sum / t.pairs;
+    ++count;
+  }
+  head.overall.value = sum / count;
+  std::vector<double> without;
+  for (const auto& [example, mine] : by_example) {
+    double rest = sum, left = count;
+    for (const auto& [at, t] : mine) {
+      const auto& whole = cells[at];
+      if (!(t.pairs > 0)) continue;
+      rest -= whole.sum / whole.pairs;
+      if (whole.pairs > t.pairs)
+        rest += (whole.sum - t.sum) / (whole.pairs - t.pairs);
+      else
+        --left;
+    }
+    without.push_back(rest / left);
+  }
+  head.overall.error = jackknife_error(without);
+}
+
+/// A copy of at most `most` rows of each side of a layer.
+template <class T>
+struct thinned_layer {
+  std::vector<T> q, k;
+  std::vector<std::int32_t> q_position, q_example, k_position, k_example;
+  layer_view<T> view;
+
+  thinned_layer(const layer_view<T>& from, index_t most, std::uint64_t seed) : view(from) {
+    const auto thin_side = [&](tensor_view<const T>& x, auto& position, auto& example, std::vector<T>& data,
+                               std::vector<std::int32_t>& t, std::vector<std::int32_t>& e, std::uint32_t side) {
+      std::vector<index_t> rows(static_cast<std::size_t>(x.rows));
+      std::iota(rows.begin(), rows.end(), index_t{0});
+      thin(rows, most, {seed, side, 0, draw::fit_row});
+      for (const index_t i : rows) {
+        for (index_t h = 0; h < x.heads; ++h) data.insert(data.end(), x.head(h).row(i), x.head(h).row(i) + x.dim);
+        t.push_back(position[i]);
+        e.push_back(example[i]);
+      }
+      const auto n = static_cast<index_t>(rows.size());
+      x = packed_tensor<const T>(data.data(), n, x.heads, x.dim);
+      position = {t.data(), n};
+      example = {e.data(), n};
+    };
+    thin_side(view.q, view.q_position, view.q_example, q, q_position, q_example, 0);
+    thin_side(view.k, view.k_position, view.k_example, k, k_position, k_example, 1);
+  }
+  thinned_layer(const thinned_layer&) = delete;
+  thinned_layer& operator=(const thinned_layer&) = delete;
+};
+
+template <class Context, class T>
+std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& layer, const layer_moments& moments,
+                                         const std::vector<std::vector<double>>& sign_of_key, const layer_names& names,
+                                         const author_options& options) {
+  const auto n = static_cast<std::size_t>(layer.q.heads);
+  std::vector<std::vector<double>> signs(n);
+  std::vector<row_moments> totals(n);
+  std::vector<pair_problem> problems(n);
+  for (std::size_t h = 0; h < n; ++h) {
+    signs[h] = sign_of_key[static_cast<std::size_t>(layer.key_of_query[h])];
+    totals[h] = flipped(moments.q[h].total, signs[h]);
+    head_moments flipped_queries{moments.buckets, {totals[h], moments.q[h].bucket}, {}};  // buckets: counts and times
+    const auto model = fit_queries(ctx, flipped_queries,
+                                   {.covariance = covariance_kind::linear_drift, .position = query_position::mean});
+    problems[h] = {layer.key_of_query[h], {}, author_laws(model, signs[h])};
+  }
+  const auto [groups, key_bucket] =
+      group_by_bucket(group_keys(layer.k_position, layer.k_example, false), moments.buckets);
+  pair_request request;
+  request.precision = pair_precision::f64;
+  const auto sums = ctx.gaussian_pairs(layer.k, groups, problems, request);
+  const auto weights = component_weights(ctx, moments);
+  const auto fits =
+      fit_checks_of(ctx, totals, layer, std::move(signs), {options.alpha, options.most_dimensions, options.seed});
+  std::vector<author_head> heads(n);
+  for (std::size_t h = 0; h < n; ++h) {
+    heads[h] = {names.layer,
+                names.query_heads[h],
+                names.key_heads[static_cast<std::size_t>(layer.key_of_query[h])],
+                layer.q.rows,
+                layer.k.rows,
+                layer.q.dim,
+                fits[h],
+                weights[h],
+                {},
+                {}};
+    collect_cells(heads[h], sums[h], groups, key_bucket, problems[h].laws, layer.window);
+  }
+  return heads;
+}
+
+}  // namespace detail
+
+/// What attention-plasticity reports of each query head of a layer: linear-drift model, query position the bucket's
+/// mean, coordinates flipped by the sign of the keys' mean over bucket means, pairs of one example inside one key
+/// bucket. Exact where the tool samples pairs. Needs rows on the host.
+template <class Context, class T>
+std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
+                                      const bucket_edges& buckets, const author_options& options = {}) {
+  const edge_buckets grid{buckets.edges()};
+  const moment_options kinds{.q_bucket = scatter_kind::diagonal};
+  auto moments = accumulate(ctx, layer, grid, kinds);
+  std::vector<std::vector<double>> sign_of_key;
+  for (const auto& k : moments.k) sign_of_key.push_back(detail::key_signs(k));
+  if (options.most_tokens <= 0 || std::max(layer.q.rows, layer.k.rows) <= options.most_tokens)
+    return detail::author_layer_of(ctx, layer, moments, sign_of_key, names, options);
+  const detail::thinned_layer<T> thinned(layer, options.most_tokens, options.seed);
+  moments = accumulate(ctx, thinned.view, grid, kinds);
+  return detail::author_layer_of(ctx, thinned.view, moments, sign_of_key, names, options);
+}
+
+/// The same for every captured head. `progress(heads)` is called after each layer with the query heads done there.
+template <class Context, class Progress>
+std::vector<author_head> author_analysis(Context& ctx, const capture& source, const bucket_edges& buckets,
+                                         const author_options& options, Progress&& progress) {
+  std::vector<author_head> heads;
+  for (const index_t number : source.layers()) {
+    const auto layer = source.read_layer(number);
+    check_finite(layer);
+    layer.visit([&]<class T>(const layer_view<T>& rows) {
+      auto found =
+          author_layer(ctx, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, buckets, options);
+      std::move(found.begin(), found.end(), std::back_inserter(heads));
+    });
+    progress(static_cast<index_t>(layer.query_heads.size()));
+  }
+  return heads;
+}
+
+}  // namespace qkgeom
