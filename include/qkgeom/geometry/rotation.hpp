@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/core/dense.hpp"
@@ -15,9 +19,10 @@ enum class separation_axis_kind { centroid, top_eigenvector };
 
 struct rotation_options {
   separation_axis_kind separation = separation_axis_kind::centroid;
+  index_t context_length = 0;  ///< L of the slopes per context, tokens; 0: the last bucket edge of the moments
 };
 
-/// The plane {a, b} of a head (section 4.3). Slopes are per token.
+/// The plane {a, b} of a head (section 4.3). Slopes are per token, those named `_context` per context: times L.
 struct rotation_result {
   std::vector<double> drift_axis;  ///< a (d): Cov(x, t) of the pooled rows, normalised (4.3); 0 if there is no drift
   std::vector<double> separation_axis;  ///< b (d), orthogonal to a; 0 if the centroids are equal
@@ -34,7 +39,26 @@ struct rotation_result {
   double cos_a_beta_q = 0, cos_a_beta_k = 0;    ///< cosine of a and each side's own slope vector
   double q_drift_off_a = 0, k_drift_off_a = 0;  ///< share of each side's ||Cov(x, t)||^2 off a
   double residual_pos_r = 0;  ///< |correlation| of t with the pooled covariance left orthogonal to a: rounding
+  double alpha_q_context = 0, alpha_k_context = 0, bias_context = 0, alpha_k_b_context = 0, bias_b_context = 0;
+  double score_sd = 0;  ///< of q.(k_i - k_j), k_i and k_j two keys: root of its mean square, see `set_score_sd`
+  double score_sd_mean_query = 0;                                    ///< the same with q = mu_Q
+  double bias_context_in_sd = 0, bias_context_in_sd_mean_query = 0;  ///< bias_context over the two; 0 if they are 0
 };
+
+/// Puts the spread of score differences and the bias in units of it into `r`. `differences` (d, d) is the mean of
+/// (k_i - k_j)(k_i - k_j)' over pairs of keys. The source does not say over what a score difference varies.
+/// **Decided**: over queries and keys drawn apart, all pairs of keys of one example counting once, whatever their
+/// positions: score_sd^2 = tr((Cov_Q + mu_Q mu_Q') D). Beside it the mean query's alone, mu_Q' D mu_Q, which is what
+/// bias_strength speaks of. Both orders of a pair count, so the mean is 0. From moments that do not know examples D is
+/// twice the pooled Cov_K, which holds the differences between examples too; `block_moments` has the exact D.
+inline void set_score_sd(rotation_result& r, const row_moments& q, const std::vector<double>& differences) {
+  const double mean_query = dense::quadratic(differences, q.mean);
+  const double drawn = q.count > 1 ? dense::dot(q.xx, differences) / static_cast<double>(q.count - 1) : 0.0;
+  r.score_sd_mean_query = std::sqrt(std::max(0.0, mean_query));
+  r.score_sd = std::sqrt(std::max(0.0, mean_query + drawn));
+  r.bias_context_in_sd = r.score_sd > 0 ? r.bias_context / r.score_sd : 0.0;
+  r.bias_context_in_sd_mean_query = r.score_sd_mean_query > 0 ? r.bias_context / r.score_sd_mean_query : 0.0;
+}
 
 namespace detail {
 
@@ -80,7 +104,7 @@ inline void side_on_axis(const row_moments& m, const std::vector<double>& a, dou
 }
 
 inline rotation_result rotation_of(const row_moments& q, const row_moments& k, const row_moments& pooled,
-                                   std::vector<double> a, std::vector<double> b) {
+                                   std::vector<double> a, std::vector<double> b, double context_length) {
   rotation_result r;
   side_on_axis(q, a, r.r_q_a, r.alpha_q, r.mu_q_a, r.cos_a_beta_q, r.q_drift_off_a);
   side_on_axis(k, a, r.r_k_a, r.alpha_k, r.mu_k_a, r.cos_a_beta_k, r.k_drift_off_a);
@@ -89,6 +113,12 @@ inline rotation_result rotation_of(const row_moments& q, const row_moments& k, c
   r.bias_strength = r.mu_q_a * r.alpha_k;
   r.alpha_k_b = slope(dense::dot(k.xt, b), k.tt);
   r.bias_strength_b = r.mu_q_b * r.alpha_k_b;
+  r.alpha_q_context = r.alpha_q * context_length;
+  r.alpha_k_context = r.alpha_k * context_length;
+  r.bias_context = r.bias_strength * context_length;
+  r.alpha_k_b_context = r.alpha_k_b * context_length;
+  r.bias_b_context = r.bias_strength_b * context_length;
+  set_score_sd(r, q, dense::scaled(covariance(k), 2.0));
   const auto d = static_cast<std::size_t>(q.dim());
   if (const double total = dense::trace(pooled.xx, d); total > 0) {
     r.var_frac_a = dense::quadratic(pooled.xx, a) / total;
@@ -147,7 +177,10 @@ auto planar_rotation(Context& ctx, const Moments& moments, const rotation_option
   std::vector<rotation_result> results(heads.size());
   ctx.for_each(n, [&](index_t i) {
     const auto h = static_cast<std::size_t>(i);
-    results[h] = detail::rotation_of(heads[h].q->total, heads[h].k->total, pooled[h], std::move(a[h]), std::move(b[h]));
+    const auto& edges = heads[h].buckets->edges();
+    const index_t length = options.context_length > 0 ? options.context_length : edges.empty() ? 0 : edges.back();
+    results[h] = detail::rotation_of(heads[h].q->total, heads[h].k->total, pooled[h], std::move(a[h]), std::move(b[h]),
+                                     static_cast<double>(length));
   });
   return shaped_like(moments, std::move(results));
 }

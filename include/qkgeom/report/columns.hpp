@@ -39,7 +39,16 @@ inline const std::vector<head_column>& rotation_columns() {
       {"cos_a_beta_q", [](const head_report& h) { return h.rotation.cos_a_beta_q; }},
       {"cos_a_beta_k", [](const head_report& h) { return h.rotation.cos_a_beta_k; }},
       {"q_drift_off_a", [](const head_report& h) { return h.rotation.q_drift_off_a; }},
-      {"k_drift_off_a", [](const head_report& h) { return h.rotation.k_drift_off_a; }}};
+      {"k_drift_off_a", [](const head_report& h) { return h.rotation.k_drift_off_a; }},
+      {"alpha_q_context", [](const head_report& h) { return h.rotation.alpha_q_context; }},
+      {"alpha_k_context", [](const head_report& h) { return h.rotation.alpha_k_context; }},
+      {"bias_context", [](const head_report& h) { return h.rotation.bias_context; }},
+      {"alpha_k_b_context", [](const head_report& h) { return h.rotation.alpha_k_b_context; }},
+      {"bias_b_context", [](const head_report& h) { return h.rotation.bias_b_context; }},
+      {"score_sd", [](const head_report& h) { return h.rotation.score_sd; }},
+      {"score_sd_mean_query", [](const head_report& h) { return h.rotation.score_sd_mean_query; }},
+      {"bias_context_in_sd", [](const head_report& h) { return h.rotation.bias_context_in_sd; }},
+      {"bias_context_in_sd_mean_query", [](const head_report& h) { return h.rotation.bias_context_in_sd_mean_query; }}};
   return columns;
 }
 
