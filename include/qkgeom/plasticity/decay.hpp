@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/pair_formula.hpp"
+#include "qkgeom/model/pooled_covariance.hpp"
+#include "qkgeom/plasticity/decay_pairs.hpp"
+#include "qkgeom/stats/quantile.hpp"
+
+namespace qkgeom {
+
+struct decay_options {
+  index_t most_pairs = 16384;  ///< pairs of keys used a layer; more are thinned by a counter-based draw
+  std::uint64_t seed = 0;
+};
+
+/// A mean over pairs, every pair counting once, and its standard error: jackknife over examples, given the query model.
+struct decay_mean {
+  double value = std::numeric_limits<double>::quiet_NaN();
+  double error = std::numeric_limits<double>::quiet_NaN();
+};
+
+/// How a number is spread over pairs: 10 %, 50 % and 90 % quantiles; NaN where no pair has it.
+struct decay_spread {
+  double p10 = std::numeric_limits<double>::quiet_NaN();
+  double median = std::numeric_limits<double>::quiet_NaN();
+  double p90 = std::numeric_limits<double>::quiet_NaN();
+};
+
+/// The bound (A.5) beside the plasticity of one query bucket, t = tau.
+struct decay_bucket {
+  index_t start = 0, end = 0;  ///< tokens
+  double tau = 0;              ///< tokens
+  index_t pairs = 0;           ///< of those drawn
+  decay_mean plasticity;       ///< AP_t of these pairs
+  decay_mean bound;            ///< mean(min(1, exp(-gamma^2 t^2 / 8)))
+  decay_mean promised;         ///< the same with 1 for pairs with t < T_0, of which the theorem says nothing
+  decay_mean past;             ///< share of pairs with t >= T_0
+  decay_mean broken;           ///< share of pairs with t >= T_0 and a plasticity above exp(-gamma^2 t^2 / 8)
+};
+
+/// The decay theorem (4.4, A.1) on one head: z(t) = gamma t + z_0, gamma = delta_1 beta_pos / sqrt v, by the model of a
+/// pair's first admissible bucket; for t >= T_0 = 2 |z_0| / |gamma| plasticity should be at most exp(-gamma^2 t^2 / 8).
+/// A pair is (earlier key, later key), delta = H(k_i - k_j), so that gamma and z_0 have a sign.
+struct decay_result {
+  std::string covariance;              ///< the model behind it
+  double alpha_pos = 0, beta_pos = 0;  ///< beta_pos = 0: the theorem says nothing
+  index_t pairs = 0;                   ///< pairs drawn
+  double all_pairs = 0;                ///< pairs there are
+  decay_spread gamma, abs_gamma;       ///< a token, over pairs with gamma != 0
+  decay_spread z_0, t_0;               ///< z at t = 0; tokens; over the same pairs
+  decay_spread variance_slope;         ///< slope of v against t over its mean, a token; the theorem needs 0
+  decay_mean variance_slope_mean;      ///< mean of the slopes of v against t themselves, a token
+  decay_mean pi_0;                     ///< share of pairs with delta_1 = 0
+  decay_mean ap_infinity;              ///< pi_0 E[PP | delta_1 = 0] (4.15, A.9)
+  decay_mean past, broken;             ///< as in the buckets, over all pairs and their buckets
+  std::vector<decay_bucket> buckets;
+};
+
+namespace detail {
+
+/// What the theorem says of one pair.
+struct pair_decay {
+  double gamma = 0, z_0 = 0, t_0 = std::numeric_limits<double>::infinity();
+  double slope = std::numeric_limits<double>::quiet_NaN(), relative_slope = slope;  ///< of v; NaN in one bucket alone
+  double first_plasticity = 0;                                                      ///< in the first bucket
+  bool still = false;                                                               ///< delta_1 = 0
+  std::vector<double> plasticity;                                                   ///< (buckets of the pair)
+
+  double bound(double t) const { return std::exp(-gamma * gamma * t * t / 8); }
+  /// Bucket b of the pair, at t, lies past T_0 and above the bound, by more than rounding.
+  bool breaks(double t, std::size_t b) const { return t >= t_0 && plasticity[b] > bound(t) * (1 + 1e-12); }
+};
+
+/// Mean and variance of the score difference of delta = k_i - k_j; `reflected` is H delta.
+inline std::pair<double, double> score_difference(const score_law& law, const std::vector<double>& delta,
+                                                  const std::vector<double>& reflected) {
+  double v = 0;
+  if (!law.variance.empty()) {
+    for (std::size_t c = 0; c < delta.size(); ++c) v += law.variance[c] * reflected[c] * reflected[c];
+    return {dense::dot(law.mean, delta), v};
+  }
+  const auto rank = static_cast<std::size_t>(law.rank);
+  std::vector<double> z(rank);
+  for (std::size_t i = 0; i < delta.size(); ++i)
+    for (std::size_t c = 0; c < rank; ++c) z[c] += delta[i] * law.factor[i * rank + c];
+  return {dense::dot(law.mean, delta), dense::dot(z, z)};
+}
+
+/// A straight line through (t, v): its slope, and the slope over the mean of v.
+inline std::pair<double, double> slope_of(const std::vector<std::pair<double, double>>& points) {
+  double n = static_cast<double>(points.size()), mean_t = 0, mean_v = 0, tv = 0, tt = 0;
+  for (const auto& [t, v] : points) mean_t += t / n, mean_v += v / n;
+  for (const auto& [t, v] : points) tv += (t - mean_t) * (v - mean_v), tt += (t - mean_t) * (t - mean_t);
+  const double null = std::numeric_limits<double>::quiet_NaN();
+  if (!(tt > 0)) return {null, null};
+  return {tv / tt, mean_v > 0 ? tv / tt / mean_v : null};
+}
+
+template <class T>
+pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pair, const query_model& model,
+                         const std::vector<score_law>& laws) {
+  std::vector<double> delta(static_cast<std::size_t>(k.cols));
+  double size = 0;
+  for (index_t c = 0; c < k.cols; ++c) {
+    const auto i = static_cast<double>(k(pair.row_i, c)), j = static_cast<double>(k(pair.row_j, c));
+    delta[static_cast<std::size_t>(c)] = i - j;
+    size += i * i + j * j;
+  }
+  const auto reflected = reflect(model.reflector, delta);
+  pair_decay result;
+  // Below this the first coordinate of H(k_i - k_j) is rounding of the reflection.
+  result.still = std::abs(reflected[0]) <= 8 * std::numeric_limits<double>::epsilon() * std::sqrt(size);
+  const double drift = result.still ? 0.0 : reflected[0] * model.beta_pos;
+  std::vector<std::pair<double, double>> variances;
+  for (std::size_t b = 0; b < pair.buckets; ++b) {
+    const auto& law = laws[pair.first + b];
+    const auto [m, v] = score_difference(law, delta, reflected);
+    result.plasticity.push_back(pair_plasticity(m, v));
+    variances.emplace_back(law.tau, v);
+    if (b > 0) continue;
+    const double m_0 = m - drift * law.tau;
+    result.gamma = drift == 0 ? 0.0 : drift / std::sqrt(v);
+    result.z_0 = m_0 / std::sqrt(v);
+    if (drift != 0) result.t_0 = 2 * std::abs(m_0) / std::abs(drift);
+    result.first_plasticity = result.plasticity[0];
+  }
+  std::tie(result.slope, result.relative_slope) = slope_of(variances);
+  return result;
+}
+
+/// Sums of values a pair by example, for a mean with its error over examples.
+struct decay_sums {
+  std::vector<double> sum, weight;
+  explicit decay_sums(std::size_t examples) : sum(examples), weight(examples) {}
+  void add(std::size_t example, double value) {
+    sum[example] += value;
+    weight[example] += 1;
+  }
+  decay_mean mean() const {
+    profile_bucket b;
+    b.example_sum = sum;
+    b.example_weight = weight;
+    finish_bucket(b, false);
+    return {b.plasticity, b.standard_error};
+  }
+};
+
+inline decay_spread spread_of(std::vector<double> x) {
+  x.erase(std::remove_if(x.begin(), x.end(), [](double v) { return !std::isfinite(v); }), x.end());
+  std::sort(x.begin(), x.end());
+  return {quantile_of_sorted(x, 0.1), quantile_of_sorted(x, 0.5), quantile_of_sorted(x, 0.9)};
+}
+
+/// The bound beside the plasticity in the bucket of law `l`.
+inline decay_bucket bucket_of(const std::vector<admitted_pair>& pairs, const std::vector<pair_decay>& decay,
+                              std::size_t l, double tau, std::size_t examples) {
+  decay_sums plasticity(examples), bound(examples), promised(examples), past(examples), broken(examples);
+  decay_bucket out;
+  out.tau = tau;
+  for (std::size_t p = 0; p < pairs.size(); ++p) {
+    if (l < pairs[p].first || l >= pairs[p].first + pairs[p].buckets) continue;
+    const auto e = pairs[p].example;
+    const double pp = decay[p].plasticity[l - pairs[p].first], limit = decay[p].bound(tau);
+    const bool is_past = tau >= decay[p].t_0;
+    plasticity.add(e, pp);
+    bound.add(e, limit);
+    promised.add(e, is_past ? limit : 1.0);
+    past.add(e, is_past);
+    broken.add(e, decay[p].breaks(tau, l - pairs[p].first));
+    ++out.pairs;
+  }
+  out.plasticity = plasticity.mean();
+  out.bound = bound.mean();
+  out.promised = promised.mean();
+  out.past = past.mean();
+  out.broken = broken.mean();
+  return out;
+}
+
+/// The laws of the buckets that have a model, and which buckets those are.
+struct present_laws {
+  std::vector<score_law> laws;
+  std::vector<index_t> bucket;
+};
+inline present_laws laws_of(const query_model& model, std::optional<index_t> window) {
+  present_laws present;
+  for (index_t b = 0; b < model.buckets.count(); ++b) {
+    auto law = law_of(model, b, window);
+    if (law.empty()) continue;
+    present.laws.push_back(std::move(law));
+    present.bucket.push_back(b);
+  }
+  return present;
+}
+
+inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector<pair_decay>& decay,
+                                  const query_model& model, const present_laws& present, std::size_t examples,
+                                  std::string label) {
+  decay_result r;
+  r.covariance = std::move(label);
+  r.alpha_pos = model.alpha_pos;
+  r.beta_pos = model.beta_pos;
+  r.pairs = static_cast<index_t>(drawn.pairs.size());
+  r.all_pairs = drawn.all;
+  decay_sums pi_0(examples), ap_infinity(examples), slope(examples), past(examples), broken(examples);
+  std::vector<double> gamma, abs_gamma, z_0, t_0, relative;
+  for (std::size_t p = 0; p < decay.size(); ++p) {
+    const auto& d = decay[p];
+    const auto e = drawn.pairs[p].example;
+    pi_0.add(e, d.still);
+    ap_infinity.add(e, d.still ? d.first_plasticity : 0.0);
+    if (!std::isnan(d.slope)) slope.add(e, d.slope);
+    relative.push_back(d.relative_slope);
+    for (std::size_t b = 0; b < d.plasticity.size(); ++b) {
+      const double t = present.laws[drawn.pairs[p].first + b].tau;
+      past.add(e, t >= d.t_0);
+      broken.add(e, d.breaks(t, b));
+    }
+    if (d.gamma == 0) continue;
+    gamma.push_back(d.gamma);
+    abs_gamma.push_back(std::abs(d.gamma));
+    z_0.push_back(d.z_0);
+    t_0.push_back(d.t_0);
+  }
+  r.gamma = spread_of(std::move(gamma));
+  r.abs_gamma = spread_of(std::move(abs_gamma));
+  r.z_0 = spread_of(std::move(z_0));
+  r.t_0 = spread_of(std::move(t_0));
+  r.variance_slope = spread_of(std::move(relative));
+  r.variance_slope_mean = slope.mean();
+  r.past = past.mean();
+  r.broken = broken.mean();
+  r.pi_0 = pi_0.mean();
+  r.ap_infinity = ap_infinity.mean();
+  for (std::size_t l = 0; l < present.laws.size(); ++l) {
+    r.buckets.push_back(bucket_of(drawn.pairs, decay, l, present.laws[l].tau, examples));
+    r.buckets.back().start = model.buckets.start(present.bucket[l]);
+    r.buckets.back().end = model.buckets.end(present.bucket[l]);
+  }
+  return r;
+}
+
+}  // namespace detail
+
+/// The decay theorem on each head of a layer under the query models of the same heads: pairs of keys of one example, a
+/// pair's constants from the first bucket that admits it and has a model. Costs pairs x buckets x d^2. `label` names
+/// the models. Throws if they do not fit the layer.
+template <class Context, class T, memory_space S>
+std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>& models, const layer_view<T, S>& layer,
+                                   const std::string& label, const decay_options& options = {}) {
+  check_shapes(layer);
+  require(static_cast<index_t>(models.size()) == layer.q.heads, "decay_of: ", models.size(), " query models for ",
+          layer.q.heads, " query heads");
+  require(options.most_pairs >= 1, "most_pairs must be at least 1, not ", options.most_pairs);
+  const auto keys = detail::group_keys(layer.k_position, layer.k_example, false);
+  std::vector<decay_result> results;
+  for (std::size_t h = 0; h < models.size(); ++h) {
+    const auto present = detail::laws_of(models[h], layer.window);
+    const auto drawn = draw_admitted_pairs(keys, present.laws, options.most_pairs, options.seed);
+    const auto k = layer.k.head(layer.key_of_query[h]);
+    std::vector<detail::pair_decay> decay(drawn.pairs.size());
+    ctx.for_each(static_cast<index_t>(decay.size()), [&](index_t p) {
+      decay[static_cast<std::size_t>(p)] =
+          detail::decay_of_pair<T>(k, drawn.pairs[static_cast<std::size_t>(p)], models[h], present.laws);
+    });
+    results.push_back(
+        detail::decay_summary(drawn, decay, models[h], present, static_cast<std::size_t>(keys.groups()), label));
+  }
+  return results;
+}
+
+/// The theorem under the two models it is checked with.
+struct decay_check {
+  decay_result full;    ///< covariance `full`, every bucket its own
+  decay_result pooled;  ///< the same with one covariance for all buckets
+};
+
+/// Checks the decay theorem on every head of a layer from the layer's rows and moments (with the covariance of each
+/// query bucket).
+template <class Context, class T, memory_space S>
+std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments, const layer_view<T, S>& layer,
+                                     const decay_options& options = {}) {
+  auto models = fit_queries(ctx, moments, {.covariance = covariance_kind::full});
+  auto full = decay_of(ctx, models, layer, "full", options);
+  auto pooled = decay_of(ctx, with_pooled_covariance(ctx, moments, std::move(models)), layer, "pooled", options);
+  std::vector<decay_check> results;
+  for (std::size_t h = 0; h < full.size(); ++h) results.push_back({std::move(full[h]), std::move(pooled[h])});
+  return results;
+}
+
+/// The same for one head.
+template <class Context, class T, memory_space S>
+decay_check check_decay(Context& ctx, const head_moments& moments, const head_view<T, S>& head,
+                        const decay_options& options = {}) {
+  const layer_moments layer{moments.buckets, {moments.q}, {moments.k}, {0}};
+  return std::move(check_decay(ctx, layer, as_layer(head), options).front());
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace qkgeom {
+
+/// Quantile of values that ascend, linear between order statistics (type 7 of Hyndman and Fan 1996); NaN of none.
+inline double quantile_of_sorted(const std::vector<double>& x, double share) {
+  if (x.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const double at = share * static_cast<double>(x.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const double rest = at - static_cast<double>(below);
+  return rest > 0 ? x[below] + rest * (x[below + 1] - x[below]) : x[below];
+}
+
+/// The same of values in any order; NaNs are left out.
+inline double quantile(std::vector<double> x, double share) {
+  x.erase(std::remove_if(x.begin(), x.end(), [](double v) { return std::isnan(v); }), x.end());
+  std::sort(x.begin(), x.end());
+  return quantile_of_sorted(x, share);
+}
+
+}  // namespace qkgeom

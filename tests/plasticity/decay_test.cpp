@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/plasticity/decay.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/math/distributions/beta.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+TEST(decay_inequality, the_disc_inside_the_square_gives_a_constant_of_one) {
+  for (double z = 0; z <= 38; z += 1e-3)
+    EXPECT_LE(pair_plasticity(z, 1), std::exp(-z * z / 2) * (1 + 4e-15)) << z;  // 4e-15: rounding of z^2 / 2 up to 722
+  EXPECT_EQ(pair_plasticity(0, 1), 1);
+  EXPECT_GT(pair_plasticity(1, 1), 0.75 * std::exp(-0.5));  // it is no empty bound
+}
+
+/// Keys (n, d) at positions 4 i of two examples.
+struct keys_of_two {
+  index_t d;
+  std::vector<double> k, q;
+  std::vector<std::int32_t> position, example;
+
+  keys_of_two(index_t n, index_t dim, std::uint64_t seed) : d(dim) {
+    const random_stream stream{seed, 0, 0, draw::planted};
+    for (index_t e = 0; e < 2; ++e)
+      for (index_t i = 0; i < n; ++i) {
+        position.push_back(static_cast<std::int32_t>(4 * i));
+        example.push_back(static_cast<std::int32_t>(e));
+        for (index_t c = 0; c < d; ++c) k.push_back(detail::normal(stream, k.size()));
+      }
+    q = k;
+  }
+  layer_view<double> layer() const {
+    const index_t n = static_cast<index_t>(position.size());
+    const vector_view<const std::int32_t> at{position.data(), n}, of{example.data(), n};
+    return {packed_tensor(q.data(), n, 1, d), at, of, packed_tensor(k.data(), n, 1, d), at, of, {0}, {}};
+  }
+};
+
+/// A model that fulfils the theorem's assumptions exactly: one mean and one covariance in all buckets.
+query_model exact_model(const std::vector<double>& beta, const std::vector<double>& content, double sigma,
+                        index_t length, index_t width) {
+  const std::size_t d = beta.size();
+  query_model m{covariance_kind::full,
+                uniform_buckets{width}.edges(length),
+                householder_reflector(beta),
+                0.3,
+                dense::norm(beta),
+                sigma * sigma,
+                0,
+                {}};
+  for (index_t b = 0; b < m.buckets.count(); ++b) {
+    query_bucket out{10, m.buckets.middle(b), content, std::vector<double>(d, sigma * sigma), {}};
+    out.mean[0] = m.alpha_pos + m.beta_pos * out.tau;
+    out.root = {static_cast<index_t>(d), std::vector<double>(d * d)};
+    for (std::size_t i = 0; i < d; ++i)
+      for (std::size_t j = 0; j <= i; ++j)
+        out.root.factor[i * d + j] = i == j ? sigma : (j == 0 ? 0.0 : 0.1 * sigma);  // coordinate 1 independent
+    m.bucket.push_back(out);
+  }
+  return m;
+}
+
+TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
+  const keys_of_two rows(60, 5, 3);
+  const auto layer = rows.layer();
+  const auto model = exact_model({0.01, -0.03, 0.02, 0, 0.01}, {0, 0.5, -1, 0.2, 0.3}, 1.2, 240, 20);
+  cpu_context ctx{{.threads = 2}};
+  const auto present = detail::laws_of(model, {});
+  const auto drawn =
+      draw_admitted_pairs(detail::group_keys(layer.k_position, layer.k_example, false), present.laws, 1 << 20, 0);
+  ASSERT_GT(drawn.pairs.size(), 2000u);
+  for (const auto& pair : drawn.pairs) {
+    const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.laws);
+    EXPECT_NEAR(p.t_0 * std::abs(p.gamma), 2 * std::abs(p.z_0), 1e-12 * (1 + p.t_0 * std::abs(p.gamma)));
+    if (pair.buckets > 1) {
+      EXPECT_LT(std::abs(p.relative_slope), 1e-14) << "v must not depend on t";
+    }
+    for (std::size_t b = 0; b < pair.buckets; ++b) {
+      const double t = present.laws[pair.first + b].tau, z = p.gamma * t + p.z_0;
+      EXPECT_NEAR(p.plasticity[b], pair_plasticity(z, 1), 1e-12);
+      if (t >= p.t_0) {
+        EXPECT_LE(p.plasticity[b], std::exp(-p.gamma * p.gamma * t * t / 8) * (1 + 1e-12));
+      }
+    }
+  }
+  const auto r = decay_of(ctx, {model}, layer, "exact", {.most_pairs = 1 << 20})[0];
+  EXPECT_EQ(r.all_pairs, static_cast<double>(r.pairs));
+  EXPECT_EQ(r.buckets[0].pairs, 0);
+  EXPECT_TRUE(std::isnan(r.buckets[0].bound.value));
+  for (const auto& b : r.buckets) {
+    if (b.pairs == 0) continue;
+    EXPECT_EQ(b.broken.value, 0);
+    EXPECT_LE(b.plasticity.value, b.promised.value);
+    EXPECT_LE(b.bound.value, b.promised.value);
+  }
+  EXPECT_GT(r.buckets.back().past.value, r.buckets[1].past.value);
+  EXPECT_EQ(r.pi_0.value, 0);
+  EXPECT_EQ(r.ap_infinity.value, 0);
+}
+
+/// Coordinate 1 of the keys takes two values, so that delta_1 = 0 for a known share of pairs, whose plasticity stays.
+TEST(decay, pairs_without_drift_are_what_remains) {
+  keys_of_two rows(40, 3, 4);
+  for (std::size_t r = 0; r < rows.position.size(); ++r) rows.k[3 * r] = r % 4 == 0 ? 5.0 : 0.0;
+  const auto layer = rows.layer();
+  const auto model = exact_model({0.5, 0, 0}, {0, 0.8, -0.4}, 1, 320, 160);
+  cpu_context ctx{{.threads = 1}};
+  const auto r = decay_of(ctx, {model}, layer, "exact")[0];
+  // All 40 keys lie below the one bucket that starts at 160: pairs of 10 and of 30 keys have delta_1 = 0.
+  EXPECT_EQ(r.all_pairs, 2 * 40 * 39 / 2);
+  EXPECT_DOUBLE_EQ(r.pi_0.value, (45.0 + 435.0) / 780.0);
+  double still = 0;
+  for (std::size_t e = 0; e < 2; ++e)
+    for (std::size_t i = 0; i < 40; ++i)
+      for (std::size_t j = 0; j < i; ++j) {
+        const double *a = &rows.k[3 * (40 * e + i)], *b = &rows.k[3 * (40 * e + j)];
+        if (a[0] != b[0]) continue;
+        const double d1 = a[1] - b[1], d2 = a[2] - b[2];
+        // Rows 2 and 3 of the factor are (0, 1, 0) and (0, 0.1, 1): F' delta = (0, d1 + 0.1 d2, d2).
+        still += pair_plasticity(0.8 * d1 - 0.4 * d2, (d1 + 0.1 * d2) * (d1 + 0.1 * d2) + d2 * d2) / 1560.0;
+      }
+  EXPECT_NEAR(r.ap_infinity.value, still, 1e-14);
+  EXPECT_NEAR(r.buckets[1].plasticity.value, r.ap_infinity.value,
+              1e-12);  // the rest has decayed: z is 240 / 5.1 and more
+  EXPECT_NEAR(r.buckets[1].bound.value, r.pi_0.value, 1e-6);
+  EXPECT_EQ(r.pi_0.error, 0);  // the same in both examples
+}
+
+TEST(decay, planted_heads_show_it) {
+  const int d = 12;
+  planted_head spec{.dim = d, .context_length = 4096, .examples = 40, .rows = 200, .seed = 7};
+  const double slope = 4.0 / 4096;
+  spec.drift_q.assign(d, 0);
+  spec.drift_q[3] = slope;
+  spec.mean_q.assign(d, 0);
+  spec.mean_q[3] = slope * 2048 + 0.2;  // mean at t: 0.2 + slope t
+  const auto rows = plant<float>(spec);
+  cpu_context ctx{{.threads = 2}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 4096});
+  const auto check = check_decay(ctx, m, rows.view());
+  // delta is isotropic: gamma / slope is a coordinate of a uniform direction, its square Beta(1/2, (d - 1) / 2).
+  const double want = slope * std::sqrt(boost::math::quantile(boost::math::beta_distribution<>(0.5, 5.5), 0.5));
+  for (const auto* r : {&check.full, &check.pooled}) {
+    EXPECT_NEAR(r->abs_gamma.median, want, 0.05 * want) << r->covariance;
+    EXPECT_NEAR(r->gamma.median, 0, 0.05 * want);
+    EXPECT_NEAR(r->gamma.p90, -r->gamma.p10, 0.05 * r->gamma.p90);
+    EXPECT_NEAR(r->t_0.median, 2 * 0.2 / slope,
+                0.5 * 2 * 0.2 / slope);  // z_0 is 0.2 gamma / slope and noise of the fit
+    EXPECT_EQ(r->pi_0.value, 0);
+    EXPECT_NEAR(static_cast<double>(r->pairs), 16384, 4 * 128);
+    for (std::size_t b = 1; b < r->buckets.size(); ++b) {  // no pair lies below bucket 0
+      const auto& bucket = r->buckets[b];
+      EXPECT_LE(bucket.plasticity.value, bucket.promised.value);
+      EXPECT_LE(bucket.broken.value, 0.02);  // only by the noise of the buckets' means and covariances
+      if (b == 1) continue;
+      EXPECT_LT(bucket.plasticity.value, r->buckets[b - 1].plasticity.value);
+      EXPECT_LT(bucket.bound.value, r->buckets[b - 1].bound.value);
+    }
+    EXPECT_LT(r->buckets.back().plasticity.value, 0.62);
+  }
+  EXPECT_LT(std::abs(check.pooled.variance_slope.p90), 1e-15);
+  EXPECT_NEAR(check.pooled.variance_slope_mean.value, 0, 1e-12);
+  EXPECT_LT(std::abs(check.full.variance_slope.median) * 4096, 0.1);  // planted: none
+  EXPECT_GT(check.full.variance_slope.p90, 1e-9);
+}
+
+TEST(decay, a_variance_that_grows_is_seen) {
+  const int d = 6;
+  planted_head spec{.dim = d, .context_length = 2048, .examples = 30, .rows = 100, .seed = 8};
+  auto rows = plant<double>(spec);
+  for (std::size_t r = 0; r < rows.q_position.size(); ++r)  // standard deviation grows from 1 to 2 over the context
+    for (std::size_t c = 0; c < 6; ++c) rows.q[6 * r + c] *= 1 + rows.q_position[r] / 2048.0;
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 2048});
+  const auto check = check_decay(ctx, m, rows.view());
+  // v(t) = (1 + t / L)^2 |delta|^2; pairs see different stretches of it, 2 / (1 + t / L) / L a token at t.
+  EXPECT_GT(check.full.variance_slope.p10 * 2048, 0.5);
+  EXPECT_LT(check.full.variance_slope.p90 * 2048, 2.0);
+  EXPECT_GT(check.full.variance_slope_mean.value, 5 * check.full.variance_slope_mean.error);
+}
+
+TEST(decay, all_pairs_give_the_profile_of_the_model) {
+  planted_head spec{.dim = 8, .context_length = 1024, .examples = 5, .rows = 60, .seed = 9};
+  spec.drift_q.assign(8, 1e-3);
+  const auto rows = plant<double>(spec);
+  cpu_context ctx{{.threads = 2}};
+  for (const auto window : {std::optional<index_t>{}, std::optional<index_t>{300}}) {
+    auto head = rows.view();
+    head.window = window;
+    const auto m = accumulate(ctx, head, uniform_buckets{128}, {.context_length = 1024});
+    for (const auto kind : all_covariance_kinds) {
+      const auto model = fit_queries(ctx, m, {.covariance = kind});
+      const auto profile = plasticity_profile(ctx, model, head);
+      const auto r = decay_of(ctx, {model}, as_layer(head), std::string(name_of(kind)), {.most_pairs = 1 << 20})[0];
+      ASSERT_EQ(r.buckets.size(), profile.buckets.size());
+      for (std::size_t b = 0; b < r.buckets.size(); ++b) {
+        EXPECT_EQ(r.buckets[b].pairs, profile.buckets[b].pairs);
+        if (r.buckets[b].pairs == 0) continue;
+        EXPECT_NEAR(r.buckets[b].plasticity.value, profile.buckets[b].plasticity, 1e-9) << name_of(kind) << b;
+        EXPECT_NEAR(r.buckets[b].plasticity.error, profile.buckets[b].standard_error, 1e-9);
+      }
+    }
+  }
+}
+
+TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
+  const random_stream stream{2, 0, 0, draw::planted};
+  std::vector<std::int32_t> position, example;
+  for (std::int32_t i = 0; i < 90; ++i) {
+    position.push_back(static_cast<std::int32_t>(stream.below(static_cast<std::uint64_t>(i), 200)));
+    example.push_back(i % 3);
+  }
+  const index_t n = 90;
+  const auto keys = detail::group_keys({position.data(), n}, {example.data(), n}, false);
+  for (const double window : {1e9, 70.0}) {
+    std::vector<score_law> laws;
+    for (const index_t start : {20, 60, 100, 180}) {
+      score_law law;
+      law.before = start;
+      law.tau = static_cast<double>(start) + 10;
+      law.after = law.tau - window;
+      laws.push_back(law);
+    }
+    std::set<std::tuple<index_t, index_t, std::size_t, std::size_t>> want, got;
+    for (index_t i = 0; i < n; ++i)
+      for (index_t j = 0; j < i; ++j) {
+        const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
+        if (example[a] != example[b]) continue;
+        std::vector<std::size_t> in;
+        for (std::size_t l = 0; l < laws.size(); ++l)
+          if (std::max(position[a], position[b]) < laws[l].before && std::min(position[a], position[b]) > laws[l].after)
+            in.push_back(l);
+        if (!in.empty()) want.insert({std::min(i, j), std::max(i, j), in.front(), in.size()});
+      }
+    const auto drawn = draw_admitted_pairs(keys, laws, 1 << 20, 0);
+    for (const auto& p : drawn.pairs) {
+      EXPECT_LE(position[static_cast<std::size_t>(p.row_i)], position[static_cast<std::size_t>(p.row_j)]);
+      got.insert({std::min(p.row_i, p.row_j), std::max(p.row_i, p.row_j), p.first, p.buckets});
+    }
+    EXPECT_EQ(got, want);
+    EXPECT_EQ(drawn.all, static_cast<double>(want.size()));
+    EXPECT_EQ(drawn.pairs.size(), want.size());
+    // A tenth of them, over many seeds: the mean number, and every pair as often as any other.
+    std::map<std::pair<index_t, index_t>, int> seen;
+    int total = 0;
+    const int seeds = 2000;
+    for (std::uint64_t s = 0; s < seeds; ++s)
+      for (const auto& p : draw_admitted_pairs(keys, laws, static_cast<index_t>(want.size() / 10), s).pairs) {
+        ++seen[{p.row_i, p.row_j}];
+        ++total;
+      }
+    const double kept = std::floor(static_cast<double>(want.size()) / 10),
+                 each = kept / static_cast<double>(want.size());
+    EXPECT_NEAR(total, kept * seeds, 4 * std::sqrt(kept * seeds));
+    double square = 0;
+    for (const auto& [pair, count] : seen) square += (count - each * seeds) * (count - each * seeds);
+    square /= each * (1 - each) * seeds;  // chi squared of as many degrees of freedom as pairs
+    const auto pairs = static_cast<double>(want.size());
+    EXPECT_EQ(seen.size(), want.size());
+    EXPECT_NEAR(square, pairs, 5 * std::sqrt(2 * pairs));
+  }
+}
+
+TEST(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
+  planted_head spec{.dim = 4, .context_length = 512, .examples = 6, .rows = 40, .seed = 11};
+  spec.drift_q = {1e-3, 2e-3, 0, 0};
+  const auto rows = plant<double>(spec);
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, as_layer(rows.view()), uniform_buckets{128}, {.context_length = 512});
+  const auto models = fit_queries(ctx, m, {.covariance = covariance_kind::full});
+  const auto pooled = with_pooled_covariance(ctx, m, models)[0];
+  std::vector<double> want(16);
+  double freedom = 0;
+  for (const auto& b : models[0].bucket) freedom += static_cast<double>(b.queries - 1);
+  for (const auto& b : models[0].bucket)
+    for (std::size_t i = 0; i < 4; ++i)
+      for (std::size_t j = 0; j < 4; ++j)
+        for (std::size_t c = 0; c < static_cast<std::size_t>(b.root.rank); ++c) {
+          const auto r = static_cast<std::size_t>(b.root.rank);
+          want[4 * i + j] +=
+              b.root.factor[i * r + c] * b.root.factor[j * r + c] * static_cast<double>(b.queries - 1) / freedom;
+        }
+  for (std::size_t b = 0; b < pooled.bucket.size(); ++b) {
+    EXPECT_EQ(pooled.bucket[b].mean, models[0].bucket[b].mean);
+    const auto& f = pooled.bucket[b].root;
+    for (std::size_t i = 0; i < 4; ++i)
+      for (std::size_t j = 0; j < 4; ++j) {
+        double got = 0;
+        const auto r = static_cast<std::size_t>(f.rank);
+        for (std::size_t c = 0; c < r; ++c) got += f.factor[i * r + c] * f.factor[j * r + c];
+        EXPECT_NEAR(got, want[4 * i + j], 1e-13);
+      }
+  }
+  EXPECT_THROW(with_pooled_covariance(ctx, m, fit_queries(ctx, m)), error);
+  EXPECT_THROW(with_pooled_covariance(ctx, m, {}), error);
+}
+
+TEST(decay, without_drift_the_theorem_says_nothing) {
+  const keys_of_two rows(30, 3, 5);
+  const auto model = exact_model({0, 0, 0}, {0, 1, 1}, 1, 120, 40);
+  cpu_context ctx{{.threads = 1}};
+  const auto r = decay_of(ctx, {model}, rows.layer(), "exact")[0];
+  EXPECT_EQ(r.beta_pos, 0);
+  EXPECT_TRUE(std::isnan(r.gamma.median));
+  EXPECT_TRUE(std::isnan(r.t_0.p90));
+  for (const auto& b : r.buckets)
+    if (b.pairs > 0) {
+      EXPECT_EQ(b.bound.value, 1);
+      EXPECT_EQ(b.past.value, 0);
+    }
+  EXPECT_THROW(decay_of(ctx, {}, rows.layer(), "none"), error);
+  EXPECT_THROW(decay_of(ctx, {model}, rows.layer(), "exact", {.most_pairs = 0}), error);
+}
+
+TEST(quantile, known_values) {
+  EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.5), 2.5);
+  EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.25), 1.75);  // numpy.quantile
+  EXPECT_DOUBLE_EQ(quantile({4, std::nan(""), 3}, 1), 4);
+  EXPECT_DOUBLE_EQ(quantile({7}, 0.3), 7);
+  EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
+}
+
+}  // namespace
