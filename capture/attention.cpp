@@ -6,6 +6,9 @@
 #include <limits>
 #include <numbers>
 
+#include "capture/amx.hpp"
+#include "capture/attention_amx.hpp"
+#include "capture/attention_rows.hpp"
 #include "capture/simd.hpp"
 #include "qkgeom/core/error.hpp"
 
@@ -22,16 +25,11 @@ constexpr int vectors = simd::registers == 32 ? 3 : 2;
 constexpr int tile = simd::registers == 32 ? 8 : 4;
 constexpr int channel_tile = 8;  // padding of a head, whatever the register tile
 constexpr index_t rows = vectors * simd::lanes;
-constexpr index_t key_tile = 64;  // keys are padded to a multiple of it
-constexpr float masked = -1e30f;
 
 static_assert(key_tile % tile == 0 && channel_tile % tile == 0);
 
-/// Keys of a block. In bf16 the weights are rounded relative to the largest score so far, so that the size of a block
-/// is part of the result: PyTorch's CPU attention takes 512. In f32 a block is made for the first-level cache.
-constexpr index_t block_size(bool to_bf16) { return to_bf16 ? 512 : 64; }
-
-index_t round_up(index_t n, index_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+/// Keys of a block. In f32 a block is made for the first-level cache.
+constexpr index_t block_size(bool to_bf16) { return to_bf16 ? bf16_block : 64; }
 
 /// One block's working memory, reused by the blocks of a thread.
 struct scratch {
@@ -149,15 +147,6 @@ void add_values(const float* values, index_t keys, index_t dim, const float* wei
   }
 }
 
-/// The queries of one block: rows [first, first + count) of a group of heads, the head running fastest.
-struct query_rows {
-  tensor_view<float> q;
-  index_t first_head, group, first, count;
-
-  index_t position(index_t i) const { return (first + i) / group; }
-  float* row(index_t i) const { return q.head(first_head + (first + i) % group).row(position(i)); }
-};
-
 /// Queries times `scale`, transposed, with their positions; rows that are not there are zero.
 row_block load_queries(const query_rows& from, float scale, scratch& s) {
   row_block r;
@@ -223,9 +212,11 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
                       index_t key_heads, const attention_options& options) {
   require(key_heads > 0 && q.heads % key_heads == 0, "query heads (", q.heads, ") must be a multiple of key heads (",
           key_heads, ")");
+  const auto window = static_cast<std::int32_t>(std::min(options.window.value_or(q.rows), q.rows));
+  if (options.to_bf16 && options.kernel == attention_kernel::best && amx_available())
+    return causal_attention_amx(pool, q, k, v, key_heads, window);
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
   const index_t blocks = (total + rows - 1) / rows;
-  const auto window = static_cast<std::int32_t>(std::min(options.window.value_or(q.rows), q.rows));
   const auto scale = static_cast<float>(std::numbers::log2e / std::sqrt(static_cast<double>(q.dim)));
   std::vector<scratch> scratches(static_cast<std::size_t>(pool.size()), scratch(dim, block_size(options.to_bf16)));
 

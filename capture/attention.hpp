@@ -26,9 +26,13 @@ class key_buffer {
   index_t tokens_ = 0, heads_ = 0, dim_ = 0, padded_tokens_ = 0, padded_dim_ = 0;
 };
 
+/// Which kernel computes the attention: the fastest that the CPU can run, or the one that every CPU can run.
+enum class attention_kernel { best, portable };
+
 struct attention_options {
   std::optional<index_t> window{};  ///< tokens a query sees, itself included; none: all before it
-  bool to_bf16 = false;             ///< the result is rounded to bf16
+  bool to_bf16 = false;             ///< q, k and v are bf16 values; weights and result are rounded to bf16
+  attention_kernel kernel = attention_kernel::best;
 };
 
 /// Causal softmax(q k^T / sqrt(d)) v with grouped queries: query head h reads key head h / (heads of q / heads of k).

@@ -28,12 +28,13 @@ struct decoder::tensor_spec {
 };
 
 decoder::decoder(decoder_description description, const checkpoint& model, compute_type type, index_t last_layer,
-                 thread_pool& pool)
+                 thread_pool& pool, attention_kernel kernel)
     : description_(std::move(description)),
       checkpoint_(&model),
       type_(type),
       last_layer_(last_layer),
       pool_(&pool),
+      kernel_(kernel),
       scratches_(n(pool.size())) {
   require(last_layer >= 0 && last_layer < description_.n_layers(), "layer ", last_layer, " of a model with ",
           description_.n_layers());
@@ -181,7 +182,7 @@ void decoder::run(std::span<const std::int32_t> ids, rope_stage stage, const lay
     if (layer.rope) in_tiles([&](index_t tile, scratch&) { rotate(tile, tokens); });
     if (stage == rope_stage::post) sink(l, q, k_.view());
     if (last) break;
-    causal_attention(*pool_, q, k_, v_, d.key_heads, {.window = layer.window, .to_bf16 = rounds()});
+    causal_attention(*pool_, q, k_, v_, d.key_heads, {.window = layer.window, .to_bf16 = rounds(), .kernel = kernel_});
     in_tiles([&](index_t tile, scratch& s) { finish_layer(tile, tokens, s); });
   }
 }

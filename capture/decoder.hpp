@@ -32,7 +32,7 @@ class decoder {
  public:
   /// Checks names and shapes of all weights that layers up to `last_layer` need. `model` and `pool` must live longer.
   decoder(decoder_description description, const checkpoint& model, compute_type type, index_t last_layer,
-          thread_pool& pool);
+          thread_pool& pool, attention_kernel kernel = attention_kernel::best);
 
   /// Runs the layers up to `last_layer` on token ids; of that one only queries and keys are computed.
   void run(std::span<const std::int32_t> ids, rope_stage stage, const layer_sink& sink);
@@ -64,6 +64,7 @@ class decoder {
   compute_type type_;
   index_t last_layer_;
   thread_pool* pool_;
+  attention_kernel kernel_;
   layer_weights weights_;
   rope_table rope_;
   std::vector<float> hidden_, q_;  // (tokens, hidden), (tokens, query heads, head_dim)

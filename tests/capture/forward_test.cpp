@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/amx.hpp"
 #include "capture/checkpoint.hpp"
 #include "capture/decoder.hpp"
 #include "qkgeom/io/json.hpp"
@@ -19,12 +20,13 @@ namespace {
 using tensors = std::map<std::string, std::vector<float>>;
 
 /// Runs the fixture's ids and picks its positions; q and k of every layer as (heads, positions, head_dim).
-tensors run_fixture(const safetensors_file& fixture, const std::string& folder, compute_type type, int threads) {
+tensors run_fixture(const safetensors_file& fixture, const std::string& folder, compute_type type, int threads,
+                    attention_kernel kernel = attention_kernel::best) {
   const auto ids = fixture.values<std::int32_t>("ids"), positions = fixture.values<std::int32_t>("position");
   const checkpoint model(folder);
   thread_pool pool(threads);
   const auto description = read_description(read_json(folder + "/config.json"));
-  decoder d(description, model, type, description.n_layers() - 1, pool);
+  decoder d(description, model, type, description.n_layers() - 1, pool, kernel);
   tensors out;
   d.run({ids.data(), ids.size()}, rope_stage::post,
         [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
@@ -81,15 +83,22 @@ TEST(forward, f32_agrees_with_transformers) {
   }
 }
 
-TEST(forward, bf16_is_as_near_to_f32_as_transformers_is) {
+void expect_bf16_near_f32(attention_kernel kernel) {
   for (const auto& [file, folder] : fixtures()) {
     const safetensors_file fixture(file);
-    for (const auto& [name, ours] : run_fixture(fixture, folder, compute_type::bf16, 2)) {
+    for (const auto& [name, ours] : run_fixture(fixture, folder, compute_type::bf16, 2, kernel)) {
       const auto exact = widened<float>(fixture, "f32." + name), theirs = widened<bf16>(fixture, "bf16." + name);
       EXPECT_LE(distance(ours, exact), 1.5 * distance(theirs, exact)) << file << ' ' << name;
       EXPECT_LE(distance(ours, theirs), distance(theirs, exact)) << file << ' ' << name;
     }
   }
+}
+
+TEST(forward, bf16_is_as_near_to_f32_as_transformers_is) { expect_bf16_near_f32(attention_kernel::portable); }
+
+TEST(forward, bf16_is_as_near_with_tile_products) {
+  if (!amx_available()) GTEST_SKIP() << "this CPU has no AMX, or the system does not grant it";
+  expect_bf16_near_f32(attention_kernel::best);
 }
 
 TEST(forward, bf16_layer_0_has_the_same_bits) {
