@@ -4,6 +4,7 @@
 #include "qkgeom/report/author_tables.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>

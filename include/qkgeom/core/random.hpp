@@ -34,7 +34,8 @@ enum class draw : std::uint32_t {
   fit_row = 8,
   fit_dimension = 9,
   score_pair = 10,
-  decay_pair = 11
+  decay_pair = 11,
+  sign_flip = 12
 };
 
 /// A stream of random numbers without state, keyed by (seed, example, layer, use); entry i depends on nothing else.

@@ -11,8 +11,8 @@
 
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"
-#include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/report/analyse.hpp"
+#include "qkgeom/report/detail/thinned_layer.hpp"
 
 namespace qkgeom {
 
@@ -180,36 +180,6 @@ inline void collect_cells(author_head& head, const pair_sums& sums, const key_gr
   head.overall.error = jackknife_error(without);
 }
 
-/// A copy of at most `most` rows of each side of a layer.
-template <class T>
-struct thinned_layer {
-  std::vector<T> q, k;
-  std::vector<std::int32_t> q_position, q_example, k_position, k_example;
-  layer_view<T> view;
-
-  thinned_layer(const layer_view<T>& from, index_t most, std::uint64_t seed) : view(from) {
-    const auto thin_side = [&](tensor_view<const T>& x, auto& position, auto& example, std::vector<T>& data,
-                               std::vector<std::int32_t>& t, std::vector<std::int32_t>& e, std::uint32_t side) {
-      std::vector<index_t> rows(static_cast<std::size_t>(x.rows));
-      std::iota(rows.begin(), rows.end(), index_t{0});
-      thin(rows, most, {seed, side, 0, draw::fit_row});
-      for (const index_t i : rows) {
-        for (index_t h = 0; h < x.heads; ++h) data.insert(data.end(), x.head(h).row(i), x.head(h).row(i) + x.dim);
-        t.push_back(position[i]);
-        e.push_back(example[i]);
-      }
-      const auto n = static_cast<index_t>(rows.size());
-      x = packed_tensor<const T>(data.data(), n, x.heads, x.dim);
-      position = {t.data(), n};
-      example = {e.data(), n};
-    };
-    thin_side(view.q, view.q_position, view.q_example, q, q_position, q_example, 0);
-    thin_side(view.k, view.k_position, view.k_example, k, k_position, k_example, 1);
-  }
-  thinned_layer(const thinned_layer&) = delete;
-  thinned_layer& operator=(const thinned_layer&) = delete;
-};
-
 template <class Context, class T>
 std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& layer, const layer_moments& moments,
                                          const std::vector<std::vector<double>>& sign_of_key, const layer_names& names,
@@ -267,13 +237,14 @@ std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, 
   if (options.most_tokens <= 0 || std::max(layer.q.rows, layer.k.rows) <= options.most_tokens)
     return detail::author_layer_of(ctx, layer, moments, sign_of_key, names, options);
   const detail::thinned_layer<T> thinned(layer, options.most_tokens, options.seed);
-  moments = accumulate(ctx, thinned.view, grid, kinds);
-  return detail::author_layer_of(ctx, thinned.view, moments, sign_of_key, names, options);
+  moments = accumulate(ctx, thinned.view(), grid, kinds);
+  return detail::author_layer_of(ctx, thinned.view(), moments, sign_of_key, names, options);
 }
 
-/// The same for every captured head. `progress(heads)` is called after each layer with the query heads done there.
-template <class Context, class Progress>
-std::vector<author_head> author_analysis(Context& ctx, const capture& source, const bucket_edges& buckets,
+/// The same for every captured head of `source`, a capture. `progress(heads)` is called after each layer with the query
+/// heads done there.
+template <class Context, class Source, class Progress>
+std::vector<author_head> author_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
                                          const author_options& options, Progress&& progress) {
   std::vector<author_head> heads;
   for (const index_t number : source.layers()) {

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/model/fit_checks.hpp"
+#include "qkgeom/plasticity/profile.hpp"
+
+namespace qkgeom {
+
+struct score_check_options {
+  index_t pairs = 64;          ///< at most so many pairs of keys a query bucket, drawn without preference
+  index_t fewest_queries = 8;  ///< a bucket with fewer queries says nothing about a law and is left out
+  double alpha = 0.01;         ///< level of the Kolmogorov-Smirnov tests
+  query_position position = query_position::middle;  ///< for the window of windowed layers
+  std::uint64_t seed = 0;
+};
+
+/// How normal the score differences q . (k_i - k_j) of single pairs of keys are over the observed queries of a bucket,
+/// which the pair formula (4.11) assumes: medians over the pairs drawn.
+struct score_checks_result {
+  normality_medians all;                  ///< over the pairs of all query buckets
+  std::vector<normality_medians> bucket;  ///< (query buckets)
+};
+
+namespace detail {
+
+/// Up to `most` pairs of admissible keys of one group (indices into `groups`), each pair as likely as any other; all
+/// pairs if there are no more.
+inline std::vector<std::pair<index_t, index_t>> drawn_pairs(const key_groups& groups, index_t before, double after,
+                                                            index_t most, const random_stream& stream) {
+  struct range {
+    index_t begin, end, pairs_before;
+  };
+  std::vector<range> ranges;
+  index_t total = 0;
+  for (index_t g = 0; g < groups.groups(); ++g) {
+    const auto at = [&](index_t i) { return groups.position.begin() + i; };
+    const auto first = at(groups.offset[static_cast<std::size_t>(g)]);
+    const auto last = at(groups.offset[static_cast<std::size_t>(g) + 1]);
+    const auto begin = std::upper_bound(first, last, after, [](double a, std::int32_t t) { return a < t; });
+    const auto end = std::lower_bound(begin, last, before, [](std::int32_t t, index_t b) { return t < b; });
+    const index_t n = end - begin;
+    if (n < 2) continue;
+    ranges.push_back({begin - groups.position.begin(), end - groups.position.begin(), total});
+    total += n * (n - 1) / 2;
+  }
+  std::vector<std::pair<index_t, index_t>> pairs;
+  for (index_t draw = 0; draw < std::min(most, total); ++draw) {
+    const auto which =
+        total <= most
+            ? draw
+            : static_cast<index_t>(stream.below(static_cast<std::uint64_t>(draw), static_cast<std::uint64_t>(total)));
+    const auto r = std::prev(std::upper_bound(ranges.begin(), ranges.end(), which,
+                                              [](index_t w, const range& x) { return w < x.pairs_before; }));
+    const index_t rank = which - r->pairs_before;  // pair (i, j), i < j, has rank j (j - 1) / 2 + i
+    auto j = static_cast<index_t>((1 + std::sqrt(1 + 8 * static_cast<double>(rank))) / 2);
+    while (j * (j - 1) / 2 > rank) --j;
+    while ((j + 1) * j / 2 <= rank) ++j;
+    pairs.emplace_back(r->begin + rank - j * (j - 1) / 2, r->begin + j);
+  }
+  return pairs;
+}
+
+}  // namespace detail
+
+/// Checks the score differences of each query head of a layer, on the query buckets `buckets` lays over
+/// [0, context_length) tokens. Pairs are of one example, before the bucket and inside the window; the heads of a layer
+/// share them. Needs rows on the host.
+template <class Context, class T, bucketing Buckets>
+std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, memory_space::host>& layer,
+                                              const Buckets& buckets, index_t context_length,
+                                              const score_check_options& options = {}) {
+  check_shapes(layer);
+  const bucket_edges edges = buckets.edges(context_length);
+  const auto groups = detail::group_keys(layer.k_position, layer.k_example, false);
+  std::vector<std::vector<index_t>> rows(static_cast<std::size_t>(edges.count()));
+  for (index_t i = 0; i < layer.q_position.size; ++i)
+    if (const index_t b = edges(layer.q_position[i]); b >= 0) rows[static_cast<std::size_t>(b)].push_back(i);
+  std::vector<std::vector<std::pair<index_t, index_t>>> pairs(rows.size());
+  for (index_t b = 0; b < edges.count(); ++b) {
+    const auto& mine = rows[static_cast<std::size_t>(b)];
+    if (static_cast<index_t>(mine.size()) < std::max<index_t>(1, options.fewest_queries)) continue;
+    double tau = edges.middle(b);
+    if (options.position == query_position::mean) {
+      tau = 0;
+      for (const index_t i : mine) tau += layer.q_position[i] / static_cast<double>(mine.size());
+    }
+    const double after = layer.window ? tau - static_cast<double>(*layer.window) : -1;
+    pairs[static_cast<std::size_t>(b)] =
+        detail::drawn_pairs(groups, edges.start(b), after, options.pairs,
+                            {options.seed, static_cast<std::uint32_t>(b), 0, draw::score_pair});
+  }
+  const index_t heads = layer.q.heads, d = layer.q.dim, n = edges.count();
+  std::vector<std::vector<normality>> checks(static_cast<std::size_t>(heads * n));
+  ctx.for_each(heads * n, [&](index_t item) {
+    const index_t h = item / n;
+    const auto b = static_cast<std::size_t>(item % n);
+    const auto q = layer.q.head(h), k = layer.k.head(layer.key_of_query[static_cast<std::size_t>(h)]);
+    std::vector<double> delta(static_cast<std::size_t>(d)), score(rows[b].size());
+    for (const auto& [i, j] : pairs[b]) {
+      const T *const ki = k.row(groups.row[static_cast<std::size_t>(i)]), *const kj = k.row(
+                                                                              groups.row[static_cast<std::size_t>(j)]);
+      for (index_t c = 0; c < d; ++c)
+        delta[static_cast<std::size_t>(c)] = static_cast<double>(ki[c]) - static_cast<double>(kj[c]);
+      for (std::size_t r = 0; r < score.size(); ++r) {
+        const T* const row = q.row(rows[b][r]);
+        score[r] = 0;
+        for (index_t c = 0; c < d; ++c) score[r] += static_cast<double>(row[c]) * delta[static_cast<std::size_t>(c)];
+      }
+      checks[static_cast<std::size_t>(item)].push_back(check_normality(score));
+    }
+  });
+  std::vector<score_checks_result> results(static_cast<std::size_t>(heads));
+  for (std::size_t h = 0; h < results.size(); ++h) {
+    std::vector<normality> all;
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      const auto& mine = checks[h * rows.size() + b];
+      results[h].bucket.push_back(medians(mine, options.alpha));
+      all.insert(all.end(), mine.begin(), mine.end());
+    }
+    results[h].all = medians(all, options.alpha);
+  }
+  return results;
+}
+
+/// The same for one head.
+template <class Context, class T, bucketing Buckets>
+score_checks_result score_checks(Context& ctx, const head_view<T, memory_space::host>& head, const Buckets& buckets,
+                                 index_t context_length, const score_check_options& options = {}) {
+  return std::move(score_checks(ctx, as_layer(head), buckets, context_length, options).front());
+}
+
+}  // namespace qkgeom
