@@ -14,6 +14,7 @@ case ${1-} in
 esac
 
 bash .ci/install-packages.sh tests
+bash .ci/python-packages.sh "$root/build/python"
 
 # Fresh clones of the same sources share the compiler cache.
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
