@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -119,6 +120,33 @@ struct plane_figure {
   double context_length = 0;  ///< tokens
 };
 
+/// Values at successive steps that stand side by side, e.g. checkpoints: a line each, with bars of +- its error.
+struct step_figure {
+  struct series {
+    std::string name;  ///< in the legend
+    colour line = palette::black;
+    std::vector<double> y, error;  ///< (steps); no error: empty or NaN
+    bool dashed = false;
+  };
+  figure_text text;
+  std::vector<std::string> steps;  ///< labels, from the left
+  std::vector<series> lines;
+  bool log_y = false;                ///< values of 0 and below are not drawn then
+  double y_low = NAN, y_high = NAN;  ///< NaN: as the values need
+};
+
+/// Shares that add up to 1 at each step, as columns.
+struct share_figure {
+  struct part {
+    std::string name;
+    colour fill = palette::grey;
+    std::vector<double> share;  ///< (steps)
+  };
+  figure_text text;
+  std::vector<std::string> steps;
+  std::vector<part> parts;  ///< from the bottom
+};
+
 inline constexpr std::array<colour, 2> query_ramp{0xa9d3f0, 0x08306b}, key_ramp{0xfdc48a, 0x7f2704};
 
 void draw(const scatter_figure& figure, const std::filesystem::path& stem);
@@ -127,5 +155,7 @@ void draw(const histogram_figure& figure, const std::filesystem::path& stem);
 void draw(const map_figure& figure, const std::filesystem::path& stem);
 void draw(const heatmap_figure& figure, const std::filesystem::path& stem);
 void draw(const plane_figure& figure, const std::filesystem::path& stem);
+void draw(const step_figure& figure, const std::filesystem::path& stem);
+void draw(const share_figure& figure, const std::filesystem::path& stem);
 
 }  // namespace qkgeom::examples

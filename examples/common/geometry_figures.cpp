@@ -13,8 +13,6 @@ namespace qkgeom::examples {
 
 using namespace detail;
 
-namespace {
-
 colour class_colour(head_class c) {
   switch (c) {
     case head_class::position_dominated:
@@ -31,7 +29,11 @@ colour class_colour(head_class c) {
   return palette::black;
 }
 
-}  // namespace
+std::string class_words(head_class c) {
+  std::string name(name_of(c));
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
 
 std::string head_name(const head_report& head) {
   return "layer " + std::to_string(head.layer) + " head " + std::to_string(head.q_head) +
@@ -69,9 +71,7 @@ scatter_figure class_scatter(const model_report& report, const class_thresholds&
       s.x.push_back(h.pca.r_q[0]);
       s.y.push_back(h.pca.r_k[0]);
     }
-    std::string name(name_of(c));
-    std::replace(name.begin(), name.end(), '_', '-');
-    kinds[0].name = name + " (" + std::to_string(n) + ")";
+    kinds[0].name = class_words(c) + " (" + std::to_string(n) + ")";
     kinds[1].shape = marker::diamond;
     for (auto& s : kinds) {
       s.fill = class_colour(c);

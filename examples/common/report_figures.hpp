@@ -16,6 +16,10 @@ std::string head_name(const head_report& head);
 /// "12 heads", "1 head".
 std::string counted(std::size_t n, const std::string& singular);
 
+/// What figures call a class, "position-dominated", and the colour they give it.
+std::string class_words(head_class c);
+colour class_colour(head_class c);
+
 /// r_q against r_k on PCA component 0, a mark for each head, coloured by class.
 scatter_figure class_scatter(const model_report& report, const class_thresholds& thresholds);
 

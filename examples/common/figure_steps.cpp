@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// Figures over steps that stand side by side: lines with error bars, and columns of shares.
+#include <algorithm>
+#include <cmath>
+
+#include "examples/common/figure_style.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+/// Frame, axes, the steps' names below the axis and the legend to the right of the graph.
+std::string step_frame(const figure_text& text, const std::vector<std::string>& steps, int width) {
+  std::string s = style::frame(text, width, 0.095, 0.73, 0.21, 0.85) + style::open_axes();
+  s += "set xrange [-0.6:" + number_text(static_cast<double>(steps.size()) - 0.4) + "]\nset xtics rotate by -28 (";
+  for (std::size_t i = 0; i < steps.size(); ++i) s += (i > 0 ? ", " : "") + quoted(steps[i]) + " " + std::to_string(i);
+  s += ")\nset key at screen 0.745, graph 1 left top Left reverse samplen 2 spacing 1.4 tc " + style::rgb(style::ink) +
+       "\n";
+  return s;
+}
+
+void check_length(const std::vector<double>& values, const std::vector<std::string>& steps) {
+  require(values.size() == steps.size(), "figure: ", values.size(), " values for ", steps.size(), " steps");
+}
+
+void add_series(const step_figure& figure, std::size_t index, plot_script& script, style::plot_list& bars,
+                style::plot_list& lines) {
+  const auto& g = figure.lines[index];
+  check_length(g.y, figure.steps);
+  const std::string number = std::to_string(index);
+  style::datablock line("line" + number), bar("bar" + number);
+  // Lines stand a little apart, so that their bars do not cover each other.
+  const double aside = 0.03 * (static_cast<double>(index) - 0.5 * static_cast<double>(figure.lines.size() - 1));
+  bool open = false;
+  for (std::size_t i = 0; i < g.y.size(); ++i) {
+    const bool drawn = std::isfinite(g.y[i]) && (!figure.log_y || g.y[i] > 0);
+    const double x = static_cast<double>(i) + aside;
+    if (drawn)
+      line.row(x, g.y[i]);
+    else if (open)
+      line.gap();
+    open = drawn;
+    if (!drawn || i >= g.error.size() || !std::isfinite(g.error[i])) continue;
+    // On a log axis a bar that reaches 0 goes down to a tenth of its value.
+    const double low = figure.log_y ? std::max(g.y[i] - g.error[i], 0.1 * g.y[i]) : g.y[i] - g.error[i];
+    bar.row(x, low, g.y[i] + g.error[i] - low);
+  }
+  const std::string look = " lc " + style::rgb(g.line);
+  if (!bar.empty()) {
+    script.data += bar.str();
+    bars.add(bar.name() + " using 1:2:(0):3 with vectors nohead lw 1.4" + look + " notitle");
+  }
+  if (line.empty()) return;
+  script.data += line.str();
+  lines.add(line.name() + " using 1:2 with linespoints pt " +
+            (g.dashed ? "6 ps 0.6 lw 1.6 dt (8,5)" : "7 ps 0.6 lw 2.4") + look + " notitle");
+}
+
+}  // namespace
+
+void draw(const step_figure& figure, const std::filesystem::path& stem) {
+  plot_script script{880, 540, {}, {}};
+  auto& s = script.commands;
+  s = step_frame(figure.text, figure.steps, script.width);
+  const auto bound = [](double y) { return std::isfinite(y) ? number_text(y) : std::string("*"); };
+  s += "set yrange [" + bound(figure.y_low) + ":" + bound(figure.y_high) + "]\n";
+  if (figure.log_y) s += "set logscale y\nset format y '%g'\n";
+  style::plot_list bars, lines, plot;
+  for (std::size_t i = 0; i < figure.lines.size(); ++i) add_series(figure, i, script, bars, lines);
+  plot.add(bars);
+  plot.add(lines);
+  for (const auto& g : figure.lines)
+    if (!g.name.empty())
+      plot.add(std::string("keyentry with lines lw ") + (g.dashed ? "1.6 dt (8,5)" : "2.4") + " lc " +
+               style::rgb(g.line) + " title " + quoted(g.name));
+  plot.add("NaN notitle");
+  s += plot.str();
+  write_plot(script, stem);
+}
+
+void draw(const share_figure& figure, const std::filesystem::path& stem) {
+  plot_script script{880, 540, {}, {}};
+  auto& s = script.commands;
+  s = step_frame(figure.text, figure.steps, script.width) + "set yrange [0:1]\nset grid noxtics\nset key invert\n";
+  std::vector<double> base(figure.steps.size());
+  style::plot_list plot;
+  for (std::size_t p = 0; p < figure.parts.size(); ++p) {
+    const auto& part = figure.parts[p];
+    check_length(part.share, figure.steps);
+    style::datablock data("part" + std::to_string(p));
+    for (std::size_t i = 0; i < base.size(); ++i) {
+      if (!(part.share[i] > 0)) continue;
+      const double x = static_cast<double>(i), top = base[i] + part.share[i];
+      data.row(x, 0.5 * (base[i] + top), x - 0.36, x + 0.36, base[i], top);
+      base[i] = top;
+    }
+    const std::string look = " fs solid 1 border rgb '#ffffff' lw 0.8 lc " + style::rgb(part.fill);
+    if (!data.empty()) {
+      script.data += data.str();
+      plot.add(data.name() + " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
+    }
+    plot.add("keyentry with boxes" + look + " title " + quoted(part.name));
+  }
+  plot.add("NaN notitle");
+  s += plot.str();
+  write_plot(script, stem);
+}
+
+}  // namespace qkgeom::examples
