@@ -89,8 +89,11 @@ std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& mode
           } else {
             for (std::size_t c = 0; c < d; ++c) v += bucket.variance[c] * delta[c] * delta[c];
           }
-          const double w =
-              weight ? weight(static_cast<index_t>(i), static_cast<index_t>(j), static_cast<index_t>(g.size())) : 1;
+          const double w = weight
+                               ? weight({static_cast<index_t>(i), static_cast<index_t>(j),
+                                         static_cast<index_t>(g.size()), head.k_position[g[i]], head.k_position[g[j]],
+                                         head.k_example[g[i]], head.k_example[g[j]], bucket.tau})
+                               : 1;
           sum += w * pair_plasticity(m, v);
           total += w;
           ++pairs;
@@ -339,7 +342,7 @@ TEST(prefix_uniform, weights_of_an_example_sum_to_one) {
   for (const index_t m : {2, 3, 10, 57}) {
     double sum = 0;
     for (index_t j = 1; j < m; ++j)
-      for (index_t i = 0; i < j; ++i) sum += w(i, j, m);
+      for (index_t i = 0; i < j; ++i) sum += w({i, j, m});
     EXPECT_NEAR(sum, 1, 1e-14);
   }
 }

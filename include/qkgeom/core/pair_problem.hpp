@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
@@ -37,37 +38,81 @@ struct empirical_problem {
   std::vector<score_law> laws;                   ///< only `before`, `after`, `tau` are read
 };
 
-/// Weight of the pair of ranks i < j among the m admissible keys of a group, ranks in position order from 0; empty:
-/// every pair counts 1.
-using pair_weight = std::function<double(index_t i, index_t j, index_t m)>;
+/// A pair of keys as a weight sees it. Ranks count the admissible keys of the pair's group in position order, from 0.
+struct key_pair {
+  index_t i = 0, j = 0, keys = 0;             ///< ranks i < j, and how many keys the group admits
+  std::int32_t t_i = 0, t_j = 0;              ///< positions t_i <= t_j, tokens
+  std::int32_t example_i = 0, example_j = 0;  ///< example ids; they differ only across examples
+  double tau = 0;                             ///< query position of the bucket, tokens
+  index_t distance() const { return index_t{t_j} - t_i; }
+};
+
+/// Weight of a pair, 0 or more: 0 leaves the pair out, true and false say which pairs belong to a set. Empty: every
+/// pair counts 1. Called by several threads at once.
+using pair_weight = std::function<double(const key_pair&)>;
 
 enum class pair_precision { f32, f64 };
 
+/// Pairs drawn instead of all: `pairs` a law, uniform over its admissible pairs, with replacement; 0: all pairs. Draw n
+/// of law l of problem p depends on (seed, layer, p, l, n) alone. A law with at most `pairs` pairs takes each once.
+struct pair_sample {
+  index_t pairs = 0;
+  std::uint64_t seed = 0;
+  std::uint32_t layer = 0;
+};
+
+/// What stands behind the plasticity of a pair i < j, in the coordinates of the query model: with delta = H(k_i - k_j),
+/// P(q . k_j > q . k_i) (the later key wins; 1/2 for keys at one position); |delta_1 mean_1|, |delta' mean| over
+/// coordinates 2..d; delta_1^2 variance_1, delta' covariance delta over coordinates 2..d, and what the covariance of
+/// coordinate 1 with the others adds to v (only `joint` has it); |z|.
+enum class pair_part { later_wins, drift_mean, content_mean, drift_variance, content_variance, cross_variance, abs_z };
+inline constexpr index_t pair_parts = 7;
+constexpr std::string_view name_of(pair_part p) {
+  constexpr std::string_view names[] = {"later_wins",       "drift_mean",     "content_mean", "drift_variance",
+                                        "content_variance", "cross_variance", "abs_z"};
+  return names[static_cast<int>(p)];
+}
+
 struct pair_request {
   pair_weight weight{};
-  std::optional<pair_precision> precision{};  ///< none: f64 for f64 keys, else f32
+  std::optional<pair_precision> precision{};  ///< none: f64 for f64 keys, else f32; parts and drawn pairs are f64
   index_t heatmap_cell = 0;                   ///< cell width in tokens; 0: no heatmap
+  pair_sample sample{};
+  bool parts = false;  ///< sums of the pair_parts too
+};
+
+/// Sums of a heatmap's cells, value 0 being the plasticity and value 1 + p part p, with the sums over groups of
+/// products of a group's sums, from which errors over groups follow. They merge by addition.
+struct heatmap_parts {
+  static constexpr index_t values = 1 + pair_parts;
+  std::vector<double> groups, weight, weight_square;  ///< (cells) groups with weight, sum of weights W_g, of W_g^2
+  std::vector<double> sum, square, product;           ///< (cells, values) sums of S_g, S_g^2, S_g W_g
 };
 
 /// Sums over pairs, kept apart by group (example), so that means, errors over examples and merges need nothing else.
 struct pair_sums {
   index_t laws = 0, groups = 0;
-  std::vector<double> sum;          ///< (laws, groups) weighted plasticity
+  std::vector<double> sum;          ///< (laws, groups) weighted plasticity; of drawn pairs, as an estimate for all
   std::vector<double> weight;       ///< (laws, groups) weights
-  std::vector<std::int64_t> pairs;  ///< (laws, groups)
+  std::vector<std::int64_t> pairs;  ///< (laws, groups) pairs of the set, of a weight above 0
   index_t heatmap_width = 0;        ///< cells along each side
   std::vector<double> heatmap_sum;  ///< (key distance, query distance)
   std::vector<double> heatmap_weight;
+  std::vector<std::int64_t> drawn{};  ///< (laws, groups) pairs drawn, 0 where all were used; empty: all were
+  std::vector<double> square{};       ///< (laws, groups) weighted squares of drawn pairs' plasticity
+  std::vector<double> part_sum{};     ///< (laws, groups, parts) weighted, if asked for
+  heatmap_parts cells{};              ///< of the heatmap, if parts were asked for
 
   std::size_t at(index_t law, index_t group) const { return static_cast<std::size_t>(law * groups + group); }
 };
 
 /// Keys of a layer in the order of the pair kernels: by group, then position. Group g is [offset[g], offset[g + 1]).
 struct key_groups {
-  std::vector<std::int64_t> row;       ///< row of the layer's k
-  std::vector<std::int32_t> position;  ///< (n) ascending within a group
-  std::vector<index_t> offset;         ///< (groups + 1)
-  std::vector<std::int32_t> example;   ///< (groups) example id; -1 where a group holds all examples
+  std::vector<std::int64_t> row;            ///< row of the layer's k
+  std::vector<std::int32_t> position;       ///< (n) ascending within a group
+  std::vector<index_t> offset;              ///< (groups + 1)
+  std::vector<std::int32_t> example;        ///< (groups) example id; -1 where a group holds all examples
+  std::vector<std::int32_t> key_example{};  ///< (n) example ids, for weights; empty: the group's
   index_t groups() const { return static_cast<index_t>(offset.size()) - 1; }
 };
 

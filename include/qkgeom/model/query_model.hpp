@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -54,6 +57,28 @@ struct query_model {
   double r2_pos = 0;      ///< R^2 of the regression of coordinate 1 on position
   std::vector<query_bucket> bucket;
 };
+
+/// Tells query models apart (FNV-1a over everything that the scores depend on): sums over pairs may be merged under one
+/// model alone.
+inline std::uint64_t fingerprint(const query_model& m) {
+  std::uint64_t hash = 14695981039346656037u;
+  const auto add = [&](double x) {
+    std::uint64_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    for (int i = 0; i < 8; ++i, bits >>= 8) hash = (hash ^ (bits & 0xff)) * 1099511628211u;
+  };
+  const auto add_all = [&](const std::vector<double>& x) { std::for_each(x.begin(), x.end(), add); };
+  add(static_cast<double>(m.covariance));
+  add_all(m.reflector);
+  for (const auto& b : m.bucket) {
+    add(static_cast<double>(b.queries));
+    add(b.tau);
+    add_all(b.mean);
+    add_all(b.variance);
+    add_all(b.root.factor);
+  }
+  return hash;
+}
 
 namespace detail {
 

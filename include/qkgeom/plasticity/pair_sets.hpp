@@ -2,20 +2,32 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
+#include <utility>
 
+#include "qkgeom/core/error.hpp"
 #include "qkgeom/core/pair_problem.hpp"
 
 namespace qkgeom {
 
-/// A pair set says which pairs count and how much: `weight()` gives the weight of ranks i < j among m admissible keys
-/// (empty: every pair counts 1); groups of keys are examples, or one group of all if `across_examples`; if
-/// `examples_weigh_same` every example counts once, else every pair.
+/// A caller's own set of pairs, or their weights: a function of a `key_pair` that gives a weight of 0 or more, or
+/// whether the pair belongs to the set. Pairs are those of one example, and each counts by its weight.
+template <class F>
+concept pair_functor = std::is_invocable_r_v<double, const F&, const key_pair&>;
+
+/// A pair set with its say in groups and examples: `weight()` gives the weight of a pair (empty: every pair counts 1);
+/// groups of keys are examples, or one group of all if `across_examples`; if `examples_weigh_same` every example counts
+/// once, else every pair. One that has `sample()` draws pairs instead of taking all.
 template <class P>
-concept pair_set = requires(const P& p) {
+concept described_pair_set = requires(const P& p) {
   { p.weight() } -> std::convertible_to<pair_weight>;
   { p.across_examples } -> std::convertible_to<bool>;
   { p.examples_weigh_same } -> std::convertible_to<bool>;
 };
+
+/// What a mean over pairs may run over.
+template <class P>
+concept pair_set = described_pair_set<P> || pair_functor<P>;
 
 /// Every pair of admissible keys, exactly. The default: pairs of one example (Definition 4.1 fixes the prefix).
 struct all_pairs {
@@ -24,17 +36,65 @@ struct all_pairs {
   pair_weight weight() const { return {}; }
 };
 
+/// Pairs by a weight of the caller's, e.g. `weighted_pairs{[](const key_pair& p) { return p.distance() < 1000; }}`.
+struct weighted_pairs {
+  pair_weight weight_of;
+  bool across_examples = false;
+  bool examples_weigh_same = false;
+  pair_weight weight() const {
+    require(static_cast<bool>(weight_of), "weighted_pairs: give the weight of a pair, e.g. a lambda over key_pair");
+    return weight_of;
+  }
+};
+
+/// n pairs a query bucket, drawn from its admissible pairs with replacement, so that a document's share of them is that
+/// of its pairs; a bucket with at most n pairs takes each once. Every pair counting once, the mean estimates that over
+/// all pairs: `sampling_error` is its distance from that, `standard_error` from the mean over all documents. Draws are
+/// the same for any thread count and backend. n is at least 2.
+struct sampled {
+  index_t n = 1024;
+  std::uint64_t seed = 0;
+  std::uint32_t layer = 0;  ///< layers of other numbers draw other pairs
+  bool across_examples = false;
+  static constexpr bool examples_weigh_same = false;
+  pair_weight weight() const { return {}; }
+  pair_sample sample() const {
+    require(n >= 2, "sampled: n must be at least 2 pairs a query bucket, not ", n);
+    return {n, seed, layer};
+  }
+};
+
 /// The exact expectation of Definition 4.3: N uniform on {2..m}, the pair uniform among the first N keys, so that a
 /// pair whose later key is the n-th weighs 2 / (m - 1) (1 / (n - 1) - 1 / m); the weights of an example sum to 1.
 struct prefix_uniform {
   bool across_examples = false;
   bool examples_weigh_same = true;
   pair_weight weight() const {
-    return [](index_t, index_t j, index_t m) {
-      const double keys = static_cast<double>(m), n = static_cast<double>(j + 1);
+    return [](const key_pair& p) {
+      const double keys = static_cast<double>(p.keys), n = static_cast<double>(p.j + 1);
       return 2.0 / (keys - 1.0) * (1.0 / (n - 1.0) - 1.0 / keys);
     };
   }
 };
+
+namespace detail {
+
+template <described_pair_set P>
+const P& described(const P& pairs) {
+  return pairs;
+}
+template <pair_functor F>
+weighted_pairs described(const F& weight) {
+  return {[weight](const key_pair& p) { return static_cast<double>(weight(p)); }};
+}
+
+template <described_pair_set P>
+pair_request request_of(const P& pairs, std::optional<pair_precision> precision) {
+  pair_request request{pairs.weight(), precision};
+  if constexpr (requires { pairs.sample(); }) request.sample = pairs.sample();
+  return request;
+}
+
+}  // namespace detail
 
 }  // namespace qkgeom

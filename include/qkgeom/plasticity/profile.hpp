@@ -21,6 +21,9 @@ struct profile_bucket {
   double plasticity = std::numeric_limits<double>::quiet_NaN();      ///< NaN (null) without a model or without pairs
   double standard_error = std::numeric_limits<double>::quiet_NaN();  ///< jackknife over examples, given the query model
   std::vector<double> example_sum, example_weight;                   ///< (examples) what the mean is made of
+  std::int64_t drawn = 0;                                            ///< pairs drawn of `pairs`; 0: all were used
+  double sampling_error = std::numeric_limits<double>::quiet_NaN();  ///< of the drawn pairs as a stand-in for all; or 0
+  std::vector<double> part_sum;  ///< (pair_parts, examples) if asked for: the same for the parts (pair_parts.hpp)
 
   double middle() const { return 0.5 * static_cast<double>(start + end); }
 };
@@ -30,6 +33,7 @@ struct plasticity_heatmap {
   index_t cell = 0;                 ///< cell width, tokens
   index_t width = 0;                ///< cells along each side
   std::vector<double> sum, weight;  ///< (key distance, query distance)
+  heatmap_parts parts{};            ///< if parts were asked for: see `cell_mean` of pair_parts.hpp
 
   double mean(index_t key_distance, index_t query_distance) const {
     const auto at = static_cast<std::size_t>(key_distance * width + query_distance);
@@ -44,12 +48,14 @@ struct plasticity_profile_result {
   std::vector<std::int32_t> examples;  ///< example ids behind the example sums; -1: all examples as one
   std::vector<profile_bucket> buckets;
   plasticity_heatmap heatmap;  ///< width 0 if not asked for
+  std::uint64_t model = 0;     ///< fingerprint of the query model; 0 for the observed queries
 };
 
 struct profile_options {
   bool heatmap = false;
   index_t heatmap_cell = 0;                   ///< tokens; 0: the width of the first query bucket
   std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32
+  bool parts = false;  ///< what stands behind the plasticity too (pair_parts.hpp), by a slower kernel in f64
 };
 
 namespace detail {
@@ -72,6 +78,7 @@ inline key_groups group_keys(const vector_view<const std::int32_t>& position,
       g.example.push_back(across ? -1 : example[g.row[i]]);
     }
     g.position.push_back(position[g.row[i]]);
+    if (across) g.key_example.push_back(example[g.row[i]]);
   }
   if (!g.row.empty()) g.offset.push_back(static_cast<index_t>(g.row.size()));
   return g;
@@ -80,51 +87,81 @@ inline key_groups group_keys(const vector_view<const std::int32_t>& position,
 /// Mean over examples and its jackknife error; `same`: every example counts once.
 inline void finish_bucket(profile_bucket& b, bool same) {
   double sum = 0, weight = 0, examples = 0;
+  const auto count = b.example_sum.size();
   if (same)
-    for (std::size_t e = 0; e < b.example_sum.size(); ++e)
+    for (std::size_t e = 0; e < count; ++e)
       if (b.example_weight[e] > 0) {
         b.example_sum[e] /= b.example_weight[e];
+        for (std::size_t at = e; at < b.part_sum.size(); at += count) b.part_sum[at] /= b.example_weight[e];
         b.example_weight[e] = 1;
       }
-  for (std::size_t e = 0; e < b.example_sum.size(); ++e) {
+  for (std::size_t e = 0; e < count; ++e) {
     sum += b.example_sum[e];
     weight += b.example_weight[e];
     examples += b.example_weight[e] > 0;
   }
   if (!(weight > 0)) return;
   b.plasticity = sum / weight;
+  b.sampling_error = 0;
   if (examples < 2) return;
   double mean = 0, square = 0;
   const auto without = [&](std::size_t e) {
     return (sum - b.example_sum[e]) / (weight - b.example_weight[e]) - b.plasticity;
   };
-  for (std::size_t e = 0; e < b.example_sum.size(); ++e)
+  for (std::size_t e = 0; e < count; ++e)
     if (b.example_weight[e] > 0) mean += without(e) / examples;
-  for (std::size_t e = 0; e < b.example_sum.size(); ++e)
+  for (std::size_t e = 0; e < count; ++e)
     if (b.example_weight[e] > 0) square += (without(e) - mean) * (without(e) - mean);
   b.standard_error = std::sqrt((examples - 1) / examples * square);
+}
+
+/// Standard error of the mean of n draws with replacement from their weighted mean and mean square.
+inline double draws_error(double mean, double mean_square, double n) {
+  return n > 1 ? std::sqrt(std::max(0.0, mean_square - mean * mean) / (n - 1))
+               : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// The sums of law `law` over the groups `members` as one query bucket, whose edges and queries `b` has already.
+inline void fill_bucket(profile_bucket& b, const pair_sums& sums, index_t law, const std::vector<index_t>& members,
+                        bool same) {
+  const auto n = members.size();
+  const bool modelled = b.queries >= 2;
+  double square = 0, weight = 0;
+  b.part_sum.resize(sums.part_sum.empty() ? 0 : n * pair_parts);
+  for (std::size_t e = 0; e < n; ++e) {
+    const auto at = sums.at(law, members[e]);
+    b.example_sum.push_back(sums.sum[at]);
+    b.example_weight.push_back(sums.weight[at]);
+    b.pairs += modelled ? sums.pairs[at] : 0;
+    for (std::size_t p = 0; p < b.part_sum.size() / n; ++p) b.part_sum[p * n + e] = sums.part_sum[at * pair_parts + p];
+    if (sums.drawn.empty()) continue;
+    b.drawn += sums.drawn[at];
+    square += sums.square[at];
+    weight += sums.weight[at];
+  }
+  if (!modelled) return;
+  finish_bucket(b, same);
+  if (b.drawn > 0) b.sampling_error = draws_error(b.plasticity, square / weight, static_cast<double>(b.drawn));
 }
 
 inline plasticity_profile_result profile_of(const bucket_edges& edges, const std::vector<index_t>& queries,
                                             pair_sums&& sums, const std::vector<std::int32_t>& examples,
                                             std::string_view covariance, bool same) {
   plasticity_profile_result r{covariance, same, examples, {}, {}};
+  std::vector<index_t> all(static_cast<std::size_t>(sums.groups));
+  std::iota(all.begin(), all.end(), index_t{0});
   for (index_t b = 0; b < edges.count(); ++b) {
     profile_bucket out;
     out.start = edges.start(b);
     out.end = edges.end(b);
     out.queries = queries[static_cast<std::size_t>(b)];
-    for (index_t g = 0; g < sums.groups; ++g) {
-      out.example_sum.push_back(sums.sum[sums.at(b, g)]);
-      out.example_weight.push_back(sums.weight[sums.at(b, g)]);
-      out.pairs += out.queries >= 2 ? sums.pairs[sums.at(b, g)] : 0;
-    }
-    if (out.queries >= 2) finish_bucket(out, same);
+    fill_bucket(out, sums, b, all, same);
     r.buckets.push_back(std::move(out));
   }
   r.heatmap.width = sums.heatmap_width;
   r.heatmap.sum = std::move(sums.heatmap_sum);
   r.heatmap.weight = std::move(sums.heatmap_weight);
+  r.heatmap.parts = std::move(sums.cells);
   return r;
 }
 
@@ -134,38 +171,51 @@ inline std::vector<index_t> queries_of(const query_model& model) {
   return n;
 }
 
-}  // namespace detail
-
-/// Exact mean pairwise plasticity of each query bucket of each head of a layer, over the keys before the bucket's start
-/// (4.4.1, 4.4.5); `models` as `fit_queries` gave them for the same heads. Errors of f32 pair arithmetic: at most 1e-6
-/// on any value. Throws if the models do not fit the layer.
-template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
-std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
-                                                          const layer_view<T, S>& layer, const Pairs& pairs = {},
-                                                          const profile_options& options = {}) {
-  check_shapes(layer);
+/// One problem a query head. Throws if the models do not fit the layer.
+template <class T, memory_space S>
+std::vector<pair_problem> problems_of(const std::vector<query_model>& models, const layer_view<T, S>& layer) {
   require(static_cast<index_t>(models.size()) == layer.q.heads, "plasticity_profile: ", models.size(),
           " query models for ", layer.q.heads, " query heads");
-  const auto groups = detail::group_keys(layer.k_position, layer.k_example, pairs.across_examples);
-  pair_request request{pairs.weight(), options.precision, 0};
   std::vector<pair_problem> problems;
   for (std::size_t h = 0; h < models.size(); ++h) {
     const auto& m = models[h];
     require(
         m.bucket.empty() || m.bucket[0].mean.empty() || static_cast<index_t>(m.bucket[0].mean.size()) == layer.k.dim,
         "plasticity_profile: the query model has another head size than the keys (", layer.k.dim, ")");
-    if (options.heatmap && m.buckets.count() > 0)
-      request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : m.buckets.end(0) - m.buckets.start(0);
     pair_problem p{layer.key_of_query[h], m.reflector, {}};
     for (index_t b = 0; b < m.buckets.count(); ++b) p.laws.push_back(law_of(m, b, layer.window));
     problems.push_back(std::move(p));
   }
+  return problems;
+}
+
+}  // namespace detail
+
+/// Mean pairwise plasticity of each query bucket of each head of a layer, over the keys before the bucket's start
+/// (4.4.1, 4.4.5); `models` as `fit_queries` gave them for the same heads. `pairs` says which pairs count and how much:
+/// all_pairs, prefix_uniform, sampled, or any function of a `key_pair` that gives a weight. Errors of f32 pair
+/// arithmetic: at most 1e-6 on any value. Throws if the models do not fit the layer, or a weight is negative or not
+/// finite.
+template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
+std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
+                                                          const layer_view<T, S>& layer, const Pairs& pairs = {},
+                                                          const profile_options& options = {}) {
+  check_shapes(layer);
+  const auto& set = detail::described(pairs);
+  const auto groups = detail::group_keys(layer.k_position, layer.k_example, set.across_examples);
+  auto request = detail::request_of(set, options.precision);
+  request.parts = options.parts;
+  const auto problems = detail::problems_of(models, layer);
+  for (const auto& m : models)
+    if (options.heatmap && m.buckets.count() > 0)
+      request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : m.buckets.end(0) - m.buckets.start(0);
   auto sums = ctx.gaussian_pairs(layer.k, groups, problems, request);
   std::vector<plasticity_profile_result> results;
   for (std::size_t h = 0; h < models.size(); ++h) {
     results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]),
-                                         groups.example, name_of(models[h].covariance), pairs.examples_weigh_same));
+                                         groups.example, name_of(models[h].covariance), set.examples_weigh_same));
     results.back().heatmap.cell = request.heatmap_cell;
+    results.back().model = fingerprint(models[h]);
   }
   return results;
 }

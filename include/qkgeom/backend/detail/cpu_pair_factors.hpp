@@ -83,7 +83,7 @@ class factor_laws {
     for (index_t i = 0; i < m; ++i) scores_[static_cast<std::size_t>(i)] = score_[first + i];
     const auto& law = problem_.laws[static_cast<std::size_t>(l)];
     const bool simple = sink.simple();
-    double total = 0, weight = 0;
+    weighted_sums total;
     for (index_t i = 0; i + 1 < m; i += block)
       for (index_t j = (i + 1) / L * L; j < width; j += L) {
         vec<F> v[block] = {};
@@ -103,21 +103,18 @@ class factor_laws {
           for (index_t k = std::max(j, i + r + 1); k < std::min(m, j + L); ++k) {
             const auto value = static_cast<double>(pp[k - j]);
             if (simple) {
-              total += value;
+              total.sum += value;
               continue;
             }
             const index_t left = range.begin + i + r, right = range.begin + k;
-            const double w = sink.weight(range, left, right);
+            const double w = sink.weight(group, range, law, left, right);
+            if (w == 0) continue;
             sink.add_heat(sink.place(group, left, right), law, value, w);
-            total += w * value;
-            weight += w;
+            total.add(value, w);
           }
         }
       }
-    const auto at = sink.sums->at(l, group);
-    sink.sums->sum[at] += total;
-    sink.sums->pairs[at] += range.pairs();
-    sink.sums->weight[at] += sink.request->weight ? weight : static_cast<double>(range.pairs());
+    sink.add_sums(l, group, range, total);
   }
 
   const pair_problem& problem_;

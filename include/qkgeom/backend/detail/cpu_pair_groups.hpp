@@ -50,17 +50,13 @@ class diagonal_laws {
       begin = std::min(begin, range_[j].begin);
     }
     total_.assign(static_cast<std::size_t>(width_), 0.0);
-    weight_.assign(static_cast<std::size_t>(width_), 0.0);
+    weighted_.assign(static_cast<std::size_t>(request_weight(sink) ? width_ : 0), {});
     if (end - begin >= 2) {
       scale_scores(y, n);
       visit_pairs(group, y, begin, end, sink);
     }
-    for (std::size_t j = 0; j < laws; ++j) {
-      const auto at = sink.sums->at(which_[j], group);
-      sink.sums->sum[at] += total_[j];
-      sink.sums->pairs[at] += range_[j].pairs();
-      sink.sums->weight[at] += sink.request->weight ? weight_[j] : static_cast<double>(range_[j].pairs());
-    }
+    for (std::size_t j = 0; j < laws; ++j)
+      sink.add_sums(which_[j], group, range_[j], request_weight(sink) ? weighted_[j] : weighted_sums{total_[j]});
   }
 
  private:
@@ -140,11 +136,10 @@ class diagonal_laws {
     for (std::size_t l = 0; l < which_.size(); ++l) {
       if (first_[l] > left || last_[l] <= right) continue;
       const auto value = static_cast<double>(pp[l]);
-      const double w = sink.weight(range_[l], left, right);
+      const double w = sink.weight(group, range_[l], law(l), left, right);
+      if (w == 0) continue;
       sink.add_heat(place, law(l), value, w);
-      if (!request_weight(sink)) continue;
-      total_[l] += w * value;
-      weight_[l] += w;
+      if (request_weight(sink)) weighted_[l].add(value, w);
     }
   }
 
@@ -161,7 +156,8 @@ class diagonal_laws {
   std::vector<F> variance_, mean_;  // (d, width): coordinate-major, lanes are laws
   std::vector<rank_range> range_;
   std::vector<lane_int> first_, last_;
-  std::vector<double> total_, weight_;
+  std::vector<double> total_;            // of all pairs, lanes are laws
+  std::vector<weighted_sums> weighted_;  // of weighted ones
   std::vector<F> padded_, score_, square_, factor_, difference_, v_;
 };
 

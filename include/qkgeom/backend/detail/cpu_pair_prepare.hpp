@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/wide_rows.hpp"
+#include "qkgeom/core/error.hpp"
 #include "qkgeom/core/pair_problem.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
@@ -82,6 +83,17 @@ inline double unit_scale(double mean_square) {
   return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
 }
 
+/// Sums of weighted pairs; a weight of 0 leaves a pair out.
+struct weighted_sums {
+  double sum = 0, weight = 0;
+  std::int64_t pairs = 0;
+  void add(double value, double w) {
+    sum += w * value;
+    weight += w;
+    pairs += w > 0;
+  }
+};
+
 /// Where a task adds what it found: sums per law and group are the task's own, the heatmap is private to the task.
 struct pair_sink {
   pair_sums* sums;
@@ -102,8 +114,30 @@ struct pair_sink {
   /// Simple: sums alone are wanted and every pair counts 1.
   bool simple() const { return !request->weight && request->heatmap_cell == 0; }
 
-  double weight(const rank_range& range, index_t i, index_t j) const {
-    return request->weight ? request->weight(i - range.begin, j - range.begin, range.size()) : 1.0;
+  /// Weight of the pair of keys i < j of the group, which are in `range`. Throws if the caller's weight is none.
+  double weight(index_t group, const rank_range& range, const score_law& law, index_t i, index_t j) const {
+    if (!request->weight) return 1.0;
+    const index_t first = groups->offset[static_cast<std::size_t>(group)];
+    const auto a = static_cast<std::size_t>(first + i), b = static_cast<std::size_t>(first + j);
+    key_pair pair{i - range.begin, j - range.begin, range.size(), groups->position[a], groups->position[b]};
+    pair.example_i = pair.example_j = groups->example[static_cast<std::size_t>(group)];
+    if (!groups->key_example.empty()) {
+      pair.example_i = groups->key_example[a];
+      pair.example_j = groups->key_example[b];
+    }
+    pair.tau = law.tau;
+    const double w = request->weight(pair);
+    require(w >= 0 && std::isfinite(w), "the weight of a pair of keys must be a finite number of at least 0, not ", w,
+            " (positions ", pair.t_i, " and ", pair.t_j, ")");
+    return w;
+  }
+
+  /// Adds the sums of a law over a group, whose pairs are those of `range` if no weight was asked for.
+  void add_sums(index_t law, index_t group, const rank_range& range, const weighted_sums& x) {
+    const auto at = sums->at(law, group);
+    sums->sum[at] += x.sum;
+    sums->pairs[at] += request->weight ? x.pairs : range.pairs();
+    sums->weight[at] += request->weight ? x.weight : static_cast<double>(range.pairs());
   }
 
   /// Cells of a pair of keys at ti <= tj, apart from the query: the row of the heatmap and the middle of the pair.
@@ -117,13 +151,18 @@ struct pair_sink {
     return {floor_cells(static_cast<double>(t[j] - t[i])),
             0.5 * (static_cast<double>(t[i]) + static_cast<double>(t[j]))};
   }
-  void add_heat(const pair_place& at, const score_law& law, double plasticity, double weight) {
-    if (at.row < 0 || at.row >= sums->heatmap_width) return;
+  /// The heatmap's cell of a pair under a law; -1 outside.
+  index_t cell_of(const pair_place& at, const score_law& law) const {
+    if (at.row < 0 || at.row >= sums->heatmap_width) return -1;
     const index_t back = floor_cells(law.tau - at.middle);
-    if (back < 0 || back >= sums->heatmap_width) return;
-    const auto to = static_cast<std::size_t>(at.row * sums->heatmap_width + back);
-    heat_sum[to] += weight * plasticity;
-    heat_weight[to] += weight;
+    if (back < 0 || back >= sums->heatmap_width) return -1;
+    return at.row * sums->heatmap_width + back;
+  }
+  void add_heat(const pair_place& at, const score_law& law, double plasticity, double weight) {
+    const index_t to = cell_of(at, law);
+    if (to < 0) return;
+    heat_sum[static_cast<std::size_t>(to)] += weight * plasticity;
+    heat_weight[static_cast<std::size_t>(to)] += weight;
   }
 
  private:

@@ -172,18 +172,18 @@ struct gram_tile {
 /// stay in the second-level cache while the panels pass. Adds to `sink` where weights or a heatmap are wanted.
 template <class F>
 void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const score_law& law, index_t group,
-               const rank_range& range, pair_sink& sink, double& sum_out, double& weight_out) {
+               const rank_range& range, pair_sink& sink, weighted_sums& out) {
   constexpr index_t panel = gram_tile<F>::panel, block = 16 * panel;
   constexpr int rows = gram_tile<F>::rows;
   gram_tile<F> tile;
   lane_sums<F> tile_sums;
-  double sum = 0, weight = 0;  // written out once: neighbours in memory belong to other threads
+  weighted_sums total;  // written out once: neighbours in memory belong to other threads
   const bool simple = sink.simple();
   const auto add_pair = [&](index_t i, index_t j, double pp) {
-    const double w = sink.weight(range, i, j);
+    const double w = sink.weight(group, range, law, i, j);
+    if (w == 0) return;
     sink.add_heat(sink.place(group, i, j), law, pp, w);
-    weight += w;
-    return w * pp;
+    total.add(pp, w);
   };
   const auto add_tile = [&](index_t i, index_t p) {
     const bool whole = i + rows <= p * panel && (p + 1) * panel <= keys.n;
@@ -194,14 +194,13 @@ void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const sc
     }
     for (int r = 0; r < rows; ++r)
       for (index_t j = std::max(p * panel, i + r + 1); j < std::min(keys.n, (p + 1) * panel); ++j)
-        sum += add_pair(range.begin + i + r, range.begin + j,
-                        static_cast<double>(tile.plasticity[r * panel + j - p * panel]));
+        add_pair(range.begin + i + r, range.begin + j, static_cast<double>(tile.plasticity[r * panel + j - p * panel]));
   };
   for (index_t from = 0; from < keys.n; from += block)
     for (index_t p = part; p < keys.panels(); p += parts)
       for (index_t i = from; i < std::min({keys.n, from + block, (p + 1) * panel}); i += rows) add_tile(i, p);
-  sum_out = sum + tile_sums.value();
-  weight_out = weight;
+  total.sum += tile_sums.value();
+  out = total;
 }
 
 }  // namespace qkgeom::cpu

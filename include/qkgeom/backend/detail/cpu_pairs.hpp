@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu_pair_factors.hpp"
+#include "qkgeom/backend/detail/cpu_pair_general.hpp"
 #include "qkgeom/backend/detail/cpu_pair_groups.hpp"
 #include "qkgeom/backend/detail/cpu_pair_tiles.hpp"
 
@@ -102,21 +103,20 @@ void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t 
   if (range.size() < 2) return;
   scale_keys(pool, law, problem.reflector, y, d, range, keys);
   const index_t parts = std::clamp<index_t>(keys.panels() / 2, 1, 64);
-  std::vector<double> sum(static_cast<std::size_t>(parts)), weight(static_cast<std::size_t>(parts));
+  std::vector<weighted_sums> sums(static_cast<std::size_t>(parts));
   std::vector<pair_sink> sinks(static_cast<std::size_t>(sink.simple() ? 1 : parts),
                                pair_sink(*sink.sums, *sink.groups, *sink.request));
   pool.for_each(parts, [&](index_t p, int) {
     auto& mine = sinks[static_cast<std::size_t>(sink.simple() ? 0 : p)];
-    sum_tiles(keys, parts - 1 - p, parts, law, group, range, mine, sum[static_cast<std::size_t>(p)],
-              weight[static_cast<std::size_t>(p)]);
+    sum_tiles(keys, parts - 1 - p, parts, law, group, range, mine, sums[static_cast<std::size_t>(p)]);
   });
-  const auto at = sink.sums->at(law_index, group);
-  for (std::size_t p = 0; p < sum.size(); ++p) sink.sums->sum[at] += sum[p];
-  if (sink.request->weight)
-    for (const double w : weight) sink.sums->weight[at] += w;
-  else
-    sink.sums->weight[at] += static_cast<double>(range.pairs());
-  sink.sums->pairs[at] += range.pairs();
+  weighted_sums total;
+  for (const auto& x : sums) {
+    total.sum += x.sum;
+    total.weight += x.weight;
+    total.pairs += x.pairs;
+  }
+  sink.add_sums(law_index, group, range, total);
   for (const auto& s : sinks)
     for (std::size_t c = 0; c < s.heat_sum.size(); ++c) {
       sink.heat_sum[c] += s.heat_sum[c];
@@ -169,12 +169,9 @@ void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, co
   }
 }
 
-/// See cpu_context::gaussian_pairs.
-template <class F>
-std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const wide_tensor& k,
-                                      const key_groups& groups, const std::vector<pair_problem>& problems,
-                                      const pair_request& request) {
-  constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
+/// Sums of zero, one result a problem, with a heatmap that covers all distances if one is asked for.
+inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::vector<pair_problem>& problems,
+                                         const pair_request& request) {
   std::vector<pair_sums> results;
   index_t length = 0;
   for (const std::int32_t t : groups.position) length = std::max<index_t>(length, index_t{t} + 1);
@@ -191,6 +188,16 @@ std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratc
     }
     results.push_back(std::move(s));
   }
+  return results;
+}
+
+/// Plasticity of all pairs, by the fast kernels.
+template <class F>
+std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch,
+                                          const wide_tensor& k, const key_groups& groups,
+                                          const std::vector<pair_problem>& problems, const pair_request& request) {
+  constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
+  auto results = empty_sums(groups, problems, request);
   const auto runs = group_runs(groups);
   const auto count = static_cast<index_t>(runs.size());
   std::vector<std::unique_ptr<pair_sink>> sinks(problems.size() * runs.size());
@@ -215,6 +222,20 @@ std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratc
       r.heatmap_weight[c] += sinks[t]->heat_weight[c];
     }
   }
+  return results;
+}
+
+/// See cpu_context::gaussian_pairs.
+template <class F>
+std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const wide_tensor& k,
+                                      const key_groups& groups, const std::vector<pair_problem>& problems,
+                                      const pair_request& request) {
+  const bool sampled = request.sample.pairs > 0;
+  require(!sampled || !request.weight, "gaussian_pairs: drawn pairs count 1 each, but a weight was given too");
+  auto results =
+      sampled ? empty_sums(groups, problems, request) : all_gaussian_pairs(pool, scratch, k, groups, problems, request);
+  for (std::size_t p = 0; p < problems.size() && (sampled || request.parts); ++p)
+    add_general(pool, k.head(problems[p].key_head), groups, problems[p], request, static_cast<index_t>(p), results[p]);
   return results;
 }
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/plasticity/profile.hpp"
+
+namespace qkgeom {
+
+/// Mean plasticity by (query bucket, key bucket): over pairs of one example whose keys both lie in the key bucket and
+/// before the query bucket's start.
+struct plasticity_bucket_table {
+  std::string_view covariance;
+  std::uint64_t model = 0;  ///< fingerprint of the query model
+  bucket_edges query_buckets, key_buckets;
+  std::vector<std::int32_t> examples;  ///< ids behind the cells' example sums, if those are kept
+  std::vector<profile_bucket> cells;   ///< (query buckets, key buckets); start, end and queries are the query bucket's
+
+  const profile_bucket& at(index_t query_bucket, index_t key_bucket) const {
+    return cells[static_cast<std::size_t>(query_bucket * key_buckets.count() + key_bucket)];
+  }
+};
+
+struct bucket_table_options {
+  std::vector<index_t> key_edges{};           ///< key buckets by ascending edges, tokens; empty: the query buckets
+  std::optional<pair_precision> precision{};  ///< as in profile_options
+  bool keep_examples = false;                 ///< keep sums by example, from which errors and merges come
+};
+
+namespace detail {
+
+/// Keys by (group, key bucket): each group is split where the bucket changes; keys outside all buckets are left out.
+struct bucketed_keys {
+  key_groups groups;
+  std::vector<std::vector<index_t>> members;    ///< (key buckets) groups
+  std::vector<std::vector<std::size_t>> owner;  ///< (key buckets) for each of those its index among the examples
+};
+
+inline bucketed_keys split_by_bucket(const key_groups& whole, const bucket_edges& edges) {
+  bucketed_keys out;
+  out.members.resize(static_cast<std::size_t>(edges.count()));
+  out.owner.resize(out.members.size());
+  for (std::size_t g = 0; g + 1 < whole.offset.size(); ++g) {
+    index_t last = -1;
+    for (auto i = static_cast<std::size_t>(whole.offset[g]); i < static_cast<std::size_t>(whole.offset[g + 1]); ++i) {
+      const index_t bucket = edges(whole.position[i]);
+      if (bucket < 0) continue;
+      if (bucket != last) {
+        out.members[static_cast<std::size_t>(bucket)].push_back(static_cast<index_t>(out.groups.example.size()));
+        out.owner[static_cast<std::size_t>(bucket)].push_back(g);
+        out.groups.offset.push_back(static_cast<index_t>(out.groups.row.size()));
+        out.groups.example.push_back(whole.example[g]);
+        last = bucket;
+      }
+      out.groups.row.push_back(whole.row[i]);
+      out.groups.position.push_back(whole.position[i]);
+      if (!whole.key_example.empty()) out.groups.key_example.push_back(whole.key_example[i]);
+    }
+  }
+  out.groups.offset.push_back(static_cast<index_t>(out.groups.row.size()));
+  return out;
+}
+
+/// One cell; kept sums are spread over all examples, so that all cells speak of the same ones.
+inline profile_bucket table_cell(const query_model& model, index_t b, const bucketed_keys& keys, std::size_t bucket,
+                                 const pair_sums& sums, bool same, std::size_t keep_examples) {
+  profile_bucket cell;
+  cell.start = model.buckets.start(b);
+  cell.end = model.buckets.end(b);
+  cell.queries = model.bucket[static_cast<std::size_t>(b)].queries;
+  fill_bucket(cell, sums, b, keys.members[bucket], same);
+  std::vector<double> sum(keep_examples), weight(keep_examples);
+  for (std::size_t i = 0; keep_examples > 0 && i < keys.owner[bucket].size(); ++i) {
+    sum[keys.owner[bucket][i]] = cell.example_sum[i];
+    weight[keys.owner[bucket][i]] = cell.example_weight[i];
+  }
+  cell.example_sum = std::move(sum);
+  cell.example_weight = std::move(weight);
+  return cell;
+}
+
+}  // namespace detail
+
+/// The table of each head of a layer, by the same kernels and pair sets as `plasticity_profile`: a weight's ranks count
+/// the keys of the pair's example and key bucket. Throws as that does.
+template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
+std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
+                                                  const layer_view<T, S>& layer, const Pairs& pairs = {},
+                                                  const bucket_table_options& options = {}) {
+  check_shapes(layer);
+  const auto& set = detail::described(pairs);
+  const auto problems = detail::problems_of(models, layer);
+  if (models.empty()) return {};
+  const auto edges = options.key_edges.empty() ? models[0].buckets : bucket_edges(options.key_edges);
+  const auto whole = detail::group_keys(layer.k_position, layer.k_example, set.across_examples);
+  const auto keys = detail::split_by_bucket(whole, edges);
+  const auto sums = ctx.gaussian_pairs(layer.k, keys.groups, problems, detail::request_of(set, options.precision));
+  std::vector<plasticity_bucket_table> tables;
+  for (std::size_t h = 0; h < models.size(); ++h) {
+    plasticity_bucket_table table{
+        name_of(models[h].covariance), fingerprint(models[h]), models[h].buckets, edges, {}, {}};
+    if (options.keep_examples) table.examples = whole.example;
+    for (index_t b = 0; b < table.query_buckets.count(); ++b)
+      for (std::size_t c = 0; c < keys.members.size(); ++c)
+        table.cells.push_back(detail::table_cell(models[h], b, keys, c, sums[h], set.examples_weigh_same,
+                                                 options.keep_examples ? whole.example.size() : 0));
+    tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+/// The same for one head.
+template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
+plasticity_bucket_table bucket_table(Context& ctx, const query_model& model, const head_view<T, S>& head,
+                                     const Pairs& pairs = {}, const bucket_table_options& options = {}) {
+  return std::move(bucket_table(ctx, std::vector<query_model>{model}, as_layer(head), pairs, options).front());
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "qkgeom/plasticity/profile.hpp"
+
+namespace qkgeom {
+
+/// The profile of one `pair_part` instead of the plasticity: `plasticity` and `standard_error` of its buckets are the
+/// part's mean over the same pairs and its jackknife error over examples, so that everything that reads a profile reads
+/// it too. Throws if the profile was made without `profile_options::parts`.
+inline plasticity_profile_result part_profile(const plasticity_profile_result& profile, pair_part part) {
+  auto result = profile;
+  const auto n = profile.examples.size();
+  for (auto& b : result.buckets) {
+    require(b.part_sum.size() == n * pair_parts,
+            "part_profile: the profile has no parts: ask for them with profile_options::parts");
+    const auto first = b.part_sum.begin() + static_cast<index_t>(static_cast<std::size_t>(part) * n);
+    b.example_sum.assign(first, first + static_cast<index_t>(n));
+    b.part_sum.clear();
+    b.plasticity = b.standard_error = b.sampling_error = std::numeric_limits<double>::quiet_NaN();
+    if (b.queries >= 2) detail::finish_bucket(b, false);  // examples of one weight each have it already
+    if (b.drawn > 0) b.sampling_error = std::numeric_limits<double>::quiet_NaN();
+  }
+  result.heatmap = {};
+  return result;
+}
+
+/// Mean over the pairs of a cell, and its error over examples.
+struct cell_estimate {
+  double value = std::numeric_limits<double>::quiet_NaN();
+  double error = std::numeric_limits<double>::quiet_NaN();
+};
+
+namespace detail {
+
+/// S / W of a cell with the infinitesimal jackknife over its G examples, G / (G - 1) sum (S_g - S W_g / W)^2 / W^2,
+/// which is what sums over examples can give without keeping each.
+inline cell_estimate estimate_of(const heatmap_parts& x, std::size_t cell, std::size_t value) {
+  cell_estimate result;
+  const double weight = x.weight[cell], groups = x.groups[cell];
+  if (!(weight > 0)) return result;
+  const auto at = cell * heatmap_parts::values + value;
+  result.value = x.sum[at] / weight;
+  if (groups < 2) return result;
+  const double square =
+      x.square[at] - 2 * result.value * x.product[at] + result.value * result.value * x.weight_square[cell];
+  result.error = std::sqrt(groups / (groups - 1) * std::max(0.0, square)) / weight;
+  return result;
+}
+
+inline std::size_t cell_index(const plasticity_heatmap& map, index_t key_distance, index_t query_distance) {
+  require(!map.parts.weight.empty(),
+          "the heatmap has no parts: ask for them with profile_options{.heatmap = true, .parts = true}");
+  require(key_distance >= 0 && key_distance < map.width && query_distance >= 0 && query_distance < map.width,
+          "the heatmap has no cell (", key_distance, ", ", query_distance, "): it is ", map.width, " cells wide");
+  return static_cast<std::size_t>(key_distance * map.width + query_distance);
+}
+
+}  // namespace detail
+
+/// Mean plasticity of a heatmap's cell with its error over examples; cells are named by their numbers.
+inline cell_estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance) {
+  return detail::estimate_of(map.parts, detail::cell_index(map, key_distance, query_distance), 0);
+}
+
+/// The same of a part.
+inline cell_estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance,
+                               pair_part part) {
+  return detail::estimate_of(map.parts, detail::cell_index(map, key_distance, query_distance),
+                             1 + static_cast<std::size_t>(part));
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// Errors of means over pairs say how far off the means are: over 200 seeds, the sampling error against the exact mean
+// of the same data, the errors over documents against the population's mean.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/pair_parts.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+constexpr int seeds = 200;
+constexpr index_t context = 1000;
+constexpr std::size_t bucket = 4;
+
+planted_head spec_of(index_t examples, std::uint64_t seed) {
+  planted_head spec{.dim = 4, .context_length = context, .examples = examples, .rows = 12, .seed = seed};
+  spec.mean_q = {1.5, 0.3, 0, 0};
+  spec.drift_q = {0, 0, 0, 1e-3};
+  return spec;
+}
+
+/// Keys whose first coordinate, along which the queries' mean lies, is stretched by a factor of the document's own:
+/// pairs of one document are alike.
+planted_rows<double> documents(index_t examples, std::uint64_t seed) {
+  auto rows = plant<double>(spec_of(examples, seed));
+  const random_stream stretch{seed, 0, 2, draw::planted};
+  for (std::size_t i = 0; i < rows.k_example.size(); ++i)
+    rows.k[4 * i] *= 2.5 * stretch.uniform(static_cast<std::uint64_t>(rows.k_example[i]));
+  return rows;
+}
+
+query_model fixed_model(cpu_context& ctx) {
+  const auto rows = plant<double>(spec_of(200, 999));
+  return fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{200}, {.context_length = context}));
+}
+
+/// How (estimate - truth) / error is spread.
+struct studentised {
+  std::vector<double> values;
+  void add(double estimate, double truth, double error) { values.push_back((estimate - truth) / error); }
+  double mean() const {
+    double sum = 0;
+    for (const double v : values) sum += v;
+    return sum / static_cast<double>(values.size());
+  }
+  double deviation() const {
+    double square = 0;
+    for (const double v : values) square += (v - mean()) * (v - mean());
+    return std::sqrt(square / static_cast<double>(values.size() - 1));
+  }
+  double covered() const {
+    double inside = 0;
+    for (const double v : values) inside += std::fabs(v) < 1.959963984540054;
+    return inside / static_cast<double>(values.size());
+  }
+  void expect_honest(const char* what) const {
+    SCOPED_TRACE(what);
+    ASSERT_EQ(values.size(), static_cast<std::size_t>(seeds));
+    EXPECT_LT(std::fabs(mean()), 0.25);
+    EXPECT_GT(deviation(), 0.85);
+    EXPECT_LT(deviation(), 1.15);
+    EXPECT_GE(covered(), 0.90);
+    EXPECT_LE(covered(), 0.98);
+  }
+};
+
+TEST(coverage, sampling_error_against_all_pairs_of_the_same_data) {
+  cpu_context ctx{{.threads = 2}};
+  const auto rows = documents(40, 7);
+  const auto model = fixed_model(ctx);
+  const auto exact = plasticity_profile(ctx, model, rows.view());
+  studentised t;
+  for (int s = 0; s < seeds; ++s) {
+    const auto p =
+        plasticity_profile(ctx, model, rows.view(), sampled{.n = 200, .seed = static_cast<std::uint64_t>(s)});
+    ASSERT_EQ(p.buckets[bucket].drawn, 200);
+    t.add(p.buckets[bucket].plasticity, exact.buckets[bucket].plasticity, p.buckets[bucket].sampling_error);
+  }
+  t.expect_honest("sampling error");
+}
+
+TEST(coverage, errors_over_documents_against_the_population) {
+  cpu_context ctx{{.threads = 2}};
+  const auto model = fixed_model(ctx);
+  const profile_options options{.heatmap = true, .parts = true};
+  const auto everyone = documents(20000, 12345);
+  const auto population = plasticity_profile(ctx, model, everyone.view(), all_pairs{}, options);
+  const double truth = population.buckets[bucket].plasticity;
+  const double mean_z = part_profile(population, pair_part::abs_z).buckets[bucket].plasticity;
+  const double cell = cell_mean(population.heatmap, 1, 2).value;
+  studentised drawn, all, part, in_cell, without_documents;
+  for (int s = 0; s < seeds; ++s) {
+    const auto rows = documents(40, static_cast<std::uint64_t>(s));
+    const auto few = plasticity_profile(ctx, model, rows.view(), sampled{.n = 400, .seed = 1});
+    drawn.add(few.buckets[bucket].plasticity, truth, few.buckets[bucket].standard_error);
+    without_documents.add(few.buckets[bucket].plasticity, truth, few.buckets[bucket].sampling_error);
+    const auto p = plasticity_profile(ctx, model, rows.view(), all_pairs{}, options);
+    all.add(p.buckets[bucket].plasticity, truth, p.buckets[bucket].standard_error);
+    const auto z = part_profile(p, pair_part::abs_z);
+    part.add(z.buckets[bucket].plasticity, mean_z, z.buckets[bucket].standard_error);
+    const auto c = cell_mean(p.heatmap, 1, 2);
+    in_cell.add(c.value, cell, c.error);
+  }
+  drawn.expect_honest("drawn pairs");
+  all.expect_honest("all pairs");
+  part.expect_honest("a part");
+  in_cell.expect_honest("a heatmap cell");
+  EXPECT_GT(without_documents.deviation(), 1.5);  // pairs of one document are alike: they must not count as independent
+}
+
+}  // namespace

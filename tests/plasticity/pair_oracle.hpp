@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "qkgeom/plasticity/pair_parts.hpp"
+
+namespace qkgeom::test {
+
+/// One pair by the definition: what a weight sees of it, its plasticity and its parts in the order of `pair_part`.
+struct oracle_pair {
+  index_t bucket = 0;
+  std::int32_t group = 0;  ///< example id; 0 across examples
+  key_pair keys;
+  std::array<double, 1 + pair_parts> value{};
+};
+
+/// Terms of delta = H(k_i - k_j) under query bucket b from the dense covariance.
+inline std::array<double, 1 + pair_parts> terms_of(const query_bucket& bucket, const std::vector<double>& delta,
+                                                   bool same_position) {
+  const auto d = delta.size();
+  std::vector<double> covariance(d * d);
+  if (bucket.root.factor.empty()) {
+    for (std::size_t c = 0; c < d && bucket.root.rank == 0 && !bucket.variance.empty(); ++c)
+      covariance[c * d + c] = bucket.variance[c];
+  } else {
+    const auto r = static_cast<std::size_t>(bucket.root.rank);
+    for (std::size_t a = 0; a < d; ++a)
+      for (std::size_t b = 0; b < d; ++b)
+        for (std::size_t k = 0; k < r; ++k)
+          covariance[a * d + b] += bucket.root.factor[a * r + k] * bucket.root.factor[b * r + k];
+  }
+  double content = 0, along = delta[0] * delta[0] * covariance[0], rest = 0, cross = 0;
+  for (std::size_t a = 1; a < d; ++a) {
+    content += delta[a] * bucket.mean[a];
+    cross += 2 * delta[0] * delta[a] * covariance[a];
+    for (std::size_t b = 1; b < d; ++b) rest += delta[a] * delta[b] * covariance[a * d + b];
+  }
+  const double drift = delta[0] * bucket.mean[0], z = (drift + content) / std::sqrt(along + rest + cross);
+  const double later = same_position ? 0.5 : 0.5 * std::erfc(z / std::sqrt(2.0));
+  const double first = 0.5 * std::erfc(-z / std::sqrt(2.0)), second = 0.5 * std::erfc(z / std::sqrt(2.0));
+  return {4 * first * second, later, std::fabs(drift), std::fabs(content), along, rest, cross, std::fabs(z)};
+}
+
+/// Calls each(pair) for every admissible pair of every query bucket that has a model; `key_edges` not empty: only pairs
+/// inside one of those buckets, whose number then is `group`'s place in no order, and ranks count that bucket's keys.
+template <class Each>
+void for_each_pair(const query_model& model, const head_view<double>& head, bool across, const bucket_edges& key_edges,
+                   const Each& each) {
+  const auto d = static_cast<std::size_t>(head.k.cols);
+  for (index_t b = 0; b < model.buckets.count(); ++b) {
+    const auto& bucket = model.bucket[static_cast<std::size_t>(b)];
+    if (bucket.queries < 2) continue;
+    std::map<std::pair<std::int32_t, index_t>, std::vector<index_t>> groups;
+    for (index_t i = 0; i < head.k.rows; ++i) {
+      if (head.k_position[i] >= model.buckets.start(b)) continue;
+      if (head.window && !(head.k_position[i] > bucket.tau - static_cast<double>(*head.window))) continue;
+      const index_t part = key_edges.count() > 0 ? key_edges(head.k_position[i]) : 0;
+      if (part >= 0) groups[{across ? 0 : head.k_example[i], part}].push_back(i);
+    }
+    for (auto& [id, g] : groups) {
+      std::stable_sort(g.begin(), g.end(),
+                       [&](index_t x, index_t y) { return head.k_position[x] < head.k_position[y]; });
+      for (std::size_t j = 1; j < g.size(); ++j)
+        for (std::size_t i = 0; i < j; ++i) {
+          std::vector<double> delta(d);
+          for (std::size_t c = 0; c < d; ++c)
+            delta[c] = head.k(g[i], static_cast<index_t>(c)) - head.k(g[j], static_cast<index_t>(c));
+          const std::int32_t ti = head.k_position[g[i]], tj = head.k_position[g[j]];
+          each(oracle_pair{b,
+                           id.first,
+                           {static_cast<index_t>(i), static_cast<index_t>(j), static_cast<index_t>(g.size()), ti, tj,
+                            head.k_example[g[i]], head.k_example[g[j]], bucket.tau},
+                           terms_of(bucket, reflect(model.reflector, delta), ti == tj)});
+        }
+    }
+  }
+}
+
+/// Weighted sums of one mean: by example, so that the mean and its delete-one jackknife follow by their definitions.
+struct oracle_mean {
+  std::map<std::int32_t, std::pair<double, double>> by_example;
+  std::int64_t pairs = 0;
+
+  void add(std::int32_t example, double value, double weight) {
+    if (weight == 0) return;
+    by_example[example].first += weight * value;
+    by_example[example].second += weight;
+    ++pairs;
+  }
+  double mean(std::int32_t left_out = -2) const {
+    double sum = 0, weight = 0;
+    for (const auto& [e, x] : by_example)
+      if (e != left_out) {
+        sum += x.first;
+        weight += x.second;
+      }
+    return sum / weight;
+  }
+  double jackknife() const {
+    const auto n = static_cast<double>(by_example.size());
+    double average = 0, square = 0;
+    for (const auto& [e, x] : by_example) average += mean(e) / n;
+    for (const auto& [e, x] : by_example) square += (mean(e) - average) * (mean(e) - average);
+    return std::sqrt((n - 1) / n * square);
+  }
+  double infinitesimal_jackknife() const {
+    const auto n = static_cast<double>(by_example.size());
+    double weight = 0, square = 0;
+    for (const auto& [e, x] : by_example) weight += x.second;
+    for (const auto& [e, x] : by_example) square += std::pow((x.first - mean() * x.second) / weight, 2);
+    return std::sqrt(n / (n - 1) * square);
+  }
+};
+
+}  // namespace qkgeom::test
