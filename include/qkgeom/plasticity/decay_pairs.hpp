@@ -2,9 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "qkgeom/core/pair_formula.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -98,5 +103,98 @@ inline admitted_pairs draw_admitted_pairs(const key_groups& keys, const std::vec
   });
   return result;
 }
+
+namespace detail {
+
+/// What the theorem says of one pair.
+struct pair_decay {
+  double gamma = 0, z_0 = 0, t_0 = std::numeric_limits<double>::infinity();
+  double slope = std::numeric_limits<double>::quiet_NaN(), relative_slope = slope;  ///< of v; NaN in one bucket alone
+  double first_plasticity = 0;                                                      ///< in the first bucket
+  bool still = false;                                                               ///< delta_1 = 0
+  std::vector<double> plasticity;                                                   ///< (buckets of the pair)
+
+  double bound(double t) const { return std::exp(-gamma * gamma * t * t / 8); }
+  /// Bucket b of the pair, at t, lies past T_0 and above the bound, by more than rounding.
+  bool breaks(double t, std::size_t b) const { return t >= t_0 && plasticity[b] > bound(t) * (1 + 1e-12); }
+};
+
+/// |F_c' delta|^2 over the columns [first, last), at most 8, of a factor F (d, rank): so many sums stay in registers.
+inline double square_of_columns(const std::vector<double>& factor, std::size_t rank, std::size_t first,
+                                std::size_t last, const std::vector<double>& delta) {
+  std::array<double, 8> z{};
+  const double* row = factor.data() + first;
+  if (last - first == 8) {
+    for (const double x : delta) {
+      for (std::size_t c = 0; c < 8; ++c) z[c] += x * row[c];
+      row += rank;
+    }
+  } else {
+    for (const double x : delta) {
+      for (std::size_t c = 0; c < last - first; ++c) z[c] += x * row[c];
+      row += rank;
+    }
+  }
+  double square = 0;
+  for (const double x : z) square += x * x;
+  return square;
+}
+
+/// Mean and variance of the score difference of delta = k_i - k_j; `reflected` is H delta.
+inline std::pair<double, double> score_difference(const score_law& law, const std::vector<double>& delta,
+                                                  const std::vector<double>& reflected) {
+  double v = 0;
+  if (!law.variance.empty()) {
+    for (std::size_t c = 0; c < delta.size(); ++c) v += law.variance[c] * reflected[c] * reflected[c];
+    return {dense::dot(law.mean, delta), v};
+  }
+  const auto rank = static_cast<std::size_t>(law.rank);
+  for (std::size_t c = 0; c < rank; c += 8) v += square_of_columns(law.factor, rank, c, std::min(rank, c + 8), delta);
+  return {dense::dot(law.mean, delta), v};
+}
+
+/// A straight line through (t, v): its slope, and the slope over the mean of v.
+inline std::pair<double, double> slope_of(const std::vector<std::pair<double, double>>& points) {
+  double n = static_cast<double>(points.size()), mean_t = 0, mean_v = 0, tv = 0, tt = 0;
+  for (const auto& [t, v] : points) mean_t += t / n, mean_v += v / n;
+  for (const auto& [t, v] : points) tv += (t - mean_t) * (v - mean_v), tt += (t - mean_t) * (t - mean_t);
+  const double null = std::numeric_limits<double>::quiet_NaN();
+  if (!(tt > 0)) return {null, null};
+  return {tv / tt, mean_v > 0 ? tv / tt / mean_v : null};
+}
+
+template <class T>
+pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pair, const query_model& model,
+                         const std::vector<score_law>& laws) {
+  std::vector<double> delta(static_cast<std::size_t>(k.cols));
+  double size = 0;
+  for (index_t c = 0; c < k.cols; ++c) {
+    const auto i = static_cast<double>(k(pair.row_i, c)), j = static_cast<double>(k(pair.row_j, c));
+    delta[static_cast<std::size_t>(c)] = i - j;
+    size += i * i + j * j;
+  }
+  const auto reflected = reflect(model.reflector, delta);
+  pair_decay result;
+  // Below this the first coordinate of H(k_i - k_j) is rounding of the reflection.
+  result.still = std::abs(reflected[0]) <= 8 * std::numeric_limits<double>::epsilon() * std::sqrt(size);
+  const double drift = result.still ? 0.0 : reflected[0] * model.beta_pos;
+  std::vector<std::pair<double, double>> variances;
+  for (std::size_t b = 0; b < pair.buckets; ++b) {
+    const auto& law = laws[pair.first + b];
+    const auto [m, v] = score_difference(law, delta, reflected);
+    result.plasticity.push_back(pair_plasticity(m, v));
+    variances.emplace_back(law.tau, v);
+    if (b > 0) continue;
+    const double m_0 = m - drift * law.tau;
+    result.gamma = drift == 0 ? 0.0 : drift / std::sqrt(v);
+    result.z_0 = m_0 / std::sqrt(v);
+    if (drift != 0) result.t_0 = 2 * std::abs(m_0) / std::abs(drift);
+    result.first_plasticity = result.plasticity[0];
+  }
+  std::tie(result.slope, result.relative_slope) = slope_of(variances);
+  return result;
+}
+
+}  // namespace detail
 
 }  // namespace qkgeom
