@@ -27,14 +27,14 @@ captured_layer analysed::rows(index_t layer) const { return source->read_layer(l
 
 analysed analyse_capture(const arguments& a, const analysis_options& options) {
   cpu_context cpu{{.threads = a.threads}};
-  auto source = capture::open(a.capture);
+  auto source = capture_set::open(a.captures);
   index_t heads = 0;
   for (const auto& layer : source.manifest().layers) heads += static_cast<index_t>(layer.query_heads.size());
-  require(heads > 0, a.capture, ": this capture holds no query head");
+  require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
   progress bar("Analysing", heads, "heads");
   auto report = analyse(cpu, source, options, [&](index_t n) { bar.add(n); });
   bar.done();
-  return {std::make_shared<const capture>(std::move(source)), std::move(report)};
+  return {std::make_shared<const capture_set>(std::move(source)), std::move(report)};
 }
 
 void print_capture(printer& out, const analysed& a) {
@@ -45,7 +45,10 @@ void print_capture(printer& out, const analysed& a) {
       " in " + counted(manifest.layers.size(), "layer") + ", head size " + std::to_string(manifest.model.head_dim);
   out.heading(line);
   line = "  context of " + grouped(manifest.context_length) + " tokens";
-  if (manifest.examples) line += ", " + counted(manifest.examples->size(), "document");
+  std::size_t documents = 0;
+  for (const auto& c : a.source->captures())
+    if (c.manifest().examples) documents += c.manifest().examples->size();
+  if (documents > 0) line += ", " + counted(documents, "document");
   if (!report.heads.empty())
     line += ", " + grouped(report.heads[0].queries) + " queries and " + grouped(report.heads[0].keys) +
             " keys a head in layer " + std::to_string(report.heads[0].layer);

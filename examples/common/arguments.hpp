@@ -12,11 +12,11 @@ namespace qkgeom::examples {
 
 /// What every program of this folder is told on its command line. Declared once, by `add_arguments`.
 struct arguments {
-  std::string capture;                ///< folder or single file
-  std::filesystem::path out;          ///< folder, made if it is not there
-  int threads = 0;                    ///< 0: one a core
-  index_t bucket_size = 0;            ///< tokens; 0: as captured
-  std::vector<index_t> bucket_edges;  ///< tokens, ascending; empty: uniform buckets
+  std::vector<std::filesystem::path> captures;  ///< folders or single files, of one model
+  std::filesystem::path out;                    ///< folder, made if it is not there
+  int threads = 0;                              ///< 0: one a core
+  index_t bucket_size = 0;                      ///< tokens; 0: as captured
+  std::vector<index_t> bucket_edges;            ///< tokens, ascending; empty: uniform buckets
   std::vector<std::string> covariance{"diagonal", "joint", "empirical"};
   std::uint64_t seed = 0;
 };

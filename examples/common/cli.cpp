@@ -10,7 +10,10 @@
 namespace qkgeom::examples {
 
 void add_arguments(CLI::App& app, arguments& a) {
-  app.add_option("CAPTURE", a.capture, "Capture: a folder with manifest.json, or one .safetensors file")->required();
+  app.add_option("CAPTURE", a.captures,
+                 "Capture: a folder with manifest.json, or one .safetensors file; several of one model, over different "
+                 "documents, are analysed as one")
+      ->required();
   app.add_option("--out", a.out, "Folder for tables and figures; made if it is not there")
       ->required()
       ->type_name("DIR");

@@ -11,15 +11,15 @@
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom {
-class capture;
+class capture_set;
 struct captured_layer;
 }  // namespace qkgeom
 
 namespace qkgeom::examples {
 
-/// A capture and what was found in it. The reader stays out of this header, it is dear to compile.
+/// Captures read as one and what was found in them. The reader stays out of this header, it is dear to compile.
 struct analysed {
-  std::shared_ptr<const capture> source;
+  std::shared_ptr<const capture_set> source;
   model_report report;
 
   captured_layer rows(index_t layer) const;
@@ -28,7 +28,7 @@ struct analysed {
 /// `options` with buckets, query models and seed from the command line. Throws `error` if that names no query model.
 analysis_options with_arguments(analysis_options options, const arguments& a);
 
-/// Opens the capture and analyses every head of it on the CPU, with a progress bar.
+/// Opens the captures and analyses every head of them on the CPU, with a progress bar.
 analysed analyse_capture(const arguments& a, const analysis_options& options);
 
 /// The model, and how much of it was captured.

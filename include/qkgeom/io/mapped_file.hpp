@@ -51,6 +51,10 @@ class mapped_file {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Takes its pages out of this process' memory; the next look at them brings them back from the file.
+  void forget() const {
+    if (data_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+  }
 
  private:
   std::filesystem::path path_;

@@ -121,6 +121,8 @@ class safetensors_file {
 
   const std::filesystem::path& path() const { return file_.path(); }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// Takes the file's pages out of this process' memory until they are read again.
+  void forget() const { file_.forget(); }
   /// All tensors in the order of their data.
   const std::vector<tensor_entry>& tensors() const { return tensors_; }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -23,7 +25,6 @@ inline plasticity_profile_result part_profile(const plasticity_profile_result& p
     b.part_sum.clear();
     b.plasticity = b.standard_error = b.sampling_error = std::numeric_limits<double>::quiet_NaN();
     if (b.queries >= 2) detail::finish_bucket(b, false);  // examples of one weight each have it already
-    if (b.drawn > 0) b.sampling_error = std::numeric_limits<double>::quiet_NaN();
   }
   result.heatmap = {};
   return result;
@@ -58,6 +59,65 @@ inline std::size_t cell_index(const plasticity_heatmap& map, index_t key_distanc
   require(key_distance >= 0 && key_distance < map.width && query_distance >= 0 && query_distance < map.width,
           "the heatmap has no cell (", key_distance, ", ", query_distance, "): it is ", map.width, " cells wide");
   return static_cast<std::size_t>(key_distance * map.width + query_distance);
+}
+
+/// Rows of `values` (rows, from) by their new places `to` among `size`; values that share a place add up.
+inline std::vector<double> moved(const std::vector<double>& values, const std::vector<std::size_t>& to,
+                                 std::size_t size) {
+  const auto from = to.size();
+  std::vector<double> result(from == 0 ? 0 : values.size() / from * size);
+  for (std::size_t i = 0; i < values.size(); ++i) result[i / from * size + to[i % from]] += values[i];
+  return result;
+}
+
+/// What `from` knows beside its plasticity into `into`: draws and parts. `to`: places of the examples of `from` among
+/// the `size` of both, of which those of `into` are the first. To be called while both hold their own sums.
+inline void merge_parts(profile_bucket& into, const profile_bucket& from, const std::vector<std::size_t>& to,
+                        std::size_t size) {
+  require(into.part_sum.empty() == from.part_sum.empty(), "merge: only one of two profiles has parts");
+  const auto total = [](const profile_bucket& b) {
+    double weight = 0;
+    for (const double w : b.example_weight) weight += w;
+    return weight;
+  };
+  const double a = total(into), b = total(from);
+  const auto variance = [](double weight, double error) { return weight > 0 ? weight * weight * error * error : 0.0; };
+  if (a + b > 0)
+    into.sampling_error = std::sqrt(variance(a, into.sampling_error) + variance(b, from.sampling_error)) / (a + b);
+  into.drawn += from.drawn;
+  if (into.part_sum.empty()) return;
+  std::vector<std::size_t> own(into.part_sum.size() / pair_parts);
+  std::iota(own.begin(), own.end(), std::size_t{0});
+  into.part_sum = moved(into.part_sum, own, size);
+  const auto more = moved(from.part_sum, to, size);
+  for (std::size_t i = 0; i < more.size(); ++i) into.part_sum[i] += more[i];
+}
+
+/// Sums of zero for a heatmap of `width` cells a side; none if `like` has none.
+inline heatmap_parts blank_cells(const heatmap_parts& like, index_t width) {
+  heatmap_parts x;
+  if (like.weight.empty()) return x;
+  const auto cells = static_cast<std::size_t>(width * width);
+  for (auto* v : {&x.groups, &x.weight, &x.weight_square}) v->resize(cells);
+  for (auto* v : {&x.sum, &x.square, &x.product}) v->resize(cells * heatmap_parts::values);
+  return x;
+}
+
+/// Cells of two heatmaps, the second at most as wide, over different groups.
+inline void merge_cells(heatmap_parts& into, index_t width, const heatmap_parts& from, index_t from_width) {
+  require(into.weight.empty() == from.weight.empty(), "merge: only one of two heatmaps has parts");
+  const auto add = [&](std::vector<double>& a, const std::vector<double>& b) {
+    const auto depth = b.empty() ? 0 : static_cast<index_t>(b.size()) / (from_width * from_width);
+    for (index_t r = 0; r < from_width; ++r)
+      for (index_t i = 0; i < from_width * depth; ++i)
+        a[static_cast<std::size_t>(r * width * depth + i)] += b[static_cast<std::size_t>(r * from_width * depth + i)];
+  };
+  add(into.groups, from.groups);
+  add(into.weight, from.weight);
+  add(into.weight_square, from.weight_square);
+  add(into.sum, from.sum);
+  add(into.square, from.square);
+  add(into.product, from.product);
 }
 
 }  // namespace detail

@@ -102,7 +102,7 @@ inline void finish_bucket(profile_bucket& b, bool same) {
   }
   if (!(weight > 0)) return;
   b.plasticity = sum / weight;
-  b.sampling_error = 0;
+  if (b.drawn == 0) b.sampling_error = 0;
   if (examples < 2) return;
   double mean = 0, square = 0;
   const auto without = [&](std::size_t e) {

@@ -6,7 +6,7 @@
 
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/io/capture.hpp"
-#include "qkgeom/report/head_report.hpp"
+#include "qkgeom/report/analyse_layer.hpp"
 
 namespace qkgeom {
 
@@ -20,27 +20,53 @@ inline bucket_edges query_buckets(const capture_manifest& manifest, const analys
   return uniform_buckets{size}.edges(manifest.context_length);
 }
 
-/// Runs the analyses on every captured head, a layer at a time. `progress(heads)` is called after each layer with the
-/// number of query heads done there. A row that is not finite is an error that names the tensor and the row.
+/// Documents a block where profiles keep at most 1024 blocks, so that memory does not grow with the documents.
+inline index_t document_block(index_t documents) {
+  index_t block = 1;
+  while (documents > 1024 * block) block *= 2;
+  return block;
+}
+
+/// Runs the analyses on every captured head, a layer at a time, each layer a shard at a time (all rows of a layer at
+/// once for pairs across examples). Several captures of one model are analysed as one: their moments are merged, the
+/// query models fitted, then the pairs of each summed under these. `progress(heads)` is called after each layer with
+/// the number of query heads done there. A row that is not finite is an error that names the tensor and the row.
 template <class Context, class Progress>
-model_report analyse(Context& ctx, const capture& source, const analysis_options& options, Progress&& progress) {
+model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options, Progress&& progress) {
   const auto& manifest = source.manifest();
   model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}};
   for (const index_t number : source.layers()) {
-    const auto layer = source.read_layer(number);
-    check_finite(layer);
-    layer.visit([&]<class T>(const layer_view<T>& rows) {
-      auto heads = analyse_layer(ctx, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads},
-                                 report.buckets, report.context_length, options);
+    const auto first = source.read_part(number, 0);
+    bool checked = false;
+    const auto each_part = [&](const auto& visit) {
+      const auto part = [&](const captured_layer& rows) {
+        require(rows.element == first.element, rows.q.file, ": tensor ", rows.q.tensor, " has dtype ",
+                name_of(rows.element), ", but ", name_of(first.element), " in ", first.q.file);
+        if (!checked) check_finite(rows);
+        visit(rows);
+      };
+      if (options.across_examples || source.n_parts() == 1)
+        part(source.n_parts() == 1 ? first : source.read_layer(number));
+      else
+        for (index_t p = 0; p < source.n_parts(); ++p) {
+          part(source.read_part(number, p));
+          source.forget(p);
+        }
+      checked = true;
+    };
+    visit_element_type(first.element, [&]<class T>() {
+      const auto parts = [&](const auto& f) { each_part([&](const captured_layer& rows) { f(rows.view<T>()); }); };
+      auto heads = analyse_layer<T>(ctx, parts, {number, first.rope, first.query_heads, first.key_heads},
+                                    report.buckets, report.context_length, options, document_block(source.documents()));
       for (auto& h : heads) report.heads.push_back(std::move(h));
     });
-    progress(static_cast<index_t>(layer.query_heads.size()));
+    progress(static_cast<index_t>(first.query_heads.size()));
   }
   return report;
 }
 
 template <class Context>
-model_report analyse(Context& ctx, const capture& source, const analysis_options& options = {}) {
+model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options = {}) {
   return analyse(ctx, source, options, [](index_t) {});
 }
 

@@ -52,7 +52,8 @@ std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const lay
                                                          const layer_moments& moments, const pca_options& pca_choice,
                                                          const rotation_options& rotation_choice,
                                                          std::vector<rotation_result>& planes) {
-  const auto& [blocks, queries, keys] = by_block;
+  const auto& blocks = by_block.blocks;
+  const auto &queries = by_block.q, &keys = by_block.k;
   const auto mean_difference = [](const block_moments& m) {
     return dense::scaled(m.differences, m.pairs > 0 ? 1.0 / m.pairs : 0.0);
   };

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/io/capture_reader.hpp"
+
+namespace qkgeom {
+
+/// Captures of one model, over different documents, as one. The documents of each capture follow those of the one
+/// before: example e of capture c is document e + offset of c. A layer is read in parts, a shard each, so that what
+/// streams over them needs the memory of one shard, however many documents there are.
+class capture_set {
+ public:
+  capture_set(capture one) : capture_set(std::vector<capture>{std::move(one)}) {}
+  /// Throws `error` naming the capture that differs from the first in its model, layers, heads, context length or RoPE
+  /// stage.
+  explicit capture_set(std::vector<capture> captures) : captures_(std::move(captures)) {
+    require(!captures_.empty(), "capture_set: at least one capture is needed");
+    for (const auto& c : captures_) {
+      check_same_model(c);
+      offset_.push_back(documents_);
+      documents_ += documents_of(c);
+      require(documents_ <= detail::largest_position, c.path().string(), ": more documents than 32 bits count");
+      for (index_t s = 0; s < c.n_shards(); ++s) parts_.emplace_back(offset_.size() - 1, s);
+    }
+  }
+  /// Opens folders or single files.
+  static capture_set open(const std::vector<std::filesystem::path>& paths) {
+    std::vector<capture> captures;
+    for (const auto& p : paths) captures.push_back(capture::open(p));
+    return capture_set(std::move(captures));
+  }
+
+  const std::vector<capture>& captures() const { return captures_; }
+  /// Of the first capture; model, layers and context length are those of all.
+  const capture_manifest& manifest() const { return captures_[0].manifest(); }
+  std::vector<index_t> layers() const { return captures_[0].layers(); }
+  /// One more than the largest document number.
+  index_t documents() const { return documents_; }
+  index_t n_parts() const { return static_cast<index_t>(parts_.size()); }
+
+  /// The rows of a layer in one shard, with documents numbered over all captures.
+  captured_layer read_part(index_t layer, index_t part) const {
+    const auto [c, shard] = parts_[static_cast<std::size_t>(part)];
+    auto rows = captures_[c].read_layer(layer, shard);
+    if (offset_[c] > 0)
+      for (auto* side : {&rows.q, &rows.k}) shift_examples(*side, static_cast<std::int32_t>(offset_[c]));
+    return rows;
+  }
+  /// The rows of a layer in all shards of all captures: in place if there is one shard, else copied together.
+  captured_layer read_layer(index_t layer) const {
+    if (captures_.size() == 1) return captures_[0].read_layer(layer);
+    auto all = read_part(layer, 0);
+    std::vector<captured_side> q{std::move(all.q)}, k{std::move(all.k)};
+    for (index_t p = 1; p < n_parts(); ++p) {
+      auto next = read_part(layer, p);
+      q.push_back(std::move(next.q));
+      k.push_back(std::move(next.k));
+    }
+    all.q = detail::join(std::move(q), captures_[0].path().string());
+    all.k = detail::join(std::move(k), captures_[0].path().string());
+    return all;
+  }
+  /// Takes the pages of a part out of this process' memory; they are read again where they are needed.
+  void forget(index_t part) const {
+    const auto [c, shard] = parts_[static_cast<std::size_t>(part)];
+    captures_[c].file(shard)->forget();
+  }
+
+ private:
+  void check_same_model(const capture& c) const {
+    const auto &first = manifest(), &m = c.manifest();
+    const auto same = [&](bool equal, const char* what) {
+      require(equal, c.path().string(), ": its ", what, " differs from that of ", captures_[0].path().string(),
+              ": only captures of one model can be read as one");
+    };
+    same(first.model == m.model, "model");
+    same(first.context_length == m.context_length, "context_length");
+    same(first.rope_stage == m.rope_stage, "rope_stage");
+    same(first.layers == m.layers, "list of layers and heads");
+  }
+
+  static index_t documents_of(const capture& c) {
+    index_t last = -1;
+    const auto& m = c.manifest();
+    if (m.examples)
+      for (const auto& e : *m.examples) last = std::max(last, e.index);
+    for (const auto& s : m.shards)
+      for (const index_t e : s.examples) last = std::max(last, e);
+    if (last >= 0) return last + 1;
+    for (const index_t layer : c.layers()) {
+      const auto rows = c.read_layer(layer);
+      for (const auto* side : {&rows.q, &rows.k})
+        for (const std::int32_t e : side->example) last = std::max<index_t>(last, e);
+    }
+    return last + 1;
+  }
+
+  static void shift_examples(captured_side& side, std::int32_t by) {
+    auto shifted = std::make_shared<std::vector<std::int32_t>>(side.example.begin(), side.example.end());
+    for (auto& e : *shifted) e += by;
+    side.example = {shifted->data(), static_cast<index_t>(shifted->size())};
+    side.owners.push_back(std::move(shifted));
+  }
+
+  std::vector<capture> captures_;
+  std::vector<index_t> offset_;                           // (captures) of its document numbers
+  std::vector<std::pair<std::size_t, index_t>> parts_{};  // capture, shard
+  index_t documents_ = 0;
+};
+
+}  // namespace qkgeom

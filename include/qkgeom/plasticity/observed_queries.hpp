@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/buckets.hpp"
+#include "qkgeom/core/head.hpp"
+#include "qkgeom/core/random.hpp"
+
+namespace qkgeom {
+
+/// The observed queries of a layer by query bucket, gathered from the layer's rows in one or several parts: at most
+/// `most` of a bucket, those with the smallest of a counter-based draw by row number, so memory does not grow with the
+/// rows and the choice does not depend on how the rows are parted.
+template <class T>
+class observed_queries {
+ public:
+  observed_queries(bucket_edges edges, index_t most, std::uint64_t seed)
+      : edges_(std::move(edges)), most_(most), seed_(seed), bucket_(static_cast<std::size_t>(edges_.count())) {
+    require(most >= 2, "most_queries must be at least 2, not ", most);
+  }
+
+  /// Adds the next rows of the layer. Throws if the heads are others than before.
+  void add(const layer_view<T>& layer) {
+    require(seen_ == 0 || (layer.q.heads == heads_ && layer.q.dim == dim_),
+            "observed queries: the parts of a layer must have the same heads and head size");
+    heads_ = layer.q.heads;
+    dim_ = layer.q.dim;
+    for (index_t i = 0; i < layer.q.rows; ++i, ++seen_) {
+      const index_t b = edges_(layer.q_position[i]);
+      if (b < 0) continue;
+      auto& mine = bucket_[static_cast<std::size_t>(b)];
+      mine.position_sum += layer.q_position[i];
+      ++mine.count;
+      const random_stream stream{seed_, 0, static_cast<std::uint32_t>(b), draw::query_subset};
+      mine.kept.push_back({stream.uniform(static_cast<std::uint64_t>(seen_)), seen_, {}});
+      auto& row = mine.kept.back().values;
+      for (index_t h = 0; h < heads_; ++h) row.insert(row.end(), layer.q.head(h).row(i), layer.q.head(h).row(i) + dim_);
+      if (static_cast<index_t>(mine.kept.size()) >= 2 * most_) thin(mine);
+    }
+  }
+
+  /// The kept rows (n, heads, d) by bucket, then row number.
+  struct rows {
+    std::vector<T> values;
+    tensor_view<const T> q;                    ///< of `values`
+    std::vector<std::vector<index_t>> bucket;  ///< (buckets) rows of q
+    std::vector<index_t> count;                ///< (buckets) queries seen, kept or not
+    std::vector<double> mean_position;         ///< (buckets) of the queries seen; NaN for an empty bucket
+  };
+  rows take() {
+    rows out;
+    index_t n = 0;
+    for (auto& mine : bucket_) {
+      thin(mine);
+      std::sort(mine.kept.begin(), mine.kept.end(), [](const auto& a, const auto& b) { return a.row < b.row; });
+      out.count.push_back(mine.count);
+      out.mean_position.push_back(mine.position_sum / static_cast<double>(mine.count));
+      out.bucket.emplace_back();
+      for (auto& k : mine.kept) {
+        out.values.insert(out.values.end(), k.values.begin(), k.values.end());
+        out.bucket.back().push_back(n++);
+      }
+      mine.kept.clear();
+    }
+    out.q = {out.values.data(), n, heads_, dim_, heads_ * dim_, dim_};
+    return out;
+  }
+  const bucket_edges& edges() const { return edges_; }
+
+ private:
+  struct query {
+    double draw;
+    index_t row;
+    std::vector<T> values;  // (heads, d)
+  };
+  struct bucket {
+    std::vector<query> kept;
+    index_t count = 0;
+    double position_sum = 0;
+  };
+
+  void thin(bucket& b) const {
+    if (static_cast<index_t>(b.kept.size()) <= most_) return;
+    const auto before = [](const query& x, const query& y) {
+      return std::pair(x.draw, x.row) < std::pair(y.draw, y.row);
+    };
+    std::nth_element(b.kept.begin(), b.kept.begin() + most_, b.kept.end(), before);
+    b.kept.resize(static_cast<std::size_t>(most_));
+  }
+
+  bucket_edges edges_;
+  index_t most_;
+  std::uint64_t seed_;
+  index_t heads_ = 0, dim_ = 0, seen_ = 0;
+  std::vector<bucket> bucket_;
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/report/head_report.hpp"
+
+namespace qkgeom {
+
+namespace detail {
+
+/// What one pass over the rows of a layer collects.
+template <class T>
+struct layer_statistics {
+  layer_moments moments;
+  std::optional<index_t> window;
+  index_t queries = 0, keys = 0;
+  typename observed_queries<T>::rows observed;
+  layer_blocks by_block;
+};
+
+/// Moments and observed queries of all parts of a layer; by block of documents too where geometry is asked for.
+template <class T, class Context, class Parts>
+layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges& buckets, index_t context_length,
+                            const analysis_options& options) {
+  const edge_buckets grid{buckets.edges()};
+  layer_statistics<T> s;
+  observed_queries<T> observed(buckets, empirical_options{}.most_queries, options.seed);
+  std::vector<std::int32_t> documents;
+  bool first = true;
+  parts([&](const layer_view<T>& part) {
+    auto m = accumulate(ctx, part, grid, {.context_length = context_length});
+    s.moments = first ? std::move(m) : merge(std::move(s.moments), m);
+    first = false;
+    s.window = part.window;
+    s.queries += part.q.rows;
+    s.keys += part.k.rows;
+    if (options.plasticity && options.empirical) observed.add(part);
+    add_documents(part, documents);
+  });
+  if (options.plasticity && options.empirical) s.observed = observed.take();
+  if (!options.geometry) return s;
+  s.by_block.blocks = blocks_of(std::move(documents), std::max<index_t>(1, options.geometry_blocks));
+  parts([&](const layer_view<T>& part) { s.by_block.add(ctx, part, options.geometry_blocks > 1); });
+  return s;
+}
+
+/// PCA and rotation of every head.
+template <class Context, class T>
+void add_geometry(Context& ctx, const layer_statistics<T>& s, index_t context_length, const analysis_options& options,
+                  std::vector<head_report>& heads) {
+  auto components = pca(ctx, s.moments, options.pca);
+  auto rotation = options.rotation;
+  rotation.context_length = context_length;
+  auto planes = planar_rotation(ctx, s.moments, rotation);
+  auto replicates = geometry_without_blocks(ctx, s.by_block, s.moments, options.pca, rotation, planes);
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    heads[h].geometry = std::move(replicates[h]);
+    heads[h].pca = std::move(components[h]);
+    heads[h].pca.components.clear();
+    heads[h].rotation = std::move(planes[h]);
+  }
+}
+
+/// Profiles under every query model, and of the observed queries, over the keys of all parts.
+template <class T, class Context, class Parts>
+void add_profiles(Context& ctx, const Parts& parts, const layer_statistics<T>& s, const bucket_edges& buckets,
+                  index_t document_block, const analysis_options& options, std::vector<head_report>& heads) {
+  std::vector<std::vector<query_model>> models;
+  for (const covariance_kind kind : options.covariances)
+    models.push_back(fit_queries(ctx, s.moments, {kind, options.position, options.no_drift}));
+  const auto add = [&](std::optional<plasticity_profile_result>& all, plasticity_profile_result&& part) {
+    fold_documents(part, document_block);
+    all = all ? merge(std::move(*all), part) : std::move(part);
+  };
+  std::vector<std::vector<std::optional<plasticity_profile_result>>> profiles(models.size());
+  for (auto& p : profiles) p.resize(heads.size());
+  parts([&](const layer_view<T>& part) {
+    for (std::size_t c = 0; c < models.size(); ++c) {
+      auto found = plasticity_profile(ctx, models[c], part, all_pairs{.across_examples = options.across_examples},
+                                      {.heatmap = options.heatmap && c == 0, .heatmap_cell = options.heatmap_cell});
+      for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[h]));
+    }
+    if (!options.empirical) return;
+    auto found = empirical_profile(ctx, s.observed, part, buckets,
+                                   {.position = options.position, .across_examples = options.across_examples});
+    for (std::size_t h = 0; h < heads.size(); ++h) add(heads[h].empirical, std::move(found[h]));
+  });
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const auto& headline = models[0][h];
+    heads[h].alpha_pos = headline.alpha_pos;
+    heads[h].beta_pos = headline.beta_pos;
+    heads[h].sigma2_pos = headline.sigma2_pos;
+    heads[h].r2_pos = headline.r2_pos;
+    for (auto& p : profiles) heads[h].profiles.push_back(std::move(*p[h]));
+  }
+}
+
+}  // namespace detail
+
+/// Runs the analyses on every head of one layer, whose rows come in one or several parts: `parts(f)` calls
+/// f(layer_view<T>) with each part in turn, as often as it is called. A document's keys must stand in one part; the
+/// query models are those of all parts. `context_length` in tokens. Documents e are counted in blocks e /
+/// `document_block` (1: each alone), see `fold_documents`.
+template <class T, class Context, class Parts>
+std::vector<head_report> analyse_layer(Context& ctx, const Parts& parts, const layer_names& names,
+                                       const bucket_edges& buckets, index_t context_length,
+                                       const analysis_options& options, index_t document_block) {
+  const auto s = detail::collect<T>(ctx, parts, buckets, context_length, options);
+  std::vector<head_report> heads(s.moments.q.size());
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    auto& r = heads[h];
+    r.layer = names.layer;
+    r.q_head = names.query_heads[h];
+    r.k_head = names.key_heads[static_cast<std::size_t>(s.moments.key_of_query[h])];
+    r.rope = names.rope;
+    r.window = s.window;
+    r.queries = s.queries;
+    r.keys = s.keys;
+  }
+  if (options.geometry) detail::add_geometry(ctx, s, context_length, options, heads);
+  if (!options.plasticity) return heads;
+  require(!options.covariances.empty(), "covariances: name at least one query model");
+  detail::add_profiles<T>(ctx, parts, s, buckets, document_block, options, heads);
+  for (auto& h : heads) {
+    for (const auto& p : h.profiles) h.summaries.push_back(summarize(p, context_length));
+    if (!h.empirical) continue;
+    h.empirical_summary = summarize(*h.empirical, context_length);
+    h.empirical_unbiased = summarize(unbiased(*h.empirical), context_length);
+  }
+  return heads;
+}
+
+/// The same of rows in memory.
+template <class Context, class T>
+std::vector<head_report> analyse_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
+                                       const bucket_edges& buckets, index_t context_length,
+                                       const analysis_options& options) {
+  return analyse_layer<T>(
+      ctx, [&](const auto& f) { f(layer); }, names, buckets, context_length, options, 1);
+}
+
+}  // namespace qkgeom

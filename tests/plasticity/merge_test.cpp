@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// Pair sums and observed queries of parts of a capture against those of the whole.
+#include "qkgeom/plasticity/merge.hpp"
+
+#include <gtest/gtest.h>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+planted_rows<float> rows_of(std::uint64_t seed, index_t examples) {
+  planted_head spec{.dim = 8, .context_length = 512, .examples = examples, .rows = 24, .seed = seed};
+  spec.mean_q = {1, 0.5, 0, 0, -1, 0, 0, 0.25};
+  spec.drift_q = {0.004, 0, 0, 0.002, 0, 0, 0, 0};
+  spec.drift_k = {0.002, 0, 0, 0, 0, 0, 0, 0};
+  return plant<float>(spec);
+}
+
+/// Rows of documents [first, last) of a planted head.
+layer_view<float> documents(const planted_rows<float>& rows, std::int32_t first, std::int32_t last) {
+  auto v = as_layer(rows.view());
+  const auto cut = [&](auto& x, auto& position, auto& example) {
+    const index_t begin = std::lower_bound(example.begin(), example.end(), first) - example.begin();
+    const index_t end = std::lower_bound(example.begin(), example.end(), last) - example.begin();
+    x.data += begin * x.row_stride;
+    x.rows = end - begin;
+    position = {position.data + begin, end - begin};
+    example = {example.data + begin, end - begin};
+  };
+  cut(v.q, v.q_position, v.q_example);
+  cut(v.k, v.k_position, v.k_example);
+  return v;
+}
+
+void expect_equal(const plasticity_profile_result& a, const plasticity_profile_result& b) {
+  ASSERT_EQ(a.buckets.size(), b.buckets.size());
+  EXPECT_EQ(a.examples, b.examples);
+  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
+    EXPECT_EQ(a.buckets[i].pairs, b.buckets[i].pairs);
+    EXPECT_EQ(a.buckets[i].queries, b.buckets[i].queries);
+    if (std::isnan(b.buckets[i].plasticity)) {
+      EXPECT_TRUE(std::isnan(a.buckets[i].plasticity));
+      continue;
+    }
+    EXPECT_NEAR(a.buckets[i].plasticity, b.buckets[i].plasticity, 1e-12);
+    EXPECT_NEAR(a.buckets[i].standard_error, b.buckets[i].standard_error, 1e-12);
+  }
+  ASSERT_EQ(a.heatmap.width, b.heatmap.width);
+  for (std::size_t i = 0; i < a.heatmap.sum.size(); ++i) {
+    EXPECT_NEAR(a.heatmap.sum[i], b.heatmap.sum[i], 1e-9);
+    EXPECT_EQ(a.heatmap.weight[i], b.heatmap.weight[i]);
+  }
+}
+
+TEST(merge, profiles_of_any_parts_are_the_profile_of_all) {
+  cpu_context ctx{{.threads = 2}};
+  const auto rows = rows_of(1, 7);
+  const auto whole = as_layer(rows.view());
+  const auto models = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{64}, {.context_length = 512}));
+  const profile_options options{.heatmap = true, .heatmap_cell = 64, .precision = pair_precision::f64};
+  const auto want = plasticity_profile(ctx, models, whole, all_pairs{}, options)[0];
+  for (const std::vector<std::int32_t>& cuts : {std::vector<std::int32_t>{0, 3, 7}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
+    std::optional<plasticity_profile_result> all;
+    for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
+      auto part = plasticity_profile(ctx, models, documents(rows, cuts[c], cuts[c + 1]), all_pairs{}, options)[0];
+      all = all ? merge(std::move(*all), part) : std::move(part);
+    }
+    expect_equal(*all, want);
+  }
+}
+
+TEST(merge, weighs_examples_the_same_over_parts_too) {
+  cpu_context ctx{{.threads = 1}};
+  const auto rows = rows_of(2, 5);
+  const auto whole = as_layer(rows.view());
+  const auto models = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{64}, {.context_length = 512}));
+  const profile_options options{.precision = pair_precision::f64};
+  const auto want = plasticity_profile(ctx, models, whole, prefix_uniform{}, options)[0];
+  const auto a = plasticity_profile(ctx, models, documents(rows, 0, 2), prefix_uniform{}, options)[0];
+  const auto b = plasticity_profile(ctx, models, documents(rows, 2, 5), prefix_uniform{}, options)[0];
+  expect_equal(merge(a, b), want);
+}
+
+TEST(merge, refuses_sums_under_another_model) {
+  cpu_context ctx{{.threads = 1}};
+  const auto rows = rows_of(3, 4), other = rows_of(4, 4);
+  const auto profile = [&](const planted_rows<float>& r, covariance_kind kind) {
+    const auto layer = as_layer(r.view());
+    const auto models = fit_queries(ctx, accumulate(ctx, layer, uniform_buckets{64}, {.context_length = 512}), {kind});
+    return plasticity_profile(ctx, models, layer)[0];
+  };
+  const auto a = profile(rows, covariance_kind::diagonal);
+  EXPECT_THROW(merge(a, profile(other, covariance_kind::diagonal)), error);
+  EXPECT_THROW(merge(a, profile(rows, covariance_kind::joint)), error);
+  EXPECT_NO_THROW(merge(a, profile(rows, covariance_kind::diagonal)));
+}
+
+TEST(merge, folding_documents_keeps_means_and_bounds_what_is_kept) {
+  cpu_context ctx{{.threads = 1}};
+  const auto rows = rows_of(5, 13);
+  const auto layer = as_layer(rows.view());
+  const auto models = fit_queries(ctx, accumulate(ctx, layer, uniform_buckets{64}, {.context_length = 512}));
+  const auto before = plasticity_profile(ctx, models, layer)[0];
+  auto after = before;
+  fold_documents(after, 4);
+  EXPECT_EQ(after.examples, (std::vector<std::int32_t>{0, 4, 8, 12}));
+  for (std::size_t b = 0; b < before.buckets.size(); ++b) {
+    EXPECT_EQ(after.buckets[b].example_sum.size(), 4u);
+    if (std::isnan(before.buckets[b].plasticity)) continue;
+    EXPECT_NEAR(after.buckets[b].plasticity, before.buckets[b].plasticity, 1e-14);
+    EXPECT_GT(after.buckets[b].standard_error, 0.2 * before.buckets[b].standard_error);
+    EXPECT_LT(after.buckets[b].standard_error, 5 * before.buckets[b].standard_error);
+  }
+  auto in_two = plasticity_profile(ctx, models, documents(rows, 0, 6))[0];
+  auto rest = plasticity_profile(ctx, models, documents(rows, 6, 13))[0];
+  fold_documents(in_two, 4);
+  fold_documents(rest, 4);  // the block 4..7 is in both
+  expect_equal(merge(in_two, rest), after);
+}
+
+TEST(observed_queries, are_the_same_for_every_split_and_never_more_than_asked_for) {
+  const auto rows = rows_of(6, 20);
+  const auto edges = uniform_buckets{64}.edges(512);
+  observed_queries<float> at_once(edges, 16, 9), in_parts(edges, 16, 9), other_seed(edges, 16, 10);
+  at_once.add(as_layer(rows.view()));
+  other_seed.add(as_layer(rows.view()));
+  for (std::int32_t e = 0; e < 20; ++e) in_parts.add(documents(rows, e, e + 1));
+  const auto a = at_once.take(), b = in_parts.take(), c = other_seed.take();
+  EXPECT_EQ(a.values, b.values);
+  EXPECT_EQ(a.bucket, b.bucket);
+  EXPECT_EQ(a.count, b.count);
+  EXPECT_EQ(a.mean_position, b.mean_position);
+  EXPECT_NE(a.values, c.values);
+  for (std::size_t i = 0; i < a.bucket.size(); ++i) {
+    EXPECT_EQ(a.bucket[i].size(), 16u);
+    EXPECT_GT(a.count[i], 40);
+  }
+}
+
+TEST(merge, observed_profiles_of_parts_are_the_profile_of_all) {
+  cpu_context ctx{{.threads = 2}};
+  const auto rows = rows_of(7, 9);
+  const auto whole = as_layer(rows.view());
+  const auto want = empirical_profile(ctx, whole, uniform_buckets{64}, 512)[0];
+  observed_queries<float> queries(uniform_buckets{64}.edges(512), 4096, 0);
+  for (const std::int32_t e : {0, 3, 6}) queries.add(documents(rows, e, e + 3));
+  const auto seen = queries.take();
+  std::optional<plasticity_profile_result> all;
+  for (const std::int32_t e : {0, 3, 6}) {
+    auto part = empirical_profile(ctx, seen, documents(rows, e, e + 3), queries.edges())[0];
+    all = all ? merge(std::move(*all), part) : std::move(part);
+  }
+  expect_equal(*all, want);
+}
+
+}  // namespace

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// A capture in several shards, and several captures, against the same documents in one.
+#include "qkgeom/report/analyse.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
+#include "tests/io/scratch.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+constexpr index_t context = 256, dim = 6;
+
+capture_manifest manifest_of(index_t documents) {
+  capture_manifest m;
+  m.model = {"planted", "llama", "00", dim, 2, 1, 1};
+  m.context_length = context;
+  m.bucket = {"uniform", 32};
+  m.rate = 1;
+  m.layers = {{0, true, std::nullopt, {0}, {0}, std::nullopt}, {1, false, 128, {0}, {0}, std::nullopt}};
+  m.examples.emplace();
+  for (index_t e = 0; e < documents; ++e) m.examples->push_back({e, "d" + std::to_string(e), context, nullptr});
+  m.written_by = "test";
+  return m;
+}
+
+planted_rows<float> layer_rows(std::uint64_t seed) {
+  planted_head spec{.dim = dim, .context_length = context, .examples = 12, .rows = 12, .seed = seed};
+  spec.mean_q = {1, 0.5, -1, 0, 0, 0.25};
+  spec.mean_k = {0, 0.5, 0, 0.5, 0, 0};
+  spec.drift_q = {0.01, 0, 0.002, 0, 0, 0};
+  spec.drift_k = {0.008, 0, 0, -0.003, 0, 0};
+  return plant<float>(spec);
+}
+
+/// Writes documents [first, last) of two planted layers as a capture of its own, `step` documents a shard.
+void write(const std::filesystem::path& folder, index_t first, index_t last, index_t step) {
+  const auto manifest = manifest_of(last - first);
+  const planted_rows<float> layers[] = {layer_rows(1), layer_rows(2)};
+  capture_writer writer(folder, manifest);
+  for (index_t begin = first; begin < last; begin += step) {
+    const index_t end = std::min(last, begin + step);
+    std::vector<captured_example> examples;
+    for (index_t e = begin; e < end; ++e) examples.push_back((*manifest.examples)[static_cast<std::size_t>(e - first)]);
+    std::vector<std::vector<std::int32_t>> ids;
+    ids.reserve(4);
+    const auto side = [&](const std::vector<float>& x, const std::vector<std::int32_t>& position,
+                          const std::vector<std::int32_t>& example) {
+      const auto at = [&](index_t e) { return std::lower_bound(example.begin(), example.end(), e) - example.begin(); };
+      const auto from = static_cast<std::size_t>(at(begin)), n = static_cast<std::size_t>(at(end)) - from;
+      ids.emplace_back();
+      for (std::size_t i = from; i < from + n; ++i) ids.back().push_back(example[i] - static_cast<std::int32_t>(first));
+      return side_to_write{std::as_bytes(std::span(x).subspan(from * dim, n * dim)),
+                           std::span(position).subspan(from, n),
+                           ids.back(),
+                           {}};
+    };
+    std::vector<layer_to_write> shard;
+    for (index_t l = 0; l < 2; ++l) {
+      const auto& r = layers[l];
+      shard.push_back({l, dtype::f32, side(r.q, r.q_position, r.q_example), side(r.k, r.k_position, r.k_example)});
+    }
+    writer.add_shard(examples, shard);
+  }
+  writer.finish();
+}
+
+void expect_close(double a, double b, double tolerance = 1e-11) {
+  if (std::isnan(b))
+    EXPECT_TRUE(std::isnan(a));
+  else
+    EXPECT_NEAR(a, b, tolerance * std::max(1.0, std::abs(b)));
+}
+
+void expect_same(const model_report& a, const model_report& b, double pair_tolerance) {
+  ASSERT_EQ(a.heads.size(), b.heads.size());
+  for (std::size_t h = 0; h < a.heads.size(); ++h) {
+    const auto &x = a.heads[h], &y = b.heads[h];
+    EXPECT_EQ(x.queries, y.queries);
+    EXPECT_EQ(x.keys, y.keys);
+    EXPECT_EQ(x.window, y.window);
+    expect_close(x.pca.explained_variance[0], y.pca.explained_variance[0]);
+    expect_close(x.rotation.bias_strength, y.rotation.bias_strength);
+    expect_close(x.sigma2_pos, y.sigma2_pos);
+    ASSERT_EQ(x.profiles.size(), y.profiles.size());
+    for (std::size_t c = 0; c < x.profiles.size(); ++c) {
+      EXPECT_EQ(x.profiles[c].examples, y.profiles[c].examples);
+      EXPECT_NEAR(x.summaries[c].overall.value, y.summaries[c].overall.value, pair_tolerance);
+      expect_close(x.summaries[c].overall.error, y.summaries[c].overall.error, pair_tolerance);
+      EXPECT_EQ(x.summaries[c].pairs, y.summaries[c].pairs);
+      for (std::size_t i = 0; i < x.profiles[c].heatmap.sum.size(); ++i)
+        EXPECT_NEAR(x.profiles[c].heatmap.sum[i], y.profiles[c].heatmap.sum[i], 1e3 * pair_tolerance);
+    }
+    EXPECT_NEAR(x.empirical_summary->overall.value, y.empirical_summary->overall.value, 1e-11);
+  }
+}
+
+TEST(analyse, shards_and_captures_of_the_same_documents_give_the_same) {
+  const test::scratch_folder folder;
+  write(folder / "whole", 0, 12, 12);
+  write(folder / "shards", 0, 12, 5);
+  write(folder / "a", 0, 4, 3);
+  write(folder / "b", 4, 12, 8);
+  cpu_context ctx{{.threads = 2}};
+  for (const bool across : {false, true}) {
+    analysis_options options;
+    options.across_examples = across;
+    options.geometry_blocks = 4;
+    const auto whole = analyse(ctx, capture::open(folder / "whole"), options);
+    expect_same(analyse(ctx, capture::open(folder / "shards"), options), whole, 1e-7);
+    expect_same(analyse(ctx, capture_set::open({folder / "a", folder / "b"}), options), whole, 1e-7);
+  }
+}
+
+TEST(analyse, refuses_captures_of_different_models) {
+  const test::scratch_folder folder;
+  write(folder / "a", 0, 4, 4);
+  auto other = manifest_of(2);
+  other.model.name = "another";
+  const planted_rows<float> r = layer_rows(1);
+  capture_writer writer(folder / "b", other);
+  writer.add_shard({(*other.examples)[0], (*other.examples)[1]},
+                   std::vector<layer_to_write>{{0, dtype::f32, {}, {}}, {1, dtype::f32, {}, {}}});
+  writer.finish();
+  EXPECT_QKGEOM_ERROR("only captures of one model", capture_set::open({folder / "a", folder / "b"}));
+}
+
+/// Peak memory in MB of analysing a capture of that many documents, ten a shard. Without the empirical form, which
+/// keeps up to 4096 queries a bucket and so grows until these are there.
+double peak_memory(const std::filesystem::path& folder, index_t documents) {
+  auto manifest = manifest_of(documents);
+  manifest.model.head_dim = 64;
+  capture_writer writer(folder, manifest);
+  for (index_t begin = 0; begin < documents; begin += 10) {
+    planted_head spec{.dim = 64, .context_length = context, .examples = 10, .rows = 16};
+    spec.seed = static_cast<std::uint64_t>(begin);
+    auto rows = plant<float>(spec);
+    for (auto* ids : {&rows.q_example, &rows.k_example})
+      for (auto& e : *ids) e += static_cast<std::int32_t>(begin);
+    const side_to_write q{std::as_bytes(std::span(rows.q)), rows.q_position, rows.q_example, {}};
+    const side_to_write k{std::as_bytes(std::span(rows.k)), rows.k_position, rows.k_example, {}};
+    const auto first = manifest.examples->begin() + begin;
+    writer.add_shard({first, first + 10}, std::vector<layer_to_write>{{0, dtype::f32, q, k}, {1, dtype::f32, q, k}});
+  }
+  writer.finish();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    cpu_context ctx{{.threads = 1}};
+    const auto report = analyse(ctx, capture::open(folder), {.empirical = false, .geometry_blocks = 8});
+    ::_exit(report.heads.size() == 2 ? 0 : 1);
+  }
+  int status = 1;
+  struct rusage used {};
+  ::wait4(child, &status, 0, &used);
+  EXPECT_EQ(status, 0);
+  return static_cast<double>(used.ru_maxrss) / 1024;
+}
+
+TEST(analyse, needs_no_more_memory_for_ten_times_the_documents) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer keeps freed memory, so that peaks say nothing";
+#endif
+  const test::scratch_folder folder;
+  const double few = peak_memory(folder / "few", 300), many = peak_memory(folder / "many", 3000);
+  // The rows of a layer alone are 25 MB more; what is kept of a document is its number and its sums, up to 1024 blocks.
+  EXPECT_LT(many, few + 6) << few << " MB for 300 documents";
+}
+
+TEST(analyse, keeps_a_bounded_number_of_document_blocks) {
+  EXPECT_EQ(document_block(1), 1);
+  EXPECT_EQ(document_block(1024), 1);
+  EXPECT_EQ(document_block(1025), 2);
+  EXPECT_EQ(document_block(5000), 8);
+}
+
+}  // namespace
