@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Attention plasticity of every head of a capture: how often two queries would order a pair of keys differently.
+#include "examples/common/author_preset.hpp"
 #include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_text.hpp"
@@ -7,12 +8,15 @@
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;
   arguments a;
+  preset_arguments preset;
   qkgeom::analysis_options options{.geometry = false};
   CLI::App app{"Attention plasticity: profile.csv, heatmap.csv, bins.csv and their figures", "plasticity"};
   add_arguments(app, a);
   add_plasticity_arguments(app, a);
   app.add_flag("--across-examples", options.across_examples, "Pairs of keys of different documents too");
+  add_preset_arguments(app, preset);
   return run_main(argc, argv, app, a, [&] {
+    if (!preset.name.empty()) return run_preset(a, preset);
     const auto found = analyse_capture(a, with_arguments(options, a));
     output_folder folder(a.out);
     write_plasticity(folder, found);

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# examples/convert both ways, and our programs on what comes out. Needs python3 with numpy and pyarrow ($QKGEOM_PYTHON, the
+# one that tests/run.sh makes under build/python, or the one on the path); skipped, with a sentence, where there is none.
+# Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+set -uo pipefail
+for python in "${QKGEOM_PYTHON:-}" "$QKGEOM_SOURCE/build/python/bin/python" python3 ""; do
+  [[ -n $python ]] && "$python" -c 'import numpy, pyarrow.parquet' 2>/dev/null && break
+done
+if [[ -z $python ]]; then
+  echo "skipped: no python3 with numpy and pyarrow here; tests/run.sh makes one, QKGEOM_PYTHON names another"
+  exit 77
+fi
+
+data=$QKGEOM_SOURCE/tests/data/golden
+work=$(mktemp -d "$PWD/convert.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
+convert() { # PROGRAM ARGUMENTS...: must succeed
+  "$python" -B "$QKGEOM_SOURCE/examples/convert/$1.py" "${@:2}" >"$work/log" 2>&1 || bad "$*: $(cat "$work/log")"
+}
+refused() { # WORDS PROGRAM ARGUMENTS...: must end with status 2 and one line on stderr that holds WORDS
+  local words=$1 status=0
+  shift
+  "$python" -B "$QKGEOM_SOURCE/examples/convert/$1.py" "${@:2}" >/dev/null 2>"$work/log" || status=$?
+  [[ $status == 2 && $(wc -l <"$work/log") == 1 ]] || bad "$*: status $status: $(cat "$work/log")"
+  grep -qF -- "$words" "$work/log" || bad "$*: does not say '$words': $(cat "$work/log")"
+}
+check() { "$python" -B "$QKGEOM_SOURCE/tests/examples/convert_check.py" "$@" || bad "check $*"; }
+run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/log" 2>&1 || bad "$*: $(cat "$work/log")"; }
+agree() { # A B NAMES...: the same tables in both folders
+  for table in "${@:3}"; do cmp "$1/$table" "$2/$table" || bad "$table differs"; done
+}
+
+# There and back: the same capture, bit for bit.
+convert capture_to_parquet "$data/long-f32.safetensors" "$work/long-f32"
+convert parquet_to_capture "$work/long-f32" "$work/long-f32.safetensors"
+check same "$data/long-f32.safetensors" "$work/long-f32.safetensors"
+convert capture_to_parquet "$data/short-bf16.safetensors" "$work/short"
+convert parquet_to_capture "$work/short" "$work/short.safetensors" --dtype bf16
+check same "$data/short-bf16.safetensors" "$work/short.safetensors"
+[[ -f $work/short/l01h06q/data.parquet && -f $work/short/l01h01k/data.parquet ]] || bad "names: $(ls "$work/short")"
+
+# bf16 as f32 is the same numbers to every program.
+convert parquet_to_capture "$work/short" "$work/wide.safetensors"
+for capture in "$data/short-bf16" "$work/wide"; do
+  name=$(basename "$capture")
+  run pca "$capture.safetensors" --out "$work/pca-$name" --threads 1
+  run plasticity "$capture.safetensors" --out "$work/author-$name" --threads 1 --preset attention-plasticity
+done
+agree "$work/pca-short-bf16" "$work/pca-wide" qk.csv
+author=(head_metrics.csv head_bucket_plasticity.csv head_component_weights.csv)
+agree "$work/author-short-bf16" "$work/author-wide" "${author[@]}"
+
+# Files that another program wrote: what they do not say is asked for or read off.
+check foreign "$work/short" "$work/foreign"
+refused --query-heads parquet_to_capture "$work/foreign" "$work/foreign.safetensors"
+[[ ! -e $work/foreign.safetensors ]] || bad "a refused conversion left a file"
+convert parquet_to_capture "$work/foreign" "$work/foreign.safetensors" --query-heads 8 --key-heads 2 --model kjv
+run plasticity "$work/foreign.safetensors" --out "$work/author-foreign" --threads 1 --preset attention-plasticity
+agree "$work/author-short-bf16" "$work/author-foreign" "${author[@]}"
+
+# Bad input: one sentence, status 2.
+refused "no such capture" capture_to_parquet "$work/nowhere" "$work/x"
+refused "l00h00q" parquet_to_capture "$work/nowhere" "$work/x.safetensors"
+refused bf16 parquet_to_capture "$work/long-f32" "$work/x.safetensors" --dtype bf16
+refused "key head" parquet_to_capture "$work/foreign" "$work/x.safetensors" --query-heads 64 --key-heads 64
+refused "--bucket-size" parquet_to_capture "$work/foreign" "$work/x.safetensors" --query-heads 8 --key-heads 2 --bucket-size 33
+refused "--context-length" parquet_to_capture "$work/foreign" "$work/x.safetensors" --query-heads 8 --key-heads 2 --context-length 400
+spoiled() { # WHAT WORDS
+  rm -rf "$work/spoiled" && cp -r "$work/short" "$work/spoiled"
+  check spoil "$work/spoiled" "$1"
+  refused "$2" parquet_to_capture "$work/spoiled" "$work/x.safetensors"
+}
+spoiled missing_column position
+spoiled ragged "one length"
+spoiled doubles "f32 cannot hold"
+rm -rf "$work/spoiled" && cp -r "$work/long-f32" "$work/spoiled"
+check spoil "$work/spoiled" short
+refused "other ones" parquet_to_capture "$work/spoiled" "$work/x.safetensors"
+[[ ! -e $work/x.safetensors ]] || bad "a refused conversion left a file"
+
+((failures == 0)) && echo "convert: all as expected"
+exit $((failures > 0))

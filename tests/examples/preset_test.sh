@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# plasticity --preset attention-plasticity beside what that tool printed for the same captures. Run with QKGEOM_BIN and
+# QKGEOM_SOURCE set, in a scratch folder.
+set -uo pipefail
+data=$QKGEOM_SOURCE/tests/data/golden
+work=$(mktemp -d "$PWD/preset.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
+run() { "$QKGEOM_BIN/plasticity" "${@:2}" --out "$work/$1" >"$work/stdout" 2>"$work/stderr" || bad "$*: $(cat "$work/stderr")"; }
+refused() { # WORDS ARGUMENTS...: must end with status 2 and one line on stderr that holds WORDS
+  local words=$1 status=0
+  shift
+  "$QKGEOM_BIN/plasticity" "$@" --out "$work/x" >/dev/null 2>"$work/stderr" || status=$?
+  [[ $status == 2 && $(wc -l <"$work/stderr") == 1 ]] || bad "$*: status $status: $(cat "$work/stderr")"
+  grep -qF -- "$words" "$work/stderr" || bad "$*: does not say '$words': $(cat "$work/stderr")"
+}
+
+cat >"$work/compare.py" <<'END'
+import csv, sys
+ours, theirs = ([*csv.DictReader(open(f))] for f in sys.argv[1:3])
+assert [*ours[0]] == [*theirs[0]], f"columns {[*ours[0]]}, not {[*theirs[0]]}"
+assert len(ours) == len(theirs), f"{len(ours)} rows, not {len(theirs)}"
+# Where the tool draws pairs, we take all; tests/report holds each cell against the error of its draws, here their mean.
+drawn = [float(a["ap_bucket"]) - float(b["ap_bucket"]) for a, b in zip(ours, theirs) if "ap_bucket" in a]
+assert abs(sum(drawn)) <= 2e-3 * len(drawn), f"ap_bucket is off by {sum(drawn) / len(drawn)} on average"
+for i, (a, b) in enumerate(zip(ours, theirs)):
+    for name in set(a) - {"ap_bucket"}:
+        x, y = float(a[name]), float(b[name])
+        bound = 5e-3 if name == "ap_overall" else 1e-2 * y if name.endswith("_ks_p") else 1e-9 * max(1, abs(y))
+        assert abs(x - y) <= bound, f"row {i} {name}: {x}, not {y}"
+END
+for capture in long-f32 long-bf16 short-bf16; do
+  run "$capture" "$data/$capture.safetensors" --preset attention-plasticity --threads 2
+  grep -q ap_overall "$work/stdout" || bad "$capture: no summary"
+  [[ $(ls "$work/$capture") == $'head_bucket_plasticity.csv\nhead_component_weights.csv\nhead_metrics.csv' ]] ||
+    bad "$capture: $(ls "$work/$capture")"
+  for table in head_metrics head_bucket_plasticity; do
+    python3 "$work/compare.py" "$work/$capture/$table.csv" "$data/author-$capture.$table.csv" || bad "$capture $table"
+  done
+done
+[[ $(wc -l <"$work/long-f32/head_component_weights.csv") == $((1 + 5 * 32)) ]] || bad "component weights"
+
+run one "$data/long-f32.safetensors" --preset attention-plasticity --threads 1
+cmp "$work/one/head_metrics.csv" "$work/long-f32/head_metrics.csv" || bad "the metrics depend on the threads"
+cmp "$work/one/head_bucket_plasticity.csv" "$work/long-f32/head_bucket_plasticity.csv" || bad "the cells depend on the threads"
+run few "$data/long-f32.safetensors" --preset attention-plasticity --max-tokens 500 --max-dims 4 --alpha 0.5 --seed 3
+[[ $(cut -d, -f4,5 "$work/few/head_metrics.csv" | sort -u | tr '\n' ' ') == "500,500 n_q_tokens,n_k_tokens " ]] ||
+  bad "--max-tokens: $(cut -d, -f4,5 "$work/few/head_metrics.csv")"
+run wide "$data/long-f32.safetensors" --preset attention-plasticity --bucket-size 2048
+[[ $(wc -l <"$work/wide/head_bucket_plasticity.csv") == $((1 + 5 * 6)) ]] || bad "--bucket-size: not 6 cells a head"
+
+refused attention-plasticity "$data/long-f32.safetensors" --preset mine
+refused --preset "$data/long-f32.safetensors" --alpha 0.1
+refused --alpha "$data/long-f32.safetensors" --preset attention-plasticity --alpha 2
+refused nowhere "$work/nowhere" --preset attention-plasticity
+
+((failures == 0)) && echo "preset: all as expected"
+exit $((failures > 0))
