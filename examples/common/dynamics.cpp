@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/dynamics.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "examples/common/report_figures.hpp"
+#include "qkgeom/report/trajectory_tables.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+using align = table::align;
+
+/// "1.25 ± 0.03": the error in two significant digits, the value in as many decimals.
+std::string with_error(const head_estimate& e, bool sign = false) {
+  int digits = 3;
+  if (std::isfinite(e.error) && e.error > 0)
+    digits = std::clamp(1 - static_cast<int>(std::floor(std::log10(e.error))), 0, 9);
+  else
+    return sign ? signed_significant(e.value) : significant(e.value);
+  return (sign ? signed_fixed(e.value, digits) : fixed(e.value, digits)) + " ± " + fixed(e.error, digits);
+}
+
+void print_trajectory(printer& out, const std::vector<trajectory_point>& points) {
+  const auto group = heads_in(points[0], head_group::all);
+  out.heading("Means over " + counted(group.size(), "head") + " ± standard error over documents");
+  table t({{"checkpoint", align::left},
+           {"context"},
+           {"held-out loss"},
+           {"|bias| a token"},
+           {"|bias| a context"},
+           {"... in sd"},
+           {"|alpha_k| a context"},
+           {"|r_k| axis a"}});
+  table ap({{"checkpoint", align::left},
+            {"AP overall"},
+            {"observed"},
+            {"first 20 %"},
+            {"last 20 %"},
+            {"drop"},
+            {"drop, RoPE"},
+            {"drop, NoPE"}});
+  for (const auto& p : points) {
+    const auto of = [&](const char* column, head_statistic s) {
+      return with_error(over_heads(p.column(column), group, s));
+    };
+    const auto drop = [&](head_group g) {
+      const auto in = heads_in(p, g);
+      return in.empty() ? std::string("-") : with_error(over_heads(p.column("ap_drop"), in, head_statistic::mean));
+    };
+    const auto abs = head_statistic::mean_abs, mean = head_statistic::mean;
+    t.row({p.label, grouped(p.context_length), p.heldout_loss ? fixed(*p.heldout_loss, 3) : "-",
+           of("bias_strength", abs), of("bias_context", abs), of("bias_context_in_sd", abs), of("alpha_k_context", abs),
+           of("r_k_a", abs)});
+    ap.row({p.label, of("ap_overall", mean), of("ap_empirical_unbiased", mean), of("ap_first_20pct", mean),
+            of("ap_last_20pct", mean), of("ap_drop", mean), drop(head_group::rope), drop(head_group::nope)});
+  }
+  out.print(t);
+  out.line();
+  out.print(ap);
+}
+
+void print_splits(printer& out, const std::vector<trajectory_point>& points) {
+  out.heading("Change of log mean |bias|, and the parts it is the sum of");
+  table t({{"from", align::left},
+           {"to", align::left},
+           {"bias a token"},
+           {"bias a context"},
+           {"mu_Q^a"},
+           {"alpha_K a token"},
+           {"alpha_K a context"},
+           {"covariance"}});
+  const auto group = heads_in(points[0], head_group::all);
+  const auto steps = qkgeom::detail::steps_of(points);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (i + 1 == points.size()) t.rule();
+    const auto &from = points[steps[i].first], &to = points[steps[i].second];
+    const auto token = split_bias(from, to, group, true, false), context = split_bias(from, to, group, true, true);
+    t.row({from.label, to.label, with_error(token.bias, true), with_error(context.bias, true),
+           with_error(token.mu, true), with_error(token.alpha, true), with_error(context.alpha, true),
+           with_error(token.covariance, true)});
+  }
+  out.print(t);
+}
+
+void print_class_changes(printer& out, const std::vector<trajectory_point>& points) {
+  const auto group = heads_in(points[0], head_group::all);
+  out.heading("Head classes");
+  std::vector<table::column> columns{{"checkpoint", align::left}};
+  for (const head_class c : all_head_classes) columns.push_back({class_words(c)});
+  columns.push_back({"changed class since the one above"});
+  table t(columns);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    std::vector<std::string> row{points[i].label};
+    for (const head_class c : all_head_classes) {
+      const auto share = class_share(points[i], group, c);
+      row.push_back(percent(share.value) +
+                    (std::isfinite(share.error) ? " ± " + fixed(100 * share.error, 0) : std::string()));
+    }
+    index_t moved = 0;
+    if (i > 0)
+      for (const auto& m : class_transitions(points[i - 1], points[i], group)) moved += m.from != m.to ? m.heads : 0;
+    row.push_back(i > 0 ? grouped(moved) : "");
+    t.row(row);
+  }
+  out.print(t);
+}
+
+}  // namespace
+
+std::vector<std::string> checkpoint_labels(const std::vector<std::filesystem::path>& captures,
+                                           const std::vector<std::string>& given) {
+  require(given.empty() || given.size() == captures.size(), "--labels names ", given.size(),
+          " checkpoints, but there are ", captures.size(), " captures");
+  std::vector<std::string> labels = given;
+  if (labels.empty())
+    for (const auto& path : captures) {
+      const auto whole = std::filesystem::absolute(path).lexically_normal();
+      const auto named = whole.has_filename() ? whole : whole.parent_path();
+      labels.push_back((named.extension() == ".safetensors" ? named.stem() : named.filename()).string());
+    }
+  auto sorted = labels;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  require(twice == sorted.end(), "two checkpoints are called ", twice == sorted.end() ? "" : *twice,
+          "; give each a name with --labels");
+  return labels;
+}
+
+std::map<std::string, double> read_losses(const std::filesystem::path& path, const std::vector<std::string>& labels) {
+  const auto file = read_csv(path);
+  const auto& names = file.column("checkpoint");
+  const auto values = file.numbers("heldout_loss");
+  std::map<std::string, double> losses;
+  bool known = false;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    known |= std::find(labels.begin(), labels.end(), names[i]) != labels.end();
+    if (std::isnan(values[i])) continue;
+    require(losses.emplace(names[i], values[i]).second, path.string(), ": checkpoint ", printable(names[i]),
+            " is there twice");
+  }
+  require(known, path.string(), ": none of the checkpoints is there, the first is ", labels.at(0));
+  return losses;
+}
+
+void write_dynamics(output_folder& out, const std::vector<trajectory_point>& points) {
+  write_trajectory_csv(out.table("trajectory.csv"), points);
+  write_transitions_csv(out.table("transitions.csv"), points);
+  write_bias_split_csv(out.table("bias_split.csv"), points);
+  draw(bias_figure(points, "bias_strength"), out.figure("bias_token"));
+  draw(bias_figure(points, "bias_context"), out.figure("bias_context"));
+  draw(bias_figure(points, "bias_context_in_sd"), out.figure("bias_in_sd"));
+  draw(bias_factor_figure(points), out.figure("bias_factors"));
+  draw(correlation_figure(points), out.figure("correlation"));
+  draw(class_share_figure(points), out.figure("class_shares"));
+  draw(plasticity_figure(points), out.figure("plasticity"));
+  draw(drop_figure(points), out.figure("ap_drop"));
+}
+
+void print_dynamics(printer& out, const std::vector<trajectory_point>& points) {
+  print_trajectory(out, points);
+  print_splits(out, points);
+  print_class_changes(out, points);
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# training_dynamics on small captures of two checkpoints: its files, the same numbers as heads gives, the same result for
+# any number of threads, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
+set -uo pipefail
+model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+work=$(mktemp -d "$PWD/dynamics.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
+run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
+refused() { # WORDS ARGUMENTS...: training_dynamics must end with status 2 and one line on stderr that holds WORDS
+  local words=$1 status=0
+  shift
+  "$QKGEOM_BIN/training_dynamics" "$@" >"$work/stdout" 2>"$work/stderr" || status=$?
+  [[ $status == 2 ]] || bad "$*: exit status $status, not 2"
+  [[ $(wc -l <"$work/stderr") == 1 ]] || bad "$*: more than one line: $(cat "$work/stderr")"
+  grep -qF -- "$words" "$work/stderr" || bad "$*: does not say '$words': $(cat "$work/stderr")"
+}
+column() { # FILE NAME: the fields of a column
+  awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == name) at = i; next } { print $at }' "$1"
+}
+
+capture() { # CHECKPOINT LENGTH NAME
+  run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
+    --heads 6 --bucket-size $(($2 / 16)) --rate 12 --out "$work/$3"
+}
+capture stage1-step-40 256 first
+capture stage1-step-250 512 second
+a=$work/first b=$work/second
+printf 'checkpoint,heldout_loss\nlater,2.5\nnever,1\n' >"$work/loss.csv"
+run training_dynamics "$a" "$b" --out "$work/out" --labels first,later --loss "$work/loss.csv" --threads 2
+grep -q 'Change of log mean |bias|' "$work/stdout" || bad "no summary"
+both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; }
+expected=$(printf '%s\n' trajectory.csv transitions.csv bias_split.csv $(both bias_token bias_context bias_in_sd \
+  bias_factors correlation class_shares plasticity ap_drop) | sort)
+[[ $(ls "$work/out" | sort) == "$expected" ]] || bad "wrote $(ls "$work/out" | tr '\n' ' ')"
+[[ -z $(find "$work/out" -empty) ]] || bad "empty: $(find "$work/out" -empty)"
+
+# Means over heads of what heads.csv holds; losses where known.
+run heads "$a" --out "$work/heads" --threads 2
+for name in alpha_k bias_context score_sd ap_drop r_k_pc0; do
+  mean=$(column "$work/heads/heads.csv" $name | awk '{ s += $1 } END { printf "%.12g", s / NR }')
+  absolute=$(column "$work/heads/heads.csv" $name | awk '{ s += $1 < 0 ? -$1 : $1 } END { printf "%.12g", s / NR }')
+  for pair in "${name}_mean $mean" "${name}_mean_abs $absolute"; do
+    set -- $pair
+    got=$(column "$work/out/trajectory.csv" "$1" | head -1)
+    awk -v x="$got" -v y="$2" 'BEGIN { d = x - y; exit !(d * d <= 1e-20 * y * y) }' || bad "$1 is $got, heads.csv says $2"
+  done
+done
+[[ $(column "$work/out/trajectory.csv" heldout_loss | sort -u | tr '\n' ' ') == " 2.5 " ]] || bad "held-out losses"
+[[ $(column "$work/out/trajectory.csv" group | sort | uniq -c | tr -s ' \n' ' ') == " 2 all 2 nope 2 rope " ]] ||
+  bad "groups: $(column "$work/out/trajectory.csv" group | tr '\n' ' ')"
+
+# Every head goes somewhere; the parts of the split are its sum.
+total=$(awk -F, '$3 == "all" { n += $6 } END { print n }' "$work/out/transitions.csv")
+[[ $total == $(($(wc -l <"$work/heads/heads.csv") - 1)) ]] || bad "$total heads in transitions.csv"
+paste -d' ' <(column "$work/out/bias_split.csv" log_bias) <(column "$work/out/bias_split.csv" log_mu_q_a) \
+  <(column "$work/out/bias_split.csv" log_alpha_k) <(column "$work/out/bias_split.csv" log_covariance) |
+  awk '{ d = $1 - $2 - $3 - $4; if (d * d > 1e-24) { print "parts do not add up:", $0; e = 1 } } END { exit e || NR != 12 }' ||
+  bad "bias_split.csv"
+
+run training_dynamics "$a" "$b" --out "$work/one" --labels first,later --loss "$work/loss.csv" --threads 1
+for table in trajectory transitions bias_split; do
+  cmp "$work/out/$table.csv" "$work/one/$table.csv" || bad "$table.csv depends on the threads"
+done
+
+run training_dynamics --help
+refused CAPTURE "$a" --out "$work/x"
+refused --out "$a" "$b"
+refused "names 3 checkpoints" "$a" "$b" --out "$work/x" --labels one,two,three
+refused "two checkpoints are called one" "$a" "$b" --out "$work/x" --labels one,one
+refused "other heads" "$a" "$QKGEOM_SOURCE/tests/data/golden/long-f32.safetensors" --out "$work/x"
+refused nowhere "$a" "$work/nowhere" --out "$work/x"
+refused "no column heldout_loss" "$a" "$b" --out "$work/x" --loss <(printf 'checkpoint,loss\nfirst,1\n')
+printf 'checkpoint,heldout_loss\nelsewhere,2\n' >"$work/other.csv"
+refused "none of the checkpoints" "$a" "$b" --out "$work/x" --loss "$work/other.csv"
+printf 'checkpoint,heldout_loss\nfirst,2\nfirst,3\n' >"$work/twice.csv"
+refused "is there twice" "$a" "$b" --out "$work/x" --loss "$work/twice.csv"
+printf 'checkpoint,heldout_loss\nfirst,low\n' >"$work/word.csv"
+refused "must be a number" "$a" "$b" --out "$work/x" --loss "$work/word.csv"
+refused --blocks "$a" "$b" --out "$work/x" --blocks 1
+
+((failures == 0)) && echo "training dynamics: all as expected"
+exit $((failures > 0))
