@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/head_regions.hpp"
+#include "qkgeom/report/trajectory.hpp"
+
+namespace qkgeom {
+
+/// What a model's heads say of one column of heads.csv: every alpha, r, mu and the rest.
+struct column_summary {
+  std::string group, column;
+  index_t heads = 0;  ///< that have a value
+  head_estimate mean, mean_abs, median;
+};
+
+/// Signed mean, mean of absolute values and median over heads of every column, for all heads, then RoPE and NoPE layers
+/// apart where the model has both. Errors over documents need a report made with `geometry_blocks`, for PCA and
+/// rotation; those of plasticity are given the query model. Throws if the report has no heads or no geometry.
+inline std::vector<column_summary> column_summaries(const model_report& report) {
+  const auto point = point_of(report, report.model);
+  std::vector<column_summary> all;
+  for (const auto& [name, heads] : head_groups(report))
+    for (const auto& c : point.columns)
+      all.push_back({name, c.name, static_cast<index_t>(detail::picked(c.value, heads).size()),
+                     over_heads(c, heads, head_statistic::mean), over_heads(c, heads, head_statistic::mean_abs),
+                     over_heads(c, heads, head_statistic::median)});
+  return all;
+}
+
+/// model_columns.csv: a row a group of heads and column of heads.csv; `_error` is the jackknife over documents,
+/// `_head_error` the error of drawing these heads.
+inline void write_model_columns_csv(const std::filesystem::path& path, const std::vector<column_summary>& summaries) {
+  std::vector<std::string> names{"group", "column", "heads"};
+  for (const auto s : all_head_statistics)
+    for (const char* part : {"", "_error", "_head_error"}) names.push_back(std::string(name_of(s)) + part);
+  csv_writer csv(path, names);
+  for (const auto& s : summaries) {
+    csv.add(s.group).add(s.column).add(s.heads);
+    for (const auto* e : {&s.mean, &s.mean_abs, &s.median}) csv.add(e->value).add(e->error).add(e->head_error);
+    csv.end_row();
+  }
+  csv.commit();
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/report/model_columns.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/io/scratch.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+/// Four heads of two layers, one of them NoPE, whose mean query on axis a is known.
+model_report four_heads() {
+  model_report report{"m", 1000, uniform_buckets{100}.edges(1000), {}};
+  const double mu[] = {-3, 1, 2, 8};
+  for (int h = 0; h < 4; ++h) {
+    head_report head;
+    head.layer = h / 2;
+    head.q_head = h % 2;
+    head.rope = h < 2;
+    head.pca.r_q = head.pca.r_k = head.pca.explained_variance = {0.1};
+    head.rotation.mu_q_a = mu[h];
+    report.heads.push_back(head);
+  }
+  return report;
+}
+
+TEST(model_columns, signed_mean_mean_of_absolute_values_and_median) {
+  const auto columns = column_summaries(four_heads());
+  index_t seen = 0;
+  for (const auto& s : columns) {
+    if (s.column != "mu_q_a") continue;
+    ++seen;
+    EXPECT_EQ(s.heads, s.group == "all" ? 4 : 2);
+    if (s.group == "rope") {
+      EXPECT_EQ(s.mean.value, -1);
+      EXPECT_EQ(s.mean_abs.value, 2);
+    }
+    if (s.group != "all") continue;
+    EXPECT_EQ(s.mean.value, 2);
+    EXPECT_EQ(s.mean_abs.value, 3.5);
+    EXPECT_EQ(s.median.value, 1.5);
+    EXPECT_NEAR(s.mean.head_error, std::sqrt(62.0 / 3 / 4), 1e-14);  // squares about 2: 25, 1, 0, 36
+  }
+  EXPECT_EQ(seen, 3);  // all, rope, nope
+  for (const char* name : {"alpha_q", "alpha_k", "alpha_k_b", "r_q_a", "r_k_a", "r_q_pc0", "r_k_pc0", "mu_q_a",
+                           "mu_k_a", "mu_q_b", "mu_k_b"})
+    EXPECT_TRUE(std::any_of(columns.begin(), columns.end(), [&](const auto& s) { return s.column == name; })) << name;
+}
+
+TEST(model_columns, table) {
+  const auto columns = column_summaries(four_heads());
+  const test::scratch_folder folder;
+  write_model_columns_csv(folder / "model_columns.csv", columns);
+  const auto table = read_csv(folder / "model_columns.csv");
+  ASSERT_EQ(table.rows(), columns.size());
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    EXPECT_EQ(table.column("column")[i], columns[i].column);
+    EXPECT_EQ(table.numbers("mean_abs")[i], columns[i].mean_abs.value);
+  }
+}
+
+}  // namespace
