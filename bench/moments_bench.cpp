@@ -68,7 +68,7 @@ void sizes(benchmark::internal::Benchmark* b, std::initializer_list<int> dims) {
   for (const int d : dims)
     for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) b->Args({d, threads});
 }
-void all_sizes(benchmark::internal::Benchmark* b) { sizes(b, {64, 128, 256}); }
+void all_sizes(benchmark::internal::Benchmark* b) { sizes(b, {32, 64, 128, 256}); }
 void one_size(benchmark::internal::Benchmark* b) { sizes(b, {128}); }
 
 BENCHMARK_CAPTURE(moments, bf16_queries, bf16{}, scatter_kind::full)->Apply(all_sizes);

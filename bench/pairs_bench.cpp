@@ -24,8 +24,9 @@ constexpr index_t context = 131072, buckets = 16;
 constexpr auto everything = std::numeric_limits<std::int32_t>::max();
 
 /// Rows of a head, and laws fitted to its queries.
+template <class T>
 struct pair_case {
-  planted_rows<float> rows;
+  planted_rows<T> rows;
   key_groups groups;
   pair_problem problem;
 
@@ -33,7 +34,7 @@ struct pair_case {
     planted_head head = bench::typical_head(d, context, 1);
     head.examples = examples;
     head.rows = keys;
-    rows = plant<float>(head);
+    rows = plant<T>(head);
     cpu_context ctx{{.threads = 1}};
     const auto moments = accumulate(ctx, rows.view(), uniform_buckets{context / buckets}, {.context_length = context});
     const auto model = fit_queries(ctx, moments, {.covariance = covariance});
@@ -47,11 +48,12 @@ struct pair_case {
   }
 };
 
-const pair_case& known_case(index_t d, index_t examples, index_t keys, covariance_kind covariance, bool one_law) {
-  static std::map<std::tuple<index_t, index_t, index_t, covariance_kind, bool>, pair_case> cases;
+template <class T = float>
+const pair_case<T>& known_case(index_t d, index_t examples, index_t keys, covariance_kind covariance, bool one_law) {
+  static std::map<std::tuple<index_t, index_t, index_t, covariance_kind, bool>, pair_case<T>> cases;
   const auto key = std::make_tuple(d, examples, keys, covariance, one_law);
   auto at = cases.find(key);
-  if (at == cases.end()) at = cases.emplace(key, pair_case(d, examples, keys, covariance, one_law)).first;
+  if (at == cases.end()) at = cases.emplace(key, pair_case<T>(d, examples, keys, covariance, one_law)).first;
   return at->second;
 }
 
@@ -75,7 +77,8 @@ double total(const std::vector<std::int64_t>& pairs) {
   return sum;
 }
 
-void run_pairs(benchmark::State& state, const pair_case& c, pair_request request) {
+template <class T>
+void run_pairs(benchmark::State& state, const pair_case<T>& c, pair_request request) {
   const int threads = static_cast<int>(state.range(1));
   cpu_context ctx{{.threads = threads}};
   const auto layer = as_layer(c.rows.view());
@@ -89,9 +92,10 @@ void run_pairs(benchmark::State& state, const pair_case& c, pair_request request
   });
 }
 
-/// One group of 4096 keys under one law.
-void one_group(benchmark::State& state, covariance_kind covariance, pair_precision precision) {
-  run_pairs(state, known_case(state.range(0), 1, 4096, covariance, true), {{}, precision, 0});
+/// One group of 4096 keys of type T under one law.
+template <class T>
+void one_group(benchmark::State& state, T, covariance_kind covariance, pair_precision precision) {
+  run_pairs(state, known_case<T>(state.range(0), 1, 4096, covariance, true), {{}, precision, 0});
 }
 
 /// The same with a heatmap, whose cells are 8192 tokens wide.
@@ -132,13 +136,15 @@ void sizes(benchmark::internal::Benchmark* b, std::initializer_list<int> dims) {
 void all_sizes(benchmark::internal::Benchmark* b) { sizes(b, {32, 64, 128, 256}); }
 void one_size(benchmark::internal::Benchmark* b) { sizes(b, {128}); }
 
-BENCHMARK_CAPTURE(one_group, diagonal_f32, covariance_kind::diagonal, pair_precision::f32)->Apply(all_sizes);
-BENCHMARK_CAPTURE(one_group, joint_f32, covariance_kind::joint, pair_precision::f32)->Apply(all_sizes);
-BENCHMARK_CAPTURE(one_group, diagonal_f64, covariance_kind::diagonal, pair_precision::f64)->Apply(one_size);
-BENCHMARK(one_group_heatmap)->Apply(one_size);
+BENCHMARK_CAPTURE(one_group, diagonal_f32, float{}, covariance_kind::diagonal, pair_precision::f32)->Apply(all_sizes);
+BENCHMARK_CAPTURE(one_group, joint_f32, float{}, covariance_kind::joint, pair_precision::f32)->Apply(all_sizes);
+BENCHMARK_CAPTURE(one_group, diagonal_bf16, bf16{}, covariance_kind::diagonal, pair_precision::f32)->Apply(one_size);
+BENCHMARK_CAPTURE(one_group, diagonal_f16, f16{}, covariance_kind::diagonal, pair_precision::f32)->Apply(one_size);
+BENCHMARK_CAPTURE(one_group, diagonal_f64, double{}, covariance_kind::diagonal, pair_precision::f64)->Apply(one_size);
+BENCHMARK(one_group_heatmap)->Apply(all_sizes);
 BENCHMARK_CAPTURE(small_groups, diagonal, covariance_kind::diagonal, false)->Apply(all_sizes);
 BENCHMARK_CAPTURE(small_groups, diagonal_heatmap, covariance_kind::diagonal, true)->Apply(one_size);
-BENCHMARK_CAPTURE(small_groups, joint, covariance_kind::joint, false)->Apply(one_size);
-BENCHMARK(empirical)->Apply(one_size);
+BENCHMARK_CAPTURE(small_groups, joint, covariance_kind::joint, false)->Apply(all_sizes);
+BENCHMARK(empirical)->Apply(all_sizes);
 
 }  // namespace
