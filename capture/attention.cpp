@@ -213,11 +213,12 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   require(key_heads > 0 && q.heads % key_heads == 0, "query heads (", q.heads, ") must be a multiple of key heads (",
           key_heads, ")");
   const auto window = static_cast<std::int32_t>(std::min(options.window.value_or(q.rows), q.rows));
+  const double score_scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.dim)));
+  const auto scale = static_cast<float>(std::numbers::log2e * score_scale);
   if (options.to_bf16 && options.kernel == attention_kernel::best && amx_available())
-    return causal_attention_amx(pool, q, k, v, key_heads, window);
+    return causal_attention_amx(pool, q, k, v, key_heads, window, scale);
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
   const index_t blocks = (total + rows - 1) / rows;
-  const auto scale = static_cast<float>(std::numbers::log2e / std::sqrt(static_cast<double>(q.dim)));
   std::vector<scratch> scratches(static_cast<std::size_t>(pool.size()), scratch(dim, block_size(options.to_bf16)));
 
   pool.for_each(blocks * key_heads, [&](index_t task, int thread) {

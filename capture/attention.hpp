@@ -32,10 +32,11 @@ enum class attention_kernel { best, portable };
 struct attention_options {
   std::optional<index_t> window{};  ///< tokens a query sees, itself included; none: all before it
   bool to_bf16 = false;             ///< q, k and v are bf16 values; weights and result are rounded to bf16
+  std::optional<double> scale{};    ///< of the scores; none: 1 / sqrt(d)
   attention_kernel kernel = attention_kernel::best;
 };
 
-/// Causal softmax(q k^T / sqrt(d)) v with grouped queries: query head h reads key head h / (heads of q / heads of k).
+/// Causal softmax(scale q k^T) v with grouped queries: query head h reads key head h / (heads of q / heads of k).
 /// q (tokens, query heads, d) is overwritten by the result. Works block by block with a running maximum (Milakov and
 /// Gimelshein 2018; Dao et al. 2022), so memory does not grow with the square of the tokens. The result does not depend
 /// on the number of threads.

@@ -2,9 +2,6 @@
 #include "capture/attention_amx.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <numbers>
 #include <vector>
 
 #include "capture/amx.hpp"
@@ -272,9 +269,8 @@ QKGEOM_AMX_TARGET void attend_block(const query_rows& queries, const packed_keys
 }  // namespace
 
 void causal_attention_amx(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v,
-                          index_t key_heads, std::int32_t window) {
+                          index_t key_heads, std::int32_t window, float scale) {
   const index_t group = q.heads / key_heads, total = q.rows * group, blocks = (total + rows - 1) / rows;
-  const auto scale = static_cast<float>(std::numbers::log2e / std::sqrt(static_cast<double>(q.dim)));
   const packed_keys packed(k, v, key_heads, q.rows, pool);
   std::vector<workspace> workspaces(n(pool.size()), workspace(packed.dim()));
   pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
@@ -285,8 +281,8 @@ void causal_attention_amx(thread_pool& pool, tensor_view<float> q, const key_buf
 }
 
 #else
-void causal_attention_amx(thread_pool&, tensor_view<float>, const key_buffer&, const key_buffer&, index_t,
-                          std::int32_t) {
+void causal_attention_amx(thread_pool&, tensor_view<float>, const key_buffer&, const key_buffer&, index_t, std::int32_t,
+                          float) {
   fail("this build has no AMX");
 }
 #endif

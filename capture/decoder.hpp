@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "capture/attention.hpp"
 #include "capture/checkpoint.hpp"
 #include "capture/description.hpp"
+#include "capture/feed_forward.hpp"
+#include "capture/layer_weights.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
 
@@ -40,23 +43,23 @@ class decoder {
   const decoder_description& description() const { return description_; }
 
  private:
-  /// Weights of one layer in f32; q, k and v are one matrix, gate and up another.
-  struct layer_weights {
-    std::vector<float> attention_norm, qkv, qkv_bias, output, output_bias;
-    std::vector<float> feed_forward_norm, gate_up, gate_up_bias, down, down_bias;
-  };
   /// Working memory of one thread.
   struct scratch {
-    std::vector<float> x, y, wide, gated;
+    std::vector<float> x, y, z, wide;
+    feed_forward_scratch feed_forward;
   };
-  struct tensor_spec;
 
-  std::vector<tensor_spec> tensors(index_t layer, bool only_qk, layer_weights* to) const;
-  void load(index_t layer, bool only_qk);
   void embed(std::span<const std::int32_t> ids);
+  void make_tables(index_t tokens);
+  std::span<float> state(index_t token);
+  const float* normed(const std::string& name, const norm_weights& w, index_t first, index_t rows,
+                      std::vector<float>& to);
+  void norm_out(const std::string& name, const norm_weights& w, index_t rows, float* y);
   void project(index_t tile, index_t tokens, bool only_qk, scratch& s);
-  void rotate(index_t tile, index_t tokens);
-  void finish_layer(index_t tile, index_t tokens, scratch& s);
+  void norm_qk(float* row);
+  void rotate(index_t tile, index_t tokens, const layer_description& layer);
+  void grow_queries(index_t tile, index_t tokens);
+  void finish_layer(index_t tile, index_t tokens, const layer_description& layer, scratch& s);
   bool rounds() const { return type_ == compute_type::bf16; }
 
   decoder_description description_;
@@ -65,8 +68,9 @@ class decoder {
   index_t last_layer_;
   thread_pool* pool_;
   attention_kernel kernel_;
+  std::string prefix_;
   layer_weights weights_;
-  rope_table rope_;
+  rope_table rope_, local_rope_;
   std::vector<float> hidden_, q_;  // (tokens, hidden), (tokens, query heads, head_dim)
   key_buffer k_, v_;
   std::vector<scratch> scratches_;

@@ -206,9 +206,12 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes)
   require(fs::is_directory(options.model), options.model.string(), " is not a folder with a model");
   const fs::path config_path = options.model / "config.json";
   const std::string config_text = read_text(config_path, std::size_t{16} << 20);
-  const auto model = read_description(parse_json(config_text, config_path.string()));
-  const auto manifest = plan_capture(model, fs::canonical(options.model).filename().string(),
-                                     sha256().add(config_text).hex(), options.plan);
+  auto config = parse_json(config_text, config_path.string());
+  if (!options.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.rope_scaling);
+  const auto model = read_description(config);
+  auto manifest = plan_capture(model, fs::canonical(options.model).filename().string(), sha256().add(config_text).hex(),
+                               options.plan);
+  if (!options.rope_scaling.empty()) manifest.extra["rope_scaling"] = options.rope_scaling;
   const checkpoint weights(options.model);
   thread_pool pool(options.threads);
   decoder forward(model, weights, options.plan.compute, manifest.layers.back().layer, pool);

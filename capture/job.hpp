@@ -16,6 +16,7 @@ struct capture_options {
   std::filesystem::path model;        ///< folder with config.json and weights
   std::filesystem::path tokenizer{};  ///< empty: tokenizer.json in the model's folder, else in the folder above
   std::filesystem::path out;
+  std::string rope_scaling{};  ///< as `with_rope_scaling` takes it; empty: config.json's
   document_options documents{};
   plan_options plan{};
   int threads = 0;  ///< 0: as many as the machine has cores

@@ -51,6 +51,9 @@ void declare(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_option("--layers", raw.layers, "layers such as 0,3,5-7, or all")->capture_default_str();
   app.add_flag("--include-windowed", o.plan.include_windowed, "capture layers with a sliding window too");
   app.add_option("--seed", o.plan.seed, "seed of all draws")->capture_default_str();
+  app.add_option("--rope-scaling", o.rope_scaling,
+                 "rotary scaling instead of config.json's: none, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR:CONTEXT or "
+                 "llama3:FACTOR:LOW:HIGH:CONTEXT; the base frequency stays");
   app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
   app.add_option("--threads", o.threads, "threads [all cores]")->check(CLI::Range(1, 4096));
   app.add_option("--dtype", raw.compute, "arithmetic and element type: f32 or bf16")

@@ -11,18 +11,23 @@ namespace {
 
 std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options) {
   std::vector<index_t> layers = options.layers;
-  for (const index_t l : layers)
+  for (const index_t l : layers) {
     require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ",
             model.n_layers() - 1);
+    require(!model.layers[static_cast<std::size_t>(l)].skipped, "layer ", l,
+            " was asked for, but it attends to images alone");
+  }
   if (layers.empty())
-    for (index_t l = 0; l < model.n_layers(); ++l)
-      if (options.include_windowed || !model.layers[static_cast<std::size_t>(l)].window) layers.push_back(l);
+    for (index_t l = 0; l < model.n_layers(); ++l) {
+      const layer_description& layer = model.layers[static_cast<std::size_t>(l)];
+      if (!layer.skipped && (options.include_windowed || !layer.window)) layers.push_back(l);
+    }
   require(!layers.empty(), "every layer of the model has a sliding window; --include-windowed captures them");
   return layers;
 }
 
 captured_rope rope_of(const rope_description& r) {
-  return {"half", r.rotary_dim, r.attention_factor, {r.inv_freq.begin(), r.inv_freq.end()}};
+  return {r.style(), r.rotary_dim, r.attention_factor, {r.inv_freq.begin(), r.inv_freq.end()}};
 }
 
 }  // namespace
@@ -53,6 +58,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
     if (m.layers.empty() || m.layers.back().layer != h.layer) {
       const layer_description& l = model.layers[static_cast<std::size_t>(h.layer)];
       m.layers.push_back({h.layer, l.rope, l.window, {}, {}, {}});
+      if (l.local_rope) m.layers.back().rope_parameters = rope_of(*model.local_rope);
     }
     captured_layer_info& info = m.layers.back();
     info.query_heads.push_back(h.head);

@@ -84,6 +84,65 @@ TEST(description, llama3_frequencies_have_their_golden_values) {
   expect_near(f32_128[63], 7.67231497e-8);
 }
 
+TEST(description, yarn_frequencies_have_their_golden_values) {
+  // Qwen3 by --rope-scaling: the factor is the one asked for, whatever max_position_embeddings says.
+  const json qwen{{"model_type", "qwen3"},    {"hidden_size", 64},
+                  {"intermediate_size", 64},  {"num_hidden_layers", 1},
+                  {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+                  {"vocab_size", 64},         {"max_position_embeddings", 40960},
+                  {"rope_theta", 1e6}};
+  const auto rope = read_description(with_rope_scaling(qwen, "yarn:4.0:32768")).rope;
+  EXPECT_NEAR(rope.attention_factor, 1.1386294, 1e-7);
+  expect_near(rope.inv_freq[24], 5.37532149e-3);
+  expect_near(rope.inv_freq[36], 1.79841156e-4);
+  expect_near(rope.inv_freq[63], 3.1023444e-7);
+  const auto ministral = read_description({{"model_type", "ministral3"}}).rope;  // the class's own numbers
+  EXPECT_DOUBLE_EQ(ministral.attention_factor, 1);
+  expect_near(ministral.inv_freq[24], 4.38295445e-3);
+  expect_near(ministral.inv_freq[36], 4.96113533e-5);
+  expect_near(ministral.inv_freq[63], 7.755861e-8);
+  const auto large = yarn_frequencies(1e9, 128, {16, 16384});
+  expect_near(large[16], 4.30542577e-3);
+  expect_near(large[24], 5.93010708e-5);
+  expect_near(large[63], 8.63982642e-11);
+}
+
+TEST(description, rope_scaling_replaces_the_scaling_alone) {
+  const auto plain = read_description(with_rope_scaling(llama(), "none")).rope;
+  EXPECT_EQ(plain.inv_freq, default_frequencies(5e5, 64));
+  const auto linear = read_description(with_rope_scaling(llama(), "linear:4")).rope;
+  EXPECT_FLOAT_EQ(linear.inv_freq[7], plain.inv_freq[7] / 4);
+  EXPECT_DOUBLE_EQ(linear.theta, 5e5);
+  for (const char* bad : {"", "yarn", "yarn:4", "yarn:4:", "yarn:4:x", "yarn:-4:100", "linear:2:3", "ntk:4", "none:1"})
+    EXPECT_THROW(with_rope_scaling(llama(), bad), error) << bad;
+}
+
+TEST(description, windows_and_layers_by_family) {
+  const json base{{"hidden_size", 64},        {"intermediate_size", 64},  {"num_hidden_layers", 12},
+                  {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 64}};
+  const auto read = [&](const char* type, const json& patch = json::object()) {
+    return read_description(with(with(base, {{"model_type", type}}), patch));
+  };
+  EXPECT_EQ(read("mistral").layers[11].window.value_or(0), 4096);  // absent; null is none
+  json none = with(base, {{"model_type", "mistral"}});
+  none["sliding_window"] = nullptr;
+  EXPECT_FALSE(read_description(none).layers[0].window);
+  EXPECT_FALSE(read("qwen3", {{"sliding_window", 64}, {"max_window_layers", 3}}).layers[5].window);
+  const auto qwen = read("qwen2", {{"use_sliding_window", true}, {"sliding_window", 64}, {"max_window_layers", 3}});
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(qwen.layers[i].window.has_value(), i >= 3);
+  const auto gemma = read("gemma3_text", {{"rope_theta", 1e6}, {"rope_local_base_freq", 2e4}});
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(gemma.layers[i].window.has_value(), i != 5 && i != 11);
+  EXPECT_DOUBLE_EQ(gemma.rope.theta, 1e6);
+  EXPECT_DOUBLE_EQ(gemma.local_rope->theta, 2e4);
+  const auto glm = read("glm");
+  EXPECT_TRUE(glm.qkv_bias && !glm.output_bias && glm.rope.interleaved);
+  EXPECT_EQ(glm.rope.rotary_dim, 64);
+  const auto pythia = read("gpt_neox", {{"rotary_pct", 0.25}, {"rotary_emb_base", 5e3}});
+  EXPECT_EQ(pythia.rope.rotary_dim, 4);
+  EXPECT_DOUBLE_EQ(pythia.rope.theta, 5e3);
+  EXPECT_EQ(pythia.key_heads, 4);
+}
+
 TEST(description, defaults_are_the_families_own) {
   json small = llama();
   for (const char* field : {"num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta",
@@ -126,11 +185,14 @@ TEST(description, smollm3_switches_and_windows) {
 
 TEST(description, refusals_name_what_is_wrong) {
   EXPECT_EQ(refusal({{"model_type", "foo"}}),
-            "config.json: model_type 'foo' is not supported; supported: llama, smollm3");
+            "config.json: model_type 'foo' is not supported; supported: llama, smollm3, mistral, ministral, "
+            "ministral3, mistral3, qwen2, qwen3, qwen3_moe, mllama, mllama_text_model, gemma3, gemma3_text, glm, glm4, "
+            "olmo2, gpt_neox");
   EXPECT_THAT(refusal(json::object()), HasSubstr("model_type"));
   EXPECT_THAT(refusal(json::array()), HasSubstr("object"));
-  EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "yarn"}}}})), HasSubstr("rope type 'yarn'"));
-  EXPECT_THAT(refusal(with(llama(), {{"hidden_act", "gelu"}})), HasSubstr("'gelu'"));
+  EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "longrope"}}}})),
+              HasSubstr("rope type 'longrope'"));
+  EXPECT_THAT(refusal(with(llama(), {{"hidden_act", "relu"}})), HasSubstr("'relu'"));
   EXPECT_THAT(refusal(with(llama(), {{"num_key_value_heads", 5}})), HasSubstr("multiple"));
   EXPECT_THAT(refusal(with(llama(), {{"hidden_size", -4}})), HasSubstr("hidden_size"));
   EXPECT_THAT(refusal(with(llama(), {{"hidden_size", "big"}})), HasSubstr("\"big\""));

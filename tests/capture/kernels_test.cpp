@@ -160,7 +160,7 @@ TEST(row_ops, norm_gate_and_rotation_equal_their_formulas) {
   const std::size_t n = 37;  // no multiple of any vector
   const auto x = entries(n, 4), w = entries(n, 5);
   std::vector<float> out(n);
-  rms_norm(x, w, 1e-5f, false, out.data());
+  normalise(norm_kind::llama, x, w, {}, 1e-5f, false, out.data());
   double squares = 0;
   for (const double v : x) squares += v * v;
   for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(out[i], x[i] * w[i] / std::sqrt(squares / n + 1e-5), 1e-5);
@@ -168,14 +168,14 @@ TEST(row_ops, norm_gate_and_rotation_equal_their_formulas) {
   auto gate = entries(n, 6, 20);
   gate[0] = -500, gate[1] = 500;
   const auto before = gate;
-  gate_into(gate, w, false);
+  gate_into(activation::silu, gate, w, false);
   for (std::size_t i = 0; i < n; ++i) {
     const double g = before[i], expected = g / (1 + std::exp(-g)) * w[i];
     EXPECT_NEAR(gate[i], expected, 1e-6 * std::abs(expected) + 1e-6);
   }
   auto head = x;
   const std::vector<float> cosine(18, 0.6f), sine(18, 0.8f);
-  rotate_pairs(head.data(), cosine.data(), sine.data(), 18, false);
+  rotate_pairs(head.data(), cosine.data(), sine.data(), 18, {});
   for (std::size_t i = 0; i < 18; ++i) {
     EXPECT_NEAR(head[i], 0.6f * x[i] - 0.8f * x[i + 18], 1e-5);
     EXPECT_NEAR(head[i + 18], 0.6f * x[i + 18] + 0.8f * x[i], 1e-5);

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include "capture/feed_forward.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "capture/blas.hpp"
+#include "capture/row_ops.hpp"
+#include "qkgeom/core/scalar.hpp"
+
+namespace qkgeom {
+namespace {
+
+std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
+
+void add_bias(std::span<float> row, const linear_weights& map, bool biased, bool rounds) {
+  if (biased)
+    add_into(row, map.b, rounds);
+  else if (rounds)
+    round_row(row);
+}
+
+/// One expert's share of a token.
+struct choice {
+  index_t token;
+  float weight;
+};
+
+/// The tokens of each expert, by router logits (rows, experts).
+std::vector<std::vector<choice>> choose(const experts_description& e, index_t rows, const float* logits, bool rounds) {
+  std::vector<std::vector<choice>> tokens(n(e.count));
+  std::vector<std::pair<float, index_t>> p(n(e.count));
+  for (index_t r = 0; r < rows; ++r) {
+    const float* const x = logits + r * e.count;
+    const float top = *std::max_element(x, x + e.count);
+    float sum = 0;
+    for (index_t i = 0; i < e.count; ++i) {
+      p[n(i)] = {std::exp(x[i] - top), i};
+      sum += p[n(i)].first;
+    }
+    const auto larger = [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first > b.first : a.second < b.second;
+    };
+    std::partial_sort(p.begin(), p.begin() + e.chosen, p.end(), larger);
+    float chosen = 0;
+    for (index_t i = 0; i < e.chosen; ++i) chosen += p[n(i)].first;
+    for (index_t i = 0; i < e.chosen; ++i) {
+      const float weight = p[n(i)].first / (e.normalised ? chosen : sum);
+      tokens[n(p[n(i)].second)].push_back({r, rounds ? static_cast<float>(bf16::round(weight)) : weight});
+    }
+  }
+  return tokens;
+}
+
+}  // namespace
+
+void feed_forward(const decoder_description& d, const feed_forward_weights& weights, index_t width, index_t rows,
+                  const float* x, bool rounds, float* y, feed_forward_scratch& s) {
+  const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
+  const index_t wide = gated ? 2 * width : width;
+  if (s.wide.size() < n(rows * wide)) s.wide.resize(n(rows * wide));
+  multiply_transposed(rows, wide, d.hidden, x, d.hidden, weights.up.w.data(), s.wide.data(), wide);
+  for (index_t r = 0; r < rows; ++r) {
+    const std::span<float> row(s.wide.data() + r * wide, n(wide));
+    add_bias(row, weights.up, d.feed_forward_bias, rounds);
+    if (gated)
+      gate_into(d.act, row.first(n(width)), row.last(n(width)), rounds);
+    else
+      activate(d.act, row, rounds);
+  }
+  multiply_transposed(rows, d.hidden, width, s.wide.data(), wide, weights.down.w.data(), y, d.hidden);
+  for (index_t r = 0; r < rows; ++r)
+    add_bias({y + r * d.hidden, n(d.hidden)}, weights.down, d.feed_forward_bias, rounds);
+}
+
+void mixture_of_experts(const decoder_description& d, const layer_weights& weights, index_t rows, const float* x,
+                        bool rounds, float* y, feed_forward_scratch& s) {
+  const experts_description& e = *d.experts;
+  s.router.resize(n(rows * e.count));
+  multiply_transposed(rows, e.count, d.hidden, x, d.hidden, weights.router.w.data(), s.router.data(), e.count);
+  if (rounds) round_row(s.router);
+  std::fill_n(y, rows * d.hidden, 0.0f);
+  const auto tokens = choose(e, rows, s.router.data(), rounds);
+  for (index_t i = 0; i < e.count; ++i) {
+    const auto& mine = tokens[n(i)];
+    const auto count = static_cast<index_t>(mine.size());
+    if (count == 0) continue;
+    s.rows.resize(n(count * d.hidden));
+    s.out.resize(n(count * d.hidden));
+    for (index_t r = 0; r < count; ++r)
+      std::copy_n(x + mine[n(r)].token * d.hidden, d.hidden, s.rows.data() + r * d.hidden);
+    feed_forward(d, weights.experts[n(i)], e.width, count, s.rows.data(), rounds, s.out.data(), s);
+    for (index_t r = 0; r < count; ++r) {
+      const std::span<float> row(s.out.data() + r * d.hidden, n(d.hidden));
+      scale_row(row, mine[n(r)].weight, rounds);
+      add_into({y + mine[n(r)].token * d.hidden, n(d.hidden)}, row, rounds);
+    }
+  }
+}
+
+}  // namespace qkgeom

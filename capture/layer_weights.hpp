@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "capture/checkpoint.hpp"
+#include "capture/description.hpp"
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// A norm's weights and, for `norm_kind::layer`, biases.
+struct norm_weights {
+  std::vector<float> w, b;
+};
+
+/// A linear map y = w x + b, (out, in) and (out).
+struct linear_weights {
+  std::vector<float> w, b;
+};
+
+/// A feed-forward's weights: gate and up are one matrix (2 width, hidden); without a gate, up alone.
+struct feed_forward_weights {
+  linear_weights up, down;
+};
+
+/// Weights of one layer in f32; q, k and v are one matrix.
+struct layer_weights {
+  norm_weights attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
+  linear_weights qkv, output;
+  std::vector<float> q_norm, k_norm;
+  feed_forward_weights feed_forward;
+  linear_weights router;
+  std::vector<feed_forward_weights> experts;
+};
+
+/// Where the names of a checkpoint's tensors begin: the first of the description's prefixes with which it has the
+/// embedding. Throws if there is none.
+std::string find_prefix(const decoder_description& model, const checkpoint& weights);
+
+/// Checks names and shapes of all tensors that a layer needs; with `only_qk` those of queries and keys.
+void check_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
+                 bool only_qk);
+
+/// Reads them. `to_bf16`: rounded as a model loaded in bf16 is.
+void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
+                bool only_qk, bool to_bf16, layer_weights& to);
+
+}  // namespace qkgeom

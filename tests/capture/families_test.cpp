@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+// Each family's odd features: the fixture that agrees with transformers (forward_test.cpp) does so no more when one of
+// them is switched off, so that the fixture tests it.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/capture/forward_fixture.hpp"
+
+namespace qkgeom {
+namespace {
+
+struct feature {
+  std::string family, name;
+  std::function<void(decoder_description&)> off;
+};
+
+void no_windows(decoder_description& d) {
+  for (auto& l : d.layers) l.window.reset();
+}
+void windows_everywhere(decoder_description& d) {
+  for (auto& l : d.layers) l.window = 33;
+}
+void default_rope(decoder_description& d) {
+  d.rope.inv_freq = default_frequencies(d.rope.theta, d.rope.rotary_dim);
+  d.rope.attention_factor = 1;
+  d.rope.dynamic.reset();
+}
+void no_growth(decoder_description& d) { d.growth.reset(); }
+void no_qk_norm(decoder_description& d) { d.qk = qk_norm::none; }
+void no_qkv_bias(decoder_description& d) { d.qkv_bias = false; }
+void no_output_bias(decoder_description& d) { d.output_bias = false; }
+void llama_norm(decoder_description& d) { d.norm = norm_kind::llama; }
+void no_out_norms(decoder_description& d) { d.names.attention_out_norm = d.names.feed_forward_out_norm = ""; }
+void half_style(decoder_description& d) { d.rope.interleaved = false; }
+void silu(decoder_description& d) { d.act = activation::silu; }
+void whole_rotation(decoder_description& d) {
+  d.rope.rotary_dim = d.head_dim;
+  d.rope.inv_freq = default_frequencies(d.rope.theta, d.head_dim);
+}
+void one_window_layer_less(decoder_description& d) { d.layers[0].window.reset(); }
+
+const std::vector<feature>& features() {
+  static const std::vector<feature> list{
+      {"mistral", "window", no_windows},
+      {"ministral", "window", no_windows},
+      {"ministral", "full layers between sliding ones", windows_everywhere},
+      {"ministral3", "yarn", default_rope},
+      {"ministral3", "queries that grow", no_growth},
+      {"mistral3", "yarn", default_rope},
+      {"mistral3", "queries that grow", no_growth},
+      {"qwen2", "bias", no_qkv_bias},
+      {"qwen2", "window", no_windows},
+      {"qwen2", "max_window_layers", windows_everywhere},
+      {"qwen3", "norm of queries and keys", no_qk_norm},
+      {"qwen3", "bias of q, k, v", no_qkv_bias},
+      {"qwen3", "bias of the output", no_output_bias},
+      {"qwen3-yarn", "yarn", default_rope},
+      {"qwen3-yarn", "yarn's attention factor", [](auto& d) { d.rope.attention_factor = 1; }},
+      {"qwen3-moe", "experts chosen", [](auto& d) { d.experts->chosen = 2; }},
+      {"qwen3-moe", "normalised probabilities", [](auto& d) { d.experts->normalised = false; }},
+      {"llama-linear", "linear scaling", default_rope},
+      {"llama-dynamic", "dynamic scaling", default_rope},
+      {"smollm3", "layers without rotation", [](auto& d) { d.layers[1].rope = true; }},
+      {"smollm3", "window", no_windows},
+      {"gemma3-text", "window", one_window_layer_less},
+      {"gemma3-text", "rotation of sliding layers", [](auto& d) { d.local_rope = d.rope; }},
+      {"gemma3-text", "linear scaling", default_rope},
+      {"gemma3-text", "1 + w", llama_norm},
+      {"gemma3-text", "norm of queries and keys", no_qk_norm},
+      {"gemma3-text", "norms of outputs", no_out_norms},
+      {"gemma3-text", "scaled embedding", [](auto& d) { d.scaled_embedding = false; }},
+      {"gemma3-text", "scale of scores", [](auto& d) { d.score_scale.reset(); }},
+      {"gemma3-text", "tanh gelu", silu},
+      {"gemma3", "1 + w", llama_norm},
+      {"glm", "neighbouring pairs", half_style},
+      {"glm", "partial rotation", whole_rotation},
+      {"glm", "bias", no_qkv_bias},
+      {"glm4", "neighbouring pairs", half_style},
+      {"glm4", "norms of outputs", no_out_norms},
+      {"olmo2", "norm of queries and keys", no_qk_norm},
+      {"olmo2", "norms of outputs", no_out_norms},
+      {"gpt-neox", "parallel residual", [](auto& d) { d.parallel_residual = false; }},
+      {"gpt-neox", "partial rotation", whole_rotation},
+      {"gpt-neox", "bias of q, k, v", no_qkv_bias},
+      {"gpt-neox", "bias of the output", no_output_bias},
+      {"gpt-neox", "bias of the feed-forward", [](auto& d) { d.feed_forward_bias = false; }},
+      {"gpt-neox", "gelu", silu},
+      {"gpt-neox", "exact gelu", [](auto& d) { d.act = activation::gelu_tanh; }},
+      {"gpt-neox-sequential", "sequential residual", [](auto& d) { d.parallel_residual = true; }},
+      {"gpt-neox-sequential", "tanh gelu", [](auto& d) { d.act = activation::gelu; }},
+      {"mllama", "llama3 scaling", default_rope},
+  };
+  return list;
+}
+
+TEST(families, fixtures_fail_when_a_feature_is_switched_off) {
+  for (const feature& x : features()) {
+    const forward_fixture f = family_fixture(x.family);
+    const safetensors_file fixture = f.open();
+    decoder_description d = f.description();
+    x.off(d);
+    double worst = 0;
+    for (const auto& [name, ours] : run_fixture(f, d, compute_type::f32)) {
+      const auto theirs = widened<float>(fixture, "f32." + name);
+      worst = std::max(worst, distance(ours, theirs) / norm(theirs));
+    }
+    EXPECT_GT(worst, 1e-4) << x.family << ": " << x.name;  // what forward_test.cpp allows
+  }
+}
+
+/// OLMo 2 rotates in f32 and rounds once: rounding each product gives other bits in layer 0.
+TEST(families, olmo2_rotates_in_f32) {
+  const forward_fixture f = family_fixture("olmo2");
+  decoder_description d = f.description();
+  d.rope.exact = false;
+  const auto theirs = widened<bf16>(f.open(), "bf16.layer.0.q"),
+             ours = run_fixture(f, d, compute_type::bf16)["layer.0.q"];
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < theirs.size(); ++i) same += ours[i] == theirs[i];
+  EXPECT_LT(static_cast<double>(same), 0.9 * static_cast<double>(theirs.size()));
+}
+
+/// Layers that attend to images do nothing to text, and give no rows.
+TEST(families, mllama_skips_layers_for_images) {
+  const forward_fixture f = family_fixture("mllama");
+  const decoder_description d = f.description();
+  EXPECT_TRUE(d.layers[1].skipped);
+  EXPECT_EQ(run_fixture(f, d, compute_type::f32).count("layer.1.q"), 0u);
+}
+
+}  // namespace
+}  // namespace qkgeom

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Makes families/NAME/ for every family of decoders: a tiny checkpoint with random bf16 weights in which the family's
+odd features are switched on, and forward.safetensors: ids and q, k of every layer as the attention function of
+transformers receives them, in f32 and bf16. Its metadata may hold `rope_scaling`, the scaling that was asked for when
+the model was loaded.
+
+Usage: make_family_fixtures.py OUT [NAME...]   (needs torch, transformers, safetensors)
+"""
+import pathlib
+import shutil
+import sys
+
+import torch
+import transformers as tf
+from safetensors.torch import save_file
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+# More than the models' 256 positions; around the edges of windows, key tiles and row tiles.
+TOKENS = 300
+POSITIONS = [0, 1, 17, 40, 63, 64, 100, 255, 256, 299]
+
+SHAPE = dict(vocab_size=96, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
+             num_key_value_heads=2, max_position_embeddings=256, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+WIDE = dict(SHAPE, head_dim=20)  # heads that are not hidden / heads wide
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64, rope_theta=1e4)
+GROWING = dict(YARN, mscale=1.0, mscale_all_dim=0.5, llama_4_scaling_beta=0.1)
+VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
+              patch_size=14)
+
+
+def wrapped(config, text, vision, **more):
+    return lambda: config(text_config=text, vision_config=vision, **more)
+
+
+def families():
+    """Name: (a function that makes the configuration, the model's class, rope scaling or None)."""
+    gemma = dict(WIDE, query_pre_attn_scalar=40, sliding_window=32, layer_types=MIXED, rope_parameters={
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}})
+    glm = dict(WIDE, attention_bias=True, rope_parameters={"rope_theta": 1e3, "rope_type": "default",
+                                                          "partial_rotary_factor": 0.5})
+    neox = {k: v for k, v in SHAPE.items() if k != "num_key_value_heads"}
+    return {
+        "mistral": (lambda: tf.MistralConfig(**WIDE, sliding_window=33), tf.MistralForCausalLM, None),
+        "ministral": (lambda: tf.MinistralConfig(**WIDE, sliding_window=33, layer_types=MIXED),
+                      tf.MinistralForCausalLM, None),
+        "ministral3": (lambda: tf.Ministral3Config(**WIDE, rope_parameters=dict(GROWING)), tf.Ministral3ForCausalLM, None),
+        "mistral3": (wrapped(tf.Mistral3Config, dict(WIDE, model_type="ministral3", rope_parameters=dict(GROWING)),
+                             dict(VISION, model_type="pixtral", head_dim=8)), tf.Mistral3ForConditionalGeneration, None),
+        "qwen2": (lambda: tf.Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=33, max_window_layers=1,
+                                         tie_word_embeddings=True), tf.Qwen2ForCausalLM, None),
+        "qwen3": (lambda: tf.Qwen3Config(**WIDE, attention_bias=True), tf.Qwen3ForCausalLM, None),
+        "qwen3-yarn": (lambda: tf.Qwen3Config(**WIDE), tf.Qwen3ForCausalLM, "yarn:4.0:64"),
+        "qwen3-moe": (lambda: tf.Qwen3MoeConfig(**dict(WIDE, num_hidden_layers=4), num_experts=8, num_experts_per_tok=3,
+                                                moe_intermediate_size=24, norm_topk_prob=True, mlp_only_layers=[1]),
+                      tf.Qwen3MoeForCausalLM, None),
+        "llama-linear": (lambda: tf.LlamaConfig(**SHAPE, rope_parameters={"rope_type": "linear", "factor": 4.0,
+                                                                          "rope_theta": 1e4}), tf.LlamaForCausalLM, None),
+        "llama-dynamic": (lambda: tf.LlamaConfig(**SHAPE, rope_parameters={"rope_type": "dynamic", "factor": 4.0,
+                                                                           "rope_theta": 1e4}), tf.LlamaForCausalLM, None),
+        "smollm3": (lambda: tf.SmolLM3Config(**SHAPE, no_rope_layers=[1, 0, 1], use_sliding_window=True,
+                                             sliding_window=33), tf.SmolLM3ForCausalLM, None),
+        "gemma3-text": (lambda: tf.Gemma3TextConfig(**gemma), tf.Gemma3ForCausalLM, None),
+        "gemma3": (wrapped(tf.Gemma3Config, dict(gemma, model_type="gemma3_text"), dict(VISION, model_type="siglip_vision_model"),
+                           mm_tokens_per_image=4), tf.Gemma3ForConditionalGeneration, None),
+        "glm": (lambda: tf.GlmConfig(**glm), tf.GlmForCausalLM, None),
+        "glm4": (lambda: tf.Glm4Config(**glm), tf.Glm4ForCausalLM, None),
+        "olmo2": (lambda: tf.Olmo2Config(**SHAPE), tf.Olmo2ForCausalLM, None),
+        "gpt-neox": (lambda: tf.GPTNeoXConfig(**neox, rope_parameters={"rope_type": "default", "rope_theta": 1e3,
+                                                                       "partial_rotary_factor": 0.5}),
+                     tf.GPTNeoXForCausalLM, None),
+        "gpt-neox-sequential": (lambda: tf.GPTNeoXConfig(**neox, use_parallel_residual=False, hidden_act="gelu_fast"),
+                                tf.GPTNeoXForCausalLM, None),
+        "mllama": (wrapped(tf.MllamaConfig, dict(SHAPE, num_hidden_layers=4, cross_attention_layers=[1], model_type="mllama_text_model",
+                                                 rope_parameters={"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0,
+                                                                  "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                                                  "original_max_position_embeddings": 64}),
+                           dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_global_layers=1,
+                                attention_heads=2, image_size=28, patch_size=14, vision_output_dim=32,
+                                intermediate_layers_indices=[0], max_num_tiles=1, supported_aspect_ratios=[[1, 1]])),
+                   tf.MllamaForConditionalGeneration, None),
+    }
+
+
+def randomise(model):
+    for name, p in model.named_parameters():
+        noise = torch.randn_like(p)
+        if "norm" in name and name.endswith("weight"):
+            center = 0 if "Gemma" in type(model).__name__ else 1
+            p.copy_(center + 0.2 * noise)
+        else:
+            p.copy_(noise * (0.3 if name.endswith("bias") else 0.2))
+
+
+def scaling_of(text):
+    kind, *numbers = text.split(":")
+    names = {"yarn": ["factor", "original_max_position_embeddings"]}[kind]
+    return {"rope_type": kind, **{n: int(float(x)) if "original" in n else float(x) for n, x in zip(names, numbers)}}
+
+
+def capture(folder, kind, dtype, ids, scaling):
+    """q, k by layer, (heads, positions, head size)."""
+    seen = {}
+    inner = ALL_ATTENTION_FUNCTIONS["sdpa"]
+
+    def spy(module, query, key, *args, **kwargs):
+        if query.shape[2] == ids.shape[1]:
+            seen[module.layer_idx] = (query[0], key[0])
+        return inner(module, query, key, *args, **kwargs)
+
+    # In sdpa's own place, because an attention function of another name gets no mask, so no window.
+    ALL_ATTENTION_FUNCTIONS["sdpa"] = spy
+    # Loaded anew: casting a model would round the rotary frequencies too.
+    config = tf.AutoConfig.from_pretrained(folder)
+    if scaling:
+        config.rope_parameters = {**config.rope_parameters, **scaling_of(scaling)}
+    model = kind.from_pretrained(folder, config=config, dtype=dtype, attn_implementation="sdpa").eval()
+    with torch.no_grad():
+        model(input_ids=ids, use_cache=False)
+    ALL_ATTENTION_FUNCTIONS["sdpa"] = inner
+    return seen
+
+
+def make(out, name, make_config, kind, scaling):
+    torch.manual_seed(sum(map(ord, name)))
+    folder = out / name
+    shutil.rmtree(folder, ignore_errors=True)
+    model = kind(make_config())
+    with torch.no_grad():
+        randomise(model)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    ids = torch.randint(3, 96, (1, TOKENS))
+    tensors = {"ids": ids[0].to(torch.int32), "position": torch.tensor(POSITIONS, dtype=torch.int32)}
+    for label, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32)):
+        for layer, (q, k) in capture(folder, kind, dtype, ids, scaling).items():
+            tensors[f"{label}.layer.{layer}.q"] = q[:, POSITIONS].contiguous()
+            tensors[f"{label}.layer.{layer}.k"] = k[:, POSITIONS].contiguous()
+    save_file(tensors, folder / "forward.safetensors", metadata={"rope_scaling": scaling or ""})
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    size = sum(f.stat().st_size for f in folder.iterdir())
+    print(f"{name}: {sorted({t.split('.')[2] for t in tensors if '.' in t})} layers, {size // 1024} KB")
+
+
+def main(out, names):
+    for name, (make_config, kind, scaling) in families().items():
+        if not names or name in names:
+            make(pathlib.Path(out), name, make_config, kind, scaling)
+
+
+main(sys.argv[1], sys.argv[2:])
