@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // PCA, rotation and plasticity of every head of a capture: one row a head, every table and figure, a printed summary.
 #include "examples/common/cli.hpp"
+#include "examples/common/details.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_text.hpp"
 
@@ -16,14 +17,24 @@ int main(int argc, char** argv) {
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   app.add_option("--head", heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
+  bool details = false, refit_errors = false;
+  app.add_flag(
+      "--details", details,
+      "The slower tables too: what stands behind the profiles, fit checks, rotation planes, the decay theorem");
+  app.add_flag(
+      "--refit-errors", refit_errors,
+      "Errors over documents of PCA and rotation too, from ten analyses without a tenth of the documents each");
   return run_main(argc, argv, app, a, [&] {
     for (const auto& name : heads) parse_head(name);
+    options.components = details;
+    options.geometry_blocks = refit_errors ? 10 : 0;
     const auto found = analyse_capture(a, with_arguments(options, a));
     output_folder folder(a.out);
     write_heads(folder, found);
     write_pca(folder, found, options.pca.thresholds);
     write_rotation(folder, found, heads);
     write_plasticity(folder, found);
+    if (details) write_details(folder, found, a);
     printer out;
     print_capture(out, found);
     print_classes(out, found.report, options.pca.thresholds);

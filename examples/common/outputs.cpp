@@ -6,6 +6,10 @@
 #include <cmath>
 
 #include "examples/common/report_figures.hpp"
+#include "qkgeom/report/heterogeneity.hpp"
+#include "qkgeom/report/model_columns.hpp"
+#include "qkgeom/report/model_heatmap.hpp"
+#include "qkgeom/report/recovery.hpp"
 #include "qkgeom/report/tables.hpp"
 
 namespace qkgeom::examples {
@@ -104,6 +108,10 @@ void write_plasticity(output_folder& out, const analysed& a) {
 void write_heads(output_folder& out, const analysed& a) {
   write_heads_csv(out.table("heads.csv"), a.report);
   write_layers_csv(out.table("layers.csv"), a.report);
+  write_model_columns_csv(out.table("model_columns.csv"), column_summaries(a.report));
+  write_model_heatmap_csv(out.table("model_heatmap.csv"), model_heatmaps(a.report));
+  write_heterogeneity_csv(out.table("heterogeneity.csv"), heterogeneity(a.report));
+  write_recovery_csv(out.table("recovery.csv"), a.report, recovery(a.report));
 }
 
 }  // namespace qkgeom::examples

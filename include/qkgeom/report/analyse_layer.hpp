@@ -81,7 +81,9 @@ void add_profiles(Context& ctx, const Parts& parts, const layer_statistics<T>& s
   parts([&](const layer_view<T>& part) {
     for (std::size_t c = 0; c < models.size(); ++c) {
       auto found = plasticity_profile(ctx, models[c], part, all_pairs{.across_examples = options.across_examples},
-                                      {.heatmap = options.heatmap && c == 0, .heatmap_cell = options.heatmap_cell});
+                                      {.heatmap = options.heatmap && c == 0,
+                                       .heatmap_cell = options.heatmap_cell,
+                                       .parts = options.components && c == 0});
       for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[h]));
     }
     if (!options.empirical) return;

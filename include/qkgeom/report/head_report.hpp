@@ -30,6 +30,7 @@ struct analysis_options {
   bool no_drift = false;
   pca_options pca{};
   rotation_options rotation{};
+  bool components = false;      ///< what stands behind the headline profile too, by a slower kernel
   index_t geometry_blocks = 0;  ///< PCA and rotation again without each of at most this many blocks of documents
   std::uint64_t seed = 0;       ///< for thinning the queries of the empirical form
 };

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/details.hpp"
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/geometry/complement.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/progress.hpp"
+#include "qkgeom/plasticity/decay.hpp"
+#include "qkgeom/report/complement_table.hpp"
+#include "qkgeom/report/decay_tables.hpp"
+#include "qkgeom/report/fit_table.hpp"
+#include "qkgeom/report/pair_tables.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+struct detail_tables {
+  std::vector<head_fit> fits;
+  std::vector<head_complement> complements;
+  std::vector<head_decay> decays;
+  std::vector<plasticity_bucket_table> tables;
+};
+
+template <class T>
+void add_layer(cpu_context& cpu, const layer_view<T>& rows, const layer_names& names, const model_report& report,
+               std::uint64_t seed, detail_tables& found) {
+  const edge_buckets grid{report.buckets.edges()};
+  const auto moments = accumulate(cpu, rows, grid, {.context_length = report.context_length});
+  const auto planes = planar_rotation(cpu, moments);
+  const auto complement = complement_planes(cpu, rows, moments, planes, {.seed = seed});
+  const auto decay = check_decay(cpu, moments, rows, {.seed = seed});
+  auto tables = bucket_table(cpu, fit_queries(cpu, moments), rows);
+  auto fits = fit_layer(cpu, rows, names, report.buckets, {});
+  for (std::size_t h = 0; h < planes.size(); ++h) {
+    const index_t key = names.key_heads[static_cast<std::size_t>(rows.key_of_query[h])];
+    found.complements.push_back({names.layer, names.query_heads[h], key, complement[h]});
+    found.decays.push_back({names.layer, names.query_heads[h], key, decay[h]});
+    found.tables.push_back(std::move(tables[h]));
+    found.fits.push_back(std::move(fits[h]));
+  }
+}
+
+}  // namespace
+
+void write_details(output_folder& out, const analysed& a, const arguments& choice) {
+  cpu_context cpu{{.threads = choice.threads}};
+  detail_tables found;
+  progress bar("Details", static_cast<index_t>(a.report.heads.size()), "heads");
+  for (const index_t number : a.source->layers()) {
+    const auto layer = a.source->read_layer(number);
+    layer.visit([&]<class T>(const layer_view<T>& rows) {
+      add_layer(cpu, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, a.report, choice.seed, found);
+    });
+    bar.add(static_cast<index_t>(layer.query_heads.size()));
+  }
+  bar.done();
+  write_fits_csv(out.table("fits.csv"), found.fits);
+  write_gaps_csv(out.table("gaps.csv"), a.report);
+  write_complement_csv(out.table("complement.csv"), found.complements);
+  write_decay_csv(out.table("decay.csv"), found.decays);
+  write_decay_profile_csv(out.table("decay_profile.csv"), found.decays);
+  write_bucket_table_csv(out.table("bucket_table.csv"), a.report, found.tables);
+  write_components_csv(out.table("components.csv"), a.report);
+  write_later_keys_csv(out.table("later_keys.csv"), a.report);
+}
+
+}  // namespace qkgeom::examples
