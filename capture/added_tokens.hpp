@@ -18,7 +18,9 @@ class added_token_finder {
   struct options {
     bool strip_left = false;   ///< the token takes the white space before it
     bool strip_right = false;  ///< the token takes the white space after it
+    bool single_word = false;  ///< it is passed over where a word character stands beside it
   };
+  /// Of several tokens with the same content the last one counts.
   void add(std::string_view content, std::int32_t id, options o);
   bool empty() const { return nodes_.size() == 1; }
 
@@ -26,15 +28,28 @@ class added_token_finder {
     std::size_t begin = 0, end = 0;
     std::int32_t id = -1;
   };
-  /// The next token in `text` at byte `from` or later. Returns false if there is none.
-  bool find(std::string_view text, std::size_t from, match* m) const;
+  /// Goes through the tokens of `text`. White space that a token has taken can still hold another token, which then
+  /// begins before the end of the one before.
+  class cursor {
+   public:
+    cursor(const added_token_finder& finder, std::string_view text) : finder_(finder), text_(text) {}
+    /// Returns false if there is none any more.
+    bool next(match* m);
+
+   private:
+    const added_token_finder& finder_;
+    std::string_view text_;
+    std::size_t from_ = 0, done_ = 0;
+  };
 
  private:
   struct node {
     std::map<unsigned char, std::uint32_t> next;
     std::int32_t id = -1;
-    options strip;
+    options how;
   };
+  const node* longest(std::string_view text, std::size_t begin, std::size_t* end) const;
+
   std::vector<node> nodes_;
   std::array<bool, 256> starts_{};
 };

@@ -3,7 +3,7 @@
 """Writes unicode_additions.hpp: the code points that the `tokenizers` library counts to a class and Unicode 14 does not.
 
 PCRE2 as Debian 12 ships it knows Unicode 14; the regular expressions of tokenizer.json are meant for the tables of the
-`tokenizers` library. Needs `tokenizers` and a Python whose unicodedata is of version 14.0.0 (Python 3.11).
+`tokenizers` library. Classes by script, and those that lost members, are written out whole. Needs `tokenizers` and a Python whose unicodedata is of version 14.0.0 (Python 3.11).
 Usage: make_unicode_additions.py > unicode_additions.hpp
 """
 import unicodedata
@@ -11,7 +11,9 @@ import unicodedata
 import tokenizers
 from tokenizers import Regex, pre_tokenizers
 
-CLASSES = ["L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "N", "P", "S", "Z"]
+CLASSES = ["L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po",
+           "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs", "Cc", "Cf"]
+SCRIPTS = ["Arabic", "Cyrillic", "Devanagari", "Greek", "Han", "Hangul", "Hebrew", "Hiragana", "Katakana", "Latin", "Thai"]
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 TEXT = "".join(map(chr, POINTS))
 
@@ -39,13 +41,16 @@ def main():
     print("// SPDX-License-Identifier: MIT")
     print("// Made by make_unicode_additions.py from tokenizers %s; do not edit.\n#pragma once\n" % tokenizers.__version__)
     print("#include <string_view>\n\nnamespace qkgeom::detail {\n")
-    print("/// Ranges, as written inside a character class, by which a class of the `tokenizers` library exceeds Unicode 14.")
-    print("struct class_addition {\n  std::string_view name;\n  std::string_view ranges;\n};\n")
+    print("/// Ranges, as written inside a character class, by which a class of the `tokenizers` library exceeds Unicode 14;")
+    print("/// if `whole`, all of the class.")
+    print("struct class_addition {\n  std::string_view name;\n  bool whole;\n  std::string_view ranges;\n};\n")
     print("inline constexpr class_addition unicode_additions[] = {")
-    for name in CLASSES:
+    for name in CLASSES + SCRIPTS:
         old = {c for c in POINTS if unicodedata.category(chr(c)).startswith(name)}
         new = members(name)
-        assert old <= new, name
+        whole = name in SCRIPTS or not old <= new
+        if whole:
+            old = set()
         added = ["\\\\x{%x}" % a if a == b else "\\\\x{%x}-\\\\x{%x}" % (a, b) for a, b in ranges(new - old)]
         lines, line = [], ""
         for r in added:
@@ -55,9 +60,8 @@ def main():
             line += r
         if line:
             lines.append(line)
-        if lines:
-            print('    {"%s",' % name)
-            print("\n".join('     "%s"' % s for s in lines) + "},")
+        print('    {"%s", %s,' % (name, "true" if whole else "false"))
+        print("\n".join('     "%s"' % s for s in lines or [""]) + "},")
     print("};\n\n}  // namespace qkgeom::detail")
 
 

@@ -7,71 +7,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "capture/unicode_additions.hpp"
+#include "capture/utf8.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
-namespace {
-
-constexpr std::string_view space_ranges = R"(\x09-\x0d\x{85}\p{Z})";
-constexpr std::string_view non_space_ranges =
-    R"(\x00-\x08\x0e-\x1f\x21-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
-    R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-
-std::string_view addition(std::string_view name) {
-  for (const auto& a : detail::unicode_additions)
-    if (a.name == name) return a.ranges;
-  return {};
-}
-
-/// Copies `\p{Name}` (at `i`, within `pattern`) with what PCRE2's tables lack; returns the index after it.
-std::size_t copy_property(std::string_view pattern, std::size_t i, bool in_class, std::string* out) {
-  const std::size_t open = i + 2, close = pattern.find('}', i);
-  require(open < pattern.size() && pattern[open] == '{' && close != std::string_view::npos, "the regular expression '",
-          pattern, "' has a \\", pattern[i + 1], " without {class}");
-  std::string_view name = pattern.substr(open + 1, close - open - 1);
-  bool negative = pattern[i + 1] == 'P';
-  if (!name.empty() && name[0] == '^') {
-    negative = !negative;
-    name.remove_prefix(1);
-  }
-  const std::string members = "\\p{" + std::string(name) + "}" + std::string(addition(name));
-  require(!(negative && in_class), "the regular expression '", pattern, "' has a negated property within a class");
-  *out += in_class ? members : (negative ? "[^" : "[") + members + "]";
-  return close + 1;
-}
-
-}  // namespace
-
-std::string pcre2_pattern(std::string_view pattern) {
-  std::string out;
-  bool in_class = false;
-  for (std::size_t i = 0; i < pattern.size();) {
-    const char c = pattern[i];
-    if (c != '\\' || i + 1 == pattern.size()) {
-      if (c == '[') in_class = true;
-      if (c == ']') in_class = false;
-      out += c;
-      ++i;
-      continue;
-    }
-    const char escape = pattern[i + 1];
-    if (escape == 'p' || escape == 'P') {
-      i = copy_property(pattern, i, in_class, &out);
-      continue;
-    }
-    require(escape != 'h' && escape != 'H', "the regular expression '", pattern, "' uses \\", escape,
-            ", which is not supported");
-    const bool space = escape == 's' || escape == 'S';
-    const std::string_view ranges = escape == 's' ? space_ranges : non_space_ranges;
-    if (space)
-      out += in_class ? std::string(ranges) : "[" + std::string(ranges) + "]";
-    else
-      out.append(pattern, i, 2);
-    i += 2;
-  }
-  return out;
-}
 
 struct regex::state {
   pcre2_code* code = nullptr;
@@ -98,8 +37,8 @@ regex::regex(std::string_view pattern) : state_(std::make_shared<state>()) {
   const std::string translated = pcre2_pattern(pattern);
   int code = 0;
   PCRE2_SIZE offset = 0;
-  s.code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP,
-                         &code, &offset, nullptr);
+  s.code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &code, &offset, nullptr);
   if (!s.code) {
     unsigned char message[256];
     pcre2_get_error_message(code, message, sizeof message);
@@ -132,6 +71,17 @@ bool regex::find(std::string_view text, std::size_t from, span* match) const {
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(s.match);
   *match = {ends[0], ends[1]};
   return true;
+}
+
+bool regex::cursor::next(span* match) {
+  while (from_ <= text_.size() && expression_.find(text_, from_, match)) {
+    if (match->begin < match->end || match->end != last_end_) {
+      from_ = last_end_ = match->end;
+      return true;
+    }
+    from_ += from_ < text_.size() ? utf8_size(static_cast<unsigned char>(text_[from_])) : 1;
+  }
+  return false;
 }
 
 }  // namespace qkgeom

@@ -21,13 +21,16 @@ const nlohmann::json& model_object(const nlohmann::json& file) {
 /// Calls `gap(piece)` and `token(id)` for the parts of `piece` in order, until one returns false.
 template <class Gap, class Token>
 bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, Gap&& gap, Token&& token) {
+  const auto part = [&](std::size_t a, std::size_t b) {
+    return text_piece{piece.text.substr(a, b - a), piece.at_start && a == 0};
+  };
   std::size_t from = 0;
-  for (added_token_finder::match m; tokens.find(piece.text, from, &m); from = m.end) {
-    if (m.begin > from && !gap(text_piece{piece.text.substr(from, m.begin - from), piece.at_start && from == 0}))
-      return false;
+  added_token_finder::cursor cursor(tokens, piece.text);
+  for (added_token_finder::match m; cursor.next(&m); from = m.end) {
+    if (m.begin > from && !gap(part(from, m.begin))) return false;
     if (!token(m.id)) return false;
   }
-  return from == piece.text.size() || gap(text_piece{piece.text.substr(from), piece.at_start && from == 0});
+  return from == piece.text.size() || gap(part(from, piece.text.size()));
 }
 
 }  // namespace
@@ -50,21 +53,29 @@ tokenizer tokenizer::load(const std::filesystem::path& tokenizer_json) {
 
 void tokenizer::read_added_tokens(const nlohmann::json& list) {
   require(list.is_array(), "tokenizer.json: added_tokens must be a list");
-  for (const auto& object : list) {
-    const json_fields token(object, "tokenizer.json: added_tokens");
-    const std::string content = token.required_string("content");
-    const auto id =
-        static_cast<std::int32_t>(token.required_integer("id", 0, std::numeric_limits<std::int32_t>::max() - 1));
-    require(!token.boolean("single_word").value_or(false), "tokenizer.json: added token '", content,
-            "' is single_word, which is not supported");
-    const added_token_finder::options strip{.strip_left = token.boolean("lstrip").value_or(false),
-                                            .strip_right = token.boolean("rstrip").value_or(false)};
-    const bool special = token.boolean("special").value_or(false);
-    const bool normalized = token.boolean("normalized").value_or(!special);
-    (normalized ? normalized_tokens_ : raw_tokens_).add(content, id, strip);
-    added_.emplace_back(content, id);
-    size_ = std::max<index_t>(size_, id + 1);
-  }
+  // Specials come first: of two tokens that look the same after normalization, the last one wins.
+  for (const bool specials : {true, false})
+    for (const auto& object : list) {
+      const json_fields token(object, "tokenizer.json: added_tokens");
+      if (token.boolean("special").value_or(false) == specials) read_added_token(token, specials);
+    }
+}
+
+void tokenizer::read_added_token(const json_fields& token, bool special) {
+  const std::string content = token.required_string("content");
+  auto id = static_cast<std::int32_t>(token.required_integer("id", 0, std::numeric_limits<std::int32_t>::max() - 1));
+  if (const std::int32_t known = model_.find(content); known >= 0) id = known;  // the vocabulary's word counts
+  const added_token_finder::options how{.strip_left = token.boolean("lstrip").value_or(false),
+                                        .strip_right = token.boolean("rstrip").value_or(false),
+                                        .single_word = token.boolean("single_word").value_or(false)};
+  added_.emplace_back(content, id);
+  size_ = std::max<index_t>(size_, id + 1);
+  if (!token.boolean("normalized").value_or(!special)) return raw_tokens_.add(content, id, how);
+  run_stages(normalizer_, 0, {content, true}, [&](text_piece p) {
+    require(!p.text.empty(), "tokenizer.json: the normalizer leaves nothing of the added token '", content, "'");
+    normalized_tokens_.add(p.text, id, how);
+    return true;
+  });
 }
 
 void tokenizer::read_post_processor(const nlohmann::json& object) {
@@ -73,7 +84,7 @@ void tokenizer::read_post_processor(const nlohmann::json& object) {
   if (type == "ByteLevel") return;  // it moves offsets, which nobody reads here
   if (type == "TemplateProcessing") return read_template(object);
   require(type == "Sequence", "tokenizer.json: post_processor '", type,
-          "' is not supported; supported: none, ByteLevel, TemplateProcessing");
+          "' is not supported; supported: none, Sequence, ByteLevel, TemplateProcessing");
   const auto* parts = fields.find("processors");
   require(parts && parts->is_array(), fields.where(), ": Sequence has no list processors");
   for (const auto& part : *parts) read_post_processor(part);
@@ -84,10 +95,13 @@ void tokenizer::read_template(const nlohmann::json& object) {
   const auto* single = fields.find("single");
   const auto specials = fields.child("special_tokens");
   require(single && single->is_array(), fields.where(), ": TemplateProcessing has no list single");
+  require(prefix_.empty() && suffix_.empty(), fields.where(),
+          " has several TemplateProcessing, which is not supported");
   bool before = true;
   for (const auto& item : *single) {
     const json_fields part(item, fields.where());
-    if (part.find("Sequence")) {
+    if (const auto text = part.child("Sequence")) {
+      require(text->string("id").value_or("A") == "A", fields.where(), " has a second text in single");
       require(before, fields.where(), " has the text twice");
       before = false;
       continue;
@@ -109,8 +123,10 @@ void tokenizer::read_template(const nlohmann::json& object) {
 }
 
 void tokenizer::apply_config(const nlohmann::json& config) {
-  // transformers replaces the post-processor when the file says either of these.
   const json_fields fields(config, "tokenizer_config.json");
+  const std::string side = fields.string("truncation_side").value_or("right");
+  require(side == "right", "tokenizer_config.json: truncation_side '", side, "' is not supported; supported: right");
+  // transformers replaces the post-processor when the file says either of these.
   const auto bos = fields.boolean("add_bos_token"), eos = fields.boolean("add_eos_token");
   if (!bos && !eos) return;
   const auto token = [&](const char* name) {
@@ -134,7 +150,7 @@ std::int32_t tokenizer::id_of(const std::string& token) const {
 
 bool tokenizer::encode_normalized(text_piece piece, std::size_t limit, std::vector<std::int32_t>* ids) const {
   const auto word = [&](text_piece p) {
-    model_.encode(p.text, ids);
+    model_.encode(p.text, limit, ids);
     return ids->size() < limit;
   };
   const auto text = [&](text_piece p) { return run_stages(pre_tokenizer_, 0, p, word); };

@@ -9,6 +9,7 @@
 
 #include "capture/added_tokens.hpp"
 #include "capture/bpe.hpp"
+#include "capture/json_access.hpp"
 #include "capture/text_stage.hpp"
 #include "qkgeom/core/config.hpp"
 
@@ -34,6 +35,7 @@ class tokenizer {
 
  private:
   void read_added_tokens(const nlohmann::json& list);
+  void read_added_token(const json_fields& token, bool special);
   void read_post_processor(const nlohmann::json& object);
   void read_template(const nlohmann::json& object);
   void apply_config(const nlohmann::json& config);

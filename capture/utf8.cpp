@@ -52,4 +52,19 @@ bool is_space(char32_t c) {
          (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+std::size_t space_before(std::string_view text, std::size_t low, std::size_t end) {
+  while (end > low) {
+    std::size_t i = end - 1;
+    while (i > low && (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80) --i;
+    if (!is_space(utf8_at(text, i))) break;
+    end = i;
+  }
+  return end;
+}
+
+std::size_t space_after(std::string_view text, std::size_t i) {
+  while (i < text.size() && is_space(utf8_at(text, i))) i += utf8_size(static_cast<unsigned char>(text[i]));
+  return i;
+}
+
 }  // namespace qkgeom

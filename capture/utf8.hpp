@@ -46,4 +46,9 @@ std::string replace_ill_formed(std::string_view text);
 /// Whether `c` is white space in Unicode: what `\s` means in tokenizer.json.
 bool is_space(char32_t c);
 
+/// Start of the white space that ends at byte `end` of well-formed text, not before `low`.
+std::size_t space_before(std::string_view text, std::size_t low, std::size_t end);
+/// End of the white space that starts at byte `i`.
+std::size_t space_after(std::string_view text, std::size_t i);
+
 }  // namespace qkgeom

@@ -107,8 +107,8 @@ TEST(tokenizer, unknown_kinds_are_refused_by_name) {
   EXPECT_THAT(refusal({{"model", {{"type", "Unigram"}}}}), HasSubstr("'Unigram' is not supported; supported: BPE"));
   EXPECT_THAT(refusal({{"normalizer", {{"type", "Precompiled"}}}}),
               HasSubstr("normalizer 'Precompiled' is not supported"));
-  EXPECT_THAT(refusal({{"pre_tokenizer", {{"type", "Digits"}}}}),
-              HasSubstr("pre_tokenizer 'Digits' is not supported; "));
+  EXPECT_THAT(refusal({{"pre_tokenizer", {{"type", "Punctuation"}}}}),
+              HasSubstr("pre_tokenizer 'Punctuation' is not supported; "));
   EXPECT_THAT(refusal({{"post_processor", {{"type", "BertProcessing"}}}}),
               HasSubstr("'BertProcessing' is not supported"));
   EXPECT_THAT(refusal({{"model", {{"dropout", 0.1}}}}), HasSubstr("dropout"));

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// Small tokenizers of every scheme against the `tokenizers` library: stored ids (tests/data/make_tokenizers.py), and
+// random tokenizers and texts where the library is installed (fuzz_tokenizers.py).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/regex.hpp"
+#include "capture/tokenizer.hpp"
+#include "qkgeom/io/json.hpp"
+
+namespace qkgeom {
+namespace {
+
+using ::testing::HasSubstr;
+using ids = std::vector<std::int32_t>;
+
+constexpr index_t no_limit = index_t{1} << 40;
+const std::string folder = std::string(QKGEOM_TEST_DATA) + "/tokenizers/";
+
+std::string fnv1a(const ids& list) {
+  std::uint64_t h = 0xCBF29CE484222325u;
+  for (const std::int32_t id : list)
+    for (int shift = 0; shift < 32; shift += 8)
+      h = (h ^ ((static_cast<std::uint32_t>(id) >> shift) & 0xff)) * 0x100000001B3u;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
+  return text;
+}
+
+std::string repeated(const std::string& part, std::size_t at_least) {
+  std::string text;
+  text.reserve(at_least + part.size());
+  while (text.size() < at_least) text += part;
+  return text;
+}
+
+TEST(tokenizer_schemes, ids_equal_the_library_s) {
+  const auto texts = read_json(folder + "texts.json").get<std::vector<std::string>>();
+  const auto expected = read_json(folder + "ids.json");
+  std::size_t schemes = 0;
+  for (const auto& [name, lists] : expected["ids"].items()) {
+    const auto t = tokenizer::load(folder + name + ".json");
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      EXPECT_EQ(t.encode(texts[i], no_limit), lists[i].get<ids>()) << name << ", text " << i;
+    ++schemes;
+  }
+  EXPECT_EQ(schemes, 7u);
+}
+
+TEST(tokenizer_schemes, a_line_of_a_megabyte) {
+  const auto expected = read_json(folder + "ids.json");
+  const auto part = expected["long_line"]["part"].get<std::string>();
+  const std::string line = repeated(part, (1'000'000 / part.size() + 1) * part.size());
+  for (const auto& [name, answer] : expected["long_line"]["ids"].items()) {
+    const auto t = tokenizer::load(folder + name + ".json");
+    const ids all = t.encode(line, no_limit);
+    EXPECT_EQ(all.size(), answer["count"]) << name;
+    EXPECT_EQ(fnv1a(all), answer["hash"]) << name;
+    EXPECT_EQ(t.encode(line, 1000), ids(all.begin(), all.begin() + 1000)) << name;
+  }
+}
+
+TEST(tokenizer_schemes, ten_megabytes_of_one_character_take_less_than_ten_seconds) {
+  for (const std::string name : {"tekken", "mistral", "gemma3"}) {
+    const auto t = tokenizer::load(folder + name + ".json");
+    for (const std::string part : {"a", " ", "A"}) {
+      const std::string text = repeated(part, 10'000'000);
+      const auto start = std::chrono::steady_clock::now();
+      EXPECT_GT(t.encode(text, no_limit).size(), 0u);
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << name << " '" << part << "'";
+    }
+  }
+}
+
+TEST(tokenizer_schemes, random_tokenizers_and_texts_equal_the_library_s) {
+  if (std::system("python3 -c 'import tokenizers' > /dev/null 2>&1") != 0)
+    GTEST_SKIP() << "python3 with the package tokenizers is not here: nothing to compare random tokenizers with";
+  const std::string script = std::string(QKGEOM_TEST_DATA) + "/../capture/fuzz_tokenizers.py";
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
+      popen(("python3 '" + script + "' 1 150 2> /dev/null").c_str(), "r"), pclose);
+  ASSERT_TRUE(pipe);
+  std::string output;
+  char buffer[1 << 16];
+  for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe.get())) > 0;) output.append(buffer, n);
+  std::size_t compared = 0;
+  for (std::size_t from = 0, end = 0; (end = output.find('\n', from)) != output.npos; from = end + 1) {
+    const auto one = nlohmann::json::parse(output.substr(from, end - from));
+    const tokenizer t(one["file"], {});
+    for (std::size_t i = 0; i < one["texts"].size(); ++i) {
+      if (one["ids"][i].is_null()) continue;  // the library itself gave up
+      ASSERT_EQ(t.encode(one["texts"][i].get<std::string>(), no_limit), one["ids"][i].get<ids>())
+          << "tokenizer " << one["number"] << ", text " << i;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 1000u);
+}
+
+TEST(regex, what_the_dialects_read_differently_is_refused_by_name) {
+  const auto refusal = [](std::string_view pattern) -> std::string {
+    try {
+      pcre2_pattern(pattern);
+    } catch (const error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal(R"(\w+)"), HasSubstr("\\w at byte 0"));
+  EXPECT_THAT(refusal(R"(a\b)"), HasSubstr("\\b at byte 1"));
+  EXPECT_THAT(refusal(R"(\p{N}{1,3}+)"), HasSubstr("repetition"));
+  EXPECT_THAT(refusal(R"([a-z&&[^b]])"), HasSubstr("intersection"));
+  EXPECT_THAT(refusal(R"([[a]])"), HasSubstr("class within a class"));
+  EXPECT_THAT(refusal(R"(\p{Klingon})"), HasSubstr("Klingon"));
+  EXPECT_THAT(refusal(R"(a(?m)b)"), HasSubstr("group"));
+  EXPECT_THAT(refusal(R"(\xE9)"), HasSubstr("byte written"));
+  EXPECT_EQ(pcre2_pattern(R"(a{,2}\v{x\u00e9)"), R"(a{0,2}\x0b\{x\x{00e9})");
+}
+
+}  // namespace
+}  // namespace qkgeom
