@@ -105,4 +105,7 @@ decoder_description read_description(const nlohmann::json& config);
 /// "yarn:FACTOR:ORIGINAL_CONTEXT" or "llama3:FACTOR:LOW:HIGH:ORIGINAL_CONTEXT". The base frequency stays.
 nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scaling);
 
+/// config.json with that base of the rotary frequencies. Refused for families with several bases (Gemma 3).
+nlohmann::json with_rope_theta(nlohmann::json config, double theta);
+
 }  // namespace qkgeom

@@ -33,6 +33,12 @@ document document_list::read_line(std::string_view line, index_t number, index_t
   require(!id || id->is_string() || id->is_number_integer(), where, ": ", options_.id_field,
           " must be a string or an integer");
   d.id = !id ? std::to_string(index) : id->is_string() ? id->get<std::string>() : id->dump();
+  if (const auto labels = fields.child("labels")) d.labels = labels->object();
+  for (const std::string& name : options_.label_fields)
+    if (const auto* value = fields.find(name.c_str())) d.labels[name] = *value;
+  for (const auto& label : d.labels.items())
+    require(label.value().is_primitive(), where, ": label ", label.key(),
+            " must be a string, a number or true or false");
   return d;
 }
 

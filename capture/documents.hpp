@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,14 @@ struct document_options {
   std::filesystem::path jsonl{};
   std::string text_field = "text";
   std::string id_field = "id";
+  std::vector<std::string> label_fields{};  ///< fields of a line that are kept as labels, beside its object `labels`
   std::vector<std::filesystem::path> text{};
   index_t examples = -1;  ///< at most that many documents, the first ones; -1: all
 };
 
 struct document {
   std::string id, text;
+  nlohmann::json labels = nullptr;  ///< an object, or null
 };
 
 /// The documents, as often as they are wanted. Ill-formed UTF-8 is read as U+FFFD.

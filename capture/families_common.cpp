@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the readers of several families share.
+#include <cmath>
 #include <map>
 
 #include "capture/family_readers.hpp"
@@ -93,6 +94,22 @@ std::vector<double> numbers_after_colons(const std::string& text, std::size_t co
 }
 
 }  // namespace
+
+nlohmann::json with_rope_theta(nlohmann::json config, double theta) {
+  require(theta > 0 && std::isfinite(theta), "the base of the rotary frequencies must be positive, not ", theta);
+  nlohmann::json& text = config.contains("text_config") ? config["text_config"] : config;
+  require(text.is_object(), "config.json: text_config must hold a JSON object");
+  for (const char* name : {"rope_scaling", "rope_parameters"})
+    if (text.contains(name) && text[name].is_object()) {
+      require(!text[name].contains("full_attention"),
+              "the base cannot be replaced in a model with a rotary embedding for each type of layer");
+      if (text[name].contains("rope_theta")) text[name]["rope_theta"] = theta;
+    }
+  require(text.value("model_type", "") != "gemma3" && text.value("model_type", "") != "gemma3_text",
+          "the base cannot be replaced in a model with a rotary embedding for each type of layer");
+  text["rope_theta"] = text["rotary_emb_base"] = theta;
+  return config;
+}
 
 nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scaling) {
   const std::string type = scaling.substr(0, scaling.find(':'));

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "capture/checkpoint.hpp"
+#include "capture/prepare.hpp"
 #include "capture/resume_state.hpp"
 #include "capture/row_store.hpp"
 #include "capture/sha256.hpp"
@@ -17,17 +18,6 @@ namespace qkgeom {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Short documents share a shard until it has that many tokens. Part of the output: the same documents, the same shards.
-constexpr index_t shard_tokens = 16384;
-
-fs::path find_tokenizer(const capture_options& options) {
-  if (!options.tokenizer.empty()) return options.tokenizer;
-  const fs::path folder = fs::canonical(options.model);
-  for (const fs::path& place : {folder, folder.parent_path()})
-    if (fs::exists(place / "tokenizer.json")) return place / "tokenizer.json";
-  fail("there is no tokenizer.json in ", options.model.string(), " nor in the folder above; --tokenizer names one");
-}
 
 /// What identifies the inputs of a capture besides its settings: documents, ids, and the weights by size and beginning.
 struct input_check {
@@ -43,7 +33,7 @@ input_check check_inputs(const document_list& documents, const tokenizer& tokens
     for (std::size_t t = 0; t < ids.size(); ++t)
       require(ids[t] < model.vocabulary, "document '", d.id, "': token id ", ids[t], " at position ", t,
               " is outside the model's vocabulary of ", model.vocabulary, "; does the tokenizer belong to the model?");
-    check.examples.push_back({index, d.id, static_cast<index_t>(ids.size()), nullptr});
+    check.examples.push_back({index, d.id, static_cast<index_t>(ids.size()), d.labels});
     check.hash.add(d.id).add(std::string_view("\0", 1)).add(std::as_bytes(std::span(ids)));
   });
   require(!check.examples.empty(), "there is no document to capture");
@@ -85,7 +75,7 @@ class capture_job {
         model_(model),
         tokens_(tokens),
         writer_(options.out, manifest),
-        rows_(writer_.manifest(), options.plan.sampler, options.plan.compute) {
+        rows_(writer_.manifest(), options.plan.sampler, options.plan.compute, options.plan.same_positions) {
     state_.settings = manifest_text(manifest);
     state_.inputs = inputs_.hash.hex();
     if (const auto earlier = read_state(options.out)) adopt(*earlier);
@@ -129,13 +119,18 @@ class capture_job {
             " belongs to a capture with other settings; a capture is resumed with ", "the options it was begun with");
     require(earlier.inputs == state_.inputs, where,
             " belongs to a capture of other documents, another tokenizer or other ", "weights");
-    require(earlier.shards.size() <= ranges_.size(), where, " names more shards than there are");
-    for (const auto& shard : earlier.shards) {
-      require(shard.examples == examples_of(shard_), where, " disagrees with the documents about ", shard.info.file);
-      writer_.adopt_shard(shard.examples, shard.info);
-      state_.shards.push_back(shard);
+    require(earlier.done.shards.size() <= ranges_.size(), where, " names more shards than there are");
+    std::vector<captured_example> examples;
+    if (earlier.done.examples) examples = *earlier.done.examples;
+    for (const captured_shard& shard : earlier.done.shards) {
+      const auto expected = examples_of(shard_);
+      const auto first = examples.begin() + static_cast<std::ptrdiff_t>(ranges_[shard_].first);
+      require(examples.size() >= ranges_[shard_].second && std::equal(expected.begin(), expected.end(), first), where,
+              " disagrees with the documents about ", shard.file);
+      writer_.adopt_shard(expected, shard);
       ++shard_;
     }
+    state_.done = writer_.manifest();
   }
 
   void take(std::int32_t index, const document& d, progress& bar) {
@@ -149,8 +144,8 @@ class capture_job {
   }
 
   void write_shard() {
-    const auto examples = examples_of(shard_);
-    state_.shards.push_back({writer_.add_shard(examples, rows_.layers()), examples});
+    writer_.add_shard(examples_of(shard_), rows_.layers());
+    state_.done = writer_.manifest();
     write_state(options_.out, state_);
     rows_.clear();
     ++shard_;
@@ -203,19 +198,13 @@ void measure(const capture_options& options, const input_check& inputs, capture_
 }  // namespace
 
 capture_summary run_capture(const capture_options& options, std::ostream& notes) {
-  require(fs::is_directory(options.model), options.model.string(), " is not a folder with a model");
-  const fs::path config_path = options.model / "config.json";
-  const std::string config_text = read_text(config_path, std::size_t{16} << 20);
-  auto config = parse_json(config_text, config_path.string());
-  if (!options.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.rope_scaling);
-  const auto model = read_description(config);
-  auto manifest = plan_capture(model, fs::canonical(options.model).filename().string(), sha256().add(config_text).hex(),
-                               options.plan);
-  if (!options.rope_scaling.empty()) manifest.extra["rope_scaling"] = options.rope_scaling;
+  const prepared_capture prepared = prepare_capture(options, notes);
+  const decoder_description& model = prepared.model;
+  const capture_manifest& manifest = prepared.manifest;
   const checkpoint weights(options.model);
   thread_pool pool(options.threads);
   decoder forward(model, weights, options.plan.compute, manifest.layers.back().layer, pool);
-  const tokenizer tokens = tokenizer::load(find_tokenizer(options));
+  const tokenizer tokens = load_tokenizer(options, prepared);
   const document_list documents(options.documents);
   // All documents are read once before the first is run: a bad line shows now, not after hours.
   const input_check inputs = check_inputs(documents, tokens, model, manifest.context_length, options.model);

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <iosfwd>
+#include <optional>
 #include <string>
 
 #include "capture/documents.hpp"
@@ -11,12 +12,29 @@
 
 namespace qkgeom {
 
+/// Short documents share a shard until it has that many tokens. Part of the output: the same documents, the same
+/// shards.
+inline constexpr index_t shard_tokens = 16384;
+
+/// Which documents begin with the beginning-of-text token: what tokenizer.json says, all of them (once), none.
+enum class bos_rule { as_tokenizer, prepend, none };
+
+/// Where a capture's settings come from, and what they were made for. Names are the hub's; empty and 0: not said.
+struct study_facts {
+  std::string name{}, model{}, tokenizer{}, documents{};
+  index_t n_layers = 0, n_query_heads = 0, n_key_heads = 0;
+};
+
 /// Options of a whole capture.
 struct capture_options {
   std::filesystem::path model;        ///< folder with config.json and weights
-  std::filesystem::path tokenizer{};  ///< empty: tokenizer.json in the model's folder, else in the folder above
+  std::filesystem::path tokenizer{};  ///< file or folder; empty: the model's folder, else the folder above
   std::filesystem::path out;
-  std::string rope_scaling{};  ///< as `with_rope_scaling` takes it; empty: config.json's
+  std::string rope_scaling{};          ///< as `with_rope_scaling` takes it; empty: config.json's
+  std::optional<double> rope_theta{};  ///< base of the rotary frequencies; none: config.json's
+  bos_rule bos = bos_rule::as_tokenizer;
+  std::string family{}, revision{};  ///< kept in the manifest where not empty
+  study_facts study{};
   document_options documents{};
   plan_options plan{};
   int threads = 0;  ///< 0: as many as the machine has cores

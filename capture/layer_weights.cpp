@@ -118,6 +118,16 @@ void check_layer(const decoder_description& model, const checkpoint& weights, co
   for (const tensor_part& t : parts_of(model, prefix, layer, only_qk, nowhere)) weights.check(t.name, t.shape);
 }
 
+std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk) {
+  layer_weights nowhere;
+  std::vector<std::vector<index_t>> shapes;
+  for (const tensor_part& t : parts_of(model, "", layer, only_qk, nowhere)) {
+    shapes.push_back(t.shape);
+    shapes.back()[0] = t.count;
+  }
+  return shapes;
+}
+
 void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                 bool only_qk, bool to_bf16, layer_weights& to) {
   for (const tensor_part& t : parts_of(model, prefix, layer, only_qk, to)) {

@@ -43,6 +43,9 @@ std::string find_prefix(const decoder_description& model, const checkpoint& weig
 void check_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                  bool only_qk);
 
+/// The shapes of those tensors.
+std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk);
+
 /// Reads them. `to_bf16`: rounded as a model loaded in bf16 is.
 void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                 bool only_qk, bool to_bf16, layer_weights& to);

@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "qkgeom/sampling/heads.hpp"
-
 namespace qkgeom {
-namespace {
 
 std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options) {
   std::vector<index_t> layers = options.layers;
@@ -26,11 +23,42 @@ std::vector<index_t> choose_layers(const decoder_description& model, const plan_
   return layers;
 }
 
+namespace {
+
+/// The heads of a list that stand in candidate layers.
+std::vector<head_id> listed_heads(const decoder_description& model, const plan_options& options,
+                                  const std::vector<index_t>& layers) {
+  std::vector<head_id> heads;
+  for (const head_id& h : options.head_list) {
+    require(h.layer < model.n_layers() && h.head < model.query_heads, "layer ", h.layer, " head ", h.head,
+            " was asked for, but the model has ", model.n_layers(), " layers of ", model.query_heads, " query heads");
+    if (std::binary_search(layers.begin(), layers.end(), h.layer)) heads.push_back(h);
+  }
+  return heads;
+}
+
+std::vector<head_id> choose_heads(const decoder_description& model, const plan_options& options) {
+  const std::vector<index_t> layers = choose_layers(model, options);
+  if (options.head_list.empty()) {
+    const index_t all = static_cast<index_t>(layers.size()) * model.query_heads;
+    return draw_heads(layers, model.query_heads, options.heads.value_or(all), options.seed);
+  }
+  auto heads = listed_heads(model, options, layers);
+  require(!heads.empty(), "none of the ", options.head_list.size(), " heads asked for stands in a layer that is ",
+          "captured; --include-windowed captures layers with a sliding window too");
+  return heads;
+}
+
 captured_rope rope_of(const rope_description& r) {
   return {r.style(), r.rotary_dim, r.attention_factor, {r.inv_freq.begin(), r.inv_freq.end()}};
 }
 
 }  // namespace
+
+index_t heads_without_data(const decoder_description& model, const plan_options& options) {
+  const auto kept = listed_heads(model, options, choose_layers(model, options));
+  return static_cast<index_t>(options.head_list.size() - kept.size());
+}
 
 capture_manifest plan_capture(const decoder_description& model, const std::string& name,
                               const std::string& config_sha256, const plan_options& options) {
@@ -45,16 +73,17 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   constexpr const char* kinds[] = {"uniform", "log2", "all"};
   m.bucket = {kinds[static_cast<int>(s.kind)], s.bucket_size};
   // The format keeps a probability for uniform buckets, the expected tokens of a bucket for log2.
-  m.rate = s.kind == sampler_kind::log2 ? s.rate : s.probability(0);
+  m.rate = s.kind == sampler_kind::log2 ? s.rate : s.probability(s.skip_first);
   m.rope_stage = options.stage == rope_stage::post ? "post" : "pre";
   m.seed = options.seed;
   m.compute_dtype = std::string(name_of(options.compute));
   m.rope = rope_of(model.rope);
   m.written_by = "qkgeom-capture";
 
-  const std::vector<index_t> layers = choose_layers(model, options);
-  const index_t all = static_cast<index_t>(layers.size()) * model.query_heads;
-  for (const head_id& h : draw_heads(layers, model.query_heads, options.heads.value_or(all), options.seed)) {
+  if (s.skip_first > 0) m.extra["skip_first"] = s.skip_first;
+  if (options.same_positions) m.extra["same_positions"] = true;
+
+  for (const head_id& h : choose_heads(model, options)) {
     if (m.layers.empty() || m.layers.back().layer != h.layer) {
       const layer_description& l = model.layers[static_cast<std::size_t>(h.layer)];
       m.layers.push_back({h.layer, l.rope, l.window, {}, {}, {}});

@@ -9,6 +9,7 @@
 #include "capture/description.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
+#include "qkgeom/sampling/heads.hpp"
 #include "qkgeom/sampling/tokens.hpp"
 
 namespace qkgeom {
@@ -17,16 +18,26 @@ namespace qkgeom {
 struct plan_options {
   index_t max_length = 0;  ///< tokens a document is cut to; 0: the model's context
   token_sampler sampler{};
-  std::optional<index_t> heads{};  ///< that many query heads, drawn over the layers; none: all
-  std::vector<index_t> layers{};   ///< empty: all that have no sliding window
-  bool include_windowed = false;   ///< layers with a sliding window too, when `layers` is empty
+  std::optional<index_t> heads{};    ///< that many query heads, drawn over the layers; none: all
+  std::vector<head_id> head_list{};  ///< these query heads, ascending, instead of a draw
+  std::vector<index_t> layers{};     ///< empty: all that have no sliding window
+  bool include_windowed = false;     ///< layers with a sliding window too, when `layers` is empty
+  bool same_positions = false;       ///< keys at the positions of the queries, not at a draw of their own
   std::uint64_t seed = 0;
   rope_stage stage = rope_stage::post;
   compute_type compute = compute_type::f32;
 };
 
+/// Layers that are candidates by the options, ascending. Throws `error` on a layer that the model does not have and if
+/// there is none.
+std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options);
+
+/// How many heads of `options.head_list` stand in layers that are no candidates: they attend to images alone, or have a
+/// sliding window. They are passed over.
+index_t heads_without_data(const decoder_description& model, const plan_options& options);
+
 /// The manifest of a capture before its examples and shards: layers, heads and everything else that the options and the
-/// model decide. Throws `error` on a layer that the model does not have and on an empty choice.
+/// model decide. Throws `error` on a layer or head that the model does not have and on an empty choice.
 capture_manifest plan_capture(const decoder_description& model, const std::string& name,
                               const std::string& config_sha256, const plan_options& options);
 

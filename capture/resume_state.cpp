@@ -17,23 +17,14 @@ std::optional<resume_state> read_state(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   const json document = read_json(path);
   const json_value v(document, path.string());
-  resume_state state;
-  state.settings = v["settings"].string();
-  state.inputs = v["inputs"].string();
-  for (const auto& entry : v["shards"].entries()) {
-    resume_state::shard shard{detail::read_shard(entry), {}};
-    for (const auto& e : entry["documents"].entries()) shard.examples.push_back(detail::read_example(e));
-    state.shards.push_back(std::move(shard));
-  }
+  resume_state state{v["settings"].string(), v["inputs"].string()};
+  if (v.has("done")) state.done = parse_manifest(v["done"].string(), path.string() + ": done");
   return state;
 }
 
 void write_state(const std::filesystem::path& folder, const resume_state& state) {
-  detail::ordered j = {{"settings", state.settings}, {"inputs", state.inputs}, {"shards", detail::ordered::array()}};
-  for (const auto& shard : state.shards) {
-    j["shards"].push_back(detail::to_ordered(shard.info));
-    j["shards"].back()["documents"] = detail::to_ordered_list(shard.examples);
-  }
+  json j = {{"settings", state.settings}, {"inputs", state.inputs}};
+  if (!state.done.shards.empty()) j["done"] = manifest_text(state.done);
   write_text(folder / file_name, j.dump() + '\n');
 }
 

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "qkgeom/io/capture_manifest.hpp"
 
@@ -12,13 +11,9 @@ namespace qkgeom {
 
 /// What progress.json holds while a capture is under way.
 struct resume_state {
-  struct shard {
-    captured_shard info;
-    std::vector<captured_example> examples;
-  };
-  std::string settings;  ///< the manifest without examples and shards
-  std::string inputs;    ///< SHA-256 over documents, token ids and samples of the weights
-  std::vector<shard> shards{};
+  std::string settings;     ///< the manifest without examples and shards
+  std::string inputs;       ///< SHA-256 over documents, token ids and samples of the weights
+  capture_manifest done{};  ///< the manifest of the shards that are complete; without shards so far it says nothing
 };
 
 /// Reads FOLDER/progress.json; none if it is not there.

@@ -26,8 +26,12 @@ void append(std::vector<std::byte>& to, const float* row, index_t n) {
 
 }  // namespace
 
-row_store::row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute)
-    : manifest_(&manifest), sampler_(sampler), compute_(compute), rows_(manifest.layers.size()) {}
+row_store::row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions)
+    : manifest_(&manifest),
+      sampler_(sampler),
+      compute_(compute),
+      same_positions_(same_positions),
+      rows_(manifest.layers.size()) {}
 
 void row_store::add_side(side& to, tensor_view<const float> x, const std::vector<index_t>& heads,
                          const random_stream& stream, std::span<const std::int32_t> ids) const {
@@ -56,7 +60,7 @@ void row_store::add(index_t layer, tensor_view<const float> q, tensor_view<const
     random_stream stream{manifest_->seed, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer),
                          draw::query_token};
     add_side(rows_[i].q, q, info.query_heads, stream, ids);
-    stream.use = draw::key_token;
+    if (!same_positions_) stream.use = draw::key_token;
     add_side(rows_[i].k, k, info.key_heads, stream, ids);
   }
 }

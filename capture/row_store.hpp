@@ -17,7 +17,8 @@ namespace qkgeom {
 class row_store {
  public:
   /// `manifest` must live longer. `compute` decides the element type: BF16 values are stored as such, without loss.
-  row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute);
+  /// `same_positions`: keys are taken where queries are.
+  row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions = false);
 
   /// Takes the drawn rows of one layer of document `example`: q (tokens, query heads, d), k (tokens, key heads, d).
   /// Layers that are not captured are passed over.
@@ -42,6 +43,7 @@ class row_store {
   const capture_manifest* manifest_;
   token_sampler sampler_;
   compute_type compute_;
+  bool same_positions_;
   std::vector<layer_rows> rows_;  // as manifest_->layers
 };
 

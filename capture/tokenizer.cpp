@@ -128,18 +128,26 @@ void tokenizer::apply_config(const nlohmann::json& config) {
   require(side == "right", "tokenizer_config.json: truncation_side '", side, "' is not supported; supported: right");
   // transformers replaces the post-processor when the file says either of these.
   const auto bos = fields.boolean("add_bos_token"), eos = fields.boolean("add_eos_token");
-  if (!bos && !eos) return;
-  const auto token = [&](const char* name) {
+  const auto content_of = [&](const char* name) {
     const auto* value = fields.find(name);
     require(value, "tokenizer_config.json asks for ", name, " but does not name it");
-    const std::string content =
-        value->is_object() ? json_fields(*value, fields.where()).required_string("content") : *fields.string(name);
+    return value->is_object() ? json_fields(*value, fields.where()).required_string("content") : *fields.string(name);
+  };
+  if (fields.find("bos_token")) bos_ = id_of(content_of("bos_token"));
+  if (!bos && !eos) return;
+  const auto token = [&](const char* name) {
+    const std::string content = content_of(name);
     const std::int32_t id = id_of(content);
     require(id >= 0, "tokenizer_config.json: ", name, " '", content, "' is not in the vocabulary");
     return std::vector<std::int32_t>{id};
   };
   prefix_ = bos.value_or(false) ? token("bos_token") : std::vector<std::int32_t>{};
   suffix_ = eos.value_or(false) ? token("eos_token") : std::vector<std::int32_t>{};
+}
+
+void tokenizer::begin_with(std::optional<std::int32_t> token) {
+  prefix_.clear();
+  if (token) prefix_.push_back(*token);
 }
 
 std::int32_t tokenizer::id_of(const std::string& token) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,11 @@ class tokenizer {
   /// Ill-formed UTF-8 is read as U+FFFD.
   std::vector<std::int32_t> encode(std::string_view text, index_t max_tokens) const;
 
+  /// The beginning-of-text token that tokenizer_config.json names; -1 if there is none.
+  std::int32_t bos() const { return bos_; }
+  /// Puts `token` before every text in place of what the post-processor puts there; none: puts nothing there.
+  void begin_with(std::optional<std::int32_t> token);
+
   /// Largest id + 1.
   index_t size() const { return size_; }
 
@@ -49,6 +55,7 @@ class tokenizer {
   std::vector<std::pair<std::string, std::int32_t>> added_;
   std::vector<std::int32_t> prefix_, suffix_;
   index_t size_ = 0;
+  std::int32_t bos_ = -1;
 };
 
 }  // namespace qkgeom

@@ -113,8 +113,34 @@ TEST(description, rope_scaling_replaces_the_scaling_alone) {
   const auto linear = read_description(with_rope_scaling(llama(), "linear:4")).rope;
   EXPECT_FLOAT_EQ(linear.inv_freq[7], plain.inv_freq[7] / 4);
   EXPECT_DOUBLE_EQ(linear.theta, 5e5);
+  const auto dynamic = read_description(with_rope_scaling(llama(), "dynamic:2.5")).rope;
+  ASSERT_TRUE(dynamic.dynamic);
+  EXPECT_DOUBLE_EQ(dynamic.dynamic->factor, 2.5);
+  EXPECT_EQ(dynamic.inv_freq, plain.inv_freq);
+  const auto llama3 = read_description(with_rope_scaling(llama(), "llama3:32:1:4:8192")).rope;
+  EXPECT_EQ(llama3.inv_freq, llama3_frequencies(plain.inv_freq, {32, 1, 4, 8192}));
+  const auto yarn = read_description(with_rope_scaling(llama(), "yarn:4:4096")).rope;
+  EXPECT_EQ(yarn.inv_freq, yarn_frequencies(5e5, 64, {4, 4096}));
+  EXPECT_DOUBLE_EQ(yarn.attention_factor, 0.1 * std::log(4.0) + 1);
   for (const char* bad : {"", "yarn", "yarn:4", "yarn:4:", "yarn:4:x", "yarn:-4:100", "linear:2:3", "ntk:4", "none:1"})
     EXPECT_THROW(with_rope_scaling(llama(), bad), error) << bad;
+}
+
+TEST(description, rope_theta_is_replaced_wherever_a_config_says_it) {
+  const auto theta = [](const json& config) { return read_description(with_rope_theta(config, 777)).rope.theta; };
+  EXPECT_DOUBLE_EQ(theta(llama()), 777);
+  json nested = llama();
+  nested["rope_parameters"] = {{"rope_theta", 3e5}, {"rope_type", "default"}};
+  EXPECT_DOUBLE_EQ(theta(nested), 777);
+  const auto scaled = read_description(with_rope_theta(with_rope_scaling(llama(), "linear:4"), 777)).rope;
+  EXPECT_FLOAT_EQ(scaled.inv_freq[7], default_frequencies(777, 64)[7] / 4);
+  const json pythia{{"model_type", "gpt_neox"},   {"hidden_size", 64}, {"intermediate_size", 128},
+                    {"num_attention_heads", 4},   {"vocab_size", 99},  {"num_hidden_layers", 2},
+                    {"rotary_emb_base", 10000.0}, {"rotary_pct", 0.25}};
+  EXPECT_DOUBLE_EQ(theta(pythia), 777);
+  const json gemma{{"model_type", "gemma3_text"}, {"rope_theta", 1e6}};
+  EXPECT_THROW(with_rope_theta(gemma, 777), error);
+  EXPECT_THROW(with_rope_theta(llama(), -1), error);
 }
 
 TEST(description, windows_and_layers_by_family) {

@@ -159,6 +159,111 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
   EXPECT_GT(rows, 0);
 }
 
+TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
+  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
+  options.plan.sampler = {sampler_kind::uniform, 4, 2, 5};
+  options.plan.same_positions = true;
+  run();
+  const auto same = capture::open(options.out);
+  index_t kept = 0;
+  for (const index_t layer : same.layers()) {
+    const auto rows = same.read_layer(layer);
+    EXPECT_EQ(std::vector(rows.q.position.begin(), rows.q.position.end()),
+              std::vector(rows.k.position.begin(), rows.k.position.end()));
+    for (const std::int32_t t : rows.q.position) EXPECT_GE(t, 5);
+    kept += rows.q.rows;
+  }
+  EXPECT_GT(kept, 8);
+  EXPECT_EQ(same.manifest().extra["skip_first"], 5);
+  EXPECT_EQ(same.manifest().extra["same_positions"], true);
+  EXPECT_EQ(same.manifest().rate, 0.5);
+  options.plan.same_positions = false;
+  options.out = folder / "apart";
+  run();
+  const auto apart = capture::open(options.out);
+  bool different = false;
+  for (const index_t layer : apart.layers()) {
+    const auto rows = apart.read_layer(layer);
+    different |= std::vector(rows.q.position.begin(), rows.q.position.end()) !=
+                 std::vector(rows.k.position.begin(), rows.k.position.end());
+  }
+  EXPECT_TRUE(different);
+}
+
+TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
+  options.documents.jsonl =
+      write("d.jsonl", R"({"text": "Amen", "labels": {"task": "T3.1", "bin": 128}, "language": "en"}
+{"text": "Amen amen", "language": "zh", "length": null}
+)");
+  options.documents.label_fields = {"language", "length"};
+  options.plan.head_list = {{1, 7}, {4, 0}, {4, 3}};
+  options.family = "SmolLM3";
+  options.revision = "step-1000";
+  options.study.name = "mine";
+  options.rope_theta = 2e4;
+  run();
+  const auto c = capture::open(options.out);
+  const auto& m = c.manifest();
+  ASSERT_EQ(m.layers.size(), 2u);
+  EXPECT_THAT(m.layers[0].query_heads, ::testing::ElementsAre(7));
+  EXPECT_THAT(m.layers[0].key_heads, ::testing::ElementsAre(1));
+  EXPECT_THAT(m.layers[1].query_heads, ::testing::ElementsAre(0, 3));
+  EXPECT_EQ(m.family, "SmolLM3");
+  EXPECT_EQ(m.revision, "step-1000");
+  EXPECT_EQ(m.extra["study"], "mine");
+  EXPECT_EQ((*m.examples)[0].labels, json({{"task", "T3.1"}, {"bin", 128}, {"language", "en"}}));
+  EXPECT_EQ((*m.examples)[1].labels, json({{"language", "zh"}}));
+  // Other base, other frequencies: theta^(-2 / 32).
+  EXPECT_FLOAT_EQ(static_cast<float>(m.rope->inv_freq[1]), static_cast<float>(std::pow(2e4, -1.0 / 16)));
+  options.out = folder / "none";
+  options.plan.head_list = {{8, 0}};
+  EXPECT_THAT(refusal(), HasSubstr("layer 8 head 0 was asked for, but the model has 8 layers of 8 query heads"));
+  options.plan.head_list.clear();
+  options.documents.jsonl = write("d.jsonl", R"({"text": "Amen", "labels": {"list": [1]}})");
+  EXPECT_THAT(refusal(), HasSubstr("line 1: label list must be"));
+}
+
+TEST_F(job, documents_begin_with_bos_when_told_to_and_with_nothing_when_told_not_to) {
+  copy_model();
+  fs::create_directories(folder / "tok");
+  fs::rename(options.model / "tokenizer.json", folder / "tok" / "tokenizer.json");
+  options.tokenizer = folder / "tok";  // a folder
+  options.documents.text = {write("a.txt", "Amen")};
+  options.plan.layers = {0};
+  const auto first_tokens = [&](const char* name) {
+    options.out = folder / name;
+    run();
+    const auto rows = capture::open(options.out).read_layer(0);
+    return std::vector(rows.q.token.begin(), rows.q.token.end());
+  };
+  const auto plain = first_tokens("plain");
+  options.bos = bos_rule::prepend;
+  auto config = read_json(options.model / "config.json");
+  config.erase("bos_token_id");
+  write("model/config.json", config.dump());
+  EXPECT_THAT(refusal(), HasSubstr("names a BOS token"));
+  config["bos_token_id"] = 7;
+  write("model/config.json", config.dump());
+  auto expected = plain;
+  expected.insert(expected.begin(), 7);
+  EXPECT_EQ(first_tokens("config"), expected);
+  // The tokenizer's own name goes first, and what it puts before a text is not doubled.
+  auto file = read_json(folder / "tok" / "tokenizer.json");
+  file["added_tokens"].push_back({{"id", 9}, {"content", "<s>"}, {"special", true}});
+  file["model"]["vocab"]["<s>"] = 9;
+  for (auto& [word, id] : file["model"]["vocab"].items())
+    if (id == 9 && word != "<s>") id = 1023;
+  write("tok/tokenizer.json", file.dump());
+  write("tok/tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "add_bos_token": true})");
+  expected[0] = 9;
+  EXPECT_EQ(first_tokens("tokenizer"), expected);
+  options.bos = bos_rule::as_tokenizer;
+  EXPECT_EQ(first_tokens("as-tokenizer"), expected);
+  options.bos = bos_rule::none;
+  EXPECT_EQ(first_tokens("none"), plain);
+  EXPECT_EQ(capture::open(options.out).manifest().extra["bos"], "none");
+}
+
 TEST_F(job, pre_rope_rows_differ_where_there_is_rotary_embedding) {
   options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
   options.plan.compute = compute_type::bf16;

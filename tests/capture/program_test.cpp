@@ -132,6 +132,39 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
   EXPECT_FALSE(fs::exists(folder / "o"));
 }
 
+TEST_F(capture_program, a_study_in_a_file_and_its_plan) {
+  write_documents(3);
+  std::ofstream(folder / "study.json") << R"({"study": "tiny", "n_layers": 8, "n_query_heads": 8, "n_key_heads": 2,
+    "family": "SmolLM3", "dtype": "bf16", "max_length": 2048, "bucket_size": 128, "rate": 16, "seed": 3,
+    "heads": {"1": [0, 5], "6": [7]}})";
+  std::vector<std::string> a{"--study", (folder / "study.json").string(),      "--model",   data + "/stage1-step-1000",
+                             "--jsonl", (folder / "documents.jsonl").string(), "--threads", "2"};
+  auto plan = a;
+  plan.push_back("--plan");
+  ASSERT_EQ(run(plan), 0) << log();
+  const std::string planned = log();
+  EXPECT_THAT(planned, HasSubstr("2 captured: 1,6"));
+  EXPECT_THAT(planned, HasSubstr("3 query heads, 3 key heads"));
+  EXPECT_THAT(planned, HasSubstr("3 read, 6144 tokens"));
+  EXPECT_THAT(planned, HasSubstr("1536 of queries, 1536 of keys (expected)"));
+  a.insert(a.end(), {"--out", (folder / "o").string()});
+  ASSERT_EQ(run(a), 0) << log();
+  // 3072 rows expected, with a standard deviation of 52; bytes as planned but for headers and that.
+  const std::string done = log();
+  const auto number_before = [](const std::string& text, const std::string& unit) {
+    const std::size_t end = text.find(unit), begin = text.find_last_of(" ", end - 1);
+    return std::stod(text.substr(begin + 1));
+  };
+  EXPECT_NEAR(number_before(done, " rows in"), 3072, 5 * 52) << done;
+  const double planned_memory = number_before(planned, " MB, and the pages");
+  const double memory = number_before(done.substr(done.find("peak memory")), " MB");
+  EXPECT_LT(memory, 2 * planned_memory) << planned << done;
+  EXPECT_GT(memory, planned_memory / 2) << planned << done;
+  const std::string manifest = read_text(folder / "o" / "manifest.json", 1 << 20);
+  EXPECT_THAT(manifest, HasSubstr("\"study\": \"tiny\""));
+  EXPECT_THAT(manifest, HasSubstr("\"compute_dtype\": \"bf16\""));
+}
+
 TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
   write_documents(48);
   const auto begin = std::chrono::steady_clock::now();

@@ -5,7 +5,10 @@ convert_check.py same A B              captures A and B hold the same manifest a
 convert_check.py foreign FOLDER OUT    FOLDER's parquet files as another program writes them: rows in disorder, lists of
                                        fixed size, no metadata of ours; all heads numbered from 0
 convert_check.py spoil FOLDER WHAT     one file of FOLDER made wrong
+convert_check.py benchmark OUT         a parquet file with the rows of LongBench Pro, texts of a few words
+convert_check.py documents JSONL       what longbench_pro_to_jsonl.py makes of its two longest lengths
 """
+import json
 import pathlib
 import sys
 
@@ -57,4 +60,22 @@ def spoil(folder, what):
     pq.write_table(table, path)
 
 
-{"same": same, "foreign": foreign, "spoil": spoil}[sys.argv[1]](*sys.argv[2:])
+def benchmark(out):
+    rows = [{"id": f"{length}-{language}-{i}", "context": f"text {length} {i}", "question_nonthinking": "why?",
+             "token_length": length, "language": language, "primary_task": "T3", "secondary_task": f"T3.{i % 2 + 1}",
+             "contextual_requirement": "Full", "difficulty": "Easy"}
+            for length in ("8k", "16k", "32k", "64k", "128k", "256k") for language in ("English", "Chinese")
+            for i in range(125)]
+    pq.write_table(pa.Table.from_pylist(rows), out)
+
+
+def documents(path):
+    lines = [json.loads(line) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == 500 and len({d["id"] for d in lines}) == 500, len(lines)
+    assert lines[0] == {"id": "128k-English-0", "text": "text 128k 0", "labels": {
+        "length": "128k", "language": "English", "task": "T3.1", "primary_task": "T3", "requirement": "Full",
+        "difficulty": "Easy"}}, lines[0]
+
+
+commands = {"same": same, "foreign": foreign, "spoil": spoil, "benchmark": benchmark, "documents": documents}
+commands[sys.argv[1]](*sys.argv[2:])

@@ -61,6 +61,23 @@ convert parquet_to_capture "$work/foreign" "$work/foreign.safetensors" --query-h
 run plasticity "$work/foreign.safetensors" --out "$work/author-foreign" --threads 1 --preset attention-plasticity
 agree "$work/author-short-bf16" "$work/author-foreign" "${author[@]}"
 
+# The benchmark's parquet as documents, with the counts it has.
+check benchmark "$work/benchmark.parquet"
+convert longbench_pro_to_jsonl "$work/benchmark.parquet" "$work/long.jsonl" --lengths 128k,256k
+grep -q '128k: 250 documents, 125 English, 256k: 250 documents' "$work/log" || bad "counts: $(cat "$work/log")"
+check documents "$work/long.jsonl"
+convert longbench_pro_to_jsonl "$work/benchmark.parquet" "$work/prompts.jsonl" --text prompt --lengths 8k
+grep -qF '"text": "text 8k 0\n\n\n\nwhy?"' "$work/prompts.jsonl" || bad "prompt: $(head -1 "$work/prompts.jsonl")"
+head -c 2000 "$work/long.jsonl" | head -n 3 >"$work/few.jsonl"
+refused "token_length" longbench_pro_to_jsonl "$work/few.jsonl" "$work/x.jsonl"
+mkdir "$work/twice" && cp "$work/benchmark.parquet" "$work/twice/a.parquet" && cp "$work/benchmark.parquet" "$work/twice/b.parquet"
+refused "stands twice" longbench_pro_to_jsonl "$work/twice" "$work/x.jsonl"
+sed 's/"labels": {"length": /"token_length": /; s/}}$/}/' "$work/long.jsonl" >"$work/fewer.jsonl"
+sed -i 1d "$work/fewer.jsonl"
+refused "128k has 249 documents, 124 of them English" longbench_pro_to_jsonl "$work/fewer.jsonl" "$work/x.jsonl" --lengths 128k
+refused "--lengths" longbench_pro_to_jsonl "$work/benchmark.parquet" "$work/x.jsonl" --lengths 4k
+[[ ! -e $work/x.jsonl ]] || bad "a refused conversion left a file"
+
 # Bad input: one sentence, status 2.
 refused "no such capture" capture_to_parquet "$work/nowhere" "$work/x"
 refused "l00h00q" parquet_to_capture "$work/nowhere" "$work/x.safetensors"

@@ -18,9 +18,11 @@ struct token_sampler {
   sampler_kind kind = sampler_kind::uniform;
   index_t bucket_size = 8192;  ///< tokens; the smallest bucket for log2
   double rate = 1.0;           ///< expected tokens a bucket
+  index_t skip_first = 0;      ///< tokens at the beginning of a document that are never kept
 
-  /// Probability that the token at position t is kept: min(1, rate / bucket width), 1 for `all`.
+  /// Probability that the token at position t is kept: min(1, rate / bucket width), 1 for `all`; 0 below `skip_first`.
   double probability(index_t t) const {
+    if (t < skip_first) return 0.0;
     if (kind == sampler_kind::all) return 1.0;
     index_t width = bucket_size;
     if (kind == sampler_kind::log2)
@@ -34,6 +36,7 @@ struct token_sampler {
 inline std::vector<std::int32_t> draw_tokens(const token_sampler& sampler, index_t tokens,
                                              const random_stream& stream) {
   require(sampler.bucket_size > 0, "bucket_size must be at least 1 token, not ", sampler.bucket_size);
+  require(sampler.skip_first >= 0, "skip_first must be at least 0 tokens, not ", sampler.skip_first);
   require(sampler.rate > 0 && std::isfinite(sampler.rate), "rate must be positive, not ", sampler.rate);
   std::vector<std::int32_t> kept;
   for (index_t t = 0; t < tokens; ++t)

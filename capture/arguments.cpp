@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include "capture/arguments.hpp"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "capture/head_list.hpp"
+#include "capture/study.hpp"
+
+namespace qkgeom {
+namespace {
+
+constexpr index_t longest = 0x7fffffff;
+
+const std::map<std::string, sampler_kind> samplers{
+    {"uniform", sampler_kind::uniform}, {"log2", sampler_kind::log2}, {"all", sampler_kind::all}};
+
+/// Options as text where their meaning is checked after parsing. What is not said leaves the study's setting.
+struct raw_options {
+  std::string study{}, heads{}, layers = "all", sampler = "uniform", compute = "f32";
+  index_t examples = 0;
+  bool pre_rope = false, prepend_bos = false, no_bos = false;
+};
+
+void declare_inputs(CLI::App& app, capture_options& o, raw_options& raw) {
+  app.add_option("--study", raw.study,
+                 "settings and heads of a study: a name of capture/studies, or a file like those");
+  app.add_option("--model", o.model, "folder with config.json, safetensors and tokenizer.json")->required();
+  auto* const jsonl = app.add_option("--jsonl", o.documents.jsonl, "documents, one JSON object a line");
+  app.add_option("--text-field", o.documents.text_field, "field of the text")->capture_default_str()->needs(jsonl);
+  app.add_option("--id-field", o.documents.id_field, "field of the document's name")
+      ->capture_default_str()
+      ->needs(jsonl);
+  app.add_option("--label-fields", o.documents.label_fields,
+                 "fields kept as the document's labels, beside an object 'labels' in its line")
+      ->delimiter(',')
+      ->needs(jsonl);
+  app.add_option("--text", o.documents.text, "text files, one document each")->excludes(jsonl);
+  app.add_option("--tokenizer", o.tokenizer,
+                 "tokenizer.json or the folder of one [the model's folder, else the one above]");
+  auto* const prepend = app.add_flag("--prepend-bos", raw.prepend_bos, "every document begins with the BOS token");
+  app.add_flag("--no-bos", raw.no_bos, "nothing is put before a document, whatever the tokenizer says")
+      ->excludes(prepend);
+  app.add_option("--out", o.out, "folder for the capture");
+  app.add_option("--max-length", o.plan.max_length, "tokens a document is cut to [the model's context]")
+      ->check(CLI::Range(index_t{1}, longest));
+  app.add_option("--examples", raw.examples, "at most that many documents")->check(CLI::Range(index_t{1}, longest));
+}
+
+void declare_rows(CLI::App& app, capture_options& o, raw_options& raw) {
+  app.add_option("--sampler", raw.sampler, "tokens that are kept: uniform or log2 buckets, or all")
+      ->check(CLI::IsMember(samplers))
+      ->capture_default_str();
+  app.add_option("--bucket-size", o.plan.sampler.bucket_size, "tokens of a bucket (log2: of the smallest)")
+      ->check(CLI::Range(index_t{1}, longest))
+      ->capture_default_str();
+  app.add_option("--rate", o.plan.sampler.rate, "expected tokens kept in a bucket")->capture_default_str();
+  app.add_option("--skip-first", o.plan.sampler.skip_first, "tokens at a document's beginning that are never kept")
+      ->check(CLI::Range(index_t{0}, longest))
+      ->capture_default_str();
+  app.add_flag("--same-positions", o.plan.same_positions, "keys at the positions of the queries");
+  app.add_option("--heads", raw.heads,
+                 "query heads: a number of them, drawn over all captured layers; all; or a file, LAYER.HEAD words or "
+                 "{\"LAYER\": [HEAD, ...]} [the study's, else all]");
+  app.add_option("--layers", raw.layers, "layers such as 0,3,5-7, or all")->capture_default_str();
+  app.add_flag("--include-windowed", o.plan.include_windowed, "capture layers with a sliding window too");
+  app.add_option("--seed", o.plan.seed, "seed of all draws")->capture_default_str();
+}
+
+void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
+  app.add_option("--rope-scaling", o.rope_scaling,
+                 "rotary scaling instead of config.json's: none, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR:CONTEXT or "
+                 "llama3:FACTOR:LOW:HIGH:CONTEXT; the base frequency stays");
+  app.add_option("--rope-theta", o.rope_theta, "base of the rotary frequencies instead of config.json's");
+  app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
+  app.add_option("--family", o.family, "label of the model's family, kept in the manifest");
+  app.add_option("--revision", o.revision, "label of the checkpoint, kept in the manifest");
+  app.add_option("--threads", o.threads, "threads [all cores]")->check(CLI::Range(1, 4096));
+  app.add_option("--dtype", raw.compute, "arithmetic and element type: f32 or bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  app.add_flag("--resume", o.resume, "continue an interrupted capture");
+}
+
+/// The study that the command line names, before the other options are parsed; they go before its settings.
+capture_options settings_of_study(int argc, const char* const* argv) {
+  constexpr std::string_view option = "--study";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == option && i + 1 < argc) return find_study(argv[i + 1]);
+    if (word.substr(0, option.size() + 1) == "--study=") return find_study(argv[i] + option.size() + 1);
+  }
+  return {};
+}
+
+void choose_heads(const std::string& text, plan_options& plan) {
+  if (text.empty()) return;
+  plan.heads.reset();
+  plan.head_list.clear();
+  if (text == "all") return;
+  index_t heads = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), heads);
+  if (code == std::errc() && end == text.data() + text.size()) {
+    require(heads > 0, "--heads must be a number of at least 1, all, or a file, not '", text, "'");
+    plan.heads = heads;
+    return;
+  }
+  require(std::filesystem::exists(text), "--heads must be a number of at least 1, all, or a file, not '", text, "'");
+  plan.head_list = read_head_list(text);
+}
+
+void interpret(const raw_options& raw, capture_arguments& a) {
+  capture_options& o = a.options;
+  require(a.plan || !o.documents.jsonl.empty() || !o.documents.text.empty(),
+          "--jsonl or --text must say where the documents are");
+  require(a.plan || !o.out.empty(), "--out must name the capture's folder");
+  choose_heads(raw.heads, o.plan);
+  const double rate = o.plan.sampler.rate;
+  require(rate > 0 && std::isfinite(rate), "--rate must be positive, not ", rate);
+  require(!o.rope_theta || (*o.rope_theta > 0 && std::isfinite(*o.rope_theta)), "--rope-theta must be positive, not ",
+          o.rope_theta.value_or(0));
+  o.plan.layers = parse_layers(raw.layers);
+  o.plan.sampler.kind = samplers.at(raw.sampler);
+  o.plan.compute = raw.compute == "bf16" ? compute_type::bf16 : compute_type::f32;
+  if (raw.pre_rope) o.plan.stage = rope_stage::pre;
+  if (raw.prepend_bos) o.bos = bos_rule::prepend;
+  if (raw.no_bos) o.bos = bos_rule::none;
+  if (raw.examples > 0) o.documents.examples = raw.examples;
+}
+
+}  // namespace
+
+std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv) {
+  CLI::App app("Captures queries and keys of attention heads from text and a checkpoint.", "qkgeom-capture");
+  capture_arguments a;
+  a.options = settings_of_study(argc, argv);
+  raw_options raw;
+  for (const auto& [name, kind] : samplers)
+    if (kind == a.options.plan.sampler.kind) raw.sampler = name;
+  raw.compute = name_of(a.options.plan.compute);
+  declare_inputs(app, a.options, raw);
+  declare_rows(app, a.options, raw);
+  declare_model(app, a.options, raw);
+  app.add_flag("--plan", a.plan,
+               "print layers, heads, rows, bytes, peak memory and work of this capture and stop; needs config.json but "
+               "no weights");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) {
+      app.exit(e);
+      return std::nullopt;
+    }
+    fail(e.what(), " (see --help)");
+  }
+  interpret(raw, a);
+  return a;
+}
+
+}  // namespace qkgeom

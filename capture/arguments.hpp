@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+
+#include "capture/job.hpp"
+
+namespace qkgeom {
+
+/// What qkgeom-capture was asked for on its command line.
+struct capture_arguments {
+  capture_options options;
+  bool plan = false;  ///< print what would be captured, and stop
+};
+
+/// Parses a command line: settings of the study that `--study` names, and options, which go before the study's. None
+/// after --help, which is printed. Throws `error` with one sentence on everything else that cannot be run.
+std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv);
+
+}  // namespace qkgeom

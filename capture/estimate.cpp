@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+#include "capture/estimate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+#include <thread>
+
+#include "capture/layer_weights.hpp"
+
+namespace qkgeom {
+namespace {
+
+double d(index_t i) { return static_cast<double>(i); }
+
+/// Entries of the layer's weights that the pass reads; `used`: those that a token's products meet (with experts,
+/// fewer).
+struct layer_size {
+  double entries = 0, used = 0;
+};
+
+layer_size size_of_layer(const decoder_description& m, index_t layer, bool only_qk) {
+  layer_size size;
+  for (const auto& shape : layer_shapes(m, layer, only_qk)) {
+    double n = 1;
+    for (const index_t s : shape) n *= d(s);
+    size.entries += n;
+  }
+  size.used = size.entries;
+  if (!only_qk && m.layers[static_cast<std::size_t>(layer)].experts) {
+    const experts_description& e = *m.experts;
+    size.used -= d(e.count - e.chosen) * 3 * d(e.width) * d(m.hidden);
+  }
+  return size;
+}
+
+/// Keys that the queries of a document of n tokens see: all before each, or those in the window.
+double seen_keys(double n, std::optional<index_t> window) {
+  const double w = window ? std::min(d(*window), n) : n;
+  return w * (w + 1) / 2 + (n - w) * w;
+}
+
+void add_work(capture_estimate& e, const decoder_description& m, const std::vector<index_t>& lengths) {
+  const index_t last = e.manifest.layers.back().layer;
+  for (index_t l = 0; l <= last; ++l) {
+    const layer_description& layer = m.layers[static_cast<std::size_t>(l)];
+    if (layer.skipped) continue;
+    e.linear_flop += 2 * size_of_layer(m, l, l == last).used * d(e.tokens);
+    if (l == last) continue;
+    for (const index_t n : lengths)
+      e.attention_flop += 4 * d(m.query_heads * m.head_dim) * seen_keys(d(n), layer.window);
+  }
+}
+
+/// Rows and bytes of all shards; returns the bytes of the largest one.
+double add_rows(capture_estimate& e, const plan_options& plan, const std::vector<index_t>& lengths) {
+  const double element = plan.compute == compute_type::bf16 ? 2 : 4;
+  // A row has a position, a document and a token id.
+  constexpr double beside = 12;
+  double vectors = 0;
+  for (const auto& l : e.manifest.layers) {
+    e.query_heads += static_cast<index_t>(l.query_heads.size());
+    e.key_heads += static_cast<index_t>(l.key_heads.size());
+    vectors += d(static_cast<index_t>(l.query_heads.size() + l.key_heads.size()));
+  }
+  const double layers = d(static_cast<index_t>(e.manifest.layers.size()));
+  const double token_bytes = vectors * d(e.manifest.model.head_dim) * element + 2 * layers * beside;
+  double largest = 0, shard = 0;
+  index_t shard_length = 0;
+  std::vector<double> kept{0};  // expected among the first n tokens
+  for (index_t t = 0; t < e.longest; ++t) kept.push_back(kept.back() + plan.sampler.probability(t));
+  for (const index_t n : lengths) {
+    const double rows = kept[static_cast<std::size_t>(n)];
+    e.query_rows += layers * rows;
+    e.key_rows += layers * rows;
+    e.bytes += rows * token_bytes;
+    shard = shard_length >= shard_tokens ? rows : shard + rows;
+    shard_length = shard_length >= shard_tokens ? n : shard_length + n;
+    largest = std::max(largest, shard * token_bytes);
+  }
+  return largest;
+}
+
+/// Weights of the largest layer in f32, what the pass keeps of the longest document, the threads' tiles, the rows of a
+/// shard, and the program itself.
+double peak_bytes(const capture_estimate& e, const decoder_description& m, const capture_options& o, double shard) {
+  constexpr double f32 = 4, program = 20e6, tile = 256;
+  const index_t last = e.manifest.layers.back().layer;
+  double weights = 0;
+  for (index_t l = 0; l <= last; ++l)
+    if (!m.layers[static_cast<std::size_t>(l)].skipped)
+      weights = std::max(weights, size_of_layer(m, l, l == last).entries);
+  const double queries = d(m.query_heads * m.head_dim), keys = d(m.key_heads * m.head_dim);
+  const double tables = d(m.rope.rotary_dim) * (m.local_rope ? 2 : 1);
+  const double document = d(e.longest) * (d(m.hidden) + queries + 2 * keys + tables);
+  const double wide = std::max(queries + 2 * keys, 2 * d(m.experts ? m.experts->width : m.feed_forward));
+  const int threads = o.threads > 0 ? o.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return program + shard + f32 * (weights + document + threads * tile * (3 * d(m.hidden) + wide));
+}
+
+std::vector<index_t> document_lengths(const capture_options& o, const prepared_capture& p) {
+  const index_t length = p.manifest.context_length;
+  const bool named = !o.documents.jsonl.empty() || !o.documents.text.empty();
+  if (!named) return std::vector<index_t>(static_cast<std::size_t>(std::max<index_t>(1, o.documents.examples)), length);
+  const tokenizer tokens = load_tokenizer(o, p);
+  std::vector<index_t> lengths;
+  document_list(o.documents).for_each([&](index_t, const document& doc) {
+    lengths.push_back(static_cast<index_t>(tokens.encode(doc.text, length).size()));
+  });
+  require(!lengths.empty(), "there is no document to capture");
+  return lengths;
+}
+
+std::string in_bytes(double n) {
+  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
+  int u = 0;
+  for (; n >= 1000 && u < 4; ++u) n /= 1000;
+  return fmt::format("{:.{}f} {}", n, u == 0 ? 0 : 1, units[u]);
+}
+
+std::string layer_ranges(const std::vector<captured_layer_info>& layers) {
+  std::string text;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t j = i;
+    while (j + 1 < layers.size() && layers[j + 1].layer == layers[j].layer + 1) ++j;
+    text += (text.empty() ? "" : ",") + std::to_string(layers[i].layer);
+    if (j > i) text += '-' + std::to_string(layers[j].layer);
+    i = j + 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+capture_estimate estimate_capture(const capture_options& options, std::ostream& notes) {
+  const prepared_capture p = prepare_capture(options, notes);
+  const std::vector<index_t> lengths = document_lengths(options, p);
+  capture_estimate e;
+  e.manifest = p.manifest;
+  e.documents = static_cast<index_t>(lengths.size());
+  e.counted = !options.documents.jsonl.empty() || !options.documents.text.empty();
+  for (const index_t n : lengths) {
+    e.tokens += n;
+    e.longest = std::max(e.longest, n);
+  }
+  add_work(e, p.model, lengths);
+  const double shard = add_rows(e, options.plan, lengths);
+  e.peak_bytes = peak_bytes(e, p.model, options, shard);
+  return e;
+}
+
+void print_estimate(std::ostream& out, const capture_estimate& e) {
+  const auto& m = e.manifest.model;
+  out << fmt::format("model        {} ({}): {} layers of {} query and {} key heads of {} channels\n", m.name,
+                     m.model_type, m.n_layers, m.n_query_heads, m.n_key_heads, m.head_dim)
+      << fmt::format("layers       {} captured: {}\n", e.manifest.layers.size(), layer_ranges(e.manifest.layers))
+      << fmt::format("heads        {} query heads, {} key heads\n", e.query_heads, e.key_heads)
+      << fmt::format("documents    {} {}, {} tokens, the longest {}, cut at {}\n", e.documents,
+                     e.counted ? "read" : "assumed", e.tokens, e.longest, e.manifest.context_length)
+      << fmt::format("rows         {:.0f} of queries, {:.0f} of keys{}\n", e.query_rows, e.key_rows,
+                     e.manifest.bucket.kind == "all" ? "" : " (expected)")
+      << fmt::format("bytes        {}\n", in_bytes(e.bytes))
+      << fmt::format("peak memory  about {}, and the pages of the weights that the system keeps\n",
+                     in_bytes(e.peak_bytes))
+      << fmt::format("work         {:.2e} FLOP, {:.0f} % of it attention\n", e.linear_flop + e.attention_flop,
+                     100 * e.attention_flop / std::max(1.0, e.linear_flop + e.attention_flop));
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <iosfwd>
+
+#include "capture/prepare.hpp"
+
+namespace qkgeom {
+
+/// What a capture would read, compute and write.
+struct capture_estimate {
+  capture_manifest manifest;
+  index_t query_heads = 0, key_heads = 0;          ///< captured, over all layers
+  index_t documents = 0, tokens = 0, longest = 0;  ///< of a document, in tokens
+  bool counted = false;                 ///< the documents were read; else their number and length are assumed
+  double query_rows = 0, key_rows = 0;  ///< expected, over all layers
+  double bytes = 0, peak_bytes = 0;
+  double linear_flop = 0, attention_flop = 0;  ///< a multiplication and an addition are two
+};
+
+/// Plans the capture from config.json and, where the options name documents, the tokenizer; no weights are read.
+/// Without documents there are `options.documents.examples` (else one) of the context's length. Throws `error`.
+capture_estimate estimate_capture(const capture_options& options, std::ostream& notes);
+
+/// A few lines for people.
+void print_estimate(std::ostream& out, const capture_estimate& e);
+
+}  // namespace qkgeom

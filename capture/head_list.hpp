@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "qkgeom/io/json.hpp"
+#include "qkgeom/sampling/heads.hpp"
+
+namespace qkgeom {
+
+/// Query heads of a JSON object {"LAYER": [HEAD, ...], ...}, ascending. `where` names it in errors. Throws `error` on
+/// anything else, a head that is named twice and an empty list.
+std::vector<head_id> parse_head_lists(const json& object, const std::string& where);
+
+/// Query heads of a file: such a JSON object, or LAYER.HEAD words between blanks, commas and lines; # begins a comment.
+std::vector<head_id> read_head_list(const std::filesystem::path& path);
+
+}  // namespace qkgeom
