@@ -4,6 +4,7 @@
 #include "examples/common/details.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_text.hpp"
+#include "qkgeom/core/error.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;
@@ -28,7 +29,9 @@ int main(int argc, char** argv) {
     for (const auto& name : heads) parse_head(name);
     options.components = details;
     options.geometry_blocks = refit_errors ? 10 : 0;
-    const auto found = analyse_capture(a, with_arguments(options, a));
+    options = with_arguments(options, a);
+    qkgeom::require(!details || options.sampled_pairs == 0, "--details looks at all pairs, leave --pairs out");
+    const auto found = analyse_capture(a, options);
     output_folder folder(a.out);
     write_heads(folder, found);
     write_pca(folder, found, options.pca.thresholds);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The one place of the programs where the analyses are instantiated.
+#include <charconv>
+#include <string_view>
+
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_figures.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
@@ -7,11 +10,30 @@
 #include "qkgeom/report/analyse.hpp"
 
 namespace qkgeom::examples {
+namespace {
+
+/// "all" is 0, "sampled:N" is N.
+index_t drawn_pairs(const std::string& text) {
+  constexpr std::string_view prefix = "sampled:";
+  if (text == "all") return 0;
+  index_t n = 0;
+  const char* const end = text.data() + text.size();
+  const bool named = text.compare(0, prefix.size(), prefix) == 0;
+  const auto [stop, failed] = std::from_chars(text.data() + (named ? prefix.size() : 0), end, n);
+  require(named && failed == std::errc() && stop == end && n >= 2,
+          "--pairs must be all or sampled:N with N of 2 or more, not ", text);
+  return n;
+}
+
+}  // namespace
 
 analysis_options with_arguments(analysis_options options, const arguments& a) {
   options.bucket_size = a.bucket_size;
   options.bucket_edges = a.bucket_edges;
   options.seed = a.seed;
+  options.sampled_pairs = drawn_pairs(a.pairs);
+  options.position = a.query_position == "mean" ? query_position::mean : query_position::middle;
+  if (a.precision != "auto") options.precision = a.precision == "f64" ? pair_precision::f64 : pair_precision::f32;
   options.covariances.clear();
   options.empirical = false;
   for (const auto& name : a.covariance) {

@@ -18,6 +18,9 @@ struct arguments {
   index_t bucket_size = 0;                      ///< tokens; 0: as captured
   std::vector<index_t> bucket_edges;            ///< tokens, ascending; empty: uniform buckets
   std::vector<std::string> covariance{"diagonal", "joint", "empirical"};
+  std::string pairs = "all";              ///< or sampled:N
+  std::string query_position = "middle";  ///< or mean
+  std::string precision = "auto";         ///< or f32, f64
   std::uint64_t seed = 0;
 };
 

@@ -46,6 +46,8 @@ void add_preset_arguments(CLI::App& app, preset_arguments& preset) {
                               "attention-plasticity: write the three tables of the thesis author's tool of that name, "
                               "by its definitions, instead of ours")
                    ->check(CLI::IsMember({"attention-plasticity"}));
+  for (const char* other : {"--covariance", "--pairs", "--query-position", "--precision", "--across-examples"})
+    name->excludes(app.get_option(other));
   app.add_option("--alpha", preset.alpha, "With --preset: level of the Kolmogorov-Smirnov tests")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str()

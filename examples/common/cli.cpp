@@ -34,6 +34,15 @@ void add_plasticity_arguments(CLI::App& app, arguments& a) {
       ->delimiter(',')
       ->check(CLI::IsMember({"diagonal", "full", "joint", "linear_drift", "empirical"}))
       ->capture_default_str();
+  app.add_option("--pairs", a.pairs,
+                 "all, or sampled:N: N pairs drawn in each query bucket of each shard; sampling_error in profile.csv")
+      ->capture_default_str();
+  app.add_option("--query-position", a.query_position, "Where in its bucket a model's query stands: middle or mean")
+      ->check(CLI::IsMember({"middle", "mean"}))
+      ->capture_default_str();
+  app.add_option("--precision", a.precision, "Pair arithmetic: auto (f64 for f64 captures, else f32), f32 or f64")
+      ->check(CLI::IsMember({"auto", "f32", "f64"}))
+      ->capture_default_str();
   app.add_option("--seed", a.seed, "Seed of every draw")->capture_default_str();
 }
 

@@ -11,7 +11,8 @@ namespace qkgeom::examples {
 
 /// CAPTURE, --out and --threads.
 void add_arguments(CLI::App& app, arguments& a);
-/// --bucket-size, --bucket-edges, --covariance and --seed, for programs that compute plasticity.
+/// --bucket-size, --bucket-edges, --covariance, --pairs, --query-position, --precision and --seed, for programs that
+/// compute plasticity.
 void add_plasticity_arguments(CLI::App& app, arguments& a);
 /// --low and --high, the limits of |r| between head classes.
 void add_threshold_arguments(CLI::App& app, class_thresholds& thresholds);

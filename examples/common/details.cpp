@@ -23,14 +23,16 @@ struct detail_tables {
 
 template <class T>
 void add_layer(cpu_context& cpu, const layer_view<T>& rows, const layer_names& names, const model_report& report,
-               std::uint64_t seed, detail_tables& found) {
+               const analysis_options& options, detail_tables& found) {
   const edge_buckets grid{report.buckets.edges()};
   const auto moments = accumulate(cpu, rows, grid, {.context_length = report.context_length});
   const auto planes = planar_rotation(cpu, moments);
-  const auto complement = complement_planes(cpu, rows, moments, planes, {.seed = seed});
-  const auto decay = check_decay(cpu, moments, rows, {.seed = seed});
-  auto tables = bucket_table(cpu, fit_queries(cpu, moments), rows);
-  auto fits = fit_layer(cpu, rows, names, report.buckets, {});
+  const auto complement = complement_planes(cpu, rows, moments, planes, {.seed = options.seed});
+  const auto decay = check_decay(cpu, moments, rows, {.seed = options.seed});
+  auto tables = bucket_table(cpu, fit_queries(cpu, moments, {.position = options.position}), rows);
+  auto fits =
+      fit_layer(cpu, rows, names, report.buckets,
+                {.scores = {.position = options.position, .seed = options.seed}, .drift = {.seed = options.seed}});
   for (std::size_t h = 0; h < planes.size(); ++h) {
     const index_t key = names.key_heads[static_cast<std::size_t>(rows.key_of_query[h])];
     found.complements.push_back({names.layer, names.query_heads[h], key, complement[h]});
@@ -44,12 +46,13 @@ void add_layer(cpu_context& cpu, const layer_view<T>& rows, const layer_names& n
 
 void write_details(output_folder& out, const analysed& a, const arguments& choice) {
   cpu_context cpu{{.threads = choice.threads}};
+  const auto options = with_arguments({}, choice);
   detail_tables found;
   progress bar("Details", static_cast<index_t>(a.report.heads.size()), "heads");
   for (const index_t number : a.source->layers()) {
     const auto layer = a.source->read_layer(number);
     layer.visit([&]<class T>(const layer_view<T>& rows) {
-      add_layer(cpu, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, a.report, choice.seed, found);
+      add_layer(cpu, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, a.report, options, found);
     });
     bar.add(static_cast<index_t>(layer.query_heads.size()));
   }

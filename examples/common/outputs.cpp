@@ -108,6 +108,7 @@ void write_plasticity(output_folder& out, const analysed& a) {
 void write_heads(output_folder& out, const analysed& a) {
   write_heads_csv(out.table("heads.csv"), a.report);
   write_layers_csv(out.table("layers.csv"), a.report);
+  write_model_report_csv(out.table("model_report.csv"), a.report);
   write_model_columns_csv(out.table("model_columns.csv"), column_summaries(a.report));
   write_model_heatmap_csv(out.table("model_heatmap.csv"), model_heatmaps(a.report));
   write_heterogeneity_csv(out.table("heterogeneity.csv"), heterogeneity(a.report));

@@ -64,8 +64,8 @@ void write_pca(output_folder& out, const analysed& a, const class_thresholds& th
 void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads);
 /// profile.csv, heatmap.csv, bins.csv and the figures of profile, heatmap and plasticity by layer and head.
 void write_plasticity(output_folder& out, const analysed& a);
-/// heads.csv, layers.csv, and what a model's heads say together: model_columns.csv, model_heatmap.csv,
-/// heterogeneity.csv, recovery.csv.
+/// heads.csv, layers.csv, and what a model's heads say together: model_report.csv, model_columns.csv,
+/// model_heatmap.csv, heterogeneity.csv, recovery.csv.
 void write_heads(output_folder& out, const analysed& a);
 
 }  // namespace qkgeom::examples

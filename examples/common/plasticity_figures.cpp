@@ -88,11 +88,21 @@ std::string headline_of(const model_report& report) {
 
 }  // namespace
 
+std::string pairs_words(const model_report& report) {
+  bool drawn = false, across = false;
+  for (const auto& h : report.heads) {
+    if (h.profiles.empty()) continue;
+    for (const auto& b : h.profiles[0].buckets) drawn |= b.drawn > 0;
+    for (const std::int32_t e : h.profiles[0].examples) across |= e < 0;
+  }
+  return std::string(drawn ? "drawn" : "all") + " pairs of keys" + (across ? "" : " of a document");
+}
+
 line_figure profile_figure(const model_report& report) {
   line_figure f;
   f.text = {"Attention plasticity along the context",
-            report.model + ", " + headline_of(report) +
-                " query model, all pairs of keys of a document; thin: one head, band: 2 standard errors",
+            report.model + ", " + headline_of(report) + " query model, " + pairs_words(report) +
+                "; thin: one head, band: 2 standard errors",
             "query position (tokens, K = 1024)", "plasticity"};
   for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
   f.x_end = static_cast<double>(report.context_length);

@@ -16,6 +16,9 @@ std::string head_name(const head_report& head);
 /// "12 heads", "1 head".
 std::string counted(std::size_t n, const std::string& singular);
 
+/// What the headline profiles are means over: "all pairs of keys of a document", "drawn pairs ...", "... of keys".
+std::string pairs_words(const model_report& report);
+
 /// What figures call a class, "position-dominated", and the colour they give it.
 std::string class_words(head_class c);
 colour class_colour(head_class c);

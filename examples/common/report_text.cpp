@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "examples/common/report_figures.hpp"
+#include "qkgeom/report/pair_summary.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -134,9 +135,13 @@ void print_position(printer& out, const model_report& report) {
 void print_plasticity(printer& out, const model_report& report) {
   if (report.heads.empty() || report.heads[0].profiles.empty()) return;
   out.heading("Attention plasticity: mean over heads ± standard error over documents");
-  out.line(
-      "  0: all queries order two keys alike; 1: either order is as likely. Exact over all pairs of keys of a "
-      "document.\n");
+  out.line("  0: all queries order two keys alike; 1: either order is as likely. Over " + pairs_words(report) + ".");
+  double drawing = 0;
+  for (const auto& h : report.heads)
+    if (const double e = sampling_errors(h.profiles[0], report.context_length).overall; e > drawing) drawing = e;
+  if (drawing > 0)
+    out.line("  Drawing pairs adds an error to a head's overall value: at most " + significant(drawing) + ".");
+  out.line("");
   table t({{"query model", align::left}, {"", align::left}, {"overall"}, {"first 20 %"}, {"last 20 %"}, {"drop"}});
   for (std::size_t c = 0; c < report.heads[0].profiles.size(); ++c) {
     if (c > 0) t.rule();

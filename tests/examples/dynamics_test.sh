@@ -29,7 +29,7 @@ capture stage1-step-40 256 first
 capture stage1-step-250 512 second
 a=$work/first b=$work/second
 printf 'checkpoint,heldout_loss\nlater,2.5\nnever,1\n' >"$work/loss.csv"
-run training_dynamics "$a" "$b" --out "$work/out" --labels first,later --loss "$work/loss.csv" --threads 2
+run training_dynamics "$a" "$b" --out "$work/out" --labels first,later --loss "$work/loss.csv" --threads 2 --precision f64
 grep -q 'Change of log mean |bias|' "$work/stdout" || bad "no summary"
 both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; }
 expected=$(printf '%s\n' trajectory.csv transitions.csv bias_split.csv $(both bias_token bias_context bias_in_sd \
@@ -37,8 +37,8 @@ expected=$(printf '%s\n' trajectory.csv transitions.csv bias_split.csv $(both bi
 [[ $(ls "$work/out" | sort) == "$expected" ]] || bad "wrote $(ls "$work/out" | tr '\n' ' ')"
 [[ -z $(find "$work/out" -empty) ]] || bad "empty: $(find "$work/out" -empty)"
 
-# Means over heads of what heads.csv holds; losses where known.
-run heads "$a" --out "$work/heads" --threads 2
+# Means over heads of what heads.csv holds, in f64: f32 pairs are rounded otherwise beside a heatmap. Losses where known.
+run heads "$a" --out "$work/heads" --threads 2 --precision f64
 for name in alpha_k bias_context score_sd ap_drop r_k_pc0; do
   mean=$(column "$work/heads/heads.csv" $name | awk '{ s += $1 } END { printf "%.12g", s / NR }')
   absolute=$(column "$work/heads/heads.csv" $name | awk '{ s += $1 < 0 ? -$1 : $1 } END { printf "%.12g", s / NR }')
@@ -60,7 +60,7 @@ paste -d' ' <(column "$work/out/bias_split.csv" log_bias) <(column "$work/out/bi
   awk '{ d = $1 - $2 - $3 - $4; if (d * d > 1e-24) { print "parts do not add up:", $0; e = 1 } } END { exit e || NR != 12 }' ||
   bad "bias_split.csv"
 
-run training_dynamics "$a" "$b" --out "$work/one" --labels first,later --loss "$work/loss.csv" --threads 1
+run training_dynamics "$a" "$b" --out "$work/one" --labels first,later --loss "$work/loss.csv" --threads 1 --precision f64
 for table in trajectory transitions bias_split; do
   cmp "$work/out/$table.csv" "$work/one/$table.csv" || bad "$table.csv depends on the threads"
 done

@@ -57,6 +57,34 @@ for table in pca/qk rotation/rotated plasticity/profile plasticity/heatmap plast
   cmp "$work/$table.csv" "$work/long-f32/$(basename $table).csv" || bad "$table.csv depends on the program or the threads"
 done
 
+# Drawn pairs lie as far from all pairs as their sampling error says, and are the same for any number of threads; of all
+# pairs that error is 0. f64 pair arithmetic moves nothing by 1e-6, the query's position in its bucket does.
+plasticity() { run plasticity "$data/long-f32.safetensors" --out "$work/$1" --covariance joint "${@:2}"; }
+plasticity all
+plasticity drawn --pairs sampled:300 --threads 1
+grep -q 'Over drawn pairs of keys of a document' "$work/stdout" || bad "the summary does not say that pairs were drawn"
+plasticity drawn-2 --pairs sampled:300 --threads 2
+cmp "$work/drawn/profile.csv" "$work/drawn-2/profile.csv" || bad "drawn pairs depend on the threads"
+plasticity precise --precision f64
+plasticity mean --query-position mean
+cat >"$work/differences.awk" <<'END'
+FNR == 1 { ++file; for (i = 1; i <= NF; ++i) at[$i] = i; next }
+$at["plasticity"] == "" { next }
+{ key = $at["layer"] "." $at["q_head"] "." $at["q_bucket"]; s = $at["sampling_error"] }
+file == 1 { value[key] = $at["plasticity"]; wrong += s == "" || s != 0; next }
+{ d = $at["plasticity"] - value[key]; ++n; if (d * d > most) most = d * d; if (s > 0) { squares += d * d / s / s; ++drawn } }
+END { printf "%d %d %.3f %g %d\n", n, drawn, drawn ? squares / drawn : 0, sqrt(most), wrong }
+END
+differ() { # A B CONDITION over n, drawn, z2 (mean square of the difference in sampling errors), most
+  local found
+  found=$(awk -F, -f "$work/differences.awk" "$work/$1/profile.csv" "$work/$2/profile.csv")
+  awk "{ n = \$1; drawn = \$2; z2 = \$3; most = \$4; exit !(($3) && \$5 == 0) }" <<<"$found" ||
+    bad "$1 and $2: n, drawn, z2, most, wrong errors: $found"
+}
+differ all drawn 'drawn >= 40 && z2 > 0.5 && z2 < 1.7 && most > 0.001'
+differ all precise 'n > 40 && drawn == 0 && most > 0 && most < 1e-6'
+differ all mean 'n > 40 && most > 1e-6'
+
 run heads --help
 [[ -s $work/stdout ]] || bad "heads --help says nothing"
 refused CAPTURE heads
@@ -68,6 +96,11 @@ refused LAYER.HEAD rotation "$data/long-f32.safetensors" --out "$work/x" --head 
 refused "9.9" rotation "$data/long-f32.safetensors" --out "$work/x" --head 9.9
 refused "query model" plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance empirical
 refused --covariance plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance diagonale
+refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:1
+refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs some
+refused --details heads "$data/long-f32.safetensors" --out "$work/x" --details --pairs sampled:100
+refused --pairs plasticity "$data/long-f32.safetensors" --out "$work/x" --preset attention-plasticity --pairs all
+refused --precision plasticity "$data/long-f32.safetensors" --out "$work/x" --precision f16
 refused ascend plasticity "$data/long-f32.safetensors" --out "$work/x" --bucket-edges 0,512,256
 refused --out heads "$data/long-f32.safetensors" --out /dev/null/x
 head -c 5000 "$data/long-f32.safetensors" >"$work/short.safetensors"

@@ -65,10 +65,21 @@ void add_geometry(Context& ctx, const layer_statistics<T>& s, index_t context_le
   }
 }
 
-/// Profiles under every query model, and of the observed queries, over the keys of all parts.
+/// The pair set that the options ask for: `all_pairs`, or `sampled` if `draw.pairs` is above 0.
+struct chosen_pairs {
+  bool across_examples = false;
+  pair_sample draw{};
+  static constexpr bool examples_weigh_same = false;
+  pair_weight weight() const { return {}; }
+  pair_sample sample() const { return draw; }
+};
+
+/// Profiles under every query model, and of the observed queries, over the keys of all parts. Each part of layer
+/// `layer` draws pairs of its own.
 template <class T, class Context, class Parts>
-void add_profiles(Context& ctx, const Parts& parts, const layer_statistics<T>& s, const bucket_edges& buckets,
-                  index_t document_block, const analysis_options& options, std::vector<head_report>& heads) {
+void add_profiles(Context& ctx, const Parts& parts, const layer_statistics<T>& s, index_t layer,
+                  const bucket_edges& buckets, index_t document_block, const analysis_options& options,
+                  std::vector<head_report>& heads) {
   std::vector<std::vector<query_model>> models;
   for (const covariance_kind kind : options.covariances)
     models.push_back(fit_queries(ctx, s.moments, {kind, options.position, options.no_drift}));
@@ -78,11 +89,16 @@ void add_profiles(Context& ctx, const Parts& parts, const layer_statistics<T>& s
   };
   std::vector<std::vector<std::optional<plasticity_profile_result>>> profiles(models.size());
   for (auto& p : profiles) p.resize(heads.size());
+  std::uint32_t number = 0;
   parts([&](const layer_view<T>& part) {
+    const chosen_pairs pairs{
+        options.across_examples,
+        {options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (number++ << 16)}};
     for (std::size_t c = 0; c < models.size(); ++c) {
-      auto found = plasticity_profile(ctx, models[c], part, all_pairs{.across_examples = options.across_examples},
+      auto found = plasticity_profile(ctx, models[c], part, pairs,
                                       {.heatmap = options.heatmap && c == 0,
                                        .heatmap_cell = options.heatmap_cell,
+                                       .precision = options.precision,
                                        .parts = options.components && c == 0});
       for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[h]));
     }
@@ -126,7 +142,9 @@ std::vector<head_report> analyse_layer(Context& ctx, const Parts& parts, const l
   if (options.geometry) detail::add_geometry(ctx, s, context_length, options, heads);
   if (!options.plasticity) return heads;
   require(!options.covariances.empty(), "covariances: name at least one query model");
-  detail::add_profiles<T>(ctx, parts, s, buckets, document_block, options, heads);
+  require(options.sampled_pairs == 0 || options.sampled_pairs >= 2,
+          "sampled_pairs must be 0 for all pairs, or at least 2 a query bucket, not ", options.sampled_pairs);
+  detail::add_profiles<T>(ctx, parts, s, names.layer, buckets, document_block, options, heads);
   for (auto& h : heads) {
     for (const auto& p : h.profiles) h.summaries.push_back(summarize(p, context_length));
     if (!h.empirical) continue;

@@ -26,13 +26,15 @@ struct analysis_options {
   bool heatmap = true;           ///< of the headline model
   index_t heatmap_cell = 0;      ///< tokens; 0: the width of the first query bucket
   bool across_examples = false;  ///< pairs of keys of different examples too
+  index_t sampled_pairs = 0;     ///< pairs drawn a query bucket of each part (shard) of the rows; 0: all are used
   query_position position = query_position::middle;
+  std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
   bool no_drift = false;
   pca_options pca{};
   rotation_options rotation{};
   bool components = false;      ///< what stands behind the headline profile too, by a slower kernel
   index_t geometry_blocks = 0;  ///< PCA and rotation again without each of at most this many blocks of documents
-  std::uint64_t seed = 0;       ///< for thinning the queries of the empirical form
+  std::uint64_t seed = 0;       ///< of drawn pairs, and for thinning the queries of the empirical form
 };
 
 /// Everything found about one query head.

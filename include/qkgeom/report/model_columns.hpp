@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
@@ -42,6 +44,34 @@ inline void write_model_columns_csv(const std::filesystem::path& path, const std
   for (const auto& s : summaries) {
     csv.add(s.group).add(s.column).add(s.heads);
     for (const auto* e : {&s.mean, &s.mean_abs, &s.median}) csv.add(e->value).add(e->error).add(e->head_error);
+    csv.end_row();
+  }
+  csv.commit();
+}
+
+/// layers.csv: means over the heads of a layer of every number in heads.csv, a row a layer. `_error` is the jackknife
+/// over documents, known as for `column_summaries`; `_head_error` the error of drawing these heads. Throws as that
+/// does.
+inline void write_layers_csv(const std::filesystem::path& path, const model_report& report) {
+  const auto point = point_of(report, report.model);
+  const auto is_error = [](const std::string& name) {  // of a head; the mean has an error of its own
+    constexpr std::string_view ending = "_error";
+    return name.size() > ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0;
+  };
+  std::vector<std::string> names{"layer", "rope", "heads"};
+  for (const auto& c : point.columns)
+    for (const char* part : {"", "_error", "_head_error"})
+      if (!is_error(c.name)) names.push_back(c.name + part);
+  csv_writer csv(path, names);
+  std::map<index_t, std::vector<std::size_t>> layers;
+  for (std::size_t h = 0; h < report.heads.size(); ++h) layers[report.heads[h].layer].push_back(h);
+  for (const auto& [layer, heads] : layers) {
+    csv.add(layer).add(report.heads[heads[0]].rope).add(heads.size());
+    for (const auto& c : point.columns) {
+      if (is_error(c.name)) continue;
+      const auto e = over_heads(c, heads, head_statistic::mean);
+      csv.add(e.value).add(e.error).add(e.head_error);
+    }
     csv.end_row();
   }
   csv.commit();

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -70,38 +69,16 @@ inline void write_heads_csv(const std::filesystem::path& path, const model_repor
   csv.commit();
 }
 
-/// layers.csv: means over the heads of a layer of every number in heads.csv.
-inline void write_layers_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(
-      path, detail::joined({"layer", "rope", "heads"}, {&pca_columns(), &rotation_columns(), &plasticity_columns()}));
-  std::map<index_t, std::vector<const head_report*>> layers;
-  for (const auto& h : report.heads) layers[h.layer].push_back(&h);
-  for (const auto& [layer, heads] : layers) {
-    csv.add(layer).add(heads[0]->rope).add(heads.size());
-    for (const auto* list : {&pca_columns(), &rotation_columns(), &plasticity_columns()})
-      for (const auto& c : *list) {
-        double sum = 0, count = 0;
-        for (const auto* h : heads)
-          if (const double x = c.value(*h); !std::isnan(x)) {
-            sum += x;
-            ++count;
-          }
-        csv.add(count > 0 ? sum / count : std::nan(""));
-      }
-    csv.end_row();
-  }
-  csv.commit();
-}
-
 /// profile.csv: a row a query bucket, head and model; `empirical` is the plug-in form, `empirical_unbiased` n/(n-1)
-/// times it.
+/// times it. `sampling_error` is what drawing pairs adds, 0 where all were used.
 inline void write_profile_csv(const std::filesystem::path& path, const model_report& report) {
   csv_writer csv(path, {"layer", "q_head", "q_bucket", "start", "end", "plasticity", "standard_error", "pairs",
-                        "queries", "covariance"});
+                        "queries", "covariance", "sampling_error"});
   const auto write = [&](const head_report& h, const plasticity_profile_result& p, std::string_view name) {
     for (std::size_t b = 0; b < p.buckets.size(); ++b) {
       const auto& v = p.buckets[b];
-      csv.row(h.layer, h.q_head, b, v.start, v.end, v.plasticity, v.standard_error, v.pairs, v.queries, name);
+      csv.row(h.layer, h.q_head, b, v.start, v.end, v.plasticity, v.standard_error, v.pairs, v.queries, name,
+              v.sampling_error);
     }
   };
   for (const auto& h : report.heads) {
