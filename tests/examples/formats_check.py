@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""docs/formats.md against what programs wrote.
+
+Usage: formats_check.py FORMATS.md NAME=FOLDER...
+
+Each FOLDER is what the program NAME wrote, NAME as in the page's table of programs. Its CSV files and figures are those
+that the table names, and the columns of each file those of its section, in the same order; every section is of a file
+that was written. Prints what differs; exit status 1 if anything does.
+"""
+import itertools
+import pathlib
+import re
+import sys
+
+
+def split_top(text):
+    """The parts of a list between commas that stand in no braces."""
+    parts, depth = [""], 0
+    for c in text:
+        depth += (c == "{") - (c == "}")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [p.strip() for p in parts]
+
+
+def expanded(name, lists):
+    """The columns that a name stands for: braces as a shell expands them, and the names of `lists`."""
+    for key, values in lists.items():
+        name = re.sub(rf"\b{key}(?=_|\b|{{)", "{" + ",".join(values) + "}", name)
+    pieces = [[p] if i % 2 == 0 else p.split(",") for i, p in enumerate(re.split(r"[{}]", name))]
+    return ["".join(p) for p in itertools.product(*pieces)]
+
+
+def documented(page):
+    """The column names of each file's section, as written."""
+    sections = {}
+    for block in re.split(r"^### ", page, flags=re.M)[1:]:
+        title, _, body = block.partition("\n")
+        cells = re.findall(r"^\| *((?:`[^`]*`[, ]*)+)\|", body.split("\n## ")[0], re.M)
+        sections[title.strip()] = [n for cell in cells for code in re.findall(r"`([^`]*)`", cell) for n in split_top(code)]
+    return sections
+
+
+def programs(page):
+    """What the table of programs says each writes: (tables, figures)."""
+    rows = {}
+    for name, tables, figures in re.findall(r"^\| `([^`]+)` \|([^|]*)\|([^|]*)\|$", page.split("\n### ")[0], re.M):
+        rows[name] = (re.findall(r"\w+\.csv", tables), [] if "none" in figures else re.findall(r"\w+", figures))
+    base = [*itertools.chain(*(rows[n][0] for n in ("pca", "rotation", "plasticity")))]
+    figures = [*itertools.chain(*(rows[n][1] for n in ("pca", "rotation", "plasticity")))]
+    rows["heads"] = (base + rows["heads"][0], figures)
+    rows["heads --details"] = (rows["heads"][0] + rows["heads --details"][0], figures)
+    return rows
+
+
+def main():
+    page = pathlib.Path(sys.argv[1]).read_text()
+    sections, table, wrong, headers = documented(page), programs(page), [], {}
+    given = dict(a.split("=", 1) for a in sys.argv[2:])
+    if set(given) != set(table):
+        wrong.append(f"programs run: {sorted(given)}, programs in the table: {sorted(table)}")
+    for name, folder in given.items():
+        tables, figures = table.get(name, ([], []))
+        files = [*pathlib.Path(folder).iterdir()]
+        for f in files:
+            if f.suffix == ".csv":
+                headers.setdefault(f.name, f.read_text().split("\n", 1)[0].split(","))
+        written = sorted(f.name for f in files if f.suffix == ".csv")
+        if written != sorted(tables):
+            wrong.append(f"{name} writes {written}, the page says {sorted(tables)}")
+        drawn = {re.sub(r"layer\d+_head\d+$", "layerL_headH", f.stem) for f in files if f.suffix in (".png", ".svg")}
+        if drawn != set(figures):
+            wrong.append(f"{name} draws {sorted(drawn)}, the page says {sorted(figures)}")
+    first = headers.get("heads.csv", ["ev_pc0"])
+    column = [c for c in first[first.index("ev_pc0"):] if c not in ("covariance", "pairs")]
+    lists = {"COLUMN": column, "NUMBER": [c for c in column if not c.endswith("_error")]}
+    for name in sorted(set(headers) | set(sections)):
+        listed = [c for n in sections.get(name, []) for c in expanded(n, lists)]
+        if listed != headers.get(name, []):
+            here, there = set(listed), set(headers.get(name, []))
+            wrong.append(f"{name}: only on the page {sorted(here - there)}, only in the file {sorted(there - here)}"
+                         if here != there else f"{name}: other order, the file has {headers[name]}")
+    print("\n".join(wrong) or f"{len(headers)} files of {len(given)} programs are as described")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Every file and column that the programs write stands in docs/formats.md, and the other way round. Run with QKGEOM_BIN and
+# QKGEOM_SOURCE set, in a scratch folder.
+set -uo pipefail
+model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+page=$QKGEOM_SOURCE/docs/formats.md
+work=$(mktemp -d "$PWD/formats.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
+run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/log" 2>&1 || bad "$*: exit status $?: $(cat "$work/log")"; }
+
+for checkpoint in stage1-step-40 stage1-step-250; do
+  run qkgeom-capture --model "$model/$checkpoint" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 --layers 2,3 \
+    --heads 4 --bucket-size 16 --rate 8 --out "$work/$checkpoint"
+done
+capture=$work/stage1-step-40
+run pca "$capture" --out "$work/pca"
+run rotation "$capture" --out "$work/rotation"
+run plasticity "$capture" --out "$work/plasticity"
+run plasticity "$capture" --out "$work/preset" --preset attention-plasticity
+run heads "$capture" --out "$work/heads"
+run heads "$capture" --out "$work/details" --details
+run training_dynamics "$capture" "$work/stage1-step-250" --out "$work/dynamics"
+described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticity" heads="$work/heads"
+           "heads --details=$work/details" "plasticity --preset attention-plasticity=$work/preset"
+           training_dynamics="$work/dynamics")
+check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
+check "$page" "${described[@]}" || bad "docs/formats.md"
+
+# The check finds what is missing, and what is too much.
+finds() { # WORDS SED: the page so changed is refused, with these words
+  sed "$2" "$page" >"$work/changed.md"
+  [[ $(check "$work/changed.md" "${described[@]}") == *"$1"* ]] || bad "not found: $1"
+}
+finds "only in the file ['residual_pos_r']" 's/, residual_pos_r`/`/; /^| `residual_pos_r`/d'
+finds "only on the page ['r_q_pc9']" 's/`q_linear_share, /`r_q_pc9, q_linear_share, /'
+finds "heads.csv: other order" 's/`r_q_a, r_k_a` |/`r_k_a, r_q_a` |/'
+finds "pca draws" 's/qk_scatter, qk_map/qk_scatter/'
+finds "only in the file" '/^### gaps.csv/,/^### /d'
+
+((failures == 0)) && echo "formats: all as expected"
+exit $((failures > 0))
