@@ -47,8 +47,9 @@ int main(int argc, char** argv) {
       qkgeom::check_comparable(points.front(), points.back());
     }
     output_folder folder(a.out);
-    write_dynamics(folder, points);
-    print_dynamics(out, points);
+    const std::string model(name_of(options.covariances[0]));
+    write_dynamics(folder, points, model);
+    print_dynamics(out, points, model);
     folder.print(out);
   });
 }

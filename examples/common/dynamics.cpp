@@ -22,7 +22,7 @@ std::string with_error(const head_estimate& e, bool sign = false) {
   return (sign ? signed_fixed(e.value, digits) : fixed(e.value, digits)) + " ± " + fixed(e.error, digits);
 }
 
-void print_trajectory(printer& out, const std::vector<trajectory_point>& points) {
+void print_trajectory(printer& out, const std::vector<trajectory_point>& points, const std::string& model) {
   const auto group = heads_in(points[0], head_group::all);
   out.heading("Means over " + counted(group.size(), "head") + " ± standard error over documents");
   table t({{"checkpoint", align::left},
@@ -57,7 +57,7 @@ void print_trajectory(printer& out, const std::vector<trajectory_point>& points)
             of("ap_last_20pct", mean), of("ap_drop", mean), drop(head_group::rope), drop(head_group::nope)});
   }
   out.print(t);
-  out.line();
+  out.heading("Attention plasticity, " + model + " query model; observed: without a model");
   out.print(ap);
 }
 
@@ -144,7 +144,7 @@ std::map<std::string, double> read_losses(const std::filesystem::path& path, con
   return losses;
 }
 
-void write_dynamics(output_folder& out, const std::vector<trajectory_point>& points) {
+void write_dynamics(output_folder& out, const std::vector<trajectory_point>& points, const std::string& model) {
   write_trajectory_csv(out.table("trajectory.csv"), points);
   write_transitions_csv(out.table("transitions.csv"), points);
   write_bias_split_csv(out.table("bias_split.csv"), points);
@@ -154,12 +154,12 @@ void write_dynamics(output_folder& out, const std::vector<trajectory_point>& poi
   draw(bias_factor_figure(points), out.figure("bias_factors"));
   draw(correlation_figure(points), out.figure("correlation"));
   draw(class_share_figure(points), out.figure("class_shares"));
-  draw(plasticity_figure(points), out.figure("plasticity"));
-  draw(drop_figure(points), out.figure("ap_drop"));
+  draw(plasticity_figure(points, model), out.figure("plasticity"));
+  draw(drop_figure(points, model), out.figure("ap_drop"));
 }
 
-void print_dynamics(printer& out, const std::vector<trajectory_point>& points) {
-  print_trajectory(out, points);
+void print_dynamics(printer& out, const std::vector<trajectory_point>& points, const std::string& model) {
+  print_trajectory(out, points, model);
   print_splits(out, points);
   print_class_changes(out, points);
 }

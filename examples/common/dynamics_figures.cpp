@@ -105,9 +105,9 @@ share_figure class_share_figure(const std::vector<trajectory_point>& points) {
   return f;
 }
 
-step_figure plasticity_figure(const std::vector<trajectory_point>& points) {
+step_figure plasticity_figure(const std::vector<trajectory_point>& points, const std::string& model) {
   auto f = figure_of(points, {"Plasticity along training",
-                              "mean over all heads" + bars_of_documents + ", given the query model", "", "plasticity"});
+                              "mean over all heads, " + model + " query model" + bars_of_documents, "", "plasticity"});
   const auto add = [&](const char* column, const char* name, colour line, bool dashed) {
     f.lines.push_back(series_of(points, column, head_group::all, head_statistic::mean, name, line, dashed));
   };
@@ -120,9 +120,9 @@ step_figure plasticity_figure(const std::vector<trajectory_point>& points) {
   return f;
 }
 
-step_figure drop_figure(const std::vector<trajectory_point>& points) {
+step_figure drop_figure(const std::vector<trajectory_point>& points, const std::string& model) {
   auto f = figure_of(points, {"AP_drop along training: first less last fifth of the context",
-                              "mean over heads" + bars_of_documents + ", given the query model", "", "AP_drop"});
+                              "mean over heads, " + model + " query model" + bars_of_documents, "", "AP_drop"});
   for (const head_group g : qkgeom::detail::groups_of(points[0]))
     f.lines.push_back(
         series_of(points, "ap_drop", g, head_statistic::mean, group_words(points[0], g), group_colour(g)));

@@ -126,7 +126,8 @@ heatmap_figure mean_heatmap(const model_report& report, double least) {
   heatmap_figure f;
   f.scale_label = "plasticity";
   f.text = {"Plasticity by the distances of two keys and the query",
-            about(report) + ", mean over heads, " + headline_of(report) + " query model",
+            about(report) + ", mean over heads, " + headline_of(report) + " query model; white: no head has " +
+                std::to_string(static_cast<int>(least)) + " pairs",
             "distance between the two keys (tokens, K = 1024)", "distance of the query from the keys' middle (tokens)"};
   for (const auto& h : report.heads)
     if (!h.profiles.empty()) f.width = std::max(f.width, static_cast<std::size_t>(h.profiles[0].heatmap.width));

@@ -6,6 +6,7 @@
 
 #include "examples/common/report_figures.hpp"
 #include "qkgeom/report/pair_summary.hpp"
+#include "qkgeom/report/trajectory.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -15,14 +16,6 @@ using align = table::align;
 std::string with_error(const estimate& e) {
   if (!std::isfinite(e.error)) return fixed(e.value, 3);
   return fixed(e.value, 3) + " ± " + (e.error >= 0.0005 || e.error == 0 ? fixed(e.error, 3) + " " : fixed(e.error, 4));
-}
-
-/// A row of one value for each group of heads.
-template <class Text>
-void group_row(table& t, const std::string& name, const std::vector<group_summary>& groups, const Text& text) {
-  std::vector<std::string> cells{name};
-  for (const auto& g : groups) cells.push_back(text(g));
-  t.row(std::move(cells));
 }
 
 table table_of_groups(const std::string& first, const std::vector<group_summary>& groups) {
@@ -95,40 +88,77 @@ void extreme_rows(table& t, const model_report& report, std::size_t each, const 
   for (std::size_t i = 0; i < m; ++i) row(*heads[heads.size() - m + i], i == 0 ? bottom : "");
 }
 
+/// Share of the heads whose bias strength is above 0.
+head_estimate positive_share(const trajectory_point& point, const std::vector<std::size_t>& heads) {
+  const auto& bias = point.column("bias_strength");
+  const auto share = [&](const std::vector<double>& values) {
+    return share_of(heads, [&](std::size_t h) { return values[h] > 0; });
+  };
+  head_estimate e{share(bias.value)};
+  std::vector<double> without;
+  for (const auto& replicate : bias.without) without.push_back(share(replicate));
+  e.error = qkgeom::detail::jackknife_error(without);
+  return e;
+}
+
 }  // namespace
 
 void print_classes(printer& out, const model_report& report, const class_thresholds& thresholds) {
   const auto groups = summarize_model(report);
+  if (report.heads.empty()) return;
+  const auto point = point_of(report, report.model);
   out.heading("Head classes on PCA component 0: |r| above " + significant(thresholds.high, 2) +
               " is positional, below " + significant(thresholds.low, 2) + " is not");
   auto t = table_of_groups("class", groups);
   for (std::size_t i = 0; i < all_head_classes.size(); ++i) {
     std::string name(name_of(all_head_classes[i]));
     std::replace(name.begin(), name.end(), '_', '-');
-    group_row(t, name, groups, [&](const group_summary& g) { return percent(g.class_share[i]); });
+    std::vector<std::string> cells{name};
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const auto e = class_share(point, heads_in(point, all_head_groups[g]), all_head_classes[i]);
+      cells.push_back(percent(e.value) + (std::isfinite(e.error) ? " ± " + percent(e.error) : std::string()));
+    }
+    t.row(std::move(cells));
   }
   out.print(t);
 }
 
 void print_position(printer& out, const model_report& report) {
   const auto groups = summarize_model(report);
-  out.heading("Position in the geometry: means over heads");
+  if (report.heads.empty()) return;
+  const auto point = point_of(report, report.model);
+  const bool errors = !report.heads[0].geometry.without.empty();
+  out.heading(std::string("Position in the geometry: means over heads") +
+              (errors ? " ± standard error over documents" : ""));
   out.line("  r: correlation with position. Axis a: the direction in which queries and keys drift along the context.");
   out.line("  Bias strength × context: the score that a key gains by standing at the context's end, not its start.\n");
   auto t = table_of_groups("", groups);
-  const auto row = [&](const char* name, double group_summary::*value) {
-    group_row(t, name, groups, [&](const group_summary& g) { return fixed(g.*value, 2); });
+  const auto row = [&](const char* name, const auto& estimate_of, const auto& text, const auto& error_text) {
+    std::vector<std::string> cells{name};
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const auto e = estimate_of(heads_in(point, all_head_groups[g]));
+      cells.push_back(text(e.value) + (std::isfinite(e.error) ? " ± " + error_text(e.error) : std::string()));
+    }
+    t.row(std::move(cells));
   };
-  row("|r_q| on component 0", &group_summary::abs_r_q_pc0);
-  row("|r_k| on component 0", &group_summary::abs_r_k_pc0);
-  row("|r_q| on axis a", &group_summary::abs_r_q_a);
-  row("|r_k| on axis a", &group_summary::abs_r_k_a);
+  const auto mean_abs = [&](const char* column) {
+    return [&point, column](const auto& heads) {
+      return over_heads(point.column(column), heads, head_statistic::mean_abs);
+    };
+  };
+  const auto digits = [&](double x) { return fixed(x, errors ? 3 : 2); };
+  row("|r_q| on component 0", mean_abs("r_q_pc0"), digits, digits);
+  row("|r_k| on component 0", mean_abs("r_k_pc0"), digits, digits);
+  row("|r_q| on axis a", mean_abs("r_q_a"), digits, digits);
+  row("|r_k| on axis a", mean_abs("r_k_a"), digits, digits);
   t.rule();
-  group_row(t, "heads with positive bias strength", groups,
-            [](const group_summary& g) { return percent(g.positive_bias_share); });
-  group_row(t, "median bias strength × context", groups, [&](const group_summary& g) {
-    return signed_significant(g.median_bias * static_cast<double>(report.context_length));
-  });
+  row(
+      "heads with positive bias strength", [&](const auto& heads) { return positive_share(point, heads); }, percent,
+      percent);
+  row(
+      "median bias strength × context",
+      [&](const auto& heads) { return over_heads(point.column("bias_context"), heads, head_statistic::median); },
+      [](double x) { return signed_significant(x); }, [](double x) { return significant(x, 2); });
   out.print(t);
 }
 

@@ -32,6 +32,7 @@ class progress {
     const auto now = clock::now();
     const auto wait = terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000);
     if (now - start_ < std::chrono::seconds(2) || now - last_ < wait) return;
+    if (!terminal_ && total_ > 0 && count_ >= total_ && shown_) return;  // `done` has the last line
     last_ = now;
     print(std::chrono::duration<double>(now - start_).count(), false);
   }
