@@ -104,6 +104,22 @@ for n in "${sizes[@]}"; do
   done
 done
 
+step "AP by the width of the query buckets: mean over heads, joint model and observed queries"
+for width in 256 512 1024 2048; do
+  analyse plasticity "width-$width" "$out/capture-f32" --covariance joint,empirical --bucket-size "$width"
+  awk -F, -v width="$width" '
+    FNR == 1 { ++file; for (i = 1; i <= NF; ++i) at[$i] = i; next }
+    file == 1 { rope[$at["layer"] "." $at["q_head"]] = $at["rope"] ? "rope" : "nope"; next }
+    $at["plasticity"] == "" || $at["covariance"] == "empirical" { next }
+    { head = $at["layer"] "." $at["q_head"] " " $at["covariance"]; group[head] = rope[$at["layer"] "." $at["q_head"]] " " $at["covariance"]
+      sum[head] += $at["queries"] * $at["plasticity"]; weight[head] += $at["queries"] }
+    END { for (head in sum) { ap[group[head]] += sum[head] / weight[head]; ++heads[group[head]] }
+          printf "  %5d tokens  ", width
+          split("rope joint,rope empirical_unbiased,nope joint,nope empirical_unbiased", names, ",")
+          for (i = 1; i <= 4; ++i) if (heads[names[i]]) printf "  %s %.3f", names[i], ap[names[i]] / heads[names[i]]
+          print "" }' "$out/base/heads.csv" "$out/width-$width/profile.csv"
+done
+
 step "For comparison: a standard error over documents, mean over heads"
 awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
          { ap += $at["ap_overall_error"]; drop += $at["ap_drop_error"]; ++n }
