@@ -25,18 +25,17 @@ if(QKGEOM_WERROR)
   endif()
 endif()
 
-add_library(qkgeom_intree INTERFACE)
-target_link_libraries(qkgeom_intree INTERFACE qkgeom::qkgeom qkgeom_warnings)
-if(TARGET qkgeom::io)
-  target_link_libraries(qkgeom_intree INTERFACE qkgeom::io)
-endif()
-
-# Heavy templates that many programs share are instantiated once, in src/*.cpp; with QKGEOM_PRECOMPILED the headers
-# declare exactly those `extern template`. The installed library stays header-only.
-file(GLOB _qkgeom_precompiled CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
-if(_qkgeom_precompiled)
-  add_library(qkgeom_precompiled STATIC EXCLUDE_FROM_ALL ${_qkgeom_precompiled})
-  target_link_libraries(qkgeom_precompiled PUBLIC qkgeom::qkgeom PRIVATE qkgeom_warnings)
-  target_compile_definitions(qkgeom_precompiled INTERFACE QKGEOM_PRECOMPILED)
-  target_link_libraries(qkgeom_intree INTERFACE qkgeom_precompiled)
-endif()
+# Heavy bodies are compiled once, in precompiled*.cpp here; with QKGEOM_PRECOMPILED the headers only declare them
+# (see core/config.hpp).
+# The installed library stays header-only. qkgeom_intree: what a program or test of this project links.
+function(qkgeom_add_intree name)   # [COMPILE OPTIONS]
+  add_library(${name} STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/precompiled.cpp")
+  target_link_libraries(${name} PUBLIC qkgeom::qkgeom qkgeom_warnings)
+  if(TARGET qkgeom::io)
+    target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled_io.cpp")
+    target_link_libraries(${name} PUBLIC qkgeom::io)
+  endif()
+  target_compile_definitions(${name} PUBLIC QKGEOM_PRECOMPILED)
+  target_compile_options(${name} PUBLIC ${ARGN})
+endfunction()
+qkgeom_add_intree(qkgeom_intree)

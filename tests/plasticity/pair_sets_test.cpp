@@ -147,48 +147,6 @@ TEST(sampled, draws_do_not_depend_on_threads_and_stand_for_all_pairs) {
   EXPECT_NEAR(cells, pairs, 1e-9 * pairs);
 }
 
-TEST(sampled, every_pair_is_as_likely) {
-  // 3 documents of 2, 3 and 5 keys, all before the query bucket: 14 pairs.
-  key_groups groups;
-  groups.offset = {0, 2, 5, 10};
-  groups.position = {1, 2, 1, 2, 3, 1, 2, 3, 4, 5};
-  groups.example = {0, 1, 2};
-  score_law law;
-  law.mean = {1};
-  law.before = 10;
-  std::map<std::array<index_t, 3>, int> seen;
-  const int n = 13, seeds = 2000;
-  for (int s = 0; s < seeds; ++s) {
-    const auto d = cpu::draw_pairs(groups, law, {n, static_cast<std::uint64_t>(s), 0}, 0, 0);
-    ASSERT_FALSE(d.all);
-    for (index_t g = 0; g < 3; ++g)
-      for (auto i = d.offset[static_cast<std::size_t>(g)]; i < d.offset[static_cast<std::size_t>(g) + 1]; ++i)
-        ++seen[{g, d.pairs[static_cast<std::size_t>(i)].i, d.pairs[static_cast<std::size_t>(i)].j}];
-  }
-  EXPECT_EQ(seen.size(), 14u);
-  double chi = 0;
-  const double want = n * seeds / 14.0;
-  for (const auto& [pair, count] : seen) {
-    EXPECT_LT(pair[1], pair[2]);
-    chi += (count - want) * (count - want) / want;
-  }
-  EXPECT_LT(chi, 34.5);  // 99.9 % of chi squared with 13 degrees of freedom
-}
-
-TEST(sampled, numbers_of_pairs_go_back_and_forth) {
-  std::int64_t r = 0;
-  for (std::int32_t j = 1; j < 200; ++j)
-    for (std::int32_t i = 0; i < j; ++i, ++r) {
-      const auto p = cpu::pair_of_number(r);
-      ASSERT_EQ(p.i, i);
-      ASSERT_EQ(p.j, j);
-    }
-  const std::int64_t m = 3'000'000'000 / 3;
-  const auto last = cpu::pair_of_number(m * (m - 1) / 2 - 1);
-  EXPECT_EQ(last.i, m - 2);
-  EXPECT_EQ(last.j, m - 1);
-}
-
 TEST(bucket_table, equals_brute_force) {
   cpu_context ctx{{.threads = 2}};
   const planted_case c(5, 6, 60);

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/pair_formula.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
@@ -29,21 +30,6 @@ TEST(pair_formula, equals_four_phi_phi) {
   EXPECT_EQ(pair_plasticity(1, 0), 0);
   EXPECT_EQ(win_probability(-1, 0), 0);
   EXPECT_EQ(win_probability(0, 0), 0.5);
-}
-
-TEST(pair_formula, f32_lanes_err_by_at_most_2e_7_and_are_never_negative) {
-  double worst = 0;
-  for (double z = 0; z < 30; z += 1e-4)
-    for (const double v : {0.031, 1.0, 27.0}) {
-      const auto m = static_cast<float>(z * std::sqrt(v));
-      const auto p = cpu::plasticity_lanes(cpu::splat(m), cpu::splat(static_cast<float>(v)));
-      for (int l = 0; l < cpu::lanes<float>; ++l) {
-        ASSERT_GE(p[l], 0.0f);
-        worst = std::max(worst, std::abs(static_cast<double>(p[l]) - pair_plasticity(m, static_cast<float>(v))));
-      }
-    }
-  EXPECT_LE(worst, 2e-7);
-  EXPECT_GT(worst, 1e-9);
 }
 
 /// The profile by the definition: rotated coordinates, every pair of one example, one after the other.

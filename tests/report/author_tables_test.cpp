@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/pair_formula.hpp"
 #include "qkgeom/planted/heads.hpp"
 
 namespace {

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <memory>
-#include <utility>
+#include <optional>
+#include <type_traits>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu_empirical.hpp"
-#include "qkgeom/backend/detail/cpu_moments.hpp"
-#include "qkgeom/backend/detail/cpu_pairs.hpp"
+#include "qkgeom/backend/detail/cpu_kernels.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
@@ -41,13 +40,7 @@ class cpu_context {
   std::vector<side_moments> moments(const char* side, const tensor_view<const T>& x,
                                     const vector_view<const std::int32_t>& position,
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
-    std::vector<side_moments> result(static_cast<std::size_t>(x.heads));
-    const cpu::row_order order(bucket, buckets);
-    const auto wide = cpu::widened(x);
-    pool_->for_each(x.heads, [&](index_t h, int) {
-      result[static_cast<std::size_t>(h)] = cpu::side_moments_of(side, h, wide.head(h), position, order, per_bucket);
-    });
-    return result;
+    return cpu::moments(*pool_, side, cpu::widened(x), position, bucket, buckets, per_bucket);
   }
 
   /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices.
@@ -72,23 +65,25 @@ class cpu_context {
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
-    const bool f64 =
-        request.precision ? *request.precision == pair_precision::f64 : std::is_same_v<compute_t<T>, double>;
-    return f64 ? cpu::gaussian_pairs<double>(*pool_, f64_scratch_, cpu::widened(k), groups, problems, request)
-               : cpu::gaussian_pairs<float>(*pool_, f32_scratch_, cpu::widened(k), groups, problems, request);
+    return cpu::gaussian_pairs(*pool_, *memory_, request.precision.value_or(precision_of<T>), cpu::widened(k), groups,
+                               problems, request);
   }
 
   /// Exact pair sums under observed queries: q is (n_q, query heads, d), problem.query_rows the rows of each bucket.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
                                          const key_groups& groups, const std::vector<empirical_problem>& problems) {
-    return cpu::empirical_pairs<compute_t<T>>(*pool_, cpu::widened(q), cpu::widened(k), groups, problems);
+    return cpu::empirical_pairs(*pool_, precision_of<T>, cpu::widened(q), cpu::widened(k), groups, problems);
   }
 
  private:
+  /// What pairs are computed in unless the caller says otherwise.
+  template <class T>
+  static constexpr pair_precision precision_of =
+      std::is_same_v<compute_t<T>, double> ? pair_precision::f64 : pair_precision::f32;
+
   std::unique_ptr<thread_pool> pool_;
-  std::vector<cpu::pair_scratch<float>> f32_scratch_;
-  std::vector<cpu::pair_scratch<double>> f64_scratch_;
+  std::shared_ptr<cpu::pair_memory> memory_ = cpu::make_pair_memory();
 };
 
 }  // namespace qkgeom

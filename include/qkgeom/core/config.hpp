@@ -10,6 +10,15 @@
 #define QKGEOM_HD
 #endif
 
+/// The library is its headers alone: heavy functions that are no templates are `inline`, with their bodies included
+/// where they are declared. A build of many programs may compile these bodies once instead (cmake/precompiled.cpp here)
+/// and define QKGEOM_PRECOMPILED in every unit, which then sees declarations only.
+#if defined(QKGEOM_PRECOMPILED)
+#define QKGEOM_INLINE
+#else
+#define QKGEOM_INLINE inline
+#endif
+
 namespace qkgeom {
 
 /// Sizes, row numbers and token positions. Signed, so that differences are safe.

@@ -7,76 +7,12 @@
 
 namespace qkgeom {
 
-namespace detail {
-
-using ordered = nlohmann::ordered_json;
-
-inline ordered to_ordered(const captured_rope& r) {
-  return {{"style", r.style},
-          {"rotary_dim", r.rotary_dim},
-          {"attention_factor", r.attention_factor},
-          {"inv_freq", r.inv_freq}};
-}
-
-inline ordered to_ordered(const captured_layer_info& l) {
-  ordered j = {{"layer", l.layer}, {"rope", l.rope}};
-  j["window"] = l.window ? ordered(*l.window) : ordered(nullptr);
-  j["query_heads"] = l.query_heads;
-  j["key_heads"] = l.key_heads;
-  if (l.rope_parameters) j["rope_parameters"] = to_ordered(*l.rope_parameters);
-  return j;
-}
-
-inline ordered to_ordered(const captured_example& e) {
-  ordered j = {{"index", e.index}, {"id", e.id}, {"tokens", e.tokens}};
-  if (!e.labels.is_null()) j["labels"] = e.labels;
-  return j;
-}
-
-inline ordered to_ordered(const captured_shard& s) {
-  return {{"file", s.file}, {"examples", s.examples}, {"rows", s.rows}};
-}
-
-template <class T>
-ordered to_ordered_list(const std::vector<T>& list) {
-  ordered j = ordered::array();
-  for (const auto& entry : list) j.push_back(to_ordered(entry));
-  return j;
-}
-
-}  // namespace detail
-
 /// The manifest as JSON, fields in the order of the format. The same manifest gives the same text. `indent` as nlohmann
 /// has it: -1 is one line. Throws `error` if a string is not UTF-8.
-inline std::string manifest_text(const capture_manifest& m, int indent = -1) {
-  using detail::to_ordered, detail::to_ordered_list;
-  detail::ordered j = {{"format", "qkgeom-capture"}, {"version", 1}};
-  j["model"] = {{"name", m.model.name},
-                {"model_type", m.model.model_type},
-                {"config_sha256", m.model.config_sha256},
-                {"head_dim", m.model.head_dim},
-                {"n_layers", m.model.n_layers},
-                {"n_query_heads", m.model.n_query_heads},
-                {"n_key_heads", m.model.n_key_heads}};
-  j["context_length"] = m.context_length;
-  j["bucket"] = {{"kind", m.bucket.kind}, {"size", m.bucket.size}};
-  j["rate"] = m.rate;
-  j["rope_stage"] = m.rope_stage;
-  j["seed"] = m.seed;
-  if (m.examples) j["examples"] = to_ordered_list(*m.examples);
-  if (m.revision) j["revision"] = *m.revision;
-  if (m.compute_dtype) j["compute_dtype"] = *m.compute_dtype;
-  if (m.family) j["family"] = *m.family;
-  if (m.rope) j["rope"] = to_ordered(*m.rope);
-  j["layers"] = to_ordered_list(m.layers);
-  if (!m.shards.empty()) j["shards"] = to_ordered_list(m.shards);
-  if (!m.written_by.empty()) j["written_by"] = m.written_by;
-  for (const auto& [name, value] : m.extra.items()) j[name] = value;
-  try {
-    return j.dump(indent);
-  } catch (const json::exception&) {
-    fail("a manifest cannot be written: a name or an id in it is not UTF-8");
-  }
-}
+QKGEOM_INLINE std::string manifest_text(const capture_manifest& m, int indent = -1);
 
 }  // namespace qkgeom
+
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/io/detail/capture_manifest_writing.hpp"
+#endif

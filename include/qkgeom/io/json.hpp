@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,26 +22,7 @@ using json = nlohmann::json;
 
 /// Parses JSON from an untrusted source. `where` names it in errors, e.g. "/x/config.json". Refused with one sentence:
 /// what is not JSON, nesting deeper than `max_depth`, and an object that names a field twice.
-inline json parse_json(std::string_view text, const std::string& where, int max_depth = 64) {
-  std::vector<std::set<std::string>> seen;
-  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    require(depth < max_depth, where, ": the JSON is nested deeper than ", max_depth, " levels");
-    if (event == json::parse_event_t::object_start) seen.emplace_back();
-    if (event == json::parse_event_t::object_end) seen.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      require(seen.back().insert(key).second, where, ": the JSON names the field \"", printable(key), "\" twice");
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, watch);
-  } catch (const json::parse_error& e) {
-    fail(where, ": not valid JSON at byte ", e.byte);
-  } catch (const json::exception&) {
-    fail(where, ": not valid JSON");
-  }
-}
+QKGEOM_INLINE json parse_json(std::string_view text, const std::string& where, int max_depth = 64);
 
 /// A value inside a JSON document together with its path, so that errors can name it: "config.json: head_dim must be an
 /// integer from 1 to 1024, not "x"". Owns nothing: valid as long as the document.
@@ -149,3 +129,7 @@ inline json read_json(const std::filesystem::path& path, std::size_t max_bytes =
 }
 
 }  // namespace qkgeom
+
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/io/detail/json_bodies.hpp"
+#endif

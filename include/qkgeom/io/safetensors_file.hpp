@@ -19,6 +19,7 @@
 #include "qkgeom/core/scalar.hpp"
 #include "qkgeom/core/view.hpp"
 #include "qkgeom/io/detail/safetensors_header.hpp"
+#include "qkgeom/io/file.hpp"
 #include "qkgeom/io/mapped_file.hpp"
 
 namespace qkgeom {
@@ -112,11 +113,9 @@ class safetensors_file {
             " bytes, the file only ", bytes.size() - 8, " after the length");
     const auto* text = reinterpret_cast<const char*>(bytes.data()) + 8;
     require(length >= 2 && *text == '{', name, ": not a safetensors file: no JSON object follows the header length");
-    detail::safetensors_header_reader reader(name);
-    nlohmann::json::sax_parse(text, text + length, &reader);
-    require(reader.complete(), name, ": the header is not a JSON object");
-    metadata_ = std::move(reader.metadata);
-    place(std::move(reader.tensors), bytes.subspan(8 + length));
+    auto header = detail::read_safetensors_header({text, length}, name);
+    metadata_ = std::move(header.metadata);
+    place(std::move(header.tensors), bytes.subspan(8 + length));
   }
 
   const std::filesystem::path& path() const { return file_.path(); }

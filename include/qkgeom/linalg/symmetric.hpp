@@ -1,55 +1,24 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <Eigen/Cholesky>
-#include <Eigen/Core>
-#include <Eigen/Eigenvalues>
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <vector>
 
+#include "qkgeom/core/config.hpp"
 #include "qkgeom/core/eigen_system.hpp"
-#include "qkgeom/core/error.hpp"
 
 namespace qkgeom::linalg {
 
-using row_major = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
 /// Eigenvalues in descending order and their eigenvectors of a symmetric matrix (d, d). Throws if the entries are not
 /// finite.
-inline eigen_system symmetric_eigen(const std::vector<double>& matrix, index_t d) {
-  const Eigen::Map<const row_major> m(matrix.data(), d, d);
-  require(m.allFinite(), "symmetric_eigen: the matrix (", d, " x ", d, ") has entries that are not finite");
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver{Eigen::MatrixXd(m)};
-  require(solver.info() == Eigen::Success, "symmetric_eigen: no convergence on a ", d, " x ", d, " matrix");
-  eigen_system result{std::vector<double>(static_cast<std::size_t>(d)),
-                      std::vector<double>(static_cast<std::size_t>(d * d))};
-  Eigen::Map<Eigen::VectorXd>(result.values.data(), d) = solver.eigenvalues().reverse();
-  Eigen::Map<row_major>(result.vectors.data(), d, d) = solver.eigenvectors().rowwise().reverse().transpose();
-  return result;
-}
+QKGEOM_INLINE eigen_system symmetric_eigen(const std::vector<double>& matrix, index_t d);
 
 /// F with matrix = F F' for a symmetric positive semi-definite matrix (d, d), by LDLT with pivoting; columns of F
 /// beyond the numerical rank are left out. Pivots below d eps times the largest count as zero, so singular input is
 /// normal.
-inline semidefinite_root semidefinite_factor(const std::vector<double>& matrix, index_t d) {
-  const Eigen::Map<const row_major> m(matrix.data(), d, d);
-  require(m.allFinite(), "semidefinite_factor: the matrix (", d, " x ", d, ") has entries that are not finite");
-  const Eigen::LDLT<Eigen::MatrixXd> ldlt{Eigen::MatrixXd(m)};
-  const Eigen::VectorXd pivots = ldlt.vectorD();
-  const double tiny =
-      static_cast<double>(d) * std::numeric_limits<double>::epsilon() * std::max(0.0, pivots.maxCoeff());
-  std::vector<index_t> kept;
-  for (index_t i = 0; i < d; ++i)
-    if (pivots[i] > tiny) kept.push_back(i);
-  const Eigen::MatrixXd lower = ldlt.transpositionsP().transpose() * Eigen::MatrixXd(ldlt.matrixL());
-  semidefinite_root root{static_cast<index_t>(kept.size()),
-                         std::vector<double>(static_cast<std::size_t>(d) * kept.size())};
-  Eigen::Map<row_major> f(root.factor.data(), d, root.rank);
-  for (index_t c = 0; c < root.rank; ++c)
-    f.col(c) = lower.col(kept[static_cast<std::size_t>(c)]) * std::sqrt(pivots[kept[static_cast<std::size_t>(c)]]);
-  return root;
-}
+QKGEOM_INLINE semidefinite_root semidefinite_factor(const std::vector<double>& matrix, index_t d);
 
 }  // namespace qkgeom::linalg
+
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/linalg/detail/symmetric.hpp"
+#endif
