@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: MIT
 # compile_alone.sh [--together] COMPILER INCLUDE_DIR WORK_DIR SYSTEM_INCLUDES(;-separated)
 # Compiles each header of INCLUDE_DIR in a unit that holds nothing but this header, twice. Syntax and types only: no
-# object file is written, two run at a time. Nothing is compiled again until a header changed.
-# --together: one unit that holds all headers.
+# object file is written, two run at a time. Nothing is compiled again until a header changed. Headers only declare their
+# heavy bodies here (QKGEOM_PRECOMPILED): those are headers of their own, compiled like the others.
+# --together: one unit that holds all headers, bodies included.
 set -euo pipefail
 together=0
 [[ $1 != --together ]] || { together=1; shift; }
 compiler=$1 include=$2 work=$3
 flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Wconversion -Wshadow -Werror "-I$include")
+((together)) || flags+=(-DQKGEOM_PRECOMPILED)
 IFS=';' read -ra system <<<"$4"
 for folder in "${system[@]}"; do
   [[ $folder == "$include" || $folder != /* || $folder == /usr/include ]] || flags+=(-isystem "$folder")
