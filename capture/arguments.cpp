@@ -75,6 +75,11 @@ void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
                  "rotary scaling instead of config.json's: none, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR:CONTEXT or "
                  "llama3:FACTOR:LOW:HIGH:CONTEXT; the base frequency stays");
   app.add_option("--rope-theta", o.rope_theta, "base of the rotary frequencies instead of config.json's");
+  app.add_flag("--moments", o.moments,
+               "moments of every token of the captured heads too, not of the sampled ones alone");
+  app.add_option("--moments-bucket-size", o.moments_bucket_size,
+                 "tokens of a bucket of these [--bucket-size of uniform buckets, else a sixteenth of the context]")
+      ->check(CLI::Range(index_t{1}, longest));
   app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
   app.add_option("--family", o.family, "label of the model's family, kept in the manifest");
   app.add_option("--revision", o.revision, "label of the checkpoint, kept in the manifest");

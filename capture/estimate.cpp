@@ -75,11 +75,20 @@ double add_rows(capture_estimate& e, const plan_options& plan, const std::vector
     e.query_rows += layers * rows;
     e.key_rows += layers * rows;
     e.bytes += rows * token_bytes;
-    shard = shard_length >= shard_tokens ? rows : shard + rows;
-    shard_length = shard_length >= shard_tokens ? n : shard_length + n;
+    if (shard_length >= shard_tokens) shard = 0, shard_length = 0, ++e.shards;
+    shard += rows;
+    shard_length += n;
     largest = std::max(largest, shard * token_bytes);
   }
   return largest;
+}
+
+/// Moments of every token of one block of documents.
+double moments_block(const capture_estimate& e) {
+  if (!e.manifest.extra.contains("moments")) return 0;
+  const captured_buckets grid{"uniform", e.manifest.extra["moments"]["bucket_size"].get<index_t>()};
+  const double b = d(grid.edges(e.manifest.context_length).count()), n = d(e.manifest.model.head_dim);
+  return 8 * (d(e.query_heads) * b * (n * n + 2 * n) + d(e.key_heads) * (3 * b * n + 2 * n * n));
 }
 
 /// Weights of the largest layer in f32, what the pass keeps of the longest document, the threads' tiles, the rows of a
@@ -146,7 +155,9 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   }
   add_work(e, p.model, lengths);
   const double shard = add_rows(e, options.plan, lengths);
-  e.peak_bytes = peak_bytes(e, p.model, options, shard);
+  const double block = moments_block(e);
+  e.moments_bytes = block * static_cast<double>(std::min<index_t>(most_moment_blocks, e.shards));
+  e.peak_bytes = peak_bytes(e, p.model, options, shard) + block;
   return e;
 }
 
@@ -160,7 +171,8 @@ void print_estimate(std::ostream& out, const capture_estimate& e) {
                      e.counted ? "read" : "assumed", e.tokens, e.longest, e.manifest.context_length)
       << fmt::format("rows         {:.0f} of queries, {:.0f} of keys{}\n", e.query_rows, e.key_rows,
                      e.manifest.bucket.kind == "all" ? "" : " (expected)")
-      << fmt::format("bytes        {}\n", in_bytes(e.bytes))
+      << fmt::format("bytes        {}{}\n", in_bytes(e.bytes),
+                     e.moments_bytes > 0 ? ", and " + in_bytes(e.moments_bytes) + " of moments" : "")
       << fmt::format("peak memory  about {}, and the pages of the weights that the system keeps\n",
                      in_bytes(e.peak_bytes))
       << fmt::format("work         {:.2e} FLOP, {:.0f} % of it attention\n", e.linear_flop + e.attention_flop,

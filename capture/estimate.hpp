@@ -14,7 +14,10 @@ struct capture_estimate {
   index_t documents = 0, tokens = 0, longest = 0;  ///< of a document, in tokens
   bool counted = false;                 ///< the documents were read; else their number and length are assumed
   double query_rows = 0, key_rows = 0;  ///< expected, over all layers
-  double bytes = 0, peak_bytes = 0;
+  index_t shards = 1;
+  double bytes = 0;          ///< of the rows
+  double moments_bytes = 0;  ///< of the moments of every token; a block of them is in memory at a time
+  double peak_bytes = 0;
   double linear_flop = 0, attention_flop = 0;  ///< a multiplication and an addition are two
 };
 

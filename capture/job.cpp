@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "capture/checkpoint.hpp"
+#include "capture/moment_store.hpp"
 #include "capture/prepare.hpp"
 #include "capture/resume_state.hpp"
 #include "capture/row_store.hpp"
@@ -64,11 +65,17 @@ std::vector<std::pair<std::size_t, std::size_t>> shard_ranges(const std::vector<
   return ranges;
 }
 
+std::size_t moment_blocks(std::size_t shards) { return std::min<std::size_t>(most_moment_blocks, shards); }
+
+bucket_edges moments_grid(const capture_manifest& m) {
+  return captured_buckets{"uniform", m.extra["moments"]["bucket_size"].get<index_t>()}.edges(m.context_length);
+}
+
 /// The capture under way: takes the documents in order and writes a shard whenever one is full.
 class capture_job {
  public:
   capture_job(const capture_options& options, const capture_manifest& manifest, input_check inputs, decoder& model,
-              const tokenizer& tokens)
+              const tokenizer& tokens, const moment_function& moments)
       : options_(options),
         inputs_(std::move(inputs)),
         ranges_(shard_ranges(inputs_.examples)),
@@ -76,6 +83,8 @@ class capture_job {
         tokens_(tokens),
         writer_(options.out, manifest),
         rows_(writer_.manifest(), options.plan.sampler, options.plan.compute, options.plan.same_positions) {
+    if (options.moments)
+      moments_.emplace(writer_.manifest(), moments_grid(manifest), moments, options.plan.sampler.skip_first);
     state_.settings = manifest_text(manifest);
     state_.inputs = inputs_.hash.hex();
     if (const auto earlier = read_state(options.out)) adopt(*earlier);
@@ -131,6 +140,29 @@ class capture_job {
       ++shard_;
     }
     state_.done = writer_.manifest();
+    if (!moments_ || shard_ == 0) return;
+    const fs::path saved = moments_path(shard_ - 1);
+    require(fs::is_regular_file(saved), saved.string(), ": the moments that belong to ", where, " are missing");
+    if (!ends_block(shard_ - 1)) moments_->read(saved);
+  }
+
+  std::size_t block_of(std::size_t shard) const { return shard * moment_blocks(ranges_.size()) / ranges_.size(); }
+  bool ends_block(std::size_t shard) const {
+    return shard + 1 == ranges_.size() || block_of(shard + 1) != block_of(shard);
+  }
+  /// Where the moments up to and with a shard are kept: a block's last shard completes its file.
+  fs::path moments_path(std::size_t shard) const {
+    const std::string name = moments_name(static_cast<index_t>(block_of(shard)));
+    return options_.out / (ends_block(shard) ? name : name + ".upto-" + std::to_string(shard));
+  }
+  void write_moments() {
+    capture_manifest own = writer_.manifest();
+    std::size_t first = shard_;
+    while (first > 0 && block_of(first - 1) == block_of(shard_)) --first;
+    own.examples->assign(inputs_.examples.begin() + static_cast<std::ptrdiff_t>(ranges_[first].first),
+                         inputs_.examples.begin() + static_cast<std::ptrdiff_t>(ranges_[shard_].second));
+    moments_->write(moments_path(shard_), own);
+    if (ends_block(shard_)) moments_->clear();
   }
 
   void take(std::int32_t index, const document& d, progress& bar) {
@@ -139,14 +171,17 @@ class capture_job {
     const index_t layers = writer_.manifest().layers.back().layer + 1;
     model_.run(ids, options_.plan.stage, [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
       rows_.add(layer, q, k, index, ids);
+      if (moments_) moments_->add(layer, q, k);
       bar.add(tokens * (layer + 1) / layers - tokens * layer / layers);
     });
   }
 
   void write_shard() {
     writer_.add_shard(examples_of(shard_), rows_.layers());
+    if (moments_) write_moments();
     state_.done = writer_.manifest();
     write_state(options_.out, state_);
+    if (moments_ && shard_ > 0 && !ends_block(shard_ - 1)) fs::remove(moments_path(shard_ - 1));
     rows_.clear();
     ++shard_;
   }
@@ -158,6 +193,7 @@ class capture_job {
   const tokenizer& tokens_;
   capture_writer writer_;
   row_store rows_;
+  std::optional<moment_store> moments_{};
   resume_state state_;
   std::size_t shard_ = 0;
 };
@@ -190,6 +226,9 @@ void measure(const capture_options& options, const input_check& inputs, capture_
     summary.rows += s.rows;
     summary.bytes += fs::file_size(options.out / s.file);
   }
+  if (options.moments)
+    for (std::size_t b = 0; b < moment_blocks(manifest.shards.size()); ++b)
+      summary.bytes += fs::file_size(options.out / moments_name(static_cast<index_t>(b)));
   summary.shards = static_cast<index_t>(manifest.shards.size());
   summary.empty =
       std::count_if(inputs.examples.begin(), inputs.examples.end(), [](const auto& e) { return e.tokens == 0; });
@@ -197,10 +236,11 @@ void measure(const capture_options& options, const input_check& inputs, capture_
 
 }  // namespace
 
-capture_summary run_capture(const capture_options& options, std::ostream& notes) {
-  const prepared_capture prepared = prepare_capture(options, notes);
+capture_summary run_capture(const capture_options& options, std::ostream& notes, const moment_function& moments) {
+  require(!options.moments || moments, "moments of every token need a backend to compute them");
+  prepared_capture prepared = prepare_capture(options, notes);
   const decoder_description& model = prepared.model;
-  const capture_manifest& manifest = prepared.manifest;
+  capture_manifest& manifest = prepared.manifest;
   const checkpoint weights(options.model);
   thread_pool pool(options.threads);
   decoder forward(model, weights, options.plan.compute, manifest.layers.back().layer, pool);
@@ -211,11 +251,12 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes)
   for (const captured_example& e : inputs.examples)
     if (e.tokens == 0) notes << "note: document '" << e.id << "' is empty and gives no rows\n";
 
+  if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(shard_ranges(inputs.examples).size());
   capture_summary summary;
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {
     require_fresh(options);
-    capture_job(options, manifest, inputs, forward, tokens).run(documents, summary);
+    capture_job(options, manifest, inputs, forward, tokens, moments).run(documents, summary);
   } else {
     remove_state(options.out);
   }

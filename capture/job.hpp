@@ -7,6 +7,7 @@
 #include <string>
 
 #include "capture/documents.hpp"
+#include "capture/moment_function.hpp"
 #include "capture/plan.hpp"
 #include "qkgeom/core/config.hpp"
 
@@ -15,6 +16,9 @@ namespace qkgeom {
 /// Short documents share a shard until it has that many tokens. Part of the output: the same documents, the same
 /// shards.
 inline constexpr index_t shard_tokens = 16384;
+
+/// Moments of every token are written in at most that many files, a block of shards each.
+inline constexpr index_t most_moment_blocks = 10;
 
 /// Which documents begin with the beginning-of-text token: what tokenizer.json says, all of them (once), none.
 enum class bos_rule { as_tokenizer, prepend, none };
@@ -37,7 +41,9 @@ struct capture_options {
   study_facts study{};
   document_options documents{};
   plan_options plan{};
-  int threads = 0;  ///< 0: as many as the machine has cores
+  bool moments = false;             ///< moments of every token of the captured heads, beside the rows
+  index_t moments_bucket_size = 0;  ///< their buckets in tokens; 0: those that analyses take by default
+  int threads = 0;                  ///< 0: as many as the machine has cores
   bool resume = false;
 };
 
@@ -53,7 +59,7 @@ struct capture_summary {
 /// Text and a checkpoint in, a capture folder out. A shard holds a few documents and is written whole; progress.json
 /// names the complete ones until manifest.json ends the capture. With `resume` the complete shards are kept, and the
 /// folder is at the end byte for byte what an undisturbed run writes. Notes (documents without tokens) go to `notes`.
-/// Throws `error`.
-capture_summary run_capture(const capture_options& options, std::ostream& notes);
+/// `moments` is needed where the options ask for moments. Throws `error`.
+capture_summary run_capture(const capture_options& options, std::ostream& notes, const moment_function& moments = {});
 
 }  // namespace qkgeom

@@ -10,6 +10,7 @@
 #include "capture/arguments.hpp"
 #include "capture/blas.hpp"
 #include "capture/estimate.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
 
 namespace {
 
@@ -36,7 +37,13 @@ int run(int argc, char** argv) {
     print_estimate(std::cout, estimate_capture(asked->options, std::cerr));
     return 0;
   }
-  print(run_capture(asked->options, std::cerr), asked->options.out.string());
+  cpu_context cpu{{.threads = asked->options.threads}};
+  const auto moments = [&](const char* side, const tensor_view<const float>& x,
+                           const vector_view<const std::int32_t>& position) {
+    const std::vector<std::int32_t> no_bucket(static_cast<std::size_t>(x.rows), -1);
+    return cpu.moments(side, x, position, no_bucket, 0, scatter_kind::full);
+  };
+  print(run_capture(asked->options, std::cerr, moments), asked->options.out.string());
   return 0;
 }
 

@@ -47,7 +47,8 @@ analysis_options with_arguments(analysis_options options, const arguments& a) {
 
 captured_layer analysed::rows(index_t layer) const { return source->read_layer(layer); }
 
-analysed analyse_capture(const arguments& a, const analysis_options& options) {
+analysed analyse_capture(const arguments& a, analysis_options options) {
+  options.every_token = !a.rows_only;
   cpu_context cpu{{.threads = a.threads}};
   auto source = capture_set::open(a.captures);
   index_t heads = 0;
@@ -75,6 +76,9 @@ void print_capture(printer& out, const analysed& a) {
     line += ", " + grouped(report.heads[0].queries) + " queries and " + grouped(report.heads[0].keys) +
             " keys a head in layer " + std::to_string(report.heads[0].layer);
   out.line(line);
+  if (report.moment_tokens > 0)
+    out.line("  moments of every token: " + grouped(report.moment_tokens) +
+             " queries a head behind PCA, rotation and " + "query models");
 }
 
 }  // namespace qkgeom::examples

@@ -17,6 +17,8 @@ void add_arguments(CLI::App& app, arguments& a) {
   app.add_option("--out", a.out, "Folder for tables and figures; made if it is not there")
       ->required()
       ->type_name("DIR");
+  app.add_flag("--rows-only", a.rows_only,
+               "Moments of the captured rows, even where the captures hold those of every token");
   app.add_option("--threads", a.threads, "Threads; 0: one for each core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();

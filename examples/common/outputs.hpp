@@ -29,7 +29,7 @@ struct analysed {
 analysis_options with_arguments(analysis_options options, const arguments& a);
 
 /// Opens the captures and analyses every head of them on the CPU, with a progress bar.
-analysed analyse_capture(const arguments& a, const analysis_options& options);
+analysed analyse_capture(const arguments& a, analysis_options options);
 
 /// The model, and how much of it was captured.
 void print_capture(printer& out, const analysed& a);

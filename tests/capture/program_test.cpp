@@ -76,7 +76,8 @@ class capture_program : public ::testing::Test {
                                "--rate",        "8",
                                "--threads",     "2",
                                "--seed",        "7",
-                               "--layers",      "0"};
+                               "--layers",      "0",
+                               "--moments"};
     if (resume) a.push_back("--resume");
     return a;
   }
@@ -141,6 +142,11 @@ TEST_F(capture_program, a_study_in_a_file_and_its_plan) {
                              "--jsonl", (folder / "documents.jsonl").string(), "--threads", "2"};
   auto plan = a;
   plan.push_back("--plan");
+  plan.push_back("--moments");
+  ASSERT_EQ(run(plan), 0) << log();
+  // Three heads of 16 buckets of 32 x 32, f64, and what stands beside them; one shard, one block.
+  EXPECT_THAT(log(), HasSubstr(" kB, and 503.8 kB of moments"));
+  plan.pop_back();
   ASSERT_EQ(run(plan), 0) << log();
   const std::string planned = log();
   EXPECT_THAT(planned, HasSubstr("2 captured: 1,6"));
@@ -171,7 +177,7 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
   ASSERT_EQ(run(capture_to("undisturbed")), 0) << log();
   const auto whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const auto expected = contents("undisturbed");
-  EXPECT_EQ(expected.size(), 4u);  // three shards and the manifest
+  EXPECT_EQ(expected.size(), 7u);  // three shards, their moments and the manifest
   EXPECT_EQ(expected.count("progress.json"), 0u);
 
   const random_stream stream{.seed = 20, .use = draw::permutation};

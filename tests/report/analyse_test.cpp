@@ -119,6 +119,88 @@ TEST(analyse, shards_and_captures_of_the_same_documents_give_the_same) {
   }
 }
 
+/// Moments of documents [first, last) as a capture beside its rows: here of other rows than the capture's, so that
+/// whoever reads the rows finds other numbers.
+void add_moments(cpu_context& ctx, const std::filesystem::path& folder, index_t first, index_t last, index_t blocks) {
+  auto manifest = parse_manifest(read_text(folder / "manifest.json", 1 << 20), "manifest.json");
+  manifest.extra["moments"] = {{"bucket_size", 16}, {"blocks", blocks}};
+  write_text(folder / "manifest.json", manifest_text(manifest));
+  for (index_t b = 0; b < blocks; ++b) {
+    std::vector<token_moments> layers;
+    for (std::uint64_t seed : {11u, 12u}) {
+      const auto rows = layer_rows(seed);
+      const auto view = rows.view();
+      // Rows of this block's documents, as queries and as keys of a head.
+      const auto pick = [&](const auto& x, const auto& positions, const auto& examples) {
+        planted_rows<float> part;
+        part.dim = dim;
+        for (index_t i = 0; i < x.rows; ++i) {
+          const index_t e = examples[i] - first;
+          if (e < 0 || e >= last - first || e % blocks != b) continue;
+          part.q.insert(part.q.end(), x.row(i), x.row(i) + dim);
+          part.q_position.push_back(positions[i]);
+          part.q_example.push_back(examples[i]);
+        }
+        part.k = part.q, part.k_position = part.q_position, part.k_example = part.q_example;
+        return part;
+      };
+      const auto q = pick(view.q, view.q_position, view.q_example), k = pick(view.k, view.k_position, view.k_example);
+      token_moments m;
+      m.moments = accumulate(ctx, as_layer(q.view()), uniform_buckets{16}, {.context_length = context});
+      m.moments.k = accumulate(ctx, as_layer(k.view()), uniform_buckets{16}, {.context_length = context}).k;
+      const auto keys = as_layer(k.view());
+      const auto differences = moments_by_block(ctx, "k", keys.k, keys.k_position, keys.k_example, blocks_of(keys, 1));
+      m.k_differences = {differences[0][0].differences};
+      m.k_pairs = differences[0][0].pairs;
+      layers.push_back(std::move(m));
+    }
+    write_moments_file(folder / moments_name(b), manifest, layers);
+  }
+}
+
+TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
+  const test::scratch_folder folder;
+  cpu_context ctx{{.threads = 2}};
+  write(folder / "whole", 0, 12, 12);
+  write(folder / "a", 0, 4, 3);
+  write(folder / "b", 4, 12, 8);
+  analysis_options options;
+  options.geometry_blocks = 4;
+  const auto from_rows = analyse(ctx, capture::open(folder / "whole"), options);
+  add_moments(ctx, folder / "whole", 0, 12, 4);
+  add_moments(ctx, folder / "a", 0, 4, 4);
+  add_moments(ctx, folder / "b", 4, 12, 4);
+  const auto report = analyse(ctx, capture::open(folder / "whole"), options);
+  EXPECT_EQ(from_rows.moment_tokens, 0);
+  EXPECT_EQ(report.moment_tokens, 12 * 12);
+  for (index_t l = 0; l < 2; ++l) {
+    const auto& head = report.heads[static_cast<std::size_t>(l)];
+    const auto rows = layer_rows(static_cast<std::uint64_t>(11 + l));
+    const auto moments = accumulate(ctx, rows.view(), uniform_buckets{32}, {.context_length = context});
+    const auto plane = planar_rotation(ctx, moments, {.context_length = context});
+    expect_close(head.rotation.bias_strength, plane.bias_strength);
+    EXPECT_NE(head.rotation.bias_strength, from_rows.heads[static_cast<std::size_t>(l)].rotation.bias_strength);
+    const auto model = fit_queries(ctx, moments, {.covariance = covariance_kind::joint});
+    expect_close(head.sigma2_pos, model.sigma2_pos);
+    // The jackknife over the same blocks of documents, from the rows.
+    layer_blocks blocks{blocks_of(as_layer(rows.view()), 4), {}, {}};
+    blocks.add(ctx, as_layer(rows.view()), true);
+    std::vector<rotation_result> planes{plane};
+    const auto layer = accumulate(ctx, as_layer(rows.view()), uniform_buckets{32}, {.context_length = context});
+    const auto without = geometry_without_blocks(ctx, blocks, layer, options.pca, {.context_length = context}, planes);
+    ASSERT_EQ(head.geometry.without.size(), 4u);
+    for (std::size_t b = 0; b < 4; ++b)
+      expect_close(head.geometry.without[b].rotation.bias_strength, without[0].without[b].rotation.bias_strength);
+    expect_close(head.rotation.score_sd, planes[0].score_sd);
+  }
+  expect_same(analyse(ctx, capture_set::open({folder / "a", folder / "b"}), options), report, 1e-7);
+  options.every_token = false;
+  expect_same(analyse(ctx, capture::open(folder / "whole"), options), from_rows, 1e-12);
+  options.every_token = true;
+  options.bucket_edges = {0, 100, 256};  // the moments' grid has no edge at 100
+  EXPECT_EQ(analyse(ctx, capture::open(folder / "whole"), options).moment_tokens, 0);
+}
+
 TEST(analyse, refuses_captures_of_different_models) {
   const test::scratch_folder folder;
   write(folder / "a", 0, 4, 4);

@@ -6,6 +6,7 @@
 
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_moments.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 
 namespace qkgeom {
@@ -27,14 +28,45 @@ inline index_t document_block(index_t documents) {
   return block;
 }
 
+namespace detail {
+
+/// The moments of a layer's blocks as `analyse_layer` takes them; with `each_block` its geometry without one block.
+inline known_moments known_from(std::vector<token_moments> blocks, bool each_block) {
+  known_moments known{blocks.at(0).moments, {}};
+  auto& by_block = known.by_block;
+  by_block.blocks.count = each_block ? static_cast<index_t>(blocks.size()) : 1;
+  for (std::size_t b = 1; b < blocks.size(); ++b) {
+    known.moments = merge(std::move(known.moments), blocks[b].moments);
+    if (!each_block) merge(blocks[0], blocks[b]);
+  }
+  if (!each_block) blocks.resize(1);
+  by_block.k.resize(known.moments.k.size());
+  if (each_block) by_block.q.resize(known.moments.q.size());
+  for (auto& block : blocks) {
+    for (std::size_t h = 0; h < by_block.k.size(); ++h)
+      by_block.k[h].push_back({std::move(block.moments.k[h].total), std::move(block.k_differences[h]), block.k_pairs});
+    for (std::size_t h = 0; h < by_block.q.size(); ++h) {
+      auto& total = block.moments.q[h].total;
+      std::vector<double> none(total.xx.size());
+      by_block.q[h].push_back({std::move(total), std::move(none), 0});
+    }
+  }
+  return known;
+}
+
+}  // namespace detail
+
 /// Runs the analyses on every captured head, a layer at a time, each layer a shard at a time (all rows of a layer at
 /// once for pairs across examples). Several captures of one model are analysed as one: their moments are merged, the
-/// query models fitted, then the pairs of each summed under these. `progress(heads)` is called after each layer with
-/// the number of query heads done there. A row that is not finite is an error that names the tensor and the row.
+/// query models fitted, then the pairs of each summed under these. Where the captures hold moments of every token,
+/// these count, and the rows are left for pairs of keys and for the observed queries. `progress(heads)` is called after
+/// each layer with the number of query heads done there. A row that is not finite is an error that names the tensor and
+/// the row.
 template <class Context, class Progress>
 model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options, Progress&& progress) {
   const auto& manifest = source.manifest();
-  model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}};
+  model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}, 0};
+  const auto stored = options.every_token ? set_moments::open(source, report.buckets) : std::nullopt;
   for (const index_t number : source.layers()) {
     const auto first = source.read_part(number, 0);
     bool checked = false;
@@ -54,10 +86,14 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
         }
       checked = true;
     };
+    std::optional<known_moments> known;
+    if (stored) known = detail::known_from(stored->read(number), options.geometry_blocks > 1);
+    if (known) report.moment_tokens = known->moments.q[0].total.count;
     visit_element_type(first.element, [&]<class T>() {
       const auto parts = [&](const auto& f) { each_part([&](const captured_layer& rows) { f(rows.view<T>()); }); };
       auto heads = analyse_layer<T>(ctx, parts, {number, first.rope, first.query_heads, first.key_heads},
-                                    report.buckets, report.context_length, options, document_block(source.documents()));
+                                    report.buckets, report.context_length, options, document_block(source.documents()),
+                                    known ? &*known : nullptr);
       for (auto& h : heads) report.heads.push_back(std::move(h));
     });
     progress(static_cast<index_t>(first.query_heads.size()));

@@ -10,6 +10,12 @@
 
 namespace qkgeom {
 
+/// Moments of a layer that were taken elsewhere, over the query buckets of the analysis, for `analyse_layer`.
+struct known_moments {
+  layer_moments moments;
+  layer_blocks by_block;  ///< `blocks.document` is not needed
+};
+
 namespace detail {
 
 /// What one pass over the rows of a layer collects.
@@ -23,17 +29,20 @@ struct layer_statistics {
 };
 
 /// Moments and observed queries of all parts of a layer; by block of documents too where geometry is asked for.
+/// `every_token`, where given, holds the moments of more rows than there are, which count instead.
 template <class T, class Context, class Parts>
 layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges& buckets, index_t context_length,
-                            const analysis_options& options) {
+                            const analysis_options& options, const known_moments* every_token) {
   const edge_buckets grid{buckets.edges()};
   layer_statistics<T> s;
   observed_queries<T> observed(buckets, empirical_options{}.most_queries, options.seed);
   std::vector<std::int32_t> documents;
   bool first = true;
   parts([&](const layer_view<T>& part) {
-    auto m = accumulate(ctx, part, grid, {.context_length = context_length});
-    s.moments = first ? std::move(m) : merge(std::move(s.moments), m);
+    if (!every_token) {
+      auto m = accumulate(ctx, part, grid, {.context_length = context_length});
+      s.moments = first ? std::move(m) : merge(std::move(s.moments), m);
+    }
     first = false;
     s.window = part.window;
     s.queries += part.q.rows;
@@ -42,6 +51,12 @@ layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges
     add_documents(part, documents);
   });
   if (options.plasticity && options.empirical) s.observed = observed.take();
+  if (every_token) {
+    s.moments = every_token->moments;
+    s.by_block = every_token->by_block;
+    s.by_block.blocks.document = blocks_of(std::move(documents), 1).document;
+    return s;
+  }
   if (!options.geometry) return s;
   s.by_block.blocks = blocks_of(std::move(documents), std::max<index_t>(1, options.geometry_blocks));
   parts([&](const layer_view<T>& part) { s.by_block.add(ctx, part, options.geometry_blocks > 1); });
@@ -126,8 +141,9 @@ void add_profiles(Context& ctx, const Parts& parts, const layer_statistics<T>& s
 template <class T, class Context, class Parts>
 std::vector<head_report> analyse_layer(Context& ctx, const Parts& parts, const layer_names& names,
                                        const bucket_edges& buckets, index_t context_length,
-                                       const analysis_options& options, index_t document_block) {
-  const auto s = detail::collect<T>(ctx, parts, buckets, context_length, options);
+                                       const analysis_options& options, index_t document_block,
+                                       const known_moments* every_token = nullptr) {
+  const auto s = detail::collect<T>(ctx, parts, buckets, context_length, options, every_token);
   std::vector<head_report> heads(s.moments.q.size());
   for (std::size_t h = 0; h < heads.size(); ++h) {
     auto& r = heads[h];

@@ -33,6 +33,7 @@ struct analysis_options {
   pca_options pca{};
   rotation_options rotation{};
   bool components = false;      ///< what stands behind the headline profile too, by a slower kernel
+  bool every_token = true;      ///< moments of every token where the captures hold them, not of the rows
   index_t geometry_blocks = 0;  ///< PCA and rotation again without each of at most this many blocks of documents
   std::uint64_t seed = 0;       ///< of drawn pairs, and for thinning the queries of the empirical form
 };
@@ -59,6 +60,7 @@ struct model_report {
   index_t context_length = 0;
   qkgeom::bucket_edges buckets;
   std::vector<head_report> heads;  ///< by layer, then query head
+  index_t moment_tokens = 0;       ///< queries behind a head's moments where these are of every token; 0: of its rows
 };
 
 /// What a layer is called in a capture.

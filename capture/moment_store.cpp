@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "capture/moment_store.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace qkgeom {
+namespace {
+
+/// The heads of a list, in place where they follow one another, else copied together.
+tensor_view<const float> chosen_heads(const tensor_view<const float>& x, const std::vector<index_t>& heads,
+                                      std::vector<float>& copy) {
+  const auto n = static_cast<index_t>(heads.size());
+  if (heads.back() - heads.front() == n - 1)
+    return {x.data + heads.front() * x.head_stride, x.rows, n, x.dim, x.row_stride, x.head_stride};
+  copy.resize(static_cast<std::size_t>(x.rows * n * x.dim));
+  for (index_t t = 0; t < x.rows; ++t)
+    for (index_t h = 0; h < n; ++h)
+      std::copy_n(x.head(heads[static_cast<std::size_t>(h)]).row(t), x.dim, copy.data() + (t * n + h) * x.dim);
+  return packed_tensor(static_cast<const float*>(copy.data()), x.rows, n, x.dim);
+}
+
+}  // namespace
+
+moment_store::moment_store(const capture_manifest& manifest, bucket_edges buckets, moment_function moments,
+                           index_t skip_first)
+    : manifest_(&manifest), buckets_(std::move(buckets)), moments_(std::move(moments)), skip_first_(skip_first) {
+  clear();
+}
+
+void moment_store::clear() {
+  layers_.clear();
+  const index_t d = manifest_->model.head_dim;
+  const auto b = static_cast<std::size_t>(buckets_.count());
+  const auto side = [&](std::size_t heads, scatter_kind kind) {
+    const side_moments zero{row_moments::zero(d, scatter_kind::full),
+                            std::vector<row_moments>(b, row_moments::zero(d, kind))};
+    return std::vector<side_moments>(heads, zero);
+  };
+  for (const auto& info : manifest_->layers) {
+    const std::size_t keys = info.key_heads.size();
+    layers_.push_back({{buckets_, side(info.query_heads.size(), scatter_kind::full), side(keys, scatter_kind::diagonal),
+                        manifest_->key_of_query(info)},
+                       std::vector<std::vector<double>>(keys, std::vector<double>(static_cast<std::size_t>(d * d))),
+                       0});
+  }
+}
+
+/// Calls add(bucket, totals of the heads) for each bucket with tokens. A bucket's tokens follow one another.
+template <class Add>
+void moment_store::each_bucket(const char* side, tensor_view<const float> x, const std::vector<index_t>& heads,
+                               Add&& add) {
+  for (index_t b = 0; b < buckets_.count(); ++b) {
+    const index_t begin = std::max(buckets_.start(b), skip_first_), end = std::min(buckets_.end(b), x.rows);
+    if (begin >= end) continue;
+    position_.resize(static_cast<std::size_t>(end - begin));
+    std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(begin));
+    const tensor_view<const float> rows{
+        x.data + begin * x.row_stride, end - begin, x.heads, x.dim, x.row_stride, x.head_stride};
+    add(static_cast<std::size_t>(b),
+        moments_(side, chosen_heads(rows, heads, packed_), {position_.data(), end - begin}));
+  }
+}
+
+void moment_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+  const auto it = std::find_if(manifest_->layers.begin(), manifest_->layers.end(),
+                               [&](const auto& info) { return info.layer == layer; });
+  if (it == manifest_->layers.end()) return;
+  token_moments& to = layers_[static_cast<std::size_t>(it - manifest_->layers.begin())];
+  each_bucket("q", q, it->query_heads, [&](std::size_t b, const std::vector<side_moments>& found) {
+    for (std::size_t h = 0; h < found.size(); ++h) merge(to.moments.q[h].bucket[b], found[h].total);
+  });
+  std::vector<row_moments> document(it->key_heads.size(), row_moments::zero(k.dim, scatter_kind::full));
+  each_bucket("k", k, it->key_heads, [&](std::size_t b, const std::vector<side_moments>& found) {
+    for (std::size_t h = 0; h < found.size(); ++h) {
+      merge(to.moments.k[h].bucket[b], found[h].total);
+      merge(document[h], found[h].total);
+    }
+  });
+  const double n = static_cast<double>(document[0].count);
+  for (std::size_t h = 0; h < document.size(); ++h) {
+    merge(to.moments.k[h].total, document[h]);
+    to.k_differences[h] = dense::sum(std::move(to.k_differences[h]), dense::scaled(document[h].xx, n));
+  }
+  to.k_pairs += 0.5 * n * (n - 1);
+}
+
+void moment_store::write(const std::filesystem::path& path, const capture_manifest& manifest) {
+  write_moments_file(path, manifest, layers_);
+  read(path);
+}
+
+void moment_store::read(const std::filesystem::path& path) {
+  const moments_file file(std::make_shared<const safetensors_file>(path), *manifest_);
+  require(file.edges() == buckets_, path.string(), ": its bucket edges are not those of this capture");
+  for (std::size_t l = 0; l < layers_.size(); ++l) layers_[l] = file.read(manifest_->layers[l].layer);
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+// Moments of every token, written during the forward pass: against the rows themselves, merged, interrupted, damaged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "capture/job.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/capture_moments.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+const fs::path bundled = fs::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3";
+
+/// max |x - y| over max |y|.
+double relative(const std::vector<double>& x, const std::vector<double>& y) {
+  EXPECT_EQ(x.size(), y.size());
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+    difference = std::max(difference, std::abs(x[i] - y[i]));
+    size = std::max(size, std::abs(y[i]));
+  }
+  return size > 0 ? difference / size : difference;
+}
+
+void expect_equal(const row_moments& a, const row_moments& b, double tolerance) {
+  EXPECT_EQ(a.count, b.count);
+  EXPECT_NEAR(a.mean_t, b.mean_t, tolerance * (1 + b.mean_t));
+  EXPECT_NEAR(a.tt, b.tt, tolerance * (1 + b.tt));
+  EXPECT_LT(relative(a.mean, b.mean), tolerance);
+  EXPECT_LT(relative(a.xt, b.xt), tolerance);
+  EXPECT_LT(relative(a.xx, b.xx), tolerance);
+}
+
+void expect_equal(const std::vector<side_moments>& a, const std::vector<side_moments>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t h = 0; h < a.size(); ++h) {
+    expect_equal(a[h].total, b[h].total, tolerance);
+    ASSERT_EQ(a[h].bucket.size(), b[h].bucket.size());
+    for (std::size_t i = 0; i < a[h].bucket.size(); ++i) expect_equal(a[h].bucket[i], b[h].bucket[i], tolerance);
+  }
+}
+
+class moments_of_tokens : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder = fs::temp_directory_path() / ("qkgeom_moments_" + std::to_string(::getpid()));
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    options.model = bundled / "stage1-step-1000";
+    options.threads = 2;
+    options.moments = true;
+    options.plan.max_length = 300;
+    options.plan.sampler = {sampler_kind::all, 64, 1};
+    options.plan.head_list = {{0, 1}, {0, 2}, {0, 7}, {5, 4}};
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  moment_function backend() {
+    return
+        [this](const char* side, const tensor_view<const float>& x, const vector_view<const std::int32_t>& position) {
+          if (calls_left-- == 0) fail("the power fails");
+          return cpu.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1), 0,
+                             scatter_kind::full);
+        };
+  }
+  capture_set run(const std::string& out, std::vector<int> books) {
+    std::ifstream in(bundled / "heldout.jsonl");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    std::ofstream documents(folder / (out + ".jsonl"));
+    for (const int b : books) documents << lines.at(static_cast<std::size_t>(b) % lines.size()) << '\n';
+    documents.close();
+    options.documents.jsonl = folder / (out + ".jsonl");
+    options.out = folder / out;
+    std::ostringstream notes;
+    run_capture(options, notes, backend());
+    return capture_set::open({options.out});
+  }
+  std::map<std::string, std::string> contents(const std::string& out) const {
+    std::map<std::string, std::string> files;
+    for (const auto& e : fs::directory_iterator(folder / out))
+      files[e.path().filename().string()] = read_text(e.path(), 1 << 30);
+    return files;
+  }
+
+  fs::path folder;
+  capture_options options;
+  cpu_context cpu{{.threads = 2}};
+  long calls_left = -1;
+};
+
+TEST_F(moments_of_tokens, are_those_of_all_rows) {
+  options.plan.sampler.skip_first = 3;
+  options.moments_bucket_size = 50;
+  const auto source = run("a", {0, 1, 2});
+  const edge_buckets grid{uniform_buckets{100}.edges(300).edges()};
+  const auto stored = set_moments::open(source, grid.edges(300));
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->blocks(), 1);
+  EXPECT_FALSE(set_moments::open(source, uniform_buckets{70}.edges(300)));
+  for (const index_t layer : source.layers()) {
+    const auto rows = source.read_layer(layer);
+    const auto expected = accumulate(cpu, rows.view<float>(), grid, {.context_length = 300});
+    const auto found = stored->read(layer)[0];
+    EXPECT_EQ(found.moments.key_of_query, expected.key_of_query);
+    expect_equal(found.moments.q, expected.q, 1e-9);
+    expect_equal(found.moments.k, expected.k, 1e-9);
+    const auto view = rows.view<float>();
+    const auto by_document = moments_by_block(cpu, "k", view.k, view.k_position, view.k_example, blocks_of(view, 1));
+    EXPECT_EQ(found.k_pairs, 3 * 297.0 * 296 / 2);
+    for (std::size_t h = 0; h < by_document.size(); ++h)
+      EXPECT_LT(relative(found.k_differences[h], by_document[h][0].differences), 1e-9);
+  }
+}
+
+TEST_F(moments_of_tokens, of_two_captures_are_those_of_both_documents) {
+  const auto all = run("all", {3, 4, 5});
+  run("first", {3});
+  run("second", {4, 5});
+  const auto two = capture_set::open({folder / "first", folder / "second"});
+  const auto grid = uniform_buckets{150}.edges(300);
+  options.plan.sampler.kind = sampler_kind::uniform;  // the rows are others, the moments the same
+  const auto sampled = run("sampled", {3, 4, 5});
+  for (const index_t layer : all.layers()) {
+    const auto expected = set_moments::open(all, uniform_buckets{18}.edges(300))->read(layer)[0];
+    const auto merged = set_moments::open(two, uniform_buckets{18}.edges(300))->read(layer)[0];
+    expect_equal(merged.moments.q, expected.moments.q, 1e-10);
+    expect_equal(merged.moments.k, expected.moments.k, 1e-10);
+    EXPECT_EQ(merged.k_pairs, expected.k_pairs);
+    EXPECT_LT(relative(merged.k_differences[0], expected.k_differences[0]), 1e-10);
+    const auto of_sampled = set_moments::open(sampled, uniform_buckets{64}.edges(300))->read(layer)[0];
+    EXPECT_EQ(of_sampled.moments.q[0].total.count, expected.moments.q[0].total.count);
+    EXPECT_LT(relative(of_sampled.moments.q[0].total.xx, expected.moments.q[0].total.xx), 1e-10);
+  }
+}
+
+// Thirteen shards in ten blocks: a run that ends within a block goes on from what the block had.
+TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
+  options.plan.max_length = 2048;
+  options.plan.head_list = {{0, 1}, {0, 7}};
+  options.plan.sampler = {sampler_kind::uniform, 1024, 1};
+  const std::vector<int> books(13 * 8, 0);
+  std::vector<int> many;
+  for (std::size_t i = 0; i < books.size(); ++i) many.push_back(static_cast<int>(i));
+  const auto whole = run("whole", many);
+  EXPECT_EQ(whole.captures()[0].manifest().extra["moments"]["blocks"], 10);
+  const auto expected = contents("whole");
+  EXPECT_EQ(expected.size(), 13u + 10u + 1u);
+  // A document is four calls: two buckets, queries and keys.
+  for (const long calls : {4 * 8 * 5 + 1, 4 * 8 * 13 - 1}) {
+    options.resume = false;
+    fs::remove_all(folder / "cut");
+    calls_left = calls;
+    EXPECT_THROW(run("cut", many), error);
+    calls_left = -1;
+    options.resume = true;
+    run("cut", many);
+    EXPECT_EQ(contents("cut"), expected) << "after " << calls << " calls";
+  }
+}
+
+TEST_F(moments_of_tokens, damaged_files_are_refused) {
+  run("a", {0});
+  const auto refused = [&] {
+    try {
+      const auto source = capture_set::open({folder / "a"});
+      const auto stored = set_moments::open(source, uniform_buckets{18}.edges(300));
+      for (const index_t layer : source.layers()) stored->read(layer);
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused(), "");
+  const fs::path path = folder / "a" / "moments-00.safetensors";
+  const std::string good = read_text(path, 1 << 30);
+  const auto rename_tensor = [&](const std::string& from, const std::string& to) {
+    std::string bad = good;
+    bad.replace(bad.find(from), from.size(), to);
+    std::ofstream(path, std::ios::binary) << bad;
+  };
+  rename_tensor("layer.5.k.moments.cov_t", "layer.5.k.moments.cov_x");
+  EXPECT_THAT(refused(), HasSubstr("there is no tensor layer.5.k.moments.cov_t"));
+  rename_tensor("[3,17,32,32]", "[3,32,17,32]");
+  EXPECT_THAT(refused(), HasSubstr("must have shape"));
+  fs::remove(path);
+  EXPECT_THAT(refused(), HasSubstr("moments-00.safetensors"));
+  options.moments_bucket_size = 0;
+  options.resume = true;
+  EXPECT_ANY_THROW(run("a", {0}));  // complete by its manifest, but a file is missing
+  options.documents.jsonl = folder / "a.jsonl";
+  options.out = folder / "b";
+  std::ostringstream notes;
+  EXPECT_THROW(run_capture(options, notes), error);  // no backend
+}
+
+}  // namespace
+}  // namespace qkgeom
