@@ -66,7 +66,7 @@ plane_angles angles_in_planes(Context& ctx, const matrix_view<const T>& x, const
       std::fill(y.begin(), y.end(), 0.0);
       for (std::size_t i = 0; i < d; ++i) {
         const auto value = static_cast<double>(x(static_cast<index_t>(r), static_cast<index_t>(i)));
-        const double* row = &across[i * m];
+        const double* row = across.data() + i * m;
         for (std::size_t c = 0; c < m; ++c) y[c] += value * row[c];
       }
       for (std::size_t p = 0; p < planes; ++p)
