@@ -113,15 +113,15 @@ std::vector<double> cell_variances(cpu_context& ctx, const head_view<T>& head, c
   const auto m = accumulate(ctx, head, edge_buckets{buckets.edges()});
   const auto sign = detail::key_signs(m.k);
   const head_moments flipped{m.buckets, {detail::flipped(m.q.total, sign), m.q.bucket}, {}};
-  const auto laws = detail::author_laws(
-      fit_queries(ctx, flipped, {.covariance = covariance_kind::linear_drift, .position = query_position::mean}), sign);
+  const auto problem = detail::author_problem(
+      fit_queries(ctx, flipped, {.covariance = covariance_kind::linear_drift, .position = query_position::mean}));
   const auto d = static_cast<std::size_t>(head.k.cols);
   std::vector<std::vector<double>> k, z;
   for (index_t i = 0; i < head.k.rows; ++i) {
     k.emplace_back(head.k.row(i), head.k.row(i) + head.k.cols);
-    z.emplace_back(d);
-    for (std::size_t a = 0; a < d; ++a)
-      for (std::size_t c = 0; c < d; ++c) z.back()[c] += laws.back().factor[a * d + c] * k.back()[a];
+    for (std::size_t c = 0; c < d; ++c) k.back()[c] *= sign[c];
+    z.push_back(reflect(problem.reflector, k.back()));
+    for (std::size_t c = 0; c < d; ++c) z.back()[c] *= std::sqrt(problem.laws.back().variance[c]);
   }
   std::vector<double> variance;
   for (const auto& cell : h.cells) {
@@ -132,7 +132,7 @@ std::vector<double> cell_variances(cpu_context& ctx, const head_view<T>& head, c
         const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
         const auto delta = dense::difference(z[a], z[b]);
         const double mean =
-            dense::dot(laws[static_cast<std::size_t>(cell.q_bucket)].mean, dense::difference(k[a], k[b]));
+            dense::dot(problem.laws[static_cast<std::size_t>(cell.q_bucket)].mean, dense::difference(k[a], k[b]));
         const double pp = pair_plasticity(mean, dense::dot(delta, delta));
         sum += pp;
         square += pp * pp;

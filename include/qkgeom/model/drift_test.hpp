@@ -24,7 +24,7 @@ struct drift_test_result {
 };
 
 struct drift_test_options {
-  index_t most_flips = 9999;  ///< sign patterns drawn where there are more
+  index_t most_flips = 1999;  ///< sign patterns drawn where there are more
   std::uint64_t seed = 0;
 };
 
@@ -50,7 +50,8 @@ inline double sign_flip_p(const std::vector<double>& vectors, std::size_t d, con
       if (!all && e % 128 == 0) bits = stream.bits(p * ((documents + 127) / 128) + e / 128);
       const bool drawn = (bits[e / 32 % 4] >> (e % 32)) & 1u;
       const bool minus = p > 0 && (all ? e > 0 && ((p >> (e - 1)) & 1u) : drawn);
-      for (std::size_t c = 0; c < d; ++c) sum[c] += minus ? -vectors[e * d + c] : vectors[e * d + c];
+      const double sign = minus ? -1.0 : 1.0, *const mine = &vectors[e * d];
+      for (std::size_t c = 0; c < d; ++c) sum[c] += sign * mine[c];
     }
     const double norm = dense::dot(sum, sum);
     if (p == 0) observed = norm;

@@ -12,6 +12,7 @@
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/model/kolmogorov_smirnov.hpp"
+#include "qkgeom/stats/shape.hpp"
 
 namespace qkgeom {
 
@@ -39,22 +40,13 @@ struct normality_medians {
 inline normality check_normality(std::vector<double> x) {
   normality r{.count = static_cast<index_t>(x.size())};
   if (x.size() < 2) return r;
-  const double n = static_cast<double>(x.size());
-  double mean = 0, m2 = 0, m3 = 0, m4 = 0;
-  for (const double v : x) mean += v / n;
   const auto [low, high] = std::minmax_element(x.begin(), x.end());
   if (*low == *high) return {r.count, 0, 0, 0, 1};
-  for (const double v : x) {
-    const double e = v - mean;
-    m2 += e * e;
-    m3 += e * e * e;
-    m4 += e * e * e * e;
-  }
-  const double deviation = std::sqrt(m2 / (n - 1));
-  if (x.size() > 2) r.skewness = std::sqrt(n * (n - 1)) / (n - 2) * (m3 / n) / std::pow(m2 / n, 1.5);
-  if (x.size() > 3) r.kurtosis = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (n * m4 / (m2 * m2) - 3) + 6);
+  const auto shape = shape_of(x);
+  r.skewness = shape.skewness;
+  r.kurtosis = shape.kurtosis;
   std::sort(x.begin(), x.end());
-  for (double& v : x) v = (v - mean) / deviation;
+  for (double& v : x) v = (v - shape.mean) / shape.deviation;
   r.ks_distance = kolmogorov_smirnov_distance(x);
   r.ks_p = kolmogorov_smirnov_p(r.count, r.ks_distance);
   return r;

@@ -77,33 +77,33 @@ inline row_moments flipped(row_moments m, const std::vector<double>& sign) {
   return m;
 }
 
-/// Score laws of `linear_drift` in flipped coordinates, expressed in the keys' own: mean S H m, factor S H diag(sd).
-inline std::vector<score_law> author_laws(const query_model& model, const std::vector<double>& sign) {
-  const std::size_t d = sign.size();
-  std::vector<score_law> laws(model.bucket.size());
+/// The pairs of one query head against its flipped keys, head 0 of a tensor: a law of `linear_drift` a query bucket.
+inline pair_problem author_problem(const query_model& model) {
+  pair_problem problem{0, model.reflector, std::vector<score_law>(model.bucket.size())};
   const auto known =
       std::find_if(model.bucket.begin(), model.bucket.end(), [](const auto& b) { return b.queries >= 2; });
-  if (known == model.bucket.end()) return laws;
-  std::vector<double> factor(d * d);
-  for (std::size_t c = 0; c < d; ++c) {
-    std::vector<double> axis(d);
-    axis[c] = std::sqrt(std::max(known->variance[c], 1e-12));  // the floor of the author's tool
-    axis = reflect(model.reflector, std::move(axis));
-    for (std::size_t i = 0; i < d; ++i) factor[i * d + c] = sign[i] * axis[i];
-  }
-  for (std::size_t b = 0; b < laws.size(); ++b) {
+  if (known == model.bucket.end()) return problem;
+  for (std::size_t b = 0; b < model.bucket.size(); ++b) {
     if (model.bucket[b].queries < 1) continue;
+    auto& law = problem.laws[b];
     auto mean = known->mean;  // one line for all buckets: a single query has a place on it
     mean[0] = model.alpha_pos + model.beta_pos * model.bucket[b].tau;
-    mean = reflect(model.reflector, std::move(mean));
-    for (std::size_t i = 0; i < d; ++i) mean[i] *= sign[i];
-    laws[b].mean = std::move(mean);
-    laws[b].factor = factor;
-    laws[b].rank = static_cast<index_t>(d);
-    laws[b].tau = model.bucket[b].tau;
-    laws[b].before = model.buckets.start(static_cast<index_t>(b));
+    law.mean = reflect(model.reflector, std::move(mean));
+    for (const double v : known->variance) law.variance.push_back(v > 0 ? v : 1e-12);  // the floor of the author's tool
+    law.tau = model.bucket[b].tau;
+    law.before = model.buckets.start(static_cast<index_t>(b));
   }
-  return laws;
+  return problem;
+}
+
+/// One head's keys as f64, coordinates times `sign`.
+template <class T>
+std::vector<double> flipped_rows(const matrix_view<const T>& k, const std::vector<double>& sign) {
+  std::vector<double> rows;
+  rows.reserve(static_cast<std::size_t>(k.rows * k.cols));
+  for (index_t i = 0; i < k.rows; ++i)
+    for (std::size_t c = 0; c < sign.size(); ++c) rows.push_back(sign[c] * static_cast<double>(k.row(i)[c]));
+  return rows;
 }
 
 /// Keys grouped by example and bucket, and the bucket of each group; keys outside all buckets are left out.
@@ -187,36 +187,43 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
   const auto n = static_cast<std::size_t>(layer.q.heads);
   std::vector<std::vector<double>> signs(n);
   std::vector<row_moments> totals(n);
-  std::vector<pair_problem> problems(n);
+  std::vector<std::vector<std::size_t>> readers(sign_of_key.size());
   for (std::size_t h = 0; h < n; ++h) {
-    signs[h] = sign_of_key[static_cast<std::size_t>(layer.key_of_query[h])];
+    const auto key = static_cast<std::size_t>(layer.key_of_query[h]);
+    readers[key].push_back(h);
+    signs[h] = sign_of_key[key];
     totals[h] = flipped(moments.q[h].total, signs[h]);
-    head_moments flipped_queries{moments.buckets, {totals[h], moments.q[h].bucket}, {}};  // buckets: counts and times
-    const auto model = fit_queries(ctx, flipped_queries,
-                                   {.covariance = covariance_kind::linear_drift, .position = query_position::mean});
-    problems[h] = {layer.key_of_query[h], {}, author_laws(model, signs[h])};
   }
   const auto [groups, key_bucket] =
       group_by_bucket(group_keys(layer.k_position, layer.k_example, false), moments.buckets);
-  pair_request request;
-  request.precision = pair_precision::f64;
-  const auto sums = ctx.gaussian_pairs(layer.k, groups, problems, request);
+  std::vector<author_head> heads(n);
+  for (std::size_t key = 0; key < readers.size(); ++key) {
+    std::vector<pair_problem> problems;
+    for (const std::size_t h : readers[key]) {
+      const head_moments queries{moments.buckets, {totals[h], moments.q[h].bucket}, {}};  // buckets: counts and times
+      problems.push_back(author_problem(
+          fit_queries(ctx, queries, {.covariance = covariance_kind::linear_drift, .position = query_position::mean})));
+    }
+    if (problems.empty()) continue;
+    const auto k = flipped_rows(layer.k.head(static_cast<index_t>(key)), sign_of_key[key]);
+    const auto sums =
+        ctx.gaussian_pairs(packed_tensor(k.data(), layer.k.rows, 1, layer.k.dim), groups, problems, pair_request{});
+    for (std::size_t i = 0; i < problems.size(); ++i)
+      collect_cells(heads[readers[key][i]], sums[i], groups, key_bucket, problems[i].laws, layer.window);
+  }
   const auto weights = component_weights(ctx, moments);
   const auto fits =
       fit_checks_of(ctx, totals, layer, std::move(signs), {options.alpha, options.most_dimensions, options.seed});
-  std::vector<author_head> heads(n);
   for (std::size_t h = 0; h < n; ++h) {
-    heads[h] = {names.layer,
-                names.query_heads[h],
-                names.key_heads[static_cast<std::size_t>(layer.key_of_query[h])],
-                layer.q.rows,
-                layer.k.rows,
-                layer.q.dim,
-                fits[h],
-                weights[h],
-                {},
-                {}};
-    collect_cells(heads[h], sums[h], groups, key_bucket, problems[h].laws, layer.window);
+    auto& head = heads[h];
+    head.layer = names.layer;
+    head.q_head = names.query_heads[h];
+    head.k_head = names.key_heads[static_cast<std::size_t>(layer.key_of_query[h])];
+    head.queries = layer.q.rows;
+    head.keys = layer.k.rows;
+    head.dim = layer.q.dim;
+    head.fit = fits[h];
+    head.weights = weights[h];
   }
   return heads;
 }
