@@ -47,7 +47,8 @@ def documented(page):
 def programs(page):
     """What the table of programs says each writes: (tables, figures)."""
     rows = {}
-    for name, tables, figures in re.findall(r"^\| `([^`]+)` \|([^|]*)\|([^|]*)\|$", page.split("\n### ")[0], re.M):
+    for name, tables, figures in re.findall(r"^\| `([^`]+)` \|([^|]*)\|([^|]*)\|$", page.split("\n## Tables\n")[1].split("\n### ")[0],
+                                            re.M):
         rows[name] = (re.findall(r"\w+\.csv", tables), [] if "none" in figures else re.findall(r"\w+", figures))
     base = [*itertools.chain(*(rows[n][0] for n in ("pca", "rotation", "plasticity")))]
     figures = [*itertools.chain(*(rows[n][1] for n in ("pca", "rotation", "plasticity")))]

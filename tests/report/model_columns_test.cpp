@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "tests/io/scratch.hpp"
 
@@ -48,6 +50,17 @@ TEST(model_columns, signed_mean_mean_of_absolute_values_and_median) {
   for (const char* name : {"alpha_q", "alpha_k", "alpha_k_b", "r_q_a", "r_k_a", "r_q_pc0", "r_k_pc0", "mu_q_a",
                            "mu_k_a", "mu_q_b", "mu_k_b"})
     EXPECT_TRUE(std::any_of(columns.begin(), columns.end(), [&](const auto& s) { return s.column == name; })) << name;
+}
+
+TEST(model_columns, linear_share_of_ten_components) {
+  auto head = four_heads().heads[0];
+  head.pca.explained_variance.assign(12, 0.08);
+  head.pca.r_q.assign(12, 0.5);
+  head.pca.r_k.assign(12, -1.0);
+  std::map<std::string, double> value;
+  for (const auto& c : pca_columns()) value[c.name] = c.value(head);
+  EXPECT_NEAR(value.at("q_linear_share_pc10"), 0.2, 1e-15);
+  EXPECT_NEAR(value.at("k_linear_share_pc10"), 0.8, 1e-15);
 }
 
 TEST(model_columns, table) {

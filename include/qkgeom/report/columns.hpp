@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -52,13 +53,28 @@ inline const std::vector<head_column>& rotation_columns() {
   return columns;
 }
 
+namespace detail {
+
+/// sum_j ev_j r_j^2 over the first 10 components: the variant of the linear share that weighs by the pooled variance.
+inline double linear_share_of_components(const pca_result& pca, const std::vector<double>& r) {
+  double sum = 0;
+  for (std::size_t j = 0; j < std::min<std::size_t>(10, r.size()); ++j) sum += pca.explained_variance[j] * r[j] * r[j];
+  return sum;
+}
+
+}  // namespace detail
+
 inline const std::vector<head_column>& pca_columns() {
   static const std::vector<head_column> columns = {
       {"ev_pc0", [](const head_report& h) { return h.pca.explained_variance[0]; }},
       {"r_q_pc0", [](const head_report& h) { return h.pca.r_q[0]; }},
       {"r_k_pc0", [](const head_report& h) { return h.pca.r_k[0]; }},
       {"q_linear_share", [](const head_report& h) { return h.pca.q_linear_share; }},
-      {"k_linear_share", [](const head_report& h) { return h.pca.k_linear_share; }}};
+      {"k_linear_share", [](const head_report& h) { return h.pca.k_linear_share; }},
+      {"q_linear_share_pc10",
+       [](const head_report& h) { return detail::linear_share_of_components(h.pca, h.pca.r_q); }},
+      {"k_linear_share_pc10",
+       [](const head_report& h) { return detail::linear_share_of_components(h.pca, h.pca.r_k); }}};
   return columns;
 }
 
