@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "qkgeom/backend/detail/cpu_scatter.hpp"
 #include "qkgeom/backend/detail/wide_rows.hpp"
 #include "qkgeom/core/row_moments.hpp"
 
 namespace qkgeom::cpu {
-
-using f64_rows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 /// Rows sorted by bucket, stable: rows of bucket b are row[offset[b]] ...; rows outside all buckets come last.
 struct row_order {
@@ -30,43 +28,42 @@ struct row_order {
 
 /// Memory that one head's moments need, kept between buckets.
 struct moment_scratch {
-  std::vector<double> tile, shift;  ///< (tile rows, d), (d)
-  Eigen::MatrixXd scatter;          ///< lower triangle
+  std::vector<double> shift;  ///< (d)
+  scatter_sum scatter;
 };
 
-/// out = lower - weight mean mean', both triangles, from the lower triangle of a column-major matrix; by blocks, since
-/// one of the two sides is always read or written across.
-inline void corrected_scatter(const Eigen::MatrixXd& lower, double weight, const std::vector<double>& mean,
+/// out = scatter - weight mean mean', both triangles; by blocks, since one of the two sides is always written across.
+inline void corrected_scatter(const scatter_sum& scatter, double weight, const std::vector<double>& mean,
                               std::vector<double>& out) {
   constexpr index_t block = 16;
-  const index_t d = lower.rows();
+  const auto d = static_cast<index_t>(mean.size());
   for (index_t i0 = 0; i0 < d; i0 += block)
     for (index_t j0 = i0; j0 < d; j0 += block)
       for (index_t i = i0; i < std::min(d, i0 + block); ++i) {
         const double wi = weight * mean[static_cast<std::size_t>(i)];
         for (index_t j = std::max(i, j0); j < std::min(d, j0 + block); ++j)
           out[static_cast<std::size_t>(i * d + j)] = out[static_cast<std::size_t>(j * d + i)] =
-              lower(j, i) - wi * mean[static_cast<std::size_t>(j)];
+              scatter(i, j) - wi * mean[static_cast<std::size_t>(j)];
       }
 }
 
-/// Moments with the full scatter of the n > 0 rows x[order[0]], ...: one pass about `shift`, a symmetric rank-k update
-/// a tile, then the correction to the mean. Sums run in row order, whatever the alignment of the memory.
+/// Moments with the full scatter of the n > 0 rows x[order[0]], ...: one pass about `shift`, tile by tile, then the
+/// correction to the mean. Sums run in row order, whatever the alignment of the memory.
 inline row_moments shifted_moments(const char* side, index_t head, const wide_rows& x,
                                    const vector_view<const std::int32_t>& position, const index_t* order, index_t n,
                                    moment_scratch& scratch) {
-  constexpr index_t tile_rows = 256, ahead = 8;
+  constexpr index_t ahead = 8;
   const index_t d = x.cols;
   auto m = row_moments::zero(d, scatter_kind::full);
   const double t0 = position[order[0]];
   const double* const shift = scratch.shift.data();
   double *const mean = m.mean.data(), *const xt = m.xt.data();
-  scratch.tile.resize(static_cast<std::size_t>(std::min(n, tile_rows) * d));
-  scratch.scatter.setZero(d, d);
+  scratch.scatter.reset(d);
+  const index_t tile_rows = scratch.scatter.tile_rows();
   for (index_t from = 0; from < n; from += tile_rows) {
     const index_t rows = std::min(n - from, tile_rows);
     for (index_t i = 0; i < rows; ++i) {
-      double* const row = scratch.tile.data() + i * d;
+      double* const row = scratch.scatter.row(i);
       if (from + i + ahead < n) x.prefetch(order[from + i + ahead]);
       x.read(order[from + i], row);
       const double t = position[order[from + i]] - t0;
@@ -79,8 +76,7 @@ inline row_moments shifted_moments(const char* side, index_t head, const wide_ro
         xt[c] += t * y;
       }
     }
-    scratch.scatter.selfadjointView<Eigen::Lower>().rankUpdate(
-        Eigen::Map<const f64_rows>(scratch.tile.data(), rows, d).transpose());
+    scratch.scatter.add(rows);
   }
   const double count = static_cast<double>(n);
   m.count = n;
@@ -93,9 +89,9 @@ inline row_moments shifted_moments(const char* side, index_t head, const wide_ro
     finite &= std::isfinite(mean[c]);
   }
   for (index_t i = 0; i < n && !finite; ++i) {
-    x.read(order[i], scratch.tile.data());
+    x.read(order[i], scratch.scatter.row(0));
     for (index_t c = 0; c < d; ++c)
-      require(std::isfinite(scratch.tile[static_cast<std::size_t>(c)]), side, " head ", head, " row ", order[i],
+      require(std::isfinite(scratch.scatter.row(0)[c]), side, " head ", head, " row ", order[i],
               " holds a value that is not finite");
   }
   corrected_scatter(scratch.scatter, count, m.mean, m.xx);
