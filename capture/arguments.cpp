@@ -77,8 +77,12 @@ void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_option("--rope-theta", o.rope_theta, "base of the rotary frequencies instead of config.json's");
   app.add_flag("--moments", o.moments,
                "moments of every token of the captured heads too, not of the sampled ones alone");
-  app.add_option("--moments-bucket-size", o.moments_bucket_size,
-                 "tokens of a bucket of these [--bucket-size of uniform buckets, else a sixteenth of the context]")
+  app.add_flag("--softmax", o.softmax,
+               "what the softmax of the captured heads gives: mass on the first tokens and by distance, entropy");
+  app.add_flag("--loss", o.loss, "the loss of every token by position; runs all layers");
+  app.add_option(
+         "--statistics-bucket-size", o.statistics_bucket_size,
+         "tokens of a bucket of these three [--bucket-size of uniform buckets, else a sixteenth of the context]")
       ->check(CLI::Range(index_t{1}, longest));
   app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
   app.add_option("--family", o.family, "label of the model's family, kept in the manifest");

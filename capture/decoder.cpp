@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "capture/blas.hpp"
+#include "capture/losses.hpp"
 #include "capture/row_ops.hpp"
 #include "qkgeom/core/scalar.hpp"
 
@@ -182,7 +183,13 @@ void decoder::finish_layer(index_t tile, index_t tokens, const layer_description
   }
 }
 
-void decoder::run(std::span<const std::int32_t> ids, rope_stage stage, const layer_sink& sink) {
+void decoder::check_output() const {
+  for (index_t l = last_layer_; l < description_.n_layers(); ++l)
+    if (!description_.layers[n(l)].skipped) check_layer(description_, *checkpoint_, prefix_, l, false);
+  find_output(description_, *checkpoint_, prefix_);
+}
+
+void decoder::run(std::span<const std::int32_t> ids, rope_stage stage, const decoder_sinks& sinks) {
   const decoder_description& d = description_;
   const auto tokens = static_cast<index_t>(ids.size());
   if (tokens == 0) return;
@@ -195,21 +202,24 @@ void decoder::run(std::span<const std::int32_t> ids, rope_stage stage, const lay
   const auto in_tiles = [&](auto&& f) {
     pool_->for_each(tiles_of(tokens), [&](index_t tile, int thread) { f(tile, scratches_[n(thread)]); });
   };
-  for (index_t l = 0; l <= last_layer_; ++l) {
+  const bool whole = static_cast<bool>(sinks.losses);
+  for (index_t l = 0; l <= (whole ? d.n_layers() - 1 : last_layer_); ++l) {
     const layer_description& layer = d.layers[n(l)];
-    const bool last = l == last_layer_;
+    const bool last = !whole && l == last_layer_;
     if (layer.skipped) continue;
     read_layer(d, *checkpoint_, prefix_, l, last, rounds(), weights_);
     in_tiles([&](index_t tile, scratch& s) { project(tile, tokens, last, s); });
-    if (stage == rope_stage::pre) sink(l, q, k_.view());
+    if (stage == rope_stage::pre && sinks.rows) sinks.rows(l, q, k_.view());
     if (layer.rope) in_tiles([&](index_t tile, scratch&) { rotate(tile, tokens, layer); });
     if (d.growth) in_tiles([&](index_t tile, scratch&) { grow_queries(tile, tokens); });
-    if (stage == rope_stage::post) sink(l, q, k_.view());
+    if (stage == rope_stage::post && sinks.rows) sinks.rows(l, q, k_.view());
+    if (sinks.attended) sinks.attended(l, q, k_.view());
     if (last) break;
     causal_attention(*pool_, q, k_, v_, d.key_heads,
                      {.window = layer.window, .to_bf16 = rounds(), .scale = d.score_scale, .kernel = kernel_});
     in_tiles([&](index_t tile, scratch& s) { finish_layer(tile, tokens, layer, s); });
   }
+  if (whole) sinks.losses(token_losses(d, *checkpoint_, prefix_, ids, hidden_, rounds(), *pool_));
 }
 
 }  // namespace qkgeom

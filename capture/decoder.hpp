@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "capture/attention.hpp"
@@ -30,6 +31,14 @@ enum class rope_stage { post, pre };
 /// document. The values are valid during the call.
 using layer_sink = std::function<void(index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
 
+/// What a forward pass hands out; what is not set is not computed.
+struct decoder_sinks {
+  layer_sink rows{};      ///< at the stage asked for
+  layer_sink attended{};  ///< queries and keys as they enter the attention, whatever the stage
+  /// Of each token but the last, -ln p(the next token). Every layer is run for it.
+  std::function<void(std::span<const float> losses)> losses{};
+};
+
 /// The forward pass of a decoder on the CPU. Results do not depend on the number of threads. One document at a time.
 class decoder {
  public:
@@ -38,7 +47,13 @@ class decoder {
           thread_pool& pool, attention_kernel kernel = attention_kernel::best);
 
   /// Runs the layers up to `last_layer` on token ids; of that one only queries and keys are computed.
-  void run(std::span<const std::int32_t> ids, rope_stage stage, const layer_sink& sink);
+  void run(std::span<const std::int32_t> ids, rope_stage stage, const decoder_sinks& sinks);
+  void run(std::span<const std::int32_t> ids, rope_stage stage, layer_sink sink) {
+    run(ids, stage, decoder_sinks{std::move(sink), {}, {}});
+  }
+
+  /// Checks names and shapes of the weights that losses need: those of all layers, the last norm and the output matrix.
+  void check_output() const;
 
   const decoder_description& description() const { return description_; }
 

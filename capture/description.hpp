@@ -68,7 +68,7 @@ struct decoder_description {
   index_t query_heads = 0, key_heads = 0, head_dim = 0;
   index_t context = 0;             ///< tokens, max_position_embeddings
   index_t embedding_rows = 0;      ///< 0: as many as the vocabulary
-  bool tied = false;               ///< the output matrix is the embedding; no capture reads it
+  bool tied = false;               ///< the output matrix is the embedding
   bool scaled_embedding = false;   ///< embeddings times sqrt(hidden)
   bool parallel_residual = false;  ///< attention and feed-forward read the same hidden state
   bool qkv_bias = false, output_bias = false, feed_forward_bias = false;
@@ -84,7 +84,8 @@ struct decoder_description {
   std::optional<rope_description> local_rope{};
   std::vector<layer_description> layers;
   layer_names names{};
-  std::string embedding = "embed_tokens";
+  std::string embedding = "embed_tokens", final_norm = "norm";
+  std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< whole names; if not tied
   std::vector<std::string> prefixes{"model."};  ///< of the tensors' names: the first with which the embedding is there
 
   index_t n_layers() const { return static_cast<index_t>(layers.size()); }

@@ -42,15 +42,23 @@ double seen_keys(double n, std::optional<index_t> window) {
 }
 
 void add_work(capture_estimate& e, const decoder_description& m, const std::vector<index_t>& lengths) {
+  const bool whole = e.manifest.extra.contains("loss");
   const index_t last = e.manifest.layers.back().layer;
-  for (index_t l = 0; l <= last; ++l) {
+  for (index_t l = 0; l <= (whole ? m.n_layers() - 1 : last); ++l) {
     const layer_description& layer = m.layers[static_cast<std::size_t>(l)];
     if (layer.skipped) continue;
-    e.linear_flop += 2 * size_of_layer(m, l, l == last).used * d(e.tokens);
-    if (l == last) continue;
+    const bool only_qk = l == last && !whole;
+    e.linear_flop += 2 * size_of_layer(m, l, only_qk).used * d(e.tokens);
+    if (only_qk) continue;
     for (const index_t n : lengths)
       e.attention_flop += 4 * d(m.query_heads * m.head_dim) * seen_keys(d(n), layer.window);
   }
+  if (whole) e.linear_flop += 2 * d(m.hidden) * d(m.vocabulary) * d(e.tokens);
+  if (!e.manifest.extra.contains("softmax")) return;
+  for (const auto& info : e.manifest.layers)
+    for (const index_t n : lengths)
+      e.attention_flop +=
+          2 * d(static_cast<index_t>(info.query_heads.size()) * m.head_dim) * seen_keys(d(n), info.window);
 }
 
 /// Rows and bytes of all shards; returns the bytes of the largest one.

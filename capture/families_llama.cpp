@@ -110,6 +110,7 @@ decoder_description read_mistral3(const json_fields& c) {
           ": quantised weights are not supported for this family");
   decoder_description m = type == "ministral3" ? read_ministral3(text) : read_mistral(text);
   m.model_type = "mistral3";
+  m.tied = c.boolean("tie_word_embeddings").value_or(m.tied);
   m.prefixes = wrapped;
   return m;
 }
@@ -192,6 +193,7 @@ decoder_description read_mllama_text(const json_fields& c) {
 decoder_description read_mllama(const json_fields& c) {
   decoder_description m = read_mllama_text(text_config(c));
   m.model_type = "mllama";
+  m.tied = c.boolean("tie_word_embeddings").value_or(m.tied);
   return m;
 }
 

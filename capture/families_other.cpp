@@ -66,6 +66,7 @@ decoder_description read_gemma3(const json_fields& c) {
   if (!named.contains("model_type")) named["model_type"] = "gemma3_text";
   decoder_description m = read_gemma3_text(json_fields(named, text->where()));
   m.model_type = "gemma3";
+  m.tied = c.boolean("tie_word_embeddings").value_or(m.tied);
   m.prefixes = {"language_model.model.", "model.language_model.", "model."};
   return m;
 }
@@ -126,6 +127,8 @@ decoder_description read_gpt_neox(const json_fields& c) {
   m.names.up = "mlp.dense_h_to_4h";
   m.names.down = "mlp.dense_4h_to_h";
   m.embedding = "embed_in";
+  m.final_norm = "final_layer_norm";
+  m.outputs = {"embed_out.weight"};
   m.prefixes = {"gpt_neox."};
   return m;
 }

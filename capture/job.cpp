@@ -11,6 +11,7 @@
 #include "capture/resume_state.hpp"
 #include "capture/row_store.hpp"
 #include "capture/sha256.hpp"
+#include "capture/statistics_store.hpp"
 #include "capture/tokenizer.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/progress.hpp"
@@ -67,24 +68,28 @@ std::vector<std::pair<std::size_t, std::size_t>> shard_ranges(const std::vector<
 
 std::size_t moment_blocks(std::size_t shards) { return std::min<std::size_t>(most_moment_blocks, shards); }
 
-bucket_edges moments_grid(const capture_manifest& m) {
-  return captured_buckets{"uniform", m.extra["moments"]["bucket_size"].get<index_t>()}.edges(m.context_length);
+bucket_edges grid_of(const capture_manifest& m, const char* statistic) {
+  return captured_buckets{"uniform", m.extra[statistic]["bucket_size"].get<index_t>()}.edges(m.context_length);
 }
 
 /// The capture under way: takes the documents in order and writes a shard whenever one is full.
 class capture_job {
  public:
   capture_job(const capture_options& options, const capture_manifest& manifest, input_check inputs, decoder& model,
-              const tokenizer& tokens, const moment_function& moments)
+              const tokenizer& tokens, thread_pool& pool, const moment_function& moments)
       : options_(options),
         inputs_(std::move(inputs)),
         ranges_(shard_ranges(inputs_.examples)),
         model_(model),
         tokens_(tokens),
+        pool_(pool),
         writer_(options.out, manifest),
         rows_(writer_.manifest(), options.plan.sampler, options.plan.compute, options.plan.same_positions) {
     if (options.moments)
-      moments_.emplace(writer_.manifest(), moments_grid(manifest), moments, options.plan.sampler.skip_first);
+      moments_.emplace(writer_.manifest(), grid_of(manifest, "moments"), moments, options.plan.sampler.skip_first);
+    if (options.softmax || options.loss)
+      statistics_.emplace(writer_.manifest(), model.description(), grid_of(manifest, options.loss ? "loss" : "softmax"),
+                          options.softmax, options.loss);
     state_.settings = manifest_text(manifest);
     state_.inputs = inputs_.hash.hex();
     if (const auto earlier = read_state(options.out)) adopt(*earlier);
@@ -106,6 +111,7 @@ class capture_job {
     writer_.finish();
     remove_state(options_.out);
     bar.done();
+    if (options_.loss) add_loss(summary);
     summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
@@ -146,6 +152,14 @@ class capture_job {
     if (!ends_block(shard_ - 1)) moments_->read(saved);
   }
 
+  void add_loss(capture_summary& summary) const {
+    const auto& l = statistics_->loss();
+    summary.loss_tokens = l.tokens;
+    summary.last_loss_tokens = l.last_tokens;
+    if (l.tokens > 0) summary.loss = l.sum / l.tokens;
+    if (l.last_tokens > 0) summary.last_loss = l.last_sum / l.last_tokens;
+  }
+
   std::size_t block_of(std::size_t shard) const { return shard * moment_blocks(ranges_.size()) / ranges_.size(); }
   bool ends_block(std::size_t shard) const {
     return shard + 1 == ranges_.size() || block_of(shard + 1) != block_of(shard);
@@ -168,16 +182,27 @@ class capture_job {
   void take(std::int32_t index, const document& d, progress& bar) {
     const index_t tokens = inputs_.examples[static_cast<std::size_t>(index)].tokens;
     const auto ids = tokens_.encode(d.text, writer_.manifest().context_length);
-    const index_t layers = writer_.manifest().layers.back().layer + 1;
-    model_.run(ids, options_.plan.stage, [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+    const index_t layers =
+        options_.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
+    decoder_sinks sinks;
+    sinks.rows = [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
       rows_.add(layer, q, k, index, ids);
       if (moments_) moments_->add(layer, q, k);
       bar.add(tokens * (layer + 1) / layers - tokens * layer / layers);
-    });
+    };
+    if (statistics_) statistics_->begin_document();
+    if (options_.softmax)
+      sinks.attended = [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+        statistics_->add(pool_, layer, q, k);
+      };
+    if (options_.loss) sinks.losses = [&](std::span<const float> losses) { statistics_->add_losses(losses); };
+    model_.run(ids, options_.plan.stage, sinks);
   }
 
   void write_shard() {
-    writer_.add_shard(examples_of(shard_), rows_.layers());
+    writer_.add_shard(examples_of(shard_), rows_.layers(),
+                      statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{});
+    if (statistics_) statistics_->clear();
     if (moments_) write_moments();
     state_.done = writer_.manifest();
     write_state(options_.out, state_);
@@ -191,9 +216,11 @@ class capture_job {
   std::vector<std::pair<std::size_t, std::size_t>> ranges_;
   decoder& model_;
   const tokenizer& tokens_;
+  thread_pool& pool_;
   capture_writer writer_;
   row_store rows_;
   std::optional<moment_store> moments_{};
+  std::optional<statistics_store> statistics_{};
   resume_state state_;
   std::size_t shard_ = 0;
 };
@@ -244,6 +271,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   const checkpoint weights(options.model);
   thread_pool pool(options.threads);
   decoder forward(model, weights, options.plan.compute, manifest.layers.back().layer, pool);
+  if (options.loss) forward.check_output();
   const tokenizer tokens = load_tokenizer(options, prepared);
   const document_list documents(options.documents);
   // All documents are read once before the first is run: a bad line shows now, not after hours.
@@ -256,7 +284,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {
     require_fresh(options);
-    capture_job(options, manifest, inputs, forward, tokens, moments).run(documents, summary);
+    capture_job(options, manifest, inputs, forward, tokens, pool, moments).run(documents, summary);
   } else {
     remove_state(options.out);
   }

@@ -41,9 +41,11 @@ struct capture_options {
   study_facts study{};
   document_options documents{};
   plan_options plan{};
-  bool moments = false;             ///< moments of every token of the captured heads, beside the rows
-  index_t moments_bucket_size = 0;  ///< their buckets in tokens; 0: those that analyses take by default
-  int threads = 0;                  ///< 0: as many as the machine has cores
+  bool moments = false;  ///< moments of every token of the captured heads, beside the rows
+  bool softmax = false;  ///< what the softmax of the captured heads gives: mass at the beginning, by distance, entropy
+  bool loss = false;     ///< the loss of every token but a document's first, by position
+  index_t statistics_bucket_size = 0;  ///< buckets of these three in tokens; 0: those that analyses take by default
+  int threads = 0;                     ///< 0: as many as the machine has cores
   bool resume = false;
 };
 
@@ -52,7 +54,9 @@ struct capture_summary {
   index_t documents = 0, empty = 0, tokens = 0;  ///< tokens of this run
   index_t rows = 0, shards = 0;                  ///< of the whole capture, with what an earlier run wrote
   std::uintmax_t bytes = 0;
-  double seconds = 0;  ///< of the forward passes and writing
+  double seconds = 0;              ///< of the forward passes and writing
+  double loss = 0, last_loss = 0;  ///< nats a token in this run, over all and over the last fifth of the context
+  double loss_tokens = 0, last_loss_tokens = 0;
   bool was_complete = false;
 };
 

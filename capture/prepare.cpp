@@ -33,15 +33,18 @@ void add_settings(capture_manifest& m, const capture_options& o) {
   if (o.bos != bos_rule::as_tokenizer) m.extra["bos"] = o.bos == bos_rule::prepend ? "prepend" : "none";
 }
 
-/// The grid of `--moments`: by default that of the sampler or a sixteenth of the context, as analyses choose.
-void add_moments_grid(capture_manifest& m, const capture_options& o) {
-  index_t size = o.moments_bucket_size;
+/// The grid of moments, softmax and loss: by default that of the sampler or a sixteenth of the context, as analyses
+/// choose.
+void add_statistics(capture_manifest& m, const capture_options& o) {
+  index_t size = o.statistics_bucket_size;
   if (size == 0 && m.bucket.kind == "uniform") size = m.bucket.size;
   if (size == 0) size = std::max<index_t>(1, m.context_length / 16);
   const captured_buckets grid{"uniform", size};
-  require(grid.edges(m.context_length).count() <= 4096, "moments over ", grid.edges(m.context_length).count(),
+  require(grid.edges(m.context_length).count() <= 4096, "statistics over ", grid.edges(m.context_length).count(),
           " buckets of ", size, " tokens would fill the disk; at most 4096 are allowed");
-  m.extra["moments"] = {{"bucket_size", size}};
+  if (o.moments) m.extra["moments"] = {{"bucket_size", size}};
+  if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}};
+  if (o.loss) m.extra["loss"] = {{"bucket_size", size}};
 }
 
 std::optional<std::int32_t> bos_of(const nlohmann::json& config) {
@@ -76,7 +79,7 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   p.manifest =
       plan_capture(p.model, fs::canonical(options.model).filename().string(), sha256().add(text).hex(), options.plan);
   add_settings(p.manifest, options);
-  if (options.moments) add_moments_grid(p.manifest, options);
+  if (options.moments || options.softmax || options.loss) add_statistics(p.manifest, options);
   if (const index_t none = heads_without_data(p.model, options.plan); none > 0)
     notes
         << "note: " << none << " of the " << options.plan.head_list.size()

@@ -14,12 +14,37 @@ namespace {
 constexpr index_t longest = 0x7fffffff;
 
 void check_fields(const json_value& v) {
-  static const std::set<std::string_view> known{
-      "study",          "about",         "model",        "revision",   "tokenizer",          "family",
-      "n_layers",       "n_query_heads", "n_key_heads",  "dtype",      "max_length",         "sampler",
-      "bucket_size",    "rate",          "seed",         "pre_rope",   "include_windowed",   "skip_first",
-      "same_positions", "bos",           "rope_scaling", "rope_theta", "documents",          "split",
-      "text_field",     "id_field",      "heads",        "moments",    "moments_bucket_size"};
+  static const std::set<std::string_view> known{"study",
+                                                "about",
+                                                "model",
+                                                "revision",
+                                                "tokenizer",
+                                                "family",
+                                                "n_layers",
+                                                "n_query_heads",
+                                                "n_key_heads",
+                                                "dtype",
+                                                "max_length",
+                                                "sampler",
+                                                "bucket_size",
+                                                "rate",
+                                                "seed",
+                                                "pre_rope",
+                                                "include_windowed",
+                                                "skip_first",
+                                                "same_positions",
+                                                "bos",
+                                                "rope_scaling",
+                                                "rope_theta",
+                                                "documents",
+                                                "split",
+                                                "text_field",
+                                                "id_field",
+                                                "heads",
+                                                "moments",
+                                                "softmax",
+                                                "loss",
+                                                "statistics_bucket_size"};
   v.expect(v.is_object(), "an object");
   for (const auto& field : v.raw().items())
     require(known.count(field.key()) == 1, v.where(), ": a study has no field \"", printable(field.key()), "\"");
@@ -92,7 +117,9 @@ capture_options parse_study(std::string_view text, const std::string& where) {
     o.plan.compute = one_of<compute_type>(v["dtype"], {{"f32", compute_type::f32}, {"bf16", compute_type::bf16}});
   if (v.has("pre_rope")) o.plan.stage = v["pre_rope"].boolean() ? rope_stage::pre : rope_stage::post;
   if (v.has("moments")) o.moments = v["moments"].boolean();
-  if (v.has("moments_bucket_size")) o.moments_bucket_size = v["moments_bucket_size"].integer(1, longest);
+  if (v.has("softmax")) o.softmax = v["softmax"].boolean();
+  if (v.has("loss")) o.loss = v["loss"].boolean();
+  if (v.has("statistics_bucket_size")) o.statistics_bucket_size = v["statistics_bucket_size"].integer(1, longest);
   read_sampling(v, o.plan);
   return o;
 }

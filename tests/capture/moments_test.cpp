@@ -100,7 +100,7 @@ class moments_of_tokens : public ::testing::Test {
 
 TEST_F(moments_of_tokens, are_those_of_all_rows) {
   options.plan.sampler.skip_first = 3;
-  options.moments_bucket_size = 50;
+  options.statistics_bucket_size = 50;
   const auto source = run("a", {0, 1, 2});
   const edge_buckets grid{uniform_buckets{100}.edges(300).edges()};
   const auto stored = set_moments::open(source, grid.edges(300));
@@ -194,7 +194,7 @@ TEST_F(moments_of_tokens, damaged_files_are_refused) {
   EXPECT_THAT(refused(), HasSubstr("must have shape"));
   fs::remove(path);
   EXPECT_THAT(refused(), HasSubstr("moments-00.safetensors"));
-  options.moments_bucket_size = 0;
+  options.statistics_bucket_size = 0;
   options.resume = true;
   EXPECT_ANY_THROW(run("a", {0}));  // complete by its manifest, but a file is missing
   options.documents.jsonl = folder / "a.jsonl";

@@ -149,4 +149,5 @@ def main(out, names):
             make(pathlib.Path(out), name, make_config, kind, scaling)
 
 
-main(sys.argv[1], sys.argv[2:])
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

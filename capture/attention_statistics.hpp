@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "qkgeom/core/buckets.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/core/view.hpp"
+
+namespace qkgeom {
+
+/// Beginnings of a document whose attention mass is summed: its first 1, 4 and 64 tokens.
+inline constexpr std::array<index_t, 3> first_tokens{1, 4, 64};
+
+/// Distances between a query and a key fall in bins: 0, 1, 2-3, 4-7, ..., bin b > 0 holding [2^(b - 1), 2^b) tokens.
+/// How many bins a context of `length` tokens has.
+index_t distance_bins(index_t length);
+
+/// Sums over the queries of one document, by query head and query bucket, of what its softmax gives.
+struct attention_sums {
+  std::vector<double> count;     ///< (buckets) queries
+  std::vector<double> first;     ///< (heads, buckets, 3) mass on the first 1, 4, 64 tokens
+  std::vector<double> distance;  ///< (heads, buckets, bins) mass by distance
+  std::vector<double> entropy;   ///< (heads, buckets) entropy in nats
+};
+
+struct attention_statistics_options {
+  std::optional<index_t> window{};  ///< tokens a query sees, itself included; none: all before it
+  double scale = 1;                 ///< of the scores
+  index_t bins = 1;                 ///< of distances, as `distance_bins`
+};
+
+/// Measures the causal softmax of some query heads of a layer: q (tokens, query heads, d), k (tokens, key heads, d) as
+/// they meet in the attention. Scores in f32, sums in f64; the result does not depend on the number of threads.
+attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, tensor_view<const float> k,
+                                 const std::vector<index_t>& heads, const bucket_edges& buckets,
+                                 const attention_statistics_options& options);
+
+}  // namespace qkgeom

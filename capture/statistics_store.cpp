@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#include "capture/statistics_store.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace qkgeom {
+
+statistics_store::statistics_store(const capture_manifest& manifest, const decoder_description& model,
+                                   bucket_edges buckets, bool softmax, bool losses)
+    : manifest_(&manifest),
+      model_(&model),
+      buckets_(std::move(buckets)),
+      softmax_(softmax),
+      losses_(losses),
+      bins_(distance_bins(manifest.context_length)),
+      layers_(manifest.layers.size()) {}
+
+void statistics_store::begin_document() {
+  ++documents_;
+  const auto b = static_cast<std::size_t>(buckets_.count()), e = static_cast<std::size_t>(documents_);
+  for (std::size_t l = 0; softmax_ && l < layers_.size(); ++l) {
+    const std::size_t cells = e * b * manifest_->layers[l].query_heads.size();
+    layers_[l].count.resize(e * b);
+    layers_[l].first.resize(cells * first_tokens.size());
+    layers_[l].distance.resize(cells * static_cast<std::size_t>(bins_));
+    layers_[l].entropy.resize(cells);
+  }
+  loss_sum_.resize(e * b);
+  loss_count_.resize(e * b);
+}
+
+void statistics_store::add(thread_pool& pool, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+  if (!softmax_) return;
+  const auto it = std::find_if(manifest_->layers.begin(), manifest_->layers.end(),
+                               [&](const auto& info) { return info.layer == layer; });
+  if (it == manifest_->layers.end()) return;
+  const double scale = model_->score_scale.value_or(1 / std::sqrt(static_cast<double>(q.dim)));
+  const auto found =
+      measure_attention(pool, q, k, it->query_heads, buckets_, {.window = it->window, .scale = scale, .bins = bins_});
+  attention_sums& to = layers_[static_cast<std::size_t>(it - manifest_->layers.begin())];
+  // The document's part is the last one.
+  const auto put = [](const std::vector<double>& from, std::vector<double>& all) {
+    std::copy(from.begin(), from.end(), all.end() - static_cast<std::ptrdiff_t>(from.size()));
+  };
+  put(found.count, to.count);
+  put(found.first, to.first);
+  put(found.distance, to.distance);
+  put(found.entropy, to.entropy);
+}
+
+void statistics_store::add_losses(std::span<const float> losses) {
+  const auto first = static_cast<std::size_t>((documents_ - 1) * buckets_.count());
+  for (std::size_t t = 0; t < losses.size(); ++t) {
+    const double x = static_cast<double>(losses[t]);
+    require(std::isfinite(x), "the model computes a loss that is not finite at position ", t, " of a document");
+    const auto b = first + static_cast<std::size_t>(buckets_(static_cast<index_t>(t)));
+    loss_sum_[b] += x;
+    loss_count_[b] += 1;
+    loss_.sum += x;
+    loss_.tokens += 1;
+    if (5 * static_cast<index_t>(t) < 4 * manifest_->context_length) continue;
+    loss_.last_sum += x;
+    loss_.last_tokens += 1;
+  }
+}
+
+std::vector<tensor_to_write> statistics_store::tensors() const {
+  std::vector<tensor_to_write> list;
+  const index_t e = documents_, b = buckets_.count(), firsts = static_cast<index_t>(first_tokens.size());
+  for (std::size_t l = 0; softmax_ && l < layers_.size(); ++l) {
+    const auto heads = static_cast<index_t>(manifest_->layers[l].query_heads.size());
+    const std::string name = "layer." + std::to_string(manifest_->layers[l].layer) + ".attention";
+    list.push_back(tensor_of(name + ".count", {e, b}, layers_[l].count.data()));
+    list.push_back(tensor_of(name + ".first", {e, heads, b, firsts}, layers_[l].first.data()));
+    list.push_back(tensor_of(name + ".distance", {e, heads, b, bins_}, layers_[l].distance.data()));
+    list.push_back(tensor_of(name + ".entropy", {e, heads, b}, layers_[l].entropy.data()));
+  }
+  if (losses_) {
+    list.push_back(tensor_of("loss.sum", {e, b}, loss_sum_.data()));
+    list.push_back(tensor_of("loss.count", {e, b}, loss_count_.data()));
+  }
+  return list;
+}
+
+void statistics_store::clear() {
+  documents_ = 0;
+  for (attention_sums& l : layers_) l = {};
+  loss_sum_.clear();
+  loss_count_.clear();
+}
+
+}  // namespace qkgeom
