@@ -64,7 +64,7 @@ class python_sample {
 
  private:
   index_t below(index_t n) {
-    const int bits = std::bit_width(static_cast<std::uint64_t>(n));
+    const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n)));
     index_t r = n;
     while (r >= n) r = static_cast<index_t>(engine_() >> (32 - bits));
     return r;
@@ -79,7 +79,9 @@ TEST(study, every_study_holds_the_heads_that_the_thesis_protocol_draws) {
     const capture_options o = parse_study(s.text, std::string(s.name));
     const bool is_template = s.name.substr(0, 10) == "templates/";
     (is_template ? templates : thesis) += 1;
-    if (!is_template) EXPECT_EQ(o.study.name, s.name);
+    if (!is_template) {
+      EXPECT_EQ(o.study.name, s.name);
+    }
     models.insert(o.study.model);
     const study_facts& f = o.study;
     std::vector<head_id> drawn;
