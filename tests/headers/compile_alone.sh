@@ -4,6 +4,7 @@
 # Compiles each header of INCLUDE_DIR in a unit that holds nothing but this header, twice. Syntax and types only: no
 # object file is written, two run at a time. Nothing is compiled again until a header changed. Headers only declare their
 # heavy bodies here (QKGEOM_PRECOMPILED): those are headers of their own, compiled like the others.
+# Headers named thrust_* are left out: they want Thrust, and the definitions of qkgeom::thrust_cpu.
 # --together: one unit that holds all headers, bodies included.
 set -euo pipefail
 together=0
@@ -21,7 +22,7 @@ stamp=$({
   "$compiler" --version
   echo "$together" "${flags[@]}"
   cat "$0"
-  find "$include" -name '*.hpp' -print0 | sort -z | xargs -0 sha256sum
+  find "$include" -name '*.hpp' ! -name 'thrust_*' -print0 | sort -z | xargs -0 sha256sum
 } | sha256sum)
 if [[ -f $work/stamp && $(<"$work/stamp") == "$stamp" ]]; then
   echo "no header changed since they all compiled with $compiler"
@@ -29,7 +30,7 @@ if [[ -f $work/stamp && $(<"$work/stamp") == "$stamp" ]]; then
 fi
 
 if ((together)); then
-  find "$include" -name '*.hpp' -printf '#include "%P"\n' | sort >"$work/all.cpp"
+  find "$include" -name '*.hpp' ! -name 'thrust_*' -printf '#include "%P"\n' | sort >"$work/all.cpp"
   "$compiler" "${flags[@]}" "$work/all.cpp"
 else
   check() {
@@ -40,8 +41,8 @@ else
   }
   export -f check
   export work
-  find "$include" -name '*.hpp' -printf '%P\0' | sort -z |
+  find "$include" -name '*.hpp' ! -name 'thrust_*' -printf '%P\0' | sort -z |
     xargs -0 -P 2 -I{} bash -c 'check "$@"' _ {} "$compiler" "${flags[@]}"
 fi
-echo "$(find "$include" -name '*.hpp' | wc -l) headers compile with $compiler"
+echo "$(find "$include" -name '*.hpp' ! -name 'thrust_*' | wc -l) headers compile with $compiler"
 echo "$stamp" >"$work/stamp"

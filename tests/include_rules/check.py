@@ -17,7 +17,8 @@ SUFFIXES = {".hpp", ".cpp", ".cuh", ".cu", ".h"}
 PLATFORM = re.compile(r"^(sys/|linux/|immintrin\.h$|x86intrin\.h$|cpuid\.h$|unistd\.h$|fcntl\.h$|sched\.h$|"
                       r"pthread\.h$|signal\.h$|poll\.h$|dlfcn\.h$|dirent\.h$|errno\.h$)")
 THIRD_PARTY = {"Eigen": "Eigen", "unsupported": "Eigen", "boost": "boost", "xtensor": "xtensor", "xtl": "xtensor",
-               "nlohmann": "nlohmann"}
+               "nlohmann": "nlohmann", "thrust": "Thrust"}
+CUDA = re.compile(r"^(cuda|cublas|cusolver|mma)[A-Za-z0-9_]*\.h$")
 
 
 def read_rows(path):
@@ -92,6 +93,8 @@ def system_violation(room, header, third):
         return None                                   # the standard library
     if PLATFORM.match(header):
         name = "platform"
+    elif CUDA.match(header):
+        name = "CUDA"
     else:
         name = THIRD_PARTY.get(header.split("/")[0], header)
     if header.startswith("boost/math/") or name in third.get(room, ()):
@@ -152,7 +155,10 @@ PLANTED = {   # file -> (text, what the message must contain; None: must pass)
     "include/qkgeom/plasticity/p.hpp": ('#include "qkgeom/core/a.hpp"\n#include "qkgeom/stats/m.hpp"\n', None),
     "include/qkgeom/backend/cpu.hpp": (
         '#include <qkgeom/linalg/e.hpp>\n#include <Eigen/Core>\n#include <sched.h>\n', None),
-    "include/qkgeom/backend/json.hpp": ("#include <nlohmann/json.hpp>\n", "Eigen, platform"),
+    "include/qkgeom/backend/json.hpp": ("#include <nlohmann/json.hpp>\n", "CUDA, Eigen, Thrust, platform"),
+    "include/qkgeom/backend/card.cuh": ("#include <cuda_runtime.h>\n#include <thrust/sort.h>\n", None),
+    "include/qkgeom/stats/card.hpp": ("#include <cuda_runtime_api.h>\n", "no third party"),
+    "include/qkgeom/model/sort.hpp": ("#include <thrust/sort.h>\n", "no third party"),
     "include/qkgeom/io/c.hpp": ('#include "capture/forward.hpp"\n', "named from include/"),
     "include/qkgeom/odd/o.hpp": ("", "odd is no room"),
     "capture/forward.cpp": ('#include <cblas.h>\n#include "capture/f.hpp"\n#include "qkgeom/io/c.hpp"\n', None),

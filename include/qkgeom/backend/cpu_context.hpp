@@ -8,6 +8,7 @@
 
 #include "qkgeom/backend/detail/cpu_kernels.hpp"
 #include "qkgeom/core/head.hpp"
+#include "qkgeom/core/host_values.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 
@@ -32,6 +33,12 @@ class cpu_context {
   template <class F>
   void for_each(index_t n, F&& f) {
     pool_->for_each(n, [&](index_t i, int) { f(i); });
+  }
+
+  /// Values that the host may read: here the caller's own.
+  template <class T>
+  host_values<std::remove_const_t<T>> host_copy(const vector_view<T>& x) {
+    return host_values<std::remove_const_t<T>>(x);
   }
 
   /// Moments of each head of x (n, heads, d): of all rows, with the covariance, and of the rows of each of `buckets`

@@ -44,7 +44,7 @@ struct key_pair {
   std::int32_t t_i = 0, t_j = 0;              ///< positions t_i <= t_j, tokens
   std::int32_t example_i = 0, example_j = 0;  ///< example ids; they differ only across examples
   double tau = 0;                             ///< query position of the bucket, tokens
-  index_t distance() const { return index_t{t_j} - t_i; }
+  QKGEOM_HD index_t distance() const { return index_t{t_j} - t_i; }
 };
 
 /// Weight of a pair, 0 or more: 0 leaves the pair out, true and false say which pairs belong to a set. Empty: every

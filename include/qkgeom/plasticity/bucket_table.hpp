@@ -94,9 +94,10 @@ std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vecto
   const auto problems = detail::problems_of(models, layer);
   if (models.empty()) return {};
   const auto edges = options.key_edges.empty() ? models[0].buckets : bucket_edges(options.key_edges);
-  const auto whole = detail::group_keys(layer.k_position, layer.k_example, set.across_examples);
+  const auto whole = detail::group_keys(ctx, layer, set.across_examples);
   const auto keys = detail::split_by_bucket(whole, edges);
-  const auto sums = ctx.gaussian_pairs(layer.k, keys.groups, problems, detail::request_of(set, options.precision));
+  const auto sums =
+      detail::sums_over(ctx, layer, keys.groups, problems, detail::request_of(set, options.precision), set);
   std::vector<plasticity_bucket_table> tables;
   for (std::size_t h = 0; h < models.size(); ++h) {
     plasticity_bucket_table table{

@@ -16,17 +16,16 @@ struct empirical_options {
   bool across_examples = false;
 };
 
-/// Plasticity of the observed queries themselves, without a model (4.7, 4.8): p is the share of the bucket's n queries
-/// that score key i above key j, a tie counts one half, and the mean is of 4p(1 - p), the plug-in form. It is low by
-/// the factor 1 - 1/n: `unbiased` undoes that. `queries` as gathered from this layer, or from all its parts where
-/// `layer` is one of them: only its keys are read.
-template <class Context, class T>
-std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
-                                                         const typename observed_queries<T>::rows& queries,
-                                                         const layer_view<T>& layer, const bucket_edges& edges,
-                                                         const empirical_options& options = {}) {
+namespace detail {
+
+/// `queries` rows of `q`, each bucket's by `queries.bucket`, against the keys of the layer.
+template <class Context, class T, memory_space S, class Rows>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const tensor_view<const T, S>& q,
+                                                         const std::vector<std::vector<index_t>>& query_rows,
+                                                         const Rows& queries, const layer_view<T, S>& layer,
+                                                         const bucket_edges& edges, const empirical_options& options) {
   check_shapes(layer);
-  const auto groups = detail::group_keys(layer.k_position, layer.k_example, options.across_examples);
+  const auto groups = group_keys(ctx, layer, options.across_examples);
   std::vector<score_law> laws;
   for (index_t b = 0; b < edges.count(); ++b) {
     score_law law;
@@ -39,12 +38,26 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
   }
   std::vector<empirical_problem> problems;
   for (index_t h = 0; h < layer.q.heads; ++h)
-    problems.push_back({h, layer.key_of_query[static_cast<std::size_t>(h)], queries.bucket, laws});
-  auto sums = ctx.empirical_pairs(queries.q, layer.k, groups, problems);
+    problems.push_back({h, layer.key_of_query[static_cast<std::size_t>(h)], query_rows, laws});
+  auto sums = ctx.empirical_pairs(q, layer.k, groups, problems);
   std::vector<plasticity_profile_result> results;
   for (auto& s : sums)
-    results.push_back(detail::profile_of(edges, queries.count, std::move(s), groups.example, "empirical", false));
+    results.push_back(profile_of(edges, queries.count, std::move(s), groups.example, "empirical", false));
   return results;
+}
+
+}  // namespace detail
+
+/// Plasticity of the observed queries themselves, without a model (4.7, 4.8): p is the share of the bucket's n queries
+/// that score key i above key j, a tie counts one half, and the mean is of 4p(1 - p), the plug-in form. It is low by
+/// the factor 1 - 1/n: `unbiased` undoes that. `queries` as gathered from this layer, or from all its parts where
+/// `layer` is one of them: only its keys are read.
+template <class Context, class T>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
+                                                         const typename observed_queries<T>::rows& queries,
+                                                         const layer_view<T>& layer, const bucket_edges& edges,
+                                                         const empirical_options& options = {}) {
+  return detail::empirical_profile(ctx, queries.q, queries.bucket, queries, layer, edges, options);
 }
 
 /// The same with the layer's own queries over `buckets`.
@@ -58,9 +71,24 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
   return empirical_profile(ctx, queries.take(), layer, queries.edges(), options);
 }
 
-/// The same for one head.
+/// The same where the rows lie on the context's device: the same queries are used, and stay there.
 template <class Context, class T, bucketing Buckets>
-plasticity_profile_result empirical_profile(Context& ctx, const head_view<T>& head, const Buckets& buckets,
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T, memory_space::device>& layer,
+                                                         const Buckets& buckets, index_t context_length,
+                                                         const empirical_options& options = {}) {
+  check_shapes(layer);
+  observed_queries<T> queries(buckets.edges(context_length), options.most_queries, options.seed);
+  queries.add_positions(ctx.host_copy(layer.q_position).view());
+  const auto kept = queries.take();
+  auto rows = kept.bucket;
+  for (auto& bucket : rows)
+    for (index_t& i : bucket) i = kept.row[static_cast<std::size_t>(i)];
+  return detail::empirical_profile(ctx, layer.q, rows, kept, layer, queries.edges(), options);
+}
+
+/// The same for one head.
+template <class Context, class T, memory_space S, bucketing Buckets>
+plasticity_profile_result empirical_profile(Context& ctx, const head_view<T, S>& head, const Buckets& buckets,
                                             index_t context_length, const empirical_options& options = {}) {
   return std::move(empirical_profile(ctx, as_layer(head), buckets, context_length, options).front());
 }

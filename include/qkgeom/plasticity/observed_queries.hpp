@@ -28,23 +28,20 @@ class observed_queries {
             "observed queries: the parts of a layer must have the same heads and head size");
     heads_ = layer.q.heads;
     dim_ = layer.q.dim;
-    for (index_t i = 0; i < layer.q.rows; ++i, ++seen_) {
-      const index_t b = edges_(layer.q_position[i]);
-      if (b < 0) continue;
-      auto& mine = bucket_[static_cast<std::size_t>(b)];
-      mine.position_sum += layer.q_position[i];
-      ++mine.count;
-      const random_stream stream{seed_, 0, static_cast<std::uint32_t>(b), draw::query_subset};
-      mine.kept.push_back({stream.uniform(static_cast<std::uint64_t>(seen_)), seen_, {}});
-      auto& row = mine.kept.back().values;
+    add_rows(layer.q_position, [&](index_t i, std::vector<T>& row) {
       for (index_t h = 0; h < heads_; ++h) row.insert(row.end(), layer.q.head(h).row(i), layer.q.head(h).row(i) + dim_);
-      if (static_cast<index_t>(mine.kept.size()) >= 2 * most_) thin(mine);
-    }
+    });
+  }
+
+  /// Adds the next rows of the layer by their positions alone: chooses the same rows, and keeps no values.
+  void add_positions(const vector_view<const std::int32_t>& position) {
+    add_rows(position, [](index_t, std::vector<T>&) {});
   }
 
   /// The kept rows (n, heads, d) by bucket, then row number.
   struct rows {
     std::vector<T> values;
+    std::vector<index_t> row;                  ///< (n) row number in the layer
     tensor_view<const T> q;                    ///< of `values`
     std::vector<std::vector<index_t>> bucket;  ///< (buckets) rows of q
     std::vector<index_t> count;                ///< (buckets) queries seen, kept or not
@@ -62,6 +59,7 @@ class observed_queries {
       for (auto& k : mine.kept) {
         out.values.insert(out.values.end(), k.values.begin(), k.values.end());
         out.bucket.back().push_back(n++);
+        out.row.push_back(k.row);
       }
       mine.kept.clear();
     }
@@ -81,6 +79,21 @@ class observed_queries {
     index_t count = 0;
     double position_sum = 0;
   };
+
+  template <class Keep>
+  void add_rows(const vector_view<const std::int32_t>& position, const Keep& keep) {
+    for (index_t i = 0; i < position.size; ++i, ++seen_) {
+      const index_t b = edges_(position[i]);
+      if (b < 0) continue;
+      auto& mine = bucket_[static_cast<std::size_t>(b)];
+      mine.position_sum += position[i];
+      ++mine.count;
+      const random_stream stream{seed_, 0, static_cast<std::uint32_t>(b), draw::query_subset};
+      mine.kept.push_back({stream.uniform(static_cast<std::uint64_t>(seen_)), seen_, {}});
+      keep(i, mine.kept.back().values);
+      if (static_cast<index_t>(mine.kept.size()) >= 2 * most_) thin(mine);
+    }
+  }
 
   void thin(bucket& b) const {
     if (static_cast<index_t>(b.kept.size()) <= most_) return;

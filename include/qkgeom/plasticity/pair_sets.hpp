@@ -47,6 +47,19 @@ struct weighted_pairs {
   }
 };
 
+/// Pairs by a weight that a device can evaluate: F is a function object that can be copied as bytes and whose call
+/// operator is QKGEOM_HD. `device_weighted_pairs{near{}}` on any context gives what `weighted_pairs{near{}}` gives.
+template <class F>
+struct device_weighted_pairs {
+  F weight_of;
+  bool across_examples = false;
+  bool examples_weigh_same = false;
+  pair_weight weight() const { return weight_of; }
+  const F& functor() const { return weight_of; }
+};
+template <class F, class... Rest>
+device_weighted_pairs(F, Rest...) -> device_weighted_pairs<F>;
+
 /// n pairs a query bucket, drawn from its admissible pairs with replacement, so that a document's share of them is that
 /// of its pairs; a bucket with at most n pairs takes each once. Every pair counting once, the mean estimates that over
 /// all pairs: `sampling_error` is its distance from that, `standard_error` from the mean over all documents. Draws are
@@ -69,12 +82,14 @@ struct sampled {
 struct prefix_uniform {
   bool across_examples = false;
   bool examples_weigh_same = true;
-  pair_weight weight() const {
-    return [](const key_pair& p) {
+  struct weight_of_pair {
+    QKGEOM_HD double operator()(const key_pair& p) const {
       const double keys = static_cast<double>(p.keys), n = static_cast<double>(p.j + 1);
       return 2.0 / (keys - 1.0) * (1.0 / (n - 1.0) - 1.0 / keys);
-    };
-  }
+    }
+  };
+  pair_weight weight() const { return weight_of_pair{}; }
+  weight_of_pair functor() const { return {}; }
 };
 
 namespace detail {

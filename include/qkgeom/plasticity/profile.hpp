@@ -171,6 +171,24 @@ inline std::vector<index_t> queries_of(const query_model& model) {
   return n;
 }
 
+/// The same for a layer of any context, whose positions and examples may lie on a device.
+template <class Context, class T, memory_space S>
+key_groups group_keys(Context& ctx, const layer_view<T, S>& layer, bool across) {
+  const auto position = ctx.host_copy(layer.k_position), example = ctx.host_copy(layer.k_example);
+  return group_keys(position.view(), example.view(), across);
+}
+
+/// The context's pair sums over a pair set; a set's weight is given to the context as it is if both allow it.
+template <class Context, class T, memory_space S, class Set>
+std::vector<pair_sums> sums_over(Context& ctx, const layer_view<T, S>& layer, const key_groups& groups,
+                                 const std::vector<pair_problem>& problems, const pair_request& request,
+                                 const Set& set) {
+  if constexpr (requires { ctx.gaussian_pairs(layer.k, groups, problems, request, set.functor()); })
+    return ctx.gaussian_pairs(layer.k, groups, problems, request, set.functor());
+  else
+    return ctx.gaussian_pairs(layer.k, groups, problems, request);
+}
+
 /// One problem a query head. Throws if the models do not fit the layer.
 template <class T, memory_space S>
 std::vector<pair_problem> problems_of(const std::vector<query_model>& models, const layer_view<T, S>& layer) {
@@ -202,14 +220,14 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
                                                           const profile_options& options = {}) {
   check_shapes(layer);
   const auto& set = detail::described(pairs);
-  const auto groups = detail::group_keys(layer.k_position, layer.k_example, set.across_examples);
+  const auto groups = detail::group_keys(ctx, layer, set.across_examples);
   auto request = detail::request_of(set, options.precision);
   request.parts = options.parts;
   const auto problems = detail::problems_of(models, layer);
   for (const auto& m : models)
     if (options.heatmap && m.buckets.count() > 0)
       request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : m.buckets.end(0) - m.buckets.start(0);
-  auto sums = ctx.gaussian_pairs(layer.k, groups, problems, request);
+  auto sums = detail::sums_over(ctx, layer, groups, problems, request, set);
   std::vector<plasticity_profile_result> results;
   for (std::size_t h = 0; h < models.size(); ++h) {
     results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]),

@@ -39,8 +39,7 @@ struct moment_options {
 
 namespace detail {
 
-template <memory_space S>
-index_t length_of(const vector_view<const std::int32_t, S>& positions) {
+inline index_t length_of(const vector_view<const std::int32_t>& positions) {
   index_t length = 0;
   for (const std::int32_t t : positions) length = std::max<index_t>(length, index_t{t} + 1);
   return length;
@@ -64,13 +63,14 @@ template <class Context, class T, memory_space S, bucketing Buckets>
 layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buckets& buckets,
                          const moment_options& options = {}) {
   check_shapes(layer);
+  const auto q_position = ctx.host_copy(layer.q_position), k_position = ctx.host_copy(layer.k_position);
   const index_t length = options.context_length > 0
                              ? options.context_length
-                             : std::max(detail::length_of(layer.q_position), detail::length_of(layer.k_position));
+                             : std::max(detail::length_of(q_position.view()), detail::length_of(k_position.view()));
   layer_moments m{buckets.edges(length), {}, {}, layer.key_of_query};
-  m.q = ctx.moments("q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, layer.q_position),
+  m.q = ctx.moments("q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, q_position.view()),
                     m.buckets.count(), options.q_bucket);
-  m.k = ctx.moments("k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, layer.k_position),
+  m.k = ctx.moments("k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, k_position.view()),
                     m.buckets.count(), options.k_bucket);
   return m;
 }

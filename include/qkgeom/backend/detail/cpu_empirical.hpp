@@ -33,11 +33,7 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
   std::vector<pair_sums> results;
   std::vector<std::pair<std::size_t, std::size_t>> tasks;
   for (std::size_t p = 0; p < problems.size(); ++p) {
-    pair_sums s{static_cast<index_t>(problems[p].laws.size()), groups.groups(), {}, {}, {}, 0, {}, {}};
-    s.sum.resize(static_cast<std::size_t>(s.laws * s.groups));
-    s.weight.resize(s.sum.size());
-    s.pairs.resize(s.sum.size());
-    results.push_back(std::move(s));
+    results.push_back(backend::empty_sums(groups, problems[p]));
     for (std::size_t l = 0; l < problems[p].laws.size(); ++l) tasks.emplace_back(p, l);
   }
   pool.for_each(static_cast<index_t>(tasks.size()), [&](index_t task, int) {

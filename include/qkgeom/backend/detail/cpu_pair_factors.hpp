@@ -68,7 +68,7 @@ class factor_laws {
     z_.noalias() = kept_ * factor_;
     score_.noalias() = kept_ * mean_;
     const double square = static_cast<double>(z_.squaredNorm());
-    const auto factor = static_cast<F>(unit_scale(square / static_cast<double>(z_.rows())));
+    const auto factor = static_cast<F>(backend::unit_scale(square / static_cast<double>(z_.rows())));
     z_ *= factor;
     score_ *= factor;
   }

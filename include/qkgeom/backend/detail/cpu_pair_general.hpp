@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu_pair_draws.hpp"
 #include "qkgeom/backend/detail/cpu_pair_terms.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
@@ -30,28 +29,11 @@ struct term_sums {
   }
 };
 
-inline void resize(heatmap_parts& x, std::size_t cells) {
-  for (auto* v : {&x.groups, &x.weight, &x.weight_square}) v->assign(cells, 0.0);
-  for (auto* v : {&x.sum, &x.square, &x.product}) v->assign(cells * heatmap_parts::values, 0.0);
-}
-
-inline void merge(heatmap_parts& to, const heatmap_parts& from) {
-  const auto add = [](std::vector<double>& a, const std::vector<double>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
-  };
-  add(to.groups, from.groups);
-  add(to.weight, from.weight);
-  add(to.weight_square, from.weight_square);
-  add(to.sum, from.sum);
-  add(to.square, from.square);
-  add(to.product, from.product);
-}
-
 /// Pairs one after the other in f64: drawn pairs, and what stands behind the plasticity of all. One object a task.
 class general_pairs {
  public:
   general_pairs(thread_pool& pool, const wide_rows& k, const key_groups& groups, const pair_problem& problem,
-                const pair_request& request, const std::vector<law_draws>& draws, pair_sums& sums)
+                const pair_request& request, const std::vector<backend::law_draws>& draws, pair_sums& sums)
       : pool_(pool),
         k_(k),
         groups_(groups),
@@ -84,7 +66,7 @@ class general_pairs {
     }
     for (std::size_t s = 1; s < slice_cells_.size(); ++s)
       for (std::size_t c = 0; c < slice_cells_[0].size(); ++c) slice_cells_[0][c] += slice_cells_[s][c];
-    fold(slice_cells_[0], cells);
+    backend::fold(slice_cells_[0], cells);
   }
 
   static bool is_large(const key_groups& groups, index_t group) {
@@ -92,7 +74,7 @@ class general_pairs {
   }
 
  private:
-  static constexpr std::size_t stride = 1 + heatmap_parts::values;  // a cell's weight, then its sums
+  static constexpr std::size_t stride = backend::cell_stride;
 
   index_t size(index_t g) const {
     return groups_.offset[static_cast<std::size_t>(g) + 1] - groups_.offset[static_cast<std::size_t>(g)];
@@ -122,7 +104,7 @@ class general_pairs {
       if (w == 0) return;
       const auto x = keys_.values(i, j, t[i] == t[j]);
       sums.add(x, w);
-      const index_t cell = sink_.cell_of(sink_.place(group, a, b), law);
+      const index_t cell = sink_.cells.cell_of(sink_.place(group, a, b), law.tau);
       if (cell < 0) return;
       double* const to = cells.data() + static_cast<std::size_t>(cell) * stride;
       to[0] += w;
@@ -152,28 +134,11 @@ class general_pairs {
       std::copy(x.sum.begin() + 1, x.sum.end(), sums_.part_sum.begin() + static_cast<index_t>(at) * pair_parts);
   }
 
-  /// A group's sums by cell into the sums over groups.
-  static void fold(const std::vector<double>& group, heatmap_parts& to) {
-    for (std::size_t c = 0; c < to.weight.size(); ++c) {
-      const double* const x = group.data() + c * stride;
-      if (x[0] == 0) continue;
-      to.groups[c] += 1;
-      to.weight[c] += x[0];
-      to.weight_square[c] += x[0] * x[0];
-      for (std::size_t v = 0; v < heatmap_parts::values; ++v) {
-        const auto at = c * heatmap_parts::values + v;
-        to.sum[at] += x[1 + v];
-        to.square[at] += x[1 + v] * x[1 + v];
-        to.product[at] += x[1 + v] * x[0];
-      }
-    }
-  }
-
   thread_pool& pool_;
   wide_rows k_;
   const key_groups& groups_;
   const pair_problem& problem_;
-  const std::vector<law_draws>& draws_;
+  const std::vector<backend::law_draws>& draws_;
   pair_sums& sums_;
   pair_sink sink_;
   law_keys keys_;
@@ -190,15 +155,15 @@ inline void add_general(thread_pool& pool, const wide_rows& k, const key_groups&
     sums.drawn.assign(entries, 0);
     sums.square.assign(entries, 0.0);
   }
-  std::vector<law_draws> draws(problem.laws.size());
+  std::vector<backend::law_draws> draws(problem.laws.size());
   pool.for_each(static_cast<index_t>(draws.size()), [&](index_t l, int) {
     draws[static_cast<std::size_t>(l)] =
-        draw_pairs(groups, problem.laws[static_cast<std::size_t>(l)], request.sample, number, l);
+        backend::draw_pairs(groups, problem.laws[static_cast<std::size_t>(l)], request.sample, number, l);
   });
   const auto n = groups.groups();
   const index_t runs = std::min<index_t>(n, 32);
   std::vector<heatmap_parts> cells(static_cast<std::size_t>(runs + 1));
-  for (auto& c : cells) resize(c, sums.heatmap_sum.size());
+  for (auto& c : cells) backend::resize(c, sums.heatmap_sum.size());
   const auto task = [&] { return general_pairs(pool, k, groups, problem, request, draws, sums); };
   pool.for_each(runs, [&](index_t r, int) {
     auto mine = task();
@@ -208,7 +173,7 @@ inline void add_general(thread_pool& pool, const wide_rows& k, const key_groups&
   auto alone = task();
   for (index_t g = 0; g < n; ++g)
     if (general_pairs::is_large(groups, g)) alone.add_group(g, cells.back());
-  for (std::size_t r = 1; r < cells.size(); ++r) merge(cells[0], cells[r]);
+  for (std::size_t r = 1; r < cells.size(); ++r) backend::merge(cells[0], cells[r]);
   if (request.sample.pairs > 0 && !sums.heatmap_sum.empty()) {
     sums.heatmap_weight = cells[0].weight;
     for (std::size_t c = 0; c < sums.heatmap_sum.size(); ++c)

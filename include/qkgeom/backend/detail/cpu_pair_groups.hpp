@@ -81,7 +81,7 @@ class diagonal_laws {
       for (index_t j = 0; j < width_; ++j)
         factor_[static_cast<std::size_t>(j)] +=
             square_[static_cast<std::size_t>(c)] * variance_[static_cast<std::size_t>(c * width_ + j)];
-    for (F& f : factor_) f = static_cast<F>(unit_scale(static_cast<double>(f) / static_cast<double>(n)));
+    for (F& f : factor_) f = static_cast<F>(backend::unit_scale(static_cast<double>(f) / static_cast<double>(n)));
   }
 
   void visit_pairs(index_t group, const F* y, index_t begin, index_t end, pair_sink& sink) {

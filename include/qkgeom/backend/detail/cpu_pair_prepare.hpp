@@ -6,8 +6,9 @@
 #include <cmath>
 #include <vector>
 
+#include "qkgeom/backend/detail/pair_cells.hpp"
+#include "qkgeom/backend/detail/pair_ranges.hpp"
 #include "qkgeom/backend/detail/wide_rows.hpp"
-#include "qkgeom/core/error.hpp"
 #include "qkgeom/core/pair_problem.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
@@ -16,20 +17,8 @@ namespace qkgeom::cpu {
 template <class F>
 using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// Ranks [begin, end) of the keys of one group that a law admits.
-struct rank_range {
-  index_t begin = 0, end = 0;
-  index_t size() const { return std::max<index_t>(0, end - begin); }
-  std::int64_t pairs() const { return size() * (size() - 1) / 2; }
-};
-
-inline rank_range admissible(const key_groups& groups, index_t group, const score_law& law) {
-  const auto first = groups.position.begin() + groups.offset[static_cast<std::size_t>(group)];
-  const auto last = groups.position.begin() + groups.offset[static_cast<std::size_t>(group) + 1];
-  const auto begin = std::partition_point(first, last, [&](std::int32_t t) { return !(t > law.after); });
-  const auto end = std::lower_bound(first, last, law.before);
-  return {begin - first, end - first};
-}
+using backend::admissible;
+using backend::rank_range;
 
 /// Keys of one group minus their mean, which no difference sees: it keeps f32 exact for keys with a large common part.
 template <class F>
@@ -77,12 +66,6 @@ void reflect_rows(F* rows, index_t n, index_t d, const std::vector<double>& refl
   }
 }
 
-/// Power of two near 1 / sqrt(mean_square), so that scaled values are of order 1 without rounding.
-inline double unit_scale(double mean_square) {
-  if (!(mean_square > 0) || !std::isfinite(mean_square)) return 1.0;
-  return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
-}
-
 /// Sums of weighted pairs; a weight of 0 leaves a pair out.
 struct weighted_sums {
   double sum = 0, weight = 0;
@@ -99,15 +82,14 @@ struct pair_sink {
   pair_sums* sums;
   const key_groups* groups;
   const pair_request* request;
-  double cell = 1, per_cell = 1;
+  backend::heatmap_cells cells;
   std::vector<double> heat_sum, heat_weight;
 
   pair_sink(pair_sums& s, const key_groups& g, const pair_request& r)
       : sums(&s),
         groups(&g),
         request(&r),
-        cell(static_cast<double>(r.heatmap_cell)),
-        per_cell(1 / cell),
+        cells(backend::heatmap_cells::of(r.heatmap_cell, s.heatmap_width)),
         heat_sum(s.heatmap_sum.size()),
         heat_weight(s.heatmap_sum.size()) {}
 
@@ -127,8 +109,7 @@ struct pair_sink {
     }
     pair.tau = law.tau;
     const double w = request->weight(pair);
-    require(w >= 0 && std::isfinite(w), "the weight of a pair of keys must be a finite number of at least 0, not ", w,
-            " (positions ", pair.t_i, " and ", pair.t_j, ")");
+    backend::check_weight(w, pair.t_i, pair.t_j);
     return w;
   }
 
@@ -140,39 +121,18 @@ struct pair_sink {
     sums->weight[at] += request->weight ? x.weight : static_cast<double>(range.pairs());
   }
 
-  /// Cells of a pair of keys at ti <= tj, apart from the query: the row of the heatmap and the middle of the pair.
-  struct pair_place {
-    index_t row = -1;
-    double middle = 0;
-  };
+  /// Cells of a pair of keys i < j, apart from the query.
+  using pair_place = backend::heatmap_cells::pair_place;
   pair_place place(index_t group, index_t i, index_t j) const {
     if (request->heatmap_cell == 0) return {};
     const auto* t = groups->position.data() + groups->offset[static_cast<std::size_t>(group)];
-    return {floor_cells(static_cast<double>(t[j] - t[i])),
-            0.5 * (static_cast<double>(t[i]) + static_cast<double>(t[j]))};
-  }
-  /// The heatmap's cell of a pair under a law; -1 outside.
-  index_t cell_of(const pair_place& at, const score_law& law) const {
-    if (at.row < 0 || at.row >= sums->heatmap_width) return -1;
-    const index_t back = floor_cells(law.tau - at.middle);
-    if (back < 0 || back >= sums->heatmap_width) return -1;
-    return at.row * sums->heatmap_width + back;
+    return cells.place(t[i], t[j]);
   }
   void add_heat(const pair_place& at, const score_law& law, double plasticity, double weight) {
-    const index_t to = cell_of(at, law);
+    const index_t to = cells.cell_of(at, law.tau);
     if (to < 0) return;
     heat_sum[static_cast<std::size_t>(to)] += weight * plasticity;
     heat_weight[static_cast<std::size_t>(to)] += weight;
-  }
-
- private:
-  /// floor(x / cell), exactly, without a division.
-  index_t floor_cells(double x) const {
-    auto q = static_cast<index_t>(x * per_cell);
-    const double rest = x - static_cast<double>(q) * cell;
-    q -= rest < 0;
-    q += rest >= cell;
-    return q;
   }
 };
 

@@ -81,7 +81,7 @@ void scale_keys(thread_pool& pool, const score_law& law, const std::vector<doubl
         squares += x * x;
       }
   }
-  const auto scale = static_cast<F>(unit_scale(sampled > 0 ? squares / static_cast<double>(sampled) : 0.0));
+  const auto scale = static_cast<F>(backend::unit_scale(sampled > 0 ? squares / static_cast<double>(sampled) : 0.0));
   for (F& s : column_scale) s *= scale;
   for (F& x : direction) x *= scale;
   pool.for_each((range.size() + block - 1) / block, [&](index_t b, int) {
@@ -169,35 +169,13 @@ void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, co
   }
 }
 
-/// Sums of zero, one result a problem, with a heatmap that covers all distances if one is asked for.
-inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::vector<pair_problem>& problems,
-                                         const pair_request& request) {
-  std::vector<pair_sums> results;
-  index_t length = 0;
-  for (const std::int32_t t : groups.position) length = std::max<index_t>(length, index_t{t} + 1);
-  for (const auto& p : problems) {
-    pair_sums s{static_cast<index_t>(p.laws.size()), groups.groups(), {}, {}, {}, 0, {}, {}};
-    s.sum.resize(static_cast<std::size_t>(s.laws * s.groups));
-    s.weight.resize(s.sum.size());
-    s.pairs.resize(s.sum.size());
-    if (request.heatmap_cell > 0) {
-      for (const auto& law : p.laws) length = std::max(length, static_cast<index_t>(law.tau) + 1);
-      s.heatmap_width = (length + request.heatmap_cell - 1) / request.heatmap_cell;
-      s.heatmap_sum.resize(static_cast<std::size_t>(s.heatmap_width * s.heatmap_width));
-      s.heatmap_weight.resize(s.heatmap_sum.size());
-    }
-    results.push_back(std::move(s));
-  }
-  return results;
-}
-
 /// Plasticity of all pairs, by the fast kernels.
 template <class F>
 std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch,
                                           const wide_tensor& k, const key_groups& groups,
                                           const std::vector<pair_problem>& problems, const pair_request& request) {
   constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
-  auto results = empty_sums(groups, problems, request);
+  auto results = backend::empty_sums(groups, problems, request);
   const auto runs = group_runs(groups);
   const auto count = static_cast<index_t>(runs.size());
   std::vector<std::unique_ptr<pair_sink>> sinks(problems.size() * runs.size());
@@ -232,8 +210,8 @@ std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratc
                                       const pair_request& request) {
   const bool sampled = request.sample.pairs > 0;
   require(!sampled || !request.weight, "gaussian_pairs: drawn pairs count 1 each, but a weight was given too");
-  auto results =
-      sampled ? empty_sums(groups, problems, request) : all_gaussian_pairs(pool, scratch, k, groups, problems, request);
+  auto results = sampled ? backend::empty_sums(groups, problems, request)
+                         : all_gaussian_pairs(pool, scratch, k, groups, problems, request);
   for (std::size_t p = 0; p < problems.size() && (sampled || request.parts); ++p)
     add_general(pool, k.head(problems[p].key_head), groups, problems[p], request, static_cast<index_t>(p), results[p]);
   return results;

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vector>
+
+#include "qkgeom/core/pair_problem.hpp"
+
+namespace qkgeom::backend {
+
+/// Where a pair of keys lies in a heatmap.
+struct heatmap_cells {
+  double cell = 1, per_cell = 1;
+  index_t width = 0;  ///< cells along each side
+
+  static heatmap_cells of(index_t cell, index_t width) {
+    return {static_cast<double>(cell), 1 / static_cast<double>(cell), width};
+  }
+
+  /// Cells of a pair of keys at t_i <= t_j, apart from the query: the row of the heatmap and the middle of the pair.
+  struct pair_place {
+    index_t row = -1;
+    double middle = 0;
+  };
+  QKGEOM_HD pair_place place(std::int32_t t_i, std::int32_t t_j) const {
+    return {floor_cells(static_cast<double>(t_j - t_i)), 0.5 * (static_cast<double>(t_i) + static_cast<double>(t_j))};
+  }
+  /// The heatmap's cell of a pair under a law whose query stands at tau; -1 outside.
+  QKGEOM_HD index_t cell_of(const pair_place& at, double tau) const {
+    if (at.row < 0 || at.row >= width) return -1;
+    const index_t back = floor_cells(tau - at.middle);
+    if (back < 0 || back >= width) return -1;
+    return at.row * width + back;
+  }
+
+ private:
+  /// floor(x / cell), exactly, without a division.
+  QKGEOM_HD index_t floor_cells(double x) const {
+    auto q = static_cast<index_t>(x * per_cell);
+    const double rest = x - static_cast<double>(q) * cell;
+    q -= rest < 0;
+    q += rest >= cell;
+    return q;
+  }
+};
+
+/// A cell's weight, then its sums of the plasticity and of the parts, as one group gives them.
+inline constexpr std::size_t cell_stride = 1 + static_cast<std::size_t>(heatmap_parts::values);
+
+inline void resize(heatmap_parts& x, std::size_t cells) {
+  for (auto* v : {&x.groups, &x.weight, &x.weight_square}) v->assign(cells, 0.0);
+  for (auto* v : {&x.sum, &x.square, &x.product}) v->assign(cells * heatmap_parts::values, 0.0);
+}
+
+inline void merge(heatmap_parts& to, const heatmap_parts& from) {
+  const auto add = [](std::vector<double>& a, const std::vector<double>& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  };
+  add(to.groups, from.groups);
+  add(to.weight, from.weight);
+  add(to.weight_square, from.weight_square);
+  add(to.sum, from.sum);
+  add(to.square, from.square);
+  add(to.product, from.product);
+}
+
+/// A group's sums by cell (cells, cell_stride) into the sums over groups.
+inline void fold(const std::vector<double>& group, heatmap_parts& to) {
+  for (std::size_t c = 0; c < to.weight.size(); ++c) {
+    const double* const x = group.data() + c * cell_stride;
+    if (x[0] == 0) continue;
+    to.groups[c] += 1;
+    to.weight[c] += x[0];
+    to.weight_square[c] += x[0] * x[0];
+    for (std::size_t v = 0; v < heatmap_parts::values; ++v) {
+      const auto at = c * heatmap_parts::values + v;
+      to.sum[at] += x[1 + v];
+      to.square[at] += x[1 + v] * x[1 + v];
+      to.product[at] += x[1 + v] * x[0];
+    }
+  }
+}
+
+}  // namespace qkgeom::backend

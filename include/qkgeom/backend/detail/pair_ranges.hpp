@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/core/pair_problem.hpp"
+#include "qkgeom/core/random.hpp"
+
+/// What every backend's pair sums share: which keys a law admits, which pairs it draws, where results go.
+namespace qkgeom::backend {
+
+/// Ranks [begin, end) of the keys of one group that a law admits.
+struct rank_range {
+  index_t begin = 0, end = 0;
+  QKGEOM_HD index_t size() const { return end > begin ? end - begin : 0; }
+  QKGEOM_HD std::int64_t pairs() const { return size() * (size() - 1) / 2; }
+};
+
+inline rank_range admissible(const key_groups& groups, index_t group, const score_law& law) {
+  const auto first = groups.position.begin() + groups.offset[static_cast<std::size_t>(group)];
+  const auto last = groups.position.begin() + groups.offset[static_cast<std::size_t>(group) + 1];
+  const auto begin = std::partition_point(first, last, [&](std::int32_t t) { return !(t > law.after); });
+  const auto end = std::lower_bound(first, last, law.before);
+  return {begin - first, end - first};
+}
+
+/// Power of two near 1 / sqrt(mean_square), so that scaled values are of order 1 without rounding.
+inline double unit_scale(double mean_square) {
+  if (!(mean_square > 0) || !std::isfinite(mean_square)) return 1.0;
+  return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
+}
+
+/// Throws unless `w` is a weight that a pair may have.
+inline void check_weight(double w, std::int32_t t_i, std::int32_t t_j) {
+  require(w >= 0 && std::isfinite(w), "the weight of a pair of keys must be a finite number of at least 0, not ", w,
+          " (positions ", t_i, " and ", t_j, ")");
+}
+
+/// Sums of zero, one result a problem, with a heatmap that covers all distances if one is asked for.
+inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::vector<pair_problem>& problems,
+                                         const pair_request& request) {
+  std::vector<pair_sums> results;
+  index_t length = 0;
+  for (const std::int32_t t : groups.position) length = std::max<index_t>(length, index_t{t} + 1);
+  for (const auto& p : problems) {
+    pair_sums s{static_cast<index_t>(p.laws.size()), groups.groups(), {}, {}, {}, 0, {}, {}};
+    s.sum.resize(static_cast<std::size_t>(s.laws * s.groups));
+    s.weight.resize(s.sum.size());
+    s.pairs.resize(s.sum.size());
+    if (request.heatmap_cell > 0) {
+      for (const auto& law : p.laws) length = std::max(length, static_cast<index_t>(law.tau) + 1);
+      s.heatmap_width = (length + request.heatmap_cell - 1) / request.heatmap_cell;
+      s.heatmap_sum.resize(static_cast<std::size_t>(s.heatmap_width * s.heatmap_width));
+      s.heatmap_weight.resize(s.heatmap_sum.size());
+    }
+    results.push_back(std::move(s));
+  }
+  return results;
+}
+
+/// The same for observed queries.
+inline pair_sums empty_sums(const key_groups& groups, const empirical_problem& problem) {
+  pair_sums s{static_cast<index_t>(problem.laws.size()), groups.groups(), {}, {}, {}, 0, {}, {}};
+  s.sum.resize(static_cast<std::size_t>(s.laws * s.groups));
+  s.weight.resize(s.sum.size());
+  s.pairs.resize(s.sum.size());
+  return s;
+}
+
+/// Ranks i < j in the admissible range of a group.
+struct drawn_pair {
+  std::int32_t i = 0, j = 0;
+};
+
+/// Pair number r of i < j, by j, then i: r = j (j - 1) / 2 + i.
+QKGEOM_HD inline drawn_pair pair_of_number(std::int64_t r) {
+  auto j = static_cast<std::int64_t>(0.5 * (1.0 + std::sqrt(1.0 + 8.0 * static_cast<double>(r))));
+  while (j * (j - 1) / 2 > r) --j;
+  while (j * (j + 1) / 2 <= r) ++j;
+  return {static_cast<std::int32_t>(r - j * (j - 1) / 2), static_cast<std::int32_t>(j)};
+}
+
+/// The pairs one law takes, by group: those of group g are pairs [offset[g], offset[g + 1]).
+struct law_draws {
+  bool all = false;   ///< every admissible pair once
+  double weight = 1;  ///< pairs that each one stands for
+  std::vector<std::int64_t> offset;
+  std::vector<drawn_pair> pairs;
+};
+
+/// Draws of law `l` of problem `p`: uniform over the pairs that the law admits, with replacement.
+inline law_draws draw_pairs(const key_groups& groups, const score_law& law, const pair_sample& sample, index_t p,
+                            index_t l) {
+  const auto n = static_cast<std::size_t>(groups.groups());
+  std::vector<std::int64_t> before(n + 1);
+  for (std::size_t g = 0; g < n; ++g)
+    before[g + 1] = before[g] + (law.empty() ? 0 : admissible(groups, static_cast<index_t>(g), law).pairs());
+  law_draws result;
+  result.all = sample.pairs == 0 || before[n] <= sample.pairs;
+  if (result.all) return result;
+  result.weight = static_cast<double>(before[n]) / static_cast<double>(sample.pairs);
+  const random_stream stream{sample.seed, static_cast<std::uint32_t>(p << 16 | l), sample.layer, draw::pair};
+  std::vector<std::pair<std::int32_t, drawn_pair>> drawn;
+  result.offset.assign(n + 1, 0);
+  for (index_t i = 0; i < sample.pairs; ++i) {
+    const auto r =
+        static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(before[n])));
+    const auto g = static_cast<std::size_t>(std::upper_bound(before.begin(), before.end(), r) - before.begin()) - 1;
+    drawn.emplace_back(static_cast<std::int32_t>(g), pair_of_number(r - before[g]));
+    ++result.offset[g + 1];
+  }
+  for (std::size_t g = 0; g < n; ++g) result.offset[g + 1] += result.offset[g];
+  auto next = result.offset;
+  result.pairs.resize(drawn.size());
+  for (const auto& [g, pair] : drawn)
+    result.pairs[static_cast<std::size_t>(next[static_cast<std::size_t>(g)]++)] = pair;
+  return result;
+}
+
+}  // namespace qkgeom::backend

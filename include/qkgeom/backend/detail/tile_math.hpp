@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "qkgeom/core/pair_formula.hpp"
+#include "qkgeom/core/scalar.hpp"
+
+/// The mathematics of one pair of keys, one source for host and device.
+namespace qkgeom::tile {
+
+/// Below this v counts as 0: keys that are equal in every direction that queries vary in.
+template <class F>
+inline constexpr F least_v = static_cast<F>(1e-18);
+
+/// Below this share of n_i + n_j, v = n_i + n_j - 2 g is mostly rounding and is taken from the difference instead.
+inline constexpr float cancelled = 0x1p-10f;
+
+/// 1 / x. On a device the estimate of the special function unit, mended by one Newton step: 2 ulp.
+QKGEOM_HD inline float reciprocal(float x) {
+#if defined(__CUDA_ARCH__)
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r + r * (1.0f - x * r);
+#else
+  return 1.0f / x;
+#endif
+}
+
+/// 2^y for y in [-120, 0]. A polynomial on every machine, so that host tests hold for the device: 2^y = 2^k 2^f,
+/// k = round(y) by adding 1.5 2^23, which leaves k in the low bits.
+QKGEOM_HD inline float power_of_two(float y) {
+  const float shifted = y + 12582912.0f;
+  const float f = y - (shifted - 12582912.0f);
+  float p = f * 0.0013264727186629202f + 0.00967151264040196f;
+  p = p * f + 0.05550733743287164f;
+  p = p * f + 0.24022242085358653f;
+  p = p * f + 0.6931469775991391f;
+  p = p * f + 1.0f;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23));
+}
+
+/// 4 Phi(z) Phi(-z) = 1 - erf(|z| / sqrt 2)^2 at z^2 = u = m^2 / v, in f32: absolute error at most 2e-7 (tested), never
+/// negative. The value is exp(-u / 2) g(s), g a polynomial in s = u / (c + u), c = 15 / 2: one division, no square
+/// root. v must be of order 1 and not below least_v, |m| below 1e18.
+QKGEOM_HD inline float plasticity(float m, float v) {
+  constexpr float share = 2.0f / 15.0f;
+  const float a = m * m;
+  const float w = v + a * share;
+  const float ar = a * reciprocal(v * w);
+  const float full = ar * w;
+  const float u = full < 80.0f ? full : 80.0f;
+  const float s = ar * v * share;
+  float g = s * -0.24982483742946232f + 0.05913400789224213f;
+  g = g * s + 0.05678951573554412f;
+  g = g * s + 0.19509401396998058f;
+  g = g * s + 0.038098639979193896f;
+  g = g * s - 1.0246446959440765f;
+  g = g * s + 1.0f;
+  return power_of_two(u * -0.72134752044448169f) * g;
+}
+QKGEOM_HD inline double plasticity(double m, double v) { return pair_plasticity(m, v); }
+
+/// f32 as the sum of two bf16, to a relative 2^-17: what a product of split operands multiplies.
+struct split {
+  bf16 high, low;
+};
+QKGEOM_HD inline split split_of(float x) {
+  const bf16 high = bf16::round(x);
+  return {high, bf16::round(x - static_cast<float>(high))};
+}
+
+/// The three products that a split dot product keeps: high high + high low + low high. As a bilinear form of (high,
+/// low) it is symmetric, so that |x|^2 + |y|^2 - 2 x.y under it is |dh|^2 + 2 dh.dl with dh + dl = x - y: the dropped
+/// |dl|^2 is at most 2^-16 of v, however much of the norms cancels.
+QKGEOM_HD inline float split_product(split a, split b) {
+  const float ah = a.high, al = a.low, bh = b.high, bl = b.low;
+  return ah * bh + (ah * bl + al * bh);
+}
+
+}  // namespace qkgeom::tile

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "qkgeom/backend/detail/thrust_primitives.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
+
+namespace qkgeom {
+
+struct thrust_options {
+  int threads = 0;  ///< of the host, for d x d work: <= 0: one a core
+};
+
+/// Runs every primitive of the library through Thrust's algorithms on any policy, e.g. `thrust_context
+/// ctx{thrust::omp::par}`; `Memory` allocates what the policy can reach and copies to and from it. Plain rather than
+/// fast: one item a pair tile, differences in place of Gram matrices. Results do not depend on how many threads the
+/// policy uses. Not to be shared by threads at the same time.
+template <class Policy, class Memory = backend::cpu_memory>
+class thrust_context : public thrust_kernels::primitives<Policy, Memory> {
+  using base = thrust_kernels::primitives<Policy, Memory>;
+
+ public:
+  explicit thrust_context(Policy policy, const thrust_options& options = {}, Memory memory = {})
+      : base(std::move(policy), std::move(memory), options.threads) {}
+
+  /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices, on the host.
+  std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
+    std::vector<eigen_system> result(matrices.size());
+    this->for_each(static_cast<index_t>(matrices.size()), [&](index_t i) {
+      result[static_cast<std::size_t>(i)] = linalg::symmetric_eigen(*matrices[static_cast<std::size_t>(i)], d);
+    });
+    return result;
+  }
+
+  /// Factors F, F F' = matrix, of symmetric positive semi-definite (d, d) matrices, on the host.
+  std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
+    std::vector<semidefinite_root> result(matrices.size());
+    this->for_each(static_cast<index_t>(matrices.size()), [&](index_t i) {
+      result[static_cast<std::size_t>(i)] = linalg::semidefinite_factor(*matrices[static_cast<std::size_t>(i)], d);
+    });
+    return result;
+  }
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+// One test body for every context that runs on the host, and the contexts against each other.
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <thrust/system/omp/execution_policy.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/backend/thrust_context.hpp"
+#include "qkgeom/geometry/pca.hpp"
+#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/bucket_table.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+#include "tests/plasticity/pair_oracle.hpp"
+
+namespace {
+
+using namespace qkgeom;
+using omp_policy = std::remove_cvref_t<decltype(thrust::omp::par)>;
+using omp_context = thrust_context<omp_policy>;
+
+template <class Context>
+Context make() {
+  if constexpr (std::is_same_v<Context, cpu_context>)
+    return cpu_context{{.threads = 2}};
+  else
+    return omp_context{thrust::omp::par, {.threads = 2}};
+}
+
+template <class T>
+planted_rows<T> rows_of(index_t dim, index_t examples, index_t rows, double common = 0.3) {
+  planted_head spec{.dim = dim, .context_length = 1000, .examples = examples, .rows = rows, .seed = 21};
+  spec.drift_q.assign(static_cast<std::size_t>(dim), 2e-3);
+  spec.drift_k.assign(static_cast<std::size_t>(dim), 1e-3);
+  spec.mean_q.assign(static_cast<std::size_t>(dim), 0.3);
+  spec.mean_k.assign(static_cast<std::size_t>(dim), common);
+  return plant<T>(spec);
+}
+
+template <class Context, class T>
+auto moments_of(Context& ctx, const head_view<T>& head) {
+  return accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000});
+}
+
+/// Depends on everything a weight can see, and leaves some pairs out.
+struct odd_weight {
+  QKGEOM_HD double operator()(const key_pair& p) const {
+    if (p.distance() < 40 || (p.i + p.j) % 5 == 0) return 0;
+    return 1 + 0.1 * static_cast<double>(p.i) + 0.03 * static_cast<double>(p.j * p.keys) + 1e-3 * p.t_j + 2e-3 * p.t_i +
+           0.2 * p.example_i + 0.7 * p.example_j + 1e-3 * p.tau;
+  }
+};
+
+/// The weighted mean of the plasticity, and sums of the parts.
+struct oracle_mean_of_parts {
+  test::oracle_mean mean;
+  std::array<double, static_cast<std::size_t>(pair_parts)> part{};
+  void add(const test::oracle_pair& p, double w) {
+    mean.add(p.group, p.value[0], w);
+    for (std::size_t i = 0; i < part.size(); ++i) part[i] += w * p.value[i + 1];
+  }
+};
+
+template <class Context>
+class every_context : public testing::Test {};
+using contexts = testing::Types<cpu_context, omp_context>;
+TYPED_TEST_SUITE(every_context, contexts);
+
+TYPED_TEST(every_context, moments_equal_their_definition) {
+  auto ctx = make<TypeParam>();
+  const auto rows = rows_of<bf16>(9, 3, 400, 50);
+  const auto m = moments_of(ctx, rows.view());
+  const auto head = rows.view();
+  for (index_t b = -1; b < m.buckets.count(); ++b) {
+    const auto& got = b < 0 ? m.k.total : m.k.bucket[static_cast<std::size_t>(b)];
+    long double n = 0, t = 0, x = 0, y = 0, xt = 0, xy = 0, xx = 0;
+    const auto each = [&](const auto& f) {
+      for (index_t i = 0; i < head.k.rows; ++i)
+        if (b < 0 || m.buckets(head.k_position[i]) == b)
+          f(static_cast<long double>(head.k(i, 2)), static_cast<long double>(head.k(i, 7)), head.k_position[i]);
+    };
+    each([&](long double p, long double q, std::int32_t at) {
+      n += 1;
+      x += p;
+      y += q;
+      t += at;
+    });
+    each([&](long double p, long double q, std::int32_t at) {
+      xx += (p - x / n) * (p - x / n);
+      xy += (p - x / n) * (q - y / n);
+      xt += (p - x / n) * (at - t / n);
+    });
+    const double spread = static_cast<double>(xx);
+    EXPECT_EQ(static_cast<double>(got.count), static_cast<double>(n));
+    EXPECT_NEAR(got.mean_t, static_cast<double>(t / n), 1e-10);
+    EXPECT_NEAR(got.mean[2], static_cast<double>(x / n), 1e-12);
+    EXPECT_NEAR(got.xx_diagonal(2), spread, 1e-12 * spread);
+    EXPECT_NEAR(got.xt[2], static_cast<double>(xt), 1e-10 * spread);
+    if (b < 0) {
+      EXPECT_NEAR(got.xx[2 * 9 + 7], static_cast<double>(xy), 1e-12 * spread);
+      EXPECT_DOUBLE_EQ(got.xx[2 * 9 + 7], got.xx[7 * 9 + 2]);
+    }
+  }
+}
+
+TYPED_TEST(every_context, constants_have_no_variance_and_rows_must_be_finite) {
+  auto ctx = make<TypeParam>();
+  auto rows = rows_of<float>(5, 2, 40);
+  std::fill(rows.k.begin(), rows.k.end(), 0.1f);
+  const auto m = moments_of(ctx, rows.view());
+  for (const double v : m.k.total.xx) EXPECT_EQ(v, 0);
+  EXPECT_EQ(m.k.total.mean[3], static_cast<double>(0.1f));
+  rows.k[7 * 5 + 2] = std::nanf("");
+  try {
+    moments_of(ctx, rows.view());
+    FAIL() << "a row with NaN was taken";
+  } catch (const error& e) {
+    EXPECT_STREQ(e.what(), "k head 0 row 7 holds a value that is not finite");
+  }
+}
+
+TYPED_TEST(every_context, weighted_pairs_equal_every_pair_written_out) {
+  auto ctx = make<TypeParam>();
+  const auto rows = rows_of<double>(5, 4, 45);
+  auto head = rows.view();
+  for (const auto kind : all_covariance_kinds)
+    for (const bool across : {false, true}) {
+      head.window = across ? std::optional<index_t>(400) : std::nullopt;
+      const auto model = fit_queries(ctx, moments_of(ctx, head), {.covariance = kind});
+      const device_weighted_pairs<odd_weight> pairs{{}, across};
+      const auto got = plasticity_profile(ctx, model, head, pairs, {.heatmap = true, .parts = true});
+      const auto erased = plasticity_profile(ctx, model, head, weighted_pairs{odd_weight{}, across});
+      std::map<index_t, oracle_mean_of_parts> want;
+      double heat = 0, got_heat = 0;
+      test::for_each_pair(model, head, across, {}, [&](const test::oracle_pair& p) {
+        const double w = odd_weight{}(p.keys);
+        want[p.bucket].add(p, w);
+        heat += p.value[0] * w;
+      });
+      ASSERT_GE(want.size(), 5u);
+      for (const auto& [b, w] : want) {
+        const auto& bucket = got.buckets[static_cast<std::size_t>(b)];
+        EXPECT_NEAR(bucket.plasticity, w.mean.mean(), 1e-12);
+        EXPECT_EQ(bucket.pairs, w.mean.pairs);
+        EXPECT_NEAR(erased.buckets[static_cast<std::size_t>(b)].plasticity, bucket.plasticity, 1e-14);
+        // What coordinate 1's covariance adds is the rest of v, and errs by v's rounding.
+        const double variance = w.part[static_cast<std::size_t>(pair_part::drift_variance)] +
+                                w.part[static_cast<std::size_t>(pair_part::content_variance)];
+        for (std::size_t p = 0; p < w.part.size(); ++p) {
+          double sum = 0;
+          for (std::size_t e = 0; e < bucket.example_sum.size(); ++e)
+            sum += bucket.part_sum[p * bucket.example_sum.size() + e];
+          EXPECT_NEAR(sum, w.part[p], 1e-12 * (variance + std::abs(w.part[p])));
+        }
+      }
+      for (const double x : got.heatmap.sum) got_heat += x;
+      EXPECT_NEAR(got_heat, heat, 1e-12 * heat);
+    }
+}
+
+TYPED_TEST(every_context, a_weight_that_throws_or_is_none_is_refused) {
+  auto ctx = make<TypeParam>();
+  const auto rows = rows_of<double>(4, 3, 20);
+  const auto model = fit_queries(ctx, moments_of(ctx, rows.view()));
+  for (const double bad : {-1.0, std::nan("")})
+    EXPECT_THROW(plasticity_profile(ctx, model, rows.view(), [bad](const key_pair&) { return bad; }), error);
+  const auto throws = [](const key_pair& p) -> double {
+    require(p.distance() < 100, "too far");
+    return 1;
+  };
+  EXPECT_THROW(plasticity_profile(ctx, model, rows.view(), throws), error);
+}
+
+TYPED_TEST(every_context, equal_keys_and_no_keys_have_defined_results) {
+  auto ctx = make<TypeParam>();
+  auto rows = rows_of<float>(6, 2, 50);
+  std::fill(rows.k.begin(), rows.k.end(), 2.5f);
+  const auto model = fit_queries(ctx, moments_of(ctx, rows.view()));
+  const auto equal = plasticity_profile(ctx, model, rows.view());
+  EXPECT_EQ(equal.buckets.back().plasticity, 1);
+  EXPECT_TRUE(std::isnan(equal.buckets.front().plasticity));
+  auto head = rows.view();
+  head.k.rows = head.k_position.size = head.k_example.size = 0;
+  EXPECT_TRUE(std::isnan(plasticity_profile(ctx, model, head).buckets.back().plasticity));
+}
+
+/// Largest difference of two profiles, and that they are of the same pairs.
+double distance(const plasticity_profile_result& a, const plasticity_profile_result& b) {
+  double worst = 0;
+  EXPECT_EQ(a.buckets.size(), b.buckets.size());
+  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
+    EXPECT_EQ(a.buckets[i].pairs, b.buckets[i].pairs);
+    EXPECT_EQ(a.buckets[i].example_weight, b.buckets[i].example_weight);
+    if (std::isnan(a.buckets[i].plasticity) && std::isnan(b.buckets[i].plasticity)) continue;
+    worst = std::max(worst, std::abs(a.buckets[i].plasticity - b.buckets[i].plasticity));
+    EXPECT_EQ(std::isnan(a.buckets[i].standard_error), std::isnan(b.buckets[i].standard_error));
+    if (!std::isnan(a.buckets[i].standard_error))
+      worst = std::max(worst, std::abs(a.buckets[i].standard_error - b.buckets[i].standard_error));
+  }
+  for (std::size_t c = 0; c < a.heatmap.sum.size(); ++c) {
+    EXPECT_EQ(a.heatmap.weight[c], b.heatmap.weight[c]);
+    if (a.heatmap.weight[c] > 0)
+      worst = std::max(worst, std::abs(a.heatmap.sum[c] - b.heatmap.sum[c]) / a.heatmap.weight[c]);
+  }
+  return worst;
+}
+
+template <class T>
+class every_element : public testing::Test {};
+using elements = testing::Types<bf16, f16, float, double>;
+TYPED_TEST_SUITE(every_element, elements);
+
+TYPED_TEST(every_element, the_contexts_agree) {
+  auto cpu = make<cpu_context>();
+  auto omp = make<omp_context>();
+  const double bound = std::is_same_v<TypeParam, double> ? 1e-12 : 1e-6;
+  for (const double common : {0.3, 20.0}) {
+    const auto rows = rows_of<TypeParam>(24, 3, 90, common);
+    const auto head = rows.view();
+    const auto ours = moments_of(omp, head), theirs = moments_of(cpu, head);
+    const auto p = pca(omp, ours), q = pca(cpu, theirs);
+    for (std::size_t c = 0; c < p.explained_variance.size(); ++c)
+      EXPECT_NEAR(p.explained_variance[c], q.explained_variance[c], 1e-12);
+    EXPECT_NEAR(std::abs(p.r_q[0]), std::abs(q.r_q[0]), 1e-9);
+    const auto a = planar_rotation(omp, ours), b = planar_rotation(cpu, theirs);
+    EXPECT_NEAR(a.bias_strength, b.bias_strength, 1e-12 * (1 + std::abs(b.bias_strength)));
+    EXPECT_NEAR(a.mu_k_b, b.mu_k_b, 1e-9 * (1 + std::abs(b.mu_k_b)));
+    for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
+      const auto model = fit_queries(cpu, theirs, {.covariance = kind});
+      EXPECT_NEAR(fit_queries(omp, ours, {.covariance = kind}).sigma2_pos, model.sigma2_pos, 1e-12);
+      for (const bool across : {false, true})
+        EXPECT_LE(distance(plasticity_profile(omp, model, head, all_pairs{across}, {.heatmap = true}),
+                           plasticity_profile(cpu, model, head, all_pairs{across}, {.heatmap = true})),
+                  bound);
+      EXPECT_LE(distance(plasticity_profile(omp, model, head, prefix_uniform{}),
+                         plasticity_profile(cpu, model, head, prefix_uniform{})),
+                bound);
+      const sampled draws{.n = 300, .seed = 4};
+      const profile_options with_parts{.heatmap = true, .parts = true};
+      const auto x = plasticity_profile(omp, model, head, draws, with_parts);
+      const auto y = plasticity_profile(cpu, model, head, draws, with_parts);
+      EXPECT_LE(distance(x, y), 1e-12);
+      for (std::size_t c = 0; c < x.heatmap.parts.square.size(); ++c)
+        EXPECT_NEAR(x.heatmap.parts.square[c], y.heatmap.parts.square[c],
+                    1e-9 * (1 + std::abs(y.heatmap.parts.square[c])));
+    }
+    // In f32 a score may be rounded the other way, which moves one pair's share by one query.
+    const double flips = std::is_same_v<TypeParam, double> ? 1e-12 : 1e-4;
+    EXPECT_LE(distance(empirical_profile(omp, head, uniform_buckets{150}, 1000),
+                       empirical_profile(cpu, head, uniform_buckets{150}, 1000)),
+              flips);
+  }
+}
+
+TEST(thrust_context, results_do_not_depend_on_the_thread_count) {
+  const auto rows = rows_of<float>(16, 3, 150);
+  const auto run = [&](int threads) {
+    omp_set_num_threads(threads);
+    auto ctx = make<omp_context>();
+    const auto m = moments_of(ctx, rows.view());
+    const auto model = fit_queries(ctx, m, {.covariance = covariance_kind::joint});
+    const auto p = plasticity_profile(ctx, model, rows.view(), all_pairs{true}, {.heatmap = true, .parts = true});
+    return std::pair(m, p);
+  };
+  const auto one = run(1), three = run(3);
+  EXPECT_EQ(one.first, three.first);
+  EXPECT_EQ(one.second.heatmap.sum, three.second.heatmap.sum);
+  EXPECT_EQ(one.second.heatmap.parts.square, three.second.heatmap.parts.square);
+  for (std::size_t b = 1; b < one.second.buckets.size(); ++b) {
+    EXPECT_EQ(one.second.buckets[b].plasticity, three.second.buckets[b].plasticity);
+    EXPECT_EQ(one.second.buckets[b].part_sum, three.second.buckets[b].part_sum);
+  }
+}
+
+// Views of the device and of the host are different types: a context of the host takes none of the device.
+template <class Context, memory_space S>
+concept takes = requires(Context& ctx, tensor_view<const float, S> x, vector_view<const std::int32_t, S> t,
+                         const key_groups& g, const std::vector<pair_problem>& p) {
+  ctx.moments("k", x, t, std::vector<std::int32_t>{}, 1, scatter_kind::full);
+  ctx.gaussian_pairs(x, g, p, pair_request{});
+  ctx.host_copy(t);
+};
+static_assert(takes<cpu_context, memory_space::host> && !takes<cpu_context, memory_space::device>);
+static_assert(takes<omp_context, memory_space::host> && !takes<omp_context, memory_space::device>);
+static_assert(!std::is_convertible_v<tensor_view<float>, tensor_view<float, memory_space::device>>);
+static_assert(!std::is_convertible_v<vector_view<float, memory_space::device>, vector_view<float>>);
+
+}  // namespace
