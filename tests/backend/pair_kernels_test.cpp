@@ -2,15 +2,18 @@
 // The parts of the pair kernels.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu_pair_math.hpp"
 #include "qkgeom/backend/detail/pair_ranges.hpp"
 #include "qkgeom/backend/detail/tile_math.hpp"
+#include "qkgeom/backend/detail/tile_plan.hpp"
 #include "qkgeom/core/pair_formula.hpp"
 
 namespace {
@@ -115,6 +118,67 @@ TEST(tile_math, gram_tiles_of_split_operands_are_as_good_as_f32) {
   EXPECT_LE(fast_worst, 0.1);
   EXPECT_LE(fast_mean, 2e-3);
   EXPECT_GT(fast_mean, mean);
+}
+
+/// Calls each(key i, key j, span) for what the tiles of a plan visit, as the kernel does: i < j, both of one group and
+/// admitted.
+template <class Each>
+void visit_tiles(const tile::tile_plan& plan, const std::vector<index_t>& group, const std::vector<bool>& admitted,
+                 const Each& each) {
+  std::size_t s = 0;
+  for (index_t t = 0; t < plan.tiles; ++t) {
+    while (s + 1 < plan.spans.size() && plan.spans[s + 1].first_tile <= t) ++s;
+    const auto& span = plan.spans[s];
+    const auto at = tile::place_of(span, t - span.first_tile);
+    const index_t end = span.first + span.count;
+    for (index_t i = at.i0; i < std::min(end, at.i0 + tile::tile_side); ++i)
+      for (index_t j = at.j0; j < std::min(end, at.j0 + tile::tile_side); ++j) {
+        const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
+        if (i < j && group[a] == group[b] && admitted[a] && admitted[b]) each(i, j, span, t);
+      }
+  }
+}
+
+TEST(tile_plan, tiles_visit_every_pair_once_and_their_sums_are_found) {
+  // Groups of no keys, one, a few, just a tile, more than one tile; the law admits some of the keys of each.
+  const std::vector<index_t> sizes{0, 1, 5, 90, 30, 128, 129, 2, 700, 60, 60, 60, 1};
+  key_groups groups;
+  groups.offset = {0};
+  std::vector<index_t> group;
+  for (std::size_t g = 0; g < sizes.size(); ++g) {
+    for (index_t i = 0; i < sizes[g]; ++i) {
+      groups.position.push_back(static_cast<std::int32_t>(i));
+      group.push_back(static_cast<index_t>(g));
+    }
+    groups.offset.push_back(static_cast<index_t>(group.size()));
+  }
+  for (const auto& [after, before] : {std::pair{-1.0, index_t{1000}}, {2.0, index_t{600}}, {-1.0, index_t{128}}}) {
+    score_law law;
+    law.after = after;
+    law.before = before;
+    std::vector<bool> admitted;
+    for (const std::int32_t t : groups.position) admitted.push_back(t < before && t > after);
+    const tile::tile_plan plan(backend::ranges_of(groups, law));
+    std::map<std::pair<index_t, index_t>, int> seen;
+    std::vector<double> by_tile(static_cast<std::size_t>(plan.tiles)), by_key(group.size());
+    visit_tiles(plan, group, admitted, [&](index_t i, index_t j, const tile::tile_span& span, index_t t) {
+      ++seen[{i, j}];
+      (span.large ? by_tile[static_cast<std::size_t>(t)] : by_key[static_cast<std::size_t>(i)]) += 1;
+    });
+    std::size_t pairs = 0;
+    ASSERT_EQ(plan.sums.size(), plan.ranges.size());
+    for (std::size_t r = 0; r < plan.ranges.size(); ++r) {
+      const auto want = plan.ranges[r].count * (plan.ranges[r].count - 1) / 2;
+      const auto& from = plan.sums[r].tiles ? by_tile : by_key;
+      double found = 0;
+      for (index_t i = plan.sums[r].begin; i < plan.sums[r].end; ++i) found += from[static_cast<std::size_t>(i)];
+      EXPECT_EQ(found, static_cast<double>(want));
+      pairs += static_cast<std::size_t>(want);
+    }
+    EXPECT_EQ(seen.size(), pairs);
+    for (const auto& [pair, times] : seen) ASSERT_EQ(times, 1);
+    EXPECT_LT(plan.tiles, 40);
+  }
 }
 
 TEST(drawn_pairs, every_pair_is_as_likely) {

@@ -29,6 +29,21 @@ inline rank_range admissible(const key_groups& groups, index_t group, const scor
   return {begin - first, end - first};
 }
 
+/// The pairs of one group under one law: keys [first, first + count) of the groups' order.
+struct group_range {
+  index_t first = 0, count = 0, group = 0;
+};
+
+/// The ranges of a law over all groups, those with pairs alone.
+inline std::vector<group_range> ranges_of(const key_groups& groups, const score_law& law) {
+  std::vector<group_range> ranges;
+  for (index_t g = 0; g < groups.groups(); ++g) {
+    const auto r = admissible(groups, g, law);
+    if (r.size() >= 2) ranges.push_back({groups.offset[static_cast<std::size_t>(g)] + r.begin, r.size(), g});
+  }
+  return ranges;
+}
+
 /// Power of two near 1 / sqrt(mean_square), so that scaled values are of order 1 without rounding.
 inline double unit_scale(double mean_square) {
   if (!(mean_square > 0) || !std::isfinite(mean_square)) return 1.0;

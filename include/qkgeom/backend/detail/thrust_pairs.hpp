@@ -43,10 +43,8 @@ struct given_weight {
   QKGEOM_HD double operator()(const key_pair& p) const { return static_cast<double>(weight(p)); }
 };
 
-/// The pairs of one group under one law: keys [first, first + count) of the groups' order.
-struct group_range {
-  index_t first = 0, count = 0, group = 0;
-};
+using backend::group_range;
+using backend::ranges_of;
 
 /// Sums over slices of the pairs of one law: a slice is a run of square tiles of one range, its pairs visited in order.
 template <class Terms, class Weight>
@@ -142,16 +140,6 @@ struct listed_pairs {
     terms(left[i], right[i], position[left[i]] == position[right[i]], out + i * Terms::values);
   }
 };
-
-/// The ranges of a law over all groups, those with pairs alone.
-inline std::vector<group_range> ranges_of(const key_groups& groups, const score_law& law) {
-  std::vector<group_range> ranges;
-  for (index_t g = 0; g < groups.groups(); ++g) {
-    const auto r = backend::admissible(groups, g, law);
-    if (r.size() >= 2) ranges.push_back({groups.offset[static_cast<std::size_t>(g)] + r.begin, r.size(), g});
-  }
-  return ranges;
-}
 
 /// Sums by range of `ranges` of everything `terms` says of pairs under one law. `each_group(group, cells)` is called
 /// with each group's heatmap (cells, 1 + values), in order, if one is asked for.
