@@ -27,6 +27,9 @@ class bpe_model {
   /// has them, else they are left out. Keeps a cache: one object is used by one thread at a time.
   void encode(std::string_view word, std::size_t limit, std::vector<std::int32_t>* ids) const;
 
+  /// See bpe_merges::lookups.
+  std::uint64_t lookups() const { return merges_.lookups(); }
+
   /// Id of a token of the vocabulary, or -1.
   std::int32_t find(std::string_view token) const;
   /// Largest id + 1.

@@ -52,6 +52,9 @@ class bpe_merges {
   /// until none is left. In O(n) look-ups, and O(n log r) comparisons for r different ranks at most.
   void apply(std::vector<std::int32_t>* symbols) const;
 
+  /// Look-ups of pairs so far: what applying merges has cost.
+  std::uint64_t lookups() const { return lookups_; }
+
  private:
   struct rule {
     std::int32_t left, right, merged;
@@ -65,10 +68,12 @@ class bpe_merges {
   class long_word;
 
   std::uint32_t rank_of(std::int32_t left, std::int32_t right) const {
+    ++lookups_;
     return ranks_.find(static_cast<std::uint32_t>(left), static_cast<std::uint32_t>(right));
   }
   void apply_to_short(std::vector<std::int32_t>* symbols) const;
 
+  mutable std::uint64_t lookups_ = 0;
   std::vector<rule> rules_;
   pair_map ranks_;
   mutable std::vector<std::uint32_t> bucket_of_rank_;  // working memory of long words: `absent` everywhere in between

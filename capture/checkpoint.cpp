@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "capture/json_access.hpp"
 #include "qkgeom/core/scalar.hpp"
@@ -17,6 +18,29 @@ T element(const std::byte* data, index_t i) {
   T x;
   std::memcpy(&x, data + i * static_cast<index_t>(sizeof(T)), sizeof(T));
   return x;
+}
+
+/// Eight bits of E4M3: sign, four of exponent (bias 7), three of fraction; no infinities, NaN is all ones.
+struct fp8_e4m3 {
+  std::uint8_t bits;
+  explicit operator float() const {
+    const int exponent = (bits >> 3) & 15, fraction = bits & 7;
+    if (exponent == 15 && fraction == 7) return std::numeric_limits<float>::quiet_NaN();
+    const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                     : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+    return bits & 128 ? -size : size;
+  }
+};
+
+/// Entries times a scale, rounded to bf16 where the scale is bf16, as transformers dequantises them.
+bool widen_scaled(const std::byte* data, index_t first, index_t count, float scale, bool to_bf16, float* out) {
+  bool finite = true;
+  for (index_t i = 0; i < count; ++i) {
+    const float x = static_cast<float>(element<fp8_e4m3>(data, first + i)) * scale;
+    out[i] = to_bf16 ? static_cast<float>(bf16::round(x)) : x;
+    finite = finite && std::isfinite(out[i]);
+  }
+  return finite;
 }
 
 /// Widens `count` entries; returns whether all are finite.
@@ -76,8 +100,28 @@ void checkpoint::check(const std::string& name, const std::vector<index_t>& shap
   const tensor_entry& t = entry(name);
   require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", name, " must have shape ",
           shape_text(shape), " by config.json, not ", shape_text(t.shape));
+  if (t.dtype == "F8_E4M3") {
+    scale_of(name);
+    return;
+  }
   require(t.dtype == "BF16" || t.dtype == "F16" || t.dtype == "F32", "the checkpoint in ", folder_.string(),
-          ": tensor ", name, " must be BF16, F16 or F32, not ", t.dtype);
+          ": tensor ", name, " must be BF16, F16, F32 or F8_E4M3, not ", t.dtype);
+}
+
+/// Named an inverse, but it multiplies.
+float checkpoint::scale_of(const std::string& name) const {
+  const tensor_entry& s = entry(name + "_scale_inv");
+  require(tensor_bytes(s.shape, 1) == 1 && (s.dtype == "BF16" || s.dtype == "F32"), "the checkpoint in ",
+          folder_.string(), ": tensor ", s.name, " must be one number, BF16 or F32, not ", s.dtype, " of shape ",
+          shape_text(s.shape));
+  const float scale = s.dtype == "BF16" ? static_cast<float>(element<bf16>(s.data, 0)) : element<float>(s.data, 0);
+  require(std::isfinite(scale), "the checkpoint in ", folder_.string(), ": tensor ", s.name, " is not finite");
+  return scale;
+}
+
+bool checkpoint::has_fp8() const {
+  return std::any_of(files_.begin(), files_.end(),
+                     [](const auto& f) { return f.second->at(f.first).dtype == "F8_E4M3"; });
 }
 
 void checkpoint::read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
@@ -87,9 +131,12 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
   require(first >= 0 && count >= 0 && first + count <= shape[0], "rows ", first, " to ", first + count, " of tensor ",
           name, ", which has ", shape[0]);
   const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
-  const bool finite = t.dtype == "BF16"  ? widen<bf16>(t.data, first * width, n, to_bf16, out)
-                      : t.dtype == "F16" ? widen<f16>(t.data, first * width, n, to_bf16, out)
-                                         : widen<float>(t.data, first * width, n, to_bf16, out);
+  const bool scaled_in_bf16 = t.dtype == "F8_E4M3" && entry(name + "_scale_inv").dtype == "BF16";
+  const bool finite = t.dtype == "F8_E4M3"
+                          ? widen_scaled(t.data, first * width, n, scale_of(name), to_bf16 || scaled_in_bf16, out)
+                      : t.dtype == "BF16" ? widen<bf16>(t.data, first * width, n, to_bf16, out)
+                      : t.dtype == "F16"  ? widen<f16>(t.data, first * width, n, to_bf16, out)
+                                          : widen<float>(t.data, first * width, n, to_bf16, out);
   if (finite) return;
   const float* bad = std::find_if(out, out + n, [](float x) { return !std::isfinite(x); });
   fail("the checkpoint in ", folder_.string(), ": tensor ", name, " holds ", std::isnan(*bad) ? "NaN" : "Inf",

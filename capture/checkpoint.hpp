@@ -20,7 +20,12 @@ class checkpoint {
   explicit checkpoint(const std::filesystem::path& folder);
 
   bool has(const std::string& name) const { return files_.count(name) != 0; }
-  /// Throws unless the tensor is there, of that shape and of dtype BF16, F16 or F32.
+  /// Whether some weights are FP8. They are read as value times scale; what the model does to activations in that
+  /// format is not done.
+  bool has_fp8() const;
+
+  /// Throws unless the tensor is there, of that shape and of dtype BF16, F16, F32, or F8_E4M3 with one scale beside it
+  /// (NAME_scale_inv).
   void check(const std::string& name, const std::vector<index_t>& shape) const;
 
   /// Rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened to
@@ -30,6 +35,7 @@ class checkpoint {
             float* out) const;
 
  private:
+  float scale_of(const std::string& name) const;
   const tensor_entry& entry(const std::string& name) const;
 
   std::filesystem::path folder_;

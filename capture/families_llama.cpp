@@ -106,8 +106,12 @@ decoder_description read_mistral3(const json_fields& c) {
   const std::string type = text.string("model_type").value_or("mistral");
   require(type == "ministral3" || type == "mistral", text.where(), ": model_type '", type,
           "' is not supported inside mistral3; supported: ministral3, mistral");
-  require(!c.child("quantization_config") && !text.child("quantization_config"), c.where(),
-          ": quantised weights are not supported for this family");
+  for (const auto& quantised : {c.child("quantization_config"), text.child("quantization_config")}) {
+    if (!quantised) continue;
+    const std::string method = quantised->required_string("quant_method");
+    require(method == "fp8" && !quantised->find("weight_block_size"), quantised->where(), ": quant_method '", method,
+            "' is not supported; supported: fp8 with one scale a tensor");
+  }
   decoder_description m = type == "ministral3" ? read_ministral3(text) : read_mistral(text);
   m.model_type = "mistral3";
   m.tied = c.boolean("tie_word_embeddings").value_or(m.tied);

@@ -269,6 +269,9 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   const decoder_description& model = prepared.model;
   capture_manifest& manifest = prepared.manifest;
   const checkpoint weights(options.model);
+  if (weights.has_fp8())
+    notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
+             "model runs in FP8\n";
   thread_pool pool(options.threads);
   decoder forward(model, weights, options.plan.compute, manifest.layers.back().layer, pool);
   if (options.loss) forward.check_output();

@@ -36,6 +36,9 @@ class tokenizer {
   /// Puts `token` before every text in place of what the post-processor puts there; none: puts nothing there.
   void begin_with(std::optional<std::int32_t> token);
 
+  /// Look-ups of pairs of tokens so far: the work that merging has been.
+  std::uint64_t lookups() const { return model_.lookups(); }
+
   /// Largest id + 1.
   index_t size() const { return size_; }
 

@@ -2,8 +2,12 @@
 // Each family's odd features: the fixture that agrees with transformers (forward_test.cpp) does so no more when one of
 // them is switched off, so that the fixture tests it.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cmath>
+#include <filesystem>
 #include <functional>
+#include <map>
 
 #include "tests/capture/forward_fixture.hpp"
 
@@ -127,6 +131,63 @@ TEST(families, mllama_skips_layers_for_images) {
   const decoder_description d = f.description();
   EXPECT_TRUE(d.layers[1].skipped);
   EXPECT_EQ(run_fixture(f, d, compute_type::f32).count("layer.1.q"), 0u);
+}
+
+// Ministral 3's released weights: E4M3 with one scale a tensor. The same values written out in bf16 must give the same.
+TEST(families, fp8_weights_are_value_times_scale) {
+  namespace fs = std::filesystem;
+  const forward_fixture f = family_fixture("mistral3");
+  const fs::path folder = fs::temp_directory_path() / ("qkgeom_fp8_" + std::to_string(::getpid()));
+  const auto e4m3 = [](std::uint8_t bits) {
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const double size = exponent > 0 ? (1 + fraction / 8.0) * std::pow(2.0, exponent - 7) : fraction / 512.0;
+    return bits & 128 ? -size : size;
+  };
+  const safetensors_file original(f.folder + "/model.safetensors");
+  std::map<std::string, std::vector<std::uint8_t>> codes;
+  std::map<std::string, std::vector<bf16>> plain;
+  std::map<std::string, bf16> scales;
+  std::vector<tensor_to_write> quantised, written_out;
+  const auto bytes = [](const auto& v) { return std::as_bytes(std::span(v)); };
+  std::size_t made = 0;
+  for (const auto& t : original.tensors()) {
+    const auto values = original.values<bf16>(t);
+    auto& out = plain[t.name];
+    out.assign(values.begin(), values.end());
+    if (t.name.find("_proj.weight") == std::string::npos) {
+      quantised.push_back({t.name, "BF16", t.shape, bytes(out), {}});
+      written_out.push_back(quantised.back());
+      continue;
+    }
+    const bf16 scale = scales[t.name] = bf16::round(0.0173f + 0.001f * static_cast<float>(made++));
+    auto& code = codes[t.name];
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      std::uint8_t c = static_cast<std::uint8_t>((i * 37 + made) % 256);  // any value there is, but NaN
+      if ((c & 127) == 127) c = 0;
+      if ((c & 127) > 88) c = static_cast<std::uint8_t>(c - 48);  // and none that is huge
+      code.push_back(c);
+      out[i] = bf16::round(static_cast<float>(e4m3(c) * static_cast<double>(static_cast<float>(scale))));
+    }
+    quantised.push_back({t.name, "F8_E4M3", t.shape, bytes(code), {}});
+    quantised.push_back({t.name + "_scale_inv", "BF16", {}, std::as_bytes(std::span(&scales[t.name], 1)), {}});
+    written_out.push_back({t.name, "BF16", t.shape, bytes(out), {}});
+  }
+  EXPECT_GT(made, 10u);
+  std::vector<named_tensors> found;
+  for (const auto& [name, tensors] : {std::pair{"fp8", quantised}, std::pair{"bf16", written_out}}) {
+    fs::create_directories(folder / name);
+    write_safetensors(folder / name / "model.safetensors", tensors);
+    const forward_fixture copy{f.file, (folder / name).string()};
+    EXPECT_EQ(checkpoint(folder / name).has_fp8(), name == std::string("fp8"));
+    found.push_back(run_fixture(copy, f.description(), compute_type::bf16));
+  }
+  EXPECT_EQ(found[0], found[1]);
+  json config = read_json(f.folder + "/config.json");
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", nullptr}};
+  EXPECT_NO_THROW(read_description(config));
+  config["quantization_config"]["weight_block_size"] = {128, 128};
+  EXPECT_THROW(read_description(config), error);
+  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -78,6 +78,23 @@ TEST(tokenizer_schemes, ten_megabytes_of_one_character_take_less_than_ten_second
   }
 }
 
+// Ten times the text is ten times the work, counted and not timed; each byte is looked at a few times at most.
+TEST(tokenizer_schemes, work_grows_with_the_text_and_not_with_its_square) {
+  for (const std::string name : {"tekken", "mistral", "gemma3"}) {
+    const auto t = tokenizer::load(folder + name + ".json");
+    for (const std::string part : {"a", " ", "A", "ab"}) {
+      const auto work = [&](std::size_t bytes) {
+        const std::uint64_t before = t.lookups();
+        t.encode(repeated(part, bytes), no_limit);
+        return static_cast<double>(t.lookups() - before);
+      };
+      const double small = work(1'000'000), large = work(10'000'000);
+      EXPECT_LT(large, 11 * small + 1e5) << name << " '" << part << "'";
+      EXPECT_LT(large, 4.0 * 10'000'000) << name << " '" << part << "'";
+    }
+  }
+}
+
 TEST(tokenizer_schemes, random_tokenizers_and_texts_equal_the_library_s) {
   if (std::system("python3 -c 'import tokenizers' > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "python3 with the package tokenizers is not here: nothing to compare random tokenizers with";
