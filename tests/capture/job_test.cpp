@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -328,6 +329,30 @@ TEST_F(job, weights_that_are_missing_misshapen_or_not_finite) {
   });
   EXPECT_THAT(refusal(), HasSubstr(name + " holds NaN at entry 77"));
   EXPECT_FALSE(fs::exists(options.out / "manifest.json"));
+}
+
+TEST_F(job, layers_after_the_last_captured_one_and_the_rest_of_that_one_are_not_read) {
+  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
+  options.plan.layers = {0, 2};
+  run();
+  const std::string whole = read_text(options.out / "shard-00000.safetensors", 1 << 20);
+  change_weights([&](tensor_to_write& t, auto&) {
+    const std::string layers = "model.layers.";
+    if (t.name.rfind(layers, 0) != 0) return t.name.find("embed") != std::string::npos;
+    const int layer = std::stoi(t.name.substr(layers.size()));
+    const auto names = {"input_layernorm", "q_proj", "k_proj"};
+    return layer < 2 || (layer == 2 && std::any_of(names.begin(), names.end(), [&](const char* name) {
+                           return t.name.find(name) != std::string::npos;
+                         }));
+  });
+  fs::rename(options.model, folder / "stage1-step-1000");
+  options.model = folder / "stage1-step-1000";
+  options.out = folder / "cut";
+  run();
+  EXPECT_EQ(read_text(options.out / "shard-00000.safetensors", 1 << 20), whole);
+  options.loss = true;
+  options.out = folder / "loss";
+  EXPECT_THAT(refusal(), HasSubstr("has no tensor model.layers.2."));
 }
 
 TEST_F(job, shards_of_an_index_that_are_missing_or_broken) {
