@@ -15,13 +15,12 @@ if(PROJECT_IS_TOP_LEVEL)
 endif()
 
 add_library(qkgeom_warnings INTERFACE)
-target_compile_options(qkgeom_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow)
+target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>")
 if(QKGEOM_WERROR)
-  target_compile_options(qkgeom_warnings INTERFACE -Werror)
+  target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # These depend on what the optimiser inlined and are known to be wrong in g++ 12's own library; they stay warnings.
-    target_compile_options(qkgeom_warnings INTERFACE -Wno-error=restrict -Wno-error=maybe-uninitialized
-      -Wno-error=array-bounds -Wno-error=stringop-overflow -Wno-error=stringop-overread)
+    target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-error=restrict;-Wno-error=maybe-uninitialized;-Wno-error=array-bounds;-Wno-error=stringop-overflow;-Wno-error=stringop-overread>")
   endif()
 endif()
 

@@ -72,12 +72,16 @@ QKGEOM_HD inline split split_of(float x) {
   return {high, bf16::round(x - static_cast<float>(high))};
 }
 
-/// The three products that a split dot product keeps: high high + high low + low high. As a bilinear form of (high,
-/// low) it is symmetric, so that |x|^2 + |y|^2 - 2 x.y under it is |dh|^2 + 2 dh.dl with dh + dl = x - y: the dropped
-/// |dl|^2 is at most 2^-16 of v, however much of the norms cancels.
+/// The three products that a split dot product keeps: high high + high low + low high. What it drops, low low, is at
+/// most 2^-18 |x| |y|, so that |x|^2 + |y|^2 - 2 x.y errs by at most 2^-18 (|x|^2 + |y|^2), of either sign.
 QKGEOM_HD inline float split_product(split a, split b) {
   const float ah = a.high, al = a.low, bh = b.high, bl = b.low;
   return ah * bh + (ah * bl + al * bh);
+}
+/// The square of what a split stands for.
+QKGEOM_HD inline float split_square(split a) {
+  const float x = static_cast<float>(a.high) + static_cast<float>(a.low);
+  return x * x;
 }
 
 }  // namespace qkgeom::tile

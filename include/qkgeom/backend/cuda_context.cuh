@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/backend/detail/cuda_dense.cuh"
+#include "qkgeom/backend/detail/cuda_pairs.cuh"
+#include "qkgeom/backend/detail/cuda_resources.cuh"
+#include "qkgeom/backend/detail/thrust_primitives.hpp"
+
+namespace qkgeom {
+
+/// How the pair kernel multiplies keys: each as two bf16 (f32-faithful, three products), or rounded to one bf16.
+enum class gram_products { split_bf16, bf16 };
+
+struct cuda_options {
+  cudaStream_t stream = nullptr;
+  gram_products products = gram_products::split_bf16;
+  std::size_t scratch_bytes = std::size_t{4} << 30;  ///< of device memory for the keys of a launch of the pair kernel
+  int threads = 0;                                   ///< of the host, for work on results: <= 0: one a core
+};
+
+/// Runs every primitive of the library on the current CUDA device, on the caller's stream, on views of device memory.
+/// Scratch memory comes from a stream-ordered pool of the context; results are host values, so each primitive waits for
+/// the stream once or a few times, and nothing else does. Exact f32 pair sums of every pair, heatmaps too, are fused
+/// kernels on the tensor cores; f64 pairs, weights (device_weighted_pairs), drawn pairs, parts and observed queries go
+/// through Thrust. Results do not depend on the order in which blocks run. Not to be shared by threads at the same
+/// time.
+class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory> {
+  using base = thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory>;
+
+ public:
+  explicit cuda_context(const cuda_options& options = {})
+      : cuda_context(options, cuda_kernels::device_memory(options.stream)) {}
+
+  cudaStream_t stream() const { return options_.stream; }
+
+  /// See cpu_context::moments: second moments are batched f64 GEMMs.
+  template <class T>
+  std::vector<side_moments> moments(const char* side, const tensor_view<const T, space>& x,
+                                    const vector_view<const std::int32_t, space>& position,
+                                    const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
+    return thrust_kernels::moments(
+        on(), cuda_kernels::scatter_by_gemm{handles_.get()}, [&](index_t n, auto&& f) { for_each(n, f); }, side, x,
+        position, bucket, buckets, per_bucket);
+  }
+
+  /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices, in one batch.
+  std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
+    return cuda_kernels::symmetric_eigen(on(), *handles_, matrices, d);
+  }
+
+  /// Factors F, F F' = matrix, of symmetric positive semi-definite (d, d) matrices, from their eigenvectors.
+  std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
+    std::vector<semidefinite_root> roots;
+    for (const auto& s : symmetric_eigen(matrices, d)) roots.push_back(cuda_kernels::root_of(s, d));
+    return roots;
+  }
+
+  /// See cpu_context::gaussian_pairs.
+  template <class T>
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
+                                        const std::vector<pair_problem>& problems, const pair_request& request) {
+    constexpr auto usual = std::is_same_v<compute_t<T>, double> ? pair_precision::f64 : pair_precision::f32;
+    if (request.weight || request.parts || request.sample.pairs > 0 ||
+        request.precision.value_or(usual) == pair_precision::f64)
+      return base::gaussian_pairs(k, groups, problems, request);
+    const auto machine = on();
+    using machine_type = std::remove_cvref_t<decltype(machine)>;
+    if (options_.products == gram_products::split_bf16)
+      return cuda_kernels::fused_pairs<machine_type, true>(machine, *handles_, options_.scratch_bytes)(
+          k, groups, problems, request);
+    return cuda_kernels::fused_pairs<machine_type, false>(machine, *handles_, options_.scratch_bytes)(
+        k, groups, problems, request);
+  }
+  using base::gaussian_pairs;
+
+ private:
+  cuda_context(const cuda_options& options, const cuda_kernels::device_memory& memory)
+      : cuda_context(options, memory,
+                     std::make_unique<cuda_kernels::thrust_allocator>(cuda_kernels::thrust_allocator{memory})) {}
+  cuda_context(const cuda_options& options, const cuda_kernels::device_memory& memory,
+               std::unique_ptr<cuda_kernels::thrust_allocator> allocator)
+      : base(thrust::cuda::par_nosync(*allocator).on(options.stream), memory, options.threads),
+        options_(options),
+        allocator_(std::move(allocator)),
+        handles_(std::make_unique<cuda_kernels::handles>(options.stream)) {}
+
+  cuda_options options_;
+  std::unique_ptr<cuda_kernels::thrust_allocator> allocator_;  // the policy refers to it
+  std::unique_ptr<cuda_kernels::handles> handles_;
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+// cuda_context against cpu_context, every primitive. Skipped where there is no CUDA device.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/backend/cuda_context.cuh"
+#include "qkgeom/geometry/pca.hpp"
+#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+
+namespace {
+
+using namespace qkgeom;
+constexpr auto device = memory_space::device;
+
+/// A copy on the device.
+template <class T>
+class on_device {
+ public:
+  explicit on_device(const std::vector<T>& x) : size_(static_cast<index_t>(x.size())) {
+    cuda_kernels::check(cudaMalloc(&data_, x.size() * sizeof(T)), "cudaMalloc");
+    cuda_kernels::check(cudaMemcpy(data_, x.data(), x.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  on_device(const on_device&) = delete;
+  ~on_device() { cudaFree(data_); }
+  vector_view<const T, device> view() const { return {data_, size_}; }
+  matrix_view<const T, device> rows(index_t d) const { return {data_, size_ / d, d, d}; }
+
+ private:
+  T* data_ = nullptr;
+  index_t size_;
+};
+
+/// A planted head on the host and on the device.
+template <class T>
+struct planted_pair {
+  planted_rows<T> here;
+  on_device<T> q, k;
+  on_device<std::int32_t> q_position, q_example, k_position, k_example;
+
+  explicit planted_pair(const planted_head& spec)
+      : here(plant<T>(spec)),
+        q(here.q),
+        k(here.k),
+        q_position(here.q_position),
+        q_example(here.q_example),
+        k_position(here.k_position),
+        k_example(here.k_example) {}
+  head_view<T> host(std::optional<index_t> window = {}) const {
+    auto view = here.view();
+    view.window = window;
+    return view;
+  }
+  head_view<T, device> far(std::optional<index_t> window = {}) const {
+    return {q.rows(here.dim),
+            q_position.view(),
+            q_example.view(),
+            k.rows(here.dim),
+            k_position.view(),
+            k_example.view(),
+            window};
+  }
+};
+
+planted_head spec_of(index_t dim, index_t examples, index_t rows, double common) {
+  planted_head spec{.dim = dim, .context_length = 1000, .examples = examples, .rows = rows, .seed = 21};
+  spec.drift_q.assign(static_cast<std::size_t>(dim), 2e-3);
+  spec.drift_k.assign(static_cast<std::size_t>(dim), 1e-3);
+  spec.mean_q.assign(static_cast<std::size_t>(dim), 0.3);
+  spec.mean_k.assign(static_cast<std::size_t>(dim), common);
+  return spec;
+}
+
+template <class Context, class Head>
+auto moments_of(Context& ctx, const Head& head) {
+  return accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000});
+}
+
+/// Largest difference of two profiles and their heatmaps, and that they are of the same pairs.
+double distance(const plasticity_profile_result& a, const plasticity_profile_result& b) {
+  double worst = 0;
+  EXPECT_EQ(a.buckets.size(), b.buckets.size());
+  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
+    EXPECT_EQ(a.buckets[i].pairs, b.buckets[i].pairs);
+    EXPECT_EQ(a.buckets[i].example_weight, b.buckets[i].example_weight);
+    EXPECT_EQ(std::isnan(a.buckets[i].plasticity), std::isnan(b.buckets[i].plasticity));
+    if (!std::isnan(b.buckets[i].plasticity))
+      worst = std::fmax(worst, std::abs(a.buckets[i].plasticity - b.buckets[i].plasticity));
+  }
+  EXPECT_EQ(a.heatmap.sum.size(), b.heatmap.sum.size());
+  for (std::size_t c = 0; c < a.heatmap.sum.size(); ++c) {
+    EXPECT_EQ(a.heatmap.weight[c], b.heatmap.weight[c]);
+    if (a.heatmap.weight[c] > 0)
+      worst = std::fmax(worst, std::abs(a.heatmap.sum[c] - b.heatmap.sum[c]) / a.heatmap.weight[c]);
+  }
+  return worst;
+}
+
+class on_gpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no CUDA device on this machine";
+    cuda_kernels::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  }
+  void TearDown() override {
+    if (stream) cudaStreamDestroy(stream);
+  }
+  cudaStream_t stream = nullptr;
+  cpu_context cpu{{.threads = 2}};
+};
+
+template <class T>
+void moments_agree(cpu_context& cpu, cudaStream_t stream) {
+  cuda_context gpu{{.stream = stream}};
+  for (const double common : {0.3, 100.0}) {
+    const planted_pair<T> head(spec_of(20, 3, 300, common));
+    const auto a = moments_of(gpu, head.far()), b = moments_of(cpu, head.host());
+    const double norm = dense::norm(b.k.total.xx);
+    for (std::size_t i = 0; i < b.k.total.xx.size(); ++i) EXPECT_NEAR(a.k.total.xx[i], b.k.total.xx[i], 1e-11 * norm);
+    for (std::size_t s = 0; s < b.q.bucket.size(); ++s) {
+      EXPECT_EQ(a.q.bucket[s].count, b.q.bucket[s].count);
+      EXPECT_NEAR(a.q.bucket[s].xt[3], b.q.bucket[s].xt[3], 1e-9 * (1 + std::abs(b.q.bucket[s].xt[3])));
+      EXPECT_NEAR(a.q.bucket[s].mean[5], b.q.bucket[s].mean[5], 1e-11 * (1 + common));
+    }
+    const auto p = pca(gpu, a), q = pca(cpu, b);
+    for (std::size_t i = 0; i < p.explained_variance.size(); ++i)
+      EXPECT_NEAR(p.explained_variance[i], q.explained_variance[i], 1e-10);
+  }
+}
+
+TEST_F(on_gpu, moments_and_components_agree) {
+  moments_agree<bf16>(cpu, stream);
+  moments_agree<float>(cpu, stream);
+  moments_agree<double>(cpu, stream);
+}
+
+TEST_F(on_gpu, a_row_that_is_not_finite_is_named) {
+  cuda_context gpu{{.stream = stream}};
+  auto rows = plant<float>(spec_of(5, 2, 40, 0));
+  rows.k[7 * 5 + 2] = std::nanf("");
+  const on_device<float> k(rows.k);
+  const on_device<std::int32_t> t(rows.k_position);
+  const std::vector<std::int32_t> bucket(rows.k_position.size(), 0);
+  try {
+    gpu.moments("k", tensor_view<const float, device>{k.view().data, 80, 1, 5, 5, 5}, t.view(), bucket, 1,
+                scatter_kind::full);
+    FAIL() << "a row with NaN was taken";
+  } catch (const error& e) {
+    EXPECT_STREQ(e.what(), "k head 0 row 7 holds a value that is not finite");
+  }
+}
+
+TEST_F(on_gpu, factors_give_their_matrix_back) {
+  cuda_context gpu{{.stream = stream}};
+  const index_t d = 12, rank = 5;
+  std::vector<double> root(static_cast<std::size_t>(d * rank)), m(static_cast<std::size_t>(d * d));
+  const random_stream draws{.seed = 2};
+  for (std::size_t i = 0; i < root.size(); ++i) root[i] = draws.uniform(i) - 0.5;
+  const auto product = [&](const std::vector<double>& f, index_t r, index_t i, index_t j) {
+    double sum = 0;
+    for (index_t c = 0; c < r; ++c)
+      sum += f[static_cast<std::size_t>(i * r + c)] * f[static_cast<std::size_t>(j * r + c)];
+    return sum;
+  };
+  for (index_t i = 0; i < d; ++i)
+    for (index_t j = 0; j < d; ++j) m[static_cast<std::size_t>(i * d + j)] = product(root, rank, i, j);
+  const auto found = gpu.cholesky({&m, &m}, d);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[1].rank, rank);
+  for (index_t i = 0; i < d; ++i)
+    for (index_t j = 0; j < d; ++j)
+      EXPECT_NEAR(product(found[1].factor, found[1].rank, i, j), m[static_cast<std::size_t>(i * d + j)], 1e-13);
+}
+
+TEST_F(on_gpu, the_pair_kernel_errs_by_at_most_1e_5_and_fast_products_by_what_is_stated) {
+  cuda_context split{{.stream = stream}}, fast{{.stream = stream, .products = gram_products::bf16}};
+  double worst = 0, fast_worst = 0;
+  for (const index_t rows : {40, 700})
+    for (const double common : {0.3, 1000.0})
+      for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
+        const planted_pair<float> head(spec_of(72, 3, rows, common));
+        const auto model = fit_queries(cpu, moments_of(cpu, head.host()), {.covariance = kind});
+        for (const bool across : {false, true})
+          for (const auto window : {std::optional<index_t>(), std::optional<index_t>(300)}) {
+            const auto want = plasticity_profile(cpu, model, head.host(window), all_pairs{across},
+                                                 {.heatmap = true, .precision = pair_precision::f64});
+            const profile_options options{.heatmap = true};
+            worst = std::fmax(
+                worst, distance(plasticity_profile(split, model, head.far(window), all_pairs{across}, options), want));
+            fast_worst = std::fmax(
+                fast_worst,
+                distance(plasticity_profile(fast, model, head.far(window), all_pairs{across}, options), want));
+          }
+      }
+  RecordProperty("split_worst", std::to_string(worst));
+  RecordProperty("fast_worst", std::to_string(fast_worst));
+  EXPECT_LE(worst, 1e-5);
+  EXPECT_LE(fast_worst, 2e-2);
+}
+
+TEST_F(on_gpu, equal_keys_have_plasticity_1) {
+  cuda_context gpu{{.stream = stream}};
+  auto spec = spec_of(32, 2, 200, 0);
+  spec.root_k.assign(32 * 32, 0.0);
+  spec.drift_k.clear();
+  const planted_pair<bf16> head(spec);
+  const auto model = fit_queries(cpu, moments_of(cpu, head.host()));
+  EXPECT_EQ(plasticity_profile(gpu, model, head.far()).buckets.back().plasticity, 1);
+}
+
+TEST_F(on_gpu, weights_parts_draws_and_observed_queries_agree) {
+  cuda_context gpu{{.stream = stream}};
+  const planted_pair<double> head(spec_of(10, 3, 60, 0.3));
+  const auto model = fit_queries(cpu, moments_of(cpu, head.host()), {.covariance = covariance_kind::joint});
+  EXPECT_LE(distance(plasticity_profile(gpu, model, head.far(), prefix_uniform{}),
+                     plasticity_profile(cpu, model, head.host(), prefix_uniform{})),
+            1e-12);
+  const profile_options options{.heatmap = true, .parts = true};
+  const auto a = plasticity_profile(gpu, model, head.far(), sampled{.n = 100, .seed = 3}, options);
+  const auto b = plasticity_profile(cpu, model, head.host(), sampled{.n = 100, .seed = 3}, options);
+  EXPECT_LE(distance(a, b), 1e-12);
+  const auto x = plasticity_profile(gpu, model, head.far(), all_pairs{}, options);
+  const auto y = plasticity_profile(cpu, model, head.host(), all_pairs{}, options);
+  for (std::size_t i = 0; i < y.buckets.back().part_sum.size(); ++i)
+    EXPECT_NEAR(x.buckets.back().part_sum[i], y.buckets.back().part_sum[i],
+                1e-9 * (1 + std::abs(y.buckets.back().part_sum[i])));
+  EXPECT_LE(distance(empirical_profile(gpu, head.far(), uniform_buckets{150}, 1000),
+                     empirical_profile(cpu, head.host(), uniform_buckets{150}, 1000)),
+            1e-12);
+  EXPECT_THROW(plasticity_profile(gpu, model, head.far(), [](const key_pair&) { return 1.0; }), error);
+}
+
+TEST_F(on_gpu, results_do_not_depend_on_the_run_or_on_how_laws_share_launches) {
+  const planted_pair<bf16> head(spec_of(64, 4, 400, 0.3));
+  const auto model = fit_queries(cpu, moments_of(cpu, head.host()));
+  cuda_context one{{.stream = stream}}, small{{.stream = stream, .scratch_bytes = 1 << 20}};
+  const auto a = plasticity_profile(one, model, head.far(), all_pairs{true}, {.heatmap = true});
+  for (auto* ctx : {&one, &small}) {
+    const auto b = plasticity_profile(*ctx, model, head.far(), all_pairs{true}, {.heatmap = true});
+    EXPECT_EQ(a.heatmap.sum, b.heatmap.sum);
+    for (std::size_t i = 1; i < a.buckets.size(); ++i) EXPECT_EQ(a.buckets[i].plasticity, b.buckets[i].plasticity);
+  }
+}
+
+static_assert(
+    !std::is_invocable_v<decltype([](auto& ctx, auto x) -> decltype(ctx.host_copy(x)) { return ctx.host_copy(x); }),
+                         cuda_context&, vector_view<const float>>);
+
+}  // namespace
