@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu_scatter.hpp"
@@ -114,16 +116,21 @@ inline side_moments side_moments_of(const char* side, index_t head, const wide_r
   for (index_t b = 0; b <= buckets; ++b) {
     const index_t begin = order.offset[static_cast<std::size_t>(b)],
                   end = order.offset[static_cast<std::size_t>(b) + 1];
-    auto sum = row_moments::zero(x.cols, per_bucket);
+    std::optional<row_moments> sum;
     for (index_t i = begin; i < end; i += run_rows) {
       const index_t* const rows = order.row.data() + i;
       scratch.shift = m.total.mean;
       if (m.total.count == 0) x.read(rows[0], scratch.shift.data());
-      const auto part = shifted_moments(side, head, x, position, rows, std::min(end - i, run_rows), scratch);
-      merge(sum, part);
+      auto part = shifted_moments(side, head, x, position, rows, std::min(end - i, run_rows), scratch);
       merge(m.total, part);
+      if (!sum && per_bucket == scatter_kind::full) {
+        sum = std::move(part);
+        continue;
+      }
+      if (!sum) sum = row_moments::zero(x.cols, per_bucket);
+      merge(*sum, part);
     }
-    if (b < buckets) m.bucket.push_back(std::move(sum));
+    if (b < buckets) m.bucket.push_back(sum ? std::move(*sum) : row_moments::zero(x.cols, per_bucket));
   }
   return m;
 }
