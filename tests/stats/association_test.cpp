@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/stats/association.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "qkgeom/stats/families.hpp"
+#include "qkgeom/stats/resampling.hpp"
+
+namespace {
+
+using namespace qkgeom;
+using columns = std::vector<double>;
+
+constexpr association kinds[] = {association::pearson, association::spearman, association::kendall};
+
+nlohmann::json fixture() {  // tests/data/make_associations.py
+  return nlohmann::json::parse(std::ifstream(std::string(QKGEOM_TEST_DATA) + "/associations.json"));
+}
+
+TEST(association, equals_scipy_with_exact_p) {
+  const auto all = fixture();
+  int with_p = 0, with_interval = 0;
+  for (const auto& pair : all.at("pairs")) {
+    SCOPED_TRACE(pair.at("name").get<std::string>());
+    const auto x = pair.at("x").get<columns>(), y = pair.at("y").get<columns>();
+    for (const auto kind : kinds) {
+      const std::string name(name_of(kind));
+      SCOPED_TRACE(name);
+      EXPECT_NEAR(associate(kind, x, y), pair.at(name).get<double>(), 1e-14);
+      if (pair.contains(name + "_p")) {
+        const auto t = test_association(kind, x, y);
+        EXPECT_TRUE(t.exact);
+        EXPECT_EQ(t.standard_error, 0);
+        EXPECT_NEAR(t.p, pair.at(name + "_p").get<double>(), 1e-14);
+        ++with_p;
+      }
+      if (pair.contains(name + "_interval")) {
+        const auto b = bootstrap_association(kind, x, y, {.draws = 20000, .seed = 3});
+        EXPECT_NEAR(b.low, pair.at(name + "_interval")[0].get<double>(), 0.02);
+        EXPECT_NEAR(b.high, pair.at(name + "_interval")[1].get<double>(), 0.02);
+        EXPECT_EQ(b.without_value, 0u);
+        ++with_interval;
+      }
+    }
+  }
+  EXPECT_EQ(with_p, 9);
+  EXPECT_EQ(with_interval, 2);
+}
+
+TEST(association, has_no_value_without_variance_and_says_what_is_wrong) {
+  for (const auto kind : kinds) {
+    EXPECT_TRUE(std::isnan(associate(kind, {0.1, 0.1, 0.1}, {1, 2, 3})));
+    EXPECT_TRUE(std::isnan(associate(kind, {}, {})));
+    EXPECT_TRUE(std::isnan(test_association(kind, {1, 2, 3}, {0.7, 0.7, 0.7}).p));
+    EXPECT_THROW(associate(kind, {1, 2}, {1}), error);
+    EXPECT_THROW(associate(kind, {1, NAN}, {1, 2}), error);
+  }
+  EXPECT_EQ(mid_ranks({3, 1, 3, 2}), (columns{3.5, 1, 3.5, 2}));
+}
+
+TEST(association, what_a_third_column_explains_is_taken_out) {
+  const columns z{1, 2, 3, 4, 5, 6}, e{0.1, -0.2, 0.1, 0.1, -0.2, 0.1};
+  columns x = z, y = z;
+  for (std::size_t i = 0; i < z.size(); ++i) x[i] += e[i], y[i] -= e[i];
+  EXPECT_GT(associate(association::pearson, x, y), 0.98);
+  EXPECT_NEAR(partial_association(association::pearson, x, y, z), -1, 0.05);
+  EXPECT_TRUE(std::isnan(partial_association(association::spearman, z, y, z)));
+}
+
+TEST(resampling, drawn_orders_agree_with_all_orders_within_the_error_they_state) {
+  const auto pair = fixture().at("pairs")[1];
+  const auto x = pair.at("x").get<columns>(), y = pair.at("y").get<columns>();
+  const permutation_options few{.most_exact = 719, .draws = 20000, .seed = 11};
+  const auto t = test_association(association::spearman, x, y, few),
+             again = test_association(association::spearman, x, y, few);
+  EXPECT_FALSE(t.exact);
+  EXPECT_EQ(t.arrangements, 20000u);
+  EXPECT_NEAR(t.standard_error, std::sqrt(t.p * (1 - t.p) / 20000), 1e-12);
+  EXPECT_NEAR(t.p, pair.at("spearman_p").get<double>(), 4 * t.standard_error);
+  EXPECT_EQ(t.p, again.p);
+  EXPECT_NE(t.p, test_association(association::spearman, x, y, {.most_exact = 719, .draws = 20000, .seed = 12}).p);
+  EXPECT_TRUE(test_association(association::spearman, x, y, {.most_exact = 720}).exact);
+}
+
+TEST(resampling, equal_values_make_fewer_arrangements) {
+  const std::vector<int> labels{1, 0, 0, 0, 0, 0,
+                                0, 0, 0, 0, 0, 1};  // 12 over 2 = 66, one of which spreads them so far
+  const auto spread = [](const std::vector<int>& l) {
+    const auto first = std::find(l.begin(), l.end(), 1);
+    return static_cast<double>(std::find(first + 1, l.end(), 1) - first);
+  };
+  const auto t = permute(labels, false, {}, spread);
+  EXPECT_TRUE(t.exact);
+  EXPECT_EQ(t.arrangements, 66u);
+  EXPECT_DOUBLE_EQ(t.p, 1.0 / 66);
+}
+
+TEST(resampling, leaving_a_row_out_names_the_row) {
+  const columns x{1, 2, 3, 4, 10}, y{1, 2, 3, 4, -5};  // the last row alone makes the correlation negative
+  const auto range = leave_one_out(association::pearson, x, y);
+  EXPECT_EQ(range.high_without, 4u);
+  EXPECT_DOUBLE_EQ(range.high, 1);
+  EXPECT_LT(range.low, -0.9);
+}
+
+TEST(resampling, a_better_predictor_is_told_only_when_the_rows_say_so) {
+  columns y, good, bad;
+  for (int i = 0; i < 12; ++i) {
+    y.push_back(i);
+    good.push_back(-i + (i % 2) * 0.5);
+    bad.push_back((i * 5) % 12);
+  }
+  const auto c = compare_predictors(association::spearman, good, bad, y);
+  EXPECT_NEAR(c.difference, std::abs(c.first) - std::abs(c.second), 1e-15);
+  EXPECT_EQ(c.by_swap.arrangements, 4096u);
+  EXPECT_LT(c.by_swap.p, 0.02);
+  EXPECT_LT(c.by_order.p, 0.05);
+  EXPECT_GT(c.interval.low, 0);
+  const auto same = compare_predictors(association::pearson, good, good, y);
+  EXPECT_EQ(same.difference, 0);
+  EXPECT_EQ(same.by_swap.p, 1);
+  EXPECT_EQ(same.by_order.p, 1);
+}
+
+TEST(families, parts_equal_scipy_and_show_the_reversal) {
+  const auto f = fixture().at("families");
+  const auto x = f.at("x").get<columns>(), y = f.at("y").get<columns>();
+  const auto family = f.at("family").get<std::vector<std::string>>();
+  const auto d = decompose_by_family(x, y, family);
+  const auto equal = [&](const slope_and_correlation& got, const char* what) {
+    EXPECT_NEAR(got.correlation, f.at(what)[0].get<double>(), 1e-13) << what;
+    EXPECT_NEAR(got.slope, f.at(what)[1].get<double>(), 1e-12) << what;
+  };
+  equal(d.pooled, "pooled");
+  equal(d.within, "within");
+  equal(d.between, "between");
+  EXPECT_EQ(d.within.n, 7u);
+  EXPECT_TRUE(d.reverses());
+  ASSERT_EQ(d.families.size(), 3u);
+  EXPECT_TRUE(std::isnan(d.families[2].inside.correlation));
+
+  const auto s = separate_families(x, family, {"a", "b", "c"});
+  EXPECT_EQ(s.in_order, f.at("in_order").get<double>());
+  EXPECT_EQ(s.order.arrangements, f.at("arrangements").get<std::size_t>());
+  EXPECT_NEAR(s.order.p, f.at("order_p").get<double>(), 1e-14);
+  EXPECT_NEAR(s.variance.estimate, f.at("variance").get<double>(), 1e-13);
+  EXPECT_NEAR(s.variance.p, f.at("variance_p").get<double>(), 1e-14);
+  EXPECT_TRUE(s.means_in_order);
+  EXPECT_FALSE(s.overlap);
+  const auto backwards = separate_families(x, family, {"c", "b", "a"});
+  EXPECT_EQ(backwards.in_order, 0);
+  EXPECT_EQ(backwards.order.p, 1);
+  EXPECT_TRUE(backwards.overlap);
+  EXPECT_THROW(separate_families(x, family, {"a", "b"}), error);
+
+  const auto r = rank_agreement(x, y, family);
+  EXPECT_EQ(r.pairs, 3u);
+  EXPECT_EQ(r.agree, 3u);
+  EXPECT_DOUBLE_EQ(r.means.p, 2.0 / 6);  // three families cannot say more
+  EXPECT_EQ(r.row_pairs, 19u);
+}
+
+TEST(line, equals_scipy_and_is_less_sure_far_away) {
+  const auto all = fixture();
+  const auto line = fit_line(all["pairs"][3]["x"].get<columns>(), all["pairs"][3]["y"].get<columns>());
+  EXPECT_NEAR(line.slope, all["line"][0].get<double>(), 1e-13);
+  EXPECT_NEAR(line.intercept, all["line"][1].get<double>(), 1e-13);
+  EXPECT_GT(line.prediction_error(5), line.prediction_error(line.mean_x));
+  EXPECT_NEAR(line.prediction_error(line.mean_x), line.deviation * std::sqrt(1 + 1.0 / 20), 1e-14);
+  EXPECT_THROW(fit_line({1, 1, 1}, {1, 2, 3}), error);
+}
+
+}  // namespace
