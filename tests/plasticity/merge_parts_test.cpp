@@ -64,7 +64,7 @@ TEST_F(merge_parts, a_narrower_heatmap_goes_into_a_wider_one) {
   const auto part = profile(0, 4, all_pairs{});
   auto narrow = part.heatmap;
   for (const index_t width : {part.heatmap.width, part.heatmap.width + 2}) {
-    plasticity_heatmap wide{narrow.cell, width, {}, {}, detail::blank_cells(narrow.parts, width)};
+    plasticity_heatmap wide{narrow.cell, width, {}, {}, blank_cells(static_cast<std::size_t>(width * width))};
     wide.sum.resize(static_cast<std::size_t>(width * width));
     wide.weight.resize(wide.sum.size());
     auto there = wide, back = narrow;

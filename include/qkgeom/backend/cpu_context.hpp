@@ -3,10 +3,10 @@
 
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu_kernels.hpp"
+#include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/host_values.hpp"
 #include "qkgeom/core/thread_pool.hpp"
@@ -52,43 +52,32 @@ class cpu_context {
 
   /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    std::vector<eigen_system> result(matrices.size());
-    for_each(static_cast<index_t>(matrices.size()), [&](index_t i) {
-      result[static_cast<std::size_t>(i)] = linalg::symmetric_eigen(*matrices[static_cast<std::size_t>(i)], d);
-    });
-    return result;
+    return backend::each_matrix(*this, matrices,
+                                [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
   }
 
   /// Factors F, F F' = matrix, of symmetric positive semi-definite (d, d) matrices.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    std::vector<semidefinite_root> result(matrices.size());
-    for_each(static_cast<index_t>(matrices.size()), [&](index_t i) {
-      result[static_cast<std::size_t>(i)] = linalg::semidefinite_factor(*matrices[static_cast<std::size_t>(i)], d);
-    });
-    return result;
+    return backend::each_matrix(*this, matrices,
+                                [d](const std::vector<double>& m) { return linalg::semidefinite_factor(m, d); });
   }
 
   /// Exact pair sums under Gaussian score laws, one result a problem; k is (n, key heads, d).
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
-    return cpu::gaussian_pairs(*pool_, *memory_, request.precision.value_or(precision_of<T>), cpu::widened(k), groups,
-                               problems, request);
+    return cpu::gaussian_pairs(*pool_, *memory_, request.precision.value_or(usual_precision<T>), cpu::widened(k),
+                               groups, problems, request);
   }
 
   /// Exact pair sums under observed queries: q is (n_q, query heads, d), problem.query_rows the rows of each bucket.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
                                          const key_groups& groups, const std::vector<empirical_problem>& problems) {
-    return cpu::empirical_pairs(*pool_, precision_of<T>, cpu::widened(q), cpu::widened(k), groups, problems);
+    return cpu::empirical_pairs(*pool_, usual_precision<T>, cpu::widened(q), cpu::widened(k), groups, problems);
   }
 
  private:
-  /// What pairs are computed in unless the caller says otherwise.
-  template <class T>
-  static constexpr pair_precision precision_of =
-      std::is_same_v<compute_t<T>, double> ? pair_precision::f64 : pair_precision::f32;
-
   std::unique_ptr<thread_pool> pool_;
   std::shared_ptr<cpu::pair_memory> memory_ = cpu::make_pair_memory();
 };

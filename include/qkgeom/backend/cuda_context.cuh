@@ -63,9 +63,8 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
-    constexpr auto usual = std::is_same_v<compute_t<T>, double> ? pair_precision::f64 : pair_precision::f32;
     if (request.weight || request.parts || request.sample.pairs > 0 ||
-        request.precision.value_or(usual) == pair_precision::f64)
+        request.precision.value_or(usual_precision<T>) == pair_precision::f64)
       return base::gaussian_pairs(k, groups, problems, request);
     const auto machine = on();
     using machine_type = std::remove_cvref_t<decltype(machine)>;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/backend/detail/thrust_primitives.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 
@@ -27,20 +28,14 @@ class thrust_context : public thrust_kernels::primitives<Policy, Memory> {
 
   /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices, on the host.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    std::vector<eigen_system> result(matrices.size());
-    this->for_each(static_cast<index_t>(matrices.size()), [&](index_t i) {
-      result[static_cast<std::size_t>(i)] = linalg::symmetric_eigen(*matrices[static_cast<std::size_t>(i)], d);
-    });
-    return result;
+    return backend::each_matrix(*this, matrices,
+                                [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
   }
 
   /// Factors F, F F' = matrix, of symmetric positive semi-definite (d, d) matrices, on the host.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    std::vector<semidefinite_root> result(matrices.size());
-    this->for_each(static_cast<index_t>(matrices.size()), [&](index_t i) {
-      result[static_cast<std::size_t>(i)] = linalg::semidefinite_factor(*matrices[static_cast<std::size_t>(i)], d);
-    });
-    return result;
+    return backend::each_matrix(*this, matrices,
+                                [d](const std::vector<double>& m) { return linalg::semidefinite_factor(m, d); });
   }
 };
 

@@ -5,9 +5,11 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom {
 
@@ -52,6 +54,10 @@ struct key_pair {
 using pair_weight = std::function<double(const key_pair&)>;
 
 enum class pair_precision { f32, f64 };
+/// In what pairs of keys of T are computed unless the caller says otherwise.
+template <class T>
+inline constexpr pair_precision usual_precision =
+    std::is_same_v<compute_t<T>, double> ? pair_precision::f64 : pair_precision::f32;
 
 /// Pairs drawn instead of all: `pairs` a law, uniform over its admissible pairs, with replacement; 0: all pairs. Draw n
 /// of law l of problem p depends on (seed, layer, p, l, n) alone. A law with at most `pairs` pairs takes each once.
@@ -88,6 +94,25 @@ struct heatmap_parts {
   std::vector<double> groups, weight, weight_square;  ///< (cells) groups with weight, sum of weights W_g, of W_g^2
   std::vector<double> sum, square, product;           ///< (cells, values) sums of S_g, S_g^2, S_g W_g
 };
+
+/// The arrays of heatmap_parts, and how many numbers a cell has in each.
+struct heatmap_array {
+  std::vector<double> heatmap_parts::*values;
+  index_t depth;
+};
+inline constexpr heatmap_array heatmap_arrays[] = {{&heatmap_parts::groups, 1},
+                                                   {&heatmap_parts::weight, 1},
+                                                   {&heatmap_parts::weight_square, 1},
+                                                   {&heatmap_parts::sum, heatmap_parts::values},
+                                                   {&heatmap_parts::square, heatmap_parts::values},
+                                                   {&heatmap_parts::product, heatmap_parts::values}};
+
+/// Sums of zero for a heatmap of that many cells.
+inline heatmap_parts blank_cells(std::size_t cells) {
+  heatmap_parts x;
+  for (const auto& a : heatmap_arrays) (x.*a.values).assign(cells * static_cast<std::size_t>(a.depth), 0.0);
+  return x;
+}
 
 /// Sums over pairs, kept apart by group (example), so that means, errors over examples and merges need nothing else.
 struct pair_sums {

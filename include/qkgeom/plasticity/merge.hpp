@@ -18,7 +18,7 @@ inline void merge_heatmap(plasticity_heatmap& into, const plasticity_heatmap& fr
     plasticity_heatmap wide{from.cell, from.width, {}, {}};
     wide.sum.resize(from.sum.size());
     wide.weight.resize(from.sum.size());
-    wide.parts = blank_cells(into.parts, from.width);
+    if (!into.parts.weight.empty()) wide.parts = blank_cells(static_cast<std::size_t>(from.width * from.width));
     std::swap(into, wide);
     merge_heatmap(into, wide);
   }

@@ -93,31 +93,15 @@ inline void merge_parts(profile_bucket& into, const profile_bucket& from, const 
   for (std::size_t i = 0; i < more.size(); ++i) into.part_sum[i] += more[i];
 }
 
-/// Sums of zero for a heatmap of `width` cells a side; none if `like` has none.
-inline heatmap_parts blank_cells(const heatmap_parts& like, index_t width) {
-  heatmap_parts x;
-  if (like.weight.empty()) return x;
-  const auto cells = static_cast<std::size_t>(width * width);
-  for (auto* v : {&x.groups, &x.weight, &x.weight_square}) v->resize(cells);
-  for (auto* v : {&x.sum, &x.square, &x.product}) v->resize(cells * heatmap_parts::values);
-  return x;
-}
-
 /// Cells of two heatmaps, the second at most as wide, over different groups.
 inline void merge_cells(heatmap_parts& into, index_t width, const heatmap_parts& from, index_t from_width) {
   require(into.weight.empty() == from.weight.empty(), "merge: only one of two heatmaps has parts");
-  const auto add = [&](std::vector<double>& a, const std::vector<double>& b) {
-    const auto depth = b.empty() ? 0 : static_cast<index_t>(b.size()) / (from_width * from_width);
+  if (from.weight.empty()) return;
+  for (const auto& [values, depth] : heatmap_arrays)
     for (index_t r = 0; r < from_width; ++r)
       for (index_t i = 0; i < from_width * depth; ++i)
-        a[static_cast<std::size_t>(r * width * depth + i)] += b[static_cast<std::size_t>(r * from_width * depth + i)];
-  };
-  add(into.groups, from.groups);
-  add(into.weight, from.weight);
-  add(into.weight_square, from.weight_square);
-  add(into.sum, from.sum);
-  add(into.square, from.square);
-  add(into.product, from.product);
+        (into.*values)[static_cast<std::size_t>(r * width * depth + i)] +=
+            (from.*values)[static_cast<std::size_t>(r * from_width * depth + i)];
 }
 
 }  // namespace detail

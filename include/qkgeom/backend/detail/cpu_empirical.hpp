@@ -33,7 +33,7 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
   std::vector<pair_sums> results;
   std::vector<std::pair<std::size_t, std::size_t>> tasks;
   for (std::size_t p = 0; p < problems.size(); ++p) {
-    results.push_back(backend::empty_sums(groups, problems[p]));
+    results.push_back(backend::zero_sums(groups, problems[p].laws.size()));
     for (std::size_t l = 0; l < problems[p].laws.size(); ++l) tasks.emplace_back(p, l);
   }
   pool.for_each(static_cast<index_t>(tasks.size()), [&](index_t task, int) {

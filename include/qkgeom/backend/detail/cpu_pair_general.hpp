@@ -162,8 +162,7 @@ inline void add_general(thread_pool& pool, const wide_rows& k, const key_groups&
   });
   const auto n = groups.groups();
   const index_t runs = std::min<index_t>(n, 32);
-  std::vector<heatmap_parts> cells(static_cast<std::size_t>(runs + 1));
-  for (auto& c : cells) backend::resize(c, sums.heatmap_sum.size());
+  std::vector<heatmap_parts> cells(static_cast<std::size_t>(runs + 1), blank_cells(sums.heatmap_sum.size()));
   const auto task = [&] { return general_pairs(pool, k, groups, problem, request, draws, sums); };
   pool.for_each(runs, [&](index_t r, int) {
     auto mine = task();

@@ -4,12 +4,11 @@
 #include <Eigen/Core>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "qkgeom/backend/detail/cpu_pair_prepare.hpp"
+#include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/simd.hpp"
-#include "qkgeom/core/pair_formula.hpp"
 
 namespace qkgeom::cpu {
 
@@ -48,14 +47,13 @@ class law_keys {
   pair_values values(index_t i, index_t j, bool same_position) const {
     const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
     const double step = drift_[a] - drift_[b];
-    const double drift = drift_mean_ * step, content = content_[a] - content_[b], m = drift + content;
     const auto [rest, total] = squares(z_.data() + i * width_, z_.data() + j * width_, step);
     const double along = drift_variance_ * step * step;
     const double v = factor_.empty() ? along + rest : total;
-    const double z = v > 0 ? m / std::sqrt(v) : (m == 0 ? 0.0 : std::numeric_limits<double>::infinity());
-    const double plasticity = pair_plasticity(m, v);
-    const double later = same_position ? 0.5 : win_probability(-m, v);
-    return {plasticity, later, std::fabs(drift), std::fabs(content), along, rest, v - along - rest, std::fabs(z)};
+    pair_values values;
+    backend::set_pair_values(drift_mean_ * step, content_[a] - content_[b], along, rest, v, same_position,
+                             values.data());
+    return values;
   }
 
  private:

@@ -28,8 +28,7 @@ static __global__ void law_scales(const double* z, index_t n, int width, double*
     if (static_cast<int>(threadIdx.x) < step) part[threadIdx.x] += part[threadIdx.x + static_cast<unsigned>(step)];
   }
   if (threadIdx.x > 0) return;
-  const double mean = sampled > 0 ? part[0] / static_cast<double>(sampled) : 0.0;
-  scale[blockIdx.x] = mean > 0 && isfinite(mean) ? ldexp(1.0, -ilogb(mean) / 2) : 1.0;
+  scale[blockIdx.x] = backend::unit_scale(sampled > 0 ? part[0] / static_cast<double>(sampled) : 0.0);
 }
 
 /// Scaled keys as pairs of bf16, with the norm that their products have, and scores; one warp a key of a law.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cmath>
 #include <vector>
 
+#include "qkgeom/core/pair_formula.hpp"
 #include "qkgeom/core/pair_problem.hpp"
 
 namespace qkgeom::backend {
@@ -43,24 +45,27 @@ struct heatmap_cells {
   }
 };
 
+/// Plasticity of a pair, then its parts in the order of `pair_part`: m = drift + content is the mean of the score
+/// difference, v its variance, of which coordinate 1 alone gives `along` and coordinates 2..d give `rest`.
+QKGEOM_HD inline void set_pair_values(double drift, double content, double along, double rest, double v,
+                                      bool same_position, double* out) {
+  const double m = drift + content;
+  out[0] = pair_plasticity(m, v);
+  out[1] = same_position ? 0.5 : win_probability(-m, v);
+  out[2] = std::fabs(drift);
+  out[3] = std::fabs(content);
+  out[4] = along;
+  out[5] = rest;
+  out[6] = v - along - rest;
+  out[7] = v > 0 ? std::fabs(m) / std::sqrt(v) : (m == 0 ? 0.0 : HUGE_VAL);
+}
+
 /// A cell's weight, then its sums of the plasticity and of the parts, as one group gives them.
 inline constexpr std::size_t cell_stride = 1 + static_cast<std::size_t>(heatmap_parts::values);
 
-inline void resize(heatmap_parts& x, std::size_t cells) {
-  for (auto* v : {&x.groups, &x.weight, &x.weight_square}) v->assign(cells, 0.0);
-  for (auto* v : {&x.sum, &x.square, &x.product}) v->assign(cells * heatmap_parts::values, 0.0);
-}
-
 inline void merge(heatmap_parts& to, const heatmap_parts& from) {
-  const auto add = [](std::vector<double>& a, const std::vector<double>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
-  };
-  add(to.groups, from.groups);
-  add(to.weight, from.weight);
-  add(to.weight_square, from.weight_square);
-  add(to.sum, from.sum);
-  add(to.square, from.square);
-  add(to.product, from.product);
+  for (const auto& array : heatmap_arrays)
+    for (std::size_t i = 0; i < (to.*array.values).size(); ++i) (to.*array.values)[i] += (from.*array.values)[i];
 }
 
 /// A group's sums by cell (cells, cell_stride) into the sums over groups.

@@ -45,7 +45,7 @@ inline std::vector<group_range> ranges_of(const key_groups& groups, const score_
 }
 
 /// Power of two near 1 / sqrt(mean_square), so that scaled values are of order 1 without rounding.
-inline double unit_scale(double mean_square) {
+QKGEOM_HD inline double unit_scale(double mean_square) {
   if (!(mean_square > 0) || !std::isfinite(mean_square)) return 1.0;
   return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
 }
@@ -56,6 +56,15 @@ inline void check_weight(double w, std::int32_t t_i, std::int32_t t_j) {
           " (positions ", t_i, " and ", t_j, ")");
 }
 
+/// Sums of zero by law and group.
+inline pair_sums zero_sums(const key_groups& groups, std::size_t laws) {
+  pair_sums s{static_cast<index_t>(laws), groups.groups(), {}, {}, {}, 0, {}, {}};
+  s.sum.resize(static_cast<std::size_t>(s.laws * s.groups));
+  s.weight.resize(s.sum.size());
+  s.pairs.resize(s.sum.size());
+  return s;
+}
+
 /// Sums of zero, one result a problem, with a heatmap that covers all distances if one is asked for.
 inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::vector<pair_problem>& problems,
                                          const pair_request& request) {
@@ -63,10 +72,7 @@ inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::ve
   index_t length = 0;
   for (const std::int32_t t : groups.position) length = std::max<index_t>(length, index_t{t} + 1);
   for (const auto& p : problems) {
-    pair_sums s{static_cast<index_t>(p.laws.size()), groups.groups(), {}, {}, {}, 0, {}, {}};
-    s.sum.resize(static_cast<std::size_t>(s.laws * s.groups));
-    s.weight.resize(s.sum.size());
-    s.pairs.resize(s.sum.size());
+    auto s = zero_sums(groups, p.laws.size());
     if (request.heatmap_cell > 0) {
       for (const auto& law : p.laws) length = std::max(length, static_cast<index_t>(law.tau) + 1);
       s.heatmap_width = (length + request.heatmap_cell - 1) / request.heatmap_cell;
@@ -76,15 +82,6 @@ inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::ve
     results.push_back(std::move(s));
   }
   return results;
-}
-
-/// The same for observed queries.
-inline pair_sums empty_sums(const key_groups& groups, const empirical_problem& problem) {
-  pair_sums s{static_cast<index_t>(problem.laws.size()), groups.groups(), {}, {}, {}, 0, {}, {}};
-  s.sum.resize(static_cast<std::size_t>(s.laws * s.groups));
-  s.weight.resize(s.sum.size());
-  s.pairs.resize(s.sum.size());
-  return s;
 }
 
 /// Ranks i < j in the admissible range of a group.

@@ -86,7 +86,7 @@ std::vector<pair_sums> empirical_pairs(const Machine& on, const tensor_view<cons
                                        const tensor_view<const T, S>& k, const key_groups& groups,
                                        const std::vector<empirical_problem>& problems) {
   std::vector<pair_sums> results;
-  for (const auto& p : problems) results.push_back(backend::empty_sums(groups, p));
+  for (const auto& p : problems) results.push_back(backend::zero_sums(groups, p.laws.size()));
   if (groups.groups() <= 0) return results;
   const device_groups<Machine> on_groups(on, groups);
   for (std::size_t p = 0; p < problems.size(); ++p) {

@@ -94,8 +94,7 @@ class problem_sums {
                         std::vector<double>(entries));
   }
   heatmap_parts folded() const {
-    heatmap_parts parts;
-    backend::resize(parts, to_.heatmap_sum.size());
+    auto parts = blank_cells(to_.heatmap_sum.size());
     for (const auto& cell : group_cells_) backend::fold(cell, parts);
     return parts;
   }
@@ -167,8 +166,8 @@ template <class Machine, class T, memory_space S, class Weight>
 std::vector<pair_sums> gaussian_pairs(const Machine& on, const tensor_view<const T, S>& k, const key_groups& groups,
                                       const std::vector<pair_problem>& problems, const pair_request& request,
                                       const Weight& weight) {
-  constexpr auto usual = std::is_same_v<compute_t<T>, double> ? pair_precision::f64 : pair_precision::f32;
-  const bool sampled = request.sample.pairs > 0, f64 = request.precision.value_or(usual) == pair_precision::f64;
+  const bool sampled = request.sample.pairs > 0,
+             f64 = request.precision.value_or(usual_precision<T>) == pair_precision::f64;
   require(!sampled || !Weight::given, "gaussian_pairs: drawn pairs count 1 each, but a weight was given too");
   auto results = backend::empty_sums(groups, problems, request);
   if (groups.groups() <= 0) return results;

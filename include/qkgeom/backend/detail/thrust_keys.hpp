@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/pair_ranges.hpp"
 #include "qkgeom/backend/detail/thrust_moments.hpp"
 #include "qkgeom/backend/detail/tile_math.hpp"
@@ -159,7 +160,6 @@ struct part_terms {
 
   QKGEOM_HD void operator()(index_t a, index_t b, bool same_position, double* out) const {
     const double step = drift[a] - drift[b];
-    const double along_mean = drift_mean * step, content_mean = content[a] - content[b], m = along_mean + content_mean;
     double rest = 0, total = 0;
     for (index_t c = 0; c < rank; ++c) {
       const double x = z[a * rank + c] - z[b * rank + c];
@@ -170,14 +170,7 @@ struct part_terms {
     }
     const double along = drift_variance * step * step;
     const double v = factor ? total : along + rest;
-    out[0] = pair_plasticity(m, v);
-    out[1] = same_position ? 0.5 : win_probability(-m, v);
-    out[2] = std::fabs(along_mean);
-    out[3] = std::fabs(content_mean);
-    out[4] = along;
-    out[5] = rest;
-    out[6] = v - along - rest;
-    out[7] = v > 0 ? std::fabs(m) / std::sqrt(v) : (m == 0 ? 0.0 : HUGE_VAL);
+    backend::set_pair_values(drift_mean * step, content[a] - content[b], along, rest, v, same_position, out);
   }
 };
 

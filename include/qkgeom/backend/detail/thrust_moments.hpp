@@ -29,7 +29,8 @@ struct row_segments {
   }
 };
 
-/// mean(head, segment, c) about the segment's first row, so that constants stay exact; NaN for an empty segment.
+/// mean(head, segment, c) about the segment's first row, so that constants stay exact; an empty segment's is left as it
+/// was.
 template <class T>
 struct segment_mean {
   row_segments<T> x;

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom::backend {
+
+/// f of each matrix, in parallel on the host.
+template <class Context, class F>
+auto each_matrix(Context& ctx, const std::vector<const std::vector<double>*>& matrices, const F& f) {
+  std::vector<decltype(f(*matrices[0]))> result(matrices.size());
+  ctx.for_each(static_cast<index_t>(matrices.size()),
+               [&](index_t i) { result[static_cast<std::size_t>(i)] = f(*matrices[static_cast<std::size_t>(i)]); });
+  return result;
+}
+
+}  // namespace qkgeom::backend
