@@ -78,7 +78,7 @@ void print_capture(printer& out, const analysed& a) {
   out.line(line);
   if (report.moment_tokens > 0)
     out.line("  moments of every token: " + grouped(report.moment_tokens) +
-             " queries a head behind PCA, rotation and " + "query models");
+             " queries a head behind PCA, rotation and query models");
 }
 
 }  // namespace qkgeom::examples

@@ -93,11 +93,21 @@ struct capture_manifest {
   json extra = json::object();
   bool operator==(const capture_manifest&) const = default;
 
+  /// Place in `layers` of the layer of that number; -1 if it was not captured.
+  index_t find_layer(index_t number) const {
+    const auto it = std::find_if(layers.begin(), layers.end(), [&](const auto& l) { return l.layer == number; });
+    return it == layers.end() ? -1 : it - layers.begin();
+  }
   /// The layer of that number. Throws `error` if it was not captured.
   const captured_layer_info& layer(index_t number) const {
-    const auto it = std::find_if(layers.begin(), layers.end(), [&](const auto& l) { return l.layer == number; });
-    require(it != layers.end(), "layer ", number, " is not in this capture");
-    return *it;
+    const index_t at = find_layer(number);
+    require(at >= 0, "layer ", number, " is not in this capture");
+    return layers[static_cast<std::size_t>(at)];
+  }
+  /// Tokens of a query bucket where nobody asks for others: the capture's own uniform buckets, or a sixteenth of the
+  /// context.
+  index_t usual_bucket_size() const {
+    return bucket.kind == "uniform" && bucket.size > 0 ? bucket.size : std::max<index_t>(1, context_length / 16);
   }
   /// Indices into `key_heads` by query head: head h reads floor(h n_key_heads / n_query_heads).
   std::vector<index_t> key_of_query(const captured_layer_info& l) const {

@@ -11,13 +11,10 @@
 
 namespace qkgeom {
 
-/// Query buckets that `options` asks for on this capture: given edges, a given width, the capture's own uniform grid,
-/// or a sixteenth of the context.
+/// Query buckets that `options` asks for on this capture: given edges, a given width, or the capture's usual one.
 inline bucket_edges query_buckets(const capture_manifest& manifest, const analysis_options& options) {
   if (!options.bucket_edges.empty()) return bucket_edges(options.bucket_edges);
-  index_t size = options.bucket_size;
-  if (size == 0 && manifest.bucket.kind == "uniform") size = manifest.bucket.size;
-  if (size == 0) size = std::max<index_t>(1, manifest.context_length / 16);
+  const index_t size = options.bucket_size > 0 ? options.bucket_size : manifest.usual_bucket_size();
   return uniform_buckets{size}.edges(manifest.context_length);
 }
 
@@ -91,9 +88,9 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
     if (known) report.moment_tokens = known->moments.q[0].total.count;
     visit_element_type(first.element, [&]<class T>() {
       const auto parts = [&](const auto& f) { each_part([&](const captured_layer& rows) { f(rows.view<T>()); }); };
-      auto heads = analyse_layer<T>(ctx, parts, {number, first.rope, first.query_heads, first.key_heads},
-                                    report.buckets, report.context_length, options, document_block(source.documents()),
-                                    known ? &*known : nullptr);
+      auto heads =
+          analyse_layer<T>(ctx, parts, {number, first.rope, first.query_heads, first.key_heads}, report.buckets,
+                           report.context_length, options, document_block(source.documents()), std::move(known));
       for (auto& h : heads) report.heads.push_back(std::move(h));
     });
     progress(static_cast<index_t>(first.query_heads.size()));

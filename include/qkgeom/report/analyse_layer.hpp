@@ -32,7 +32,7 @@ struct layer_statistics {
 /// `every_token`, where given, holds the moments of more rows than there are, which count instead.
 template <class T, class Context, class Parts>
 layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges& buckets, index_t context_length,
-                            const analysis_options& options, const known_moments* every_token) {
+                            const analysis_options& options, std::optional<known_moments> every_token) {
   const edge_buckets grid{buckets.edges()};
   layer_statistics<T> s;
   observed_queries<T> observed(buckets, empirical_options{}.most_queries, options.seed);
@@ -52,8 +52,8 @@ layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges
   });
   if (options.plasticity && options.empirical) s.observed = observed.take();
   if (every_token) {
-    s.moments = every_token->moments;
-    s.by_block = every_token->by_block;
+    s.moments = std::move(every_token->moments);
+    s.by_block = std::move(every_token->by_block);
     s.by_block.blocks.document = blocks_of(std::move(documents), 1).document;
     return s;
   }
@@ -142,8 +142,8 @@ template <class T, class Context, class Parts>
 std::vector<head_report> analyse_layer(Context& ctx, const Parts& parts, const layer_names& names,
                                        const bucket_edges& buckets, index_t context_length,
                                        const analysis_options& options, index_t document_block,
-                                       const known_moments* every_token = nullptr) {
-  const auto s = detail::collect<T>(ctx, parts, buckets, context_length, options, every_token);
+                                       std::optional<known_moments> every_token = {}) {
+  const auto s = detail::collect<T>(ctx, parts, buckets, context_length, options, std::move(every_token));
   std::vector<head_report> heads(s.moments.q.size());
   for (std::size_t h = 0; h < heads.size(); ++h) {
     auto& r = heads[h];

@@ -54,10 +54,8 @@ inline void write_model_columns_csv(const std::filesystem::path& path, const std
 /// does.
 inline void write_layers_csv(const std::filesystem::path& path, const model_report& report) {
   const auto point = point_of(report, report.model);
-  const auto is_error = [](const std::string& name) {  // of a head; the mean has an error of its own
-    constexpr std::string_view ending = "_error";
-    return name.size() > ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0;
-  };
+  // Errors of a head are left out: the mean has an error of its own.
+  const auto is_error = [](const std::string& name) { return name.ends_with("_error"); };
   std::vector<std::string> names{"layer", "rope", "heads"};
   for (const auto& c : point.columns)
     for (const char* part : {"", "_error", "_head_error"})
