@@ -15,8 +15,7 @@ namespace {
 
 constexpr index_t longest = 0x7fffffff;
 
-const std::map<std::string, sampler_kind> samplers{
-    {"uniform", sampler_kind::uniform}, {"log2", sampler_kind::log2}, {"all", sampler_kind::all}};
+const std::map<std::string, sampler_kind> samplers(std::begin(sampler_names), std::end(sampler_names));
 
 /// Options as text where their meaning is checked after parsing. What is not said leaves the study's setting.
 struct raw_options {
@@ -123,8 +122,7 @@ void choose_heads(const std::string& text, plan_options& plan) {
 
 void interpret(const raw_options& raw, capture_arguments& a) {
   capture_options& o = a.options;
-  require(a.plan || !o.documents.jsonl.empty() || !o.documents.text.empty(),
-          "--jsonl or --text must say where the documents are");
+  require(a.plan || o.documents.named(), "--jsonl or --text must say where the documents are");
   require(a.plan || !o.out.empty(), "--out must name the capture's folder");
   choose_heads(raw.heads, o.plan);
   const double rate = o.plan.sampler.rate;
@@ -147,8 +145,7 @@ std::optional<capture_arguments> parse_arguments(int argc, const char* const* ar
   capture_arguments a;
   a.options = settings_of_study(argc, argv);
   raw_options raw;
-  for (const auto& [name, kind] : samplers)
-    if (kind == a.options.plan.sampler.kind) raw.sampler = name;
+  raw.sampler = name_of(a.options.plan.sampler.kind);
   raw.compute = name_of(a.options.plan.compute);
   declare_inputs(app, a.options, raw);
   declare_rows(app, a.options, raw);

@@ -118,8 +118,8 @@ double peak_bytes(const capture_estimate& e, const decoder_description& m, const
 
 std::vector<index_t> document_lengths(const capture_options& o, const prepared_capture& p) {
   const index_t length = p.manifest.context_length;
-  const bool named = !o.documents.jsonl.empty() || !o.documents.text.empty();
-  if (!named) return std::vector<index_t>(static_cast<std::size_t>(std::max<index_t>(1, o.documents.examples)), length);
+  if (!o.documents.named())
+    return std::vector<index_t>(static_cast<std::size_t>(std::max<index_t>(1, o.documents.examples)), length);
   const tokenizer tokens = load_tokenizer(o, p);
   std::vector<index_t> lengths;
   document_list(o.documents).for_each([&](index_t, const document& doc) {
@@ -156,7 +156,7 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   capture_estimate e;
   e.manifest = p.manifest;
   e.documents = static_cast<index_t>(lengths.size());
-  e.counted = !options.documents.jsonl.empty() || !options.documents.text.empty();
+  e.counted = options.documents.named();
   for (const index_t n : lengths) {
     e.tokens += n;
     e.longest = std::max(e.longest, n);

@@ -176,7 +176,10 @@ class capture_job {
     own.examples->assign(inputs_.examples.begin() + static_cast<std::ptrdiff_t>(ranges_[first].first),
                          inputs_.examples.begin() + static_cast<std::ptrdiff_t>(ranges_[shard_].second));
     moments_->write(moments_path(shard_), own);
-    if (ends_block(shard_)) moments_->clear();
+    if (ends_block(shard_))
+      moments_->clear();
+    else
+      moments_->read(moments_path(shard_));
   }
 
   void take(std::int32_t index, const document& d, progress& bar) {

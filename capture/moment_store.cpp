@@ -63,15 +63,15 @@ void moment_store::each_bucket(const char* side, tensor_view<const float> x, con
 }
 
 void moment_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-  const auto it = std::find_if(manifest_->layers.begin(), manifest_->layers.end(),
-                               [&](const auto& info) { return info.layer == layer; });
-  if (it == manifest_->layers.end()) return;
-  token_moments& to = layers_[static_cast<std::size_t>(it - manifest_->layers.begin())];
-  each_bucket("q", q, it->query_heads, [&](std::size_t b, const std::vector<side_moments>& found) {
+  const index_t at = manifest_->find_layer(layer);
+  if (at < 0) return;
+  const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
+  token_moments& to = layers_[static_cast<std::size_t>(at)];
+  each_bucket("q", q, info.query_heads, [&](std::size_t b, const std::vector<side_moments>& found) {
     for (std::size_t h = 0; h < found.size(); ++h) merge(to.moments.q[h].bucket[b], found[h].total);
   });
-  std::vector<row_moments> document(it->key_heads.size(), row_moments::zero(k.dim, scatter_kind::full));
-  each_bucket("k", k, it->key_heads, [&](std::size_t b, const std::vector<side_moments>& found) {
+  std::vector<row_moments> document(info.key_heads.size(), row_moments::zero(k.dim, scatter_kind::full));
+  each_bucket("k", k, info.key_heads, [&](std::size_t b, const std::vector<side_moments>& found) {
     for (std::size_t h = 0; h < found.size(); ++h) {
       merge(to.moments.k[h].bucket[b], found[h].total);
       merge(document[h], found[h].total);
@@ -85,9 +85,8 @@ void moment_store::add(index_t layer, tensor_view<const float> q, tensor_view<co
   to.k_pairs += 0.5 * n * (n - 1);
 }
 
-void moment_store::write(const std::filesystem::path& path, const capture_manifest& manifest) {
+void moment_store::write(const std::filesystem::path& path, const capture_manifest& manifest) const {
   write_moments_file(path, manifest, layers_);
-  read(path);
 }
 
 void moment_store::read(const std::filesystem::path& path) {

@@ -18,9 +18,10 @@ class moment_store {
   /// Adds all tokens of one layer of a document: q (tokens, query heads, d), k (tokens, key heads, d).
   void add(index_t layer, tensor_view<const float> q, tensor_view<const float> k);
 
-  /// Writes what was added so far, and goes on with what the file holds, so that a capture that is interrupted and goes
-  /// on from the file ends with the same bits.
-  void write(const std::filesystem::path& path, const capture_manifest& manifest);
+  /// Writes what was added so far.
+  void write(const std::filesystem::path& path, const capture_manifest& manifest) const;
+  /// Goes on with what a file holds. A file does not hold every bit: who adds more after `write` reads first, so that a
+  /// capture that is interrupted and goes on from the file ends with the same bits.
   void read(const std::filesystem::path& path);
   void clear();
 

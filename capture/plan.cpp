@@ -70,8 +70,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
              model.key_heads};
   m.context_length = options.max_length > 0 ? options.max_length : model.context;
   const token_sampler& s = options.sampler;
-  constexpr const char* kinds[] = {"uniform", "log2", "all"};
-  m.bucket = {kinds[static_cast<int>(s.kind)], s.bucket_size};
+  m.bucket = {std::string(name_of(s.kind)), s.bucket_size};
   // The format keeps a probability for uniform buckets, the expected tokens of a bucket for log2.
   m.rate = s.kind == sampler_kind::log2 ? s.rate : s.probability(s.skip_first);
   m.rope_stage = options.stage == rope_stage::post ? "post" : "pre";

@@ -33,12 +33,9 @@ void add_settings(capture_manifest& m, const capture_options& o) {
   if (o.bos != bos_rule::as_tokenizer) m.extra["bos"] = o.bos == bos_rule::prepend ? "prepend" : "none";
 }
 
-/// The grid of moments, softmax and loss: by default that of the sampler or a sixteenth of the context, as analyses
-/// choose.
+/// The grid of moments, softmax and loss: by default the one that analyses choose.
 void add_statistics(capture_manifest& m, const capture_options& o) {
-  index_t size = o.statistics_bucket_size;
-  if (size == 0 && m.bucket.kind == "uniform") size = m.bucket.size;
-  if (size == 0) size = std::max<index_t>(1, m.context_length / 16);
+  const index_t size = o.statistics_bucket_size > 0 ? o.statistics_bucket_size : m.usual_bucket_size();
   const captured_buckets grid{"uniform", size};
   require(grid.edges(m.context_length).count() <= 4096, "statistics over ", grid.edges(m.context_length).count(),
           " buckets of ", size, " tokens would fill the disk; at most 4096 are allowed");

@@ -54,15 +54,15 @@ void row_store::add_side(side& to, tensor_view<const float> x, const std::vector
 
 void row_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k, std::int32_t example,
                     std::span<const std::int32_t> ids) {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const captured_layer_info& info = manifest_->layers[i];
-    if (info.layer != layer) continue;
-    random_stream stream{manifest_->seed, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer),
-                         draw::query_token};
-    add_side(rows_[i].q, q, info.query_heads, stream, ids);
-    if (!same_positions_) stream.use = draw::key_token;
-    add_side(rows_[i].k, k, info.key_heads, stream, ids);
-  }
+  const index_t at = manifest_->find_layer(layer);
+  if (at < 0) return;
+  const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
+  layer_rows& to = rows_[static_cast<std::size_t>(at)];
+  random_stream stream{manifest_->seed, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer),
+                       draw::query_token};
+  add_side(to.q, q, info.query_heads, stream, ids);
+  if (!same_positions_) stream.use = draw::key_token;
+  add_side(to.k, k, info.key_heads, stream, ids);
 }
 
 std::vector<layer_to_write> row_store::layers() const {

@@ -32,13 +32,13 @@ void statistics_store::begin_document() {
 
 void statistics_store::add(thread_pool& pool, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
   if (!softmax_) return;
-  const auto it = std::find_if(manifest_->layers.begin(), manifest_->layers.end(),
-                               [&](const auto& info) { return info.layer == layer; });
-  if (it == manifest_->layers.end()) return;
+  const index_t at = manifest_->find_layer(layer);
+  if (at < 0) return;
+  const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
   const double scale = model_->score_scale.value_or(1 / std::sqrt(static_cast<double>(q.dim)));
   const auto found =
-      measure_attention(pool, q, k, it->query_heads, buckets_, {.window = it->window, .scale = scale, .bins = bins_});
-  attention_sums& to = layers_[static_cast<std::size_t>(it - manifest_->layers.begin())];
+      measure_attention(pool, q, k, info.query_heads, buckets_, {.window = info.window, .scale = scale, .bins = bins_});
+  attention_sums& to = layers_[static_cast<std::size_t>(at)];
   // The document's part is the last one.
   const auto put = [](const std::vector<double>& from, std::vector<double>& all) {
     std::copy(from.begin(), from.end(), all.end() - static_cast<std::ptrdiff_t>(from.size()));

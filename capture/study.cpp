@@ -50,8 +50,8 @@ void check_fields(const json_value& v) {
     require(known.count(field.key()) == 1, v.where(), ": a study has no field \"", printable(field.key()), "\"");
 }
 
-template <class T>
-T one_of(const json_value& v, std::initializer_list<std::pair<const char*, T>> choices) {
+template <class T, std::size_t N>
+T one_of(const json_value& v, const std::pair<std::string_view, T> (&choices)[N]) {
   std::string names;
   for (const auto& [name, value] : choices) {
     if (v.string() == name) return value;
@@ -62,9 +62,7 @@ T one_of(const json_value& v, std::initializer_list<std::pair<const char*, T>> c
 
 void read_sampling(const json_value& v, plan_options& plan) {
   if (v.has("max_length")) plan.max_length = v["max_length"].integer(1, longest);
-  if (v.has("sampler"))
-    plan.sampler.kind = one_of<sampler_kind>(
-        v["sampler"], {{"uniform", sampler_kind::uniform}, {"log2", sampler_kind::log2}, {"all", sampler_kind::all}});
+  if (v.has("sampler")) plan.sampler.kind = one_of(v["sampler"], sampler_names);
   if (v.has("bucket_size")) plan.sampler.bucket_size = v["bucket_size"].integer(1, longest);
   if (v.has("rate")) {
     plan.sampler.rate = v["rate"].number();

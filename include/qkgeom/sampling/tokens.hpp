@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/core/buckets.hpp"
@@ -12,6 +14,15 @@
 namespace qkgeom {
 
 enum class sampler_kind { uniform, log2, all };
+
+/// What files and command lines call them.
+inline constexpr std::pair<std::string_view, sampler_kind> sampler_names[] = {
+    {"uniform", sampler_kind::uniform}, {"log2", sampler_kind::log2}, {"all", sampler_kind::all}};
+constexpr std::string_view name_of(sampler_kind kind) {
+  for (const auto& [name, k] : sampler_names)
+    if (k == kind) return name;
+  return {};
+}
 
 /// How tokens are drawn: one Bernoulli draw a token, shared by all heads of a layer and kind (sections 4.1.2, 5.4.1).
 struct token_sampler {
