@@ -13,14 +13,15 @@
 #include "qkgeom/backend/thrust_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
-#include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
+#include "tests/backend/compared_contexts.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::moments_of;
 using omp_policy = std::remove_cvref_t<decltype(thrust::omp::par)>;
 using omp_context = thrust_context<omp_policy>;
 
@@ -34,17 +35,7 @@ Context make() {
 
 template <class T>
 planted_rows<T> rows_of(index_t dim, index_t examples, index_t rows, double common = 0.3) {
-  planted_head spec{.dim = dim, .context_length = 1000, .examples = examples, .rows = rows, .seed = 21};
-  spec.drift_q.assign(static_cast<std::size_t>(dim), 2e-3);
-  spec.drift_k.assign(static_cast<std::size_t>(dim), 1e-3);
-  spec.mean_q.assign(static_cast<std::size_t>(dim), 0.3);
-  spec.mean_k.assign(static_cast<std::size_t>(dim), common);
-  return plant<T>(spec);
-}
-
-template <class Context, class T>
-auto moments_of(Context& ctx, const head_view<T>& head) {
-  return accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000});
+  return plant<T>(test::compared_head(dim, examples, rows, common));
 }
 
 /// Depends on everything a weight can see, and leaves some pairs out.
@@ -189,25 +180,9 @@ TYPED_TEST(every_context, equal_keys_and_no_keys_have_defined_results) {
   EXPECT_TRUE(std::isnan(plasticity_profile(ctx, model, head).buckets.back().plasticity));
 }
 
-/// Largest difference of two profiles, and that they are of the same pairs.
+/// Of values, heatmaps and standard errors.
 double distance(const plasticity_profile_result& a, const plasticity_profile_result& b) {
-  double worst = 0;
-  EXPECT_EQ(a.buckets.size(), b.buckets.size());
-  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
-    EXPECT_EQ(a.buckets[i].pairs, b.buckets[i].pairs);
-    EXPECT_EQ(a.buckets[i].example_weight, b.buckets[i].example_weight);
-    if (std::isnan(a.buckets[i].plasticity) && std::isnan(b.buckets[i].plasticity)) continue;
-    worst = std::max(worst, std::abs(a.buckets[i].plasticity - b.buckets[i].plasticity));
-    EXPECT_EQ(std::isnan(a.buckets[i].standard_error), std::isnan(b.buckets[i].standard_error));
-    if (!std::isnan(a.buckets[i].standard_error))
-      worst = std::max(worst, std::abs(a.buckets[i].standard_error - b.buckets[i].standard_error));
-  }
-  for (std::size_t c = 0; c < a.heatmap.sum.size(); ++c) {
-    EXPECT_EQ(a.heatmap.weight[c], b.heatmap.weight[c]);
-    if (a.heatmap.weight[c] > 0)
-      worst = std::max(worst, std::abs(a.heatmap.sum[c] - b.heatmap.sum[c]) / a.heatmap.weight[c]);
-  }
-  return worst;
+  return std::fmax(test::distance(a, b), test::distance_of_errors(a, b));
 }
 
 template <class T>

@@ -8,12 +8,14 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
+#include "tests/backend/compared_contexts.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::distance;
+using test::moments_of;
 constexpr auto device = memory_space::device;
 
 /// A copy on the device.
@@ -65,40 +67,6 @@ struct planted_pair {
   }
 };
 
-planted_head spec_of(index_t dim, index_t examples, index_t rows, double common) {
-  planted_head spec{.dim = dim, .context_length = 1000, .examples = examples, .rows = rows, .seed = 21};
-  spec.drift_q.assign(static_cast<std::size_t>(dim), 2e-3);
-  spec.drift_k.assign(static_cast<std::size_t>(dim), 1e-3);
-  spec.mean_q.assign(static_cast<std::size_t>(dim), 0.3);
-  spec.mean_k.assign(static_cast<std::size_t>(dim), common);
-  return spec;
-}
-
-template <class Context, class Head>
-auto moments_of(Context& ctx, const Head& head) {
-  return accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000});
-}
-
-/// Largest difference of two profiles and their heatmaps, and that they are of the same pairs.
-double distance(const plasticity_profile_result& a, const plasticity_profile_result& b) {
-  double worst = 0;
-  EXPECT_EQ(a.buckets.size(), b.buckets.size());
-  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
-    EXPECT_EQ(a.buckets[i].pairs, b.buckets[i].pairs);
-    EXPECT_EQ(a.buckets[i].example_weight, b.buckets[i].example_weight);
-    EXPECT_EQ(std::isnan(a.buckets[i].plasticity), std::isnan(b.buckets[i].plasticity));
-    if (!std::isnan(b.buckets[i].plasticity))
-      worst = std::fmax(worst, std::abs(a.buckets[i].plasticity - b.buckets[i].plasticity));
-  }
-  EXPECT_EQ(a.heatmap.sum.size(), b.heatmap.sum.size());
-  for (std::size_t c = 0; c < a.heatmap.sum.size(); ++c) {
-    EXPECT_EQ(a.heatmap.weight[c], b.heatmap.weight[c]);
-    if (a.heatmap.weight[c] > 0)
-      worst = std::fmax(worst, std::abs(a.heatmap.sum[c] - b.heatmap.sum[c]) / a.heatmap.weight[c]);
-  }
-  return worst;
-}
-
 class on_gpu : public testing::Test {
  protected:
   void SetUp() override {
@@ -117,7 +85,7 @@ template <class T>
 void moments_agree(cpu_context& cpu, cudaStream_t stream) {
   cuda_context gpu{{.stream = stream}};
   for (const double common : {0.3, 100.0}) {
-    const planted_pair<T> head(spec_of(20, 3, 300, common));
+    const planted_pair<T> head(test::compared_head(20, 3, 300, common));
     const auto a = moments_of(gpu, head.far()), b = moments_of(cpu, head.host());
     const double norm = dense::norm(b.k.total.xx);
     for (std::size_t i = 0; i < b.k.total.xx.size(); ++i) EXPECT_NEAR(a.k.total.xx[i], b.k.total.xx[i], 1e-11 * norm);
@@ -140,7 +108,7 @@ TEST_F(on_gpu, moments_and_components_agree) {
 
 TEST_F(on_gpu, a_row_that_is_not_finite_is_named) {
   cuda_context gpu{{.stream = stream}};
-  auto rows = plant<float>(spec_of(5, 2, 40, 0));
+  auto rows = plant<float>(test::compared_head(5, 2, 40, 0));
   rows.k[7 * 5 + 2] = std::nanf("");
   const on_device<float> k(rows.k);
   const on_device<std::int32_t> t(rows.k_position);
@@ -182,7 +150,7 @@ TEST_F(on_gpu, the_pair_kernel_errs_by_at_most_1e_5_and_fast_products_by_what_is
   for (const index_t rows : {40, 700})
     for (const double common : {0.3, 1000.0})
       for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
-        const planted_pair<float> head(spec_of(72, 3, rows, common));
+        const planted_pair<float> head(test::compared_head(72, 3, rows, common));
         const auto model = fit_queries(cpu, moments_of(cpu, head.host()), {.covariance = kind});
         for (const bool across : {false, true})
           for (const auto window : {std::optional<index_t>(), std::optional<index_t>(300)}) {
@@ -204,7 +172,7 @@ TEST_F(on_gpu, the_pair_kernel_errs_by_at_most_1e_5_and_fast_products_by_what_is
 
 TEST_F(on_gpu, equal_keys_have_plasticity_1) {
   cuda_context gpu{{.stream = stream}};
-  auto spec = spec_of(32, 2, 200, 0);
+  auto spec = test::compared_head(32, 2, 200, 0);
   spec.root_k.assign(32 * 32, 0.0);
   spec.drift_k.clear();
   const planted_pair<bf16> head(spec);
@@ -214,7 +182,7 @@ TEST_F(on_gpu, equal_keys_have_plasticity_1) {
 
 TEST_F(on_gpu, weights_parts_draws_and_observed_queries_agree) {
   cuda_context gpu{{.stream = stream}};
-  const planted_pair<double> head(spec_of(10, 3, 60, 0.3));
+  const planted_pair<double> head(test::compared_head(10, 3, 60, 0.3));
   const auto model = fit_queries(cpu, moments_of(cpu, head.host()), {.covariance = covariance_kind::joint});
   EXPECT_LE(distance(plasticity_profile(gpu, model, head.far(), prefix_uniform{}),
                      plasticity_profile(cpu, model, head.host(), prefix_uniform{})),
@@ -235,7 +203,7 @@ TEST_F(on_gpu, weights_parts_draws_and_observed_queries_agree) {
 }
 
 TEST_F(on_gpu, results_do_not_depend_on_the_run_or_on_how_laws_share_launches) {
-  const planted_pair<bf16> head(spec_of(64, 4, 400, 0.3));
+  const planted_pair<bf16> head(test::compared_head(64, 4, 400, 0.3));
   const auto model = fit_queries(cpu, moments_of(cpu, head.host()));
   cuda_context one{{.stream = stream}}, small{{.stream = stream, .scratch_bytes = 1 << 20}};
   const auto a = plasticity_profile(one, model, head.far(), all_pairs{true}, {.heatmap = true});

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// Planted heads on which contexts are compared, and how far apart two profiles are.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/profile.hpp"
+
+namespace qkgeom::test {
+
+/// `common` is the mean of every coordinate of the keys.
+inline planted_head compared_head(index_t dim, index_t examples, index_t rows, double common) {
+  planted_head spec{.dim = dim, .context_length = 1000, .examples = examples, .rows = rows, .seed = 21};
+  spec.drift_q.assign(static_cast<std::size_t>(dim), 2e-3);
+  spec.drift_k.assign(static_cast<std::size_t>(dim), 1e-3);
+  spec.mean_q.assign(static_cast<std::size_t>(dim), 0.3);
+  spec.mean_k.assign(static_cast<std::size_t>(dim), common);
+  return spec;
+}
+
+template <class Context, class Head>
+auto moments_of(Context& ctx, const Head& head) {
+  return accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000});
+}
+
+/// Largest difference of two profiles and their heatmaps, and that they are of the same pairs.
+inline double distance(const plasticity_profile_result& a, const plasticity_profile_result& b) {
+  double worst = 0;
+  EXPECT_EQ(a.buckets.size(), b.buckets.size());
+  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
+    EXPECT_EQ(a.buckets[i].pairs, b.buckets[i].pairs);
+    EXPECT_EQ(a.buckets[i].example_weight, b.buckets[i].example_weight);
+    EXPECT_EQ(std::isnan(a.buckets[i].plasticity), std::isnan(b.buckets[i].plasticity));
+    if (!std::isnan(b.buckets[i].plasticity))
+      worst = std::fmax(worst, std::abs(a.buckets[i].plasticity - b.buckets[i].plasticity));
+  }
+  EXPECT_EQ(a.heatmap.sum.size(), b.heatmap.sum.size());
+  for (std::size_t c = 0; c < a.heatmap.sum.size(); ++c) {
+    EXPECT_EQ(a.heatmap.weight[c], b.heatmap.weight[c]);
+    if (a.heatmap.weight[c] > 0)
+      worst = std::fmax(worst, std::abs(a.heatmap.sum[c] - b.heatmap.sum[c]) / a.heatmap.weight[c]);
+  }
+  return worst;
+}
+
+/// The same of their standard errors.
+inline double distance_of_errors(const plasticity_profile_result& a, const plasticity_profile_result& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
+    EXPECT_EQ(std::isnan(a.buckets[i].standard_error), std::isnan(b.buckets[i].standard_error));
+    if (!std::isnan(b.buckets[i].standard_error))
+      worst = std::fmax(worst, std::abs(a.buckets[i].standard_error - b.buckets[i].standard_error));
+  }
+  return worst;
+}
+
+}  // namespace qkgeom::test
