@@ -118,10 +118,6 @@ void run_tile(const tile& at, const matrix_view<const float>& q, const std::vect
 
 }  // namespace
 
-index_t distance_bins(index_t length) {
-  return 1 + static_cast<index_t>(std::bit_width(static_cast<std::uint64_t>(std::max<index_t>(length, 1) - 1)));
-}
-
 attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, tensor_view<const float> k,
                                  const std::vector<index_t>& heads, const bucket_edges& buckets,
                                  const attention_statistics_options& options) {

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <array>
 #include <optional>
 #include <vector>
 
-#include "qkgeom/core/buckets.hpp"
+#include "qkgeom/core/attention_bins.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom {
-
-/// Beginnings of a document whose attention mass is summed: its first 1, 4 and 64 tokens.
-inline constexpr std::array<index_t, 3> first_tokens{1, 4, 64};
-
-/// Distances between a query and a key fall in bins: 0, 1, 2-3, 4-7, ..., bin b > 0 holding [2^(b - 1), 2^b) tokens.
-/// How many bins a context of `length` tokens has.
-index_t distance_bins(index_t length);
 
 /// Sums over the queries of one document, by query head and query bucket, of what its softmax gives.
 struct attention_sums {

@@ -4,6 +4,7 @@
 #include "examples/common/details.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_text.hpp"
+#include "examples/common/softmax.hpp"
 #include "qkgeom/core/error.hpp"
 
 int main(int argc, char** argv) {
@@ -38,11 +39,14 @@ int main(int argc, char** argv) {
     write_rotation(folder, found, heads);
     write_plasticity(folder, found);
     if (details) write_details(folder, found, a);
+    const auto statistics = statistics_of(found);
+    write_statistics(folder, found, statistics);
     printer out;
     print_capture(out, found);
     print_classes(out, found.report, options.pca.thresholds);
     print_position(out, found.report);
     print_plasticity(out, found.report);
+    print_statistics(out, statistics);
     print_extremes(out, found.report);
     folder.print(out);
   });

@@ -62,6 +62,7 @@ struct line_figure {
   double x_end = 0;       ///< tokens, end of the axis
   std::vector<group> groups;
   double y_low = 0, y_high = 1;
+  bool log_y = false;  ///< values of 0 and below are not drawn then; y_low must be above 0
 };
 
 /// Counts of values, groups stacked; the bins have an edge at 0.
@@ -131,6 +132,7 @@ struct step_figure {
   figure_text text;
   std::vector<std::string> steps;  ///< labels, from the left
   std::vector<series> lines;
+  bool joined = true;                ///< points by lines, where the steps are an order
   bool log_y = false;                ///< values of 0 and below are not drawn then
   double y_low = NAN, y_high = NAN;  ///< NaN: as the values need
 };

@@ -10,16 +10,19 @@
 namespace qkgeom::examples {
 namespace {
 
+bool shown(const line_figure& figure, double y) { return std::isfinite(y) && (!figure.log_y || y > 0); }
+
 /// A polyline that is broken where a value is missing.
-void add_polyline(style::datablock& data, const std::vector<double>& x, const std::vector<double>& y) {
+void add_polyline(style::datablock& data, const line_figure& figure, const std::vector<double>& y) {
+  const auto& x = figure.x;
   require(x.size() == y.size(), "line figure: ", y.size(), " values for ", x.size(), " positions");
   bool open = false;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (std::isfinite(y[i]))
+    if (shown(figure, y[i]))
       data.row(x[i], y[i]);
     else if (open)
       data.gap();
-    open = std::isfinite(y[i]);
+    open = shown(figure, y[i]);
   }
   if (open) data.gap();
 }
@@ -32,13 +35,14 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
   const auto& g = figure.groups[index];
   const std::string number = std::to_string(index);
   style::datablock traces("traces" + number), mean("mean" + number), band("band" + number);
-  for (const auto& trace : g.traces) add_polyline(traces, figure.x, trace);
-  if (!g.mean.empty()) add_polyline(mean, figure.x, g.mean);
+  for (const auto& trace : g.traces) add_polyline(traces, figure, trace);
+  if (!g.mean.empty()) add_polyline(mean, figure, g.mean);
   if (!g.error.empty()) {
     require(g.error.size() == g.mean.size(), "line figure: ", g.error.size(), " errors for ", g.mean.size(), " means");
     for (std::size_t i = 0; i < g.mean.size(); ++i)
-      if (std::isfinite(g.mean[i] + g.error[i]))
-        band.row(figure.x[i], g.mean[i] - g.error[i], g.mean[i] + g.error[i]);
+      if (shown(figure, g.mean[i]) && std::isfinite(g.error[i]))
+        band.row(figure.x[i], figure.log_y ? std::max(g.mean[i] - g.error[i], figure.y_low) : g.mean[i] - g.error[i],
+                 g.mean[i] + g.error[i]);
       else
         band.gap();
   }
@@ -67,9 +71,10 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
 void draw(const line_figure& figure, const std::filesystem::path& stem) {
   plot_script script{860, 520, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, script.width, 0.085, 0.715, 0.125, 0.85) + style::open_axes();
+  s = style::frame(figure.text, script.width, figure.log_y ? 0.105 : 0.085, 0.715, 0.125, 0.85) + style::open_axes();
   s += "set xrange [0:" + number_text(figure.x_end) + "]\nset yrange [" + number_text(figure.y_low) + ":" +
        number_text(figure.y_high) + "]\n";
+  if (figure.log_y) s += "set logscale y\nset format y '%g'\n";
   s += style::token_tics("x", figure.x_end);
   s +=
       "set key at screen 0.73, graph 1 left top Left reverse samplen 2 spacing 1.4 tc " + style::rgb(style::ink) + "\n";

@@ -92,6 +92,9 @@ TEST_F(Figure, ProfileHasAMarkForEachValueOfTracesAndMeans) {
                false},
               {"NoPE", palette::vermilion, {{0.0, 0.1, 0.2, 0.3}}, {}, {}, false}};
   EXPECT_EQ(count(plotted(drawn(f)), point), (3u + 3u + 3u) + 4u);
+  f.log_y = true;
+  f.y_low = 0.01;
+  EXPECT_EQ(count(plotted(drawn(f)), point), (3u + 3u + 3u) + 3u);  // nothing for the 0
 }
 
 TEST_F(Figure, HistogramBarsHoldEveryValue) {

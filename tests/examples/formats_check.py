@@ -47,12 +47,14 @@ def documented(page):
 def programs(page):
     """What the table of programs says each writes: (tables, figures)."""
     rows = {}
-    for name, tables, figures in re.findall(r"^\| `([^`]+)` \|([^|]*)\|([^|]*)\|$", page.split("\n## Tables\n")[1].split("\n### ")[0],
+    for name, tables, figures in re.findall(r"^\| (`[^|]+?) \|([^|]*)\|([^|]*)\|$", page.split("\n## Tables\n")[1].split("\n### ")[0],
                                             re.M):
-        rows[name] = (re.findall(r"\w+\.csv", tables), [] if "none" in figures else re.findall(r"\w+", figures))
+        rows[name.replace("`", "")] = (re.findall(r"\w+\.csv", tables), [] if "none" in figures else re.findall(r"\w+", figures))
     base = [*itertools.chain(*(rows[n][0] for n in ("pca", "rotation", "plasticity")))]
     figures = [*itertools.chain(*(rows[n][1] for n in ("pca", "rotation", "plasticity")))]
     rows["heads"] = (base + rows["heads"][0], figures)
+    more = "heads, captures with --softmax --loss"
+    rows[more] = (rows["heads"][0] + rows[more][0], figures + [f for f in rows[more][1] if f != "also"])
     rows["heads --details"] = (rows["heads"][0] + rows["heads --details"][0], figures)
     return rows
 

@@ -11,10 +11,13 @@ failures=0
 bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
 run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/log" 2>&1 || bad "$*: exit status $?: $(cat "$work/log")"; }
 
-for checkpoint in stage1-step-40 stage1-step-250; do
-  run qkgeom-capture --model "$model/$checkpoint" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 --layers 2,3 \
-    --heads 4 --bucket-size 16 --rate 8 --out "$work/$checkpoint"
-done
+take() { # CHECKPOINT OUT OPTIONS...
+  run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 --layers 2,3 --heads 4 \
+    --bucket-size 16 --rate 8 --out "$work/$2" "${@:3}"
+}
+take stage1-step-40 stage1-step-40
+take stage1-step-250 stage1-step-250
+take stage1-step-40 statistics --softmax --loss
 capture=$work/stage1-step-40
 run pca "$capture" --out "$work/pca"
 run rotation "$capture" --out "$work/rotation"
@@ -22,12 +25,20 @@ run plasticity "$capture" --out "$work/plasticity"
 run plasticity "$capture" --out "$work/preset" --preset attention-plasticity
 run heads "$capture" --out "$work/heads"
 run heads "$capture" --out "$work/details" --details
+run heads "$work/statistics" --out "$work/softmax"
+grep -q '^What the softmax sees' "$work/log" && grep -q '^Loss of the next token' "$work/log" || bad "heads prints no softmax, or no loss"
 run training_dynamics "$capture" "$work/stage1-step-250" --out "$work/dynamics"
 described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticity" heads="$work/heads"
-           "heads --details=$work/details" "plasticity --preset attention-plasticity=$work/preset"
+           "heads, captures with --softmax --loss=$work/softmax" "heads --details=$work/details" "plasticity --preset attention-plasticity=$work/preset"
            training_dynamics="$work/dynamics")
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
 check "$page" "${described[@]}" || bad "docs/formats.md"
+
+# A mark for each value that the figures are of: every bucket's loss; the sinks of each head and of both groups, and of
+# equal scores.
+marks() { sed -n '/gnuplot_plot_1"/,/gnuplot_plot_end"/p' "$work/softmax/$1.svg" | grep -o "<use xlink:href='#gpPt" | wc -l; }
+[[ $(marks loss) == 8 ]] || bad "loss.svg has $(marks loss) marks"
+[[ $(marks softmax_first) == $(((4 + 2 + 1) * 8)) ]] || bad "softmax_first.svg has $(marks softmax_first) marks"
 
 # The check finds what is missing, and what is too much.
 finds() { # WORDS SED: the page so changed is refused, with these words

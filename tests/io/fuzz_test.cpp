@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "qkgeom/core/random.hpp"
+#include "qkgeom/io/capture_statistics.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/npy.hpp"
 #include "tests/io/sample_capture.hpp"
@@ -96,7 +97,9 @@ void read_all(const std::filesystem::path& path) {
     const auto l = c.read_layer(layer);
     check_finite(l);
     l.visit([]<class T>(layer_view<T> v) { check_shapes(v); });
+    read_softmax(c, layer);
   }
+  read_losses(c);
 }
 
 /// Like `write_capture_file`, but a length after the header that fits any header, so that damage goes deeper than it.
@@ -110,7 +113,8 @@ std::string with_true_length(std::string bytes) {
 
 TEST(Fuzz, SingleFileCaptures) {
   const test::scratch_folder folder;
-  write_capture_file(folder / "good", test::sample_manifest(), test::sample_rows<bf16>().layers());
+  const test::sample_statistics statistics;
+  write_capture_file(folder / "good", statistics.manifest(), test::sample_rows<bf16>().layers(), statistics.tensors);
   const auto good = get(folder / "good");
   std::uint64_t header = 0;
   std::memcpy(&header, good.data(), 8);
@@ -126,7 +130,7 @@ TEST(Fuzz, SingleFileCaptures) {
 
 TEST(Fuzz, ManifestsOfFolders) {
   const test::scratch_folder folder;
-  test::write_sample_folder(folder / "c");
+  test::write_sample_folder(folder / "c", true);
   const auto path = folder / "c" / "manifest.json";
   const auto good = get(path);
   EXPECT_GT(refused_of(3000, good, good.size(), 3, path, [&] { read_all(folder / "c"); }), 1500);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "qkgeom/core/attention_bins.hpp"
 #include "qkgeom/io/capture.hpp"
 
 namespace qkgeom::test {
@@ -61,13 +62,71 @@ struct sample_rows {
   }
 };
 
+/// What the softmax and the losses of the sample's documents might have been, over buckets of 8 tokens. The third
+/// document ends in its third bucket.
+struct sample_statistics {
+  static constexpr index_t buckets = 4, bins = 6;
+  std::vector<std::vector<double>> values{};
+  std::vector<tensor_to_write> tensors{};
+
+  explicit sample_statistics(const std::vector<index_t>& examples = {0, 1, 4}) {
+    const auto e = static_cast<index_t>(examples.size());
+    values.reserve(16);  // tensors point into it
+    for (const auto& l : sample_manifest().layers) {
+      const auto heads = static_cast<index_t>(l.query_heads.size());
+      const std::string name = "layer." + std::to_string(l.layer) + ".attention";
+      add(name + ".count", {e, buckets}, examples, [](index_t d, index_t i) { return queries(d, i); });
+      add(name + ".first", {e, heads, buckets, 3}, examples, [&](index_t d, index_t i) {
+        return queries(d, i / 3 % buckets) * static_cast<double>(1 + i % 3) * share(d, l.layer, i / 3) / 4;
+      });
+      add(name + ".distance", {e, heads, buckets, bins}, examples, [&](index_t d, index_t i) {
+        return queries(d, i / bins % buckets) * static_cast<double>(1 + i % bins) / 21;
+      });
+      add(name + ".entropy", {e, heads, buckets}, examples,
+          [&](index_t d, index_t i) { return queries(d, i % buckets) * 2 * share(d, l.layer, i); });
+    }
+    add("loss.count", {e, buckets}, examples, [](index_t d, index_t i) { return queries(d, i); });
+    add("loss.sum", {e, buckets}, examples,
+        [](index_t d, index_t i) { return queries(d, i) * (3 + 0.1 * static_cast<double>(d)); });
+  }
+  /// Queries of document d in bucket b.
+  static double queries(index_t d, index_t b) { return d == 4 && b >= 2 ? 3.0 * static_cast<double>(3 - b) : 8; }
+  /// A number from 0 to 1 of a document and a cell of a layer.
+  static double share(index_t d, index_t layer, index_t cell) {
+    return 0.1 + 0.05 * static_cast<double>((d * 7 + layer * 3 + cell) % 11);
+  }
+  static capture_manifest manifest() {
+    auto m = sample_manifest();
+    m.extra["softmax"] = m.extra["loss"] = {{"bucket_size", 8}};
+    return m;
+  }
+
+ private:
+  template <class Value>
+  void add(const std::string& name, const std::vector<index_t>& shape, const std::vector<index_t>& examples,
+           const Value& value) {
+    index_t inner = 1;
+    for (std::size_t i = 1; i < shape.size(); ++i) inner *= shape[i];
+    std::vector<double> list;
+    for (const index_t d : examples)
+      for (index_t i = 0; i < inner; ++i) list.push_back(value(d, i));
+    values.push_back(std::move(list));
+    tensors.push_back(tensor_of(name, shape, values.back().data()));
+  }
+};
+
 /// Writes the sample as a folder of two shards: examples 0 and 1, then 4.
 template <class T = float>
-void write_sample_folder(const std::filesystem::path& folder) {
-  const auto m = sample_manifest();
+void write_sample_folder(const std::filesystem::path& folder, bool statistics = false) {
+  const auto m = statistics ? sample_statistics::manifest() : sample_manifest();
   capture_writer writer(folder, m);
-  writer.add_shard({(*m.examples)[0], (*m.examples)[1]}, sample_rows<T>({0, 1}).layers());
-  writer.add_shard({(*m.examples)[2]}, sample_rows<T>({4}).layers());
+  const auto add = [&](const std::vector<captured_example>& examples, const std::vector<index_t>& numbers) {
+    const sample_statistics extra(numbers);
+    writer.add_shard(examples, sample_rows<T>(numbers).layers(),
+                     statistics ? extra.tensors : std::vector<tensor_to_write>{});
+  };
+  add({(*m.examples)[0], (*m.examples)[1]}, {0, 1});
+  add({(*m.examples)[2]}, {4});
   writer.finish();
 }
 

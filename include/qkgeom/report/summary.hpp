@@ -113,6 +113,42 @@ inline std::array<double, 4> summary_values(const plasticity_profile_result& p, 
 
 }  // namespace detail
 
+/// A mean of what each document adds up to: the ratio of its sums to their weights over all documents, with the
+/// jackknife error over those that weigh something.
+class document_mean {
+ public:
+  void add(double sum, double weight) {
+    if (!(weight > 0)) return;
+    documents_.emplace_back(sum, weight);
+    sum_ += sum;
+    weight_ += weight;
+  }
+  std::size_t documents() const { return documents_.size(); }
+  double weight() const { return weight_; }
+  estimate mean() const {
+    if (documents_.empty()) return {};
+    std::vector<double> without;
+    for (const auto& [sum, weight] : documents_)
+      if (documents_.size() > 1) without.push_back((sum_ - sum) / (weight_ - weight));
+    return {sum_ / weight_, detail::jackknife_error(without)};
+  }
+
+ private:
+  std::vector<std::pair<double, double>> documents_;
+  double sum_ = 0, weight_ = 0;
+};
+
+/// The buckets [first, second) of a stretch of the context: those whose middle lies in [from, to) times its length.
+inline std::pair<index_t, index_t> buckets_between(const bucket_edges& buckets, double from, double to) {
+  const double length = buckets.count() > 0 ? static_cast<double>(buckets.edges().back()) : 0;
+  std::pair<index_t, index_t> range{0, 0};
+  for (index_t b = 0; b < buckets.count(); ++b) {
+    range.first += buckets.middle(b) < from * length;
+    range.second += buckets.middle(b) < to * length;
+  }
+  return range;
+}
+
 /// Overall, first and last fifth of the context, and their difference. `context_length` is the manifest's L, in tokens.
 inline profile_summary summarize(const plasticity_profile_result& p, index_t context_length,
                                  bucket_weight by = bucket_weight::queries) {

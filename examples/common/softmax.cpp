@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/softmax.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "examples/common/figure_style.hpp"
+#include "examples/common/report_cells.hpp"
+#include "examples/common/report_text.hpp"
+#include "qkgeom/io/capture_set.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+using detail::nope_colour, detail::rope_colour;
+
+constexpr const char* position_axis = "query position (tokens, K = 1024)";
+
+bool apart(const softmax_report& report) { return report.groups.size() > 1; }
+
+/// The groups that figures show: RoPE and NoPE layers where there are both, else all heads.
+std::vector<const softmax_row*> drawn_groups(const softmax_report& report) {
+  std::vector<const softmax_row*> rows;
+  for (std::size_t i = apart(report) ? 1 : 0; i < report.groups.size(); ++i) rows.push_back(&report.groups[i]);
+  return rows;
+}
+
+std::string group_words(const softmax_report& report, const softmax_row& group) {
+  return std::string(apart(report) ? group.rope ? "RoPE: " : "NoPE: " : "") + "mean of " +
+         counted(static_cast<std::size_t>(group.heads), "head");
+}
+
+/// Mean over a bucket's positions t of f(t + 1), the number of keys seen.
+template <class F>
+double over_bucket(const bucket_edges& buckets, index_t b, const F& f) {
+  double sum = 0;
+  for (index_t t = buckets.start(b); t < buckets.end(b); ++t) sum += f(static_cast<double>(t + 1));
+  return sum / static_cast<double>(buckets.end(b) - buckets.start(b));
+}
+
+/// A value of every head and group over the context; `even`: the same where all scores are equal.
+template <class Value, class Even>
+line_figure over_context(const softmax_report& report, figure_text text, const Value& value, const Even& even) {
+  line_figure f;
+  f.text = std::move(text);
+  f.x_end = static_cast<double>(report.buckets.edges().back());
+  for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
+  for (const auto* group : drawn_groups(report)) {
+    line_figure::group g{group_words(report, *group), group->rope ? rope_colour : nope_colour, {}, {}, {}};
+    for (const auto& head : report.heads) {
+      if (apart(report) && head.rope != group->rope) continue;
+      std::vector<double> trace;
+      for (const auto& m : head.buckets) trace.push_back(value(m).value);
+      g.traces.push_back(std::move(trace));
+    }
+    for (const auto& m : group->buckets) {
+      g.mean.push_back(value(m).value);
+      g.error.push_back(2 * value(m).error);
+    }
+    f.groups.push_back(std::move(g));
+  }
+  line_figure::group uniform{"equal scores", palette::grey, {}, {}, {}, true};
+  for (index_t b = 0; b < report.buckets.count(); ++b) uniform.mean.push_back(over_bucket(report.buckets, b, even));
+  f.groups.push_back(std::move(uniform));
+  return f;
+}
+
+std::string with_error(const estimate& e, int digits = 3) {
+  return fixed(e.value, digits) + (std::isfinite(e.error) ? " ± " + fixed(e.error, digits) : std::string());
+}
+std::string share_text(const estimate& e) { return with_error({100 * e.value, 100 * e.error}, 2); }
+
+}  // namespace
+
+line_figure sink_figure(const std::string& model, const softmax_report& report) {
+  auto f = over_context(
+      report,
+      {"Attention mass on the first token",
+       model + "; mean over the queries of a bucket; thin: one head, band: 2 standard errors", position_axis,
+       "share of the attention"},
+      [](const softmax_means& m) { return m.first[0]; }, [](double keys) { return 1 / keys; });
+  double least = 0.1;
+  for (const auto& g : f.groups) {
+    const auto look = [&](const std::vector<double>& values) {
+      for (const double v : values)
+        if (v > 0) least = std::min(least, v);
+    };
+    look(g.mean);
+    for (const auto& trace : g.traces) look(trace);
+  }
+  f.log_y = true;
+  f.y_low = std::pow(10, std::floor(std::log10(least)));
+  return f;
+}
+
+line_figure entropy_figure(const std::string& model, const softmax_report& report) {
+  auto f = over_context(
+      report,
+      {"Entropy of the attention",
+       model + "; mean over the queries of a bucket; thin: one head, band: 2 standard errors", position_axis,
+       "entropy (nats)"},
+      [](const softmax_means& m) { return m.entropy; }, [](double keys) { return std::log(keys); });
+  f.y_high = std::ceil(std::log(f.x_end));
+  return f;
+}
+
+step_figure distance_figure(const std::string& model, const softmax_report& report) {
+  step_figure f;
+  f.text = {"How far back the attention goes",
+            model + "; mean over heads and all queries; bars: 2 standard errors over documents",
+            "distance from query to key (tokens, K = 1024)", "share of the attention"};
+  for (index_t d = 0; d < report.distances.count(); ++d) {
+    const index_t start = report.distances.start(d), end = report.distances.end(d);
+    const auto label = [](index_t n) { return style::token_label(static_cast<double>(n)); };
+    f.steps.push_back(label(start) + (d < 2 ? "" : "-" + label(start < 1024 ? end - 1 : end)));
+  }
+  for (const auto* group : drawn_groups(report)) {
+    step_figure::series s{group_words(report, *group), group->rope ? rope_colour : nope_colour, {}, {}};
+    for (const auto& mass : group->overall.distance) {
+      s.y.push_back(mass.value);
+      s.error.push_back(2 * mass.error);
+    }
+    f.lines.push_back(std::move(s));
+  }
+  f.y_low = 0;
+  return f;
+}
+
+line_figure loss_figure(const std::string& model, const loss_report& report) {
+  line_figure f;
+  f.text = {"Loss along the context", model + "; -ln p of the next token; band: 2 standard errors over documents",
+            "position that it is predicted from (tokens, K = 1024)", "nats a token"};
+  f.x_end = static_cast<double>(report.buckets.edges().back());
+  line_figure::group g{
+      "mean of " + grouped(static_cast<long long>(report.all_tokens)) + " tokens", palette::black, {}, {}, {}};
+  double low = INFINITY, high = -INFINITY;
+  for (index_t b = 0; b < report.buckets.count(); ++b) {
+    const auto& loss = report.loss[static_cast<std::size_t>(b)];
+    f.x.push_back(report.buckets.middle(b));
+    g.mean.push_back(loss.value);
+    g.error.push_back(2 * loss.error);
+    const double band = std::isfinite(loss.error) ? 2 * loss.error : 0;
+    if (std::isfinite(loss.value)) low = std::min(low, loss.value - band), high = std::max(high, loss.value + band);
+  }
+  f.groups.push_back(std::move(g));
+  if (low <= high) f.y_low = std::floor(10 * low) / 10, f.y_high = std::ceil(10 * high + 1e-9) / 10;
+  if (!(f.y_high > f.y_low)) f.y_high = f.y_low + 0.1;
+  return f;
+}
+
+forward_statistics statistics_of(const analysed& a) { return {softmax_of(*a.source), loss_of(*a.source)}; }
+
+void write_statistics(output_folder& out, const analysed& a, const forward_statistics& found) {
+  const std::string& model = a.report.model;
+  if (found.softmax) {
+    write_softmax_csv(out.table("softmax.csv"), *found.softmax);
+    write_softmax_distance_csv(out.table("softmax_distance.csv"), *found.softmax);
+    draw(sink_figure(model, *found.softmax), out.figure("softmax_first"));
+    draw(entropy_figure(model, *found.softmax), out.figure("softmax_entropy"));
+    draw(distance_figure(model, *found.softmax), out.figure("softmax_distance"));
+  }
+  if (found.loss) {
+    write_loss_csv(out.table("loss.csv"), *found.loss);
+    draw(loss_figure(model, *found.loss), out.figure("loss"));
+  }
+}
+
+void print_statistics(printer& out, const forward_statistics& found) {
+  if (found.softmax) {
+    const auto& groups = found.softmax->groups;
+    out.heading("What the softmax sees: mean over heads and queries ± standard error over documents");
+    out.line("  Shares of the attention on a document's first and last tokens, the query's own among the last.\n");
+    std::vector<table::column> columns{{"", table::align::left}, {"", table::align::left}};
+    for (const char* name : {"overall", "first 20 %", "last 20 %"}) columns.push_back({name});
+    table t(std::move(columns));
+    const auto rows = [&](const std::string& name, const auto& cell) {
+      for (const auto& g : groups)
+        t.row({&g == &groups[0] ? name : "",
+               g.group == "all" ? "all heads"
+               : g.rope         ? "RoPE layers"
+                                : "NoPE layers",
+               cell(g.overall), cell(g.first20), cell(g.last20)});
+    };
+    rows("first token, %", [](const softmax_means& m) { return share_text(m.first[0]); });
+    t.rule();
+    rows("first " + std::to_string(first_tokens[2]) + ", %",
+         [](const softmax_means& m) { return share_text(m.first[2]); });
+    t.rule();
+    rows("last " + std::to_string(near_tokens) + ", %", [](const softmax_means& m) { return share_text(m.near); });
+    t.rule();
+    rows("entropy, nats", [](const softmax_means& m) { return with_error(m.entropy); });
+    out.print(t);
+  }
+  if (found.loss) {
+    const auto& l = *found.loss;
+    out.heading("Loss of the next token: nats ± standard error over documents");
+    out.line("  " + with_error(l.overall) + " over " + grouped(static_cast<long long>(l.all_tokens)) + " tokens; " +
+             with_error(l.first20) + " in the first 20 % of the context, " + with_error(l.last20) + " in the last");
+  }
+}
+
+}  // namespace qkgeom::examples
