@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "capture/documents.hpp"
 #include "capture/regex.hpp"
 #include "capture/tokenizer.hpp"
 #include "qkgeom/io/json.hpp"
@@ -52,11 +55,16 @@ TEST(tokenizer_schemes, ids_equal_the_library_s) {
   EXPECT_EQ(schemes, 7u);
 }
 
-TEST(tokenizer_schemes, a_line_of_a_megabyte) {
-  const auto expected = read_json(folder + "ids.json");
-  const auto part = expected["long_line"]["part"].get<std::string>();
-  const std::string line = repeated(part, (1'000'000 / part.size() + 1) * part.size());
-  for (const auto& [name, answer] : expected["long_line"]["ids"].items()) {
+TEST(tokenizer_schemes, ids_of_a_line_of_ten_megabytes_equal_the_library_s) {
+  const auto expected = read_json(folder + "long-line.json");
+  std::string line;
+  document_list({.jsonl = std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3/heldout.jsonl"})
+      .for_each([&](index_t, const document& d) { line += d.text + ' '; });
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  line = repeated(line, 10'000'000);
+  EXPECT_EQ(line.size(), expected["bytes"]);
+  EXPECT_EQ(expected["ids"].size(), 3u);
+  for (const auto& [name, answer] : expected["ids"].items()) {
     const auto t = tokenizer::load(folder + name + ".json");
     const ids all = t.encode(line, no_limit);
     EXPECT_EQ(all.size(), answer["count"]) << name;
@@ -82,12 +90,26 @@ TEST(tokenizer_schemes, work_grows_with_the_text_and_not_with_its_square) {
   }
 }
 
+/// A python with the package tokenizers: $QKGEOM_PYTHON, the one that tests/run.sh makes, or the one on the path;
+/// empty: there is none.
+std::string python_with_tokenizers() {
+  const char* const chosen = std::getenv("QKGEOM_PYTHON");
+  for (const std::string& python :
+       {std::string(chosen ? chosen : ""), std::string(QKGEOM_TEST_DATA) + "/../../build/python/bin/python",
+        std::string("python3")})
+    if (!python.empty() && std::system(("'" + python + "' -c 'import tokenizers' > /dev/null 2>&1").c_str()) == 0)
+      return python;
+  return "";
+}
+
 TEST(tokenizer_schemes, random_tokenizers_and_texts_equal_the_library_s) {
-  if (std::system("python3 -c 'import tokenizers' > /dev/null 2>&1") != 0)
-    GTEST_SKIP() << "python3 with the package tokenizers is not here: nothing to compare random tokenizers with";
+  const std::string python = python_with_tokenizers();
+  if (python.empty())
+    GTEST_SKIP() << "no python3 with the package tokenizers is here to compare random tokenizers with; tests/run.sh "
+                    "makes one, QKGEOM_PYTHON names another";
   const std::string script = std::string(QKGEOM_TEST_DATA) + "/../capture/fuzz_tokenizers.py";
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
-      popen(("python3 '" + script + "' 1 150 2> /dev/null").c_str(), "r"), pclose);
+      popen(("'" + python + "' '" + script + "' 1 150 2> /dev/null").c_str(), "r"), pclose);
   ASSERT_TRUE(pipe);
   std::string output;
   char buffer[1 << 16];

@@ -8,7 +8,6 @@ Usage: make_tokenizers.py EXAMPLES/data/kjv-smollm3/heldout.jsonl OUT_FOLDER   (
 import json
 import pathlib
 import random
-import struct
 import sys
 
 import tokenizers
@@ -123,28 +122,16 @@ def schemes(corpus):
     return out
 
 
-def fnv1a(ids):
-    h = 0xCBF29CE484222325
-    for byte in struct.pack("<%di" % len(ids), *ids):
-        h = ((h ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return "%016x" % h
-
-
 def main(books, out):
     out.mkdir(exist_ok=True)
     corpus = [json.loads(line)["text"] for line in open(books)]
     corpus = [line for text in corpus[:4] for line in text.split("\n")][:3000] + OTHER_TEXTS * 20
-    long_line = corpus[0] + " "
-    long_line *= 1_000_000 // len(long_line.encode()) + 1
-    ids = {"tokenizers": tokenizers.__version__, "long_line": {"part": corpus[0] + " ", "ids": {}}, "ids": {}}
+    ids = {"tokenizers": tokenizers.__version__, "ids": {}}
     for name, file in schemes(corpus).items():
         path = out / (name + ".json")
         path.write_text(json.dumps(file, ensure_ascii=True, separators=(",", ":")) + "\n")
         t = Tokenizer.from_file(str(path))
         ids["ids"][name] = [t.encode(x).ids for x in texts()]
-        if name in ("llama3", "gemma3"):
-            whole = t.encode(long_line).ids
-            ids["long_line"]["ids"][name] = {"count": len(whole), "hash": fnv1a(whole)}
     (out / "ids.json").write_text(json.dumps(ids, separators=(",", ":")) + "\n")
     (out / "texts.json").write_text(json.dumps(texts(), separators=(",", ":")) + "\n")
 
