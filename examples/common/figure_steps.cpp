@@ -30,7 +30,8 @@ void add_series(const step_figure& figure, std::size_t index, plot_script& scrip
   const std::string number = std::to_string(index);
   style::datablock line("line" + number), bar("bar" + number);
   // Lines stand a little apart, so that their bars do not cover each other.
-  const double aside = 0.03 * (static_cast<double>(index) - 0.5 * static_cast<double>(figure.lines.size() - 1));
+  const double aside =
+      (figure.joined ? 0.03 : 0.12) * (static_cast<double>(index) - 0.5 * static_cast<double>(figure.lines.size() - 1));
   bool open = false;
   for (std::size_t i = 0; i < g.y.size(); ++i) {
     const bool drawn = std::isfinite(g.y[i]) && (!figure.log_y || g.y[i] > 0);
@@ -52,8 +53,9 @@ void add_series(const step_figure& figure, std::size_t index, plot_script& scrip
   }
   if (line.empty()) return;
   script.data += line.str();
-  lines.add(line.name() + " using 1:2 with linespoints pt " +
-            (g.dashed ? "6 ps 0.6 lw 1.6 dt (8,5)" : "7 ps 0.6 lw 2.4") + look + " notitle");
+  const std::string marks = figure.joined ? g.dashed ? "6 ps 0.6 lw 1.6 dt (8,5)" : "7 ps 0.6 lw 2.4" : "7 ps 0.9";
+  lines.add(line.name() + " using 1:2 with " + (figure.joined ? "linespoints" : "points") + " pt " + marks + look +
+            " notitle");
 }
 
 }  // namespace
@@ -71,8 +73,11 @@ void draw(const step_figure& figure, const std::filesystem::path& stem) {
   plot.add(lines);
   for (const auto& g : figure.lines)
     if (!g.name.empty())
-      plot.add(std::string("keyentry with lines lw ") + (g.dashed ? "1.6 dt (8,5)" : "2.4") + " lc " +
-               style::rgb(g.line) + " title " + quoted(g.name));
+      plot.add(std::string("keyentry with ") +
+               (!figure.joined ? "points pt 7 ps 0.9"
+                : g.dashed     ? "lines lw 1.6 dt (8,5)"
+                               : "lines lw 2.4") +
+               " lc " + style::rgb(g.line) + " title " + quoted(g.name));
   plot.add("NaN notitle");
   s += plot.str();
   write_plot(script, stem);

@@ -85,6 +85,20 @@ differ all drawn 'drawn >= 40 && z2 > 0.5 && z2 < 1.7 && most > 0.001'
 differ all precise 'n > 40 && drawn == 0 && most > 0 && most < 1e-6'
 differ all mean 'n > 40 && most > 1e-6'
 
+# The parts of each drop add up to it, and it is the one that heads gives, to the error of f32 pairs.
+run drop_split "$data/long-f32.safetensors" --out "$work/drops"
+run heads "$data/long-f32.safetensors" --out "$work/joint-heads" --covariance joint
+sums=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
+  { d = $at["drop"] - $at["drift"] - $at["content_mean"] - $at["variance"] - $at["keys"] - $at["rest"]
+    if (d * d > 1e-24 || $at["drop"] == "") ++wrong; ++n; if ($at["drop_error"] > 0) ++errors }
+  END { print n, wrong + 0, errors }' "$work/drops/drop_split.csv")
+[[ $sums == "5 0 5" ]] || bad "drop_split.csv: heads, sums that are off, errors: $sums"
+same=$(awk -F, 'FNR == 1 { ++file; delete at; for (i = 1; i <= NF; ++i) at[$i] = i; next }
+  file == 1 { drop[$at["layer"] "." $at["q_head"]] = $at["ap_drop"]; next }
+  { d = $at["drop"] - drop[$at["layer"] "." $at["q_head"]]; if (d * d < 4e-12) ++n } END { print n + 0 }' \
+  "$work/joint-heads/heads.csv" "$work/drops/drop_split.csv")
+[[ $same == 5 ]] || bad "drop_split.csv: $same heads have the AP_drop of heads.csv"
+
 run heads --help
 [[ -s $work/stdout ]] || bad "heads --help says nothing"
 refused CAPTURE heads
@@ -98,6 +112,8 @@ refused "query model" plasticity "$data/long-f32.safetensors" --out "$work/x" --
 refused --covariance plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance diagonale
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:1
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs some
+refused --pairs drop_split "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:100
+refused inv_freq drop_split "$data/long-f32.safetensors" --out "$work/x" --keys rotation
 refused --details heads "$data/long-f32.safetensors" --out "$work/x" --details --pairs sampled:100
 refused --pairs plasticity "$data/long-f32.safetensors" --out "$work/x" --preset attention-plasticity --pairs all
 refused --precision plasticity "$data/long-f32.safetensors" --out "$work/x" --precision f16

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/drops.hpp"
+
+#include "examples/common/report_cells.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/progress.hpp"
+#include "qkgeom/report/analyse.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+using detail::none;
+
+constexpr const char* words[] = {"whole drop", "query's drift", "content means", "variance", "keys", "rest"};
+
+double value_of(const drop_split& s, std::size_t v) {
+  return v == 0 ? s.drop.value : v <= drop_parts ? s.part[v - 1].value : s.rest.value;
+}
+
+map_figure parts_by_head(const split_heads& found) {
+  map_figure f;
+  f.text = {"What lets plasticity fall, by layer and head",
+            found.model + ", " + std::string(found.heads[0].covariance) + " query model; the parts add up to the drop",
+            "query head", "layer"};
+  f.scale = colour_scale::diverging;
+  f.scale_label = "first fifth - last fifth";
+  model_report names{found.model, found.context_length, {}, {}, 0};
+  for (const auto& h : found.heads) {
+    names.heads.emplace_back();
+    names.heads.back().layer = h.layer;
+    names.heads.back().q_head = h.q_head;
+    names.heads.back().rope = h.rope;
+  }
+  double most = 0;
+  for (std::size_t v = 0; v < std::size(words); ++v) {
+    std::size_t at = 0;
+    f.panels.push_back({words[v], detail::cells_of(names, f, [&](const head_report&) {
+                          return value_of(found.heads[at++].split, v);
+                        })});
+    for (const double x : f.panels.back().values)
+      if (std::isfinite(x)) most = std::max(most, std::abs(x));
+  }
+  f.high = most > 0 ? most : 1;
+  f.low = -f.high;
+  return f;
+}
+
+step_figure mean_parts(const split_heads& found) {
+  step_figure f;
+  f.text = {"What lets plasticity fall, mean over heads",
+            found.model + ", " + std::string(found.heads[0].covariance) + " query model; bars: 2 standard errors", "",
+            "first fifth - last fifth"};
+  f.joined = false;
+  f.steps.assign(std::begin(words), std::end(words));
+  constexpr colour colours[] = {palette::black, detail::rope_colour, detail::nope_colour};
+  std::size_t g = 0;
+  for (const auto& group : mean_drops(found.heads)) {
+    step_figure::series s{group.name, colours[g], {}, {}};
+    for (const auto& m : group.mean) {
+      s.y.push_back(m.value);
+      s.error.push_back(2 * m.error);
+    }
+    f.lines.push_back(std::move(s));
+    ++g;
+  }
+  return f;
+}
+
+}  // namespace
+
+split_heads split_capture(const arguments& a, const drop_arguments& own) {
+  cpu_context cpu{{.threads = a.threads}};
+  const auto options = with_arguments({}, a);
+  const auto source = capture_set::open(a.captures);
+  const auto& manifest = source.manifest();
+  const auto buckets = query_buckets(manifest, options);
+  const auto stored = a.rows_only ? std::nullopt : set_moments::open(source, buckets);
+  const bool turn_back = own.keys == "rotation";
+  require(!turn_back || manifest.rope_stage == "post", "--keys rotation needs keys after the rotary embedding");
+  split_heads found{manifest.model.name, manifest.context_length, {}};
+  index_t heads = 0;
+  for (const auto& layer : manifest.layers) heads += static_cast<index_t>(layer.query_heads.size());
+  require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
+  progress bar("Splitting", heads, "heads");
+  for (const index_t number : source.layers()) {
+    const auto layer = source.read_layer(number);
+    check_finite(layer);
+    drop_split_options split{{}, own.distance_cell, options.precision};
+    if (turn_back && layer.rope) {
+      split.rotation = manifest.layer(number).rope_parameters ? manifest.layer(number).rope_parameters : manifest.rope;
+      require(split.rotation.has_value(), a.captures.at(0).string(), ": layer ", number,
+              " has rotary embeddings, but the capture does not say which (inv_freq)");
+    }
+    layer.visit([&]<class T>(const layer_view<T>& rows) {
+      const auto moments =
+          stored ? qkgeom::detail::known_from(stored->read(number), false).moments
+                 : accumulate(cpu, rows, edge_buckets{buckets.edges()}, {.context_length = manifest.context_length});
+      const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
+      auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
+      for (std::size_t h = 0; h < splits.size(); ++h)
+        found.heads.push_back({number, layer.query_heads[h],
+                               layer.key_heads[static_cast<std::size_t>(layer.key_of_query[h])], layer.rope,
+                               name_of(options.covariances.at(0)), split.rotation.has_value(), std::move(splits[h])});
+    });
+    bar.add(static_cast<index_t>(layer.query_heads.size()));
+  }
+  bar.done();
+  return found;
+}
+
+void write_drops(output_folder& out, const split_heads& found) {
+  write_drop_split_csv(out.table("drop_split.csv"), found.heads);
+  write_drop_means_csv(out.table("drop_means.csv"), mean_drops(found.heads));
+  draw(parts_by_head(found), out.figure("drop_parts"));
+  draw(mean_parts(found), out.figure("drop_means"));
+}
+
+void print_drops(printer& out, const split_heads& found) {
+  out.heading("What lets plasticity fall from the first to the last fifth of " + grouped(found.context_length) +
+              " tokens (" + std::string(found.heads[0].covariance) + " query model; +- standard error over documents)");
+  std::vector<table::column> columns{{"", table::align::left}, {"heads"}};
+  for (const char* w : words) columns.push_back({w});
+  table t(columns);
+  for (const auto& g : mean_drops(found.heads)) {
+    std::vector<std::string> cells{g.name, std::to_string(g.heads)};
+    for (const auto& m : g.mean) cells.push_back(signed_fixed(m.value, 3) + " +- " + fixed(m.error, 3));
+    t.row(cells);
+  }
+  out.print(t);
+}
+
+}  // namespace qkgeom::examples
