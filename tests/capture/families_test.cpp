@@ -2,7 +2,6 @@
 // Each family's odd features: the fixture that agrees with transformers (forward_test.cpp) does so no more when one of
 // them is switched off, so that the fixture tests it.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <map>
 
 #include "tests/capture/forward_fixture.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace qkgeom {
 namespace {
@@ -135,9 +135,8 @@ TEST(families, mllama_skips_layers_for_images) {
 
 // Ministral 3's released weights: E4M3 with one scale a tensor. The same values written out in bf16 must give the same.
 TEST(families, fp8_weights_are_value_times_scale) {
-  namespace fs = std::filesystem;
   const forward_fixture f = family_fixture("mistral3");
-  const fs::path folder = fs::temp_directory_path() / ("qkgeom_fp8_" + std::to_string(::getpid()));
+  const test::scratch_folder folder;
   const auto e4m3 = [](std::uint8_t bits) {
     const int exponent = bits >> 3 & 15, fraction = bits & 7;
     const double size = exponent > 0 ? (1 + fraction / 8.0) * std::pow(2.0, exponent - 7) : fraction / 512.0;
@@ -175,7 +174,7 @@ TEST(families, fp8_weights_are_value_times_scale) {
   EXPECT_GT(made, 10u);
   std::vector<named_tensors> found;
   for (const auto& [name, tensors] : {std::pair{"fp8", quantised}, std::pair{"bf16", written_out}}) {
-    fs::create_directories(folder / name);
+    std::filesystem::create_directory(folder / name);
     write_safetensors(folder / name / "model.safetensors", tensors);
     const forward_fixture copy{f.file, (folder / name).string()};
     EXPECT_EQ(checkpoint(folder / name).has_fp8(), name == std::string("fp8"));
@@ -187,7 +186,6 @@ TEST(families, fp8_weights_are_value_times_scale) {
   EXPECT_NO_THROW(read_description(config));
   config["quantization_config"]["weight_block_size"] = {128, 128};
   EXPECT_THROW(read_description(config), error);
-  fs::remove_all(folder);
 }
 
 }  // namespace

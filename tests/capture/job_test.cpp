@@ -15,6 +15,7 @@
 #include "capture/job.hpp"
 #include "capture/tokenizer.hpp"
 #include "qkgeom/io/capture.hpp"
+#include "tests/capture/capture_fixture.hpp"
 
 namespace qkgeom {
 namespace {
@@ -22,45 +23,21 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path data = fs::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3";
+using test::bundled;
 
-class job : public ::testing::Test {
+class job : public test::capture_test {
  protected:
-  void SetUp() override {
-    folder = fs::temp_directory_path() / ("qkgeom_job_" + std::to_string(::getpid()));
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-    options.model = data / "stage1-step-1000";
-    options.out = folder / "out";
-    options.threads = 2;
+  job() {
     options.plan.max_length = 48;
     options.plan.sampler = {sampler_kind::all, 16, 1};
   }
-  void TearDown() override { fs::remove_all(folder); }
-
-  fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder / name, std::ios::binary) << text;
-    return folder / name;
-  }
-  capture_summary run() const {
-    std::ostringstream notes;
-    return run_capture(options, notes);
-  }
-  std::string refusal() const {
-    try {
-      run();
-    } catch (const error& e) {
-      return e.what();
-    }
-    return "";
-  }
   /// A copy of the model's folder whose config or weights a test may damage.
   void copy_model() {
-    options.model = data / "stage1-step-1000";
+    options.model = bundled / "stage1-step-1000";
     fs::remove_all(folder / "model");
     fs::create_directories(folder / "model");
     for (const auto& e : fs::directory_iterator(options.model)) fs::copy(e.path(), folder / "model");
-    fs::copy(data / "tokenizer.json", folder / "model");
+    fs::copy(bundled / "tokenizer.json", folder / "model");
     options.model = folder / "model";
     for (const auto& e : fs::directory_iterator(options.model))
       fs::permissions(e.path(), fs::perms::owner_write, fs::perm_options::add);
@@ -85,9 +62,6 @@ class job : public ::testing::Test {
     fs::remove(options.model / "model.safetensors");
     write_safetensors(options.model / "model.safetensors", tensors);
   }
-
-  fs::path folder;
-  capture_options options;
 };
 
 TEST_F(job, empty_short_and_long_documents) {
@@ -95,8 +69,7 @@ TEST_F(job, empty_short_and_long_documents) {
                                   "{\"id\": \"none\", \"text\": \"\"}\n\n{\"id\": 7, \"text\": \"Amen\"}\n"
                                   "{\"text\": \"" +
                                       std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
-  std::ostringstream notes;
-  const auto s = run_capture(options, notes);
+  const auto s = run();
   EXPECT_EQ(s.documents, 4);
   EXPECT_EQ(s.empty, 1);
   EXPECT_THAT(notes.str(), HasSubstr("'none'"));
@@ -128,7 +101,7 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
   const checkpoint weights(options.model);
   thread_pool pool(1);
   decoder model(read_description(read_json(options.model / "config.json")), weights, compute_type::f32, 7, pool);
-  const auto tokens = tokenizer::load(data / "tokenizer.json");
+  const auto tokens = tokenizer::load(bundled / "tokenizer.json");
   std::map<index_t, std::size_t> next;
   index_t heads = 0, rows = 0;
   for (int example = 0; example < 2; ++example) {
@@ -364,6 +337,9 @@ TEST_F(job, shards_of_an_index_that_are_missing_or_broken) {
   EXPECT_THAT(refusal(), HasSubstr("gone.safetensors"));
   write("model/model.safetensors.index.json", R"({"weight_map": {"a": "../outside"}})");
   EXPECT_THAT(refusal(), HasSubstr("plain name"));
+  fs::create_directory(options.model / "unreadable");
+  write("model/model.safetensors.index.json", R"({"weight_map": {"a": "unreadable"}})");
+  EXPECT_THAT(refusal(), HasSubstr("unreadable"));
   write("model/model.safetensors", "short");
   EXPECT_THAT(refusal(), HasSubstr("not a safetensors file"));
 }

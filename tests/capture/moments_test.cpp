@@ -2,23 +2,18 @@
 // Moments of every token, written during the forward pass: against the rows themselves, merged, interrupted, damaged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
-#include "capture/job.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture_moments.hpp"
+#include "tests/capture/capture_fixture.hpp"
 
 namespace qkgeom {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-const fs::path bundled = fs::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3";
 
 /// max |x - y| over max |y|.
 double relative(const std::vector<double>& x, const std::vector<double>& y) {
@@ -49,20 +44,14 @@ void expect_equal(const std::vector<side_moments>& a, const std::vector<side_mom
   }
 }
 
-class moments_of_tokens : public ::testing::Test {
+class moments_of_tokens : public test::capture_test {
  protected:
-  void SetUp() override {
-    folder = fs::temp_directory_path() / ("qkgeom_moments_" + std::to_string(::getpid()));
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-    options.model = bundled / "stage1-step-1000";
-    options.threads = 2;
+  moments_of_tokens() {
     options.moments = true;
     options.plan.max_length = 300;
     options.plan.sampler = {sampler_kind::all, 64, 1};
     options.plan.head_list = {{0, 1}, {0, 2}, {0, 7}, {5, 4}};
   }
-  void TearDown() override { fs::remove_all(folder); }
 
   moment_function backend() {
     return
@@ -72,28 +61,14 @@ class moments_of_tokens : public ::testing::Test {
                              scatter_kind::full);
         };
   }
-  capture_set run(const std::string& out, std::vector<int> books) {
-    std::ifstream in(bundled / "heldout.jsonl");
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(in, line);) lines.push_back(line);
-    std::ofstream documents(folder / (out + ".jsonl"));
-    for (const int b : books) documents << lines.at(static_cast<std::size_t>(b) % lines.size()) << '\n';
-    documents.close();
+  capture_set run(const std::string& out, const std::vector<int>& books) {
     options.documents.jsonl = folder / (out + ".jsonl");
     options.out = folder / out;
-    std::ostringstream notes;
-    run_capture(options, notes, backend());
+    test::write_books(options.documents.jsonl, books);
+    test::capture_test::run(backend());
     return capture_set::open({options.out});
   }
-  std::map<std::string, std::string> contents(const std::string& out) const {
-    std::map<std::string, std::string> files;
-    for (const auto& e : fs::directory_iterator(folder / out))
-      files[e.path().filename().string()] = read_text(e.path(), 1 << 30);
-    return files;
-  }
 
-  fs::path folder;
-  capture_options options;
   cpu_context cpu{{.threads = 2}};
   long calls_left = -1;
 };
@@ -153,19 +128,45 @@ TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
   for (std::size_t i = 0; i < books.size(); ++i) many.push_back(static_cast<int>(i));
   const auto whole = run("whole", many);
   EXPECT_EQ(whole.captures()[0].manifest().extra["moments"]["blocks"], 10);
-  const auto expected = contents("whole");
+  const auto expected = test::contents_of(folder / "whole");
   EXPECT_EQ(expected.size(), 13u + 10u + 1u);
-  // A document is four calls: two buckets, queries and keys.
-  for (const long calls : {4 * 8 * 5 + 1, 4 * 8 * 13 - 1}) {
+  const auto resumed = [&](const std::string& after) {
+    options.resume = true;
+    run("cut", many);
+    EXPECT_EQ(test::contents_of(folder / "cut"), expected) << after;
     options.resume = false;
     fs::remove_all(folder / "cut");
+  };
+  // A document is four calls: two buckets, queries and keys.
+  for (const long calls : {4 * 8 * 5 + 1, 4 * 8 * 13 - 1}) {
     calls_left = calls;
     EXPECT_THROW(run("cut", many), error);
     calls_left = -1;
     options.resume = true;
-    run("cut", many);
-    EXPECT_EQ(contents("cut"), expected) << "after " << calls << " calls";
+    fs::rename(folder / "cut" / "shard-00002.safetensors", folder / "aside");
+    EXPECT_THAT(test::message_of([&] { run("cut", many); }),
+                HasSubstr("shard-00002.safetensors: the shard is missing"));
+    fs::rename(folder / "aside", folder / "cut" / "shard-00002.safetensors");
+    resumed("after " + std::to_string(calls) + " calls");
   }
+  // The disk fills while what a block has so far is written.
+  fs::create_directory(folder / "cut");
+  const fs::path so_far = folder / "cut" / "moments-00.safetensors.upto-0";
+  fs::create_symlink("/dev/full", so_far);
+  EXPECT_THAT(test::message_of([&] { run("cut", many); }), HasSubstr("No space left on device"));
+  fs::remove(so_far);
+  resumed("after a full disk");
+}
+
+TEST_F(moments_of_tokens, of_an_empty_document_are_none) {
+  const auto alone = set_moments::open(run("alone", {6}), uniform_buckets{18}.edges(300))->read(0)[0];
+  options.documents.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(folder / "alone.jsonl"));
+  options.out = folder / "both";
+  test::capture_test::run(backend());
+  const auto both = set_moments::open(capture_set::open({options.out}), uniform_buckets{18}.edges(300))->read(0)[0];
+  expect_equal(both.moments.q, alone.moments.q, 1e-14);
+  expect_equal(both.moments.k, alone.moments.k, 1e-14);
+  EXPECT_EQ(both.k_pairs, alone.k_pairs);
 }
 
 TEST_F(moments_of_tokens, damaged_files_are_refused) {
@@ -182,11 +183,11 @@ TEST_F(moments_of_tokens, damaged_files_are_refused) {
   };
   EXPECT_EQ(refused(), "");
   const fs::path path = folder / "a" / "moments-00.safetensors";
-  const std::string good = read_text(path, 1 << 30);
+  const std::string good = test::get(path);
   const auto rename_tensor = [&](const std::string& from, const std::string& to) {
     std::string bad = good;
     bad.replace(bad.find(from), from.size(), to);
-    std::ofstream(path, std::ios::binary) << bad;
+    test::put(path, bad);
   };
   rename_tensor("layer.5.k.moments.cov_t", "layer.5.k.moments.cov_x");
   EXPECT_THAT(refused(), HasSubstr("there is no tensor layer.5.k.moments.cov_t"));
@@ -199,8 +200,7 @@ TEST_F(moments_of_tokens, damaged_files_are_refused) {
   EXPECT_ANY_THROW(run("a", {0}));  // complete by its manifest, but a file is missing
   options.documents.jsonl = folder / "a.jsonl";
   options.out = folder / "b";
-  std::ostringstream notes;
-  EXPECT_THROW(run_capture(options, notes), error);  // no backend
+  EXPECT_THAT(refusal(), HasSubstr("need a backend"));
 }
 
 }  // namespace

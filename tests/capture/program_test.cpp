@@ -12,13 +12,13 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/file.hpp"
+#include "tests/capture/capture_fixture.hpp"
 
 namespace qkgeom {
 namespace {
@@ -27,17 +27,10 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 const std::string program = std::string(QKGEOM_BIN) + "/qkgeom-capture";
-const std::string data = std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3";
+const std::string data = test::bundled.string();
 
 class capture_program : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder = fs::temp_directory_path() / ("qkgeom_program_" + std::to_string(::getpid()));
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-  }
-  void TearDown() override { fs::remove_all(folder); }
-
   /// Starts the program; its output goes to FOLDER/log. `file_limit` in bytes, 0: none.
   pid_t start(const std::vector<std::string>& arguments, rlim_t file_limit = 0) const {
     const pid_t pid = ::fork();
@@ -82,21 +75,9 @@ class capture_program : public ::testing::Test {
     return a;
   }
   /// Documents that fill some shards.
-  void write_documents(int books) const {
-    std::ifstream in(data + "/heldout.jsonl");
-    std::ofstream out(folder / "documents.jsonl");
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(in, line);) lines.push_back(line);
-    for (int i = 0; i < books; ++i) out << lines[static_cast<std::size_t>(i) % lines.size()] << '\n';
-  }
-  std::map<std::string, std::string> contents(const std::string& out) const {
-    std::map<std::string, std::string> files;
-    for (const auto& e : fs::directory_iterator(folder / out))
-      files[e.path().filename().string()] = read_text(e.path(), 1 << 30);
-    return files;
-  }
+  void write_documents(int books) const { test::write_books(folder / "documents.jsonl", books); }
 
-  fs::path folder;
+  const test::scratch_folder folder;
 };
 
 TEST_F(capture_program, help_and_bad_options_have_their_status) {
@@ -178,7 +159,7 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_EQ(run(capture_to("undisturbed")), 0) << log();
   const auto whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const auto expected = contents("undisturbed");
+  const auto expected = test::contents_of(folder / "undisturbed");
   EXPECT_EQ(expected.size(), 7u);  // three shards, their moments and the manifest
   EXPECT_EQ(expected.count("progress.json"), 0u);
 
@@ -192,7 +173,7 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
     killed += wait(pid) == -SIGKILL;
     after_a_shard += fs::exists(folder / "killed" / "shard-00000.safetensors");
     ASSERT_EQ(run(capture_to("killed", true)), 0) << log();
-    ASSERT_EQ(contents("killed"), expected) << "killed after " << whole * stream.uniform(i) << " s";
+    ASSERT_EQ(test::contents_of(folder / "killed"), expected) << "killed after " << whole * stream.uniform(i) << " s";
   }
   EXPECT_GE(killed, 10);
   EXPECT_GE(after_a_shard, 5);
@@ -230,7 +211,56 @@ TEST_F(capture_program, a_full_disk_is_one_sentence_and_can_be_resumed) {
   fs::remove(folder / "o" / "shard-00000.safetensors");
 
   ASSERT_EQ(run(capture_to("o", true)), 0) << log();
-  EXPECT_EQ(contents("o"), contents("undisturbed"));
+  EXPECT_EQ(test::contents_of(folder / "o"), test::contents_of(folder / "undisturbed"));
+}
+
+// The rows fit under the limit, the moments or the statistics beside them do not.
+TEST_F(capture_program, a_disk_that_fills_with_moments_or_statistics_leaves_nothing_half_written) {
+  write_documents(4);
+  const auto small = [&](const std::string& out, const std::vector<std::string>& more) {
+    auto a = capture_to(out);
+    a.pop_back();  // --moments
+    for (const auto& [option, value] : {std::pair{"--max-length", "512"}, std::pair{"--rate", "1"}})
+      *(std::find(a.begin(), a.end(), option) + 1) = value;
+    a.insert(a.end(), more.begin(), more.end());
+    return a;
+  };
+  constexpr rlim_t limit = 60'000;
+  ASSERT_EQ(run(small("rows", {}), limit), 0) << log();
+  struct kind {
+    std::vector<std::string> options;
+    std::string file;
+  };
+  for (const kind& k :
+       {kind{{"--moments"}, "moments-00.safetensors"}, kind{{"--softmax", "--loss"}, "shard-00000.safetensors"}}) {
+    fs::remove_all(folder / "undisturbed");
+    fs::remove_all(folder / "o");
+    ASSERT_EQ(run(small("undisturbed", k.options)), 0) << log();
+    const auto expected = test::contents_of(folder / "undisturbed");
+    const auto nothing_half_written = [&] {
+      EXPECT_FALSE(fs::exists(folder / "o" / "manifest.json"));
+      for (const auto& e : fs::directory_iterator(folder / "o")) {
+        const auto name = e.path().filename().string();
+        if (e.is_symlink() || name == "progress.json") continue;
+        EXPECT_TRUE(expected.count(name) == 1 && test::get(e.path()) == expected.at(name)) << name;
+      }
+    };
+    EXPECT_EQ(run(small("o", k.options), limit), 2);
+    EXPECT_THAT(log(), HasSubstr(k.file + ": File too large"));
+    nothing_half_written();
+    EXPECT_FALSE(fs::exists(folder / "o" / k.file));
+
+    auto again = small("o", k.options);
+    again.push_back("--resume");
+    fs::create_symlink("/dev/full", folder / "o" / k.file);
+    EXPECT_EQ(run(again), 2);
+    EXPECT_THAT(log(), HasSubstr("/dev/full: No space left on device"));
+    nothing_half_written();
+    fs::remove(folder / "o" / k.file);
+
+    ASSERT_EQ(run(again), 0) << log();
+    EXPECT_EQ(test::contents_of(folder / "o"), expected);
+  }
 }
 
 }  // namespace

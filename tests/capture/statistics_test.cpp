@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: MIT
 // What the softmax gives and the losses: against a plain softmax, against transformers, and in a capture.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
-#include <sstream>
 
 #include "capture/attention_statistics.hpp"
-#include "capture/job.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture.hpp"
+#include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward_fixture.hpp"
 
 namespace qkgeom {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::vector<float> noise_of(std::size_t size, std::uint64_t seed, float scale) {
   const random_stream stream{.seed = seed, .use = draw::permutation};
@@ -145,25 +139,18 @@ TEST(losses, of_every_family_equal_transformers) {
 
 // The bundled model's README states 3.074 nats a token for this checkpoint, over sixteen contexts of each book; these
 // are the first of each.
-TEST(losses, and_softmax_stand_in_a_capture_by_document) {
-  const fs::path data = fs::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3";
-  const fs::path folder = fs::temp_directory_path() / ("qkgeom_statistics_" + std::to_string(::getpid()));
-  fs::create_directories(folder);
-  { std::ofstream(folder / "d.jsonl") << "{\"text\": \"\"}\n" << std::ifstream(data / "heldout.jsonl").rdbuf(); }
-  capture_options o;
-  o.model = data / "stage1-step-1000";
-  o.documents.jsonl = folder / "d.jsonl";
-  o.out = folder / "out";
-  o.threads = 2;
-  o.softmax = o.loss = true;
-  o.plan.max_length = 513;
-  o.plan.head_list = {{0, 3}, {1, 0}};
-  o.plan.sampler.bucket_size = o.statistics_bucket_size = 100;
-  std::ostringstream notes;
-  const auto summary = run_capture(o, notes);
+class statistics : public test::capture_test {};
+
+TEST_F(statistics, of_softmax_and_losses_stand_in_a_capture_by_document) {
+  options.documents.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(test::bundled / "heldout.jsonl"));
+  options.softmax = options.loss = true;
+  options.plan.max_length = 513;
+  options.plan.head_list = {{0, 3}, {1, 0}};
+  options.plan.sampler.bucket_size = options.statistics_bucket_size = 100;
+  const auto summary = run();
   EXPECT_EQ(summary.loss_tokens, 12 * 512);
   EXPECT_NEAR(summary.loss, 3.07, 0.25);
-  const auto c = capture::open(o.out);
+  const auto c = capture::open(options.out);
   const auto file = c.file(0);
   const auto count = file->values<double>("layer.0.attention.count"), sums = file->values<double>("loss.sum");
   const auto tokens = file->values<double>("loss.count"), distance = file->values<double>("layer.0.attention.distance");
@@ -178,7 +165,6 @@ TEST(losses, and_softmax_stand_in_a_capture_by_document) {
   EXPECT_NEAR(mass, queries, 1e-6);
   EXPECT_EQ(file->at("layer.1.attention.first").shape, (std::vector<index_t>{13, 1, 6, 3}));
   EXPECT_EQ(file->at("layer.1.attention.distance").shape, (std::vector<index_t>{13, 1, 6, 11}));
-  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -5,18 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <random>
 #include <sstream>
 
 #include "capture/arguments.hpp"
 #include "capture/estimate.hpp"
 #include "capture/head_list.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace qkgeom {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 /// CPython's random.Random(seed).sample(range(n), count) for seeds of one word, written after the published algorithm:
@@ -115,17 +114,8 @@ TEST(study, the_first_layer_of_a_list) {
   EXPECT_EQ(find_study("smollm3-lc-32k-to-64k-step-4000").revision, "lc-32k-to-64k-step-4000");
 }
 
-std::string refusal_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 TEST(study, damaged_files_are_refused_by_field) {
-  const auto refused = [](const std::string& text) { return refusal_of([&] { parse_study(text, "s.json"); }); };
+  const auto refused = [](const std::string& text) { return test::message_of([&] { parse_study(text, "s.json"); }); };
   EXPECT_THAT(refused(R"({"study": "x", "bucketsize": 3})"), HasSubstr("no field \"bucketsize\""));
   EXPECT_THAT(refused(R"({"model": "x"})"), HasSubstr("study"));
   EXPECT_THAT(refused(R"({"study": "x", "dtype": "f8"})"), HasSubstr("one of f32, bf16, not \"f8\""));
@@ -133,23 +123,22 @@ TEST(study, damaged_files_are_refused_by_field) {
   EXPECT_THAT(refused(R"({"study": "x", "heads": {"0": [1, 1]}})"), HasSubstr("layer 0 head 1 twice"));
   EXPECT_THAT(refused(R"({"study": "x", "heads": {"a": [1]}})"), HasSubstr("'a'"));
   EXPECT_THAT(refused(R"({"study": "x", "heads": {}})"), HasSubstr("no head"));
-  EXPECT_THAT(refusal_of([] { find_study("qwen9"); }), HasSubstr("qwen3-8b, "));
+  EXPECT_THAT(test::message_of([] { find_study("qwen9"); }), HasSubstr("qwen3-8b, "));
 }
 
 TEST(study, head_lists_as_words_and_as_json) {
-  const fs::path file = fs::temp_directory_path() / ("qkgeom_heads_" + std::to_string(::getpid()));
+  const test::scratch_folder folder;
   const auto read = [&](const std::string& text) {
-    std::ofstream(file) << text;
-    return read_head_list(file);
+    test::put(folder / "heads", text);
+    return read_head_list(folder / "heads");
   };
   const std::vector<head_id> expected{{0, 3}, {2, 0}, {11, 31}};
   EXPECT_EQ(read("# layer.head\n2.0, 0.3\r\n11.31 # the last\n"), expected);
   EXPECT_EQ(read(R"( {"11": [31], "0": [3], "2": [0]})"), expected);
-  EXPECT_THAT(refusal_of([&] { read("2.0 3"); }), HasSubstr("LAYER.HEAD, e.g. 3.12, not '3'"));
-  EXPECT_THAT(refusal_of([&] { read("2.x"); }), HasSubstr("'x'"));
-  EXPECT_THAT(refusal_of([&] { read("2.1 2.1"); }), HasSubstr("twice"));
-  EXPECT_THAT(refusal_of([&] { read("# none\n"); }), HasSubstr("no head"));
-  fs::remove(file);
+  EXPECT_THAT(test::message_of([&] { read("2.0 3"); }), HasSubstr("LAYER.HEAD, e.g. 3.12, not '3'"));
+  EXPECT_THAT(test::message_of([&] { read("2.x"); }), HasSubstr("'x'"));
+  EXPECT_THAT(test::message_of([&] { read("2.1 2.1"); }), HasSubstr("twice"));
+  EXPECT_THAT(test::message_of([&] { read("# none\n"); }), HasSubstr("no head"));
 }
 
 capture_arguments parsed(std::vector<const char*> words) {
@@ -205,13 +194,13 @@ TEST(study, options_of_the_command_line_go_before_the_study_s) {
   EXPECT_EQ(a.rope_theta, 5e4);
   EXPECT_EQ(a.rope_scaling, "none");
   EXPECT_EQ(a.family, "mine");
-  EXPECT_THAT(refusal_of([] { parsed({"--model", "m", "--out", "o"}); }), HasSubstr("--jsonl or --text"));
-  EXPECT_THAT(refusal_of([] { parsed({"--model", "m", "--text", "t"}); }), HasSubstr("--out"));
-  EXPECT_THAT(refusal_of([] {
+  EXPECT_THAT(test::message_of([] { parsed({"--model", "m", "--out", "o"}); }), HasSubstr("--jsonl or --text"));
+  EXPECT_THAT(test::message_of([] { parsed({"--model", "m", "--text", "t"}); }), HasSubstr("--out"));
+  EXPECT_THAT(test::message_of([] {
                 parsed({"--model", "m", "--text", "t", "--out", "o", "--no-bos", "--prepend-bos"});
               }),
               HasSubstr("excludes"));
-  EXPECT_THAT(refusal_of([] {
+  EXPECT_THAT(test::message_of([] {
                 parsed({"--model", "m", "--text", "t", "--out", "o", "--rope-theta", "0"});
               }),
               HasSubstr("--rope-theta"));
@@ -220,15 +209,10 @@ TEST(study, options_of_the_command_line_go_before_the_study_s) {
 /// A folder with nothing but a config.json.
 class plan_only : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder = fs::temp_directory_path() / ("qkgeom_plan_" + std::to_string(::getpid()));
-    fs::create_directories(folder);
-  }
-  void TearDown() override { fs::remove_all(folder); }
   capture_estimate plan(const std::string& study_name, const std::string& config) {
-    std::ofstream(folder / "config.json") << config;
+    test::put(folder / "config.json", config);
     capture_options o = find_study(study_name);
-    o.model = folder;
+    o.model = folder.path();
     o.threads = 2;
     o.documents.examples = 500;
     std::ostringstream text;
@@ -238,7 +222,7 @@ class plan_only : public ::testing::Test {
     printed = text.str();
     return e;
   }
-  fs::path folder;
+  const test::scratch_folder folder;
   std::ostringstream notes;
   std::string printed;
 };
@@ -260,7 +244,7 @@ TEST_F(plan_only, a_study_is_planned_from_config_json_alone) {
   EXPECT_NEAR(e.attention_flop, 500 * 35 * 2 * 131072.0 * 131072 * 4096, 1e14);
   EXPECT_THAT(printed, HasSubstr("36 captured: 0-35"));
   EXPECT_THAT(printed, HasSubstr("300 query heads"));
-  EXPECT_THAT(refusal_of([&] {
+  EXPECT_THAT(test::message_of([&] {
                 plan("qwen3-4b", R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 64,
     "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 99})");
               }),
