@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// Figure 6.7 and what the tables show of profiles and bias.
+#include <algorithm>
+
+#include "examples/common/figure.hpp"
+#include "examples/common/figure_style.hpp"
+#include "examples/thesis/published/outputs.hpp"
+#include "qkgeom/stats/resampling.hpp"
+
+namespace qkgeom::examples::thesis {
+namespace {
+
+/// Named points over two free axes.
+struct labelled_points {
+  struct series {
+    std::string name;
+    colour fill = palette::black;
+    marker shape = marker::circle;
+    std::vector<double> x, y;
+    std::vector<std::string> labels;  ///< beside the points; empty: none
+  };
+  figure_text text;
+  std::vector<series> points;
+  double x_low = 0, x_high = 1, y_low = 0, y_high = 1;
+  double threshold = unknown;  ///< a horizontal line
+};
+
+void draw(const labelled_points& figure, const std::filesystem::path& stem) {
+  plot_script script{770, 540, {}, {}};
+  auto& s = script.commands;
+  s = style::frame(figure.text, script.width, 0.1, 0.8, 0.125, 0.85) + style::open_axes();
+  const auto range = [](double low, double high) { return "[" + number_text(low) + ":" + number_text(high) + "]\n"; };
+  s += "set xrange " + range(figure.x_low, figure.x_high) + "set yrange " + range(figure.y_low, figure.y_high);
+  s += "set key at screen 0.815, graph 1 left top Left reverse samplen 0.6 spacing 1.35 tc " + style::rgb(style::ink) +
+       "\n";
+  if (!std::isnan(figure.threshold))
+    s += "set arrow from graph 0, first " + number_text(figure.threshold) + " to graph 1, first " +
+         number_text(figure.threshold) + " nohead back lw 1 dt (6,4) lc " + style::rgb(style::faint_ink) + "\n";
+  style::plot_list plot;
+  int label = 100;
+  for (std::size_t i = 0; i < figure.points.size(); ++i) {
+    const auto& p = figure.points[i];
+    style::datablock data("points" + std::to_string(i));
+    for (std::size_t j = 0; j < p.x.size(); ++j) {
+      data.row(p.x[j], p.y[j]);
+      if (p.labels.empty()) continue;
+      s += "set label " + std::to_string(++label) + " " + quoted(p.labels[j]) + " at first " + number_text(p.x[j]) +
+           ", first " + number_text(p.y[j]) + " left offset 0.9,0.1 font ',10' tc " + style::rgb(style::faint_ink) +
+           "\n";
+    }
+    script.data += data.str();
+    plot.add(data.name() + " using 1:2 with points pt " + std::to_string(style::point_type(p.shape)) + " ps " +
+             number_text(1.2 * style::point_scale(p.shape)) + " lc " + style::rgb(p.fill, 0.85) + " title " +
+             quoted(p.name));
+  }
+  s += plot.str();
+  write_plot(script, stem);
+}
+
+struct look {
+  const char* family;
+  const char* name;
+  colour fill;
+  marker shape;
+};
+constexpr look looks[] = {{"Mistral", "Mistral", palette::vermilion, marker::circle},
+                          {"Qwen", "Qwen 3", palette::blue, marker::square},
+                          {"Llama", "Llama", palette::green, marker::triangle}};
+
+void drop_and_score(output_folder& out, const published& p) {
+  const auto models = p.scored();
+  const auto x = column(models, &model::drop), y = column(models, &model::lbp);
+  const auto t = test_association(association::spearman, x, y);
+  labelled_points f{.text = {"AP_drop and LongBench-Pro",
+                             "7 models; Spearman " + signed_fixed(t.estimate) + ", exact two-sided p " + fixed(t.p),
+                             "AP_drop (flat profiles to the left)", "LongBench-Pro score (%)"},
+                    .points = {},
+                    .x_low = 0.04,
+                    .x_high = 0.27,
+                    .y_low = 10,
+                    .y_high = 45};
+  for (const auto& l : looks) {
+    labelled_points::series s{l.name, l.fill, l.shape, {}, {}, {}};
+    for (const auto& m : models)
+      if (m.family == l.family) s.x.push_back(m.drop), s.y.push_back(m.lbp), s.labels.push_back(m.name);
+    f.points.push_back(std::move(s));
+  }
+  draw(f, out.figure("figure_6_7"));
+}
+
+/// AP_drop beside bias, per token or per context: models by family, and SmolLM3's checkpoints.
+void drop_and_bias(output_folder& out, const published& p, bool context) {
+  const std::string unit = context ? "a context" : "a token";
+  labelled_points f{
+      .text = {"AP_drop and bias strength " + unit, "13 models and 10 checkpoints of SmolLM3; dashed: the target 0.10",
+               context ? "mean bias strength times the context" : "mean bias strength a token (log10)", "AP_drop"},
+      .points = {},
+      .x_low = context ? 0 : -3.7,
+      .x_high = context ? 200 : -1.5,
+      .y_low = 0,
+      .y_high = 0.25,
+      .threshold = 0.10};
+  const auto at = [&](double token, double whole) { return context ? whole : std::log10(token); };
+  for (const auto& l : looks) {
+    labelled_points::series s{l.name, l.fill, l.shape, {}, {}, {}};
+    for (const auto& m : p.models)
+      if (m.family == l.family) s.x.push_back(at(m.bias, m.bias_context())), s.y.push_back(m.drop);
+    f.points.push_back(std::move(s));
+  }
+  labelled_points::series before{"SmolLM3, 4K", palette::purple, marker::diamond, {}, {}, {}},
+      after{"extended", palette::orange, marker::diamond, {}, {}, {}};
+  for (const auto& c : p.checkpoints) {
+    auto& s = c.extension() ? after : before;
+    s.x.push_back(at(c.bias, c.bias_context()));
+    s.y.push_back(c.drop);
+  }
+  f.points.push_back(before);
+  f.points.push_back(after);
+  draw(f, out.figure(context ? "drop_and_bias_context" : "drop_and_bias_token"));
+}
+
+/// Bias and alpha_K relative to the end of annealing, in both units.
+void training_units(output_folder& out, const published& p) {
+  const auto& base = p.find_checkpoint("Anneal", "stage3 4.72M");
+  const auto relative = [&](const auto& of) {
+    return each(p.checkpoints, [&](const checkpoint& c) { return of(c) / of(base); });
+  };
+  step_figure f;
+  f.text = {"Bias of SmolLM3 along training, per token and per context",
+            "means over heads, relative to the end of annealing (stage3)", "", "times that of stage3"};
+  f.steps = each(p.checkpoints, [](const checkpoint& c) {
+    return c.extension() ? length_words(c.context) + " +" + c.name.substr(5) : c.name;
+  });
+  f.lines = {
+      {"alpha_K a token", palette::vermilion, relative([](const checkpoint& c) { return c.alpha_k; }), {}, false},
+      {"bias a token", palette::blue, relative([](const checkpoint& c) { return c.bias; }), {}, false},
+      {"alpha_K a context",
+       palette::vermilion,
+       relative([](const checkpoint& c) { return c.alpha_context(); }),
+       {},
+       true},
+      {"bias a context", palette::blue, relative([](const checkpoint& c) { return c.bias_context(); }), {}, true}};
+  f.log_y = true;
+  draw(f, out.figure("training_units"));
+}
+
+/// What fits beside a map: "Ministr. 14B", "Llama3.1 8B".
+std::string short_name(const model& m) {
+  auto size = m.name.substr(m.name.rfind('-') + 1);
+  size.back() = 'B';
+  if (m.family == "Mistral") return m.primary ? "Ministr. " + size : "Mistral 0.2";
+  return (m.primary ? m.family + ' ' : "Llama3.1 ") + size;
+}
+
+/// Decile profiles of the 13 models.
+void profiles(output_folder& out, const published& p) {
+  map_figure f;
+  f.text = {"Plasticity by decile of the context", "means over heads of the 13 models, by family and size",
+            "share of the context (percent)", ""};
+  for (int i = 0; i < 10; ++i) f.columns.push_back(std::to_string(10 * i) + "-" + std::to_string(10 * (i + 1)));
+  map_figure::panel panel;
+  for (const auto& m : p.models) {
+    f.rows.push_back(short_name(m));
+    panel.values.insert(panel.values.end(), m.deciles.begin(), m.deciles.end());
+  }
+  f.panels = {panel};
+  f.low = 0.4;
+  f.high = 0.75;
+  f.scale_label = "plasticity";
+  draw(f, out.figure("deciles"));
+}
+
+}  // namespace
+
+void write_figures(output_folder& out, const published& p) {
+  drop_and_score(out, p);
+  profiles(out, p);
+  training_units(out, p);
+  drop_and_bias(out, p, false);
+  drop_and_bias(out, p, true);
+}
+
+}  // namespace qkgeom::examples::thesis
