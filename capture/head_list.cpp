@@ -39,15 +39,18 @@ std::vector<head_id> parse_words(std::string_view text, const std::string& where
     text.remove_prefix(end);
     text.remove_prefix(std::min(text.find_first_not_of(between), text.size()));
     if (word.empty()) continue;
-    const std::size_t dot = std::min(word.find('.'), word.size());
-    require(dot < word.size(), where, ": heads must be LAYER.HEAD, e.g. 3.12, not '", printable(std::string(word)),
-            "'");
-    heads.push_back({number(word.substr(0, dot), where), number(word.substr(dot + 1), where)});
+    heads.push_back(parse_head(word, where));
   }
   return in_order(std::move(heads), where);
 }
 
 }  // namespace
+
+head_id parse_head(std::string_view word, const std::string& where) {
+  const std::size_t dot = std::min(word.find('.'), word.size());
+  require(dot < word.size(), where, ": heads must be LAYER.HEAD, e.g. 3.12, not '", printable(std::string(word)), "'");
+  return {number(word.substr(0, dot), where), number(word.substr(dot + 1), where)};
+}
 
 std::vector<head_id> parse_head_lists(const json& object, const std::string& where) {
   const json_value v(object, where);

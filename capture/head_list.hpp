@@ -3,12 +3,16 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/sampling/heads.hpp"
 
 namespace qkgeom {
+
+/// A head as LAYER.HEAD, e.g. "3.12". `where` names it in errors.
+head_id parse_head(std::string_view word, const std::string& where);
 
 /// Query heads of a JSON object {"LAYER": [HEAD, ...], ...}, ascending. `where` names it in errors. Throws `error` on
 /// anything else, a head that is named twice and an empty list.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/drops.hpp"
 
+#include "examples/common/each_layer.hpp"
 #include "examples/common/report_cells.hpp"
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/progress.hpp"
-#include "qkgeom/report/analyse.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -73,38 +71,24 @@ split_heads split_capture(const arguments& a, const drop_arguments& own) {
   const auto options = with_arguments({}, a);
   const auto source = capture_set::open(a.captures);
   const auto& manifest = source.manifest();
-  const auto buckets = query_buckets(manifest, options);
-  const auto stored = a.rows_only ? std::nullopt : set_moments::open(source, buckets);
   const bool turn_back = own.keys == "rotation";
   require(!turn_back || manifest.rope_stage == "post", "--keys rotation needs keys after the rotary embedding");
   split_heads found{manifest.model.name, manifest.context_length, {}};
-  index_t heads = 0;
-  for (const auto& layer : manifest.layers) heads += static_cast<index_t>(layer.query_heads.size());
-  require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
-  progress bar("Splitting", heads, "heads");
-  for (const index_t number : source.layers()) {
-    const auto layer = source.read_layer(number);
-    check_finite(layer);
+  for_each_layer(cpu, source, a, options, "Splitting", [&](const auto& layer, const auto& rows, const auto& moments) {
     drop_split_options split{{}, own.distance_cell, options.precision};
     if (turn_back && layer.rope) {
-      split.rotation = manifest.layer(number).rope_parameters ? manifest.layer(number).rope_parameters : manifest.rope;
-      require(split.rotation.has_value(), a.captures.at(0).string(), ": layer ", number,
+      const auto& info = manifest.layer(layer.layer);
+      split.rotation = info.rope_parameters ? info.rope_parameters : manifest.rope;
+      require(split.rotation.has_value(), a.captures.at(0).string(), ": layer ", layer.layer,
               " has rotary embeddings, but the capture does not say which (inv_freq)");
     }
-    layer.visit([&]<class T>(const layer_view<T>& rows) {
-      const auto moments =
-          stored ? qkgeom::detail::known_from(stored->read(number), false).moments
-                 : accumulate(cpu, rows, edge_buckets{buckets.edges()}, {.context_length = manifest.context_length});
-      const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
-      auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
-      for (std::size_t h = 0; h < splits.size(); ++h)
-        found.heads.push_back({number, layer.query_heads[h],
-                               layer.key_heads[static_cast<std::size_t>(layer.key_of_query[h])], layer.rope,
-                               name_of(options.covariances.at(0)), split.rotation.has_value(), std::move(splits[h])});
-    });
-    bar.add(static_cast<index_t>(layer.query_heads.size()));
-  }
-  bar.done();
+    const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
+    auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
+    for (std::size_t h = 0; h < splits.size(); ++h)
+      found.heads.push_back({layer.layer, layer.query_heads[h],
+                             layer.key_heads[static_cast<std::size_t>(layer.key_of_query[h])], layer.rope,
+                             name_of(options.covariances.at(0)), split.rotation.has_value(), std::move(splits[h])});
+  });
   return found;
 }
 

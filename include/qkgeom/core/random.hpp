@@ -35,7 +35,8 @@ enum class draw : std::uint32_t {
   fit_dimension = 9,
   score_pair = 10,
   decay_pair = 11,
-  sign_flip = 12
+  sign_flip = 12,
+  probe = 13
 };
 
 /// A stream of random numbers without state, keyed by (seed, example, layer, use); entry i depends on nothing else.

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+
+#include "examples/common/arguments.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/progress.hpp"
+#include "qkgeom/report/analyse.hpp"
+
+namespace qkgeom::examples {
+
+/// Calls f(captured_layer, layer_view<T>, layer_moments) for every layer of the captures with all its rows, in order,
+/// under a progress bar. Moments are those of every token where the captures hold them. Throws `error` on a row that is
+/// not finite.
+template <class F>
+void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments& a, const analysis_options& options,
+                    const std::string& label, const F& f) {
+  const auto& manifest = source.manifest();
+  const auto buckets = query_buckets(manifest, options);
+  const auto stored = a.rows_only ? std::nullopt : set_moments::open(source, buckets);
+  index_t heads = 0;
+  for (const auto& layer : manifest.layers) heads += static_cast<index_t>(layer.query_heads.size());
+  require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
+  progress bar(label, heads, "heads");
+  for (const index_t number : source.layers()) {
+    const auto layer = source.read_layer(number);
+    check_finite(layer);
+    layer.visit([&]<class T>(const layer_view<T>& rows) {
+      const auto moments =
+          stored ? qkgeom::detail::known_from(stored->read(number), false).moments
+                 : accumulate(cpu, rows, edge_buckets{buckets.edges()}, {.context_length = manifest.context_length});
+      f(layer, rows, moments);
+    });
+    bar.add(static_cast<index_t>(layer.query_heads.size()));
+  }
+  bar.done();
+}
+
+}  // namespace qkgeom::examples
