@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   arguments a;
   std::filesystem::path tables;
   thesis::effective_options effective;
+  bool figures = true;
   CLI::App app{"The thesis' claims beside what its published tables give: claims.csv, hypotheses.csv, tables, figures",
                "thesis_claims"};
   app.add_option("TABLES", tables, "Folder of the published tables: examples/thesis/data")->required();
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--plasticity-threshold", effective.plasticity, "Plasticity down to which a length is effective")
       ->capture_default_str();
+  app.add_flag("!--no-figures", figures, "Tables alone");
   return run_main(argc, argv, app, a, [&] {
     const auto published = thesis::read_published(tables);
     const auto claims = thesis::judge_claims(tables, published);
@@ -43,7 +45,7 @@ int main(int argc, char** argv) {
     thesis::print_effective_lengths(out, lengths);
     thesis::print_hypotheses(out, hypotheses);
     thesis::print_claims(out, claims);
-    thesis::write_figures(folder, published);
+    if (figures) thesis::write_figures(folder, published);
     folder.print(out);
   });
 }

@@ -18,9 +18,9 @@ namespace fs = std::filesystem;
 
 const fs::path tables = fs::path(QKGEOM_EXAMPLE_DATA).parent_path() / "thesis" / "data";
 
-int run(const fs::path& data, const fs::path& out, const fs::path& log) {
-  const auto command = "'" QKGEOM_BIN "/thesis_claims' '" + data.string() + "' --out '" + out.string() + "' >'" +
-                       log.string() + "' 2>&1";
+int run(const fs::path& data, const fs::path& out, const fs::path& log, const std::string& options = {}) {
+  const auto command = "'" QKGEOM_BIN "/thesis_claims' '" + data.string() + "' --out '" + out.string() + "' " +
+                       options + " >'" + log.string() + "' 2>&1";
   const int status = std::system(command.c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -110,17 +110,34 @@ TEST(thesis, a_claim_without_function_and_a_changed_table_do_not_pass) {
     std::ofstream(data / file) << text;
   };
   replace("claims.csv", "\npc0_share,", "\npc0_shares,");
-  EXPECT_EQ(run(data, out, log), 2);
+  EXPECT_EQ(run(data, out, log, "--no-figures"), 2);
   EXPECT_NE(text_of(log).find("no function recomputes the claim pc0_shares"), std::string::npos);
   replace("claims.csv", "\npc0_shares,", "\npc0_share,");
   replace("table5_smollm3_trajectory.csv", "2.69e-4", "4.08e-3");  // alpha_K as before the extension
-  ASSERT_EQ(run(data, out, log), 0);
+  ASSERT_EQ(run(data, out, log, "--no-figures"), 0);
   const auto claims = read_csv(out / "claims.csv");
   const auto rows = rows_where(claims, {{"id", "alpha_drop"}});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(claims.column("agrees")[rows[0]], "no");
+
+  // Scores by length of more models decide H3: here they fall the more, the steeper the profile.
+  std::ofstream more(data / "scores_by_length.csv");
+  more << "model,benchmark,length,score\n";
+  double drop = 10;
+  for (const char* name : {"ministral3-3b", "ministral3-8b", "qwen3-14b", "qwen3-8b", "qwen3-4b", "llama3.2-3b"})
+    more << name << ",LongBench-Pro,8K,50\n" << name << ",LongBench-Pro,128K," << 50 - (drop += 3) << '\n';
+  more.close();
+  ASSERT_EQ(run(data, out, log, "--no-figures"), 0) << text_of(log);
+  const auto hypotheses = read_csv(out / "hypotheses.csv");
+  const auto tested =
+      rows_where(hypotheses, {{"test", "Spearman of decline of plasticity with decline of score, 8K to 128K"}});
+  ASSERT_EQ(tested.size(), 1u);
+  EXPECT_EQ(hypotheses.column("n")[tested[0]], "7");
+  EXPECT_GT(hypotheses.numbers("estimate")[tested[0]], 0.9);
+  EXPECT_EQ(hypotheses.column("verdict")[rows_where(hypotheses, {{"hypothesis", "H3"}}).back()], "supported");
+
   replace("table4_deciles.csv", "0.676", "high");
-  EXPECT_EQ(run(data, out, log), 2);
+  EXPECT_EQ(run(data, out, log, "--no-figures"), 2);
   EXPECT_NE(text_of(log).find("table4_deciles.csv: expected a number"), std::string::npos);
 }
 

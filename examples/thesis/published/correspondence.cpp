@@ -74,6 +74,21 @@ std::vector<correspondence> correspondences(const published& p) {
   return rows;
 }
 
+std::vector<length_decline> length_declines(const published& p, const std::string& benchmark) {
+  std::vector<length_decline> rows;
+  for (const auto& s : p.measured) {
+    if (s.benchmark != benchmark) continue;
+    const auto& m = p.find(s.model);
+    const double first = matched(p, s, 0, m, "half");
+    length_decline d{s.model};
+    for (std::size_t i = 1; i < s.length.size(); ++i)
+      if (const double v = matched(p, s, i, m, "half"); !std::isnan(v))
+        d = {s.model, 1 - s.score[i] / s.score[0], 1 - v / first};
+    rows.push_back(d);
+  }
+  return rows;
+}
+
 length_agreement same_length_agreement(const published& p) {
   std::vector<const length_scores*> ruler;
   for (const auto& s : p.measured)

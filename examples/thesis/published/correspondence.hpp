@@ -30,6 +30,14 @@ struct length_agreement {
 };
 length_agreement same_length_agreement(const published& p);
 
+/// What a model's score and its plasticity at [l/2, l) lose, as shares, from the shortest length to the longest that
+/// was captured.
+struct length_decline {
+  std::string model;
+  double score = unknown, plasticity = unknown;
+};
+std::vector<length_decline> length_declines(const published& p, const std::string& benchmark);
+
 /// How far scores or plasticity stay at or above a threshold: the longest length up to which every value does.
 struct effective_length {
   std::string what, model, threshold;  ///< e.g. "RULER score", "llama3.1-8b", "absolute 85.6"

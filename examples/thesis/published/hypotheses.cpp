@@ -47,7 +47,8 @@ void print_hypotheses(printer& out, const hypotheses_result& h) {
                    ? ""
                    : significant(test.p, 2) + (test.p_error > 0 ? " ± " + significant(test.p_error, 1) : "")});
     out.print(t);
-    out.line("Verdict: " + v.verdict + ". " + v.reading + ".");
+    out.line("  Verdict: " + v.verdict + ".");
+    out.line("  " + v.reading + ".");
   }
 }
 

@@ -2,6 +2,7 @@
 // H4, H6 and H8: bias, what makes a profile fall, and the profiles that recover.
 #include <algorithm>
 
+#include "examples/thesis/published/claims.hpp"
 #include "examples/thesis/published/hypothesis_tests.hpp"
 #include "examples/thesis/published/profiles.hpp"
 #include "qkgeom/stats/families.hpp"
@@ -53,12 +54,12 @@ void test_bias(tester& t, const published& p) {
   const double ratio = after.bias_context() / before.bias_context();
   t.add("bias a context after extension over before", 2, ratio);
   t.conclude(ratio >= 1 ? "not supported once bias is given per context" : "supported",
-             "bias falls " + significant(before.bias / after.bias, 3) + " times a token but changes x " +
-                 significant(ratio, 3) +
-                 " a context while AP_drop rises: no reduction that could fail to suffice. Of "
-                 "(flat, steep) pairs " +
-                 percent(context.in_order) + " have less bias a context in the flat one, " + percent(token.in_order) +
-                 " less a token: small bias a context does go with flat profiles");
+             "from the end of annealing to the end of extension bias changes by a factor of " +
+                 trimmed(after.bias / before.bias, 2) + " a token and of " + trimmed(ratio, 3) +
+                 " a context, AP_drop by " + signed_fixed(after.drop - before.drop, 3) +
+                 (ratio >= 1 ? ": there is no reduction a context that could fail to suffice" : "") +
+                 ". Of (flat, steep) pairs " + percent(context.in_order) +
+                 " have less bias a context in the flat one, " + percent(token.in_order) + " less a token");
 }
 
 void test_parts(tester& t, const published& p) {
@@ -83,12 +84,12 @@ void test_parts(tester& t, const published& p) {
                          "an extrapolation from bias up to " + fixed(*std::max_element(x.begin(), x.end()), 0) +
                              " to " + fixed(after.bias_context(), 0) + ", and to another context and theta"};
   t.add(beyond);
-  t.conclude(
-      "waits for captures",
-      "the tables hold no variance of content: an excess of " + fixed(after.drop - before.drop, 3) +
-          " says nothing of its cause. Bias a context is not lower after extension. Decided by splitting AP_drop "
-          "into drift, means, variance and keys over captures: qkgeom-capture --study smollm3-stage3-step-4720000 "
-          "and --study smollm3-lc-32k-to-64k-step-20000");
+  t.conclude("waits for captures", "the tables hold no variance of content, so the excess of " +
+                                       fixed(after.drop - before.drop, 3) +
+                                       " has no cause in them; bias a context is " + fixed(before.bias_context(), 0) +
+                                       " before and " + fixed(after.bias_context(), 0) +
+                                       " after. Decided by drop_split over the captures of qkgeom-capture --study "
+                                       "smollm3-stage3-step-4720000 and --study smollm3-lc-32k-to-64k-step-20000");
 }
 
 void test_recovery(tester& t, const published& p) {

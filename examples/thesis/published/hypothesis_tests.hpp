@@ -52,6 +52,8 @@ class tester {
     return c;
   }
   void conclude(std::string verdict, std::string reading) {
+    if (!reading.empty() && reading[0] >= 'a' && reading[0] <= 'z')
+      reading[0] = static_cast<char>(reading[0] - 'a' + 'A');
     const auto& names = stated_.column("hypothesis");
     const auto at = std::find(names.begin(), names.end(), name_);
     require(at != names.end(), "hypotheses.csv: there is no row ", name_);

@@ -170,6 +170,20 @@ std::vector<checkpoint> read_checkpoints(const std::filesystem::path& folder) {
   return checkpoints;
 }
 
+/// Scores that the thesis does not have, a length a row, ascending within a model.
+void read_more_scores(const std::filesystem::path& folder, published& p) {
+  const named_table more(folder, "scores_by_length.csv");
+  for (std::size_t i = 0; i < more.rows(); ++i) {
+    const auto& benchmark = more.text(i, "benchmark");
+    if (i == 0 || more.name(i) != p.measured.back().model || benchmark != p.measured.back().benchmark)
+      p.measured.push_back({benchmark, p.find(more.name(i)).name, {}, {}, {}});
+    auto& s = p.measured.back();
+    s.length.push_back(token_count(more.text(i, "length")));
+    s.score.push_back(more.number(i, "score"));
+    s.plasticity.push_back(unknown);
+  }
+}
+
 void read_scores(const std::filesystem::path& folder, published& p) {
   const named_table ministral(folder, "table3_ministral3_14b_lbp_by_length.csv"), ruler(folder, "table8_ruler.csv"),
       references(folder, "lbp_reference_models_by_length.csv");
@@ -189,6 +203,7 @@ void read_scores(const std::filesystem::path& folder, published& p) {
     s.plasticity = ruler.numbers(i + 1);
     p.measured.push_back(std::move(s));
   }
+  if (std::filesystem::exists(folder / "scores_by_length.csv")) read_more_scores(folder, p);
   for (std::size_t i = 0; i < references.rows(); ++i) p.references.push_back(references.scores(i, "LongBench-Pro"));
 }
 
