@@ -7,12 +7,12 @@
 #define QKGEOM_HAS_AMX 1
 #define QKGEOM_AMX_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")))
 #include <immintrin.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <vector>
-#endif
 
 namespace qkgeom {
 
@@ -20,18 +20,7 @@ namespace qkgeom {
 /// them. Asks once.
 bool amx_available();
 
-#if defined(QKGEOM_HAS_AMX)
 namespace amx {
-
-inline constexpr int tile = 16;      ///< rows of a tile, and f32 columns
-inline constexpr int channels = 32;  ///< bf16 in a row of a tile: terms that one product instruction sums
-
-/// All eight tiles have 16 rows x 64 bytes.
-struct alignas(64) tile_shapes {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
 
 /// Memory that starts at a cache line: rows of tiles that cross lines cost twice.
 template <class T>
@@ -47,6 +36,17 @@ struct line_allocator {
 template <class T>
 using line_vector = std::vector<T, line_allocator<T>>;
 
+#if defined(QKGEOM_HAS_AMX)
+inline constexpr int tile = 16;      ///< rows of a tile, and f32 columns
+inline constexpr int channels = 32;  ///< bf16 in a row of a tile: terms that one product instruction sums
+
+/// All eight tiles have 16 rows x 64 bytes.
+struct alignas(64) tile_shapes {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
 /// Between these two calls a thread may use its tiles.
 QKGEOM_AMX_TARGET inline void begin(const tile_shapes& shapes) {
   __asm__ volatile("" ::"m"(shapes));
@@ -56,8 +56,8 @@ QKGEOM_AMX_TARGET inline void end() { _tile_release(); }
 
 /// The compiler does not know that tile loads read memory: stores before this call are done before them.
 inline void stores_are_done() { __asm__ volatile("" ::: "memory"); }
+#endif
 
 }  // namespace amx
-#endif
 
 }  // namespace qkgeom

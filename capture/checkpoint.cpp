@@ -143,4 +143,9 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
        " at entry ", first * width + (bad - out));
 }
 
+void checkpoint::forget(const std::string& name) const {
+  const tensor_entry& t = entry(name);
+  files_.at(name)->forget(t);
+}
+
 }  // namespace qkgeom

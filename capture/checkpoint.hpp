@@ -34,6 +34,9 @@ class checkpoint {
   void read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count, bool to_bf16,
             float* out) const;
 
+  /// Takes the tensor's pages out of this process' memory until it is read again. They stay in the system's cache.
+  void forget(const std::string& name) const;
+
  private:
   float scale_of(const std::string& name) const;
   const tensor_entry& entry(const std::string& name) const;

@@ -27,6 +27,8 @@ constexpr std::string_view name_of(compute_type t) { return t == compute_type::f
 /// Whether a sink gets queries and keys as the attention sees them (after rotary embedding) or as projected.
 enum class rope_stage { post, pre };
 
+using token_span = std::span<const std::int32_t>;
+
 /// Called for each layer in order with q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim) of the
 /// document. The values are valid during the call.
 using layer_sink = std::function<void(index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
@@ -39,16 +41,29 @@ struct decoder_sinks {
   std::function<void(std::span<const float> losses)> losses{};
 };
 
-/// The forward pass of a decoder on the CPU. Results do not depend on the number of threads. One document at a time.
+/// The same for several documents, numbered as they were given: layer after layer, of each one the documents in their
+/// order. One without tokens is passed over.
+struct batch_sinks {
+  using layer_sink =
+      std::function<void(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
+  layer_sink rows{}, attended{};
+  std::function<void(std::size_t document, std::span<const float> losses)> losses{};
+};
+
+/// The forward pass of a decoder on the CPU. Documents that run together share a visit of each layer's weights; results
+/// depend neither on that nor on the number of threads.
 class decoder {
  public:
   /// Checks names and shapes of all weights that layers up to `last_layer` need. `model` and `pool` must live longer.
   decoder(decoder_description description, const checkpoint& model, compute_type type, index_t last_layer,
           thread_pool& pool, attention_kernel kernel = attention_kernel::best);
 
-  /// Runs the layers up to `last_layer` on token ids; of that one only queries and keys are computed.
-  void run(std::span<const std::int32_t> ids, rope_stage stage, const decoder_sinks& sinks);
-  void run(std::span<const std::int32_t> ids, rope_stage stage, layer_sink sink) {
+  /// Runs the layers up to `last_layer` on the token ids of some documents; of that one only queries and keys are
+  /// computed. Takes the memory of one document as long as all of them.
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks);
+  /// One document.
+  void run(token_span ids, rope_stage stage, const decoder_sinks& sinks);
+  void run(token_span ids, rope_stage stage, layer_sink sink) {
     run(ids, stage, decoder_sinks{std::move(sink), {}, {}});
   }
 
@@ -63,18 +78,35 @@ class decoder {
     std::vector<float> x, y, z, wide;
     feed_forward_scratch feed_forward;
   };
+  /// A document on its way through the layers.
+  struct document_pass {
+    std::size_t number;
+    token_span ids;
+    index_t tokens;
+    std::vector<float> hidden, q;  // (tokens, hidden), (tokens, query heads, head_dim)
+    key_buffer k, v;
+    rope_table own_rope, own_local_rope;  // where the document's length is part of them
+    const rope_table *rope, *local_rope;
+  };
+  /// Some rows of a document that go through the linear maps together.
+  struct row_tile {
+    document_pass* document;
+    index_t first, rows;
+  };
 
-  void embed(std::span<const std::int32_t> ids);
-  void make_tables(index_t tokens);
-  std::span<float> state(index_t token);
-  const float* normed(const std::string& name, const norm_weights& w, index_t first, index_t rows,
-                      std::vector<float>& to);
-  void norm_out(const std::string& name, const norm_weights& w, index_t rows, float* y);
-  void project(index_t tile, index_t tokens, bool only_qk, scratch& s);
-  void norm_qk(float* row);
-  void rotate(index_t tile, index_t tokens, const layer_description& layer);
-  void grow_queries(index_t tile, index_t tokens);
-  void finish_layer(index_t tile, index_t tokens, const layer_description& layer, scratch& s);
+  document_pass begin(std::size_t number, token_span ids) const;
+  void embed(document_pass& document) const;
+  void make_tables(std::span<document_pass> documents);
+  const float* normed(const std::string& name, const norm_weights& w, const row_tile& tile,
+                      std::vector<float>& to) const;
+  void norm_out(const std::string& name, const norm_weights& w, index_t rows, float* y) const;
+  void project(const row_tile& tile, bool only_qk, scratch& s) const;
+  void norm_qk(float* row) const;
+  void rotate(const row_tile& tile, const layer_description& layer) const;
+  void grow_queries(const row_tile& tile) const;
+  void finish_layer(const row_tile& tile, const layer_description& layer, scratch& s) const;
+  void hand_out(std::span<document_pass> documents, index_t layer, const batch_sinks::layer_sink& sink) const;
+  weight_reading reading() const;
   bool rounds() const { return type_ == compute_type::bf16; }
 
   decoder_description description_;
@@ -86,8 +118,6 @@ class decoder {
   std::string prefix_;
   layer_weights weights_;
   rope_table rope_, local_rope_;
-  std::vector<float> hidden_, q_;  // (tokens, hidden), (tokens, query heads, head_dim)
-  key_buffer k_, v_;
   std::vector<scratch> scratches_;
 };
 

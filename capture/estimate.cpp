@@ -7,6 +7,8 @@
 #include <ostream>
 #include <thread>
 
+#include "capture/amx.hpp"
+#include "capture/batches.hpp"
 #include "capture/layer_weights.hpp"
 
 namespace qkgeom {
@@ -74,20 +76,31 @@ double add_rows(capture_estimate& e, const plan_options& plan, const std::vector
   }
   const double layers = d(static_cast<index_t>(e.manifest.layers.size()));
   const double token_bytes = vectors * d(e.manifest.model.head_dim) * element + 2 * layers * beside;
-  double largest = 0, shard = 0;
-  index_t shard_length = 0;
+  double largest = 0;
   std::vector<double> kept{0};  // expected among the first n tokens
   for (index_t t = 0; t < e.longest; ++t) kept.push_back(kept.back() + plan.sampler.probability(t));
-  for (const index_t n : lengths) {
-    const double rows = kept[static_cast<std::size_t>(n)];
+  const auto shards = shards_of(lengths);
+  for (const auto& [first, last] : shards) {
+    double rows = 0;
+    for (std::size_t i = first; i < last; ++i) rows += kept[static_cast<std::size_t>(lengths[i])];
     e.query_rows += layers * rows;
     e.key_rows += layers * rows;
     e.bytes += rows * token_bytes;
-    if (shard_length >= shard_tokens) shard = 0, shard_length = 0, ++e.shards;
-    shard += rows;
-    shard_length += n;
-    largest = std::max(largest, shard * token_bytes);
+    largest = std::max(largest, rows * token_bytes);
   }
+  e.shards = static_cast<index_t>(shards.size());
+  return largest;
+}
+
+/// Tokens of the largest batch of documents that pass through the layers together.
+index_t largest_batch(const std::vector<index_t>& lengths, index_t most) {
+  index_t largest = 0;
+  for (const auto& [first, last] : shards_of(lengths))
+    for (std::size_t i = first; i < last;) {
+      index_t tokens = 0;
+      for (const std::size_t end = batch_end(lengths, i, last, most); i < end; ++i) tokens += lengths[i];
+      largest = std::max(largest, tokens);
+    }
   return largest;
 }
 
@@ -99,10 +112,11 @@ double moments_block(const capture_estimate& e) {
   return 8 * (d(e.query_heads) * b * (n * n + 2 * n) + d(e.key_heads) * (3 * b * n + 2 * n * n));
 }
 
-/// Weights of the largest layer in f32, what the pass keeps of the longest document, the threads' tiles, the rows of a
-/// shard, and the program itself.
-double peak_bytes(const capture_estimate& e, const decoder_description& m, const capture_options& o, double shard) {
-  constexpr double f32 = 4, program = 20e6, tile = 256;
+/// Weights of the largest layer, what the pass keeps of the largest batch of documents, the threads' tiles, the rows of
+/// a shard, and the program itself.
+double peak_bytes(const capture_estimate& e, const decoder_description& m, const capture_options& o, index_t batch,
+                  double shard) {
+  constexpr double f32 = 4, bf16_entry = 2, program = 20e6, tile = 256;
   const index_t last = e.manifest.layers.back().layer;
   double weights = 0;
   for (index_t l = 0; l <= last; ++l)
@@ -110,10 +124,13 @@ double peak_bytes(const capture_estimate& e, const decoder_description& m, const
       weights = std::max(weights, size_of_layer(m, l, l == last).entries);
   const double queries = d(m.query_heads * m.head_dim), keys = d(m.key_heads * m.head_dim);
   const double tables = d(m.rope.rotary_dim) * (m.local_rope ? 2 : 1);
-  const double document = d(e.longest) * (d(m.hidden) + queries + 2 * keys + tables);
+  const double documents = d(batch) * (d(m.hidden) + queries + 2 * keys + tables);
   const double wide = std::max(queries + 2 * keys, 2 * d(m.experts ? m.experts->width : m.feed_forward));
   const int threads = o.threads > 0 ? o.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return program + shard + f32 * (weights + document + threads * tile * (3 * d(m.hidden) + wide));
+  // As the decoder keeps weights, in f32 or for the products of bf16 tiles.
+  const bool tiles = o.plan.compute == compute_type::bf16 && amx_available();
+  return program + shard + (tiles ? bf16_entry : f32) * weights +
+         f32 * (documents + threads * tile * (3 * d(m.hidden) + wide));
 }
 
 std::vector<index_t> document_lengths(const capture_options& o, const prepared_capture& p) {
@@ -165,7 +182,7 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   const double shard = add_rows(e, options.plan, lengths);
   const double block = moments_block(e);
   e.moments_bytes = block * static_cast<double>(std::min<index_t>(most_moment_blocks, e.shards));
-  e.peak_bytes = peak_bytes(e, p.model, options, shard) + block;
+  e.peak_bytes = peak_bytes(e, p.model, options, largest_batch(lengths, options.batch_tokens), shard) + block;
   return e;
 }
 

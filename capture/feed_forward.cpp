@@ -5,7 +5,6 @@
 #include <cmath>
 #include <span>
 
-#include "capture/blas.hpp"
 #include "capture/row_ops.hpp"
 #include "qkgeom/core/scalar.hpp"
 
@@ -60,7 +59,7 @@ void feed_forward(const decoder_description& d, const feed_forward_weights& weig
   const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
   const index_t wide = gated ? 2 * width : width;
   if (s.wide.size() < n(rows * wide)) s.wide.resize(n(rows * wide));
-  multiply_transposed(rows, wide, d.hidden, x, d.hidden, weights.up.w.data(), s.wide.data(), wide);
+  weights.up.w.multiply(rows, wide, x, d.hidden, s.wide.data(), wide, s.product);
   for (index_t r = 0; r < rows; ++r) {
     const std::span<float> row(s.wide.data() + r * wide, n(wide));
     add_bias(row, weights.up, d.feed_forward_bias, rounds);
@@ -69,7 +68,7 @@ void feed_forward(const decoder_description& d, const feed_forward_weights& weig
     else
       activate(d.act, row, rounds);
   }
-  multiply_transposed(rows, d.hidden, width, s.wide.data(), wide, weights.down.w.data(), y, d.hidden);
+  weights.down.w.multiply(rows, d.hidden, s.wide.data(), wide, y, d.hidden, s.product);
   for (index_t r = 0; r < rows; ++r)
     add_bias({y + r * d.hidden, n(d.hidden)}, weights.down, d.feed_forward_bias, rounds);
 }
@@ -78,7 +77,7 @@ void mixture_of_experts(const decoder_description& d, const layer_weights& weigh
                         bool rounds, float* y, feed_forward_scratch& s) {
   const experts_description& e = *d.experts;
   s.router.resize(n(rows * e.count));
-  multiply_transposed(rows, e.count, d.hidden, x, d.hidden, weights.router.w.data(), s.router.data(), e.count);
+  weights.router.w.multiply(rows, e.count, x, d.hidden, s.router.data(), e.count, s.product);
   if (rounds) round_row(s.router);
   std::fill_n(y, rows * d.hidden, 0.0f);
   const auto tokens = choose(e, rows, s.router.data(), rounds);

@@ -12,6 +12,7 @@ namespace qkgeom {
 /// Working memory of one thread's feed-forward.
 struct feed_forward_scratch {
   std::vector<float> wide, rows, out, router;
+  product_scratch product;
 };
 
 /// y (rows, hidden) = the layer's feed-forward of x (rows, hidden), bias included and, with `rounds`, rounded to bf16.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ostream>
 
+#include "capture/batches.hpp"
 #include "capture/checkpoint.hpp"
 #include "capture/moment_store.hpp"
 #include "capture/prepare.hpp"
@@ -51,19 +52,10 @@ input_check check_inputs(const document_list& documents, const tokenizer& tokens
   return check;
 }
 
-/// Documents of each shard, as numbers into the list of examples.
-std::vector<std::pair<std::size_t, std::size_t>> shard_ranges(const std::vector<captured_example>& examples) {
-  std::vector<std::pair<std::size_t, std::size_t>> ranges;
-  index_t tokens = 0;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < examples.size(); ++i) {
-    tokens += examples[i].tokens;
-    if (tokens < shard_tokens && i + 1 < examples.size()) continue;
-    ranges.emplace_back(begin, i + 1);
-    begin = i + 1;
-    tokens = 0;
-  }
-  return ranges;
+std::vector<index_t> lengths_of(const std::vector<captured_example>& examples) {
+  std::vector<index_t> tokens;
+  for (const captured_example& e : examples) tokens.push_back(e.tokens);
+  return tokens;
 }
 
 std::size_t moment_blocks(std::size_t shards) { return std::min<std::size_t>(most_moment_blocks, shards); }
@@ -79,7 +71,8 @@ class capture_job {
               const tokenizer& tokens, thread_pool& pool, const moment_function& moments)
       : options_(options),
         inputs_(std::move(inputs)),
-        ranges_(shard_ranges(inputs_.examples)),
+        lengths_(lengths_of(inputs_.examples)),
+        ranges_(shards_of(lengths_)),
         model_(model),
         tokens_(tokens),
         pool_(pool),
@@ -101,12 +94,20 @@ class capture_job {
     for (std::size_t i = first_example(); i < inputs_.examples.size(); ++i) left += inputs_.examples[i].tokens;
     progress bar("capture", left, "tokens");
     const auto start = std::chrono::steady_clock::now();
+    std::vector<std::vector<std::int32_t>> batch;
+    std::size_t begin = first_example(), end = begin;
     documents.for_each([&](index_t index, const document& d) {
-      if (static_cast<std::size_t>(index) < first_example()) return;
-      take(static_cast<std::int32_t>(index), d, bar);
-      if (static_cast<std::size_t>(index) + 1 == ranges_[shard_].second) write_shard();
+      const auto i = static_cast<std::size_t>(index);
+      if (i < begin) return;
+      if (batch.empty()) end = batch_end(lengths_, begin, ranges_[shard_].second, options_.batch_tokens);
+      batch.push_back(tokens_.encode(d.text, writer_.manifest().context_length));
       ++summary.documents;
-      summary.tokens += inputs_.examples[static_cast<std::size_t>(index)].tokens;
+      summary.tokens += lengths_[i];
+      if (i + 1 < end) return;
+      run_batch(begin, batch, bar);
+      batch.clear();
+      begin = end;
+      if (end == ranges_[shard_].second) write_shard();
     });
     writer_.finish();
     remove_state(options_.out);
@@ -182,24 +183,29 @@ class capture_job {
       moments_->read(moments_path(shard_));
   }
 
-  void take(std::int32_t index, const document& d, progress& bar) {
-    const index_t tokens = inputs_.examples[static_cast<std::size_t>(index)].tokens;
-    const auto ids = tokens_.encode(d.text, writer_.manifest().context_length);
+  /// Runs documents from `first` on through the layers together. Of each layer they come in their order, so what is
+  /// kept by layer is in the order of the documents, however they are parted.
+  void run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar) {
     const index_t layers =
         options_.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
-    decoder_sinks sinks;
-    sinks.rows = [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-      rows_.add(layer, q, k, index, ids);
+    batch_sinks sinks;
+    sinks.rows = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+      rows_.add(layer, q, k, static_cast<std::int32_t>(first + i), ids[i]);
       if (moments_) moments_->add(layer, q, k);
-      bar.add(tokens * (layer + 1) / layers - tokens * layer / layers);
+      bar.add(q.rows * (layer + 1) / layers - q.rows * layer / layers);
     };
-    if (statistics_) statistics_->begin_document();
+    // Statistics count the documents of their shard.
+    const auto in_shard = [&](std::size_t i) { return static_cast<index_t>(first + i - ranges_[shard_].first); };
+    if (statistics_) statistics_->add_documents(static_cast<index_t>(ids.size()));
     if (options_.softmax)
-      sinks.attended = [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-        statistics_->add(pool_, layer, q, k);
+      sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+        statistics_->add(pool_, in_shard(i), layer, q, k);
       };
-    if (options_.loss) sinks.losses = [&](std::span<const float> losses) { statistics_->add_losses(losses); };
-    model_.run(ids, options_.plan.stage, sinks);
+    if (options_.loss)
+      sinks.losses = [&](std::size_t i, std::span<const float> losses) {
+        statistics_->add_losses(in_shard(i), losses);
+      };
+    model_.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
   }
 
   void write_shard() {
@@ -216,7 +222,8 @@ class capture_job {
 
   const capture_options& options_;
   input_check inputs_;
-  std::vector<std::pair<std::size_t, std::size_t>> ranges_;
+  std::vector<index_t> lengths_;
+  std::vector<document_range> ranges_;  // of the shards
   decoder& model_;
   const tokenizer& tokens_;
   thread_pool& pool_;
@@ -285,7 +292,8 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   for (const captured_example& e : inputs.examples)
     if (e.tokens == 0) notes << "note: document '" << e.id << "' is empty and gives no rows\n";
 
-  if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(shard_ranges(inputs.examples).size());
+  if (options.moments)
+    manifest.extra["moments"]["blocks"] = moment_blocks(shards_of(lengths_of(inputs.examples)).size());
   capture_summary summary;
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {

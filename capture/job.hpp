@@ -13,10 +13,6 @@
 
 namespace qkgeom {
 
-/// Short documents share a shard until it has that many tokens. Part of the output: the same documents, the same
-/// shards.
-inline constexpr index_t shard_tokens = 16384;
-
 /// Moments of every token are written in at most that many files, a block of shards each.
 inline constexpr index_t most_moment_blocks = 10;
 
@@ -45,6 +41,7 @@ struct capture_options {
   bool softmax = false;  ///< what the softmax of the captured heads gives: mass at the beginning, by distance, entropy
   bool loss = false;     ///< the loss of every token but a document's first, by position
   index_t statistics_bucket_size = 0;  ///< buckets of these three in tokens; 0: those that analyses take by default
+  index_t batch_tokens = 8192;         ///< documents of a shard with that many in all share a visit of each layer
   int threads = 0;                     ///< 0: as many as the machine has cores
   bool resume = false;
 };

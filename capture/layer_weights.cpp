@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "capture/layer_weights.hpp"
 
+#include <algorithm>
+
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
 namespace {
 
-/// Rows [first, first + count) of a tensor of the checkpoint, and where they go: from row `at` of a wider matrix.
+/// Rows [first, first + count) of a tensor of the checkpoint, and where they go: to a matrix or a vector, from row `at`
+/// on.
 struct tensor_part {
   std::string name;
   std::vector<index_t> shape;
   index_t first, count;
-  std::vector<float>* to;
+  weight_matrix* matrix;
+  std::vector<float>* vector;
   index_t at;
 };
 
@@ -22,18 +26,17 @@ class part_list {
 
   std::vector<tensor_part> take() { return std::move(parts_); }
 
-  void whole(const std::string& name, std::vector<index_t> shape, std::vector<float>& to, index_t at = 0) {
-    const index_t count = shape[0];
-    parts_.push_back({prefix_ + name, std::move(shape), 0, count, &to, at});
+  void vector(const std::string& name, index_t size, std::vector<float>& to, index_t at = 0) {
+    parts_.push_back({prefix_ + name, {size}, 0, size, nullptr, &to, at});
   }
   void norm(const std::string& name, norm_weights& to) {
     if (name.empty()) return;
-    whole(name + ".weight", {model_.hidden}, to.w);
-    if (model_.norm == norm_kind::layer) whole(name + ".bias", {model_.hidden}, to.b);
+    vector(name + ".weight", model_.hidden, to.w);
+    if (model_.norm == norm_kind::layer) vector(name + ".bias", model_.hidden, to.b);
   }
   void linear(const std::string& name, index_t out, index_t in, bool bias, linear_weights& to, index_t at = 0) {
-    whole(name + ".weight", {out, in}, to.w, at);
-    if (bias) whole(name + ".bias", {out}, to.b, at);
+    parts_.push_back({prefix_ + name + ".weight", {out, in}, 0, out, &to.w, nullptr, at});
+    if (bias) vector(name + ".bias", out, to.b, at);
   }
   /// q, k and v (or without v) as rows of one matrix, however the checkpoint has them.
   void qkv(bool only_qk, linear_weights& to) {
@@ -48,8 +51,9 @@ class part_list {
     for (index_t h = 0; h < d.query_heads; ++h)
       for (index_t part = 0; part < (only_qk ? 2 : 3); ++part) {
         const index_t first = (3 * h + part) * d.head_dim, at = part * q + h * d.head_dim;
-        parts_.push_back({prefix_ + d.names.qkv + ".weight", {3 * q, d.hidden}, first, d.head_dim, &to.w, at});
-        if (d.qkv_bias) parts_.push_back({prefix_ + d.names.qkv + ".bias", {3 * q}, first, d.head_dim, &to.b, at});
+        const std::string name = prefix_ + d.names.qkv;
+        parts_.push_back({name + ".weight", {3 * q, d.hidden}, first, d.head_dim, &to.w, nullptr, at});
+        if (d.qkv_bias) parts_.push_back({name + ".bias", {3 * q}, first, d.head_dim, nullptr, &to.b, at});
       }
   }
   /// A gated feed-forward below `name`, or the layer's own form.
@@ -80,8 +84,8 @@ std::vector<tensor_part> parts_of(const decoder_description& d, const std::strin
   list.qkv(only_qk, to.qkv);
   if (d.qk != qk_norm::none) {
     const bool each = d.qk == qk_norm::each_head;
-    list.whole("self_attn.q_norm.weight", {each ? d.head_dim : d.query_heads * d.head_dim}, to.q_norm);
-    list.whole("self_attn.k_norm.weight", {each ? d.head_dim : d.key_heads * d.head_dim}, to.k_norm);
+    list.vector("self_attn.q_norm.weight", each ? d.head_dim : d.query_heads * d.head_dim, to.q_norm);
+    list.vector("self_attn.k_norm.weight", each ? d.head_dim : d.key_heads * d.head_dim, to.k_norm);
   }
   if (only_qk) return list.take();
   list.linear(d.names.output, d.hidden, d.query_heads * d.head_dim, d.output_bias, to.output);
@@ -128,14 +132,39 @@ std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model,
   return shapes;
 }
 
+void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,
+                 index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t at) {
+  constexpr index_t piece = 64;  // rows
+  const index_t in = shape[1];
+  to.reshape(at + count, in, how.format);
+  std::vector<std::vector<float>> rows(static_cast<std::size_t>(pool.size()));
+  pool.for_each((count + piece - 1) / piece, [&](index_t i, int thread) {
+    const index_t skip = i * piece, n = std::min(piece, count - skip);
+    if (how.format == weight_format::f32)
+      return weights.read(name, shape, first + skip, n, how.to_bf16, to.row(at + skip));
+    auto& own = rows[static_cast<std::size_t>(thread)];
+    own.resize(static_cast<std::size_t>(piece * in));
+    weights.read(name, shape, first + skip, n, how.to_bf16, own.data());
+    to.pack(at + skip, n, own.data());
+  });
+}
+
 void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
-                bool only_qk, bool to_bf16, layer_weights& to) {
-  for (const tensor_part& t : parts_of(model, prefix, layer, only_qk, to)) {
-    const index_t width = t.shape.size() > 1 ? t.shape[1] : 1;
-    const auto size = static_cast<std::size_t>((t.at + t.count) * width);
-    if (t.to->size() < size) t.to->resize(size);
-    weights.read(t.name, t.shape, t.first, t.count, to_bf16, t.to->data() + t.at * width);
+                bool only_qk, const weight_reading& how, thread_pool& pool, layer_weights& to) {
+  const auto parts = parts_of(model, prefix, layer, only_qk, to);
+  // A matrix of several parts gets its whole size at once: the last one says it.
+  for (auto t = parts.rbegin(); t != parts.rend(); ++t)
+    if (t->matrix) t->matrix->reshape(t->at + t->count, t->shape[1], how.format);
+  for (const tensor_part& t : parts) {
+    if (t.matrix) {
+      read_matrix(weights, t.name, t.shape, t.first, t.count, how, pool, *t.matrix, t.at);
+    } else {
+      const auto size = static_cast<std::size_t>(t.at + t.count);
+      if (t.vector->size() < size) t.vector->resize(size);
+      weights.read(t.name, t.shape, t.first, t.count, how.to_bf16, t.vector->data() + t.at);
+    }
   }
+  for (const tensor_part& t : parts) weights.forget(t.name);
 }
 
 }  // namespace qkgeom

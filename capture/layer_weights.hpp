@@ -6,7 +6,9 @@
 
 #include "capture/checkpoint.hpp"
 #include "capture/description.hpp"
+#include "capture/linear.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/core/thread_pool.hpp"
 
 namespace qkgeom {
 
@@ -17,7 +19,8 @@ struct norm_weights {
 
 /// A linear map y = w x + b, (out, in) and (out).
 struct linear_weights {
-  std::vector<float> w, b;
+  weight_matrix w;
+  std::vector<float> b;
 };
 
 /// A feed-forward's weights: gate and up are one matrix (2 width, hidden); without a gate, up alone.
@@ -25,7 +28,7 @@ struct feed_forward_weights {
   linear_weights up, down;
 };
 
-/// Weights of one layer in f32; q, k and v are one matrix.
+/// Weights of one layer; q, k and v are one matrix.
 struct layer_weights {
   norm_weights attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_weights qkv, output;
@@ -46,8 +49,18 @@ void check_layer(const decoder_description& model, const checkpoint& weights, co
 /// The shapes of those tensors.
 std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk);
 
-/// Reads them. `to_bf16`: rounded as a model loaded in bf16 is.
+/// How weights are read.
+struct weight_reading {
+  bool to_bf16 = false;  ///< rounded as a model loaded in bf16 is
+  weight_format format = weight_format::f32;
+};
+
+/// Reads them, and gives the pages of the checkpoint that they lie on back to the system.
 void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
-                bool only_qk, bool to_bf16, layer_weights& to);
+                bool only_qk, const weight_reading& how, thread_pool& pool, layer_weights& to);
+
+/// Rows [first, first + count) of a matrix of the checkpoint become the rows of `to` from row `at` on.
+void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,
+                 index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t at = 0);
 
 }  // namespace qkgeom

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "capture/blas.hpp"
-#include "capture/layer_weights.hpp"
 #include "capture/row_ops.hpp"
 
 namespace qkgeom {
@@ -55,48 +53,63 @@ std::string find_output(const decoder_description& d, const checkpoint& weights,
   fail("the loss needs the output matrix, but the checkpoint has no tensor ", tried);
 }
 
-std::vector<float> token_losses(const decoder_description& d, const checkpoint& weights, const std::string& prefix,
-                                std::span<const std::int32_t> ids, std::span<float> hidden, bool rounds,
-                                thread_pool& pool) {
-  const auto tokens = static_cast<index_t>(ids.size()) - 1;  // the last one predicts nothing that is known
-  if (tokens <= 0) return {};
+std::vector<std::vector<float>> token_losses(const decoder_description& d, const checkpoint& weights,
+                                             const std::string& prefix, std::span<const token_states> documents,
+                                             const weight_reading& how, thread_pool& pool) {
+  struct row_tile {
+    const token_states* document;
+    std::vector<partial_softmax>* softmax;
+    index_t first, rows;
+  };
+  std::vector<std::vector<partial_softmax>> softmax;
+  std::vector<row_tile> tiles;
+  // The last token predicts nothing that is known.
+  for (const token_states& s : documents) softmax.emplace_back(s.ids.size() - 1);
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const auto tokens = static_cast<index_t>(softmax[i].size());
+    for (index_t t = 0; t < tokens; t += tile_rows)
+      tiles.push_back({&documents[i], &softmax[i], t, std::min(tile_rows, tokens - t)});
+  }
+  const auto each_tile = [&](auto&& f) {
+    pool.for_each(static_cast<index_t>(tiles.size()), [&](index_t i, int thread) { f(tiles[n(i)], n(thread)); });
+  };
+
   const std::string output = find_output(d, weights, prefix);
   norm_weights norm;
   const auto read_norm = [&](const char* what, std::vector<float>& to) {
     to.resize(n(d.hidden));
-    weights.read(prefix + d.final_norm + what, {d.hidden}, 0, d.hidden, rounds, to.data());
+    weights.read(prefix + d.final_norm + what, {d.hidden}, 0, d.hidden, how.to_bf16, to.data());
   };
   read_norm(".weight", norm.w);
   if (d.norm == norm_kind::layer) read_norm(".bias", norm.b);
-  const index_t tiles = (tokens + tile_rows - 1) / tile_rows, vocabulary = output_shape(d)[0];
-  const auto each_tile = [&](auto&& f) {
-    pool.for_each(
-        tiles, [&](index_t i, int thread) { f(i * tile_rows, std::min(tile_rows, tokens - i * tile_rows), thread); });
-  };
-  each_tile([&](index_t first, index_t rows, int) {
-    for (index_t t = first; t < first + rows; ++t) {
-      const auto row = hidden.subspan(n(t * d.hidden), n(d.hidden));
-      normalise(d.norm, row, norm.w, norm.b, static_cast<float>(d.norm_eps), rounds, row.data());
+  each_tile([&](const row_tile& tile, std::size_t) {
+    for (index_t t = tile.first; t < tile.first + tile.rows; ++t) {
+      const auto row = tile.document->hidden.subspan(n(t * d.hidden), n(d.hidden));
+      normalise(d.norm, row, norm.w, norm.b, static_cast<float>(d.norm_eps), how.to_bf16, row.data());
     }
   });
-  std::vector<partial_softmax> softmax(n(tokens));
-  std::vector<float> matrix(n(piece * d.hidden));
+  weight_matrix matrix;
   std::vector<std::vector<float>> logits(n(pool.size()), std::vector<float>(n(tile_rows * piece)));
-  for (index_t word = 0; word < vocabulary; word += piece) {
-    const index_t words = std::min(piece, vocabulary - word);
-    weights.read(output, output_shape(d), word, words, rounds, matrix.data());
-    each_tile([&](index_t first, index_t rows, int thread) {
-      float* const y = logits[n(thread)].data();
-      multiply_transposed(rows, words, d.hidden, hidden.data() + first * d.hidden, d.hidden, matrix.data(), y, words);
-      for (index_t r = 0; r < rows; ++r) {
+  std::vector<product_scratch> scratches(n(pool.size()));
+  const std::vector<index_t> shape = output_shape(d);
+  for (index_t word = 0; word < shape[0]; word += piece) {
+    const index_t words = std::min(piece, shape[0] - word);
+    read_matrix(weights, output, shape, word, words, how, pool, matrix);
+    weights.forget(output);
+    each_tile([&](const row_tile& tile, std::size_t thread) {
+      float* const y = logits[thread].data();
+      matrix.multiply(tile.rows, words, tile.document->hidden.data() + tile.first * d.hidden, d.hidden, y, words,
+                      scratches[thread]);
+      for (index_t r = 0; r < tile.rows; ++r) {
         const std::span<float> row(y + r * words, n(words));
-        if (rounds) round_row(row);
-        softmax[n(first + r)].add(row, word, ids[n(first + r + 1)]);
+        if (how.to_bf16) round_row(row);
+        (*tile.softmax)[n(tile.first + r)].add(row, word, tile.document->ids[n(tile.first + r + 1)]);
       }
     });
   }
-  std::vector<float> losses;
-  for (const auto& s : softmax) losses.push_back(s.loss());
+  std::vector<std::vector<float>> losses(documents.size());
+  for (std::size_t i = 0; i < softmax.size(); ++i)
+    for (const auto& s : softmax[i]) losses[i].push_back(s.loss());
   return losses;
 }
 

@@ -16,8 +16,8 @@ statistics_store::statistics_store(const capture_manifest& manifest, const decod
       bins_(distance_bins(manifest.context_length)),
       layers_(manifest.layers.size()) {}
 
-void statistics_store::begin_document() {
-  ++documents_;
+void statistics_store::add_documents(index_t count) {
+  documents_ += count;
   const auto b = static_cast<std::size_t>(buckets_.count()), e = static_cast<std::size_t>(documents_);
   for (std::size_t l = 0; softmax_ && l < layers_.size(); ++l) {
     const std::size_t cells = e * b * manifest_->layers[l].query_heads.size();
@@ -30,7 +30,8 @@ void statistics_store::begin_document() {
   loss_count_.resize(e * b);
 }
 
-void statistics_store::add(thread_pool& pool, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+void statistics_store::add(thread_pool& pool, index_t document, index_t layer, tensor_view<const float> q,
+                           tensor_view<const float> k) {
   if (!softmax_) return;
   const index_t at = manifest_->find_layer(layer);
   if (at < 0) return;
@@ -39,9 +40,8 @@ void statistics_store::add(thread_pool& pool, index_t layer, tensor_view<const f
   const auto found =
       measure_attention(pool, q, k, info.query_heads, buckets_, {.window = info.window, .scale = scale, .bins = bins_});
   attention_sums& to = layers_[static_cast<std::size_t>(at)];
-  // The document's part is the last one.
-  const auto put = [](const std::vector<double>& from, std::vector<double>& all) {
-    std::copy(from.begin(), from.end(), all.end() - static_cast<std::ptrdiff_t>(from.size()));
+  const auto put = [&](const std::vector<double>& from, std::vector<double>& all) {
+    std::copy(from.begin(), from.end(), all.begin() + document * static_cast<std::ptrdiff_t>(from.size()));
   };
   put(found.count, to.count);
   put(found.first, to.first);
@@ -49,8 +49,8 @@ void statistics_store::add(thread_pool& pool, index_t layer, tensor_view<const f
   put(found.entropy, to.entropy);
 }
 
-void statistics_store::add_losses(std::span<const float> losses) {
-  const auto first = static_cast<std::size_t>((documents_ - 1) * buckets_.count());
+void statistics_store::add_losses(index_t document, std::span<const float> losses) {
+  const auto first = static_cast<std::size_t>(document * buckets_.count());
   for (std::size_t t = 0; t < losses.size(); ++t) {
     const double x = static_cast<double>(losses[t]);
     require(std::isfinite(x), "the model computes a loss that is not finite at position ", t, " of a document");

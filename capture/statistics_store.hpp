@@ -18,11 +18,12 @@ class statistics_store {
   statistics_store(const capture_manifest& manifest, const decoder_description& model, bucket_edges buckets,
                    bool softmax, bool losses);
 
-  /// To be called before a document's layers and losses are added, also if it is empty.
-  void begin_document();
-  /// Measures the attention of one layer, q (tokens, query heads, d), k (tokens, key heads, d) as they meet.
-  void add(thread_pool& pool, index_t layer, tensor_view<const float> q, tensor_view<const float> k);
-  void add_losses(std::span<const float> losses);
+  /// Makes room for more documents, empty ones too, before anything of them is added.
+  void add_documents(index_t count);
+  /// Measures the attention of one layer of the shard's document number `document`: q (tokens, query heads, d), k
+  /// (tokens, key heads, d) as they meet.
+  void add(thread_pool& pool, index_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k);
+  void add_losses(index_t document, std::span<const float> losses);
 
   bool wants_softmax() const { return softmax_; }
   bool wants_losses() const { return losses_; }

@@ -2,6 +2,7 @@
 // The forward pass' parts against brute force.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "capture/amx.hpp"
 #include "capture/attention.hpp"
+#include "capture/linear.hpp"
 #include "capture/row_ops.hpp"
 #include "capture/simd.hpp"
 #include "qkgeom/core/random.hpp"
@@ -181,6 +183,49 @@ TEST(row_ops, norm_gate_and_rotation_equal_their_formulas) {
     EXPECT_NEAR(head[i + 18], 0.6f * x[i + 18] + 0.8f * x[i], 1e-5);
   }
   EXPECT_EQ(head[36], x[36]);
+}
+
+/// y (rows, out) of a product, with a stride wider than a row.
+std::vector<float> product(const weight_matrix& w, index_t rows, index_t out, index_t in, const std::vector<float>& x) {
+  product_scratch scratch;
+  std::vector<float> y(static_cast<std::size_t>(rows * (out + 3)), -1.0f);
+  w.multiply(rows, out, x.data(), in + 5, y.data(), out + 3, scratch);
+  return y;
+}
+
+TEST(linear, tile_products_are_sums_of_exact_products) {
+  if (!amx_available()) GTEST_SKIP() << "this CPU has no AMX, or the system does not grant it";
+  const std::vector<std::array<index_t, 3>> sizes{
+      {1, 1, 1}, {256, 96, 64}, {37, 50, 33}, {64, 31, 200}, {255, 129, 96}};
+  for (const auto& [rows, out, in] : sizes) {
+    auto x = entries(static_cast<std::size_t>(rows * (in + 5)), 1);
+    auto w = entries(static_cast<std::size_t>(out * in), 2);
+    round_row(x);
+    round_row(w);
+    weight_matrix tiles;
+    tiles.reshape(out, in, weight_format::bf16_tiles);
+    tiles.pack(out / 2, out - out / 2, w.data() + out / 2 * in);
+    tiles.pack(0, out / 2, w.data());
+    const auto y = product(tiles, rows, out, in, x);
+    for (index_t r = 0; r < rows; ++r) {
+      for (index_t o = 0; o < out; ++o) {
+        double sum = 0, size = 0;
+        for (index_t i = 0; i < in; ++i) {
+          const double term = static_cast<double>(x[static_cast<std::size_t>(r * (in + 5) + i)]) *
+                              static_cast<double>(w[static_cast<std::size_t>(o * in + i)]);
+          sum += term;
+          size += std::abs(term);
+        }
+        ASSERT_NEAR(static_cast<double>(y[static_cast<std::size_t>(r * (out + 3) + o)]), sum,
+                    0x1p-24 * static_cast<double>(in + 1) * size)
+            << rows << ' ' << out << ' ' << in;
+      }
+      for (index_t o = out; o < out + 3; ++o) ASSERT_EQ(y[static_cast<std::size_t>(r * (out + 3) + o)], -1.0f);
+    }
+    // A row's result does not depend on the rows beside it.
+    const auto fewer = product(tiles, (rows + 1) / 2, out, in, x);
+    EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), y.begin()));
+  }
 }
 
 }  // namespace

@@ -132,8 +132,10 @@ TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
   EXPECT_EQ(expected.size(), 13u + 10u + 1u);
   const auto resumed = [&](const std::string& after) {
     options.resume = true;
+    options.batch_tokens = 3 * 2048;  // may be another one than before
     run("cut", many);
     EXPECT_EQ(test::contents_of(folder / "cut"), expected) << after;
+    options.batch_tokens = 8192;
     options.resume = false;
     fs::remove_all(folder / "cut");
   };
@@ -156,6 +158,33 @@ TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
   EXPECT_THAT(test::message_of([&] { run("cut", many); }), HasSubstr("No space left on device"));
   fs::remove(so_far);
   resumed("after a full disk");
+}
+
+TEST_F(moments_of_tokens, and_everything_else_are_the_same_bytes_however_documents_are_batched) {
+  const std::string books = test::get(test::bundled / "heldout.jsonl");
+  const std::string book = json::parse(books.substr(0, books.find('\n')))["text"].get<std::string>();
+  std::string lines;
+  for (std::size_t i = 0; i < 40; ++i)
+    lines += json({{"text", book.substr(1000 * i, i % 7 == 3 ? 0 : i % 3 == 0 ? 40 * i : 2600)}}).dump() + '\n';
+  options.documents.jsonl = write("d.jsonl", lines);
+  options.softmax = true;
+  options.plan.sampler = {sampler_kind::uniform, 64, 4};
+  options.plan.head_list = {{0, 1}, {0, 7}, {1, 4}};
+  for (const compute_type type : {compute_type::f32, compute_type::bf16}) {
+    const bool long_ones = type == compute_type::f32;  // which fill two shards; the loss takes every layer
+    options.loss = !long_ones;
+    options.plan.compute = type;
+    options.plan.max_length = long_ones ? 1000 : 150;
+    std::map<index_t, std::map<std::string, std::string>> files;
+    for (const index_t batch : long_ones ? std::vector<index_t>{1, 8192} : std::vector<index_t>{1, 400, 8192}) {
+      options.batch_tokens = batch;
+      options.out = folder / (std::string(name_of(type)) + std::to_string(batch));
+      EXPECT_EQ(test::capture_test::run(backend()).shards, long_ones ? 2 : 1);
+      files[batch] = test::contents_of(options.out);
+    }
+    for (const auto& [batch, bytes] : files) EXPECT_TRUE(bytes == files[1]) << name_of(type) << ' ' << batch;
+    EXPECT_EQ(files[1].size(), long_ones ? 5u : 3u);
+  }
 }
 
 TEST_F(moments_of_tokens, of_an_empty_document_are_none) {

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -52,8 +53,16 @@ class mapped_file {
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   /// Takes its pages out of this process' memory; the next look at them brings them back from the file.
-  void forget() const {
-    if (data_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+  void forget() const { forget(bytes()); }
+  /// The same for the pages that `part`, some of its bytes, lies on, and for their neighbours: a look at one page
+  /// brings in all of an aligned 64 kB.
+  void forget(std::span<const std::byte> part) const {
+    if (part.empty()) return;
+    constexpr std::size_t reach = std::size_t{64} << 10;
+    const auto offset = static_cast<std::size_t>(part.data() - data_);
+    const std::size_t begin = offset / reach * reach;
+    const std::size_t end = std::min(size_, (offset + part.size() + reach - 1) / reach * reach);
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
   }
 
  private:

@@ -122,6 +122,8 @@ class safetensors_file {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// Takes the file's pages out of this process' memory until they are read again.
   void forget() const { file_.forget(); }
+  /// The same for one tensor.
+  void forget(const tensor_entry& entry) const { file_.forget({entry.data, entry.bytes}); }
   /// All tensors in the order of their data.
   const std::vector<tensor_entry>& tensors() const { return tensors_; }
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// Short documents share a shard until it has that many tokens. Part of the output: the same documents, the same
+/// shards.
+inline constexpr index_t shard_tokens = 16384;
+
+/// Numbers [first, second) of documents that follow one another.
+using document_range = std::pair<std::size_t, std::size_t>;
+
+/// The documents of each shard, by the tokens of all documents.
+std::vector<document_range> shards_of(std::span<const index_t> tokens);
+
+/// Where the batch ends that begins with document `first`: documents before `end` that have at most `most` tokens in
+/// all, and at least one document. Those of a batch share a visit of each layer's weights; the output does not depend
+/// on it.
+std::size_t batch_end(std::span<const index_t> tokens, std::size_t first, std::size_t end, index_t most);
+
+}  // namespace qkgeom
