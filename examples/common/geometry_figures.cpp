@@ -106,7 +106,7 @@ map_figure correlation_map(const model_report& report) {
   return f;
 }
 
-map_figure bias_map(const model_report& report) {
+map_figure bias_map(const model_report& report, double limit) {
   map_figure f;
   f.text = {"Where position alone favours later keys", about(report) + "; red: later keys win, blue: earlier keys",
             "query head", "layer"};
@@ -115,10 +115,23 @@ map_figure bias_map(const model_report& report) {
   double most = 0;
   for (const auto& h : report.heads) most = std::max(most, std::abs(context_bias(report, h)));
   f.scale = colour_scale::diverging;
-  f.high = most > 0 ? most : 1;
+  f.high = limit > 0 ? limit : most > 0 ? most : 1;
   f.low = -f.high;
-  f.digits = f.high >= 10 ? 1 : 2;
+  f.digits = most >= 10 ? 1 : 2;
   f.scale_label = "score over the context";
+  return f;
+}
+
+map_figure bias_in_sd_map(const model_report& report, double limit) {
+  map_figure f;
+  f.text = {"How position weighs against content", about(report) + "; red: later keys win, blue: earlier keys",
+            "query head", "layer"};
+  f.panels.push_back({"bias over the context / sd of a score difference",
+                      cells_of(report, f, [](const head_report& h) { return h.rotation.bias_context_in_sd; })});
+  f.scale = colour_scale::diverging;
+  f.high = limit;
+  f.low = -limit;
+  f.scale_label = "standard deviations";
   return f;
 }
 

@@ -19,6 +19,11 @@ std::filesystem::path output_folder::table(const std::string& name) {
   return path_ / name;
 }
 
+std::filesystem::path output_folder::page(const std::string& name) {
+  pages_.push_back(name);
+  return path_ / name;
+}
+
 std::filesystem::path output_folder::figure(const std::string& name) {
   figures_.push_back(name);
   return path_ / name;
@@ -42,6 +47,7 @@ void output_folder::print(printer& out) const {
   list("  tables:  ", tables_);
   list("  figures: ", figures_);
   if (!figures_.empty()) out.line("            each as .svg and .png");
+  list("  pages:   ", pages_);
 }
 
 chosen_head parse_head(const std::string& text) {
@@ -86,11 +92,11 @@ std::vector<const head_report*> heads_to_draw(const model_report& report, const 
 
 }  // namespace
 
-void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads) {
+void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads, double bias_limit) {
   const auto drawn = heads_to_draw(a.report, heads);
   write_rotated_csv(out.table("rotated.csv"), a.report);
   draw(bias_histogram(a.report), out.figure("bias_histogram"));
-  draw(bias_map(a.report), out.figure("bias_map"));
+  draw(bias_map(a.report, bias_limit), out.figure("bias_map"));
   for (const auto* h : drawn)
     draw(head_plane(a.report, *h, a.rows(h->layer)),
          out.figure("plane_layer" + std::to_string(h->layer) + "_head" + std::to_string(h->q_head)));

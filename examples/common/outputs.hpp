@@ -43,12 +43,18 @@ class output_folder {
   std::filesystem::path table(const std::string& name);
   /// Path of a figure without ending.
   std::filesystem::path figure(const std::string& name);
+  /// Path of a page to read, e.g. "report.html".
+  std::filesystem::path page(const std::string& name);
   /// Says what was written since the folder was opened.
   void print(printer& out) const;
 
+  const std::filesystem::path& path() const { return path_; }
+  /// Names of the figures so far.
+  const std::vector<std::string>& figures() const { return figures_; }
+
  private:
   std::filesystem::path path_;
-  std::vector<std::string> tables_, figures_;
+  std::vector<std::string> tables_, figures_, pages_;
 };
 
 /// A head named on the command line, "L.H".
@@ -60,8 +66,9 @@ chosen_head parse_head(const std::string& text);
 /// qk.csv, the scatter of r_q and r_k, their map.
 void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds);
 /// rotated.csv, histogram and map of the bias strength, the plane of each chosen head; of the strongest and the weakest
-/// by |bias strength| if none is chosen.
-void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads);
+/// by |bias strength| if none is chosen. Colours of the map end at +-`bias_limit`; 0: at its largest value.
+void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads,
+                    double bias_limit = 0);
 /// profile.csv, heatmap.csv, bins.csv and the figures of profile, heatmap and plasticity by layer and head.
 void write_plasticity(output_folder& out, const analysed& a);
 /// heads.csv, layers.csv, and what a model's heads say together: model_report.csv, model_columns.csv,

@@ -31,7 +31,10 @@ map_figure correlation_map(const model_report& report);
 
 /// bias_strength times the context length, the score a key gains from the context's start to its end.
 histogram_figure bias_histogram(const model_report& report);
-map_figure bias_map(const model_report& report);
+/// Colours end at +-`limit`; 0: at the largest value.
+map_figure bias_map(const model_report& report, double limit = 0);
+/// The same in standard deviations of the score difference of two keys of a document.
+map_figure bias_in_sd_map(const model_report& report, double limit);
 
 /// The {a, b} plane of a head, from the rows of its layer; at most `most` rows of each side are drawn.
 plane_figure head_plane(const model_report& report, const head_report& head, const captured_layer& layer,

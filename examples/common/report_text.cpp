@@ -9,22 +9,13 @@
 #include "qkgeom/report/trajectory.hpp"
 
 namespace qkgeom::examples {
-namespace {
 
-using align = table::align;
-
-std::string with_error(const estimate& e) {
+std::string estimate_text(const estimate& e, bool aligned) {
   if (!std::isfinite(e.error)) return fixed(e.value, 3);
-  return fixed(e.value, 3) + " ± " + (e.error >= 0.0005 || e.error == 0 ? fixed(e.error, 3) + " " : fixed(e.error, 4));
+  const bool three = e.error >= 0.0005 || e.error == 0;
+  return fixed(e.value, 3) + " ± " + fixed(e.error, three ? 3 : 4) + (three && aligned ? " " : "");
 }
 
-table table_of_groups(const std::string& first, const std::vector<group_summary>& groups) {
-  std::vector<table::column> columns{{first, align::left}};
-  for (const auto& g : groups) columns.push_back({g.name + " (" + std::to_string(g.heads) + ")", align::right});
-  return table(std::move(columns));
-}
-
-/// The report with another of its profiles as the headline; -1: the observed queries, unbiased.
 model_report with_headline(const model_report& report, int profile) {
   model_report r{report.model, report.context_length, report.buckets, {}};
   for (const auto& h : report.heads) {
@@ -39,11 +30,21 @@ model_report with_headline(const model_report& report, int profile) {
   return r;
 }
 
+namespace {
+
+using align = table::align;
+
+table table_of_groups(const std::string& first, const std::vector<group_summary>& groups) {
+  std::vector<table::column> columns{{first, align::left}};
+  for (const auto& g : groups) columns.push_back({g.name + " (" + std::to_string(g.heads) + ")", align::right});
+  return table(std::move(columns));
+}
+
 void plasticity_rows(table& t, const model_report& report, const std::string& model) {
   bool first = true;
   for (const auto& g : summarize_model(report)) {
-    t.row({first ? model : "", g.name, with_error(g.overall), with_error(g.first20), with_error(g.last20),
-           with_error(g.drop)});
+    t.row({first ? model : "", g.name, estimate_text(g.overall, true), estimate_text(g.first20, true),
+           estimate_text(g.last20, true), estimate_text(g.drop, true)});
     first = false;
   }
 }
@@ -81,7 +82,7 @@ void extreme_rows(table& t, const model_report& report, std::size_t each, const 
       cells.push_back(fixed(r.r_q_a, 2));
       cells.push_back(fixed(r.r_k_a, 2));
     }
-    if (has.plasticity) cells.push_back(with_error(h.summaries[0].overall));
+    if (has.plasticity) cells.push_back(estimate_text(h.summaries[0].overall, true));
     t.row(std::move(cells));
   };
   for (std::size_t i = 0; i < n; ++i) row(*heads[i], i == 0 ? top : "");

@@ -6,6 +6,11 @@
 
 namespace qkgeom::examples {
 
+/// "0.107 ± 0.002", or without an error "0.107"; `aligned` leaves room for a fourth decimal of the error.
+std::string estimate_text(const estimate& e, bool aligned = false);
+/// The report with another of its profiles as the headline, and nothing else; -1: the observed queries, unbiased.
+model_report with_headline(const model_report& report, int profile);
+
 /// A report as tables for a terminal: one function for each part of the summary.
 /// Shares of the five head classes, RoPE and NoPE layers apart.
 void print_classes(printer& out, const model_report& report, const class_thresholds& thresholds);

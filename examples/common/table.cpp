@@ -97,7 +97,7 @@ std::string table::str(bool bold) const {
 
 printer::printer(std::FILE* out) : out_(out) {
   const char* plain = std::getenv("NO_COLOR");
-  bold_ = ::isatty(::fileno(out)) && !(plain && *plain);
+  bold_ = out && ::isatty(::fileno(out)) && !(plain && *plain);
 }
 
 void printer::heading(const std::string& text) {

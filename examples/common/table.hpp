@@ -41,22 +41,28 @@ class table {
   /// The table's lines, indented by two spaces; `bold` marks the header with terminal codes.
   std::string str(bool bold = false) const;
 
+  const std::vector<column>& columns() const { return columns_; }
+  /// All as wide as `columns`; an empty one stands for a rule.
+  const std::vector<std::vector<std::string>>& rows() const { return rows_; }
+
  private:
   std::vector<column> columns_;
   std::vector<std::vector<std::string>> rows_;  ///< empty: a rule
 };
 
-/// Prints headings, lines and tables; bold only where `out` is a terminal and NO_COLOR is not set.
+/// Prints headings, lines and tables; bold only where `out` is a terminal and NO_COLOR is not set. What keeps them for
+/// a page instead overrides all three.
 class printer {
  public:
   explicit printer(std::FILE* out = stdout);
+  virtual ~printer() = default;
 
-  void heading(const std::string& text);
-  void line(const std::string& text = {});
-  void print(const table& t);
+  virtual void heading(const std::string& text);
+  virtual void line(const std::string& text = {});
+  virtual void print(const table& t);
 
  private:
-  std::FILE* out_;
+  std::FILE* out_;  ///< none: everything is overridden
   bool bold_;
 };
 
