@@ -51,6 +51,7 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
   options.every_token = !a.rows_only;
   cpu_context cpu{{.threads = a.threads}};
   auto source = capture_set::open(a.captures);
+  if (!a.documents.empty()) source = source.only(a.documents);
   index_t heads = 0;
   for (const auto& layer : source.manifest().layers) heads += static_cast<index_t>(layer.query_heads.size());
   require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
@@ -68,9 +69,7 @@ void print_capture(printer& out, const analysed& a) {
       " in " + counted(manifest.layers.size(), "layer") + ", head size " + std::to_string(manifest.model.head_dim);
   out.heading(line);
   line = "  context of " + grouped(manifest.context_length) + " tokens";
-  std::size_t documents = 0;
-  for (const auto& c : a.source->captures())
-    if (c.manifest().examples) documents += c.manifest().examples->size();
+  const std::size_t documents = a.source->listed_documents().size();
   if (documents > 0) line += ", " + counted(documents, "document");
   if (!report.heads.empty())
     line += ", " + grouped(report.heads[0].queries) + " queries and " + grouped(report.heads[0].keys) +

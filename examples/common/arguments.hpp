@@ -22,6 +22,7 @@ struct arguments {
   std::string query_position = "middle";  ///< or mean
   std::string precision = "auto";         ///< or f32, f64
   std::uint64_t seed = 0;
+  std::vector<index_t> documents{};  ///< of the captures, numbered as they are read; empty: all
   bool rows_only = false;  ///< moments of the rows, even where the captures hold those of every token
 };
 

@@ -202,6 +202,45 @@ TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
   EXPECT_EQ(analyse(ctx, capture::open(folder / "whole"), options).moment_tokens, 0);
 }
 
+TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
+  const test::scratch_folder folder;
+  write(folder / "shards", 0, 12, 5);
+  write(folder / "a", 0, 3, 2);
+  write(folder / "b", 8, 12, 4);
+  cpu_context ctx{{.threads = 2}};
+  analysis_options options;
+  options.geometry_blocks = 4;
+  const auto shards = capture_set::open({folder / "shards"});
+  auto some = analyse(ctx, shards.only({0, 1, 2, 8, 9, 10, 11}), options);
+  for (auto& h : some.heads) {
+    for (auto* p : {&h.profiles[0], &h.profiles[1]})
+      for (auto& e : p->examples) e -= e >= 8 ? 5 : 0;  // the capture of them alone numbers them from 0
+  }
+  expect_same(some, analyse(ctx, capture_set::open({folder / "a", folder / "b"}), options), 1e-7);
+
+  // Groups that share no document have all rows between them. One of them needs two of the three shards.
+  const auto middle = shards.only({7, 6, 5, 4, 3, 7});
+  EXPECT_EQ(middle.n_parts(), 2);
+  EXPECT_FALSE(middle.has_all_documents());
+  EXPECT_EQ(middle.listed_documents().size(), 5u);
+  const auto rest = analyse(ctx, middle, options), whole = analyse(ctx, shards, options);
+  for (std::size_t h = 0; h < whole.heads.size(); ++h) {
+    EXPECT_EQ(some.heads[h].queries + rest.heads[h].queries, whole.heads[h].queries);
+    EXPECT_EQ(some.heads[h].keys + rest.heads[h].keys, whole.heads[h].keys);
+    EXPECT_EQ(some.heads[h].summaries[0].pairs + rest.heads[h].summaries[0].pairs, whole.heads[h].summaries[0].pairs);
+  }
+  options.across_examples = true;
+  EXPECT_EQ(analyse(ctx, middle, options).heads[0].keys, rest.heads[0].keys);
+
+  // What the capture holds of every token is of all documents, and is not read for some of them.
+  add_moments(ctx, folder / "shards", 0, 12, 4);
+  const auto with_moments = capture_set::open({folder / "shards"});
+  EXPECT_GT(analyse(ctx, with_moments, {}).moment_tokens, 0);
+  EXPECT_EQ(analyse(ctx, with_moments.only({3, 4}), {}).moment_tokens, 0);
+  EXPECT_QKGEOM_ERROR("there is no document 12 of 12", shards.only({3, 12}));
+  EXPECT_QKGEOM_ERROR("at least one document", shards.only({}));
+}
+
 TEST(analyse, refuses_captures_of_different_models) {
   const test::scratch_folder folder;
   write(folder / "a", 0, 4, 4);

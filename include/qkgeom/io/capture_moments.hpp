@@ -227,11 +227,12 @@ inline std::vector<moments_file> open_moments(const capture& c) {
   return files;
 }
 
-/// Moments of every token of a set of captures, if all of them hold some over the same edges, and these refine
-/// `buckets`. Block b of one capture counts together with block b of the others.
+/// Moments of every token of a set of captures, if all of them hold some over the same edges, these refine `buckets`,
+/// and the set has all its documents. Block b of one capture counts together with block b of the others.
 class set_moments {
  public:
   static std::optional<set_moments> open(const capture_set& source, const bucket_edges& buckets) {
+    if (!source.has_all_documents()) return std::nullopt;
     set_moments s;
     s.buckets_ = buckets;
     for (const auto& c : source.captures()) {

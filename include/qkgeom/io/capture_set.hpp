@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -41,6 +42,17 @@ class capture_set {
   std::vector<index_t> layers() const { return captures_[0].layers(); }
   /// One more than the largest document number.
   index_t documents() const { return documents_; }
+  /// The documents that the manifests list, numbered over all captures; none of a capture that lists none.
+  std::vector<captured_example> listed_documents() const {
+    std::vector<captured_example> all;
+    for (std::size_t c = 0; c < captures_.size(); ++c)
+      if (const auto& listed = captures_[c].manifest().examples)
+        for (auto e : *listed) {
+          e.index += offset_[c];
+          if (only_.empty() || std::binary_search(only_.begin(), only_.end(), e.index)) all.push_back(std::move(e));
+        }
+    return all;
+  }
   index_t n_parts() const { return static_cast<index_t>(parts_.size()); }
 
   /// The rows of a layer in one shard, with documents numbered over all captures.
@@ -49,11 +61,13 @@ class capture_set {
     auto rows = captures_[c].read_layer(layer, shard);
     if (offset_[c] > 0)
       for (auto* side : {&rows.q, &rows.k}) shift_examples(*side, static_cast<std::int32_t>(offset_[c]));
+    if (!only_.empty())
+      for (auto* side : {&rows.q, &rows.k}) *side = rows_of(std::move(*side), only_);
     return rows;
   }
   /// The rows of a layer in all shards of all captures: in place if there is one shard, else copied together.
   captured_layer read_layer(index_t layer) const {
-    if (captures_.size() == 1) return captures_[0].read_layer(layer);
+    if (captures_.size() == 1 && only_.empty()) return captures_[0].read_layer(layer);
     auto all = read_part(layer, 0);
     std::vector<captured_side> q{std::move(all.q)}, k{std::move(all.k)};
     for (index_t p = 1; p < n_parts(); ++p) {
@@ -65,6 +79,30 @@ class capture_set {
     all.k = detail::join(std::move(k), captures_[0].path().string());
     return all;
   }
+  /// The same captures as if they held the rows of these documents alone, which keep their numbers. Moments of every
+  /// token and sums of the forward pass are of all documents together, and count as not there. Throws `error` if there
+  /// is no such document, or none is named.
+  capture_set only(std::vector<index_t> documents) const {
+    require(!documents.empty(), "capture_set: name at least one document");
+    std::sort(documents.begin(), documents.end());
+    documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
+    require(documents.front() >= 0 && documents.back() < documents_, "capture_set: there is no document ",
+            documents.front() < 0 ? documents.front() : documents.back(), " of ", documents_);
+    auto some = *this;
+    std::erase_if(some.parts_, [&](const auto& part) {
+      const auto& shards = captures_[part.first].manifest().shards;
+      if (shards.empty()) return false;  // a single file may hold any
+      const auto& held = shards[static_cast<std::size_t>(part.second)].examples;
+      return std::none_of(held.begin(), held.end(), [&](index_t e) {
+        return std::binary_search(documents.begin(), documents.end(), e + offset_[part.first]);
+      });
+    });
+    some.only_ = std::move(documents);
+    return some;
+  }
+  /// False for what `only` made.
+  bool has_all_documents() const { return only_.empty(); }
+
   /// Takes the pages of a part out of this process' memory; they are read again where they are needed.
   void forget(index_t part) const {
     const auto [c, shard] = parts_[static_cast<std::size_t>(part)];
@@ -107,10 +145,33 @@ class capture_set {
     side.owners.push_back(std::move(shifted));
   }
 
+  /// The rows of some documents: runs of rows, since these stand in the order of documents.
+  static captured_side rows_of(captured_side side, const std::vector<index_t>& documents) {
+    const std::string file = side.file;
+    const std::size_t width = side.rows > 0 ? side.bytes() / static_cast<std::size_t>(side.rows) : 0;
+    std::vector<captured_side> runs;
+    for (index_t from = 0, to = 0; from < side.rows; from = to) {
+      const bool wanted = std::binary_search(documents.begin(), documents.end(), index_t{side.example[from]});
+      for (to = from + 1; to < side.rows && side.example[to] == side.example[from];) ++to;
+      if (!wanted) continue;
+      runs.push_back(side);
+      auto& run = runs.back();
+      run.rows = to - from;
+      run.data += static_cast<std::size_t>(from) * width;
+      for (auto* values : {&run.position, &run.example, &run.token})
+        if (values->size == side.rows) *values = {values->data + from, run.rows};
+    }
+    if (!runs.empty()) return detail::join(std::move(runs), file);
+    side.rows = 0;
+    side.position = side.example = side.token = {};
+    return side;
+  }
+
   std::vector<capture> captures_;
   std::vector<index_t> offset_;                           // (captures) of its document numbers
   std::vector<std::pair<std::size_t, index_t>> parts_{};  // capture, shard
   index_t documents_ = 0;
+  std::vector<index_t> only_{};  // ascending; empty: all
 };
 
 }  // namespace qkgeom

@@ -43,8 +43,9 @@ inline std::optional<bucket_edges> statistic_buckets(const capture& c, const cha
   return uniform_buckets{size}.edges(m.context_length);
 }
 
-/// The buckets of a statistic that all captures hold over the same buckets; else none.
+/// The buckets of a statistic that all captures hold over the same buckets; else none, as for some of the documents.
 inline std::optional<bucket_edges> statistic_buckets(const capture_set& source, const char* statistic) {
+  if (!source.has_all_documents()) return std::nullopt;
   const auto first = statistic_buckets(source.captures()[0], statistic);
   for (const auto& c : source.captures())
     if (statistic_buckets(c, statistic) != first) return std::nullopt;
