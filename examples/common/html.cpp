@@ -53,7 +53,7 @@ class svg_rewriter {
     require(at_ != std::string::npos, "a figure for the page is no SVG");
     while (at_ < svg_.size()) {
       const std::size_t open = std::min(svg_.find('<', at_), svg_.size());
-      if (!skipped_) out_ += svg_.substr(at_, open - at_);
+      if (!skipped_) words(at_, open);
       at_ = open;
       if (at_ < svg_.size()) tag();
     }
@@ -64,6 +64,11 @@ class svg_rewriter {
  private:
   [[noreturn]] static void unknown(std::string_view what) {
     fail("a figure for the page holds ", what, ", which is no part of a gnuplot drawing");
+  }
+
+  /// gnuplot leaves > as it is, which XML allows but after ]].
+  void words(std::size_t from, std::size_t to) {
+    for (; from < to; ++from) out_ += svg_[from] == '>' ? "&gt;" : svg_.substr(from, 1);
   }
 
   std::string name() {
@@ -86,19 +91,19 @@ class svg_rewriter {
     const bool closing = at_ < svg_.size() && svg_[at_] == '/';
     at_ += closing;
     const std::string element = name();
-    const bool words = element == "title" || element == "desc";
-    if (!words && std::find(known_elements.begin(), known_elements.end(), element) == known_elements.end())
+    const bool dropped = element == "title" || element == "desc";
+    if (!dropped && std::find(known_elements.begin(), known_elements.end(), element) == known_elements.end())
       unknown("<" + element + ">");
-    if (words) skipped_ = !closing;
-    if (!words) out_ += (closing ? "</" : "<") + element;
+    if (dropped) skipped_ = !closing;
+    if (!dropped) out_ += (closing ? "</" : "<") + element;
     if (element == "svg" && !closing) out_ += attributes_;
-    for (space(); at_ < svg_.size() && svg_[at_] != '>' && svg_[at_] != '/'; space()) attribute(!words);
+    for (space(); at_ < svg_.size() && svg_[at_] != '>' && svg_[at_] != '/'; space()) attribute(!dropped);
     const bool alone = at_ < svg_.size() && svg_[at_] == '/';
     at_ += alone;
     if (at_ >= svg_.size() || svg_[at_] != '>') unknown("an open tag");
     ++at_;
-    if (!words) out_ += alone ? "/>" : ">";
-    if (words && alone) skipped_ = false;
+    if (!dropped) out_ += alone ? "/>" : ">";
+    if (dropped && alone) skipped_ = false;
   }
 
   void attribute(bool kept) {

@@ -85,8 +85,9 @@ summary { cursor: pointer; margin-top: .75rem; }
   figure { grid-template-columns: minmax(0, 34rem); }
   figure, tr, dl > div { break-inside: avoid; }
   h2, h3 { break-after: avoid; }
-  table { font-size: 7.5pt; }
-  th, td { padding: .1rem .3rem; }
+  table { font-size: 8pt; }
+  #head-table { font-size: 6.2pt; }
+  th, td, #head-table th, #head-table td { padding: 1pt 2.5pt; }
   #head-table thead th, #head-table tbody th { position: static; }
   thead button .name { text-decoration: none; }
 }

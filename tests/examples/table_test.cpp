@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/table.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
+#include "examples/common/html.hpp"
+#include "examples/common/target.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom::examples {
@@ -50,6 +55,105 @@ TEST(Table, FillsShortRowsAndRefusesLongOnes) {
   t.row({"x"});
   EXPECT_EQ(t.str(), "  a  b\n  ────\n  x\n");
   EXPECT_THROW(t.row({"1", "2", "3"}), error);
+}
+
+TEST(Html, TakesAnyBytesAsText) {
+  EXPECT_EQ(html_text("<b a='1' c=\"2\">&amp;</b>"), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;amp;&lt;/b&gt;");
+  EXPECT_EQ(html_text("é → 日 𝛼"), "é → 日 𝛼");
+  const std::string mark = "\xef\xbf\xbd";
+  EXPECT_EQ(html_text(std::string("a\0b\x1b\x7f\r", 6)), "a" + mark + "b" + mark + mark + mark);
+  // A byte alone, a cut character, a too long form, a surrogate, above U+10FFFF.
+  EXPECT_EQ(html_text("\xff<\xc3"), mark + "&lt;" + mark);
+  EXPECT_EQ(html_text("\xc0\xbc"), mark + mark);
+  EXPECT_EQ(html_text("\xe0\x80\xbc"), mark + mark + mark);
+  EXPECT_EQ(html_text("\xed\xa0\x80"), mark + mark + mark);
+  EXPECT_EQ(html_text("\xf4\x90\x80\x80"), mark + mark + mark + mark);
+  EXPECT_EQ(html_words("1 234 567 of 12 345, 3 4567 <"), "1\u00a0234\u00a0567 of 12\u00a0345, 3 4567 &lt;");
+}
+
+TEST(Html, FiguresOfOnePageShareNoId) {
+  const std::string svg =
+      "<?xml version=\"1.0\"?>\n<svg width=\"7\" xmlns=\"http://www.w3.org/2000/svg\" "
+      "xmlns:xlink=\"x\">\n<title>Gnuplot</title>"
+      "<!-- note --><defs><circle id='dot' r='1'/></defs><g id=\"plot\" filter = 'url(#box)'><title>plot</title>"
+      "<use xlink:href='#dot' x='2'/></g><text>id=\"dot\" &lt;b> ]]></text></svg>\n";
+  EXPECT_EQ(inline_svg(svg, "a-", " role=\"img\""),
+            "<svg role=\"img\" width=\"7\">\n<defs><circle id='a-dot' r='1'/></defs>"
+            "<g id=\"a-plot\" filter='url(#a-box)'><use href='#a-dot' x='2'/></g>"
+            "<text>id=\"dot\" &lt;b&gt; ]]&gt;</text></svg>");
+}
+
+TEST(Html, FiguresHoldOnlyDrawings) {
+  for (const std::string inside :
+       {"<script>x</script>", "<g onload='x'/>", "<use href='other.svg#a'/>", "<image href='#a'/>",
+        "<g fill='url(x)'/>", "<a href='#a'/>", "<g id/>", "<g id=a/>", "<g id='a", "<g", "<!-- a", "<![CDATA[ a ]]>"})
+    EXPECT_THROW(inline_svg("<svg>" + inside + "</svg>", "a-", ""), qkgeom::error) << inside;
+  EXPECT_THROW(inline_svg("no figure", "a-", ""), qkgeom::error);
+}
+
+TEST(Html, TablesKeepGroupsRulesAndDigits) {
+  table t({{"model", table::align::left}, {""}, {"<x>"}});
+  t.row({"joint", "a", "1.0005"});
+  t.row({"", "b", "1.001 "});
+  t.rule();
+  t.row({"none & all", "c", "2"});
+  page_printer page;
+  page.heading("Some");
+  page.line("  about 10 000 heads\n");
+  page.print(t);
+  ASSERT_EQ(page.sections().size(), 1u);
+  EXPECT_EQ(page.sections()[0].heading, "Some");
+  EXPECT_EQ(
+      page.sections()[0].body,
+      "<p>about 10\u00a0000 heads</p>\n"
+      "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Some\">\n<table>\n<thead>\n"
+      "<tr><th scope=\"col\" class=\"words\">model</th><td></td><th scope=\"col\">&lt;x&gt;</th></tr>\n</thead>\n"
+      "<tbody>\n<tr><th class=\"words\" scope=\"rowgroup\" rowspan=\"2\">joint</th><td>a</td><td>1.0005</td></tr>\n"
+      "<tr><td>b</td><td>1.001\u2007</td></tr>\n</tbody>\n<tbody>\n"
+      "<tr><th class=\"words\" scope=\"row\">none &amp; "
+      "all</th><td>c</td><td>2</td></tr>\n</tbody>\n</table>\n</div>\n");
+}
+
+TEST(Target, IsJudgedByTwoStandardErrors) {
+  const double null = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(judge({0.07, 0.0149}), verdict::met);
+  EXPECT_EQ(judge({0.07, 0.0151}), verdict::open);
+  EXPECT_EQ(judge({0.13, 0.0149}), verdict::not_met);
+  EXPECT_EQ(judge({0.13, 0.0151}), verdict::open);
+  EXPECT_EQ(judge({-0.02, 0.01}), verdict::met);
+  EXPECT_EQ(judge({0.10, 0}), verdict::open);
+  EXPECT_EQ(judge({0.05, null}), verdict::open);
+  EXPECT_EQ(judge({null, null}), verdict::open);
+  EXPECT_EQ(target_statement({0.07, 0.01}, 131072),
+            "Met: AP_drop is 0.070 ± 0.010 over 131 072 tokens, below 0.10 by more than two standard errors.");
+  EXPECT_EQ(target_statement({0.161, 0.002}, 8192),
+            "Not met: AP_drop is 0.161 ± 0.002 over 8 192 tokens, above 0.10 by more than two standard errors.");
+  EXPECT_EQ(target_statement({0.099, 0.0004}, 512),
+            "Met: AP_drop is 0.099 ± 0.0004 over 512 tokens, below 0.10 by more than two standard errors.");
+  EXPECT_EQ(target_statement({0.11, 0.01}, 512),
+            "Cannot be said: AP_drop is 0.110 ± 0.010 over 512 tokens, within two standard errors of 0.10.");
+  EXPECT_THAT(target_statement({0.05, null}, 512),
+              testing::StartsWith("Cannot be said: AP_drop is 0.050 over 512 tokens"));
+  EXPECT_THAT(target_statement({null, null}, 512), testing::StartsWith("Cannot be said: no query bucket"));
+}
+
+TEST(Target, PlacesAModelAmongOthers) {
+  const auto file = std::filesystem::temp_directory_path() / ("qkgeom-others-" + std::to_string(::getpid()) + ".csv");
+  std::ofstream(file) << "score,name,drop\n40,a,0.2\n,b,0.3\n20,c,0.05\n30,\"d, e\",0.1\n";
+  const auto models = read_scored_models(file, {"name", "drop", "score"});
+  ASSERT_EQ(models.size(), 3u);
+  EXPECT_EQ(models[2].name, "d, e");
+  EXPECT_EQ(models[2].drop, 0.1);
+  EXPECT_EQ(median_score(models), 30);
+  EXPECT_THROW(read_scored_models(file, {"model", "drop", "score"}), qkgeom::error);
+  EXPECT_THROW(read_scored_models(file, {"name", "drop"}), qkgeom::error);
+  std::filesystem::remove(file);
+  using testing::HasSubstr;
+  EXPECT_THAT(quadrant_of({0.05, 0.01}, 30, 30).statement, HasSubstr("keeps its context"));
+  EXPECT_THAT(quadrant_of({0.05, 0.01}, 29, 30).statement, HasSubstr("capability-limited"));
+  EXPECT_THAT(quadrant_of({0.20, 0.01}, 31, 30).statement, HasSubstr("context-limited"));
+  EXPECT_THAT(quadrant_of({0.20, 0.01}, 29, 30).statement, HasSubstr("limited in both"));
+  EXPECT_THAT(quadrant_of({0.11, 0.01}, 29, 30).statement, HasSubstr("cannot be said"));
 }
 
 }  // namespace
