@@ -28,10 +28,12 @@ run heads "$capture" --out "$work/details" --details
 run heads "$work/statistics" --out "$work/softmax"
 grep -q '^What the softmax sees' "$work/log" && grep -q '^Loss of the next token' "$work/log" || bad "heads prints no softmax, or no loss"
 run drop_split "$capture" --out "$work/drops"
+printf 'model,ap_drop,score\nother,0.2,3\n' >"$work/others.csv"
+run report "$capture" --score 1 --others "$work/others.csv" --out "$work/report"
 run training_dynamics "$capture" "$work/stage1-step-250" --out "$work/dynamics"
 described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticity" heads="$work/heads"
            "heads, captures with --softmax --loss=$work/softmax" "heads --details=$work/details" "plasticity --preset attention-plasticity=$work/preset"
-           drop_split="$work/drops" training_dynamics="$work/dynamics")
+           drop_split="$work/drops" report="$work/report" training_dynamics="$work/dynamics")
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
 check "$page" "${described[@]}" || bad "docs/formats.md"
 
