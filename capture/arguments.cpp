@@ -69,11 +69,18 @@ void declare_rows(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_option("--seed", o.plan.seed, "seed of all draws")->capture_default_str();
 }
 
-void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
+void declare_arithmetic(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_option("--rope-scaling", o.rope_scaling,
                  "rotary scaling instead of config.json's: none, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR:CONTEXT or "
                  "llama3:FACTOR:LOW:HIGH:CONTEXT; the base frequency stays");
   app.add_option("--rope-theta", o.rope_theta, "base of the rotary frequencies instead of config.json's");
+  app.add_option("--threads", o.threads, "threads [all cores]")->check(CLI::Range(1, 4096));
+  app.add_option("--dtype", raw.compute, "arithmetic and element type: f32 or bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+}
+
+void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_flag("--moments", o.moments,
                "moments of every token of the captured heads too, not of the sampled ones alone");
   app.add_flag("--softmax", o.softmax,
@@ -90,10 +97,6 @@ void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
                  "documents of a shard with that many tokens in all share a visit of each layer's weights and take the "
                  "memory of one document as long; the output does not depend on it")
       ->check(CLI::Range(index_t{1}, longest))
-      ->capture_default_str();
-  app.add_option("--threads", o.threads, "threads [all cores]")->check(CLI::Range(1, 4096));
-  app.add_option("--dtype", raw.compute, "arithmetic and element type: f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   app.add_flag("--resume", o.resume, "continue an interrupted capture");
 }
@@ -125,6 +128,16 @@ void choose_heads(const std::string& text, plan_options& plan) {
   plan.head_list = read_head_list(text);
 }
 
+/// What captures and evaluations share.
+void interpret_common(const raw_options& raw, capture_options& o) {
+  require(!o.rope_theta || (*o.rope_theta > 0 && std::isfinite(*o.rope_theta)), "--rope-theta must be positive, not ",
+          o.rope_theta.value_or(0));
+  o.plan.compute = raw.compute == "bf16" ? compute_type::bf16 : compute_type::f32;
+  if (raw.prepend_bos) o.bos = bos_rule::prepend;
+  if (raw.no_bos) o.bos = bos_rule::none;
+  if (raw.examples > 0) o.documents.examples = raw.examples;
+}
+
 void interpret(const raw_options& raw, capture_arguments& a) {
   capture_options& o = a.options;
   require(a.plan || o.documents.named(), "--jsonl or --text must say where the documents are");
@@ -132,15 +145,24 @@ void interpret(const raw_options& raw, capture_arguments& a) {
   choose_heads(raw.heads, o.plan);
   const double rate = o.plan.sampler.rate;
   require(rate > 0 && std::isfinite(rate), "--rate must be positive, not ", rate);
-  require(!o.rope_theta || (*o.rope_theta > 0 && std::isfinite(*o.rope_theta)), "--rope-theta must be positive, not ",
-          o.rope_theta.value_or(0));
   o.plan.layers = parse_layers(raw.layers);
   o.plan.sampler.kind = samplers.at(raw.sampler);
-  o.plan.compute = raw.compute == "bf16" ? compute_type::bf16 : compute_type::f32;
   if (raw.pre_rope) o.plan.stage = rope_stage::pre;
-  if (raw.prepend_bos) o.bos = bos_rule::prepend;
-  if (raw.no_bos) o.bos = bos_rule::none;
-  if (raw.examples > 0) o.documents.examples = raw.examples;
+  interpret_common(raw, o);
+}
+
+/// Whether there is something to do: not after --help, which is printed.
+bool parsed(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) {
+      app.exit(e);
+      return false;
+    }
+    fail(e.what(), " (see --help)");
+  }
+  return true;
 }
 
 }  // namespace
@@ -155,20 +177,42 @@ std::optional<capture_arguments> parse_arguments(int argc, const char* const* ar
   declare_inputs(app, a.options, raw);
   declare_rows(app, a.options, raw);
   declare_model(app, a.options, raw);
+  declare_arithmetic(app, a.options, raw);
   app.add_flag("--plan", a.plan,
                "print layers, heads, rows, bytes, peak memory and work of this capture and stop; needs config.json but "
                "no weights");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) {
-      app.exit(e);
-      return std::nullopt;
-    }
-    fail(e.what(), " (see --help)");
-  }
+  if (!parsed(app, argc, argv)) return std::nullopt;
   interpret(raw, a);
   return a;
+}
+
+std::optional<evaluation_options> parse_evaluation(int argc, const char* const* argv) {
+  CLI::App app(
+      "Evaluates a model as it is and with some heads changed: loss by position, and whether it finds again what stood "
+      "before.",
+      "qkgeom-evaluate");
+  evaluation_options o;
+  raw_options raw;
+  declare_inputs(app, o.capture, raw);
+  app.add_option("--conditions", o.conditions, "what is changed: JSON, as choose_heads writes it [nothing]");
+  app.add_option("--distances", o.distances, "tokens over which probes ask, e.g. 512,2048 [no probes]")
+      ->delimiter(',')
+      ->check(CLI::Range(index_t{1}, longest));
+  app.add_option("--records", o.records, "words of lookup probes: JSON with before, between, after, names, things");
+  app.add_option("--trials", o.trials, "probes of a kind and distance")
+      ->check(CLI::Range(index_t{1}, longest))
+      ->capture_default_str();
+  app.add_option("--loss-bucket-size", o.bucket_size,
+                 "tokens of a stretch of condition_loss.csv [a sixteenth of the context]")
+      ->check(CLI::Range(index_t{1}, longest));
+  app.add_option("--seed", o.seed, "seed of the probes")->capture_default_str();
+  declare_arithmetic(app, o.capture, raw);
+  if (!parsed(app, argc, argv)) return std::nullopt;
+  require(!o.capture.out.empty(), "--out must name the folder for condition_loss.csv and condition_probes.csv");
+  require(o.records.empty() || (!o.distances.empty() && o.capture.documents.named()),
+          "--records needs --distances, and documents to put between the records");
+  interpret_common(raw, o.capture);
+  return o;
 }
 
 }  // namespace qkgeom

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "capture/evaluate.hpp"
 #include "capture/job.hpp"
 
 namespace qkgeom {
@@ -16,5 +17,8 @@ struct capture_arguments {
 /// Parses a command line: settings of the study that `--study` names, and options, which go before the study's. None
 /// after --help, which is printed. Throws `error` with one sentence on everything else that cannot be run.
 std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv);
+
+/// The same of qkgeom-evaluate.
+std::optional<evaluation_options> parse_evaluation(int argc, const char* const* argv);
 
 }  // namespace qkgeom

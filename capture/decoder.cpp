@@ -168,6 +168,44 @@ void decoder::grow_queries(const row_tile& tile) const {
   }
 }
 
+/// The attention of a layer with the changes of its heads; its result replaces the queries.
+void decoder::attend(document_pass& p, index_t l) const {
+  const decoder_description& d = description_;
+  const layer_description& layer = d.layers[n(l)];
+  const auto q = packed_tensor(p.q.data(), p.tokens, d.query_heads, d.head_dim);
+  const attention_options options{
+      .window = layer.window, .to_bf16 = rounds(), .scale = d.score_scale, .kernel = kernel_};
+  const auto here = [&](const head_change& c) { return c.head.layer == l; };
+  if (std::none_of(changes_.begin(), changes_.end(), [&](const auto& c) { return here(c) && !c.key_slope.empty(); })) {
+    causal_attention(*pool_, q, p.k, p.v, d.key_heads, options);
+  } else {
+    // Each query head gets keys and values of its own.
+    key_buffer k, v;
+    k.reshape(p.tokens, d.query_heads, d.head_dim);
+    v.reshape(p.tokens, d.query_heads, d.head_dim);
+    const auto from_k = p.k.view(), from_v = p.v.view(), to_k = k.view(), to_v = v.view();
+    for (index_t h = 0; h < d.query_heads; ++h) {
+      const index_t of = key_head_of(h, d.query_heads, d.key_heads);
+      for (index_t t = 0; t < p.tokens; ++t) {
+        std::copy_n(from_k.head(of).row(t), d.head_dim, to_k.head(h).row(t));
+        std::copy_n(from_v.head(of).row(t), d.head_dim, to_v.head(h).row(t));
+      }
+    }
+    for (const head_change& c : changes_)
+      for (index_t t = 0; here(c) && !c.key_slope.empty() && t < p.tokens; ++t) {
+        float* const row = to_k.head(c.head.head).row(t);
+        for (index_t i = 0; i < d.head_dim; ++i)
+          row[i] = rounded_if(
+              static_cast<float>(static_cast<double>(row[i]) - c.key_slope[n(i)] * (static_cast<double>(t) - c.centre)),
+              rounds());
+      }
+    causal_attention(*pool_, q, k, v, d.query_heads, options);
+  }
+  for (const head_change& c : changes_)
+    for (index_t t = 0; here(c) && c.ablate && t < p.tokens; ++t)
+      std::fill_n(q.head(c.head.head).row(t), d.head_dim, 0.0f);
+}
+
 void decoder::finish_layer(const row_tile& tile, const layer_description& layer, scratch& s) const {
   const decoder_description& d = description_;
   const index_t rows = tile.rows, q = d.query_heads * d.head_dim;
@@ -226,7 +264,7 @@ void decoder::run(token_span ids, rope_stage stage, const decoder_sinks& sinks) 
   };
   same.rows = without_number(sinks.rows);
   same.attended = without_number(sinks.attended);
-  if (sinks.losses) same.losses = [&](std::size_t, std::span<const float> losses) { sinks.losses(losses); };
+  if (sinks.losses) same.losses = [&](std::size_t, const token_predictions& found) { sinks.losses(found); };
   run({&ids, 1}, stage, same);
 }
 
@@ -257,9 +295,7 @@ void decoder::run(std::span<const token_span> documents, rope_stage stage, const
     if (stage == rope_stage::post) hand_out(passes, l, sinks.rows);
     hand_out(passes, l, sinks.attended);
     if (last) break;
-    for (document_pass& p : passes)
-      causal_attention(*pool_, packed_tensor(p.q.data(), p.tokens, d.query_heads, d.head_dim), p.k, p.v, d.key_heads,
-                       {.window = layer.window, .to_bf16 = rounds(), .scale = d.score_scale, .kernel = kernel_});
+    for (document_pass& p : passes) attend(p, l);
     in_tiles([&](const row_tile& tile, scratch& s) { finish_layer(tile, layer, s); });
   }
   if (!whole) return;

@@ -13,7 +13,9 @@
 #include "capture/checkpoint.hpp"
 #include "capture/description.hpp"
 #include "capture/feed_forward.hpp"
+#include "capture/head_changes.hpp"
 #include "capture/layer_weights.hpp"
+#include "capture/losses.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
 
@@ -37,8 +39,8 @@ using layer_sink = std::function<void(index_t layer, tensor_view<const float> q,
 struct decoder_sinks {
   layer_sink rows{};      ///< at the stage asked for
   layer_sink attended{};  ///< queries and keys as they enter the attention, whatever the stage
-  /// Of each token but the last, -ln p(the next token). Every layer is run for it.
-  std::function<void(std::span<const float> losses)> losses{};
+  /// What the model makes of every token but the first. Every layer is run for it.
+  std::function<void(const token_predictions&)> losses{};
 };
 
 /// The same for several documents, numbered as they were given: layer after layer, of each one the documents in their
@@ -47,7 +49,7 @@ struct batch_sinks {
   using layer_sink =
       std::function<void(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
   layer_sink rows{}, attended{};
-  std::function<void(std::size_t document, std::span<const float> losses)> losses{};
+  std::function<void(std::size_t document, const token_predictions&)> losses{};
 };
 
 /// The forward pass of a decoder on the CPU. Documents that run together share a visit of each layer's weights; results
@@ -66,6 +68,9 @@ class decoder {
   void run(token_span ids, rope_stage stage, layer_sink sink) {
     run(ids, stage, decoder_sinks{std::move(sink), {}, {}});
   }
+
+  /// What the next runs change at some heads; queries and keys that sinks see are without it. Nothing at first.
+  void change(std::vector<head_change> changes) { changes_ = std::move(changes); }
 
   /// Checks names and shapes of the weights that losses need: those of all layers, the last norm and the output matrix.
   void check_output() const;
@@ -104,6 +109,7 @@ class decoder {
   void norm_qk(float* row) const;
   void rotate(const row_tile& tile, const layer_description& layer) const;
   void grow_queries(const row_tile& tile) const;
+  void attend(document_pass& document, index_t layer) const;
   void finish_layer(const row_tile& tile, const layer_description& layer, scratch& s) const;
   void hand_out(std::span<document_pass> documents, index_t layer, const batch_sinks::layer_sink& sink) const;
   weight_reading reading() const;
@@ -117,6 +123,7 @@ class decoder {
   attention_kernel kernel_;
   std::string prefix_;
   layer_weights weights_;
+  std::vector<head_change> changes_;
   rope_table rope_, local_rope_;
   std::vector<scratch> scratches_;
 };

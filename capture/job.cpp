@@ -202,8 +202,8 @@ class capture_job {
         statistics_->add(pool_, in_shard(i), layer, q, k);
       };
     if (options_.loss)
-      sinks.losses = [&](std::size_t i, std::span<const float> losses) {
-        statistics_->add_losses(in_shard(i), losses);
+      sinks.losses = [&](std::size_t i, const token_predictions& found) {
+        statistics_->add_losses(in_shard(i), found.loss);
       };
     model_.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
   }

@@ -32,6 +32,7 @@ struct partial_softmax {
     sum += static_cast<double>(here);
     if (target >= first && target < first + static_cast<index_t>(logits.size())) next = logits[n(target - first)];
   }
+  bool right() const { return !(next < top); }
   float loss() const { return static_cast<float>(static_cast<double>(top - next) + std::log(sum)); }
 };
 
@@ -53,9 +54,9 @@ std::string find_output(const decoder_description& d, const checkpoint& weights,
   fail("the loss needs the output matrix, but the checkpoint has no tensor ", tried);
 }
 
-std::vector<std::vector<float>> token_losses(const decoder_description& d, const checkpoint& weights,
-                                             const std::string& prefix, std::span<const token_states> documents,
-                                             const weight_reading& how, thread_pool& pool) {
+std::vector<token_predictions> token_losses(const decoder_description& d, const checkpoint& weights,
+                                            const std::string& prefix, std::span<const token_states> documents,
+                                            const weight_reading& how, thread_pool& pool) {
   struct row_tile {
     const token_states* document;
     std::vector<partial_softmax>* softmax;
@@ -107,10 +108,13 @@ std::vector<std::vector<float>> token_losses(const decoder_description& d, const
       }
     });
   }
-  std::vector<std::vector<float>> losses(documents.size());
+  std::vector<token_predictions> found(documents.size());
   for (std::size_t i = 0; i < softmax.size(); ++i)
-    for (const auto& s : softmax[i]) losses[i].push_back(s.loss());
-  return losses;
+    for (const auto& s : softmax[i]) {
+      found[i].loss.push_back(s.loss());
+      found[i].right.push_back(s.right());
+    }
+  return found;
 }
 
 }  // namespace qkgeom

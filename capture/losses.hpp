@@ -23,11 +23,17 @@ struct token_states {
   std::span<float> hidden;
 };
 
-/// Of each document, -ln p(ids[t + 1] | ids[0 .. t]) for t = 0 .. tokens - 2, in nats, from its hidden states, which
-/// are normed in place. Logits are made a piece of the vocabulary at a time, so that memory holds that piece of the
-/// output matrix and never tokens x vocabulary. Read as a model in bf16, its logits are rounded too.
-std::vector<std::vector<float>> token_losses(const decoder_description& model, const checkpoint& weights,
-                                             const std::string& prefix, std::span<const token_states> documents,
-                                             const weight_reading& how, thread_pool& pool);
+/// What a model makes of a document's tokens but the first, t = 0 .. tokens - 2.
+struct token_predictions {
+  std::vector<float> loss;          ///< -ln p(ids[t + 1] | ids[0 .. t]), nats
+  std::vector<std::uint8_t> right;  ///< 1 if no other token is likelier than ids[t + 1]
+};
+
+/// Predictions of each document from its hidden states, which are normed in place. Logits are made a piece of the
+/// vocabulary at a time, so that memory holds that piece of the output matrix and never tokens x vocabulary. Read as a
+/// model in bf16, its logits are rounded too.
+std::vector<token_predictions> token_losses(const decoder_description& model, const checkpoint& weights,
+                                            const std::string& prefix, std::span<const token_states> documents,
+                                            const weight_reading& how, thread_pool& pool);
 
 }  // namespace qkgeom

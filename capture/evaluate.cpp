@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include "capture/evaluate.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "capture/checkpoint.hpp"
+#include "capture/decoder.hpp"
+#include "capture/head_changes.hpp"
+#include "capture/prepare.hpp"
+#include "capture/probes.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/io/progress.hpp"
+
+namespace qkgeom {
+namespace {
+
+struct evaluation_input {
+  std::vector<std::pair<std::string, std::vector<std::int32_t>>> documents;  ///< id, tokens
+  std::vector<probe> probes;
+
+  index_t tokens() const {
+    std::size_t n = 0;
+    for (const auto& d : documents) n += d.second.size();
+    for (const auto& p : probes) n += p.ids.size();
+    return static_cast<index_t>(n);
+  }
+};
+
+/// Documents of at least two tokens, and the probes.
+evaluation_input read_input(const evaluation_options& o, const prepared_capture& prepared) {
+  evaluation_input input;
+  const index_t length = prepared.manifest.context_length;
+  tokenizer tokens = load_tokenizer(o.capture, prepared);
+  if (o.capture.documents.named())
+    document_list(o.capture.documents).for_each([&](index_t, const document& d) {
+      auto ids = tokens.encode(d.text, length);
+      if (ids.size() >= 2) input.documents.emplace_back(d.id, std::move(ids));
+    });
+  tokens.begin_with(std::nullopt);
+  const auto encode = [&](std::string_view text) { return tokens.encode(text, length); };
+  std::vector<std::int32_t> text;
+  for (const auto& d : input.documents) text.insert(text.end(), d.second.begin(), d.second.end());
+  std::optional<record_words> words;
+  if (!o.records.empty()) words = read_record_words(o.records);
+  for (const index_t distance : o.distances)
+    for (index_t trial = 0; trial < o.trials; ++trial) {
+      input.probes.push_back(copy_probe(prepared.model.vocabulary, distance, trial, o.seed));
+      if (words) input.probes.push_back(lookup_probe(*words, encode, text, distance, trial, o.seed));
+    }
+  for (const auto& p : input.probes)
+    require(static_cast<index_t>(p.ids.size()) <= length, "a ", p.kind, " probe over ", p.distance, " tokens takes ",
+            p.ids.size(), ", more than the context of ", length);
+  require(input.tokens() > 0,
+          "there is nothing to evaluate: neither a "
+          "document of two tokens nor a probe");
+  return input;
+}
+
+class evaluation {
+ public:
+  evaluation(decoder& model, const evaluation_input& input, index_t bucket, const std::filesystem::path& out)
+      : model_(model),
+        input_(input),
+        bucket_(bucket),
+        loss_(out / "condition_loss.csv", {"condition", "document", "start", "end", "tokens", "loss"}),
+        probes_(out / "condition_probes.csv", {"condition", "probe", "distance", "trial", "asked", "right"}) {}
+
+  void run(const condition& c, progress& bar) {
+    model_.change(c.changes);
+    decoder_sinks sinks;
+    for (const auto& [id, ids] : input_.documents) {
+      sinks.losses = [&](const token_predictions& p) { add_loss(c.name, id, p.loss); };
+      model_.run(ids, rope_stage::post, sinks);
+      bar.add(static_cast<index_t>(ids.size()));
+    }
+    for (const auto& p : input_.probes) {
+      sinks.losses = [&](const token_predictions& found) {
+        // The prediction of token t stands at t - 1.
+        const auto right = std::accumulate(found.right.begin() + p.first - 1, found.right.end(), index_t{0});
+        probes_.row(c.name, p.kind, p.distance, p.trial, static_cast<index_t>(p.ids.size()) - p.first, right);
+      };
+      model_.run(p.ids, rope_stage::post, sinks);
+      bar.add(static_cast<index_t>(p.ids.size()));
+    }
+  }
+
+  void commit() {
+    loss_.commit();
+    probes_.commit();
+  }
+
+ private:
+  /// The loss of token t + 1 belongs to position t, where it is predicted.
+  void add_loss(const std::string& name, const std::string& document, const std::vector<float>& losses) {
+    const auto n = static_cast<index_t>(losses.size());
+    for (index_t start = 0; start < n; start += bucket_) {
+      const index_t end = std::min(start + bucket_, n);
+      const double sum = std::accumulate(losses.begin() + start, losses.begin() + end, 0.0);
+      loss_.row(name, document, start, start + bucket_, end - start, sum / static_cast<double>(end - start));
+    }
+  }
+
+  decoder& model_;
+  const evaluation_input& input_;
+  index_t bucket_;
+  csv_writer loss_, probes_;
+};
+
+}  // namespace
+
+void evaluate_model(const evaluation_options& o, std::ostream& notes) {
+  const prepared_capture prepared = prepare_capture(o.capture, notes);
+  std::vector<condition> conditions{{"none", {}}};
+  if (!o.conditions.empty())
+    for (auto& c : read_conditions(o.conditions, prepared.model)) {
+      require(c.name != "none", o.conditions.string(), ": \"none\" names the model as it is");
+      conditions.push_back(std::move(c));
+    }
+  const evaluation_input input = read_input(o, prepared);
+  const checkpoint weights(o.capture.model);
+  thread_pool pool(o.capture.threads);
+  decoder model(prepared.model, weights, o.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  model.check_output();
+  const index_t bucket =
+      o.bucket_size > 0 ? o.bucket_size : std::max<index_t>(1, prepared.manifest.context_length / 16);
+  evaluation all(model, input, bucket, o.capture.out);
+  progress bar("evaluate", input.tokens() * static_cast<index_t>(conditions.size()), "tokens");
+  for (const condition& c : conditions) all.run(c, bar);
+  all.commit();
+  bar.done();
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# choose_heads, qkgeom-evaluate and interventions on a small capture: sets of heads as they are described, effects equal to
+# those recomputed from the evaluation's tables, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and
+# QKGEOM_SOURCE set.
+set -uo pipefail
+model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+work=$(mktemp -d "$PWD/interventions.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
+run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
+refused() { # WORDS PROGRAM ARGUMENTS...: must end with status 2 and one line on stderr that holds WORDS
+  local words=$1 status=0
+  "$QKGEOM_BIN/$2" "${@:3}" >"$work/stdout" 2>"$work/stderr" || status=$?
+  [[ $status == 2 ]] || bad "${*:2}: exit status $status, not 2"
+  [[ $(wc -l <"$work/stderr") == 1 ]] || bad "${*:2}: more than one line: $(cat "$work/stderr")"
+  grep -qF -- "$words" "$work/stderr" || bad "${*:2}: does not say '$words': $(cat "$work/stderr")"
+}
+checkpoint=$model/stage2-step-1400
+documents=(--jsonl "$model/heldout.jsonl" --examples 3 --max-length 256)
+run qkgeom-capture --model "$checkpoint" "${documents[@]}" --bucket-size 16 --rate 8 --out "$work/capture"
+run choose_heads "$work/capture" --out "$work/choice" --count 4 --random 2
+run qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --conditions "$work/choice/conditions.json" --distances 50 \
+  --trials 4 --out "$work/evaluation"
+run interventions "$work/evaluation" --out "$work/effects"
+grep -q 'Loss, far tokens' "$work/stdout" || bad "no table of the loss"
+
+python3 -B - "$work" <<'END' || failures=$((failures + 1))
+import collections, csv, json, math, statistics, sys
+work = sys.argv[1]
+rows = lambda path: list(csv.DictReader(open(f"{work}/{path}")))
+bad = []
+
+# Sets: four heads, no head both chosen and random, as many in each layer, the four lowest by plasticity among all.
+sets = collections.defaultdict(list)
+for r in rows("choice/chosen_heads.csv"):
+    sets[r["ranking"], int(r["random"])].append((int(r["layer"]), int(r["q_head"])))
+if set(sets) != {(name, n) for name in ("ap_low", "ap_high", "drop_high", "bias_high") for n in range(3)}:
+    bad.append(f"sets {sorted(sets)}")
+for (ranking, n), heads in sets.items():
+    chosen = sets[ranking, 0]
+    if len(set(heads)) != 4 or (n and set(heads) & set(chosen)):
+        bad.append(f"{ranking} {n}: {heads}")
+    if collections.Counter(l for l, _ in heads) != collections.Counter(l for l, _ in chosen):
+        bad.append(f"{ranking} {n}: other layers than the chosen ones")
+conditions = {c["name"]: c["changes"] for c in json.load(open(f"{work}/choice/conditions.json"))["conditions"]}
+if len(conditions) != 36 or any(len(c) != 4 for c in conditions.values()):
+    bad.append(f"{len(conditions)} conditions")
+for (ranking, n), heads in sets.items():
+    name = f"{ranking}/" + (f"random-{n}" if n else "chosen")
+    for what in ("ablate", "clamp", "clamp_all"):
+        if {c["head"] for c in conditions[f"{name}/{what}"]} != {f"{l}.{h}" for l, h in heads}:
+            bad.append(f"{name}/{what}: other heads")
+
+# Effects from the tables they come of.
+loss = collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0]))
+for r in rows("evaluation/condition_loss.csv"):
+    middle = (float(r["start"]) + float(r["end"])) / 2
+    for place in ["all"] + ["near"] * (middle < 51.2) + ["far"] * (middle >= 204.8):
+        x = loss[r["condition"], "loss", place][r["document"]]
+        x[0] += float(r["loss"]) * float(r["tokens"])
+        x[1] += float(r["tokens"])
+for r in rows("evaluation/condition_probes.csv"):
+    x = loss[r["condition"], r["probe"], r["distance"]][r["trial"]]
+    x[0] += float(r["right"])
+    x[1] += float(r["asked"])
+value = {k: {u: s / n for u, (s, n) in v.items()} for k, v in loss.items()}
+effects = rows("effects/effects.csv")
+if len(effects) != 4 * 3 * 4:
+    bad.append(f"{len(effects)} effects")
+for r in effects:
+    what = (r["measure"], r["place"])
+    base = value[("none",) + what]
+    def shift(kind):
+        changed = value[(f"{r['ranking']}/{kind}/{r['intervention']}",) + what]
+        return [changed[u] - base[u] for u in sorted(base)]
+    chosen, randoms = shift("chosen"), [shift("random-1"), shift("random-2")]
+    mean = [statistics.mean(x) for x in zip(*randoms)]
+    difference = [a - b for a, b in zip(chosen, mean)]
+    error = lambda x: statistics.stdev(x) / math.sqrt(len(x))
+    want = {"n": len(base), "base": statistics.mean(base.values()), "chosen": statistics.mean(chosen),
+            "chosen_error": error(chosen), "random": statistics.mean(mean), "random_error": error(mean),
+            "random_spread": statistics.stdev([statistics.mean(x) for x in randoms]),
+            "difference": statistics.mean(difference), "difference_error": error(difference)}
+    for name, x in want.items():
+        if abs(float(r[name]) - x) > 1e-9 * max(1, abs(x)):
+            bad.append(f"{r['ranking']} {r['intervention']} {what} {name}: {r[name]}, not {x}")
+if all(abs(float(r["chosen"])) < 1e-6 for r in effects if r["measure"] == "loss"):
+    bad.append("nothing changes the loss")
+print("\n".join(f"FAILED: {b}" for b in bad))
+sys.exit(bool(bad))
+END
+
+both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; }
+[[ $(ls "$work/effects" | sort) == "$(printf '%s\n' effects.csv $(both effects_loss effects_probes) | sort)" ]] ||
+  bad "wrote $(ls "$work/effects" | tr '\n' ' ')"
+refused "a quarter of each" choose_heads "$work/capture" --out "$work/x" --count 64
+refused condition_loss.csv interventions "$work/capture" --out "$work/x"
+refused "no head 9.0" qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --out "$work/x" \
+  --conditions <(echo '{"conditions": [{"name": "a", "changes": [{"head": "9.0", "ablate": true}]}]}')
+refused "--records needs" qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --out "$work/x" --records "$model/records.json"
+refused "nothing to evaluate" qkgeom-evaluate --model "$checkpoint" --out "$work/x"
+((failures == 0)) && echo "interventions: all as expected"
+exit $((failures > 0))
