@@ -2,6 +2,7 @@
 // How the geometry of a model's heads moves along training: captures of its checkpoints, in training order.
 #include "examples/common/cli.hpp"
 #include "examples/common/dynamics.hpp"
+#include "examples/common/labels.hpp"
 #include "qkgeom/core/error.hpp"
 
 int main(int argc, char** argv) {
@@ -32,7 +33,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(2, 1000))
       ->capture_default_str();
   return run_main(argc, argv, app, a, [&] {
-    const auto labels = checkpoint_labels(a.captures, names);
+    const auto labels = capture_labels(a.captures, names, "checkpoint");
     const auto losses = loss.empty() ? std::map<std::string, double>{} : read_losses(loss, labels);
     options = with_arguments(options, a);
     std::vector<qkgeom::trajectory_point> points;

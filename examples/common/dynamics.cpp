@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "examples/common/labels.hpp"
 #include "examples/common/report_figures.hpp"
 #include "qkgeom/report/trajectory_tables.hpp"
 
@@ -11,16 +12,6 @@ namespace qkgeom::examples {
 namespace {
 
 using align = table::align;
-
-/// "1.25 ± 0.03": the error in two significant digits, the value in as many decimals.
-std::string with_error(const head_estimate& e, bool sign = false) {
-  int digits = 3;
-  if (std::isfinite(e.error) && e.error > 0)
-    digits = std::clamp(1 - static_cast<int>(std::floor(std::log10(e.error))), 0, 9);
-  else
-    return sign ? signed_significant(e.value) : significant(e.value);
-  return (sign ? signed_fixed(e.value, digits) : fixed(e.value, digits)) + " ± " + fixed(e.error, digits);
-}
 
 void print_trajectory(printer& out, const std::vector<trajectory_point>& points, const std::string& model) {
   const auto group = heads_in(points[0], head_group::all);
@@ -108,25 +99,6 @@ void print_class_changes(printer& out, const std::vector<trajectory_point>& poin
 }
 
 }  // namespace
-
-std::vector<std::string> checkpoint_labels(const std::vector<std::filesystem::path>& captures,
-                                           const std::vector<std::string>& given) {
-  require(given.empty() || given.size() == captures.size(), "--labels names ", given.size(),
-          " checkpoints, but there are ", captures.size(), " captures");
-  std::vector<std::string> labels = given;
-  if (labels.empty())
-    for (const auto& path : captures) {
-      const auto whole = std::filesystem::absolute(path).lexically_normal();
-      const auto named = whole.has_filename() ? whole : whole.parent_path();
-      labels.push_back((named.extension() == ".safetensors" ? named.stem() : named.filename()).string());
-    }
-  auto sorted = labels;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  require(twice == sorted.end(), "two checkpoints are called ", twice == sorted.end() ? "" : *twice,
-          "; give each a name with --labels");
-  return labels;
-}
 
 std::map<std::string, double> read_losses(const std::filesystem::path& path, const std::vector<std::string>& labels) {
   const auto file = read_csv(path);

@@ -13,11 +13,6 @@
 
 namespace qkgeom::examples {
 
-/// Names of the checkpoints: those given, or the captures' own file names. Throws `error` unless there is one for each
-/// capture and no two are equal.
-std::vector<std::string> checkpoint_labels(const std::vector<std::filesystem::path>& captures,
-                                           const std::vector<std::string>& given);
-
 /// Held-out loss by checkpoint, from a CSV file with the columns checkpoint,heldout_loss. Throws `error` if a
 /// checkpoint is there twice, or if none of `labels` is there.
 std::map<std::string, double> read_losses(const std::filesystem::path& path, const std::vector<std::string>& labels);

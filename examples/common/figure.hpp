@@ -29,13 +29,15 @@ struct figure_text {
   std::string x, y;      ///< axis labels, with units
 };
 
-/// Points in classes over the square [-limit, limit]^2, with shaded regions and threshold lines at +-t on both axes.
+/// Points in classes over the square [-limit, limit]^2, with shaded regions and threshold lines at +-t on both axes; or
+/// over axes as the points need.
 struct scatter_figure {
   struct series {
     std::string name;  ///< in the legend; empty: not there
     colour fill = palette::black;
     marker shape = marker::circle;
     std::vector<double> x, y;
+    std::vector<std::string> labels{};  ///< beside the points; empty: none
   };
   struct region {
     double left, bottom, right, top;
@@ -46,6 +48,7 @@ struct scatter_figure {
   std::vector<region> regions;
   std::vector<double> thresholds;
   double limit = 1;
+  bool square = true;  ///< false: axes as the points need
 };
 
 /// Values over token positions: one thin trace a head, and a bold mean with a band of +- its error for each group.

@@ -36,8 +36,12 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
   auto& s = script.commands;
   s = style::frame(figure.text, script.width, 0.095, 0.677, 0.115, 0.862) + style::open_axes();
   const std::string limit = number_text(figure.limit);
-  s += "set xrange [-" + limit + ":" + limit + "]\nset yrange [-" + limit + ":" + limit + "]\n";
-  s += "set xtics 0.5\nset ytics 0.5\nset mxtics 5\nset mytics 5\n";
+  if (figure.square) {
+    s += "set xrange [-" + limit + ":" + limit + "]\nset yrange [-" + limit + ":" + limit + "]\n";
+    s += "set xtics 0.5\nset ytics 0.5\nset mxtics 5\nset mytics 5\n";
+  } else {
+    s += "set offsets graph 0.05, graph 0.05, graph 0.05, graph 0.05\n";
+  }
   s += "set key at screen 0.69, graph 1 left top Left reverse samplen 0.6 spacing 1.35 tc " + style::rgb(style::ink) +
        "\n";
   for (const auto& region : figure.regions) s += rectangle(region);
@@ -45,8 +49,13 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
     for (const double at : {-t, t}) s += threshold_line(true, at) + threshold_line(false, at);
 
   style::plot_list plot;
+  int label = 0;
   for (std::size_t i = 0; i < figure.points.size(); ++i) {
     const auto& series = figure.points[i];
+    for (std::size_t j = 0; j < series.labels.size(); ++j)
+      s += "set label " + std::to_string(++label + 100) + " " + quoted(series.labels[j]) + " at first " +
+           number_text(series.x.at(j)) + ", first " + number_text(series.y.at(j)) +
+           " left offset 0.9,0.1 font ',10' tc " + style::rgb(style::faint_ink) + "\n";
     require(series.x.size() == series.y.size(), "scatter figure: ", series.x.size(), " x for ", series.y.size(), " y");
     style::datablock data("points" + std::to_string(i));
     for (std::size_t j = 0; j < series.x.size(); ++j)

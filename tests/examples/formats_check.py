@@ -55,7 +55,8 @@ def programs(page):
     rows["heads"] = (base + rows["heads"][0], figures)
     more = "heads, captures with --softmax --loss"
     rows[more] = (rows["heads"][0] + rows[more][0], figures + [f for f in rows[more][1] if f != "also"])
-    rows["heads --details"] = (rows["heads"][0] + rows["heads --details"][0], figures)
+    for name in ("heads --details", "heads --group-by LABEL"):
+        rows[name] = (rows["heads"][0] + rows[name][0], figures)
     return rows
 
 
@@ -74,12 +75,15 @@ def main():
         written = sorted(f.name for f in files if f.suffix == ".csv")
         if written != sorted(tables):
             wrong.append(f"{name} writes {written}, the page says {sorted(tables)}")
-        drawn = {re.sub(r"layer\d+_head\d+$", "layerL_headH", f.stem) for f in files if f.suffix in (".png", ".svg")}
+        drawn = {re.sub(r"layer\d+_head\d+$", "layerL_headH", re.sub(r"_of_.*$", "_of_MODEL", re.sub(r"^score_.*$", "score_NAME", f.stem)))
+                 for f in files if f.suffix in (".png", ".svg")}
         if drawn != set(figures):
             wrong.append(f"{name} draws {sorted(drawn)}, the page says {sorted(figures)}")
     first = headers.get("heads.csv", ["ev_pc0"])
     column = [c for c in first[first.index("ev_pc0"):] if c not in ("covariance", "pairs")]
-    lists = {"COLUMN": column, "NUMBER": [c for c in column if not c.endswith("_error")]}
+    models = headers.get("models.csv", ["ap_overall"])
+    lists = {"COLUMN": column, "NUMBER": [c for c in column if not c.endswith("_error")],
+             "HEADLINE": [c for c in models[models.index("ap_overall"):] if not c.endswith("_error")]}
     for name in sorted(set(headers) | set(sections)):
         listed = [c for n in sections.get(name, []) for c in expanded(n, lists)]
         if listed != headers.get(name, []):

@@ -15,7 +15,7 @@ take() { # CHECKPOINT OUT OPTIONS...
   run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 --layers 2,3 --heads 4 \
     --bucket-size 16 --rate 8 --out "$work/$2" "${@:3}"
 }
-take stage1-step-40 stage1-step-40
+take stage1-step-40 stage1-step-40 --label-fields id
 take stage1-step-250 stage1-step-250
 take stage1-step-40 statistics --softmax --loss
 capture=$work/stage1-step-40
@@ -25,15 +25,24 @@ run plasticity "$capture" --out "$work/plasticity"
 run plasticity "$capture" --out "$work/preset" --preset attention-plasticity
 run heads "$capture" --out "$work/heads"
 run heads "$capture" --out "$work/details" --details
+run heads "$capture" --out "$work/groups" --group-by id
 run heads "$work/statistics" --out "$work/softmax"
 grep -q '^What the softmax sees' "$work/log" && grep -q '^Loss of the next token' "$work/log" || bad "heads prints no softmax, or no loss"
+printf 'model,score\nstage1-step-40,1\nstage1-step-250,3\nstatistics,2\n' >"$work/scores.csv"
+run compare_models "$capture" "$work/stage1-step-250" "$work/statistics" --scores "$work/scores.csv" --out "$work/models"
 run drop_split "$capture" --out "$work/drops"
+run choose_heads "$capture" --out "$work/choice" --count 1 --random 1
+run qkgeom-evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 \
+  --conditions "$work/choice/conditions.json" --distances 16 --trials 2 --out "$work/evaluation"
+run interventions "$work/evaluation" --out "$work/effects"
 printf 'model,ap_drop,score\nother,0.2,3\n' >"$work/others.csv"
 run report "$capture" --score 1 --others "$work/others.csv" --out "$work/report"
 run training_dynamics "$capture" "$work/stage1-step-250" --out "$work/dynamics"
 described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticity" heads="$work/heads"
-           "heads, captures with --softmax --loss=$work/softmax" "heads --details=$work/details" "plasticity --preset attention-plasticity=$work/preset"
-           drop_split="$work/drops" report="$work/report" training_dynamics="$work/dynamics")
+           "heads, captures with --softmax --loss=$work/softmax" "heads --details=$work/details" "heads --group-by LABEL=$work/groups"
+           compare_models="$work/models" "plasticity --preset attention-plasticity=$work/preset"
+           drop_split="$work/drops" choose_heads="$work/choice" qkgeom-evaluate="$work/evaluation"
+           interventions="$work/effects" report="$work/report" training_dynamics="$work/dynamics")
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
 check "$page" "${described[@]}" || bad "docs/formats.md"
 

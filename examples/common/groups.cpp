@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/groups.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "examples/common/labels.hpp"
+#include "qkgeom/io/capture_set.hpp"
+
+namespace qkgeom::examples {
+
+std::vector<labelled_documents> documents_by_label(const std::vector<std::filesystem::path>& captures,
+                                                   const std::string& label) {
+  std::map<std::string, std::vector<index_t>> documents;
+  std::vector<index_t> all;
+  bool known = false;
+  std::set<std::string> names;
+  for (const auto& d : capture_set::open(captures).listed_documents()) {
+    std::string value;
+    if (d.labels.is_object()) {
+      for (const auto& entry : d.labels.items()) names.insert(entry.key());
+      if (const auto at = d.labels.find(label); at != d.labels.end() && !at->is_null()) {
+        value = at->is_string() ? at->get<std::string>() : at->dump();
+        known = true;
+      }
+    }
+    documents[value].push_back(d.index);
+    all.push_back(d.index);
+  }
+  std::string labels;
+  for (const auto& name : names) labels += (labels.empty() ? "" : ", ") + name;
+  require(known, "--group-by ", label, ": no document of the captures has this label",
+          labels.empty() ? std::string(", nor any other") : ", but there are " + labels);
+  require(documents.size() > 1, "--group-by ", label, ": all documents have the value ", documents.begin()->first);
+  std::vector<labelled_documents> groups;
+  std::map<std::string, std::string> folders;
+  for (auto& [value, inside] : documents) {
+    const std::string folder = file_name_of(label + "=" + value);
+    const auto [at, is_new] = folders.emplace(folder, value);
+    require(is_new, "--group-by ", label, ": the values ", at->second, " and ", value, " would share the folder ",
+            folder);
+    labelled_documents g{value, folder, std::move(inside), {}};
+    std::set_difference(all.begin(), all.end(), g.inside.begin(), g.inside.end(), std::back_inserter(g.others));
+    groups.push_back(std::move(g));
+  }
+  return groups;
+}
+
+void print_groups(printer& out, const std::vector<document_group>& groups) {
+  using align = table::align;
+  out.heading("By " + groups.at(0).label + ": means over all heads ± standard error over documents");
+  out.line("  PCA, rotation and query models of the captured rows alone: moments of every token are of all documents");
+  table t({{groups[0].label, align::left},
+           {"documents"},
+           {"AP overall"},
+           {"AP_drop"},
+           {"less the rest's"},
+           {"bias a context"},
+           {"less the rest's"},
+           {"position-dominated"}});
+  for (const auto& g : groups) {
+    const auto& in = g.inside.groups.at(0);
+    const auto rest = [&](const char* name) {
+      return g.outside.empty() ? std::string("-")
+                               : with_error(difference_of(in.number(name), g.outside.at(0).number(name), false), true);
+    };
+    t.row({g.value.empty() ? "(none)" : g.value, std::to_string(g.inside.documents),
+           with_error(in.number("ap_overall").estimate()), with_error(in.number("ap_drop").estimate()), rest("ap_drop"),
+           with_error(in.number("bias_context").estimate()), rest("bias_context"),
+           percent(in.number("share_position_dominated").value)});
+  }
+  out.print(t);
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/labels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "examples/common/table.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom::examples {
+
+std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>& captures,
+                                        const std::vector<std::string>& given, const std::string& what) {
+  require(given.empty() || given.size() == captures.size(), "--labels names ", given.size(), " ", what,
+          "s, but there are ", captures.size(), " captures");
+  std::vector<std::string> labels = given;
+  if (labels.empty())
+    for (const auto& path : captures) {
+      const auto whole = std::filesystem::absolute(path).lexically_normal();
+      const auto named = whole.has_filename() ? whole : whole.parent_path();
+      labels.push_back((named.extension() == ".safetensors" ? named.stem() : named.filename()).string());
+    }
+  auto sorted = labels;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  require(twice == sorted.end(), "two ", what, "s are called ", twice == sorted.end() ? "" : *twice,
+          "; give each a name with --labels");
+  return labels;
+}
+
+std::string file_name_of(const std::string& text) {
+  std::string name = text;
+  for (char& c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!plain && std::string_view("._-+=").find(c) == std::string_view::npos) c = '_';
+  }
+  return name;
+}
+
+std::string with_error(const head_estimate& e, bool sign) {
+  if (std::isnan(e.value)) return "-";
+  if (!(std::isfinite(e.error) && e.error > 0)) return sign ? signed_significant(e.value) : significant(e.value);
+  const int digits = std::clamp(1 - static_cast<int>(std::floor(std::log10(e.error))), 0, 9);
+  return (sign ? signed_fixed(e.value, digits) : fixed(e.value, digits)) + " ± " + fixed(e.error, digits);
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "qkgeom/report/head_statistics.hpp"
+
+namespace qkgeom::examples {
+
+/// Names of captures that are told apart: those given, or the captures' own file names. `what` they are, in errors:
+/// "checkpoint". Throws `error` unless there is one for each capture and no two are equal.
+std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>& captures,
+                                        const std::vector<std::string>& given, const std::string& what);
+
+/// The text as part of a file name: what is neither a letter, a digit nor one of . _ - + = becomes _.
+std::string file_name_of(const std::string& text);
+
+/// "1.25 ± 0.03": the error in two significant digits, the value in as many decimals; "1.25" without an error, "-"
+/// where there is no value.
+std::string with_error(const head_estimate& e, bool sign = false);
+
+}  // namespace qkgeom::examples

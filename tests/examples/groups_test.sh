@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# heads --group-by: the documents of a label's value give what a capture of them alone gives, and groups.csv what stands in
+# their tables. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+set -uo pipefail
+model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+work=$(mktemp -d "$PWD/groups.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
+run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
+column() { # FILE NAME: the fields of a column
+  awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == name) at = i; next } { print $at }' "$1"
+}
+# Every token is kept, so that a document has the same rows whatever stands beside it.
+capture() { # TEXTS OUT OPTIONS...
+  run qkgeom-capture --model "$model/stage1-step-250" --jsonl "$1" --max-length 128 --layers 2,3 --heads 4 --bucket-size 16 \
+    --rate 16 --out "$work/$2" "${@:3}"
+}
+head -4 "$model/heldout.jsonl" | sed '1s/^{/{"kind": "a b", /; 3s/^{/{"kind": "a b", /; 2s/^{/{"kind": 7, /; 4s/^{/{"kind": 7, /' \
+  >"$work/all.jsonl"
+sed -n '1p; 3p' "$work/all.jsonl" >"$work/some.jsonl"
+capture "$work/all.jsonl" all --label-fields kind,id --moments
+capture "$work/some.jsonl" some --label-fields kind
+run heads "$work/all" --out "$work/out" --group-by kind
+grep -q '^By kind: ' "$work/stdout" && grep -q 'of the captured rows alone' "$work/stdout" || bad "no summary by kind"
+run heads "$work/some" --out "$work/alone" --refit-errors
+[[ $(ls -d "$work"/out/*/ | xargs -n1 basename | tr '\n' ' ') == "kind=7 kind=a_b " ]] || bad "folders: $(ls "$work/out")"
+for table in "$work"/alone/*.csv; do
+  cmp "$table" "$work/out/kind=a_b/$(basename "$table")" || bad "$(basename "$table") is not that of the documents alone"
+done
+cmp -s "$work/out/heads.csv" "$work/out/kind=a_b/heads.csv" && bad "a group has the tables of all documents"
+
+# groups.csv: the values, their documents, means of the groups' own tables, and differences that are each other's negatives.
+[[ $(column "$work/out/groups.csv" value | uniq | tr '\n' ' ') == "7 a b " ]] || bad "values in groups.csv"
+[[ $(column "$work/out/groups.csv" documents | sort -u) == 2 ]] || bad "documents in groups.csv"
+close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(d * d <= 1e-18 * (1 + y * y)) }'; }
+for name in ap_drop bias_context; do
+  mean=$(column "$work/out/kind=a_b/heads.csv" $name | awk '{ s += $1 } END { printf "%.12g", s / NR }')
+  got=($(column "$work/out/groups.csv" $name)) rest=($(column "$work/out/groups.csv" ${name}_less_rest))
+  close "${got[3]}" "$mean" || bad "$name of a b is ${got[3]}, its heads say $mean"
+  close "${rest[3]}" "$(awk -v x="${got[3]}" -v y="${got[0]}" 'BEGIN { printf "%.12g", x - y }')" || bad "$name less the rest's"
+done
+
+refused() { # WORDS ARGUMENTS...
+  local words=$1 status=0
+  shift
+  "$QKGEOM_BIN/heads" "$@" --out "$work/x" >"$work/stdout" 2>"$work/stderr" || status=$?
+  [[ $status == 2 && $(wc -l <"$work/stderr") == 1 ]] && grep -qF -- "$words" "$work/stderr" ||
+    bad "$*: exit status $status, '$words' expected: $(cat "$work/stderr")"
+}
+refused "no document of the captures has this label, but there are id, kind" "$work/all" --group-by language
+refused "all documents have the value a b" "$work/some" --group-by kind
+
+((failures == 0)) && echo "groups: all as expected"
+exit $((failures > 0))
