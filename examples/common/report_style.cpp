@@ -52,8 +52,8 @@ figcaption { color: var(--faint); font-size: .9rem; max-width: 46rem; }
 thead button { all: unset; cursor: pointer; display: block; width: 100%; }
 thead button .name { text-decoration: underline dotted; text-underline-offset: .2em; }
 thead button:focus-visible { outline: 2px solid var(--mark); outline-offset: 2px; }
-th[aria-sort="ascending"] .name::after { content: "\00a0\2191"; color: var(--ink); }
-th[aria-sort="descending"] .name::after { content: "\00a0\2193"; color: var(--ink); }
+th[aria-sort="ascending"] .name::after { content: "\00a0\2191"; content: "\00a0\2191" / ""; color: var(--ink); }
+th[aria-sort="descending"] .name::after { content: "\00a0\2193"; content: "\00a0\2193" / ""; color: var(--ink); }
 form { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: baseline; margin: .5rem 0; }
 form[hidden] { display: none; }
 input, select, form button { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--faint);
