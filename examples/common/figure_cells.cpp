@@ -75,7 +75,10 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
   // Cells in pixels: large enough for a number where the model is small, still a whole page where it is large.
   const int wide = std::clamp(1000 / (columns * panels), 8, panels > 1 ? 46 : 58), high = std::clamp(640 / rows, 8, 32);
   const bool numbers = wide >= 34 && high >= 20;
-  constexpr int left = 86, between = 26, right = 96, bottom = 62, top = 104;
+  constexpr int between = 26, right = 96, bottom = 62, top = 104;
+  std::size_t longest = 0;
+  for (const auto& row : figure.rows) longest = std::max(longest, row.size());
+  const int left = std::max(86, 14 + 65 * static_cast<int>(longest) / 10);  // names of models are long
   plot_script script{
       left + panels * columns * wide + (panels - 1) * between + right, bottom + rows * high + top, {}, {}};
   script.width = std::max(script.width, 560);

@@ -40,7 +40,7 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
     s += "set xrange [-" + limit + ":" + limit + "]\nset yrange [-" + limit + ":" + limit + "]\n";
     s += "set xtics 0.5\nset ytics 0.5\nset mxtics 5\nset mytics 5\n";
   } else {
-    s += "set offsets graph 0.05, graph 0.05, graph 0.05, graph 0.05\n";
+    s += "set offsets graph 0.03, graph 0.03, graph 0.03, graph 0.03\n";
   }
   s += "set key at screen 0.69, graph 1 left top Left reverse samplen 0.6 spacing 1.35 tc " + style::rgb(style::ink) +
        "\n";

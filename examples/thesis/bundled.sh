@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# bundled.sh [OUT]   Chapter 6 of the thesis on the bundled model's training, in one command on a CPU. OUT: out/bundled by
+# default. Installs the Debian packages that are missing, builds qkgeom, captures the queries and keys of all heads of seven
+# checkpoints on the same held-out books, each at the context it is made for, and runs on them what chapter 6 is made of:
+# training_dynamics (6.3), compare_models (6.1, 6.2, 6.4, A.1 to A.3), drop_split of the end of annealing and of the two
+# long-context checkpoints (H6), heads of the last one by testament. What an earlier run has built or captured is used again.
+# docs/reproduction.md reads the result.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/../common/prepare.sh"
+options "$here/bundled.sh" "$@"
+out=$(realpath -m "${1:-$here/../../out/bundled}")
+prepare "$here" "$out" qkgeom-capture training_dynamics compare_models drop_split heads
+
+checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
+             lc-512-to-4096-step-80 lc-4096-to-8192-step-10)
+annealed=stage3-step-150 extended=lc-512-to-4096-step-80 last=lc-4096-to-8192-step-10
+families=stage1,stage1,stage1,stage2,stage3,extension,extension
+field() { sed -n "s/^ *\"$2\": \([0-9.]*\),\{0,1\}$/\1/p" "$1"; } # FILE NAME: a number of a JSON file, one field a line
+
+# The held-out books with the testament they stand in as a label: seven of the old, then five of the new.
+sed '1,7s/^{/{"testament": "old", /; 8,$s/^{/{"testament": "new", /' "$data/heldout.jsonl" >"$out/heldout.jsonl"
+
+step "Capturing queries and keys of all heads of ${#checkpoints[@]} checkpoints"
+captures=()
+echo "checkpoint,heldout_loss" >"$out/loss.csv"
+for checkpoint in "${checkpoints[@]}"; do
+  length=$(field "$data/$checkpoint/config.json" max_position_embeddings)
+  "$bin/qkgeom-capture" --model "$data/$checkpoint" --jsonl "$out/heldout.jsonl" --label-fields testament --max-length "$length" \
+    --heads all --bucket-size $((length / 16)) --rate 24 --seed 0 --out "$out/captures/$checkpoint" --resume
+  captures+=("$out/captures/$checkpoint")
+  echo "$checkpoint,$(field "$data/$checkpoint/training_state.json" heldout_loss)" >>"$out/loss.csv"
+done
+sed '1s/checkpoint/model/' "$out/loss.csv" >"$out/scores.csv"
+
+step "6.3 Training dynamics: table 6.2, figures 6.5, 6.6, A.4"
+"$bin/training_dynamics" "${captures[@]}" --loss "$out/loss.csv" --out "$out/dynamics" | tee "$out/dynamics.txt"
+
+step "6.1, 6.2, 6.4 Checkpoints side by side: tables 6.1, A.1, figures 6.1 to 6.4, 6.7, A.1 to A.3, A.5"
+"$bin/compare_models" "${captures[@]}" --families "$families" --scores "$out/scores.csv" --pair "$extended,$annealed" \
+  --pair "$last,$annealed" --pair "$last,$extended" --out "$out/models" | tee "$out/models.txt"
+
+step "H6 Why plasticity falls: before extension, after it"
+for checkpoint in $annealed $extended $last; do
+  "$bin/drop_split" "$out/captures/$checkpoint" --out "$out/drops/$checkpoint" | tee "$out/drops-$checkpoint.txt"
+done
+
+step "Every head of the last checkpoint, by testament"
+"$bin/heads" "$out/captures/$last" --out "$out/heads" --group-by testament | tee "$out/heads.txt"
+
+step "Done: $out. docs/reproduction.md says what it shows."
