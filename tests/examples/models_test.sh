@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# compare_models on small captures of two checkpoints: the numbers that training_dynamics and heads give, differences of
+# models of the same documents in pairs, the same result for any number of threads, and one sentence with exit status 2 on
+# bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+set -uo pipefail
+model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+work=$(mktemp -d "$PWD/models.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
+run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
+column() { # FILE NAME: the fields of a column
+  awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == name) at = i; next } { print $at }' "$1"
+}
+close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(x != "" && y != "" && d * d <= 1e-18 * (1 + y * y)) }'; }
+capture() { # CHECKPOINT LENGTH NAME
+  run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
+    --heads 6 --bucket-size $(($2 / 16)) --rate 12 --out "$work/$3"
+}
+capture stage1-step-40 128 first
+capture stage1-step-250 256 second
+ln -s first "$work/again"
+captures=("$work/first" "$work/second" "$work/again")
+printf 'model,score,other\nfirst,1,\nlater,3,1\nagain,2,5\n' >"$work/scores.csv"
+both() {
+  run compare_models "${captures[@]}" --labels first,later,again --families A,B,A --scores "$work/scores.csv" --pair later,first \
+    --pair again,first --bins 0,64,128 --precision f64 --out "$@"
+}
+both "$work/out" --threads 2
+both "$work/one" --threads 1
+for table in "$work"/out/*.csv; do
+  cmp "$table" "$work/one/$(basename "$table")" || bad "$(basename "$table") depends on the threads"
+done
+
+# What training_dynamics says of the same captures, with its errors; quintiles are means over heads of those of bins.csv.
+run training_dynamics "${captures[@]:0:2}" --labels first,later --precision f64 --out "$work/dynamics"
+for pair in ap_drop:ap_drop_mean ap_drop_error:ap_drop_mean_error abs_r_k_a:r_k_a_mean_abs bias_context:bias_context_mean \
+  abs_bias_context_error:bias_context_mean_abs_error share_mixed:share_mixed ap_overall_head_error:ap_overall_mean_head_error; do
+  mapfile -t got < <(column "$work/out/models.csv" "${pair%:*}")
+  mapfile -t want < <(column "$work/dynamics/trajectory.csv" "${pair#*:}")
+  for i in 0 1 2 3 4 5; do close "${got[i]}" "${want[i]}" || bad "${pair%:*} in row $i: ${got[i]}, not ${want[i]}"; done
+done
+run heads "$work/first" --precision f64 --out "$work/heads"
+want=$(awk -F, '$3 == "quintile" && $5 == 128 { s += $6; ++n } END { printf "%.12g", s / n }' "$work/heads/bins.csv")
+got=$(awk -F, '$1 == "first" && $2 == "all" && $3 == "quintile" && $5 == 128 { print $6 }' "$work/out/positions.csv")
+close "$got" "$want" || bad "the last quintile is $got, bins.csv says $want"
+
+# A model less itself is 0 without error, since the same documents are left out of both; two differ by what they hold.
+awk -F, '$1 == "again" && $7 != "" && ($7 != 0 || ($8 != "" && $8 != 0) || $11 != 1) { e = 1 } $1 == "again" { ++n } END { exit e || n < 100 }' \
+  "$work/out/differences.csv" || bad "differences of a model and itself"
+awk -F, 'NR > 1 { d = $7 - ($5 - $6); if (d * d > 1e-24 * ($5 * $5 + 1)) e = 1 } END { exit e }' "$work/out/differences.csv" || bad "differences.csv"
+awk -F, 'NR > 1 { d = $5 - ($3 - $4); if (d * d > 1e-24 * ($3 * $3 + 1)) e = 1 } END { exit e || NR < 100 }' "$work/out/rope_nope.csv" ||
+  bad "rope_nope.csv"
+# Two of three models have the other score, which is too few.
+column "$work/out/scores.csv" score | sort -u | grep -qx score && [[ $(column "$work/out/scores.csv" score | sort -u | wc -l) == 1 ]] ||
+  bad "scores.csv has $(column "$work/out/scores.csv" score | sort -u)"
+awk -F, '$3 == "heads" && $4 == "pooled" && $6 != 18 { e = 1 } END { exit e }' "$work/out/families.csv" ||
+  bad "families.csv: $(grep pooled "$work/out/families.csv" | head -1)"
+
+refused() { # WORDS ARGUMENTS...
+  local words=$1 status=0
+  shift
+  "$QKGEOM_BIN/compare_models" "$@" --out "$work/x" >"$work/stdout" 2>"$work/stderr" || status=$?
+  [[ $status == 2 && $(wc -l <"$work/stderr") == 1 ]] && grep -qF -- "$words" "$work/stderr" ||
+    bad "$*: exit status $status, '$words' expected: $(cat "$work/stderr")"
+}
+refused "two models are called one" "${captures[@]:0:2}" --labels one,one
+refused "--families names 1" "${captures[@]:0:2}" --families A
+refused "--pair must name two models" "${captures[@]:0:2}" --pair first
+refused "--bins must be ascending" "${captures[@]:0:2}" --bins 64,0
+refused "none of the models is there" "${captures[@]:0:2}" --labels x,y --scores "$work/scores.csv"
+
+((failures == 0)) && echo "models: all as expected"
+exit $((failures > 0))
