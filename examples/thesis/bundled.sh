@@ -16,7 +16,7 @@ prepare "$here" "$out" qkgeom-capture training_dynamics compare_models drop_spli
 checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
              lc-512-to-4096-step-80 lc-4096-to-8192-step-10)
 annealed=stage3-step-150 extended=lc-512-to-4096-step-80 last=lc-4096-to-8192-step-10
-families=stage1,stage1,stage1,stage2,stage3,extension,extension
+families=early,early,pre-training,pre-training,pre-training,extension,extension
 field() { sed -n "s/^ *\"$2\": \([0-9.]*\),\{0,1\}$/\1/p" "$1"; } # FILE NAME: a number of a JSON file, one field a line
 
 # The held-out books with the testament they stand in as a label: seven of the old, then five of the new.
