@@ -21,9 +21,8 @@ struct benchmark {
 
 /// The model among others of known AP_drop and score: a sentence, and a figure.
 void place(page_printer& page, printer& out, output_folder& folder, const qkgeom::model_report& report,
-           const benchmark& b) {
+           const benchmark& b, const std::vector<scored_model>& others) {
   if (!b.score) return;
-  const auto others = read_scored_models(b.others, b.columns);
   const auto drop = qkgeom::summarize_model(report)[0].drop;
   const auto q = quadrant_of(drop, *b.score, median_score(others));
   const std::string score_name = b.name.empty() ? b.columns[2] : b.name;
@@ -79,6 +78,7 @@ int main(int argc, char** argv) {
     options = with_arguments(options, a);
     settings.choice = a;
     settings.thresholds = options.pca.thresholds;
+    const auto others_scored = b.score ? read_scored_models(b.others, b.columns) : std::vector<scored_model>{};
     const auto found = analyse_capture(a, options);
     const auto& report = found.report;
     output_folder folder(a.out);
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
     page_printer result, summary;
     print_capture(out, found);
     for (printer* p : {static_cast<printer*>(&result), &out}) print_target(*p, report);
-    place(result, out, folder, report, b);
+    place(result, out, folder, report, b, others_scored);
     write_heads(folder, found);
     write_pca(folder, found, settings.thresholds);
     write_rotation(folder, found, {}, settings.scales.bias);
