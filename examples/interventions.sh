@@ -33,4 +33,4 @@ fi
 step "Effects"
 "$bin/interventions" "$out/evaluation" --out "$out/effects"
 
-step "Done. docs/reproduction.md reads these tables."
+step "Done. docs/interventions.md reads these tables."
