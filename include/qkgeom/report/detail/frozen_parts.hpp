@@ -148,18 +148,30 @@ weights_by_distance distance_weights(Context& ctx, const std::vector<query_model
   return weights;
 }
 
-/// Turns the coordinate pairs of x (d) by `tokens` times their frequencies: a rotary embedding moved by that many
-/// tokens.
-inline void turn(const captured_rope& rope, double tokens, double* x) {
-  const auto half = rope.inv_freq.size();
-  for (std::size_t p = 0; p < half; ++p) {
-    double& a = x[rope.style == "interleaved" ? 2 * p : p];
-    double& b = x[rope.style == "interleaved" ? 2 * p + 1 : p + half];
-    const double c = std::cos(tokens * rope.inv_freq[p]), s = std::sin(tokens * rope.inv_freq[p]), was = a;
-    a = c * was - s * b;
-    b = s * was + c * b;
+/// A rotary embedding moved by some tokens: turns the coordinate pairs of vectors (d).
+class rotary_turn {
+ public:
+  rotary_turn(const captured_rope& rope, double tokens) : interleaved_(rope.style == "interleaved") {
+    for (const double f : rope.inv_freq) {
+      cos_.push_back(std::cos(tokens * f));
+      sin_.push_back(std::sin(tokens * f));
+    }
   }
-}
+  void operator()(double* x) const {
+    const auto half = cos_.size();
+    for (std::size_t p = 0; p < half; ++p) {
+      double& a = x[interleaved_ ? 2 * p : p];
+      double& b = x[interleaved_ ? 2 * p + 1 : p + half];
+      const double was = a;
+      a = cos_[p] * was - sin_[p] * b;
+      b = sin_[p] * was + cos_[p] * b;
+    }
+  }
+
+ private:
+  bool interleaved_;
+  std::vector<double> cos_, sin_;
+};
 
 /// A layer whose keys are turned back to position 0; it has no queries.
 template <class T>
@@ -169,14 +181,16 @@ class turned_back_keys {
   turned_back_keys(const layer_view<T>& layer, const captured_rope& rope)
       : of_(layer), k_(static_cast<std::size_t>(layer.k.rows * layer.k.heads * layer.k.dim)) {
     std::vector<double> x(static_cast<std::size_t>(layer.k.dim));
-    for (index_t r = 0; r < layer.k.rows; ++r)
+    for (index_t r = 0; r < layer.k.rows; ++r) {
+      const rotary_turn turn(rope, -static_cast<double>(layer.k_position[r]));
       for (index_t h = 0; h < layer.k.heads; ++h) {
         for (index_t c = 0; c < layer.k.dim; ++c)
           x[static_cast<std::size_t>(c)] = static_cast<double>(layer.k.head(h)(r, c));
-        turn(rope, -static_cast<double>(layer.k_position[r]), x.data());
+        turn(x.data());
         std::transform(x.begin(), x.end(), k_.begin() + (r * layer.k.heads + h) * layer.k.dim,
                        [](double v) { return static_cast<value>(v); });
       }
+    }
   }
   layer_view<value> layer() const {
     return {packed_tensor(k_.data(), 0, of_.q.heads, of_.q.dim),
@@ -203,7 +217,7 @@ inline query_model at_bucket_start(const query_model& model, const captured_rope
     auto& to = turned.bucket[b];
     if (to.queries < 2) continue;
     const auto d = to.mean.size();
-    const double start = -static_cast<double>(model.buckets.start(static_cast<index_t>(b)));
+    const rotary_turn turn(rope, -static_cast<double>(model.buckets.start(static_cast<index_t>(b))));
     auto law = law_of(model, static_cast<index_t>(b), std::nullopt);
     if (!law.variance.empty()) {  // a factor of H diag(variance) H
       law.rank = static_cast<index_t>(d);
@@ -215,7 +229,7 @@ inline query_model at_bucket_start(const query_model& model, const captured_rope
         for (std::size_t i = 0; i < d; ++i) law.factor[i * d + c] = column[i];
       }
     }
-    turn(rope, start, law.mean.data());
+    turn(law.mean.data());
     to.mean = law.mean;
     to.root.rank = law.rank;
     to.root.factor.resize(law.factor.size());
@@ -223,7 +237,7 @@ inline query_model at_bucket_start(const query_model& model, const captured_rope
     std::vector<double> column(d);
     for (std::size_t c = 0; c < r; ++c) {
       for (std::size_t i = 0; i < d; ++i) column[i] = law.factor[i * r + c];
-      turn(rope, start, column.data());
+      turn(column.data());
       for (std::size_t i = 0; i < d; ++i) to.root.factor[i * r + c] = column[i];
     }
     to.variance.clear();
