@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   return run_main(argc, argv, app, a, [&] {
-    const auto heads = read_candidates(a);
+    const auto heads = read_candidates(a, own);
     const auto sets = choose_heads(heads, own, a.seed);
     output_folder folder(a.out);
     write_choice(folder, heads, sets);

@@ -71,6 +71,13 @@ void add_layer(cpu_context& cpu, const captured_layer& layer, const layer_view<T
   }
 }
 
+/// How many of a layer's heads may be chosen.
+index_t quota_of(index_t heads) { return std::max<index_t>(1, heads / 4); }
+
+void require_enough(const choice_arguments& choice, index_t most, index_t heads) {
+  require(most >= choice.count, "of ", heads, " heads at most ", most, " can be chosen, a quarter of each layer's");
+}
+
 /// As many heads in each layer as `chosen` has, of the others.
 std::vector<std::size_t> matched(const std::vector<candidate>& heads, const std::vector<std::size_t>& chosen,
                                  const random_stream& stream) {
@@ -93,10 +100,17 @@ std::vector<std::size_t> matched(const std::vector<candidate>& heads, const std:
 
 }  // namespace
 
-std::vector<candidate> read_candidates(const arguments& a) {
+std::vector<candidate> read_candidates(const arguments& a, const choice_arguments& choice) {
   cpu_context cpu{{.threads = a.threads}};
   const auto options = with_arguments({}, a);
   const auto source = capture_set::open(a.captures);
+  index_t captured = 0, most = 0;
+  for (const auto& layer : source.manifest().layers) {
+    const auto n = static_cast<index_t>(layer.query_heads.size());
+    captured += n;
+    most += n > 0 ? quota_of(n) : 0;
+  }
+  require_enough(choice, most, captured);
   std::vector<candidate> heads;
   for_each_layer(cpu, source, a, options, "Looking at heads",
                  [&](const auto& layer, const auto& rows, const auto& moments) {
@@ -117,7 +131,7 @@ std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const ch
                               {"bias_high", [](const candidate& c) { return std::abs(c.bias_context); }}};
   std::map<index_t, index_t> quota;  // by layer
   for (const auto& c : heads) ++quota[c.head.layer];
-  for (auto& [layer, n] : quota) n = std::max<index_t>(1, n / 4);
+  for (auto& [layer, n] : quota) n = quota_of(n);
   std::vector<head_set> sets;
   for (const auto& r : rankings) {
     std::vector<std::size_t> order;
@@ -133,8 +147,7 @@ std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const ch
         chosen.push_back(i);
         ++taken[heads[i].head.layer];
       }
-    require(static_cast<index_t>(chosen.size()) == choice.count, "choose_heads: of ", order.size(),
-            " heads with a profile at most ", chosen.size(), " can be chosen, a quarter of each layer's");
+    require_enough(choice, static_cast<index_t>(chosen.size()), static_cast<index_t>(order.size()));
     sets.push_back({r.name, 0, chosen});
     for (index_t n = 1; n <= choice.random; ++n)
       sets.push_back(

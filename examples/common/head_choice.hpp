@@ -41,8 +41,9 @@ struct head_set {
   std::string name() const { return ranking + (random == 0 ? "/chosen" : "/random-" + std::to_string(random)); }
 };
 
-/// Every head of the capture under its first query model.
-std::vector<candidate> read_candidates(const arguments& a);
+/// Every head of the capture under its first query model. Throws `error`, before it looks at any, if the capture has
+/// too few for the choice.
+std::vector<candidate> read_candidates(const arguments& a, const choice_arguments& choice);
 
 /// For each of ap_low, ap_high, drop_high and bias_high the `count` heads nearest that end of AP_overall, AP_drop and
 /// |bias per context|, but at most a quarter of a layer's, so that other heads of the layer are left; and `random` sets

@@ -4,14 +4,7 @@
 # their tables. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
-work=$(mktemp -d "$PWD/groups.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
-column() { # FILE NAME: the fields of a column
-  awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == name) at = i; next } { print $at }' "$1"
-}
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
 # Every token is kept, so that a document has the same rows whatever stands beside it.
 capture() { # TEXTS OUT OPTIONS...
   run qkgeom-capture --model "$model/stage1-step-250" --jsonl "$1" --max-length 128 --layers 2,3 --heads 4 --bucket-size 16 \
@@ -42,15 +35,8 @@ for name in ap_drop bias_context; do
   close "${rest[3]}" "$(awk -v x="${got[3]}" -v y="${got[0]}" 'BEGIN { printf "%.12g", x - y }')" || bad "$name less the rest's"
 done
 
-refused() { # WORDS ARGUMENTS...
-  local words=$1 status=0
-  shift
-  "$QKGEOM_BIN/heads" "$@" --out "$work/x" >"$work/stdout" 2>"$work/stderr" || status=$?
-  [[ $status == 2 && $(wc -l <"$work/stderr") == 1 ]] && grep -qF -- "$words" "$work/stderr" ||
-    bad "$*: exit status $status, '$words' expected: $(cat "$work/stderr")"
-}
-refused "no document of the captures has this label, but there are id, kind" "$work/all" --group-by language
-refused "all documents have the value a b" "$work/some" --group-by kind
+refused "no document of the captures has this label, but there are id, kind" heads "$work/all" --group-by language --out "$work/x"
+refused "all documents have the value a b" heads "$work/some" --group-by kind --out "$work/x"
 
 ((failures == 0)) && echo "groups: all as expected"
 exit $((failures > 0))

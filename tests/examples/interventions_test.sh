@@ -5,19 +5,7 @@
 # QKGEOM_SOURCE set.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
-work=$(mktemp -d "$PWD/interventions.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
-refused() { # WORDS PROGRAM ARGUMENTS...: must end with status 2 and one line on stderr that holds WORDS
-  local words=$1 status=0
-  "$QKGEOM_BIN/$2" "${@:3}" >"$work/stdout" 2>"$work/stderr" || status=$?
-  [[ $status == 2 ]] || bad "${*:2}: exit status $status, not 2"
-  # A slow machine shows a progress bar first.
-  [[ $(grep -vc '^[A-Z][a-z ]*\[' "$work/stderr") == 1 ]] || bad "${*:2}: more than one line: $(cat "$work/stderr")"
-  grep -qF -- "$words" "$work/stderr" || bad "${*:2}: does not say '$words': $(cat "$work/stderr")"
-}
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
 checkpoint=$model/stage2-step-1400
 documents=(--jsonl "$model/heldout.jsonl" --examples 3 --max-length 256)
 run qkgeom-capture --model "$checkpoint" "${documents[@]}" --bucket-size 16 --rate 8 --out "$work/capture"
@@ -93,7 +81,6 @@ print("\n".join(f"FAILED: {b}" for b in bad))
 sys.exit(bool(bad))
 END
 
-both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; }
 [[ $(ls "$work/effects" | sort) == "$(printf '%s\n' effects.csv $(both effects_loss effects_probes) | sort)" ]] ||
   bad "wrote $(ls "$work/effects" | tr '\n' ' ')"
 refused "a quarter of each" choose_heads "$work/capture" --out "$work/x" --count 64

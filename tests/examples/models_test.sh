@@ -5,14 +5,7 @@
 # bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
-work=$(mktemp -d "$PWD/models.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
-column() { # FILE NAME: the fields of a column
-  awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == name) at = i; next } { print $at }' "$1"
-}
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
 close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(x != "" && y != "" && d * d <= 1e-18 * (1 + y * y)) }'; }
 capture() { # CHECKPOINT LENGTH NAME
   run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
@@ -58,18 +51,11 @@ column "$work/out/scores.csv" score | sort -u | grep -qx score && [[ $(column "$
 awk -F, '$3 == "heads" && $4 == "pooled" && $6 != 18 { e = 1 } END { exit e }' "$work/out/families.csv" ||
   bad "families.csv: $(grep pooled "$work/out/families.csv" | head -1)"
 
-refused() { # WORDS ARGUMENTS...
-  local words=$1 status=0
-  shift
-  "$QKGEOM_BIN/compare_models" "$@" --out "$work/x" >"$work/stdout" 2>"$work/stderr" || status=$?
-  [[ $status == 2 && $(wc -l <"$work/stderr") == 1 ]] && grep -qF -- "$words" "$work/stderr" ||
-    bad "$*: exit status $status, '$words' expected: $(cat "$work/stderr")"
-}
-refused "two models are called one" "${captures[@]:0:2}" --labels one,one
-refused "--families names 1" "${captures[@]:0:2}" --families A
-refused "--pair must name two models" "${captures[@]:0:2}" --pair first
-refused "--bins must be ascending" "${captures[@]:0:2}" --bins 64,0
-refused "none of the models is there" "${captures[@]:0:2}" --labels x,y --scores "$work/scores.csv"
+refused "two models are called one" compare_models "${captures[@]:0:2}" --labels one,one --out "$work/x"
+refused "--families names 1" compare_models "${captures[@]:0:2}" --families A --out "$work/x"
+refused "--pair must name two models" compare_models "${captures[@]:0:2}" --pair first --out "$work/x"
+refused "--bins must be ascending" compare_models "${captures[@]:0:2}" --bins 64,0 --out "$work/x"
+refused "none of the models is there" compare_models "${captures[@]:0:2}" --labels x,y --scores "$work/scores.csv" --out "$work/x"
 
 ((failures == 0)) && echo "models: all as expected"
 exit $((failures > 0))
