@@ -51,11 +51,7 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--scores", scores,
                  "CSV file with the column model and a column for each benchmark: what of the models goes with it");
-  app.add_option("--blocks", options.geometry_blocks,
-                 "Blocks of documents that the errors of the geometry leave out in turn; as many documents as blocks: "
-                 "each document")
-      ->check(CLI::Range(2, 1000))
-      ->capture_default_str();
+  add_blocks_argument(app, options.geometry_blocks);
   return run_main(argc, argv, app, a, [&] {
     const auto labels = capture_labels(a.captures, names, "model");
     qkgeom::require(families.empty() || families.size() == labels.size(), "--families names ", families.size(),

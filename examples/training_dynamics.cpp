@@ -27,11 +27,7 @@ int main(int argc, char** argv) {
   app.add_option("--labels", names, "Names of the checkpoints, as many as captures; default: the captures' file names")
       ->delimiter(',');
   app.add_option("--loss", loss, "CSV file with the columns checkpoint,heldout_loss; those it lacks stay empty");
-  app.add_option("--blocks", options.geometry_blocks,
-                 "Blocks of documents that the errors of the geometry leave out in turn; as many documents as blocks: "
-                 "each document")
-      ->check(CLI::Range(2, 1000))
-      ->capture_default_str();
+  add_blocks_argument(app, options.geometry_blocks);
   return run_main(argc, argv, app, a, [&] {
     const auto labels = capture_labels(a.captures, names, "checkpoint");
     const auto losses = loss.empty() ? std::map<std::string, double>{} : read_losses(loss, labels);

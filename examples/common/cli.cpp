@@ -57,6 +57,14 @@ void add_threshold_arguments(CLI::App& app, class_thresholds& thresholds) {
       ->capture_default_str();
 }
 
+void add_blocks_argument(CLI::App& app, index_t& blocks) {
+  app.add_option("--blocks", blocks,
+                 "Blocks of documents that the errors of the geometry leave out in turn; as many documents as blocks: "
+                 "each document")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+}
+
 int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std::function<void()>& body) {
   const auto refuse = [&](const std::string& why) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), why.c_str());

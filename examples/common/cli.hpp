@@ -17,6 +17,9 @@ void add_plasticity_arguments(CLI::App& app, arguments& a);
 /// --low and --high, the limits of |r| between head classes.
 void add_threshold_arguments(CLI::App& app, class_thresholds& thresholds);
 
+/// --blocks, the blocks of documents that errors of PCA and rotation leave out.
+void add_blocks_argument(CLI::App& app, index_t& blocks);
+
 /// Parses the command line, makes `a.out` and runs `body`. The exit status of a program: 0, or 2 after one sentence on
 /// stderr when the command line or the input is bad.
 int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std::function<void()>& body);

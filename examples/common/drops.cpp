@@ -3,6 +3,7 @@
 
 #include "examples/common/each_layer.hpp"
 #include "examples/common/report_cells.hpp"
+#include "examples/common/report_text.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -101,13 +102,13 @@ void write_drops(output_folder& out, const split_heads& found) {
 
 void print_drops(printer& out, const split_heads& found) {
   out.heading("What lets plasticity fall from the first to the last fifth of " + grouped(found.context_length) +
-              " tokens (" + std::string(found.heads[0].covariance) + " query model; +- standard error over documents)");
+              " tokens (" + std::string(found.heads[0].covariance) + " query model; ± standard error over documents)");
   std::vector<table::column> columns{{"", table::align::left}, {"heads"}};
   for (const char* w : words) columns.push_back({w});
   table t(columns);
   for (const auto& g : mean_drops(found.heads)) {
     std::vector<std::string> cells{g.name, std::to_string(g.heads)};
-    for (const auto& m : g.mean) cells.push_back(signed_fixed(m.value, 3) + " +- " + fixed(m.error, 3));
+    for (const auto& m : g.mean) cells.push_back(signed_estimate_text(m));
     t.row(cells);
   }
   out.print(t);

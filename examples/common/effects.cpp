@@ -7,6 +7,7 @@
 #include <set>
 
 #include "examples/common/figure.hpp"
+#include "examples/common/report_text.hpp"
 #include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples {
@@ -71,12 +72,11 @@ std::vector<double> shifts(const evaluation_tables& t, const std::string& condit
   return d;
 }
 
+/// Their mean; its error is the jackknife over them, the standard deviation by the root of their number.
 estimate mean_of(const std::vector<double>& x) {
-  const auto n = static_cast<double>(x.size());
-  double mean = 0, square = 0;
-  for (const double v : x) mean += v / n;
-  for (const double v : x) square += (v - mean) * (v - mean);
-  return {mean, n > 1 ? std::sqrt(square / (n - 1) / n) : std::nan("")};
+  document_mean mean;
+  for (const double v : x) mean.add(v, 1);
+  return mean.mean();
 }
 
 effect effect_of(const evaluation_tables& t, const std::string& ranking, const std::string& intervention,
@@ -185,11 +185,10 @@ void print_effects(printer& out, const std::vector<effect>& effects) {
                 fixed(first->base, 3) + " in the model as it is; change when heads are changed, " +
                 std::to_string(first->n) + (m.first == "loss" ? " documents" : " probes"));
     table t({{"", table::align::left}, {"chosen"}, {"random, same layers"}, {"difference"}, {"sd of random sets"}});
-    const auto cell = [](const estimate& x) { return signed_fixed(x.value, 3) + " +- " + fixed(x.error, 3); };
     for (const auto& e : effects)
       if (key{e.measure, e.place} == m)
-        t.row({e.ranking + " " + e.intervention, cell(e.chosen), cell(e.random), cell(e.difference),
-               fixed(e.random_spread, 3)});
+        t.row({e.ranking + " " + e.intervention, signed_estimate_text(e.chosen), signed_estimate_text(e.random),
+               signed_estimate_text(e.difference), fixed(e.random_spread, 3)});
     out.print(t);
   }
 }

@@ -16,6 +16,10 @@ std::string estimate_text(const estimate& e, bool aligned) {
   return fixed(e.value, 3) + " ± " + fixed(e.error, three ? 3 : 4) + (three && aligned ? " " : "");
 }
 
+std::string signed_estimate_text(const estimate& e) {
+  return signed_fixed(e.value, 3) + (std::isfinite(e.error) ? " ± " + fixed(e.error, 3) : "");
+}
+
 model_report with_headline(const model_report& report, int profile) {
   model_report r{report.model, report.context_length, report.buckets, {}};
   for (const auto& h : report.heads) {

@@ -8,6 +8,8 @@ namespace qkgeom::examples {
 
 /// "0.107 ± 0.002", or without an error "0.107"; `aligned` leaves room for a fourth decimal of the error.
 std::string estimate_text(const estimate& e, bool aligned = false);
+/// The same with a sign, of a difference: "+0.107 ± 0.002".
+std::string signed_estimate_text(const estimate& e);
 /// The report with another of its profiles as the headline, and nothing else; -1: the observed queries, unbiased.
 model_report with_headline(const model_report& report, int profile);
 
