@@ -75,6 +75,12 @@ void declare_arithmetic(CLI::App& app, capture_options& o, raw_options& raw) {
                  "llama3:FACTOR:LOW:HIGH:CONTEXT; the base frequency stays");
   app.add_option("--rope-theta", o.rope_theta, "base of the rotary frequencies instead of config.json's");
   app.add_option("--threads", o.threads, "threads [all cores]")->check(CLI::Range(1, 4096));
+  app.add_option(
+         "--batch-tokens", o.batch_tokens,
+         "documents (of one shard) with that many tokens in all share a visit of each layer's weights and take the "
+         "memory of one document as long; the output does not depend on it")
+      ->check(CLI::Range(index_t{1}, longest))
+      ->capture_default_str();
   app.add_option("--dtype", raw.compute, "arithmetic and element type: f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
@@ -93,11 +99,6 @@ void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
   app.add_option("--family", o.family, "label of the model's family, kept in the manifest");
   app.add_option("--revision", o.revision, "label of the checkpoint, kept in the manifest");
-  app.add_option("--batch-tokens", o.batch_tokens,
-                 "documents of a shard with that many tokens in all share a visit of each layer's weights and take the "
-                 "memory of one document as long; the output does not depend on it")
-      ->check(CLI::Range(index_t{1}, longest))
-      ->capture_default_str();
   app.add_flag("--resume", o.resume, "continue an interrupted capture");
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "capture/batches.hpp"
 #include "capture/checkpoint.hpp"
 #include "capture/decoder.hpp"
 #include "capture/head_changes.hpp"
@@ -51,37 +52,33 @@ evaluation_input read_input(const evaluation_options& o, const prepared_capture&
   for (const auto& p : input.probes)
     require(static_cast<index_t>(p.ids.size()) <= length, "a ", p.kind, " probe over ", p.distance, " tokens takes ",
             p.ids.size(), ", more than the context of ", length);
-  require(input.tokens() > 0,
-          "there is nothing to evaluate: neither a "
-          "document of two tokens nor a probe");
+  require(input.tokens() > 0, "there is nothing to evaluate: neither a document of two tokens nor a probe");
   return input;
 }
 
 class evaluation {
  public:
-  evaluation(decoder& model, const evaluation_input& input, index_t bucket, const std::filesystem::path& out)
+  evaluation(decoder& model, const evaluation_input& input, index_t bucket, index_t batch_tokens,
+             const std::filesystem::path& out)
       : model_(model),
         input_(input),
         bucket_(bucket),
+        batch_tokens_(batch_tokens),
         loss_(out / "condition_loss.csv", {"condition", "document", "start", "end", "tokens", "loss"}),
-        probes_(out / "condition_probes.csv", {"condition", "probe", "distance", "trial", "asked", "right"}) {}
+        probes_(out / "condition_probes.csv", {"condition", "probe", "distance", "trial", "asked", "right"}) {
+    for (const auto& d : input.documents) ids_.push_back(d.second);
+    for (const auto& p : input.probes) ids_.push_back(p.ids);
+    for (const auto& ids : ids_) lengths_.push_back(static_cast<index_t>(ids.size()));
+  }
 
   void run(const condition& c, progress& bar) {
     model_.change(c.changes);
-    decoder_sinks sinks;
-    for (const auto& [id, ids] : input_.documents) {
-      sinks.losses = [&](const token_predictions& p) { add_loss(c.name, id, p.loss); };
-      model_.run(ids, rope_stage::post, sinks);
-      bar.add(static_cast<index_t>(ids.size()));
-    }
-    for (const auto& p : input_.probes) {
-      sinks.losses = [&](const token_predictions& found) {
-        // The prediction of token t stands at t - 1.
-        const auto right = std::accumulate(found.right.begin() + p.first - 1, found.right.end(), index_t{0});
-        probes_.row(c.name, p.kind, p.distance, p.trial, static_cast<index_t>(p.ids.size()) - p.first, right);
-      };
-      model_.run(p.ids, rope_stage::post, sinks);
-      bar.add(static_cast<index_t>(p.ids.size()));
+    for (std::size_t first = 0; first < ids_.size();) {
+      const std::size_t end = batch_end(lengths_, first, ids_.size(), batch_tokens_);
+      batch_sinks sinks;
+      sinks.losses = [&](std::size_t i, const token_predictions& found) { add(c.name, first + i, found); };
+      model_.run(std::span(ids_).subspan(first, end - first), rope_stage::post, sinks);
+      for (; first < end; ++first) bar.add(lengths_[first]);
     }
   }
 
@@ -91,6 +88,15 @@ class evaluation {
   }
 
  private:
+  void add(const std::string& name, std::size_t number, const token_predictions& found) {
+    const auto documents = input_.documents.size();
+    if (number < documents) return add_loss(name, input_.documents[number].first, found.loss);
+    const probe& p = input_.probes[number - documents];
+    // The prediction of token t stands at t - 1.
+    const auto right = std::accumulate(found.right.begin() + p.first - 1, found.right.end(), index_t{0});
+    probes_.row(name, p.kind, p.distance, p.trial, static_cast<index_t>(p.ids.size()) - p.first, right);
+  }
+
   /// The loss of token t + 1 belongs to position t, where it is predicted.
   void add_loss(const std::string& name, const std::string& document, const std::vector<float>& losses) {
     const auto n = static_cast<index_t>(losses.size());
@@ -103,7 +109,9 @@ class evaluation {
 
   decoder& model_;
   const evaluation_input& input_;
-  index_t bucket_;
+  index_t bucket_, batch_tokens_;
+  std::vector<token_span> ids_;  // documents, then probes
+  std::vector<index_t> lengths_;
   csv_writer loss_, probes_;
 };
 
@@ -124,7 +132,7 @@ void evaluate_model(const evaluation_options& o, std::ostream& notes) {
   model.check_output();
   const index_t bucket =
       o.bucket_size > 0 ? o.bucket_size : std::max<index_t>(1, prepared.manifest.context_length / 16);
-  evaluation all(model, input, bucket, o.capture.out);
+  evaluation all(model, input, bucket, o.capture.batch_tokens, o.capture.out);
   progress bar("evaluate", input.tokens() * static_cast<index_t>(conditions.size()), "tokens");
   for (const condition& c : conditions) all.run(c, bar);
   all.commit();

@@ -224,6 +224,20 @@ TEST_F(evaluation, has_every_condition_document_and_probe) {
   EXPECT_GT(right, 0.5);
 }
 
+TEST_F(evaluation, does_not_depend_on_what_shares_a_visit_of_the_layers) {
+  o.distances = {160};
+  conditions(R"({"conditions": [{"name": "one less", "changes": [{"head": "1.2", "ablate": true}]}]})");
+  std::map<index_t, std::map<std::string, std::string>> files;
+  for (const index_t batch : {1, 300, 8192}) {
+    o.capture.batch_tokens = batch;
+    evaluate_model(o, notes);
+    files[batch] = test::contents_of(o.capture.out);
+  }
+  EXPECT_EQ(files[1].size(), 2u);
+  EXPECT_EQ(files[300], files[1]);
+  EXPECT_EQ(files[8192], files[1]);
+}
+
 TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
   const auto one = [](const std::string& change) {
     return R"({"conditions": [{"name": "a", "changes": [)" + change + "]}]}";
