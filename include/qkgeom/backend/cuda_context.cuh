@@ -7,7 +7,7 @@
 
 #include "qkgeom/backend/detail/cuda_dense.cuh"
 #include "qkgeom/backend/detail/cuda_pairs.cuh"
-#include "qkgeom/backend/detail/cuda_resources.cuh"
+#include "qkgeom/backend/cuda_resources.cuh"
 #include "qkgeom/backend/detail/thrust_primitives.hpp"
 
 namespace qkgeom {

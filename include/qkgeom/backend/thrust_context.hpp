@@ -18,7 +18,7 @@ struct thrust_options {
 /// ctx{thrust::omp::par}`; `Memory` allocates what the policy can reach and copies to and from it. Plain rather than
 /// fast: one item a pair tile, differences in place of Gram matrices. Results do not depend on how many threads the
 /// policy uses. Not to be shared by threads at the same time.
-template <class Policy, class Memory = backend::cpu_memory>
+template <class Policy, class Memory = cpu_memory>
 class thrust_context : public thrust_kernels::primitives<Policy, Memory> {
   using base = thrust_kernels::primitives<Policy, Memory>;
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/detail/cuda_resources.cuh"
+#include "qkgeom/backend/cuda_resources.cuh"
 #include "qkgeom/backend/detail/thrust_moments.hpp"
 #include "qkgeom/core/eigen_system.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/detail/cuda_resources.cuh"
+#include "qkgeom/backend/cuda_resources.cuh"
 #include "qkgeom/backend/detail/cuda_tile.cuh"
 #include "qkgeom/backend/detail/thrust_pairs.hpp"
 
@@ -135,7 +135,7 @@ class fused_pairs {
       if (first == 0 || problem.key_head != key_head_ || !y_) {
         key_head_ = problem.key_head;
         y_ =
-            std::make_unique<backend::buffer<double, typename Machine::memory_type>>(groups.centred(on_, k, key_head_));
+            std::make_unique<qkgeom::buffer<double, typename Machine::memory_type>>(groups.centred(on_, k, key_head_));
       }
       prepare(problem, laws, first, end, k.dim, columns, n, high.data() + first * n * columns,
               Split ? low.data() + first * n * columns : nullptr, norm.data() + first * n, score.data() + first * n);
@@ -240,7 +240,7 @@ class fused_pairs {
   const handles& use_;
   std::size_t scratch_;
   std::map<std::pair<index_t, double>, tile_plan> plans_;
-  std::unique_ptr<backend::buffer<double, typename Machine::memory_type>> y_;
+  std::unique_ptr<qkgeom::buffer<double, typename Machine::memory_type>> y_;
   index_t key_head_ = -1;
 };
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "qkgeom/backend/detail/cuda_resources.cuh"
+#include "qkgeom/backend/cuda_resources.cuh"
 #include "qkgeom/backend/detail/cuda_tile.cuh"
 #include "qkgeom/backend/detail/pair_ranges.hpp"
 #include "qkgeom/backend/detail/tile_math.hpp"

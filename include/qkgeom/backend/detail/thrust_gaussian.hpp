@@ -172,12 +172,12 @@ std::vector<pair_sums> gaussian_pairs(const Machine& on, const tensor_view<const
   auto results = backend::empty_sums(groups, problems, request);
   if (groups.groups() <= 0) return results;
   const device_groups<Machine> on_groups(on, groups);
-  std::unique_ptr<backend::buffer<double, typename Machine::memory_type>> y;
+  std::unique_ptr<qkgeom::buffer<double, typename Machine::memory_type>> y;
   index_t key_head = -1;
   for (std::size_t p = 0; p < problems.size(); ++p) {
     if (problems[p].key_head != key_head || !y) {
       key_head = problems[p].key_head;
-      y = std::make_unique<backend::buffer<double, typename Machine::memory_type>>(on_groups.centred(on, k, key_head));
+      y = std::make_unique<qkgeom::buffer<double, typename Machine::memory_type>>(on_groups.centred(on, k, key_head));
     }
     problem_sums<Machine> sums(on, on_groups, problems[p], request, y->data(), k.dim, results[p]);
     if (sampled) {

@@ -12,7 +12,7 @@
 #include <memory>
 #include <type_traits>
 
-#include "qkgeom/backend/detail/device_memory.hpp"
+#include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom::cuda_kernels {

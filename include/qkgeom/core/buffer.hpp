@@ -10,9 +10,9 @@
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/view.hpp"
 
-namespace qkgeom::backend {
+namespace qkgeom {
 
-/// Memory that a Thrust policy of the CPU works on. A policy of another system brings a type with the same members.
+/// Memory of the host, 64-byte aligned. A device brings a type with the same members.
 struct cpu_memory {
   static constexpr memory_space space = memory_space::host;
   void* allocate(std::size_t bytes) const { return ::operator new(bytes, line); }
@@ -72,4 +72,4 @@ class buffer {
   index_t size_ = 0;
 };
 
-}  // namespace qkgeom::backend
+}  // namespace qkgeom
