@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// gpu: rates of cuda_context beside the card's ceilings, one JSON object on standard output. Times are CUDA events
-// around whole calls, results on the host included, the median of several after a warm-up. Data are random, on the
-// device.
-#include <algorithm>
+// Rates of cuda_context beside the card's ceilings. Times are CUDA events around whole calls, results on the host
+// included; rates are those of the fastest iteration after a warm-up. Data are random, on the device. Exit status 77
+// where there is no device.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "bench/common/gpu_layers.cuh"
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
@@ -16,111 +18,37 @@
 namespace {
 
 using namespace qkgeom;
+using bench::measured_gpu_ceilings;
 using cuda_kernels::check;
-constexpr auto device = memory_space::device;
-constexpr index_t dim = 128, length = 131072;
+constexpr index_t context = 131072, bucket = context / 16;
+constexpr index_t model_layers = 10;  // of 30 heads
 
-/// Roughly normal values with a drift by row.
-__global__ void fill(bf16* x, index_t n, std::uint64_t seed) {
-  const index_t i = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  const auto b = random_stream{.seed = seed}.bits(static_cast<std::uint64_t>(i));
-  float sum = 0;
-  for (int k = 0; k < 4; ++k) sum += static_cast<float>(b[k]) * 0x1p-32f - 0.5f;
-  x[i] = bf16::round(1.7f * sum + 0.3f);
+/// Runs `work` for the iterations of `state`, after one that warms up, and gives the seconds of the fastest.
+template <class Work>
+double fastest(benchmark::State& state, Work&& work) {
+  const bench::stopwatch watch(nullptr);
+  work();
+  std::vector<double> seconds;
+  for (auto _ : state) {
+    seconds.push_back(watch.seconds_of(work));
+    state.SetIterationTime(seconds.back());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  state.counters["best_s"] = seconds.front();
+  state.counters["median_s"] = seconds[seconds.size() / 2];
+  return seconds.front();
 }
 
-template <class T>
-T* allocate(index_t n) {
-  T* p = nullptr;
-  check(cudaMalloc(&p, static_cast<std::size_t>(n) * sizeof(T)), "cudaMalloc");
-  return p;
+layer_moments moments_of(cuda_context& ctx, const auto& layer) {
+  return accumulate(ctx, layer, uniform_buckets{bucket}, {.context_length = context});
 }
 
-/// One layer of heads that share positions: `examples` documents, rows spread over the context.
-struct bench_layer {
-  index_t rows, heads;
-  bf16 *q, *k;
-  std::int32_t *position, *example;
-
-  bench_layer(index_t n, index_t h, index_t examples) : rows(n), heads(h) {
-    q = allocate<bf16>(n * h * dim);
-    k = allocate<bf16>(n * h * dim);
-    position = allocate<std::int32_t>(n);
-    example = allocate<std::int32_t>(n);
-    const auto blocks = static_cast<unsigned>((n * h * dim + 255) / 256);
-    fill<<<blocks, 256>>>(q, n * h * dim, 1);
-    fill<<<blocks, 256>>>(k, n * h * dim, 2);
-    std::vector<std::int32_t> t, e;
-    const index_t each = n / examples;
-    for (index_t i = 0; i < n; ++i) {
-      t.push_back(static_cast<std::int32_t>(i % each * length / each));
-      e.push_back(static_cast<std::int32_t>(i / each));
-    }
-    check(cudaMemcpy(position, t.data(), t.size() * 4, cudaMemcpyHostToDevice), "cudaMemcpy");
-    check(cudaMemcpy(example, e.data(), e.size() * 4, cudaMemcpyHostToDevice), "cudaMemcpy");
-  }
-  ~bench_layer() {
-    for (void* p :
-         {static_cast<void*>(q), static_cast<void*>(k), static_cast<void*>(position), static_cast<void*>(example)})
-      cudaFree(p);
-  }
-  layer_view<bf16, device> view() const {
-    layer_view<bf16, device> v{{q, rows, heads, dim, heads * dim, dim},
-                               {position, rows},
-                               {example, rows},
-                               {k, rows, heads, dim, heads * dim, dim},
-                               {position, rows},
-                               {example, rows},
-                               {},
-                               {}};
-    for (index_t h = 0; h < heads; ++h) v.key_of_query.push_back(h);
-    return v;
-  }
-};
-
-/// Median seconds of `n` calls after one.
-double seconds(int n, const std::function<void()>& call) {
-  cudaEvent_t begin, end;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
-  std::vector<double> times;
-  for (int i = 0; i <= n; ++i) {
-    cudaEventRecord(begin);
-    call();
-    cudaEventRecord(end);
-    check(cudaEventSynchronize(end), "waiting for the end");
-    float ms = 0;
-    cudaEventElapsedTime(&ms, begin, end);
-    if (i > 0) times.push_back(1e-3 * ms);
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+double pairs_of(const std::vector<pair_sums>& sums) {
+  double n = 0;
+  for (const auto& s : sums)
+    for (const auto p : s.pairs) n += static_cast<double>(p);
+  return n;
 }
-
-double gemm_rate(cudaDataType type, cublasComputeType_t compute, index_t n, index_t element) {
-  cublasHandle_t blas;
-  check(cublasCreate(&blas), "cublasCreate");
-  char *a = allocate<char>(n * n * element), *c = allocate<char>(n * n * 8);
-  fill<<<static_cast<unsigned>((n * n * element / 2 + 255) / 256), 256>>>(reinterpret_cast<bf16*>(a),
-                                                                          n * n * element / 2, 3);
-  const float one = 1, zero = 0;
-  const double one64 = 1, zero64 = 0;
-  const bool wide = compute == CUBLAS_COMPUTE_64F;
-  const auto size = static_cast<int>(n);
-  const double s = seconds(10, [&] {
-    check(cublasGemmEx(blas, CUBLAS_OP_T, CUBLAS_OP_N, size, size, size, wide ? static_cast<const void*>(&one64) : &one,
-                       a, type, size, a, type, size, wide ? static_cast<const void*>(&zero64) : &zero, c,
-                       wide ? CUDA_R_64F : CUDA_R_32F, size, compute, CUBLAS_GEMM_DEFAULT),
-          "cublasGemmEx");
-  });
-  cudaFree(a);
-  cudaFree(c);
-  cublasDestroy(blas);
-  const auto x = static_cast<double>(n);
-  return 2 * x * x * x / s;
-}
-
 double pairs_of(const std::vector<plasticity_profile_result>& profiles) {
   double n = 0;
   for (const auto& p : profiles)
@@ -128,75 +56,200 @@ double pairs_of(const std::vector<plasticity_profile_result>& profiles) {
   return n;
 }
 
-void print(const char* name, double value) { std::printf(",\n  \"%s\": %.6g", name, value); }
-
-void bench_pairs(const char* name, gram_products products, index_t rows, index_t heads, index_t bucket, double gemm) {
-  cuda_context ctx{{.products = products}};
-  const bench_layer layer(rows, heads, 1);
-  const auto models =
-      fit_queries(ctx, accumulate(ctx, layer.view(), uniform_buckets{bucket}, {.context_length = length}));
-  double pairs = 0;
-  const double s =
-      seconds(5, [&] { pairs = pairs_of(plasticity_profile(ctx, models, layer.view(), all_pairs{true})); });
-  print((std::string(name) + "_seconds").c_str(), s);
-  print((std::string(name) + "_pairs_a_second").c_str(), pairs / s);
-  const double flops = 2.0 * dim * (products == gram_products::split_bf16 ? 3 : 1);
-  print((std::string(name) + "_share_of_gemm").c_str(), pairs / s * flops / gemm);
+/// One layer of 30 heads: a covariance a query bucket, one in total of the keys.
+template <class T>
+void moments(benchmark::State& state) {
+  const bench::device_model<T> model({});
+  const auto& shape = model.rows().shape();
+  cuda_context ctx;
+  const auto layer = model.rows().view(model.q(0), model.k(0));
+  const double s = fastest(state, [&] { moments_of(ctx, layer); });
+  const auto values = 2 * static_cast<double>(shape.values());
+  state.counters["rows_per_s"] = values / static_cast<double>(shape.dim) / s;
+  state.counters["share_of_f64_gemm"] =
+      values * static_cast<double>(shape.dim + 1) / s / measured_gpu_ceilings().gemm_f64;
+  state.counters["bytes_per_s"] = values * sizeof(T) / s;
+  state.counters["share_of_copy"] = values * sizeof(T) / s / measured_gpu_ceilings().copy;
 }
 
-void bench_model(const char* name, bool across) {
+/// Symmetric eigenproblems of 128, as many as a model of 300 heads has.
+void eigen_batch(benchmark::State& state) {
+  constexpr index_t d = 128;
+  constexpr std::size_t count = 300;
+  const random_stream draws{.seed = 9};
+  std::vector<std::vector<double>> matrices(count, std::vector<double>(d * d));
+  std::vector<const std::vector<double>*> batch;
+  std::uint64_t next = 0;
+  for (auto& m : matrices) {
+    for (index_t i = 0; i < d; ++i)
+      for (index_t j = 0; j <= i; ++j)
+        m[static_cast<std::size_t>(i * d + j)] = m[static_cast<std::size_t>(j * d + i)] =
+            draws.uniform(next++) - 0.5 + (i == j ? 4.0 : 0.0);
+    batch.push_back(&m);
+  }
   cuda_context ctx;
-  const bench_layer layer(8000, 30, 320);  // 10 layers of 30 heads; their time does not depend on their values
-  double moments = 0, geometry = 0, pairs = 0, all = 0;
-  const auto once = [&] {
-    const auto m = accumulate(ctx, layer.view(), uniform_buckets{8192}, {.context_length = length});
-    pca(ctx, m);
-    planar_rotation(ctx, m);
-    const auto models = fit_queries(ctx, m);
-    pairs = pairs_of(plasticity_profile(ctx, models, layer.view(), all_pairs{across}));
+  const double s = fastest(state, [&] { benchmark::DoNotOptimize(ctx.symmetric_eigen(batch, d)); });
+  state.counters["matrices_per_s"] = static_cast<double>(count) / s;
+}
+
+struct pair_case {
+  bench::layer_shape shape{};
+  gram_products products = gram_products::split_bf16;
+  bool across = true, heatmap = false;
+};
+
+/// gaussian_pairs on a layer under fitted laws: preparing the keys, the pair kernel and its sums.
+void pairs(benchmark::State& state, const pair_case& c) {
+  const bench::device_model<bf16> model(c.shape);
+  const auto layer = model.rows().view(model.q(0), model.k(0));
+  cuda_context ctx{{.products = c.products}};
+  const auto models = fit_queries(ctx, moments_of(ctx, layer));
+  const auto groups = detail::group_keys(ctx, layer, c.across);
+  const auto problems = detail::problems_of(models, layer);
+  const pair_request request{.heatmap_cell = c.heatmap ? bucket : 0};
+  double n = 0;
+  const double s = fastest(state, [&] { n = pairs_of(ctx.gaussian_pairs(layer.k, groups, problems, request)); });
+  const auto& limit = measured_gpu_ceilings();
+  const double products = c.products == gram_products::split_bf16 ? 3 : 1;
+  state.counters["pairs"] = n;
+  state.counters["pairs_per_s"] = n / s;
+  state.counters["share_of_gemm"] = n / s * 2 * products * static_cast<double>(c.shape.dim) / limit.gemm_bf16;
+  state.counters["share_of_epilogue"] = n / s / limit.epilogue;
+  state.counters["heads"] = static_cast<double>(c.shape.heads);
+  state.counters["seconds_of_300_heads"] = s * 300 / static_cast<double>(c.shape.heads);
+}
+
+/// Profiles of 300 heads whose keys are pooled over documents, under models fitted before.
+void pooled_profiles(benchmark::State& state) {
+  const bench::device_model<bf16> model({}, model_layers);
+  cuda_context ctx;
+  std::vector<std::vector<query_model>> models;
+  model.each_layer([&](const auto& layer) { models.push_back(fit_queries(ctx, moments_of(ctx, layer))); });
+  double n = 0;
+  const double s = fastest(state, [&] {
+    n = 0;
+    std::size_t l = 0;
+    model.each_layer(
+        [&](const auto& layer) { n += pairs_of(plasticity_profile(ctx, models[l++], layer, all_pairs{true})); });
+  });
+  state.counters["pairs"] = n;
+  state.counters["pairs_per_s"] = n / s;
+}
+
+/// The analyses of a whole model of 300 heads, from rows to profile and heatmap; `rows` hands out the layers.
+template <class Rows>
+void whole_model(benchmark::State& state, const Rows& rows, bool across) {
+  using clock = std::chrono::steady_clock;
+  cuda_context ctx;
+  double n = 0, moments_s = 0, geometry_s = 0, models_s = 0, plasticity_s = 0;
+  auto last = clock::now();
+  const auto lap = [&](double& to) {
+    const auto now = clock::now();
+    to += std::chrono::duration<double>(now - last).count();
+    last = now;
   };
-  const auto m = accumulate(ctx, layer.view(), uniform_buckets{8192}, {.context_length = length});
-  moments = 10 * seconds(5, [&] { accumulate(ctx, layer.view(), uniform_buckets{8192}, {.context_length = length}); });
-  geometry = 10 * seconds(5, [&] { pca(ctx, m); });
-  all = 10 * seconds(5, once);
-  const std::string n(name);
-  print((n + "_moments_seconds").c_str(), moments);
-  print((n + "_pca_seconds").c_str(), geometry);
-  print((n + "_seconds").c_str(), all);
-  print((n + "_pairs").c_str(), 10 * pairs);
+  fastest(state, [&] {
+    n = moments_s = geometry_s = models_s = plasticity_s = 0;
+    rows.each_layer([&](const auto& layer) {
+      last = clock::now();
+      const auto m = moments_of(ctx, layer);
+      lap(moments_s);
+      benchmark::DoNotOptimize(pca(ctx, m));
+      benchmark::DoNotOptimize(planar_rotation(ctx, m));
+      lap(geometry_s);
+      const auto models = fit_queries(ctx, m);
+      lap(models_s);
+      n += pairs_of(plasticity_profile(ctx, models, layer, all_pairs{across}, {.heatmap = true}));
+      lap(plasticity_s);
+    });
+  });
+  state.counters["heads"] = 300;
+  state.counters["pairs"] = n;
+  state.counters["moments_s"] = moments_s;  // these four are of the last iteration
+  state.counters["pca_and_rotation_s"] = geometry_s;
+  state.counters["query_model_s"] = models_s;
+  state.counters["plasticity_s"] = plasticity_s;
+}
+
+template <class Memory>
+void model_from_host(benchmark::State& state, bool across) {
+  const bench::device_model<bf16> model({}, model_layers);
+  whole_model(state, bench::host_model<bf16, Memory>(model), across);
+}
+
+/// A benchmark of `iterations`; what it throws becomes its error.
+template <class F>
+void add(const std::string& name, int iterations, F&& body) {
+  const auto guarded = [body](benchmark::State& state) {
+    try {
+      body(state);
+    } catch (const std::exception& e) {
+      state.SkipWithError(e.what());
+    }
+  };
+  benchmark::RegisterBenchmark(name.c_str(), guarded)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond)
+      ->Iterations(iterations);
+}
+
+void add_ceiling(const std::string& name, const char* counter, double bench::gpu_ceilings::*rate) {
+  add("ceiling/" + name, 1, [=](benchmark::State& state) {
+    for (auto _ : state) state.SetIterationTime(0);
+    state.counters[counter] = measured_gpu_ceilings().*rate;
+  });
+}
+
+void add_pairs(const std::string& name, int iterations, const pair_case& c) {
+  const std::string products = c.products == gram_products::split_bf16 ? "split_bf16" : "bf16";
+  add("pairs/" + name + "/" + products + "/d:" + std::to_string(c.shape.dim), iterations,
+      [=](benchmark::State& state) { pairs(state, c); });
+}
+
+void add_all() {
+  add_ceiling("gemm_bf16", "flop_per_s", &bench::gpu_ceilings::gemm_bf16);
+  add_ceiling("gemm_f64", "flop_per_s", &bench::gpu_ceilings::gemm_f64);
+  add_ceiling("epilogue", "pairs_per_s", &bench::gpu_ceilings::epilogue);
+  add_ceiling("copy", "bytes_per_s", &bench::gpu_ceilings::copy);
+  add_ceiling("from_host/pinned", "bytes_per_s", &bench::gpu_ceilings::pinned);
+  add_ceiling("from_host/pageable", "bytes_per_s", &bench::gpu_ceilings::pageable);
+  add("moments/bf16", 10, moments<bf16>);
+  add("moments/f32", 10, moments<float>);
+  add("eigen/300_of_128", 10, eigen_batch);
+  for (const auto products : {gram_products::split_bf16, gram_products::bf16}) {
+    for (const index_t d : {64, 128, 256}) add_pairs("pooled", 10, {.shape = {.dim = d}, .products = products});
+    add_pairs("pooled_heatmap", 10, {.products = products, .heatmap = true});
+    add_pairs("groups_of_25", 10, {.products = products, .across = false});
+    add_pairs("groups_of_25_heatmap", 10, {.products = products, .across = false, .heatmap = true});
+    add_pairs("every_key", 3, {.shape = {.rows = context, .heads = 2, .examples = 1}, .products = products});
+  }
+  add("pooled_profiles/300_heads", 5, pooled_profiles);
+  for (const bool across : {false, true}) {
+    const std::string name = std::string("model/") + (across ? "pooled" : "same_example") + "/";
+    add(name + "device", 5,
+        [=](benchmark::State& state) { whole_model(state, bench::device_model<bf16>({}, model_layers), across); });
+    add(name + "pinned", 5, [=](benchmark::State& state) { model_from_host<bench::pinned_memory>(state, across); });
+    add(name + "pageable", 5, [=](benchmark::State& state) { model_from_host<cpu_memory>(state, across); });
+  }
 }
 
 }  // namespace
 
-int main() try {
+int main(int argc, char** argv) try {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::fprintf(stderr, "gpu: no CUDA device on this machine\n");
+    std::fprintf(stderr, "gpu_bench: no CUDA device on this machine\n");
     return 77;
   }
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  std::printf("{\n  \"gpu\": \"%s\"", properties.name);
-  const double bf16_rate = gemm_rate(CUDA_R_16BF, CUBLAS_COMPUTE_32F, 8192, 2);
-  print("gemm_bf16_flops", bf16_rate);
-  print("gemm_f64_flops", gemm_rate(CUDA_R_64F, CUBLAS_COMPUTE_64F, 4096, 8));
-  {
-    const index_t bytes = index_t{4} << 30;
-    char *a = allocate<char>(bytes), *b = allocate<char>(bytes);
-    const double s =
-        seconds(5, [&] { cudaMemcpyAsync(b, a, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice); });
-    print("copy_bytes_a_second", 2 * static_cast<double>(bytes) / s);
-    cudaFree(a);
-    cudaFree(b);
-  }
-  bench_pairs("one_head_pooled_split", gram_products::split_bf16, 8000, 1, 8192, bf16_rate);
-  bench_pairs("layer_pooled_split", gram_products::split_bf16, 8000, 30, 8192, bf16_rate);
-  bench_pairs("layer_pooled_bf16", gram_products::bf16, 8000, 30, 8192, bf16_rate);
-  bench_pairs("every_key_of_131072_split", gram_products::split_bf16, length, 1, 8192, bf16_rate);
-  bench_model("model_same_example", false);
-  bench_model("model_pooled", true);
-  std::printf("\n}\n");
+  benchmark::AddCustomContext("gpu", properties.name);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  add_all();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
 } catch (const std::exception& e) {
-  std::fprintf(stderr, "gpu: %s\n", e.what());
+  std::fprintf(stderr, "gpu_bench: %s\n", e.what());
   return 1;
 }

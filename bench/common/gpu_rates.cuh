@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/backend/cuda_resources.cuh"
+#include "qkgeom/backend/detail/tile_math.hpp"
+#include "qkgeom/core/random.hpp"
+
+/// What the card can do, measured: what the rates of our kernels are held against.
+namespace qkgeom::bench {
+
+using cuda_kernels::check;
+
+/// Seconds between two points of a stream.
+class stopwatch {
+ public:
+  explicit stopwatch(cudaStream_t stream) : stream_(stream) {
+    check(cudaEventCreate(&begin_), "cudaEventCreate");
+    check(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  stopwatch(const stopwatch&) = delete;
+  stopwatch& operator=(const stopwatch&) = delete;
+  ~stopwatch() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  template <class Work>
+  double seconds_of(Work&& work) const {
+    check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+    work();
+    check(cudaEventRecord(end_, stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(end_), "waiting for the end");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
+    return 1e-3 * static_cast<double>(ms);
+  }
+  /// Shortest of `n` calls after one that warms up.
+  template <class Work>
+  double best_of(int n, Work&& work) const {
+    work();
+    double best = seconds_of(work);
+    for (int i = 1; i < n; ++i) best = std::min(best, seconds_of(work));
+    return best;
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+/// Page-locked memory of the host, for buffer<T, pinned_memory>.
+struct pinned_memory {
+  static constexpr memory_space space = memory_space::host;
+  void* allocate(std::size_t bytes) const {
+    void* p = nullptr;
+    check(cudaMallocHost(&p, bytes), "cudaMallocHost");
+    return p;
+  }
+  void release(void* p) const { cudaFreeHost(p); }
+};
+
+/// Roughly normal values: constant ones would let a GEMM run faster than real data do.
+template <class T>
+static __global__ void fill_random(T* x, index_t n, std::uint64_t seed) {
+  const index_t i = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const auto b = random_stream{.seed = seed}.bits(static_cast<std::uint64_t>(i));
+  float sum = 0;
+  for (int k = 0; k < 4; ++k) sum += static_cast<float>(b[static_cast<std::size_t>(k)]) * 0x1p-32f - 0.5f;
+  const float value = 1.7f * sum + 0.3f;
+  if constexpr (std::is_same_v<T, bf16>)
+    x[i] = bf16::round(value);
+  else
+    x[i] = static_cast<T>(value);
+}
+template <class T>
+void fill(T* x, index_t n, std::uint64_t seed) {
+  fill_random<<<static_cast<unsigned>((n + 255) / 256), 256>>>(x, n, seed);
+  check(cudaGetLastError(), "filling with random values");
+}
+
+/// The pair kernel's epilogue alone, on values in registers: each thread `rounds` rows of `epilogue_columns` pairs.
+inline constexpr int epilogue_columns = 16, epilogue_threads = 256;
+static __global__ void epilogue_alone(int rounds, float* to) {
+  float norm[epilogue_columns], score[epilogue_columns], gram[epilogue_columns];
+  const float mine = static_cast<float>(threadIdx.x) * (1.0f / epilogue_threads);
+#pragma unroll
+  for (int c = 0; c < epilogue_columns; ++c) {
+    norm[c] = 1.0f + 0.05f * static_cast<float>(c) + 0.1f * mine;
+    score[c] = mine - 0.1f * static_cast<float>(c);
+    gram[c] = 0.2f * mine + 0.01f * static_cast<float>(c);
+  }
+  float sum = 0;
+#pragma unroll 1
+  for (int r = 0; r < rounds; ++r) {
+    const float row = static_cast<float>(r & 1023) * 0x1p-10f;
+#pragma unroll
+    for (int c = 0; c < epilogue_columns; ++c) {
+      const float both = 1.0f + row + norm[c];
+      float v = both - 2.0f * gram[c];
+      v = v > tile::least_v<float> ? v : tile::least_v<float>;
+      sum += tile::plasticity(row - score[c], v);
+    }
+  }
+  to[blockIdx.x * epilogue_threads + threadIdx.x] = sum;
+}
+
+struct gpu_ceilings {
+  double gemm_bf16 = 0, gemm_f64 = 0;  ///< FLOP/s of cuBLAS
+  double epilogue = 0;                 ///< pairs/s of `1 - erf^2` alone
+  double copy = 0;                     ///< bytes read plus bytes written a second, on the device
+  double pinned = 0, pageable = 0;     ///< bytes a second from the host's memory
+};
+
+namespace detail {
+
+using device_memory = cuda_kernels::device_memory;
+template <class T, class Memory = device_memory>
+using buffer = qkgeom::buffer<T, Memory>;
+
+template <class T>
+double gemm_rate(const device_memory& memory, const cuda_kernels::handles& use, const stopwatch& watch, index_t n) {
+  constexpr bool wide = std::is_same_v<T, double>;
+  using result = std::conditional_t<wide, double, float>;
+  const buffer<T> a(memory, n * n), b(memory, n * n);
+  const buffer<result> c(memory, n * n);
+  fill(a.data(), n * n, 3);
+  fill(b.data(), n * n, 4);
+  const result one = 1, zero = 0;
+  const auto size = static_cast<int>(n);
+  constexpr auto in = wide ? CUDA_R_64F : CUDA_R_16BF, out = wide ? CUDA_R_64F : CUDA_R_32F;
+  const double s = watch.best_of(10, [&] {
+    check(cublasGemmEx(use.blas(), CUBLAS_OP_T, CUBLAS_OP_N, size, size, size, &one, a.data(), in, size, b.data(), in,
+                       size, &zero, c.data(), out, size, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                       CUBLAS_GEMM_DEFAULT),
+          "cublasGemmEx");
+  });
+  const auto x = static_cast<double>(n);
+  return 2 * x * x * x / s;
+}
+
+inline double epilogue_rate(const device_memory& memory, const stopwatch& watch) {
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  const int blocks = properties.multiProcessorCount * 32, rounds = 4096;
+  const buffer<float> sums(memory, index_t{blocks} * epilogue_threads);
+  const double s = watch.best_of(5, [&] {
+    epilogue_alone<<<static_cast<unsigned>(blocks), epilogue_threads>>>(rounds, sums.data());
+    check(cudaGetLastError(), "the epilogue alone");
+  });
+  return static_cast<double>(rounds) * epilogue_columns * static_cast<double>(sums.size()) / s;
+}
+
+template <class Memory>
+double from_host_rate(const device_memory& memory, const stopwatch& watch) {
+  constexpr index_t bytes = index_t{1} << 28;
+  const Memory host;
+  const buffer<char, Memory> from(host, bytes);
+  std::fill_n(from.data(), bytes, static_cast<char>(1));
+  const buffer<char> to(memory, bytes);
+  return static_cast<double>(bytes) / watch.best_of(5, [&] { memory.from_host(to.data(), from.data(), bytes); });
+}
+
+}  // namespace detail
+
+/// Measured at the first call (two seconds or so), then remembered. On the default stream.
+inline const gpu_ceilings& measured_gpu_ceilings() {
+  static const gpu_ceilings found = [] {
+    const detail::device_memory memory(nullptr);
+    const cuda_kernels::handles use(nullptr);
+    const stopwatch watch(nullptr);
+    gpu_ceilings c;
+    c.gemm_bf16 = detail::gemm_rate<bf16>(memory, use, watch, 8192);
+    c.gemm_f64 = detail::gemm_rate<double>(memory, use, watch, 4096);
+    c.epilogue = detail::epilogue_rate(memory, watch);
+    constexpr index_t bytes = index_t{1} << 31;
+    const detail::buffer<char> a(memory, bytes), b(memory, bytes);
+    c.copy = 2 * static_cast<double>(bytes) / watch.best_of(5, [&] {
+      check(cudaMemcpyAsync(b.data(), a.data(), bytes, cudaMemcpyDeviceToDevice), "a copy on the device");
+    });
+    c.pinned = detail::from_host_rate<pinned_memory>(memory, watch);
+    c.pageable = detail::from_host_rate<cpu_memory>(memory, watch);
+    return c;
+  }();
+  return found;
+}
+
+}  // namespace qkgeom::bench
