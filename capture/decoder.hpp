@@ -13,6 +13,7 @@
 #include "capture/checkpoint.hpp"
 #include "capture/description.hpp"
 #include "capture/feed_forward.hpp"
+#include "capture/forward_pass.hpp"
 #include "capture/head_changes.hpp"
 #include "capture/layer_weights.hpp"
 #include "capture/losses.hpp"
@@ -20,16 +21,6 @@
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom {
-
-/// How the forward pass rounds: all in f32, or as a model that was loaded in bf16 (every linear map, norm, rotary table
-/// and sum is rounded to bf16; products are summed in f32).
-enum class compute_type { f32, bf16 };
-constexpr std::string_view name_of(compute_type t) { return t == compute_type::f32 ? "f32" : "bf16"; }
-
-/// Whether a sink gets queries and keys as the attention sees them (after rotary embedding) or as projected.
-enum class rope_stage { post, pre };
-
-using token_span = std::span<const std::int32_t>;
 
 /// Called for each layer in order with q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim) of the
 /// document. The values are valid during the call.
@@ -43,18 +34,9 @@ struct decoder_sinks {
   std::function<void(const token_predictions&)> losses{};
 };
 
-/// The same for several documents, numbered as they were given: layer after layer, of each one the documents in their
-/// order. One without tokens is passed over.
-struct batch_sinks {
-  using layer_sink =
-      std::function<void(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
-  layer_sink rows{}, attended{};
-  std::function<void(std::size_t document, const token_predictions&)> losses{};
-};
-
 /// The forward pass of a decoder on the CPU. Documents that run together share a visit of each layer's weights; results
 /// depend neither on that nor on the number of threads.
-class decoder {
+class decoder : public forward_pass {
  public:
   /// Checks names and shapes of all weights that layers up to `last_layer` need. `model` and `pool` must live longer.
   decoder(decoder_description description, const checkpoint& model, compute_type type, index_t last_layer,
@@ -62,7 +44,7 @@ class decoder {
 
   /// Runs the layers up to `last_layer` on the token ids of some documents; of that one only queries and keys are
   /// computed. Takes the memory of one document as long as all of them.
-  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks);
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override;
   /// One document.
   void run(token_span ids, rope_stage stage, const decoder_sinks& sinks);
   void run(token_span ids, rope_stage stage, layer_sink sink) {
@@ -73,7 +55,7 @@ class decoder {
   void change(std::vector<head_change> changes) { changes_ = std::move(changes); }
 
   /// Checks names and shapes of the weights that losses need: those of all layers, the last norm and the output matrix.
-  void check_output() const;
+  void check_output() const override;
 
   const decoder_description& description() const { return description_; }
 

@@ -7,6 +7,7 @@
 
 #include "capture/batches.hpp"
 #include "capture/checkpoint.hpp"
+#include "capture/decoder.hpp"
 #include "capture/moment_store.hpp"
 #include "capture/prepare.hpp"
 #include "capture/resume_state.hpp"
@@ -67,13 +68,14 @@ bucket_edges grid_of(const capture_manifest& m, const char* statistic) {
 /// The capture under way: takes the documents in order and writes a shard whenever one is full.
 class capture_job {
  public:
-  capture_job(const capture_options& options, const capture_manifest& manifest, input_check inputs, decoder& model,
-              const tokenizer& tokens, thread_pool& pool, const moment_function& moments)
+  capture_job(const capture_options& options, const capture_manifest& manifest, input_check inputs,
+              const decoder_description& model, forward_pass& forward, const tokenizer& tokens, thread_pool& pool,
+              const moment_function& moments)
       : options_(options),
         inputs_(std::move(inputs)),
         lengths_(lengths_of(inputs_.examples)),
         ranges_(shards_of(lengths_)),
-        model_(model),
+        forward_(forward),
         tokens_(tokens),
         pool_(pool),
         writer_(options.out, manifest),
@@ -81,7 +83,7 @@ class capture_job {
     if (options.moments)
       moments_.emplace(writer_.manifest(), grid_of(manifest, "moments"), moments, options.plan.sampler.skip_first);
     if (options.softmax || options.loss)
-      statistics_.emplace(writer_.manifest(), model.description(), grid_of(manifest, options.loss ? "loss" : "softmax"),
+      statistics_.emplace(writer_.manifest(), model, grid_of(manifest, options.loss ? "loss" : "softmax"),
                           options.softmax, options.loss);
     state_.settings = manifest_text(manifest);
     state_.inputs = inputs_.hash.hex();
@@ -205,7 +207,7 @@ class capture_job {
       sinks.losses = [&](std::size_t i, const token_predictions& found) {
         statistics_->add_losses(in_shard(i), found.loss);
       };
-    model_.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
+    forward_.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
   }
 
   void write_shard() {
@@ -224,7 +226,7 @@ class capture_job {
   input_check inputs_;
   std::vector<index_t> lengths_;
   std::vector<document_range> ranges_;  // of the shards
-  decoder& model_;
+  forward_pass& forward_;
   const tokenizer& tokens_;
   thread_pool& pool_;
   capture_writer writer_;
@@ -271,10 +273,15 @@ void measure(const capture_options& options, const input_check& inputs, capture_
       std::count_if(inputs.examples.begin(), inputs.examples.end(), [](const auto& e) { return e.tokens == 0; });
 }
 
+std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, const checkpoint& weights,
+                                           compute_type type, index_t last_layer, thread_pool& pool) {
+  return std::make_unique<decoder>(model, weights, type, last_layer, pool);
+}
+
 }  // namespace
 
-capture_summary run_capture(const capture_options& options, std::ostream& notes, const moment_function& moments) {
-  require(!options.moments || moments, "moments of every token need a backend to compute them");
+capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend) {
+  require(!options.moments || backend.moments, "moments of every token need a backend to compute them");
   prepared_capture prepared = prepare_capture(options, notes);
   const decoder_description& model = prepared.model;
   capture_manifest& manifest = prepared.manifest;
@@ -283,8 +290,9 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
     notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
              "model runs in FP8\n";
   thread_pool pool(options.threads);
-  decoder forward(model, weights, options.plan.compute, manifest.layers.back().layer, pool);
-  if (options.loss) forward.check_output();
+  const forward_pass_factory make_forward = backend.forward ? backend.forward : make_decoder;
+  const auto forward = make_forward(model, weights, options.plan.compute, manifest.layers.back().layer, pool);
+  if (options.loss) forward->check_output();
   const tokenizer tokens = load_tokenizer(options, prepared);
   const document_list documents(options.documents);
   // All documents are read once before the first is run: a bad line shows now, not after hours.
@@ -298,7 +306,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {
     require_fresh(options);
-    capture_job(options, manifest, inputs, forward, tokens, pool, moments).run(documents, summary);
+    capture_job(options, manifest, inputs, model, *forward, tokens, pool, backend.moments).run(documents, summary);
   } else {
     remove_state(options.out);
   }

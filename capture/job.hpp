@@ -7,6 +7,7 @@
 #include <string>
 
 #include "capture/documents.hpp"
+#include "capture/forward_pass.hpp"
 #include "capture/moment_function.hpp"
 #include "capture/plan.hpp"
 #include "qkgeom/core/config.hpp"
@@ -46,6 +47,12 @@ struct capture_options {
   bool resume = false;
 };
 
+/// What a capture computes with, given by who runs it.
+struct capture_backend {
+  moment_function moments{};       ///< needed where the options ask for moments
+  forward_pass_factory forward{};  ///< none: `decoder`, on the CPU
+};
+
 /// What a capture did.
 struct capture_summary {
   index_t documents = 0, empty = 0, tokens = 0;  ///< tokens of this run
@@ -60,7 +67,7 @@ struct capture_summary {
 /// Text and a checkpoint in, a capture folder out. A shard holds a few documents and is written whole; progress.json
 /// names the complete ones until manifest.json ends the capture. With `resume` the complete shards are kept, and the
 /// folder is at the end byte for byte what an undisturbed run writes. Notes (documents without tokens) go to `notes`.
-/// `moments` is needed where the options ask for moments. Throws `error`.
-capture_summary run_capture(const capture_options& options, std::ostream& notes, const moment_function& moments = {});
+/// Throws `error`.
+capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend = {});
 
 }  // namespace qkgeom

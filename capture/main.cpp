@@ -46,7 +46,7 @@ int run(int argc, char** argv) {
     const std::vector<std::int32_t> no_bucket(static_cast<std::size_t>(x.rows), -1);
     return cpu.moments(side, x, position, no_bucket, 0, scatter_kind::full);
   };
-  print(run_capture(asked->options, std::cerr, moments), asked->options.out.string());
+  print(run_capture(asked->options, std::cerr, {.moments = moments}), asked->options.out.string());
   return 0;
 }
 

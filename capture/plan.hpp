@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "capture/decoder.hpp"
 #include "capture/description.hpp"
+#include "capture/forward_pass.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/sampling/heads.hpp"

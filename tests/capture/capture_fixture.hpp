@@ -54,7 +54,7 @@ class capture_test : public ::testing::Test {
   }
   capture_summary run(const moment_function& moments = {}) {
     notes.str("");
-    return run_capture(options, notes, moments);
+    return run_capture(options, notes, {.moments = moments});
   }
   /// The sentence with which it is refused.
   std::string refusal() {

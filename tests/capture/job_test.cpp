@@ -12,6 +12,8 @@
 #include <sstream>
 #include <string>
 
+#include "capture/checkpoint.hpp"
+#include "capture/decoder.hpp"
 #include "capture/job.hpp"
 #include "capture/tokenizer.hpp"
 #include "qkgeom/io/capture.hpp"

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/core/view.hpp"
+
+namespace qkgeom {
+
+class checkpoint;
+struct decoder_description;
+struct token_predictions;
+
+/// How the forward pass rounds: all in f32, or as a model that was loaded in bf16 (every linear map, norm, rotary table
+/// and sum is rounded to bf16; products are summed in f32).
+enum class compute_type { f32, bf16 };
+constexpr std::string_view name_of(compute_type t) { return t == compute_type::f32 ? "f32" : "bf16"; }
+
+/// Whether a sink gets queries and keys as the attention sees them (after rotary embedding) or as projected.
+enum class rope_stage { post, pre };
+
+using token_span = std::span<const std::int32_t>;
+
+/// What a forward pass hands out of several documents, numbered as they were given: layer after layer, of each one the
+/// documents in their order, q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim), valid during the
+/// call. What is not set is not computed. One without tokens is passed over.
+struct batch_sinks {
+  using layer_sink =
+      std::function<void(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
+  layer_sink rows{};      ///< at the stage asked for
+  layer_sink attended{};  ///< queries and keys as they enter the attention, whatever the stage
+  /// What the model makes of every token but the first. Every layer is run for it.
+  std::function<void(std::size_t document, const token_predictions&)> losses{};
+};
+
+/// The forward pass of a decoder, wherever it runs: what a capture needs of it.
+class forward_pass {
+ public:
+  virtual ~forward_pass() = default;
+
+  /// Runs documents together through the layers up to the last captured one.
+  virtual void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) = 0;
+  /// Checks names and shapes of the weights that losses need.
+  virtual void check_output() const = 0;
+};
+
+/// Makes the forward pass of a capture: layers up to `last_layer`. The checkpoint and the pool live longer.
+using forward_pass_factory =
+    std::function<std::unique_ptr<forward_pass>(const decoder_description& model, const checkpoint& weights,
+                                                compute_type type, index_t last_layer, thread_pool& pool)>;
+
+}  // namespace qkgeom
