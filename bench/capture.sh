@@ -61,7 +61,7 @@ for name in ${MODELS:-kjv-smollm3 random-llama}; do
       measure $name "$data/lc-4096-to-8192-step-10" "$data/heldout.jsonl" 8192
       ;;
     random-llama)
-      "$python" "$root/bench/baselines/make_random_llama.py" "$scratch/model" --documents "$examples" --tokens 4096
+      "$python" "$root/bench/baselines/make_random_model.py" llama-100m "$scratch/model" --documents "$examples" --tokens 4096
       measure $name "$scratch/model" "$scratch/model/documents.jsonl" 4096
       ;;
     *) echo "capture.sh: no model $name (see MODELS above)" >&2; exit 2 ;;
