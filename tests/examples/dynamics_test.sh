@@ -4,22 +4,8 @@
 # any number of threads, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
-work=$(mktemp -d "$PWD/dynamics.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
-refused() { # WORDS ARGUMENTS...: training_dynamics must end with status 2 and one line on stderr that holds WORDS
-  local words=$1 status=0
-  shift
-  "$QKGEOM_BIN/training_dynamics" "$@" >"$work/stdout" 2>"$work/stderr" || status=$?
-  [[ $status == 2 ]] || bad "$*: exit status $status, not 2"
-  [[ $(wc -l <"$work/stderr") == 1 ]] || bad "$*: more than one line: $(cat "$work/stderr")"
-  grep -qF -- "$words" "$work/stderr" || bad "$*: does not say '$words': $(cat "$work/stderr")"
-}
-column() { # FILE NAME: the fields of a column
-  awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == name) at = i; next } { print $at }' "$1"
-}
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
+fails() { refused "$1" training_dynamics "${@:2}"; }
 
 capture() { # CHECKPOINT LENGTH NAME
   run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
@@ -31,7 +17,6 @@ a=$work/first b=$work/second
 printf 'checkpoint,heldout_loss\nlater,2.5\nnever,1\n' >"$work/loss.csv"
 run training_dynamics "$a" "$b" --out "$work/out" --labels first,later --loss "$work/loss.csv" --threads 2 --precision f64
 grep -q 'Change of log mean |bias|' "$work/stdout" || bad "no summary"
-both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; }
 expected=$(printf '%s\n' trajectory.csv transitions.csv bias_split.csv $(both bias_token bias_context bias_in_sd \
   bias_factors correlation class_shares plasticity ap_drop) | sort)
 [[ $(ls "$work/out" | sort) == "$expected" ]] || bad "wrote $(ls "$work/out" | tr '\n' ' ')"
@@ -66,20 +51,20 @@ for table in trajectory transitions bias_split; do
 done
 
 run training_dynamics --help
-refused CAPTURE "$a" --out "$work/x"
-refused --out "$a" "$b"
-refused "names 3 checkpoints" "$a" "$b" --out "$work/x" --labels one,two,three
-refused "two checkpoints are called one" "$a" "$b" --out "$work/x" --labels one,one
-refused "other heads" "$a" "$QKGEOM_SOURCE/tests/data/golden/long-f32.safetensors" --out "$work/x"
-refused nowhere "$a" "$work/nowhere" --out "$work/x"
-refused "no column heldout_loss" "$a" "$b" --out "$work/x" --loss <(printf 'checkpoint,loss\nfirst,1\n')
+fails CAPTURE "$a" --out "$work/x"
+fails --out "$a" "$b"
+fails "names 3 checkpoints" "$a" "$b" --out "$work/x" --labels one,two,three
+fails "two checkpoints are called one" "$a" "$b" --out "$work/x" --labels one,one
+fails "other heads" "$a" "$QKGEOM_SOURCE/tests/data/golden/long-f32.safetensors" --out "$work/x"
+fails nowhere "$a" "$work/nowhere" --out "$work/x"
+fails "no column heldout_loss" "$a" "$b" --out "$work/x" --loss <(printf 'checkpoint,loss\nfirst,1\n')
 printf 'checkpoint,heldout_loss\nelsewhere,2\n' >"$work/other.csv"
-refused "none of the checkpoints" "$a" "$b" --out "$work/x" --loss "$work/other.csv"
+fails "none of the checkpoints" "$a" "$b" --out "$work/x" --loss "$work/other.csv"
 printf 'checkpoint,heldout_loss\nfirst,2\nfirst,3\n' >"$work/twice.csv"
-refused "is there twice" "$a" "$b" --out "$work/x" --loss "$work/twice.csv"
+fails "is there twice" "$a" "$b" --out "$work/x" --loss "$work/twice.csv"
 printf 'checkpoint,heldout_loss\nfirst,low\n' >"$work/word.csv"
-refused "must be a number" "$a" "$b" --out "$work/x" --loss "$work/word.csv"
-refused --blocks "$a" "$b" --out "$work/x" --blocks 1
+fails "must be a number" "$a" "$b" --out "$work/x" --loss "$work/word.csv"
+fails --blocks "$a" "$b" --out "$work/x" --blocks 1
 
 ((failures == 0)) && echo "training dynamics: all as expected"
 exit $((failures > 0))

@@ -4,18 +4,9 @@
 # QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 data=$QKGEOM_SOURCE/tests/data/golden
-work=$(mktemp -d "$PWD/preset.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-run() { "$QKGEOM_BIN/plasticity" "${@:2}" --out "$work/$1" >"$work/stdout" 2>"$work/stderr" || bad "$*: $(cat "$work/stderr")"; }
-refused() { # WORDS ARGUMENTS...: must end with status 2 and one line on stderr that holds WORDS
-  local words=$1 status=0
-  shift
-  "$QKGEOM_BIN/plasticity" "$@" --out "$work/x" >/dev/null 2>"$work/stderr" || status=$?
-  [[ $status == 2 && $(wc -l <"$work/stderr") == 1 ]] || bad "$*: status $status: $(cat "$work/stderr")"
-  grep -qF -- "$words" "$work/stderr" || bad "$*: does not say '$words': $(cat "$work/stderr")"
-}
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
+plasticity() { run plasticity "${@:2}" --out "$work/$1"; }
+fails() { refused "$1" plasticity "${@:2}" --out "$work/x"; }
 
 cat >"$work/compare.py" <<'END'
 import csv, sys
@@ -32,7 +23,7 @@ for i, (a, b) in enumerate(zip(ours, theirs)):
         assert abs(x - y) <= bound, f"row {i} {name}: {x}, not {y}"
 END
 for capture in long-f32 long-bf16 short-bf16; do
-  run "$capture" "$data/$capture.safetensors" --preset attention-plasticity --threads 2
+  plasticity "$capture" "$data/$capture.safetensors" --preset attention-plasticity --threads 2
   grep -q ap_overall "$work/stdout" || bad "$capture: no summary"
   [[ $(ls "$work/$capture") == $'head_bucket_plasticity.csv\nhead_component_weights.csv\nhead_metrics.csv' ]] ||
     bad "$capture: $(ls "$work/$capture")"
@@ -42,19 +33,19 @@ for capture in long-f32 long-bf16 short-bf16; do
 done
 [[ $(wc -l <"$work/long-f32/head_component_weights.csv") == $((1 + 5 * 32)) ]] || bad "component weights"
 
-run one "$data/long-f32.safetensors" --preset attention-plasticity --threads 1
+plasticity one "$data/long-f32.safetensors" --preset attention-plasticity --threads 1
 cmp "$work/one/head_metrics.csv" "$work/long-f32/head_metrics.csv" || bad "the metrics depend on the threads"
 cmp "$work/one/head_bucket_plasticity.csv" "$work/long-f32/head_bucket_plasticity.csv" || bad "the cells depend on the threads"
-run few "$data/long-f32.safetensors" --preset attention-plasticity --max-tokens 500 --max-dims 4 --alpha 0.5 --seed 3
+plasticity few "$data/long-f32.safetensors" --preset attention-plasticity --max-tokens 500 --max-dims 4 --alpha 0.5 --seed 3
 [[ $(cut -d, -f4,5 "$work/few/head_metrics.csv" | sort -u | tr '\n' ' ') == "500,500 n_q_tokens,n_k_tokens " ]] ||
   bad "--max-tokens: $(cut -d, -f4,5 "$work/few/head_metrics.csv")"
-run wide "$data/long-f32.safetensors" --preset attention-plasticity --bucket-size 2048
+plasticity wide "$data/long-f32.safetensors" --preset attention-plasticity --bucket-size 2048
 [[ $(wc -l <"$work/wide/head_bucket_plasticity.csv") == $((1 + 5 * 6)) ]] || bad "--bucket-size: not 6 cells a head"
 
-refused attention-plasticity "$data/long-f32.safetensors" --preset mine
-refused --preset "$data/long-f32.safetensors" --alpha 0.1
-refused --alpha "$data/long-f32.safetensors" --preset attention-plasticity --alpha 2
-refused nowhere "$work/nowhere" --preset attention-plasticity
+fails attention-plasticity "$data/long-f32.safetensors" --preset mine
+fails --preset "$data/long-f32.safetensors" --alpha 0.1
+fails --alpha "$data/long-f32.safetensors" --preset attention-plasticity --alpha 2
+fails nowhere "$work/nowhere" --preset attention-plasticity
 
 ((failures == 0)) && echo "preset: all as expected"
 exit $((failures > 0))

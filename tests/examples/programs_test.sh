@@ -4,30 +4,13 @@
 # sentence with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 data=$QKGEOM_SOURCE/tests/data/golden
-work=$(mktemp -d "$PWD/programs.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-program_path=$PATH
-bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-
-run() { # PROGRAM ARGUMENTS...: must succeed
-  "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"
-}
-refused() { # WORDS PROGRAM ARGUMENTS...: must end with status 2 and one line on stderr that holds WORDS
-  local words=$1 status=0
-  shift
-  PATH=$program_path "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || status=$?
-  [[ $status == 2 ]] || bad "$*: exit status $status, not 2"
-  [[ $(wc -l <"$work/stderr") == 1 ]] || bad "$*: more than one line: $(cat "$work/stderr")"
-  grep -qF -- "$words" "$work/stderr" || bad "$*: does not say '$words': $(cat "$work/stderr")"
-}
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
 wrote() { # FOLDER NAMES...: these files and no others, none empty
   local folder=$1
   shift
   [[ $(ls -A "$folder" | sort) == $(printf '%s\n' "$@" | sort) ]] || bad "$folder holds $(ls -A "$folder" | tr '\n' ' ')"
   [[ -z $(find "$folder" -type f -empty) ]] || bad "$folder: empty: $(find "$folder" -type f -empty)"
 }
-both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; }
 rows() { echo $(($(wc -l <"$1") - 1)); }
 
 for capture in long-f32 long-f64 long-bf16 short-bf16; do
@@ -123,9 +106,7 @@ head -c 5000 "$data/long-f32.safetensors" >"$work/short.safetensors"
 refused short.safetensors heads "$work/short.safetensors" --out "$work/x"
 echo "no capture" >"$work/text.safetensors"
 refused text.safetensors heads "$work/text.safetensors" --out "$work/x"
-program_path=/nowhere
-refused "gnuplot is not installed" pca "$data/long-f32.safetensors" --out "$work/x"
-program_path=$PATH
+program_path=/nowhere refused "gnuplot is not installed" pca "$data/long-f32.safetensors" --out "$work/x"
 
 # A NaN in row 7 of layer.0.k, the tensor with which the data of this file begin.
 header=$(od -An -t u8 -N 8 "$data/long-f32.safetensors")

@@ -4,19 +4,9 @@
 # model and its documents. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 data=$QKGEOM_SOURCE/tests/data/golden
-work=$(mktemp -d "$PWD/report.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-run() { # OUT ARGUMENTS...: must succeed
-  "$QKGEOM_BIN/report" "${@:2}" --out "$work/$1" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"
-}
-refused() { # WORDS ARGUMENTS...: must end with status 2 and one line on stderr that holds WORDS
-  local words=$1 status=0
-  "$QKGEOM_BIN/report" "${@:2}" --out "$work/x" >"$work/stdout" 2>"$work/stderr" || status=$?
-  [[ $status == 2 && $(wc -l <"$work/stderr") == 1 ]] || bad "$*: exit status $status: $(cat "$work/stderr")"
-  grep -qF -- "$words" "$work/stderr" || bad "$*: does not say '$words': $(cat "$work/stderr")"
-}
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
+page() { run report "${@:2}" --out "$work/$1"; } # OUT ARGUMENTS...
+fails() { refused "$1" report "${@:2}" --out "$work/x"; }
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/report_check.py" "$1" 2>&1; }
 says() { # WORDS OUT: the page is as it should be, and its verdict begins with WORDS
   local found
@@ -25,9 +15,9 @@ says() { # WORDS OUT: the page is as it should be, and its verdict begins with W
   grep -qF -- "  $1" "$work/stdout" || bad "$2: '$1' is not printed"
 }
 
-run below "$data/long-f32.safetensors" --covariance diagonal,joint,empirical
+page below "$data/long-f32.safetensors" --covariance diagonal,joint,empirical
 says "Met: AP_drop is 0.076" below
-run near "$data/long-f32.safetensors" --covariance joint
+page near "$data/long-f32.safetensors" --covariance joint
 says "Cannot be said: AP_drop is 0.085" near
 cat >"$work/others.csv" <<'END'
 name,score,drop
@@ -36,14 +26,14 @@ flat,20,0.05
 no score,,0.05
 middle,31.5,0.1
 END
-run above "$data/long-bf16.safetensors" --covariance joint --score 30 --score-name "It's <b>" --others "$work/others.csv" --others-columns name,drop,score
+page above "$data/long-bf16.safetensors" --covariance joint --score 30 --score-name "It's <b>" --others "$work/others.csv" --others-columns name,drop,score
 says "Not met: AP_drop is 0.145" above
 page=$work/above/report.html
 grep -qF 'A score of 30.00 is below the others&#39; median of 31.50; with AP_drop above the target' "$page" || bad "no quadrant in words"
 [[ $(grep -o "id=['\"]quadrant-" "$page" | wc -l) -gt 5 ]] || bad "no quadrant as a figure"
 grep -qF "&#39;It&#39;\\&#39;&#39;s &lt;b&gt;&#39;" "$page" || bad "the command is not as a shell reads it"
 # What was set is said.
-run settings "$data/short-bf16.safetensors" --covariance full --pairs sampled:50 --seed 7 --query-position mean --bucket-size 64 --low 0.2 --bias-scale 5
+page settings "$data/short-bf16.safetensors" --covariance full --pairs sampled:50 --seed 7 --query-position mean --bucket-size 64 --low 0.2 --bias-scale 5
 says "Cannot be said" settings
 for words in 'qkgeom</dt><dd>version ' '<dd>full; ' '<dd>8 of 64 tokens' 'sampled:50 (drawn pairs' 'Seed of draws</dt><dd>7<' '<dd>mean<' 'below 0.20 does' 'context -5 to 5,'; do
   grep -qF -- "$words" "$work/settings/report.html" || bad "the notes do not say '$words'"
@@ -67,7 +57,7 @@ open(target, "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
 END
 name="</title><script>alert('1')</script>]]>\"&: {x}" document="--><img src='x' onerror=alert(2)> é"
 python3 -B "$work/rename.py" "$data/long-f32.safetensors" "$work/named.safetensors" "$name" "$document" || bad "rename.py"
-run named "$work/named.safetensors" --covariance diagonal
+page named "$work/named.safetensors" --covariance diagonal
 says "Met" named
 [[ $(grep -o '<script' "$work/named/report.html" | wc -l) == 1 ]] || bad "a name became a script"
 python3 -B - "$work/named/report.html" "$name" "$document" <<'END' || bad "a name does not read as it was given"
@@ -80,8 +70,8 @@ sys.exit(not (h1.startswith(sys.argv[2]) and sys.argv[3] in cells and any(sys.ar
 END
 
 # Several captures of one model are one study; each is named.
-refused "differs from that of" "$data/long-f32.safetensors" "$work/named.safetensors"
-run twice "$data/long-f32.safetensors" "$data/long-f32.safetensors" --covariance diagonal
+fails "differs from that of" "$data/long-f32.safetensors" "$work/named.safetensors"
+page twice "$data/long-f32.safetensors" "$data/long-f32.safetensors" --covariance diagonal
 says "Met" twice
 [[ $(grep -c '<h3>Capture ' "$work/twice/report.html") == 2 ]] || bad "not both captures are named"
 
@@ -98,11 +88,11 @@ finds "<img>" 's/<main>/<main><img src="x.png"\/>/'
 finds "rows" '/<th scope="row" class="words" data-value="1">/d'
 finds "AP_drop" 's/Met: AP_drop is/Not met: AP_drop is/'
 
-refused --others "$data/long-f32.safetensors" --score 3
-refused --score "$data/long-f32.safetensors" --others "$work/others.csv"
-refused "no column model" "$data/long-f32.safetensors" --score 3 --others "$work/others.csv"
-refused --others-columns "$data/long-f32.safetensors" --score 3 --others "$work/others.csv" --others-columns name,drop
-refused --bias-scale "$data/long-f32.safetensors" --bias-scale 0
+fails --others "$data/long-f32.safetensors" --score 3
+fails --score "$data/long-f32.safetensors" --others "$work/others.csv"
+fails "no column model" "$data/long-f32.safetensors" --score 3 --others "$work/others.csv"
+fails --others-columns "$data/long-f32.safetensors" --score 3 --others "$work/others.csv" --others-columns name,drop
+fails --bias-scale "$data/long-f32.safetensors" --bias-scale 0
 
 ((failures == 0)) && echo "report: all as expected"
 exit $((failures > 0))
