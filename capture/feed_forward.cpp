@@ -20,38 +20,6 @@ void add_bias(std::span<float> row, const linear_weights& map, bool biased, bool
     round_row(row);
 }
 
-/// One expert's share of a token.
-struct choice {
-  index_t token;
-  float weight;
-};
-
-/// The tokens of each expert, by router logits (rows, experts).
-std::vector<std::vector<choice>> choose(const experts_description& e, index_t rows, const float* logits, bool rounds) {
-  std::vector<std::vector<choice>> tokens(n(e.count));
-  std::vector<std::pair<float, index_t>> p(n(e.count));
-  for (index_t r = 0; r < rows; ++r) {
-    const float* const x = logits + r * e.count;
-    const float top = *std::max_element(x, x + e.count);
-    float sum = 0;
-    for (index_t i = 0; i < e.count; ++i) {
-      p[n(i)] = {std::exp(x[i] - top), i};
-      sum += p[n(i)].first;
-    }
-    const auto larger = [](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first > b.first : a.second < b.second;
-    };
-    std::partial_sort(p.begin(), p.begin() + e.chosen, p.end(), larger);
-    float chosen = 0;
-    for (index_t i = 0; i < e.chosen; ++i) chosen += p[n(i)].first;
-    for (index_t i = 0; i < e.chosen; ++i) {
-      const float weight = p[n(i)].first / (e.normalised ? chosen : sum);
-      tokens[n(p[n(i)].second)].push_back({r, rounds ? static_cast<float>(bf16::round(weight)) : weight});
-    }
-  }
-  return tokens;
-}
-
 }  // namespace
 
 void feed_forward(const decoder_description& d, const feed_forward_weights& weights, index_t width, index_t rows,
@@ -73,14 +41,40 @@ void feed_forward(const decoder_description& d, const feed_forward_weights& weig
     add_bias({y + r * d.hidden, n(d.hidden)}, weights.down, d.feed_forward_bias, rounds);
 }
 
+std::vector<std::vector<expert_choice>> choose_experts(const experts_description& e, index_t rows,
+                                                       std::vector<float>& logits, bool rounds) {
+  if (rounds) round_row(std::span(logits).first(n(rows * e.count)));
+  std::vector<std::vector<expert_choice>> tokens(n(e.count));
+  std::vector<std::pair<float, index_t>> p(n(e.count));
+  for (index_t r = 0; r < rows; ++r) {
+    const float* const x = logits.data() + r * e.count;
+    const float top = *std::max_element(x, x + e.count);
+    float sum = 0;
+    for (index_t i = 0; i < e.count; ++i) {
+      p[n(i)] = {std::exp(x[i] - top), i};
+      sum += p[n(i)].first;
+    }
+    const auto larger = [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first > b.first : a.second < b.second;
+    };
+    std::partial_sort(p.begin(), p.begin() + e.chosen, p.end(), larger);
+    float chosen = 0;
+    for (index_t i = 0; i < e.chosen; ++i) chosen += p[n(i)].first;
+    for (index_t i = 0; i < e.chosen; ++i) {
+      const float weight = p[n(i)].first / (e.normalised ? chosen : sum);
+      tokens[n(p[n(i)].second)].push_back({r, rounds ? static_cast<float>(bf16::round(weight)) : weight});
+    }
+  }
+  return tokens;
+}
+
 void mixture_of_experts(const decoder_description& d, const layer_weights& weights, index_t rows, const float* x,
                         bool rounds, float* y, feed_forward_scratch& s) {
   const experts_description& e = *d.experts;
   s.router.resize(n(rows * e.count));
   weights.router.w.multiply(rows, e.count, x, d.hidden, s.router.data(), e.count, s.product);
-  if (rounds) round_row(s.router);
   std::fill_n(y, rows * d.hidden, 0.0f);
-  const auto tokens = choose(e, rows, s.router.data(), rounds);
+  const auto tokens = choose_experts(e, rows, s.router, rounds);
   for (index_t i = 0; i < e.count; ++i) {
     const auto& mine = tokens[n(i)];
     const auto count = static_cast<index_t>(mine.size());

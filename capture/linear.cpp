@@ -10,20 +10,37 @@
 namespace qkgeom {
 
 void weight_matrix::reshape(index_t out, index_t in, weight_format format) {
-  const bool packed = format == weight_format::bf16_tiles;
   if (format != format_ || in != in_) {
     f32_.clear();
+    rows_.clear();
     tiles_.clear();  // padding is zero
   }
   format_ = format;
-  in_ = in;
-  const auto size = static_cast<std::size_t>(packed ? tiles_size(out, in) : out * in);
-  if (packed && tiles_.size() < size) tiles_.resize(size);
-  if (!packed && f32_.size() < size) f32_.resize(size);
+  out_ = out, in_ = in;
+  const auto grow = [](auto& to, index_t size) {
+    if (to.size() < static_cast<std::size_t>(size)) to.resize(static_cast<std::size_t>(size));
+  };
+  switch (format) {
+    case weight_format::f32:
+      return grow(f32_, out * in);
+    case weight_format::bf16_rows:
+      return grow(rows_, out * in);
+    case weight_format::bf16_tiles:
+      return grow(tiles_, tiles_size(out, in));
+  }
 }
 
 void weight_matrix::pack(index_t first, index_t count, const float* rows) {
+  if (format_ == weight_format::bf16_rows) {
+    std::transform(rows, rows + count * in_, rows_.begin() + first * in_, bf16::round);
+    return;
+  }
   for (index_t r = 0; r < count; ++r) pack_row(first + r, in_, rows + r * in_, tiles_.data());
+}
+
+const void* weight_matrix::data() const {
+  if (format_ == weight_format::bf16_rows) return rows_.data();
+  return f32_.data();
 }
 
 void weight_matrix::multiply(index_t rows, index_t out, const float* x, index_t x_stride, float* y, index_t y_stride,

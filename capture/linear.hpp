@@ -9,9 +9,10 @@
 
 namespace qkgeom {
 
-/// How weights are kept: as f32, or as bf16 in the order in which tile products read them (half the memory; only where
-/// `amx_available()`, and only for activations that are bf16 values).
-enum class weight_format { f32, bf16_tiles };
+/// How weights are kept: as f32; as bf16 in the order in which tile products read them (half the memory; only where
+/// `amx_available()`, and only for activations that are bf16 values); or as rows of bf16, which no product of this
+/// machine reads: they go to a device.
+enum class weight_format { f32, bf16_tiles, bf16_rows };
 
 /// Working memory of one thread's products.
 struct product_scratch {
@@ -25,18 +26,23 @@ class weight_matrix {
   void reshape(index_t out, index_t in, weight_format format);
   /// Where the f32 row `i` lies. Only for `weight_format::f32`.
   float* row(index_t i) { return f32_.data() + i * in_; }
-  /// Sets `count` rows from row `first` on; entries must be bf16 values. Only for `weight_format::bf16_tiles`.
+  /// Sets `count` rows from row `first` on; entries must be bf16 values. Not for `weight_format::f32`.
   void pack(index_t first, index_t count, const float* rows);
   weight_format format() const { return format_; }
+  index_t size() const { return out_ * in_; }
+  /// The first of size() entries, row after row: bf16 or float. Not for `weight_format::bf16_tiles`.
+  const void* data() const;
 
   /// y (rows, out) = x (rows, in) w^T with the first `out` rows of w. Sums in f32. The bits depend on the shape alone.
+  /// Not for `weight_format::bf16_rows`.
   void multiply(index_t rows, index_t out, const float* x, index_t x_stride, float* y, index_t y_stride,
                 product_scratch& s) const;
 
  private:
-  index_t in_ = 0;
+  index_t out_ = 0, in_ = 0;
   weight_format format_ = weight_format::f32;
   std::vector<float> f32_;
+  std::vector<bf16> rows_;
   amx::line_vector<bf16> tiles_;
 };
 

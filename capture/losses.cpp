@@ -14,10 +14,6 @@ constexpr index_t tile_rows = 256;  // tokens that go through a product together
 
 std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
 
-std::vector<index_t> output_shape(const decoder_description& d) {
-  return {d.tied && d.embedding_rows > 0 ? d.embedding_rows : d.vocabulary, d.hidden};
-}
-
 /// The logits of a token met so far: sum of exp(logit - top), and the logit of the token that follows.
 struct partial_softmax {
   float top = -HUGE_VALF, next = 0;
@@ -37,6 +33,10 @@ struct partial_softmax {
 };
 
 }  // namespace
+
+std::vector<index_t> output_shape(const decoder_description& d) {
+  return {d.tied && d.embedding_rows > 0 ? d.embedding_rows : d.vocabulary, d.hidden};
+}
 
 std::string find_output(const decoder_description& d, const checkpoint& weights, const std::string& prefix) {
   weights.check(prefix + d.final_norm + ".weight", {d.hidden});

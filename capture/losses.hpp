@@ -17,6 +17,9 @@ namespace qkgeom {
 /// names that the checkpoint has. Throws if there is none, or if it or the last norm has a wrong shape.
 std::string find_output(const decoder_description& model, const checkpoint& weights, const std::string& prefix);
 
+/// Its shape.
+std::vector<index_t> output_shape(const decoder_description& model);
+
 /// A document's token ids and the last layer's hidden states, (tokens, hidden).
 struct token_states {
   std::span<const std::int32_t> ids;
