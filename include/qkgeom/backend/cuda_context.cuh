@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/detail/cuda_dense.cuh"
-#include "qkgeom/backend/detail/cuda_pairs.cuh"
 #include "qkgeom/backend/cuda_resources.cuh"
+#include "qkgeom/backend/detail/cuda_dense.cuh"
+#include "qkgeom/backend/detail/cuda_engine.cuh"
+#include "qkgeom/backend/detail/cuda_pairs.cuh"
+#include "qkgeom/backend/detail/thrust_fused_observed.hpp"
 #include "qkgeom/backend/detail/thrust_primitives.hpp"
 
 namespace qkgeom {
@@ -63,11 +65,15 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
-    if (request.weight || request.parts || request.sample.pairs > 0 ||
-        request.precision.value_or(usual_precision<T>) == pair_precision::f64)
-      return base::gaussian_pairs(k, groups, problems, request);
     const auto machine = on();
     using machine_type = std::remove_cvref_t<decltype(machine)>;
+    if (!request.weight && request.sample.pairs > 0) {
+      const cuda_kernels::multiply_by_gemm multiply{handles_.get()};
+      return thrust_kernels::drawn_pairs<machine_type, cuda_kernels::multiply_by_gemm, T, space>(
+          machine, multiply, options_.scratch_bytes, k, groups, problems, request)();
+    }
+    if (request.weight || request.parts || request.precision.value_or(usual_precision<T>) == pair_precision::f64)
+      return base::gaussian_pairs(k, groups, problems, request);
     if (options_.products == gram_products::split_bf16)
       return cuda_kernels::fused_pairs<machine_type, true>(machine, *handles_, options_.scratch_bytes)(
           k, groups, problems, request);
@@ -75,6 +81,20 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
         k, groups, problems, request);
   }
   using base::gaussian_pairs;
+
+  /// See cpu_context::empirical_pairs. f64 keys go through Thrust.
+  template <class T>
+  std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
+                                         const key_groups& groups, const std::vector<empirical_problem>& problems) {
+    if constexpr (std::is_same_v<T, double>) {
+      return base::empirical_pairs(q, k, groups, problems);
+    } else {
+      const auto machine = on();
+      const cuda_kernels::engine engine(machine, *handles_);
+      return thrust_kernels::fused_observed<std::remove_cvref_t<decltype(engine)>, T, space>(
+          engine, options_.scratch_bytes, q, k, groups, problems)();
+    }
+  }
 
  private:
   cuda_context(const cuda_options& options, const cuda_kernels::device_memory& memory)

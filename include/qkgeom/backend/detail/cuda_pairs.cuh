@@ -134,8 +134,7 @@ class fused_pairs {
       const auto& problem = problems[static_cast<std::size_t>(laws[static_cast<std::size_t>(first)].problem)];
       if (first == 0 || problem.key_head != key_head_ || !y_) {
         key_head_ = problem.key_head;
-        y_ =
-            std::make_unique<qkgeom::buffer<double, typename Machine::memory_type>>(groups.centred(on_, k, key_head_));
+        y_ = std::make_unique<qkgeom::buffer<double, typename Machine::memory_type>>(groups.centred(on_, k, key_head_));
       }
       prepare(problem, laws, first, end, k.dim, columns, n, high.data() + first * n * columns,
               Split ? low.data() + first * n * columns : nullptr, norm.data() + first * n, score.data() + first * n);

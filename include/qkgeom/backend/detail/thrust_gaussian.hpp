@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/backend/detail/thrust_drawn.hpp"
 #include "qkgeom/backend/detail/thrust_pairs.hpp"
 #include "qkgeom/core/error.hpp"
 
@@ -59,22 +60,6 @@ class problem_sums {
     if (request_.heatmap_cell > 0) to_.cells = folded();
   }
 
-  /// Drawn pairs in place of all, `number` being the problem's.
-  void add_drawn(index_t number) {
-    to_.drawn.assign(to_.sum.size(), 0);
-    to_.square.assign(to_.sum.size(), 0.0);
-    if (request_.parts) to_.part_sum.assign(to_.sum.size() * pair_parts, 0.0);
-    start_cells();
-    for_each_law([&](index_t l, const score_law& law, const std::vector<group_range>& ranges) {
-      add_drawn_of_law(l, law, ranges, backend::draw_pairs(groups_.host, law, request_.sample, number, l));
-    });
-    if (request_.heatmap_cell == 0) return;
-    auto parts = folded();
-    to_.heatmap_weight = parts.weight;
-    for (std::size_t c = 0; c < to_.heatmap_sum.size(); ++c) to_.heatmap_sum[c] = parts.sum[c * heatmap_parts::values];
-    if (request_.parts) to_.cells = std::move(parts);
-  }
-
  private:
   backend::heatmap_cells cells() const { return backend::heatmap_cells::of(request_.heatmap_cell, to_.heatmap_width); }
 
@@ -99,58 +84,6 @@ class problem_sums {
     return parts;
   }
 
-  /// The values of the pairs are made on the device; there are few, so they are added up on the host.
-  void add_drawn_of_law(index_t l, const score_law& law, const std::vector<group_range>& ranges,
-                        const backend::law_draws& draws) {
-    constexpr auto stride = static_cast<std::size_t>(part_terms::values);
-    std::vector<index_t> left, right, end;
-    for (const auto& r : ranges) {
-      const auto take = [&](index_t i, index_t j) {
-        left.push_back(r.first + i);
-        right.push_back(r.first + j);
-      };
-      if (draws.all) {
-        for (index_t j = 1; j < r.count; ++j)
-          for (index_t i = 0; i < j; ++i) take(i, j);
-      } else {
-        for (auto n = draws.offset[static_cast<std::size_t>(r.group)];
-             n < draws.offset[static_cast<std::size_t>(r.group) + 1]; ++n)
-          take(draws.pairs[static_cast<std::size_t>(n)].i, draws.pairs[static_cast<std::size_t>(n)].j);
-      }
-      end.push_back(static_cast<index_t>(left.size()));
-    }
-    const part_keys<Machine> keys(on_, law, problem_.reflector, y_, groups_.n, d_);
-    const auto n = static_cast<index_t>(left.size());
-    const auto on_left = on_.copy(left), on_right = on_.copy(right);
-    const auto out = on_.template make<double>(n * part_terms::values);
-    on_.each(n, listed_pairs<part_terms>{keys.terms(), on_left.data(), on_right.data(), groups_.position.data(),
-                                         out.data()});
-    const auto value = out.host(n * part_terms::values);
-    std::size_t p = 0;
-    for (std::size_t r = 0; r < ranges.size(); ++r) {
-      const auto group = ranges[r].group;
-      const auto at = to_.at(l, group);
-      to_.pairs[at] = ranges[r].count * (ranges[r].count - 1) / 2;
-      for (; p < static_cast<std::size_t>(end[r]); ++p) {
-        const double* const x = value.data() + p * stride;
-        const double w = draws.weight;
-        to_.sum[at] += w * x[0];
-        to_.weight[at] += w;
-        to_.square[at] += w * x[0] * x[0];
-        to_.drawn[at] += draws.all ? 0 : 1;
-        for (std::size_t v = 1; v < stride && request_.parts; ++v) to_.part_sum[at * pair_parts + v - 1] += w * x[v];
-        const auto* t = groups_.host.position.data();
-        const index_t cell =
-            request_.heatmap_cell > 0 ? cells().cell_of(cells().place(t[left[p]], t[right[p]]), law.tau) : -1;
-        if (cell < 0) continue;
-        double* const to = group_cells_[static_cast<std::size_t>(group)].data() +
-                           static_cast<std::size_t>(cell) * backend::cell_stride;
-        to[0] += w;
-        for (std::size_t v = 0; v < stride; ++v) to[1 + v] += w * x[v];
-      }
-    }
-  }
-
   const Machine& on_;
   const device_groups<Machine>& groups_;
   const pair_problem& problem_;
@@ -169,6 +102,11 @@ std::vector<pair_sums> gaussian_pairs(const Machine& on, const tensor_view<const
   const bool sampled = request.sample.pairs > 0,
              f64 = request.precision.value_or(usual_precision<T>) == pair_precision::f64;
   require(!sampled || !Weight::given, "gaussian_pairs: drawn pairs count 1 each, but a weight was given too");
+  if (sampled) {
+    const multiply_by_loops multiply;
+    constexpr std::size_t scratch = std::size_t{1} << 26;
+    return drawn_pairs<Machine, multiply_by_loops, T, S>(on, multiply, scratch, k, groups, problems, request)();
+  }
   auto results = backend::empty_sums(groups, problems, request);
   if (groups.groups() <= 0) return results;
   const device_groups<Machine> on_groups(on, groups);
@@ -180,10 +118,6 @@ std::vector<pair_sums> gaussian_pairs(const Machine& on, const tensor_view<const
       y = std::make_unique<qkgeom::buffer<double, typename Machine::memory_type>>(on_groups.centred(on, k, key_head));
     }
     problem_sums<Machine> sums(on, on_groups, problems[p], request, y->data(), k.dim, results[p]);
-    if (sampled) {
-      sums.add_drawn(static_cast<index_t>(p));
-      continue;
-    }
     if (f64)
       sums.template add_plasticity<double>(weight);
     else

@@ -129,18 +129,6 @@ struct add_heat {
   }
 };
 
-/// Values one after the other of given pairs of keys.
-template <class Terms>
-struct listed_pairs {
-  Terms terms;
-  const index_t *left, *right;
-  const std::int32_t* position;
-  double* out;
-  QKGEOM_HD void operator()(index_t i) const {
-    terms(left[i], right[i], position[left[i]] == position[right[i]], out + i * Terms::values);
-  }
-};
-
 /// Sums by range of `ranges` of everything `terms` says of pairs under one law. `each_group(group, cells)` is called
 /// with each group's heatmap (cells, 1 + values), in order, if one is asked for.
 template <class Machine, class Terms, class Weight, class EachGroup>

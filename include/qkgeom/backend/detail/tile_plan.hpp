@@ -11,15 +11,36 @@ namespace qkgeom::tile {
 
 using backend::group_range;
 
-inline constexpr int tile_side = 128;
+inline constexpr int tile_side = 128, tile_threads = 256;
 
 /// A run of tiles of one law. One group of more than tile_side keys: the upper triangle of tiles over keys
 /// [first, first + count), one sum a tile. Else small groups that lie in at most tile_side keys from `first` on: one
 /// tile, one sum a key.
 struct tile_span {
-  index_t first_tile, first, count;
-  std::int32_t law, large;
+  index_t first_tile, first, count, first_range;
+  std::int32_t ranges, law, large, unused;
 };
+
+/// The span that holds a tile; spans are in the order of their tiles.
+QKGEOM_HD inline tile_span span_of(const tile_span* spans, index_t n, index_t tile) {
+  index_t low = 0, high = n;
+  while (high - low > 1) {
+    const index_t middle = (low + high) / 2;
+    (spans[middle].first_tile <= tile ? low : high) = middle;
+  }
+  return spans[low];
+}
+
+/// The range of a span that admits a key, counted from the span's first; -1: none does.
+QKGEOM_HD inline std::int32_t range_of(const tile_span& span, const group_range* ranges, index_t key) {
+  std::int32_t low = 0, high = span.ranges;
+  while (high - low > 1) {
+    const std::int32_t middle = (low + high) / 2;
+    (ranges[span.first_range + middle].first <= key ? low : high) = middle;
+  }
+  const group_range r = ranges[span.first_range + low];
+  return key >= r.first && key < r.first + r.count ? low : -1;
+}
 
 /// First keys of the two sides of tile number `number` of a span.
 struct tile_place {
@@ -42,15 +63,17 @@ struct sum_span {
 /// The tiles of one law, the same for all laws that admit the same keys.
 struct tile_plan {
   std::vector<group_range> ranges;
-  std::vector<tile_span> spans;  ///< first_tile from 0
+  std::vector<tile_span> spans;  ///< first_tile and first_range from 0
   std::vector<sum_span> sums;    ///< (ranges) tiles from 0, or keys
   index_t tiles = 0;
 
   explicit tile_plan(std::vector<group_range> of) : ranges(std::move(of)) {
+    index_t at = 0;
     for (const auto& r : ranges) {
+      const index_t range = at++;
       if (r.count > tile_side) {
         const index_t across = (r.count + tile_side - 1) / tile_side, more = across * (across + 1) / 2;
-        spans.push_back({tiles, r.first, r.count, 0, 1});
+        spans.push_back({tiles, r.first, r.count, range, 1, 0, 1, 0});
         sums.push_back({tiles, tiles + more, 1, 0});
         tiles += more;
         continue;
@@ -59,9 +82,10 @@ struct tile_plan {
       const index_t end = r.first + r.count;
       if (!spans.empty() && !spans.back().large && end - spans.back().first <= tile_side) {
         spans.back().count = end - spans.back().first;
+        ++spans.back().ranges;
         continue;
       }
-      spans.push_back({tiles++, r.first, r.count, 0, 0});
+      spans.push_back({tiles++, r.first, r.count, range, 1, 0, 0, 0});
     }
   }
 };

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/backend/detail/thrust_keys.hpp"
+#include "qkgeom/backend/detail/tile_sums.hpp"
+
+/// Launches of tile programs over many laws. An engine says how programs are launched and matrices multiplied:
+///   machine: see thrust_machine.hpp
+///   launch(program, blocks)
+///   multiply(batch, rows, columns, d, a, b, c): row-major c (rows, columns) = a (rows, d) b (columns, d)', each a
+///   matrix_batch whose step leads from one matrix of the batch to the next
+namespace qkgeom::thrust_kernels {
+
+template <class T>
+struct matrix_batch {
+  T* data;
+  index_t step;
+};
+
+/// Products without a library: an item an entry.
+template <class F>
+struct multiply_entry {
+  index_t rows, columns, d;
+  matrix_batch<const F> a, b;
+  matrix_batch<F> c;
+
+  QKGEOM_HD void operator()(index_t item) const {
+    const index_t column = item % columns, row = item / columns % rows, at = item / (rows * columns);
+    const F *const x = a.data + at * a.step + row * d, *const y = b.data + at * b.step + column * d;
+    F sum = 0;
+    for (index_t i = 0; i < d; ++i) sum += x[i] * y[i];
+    c.data[at * c.step + row * columns + column] = sum;
+  }
+};
+struct multiply_by_loops {
+  template <class Machine, class F>
+  void operator()(const Machine& on, index_t batch, index_t rows, index_t columns, index_t d,
+                  const matrix_batch<const F>& a, const matrix_batch<const F>& b, const matrix_batch<F>& c) const {
+    on.each(batch * rows * columns, multiply_entry<F>{rows, columns, d, a, b, c});
+  }
+};
+
+using backend::group_range;
+
+/// The plans of laws, one for each set of keys that laws admit.
+class tile_plans {
+ public:
+  const tile::tile_plan& of(const key_groups& groups, const score_law& law) {
+    const auto key = std::pair(law.before, law.after);
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+    return plans_.emplace(key, tile::tile_plan(backend::ranges_of(groups, law))).first->second;
+  }
+
+ private:
+  std::map<std::pair<index_t, double>, tile::tile_plan> plans_;
+};
+
+/// The tiles of several laws over the same n keys as one launch.
+class tile_batch {
+ public:
+  explicit tile_batch(index_t n) : n_(n) {}
+
+  /// Adds the tiles of the next law. The plan must outlive the batch.
+  void add(const tile::tile_plan& plan) {
+    const auto found = first_range_.try_emplace(&plan, static_cast<index_t>(ranges_.size()));
+    if (found.second) ranges_.insert(ranges_.end(), plan.ranges.begin(), plan.ranges.end());
+    for (auto s : plan.spans) {
+      s.first_tile += tiles_;
+      s.first_range += found.first->second;
+      s.law = static_cast<std::int32_t>(laws_);
+      spans_.push_back(s);
+    }
+    for (auto s : plan.sums) {
+      const index_t from = s.tiles ? tiles_ : laws_ * n_;
+      s.begin += from;
+      s.end += from;
+      sums_.push_back(s);
+    }
+    tiles_ += plan.tiles;
+    ++laws_;
+  }
+
+  /// Sums (values, sums of the plans in order) of what `program(list, sums)` writes.
+  template <class Engine, class MakeProgram>
+  std::vector<double> run(const Engine& engine, index_t values, const MakeProgram& program) const {
+    constexpr index_t most_blocks = index_t{1} << 30;
+    if (tiles_ == 0) return {};
+    const auto& on = engine.machine();
+    const auto spans = on.copy(spans_);
+    const auto ranges = on.copy(ranges_);
+    const auto sums = on.copy(sums_);
+    const auto by_tile = on.template make<double>(values * tiles_),
+               by_key = on.template make<double>(values * laws_ * n_),
+               found = on.template make<double>(values * sums.size());
+    const tile::tile_sums to{by_tile.data(), by_key.data(), tiles_, laws_ * n_};
+    for (index_t first = 0; first < tiles_; first += most_blocks)
+      engine.launch(program(tile::tile_list{spans.data(), spans.size(), first, ranges.data(), n_}, to),
+                    std::min(most_blocks, tiles_ - first));
+    const tile::sum_program add{sums.data(), sums.size(), values, to, found.data()};
+    engine.launch(add, add.blocks());
+    return found.host();
+  }
+
+ private:
+  index_t n_, tiles_ = 0, laws_ = 0;
+  std::vector<tile::tile_span> spans_;
+  std::vector<group_range> ranges_;
+  std::vector<tile::sum_span> sums_;
+  std::map<const tile::tile_plan*, index_t> first_range_;
+};
+
+/// The centred keys of one key head at a time, as F.
+template <class Machine, class T, memory_space S>
+class keys_of_head {
+ public:
+  keys_of_head(const Machine& on, const tensor_view<const T, S>& k, const device_groups<Machine>& groups)
+      : on_(on), k_(k), groups_(groups), y_(on.template make<double>(0)) {}
+  const double* operator()(index_t head) {
+    if (head != head_) y_ = groups_.centred(on_, k_, head);
+    head_ = head;
+    return y_.data();
+  }
+
+ private:
+  const Machine& on_;
+  tensor_view<const T, S> k_;
+  const device_groups<Machine>& groups_;
+  typename Machine::template buffer<double> y_;
+  index_t head_ = -1;
+};
+
+}  // namespace qkgeom::thrust_kernels

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "qkgeom/backend/detail/tile_plan.hpp"
+#include "qkgeom/backend/detail/tile_team.hpp"
+
+/// What all programs of tiles share: which keys a tile holds, and where its sums go.
+namespace qkgeom::tile {
+
+/// The tiles of a launch, over the same n keys under each law.
+struct tile_list {
+  const tile_span* spans;
+  index_t n_spans, first_tile;
+  const group_range* ranges;
+  index_t n;
+};
+
+/// Sums in f64 by tile (values, tiles) for large groups, by key (values, laws n) for small ones.
+struct tile_sums {
+  double *tile, *key;
+  index_t tiles, keys;
+};
+
+/// One tile: keys [i0, i0 + tile_side) with keys [j0, j0 + tile_side), both before `end`.
+struct placed_tile {
+  index_t number, i0, j0, end;
+  tile_span span;
+
+  QKGEOM_HD placed_tile(const tile_list& list, index_t block) : number(list.first_tile + block) {
+    span = span_of(list.spans, list.n_spans, number);
+    const auto at = place_of(span, number - span.first_tile);
+    i0 = at.i0;
+    j0 = at.j0;
+    end = span.first + span.count;
+  }
+  QKGEOM_HD index_t key(int side, int row) const { return (side ? j0 : i0) + row; }
+};
+
+/// Which range of the span admits each key of the tile's two sides; -1: none, or there is no such key.
+struct admitted_keys {
+  std::int32_t range[2][tile_side];
+
+  QKGEOM_HD void load(const tile_list& list, const placed_tile& tile, int side, int row) {
+    const index_t key = tile.key(side, row);
+    range[side][row] = key < tile.end ? range_of(tile.span, list.ranges, key) : -1;
+  }
+  /// Whether row r and column c are a pair: of one group, admitted, the earlier key first.
+  QKGEOM_HD bool pair(const placed_tile& tile, int r, int c) const {
+    return range[0][r] >= 0 && range[0][r] == range[1][c] && tile.i0 + r < tile.j0 + c;
+  }
+};
+
+/// Writes value number `value` of a tile, whose sums by row are in `rows`, which is lost.
+template <class Team>
+QKGEOM_HD void write_sums(const Team& team, const placed_tile& tile, index_t n, double* rows, const tile_sums& to,
+                          index_t value) {
+  if (!tile.span.large) {
+    team.each([&](int t) {
+      if (t < tile_side && tile.i0 + t < tile.end) to.key[value * to.keys + tile.span.law * n + tile.i0 + t] = rows[t];
+    });
+    return;
+  }
+  for (int step = tile_side / 2; step > 0; step /= 2)
+    team.each([&](int t) {
+      if (t < step) rows[t] += rows[t + step];
+    });
+  team.each([&](int t) {
+    if (t == 0) to.tile[value * to.tiles + tile.number] = rows[0];
+  });
+}
+
+/// to(value, i) = the sum of span i of value: one warp each, lane by lane, then by halves.
+struct sum_program {
+  static constexpr int threads = 256, blocks_a_processor = 4;
+  const sum_span* spans;
+  index_t n, values;
+  tile_sums from;
+  double* to;
+
+  index_t shared_bytes() const { return 0; }
+  index_t blocks() const { return (n * values * 32 + threads - 1) / threads; }
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char*) const {
+    typename Team::template per_thread<double> sum;
+    team.own([&](int t) {
+      sum[t] = 0;
+      const index_t at = (block * threads + t) / 32;
+      if (at >= n * values) return;
+      const index_t value = at / n;
+      const sum_span s = spans[at % n];
+      const double* const x = s.tiles ? from.tile + value * from.tiles : from.key + value * from.keys;
+      for (index_t i = s.begin + t % 32; i < s.end; i += 32) sum[t] += x[i];
+    });
+    team.template sum_lanes<32>(sum);
+    team.own([&](int t) {
+      const index_t at = (block * threads + t) / 32;
+      if (t % 32 == 0 && at < n * values) to[at] = sum[t];
+    });
+  }
+};
+
+}  // namespace qkgeom::tile

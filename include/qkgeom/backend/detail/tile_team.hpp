@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "qkgeom/core/config.hpp"
+
+/// Unrolls the loop that follows where a GPU runs it, so that arrays indexed by it stay in registers.
+#if defined(__CUDA_ARCH__)
+#define QKGEOM_UNROLL _Pragma("unroll")
+#else
+#define QKGEOM_UNROLL
+#endif
+
+/// Programs of the tile kernels are written once, for a team of threads: `team.each(f)` calls f(t) for every thread t
+/// and then waits for all of them, `team.own(f)` does not wait, `per_thread<T>` is a value that each thread has. On a
+/// device a block is a team (`device_team`), its values are registers and waiting is a barrier; on the host one thread
+/// does the work of all, step by step, so that tests run the very program that a device runs. A program is a value with
+///   static constexpr int threads, blocks_a_processor;
+///   index_t shared_bytes() const;  operator()(team, block, shared)
+namespace qkgeom::tile {
+
+/// Four floats from a place that is a multiple of 16 bytes, read at once.
+struct four_floats {
+  float value[4];
+
+  QKGEOM_HD explicit four_floats(const float* from) {
+#if defined(__CUDA_ARCH__)
+    const float4 x = *reinterpret_cast<const float4*>(from);
+    value[0] = x.x, value[1] = x.y, value[2] = x.z, value[3] = x.w;
+#else
+    for (int i = 0; i < 4; ++i) value[i] = from[i];
+#endif
+  }
+};
+
+/// Adds to what other blocks add to as well: of integers, so that the order does not matter.
+QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
+#if defined(__CUDA_ARCH__)
+  atomicAdd(to, x);
+#else
+  *to += x;
+#endif
+}
+
+}  // namespace qkgeom::tile
