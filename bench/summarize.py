@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Joins the JSON files of one bench run into one result file and prints the table of ratios. Called by bench/run.sh.
+"""Joins the JSON files of one bench run into one result file and prints the table of ratios. Called by bench/run.sh, and
+with --gpu by tests/run_gpu.sh, where goals stand beside the results.
 
 The best of all repetitions counts, for us, for the ceilings and for the baseline alike.
 """
@@ -8,15 +9,24 @@ import argparse
 import glob
 import json
 import os
+import sys
 
 NOT_COUNTERS = {"name", "family_index", "per_family_instance_index", "run_name", "run_type", "repetitions", "repetition_index",
                 "threads", "iterations", "real_time", "cpu_time", "time_unit", "aggregate_name", "aggregate_unit"}
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
+# What gpu_bench should reach on an H200: benchmark, counter, whether at least or at most, value, unit, what it is.
+GPU_GOALS = (
+    ("pairs/pooled/split_bf16/d:128", "pairs_per_s", "at least", 250e9, "pairs/s", "f32-faithful pairs at d = 128"),
+    ("pooled_profiles/300_heads", "best_s", "at most", 0.3, "s", "profiles of 300 pooled heads"),
+    ("model/same_example/device", "best_s", "at most", 0.15, "s", "a whole model, same-example pairs, from device memory"),
+    ("pairs/every_key/split_bf16/d:128", "seconds_of_300_heads", "at most", 60, "s", "300 heads x 16 buckets, every key of 131072"),
+)
+
 
 def plain(name):
     """A benchmark's name without what only tells how it was repeated."""
-    drop = ("min_time:", "iterations:", "repeats:", "real_time", "process_time")
+    drop = ("min_time:", "iterations:", "repeats:", "real_time", "process_time", "manual_time")
     return "/".join(p for p in name.split("/") if not p.startswith(drop))
 
 
@@ -99,14 +109,88 @@ def against_baselines(benches, baselines):
     return rows, ratios
 
 
+def read_json(path):
+    if not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        return json.load(f)
+
+
+def gpu_rows(benches):
+    units = (("pairs_per_s", 1e9, "G pairs/s"), ("flop_per_s", 1e12, "TFLOP/s"), ("rows_per_s", 1e6, "M rows/s"),
+             ("matrices_per_s", 1, "matrices/s"), ("bytes_per_s", 1e9, "GB/s"))
+    for name, b in benches.items():
+        rate = next((f"{b[k] / scale:9.1f} {unit}" for k, scale, unit in units if k in b), "")
+        seconds = f"{b['best_s'] * 1e3:9.2f} ms" if "best_s" in b else ""
+        notes = [f"{b[k]:.3f} of {k[9:]}" for k in b if k.startswith("share_of_")]
+        notes += [f"{k[:-2]} {b[k] * 1e3:.1f} ms" for k in b if k.endswith("_s") and k.count("_per_") == 0 and k not in ("best_s", "median_s")]
+        notes += [f"{b[k]:.1f} s for 300 heads" for k in ("seconds_of_300_heads",) if b.get("heads", 300) != 300 and k in b]
+        yield name, f"{seconds:>12}  {rate:>22}", ", ".join(notes)
+
+
+def gpu_goals(benches, prefill):
+    """(what, goal, value or none, met or none) of every goal."""
+    for name, counter, which, goal, unit, what in GPU_GOALS:
+        value = benches.get(name, {}).get(counter)
+        met = None if value is None else value >= goal if which == "at least" else value <= goal
+        yield {"what": what, "goal": f"{which} {goal:g} {unit}", "value": value, "met": met}
+    for shape in ("qwen3-0.6b", "llama-3.1-8b", "ministral-3-14b"):
+        for tokens in ("32768", "131072"):
+            ours = [r for who, r in prefill.get(shape, {}).get(tokens, {}).items() if who != "transformers"]
+            for key, which, goal, what in (("speed_ratio", max, 1.0, "speed"), ("memory_ratio", min, 0.5, "peak memory")):
+                found = [r[key] for r in ours if r.get(key)]
+                value = which(found) if found else None
+                met = None if value is None else value >= goal if which is max else value <= goal
+                yield {"what": f"prefill of {shape}, {tokens} tokens: {what} over transformers'",
+                       "goal": f"{'at least' if which is max else 'at most'} {goal:g}", "value": value, "met": met}
+
+
+def summarize_gpu(args):
+    """What this run did not measure stays as the result file has it. Exit status 1 if a benchmark failed."""
+    result = read_json(args.target)
+    runs = read_json(os.path.join(args.folder, "gpu_bench.json")).get("benchmarks", [])
+    errors = {plain(r["name"]): r["error_message"] for r in runs if r.get("error_occurred")}
+    result.update(command=args.command, gpu=args.gpu)
+    if runs:
+        result["benchmarks"] = read_benches(args.folder)
+        result["errors"] = errors
+    for shape, lengths in read_json(os.path.join(args.folder, "prefill.json")).items():
+        result.setdefault("prefill", {}).setdefault(shape, {}).update(lengths)
+    result["goals"] = list(gpu_goals(result.get("benchmarks", {}), result.get("prefill", {})))
+    print_table(list(gpu_rows(result.get("benchmarks", {}))))
+    for g in result["goals"]:
+        value = "not measured" if g["value"] is None else f"{g['value']:.4g}  {'met' if g['met'] else 'NOT MET'}"
+        print(f"goal: {g['what']}: {g['goal']}: {value}")
+    for name, message in errors.items():
+        print(f"FAILED {name}: {message}")
+    write_result(args.target, result)
+    return 1 if errors else 0
+
+
+def print_table(rows):
+    width = max((len(r[0]) for r in rows), default=0)
+    for name, rate, note in rows:
+        print(f"{name:{width}}  {rate}  {note}".rstrip())
+
+
+def write_result(target, result):
+    with open(target, "w") as f:
+        json.dump(result, f, indent=1)
+        f.write("\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
     parser.add_argument("target")
     parser.add_argument("--command", required=True)
-    parser.add_argument("--cpu", required=True)
-    parser.add_argument("--load", required=True, help="processes that ran or waited when the run began, as /proc/loadavg has it")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--cpu")
+    where.add_argument("--gpu", help="name of the card, whose gpu_bench.json and prefill.json FOLDER may hold")
+    parser.add_argument("--load", default="nan", help="processes that ran or waited when the run began, as /proc/loadavg has it")
     args = parser.parse_args()
+    if args.gpu:
+        return summarize_gpu(args)
     benches = read_benches(args.folder)
     baselines = {style: read_baseline(args.folder, style) for style in ("plain", "tuned")}
     rows = [(n, f"{b['flop_per_s'] / 1e9:8.1f} GFLOP/s", "") for n, b in benches.items() if n.startswith(("sgemm/", "dgemm/"))]
@@ -114,15 +198,12 @@ def main():
     rows += against_ceilings(benches)
     whole, ratios = against_baselines(benches, baselines)
     rows += whole
-    width = max(len(r[0]) for r in rows)
-    for name, rate, note in rows:
-        print(f"{name:{width}}  {rate}  {note}".rstrip())
+    print_table(rows)
     result = {"command": args.command, "cpu": args.cpu, "load_average_at_the_start": float(args.load),
               "numpy_over_ours": ratios, "numpy": baselines, "benchmarks": benches}
-    with open(args.target, "w") as f:
-        json.dump(result, f, indent=1)
-        f.write("\n")
+    write_result(args.target, result)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

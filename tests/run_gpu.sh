@@ -1,113 +1,167 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# run_gpu.sh [--deps FOLDER] [--out FOLDER]   on a machine with a GPU: builds what needs one, runs its tests, the small ones
-#     once more under compute-sanitizer (memcheck, racecheck), the example and the benches -> bench/results/<gpu>.json.
-#     Under ten minutes on 16 cores. Needs a CUDA toolkit of at least 12.8 and g++; Eigen 3.4 and GoogleTest are taken from
-#     FOLDER, else from the system. Nothing is fetched. --out: logs and results go there as well.
-# run_gpu.sh --build-only [--deps FOLDER]     compiles for sm_80, sm_90 and sm_100, and runs what skips without a GPU.
-# run_gpu.sh --pack FOLDER                    on a machine that has them: copies Eigen and GoogleTest's sources to FOLDER.
+# run_gpu.sh [--deps FILE] [--out FOLDER] [--only STEPS]   on a machine with a GPU: builds what uses one, then the steps tests,
+#     example, sanitizer (the small tests under compute-sanitizer's memcheck and racecheck), benches and prefill, of which
+#     STEPS may name some (tests,benches). Writes bench/results/<gpu>.json; --out: logs and results go there as well. Needs
+#     CMake, a CUDA toolkit of at least 12.8, g++ and what FILE, made by --pack, brings, else the system. Nothing is
+#     fetched. Ends within TIME_LIMIT [570] seconds on 16 cores: what would take longer is left out and named.
+# run_gpu.sh --build-only [--deps FILE]   builds for sm_80, sm_90 and sm_100, and runs what skips without a GPU.
+# run_gpu.sh --pack FILE.tar.gz           on a Debian system that can build everything: FILE with the headers and
+#     libraries that a build needs besides CUDA, for --deps on a machine that has none of them.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-deps='' out='' pack='' build_only=0
+deps='' out='' pack='' only=tests,example,sanitizer,benches,prefill build_only=0
 while (($#)); do
   case $1 in
-    --deps) deps=$(cd "${2:?--deps needs a folder}" && pwd); shift 2 ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
-    --pack) pack=${2:?--pack needs a folder}; shift 2 ;;
+    --deps) deps=$(realpath "${2:?--deps needs a file}"); shift 2 ;;
+    --out) out=$(realpath -m "${2:?--out needs a folder}"); shift 2 ;;
+    --only) only=${2:?--only needs names of steps}; shift 2 ;;
+    --pack) pack=$(realpath -m "${2:?--pack needs a file}"); shift 2 ;;
     --build-only) build_only=1; shift ;;
-    -h | --help) sed -n '3,10s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) echo "unknown argument $1; see --help" >&2; exit 2 ;;
+    -h | --help) sed -n '3,11s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "run_gpu.sh: unknown argument $1; see --help" >&2; exit 2 ;;
   esac
 done
+limit=${TIME_LIMIT:-570}
+build=$root/build/gpu
+step() { echo "== $1 ($SECONDS s)"; }
 
-first_with() {   # first_with FILE FOLDER... : the first folder that holds FILE
-  local file=$1 folder; shift
-  for folder in "$@"; do [[ -e $folder/$file ]] && { echo "$folder"; return; }; done
-  echo "$file was found in none of: $*" >&2
-  return 1
+# Whole packages, but of Boost only what is included from here, and of OpenBLAS only the shared library.
+pack_dependencies() {
+  local scratch
+  scratch=$(mktemp -d)
+  trap "rm -rf '$scratch'" EXIT
+  grep -rhoE '#include <boost/[a-z_/0-9]+\.hpp>' "$root"/{include,capture,examples,bench,tests/gpu,tests/backend} | sort -u >"$scratch/boost.cpp"
+  # shellcheck disable=SC2046  # Debian's names of shared libraries change with their versions
+  {
+    dpkg -L libeigen3-dev libfmt-dev libcli11-dev nlohmann-json3-dev libxtensor-dev xtl-dev libpcre2-dev libpcre2-8-0 libbenchmark-dev \
+      libgtest-dev libgmock-dev libopenblas-pthread-dev libopenblas0-pthread libgfortran5 libquadmath0 \
+      $(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 'libfmt[0-9]*' 'libbenchmark1*' | sed -n 's/^installed //p')
+    g++ -std=c++20 -M "$scratch/boost.cpp" | tr ' ' '\n' | grep '^/usr/include/boost/'
+    echo /usr/include/boost/version.hpp
+  } | grep -E '^/usr/(include|lib|share/(cmake|eigen3))/' | grep -vE '/(lib)?(blas|lapack)[.-]|openblas[a-z0-9.-]*\.a$|pcre2-(16|32|posix)|pcre2-8\.a|pkgconfig|lib/[^/]*/cmake/openblas' |
+    while read -r file; do [[ -d $file && ! -L $file ]] || echo "${file#/}"; done | sort -u >"$scratch/files"
+  local folders=(-C / -T "$scratch/files") frontend
+  for frontend in "${CUDNN_FRONTEND:-}" $(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/include")' 2>/dev/null); do
+    [[ -e $frontend/cudnn_frontend.h ]] || continue
+    mkdir -p "$scratch/usr/include"
+    cp -r "$frontend"/cudnn_* "$scratch/usr/include/"
+    folders+=(-C "$scratch" usr)
+    break
+  done
+  mkdir -p "$(dirname "$pack")"
+  tar -czf "$pack" "${folders[@]}"
+  echo "$pack: $(du -m "$pack" | cut -f1) MB, beside $(git -C "$root" ls-files -z | (cd "$root" && du -cm --files0-from=-) | tail -1 | cut -f1) MB of sources"
 }
-eigen=$(first_with Eigen/Core ${deps:+"$deps/eigen3"} /usr/include/eigen3 /usr/local/include/eigen3)
-gtest=$(first_with src/gtest-all.cc ${deps:+"$deps/googletest"} /usr/src/googletest/googletest /usr/local/src/googletest)
 if [[ -n $pack ]]; then
-  mkdir -p "$pack/eigen3" "$pack/googletest"
-  cp -r "$eigen/Eigen" "$pack/eigen3/"
-  cp -r "$gtest/src" "$pack/googletest/"
-  mkdir -p "$pack/googletest/include"
-  cp -r "$(first_with gtest/gtest.h "$gtest/include" /usr/include)/gtest" "$pack/googletest/include/"
-  du -sh "$pack"
+  pack_dependencies
   exit 0
 fi
 
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
-command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 1; }
-toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-build=$root/build/gpu
-mkdir -p "$build"
-cd "$build"
+command -v nvcc >/dev/null || { echo "run_gpu.sh: nvcc is not on the PATH"; exit 1; }
 if ((build_only)); then
-  targets=(-gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_100,code=sm_100)
+  architectures='80-real;90-real;100-real'
 else
   command -v nvidia-smi >/dev/null || { echo "skipped: no GPU on this machine"; exit 77; }
-  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
-  targets=("-gencode=arch=compute_$capability,code=sm_$capability")
+  architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)-real
 fi
-includes=("-I$root/include" "-I$root" -isystem "$toolkit/include/cccl" -isystem "$eigen" -isystem "$gtest/include")
-host=(g++ -std=c++20 -O2 -DNDEBUG -DQKGEOM_PRECOMPILED "${includes[@]}" -c)
-cuda=(nvcc -std=c++20 -O3 -lineinfo -DNDEBUG -DQKGEOM_PRECOMPILED --expt-relaxed-constexpr -diag-suppress=554
-      "${targets[@]}" "${includes[@]}" -c)
+mkdir -p "$build"
+options=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_CUDA_ARCHITECTURES=$architectures" -DQKGEOM_CUDA=ON -DCMAKE_CUDA_FLAGS=-lineinfo
+         -DQKGEOM_NATIVE_KERNEL_TESTS=OFF -DQKGEOM_SOURCE_CHECKS=OFF -DQKGEOM_INSTALL=OFF)
+if [[ -n $deps ]]; then
+  [[ -f $deps ]] || { echo "run_gpu.sh: there is no file $deps; --pack makes one"; exit 2; }
+  rm -rf "$build/deps"
+  mkdir -p "$build/deps"
+  tar -xzf "$deps" -C "$build/deps"
+  # Libraries of the pack need others of it: an RPATH, unlike a RUNPATH, is searched for those too.
+  libraries=$(find "$build/deps/usr/lib" -maxdepth 2 -name 'libgfortran.so.5' -printf '%h')
+  options+=("-DCMAKE_PREFIX_PATH=$build/deps/usr" -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON   # the pack alone
+            "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags,-rpath,$libraries,-rpath-link,$libraries")
+fi
 
-step() { echo "== $1 ($SECONDS s)"; }
-step "build for ${targets[*]}"
-pids=()
-in_background() { "$@" & pids+=($!); }
-in_background "${host[@]}" "$root/cmake/precompiled.cpp" -o precompiled.o
-in_background g++ -std=c++17 -O1 -isystem "$gtest/include" -isystem "$gtest" -c "$gtest/src/gtest-all.cc" -o gtest.o
-in_background g++ -std=c++17 -O1 -isystem "$gtest/include" -isystem "$gtest" -c "$gtest/src/gtest_main.cc" -o gtest_main.o
-for unit in cmake/precompiled_cuda tests/gpu/contexts_test bench/gpu examples/embed_cuda; do
-  in_background "${cuda[@]}" "$root/$unit.cu" -o "$(basename "$unit").o"
-  ((build_only == 0)) || { wait "${pids[-1]}"; unset 'pids[-1]'; }   # where there is no GPU, cores are few
-done
-for pid in "${pids[@]}"; do wait "$pid"; done
-link() { nvcc -o "$1" "$2.o" precompiled.o precompiled_cuda.o "${@:3}" -lcublas -lcusolver -lpthread; }
-link contexts_test contexts_test gtest.o gtest_main.o
-link gpu_bench gpu
-link embed_cuda embed_cuda
+# A toolkit without cuBLAS, cuSOLVER or cuDNN: those that Python packages of the same CUDA brought.
+borrow_from_python() {
+  local toolkit place
+  toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+  [[ ! -e $toolkit/include/cublas_v2.h || ! -e $toolkit/include/cusolverDn.h ]] || return 0
+  step "the CUDA toolkit has no cuBLAS: looking among Python's packages"
+  mkdir -p "$build/python_cuda/lib"
+  for place in $(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nvidia/*/; do
+    [[ ! -d $place/include ]] || CPATH=$place/include:${CPATH:-}
+    find "$place" -name 'lib*.so.*' | while read -r library; do
+      ln -sf "$library" "$build/python_cuda/lib/"
+      ln -sf "$library" "$build/python_cuda/lib/$(basename "${library%%.so.*}").so"
+    done
+  done
+  export CPATH CMAKE_LIBRARY_PATH=$build/python_cuda/lib LD_LIBRARY_PATH=$build/python_cuda/lib:${LD_LIBRARY_PATH:-}
+}
+borrow_from_python
+
+step "build for $architectures"
+generator=()
+command -v ninja >/dev/null && generator=(-G Ninja)
+cmake -S "$root" -B "$build" "${generator[@]}" "${options[@]}" >"$build/configure.log" 2>&1 || { tail -30 "$build/configure.log"; exit 1; }
+cmake --build "$build" -j "$(nproc)" --target qkgeom_test_gpu gpu_bench embed_cuda qkgeom-capture >"$build/build.log" 2>&1 ||
+  { grep -E -m 40 'error|FAILED|undefined' "$build/build.log"; exit 1; }
+cd "$build/bin"
 
 status=0
+failed() { status=1; echo "run_gpu.sh: $1"; }
 keep() { [[ -z $out ]] || { mkdir -p "$out" && cp "$@" "$out/"; }; }
-step tests
-./contexts_test 2>&1 | tee tests.log || status=1
-keep tests.log
+wanted() { [[ ,$only, == *,$1,* ]] && ((SECONDS < limit)) && step "$1"; }
+left() { echo $((limit - SECONDS > $1 ? $1 : limit - SECONDS)); }   # left SECONDS: those, or what is left of the whole
+
 if ((build_only)); then
-  step done
+  step "what skips"
+  ./qkgeom_test_gpu | tail -3 || status=1
+  for program in gpu_bench embed_cuda; do
+    code=0
+    ./$program || code=$?
+    echo "$program: exit status $code"
+  done
+  ./qkgeom-capture --help | head -1 || status=1
+  step "done, status $status"
   exit $status
 fi
 
-step example
-./embed_cuda || status=1
-
-small='on_gpu.a_row*:on_gpu.factors*:on_gpu.equal*:on_gpu.weights*'
-if command -v compute-sanitizer >/dev/null; then
+if wanted tests; then
+  timeout "$(left 200)" ./qkgeom_test_gpu --gtest_brief=1 >tests.log 2>&1 || failed "tests failed"
+  tail -60 tests.log
+  keep tests.log
+fi
+if wanted example; then
+  ./embed_cuda || failed "embed_cuda failed"
+fi
+if wanted sanitizer; then
+  # Tests whose names begin with these words work on little data. A tool that slows a test a hundredfold can run them.
+  small='*.a_row*:*.factors*:*.equal*:*.weights*:*.small*'
+  echo "$(./qkgeom_test_gpu --gtest_list_tests --gtest_filter="$small" | grep -c '^  ') small tests"
   for tool in memcheck racecheck; do
-    step "compute-sanitizer $tool"
-    timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 9 ./contexts_test --gtest_filter="$small" \
-      >"$tool.log" 2>&1 || { status=1; echo "$tool found something, or ran out of time"; }
+    command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not there: left out"; break; }
+    timeout "$(left 120)" compute-sanitizer --tool "$tool" --error-exitcode 9 ./qkgeom_test_gpu --gtest_filter="$small" \
+      >"$tool.log" 2>&1 || failed "$tool found something, or ran out of time"
     tail -3 "$tool.log"
     keep "$tool.log"
   done
-else
-  echo "compute-sanitizer is not there: memcheck and racecheck are left out"
 fi
-
-step benches
-name=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1 | tr 'A-Z ' 'a-z_' | tr -cd 'a-z0-9_-')
-if timeout 200 ./gpu_bench >bench.json; then
-  cat bench.json
-  cp bench.json "$root/bench/results/$name.json"
-  keep "$root/bench/results/$name.json"
-else
-  status=1
-  echo "the benches failed"
+results=$build/results
+rm -rf "$results"
+mkdir -p "$results"
+if wanted benches; then
+  timeout "$(left 150)" ./gpu_bench --benchmark_out="$results/gpu_bench.json" --benchmark_out_format=json >/dev/null 2>"$build/bench.log" ||
+    failed "gpu_bench failed: $(tail -1 "$build/bench.log")"
+fi
+if wanted prefill; then
+  SECONDS_LEFT=$(left 10000) timeout "$(left 10000)" "$root/bench/prefill.sh" --program ./qkgeom-capture --out "$results/prefill.json" ||
+    failed "prefill did not end well"
+fi
+name=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)
+target=$root/bench/results/$(tr 'A-Z ' 'a-z_' <<<"$name" | tr -cd 'a-z0-9_-').json
+if [[ -n $(ls "$results") ]]; then
+  step "results: $target"
+  python3 "$root/bench/summarize.py" "$results" "$target" --gpu "$name" --command "tests/run_gpu.sh" || failed "a bench failed"
+  keep "$target"
 fi
 step "done, status $status"
 exit $status
