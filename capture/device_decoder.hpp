@@ -68,7 +68,7 @@ class device_decoder {
         prefix_(find_prefix(description_, model)),
         feed_(
             m, [this](const layer_visit& v, layer_weights& to) { read(v, to); },
-            [this](const layer_visit& v) { return bytes_of(v); }, options.resident),
+            [this](const layer_visit& v) { return layer_bytes(description_, v.layer, v.only_qk); }, options.resident),
         attention_(m, options.attention_rows, options.attention_keys),
         experts_(m),
         rope_(m),
@@ -89,6 +89,26 @@ class device_decoder {
   }
 
   const decoder_description& description() const { return description_; }
+
+  /// Bytes on the machine for documents of `tokens` tokens in all, besides weights: hidden states, keys and values, and
+  /// the working memory of a chunk and of the blockwise attention.
+  static index_t working_bytes(const decoder_description& d, index_t tokens, const device_decoder_options& o) {
+    const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim, rows = std::min(o.chunk, tokens);
+    const index_t wide = std::max({q + 2 * k, d.hidden, 2 * d.feed_forward});
+    const index_t element = sizeof(T), block = std::min(o.attention_rows, tokens);
+    return element * (tokens * (d.hidden + 2 * k) + rows * (2 * q + 2 * d.hidden + d.feed_forward)) + 4 * rows * wide +
+           d.query_heads * block * ((4 + element) * std::min(o.attention_keys, tokens) + 4 * d.head_dim);
+  }
+  /// Bytes of the weights of layer `l`.
+  static index_t layer_bytes(const decoder_description& d, index_t l, bool only_qk = false) {
+    index_t bytes = 0;
+    for (const auto& shape : layer_shapes(d, l, only_qk)) {
+      index_t entries = shape.size() > 1 ? static_cast<index_t>(sizeof(T)) : 4;
+      for (const index_t n : shape) entries *= n;
+      bytes += entries;
+    }
+    return bytes;
+  }
 
   /// Checks the weights that losses need.
   void check_output() const {
@@ -157,16 +177,6 @@ class device_decoder {
   void read(const layer_visit& v, layer_weights& to) const {
     read_layer(description_, *checkpoint_, prefix_, v.layer, v.only_qk, reading, *pool_, to);
   }
-  index_t bytes_of(const layer_visit& v) const {
-    index_t bytes = 0;
-    for (const auto& shape : layer_shapes(description_, v.layer, v.only_qk)) {
-      index_t entries = shape.size() > 1 ? static_cast<index_t>(sizeof(T)) : 4;
-      for (const index_t n : shape) entries *= n;
-      bytes += entries;
-    }
-    return bytes;
-  }
-
   pass begin(std::size_t number, token_span ids) {
     const decoder_description& d = description_;
     const auto tokens = static_cast<index_t>(ids.size());

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+#include "capture/cudnn_attention.hpp"
+
+#include <cudnn_frontend.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fe = cudnn_frontend;
+
+enum tensor : std::int64_t { q_tensor = 1, k_tensor, v_tensor, out_tensor };
+
+/// A plan and the memory that it works in; without a graph cuDNN has none for the shape.
+struct plan {
+  std::shared_ptr<fe::graph::Graph> graph;
+  std::int64_t workspace = 0;
+};
+
+/// Queries, keys that the last of them sees, window, heads, key heads, dim, capacity.
+using shape = std::tuple<index_t, index_t, index_t, index_t, index_t, index_t, index_t>;
+
+plan make_plan(cudnnHandle_t handle, const attention_call<bf16>& c, index_t keys) {
+  plan made;
+  auto graph = std::make_shared<fe::graph::Graph>();
+  graph->set_io_data_type(fe::DataType_t::BFLOAT16)
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  const auto add = [&](const char* name, std::int64_t number, index_t heads, index_t rows, index_t head_stride,
+                       index_t row_stride) {
+    return graph->tensor(
+        fe::graph::Tensor_attributes()
+            .set_name(name)
+            .set_uid(number)
+            .set_dim({1, heads, rows, c.dim})
+            .set_stride({std::max(heads * head_stride, rows * row_stride), head_stride, row_stride, 1}));
+  };
+  const auto q = add("q", q_tensor, c.heads, c.rows, c.dim, c.heads * c.dim);
+  const auto k = add("k", k_tensor, c.key_heads, keys, c.capacity * c.dim, c.dim);
+  const auto v = add("v", v_tensor, c.key_heads, keys, c.capacity * c.dim, c.dim);
+  auto options = fe::graph::SDPA_attributes()
+                     .set_name("attention")
+                     .set_generate_stats(false)
+                     .set_attn_scale(static_cast<float>(c.scale))
+                     .set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT)
+                     .set_diagonal_band_right_bound(0);
+  if (c.window < keys) options.set_diagonal_band_left_bound(static_cast<int>(c.window));
+  const auto out = std::get<0>(graph->sdpa(q, k, v, options));
+  out->set_output(true)
+      .set_uid(out_tensor)
+      .set_dim({1, c.heads, c.rows, c.dim})
+      .set_stride({c.heads * c.rows * c.dim, c.dim, c.heads * c.dim, 1});
+  if (graph->build(handle, {fe::HeurMode_t::A}).is_bad()) return made;
+  if (graph->get_workspace_size(made.workspace).is_bad()) return made;
+  made.graph = graph;
+  return made;
+}
+
+}  // namespace
+
+struct cudnn_attention::state {
+  explicit state(cudaStream_t s) : stream(s) {
+    require(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS && cudnnSetStream(handle, stream) == CUDNN_STATUS_SUCCESS,
+            "cuDNN: no handle could be made");
+  }
+  ~state() { cudnnDestroy(handle); }
+
+  const plan& plan_of(const attention_call<bf16>& c, index_t keys) {
+    const shape key{c.rows, keys, std::min(c.window, keys), c.heads, c.key_heads, c.dim, c.capacity};
+    const auto found = plans.find(key);
+    return found != plans.end() ? found->second : plans.emplace(key, make_plan(handle, c, keys)).first->second;
+  }
+
+  cudaStream_t stream;
+  cudnnHandle_t handle = nullptr;
+  std::map<shape, plan> plans;
+};
+
+cudnn_attention::cudnn_attention(cudaStream_t stream) : state_(std::make_unique<state>(stream)) {}
+cudnn_attention::~cudnn_attention() = default;
+
+bool cudnn_attention::operator()(const attention_call<bf16>& c) {
+  // Keys before the window of the first query are left out; the last query stands at the last key.
+  const index_t begin = std::max<index_t>(0, c.first - c.window + 1), keys = c.first + c.rows - begin;
+  const plan& p = state_->plan_of(c, keys);
+  if (!p.graph) return false;
+  void* workspace = nullptr;
+  const auto memory = static_cast<std::size_t>(p.workspace);
+  if (memory > 0 && cudaMallocAsync(&workspace, memory, state_->stream) != cudaSuccess) return false;
+  const auto plain = [](const bf16* x) { return const_cast<void*>(static_cast<const void*>(x)); };
+  std::unordered_map<std::int64_t, void*> tensors{{q_tensor, plain(c.q)},
+                                                  {k_tensor, plain(c.k + begin * c.dim)},
+                                                  {v_tensor, plain(c.v + begin * c.dim)},
+                                                  {out_tensor, c.out}};
+  auto status = p.graph->execute(state_->handle, tensors, workspace);
+  if (workspace) cudaFreeAsync(workspace, state_->stream);
+  require(status.is_good(), "cuDNN: the attention failed: ", status.get_message());
+  return true;
+}
+
+}  // namespace qkgeom

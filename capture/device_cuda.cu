@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#include "capture/device_cuda.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "capture/cuda_machine.cuh"
+#include "capture/device_forward_pass.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// A device and a forward pass on it.
+template <class T>
+class cuda_pass : public forward_pass {
+ public:
+  cuda_pass(const cuda_capture_options& options, const decoder_description& d, const checkpoint& weights,
+            index_t last_layer, thread_pool& pool)
+      : machine_(0), pass_(machine_, d, weights, last_layer, pool, sizes_for(options, d)) {}
+
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
+    pass_.run(documents, stage, sinks);
+  }
+  void check_output() const override { pass_.check_output(); }
+
+ private:
+  using decoder_type = device_decoder<cuda_machine, T>;
+
+  static device_decoder_options sizes_for(const cuda_capture_options& options, const decoder_description& d) {
+    device_decoder_options sizes;
+    switch (options.resident) {
+      case resident_layers::stream:
+        break;
+      case resident_layers::all:
+        sizes.resident = std::numeric_limits<index_t>::max();
+        break;
+      case resident_layers::automatic: {
+        // The two places that other layers share, and a tenth for what pools and libraries take.
+        const index_t tokens = options.tokens > 0 ? options.tokens : d.context;
+        index_t largest = 0;
+        for (index_t l = 0; l < d.n_layers(); ++l)
+          if (!d.layers[static_cast<std::size_t>(l)].skipped)
+            largest = std::max(largest, decoder_type::layer_bytes(d, l));
+        std::size_t free = 0, total = 0;
+        cuda_kernels::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        sizes.resident = std::max<index_t>(
+            0, static_cast<index_t>(free - total / 10) - 2 * largest - decoder_type::working_bytes(d, tokens, sizes));
+      }
+    }
+    return sizes;
+  }
+
+  cuda_machine machine_;
+  device_forward_pass<cuda_machine, T> pass_;
+};
+
+}  // namespace
+
+forward_pass_factory cuda_forward_pass(const cuda_capture_options& options) {
+  int devices = 0;
+  require(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0, "there is no CUDA device on this machine");
+  return [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
+                   thread_pool& pool) -> std::unique_ptr<forward_pass> {
+    if (type == compute_type::bf16) return std::make_unique<cuda_pass<bf16>>(options, d, weights, last_layer, pool);
+    return std::make_unique<cuda_pass<float>>(options, d, weights, last_layer, pool);
+  };
+}
+
+}  // namespace qkgeom

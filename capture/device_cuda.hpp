@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "capture/forward_pass.hpp"
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// Which layers' weights stay on the device from one batch of documents to the next: as many as memory holds beside the
+/// work, all, or none.
+enum class resident_layers { automatic, all, stream };
+
+struct cuda_capture_options {
+  resident_layers resident = resident_layers::automatic;
+  index_t tokens = 0;  ///< of a batch of documents, at most; for `automatic`. 0: the model's context
+};
+
+/// Makes forward passes on the first CUDA device. Throws `error` if there is none.
+forward_pass_factory cuda_forward_pass(const cuda_capture_options& options);
+
+}  // namespace qkgeom
