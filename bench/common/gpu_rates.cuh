@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/cuda_resources.cuh"
-#include "qkgeom/backend/detail/tile_math.hpp"
+#include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/core/random.hpp"
 
 /// What the card can do, measured: what the rates of our kernels are held against.
