@@ -42,7 +42,7 @@ pack_dependencies() {
   } | grep -E '^/usr/(include|lib|share/(cmake|eigen3))/' | grep -vE '/(lib)?(blas|lapack)[.-]|openblas[a-z0-9.-]*\.a$|pcre2-(16|32|posix)|pcre2-8\.a|pkgconfig|lib/[^/]*/cmake/openblas' |
     while read -r file; do [[ -d $file && ! -L $file ]] || echo "${file#/}"; done | sort -u >"$scratch/files"
   local folders=(-C / -T "$scratch/files") frontend
-  for frontend in "${CUDNN_FRONTEND:-}" $(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/include")' 2>/dev/null); do
+  for frontend in "$root/build/cudnn-frontend/include" $(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/include")'); do
     [[ -e $frontend/cudnn_frontend.h ]] || continue
     mkdir -p "$scratch/usr/include"
     cp -r "$frontend"/cudnn_* "$scratch/usr/include/"
@@ -80,23 +80,25 @@ if [[ -n $deps ]]; then
             "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags,-rpath,$libraries,-rpath-link,$libraries")
 fi
 
-# A toolkit without cuBLAS, cuSOLVER or cuDNN: those that Python packages of the same CUDA brought.
-borrow_from_python() {
-  local toolkit place
-  toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
-  [[ ! -e $toolkit/include/cublas_v2.h || ! -e $toolkit/include/cusolverDn.h ]] || return 0
-  step "the CUDA toolkit has no cuBLAS: looking among Python's packages"
-  mkdir -p "$build/python_cuda/lib"
-  for place in $(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nvidia/*/; do
-    [[ ! -d $place/include ]] || CPATH=$place/include:${CPATH:-}
-    find "$place" -name 'lib*.so.*' | while read -r library; do
-      ln -sf "$library" "$build/python_cuda/lib/"
-      ln -sf "$library" "$build/python_cuda/lib/$(basename "${library%%.so.*}").so"
-    done
+# What the toolkit lacks of these, from the Python packages of the same CUDA.
+borrow() { # HEADER, LIBRARIES by the beginnings of their names
+  local packages header library
+  [[ ! -e $(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")/include/$1 ]] || return 0
+  packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nvidia
+  header=$(find -L "$packages" -name "$1" 2>/dev/null | head -1)
+  [[ -n $header ]] || { echo "run_gpu.sh: the CUDA toolkit has no $1, and Python's packages have none"; return 0; }
+  echo "the CUDA toolkit has no $1: that of $(dirname "$header") is taken"
+  export CPATH=${CPATH:+$CPATH:}$(dirname "$header") CMAKE_INCLUDE_PATH=${CMAKE_INCLUDE_PATH:+$CMAKE_INCLUDE_PATH:}$(dirname "$header")
+  mkdir -p "$build/borrowed"
+  for library in $(for name in "${@:2}"; do find -L "$packages" -name "lib$name*.so.*"; done); do
+    ln -sf "$library" "$build/borrowed/"
+    ln -sf "$library" "$build/borrowed/$(basename "${library%%.so.*}").so"
   done
-  export CPATH CMAKE_LIBRARY_PATH=$build/python_cuda/lib LD_LIBRARY_PATH=$build/python_cuda/lib:${LD_LIBRARY_PATH:-}
+  export CMAKE_LIBRARY_PATH=$build/borrowed LD_LIBRARY_PATH=$build/borrowed
 }
-borrow_from_python
+borrow cublas_v2.h cublas
+borrow cusolverDn.h cusolver cusparse nvJitLink
+borrow cudnn.h cudnn
 
 step "build for $architectures"
 generator=()
