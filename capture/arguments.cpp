@@ -21,7 +21,9 @@ const std::map<std::string, sampler_kind> samplers(std::begin(sampler_names), st
 struct raw_options {
   std::string study{}, heads{}, layers = "all", sampler = "uniform", compute = "f32";
   index_t examples = 0;
-  bool pre_rope = false, prepend_bos = false, no_bos = false;
+  std::string device = "cpu", resident = "auto";
+  bool pre_rope = false, prepend_bos = false, no_bos = false, analyse = false;
+  document_analysis_options analysis{};
 };
 
 void declare_inputs(CLI::App& app, capture_options& o, raw_options& raw) {
@@ -92,14 +94,39 @@ void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_flag("--softmax", o.softmax,
                "what the softmax of the captured heads gives: mass on the first tokens and by distance, entropy");
   app.add_flag("--loss", o.loss, "the loss of every token by position; runs all layers");
-  app.add_option(
-         "--statistics-bucket-size", o.statistics_bucket_size,
-         "tokens of a bucket of these three [--bucket-size of uniform buckets, else a sixteenth of the context]")
+  auto* const analyse =
+      app.add_flag("--analyse", raw.analyse,
+                   "PCA, rotation and plasticity of every document over all its tokens and pairs of keys, as tables; "
+                   "with --sampler all no rows are kept");
+  app.add_option("--covariance", raw.analysis.covariances,
+                 "query models of --analyse, the first is the headline: diagonal, full, joint, linear_drift")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->needs(analyse);
+  app.add_flag("--heatmap", raw.analysis.heatmap, "--analyse: heatmaps of plasticity too")->needs(analyse);
+  app.add_option("--models-of", raw.analysis.models_of,
+                 "--analyse: query models of captures made with --moments, the same for all documents, whose tables "
+                 "then add up [each document's own]")
+      ->delimiter(',')
+      ->needs(analyse);
+  app.add_option("--statistics-bucket-size", o.statistics_bucket_size,
+                 "tokens of a bucket of these four [--bucket-size of uniform buckets, else a sixteenth of the context]")
       ->check(CLI::Range(index_t{1}, longest));
   app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
   app.add_option("--family", o.family, "label of the model's family, kept in the manifest");
   app.add_option("--revision", o.revision, "label of the checkpoint, kept in the manifest");
   app.add_flag("--resume", o.resume, "continue an interrupted capture");
+}
+
+void declare_device(CLI::App& app, raw_options& raw) {
+  app.add_option("--device", raw.device, "where the forward pass runs: cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--resident", raw.resident,
+                 "weights that stay on a GPU from one batch of documents to the next: auto (as many layers as there is "
+                 "room for), all or stream (none; the card holds two layers at a time)")
+      ->check(CLI::IsMember({"auto", "all", "stream"}))
+      ->capture_default_str();
 }
 
 /// The study that the command line names, before the other options are parsed; they go before its settings.
@@ -149,6 +176,10 @@ void interpret(const raw_options& raw, capture_arguments& a) {
   o.plan.layers = parse_layers(raw.layers);
   o.plan.sampler.kind = samplers.at(raw.sampler);
   if (raw.pre_rope) o.plan.stage = rope_stage::pre;
+  if (raw.analyse) o.analyse = raw.analysis;
+  a.cuda = raw.device == "cuda";
+  require(a.cuda || raw.resident == "auto", "--resident is of --device cuda");
+  if (raw.resident != "auto") a.resident = raw.resident == "all" ? resident_layers::all : resident_layers::stream;
   interpret_common(raw, o);
 }
 
@@ -179,6 +210,7 @@ std::optional<capture_arguments> parse_arguments(int argc, const char* const* ar
   declare_rows(app, a.options, raw);
   declare_model(app, a.options, raw);
   declare_arithmetic(app, a.options, raw);
+  declare_device(app, raw);
   app.add_flag("--plan", a.plan,
                "print layers, heads, rows, bytes, peak memory and work of this capture and stop; needs config.json but "
                "no weights");

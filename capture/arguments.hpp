@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "capture/device_cuda.hpp"
 #include "capture/evaluate.hpp"
 #include "capture/job.hpp"
 
@@ -12,6 +13,8 @@ namespace qkgeom {
 struct capture_arguments {
   capture_options options;
   bool plan = false;  ///< print what would be captured, and stop
+  bool cuda = false;  ///< the forward pass runs on a GPU
+  resident_layers resident = resident_layers::automatic;
 };
 
 /// Parses a command line: settings of the study that `--study` names, and options, which go before the study's. None

@@ -41,7 +41,7 @@ enum class feed_forward_kind {
 };
 
 /// Names of a layer's tensors without their `.weight`. An empty norm is not there.
-struct layer_names {
+struct weight_names {
   std::string attention_norm = "input_layernorm", attention_out_norm{};
   std::string feed_forward_norm = "post_attention_layernorm", feed_forward_out_norm{};
   std::string qkv{};  ///< not empty: q, k, v are one matrix, rows head by head: q, k and v of head 0, of head 1, ...
@@ -83,7 +83,7 @@ struct decoder_description {
   rope_description rope;
   std::optional<rope_description> local_rope{};
   std::vector<layer_description> layers;
-  layer_names names{};
+  weight_names names{};
   std::string embedding = "embed_tokens", final_norm = "norm";
   std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< whole names; if not tied
   std::vector<std::string> prefixes{"model."};  ///< of the tensors' names: the first with which the embedding is there

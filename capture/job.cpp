@@ -70,7 +70,7 @@ class capture_job {
  public:
   capture_job(const capture_options& options, const capture_manifest& manifest, input_check inputs,
               const decoder_description& model, forward_pass& forward, const tokenizer& tokens, thread_pool& pool,
-              const moment_function& moments)
+              const moment_function& moments, document_analyses* analyses)
       : options_(options),
         inputs_(std::move(inputs)),
         lengths_(lengths_of(inputs_.examples)),
@@ -79,6 +79,7 @@ class capture_job {
         tokens_(tokens),
         pool_(pool),
         writer_(options.out, manifest),
+        analyses_(analyses),
         rows_(writer_.manifest(), options.plan.sampler, options.plan.compute, options.plan.same_positions) {
     if (options.moments)
       moments_.emplace(writer_.manifest(), grid_of(manifest, "moments"), moments, options.plan.sampler.skip_first);
@@ -192,16 +193,19 @@ class capture_job {
         options_.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
     batch_sinks sinks;
     sinks.rows = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-      rows_.add(layer, q, k, static_cast<std::int32_t>(first + i), ids[i]);
+      if (keeps_rows(options_)) rows_.add(layer, q, k, static_cast<std::int32_t>(first + i), ids[i]);
       if (moments_) moments_->add(layer, q, k);
       bar.add(q.rows * (layer + 1) / layers - q.rows * layer / layers);
     };
     // Statistics count the documents of their shard.
     const auto in_shard = [&](std::size_t i) { return static_cast<index_t>(first + i - ranges_[shard_].first); };
     if (statistics_) statistics_->add_documents(static_cast<index_t>(ids.size()));
-    if (options_.softmax)
+    if (analyses_) analyses_->add_documents(static_cast<index_t>(ids.size()));
+    const auto analyse = analyses_ ? analyses_->sink() : nullptr;
+    if (options_.softmax || analyse)
       sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-        statistics_->add(pool_, in_shard(i), layer, q, k);
+        if (options_.softmax) statistics_->add(pool_, in_shard(i), layer, q, k);
+        if (analyse) analyse(i, layer, q, k);
       };
     if (options_.loss)
       sinks.losses = [&](std::size_t i, const token_predictions& found) {
@@ -211,9 +215,12 @@ class capture_job {
   }
 
   void write_shard() {
-    writer_.add_shard(examples_of(shard_), rows_.layers(),
-                      statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{});
+    auto beside = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
+    if (analyses_)
+      for (auto& found : analyses_->tensors()) beside.push_back(std::move(found));
+    writer_.add_shard(examples_of(shard_), rows_.layers(), beside);
     if (statistics_) statistics_->clear();
+    if (analyses_) analyses_->clear();
     if (moments_) write_moments();
     state_.done = writer_.manifest();
     write_state(options_.out, state_);
@@ -230,6 +237,7 @@ class capture_job {
   const tokenizer& tokens_;
   thread_pool& pool_;
   capture_writer writer_;
+  document_analyses* analyses_;  // null: none
   row_store rows_;
   std::optional<moment_store> moments_{};
   std::optional<statistics_store> statistics_{};
@@ -282,9 +290,12 @@ std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, con
 
 capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend) {
   require(!options.moments || backend.moments, "moments of every token need a backend to compute them");
+  require(!options.analyse || backend.analyses, "analyses of every document need a backend to compute them");
   prepared_capture prepared = prepare_capture(options, notes);
   const decoder_description& model = prepared.model;
   capture_manifest& manifest = prepared.manifest;
+  const auto analyses = options.analyse ? backend.analyses(manifest, *options.analyse) : nullptr;
+  if (analyses) manifest.extra["analyse"].update(analyses->settings());
   const checkpoint weights(options.model);
   if (weights.has_fp8())
     notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
@@ -306,10 +317,12 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {
     require_fresh(options);
-    capture_job(options, manifest, inputs, model, *forward, tokens, pool, backend.moments).run(documents, summary);
+    capture_job(options, manifest, inputs, model, *forward, tokens, pool, backend.moments, analyses.get())
+        .run(documents, summary);
   } else {
     remove_state(options.out);
   }
+  if (analyses) analyses->write_tables(options.out);
   measure(options, inputs, summary);
   return summary;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "capture/document_analyses.hpp"
 #include "capture/documents.hpp"
 #include "capture/forward_pass.hpp"
 #include "capture/moment_function.hpp"
@@ -41,7 +42,9 @@ struct capture_options {
   bool moments = false;  ///< moments of every token of the captured heads, beside the rows
   bool softmax = false;  ///< what the softmax of the captured heads gives: mass at the beginning, by distance, entropy
   bool loss = false;     ///< the loss of every token but a document's first, by position
-  index_t statistics_bucket_size = 0;  ///< buckets of these three in tokens; 0: those that analyses take by default
+  /// What is analysed of every document while it passes; rows of every token (`sampler_kind::all`) are then not kept.
+  std::optional<document_analysis_options> analyse{};
+  index_t statistics_bucket_size = 0;  ///< buckets of these four in tokens; 0: those that analyses take by default
   index_t batch_tokens = 8192;         ///< documents of a shard with that many in all share a visit of each layer
   int threads = 0;                     ///< 0: as many as the machine has cores
   bool resume = false;
@@ -49,9 +52,13 @@ struct capture_options {
 
 /// What a capture computes with, given by who runs it.
 struct capture_backend {
-  moment_function moments{};       ///< needed where the options ask for moments
-  forward_pass_factory forward{};  ///< none: `decoder`, on the CPU
+  moment_function moments{};             ///< needed where the options ask for moments
+  document_analyses_factory analyses{};  ///< needed where the options ask for analyses
+  forward_pass_factory forward{};        ///< none: `decoder`, on the CPU
 };
+
+/// Whether a capture keeps rows: analyses of every token leave nothing to be kept of every token.
+inline bool keeps_rows(const capture_options& o) { return !o.analyse || o.plan.sampler.kind != sampler_kind::all; }
 
 /// What a capture did.
 struct capture_summary {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <iostream>
 
+#include "capture/analyse_documents.hpp"
 #include "capture/arguments.hpp"
 #include "capture/blas.hpp"
 #include "capture/estimate.hpp"
@@ -33,6 +34,16 @@ void print(const capture_summary& s, const std::string& out) {
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
 }
 
+forward_pass_factory forward_for(const capture_arguments& asked) {
+  if (!asked.cuda) return {};
+#if defined(QKGEOM_CAPTURE_CUDA)
+  const index_t longest = asked.options.plan.max_length;
+  return cuda_forward_pass({asked.resident, longest > 0 ? std::max(longest, asked.options.batch_tokens) : 0});
+#else
+  fail("--device cuda: this program was built without CUDA");
+#endif
+}
+
 int run(int argc, char** argv) {
   const auto asked = parse_arguments(argc, argv);
   if (!asked) return 0;
@@ -46,7 +57,12 @@ int run(int argc, char** argv) {
     const std::vector<std::int32_t> no_bucket(static_cast<std::size_t>(x.rows), -1);
     return cpu.moments(side, x, position, no_bucket, 0, scatter_kind::full);
   };
-  print(run_capture(asked->options, std::cerr, {.moments = moments}), asked->options.out.string());
+  const auto analyses = [&](const capture_manifest& plan, const document_analysis_options& choice) {
+    return std::make_unique<analyse_documents<cpu_context>>(cpu, plan, choice);
+  };
+  print(run_capture(asked->options, std::cerr,
+                    {.moments = moments, .analyses = analyses, .forward = forward_for(*asked)}),
+        asked->options.out.string());
   return 0;
 }
 

@@ -33,7 +33,7 @@ void add_settings(capture_manifest& m, const capture_options& o) {
   if (o.bos != bos_rule::as_tokenizer) m.extra["bos"] = o.bos == bos_rule::prepend ? "prepend" : "none";
 }
 
-/// The grid of moments, softmax and loss: by default the one that analyses choose.
+/// The grid of moments, softmax, loss and analyses: by default the one that analyses choose.
 void add_statistics(capture_manifest& m, const capture_options& o) {
   const index_t size = o.statistics_bucket_size > 0 ? o.statistics_bucket_size : m.usual_bucket_size();
   const captured_buckets grid{"uniform", size};
@@ -42,6 +42,8 @@ void add_statistics(capture_manifest& m, const capture_options& o) {
   if (o.moments) m.extra["moments"] = {{"bucket_size", size}};
   if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}};
   if (o.loss) m.extra["loss"] = {{"bucket_size", size}};
+  if (!o.analyse) return;
+  m.extra["analyse"] = {{"bucket_size", size}, {"covariance", o.analyse->covariances}, {"heatmap", o.analyse->heatmap}};
 }
 
 std::optional<std::int32_t> bos_of(const nlohmann::json& config) {
@@ -71,12 +73,14 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   auto config = parse_json(text, path.string());
   if (!options.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.rope_scaling);
   if (options.rope_theta) config = with_rope_theta(std::move(config), *options.rope_theta);
+  require(!options.analyse || options.plan.stage == rope_stage::post,
+          "queries and keys are analysed as they meet, after rotary embedding: --analyse without --pre-rope");
   prepared_capture p{read_description(config), {}, bos_of(config)};
   check_shape(options.study, p.model);
   p.manifest =
       plan_capture(p.model, fs::canonical(options.model).filename().string(), sha256().add(text).hex(), options.plan);
   add_settings(p.manifest, options);
-  if (options.moments || options.softmax || options.loss) add_statistics(p.manifest, options);
+  if (options.moments || options.softmax || options.loss || options.analyse) add_statistics(p.manifest, options);
   if (const index_t none = heads_without_data(p.model, options.plan); none > 0)
     notes
         << "note: " << none << " of the " << options.plan.head_list.size()

@@ -52,9 +52,9 @@ class capture_test : public ::testing::Test {
     put(folder / name, text);
     return folder / name;
   }
-  capture_summary run(const moment_function& moments = {}) {
+  capture_summary run(const capture_backend& backend = {}) {
     notes.str("");
-    return run_capture(options, notes, {.moments = moments});
+    return run_capture(options, notes, backend);
   }
   /// The sentence with which it is refused.
   std::string refusal() {

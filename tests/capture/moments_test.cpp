@@ -65,7 +65,7 @@ class moments_of_tokens : public test::capture_test {
     options.documents.jsonl = folder / (out + ".jsonl");
     options.out = folder / out;
     test::write_books(options.documents.jsonl, books);
-    test::capture_test::run(backend());
+    test::capture_test::run({.moments = backend()});
     return capture_set::open({options.out});
   }
 
@@ -179,7 +179,7 @@ TEST_F(moments_of_tokens, and_everything_else_are_the_same_bytes_however_documen
     for (const index_t batch : long_ones ? std::vector<index_t>{1, 8192} : std::vector<index_t>{1, 400, 8192}) {
       options.batch_tokens = batch;
       options.out = folder / (std::string(name_of(type)) + std::to_string(batch));
-      EXPECT_EQ(test::capture_test::run(backend()).shards, long_ones ? 2 : 1);
+      EXPECT_EQ(test::capture_test::run({.moments = backend()}).shards, long_ones ? 2 : 1);
       files[batch] = test::contents_of(options.out);
     }
     for (const auto& [batch, bytes] : files) EXPECT_TRUE(bytes == files[1]) << name_of(type) << ' ' << batch;
@@ -191,7 +191,7 @@ TEST_F(moments_of_tokens, of_an_empty_document_are_none) {
   const auto alone = set_moments::open(run("alone", {6}), uniform_buckets{18}.edges(300))->read(0)[0];
   options.documents.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(folder / "alone.jsonl"));
   options.out = folder / "both";
-  test::capture_test::run(backend());
+  test::capture_test::run({.moments = backend()});
   const auto both = set_moments::open(capture_set::open({options.out}), uniform_buckets{18}.edges(300))->read(0)[0];
   expect_equal(both.moments.q, alone.moments.q, 1e-14);
   expect_equal(both.moments.k, alone.moments.k, 1e-14);

@@ -45,7 +45,10 @@ class csv_writer {
     end_row();
   }
 
-  /// Writes one row, a field for each column.
+  /// Fields that every further row begins with: those of its first columns.
+  void begin_rows_with(std::vector<std::string> fields) { first_fields_ = std::move(fields); }
+
+  /// Writes one row, a field for each column but those that `begin_rows_with` fills.
   template <class... Fields>
   void row(const Fields&... fields) {
     (add(fields), ...);
@@ -55,12 +58,7 @@ class csv_writer {
   /// Adds one field to the row at hand: a number, a text, or an optional of one.
   template <class T>
   requires std::is_arithmetic_v<T> csv_writer& add(T x) { return append(number_text(x)); }
-  csv_writer& add(std::string_view text) {
-    if (text.find_first_of(",\"\r\n") == std::string_view::npos) return append(text);
-    std::string quoted = "\"";
-    for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-    return append(quoted + '"');
-  }
+  csv_writer& add(std::string_view text) { return append(quoted(text)); }
   csv_writer& add(const char* text) { return add(std::string_view(text)); }
   csv_writer& add(const std::string& text) { return add(std::string_view(text)); }
   csv_writer& add(std::nullopt_t) { return append({}); }
@@ -87,14 +85,25 @@ class csv_writer {
   }
 
  private:
-  csv_writer& append(std::string_view text) {
+  static std::string quoted(std::string_view text) {
+    if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+    std::string in_quotes = "\"";
+    for (const char c : text) in_quotes.append(c == '"' ? 2 : 1, c);
+    return in_quotes + '"';
+  }
+  void put(std::string_view text) {
     if (fields_++ > 0) line_ += ',';
     line_ += text;
+  }
+  csv_writer& append(std::string_view text) {
+    if (fields_ == 0)
+      for (const auto& field : first_fields_) put(quoted(field));
+    put(text);
     return *this;
   }
 
   atomic_file file_;
-  std::vector<std::string> columns_;
+  std::vector<std::string> columns_, first_fields_{};
   std::string line_;
   std::size_t fields_ = 0, rows_ = 0;  // row 0 is the header
 };

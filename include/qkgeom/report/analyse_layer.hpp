@@ -64,14 +64,14 @@ layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges
 }
 
 /// PCA and rotation of every head.
-template <class Context, class T>
-void add_geometry(Context& ctx, const layer_statistics<T>& s, index_t context_length, const analysis_options& options,
-                  std::vector<head_report>& heads) {
-  auto components = pca(ctx, s.moments, options.pca);
+template <class Context>
+void add_geometry(Context& ctx, const layer_moments& moments, const layer_blocks& by_block, index_t context_length,
+                  const analysis_options& options, std::vector<head_report>& heads) {
+  auto components = pca(ctx, moments, options.pca);
   auto rotation = options.rotation;
   rotation.context_length = context_length;
-  auto planes = planar_rotation(ctx, s.moments, rotation);
-  auto replicates = geometry_without_blocks(ctx, s.by_block, s.moments, options.pca, rotation, planes);
+  auto planes = planar_rotation(ctx, moments, rotation);
+  auto replicates = geometry_without_blocks(ctx, by_block, moments, options.pca, rotation, planes);
   for (std::size_t h = 0; h < heads.size(); ++h) {
     heads[h].geometry = std::move(replicates[h]);
     heads[h].pca = std::move(components[h]);
@@ -89,15 +89,53 @@ struct chosen_pairs {
   pair_sample sample() const { return draw; }
 };
 
+/// The query models that the options ask for, (covariances)(heads).
+template <class Context>
+std::vector<std::vector<query_model>> fit_models(Context& ctx, const layer_moments& moments,
+                                                 const analysis_options& options) {
+  require(!options.covariances.empty(), "covariances: name at least one query model");
+  std::vector<std::vector<query_model>> models;
+  for (const covariance_kind kind : options.covariances)
+    models.push_back(fit_queries(ctx, moments, {kind, options.position, options.no_drift}));
+  return models;
+}
+
+/// Profiles of the heads of a layer under every query model over the keys of one part of it, (covariances)(heads).
+/// `part` is its number, for drawn pairs.
+template <class Context, class T, memory_space S>
+std::vector<std::vector<plasticity_profile_result>> part_profiles(Context& ctx, const layer_view<T, S>& rows,
+                                                                  const std::vector<std::vector<query_model>>& models,
+                                                                  index_t layer, std::uint32_t part,
+                                                                  const analysis_options& options) {
+  const chosen_pairs pairs{options.across_examples,
+                           {options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (part << 16)}};
+  std::vector<std::vector<plasticity_profile_result>> found;
+  for (std::size_t c = 0; c < models.size(); ++c)
+    found.push_back(plasticity_profile(ctx, models[c], rows, pairs,
+                                       {.heatmap = options.heatmap && c == 0,
+                                        .heatmap_cell = options.heatmap_cell,
+                                        .precision = options.precision,
+                                        .parts = options.components && c == 0}));
+  return found;
+}
+
+/// What the headline query models say of the drift axis.
+inline void add_drift(const std::vector<query_model>& headline, std::vector<head_report>& heads) {
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    heads[h].alpha_pos = headline[h].alpha_pos;
+    heads[h].beta_pos = headline[h].beta_pos;
+    heads[h].sigma2_pos = headline[h].sigma2_pos;
+    heads[h].r2_pos = headline[h].r2_pos;
+  }
+}
+
 /// Profiles under every query model, and of the observed queries, over the keys of all parts. Each part of layer
 /// `layer` draws pairs of its own.
 template <class T, class Context, class Parts>
 void add_profiles(Context& ctx, const Parts& parts, const layer_statistics<T>& s, index_t layer,
                   const bucket_edges& buckets, index_t document_block, const analysis_options& options,
                   std::vector<head_report>& heads) {
-  std::vector<std::vector<query_model>> models;
-  for (const covariance_kind kind : options.covariances)
-    models.push_back(fit_queries(ctx, s.moments, {kind, options.position, options.no_drift}));
+  const auto models = fit_models(ctx, s.moments, options);
   const auto add = [&](std::optional<plasticity_profile_result>& all, plasticity_profile_result&& part) {
     fold_documents(part, document_block);
     all = all ? merge(std::move(*all), part) : std::move(part);
@@ -106,30 +144,32 @@ void add_profiles(Context& ctx, const Parts& parts, const layer_statistics<T>& s
   for (auto& p : profiles) p.resize(heads.size());
   std::uint32_t number = 0;
   parts([&](const layer_view<T>& part) {
-    const chosen_pairs pairs{
-        options.across_examples,
-        {options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (number++ << 16)}};
-    for (std::size_t c = 0; c < models.size(); ++c) {
-      auto found = plasticity_profile(ctx, models[c], part, pairs,
-                                      {.heatmap = options.heatmap && c == 0,
-                                       .heatmap_cell = options.heatmap_cell,
-                                       .precision = options.precision,
-                                       .parts = options.components && c == 0});
-      for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[h]));
-    }
+    auto found = part_profiles(ctx, part, models, layer, number++, options);
+    for (std::size_t c = 0; c < models.size(); ++c)
+      for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[c][h]));
     if (!options.empirical) return;
-    auto found = empirical_profile(ctx, s.observed, part, buckets,
-                                   {.position = options.position, .across_examples = options.across_examples});
-    for (std::size_t h = 0; h < heads.size(); ++h) add(heads[h].empirical, std::move(found[h]));
+    auto observed = empirical_profile(ctx, s.observed, part, buckets,
+                                      {.position = options.position, .across_examples = options.across_examples});
+    for (std::size_t h = 0; h < heads.size(); ++h) add(heads[h].empirical, std::move(observed[h]));
   });
-  for (std::size_t h = 0; h < heads.size(); ++h) {
-    const auto& headline = models[0][h];
-    heads[h].alpha_pos = headline.alpha_pos;
-    heads[h].beta_pos = headline.beta_pos;
-    heads[h].sigma2_pos = headline.sigma2_pos;
-    heads[h].r2_pos = headline.r2_pos;
+  add_drift(models[0], heads);
+  for (std::size_t h = 0; h < heads.size(); ++h)
     for (auto& p : profiles) heads[h].profiles.push_back(std::move(*p[h]));
+}
+
+/// The reports of a layer's heads with their names and nothing else.
+inline std::vector<head_report> named_heads(const layer_names& names, const std::vector<index_t>& key_of_query,
+                                            std::optional<index_t> window) {
+  std::vector<head_report> heads(key_of_query.size());
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    auto& r = heads[h];
+    r.layer = names.layer;
+    r.q_head = names.query_heads[h];
+    r.k_head = names.key_heads[static_cast<std::size_t>(key_of_query[h])];
+    r.rope = names.rope;
+    r.window = window;
   }
+  return heads;
 }
 
 }  // namespace detail
@@ -144,20 +184,13 @@ std::vector<head_report> analyse_layer(Context& ctx, const Parts& parts, const l
                                        const analysis_options& options, index_t document_block,
                                        std::optional<known_moments> every_token = {}) {
   const auto s = detail::collect<T>(ctx, parts, buckets, context_length, options, std::move(every_token));
-  std::vector<head_report> heads(s.moments.q.size());
-  for (std::size_t h = 0; h < heads.size(); ++h) {
-    auto& r = heads[h];
-    r.layer = names.layer;
-    r.q_head = names.query_heads[h];
-    r.k_head = names.key_heads[static_cast<std::size_t>(s.moments.key_of_query[h])];
-    r.rope = names.rope;
-    r.window = s.window;
+  auto heads = detail::named_heads(names, s.moments.key_of_query, s.window);
+  for (auto& r : heads) {
     r.queries = s.queries;
     r.keys = s.keys;
   }
-  if (options.geometry) detail::add_geometry(ctx, s, context_length, options, heads);
+  if (options.geometry) detail::add_geometry(ctx, s.moments, s.by_block, context_length, options, heads);
   if (!options.plasticity) return heads;
-  require(!options.covariances.empty(), "covariances: name at least one query model");
   require(options.sampled_pairs == 0 || options.sampled_pairs >= 2,
           "sampled_pairs must be 0 for all pairs, or at least 2 a query bucket, not ", options.sampled_pairs);
   detail::add_profiles<T>(ctx, parts, s, names.layer, buckets, document_block, options, heads);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
@@ -13,8 +14,8 @@
 
 namespace qkgeom {
 
-/// Every function here writes one CSV file with the field's column names; null is an empty field. The file appears
-/// whole.
+/// Every `write_` function here writes one CSV file with the field's column names; null is an empty field. The file
+/// appears whole. `_table` gives its columns and `add_..._rows` its rows, for tables that hold several reports.
 
 namespace detail {
 
@@ -30,34 +31,49 @@ inline void add_values(csv_writer& csv, const head_report& h, const std::vector<
   for (const auto& c : list) csv.add(c.value(h));
 }
 
-}  // namespace detail
-
-/// qk.csv: layer,head,pc,r_q,r_k,explained_variance, a row a component.
-inline void write_qk_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(path, {"layer", "head", "pc", "r_q", "r_k", "explained_variance"});
-  for (const auto& h : report.heads)
-    for (std::size_t j = 0; j < h.pca.r_q.size(); ++j)
-      csv.row(h.layer, h.q_head, j, h.pca.r_q[j], h.pca.r_k[j], h.pca.explained_variance[j]);
+template <class Rows>
+void write_table(const std::filesystem::path& path, columns names, const Rows& add_rows, const model_report& report) {
+  csv_writer csv(path, std::move(names));
+  add_rows(csv, report);
   csv.commit();
 }
 
+}  // namespace detail
+
+/// qk.csv: layer,head,pc,r_q,r_k,explained_variance, a row a component.
+inline std::vector<std::string> qk_table() { return {"layer", "head", "pc", "r_q", "r_k", "explained_variance"}; }
+inline void add_qk_rows(csv_writer& csv, const model_report& report) {
+  for (const auto& h : report.heads)
+    for (std::size_t j = 0; j < h.pca.r_q.size(); ++j)
+      csv.row(h.layer, h.q_head, j, h.pca.r_q[j], h.pca.r_k[j], h.pca.explained_variance[j]);
+}
+inline void write_qk_csv(const std::filesystem::path& path, const model_report& report) {
+  detail::write_table(path, qk_table(), add_qk_rows, report);
+}
+
 /// rotated.csv: a row a head with the rotation's numbers.
-inline void write_rotated_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(path, detail::joined({"layer", "head", "k_head"}, {&rotation_columns()}));
+inline std::vector<std::string> rotated_table() {
+  return detail::joined({"layer", "head", "k_head"}, {&rotation_columns()});
+}
+inline void add_rotated_rows(csv_writer& csv, const model_report& report) {
   for (const auto& h : report.heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head);
     detail::add_values(csv, h, rotation_columns());
     csv.end_row();
   }
-  csv.commit();
+}
+inline void write_rotated_csv(const std::filesystem::path& path, const model_report& report) {
+  detail::write_table(path, rotated_table(), add_rotated_rows, report);
 }
 
 /// heads.csv: a row a head, all analyses side by side.
-inline void write_heads_csv(const std::filesystem::path& path, const model_report& report) {
+inline std::vector<std::string> heads_table() {
   auto names = detail::joined({"layer", "q_head", "k_head", "rope", "window", "head_class"},
                               {&pca_columns(), &rotation_columns()});
   names.insert(names.end(), {"covariance", "pairs"});
-  csv_writer csv(path, detail::joined(std::move(names), {&plasticity_columns()}));
+  return detail::joined(std::move(names), {&plasticity_columns()});
+}
+inline void add_heads_rows(csv_writer& csv, const model_report& report) {
   for (const auto& h : report.heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.window).add(name_of(h.pca.cls));
     detail::add_values(csv, h, pca_columns());
@@ -66,14 +82,18 @@ inline void write_heads_csv(const std::filesystem::path& path, const model_repor
     detail::add_values(csv, h, plasticity_columns());
     csv.end_row();
   }
-  csv.commit();
+}
+inline void write_heads_csv(const std::filesystem::path& path, const model_report& report) {
+  detail::write_table(path, heads_table(), add_heads_rows, report);
 }
 
 /// profile.csv: a row a query bucket, head and model; `empirical` is the plug-in form, `empirical_unbiased` n/(n-1)
 /// times it. `sampling_error` is what drawing pairs adds, 0 where all were used.
-inline void write_profile_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(path, {"layer", "q_head", "q_bucket", "start", "end", "plasticity", "standard_error", "pairs",
-                        "queries", "covariance", "sampling_error"});
+inline std::vector<std::string> profile_table() {
+  return {"layer",          "q_head", "q_bucket", "start",      "end",           "plasticity",
+          "standard_error", "pairs",  "queries",  "covariance", "sampling_error"};
+}
+inline void add_profile_rows(csv_writer& csv, const model_report& report) {
   const auto write = [&](const head_report& h, const plasticity_profile_result& p, std::string_view name) {
     for (std::size_t b = 0; b < p.buckets.size(); ++b) {
       const auto& v = p.buckets[b];
@@ -87,12 +107,16 @@ inline void write_profile_csv(const std::filesystem::path& path, const model_rep
     write(h, *h.empirical, "empirical");
     write(h, unbiased(*h.empirical), "empirical_unbiased");
   }
-  csv.commit();
+}
+inline void write_profile_csv(const std::filesystem::path& path, const model_report& report) {
+  detail::write_table(path, profile_table(), add_profile_rows, report);
 }
 
 /// heatmap.csv: cells with pairs; distances in tokens, the cell's lower edge.
-inline void write_heatmap_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(path, {"layer", "q_head", "key_distance", "query_distance", "plasticity", "pairs"});
+inline std::vector<std::string> heatmap_table() {
+  return {"layer", "q_head", "key_distance", "query_distance", "plasticity", "pairs"};
+}
+inline void add_heatmap_rows(csv_writer& csv, const model_report& report) {
   for (const auto& h : report.heads) {
     if (h.profiles.empty()) continue;
     const auto& map = h.profiles[0].heatmap;
@@ -101,12 +125,16 @@ inline void write_heatmap_csv(const std::filesystem::path& path, const model_rep
         if (const double pairs = map.weight[static_cast<std::size_t>(i * map.width + j)]; pairs > 0)
           csv.row(h.layer, h.q_head, i * map.cell, j * map.cell, map.mean(i, j), pairs);
   }
-  csv.commit();
+}
+inline void write_heatmap_csv(const std::filesystem::path& path, const model_report& report) {
+  detail::write_table(path, heatmap_table(), add_heatmap_rows, report);
 }
 
 /// bins.csv: means of the headline profile over quintiles, deciles and length bins; start and end in tokens.
-inline void write_bins_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(path, {"layer", "q_head", "kind", "start", "end", "plasticity", "standard_error"});
+inline std::vector<std::string> bins_table() {
+  return {"layer", "q_head", "kind", "start", "end", "plasticity", "standard_error"};
+}
+inline void add_bins_rows(csv_writer& csv, const model_report& report) {
   const std::pair<const char*, std::vector<double>> kinds[] = {{"quintile", equal_bins(report.context_length, 5)},
                                                                {"decile", equal_bins(report.context_length, 10)},
                                                                {"length", length_bins(report.context_length)}};
@@ -114,7 +142,9 @@ inline void write_bins_csv(const std::filesystem::path& path, const model_report
     for (const auto& [kind, edges] : kinds)
       for (const auto& bin : bin_means(h.profiles[0], edges))
         csv.row(h.layer, h.q_head, kind, bin.start, bin.end, bin.plasticity.value, bin.plasticity.error);
-  csv.commit();
+}
+inline void write_bins_csv(const std::filesystem::path& path, const model_report& report) {
+  detail::write_table(path, bins_table(), add_bins_rows, report);
 }
 
 /// model_report.csv: one row, means over heads of the headline summaries and of the ten deciles.

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/io/safetensors.hpp"
+#include "qkgeom/report/columns.hpp"
+#include "qkgeom/report/document_analysis.hpp"
+
+namespace qkgeom {
+
+/// The numbers of a head's geometry that are kept of a document, by their names in heads.csv: those of the rotation in
+/// the order of `rotation_columns`, then each side's share of variance that is linear in position.
+inline std::vector<std::string> kept_numbers() {
+  std::vector<std::string> names;
+  for (const auto& c : rotation_columns()) names.push_back(c.name);
+  names.insert(names.end(), {"q_linear_share", "k_linear_share"});
+  return names;
+}
+
+namespace detail {
+
+/// Where those numbers stand in a report. Calls f(number) for each in order.
+template <class Head, class F>
+void each_kept_number(Head& head, const F& f) {
+  auto& r = head.rotation;
+  for (auto* x : {&r.r_q_a,
+                  &r.r_k_a,
+                  &r.alpha_q,
+                  &r.alpha_k,
+                  &r.mu_q_a,
+                  &r.mu_k_a,
+                  &r.mu_q_b,
+                  &r.mu_k_b,
+                  &r.bias_strength,
+                  &r.separation_strength,
+                  &r.content_var_b,
+                  &r.var_frac_a,
+                  &r.var_frac_b,
+                  &r.plane_var_fraction,
+                  &r.residual_pos_r,
+                  &r.alpha_k_b,
+                  &r.bias_strength_b,
+                  &r.cos_a_beta_q,
+                  &r.cos_a_beta_k,
+                  &r.q_drift_off_a,
+                  &r.k_drift_off_a,
+                  &r.alpha_q_context,
+                  &r.alpha_k_context,
+                  &r.bias_context,
+                  &r.alpha_k_b_context,
+                  &r.bias_b_context,
+                  &r.score_sd,
+                  &r.score_sd_mean_query,
+                  &r.bias_context_in_sd,
+                  &r.bias_context_in_sd_mean_query,
+                  &head.pca.q_linear_share,
+                  &head.pca.k_linear_share})
+    f(*x);
+}
+
+}  // namespace detail
+
+/// How the analyses of documents in one layer are kept.
+struct document_shape {
+  index_t heads = 0, dim = 0;
+  std::vector<covariance_kind> covariances{};
+  bucket_edges buckets{};
+  index_t context_length = 0;  ///< tokens
+  index_t heatmap_cell = 0;    ///< tokens; 0: no heatmap
+
+  index_t cells() const { return heatmap_cell > 0 ? (context_length + heatmap_cell - 1) / heatmap_cell : 0; }
+};
+
+/// What the analyses of some documents in one layer have found, as numbers that stand in the shards of a capture and
+/// from which the reports come back: PCA and rotation as they are, profiles and the headline's heatmap by their sums
+/// over pairs. A document of which nothing was found has no tokens.
+class document_sums {
+ public:
+  explicit document_sums(document_shape shape) : shape_(std::move(shape)) {}
+  const document_shape& shape() const { return shape_; }
+  index_t documents() const { return documents_; }
+
+  void add_documents(index_t count) {
+    documents_ += count;
+    for (auto& a : arrays()) a.values->resize(size_of(a.shape), a.missing);
+  }
+
+  /// Keeps the reports of a document's heads, as `document_analysis` gives them.
+  void put(index_t document, const std::vector<head_report>& heads) {
+    require(document >= 0 && document < documents_ && static_cast<index_t>(heads.size()) == shape_.heads,
+            "document_sums: no room for ", heads.size(), " heads of document ", document);
+    const auto b = n(shape_.buckets.count()), c = shape_.covariances.size(), w = n(shape_.cells());
+    tokens_[n(document)] = static_cast<double>(heads[0].queries);
+    double* const queries = queries_.data() + n(document) * b;
+    double* const pairs = pairs_.data() + n(document) * b;
+    for (std::size_t i = 0; i < b; ++i) {
+      queries[i] = static_cast<double>(heads[0].profiles[0].buckets[i].queries);
+      pairs[i] = static_cast<double>(heads[0].profiles[0].buckets[i].pairs);
+    }
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      const std::size_t at = n(document) * heads.size() + h;
+      put_geometry(at, heads[h]);
+      for (std::size_t m = 0; m < c; ++m)
+        for (std::size_t i = 0; i < b; ++i) {
+          const auto& found = heads[h].profiles[m].buckets[i].example_sum;
+          require(found.size() == 1, "document_sums: a profile of ", found.size(), " documents");
+          sum_[(at * c + m) * b + i] = found[0];
+        }
+      if (w > 0) put_heatmap(heads[h].profiles[0].heatmap, at, document);
+    }
+  }
+
+  /// The reports of a document's heads under `names`; none if nothing was found of it. Their one example is `example`.
+  std::vector<head_report> get(index_t document, const analysed_layer& layer, std::int32_t example) const {
+    const auto b = n(shape_.buckets.count()), c = shape_.covariances.size();
+    if (tokens_[n(document)] == 0) return {};
+    auto heads = detail::named_heads(layer.names, layer.key_of_query, layer.window);
+    for (auto& head : heads) head.queries = head.keys = static_cast<index_t>(tokens_[n(document)]);
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      const std::size_t at = n(document) * heads.size() + h;
+      get_geometry(at, heads[h]);
+      for (std::size_t m = 0; m < c; ++m) {
+        heads[h].profiles.push_back(profile(document, &sum_[(at * c + m) * b], shape_.covariances[m], example));
+        if (m == 0) get_heatmap(document, at, heads[h].profiles[0].heatmap);
+        heads[h].summaries.push_back(summarize(heads[h].profiles[m], shape_.context_length));
+      }
+    }
+    return heads;
+  }
+
+  /// Everything as tensors `NAME.numbers` and so on, documents in front; valid until the next change.
+  std::vector<tensor_to_write> tensors(const std::string& name) const {
+    std::vector<tensor_to_write> list;
+    for (const auto& a : const_cast<document_sums*>(this)->arrays())
+      list.push_back(tensor_of(name + a.name, a.shape, a.values->data()));
+    return list;
+  }
+  /// Reads these tensors of `documents` documents. Throws `error` naming file and tensor where one is not as it should.
+  void read(const safetensors_file& file, const std::string& name, index_t documents) {
+    documents_ = documents;
+    for (auto& a : arrays()) {
+      const auto& tensor = file.at(name + a.name);
+      require(tensor.shape == a.shape, file.path().string(), ": tensor ", name, a.name, " must have shape ",
+              shape_text(a.shape), " by the manifest, not ", shape_text(tensor.shape));
+      const auto values = file.values<double>(tensor);
+      a.values->assign(values.begin(), values.end());
+    }
+    for (const auto* counts : {&tokens_, &queries_, &pairs_})
+      for (const double x : *counts)
+        require(x >= 0 && x < 9e15, file.path().string(), ": ", name, ".tokens, .queries and .pairs must hold counts");
+  }
+  void clear() {
+    documents_ = 0;
+    for (auto& a : arrays()) a.values->clear();
+  }
+
+ private:
+  static constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  static std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
+  static std::size_t size_of(const std::vector<index_t>& shape) {
+    index_t size = 1;
+    for (const index_t s : shape) size *= s;
+    return n(size);
+  }
+
+  struct array {
+    const char* name;
+    std::vector<index_t> shape;
+    std::vector<double>* values;
+    double missing;
+  };
+  std::vector<array> arrays() {
+    const index_t e = documents_, h = shape_.heads, b = shape_.buckets.count(), w = shape_.cells();
+    const auto c = static_cast<index_t>(shape_.covariances.size());
+    std::vector<array> list{{".numbers", {e, h, kept_}, &numbers_, none},
+                            {".components", {e, h, shape_.dim, 3}, &components_, none},
+                            {".tokens", {e}, &tokens_, 0},
+                            {".queries", {e, b}, &queries_, 0},
+                            {".pairs", {e, b}, &pairs_, 0},
+                            {".sum", {e, h, c, b}, &sum_, 0}};
+    if (w > 0) {
+      list.push_back({".heatmap_pairs", {e, w, w}, &heatmap_pairs_, 0});
+      list.push_back({".heatmap_sum", {e, h, w, w}, &heatmap_sum_, 0});
+    }
+    return list;
+  }
+
+  void put_geometry(std::size_t at, const head_report& head) {
+    double* number = numbers_.data() + at * n(kept_);
+    detail::each_kept_number(head, [&](double x) { *number++ = x; });
+    double* component = components_.data() + at * n(shape_.dim) * 3;
+    for (std::size_t j = 0; j < head.pca.r_q.size(); ++j)
+      for (const double x : {head.pca.r_q[j], head.pca.r_k[j], head.pca.explained_variance[j]}) *component++ = x;
+  }
+  void get_geometry(std::size_t at, head_report& head) const {
+    const double* number = numbers_.data() + at * n(kept_);
+    detail::each_kept_number(head, [&](double& x) { x = *number++; });
+    const double* component = components_.data() + at * n(shape_.dim) * 3;
+    for (index_t j = 0; j < shape_.dim; ++j)
+      for (auto* to : {&head.pca.r_q, &head.pca.r_k, &head.pca.explained_variance}) to->push_back(*component++);
+    head.pca.cls = classify(head.pca.r_q[0], head.pca.r_k[0]);
+  }
+
+  void put_heatmap(const plasticity_heatmap& map, std::size_t at, index_t document) {
+    const auto w = n(shape_.cells());
+    require(map.cell == shape_.heatmap_cell && map.width <= shape_.cells(), "document_sums: a heatmap of ", map.width,
+            " cells of ", map.cell, " tokens");
+    for (index_t i = 0; i < map.width; ++i)
+      for (index_t j = 0; j < map.width; ++j) {
+        const auto from = n(i * map.width + j), to = n(i) * w + n(j);
+        heatmap_sum_[at * w * w + to] = map.sum[from];
+        heatmap_pairs_[n(document) * w * w + to] = map.weight[from];
+      }
+  }
+  void get_heatmap(index_t document, std::size_t at, plasticity_heatmap& map) const {
+    map.cell = shape_.heatmap_cell;
+    map.width = shape_.cells();
+    const auto cells = static_cast<std::ptrdiff_t>(map.width * map.width);
+    const auto sum = heatmap_sum_.begin() + static_cast<std::ptrdiff_t>(at) * cells;
+    const auto pairs = heatmap_pairs_.begin() + document * cells;
+    map.sum.assign(sum, sum + cells);
+    map.weight.assign(pairs, pairs + cells);
+  }
+
+  plasticity_profile_result profile(index_t document, const double* sum, covariance_kind covariance,
+                                    std::int32_t example) const {
+    plasticity_profile_result p{name_of(covariance), false, {example}, {}, {}};
+    for (index_t b = 0; b < shape_.buckets.count(); ++b) {
+      const std::size_t at = n(document * shape_.buckets.count() + b);
+      profile_bucket out;
+      out.start = shape_.buckets.start(b);
+      out.end = shape_.buckets.end(b);
+      out.queries = static_cast<index_t>(queries_[at]);
+      out.pairs = static_cast<std::int64_t>(pairs_[at]);
+      out.example_sum = {sum[b]};
+      out.example_weight = {pairs_[at]};
+      if (out.queries >= 2) detail::finish_bucket(out, false);
+      p.buckets.push_back(std::move(out));
+    }
+    return p;
+  }
+
+  document_shape shape_;
+  index_t kept_ = static_cast<index_t>(kept_numbers().size());
+  index_t documents_ = 0;
+  std::vector<double> numbers_, components_, tokens_, queries_, pairs_, sum_, heatmap_pairs_, heatmap_sum_;
+};
+
+}  // namespace qkgeom
