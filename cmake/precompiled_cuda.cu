@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
 // The pair kernels, compiled once for the CUDA programs and tests of this project (see core/config.hpp).
 #include "qkgeom/backend/detail/cuda_programs.cuh"
-#include "qkgeom/backend/detail/cuda_tile_kernel.cuh"
 
 namespace qkgeom::cuda_kernels {
 
 template void launch_program(const tile::observed_tiles&, index_t, cudaStream_t);
 template void launch_program(const tile::sum_program&, index_t, cudaStream_t);
+template void launch_program(const tile::scale_program&, index_t, cudaStream_t);
+template void launch_program(const tile::split_program&, index_t, cudaStream_t);
+template void launch_program(const tile::pair_tiles<true, false>&, index_t, cudaStream_t);
+template void launch_program(const tile::pair_tiles<true, true>&, index_t, cudaStream_t);
+template void launch_program(const tile::pair_tiles<false, false>&, index_t, cudaStream_t);
+template void launch_program(const tile::pair_tiles<false, true>&, index_t, cudaStream_t);
+template void launch_program(const tile_parts&, index_t, cudaStream_t);
 
 }  // namespace qkgeom::cuda_kernels

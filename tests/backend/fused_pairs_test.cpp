@@ -7,6 +7,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/detail/thrust_fused_observed.hpp"
+#include "qkgeom/backend/detail/thrust_fused_pairs.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/backend/host_engine.hpp"
@@ -20,7 +21,22 @@ using test::moments_of;
 /// cpu_context whose pair sums are the fused ones.
 class fused_context : public cpu_context {
  public:
-  explicit fused_context(std::size_t scratch = std::size_t{1} << 30) : cpu_context({.threads = 2}), scratch_(scratch) {}
+  explicit fused_context(std::size_t scratch = std::size_t{1} << 30, bool split = true)
+      : cpu_context({.threads = 2}), scratch_(scratch), split_(split) {}
+
+  template <class T, class Weight = backend::no_weight>
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
+                                        const std::vector<pair_problem>& problems, const pair_request& request,
+                                        const Weight& weight = {}) {
+    using fused = thrust_kernels::fused_pairs<test::host_engine, T, memory_space::host>;
+    constexpr bool weighted = !std::is_same_v<Weight, backend::no_weight>;
+    EXPECT_TRUE(fused::does(request, weighted));
+    fused sums(engine_, scratch_, split_, k, groups, problems, request);
+    if constexpr (weighted)
+      return sums(backend::given_weight<Weight>{weight});
+    else
+      return sums(weight);
+  }
 
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
@@ -31,6 +47,7 @@ class fused_context : public cpu_context {
 
  private:
   std::size_t scratch_;
+  bool split_;
   test::host_engine engine_;
 };
 
@@ -88,6 +105,138 @@ TEST(fused_pairs, observed_queries_do_not_depend_on_how_laws_share_launches) {
   const auto planted = plant<f16>(test::compared_head(12, 4, 70, 1));
   const auto a = empirical_profile(one, planted.view(), uniform_buckets{150}, 1000);
   const auto b = empirical_profile(small, planted.view(), uniform_buckets{150}, 1000);
+  for (std::size_t i = 1; i < a.buckets.size(); ++i) EXPECT_EQ(a.buckets[i].plasticity, b.buckets[i].plasticity);
+}
+
+TEST(fused_pairs, tiles_of_pairs_err_by_at_most_1e_5_and_fast_products_by_what_is_stated) {
+  cpu_context cpu{{.threads = 2}};
+  fused_context split, fast(std::size_t{1} << 30, false);
+  double worst = 0, fast_worst = 0;
+  for (const auto& [dim, examples, rows] : {std::array<index_t, 3>{72, 3, 40}, {24, 2, 300}})
+    for (const double common : {0.3, 1000.0})
+      for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
+        const auto planted = plant<float>(test::compared_head(dim, examples, rows, common));
+        auto head = planted.view();
+        const auto model = fit_queries(cpu, moments_of(cpu, head), {.covariance = kind});
+        for (const bool across : {false, true}) {
+          head.window = across ? std::optional<index_t>(300) : std::nullopt;
+          const all_pairs pairs{across};
+          const auto want =
+              plasticity_profile(cpu, model, head, pairs, {.heatmap = true, .precision = pair_precision::f64});
+          const auto got = plasticity_profile(split, model, head, pairs, {.heatmap = true});
+          worst = std::fmax(worst, distance(got, want));
+          fast_worst =
+              std::fmax(fast_worst, distance(plasticity_profile(fast, model, head, pairs, {.heatmap = true}), want));
+          const auto alone = plasticity_profile(split, model, head, pairs);
+          for (std::size_t b = 1; b < alone.buckets.size(); ++b)
+            EXPECT_EQ(alone.buckets[b].plasticity, got.buckets[b].plasticity);
+        }
+      }
+  EXPECT_LE(worst, 1e-5);
+  EXPECT_LE(fast_worst, 2e-2);
+  EXPECT_GT(fast_worst, worst);
+}
+
+/// Depends on everything a weight can see, and leaves some pairs out.
+struct odd_weight {
+  QKGEOM_HD double operator()(const key_pair& p) const {
+    if (p.distance() < 40 || (p.i + p.j) % 5 == 0) return 0;
+    return 1 + 0.1 * static_cast<double>(p.i) + 0.03 * static_cast<double>(p.j * p.keys) + 1e-3 * p.t_j + 2e-3 * p.t_i +
+           0.2 * p.example_i + 0.7 * p.example_j + 1e-3 * p.tau;
+  }
+};
+
+TEST(fused_pairs, weights_are_taken_in_the_tiles) {
+  cpu_context cpu{{.threads = 2}};
+  fused_context fused;
+  for (const auto& [examples, rows] : {std::pair<index_t, index_t>{4, 45}, {2, 300}}) {
+    const auto planted = plant<f16>(test::compared_head(20, examples, rows, 5));
+    auto head = planted.view();
+    for (const bool across : {false, true}) {
+      head.window = across ? std::optional<index_t>(400) : std::nullopt;
+      const auto model = fit_queries(cpu, moments_of(cpu, head), {.covariance = covariance_kind::joint});
+      const auto agree = [&](const auto& pairs) {
+        const auto want = plasticity_profile(cpu, model, head, pairs, {.precision = pair_precision::f64});
+        const auto got = plasticity_profile(fused, model, head, pairs);
+        for (std::size_t b = 1; b < want.buckets.size(); ++b) {
+          const auto &x = got.buckets[b], &y = want.buckets[b];
+          EXPECT_NEAR(x.plasticity, y.plasticity, 1e-5);
+          EXPECT_EQ(x.pairs, y.pairs);
+          for (std::size_t e = 0; e < y.example_weight.size(); ++e)
+            EXPECT_NEAR(x.example_weight[e], y.example_weight[e], 1e-12 * y.example_weight[e]);
+        }
+      };
+      agree(device_weighted_pairs<odd_weight>{{}, across});
+      agree(prefix_uniform{across});
+    }
+  }
+}
+
+TEST(fused_pairs, a_weight_that_is_none_is_refused_by_its_pair) {
+  cpu_context cpu{{.threads = 2}};
+  fused_context fused;
+  const auto planted = plant<float>(test::compared_head(8, 3, 60, 0));
+  const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
+  struct negative {
+    double operator()(const key_pair& p) const { return p.example_j == 1 && p.j == 4 ? -2.0 : 1.0; }
+  };
+  try {
+    plasticity_profile(fused, model, planted.view(), device_weighted_pairs{negative{}});
+    FAIL() << "a negative weight was taken";
+  } catch (const error& e) {
+    EXPECT_NE(std::string(e.what()).find("must be a finite number of at least 0, not -2"), std::string::npos);
+  }
+}
+
+TEST(fused_pairs, parts_are_taken_in_the_tiles) {
+  cpu_context cpu{{.threads = 2}};
+  fused_context fused;
+  for (const auto kind : all_covariance_kinds)
+    for (const auto& [examples, rows] : {std::pair<index_t, index_t>{4, 45}, {1, 300}}) {
+      const auto planted = plant<bf16>(test::compared_head(20, examples, rows, 5));
+      const auto head = planted.view();
+      const auto model = fit_queries(cpu, moments_of(cpu, head), {.covariance = kind});
+      const auto want = plasticity_profile(cpu, model, head, all_pairs{}, {.parts = true});
+      const auto got = plasticity_profile(fused, model, head, all_pairs{}, {.parts = true});
+      EXPECT_LE(distance(got, want), 1e-5);
+      for (std::size_t b = 2; b < want.buckets.size(); ++b) {
+        const auto &x = got.buckets[b].part_sum, &y = want.buckets[b].part_sum;
+        const auto n = want.buckets[b].example_sum.size();
+        const auto sum = [&](pair_part p, std::size_t e) { return y[static_cast<std::size_t>(p) * n + e]; };
+        ASSERT_EQ(x.size(), y.size());
+        for (std::size_t p = 0; p < pair_parts; ++p)
+          for (std::size_t e = 0; e < n; ++e) {
+            const bool of_v = p >= 3 && p <= 5;
+            const double size =
+                of_v ? sum(pair_part::drift_variance, e) + sum(pair_part::content_variance, e) : std::abs(y[p * n + e]);
+            EXPECT_NEAR(x[p * n + e], y[p * n + e], 1e-5 * size) << name_of(static_cast<pair_part>(p)) << " " << b;
+          }
+      }
+    }
+}
+
+TEST(fused_pairs, equal_keys_have_plasticity_1) {
+  cpu_context cpu{{.threads = 2}};
+  fused_context fused;
+  auto planted = plant<float>(test::compared_head(6, 2, 50, 0));
+  const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
+  std::fill(planted.k.begin(), planted.k.end(), 2.5f);
+  const auto got = plasticity_profile(fused, model, planted.view(), all_pairs{}, {.parts = true}).buckets.back();
+  EXPECT_EQ(got.plasticity, 1);
+  const auto n = got.example_sum.size();
+  for (std::size_t e = 0; e < n; ++e) {
+    EXPECT_EQ(got.part_sum[e], 0.5 * got.example_weight[e]);
+    for (std::size_t p = 1; p < pair_parts; ++p) EXPECT_EQ(got.part_sum[p * n + e], 0);
+  }
+}
+
+TEST(fused_pairs, sums_do_not_depend_on_how_laws_share_launches) {
+  fused_context one, small(std::size_t{1} << 16);
+  const auto planted = plant<f16>(test::compared_head(12, 4, 70, 1));
+  const auto model = fit_queries(one, moments_of(one, planted.view()));
+  const auto a = plasticity_profile(one, model, planted.view(), all_pairs{true}, {.heatmap = true});
+  const auto b = plasticity_profile(small, model, planted.view(), all_pairs{true}, {.heatmap = true});
+  EXPECT_EQ(a.heatmap.sum, b.heatmap.sum);
   for (std::size_t i = 1; i < a.buckets.size(); ++i) EXPECT_EQ(a.buckets[i].plasticity, b.buckets[i].plasticity);
 }
 

@@ -7,7 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "qkgeom/core/config.hpp"
+#include "qkgeom/backend/detail/tile_team.hpp"
+#include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom::test {
 
@@ -42,6 +43,39 @@ struct host_team {
   void commit() const {}
   template <int Pending>
   void wait() const {}
+
+  template <class Row>
+  void load_matrices(per_thread<tile::fragment>& x, const Row& row) const {
+    for (int t = 0; t < threads; ++t)
+      for (int m = 0; m < 4; ++m) {
+        const auto* const from = row(t / 32 * 32 + 8 * m + t % 32 / 4) + t % 4 * 2;
+        std::memcpy(&x[t].word[m], from, sizeof(std::uint32_t));
+      }
+  }
+  /// Of warp `w`: a (16, 16) from words 0 and 1 of rows r and r + 8, words 2 and 3 of the columns from 8 on.
+  void multiply(per_thread<tile::products>& g, int m, int n, const per_thread<tile::fragment>& a,
+                const per_thread<tile::fragment>& b, int half) const {
+    const auto value = [](std::uint32_t word, int k) {
+      return static_cast<float>(bf16{static_cast<std::uint16_t>(k == 0 ? word : word >> 16)});
+    };
+    for (int w = 0; w < threads; w += 32) {
+      float x[16][16], y[8][16];
+      for (int t = 0; t < 32; ++t)
+        for (int k = 0; k < 2; ++k) {
+          const int row = t / 4, column = t % 4 * 2 + k;
+          for (int part = 0; part < 4; ++part)
+            x[row + part % 2 * 8][column + part / 2 * 8] = value(a[w + t].word[part], k);
+          for (int part = 0; part < 2; ++part) y[row][column + part * 8] = value(b[w + t].word[2 * half + part], k);
+        }
+      for (int t = 0; t < 32; ++t)
+        for (int part = 0; part < 4; ++part) {
+          const int row = t / 4 + part / 2 * 8, column = t % 4 * 2 + part % 2;
+          float sum = 0;
+          for (int k = 0; k < 16; ++k) sum += x[row][k] * y[column][k];
+          g[w + t].value[m][n][part] += sum;
+        }
+    }
+  }
 
   template <int Width, class T>
   void sum_lanes(per_thread<T>& x) const {

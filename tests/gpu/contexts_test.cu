@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
@@ -175,12 +176,12 @@ TEST_F(on_gpu, equal_keys_have_plasticity_1) {
   auto spec = test::compared_head(32, 2, 200, 0);
   spec.root_k.assign(32 * 32, 0.0);
   spec.drift_k.clear();
-  const planted_pair<bf16> head(spec);
+  const planted_pair<float> head(spec);
   const auto model = fit_queries(cpu, moments_of(cpu, head.host()));
   EXPECT_EQ(plasticity_profile(gpu, model, head.far()).buckets.back().plasticity, 1);
 }
 
-TEST_F(on_gpu, weights_parts_draws_and_observed_queries_agree) {
+TEST_F(on_gpu, in_f64_weights_parts_draws_and_observed_queries_agree) {
   cuda_context gpu{{.stream = stream}};
   const planted_pair<double> head(test::compared_head(10, 3, 60, 0.3));
   const auto model = fit_queries(cpu, moments_of(cpu, head.host()), {.covariance = covariance_kind::joint});
@@ -202,8 +203,61 @@ TEST_F(on_gpu, weights_parts_draws_and_observed_queries_agree) {
   EXPECT_THROW(plasticity_profile(gpu, model, head.far(), [](const key_pair&) { return 1.0; }), error);
 }
 
+/// Two sums by example of a part of a profile, beside the size that errors are measured by: of variances that of v.
+void parts_agree(const plasticity_profile_result& got, const plasticity_profile_result& want, double bound) {
+  for (std::size_t b = 0; b < want.buckets.size(); ++b) {
+    const auto &x = got.buckets[b].part_sum, &y = want.buckets[b].part_sum;
+    const auto n = want.buckets[b].example_sum.size();
+    ASSERT_EQ(x.size(), y.size());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const auto part = i / n, e = i % n;
+      const bool of_v = part >= static_cast<std::size_t>(pair_part::drift_variance) &&
+                        part <= static_cast<std::size_t>(pair_part::cross_variance);
+      const double v = y[static_cast<std::size_t>(pair_part::drift_variance) * n + e] +
+                       y[static_cast<std::size_t>(pair_part::content_variance) * n + e];
+      EXPECT_NEAR(x[i], y[i], bound * (of_v ? v : std::abs(y[i])));
+    }
+  }
+}
+
+TEST_F(on_gpu, in_f32_weights_parts_draws_and_observed_queries_err_by_at_most_1e_5) {
+  cuda_context gpu{{.stream = stream}};
+  for (const index_t rows : {40, 500})
+    for (const bool across : {false, true}) {
+      const planted_pair<float> head(test::compared_head(72, 3, rows, 20));
+      const std::optional<index_t> window(across ? 300 : 1000);
+      const auto here = head.host(window);
+      const auto far = head.far(window);
+      const auto model = fit_queries(cpu, moments_of(cpu, head.host()), {.covariance = covariance_kind::joint});
+      const auto weighted = plasticity_profile(gpu, model, far, prefix_uniform{across});
+      const auto want =
+          plasticity_profile(cpu, model, here, prefix_uniform{across}, {.precision = pair_precision::f64});
+      for (std::size_t b = 1; b < want.buckets.size(); ++b) {
+        EXPECT_NEAR(weighted.buckets[b].plasticity, want.buckets[b].plasticity, 1e-5);
+        EXPECT_EQ(weighted.buckets[b].pairs, want.buckets[b].pairs);
+      }
+      const profile_options parts{.parts = true}, all{.heatmap = true, .parts = true};
+      const auto x = plasticity_profile(gpu, model, far, all_pairs{across}, parts);
+      const auto y = plasticity_profile(cpu, model, here, all_pairs{across}, parts);
+      EXPECT_LE(distance(x, y), 1e-5);
+      parts_agree(x, y, 1e-5);
+      const sampled draws{.n = 200, .seed = 3, .across_examples = across};
+      const auto drawn = plasticity_profile(gpu, model, far, draws, all);
+      const auto same = plasticity_profile(cpu, model, here, draws, all);
+      for (std::size_t b = 1; b < same.buckets.size(); ++b) {
+        EXPECT_NEAR(drawn.buckets[b].plasticity, same.buckets[b].plasticity, 1e-12);
+        EXPECT_NEAR(drawn.buckets[b].sampling_error, same.buckets[b].sampling_error, 1e-12);
+      }
+      parts_agree(drawn, same, 1e-9);
+      const empirical_options options{.across_examples = across};
+      EXPECT_LE(distance(empirical_profile(gpu, as_layer(far), uniform_buckets{150}, 1000, options)[0],
+                         empirical_profile(cpu, as_layer(here), uniform_buckets{150}, 1000, options)[0]),
+                1e-5);
+    }
+}
+
 TEST_F(on_gpu, results_do_not_depend_on_the_run_or_on_how_laws_share_launches) {
-  const planted_pair<bf16> head(test::compared_head(64, 4, 400, 0.3));
+  const planted_pair<float> head(test::compared_head(64, 4, 400, 0.3));
   const auto model = fit_queries(cpu, moments_of(cpu, head.host()));
   cuda_context one{{.stream = stream}}, small{{.stream = stream, .scratch_bytes = 1 << 20}};
   const auto a = plasticity_profile(one, model, head.far(), all_pairs{true}, {.heatmap = true});

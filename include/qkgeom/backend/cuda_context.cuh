@@ -8,28 +8,31 @@
 #include "qkgeom/backend/cuda_resources.cuh"
 #include "qkgeom/backend/detail/cuda_dense.cuh"
 #include "qkgeom/backend/detail/cuda_engine.cuh"
-#include "qkgeom/backend/detail/cuda_pairs.cuh"
 #include "qkgeom/backend/detail/thrust_fused_observed.hpp"
+#include "qkgeom/backend/detail/thrust_fused_pairs.hpp"
 #include "qkgeom/backend/detail/thrust_primitives.hpp"
 
 namespace qkgeom {
 
-/// How the pair kernel multiplies keys: each as two bf16 (f32-faithful, three products), or rounded to one bf16.
+/// How the pair kernel multiplies keys: each as two bf16 (f32-faithful, three products), or rounded to one bf16. With a
+/// weight or parts it is always two.
 enum class gram_products { split_bf16, bf16 };
 
 struct cuda_options {
   cudaStream_t stream = nullptr;
   gram_products products = gram_products::split_bf16;
-  std::size_t scratch_bytes = std::size_t{4} << 30;  ///< of device memory for the keys of a launch of the pair kernel
+  std::size_t scratch_bytes = std::size_t{4} << 30;  ///< of device memory for the keys or scores of a launch
   int threads = 0;                                   ///< of the host, for work on results: <= 0: one a core
 };
 
 /// Runs every primitive of the library on the current CUDA device, on the caller's stream, on views of device memory.
 /// Scratch memory comes from a stream-ordered pool of the context; results are host values, so each primitive waits for
-/// the stream once or a few times, and nothing else does. Exact f32 pair sums of every pair, heatmaps too, are fused
-/// kernels on the tensor cores; f64 pairs, weights (device_weighted_pairs), drawn pairs, parts and observed queries go
-/// through Thrust. Results do not depend on the order in which blocks run. Not to be shared by threads at the same
-/// time.
+/// the stream once or a few times, and nothing else does. Exact f32 pair sums of every pair, alone, with a heatmap,
+/// with a weight (device_weighted_pairs, prefix_uniform) or with parts, are one kernel on the tensor cores over the
+/// tiles of many heads and query buckets; so are those under observed queries, of scores from a product. Drawn pairs
+/// (f64) are done for many heads and buckets at once. f64 pairs, f64 observed queries, and a heatmap together with a
+/// weight or parts go through Thrust, one bucket after the other. Results do not depend on the order in which blocks
+/// run. Not to be shared by threads at the same time.
 class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory> {
   using base = thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory>;
 
@@ -61,26 +64,21 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
     return roots;
   }
 
-  /// See cpu_context::gaussian_pairs.
+  /// See cpu_context::gaussian_pairs. Sums of parts in f32 err by at most 1e-5 of their size (those of variances, of
+  /// v).
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
-    const auto machine = on();
-    using machine_type = std::remove_cvref_t<decltype(machine)>;
-    if (!request.weight && request.sample.pairs > 0) {
-      const cuda_kernels::multiply_by_gemm multiply{handles_.get()};
-      return thrust_kernels::drawn_pairs<machine_type, cuda_kernels::multiply_by_gemm, T, space>(
-          machine, multiply, options_.scratch_bytes, k, groups, problems, request)();
-    }
-    if (request.weight || request.parts || request.precision.value_or(usual_precision<T>) == pair_precision::f64)
-      return base::gaussian_pairs(k, groups, problems, request);
-    if (options_.products == gram_products::split_bf16)
-      return cuda_kernels::fused_pairs<machine_type, true>(machine, *handles_, options_.scratch_bytes)(
-          k, groups, problems, request);
-    return cuda_kernels::fused_pairs<machine_type, false>(machine, *handles_, options_.scratch_bytes)(
-        k, groups, problems, request);
+    if (request.weight) return base::gaussian_pairs(k, groups, problems, request);
+    return pairs_of(k, groups, problems, request, backend::no_weight{});
   }
-  using base::gaussian_pairs;
+  /// The same with a weight that runs on the device.
+  template <class T, class Weight>
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
+                                        const std::vector<pair_problem>& problems, const pair_request& request,
+                                        const Weight& weight) {
+    return pairs_of(k, groups, problems, request, backend::given_weight<Weight>{weight});
+  }
 
   /// See cpu_context::empirical_pairs. f64 keys go through Thrust.
   template <class T>
@@ -91,12 +89,33 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
     } else {
       const auto machine = on();
       const cuda_kernels::engine engine(machine, *handles_);
-      return thrust_kernels::fused_observed<std::remove_cvref_t<decltype(engine)>, T, space>(
-          engine, options_.scratch_bytes, q, k, groups, problems)();
+      return thrust_kernels::fused_observed<engine_type, T, space>(engine, options_.scratch_bytes, q, k, groups,
+                                                                   problems)();
     }
   }
 
  private:
+  using machine_type = thrust_kernels::machine<cuda_kernels::policy, cuda_kernels::device_memory>;
+  using engine_type = cuda_kernels::engine<machine_type>;
+
+  template <class T, class Weight>
+  std::vector<pair_sums> pairs_of(const tensor_view<const T, space>& k, const key_groups& groups,
+                                  const std::vector<pair_problem>& problems, const pair_request& request,
+                                  const Weight& weight) {
+    const auto machine = on();
+    if (request.sample.pairs > 0 && !Weight::given) {
+      const cuda_kernels::multiply_by_gemm multiply{handles_.get()};
+      return thrust_kernels::drawn_pairs<machine_type, cuda_kernels::multiply_by_gemm, T, space>(
+          machine, multiply, options_.scratch_bytes, k, groups, problems, request)();
+    }
+    using fused = thrust_kernels::fused_pairs<engine_type, T, space>;
+    if (!fused::does(request, Weight::given))
+      return thrust_kernels::gaussian_pairs(machine, k, groups, problems, request, weight);
+    const engine_type engine(machine, *handles_);
+    return fused(engine, options_.scratch_bytes, options_.products == gram_products::split_bf16, k, groups, problems,
+                 request)(weight);
+  }
+
   cuda_context(const cuda_options& options, const cuda_kernels::device_memory& memory)
       : cuda_context(options, memory,
                      std::make_unique<cuda_kernels::thrust_allocator>(cuda_kernels::thrust_allocator{memory})) {}

@@ -3,14 +3,25 @@
 
 #include "qkgeom/backend/detail/cuda_team.cuh"
 #include "qkgeom/backend/detail/observed_tile.hpp"
+#include "qkgeom/backend/detail/pair_operands.hpp"
+#include "qkgeom/backend/detail/pair_tile.hpp"
 
 /// The programs that a device runs. They take long to compile: with QKGEOM_PRECOMPILED they are compiled once
 /// (cmake/precompiled_cuda.cu), but for those over a caller's own weight.
 namespace qkgeom::cuda_kernels {
 
+using tile_parts = tile::pair_tiles<true, false, backend::no_weight, true>;
+
 #if defined(QKGEOM_PRECOMPILED)
 extern template void launch_program(const tile::observed_tiles&, index_t, cudaStream_t);
 extern template void launch_program(const tile::sum_program&, index_t, cudaStream_t);
+extern template void launch_program(const tile::scale_program&, index_t, cudaStream_t);
+extern template void launch_program(const tile::split_program&, index_t, cudaStream_t);
+extern template void launch_program(const tile::pair_tiles<true, false>&, index_t, cudaStream_t);
+extern template void launch_program(const tile::pair_tiles<true, true>&, index_t, cudaStream_t);
+extern template void launch_program(const tile::pair_tiles<false, false>&, index_t, cudaStream_t);
+extern template void launch_program(const tile::pair_tiles<false, true>&, index_t, cudaStream_t);
+extern template void launch_program(const tile_parts&, index_t, cudaStream_t);
 #endif
 
 }  // namespace qkgeom::cuda_kernels

@@ -61,6 +61,33 @@ struct device_team {
 #endif
   }
 
+  /// ldmatrix: each warp reads four 8 x 8 matrices of bf16, of whose rows lane l gives that of row l % 8 of matrix l /
+  /// 8; word m of lane l is then columns l % 4 * 2 and the next of row l / 4 of matrix m.
+  template <class Row>
+  QKGEOM_HD void load_matrices([[maybe_unused]] per_thread<tile::fragment>& x, [[maybe_unused]] const Row& row) const {
+#if defined(__CUDA_ARCH__)
+    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row(static_cast<int>(threadIdx.x))));
+    auto& w = x.value.word;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "r"(address));
+#endif
+  }
+  /// mma: tile (m, n) of g += a (16 x 16) b (8 x 16)', b being words 2 half and 2 half + 1.
+  QKGEOM_HD void multiply([[maybe_unused]] per_thread<tile::products>& g, [[maybe_unused]] int m,
+                          [[maybe_unused]] int n, [[maybe_unused]] const per_thread<tile::fragment>& a,
+                          [[maybe_unused]] const per_thread<tile::fragment>& b, [[maybe_unused]] int half) const {
+#if defined(__CUDA_ARCH__)
+    auto& c = g.value.value[m][n];
+    const auto& w = a.value.word;
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(b.value.word[2 * half]), "r"(b.value.word[2 * half + 1]));
+#endif
+  }
+
   /// x of each thread = the sum over its run of Width lanes, added by halves.
   template <int Width, class T>
   QKGEOM_HD void sum_lanes([[maybe_unused]] per_thread<T>& x) const {

@@ -68,8 +68,10 @@ struct observed_tiles {
       m.row = number / across * block;
       m.column = number % across * block;
       QKGEOM_UNROLL
-      for (int a = 0; a < block; ++a) QKGEOM_UNROLL
-      for (int b = 0; b < block; ++b) m.wins[a][b] = 0;
+      for (int a = 0; a < block; ++a) {
+        QKGEOM_UNROLL
+        for (int b = 0; b < block; ++b) m.wins[a][b] = 0;
+      }
     });
     team.own([&](int t) { load(team, tile, law, 0, stage, t); });
     for (index_t first = 0, which = 0; first < law.queries; first += stage_queries, which ^= 1) {
@@ -146,18 +148,22 @@ struct observed_tiles {
       const four_floats x[2] = {four_floats(first), four_floats(first + 4)};
       const four_floats y[2] = {four_floats(second), four_floats(second + 4)};
       QKGEOM_UNROLL
-      for (int a = 0; a < block; ++a) QKGEOM_UNROLL
-      for (int b = 0; b < block; ++b) mine.wins[a][b] += tile::wins(y[b / 4].value[b % 4], x[a / 4].value[a % 4]);
+      for (int a = 0; a < block; ++a) {
+        QKGEOM_UNROLL
+        for (int b = 0; b < block; ++b) mine.wins[a][b] += tile::wins(y[b / 4].value[b % 4], x[a / 4].value[a % 4]);
+      }
     }
   }
 
   static QKGEOM_HD void put_wins(const thread_counts& mine, int part, float* counts) {
     if (mine.part != part) return;
     QKGEOM_UNROLL
-    for (int a = 0; a < block; ++a) QKGEOM_UNROLL
-    for (int b = 0; b < block; ++b) {
-      float& to = counts[(mine.row + a) * count_row + mine.column + b];
-      to = part == 0 ? mine.wins[a][b] : to + mine.wins[a][b];
+    for (int a = 0; a < block; ++a) {
+      QKGEOM_UNROLL
+      for (int b = 0; b < block; ++b) {
+        float& to = counts[(mine.row + a) * count_row + mine.column + b];
+        to = part == 0 ? mine.wins[a][b] : to + mine.wins[a][b];
+      }
     }
   }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "qkgeom/backend/detail/device_weight.hpp"
 #include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/thrust_keys.hpp"
 
@@ -30,20 +31,9 @@ struct term_sums {
   }
 };
 
-/// Every pair counts 1.
-struct no_weight {
-  static constexpr bool given = false;
-  QKGEOM_HD double operator()(const key_pair&) const { return 1.0; }
-};
-/// A weight that runs where the policy runs.
-template <class F>
-struct given_weight {
-  static constexpr bool given = true;
-  F weight;
-  QKGEOM_HD double operator()(const key_pair& p) const { return static_cast<double>(weight(p)); }
-};
-
+using backend::given_weight;
 using backend::group_range;
+using backend::no_weight;
 using backend::ranges_of;
 
 /// Sums over slices of the pairs of one law: a slice is a run of square tiles of one range, its pairs visited in order.
@@ -93,7 +83,7 @@ struct pair_slices {
       pair.example_i = key_example ? key_example[a] : example[g.group];
       pair.example_j = key_example ? key_example[b] : example[g.group];
       w = weight(pair);
-      if (!(w >= 0) || !(w - w == 0)) {
+      if (!backend::is_weight(w)) {
         if (sums.refused_i < 0) {
           sums.refused_i = a;
           sums.refused_j = b;

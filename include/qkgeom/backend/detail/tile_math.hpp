@@ -63,6 +63,25 @@ QKGEOM_HD inline float plasticity(float m, float v) {
 }
 QKGEOM_HD inline double plasticity(double m, double v) { return pair_plasticity(m, v); }
 
+/// What stands behind a pair's plasticity, in the order of `pair_part`, from m = score difference, v as found (0 or
+/// less: the keys are equal in every direction that queries vary in), the parts of m and those of v that a difference
+/// of two numbers a key gives.
+inline constexpr int parts_of_pair = 7;
+QKGEOM_HD inline void set_parts(float m, float v, float drift, float content, float along, float cross,
+                                bool same_position, float* out) {
+  const bool varies = v > least_v<float>;
+  const float root = std::sqrt(varies ? v : 1.0f), size = std::fabs(m);
+  const float sure = m == 0.0f ? 0.5f : (m < 0.0f ? 1.0f : 0.0f), far = m == 0.0f ? 0.0f : HUGE_VALF;
+  const float rest = v - along - cross;
+  out[0] = same_position ? 0.5f : (varies ? 0.5f * std::erfc(m / root * 0.70710678118654752f) : sure);
+  out[1] = std::fabs(drift);
+  out[2] = std::fabs(content);
+  out[3] = along;
+  out[4] = rest > 0.0f ? rest : 0.0f;
+  out[5] = cross;
+  out[6] = varies ? size / root : far;
+}
+
 /// f32 as the sum of two bf16, to a relative 2^-17: what a product of split operands multiplies.
 struct split {
   bf16 high, low;

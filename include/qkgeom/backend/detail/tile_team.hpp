@@ -12,6 +12,13 @@
 #define QKGEOM_UNROLL
 #endif
 
+/// Marks what is rare and must not be copied to each of many places.
+#if defined(__CUDACC__)
+#define QKGEOM_OUT_OF_LINE __noinline__
+#else
+#define QKGEOM_OUT_OF_LINE [[gnu::noinline]]
+#endif
+
 /// Programs of the tile kernels are written once, for a team of threads: `team.each(f)` calls f(t) for every thread t
 /// and then waits for all of them, `team.own(f)` does not wait, `per_thread<T>` is a value that each thread has. On a
 /// device a block is a team (`device_team`), its values are registers and waiting is a barrier; on the host one thread
@@ -34,12 +41,30 @@ struct four_floats {
   }
 };
 
+/// Eight rows of eight bf16 of each of four matrices, or what a thread holds of a product's operands: see device_team.
+struct fragment {
+  std::uint32_t word[4];
+};
+/// What a thread holds of 64 x 32 products: 4 x 4 tiles of 16 x 8.
+struct products {
+  float value[4][4][4];
+};
+
 /// Adds to what other blocks add to as well: of integers, so that the order does not matter.
 QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
   atomicAdd(to, x);
 #else
   *to += x;
+#endif
+}
+
+/// The smallest of what blocks give.
+QKGEOM_HD inline void keep_least(unsigned long long* to, unsigned long long x) {
+#if defined(__CUDA_ARCH__)
+  atomicMin(to, x);
+#else
+  if (x < *to) *to = x;
 #endif
 }
 

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "qkgeom/backend/detail/device_weight.hpp"
+#include "qkgeom/backend/detail/pair_cells.hpp"
+#include "qkgeom/backend/detail/pair_gram.hpp"
+
+namespace qkgeom::tile {
+
+/// Keys of a launch beyond their operands.
+struct tile_keys {
+  gram_keys operand;
+  const float *norm, *score;  ///< (laws, n)
+  const float *drift, *content,
+      *cross;  ///< (laws, n) of the parts: coordinate 1, mean . y of the others, see set_parts
+  const std::int32_t *position, *example;  ///< (n)
+};
+
+/// A law of a launch.
+struct tile_law {
+  double tau;
+  index_t problem;  ///< whose heatmap it adds to
+  float drift_mean, drift_variance;
+};
+
+/// Heatmaps in fixed point, so that atomic sums depend on no order: (problems, cells) sums of 2^30 times the plasticity
+/// and numbers of pairs.
+inline constexpr double heat_unit = 1073741824.0;
+struct tile_heat {
+  unsigned long long *sum, *count;
+  backend::heatmap_cells cells;
+};
+
+/// Plasticity of a tile's pairs: its Gram matrix by tensor cores, the rest in registers, added up by row and tile in
+/// f64. Values: the sum, or with a weight sum, weight and number of pairs, or with Parts the sum and the seven parts.
+/// Heat: by cell too. `refused` (laws): the first pair, i n + j, whose weight is none.
+template <bool Split, bool Heat, class Weight = backend::no_weight, bool Parts = false>
+struct pair_tiles {
+  static_assert(!Weight::given || (!Heat && !Parts), "weights come with neither heatmap nor parts");
+  static_assert(!Heat || !Parts, "parts come without a heatmap");
+  static constexpr int threads = tile_threads,
+                       blocks_a_processor = Parts || (Weight::given && !Weight::of_later_key) ? 1 : 2;
+  static constexpr int values = Weight::given ? 3 : (Parts ? 1 + parts_of_pair : 1);
+
+  tile_list tiles;
+  tile_keys keys;
+  const tile_law* laws;
+  const double* scale;  ///< (laws) of the keys
+  tile_sums out;
+  tile_heat heat;
+  Weight weight;
+  unsigned long long* refused;
+
+  struct shared_values {
+    admitted_keys admitted;
+    float norm[2][tile_side], score[2][tile_side];
+    float part[Parts ? 3 : 1][2][Parts ? tile_side : 1];
+    std::int32_t position[2][tile_side];
+    std::int32_t rank[2][Weight::given ? tile_side : 1], example[2][Weight::given ? tile_side : 1];
+    std::int32_t keys[Weight::given ? tile_side : 1];
+    double weight[Weight::of_later_key ? tile_side : 1];
+    double row[tile_side];
+  };
+  /// After the Gram matrix its operands' place is that of the plasticity of all pairs, if there is a heatmap, and of
+  /// the sums (values, rows, 4) of quarters of rows.
+  static constexpr int heat_bytes = Heat ? tile_side * tile_side * static_cast<int>(sizeof(float)) : 0;
+  static constexpr int sum_bytes = values * tile_side * 4 * static_cast<int>(sizeof(double));
+  static constexpr int main_bytes =
+      gram_stage<Split>::bytes > heat_bytes + sum_bytes ? gram_stage<Split>::bytes : heat_bytes + sum_bytes;
+  index_t shared_bytes() const { return main_bytes + static_cast<index_t>(sizeof(shared_values)); }
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char* shared) const {
+    auto& side = *reinterpret_cast<shared_values*>(shared + main_bytes);
+    const placed_tile tile(tiles, block);
+    const tile_law law = laws[tile.span.law];
+    team.own([&](int t) { load(tile, side, t / tile_side, t % tile_side); });
+    typename Team::template per_thread<products> g;
+    gram<Split>(team, g, reinterpret_cast<bf16*>(shared), keys.operand, tile);
+
+    auto* const plasticity = reinterpret_cast<float*>(shared);
+    auto* const sums = reinterpret_cast<double*>(shared + heat_bytes);
+    typename Team::template per_thread<double> sum[values];
+    QKGEOM_UNROLL
+    for (int m = 0; m < 4; ++m) {
+      QKGEOM_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        team.own([&](int t) {
+          double of_row[values];
+          add_row(tile, law, side, g[t].value[m], half, t, row_of(t, m, half), plasticity, of_row);
+          QKGEOM_UNROLL
+          for (int v = 0; v < values; ++v) sum[v][t] = of_row[v];
+        });
+        QKGEOM_UNROLL
+        for (int v = 0; v < values; ++v) team.template sum_lanes<4>(sum[v]);
+        team.own([&](int t) {
+          const warp_place me(t);
+          QKGEOM_UNROLL
+          for (int v = 0; v < values; ++v)
+            if (me.lane % 4 == 0) sums[(v * tile_side + row_of(t, m, half)) * 4 + me.column / 32] = sum[v][t];
+        });
+      }
+    }
+    team.barrier();
+    if constexpr (Heat) team.own([&](int t) { add_heat(plasticity, side, law, t); });
+    for (int v = 0; v < values; ++v) {
+      const double unit = unit_of(v, scale[tile.span.law]);
+      team.each([&](int t) {
+        const double* const x = sums + (v * tile_side + t) * 4;
+        if (t < tile_side) side.row[t] = ((x[0] + x[1]) + (x[2] + x[3])) * unit;
+      });
+      write_sums(team, tile, tiles.n, side.row, out, v);
+    }
+  }
+
+ private:
+  static QKGEOM_HD int row_of(int t, int m, int half) {
+    const warp_place me(t);
+    return me.row + me.lane / 4 + 16 * m + 8 * half;
+  }
+
+  /// Where a key's operands begin.
+  QKGEOM_HD index_t place(const placed_tile& tile, index_t key) const {
+    return (tile.span.law * tiles.n + key) * keys.operand.width;
+  }
+
+  /// What undoes the keys' scale in the sums of a value.
+  static QKGEOM_HD double unit_of(int value, double scale) {
+    if (!Parts || value < 2 || value > 6) return 1;
+    return value < 4 ? 1 / scale : 1 / (scale * scale);
+  }
+
+  QKGEOM_HD void load(const placed_tile& tile, shared_values& to, int side, int row) const {
+    const index_t key = tile.key(side, row);
+    const bool there = key < tile.end;
+    const index_t of_law = tile.span.law * tiles.n + key;
+    to.admitted.load(tiles, tile, side, row);
+    to.norm[side][row] = there ? keys.norm[of_law] : 0.0f;
+    to.score[side][row] = there ? keys.score[of_law] : 0.0f;
+    to.position[side][row] = there ? keys.position[key] : 0;
+    if constexpr (Parts) {
+      to.part[0][side][row] = there ? keys.drift[of_law] : 0.0f;
+      to.part[1][side][row] = there ? keys.content[of_law] : 0.0f;
+      to.part[2][side][row] = there ? keys.cross[of_law] : 0.0f;
+    }
+    if constexpr (Weight::given) {
+      const std::int32_t number = to.admitted.range[side][row];
+      const group_range range = tiles.ranges[tile.span.first_range + (number < 0 ? 0 : number)];
+      to.rank[side][row] = static_cast<std::int32_t>(key - range.first);
+      to.example[side][row] = there ? keys.example[key] : 0;
+      if (side == 0) to.keys[row] = static_cast<std::int32_t>(range.count);
+      if constexpr (Weight::of_later_key) {
+        const index_t rank = key - range.first;
+        if (side == 1) to.weight[row] = number >= 0 && rank > 0 ? weight(key_pair{0, rank, range.count}) : 0.0;
+      }
+    }
+  }
+
+  QKGEOM_HD double weight_of([[maybe_unused]] const tile_law& law, const shared_values& side, [[maybe_unused]] int r,
+                             int c) const {
+    if constexpr (Weight::of_later_key) {
+      return side.weight[c];
+    } else {
+      return weight(key_pair{side.rank[0][r], side.rank[1][c], side.keys[r], side.position[0][r], side.position[1][c],
+                             side.example[0][r], side.example[1][c], law.tau});
+    }
+  }
+
+  /// Values of the eight pairs of row `r` that a thread holds in g.
+  QKGEOM_HD void add_row(const placed_tile& tile, const tile_law& law, const shared_values& side,
+                         const float (&g)[4][4], int half, int t, int r, float* plasticity,
+                         double (&to)[values]) const {
+    const int column = warp_place(t).column + t % 4 * 2;
+    const index_t ahead = tile.j0 - tile.i0;  // row r comes before column c if r < c + ahead
+    const int before = r - (ahead < tile_side ? static_cast<int>(ahead) : tile_side);
+    const float ni = side.norm[0][r], si = side.score[0][r];
+    const std::int32_t range = side.admitted.range[0][r];
+    float sum = 0, part[parts_of_pair] = {};
+    double weighted = 0, weights = 0;
+    int pairs = 0;
+    QKGEOM_UNROLL
+    for (int n = 0; n < 4; ++n) {
+      QKGEOM_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const int c = column + 8 * n + e;
+        const float both = ni + side.norm[1][c];
+        float v = both - 2.0f * g[n][2 * half + e];
+        const bool pair = range >= 0 && range == side.admitted.range[1][c] && before < c;
+        if (pair && !(v > both * cancelled))
+          v = from_difference<Split>(keys.operand.high, keys.operand.low, place(tile, tile.i0 + r),
+                                     place(tile, tile.j0 + c), keys.operand.width);
+        const float m = si - side.score[1][c], p = tile::plasticity(m, v > least_v<float> ? v : least_v<float>);
+        if constexpr (Heat) plasticity[r * tile_side + c] = pair ? p : -1.0f;
+        if constexpr (Weight::given) {
+          const double w = pair ? weight_of(law, side, r, c) : 0.0;
+          if (backend::is_weight(w)) {
+            weighted += w * static_cast<double>(p);
+            weights += w;
+            pairs += w > 0;
+          } else {
+            keep_least(refused + tile.span.law, static_cast<unsigned long long>((tile.i0 + r) * tiles.n + tile.j0 + c));
+          }
+        } else {
+          sum += pair ? p : 0.0f;
+        }
+        if constexpr (Parts) {
+          const float step = side.part[0][0][r] - side.part[0][1][c];
+          float x[parts_of_pair];
+          set_parts(m, v, law.drift_mean * step, side.part[1][0][r] - side.part[1][1][c],
+                    law.drift_variance * step * step, 2.0f * step * (side.part[2][0][r] - side.part[2][1][c]),
+                    side.position[0][r] == side.position[1][c], x);
+          QKGEOM_UNROLL
+          for (int i = 0; i < parts_of_pair; ++i) part[i] += pair ? x[i] : 0.0f;
+        }
+      }
+    }
+
+    if constexpr (Weight::given) {
+      to[0] = weighted;
+      to[1] = weights;
+      to[2] = pairs;
+    } else {
+      to[0] = sum;
+    }
+    if constexpr (Parts) {
+      QKGEOM_UNROLL
+      for (int i = 0; i < parts_of_pair; ++i) to[1 + i] = part[i];
+    }
+  }
+
+  /// Adds a tile's plasticity, -1 where there is no pair, to a heatmap. A thread takes half a row, whose pairs come in
+  /// runs of one cell, and adds a run at once.
+  QKGEOM_HD void add_heat(const float* plasticity, const shared_values& side, const tile_law& law, int t) const {
+    const int row = t / 2, first = t % 2 * (tile_side / 2);
+    const index_t offset = law.problem * heat.cells.width * heat.cells.width;
+    index_t cell = -1;
+    unsigned long long sum = 0, count = 0;
+    const auto flush = [&] {
+      if (cell < 0 || count == 0) return;
+      add_to(heat.sum + offset + cell, sum);
+      add_to(heat.count + offset + cell, count);
+    };
+    for (int c = first; c < first + tile_side / 2; ++c) {
+      const float p = plasticity[row * tile_side + c];
+      if (p < 0) continue;
+      const index_t at = heat.cells.cell_of(heat.cells.place(side.position[0][row], side.position[1][c]), law.tau);
+      if (at != cell) {
+        flush();
+        cell = at;
+        sum = count = 0;
+      }
+      sum += static_cast<unsigned long long>(static_cast<double>(p) * heat_unit + 0.5);
+      ++count;
+    }
+    flush();
+  }
+};
+
+}  // namespace qkgeom::tile
