@@ -81,19 +81,22 @@ if [[ -n $deps ]]; then
 fi
 
 # What the toolkit lacks of these, from the Python packages of the same CUDA.
-borrow() { # HEADER, LIBRARIES by the beginnings of their names
-  local packages header library
+borrow() { # HEADER, headers and libraries by the beginnings of their names
+  local packages found name file
   [[ ! -e $(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")/include/$1 ]] || return 0
   packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nvidia
-  header=$(find -L "$packages" -name "$1" 2>/dev/null | head -1)
-  [[ -n $header ]] || { echo "run_gpu.sh: the CUDA toolkit has no $1, and Python's packages have none"; return 0; }
-  echo "the CUDA toolkit has no $1: that of $(dirname "$header") is taken"
-  export CPATH=${CPATH:+$CPATH:}$(dirname "$header") CMAKE_INCLUDE_PATH=${CMAKE_INCLUDE_PATH:+$CMAKE_INCLUDE_PATH:}$(dirname "$header")
-  mkdir -p "$build/borrowed"
-  for library in $(for name in "${@:2}"; do find -L "$packages" -name "lib$name*.so.*"; done); do
-    ln -sf "$library" "$build/borrowed/"
-    ln -sf "$library" "$build/borrowed/$(basename "${library%%.so.*}").so"
+  found=$(find -L "$packages" -name "$1" 2>/dev/null | head -1) || true
+  [[ -n $found ]] || { echo "run_gpu.sh: neither the CUDA toolkit nor Python's packages have $1"; return 0; }
+  echo "the CUDA toolkit has no $1: $found is taken, and its library"
+  mkdir -p "$build/borrowed/include"
+  for name in "${@:2}"; do
+    find -L "$packages" -name "$name*.h" -exec ln -sf -t "$build/borrowed/include" {} +
+    for file in $(find -L "$packages" -name "lib$name*.so.*"); do
+      ln -sf "$file" "$build/borrowed/"
+      ln -sf "$file" "$build/borrowed/$(basename "${file%%.so.*}").so"
+    done
   done
+  export CPATH=$build/borrowed/include CMAKE_INCLUDE_PATH=$build/borrowed/include
   export CMAKE_LIBRARY_PATH=$build/borrowed LD_LIBRARY_PATH=$build/borrowed
 }
 borrow cublas_v2.h cublas
