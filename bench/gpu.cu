@@ -13,6 +13,7 @@
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
 namespace {
@@ -95,7 +96,7 @@ void eigen_batch(benchmark::State& state) {
 struct pair_case {
   bench::layer_shape shape{};
   gram_products products = gram_products::split_bf16;
-  bool across = true, heatmap = false;
+  bool across = true, heatmap = false, parts = false;
 };
 
 /// gaussian_pairs on a layer under fitted laws: preparing the keys, the pair kernel and its sums.
@@ -106,7 +107,7 @@ void pairs(benchmark::State& state, const pair_case& c) {
   const auto models = fit_queries(ctx, moments_of(ctx, layer));
   const auto groups = detail::group_keys(ctx, layer, c.across);
   const auto problems = detail::problems_of(models, layer);
-  const pair_request request{.heatmap_cell = c.heatmap ? bucket : 0};
+  const pair_request request{.heatmap_cell = c.heatmap ? bucket : 0, .parts = c.parts};
   double n = 0;
   const double s = fastest(state, [&] { n = pairs_of(ctx.gaussian_pairs(layer.k, groups, problems, request)); });
   const auto& limit = measured_gpu_ceilings();
@@ -117,6 +118,18 @@ void pairs(benchmark::State& state, const pair_case& c) {
   state.counters["share_of_epilogue"] = n / s / limit.epilogue;
   state.counters["heads"] = static_cast<double>(c.shape.heads);
   state.counters["seconds_of_300_heads"] = s * 300 / static_cast<double>(c.shape.heads);
+}
+
+/// Same-example pairs of a layer under the observed queries themselves, 500 a bucket: 500 comparisons a pair.
+void observed_queries(benchmark::State& state) {
+  const bench::device_model<bf16> model({});
+  cuda_context ctx;
+  const auto layer = model.rows().view(model.q(0), model.k(0));
+  double n = 0;
+  const double s =
+      fastest(state, [&] { n = pairs_of(empirical_profile(ctx, layer, uniform_buckets{bucket}, context)); });
+  state.counters["pairs"] = n;
+  state.counters["pairs_per_s"] = n / s;
 }
 
 /// Profiles of 300 heads whose keys are pooled over documents, under models fitted before.
@@ -219,10 +232,12 @@ void add_all() {
   for (const auto products : {gram_products::split_bf16, gram_products::bf16}) {
     for (const index_t d : {64, 128, 256}) add_pairs("pooled", 10, {.shape = {.dim = d}, .products = products});
     add_pairs("pooled_heatmap", 10, {.products = products, .heatmap = true});
+    add_pairs("pooled_parts", 5, {.products = products, .parts = true});
     add_pairs("groups_of_25", 10, {.products = products, .across = false});
     add_pairs("groups_of_25_heatmap", 10, {.products = products, .across = false, .heatmap = true});
     add_pairs("every_key", 3, {.shape = {.rows = context, .heads = 2, .examples = 1}, .products = products});
   }
+  add("observed_queries/30_heads", 5, observed_queries);
   add("pooled_profiles/300_heads", 5, pooled_profiles);
   for (const bool across : {false, true}) {
     const std::string name = std::string("model/") + (across ? "pooled" : "same_example") + "/";
