@@ -156,11 +156,18 @@ TEST(fused_pairs, weights_are_taken_in_the_tiles) {
       head.window = across ? std::optional<index_t>(400) : std::nullopt;
       const auto model = fit_queries(cpu, moments_of(cpu, head), {.covariance = covariance_kind::joint});
       const auto agree = [&](const auto& pairs) {
-        const auto want = plasticity_profile(cpu, model, head, pairs, {.precision = pair_precision::f64});
-        const auto got = plasticity_profile(fused, model, head, pairs);
+        const auto want =
+            plasticity_profile(cpu, model, head, pairs, {.heatmap = true, .precision = pair_precision::f64});
+        const auto got = plasticity_profile(fused, model, head, pairs, {.heatmap = true});
+        const auto alone = plasticity_profile(fused, model, head, pairs);
+        for (std::size_t c = 0; c < want.heatmap.sum.size(); ++c) {
+          EXPECT_NEAR(got.heatmap.weight[c], want.heatmap.weight[c], 1e-10 * want.heatmap.weight[c]);
+          EXPECT_NEAR(got.heatmap.sum[c], want.heatmap.sum[c], 1e-5 * want.heatmap.weight[c]);
+        }
         for (std::size_t b = 1; b < want.buckets.size(); ++b) {
           const auto &x = got.buckets[b], &y = want.buckets[b];
           EXPECT_NEAR(x.plasticity, y.plasticity, 1e-5);
+          EXPECT_EQ(x.plasticity, alone.buckets[b].plasticity);
           EXPECT_EQ(x.pairs, y.pairs);
           for (std::size_t e = 0; e < y.example_weight.size(); ++e)
             EXPECT_NEAR(x.example_weight[e], y.example_weight[e], 1e-12 * y.example_weight[e]);
@@ -170,6 +177,25 @@ TEST(fused_pairs, weights_are_taken_in_the_tiles) {
       agree(prefix_uniform{across});
     }
   }
+}
+
+TEST(fused_pairs, fixed_point_sums_are_near_exact_and_do_not_overflow) {
+  const random_stream draws{.seed = 9};
+  for (const double most : {1e-12, 1.0, 3e9})
+    for (const int count : {1, 1000, 100000}) {
+      const auto unit = tile::fixed_point::of(most, count);
+      unsigned long long sum = 0, rest = 0;
+      double want = 0;
+      for (int i = 0; i < count; ++i) {
+        const double x = i % 2 == 0 ? most : most * std::pow(10.0, -12 * draws.uniform(static_cast<std::uint64_t>(i)));
+        unit.add(&sum, &rest, x);
+        want += x;
+      }
+      EXPECT_NEAR(unit.value(sum, rest), want, 1e-12 * want);
+      unsigned long long small = 0, small_rest = 0;
+      unit.add(&small, &small_rest, 1e-9 * most);
+      EXPECT_NEAR(unit.value(small, small_rest), 1e-9 * most, 1e-15 * most * 1e-6);
+    }
 }
 
 TEST(fused_pairs, a_weight_that_is_none_is_refused_by_its_pair) {

@@ -53,6 +53,16 @@ struct key_pair {
 /// pair counts 1. Called by several threads at once.
 using pair_weight = std::function<double(const key_pair&)>;
 
+/// The weight of a pair whose later key is the n-th of m, if N is uniform on {2..m} and the pair uniform among the
+/// first N keys: 2 / (m - 1) (1 / (n - 1) - 1 / m) (Definition 4.3).
+struct prefix_weight {
+  static constexpr bool of_later_key = true;  ///< reads j and keys alone, so a device asks once a key
+  QKGEOM_HD double operator()(const key_pair& p) const {
+    const double keys = static_cast<double>(p.keys), n = static_cast<double>(p.j + 1);
+    return 2.0 / (keys - 1.0) * (1.0 / (n - 1.0) - 1.0 / keys);
+  }
+};
+
 enum class pair_precision { f32, f64 };
 /// In what pairs of keys of T are computed unless the caller says otherwise.
 template <class T>

@@ -82,15 +82,8 @@ struct sampled {
 struct prefix_uniform {
   bool across_examples = false;
   bool examples_weigh_same = true;
-  struct weight_of_pair {
-    static constexpr bool of_later_key = true;  // reads j and keys alone, so a device asks once a key
-    QKGEOM_HD double operator()(const key_pair& p) const {
-      const double keys = static_cast<double>(p.keys), n = static_cast<double>(p.j + 1);
-      return 2.0 / (keys - 1.0) * (1.0 / (n - 1.0) - 1.0 / keys);
-    }
-  };
-  pair_weight weight() const { return weight_of_pair{}; }
-  weight_of_pair functor() const { return {}; }
+  pair_weight weight() const { return prefix_weight{}; }
+  prefix_weight functor() const { return {}; }
 };
 
 namespace detail {

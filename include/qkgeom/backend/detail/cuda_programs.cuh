@@ -10,6 +10,7 @@
 /// (cmake/precompiled_cuda.cu), but for those over a caller's own weight.
 namespace qkgeom::cuda_kernels {
 
+using tile_prefix = backend::given_weight<prefix_weight>;
 using tile_parts = tile::pair_tiles<true, false, backend::no_weight, true>;
 
 #if defined(QKGEOM_PRECOMPILED)
@@ -22,6 +23,9 @@ extern template void launch_program(const tile::pair_tiles<true, true>&, index_t
 extern template void launch_program(const tile::pair_tiles<false, false>&, index_t, cudaStream_t);
 extern template void launch_program(const tile::pair_tiles<false, true>&, index_t, cudaStream_t);
 extern template void launch_program(const tile_parts&, index_t, cudaStream_t);
+extern template void launch_program(const tile::pair_tiles<true, false, tile_prefix>&, index_t, cudaStream_t);
+extern template void launch_program(const tile::pair_tiles<true, true, tile_prefix>&, index_t, cudaStream_t);
+extern template void launch_program(const tile::largest_weight<tile_prefix>&, index_t, cudaStream_t);
 #endif
 
 }  // namespace qkgeom::cuda_kernels

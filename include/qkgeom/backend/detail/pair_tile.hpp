@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
-#include "qkgeom/backend/detail/device_weight.hpp"
-#include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/pair_gram.hpp"
+#include "qkgeom/backend/detail/tile_heat.hpp"
+#include "qkgeom/backend/detail/weight_tile.hpp"
 
 namespace qkgeom::tile {
 
@@ -25,23 +26,14 @@ struct tile_law {
   float drift_mean, drift_variance;
 };
 
-/// Heatmaps in fixed point, so that atomic sums depend on no order: (problems, cells) sums of 2^30 times the plasticity
-/// and numbers of pairs.
-inline constexpr double heat_unit = 1073741824.0;
-struct tile_heat {
-  unsigned long long *sum, *count;
-  backend::heatmap_cells cells;
-};
-
 /// Plasticity of a tile's pairs: its Gram matrix by tensor cores, the rest in registers, added up by row and tile in
 /// f64. Values: the sum, or with a weight sum, weight and number of pairs, or with Parts the sum and the seven parts.
 /// Heat: by cell too. `refused` (laws): the first pair, i n + j, whose weight is none.
 template <bool Split, bool Heat, class Weight = backend::no_weight, bool Parts = false>
 struct pair_tiles {
-  static_assert(!Weight::given || (!Heat && !Parts), "weights come with neither heatmap nor parts");
-  static_assert(!Heat || !Parts, "parts come without a heatmap");
+  static_assert(!Parts || (!Heat && !Weight::given), "parts come with neither heatmap nor weight");
   static constexpr int threads = tile_threads,
-                       blocks_a_processor = Parts || (Weight::given && !Weight::of_later_key) ? 1 : 2;
+                       blocks_a_processor = Parts || (Weight::given && (Heat || !Weight::of_later_key)) ? 1 : 2;
   static constexpr int values = Weight::given ? 3 : (Parts ? 1 + parts_of_pair : 1);
 
   tile_list tiles;
@@ -58,9 +50,7 @@ struct pair_tiles {
     float norm[2][tile_side], score[2][tile_side];
     float part[Parts ? 3 : 1][2][Parts ? tile_side : 1];
     std::int32_t position[2][tile_side];
-    std::int32_t rank[2][Weight::given ? tile_side : 1], example[2][Weight::given ? tile_side : 1];
-    std::int32_t keys[Weight::given ? tile_side : 1];
-    double weight[Weight::of_later_key ? tile_side : 1];
+    std::conditional_t<Weight::given, tile_weights<Weight>, int> weights;
     double row[tile_side];
   };
   /// After the Gram matrix its operands' place is that of the plasticity of all pairs, if there is a heatmap, and of
@@ -145,27 +135,8 @@ struct pair_tiles {
       to.part[1][side][row] = there ? keys.content[of_law] : 0.0f;
       to.part[2][side][row] = there ? keys.cross[of_law] : 0.0f;
     }
-    if constexpr (Weight::given) {
-      const std::int32_t number = to.admitted.range[side][row];
-      const group_range range = tiles.ranges[tile.span.first_range + (number < 0 ? 0 : number)];
-      to.rank[side][row] = static_cast<std::int32_t>(key - range.first);
-      to.example[side][row] = there ? keys.example[key] : 0;
-      if (side == 0) to.keys[row] = static_cast<std::int32_t>(range.count);
-      if constexpr (Weight::of_later_key) {
-        const index_t rank = key - range.first;
-        if (side == 1) to.weight[row] = number >= 0 && rank > 0 ? weight(key_pair{0, rank, range.count}) : 0.0;
-      }
-    }
-  }
-
-  QKGEOM_HD double weight_of([[maybe_unused]] const tile_law& law, const shared_values& side, [[maybe_unused]] int r,
-                             int c) const {
-    if constexpr (Weight::of_later_key) {
-      return side.weight[c];
-    } else {
-      return weight(key_pair{side.rank[0][r], side.rank[1][c], side.keys[r], side.position[0][r], side.position[1][c],
-                             side.example[0][r], side.example[1][c], law.tau});
-    }
+    if constexpr (Weight::given)
+      to.weights.load(weight, tiles, tile, to.admitted, {keys.position, keys.example}, side, row);
   }
 
   /// Values of the eight pairs of row `r` that a thread holds in g.
@@ -194,7 +165,7 @@ struct pair_tiles {
         const float m = si - side.score[1][c], p = tile::plasticity(m, v > least_v<float> ? v : least_v<float>);
         if constexpr (Heat) plasticity[r * tile_side + c] = pair ? p : -1.0f;
         if constexpr (Weight::given) {
-          const double w = pair ? weight_of(law, side, r, c) : 0.0;
+          const double w = pair ? side.weights.of_pair(weight, law.tau, r, c) : 0.0;
           if (backend::is_weight(w)) {
             weighted += w * static_cast<double>(p);
             weights += w;
@@ -236,11 +207,17 @@ struct pair_tiles {
     const int row = t / 2, first = t % 2 * (tile_side / 2);
     const index_t offset = law.problem * heat.cells.width * heat.cells.width;
     index_t cell = -1;
-    unsigned long long sum = 0, count = 0;
+    std::conditional_t<Weight::given, double, unsigned long long> sum = 0, weights = 0;
     const auto flush = [&] {
-      if (cell < 0 || count == 0) return;
-      add_to(heat.sum + offset + cell, sum);
-      add_to(heat.count + offset + cell, count);
+      if (cell < 0 || !(weights > 0)) return;
+      if constexpr (Weight::given) {
+        const fixed_point unit = heat.unit[law.problem];
+        unit.add(heat.sum + offset + cell, heat.sum_rest + offset + cell, sum);
+        unit.add(heat.weight + offset + cell, heat.weight_rest + offset + cell, weights);
+      } else {
+        add_to(heat.sum + offset + cell, sum);
+        add_to(heat.weight + offset + cell, weights);
+      }
     };
     for (int c = first; c < first + tile_side / 2; ++c) {
       const float p = plasticity[row * tile_side + c];
@@ -249,10 +226,17 @@ struct pair_tiles {
       if (at != cell) {
         flush();
         cell = at;
-        sum = count = 0;
+        sum = weights = 0;
       }
-      sum += static_cast<unsigned long long>(static_cast<double>(p) * heat_unit + 0.5);
-      ++count;
+      if constexpr (Weight::given) {
+        const double w = side.weights.of_pair(weight, law.tau, row, c);
+        if (!backend::is_weight(w)) continue;
+        sum += w * static_cast<double>(p);
+        weights += w;
+      } else {
+        sum += static_cast<unsigned long long>(static_cast<double>(p) * heat_unit + 0.5);
+        ++weights;
+      }
     }
     flush();
   }

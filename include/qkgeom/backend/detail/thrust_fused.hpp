@@ -87,22 +87,28 @@ class tile_batch {
     ++laws_;
   }
 
+  /// Launches `program(list)` over all tiles.
+  template <class Engine, class MakeProgram>
+  void each_tile(const Engine& engine, const MakeProgram& program) const {
+    constexpr index_t most_blocks = index_t{1} << 30;
+    const auto spans = engine.machine().copy(spans_);
+    const auto ranges = engine.machine().copy(ranges_);
+    for (index_t first = 0; first < tiles_; first += most_blocks)
+      engine.launch(program(tile::tile_list{spans.data(), spans.size(), first, ranges.data(), n_}),
+                    std::min(most_blocks, tiles_ - first));
+  }
+
   /// Sums (values, sums of the plans in order) of what `program(list, sums)` writes.
   template <class Engine, class MakeProgram>
   std::vector<double> run(const Engine& engine, index_t values, const MakeProgram& program) const {
-    constexpr index_t most_blocks = index_t{1} << 30;
     if (tiles_ == 0) return {};
     const auto& on = engine.machine();
-    const auto spans = on.copy(spans_);
-    const auto ranges = on.copy(ranges_);
     const auto sums = on.copy(sums_);
     const auto by_tile = on.template make<double>(values * tiles_),
                by_key = on.template make<double>(values * laws_ * n_),
                found = on.template make<double>(values * sums.size());
     const tile::tile_sums to{by_tile.data(), by_key.data(), tiles_, laws_ * n_};
-    for (index_t first = 0; first < tiles_; first += most_blocks)
-      engine.launch(program(tile::tile_list{spans.data(), spans.size(), first, ranges.data(), n_}, to),
-                    std::min(most_blocks, tiles_ - first));
+    each_tile(engine, [&](const tile::tile_list& list) { return program(list, to); });
     const tile::sum_program add{sums.data(), sums.size(), values, to, found.data()};
     engine.launch(add, add.blocks());
     return found.host();

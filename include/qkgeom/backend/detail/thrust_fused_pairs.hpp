@@ -2,13 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "qkgeom/backend/detail/pair_operands.hpp"
 #include "qkgeom/backend/detail/pair_tile.hpp"
-#include "qkgeom/backend/detail/thrust_fused.hpp"
+#include "qkgeom/backend/detail/thrust_fused_heat.hpp"
 
 namespace qkgeom::thrust_kernels {
 
@@ -39,7 +40,7 @@ class fused_pairs {
   /// Whether these programs do what is asked for.
   static bool does(const pair_request& request, bool weighted) {
     return request.sample.pairs == 0 && request.precision.value_or(usual_precision<T>) == pair_precision::f32 &&
-           (request.heatmap_cell > 0) + request.parts + weighted <= 1;
+           !(request.parts && (request.heatmap_cell > 0 || weighted));
   }
 
   template <class Weight>
@@ -51,29 +52,35 @@ class fused_pairs {
     // A heatmap's width depends on the laws; the widest one holds them all.
     index_t width = 0;
     for (const auto& r : results) width = std::max(width, r.heatmap_width);
-    const auto& on = engine_.machine();
-    const auto heat_sum = on.template make<unsigned long long>(static_cast<index_t>(problems_.size()) * width * width);
-    const auto heat_count = on.template make<unsigned long long>(heat_sum.size());
-    on.fill(heat_sum.data(), heat_sum.size(), 0ull);
-    on.fill(heat_count.data(), heat_count.size(), 0ull);
-    const tile::tile_heat heat{heat_sum.data(), heat_count.data(),
-                               backend::heatmap_cells::of(request_.heatmap_cell, width)};
     std::vector<law_place> laws;
     for (std::size_t p = 0; p < problems_.size(); ++p)
       for (std::size_t l = 0; l < problems_[p].laws.size(); ++l)
         if (!problems_[p].laws[l].empty()) laws.push_back({static_cast<index_t>(p), static_cast<index_t>(l)});
+    const auto& on = engine_.machine();
+    const index_t cells = static_cast<index_t>(problems_.size()) * width * width;
+    const auto sum = on.template make<unsigned long long>((Weight::given ? 4 : 2) * cells);
+    on.fill(sum.data(), sum.size(), 0ull);
+    std::vector<tile::fixed_point> units;
+    if constexpr (Weight::given)
+      if (request_.heatmap_cell > 0)
+        units = heat_units(engine_, groups_, example_.data(), problems_, laws, plans_, weight);
+    const auto on_units = on.copy(units);
+    unsigned long long* const rest = Weight::given ? sum.data() + 2 * cells : nullptr;
+    const tile::tile_heat heat{sum.data(),
+                               sum.data() + cells,
+                               rest,
+                               rest ? rest + cells : nullptr,
+                               on_units.data(),
+                               backend::heatmap_cells::of(request_.heatmap_cell, width)};
     for (std::size_t at = 0; at < laws.size(); at += laws_a_launch_) {
       const auto end = std::min(laws.size(), at + laws_a_launch_);
       run({laws.begin() + static_cast<index_t>(at), laws.begin() + static_cast<index_t>(end)}, weight, heat, results);
     }
-    if (request_.heatmap_cell > 0) read_heat(heat_sum.host(), heat_count.host(), width, results);
+    if (request_.heatmap_cell > 0) read_heat(sum.host(), units, width, results);
     return results;
   }
 
  private:
-  struct law_place {
-    index_t problem, law;
-  };
   template <bool Split, bool Heat, bool Parts>
   struct kind {};
   const pair_problem& problem_of(const law_place& at) const { return problems_[static_cast<std::size_t>(at.problem)]; }
@@ -136,7 +143,7 @@ class fused_pairs {
       read(laws, sums, Weight::given, results);
     };
     if constexpr (Weight::given) {
-      launch(kind<true, false, false>{});
+      request_.heatmap_cell > 0 ? launch(kind<true, true, false>{}) : launch(kind<true, false, false>{});
     } else {
       if (request_.parts)
         launch(kind<true, false, true>{});
@@ -251,20 +258,6 @@ class fused_pairs {
       const key_pair pair{i - first,     j - first,  range.size(), g.position[a],
                           g.position[b], example(a), example(b),   law_of(laws[l]).tau};
       backend::check_weight(weight(pair), pair.t_i, pair.t_j);
-    }
-  }
-
-  static void read_heat(const std::vector<unsigned long long>& sum, const std::vector<unsigned long long>& count,
-                        index_t width, std::vector<pair_sums>& results) {
-    for (std::size_t p = 0; p < results.size(); ++p) {
-      auto& r = results[p];
-      for (index_t i = 0; i < r.heatmap_width; ++i)
-        for (index_t j = 0; j < r.heatmap_width; ++j) {
-          const auto from = static_cast<std::size_t>((static_cast<index_t>(p) * width + i) * width + j);
-          const auto to = static_cast<std::size_t>(i * r.heatmap_width + j);
-          r.heatmap_sum[to] = static_cast<double>(sum[from]) / tile::heat_unit;
-          r.heatmap_weight[to] = static_cast<double>(count[from]);
-        }
     }
   }
 

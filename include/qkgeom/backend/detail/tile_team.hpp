@@ -59,12 +59,19 @@ QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
 #endif
 }
 
-/// The smallest of what blocks give.
+/// The smallest of what blocks give; `keep_most` the largest.
 QKGEOM_HD inline void keep_least(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
   atomicMin(to, x);
 #else
   if (x < *to) *to = x;
+#endif
+}
+QKGEOM_HD inline void keep_most(unsigned long long* to, unsigned long long x) {
+#if defined(__CUDA_ARCH__)
+  atomicMax(to, x);
+#else
+  if (x > *to) *to = x;
 #endif
 }
 
