@@ -245,6 +245,33 @@ void decoder::hand_out(std::span<document_pass> documents, index_t layer, const 
          p.k.view());
 }
 
+namespace {
+
+/// Rows of x at some positions, packed into `to`.
+tensor_view<const float> rows_at(tensor_view<const float> x, const std::vector<std::int32_t>& positions,
+                                 std::vector<float>& to) {
+  const auto rows = static_cast<index_t>(positions.size());
+  to.resize(n(rows * x.heads * x.dim));
+  for (index_t r = 0; r < rows; ++r)
+    for (index_t h = 0; h < x.heads; ++h)
+      std::copy_n(x.head(h).row(positions[n(r)]), x.dim, to.data() + (r * x.heads + h) * x.dim);
+  return packed_tensor(static_cast<const float*>(to.data()), rows, x.heads, x.dim);
+}
+
+}  // namespace
+
+/// What is handed out at the stage asked for: all rows, and those that were chosen.
+void decoder::hand_out_rows(std::span<document_pass> documents, index_t layer, const batch_sinks& sinks) {
+  hand_out(documents, layer, sinks.rows);
+  if (!sinks.chosen) return;
+  hand_out(documents, layer, [&](std::size_t i, index_t, tensor_view<const float> q, tensor_view<const float> k) {
+    const row_choice choice = sinks.choose(i, layer);
+    if (choice.q.empty() && choice.k.empty()) return;
+    const auto chosen_q = rows_at(q, choice.q, chosen_q_), chosen_k = rows_at(k, choice.k, chosen_k_);
+    sinks.chosen(i, layer, chosen_q, chosen_k);
+  });
+}
+
 weight_reading decoder::reading() const {
   const bool tiles = rounds() && kernel_ == attention_kernel::best && amx_available();
   return {rounds(), tiles ? weight_format::bf16_tiles : weight_format::f32};
@@ -289,14 +316,17 @@ void decoder::run(std::span<const token_span> documents, rope_stage stage, const
     if (layer.skipped) continue;
     read_layer(d, *checkpoint_, prefix_, l, last, reading(), *pool_, weights_);
     in_tiles([&](const row_tile& tile, scratch& s) { project(tile, last, s); });
-    if (stage == rope_stage::pre) hand_out(passes, l, sinks.rows);
+    if (stage == rope_stage::pre) hand_out_rows(passes, l, sinks);
     if (layer.rope) in_tiles([&](const row_tile& tile, scratch&) { rotate(tile, layer); });
     if (d.growth) in_tiles([&](const row_tile& tile, scratch&) { grow_queries(tile); });
-    if (stage == rope_stage::post) hand_out(passes, l, sinks.rows);
+    if (stage == rope_stage::post) hand_out_rows(passes, l, sinks);
     hand_out(passes, l, sinks.attended);
-    if (last) break;
-    for (document_pass& p : passes) attend(p, l);
-    in_tiles([&](const row_tile& tile, scratch& s) { finish_layer(tile, layer, s); });
+    if (!last) {
+      for (document_pass& p : passes) attend(p, l);
+      in_tiles([&](const row_tile& tile, scratch& s) { finish_layer(tile, layer, s); });
+    }
+    for (const document_pass& p : passes)
+      if (sinks.passed) sinks.passed(p.number, l);
   }
   if (!whole) return;
   std::vector<token_states> states;

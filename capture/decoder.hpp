@@ -94,6 +94,7 @@ class decoder : public forward_pass {
   void attend(document_pass& document, index_t layer) const;
   void finish_layer(const row_tile& tile, const layer_description& layer, scratch& s) const;
   void hand_out(std::span<document_pass> documents, index_t layer, const batch_sinks::layer_sink& sink) const;
+  void hand_out_rows(std::span<document_pass> documents, index_t layer, const batch_sinks& sinks);
   weight_reading reading() const;
   bool rounds() const { return type_ == compute_type::bf16; }
 
@@ -108,6 +109,7 @@ class decoder : public forward_pass {
   std::vector<head_change> changes_;
   rope_table rope_, local_rope_;
   std::vector<scratch> scratches_;
+  std::vector<float> chosen_q_, chosen_k_;
 };
 
 }  // namespace qkgeom

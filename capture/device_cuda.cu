@@ -7,6 +7,7 @@
 
 #include "capture/cuda_machine.cuh"
 #include "capture/device_forward_pass.hpp"
+#include "qkgeom/backend/cuda_context.cuh"
 
 namespace qkgeom {
 namespace {
@@ -17,12 +18,22 @@ class cuda_pass : public forward_pass {
  public:
   cuda_pass(const cuda_capture_options& options, const decoder_description& d, const checkpoint& weights,
             index_t last_layer, thread_pool& pool)
-      : machine_(0), pass_(machine_, d, weights, last_layer, pool, sizes_for(options, d)) {}
+      : machine_(0),
+        context_({.stream = machine_.stream()}),
+        pass_(machine_, d, weights, last_layer, pool, sizes_for(options, d)) {}
 
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     pass_.run(documents, stage, sinks);
   }
   void check_output() const override { pass_.check_output(); }
+  bool takes_moments(moment_store& store) override {
+    pass_.bring_moments(store, [this](const char* side, const tensor_view<const T, memory_space::device>& x,
+                                      const vector_view<const std::int32_t, memory_space::device>& position) {
+      const std::vector<std::int32_t> no_bucket(static_cast<std::size_t>(x.rows), -1);
+      return context_.moments(side, x, position, no_bucket, 0, scatter_kind::full);
+    });
+    return true;
+  }
 
  private:
   using decoder_type = device_decoder<cuda_machine, T>;
@@ -52,6 +63,7 @@ class cuda_pass : public forward_pass {
   }
 
   cuda_machine machine_;
+  cuda_context context_;
   device_forward_pass<cuda_machine, T> pass_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "capture/device_decoder.hpp"
 #include "capture/forward_pass.hpp"
+#include "capture/moment_store.hpp"
 
 namespace qkgeom {
 
@@ -31,21 +32,64 @@ class device_forward_pass : public forward_pass {
         decoder_(m, description, model, last_layer, pool, options),
         rows_(*this),
         attended_(*this),
-        index_(m.memory(), 0),
+        chosen_(*this),
+        heads_(m.memory(), 0),
+        places_(m.memory(), 0),
+        positions_(m.memory(), 0),
         gathered_(m.memory(), 0) {}
+
+  /// Who takes values where they lie, in every run from now on, besides the sinks of the host.
+  void also(device_sinks<T, space> consumer) { consumers_.push_back(std::move(consumer)); }
+
+  /// Brings the moments of every token to `store`, at the stage of the runs. `moments(side, rows, position)` computes
+  /// those of each head where the rows lie.
+  template <class Moments>
+  void bring_moments(moment_store& store, Moments moments) {
+    device_sinks<T, space> consumer;
+    consumer.rows = [this, &store, moments](std::size_t, index_t layer, index_t first, view q, view k) {
+      store.add_chunk(layer, first, q, k, [&](const char* side, const view& rows, index_t at) {
+        return moments(side, rows, positions(at, rows.rows));
+      });
+    };
+    consumer.keys = [&store](std::size_t, index_t layer, view) { store.end_document(layer); };
+    also(std::move(consumer));
+  }
+
+  /// The numbers first, first + 1, .. on the machine, valid until the next call.
+  vector_view<const std::int32_t, space> positions(index_t first, index_t count) {
+    if (positions_.size() < first + count) {
+      std::vector<std::int32_t> all(static_cast<std::size_t>(first + count));
+      std::iota(all.begin(), all.end(), 0);
+      positions_.set(all);
+    }
+    return {positions_.data() + first, count};
+  }
 
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     device_sinks<T, space> to;
-    const auto collect = [&](host_copy& copy, const batch_sinks::layer_sink& sink) -> device_row_sink<T, space> {
-      if (!sink) return {};
-      return [&copy, &sink, documents](std::size_t i, index_t layer, index_t first, view q, view k) {
-        const auto tokens = static_cast<index_t>(documents[i].size());
-        copy.add(tokens, first, q, k);
-        if (first + q.rows == tokens) sink(i, layer, copy.q_view(), copy.k_view());
-      };
+    to.rows = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
+      const auto tokens = static_cast<index_t>(documents[i].size());
+      for (const auto& c : consumers_)
+        if (c.rows) c.rows(i, layer, first, q, k);
+      if (sinks.rows) rows_.add(tokens, first, q, k);
+      if (sinks.chosen) add_chosen(sinks, i, layer, first, q, k);
+      if (first + q.rows < tokens) return;
+      if (sinks.rows) sinks.rows(i, layer, rows_.q_view(), rows_.k_view());
+      if (sinks.chosen && chosen_.rows() > 0) sinks.chosen(i, layer, chosen_.q_view(), chosen_.k_view());
     };
-    to.rows = collect(rows_, sinks.rows);
-    to.attended = collect(attended_, sinks.attended);
+    to.attended = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
+      const auto tokens = static_cast<index_t>(documents[i].size());
+      for (const auto& c : consumers_)
+        if (c.attended) c.attended(i, layer, first, q, k);
+      if (!sinks.attended) return;
+      attended_.add(tokens, first, q, k);
+      if (first + q.rows == tokens) sinks.attended(i, layer, attended_.q_view(), attended_.k_view());
+    };
+    to.keys = [&](std::size_t i, index_t layer, view k) {
+      for (const auto& c : consumers_)
+        if (c.keys) c.keys(i, layer, k);
+      if (sinks.passed) sinks.passed(i, layer);
+    };
     to.losses = sinks.losses;
     decoder_.run(documents, stage, to);
   }
@@ -53,55 +97,94 @@ class device_forward_pass : public forward_pass {
   void check_output() const override { decoder_.check_output(); }
 
  private:
-  /// Queries and keys of a document's layer as floats, (tokens, heads, dim).
+  /// Queries and keys of a document's layer, or some of their rows, as floats (rows, heads, dim).
   class host_copy {
    public:
     explicit host_copy(device_forward_pass& of) : of_(&of) {}
 
+    /// A chunk of a document of so many tokens.
     void add(index_t tokens, index_t first, const view& q, const view& k) {
-      put(tokens, first, q, q_);
-      put(tokens, first, k, k_);
-      tokens_ = tokens, q_heads_ = q.heads, k_heads_ = k.heads, dim_ = q.dim;
+      q_.resize(tokens, q), k_.resize(tokens, k);
+      of_->download(q, {}, q_.row(first));
+      of_->download(k, {}, k_.row(first));
     }
-    tensor_view<const float> q_view() const { return packed_tensor(q_.data(), tokens_, q_heads_, dim_); }
-    tensor_view<const float> k_view() const { return packed_tensor(k_.data(), tokens_, k_heads_, dim_); }
+    void begin(const row_choice& choice, const view& q, const view& k) {
+      q_.resize(static_cast<index_t>(choice.q.size()), q);
+      k_.resize(static_cast<index_t>(choice.k.size()), k);
+    }
+    /// Rows of x at these places, to be rows from `at` on.
+    void add_q(const view& x, const std::vector<std::int32_t>& places, index_t at) {
+      of_->download(x, places, q_.row(at));
+    }
+    void add_k(const view& x, const std::vector<std::int32_t>& places, index_t at) {
+      of_->download(x, places, k_.row(at));
+    }
+    index_t rows() const { return q_.rows + k_.rows; }
+    tensor_view<const float> q_view() const { return q_.view(); }
+    tensor_view<const float> k_view() const { return k_.view(); }
 
    private:
-    void put(index_t tokens, index_t first, const view& x, std::vector<float>& to) {
-      to.resize(static_cast<std::size_t>(tokens * x.heads * x.dim));
-      of_->download(x, to.data() + first * x.heads * x.dim);
-    }
+    struct side {
+      std::vector<float> values;
+      index_t rows = 0, heads = 0, dim = 0;
 
+      void resize(index_t n, const tensor_view<const T, space>& like) {
+        rows = n, heads = like.heads, dim = like.dim;
+        values.resize(static_cast<std::size_t>(n * heads * dim));
+      }
+      float* row(index_t i) { return values.data() + i * heads * dim; }
+      tensor_view<const float> view() const { return packed_tensor(values.data(), rows, heads, dim); }
+    };
     device_forward_pass* of_;
-    std::vector<float> q_, k_;
-    index_t tokens_ = 0, q_heads_ = 0, k_heads_ = 0, dim_ = 0;
+    side q_, k_;
   };
 
-  /// x as floats, (rows, heads, dim).
-  void download(const view& x, float* to) {
-    const index_t n = x.rows * x.heads * x.dim;
+  void add_chosen(const batch_sinks& sinks, std::size_t document, index_t layer, index_t first, const view& q,
+                  const view& k) {
+    if (first == 0) {
+      choice_ = sinks.choose(document, layer);
+      chosen_.begin(choice_, q, k);
+    }
+    const auto here = [&](const std::vector<std::int32_t>& positions) {
+      const auto begin = std::lower_bound(positions.begin(), positions.end(), first);
+      const auto end = std::lower_bound(begin, positions.end(), first + q.rows);
+      std::pair<std::vector<std::int32_t>, index_t> places{{begin, end}, begin - positions.begin()};
+      for (auto& p : places.first) p -= static_cast<std::int32_t>(first);
+      return places;
+    };
+    const auto [q_places, q_at] = here(choice_.q);
+    const auto [k_places, k_at] = here(choice_.k);
+    if (!q_places.empty()) chosen_.add_q(q, q_places, q_at);
+    if (!k_places.empty()) chosen_.add_k(k, k_places, k_at);
+  }
+
+  /// x as floats, (rows, heads, dim): all its rows, or those at some places.
+  void download(const view& x, const std::vector<std::int32_t>& places, float* to) {
+    const index_t rows = places.empty() ? x.rows : static_cast<index_t>(places.size()), a_row = x.heads * x.dim;
     const T* from = x.data;
-    if (x.head_stride != x.dim || x.row_stride != x.heads * x.dim) {
+    if (!places.empty() || x.head_stride != x.dim || x.row_stride != a_row) {
       std::vector<std::int32_t> number(static_cast<std::size_t>(std::max(x.rows, x.heads)));
       std::iota(number.begin(), number.end(), 0);
-      index_.set(number);
-      gathered_.reserve(n);
-      machine_->rows(x.rows * x.heads,
-                     device_kernels::gather_rows<T>{x.data, x.row_stride, x.head_stride, x.dim, index_.data(),
-                                                    index_.data(), x.heads, gathered_.data()});
+      heads_.set(number);
+      if (!places.empty()) places_.set(places);
+      gathered_.reserve(rows * a_row);
+      machine_->rows(rows * x.heads, device_kernels::gather_rows<T>{x.data, x.row_stride, x.head_stride, x.dim,
+                                                                    places.empty() ? heads_.data() : places_.data(),
+                                                                    heads_.data(), x.heads, gathered_.data()});
       from = gathered_.data();
     }
-    staged_.resize(static_cast<std::size_t>(n));
+    staged_.resize(static_cast<std::size_t>(rows * a_row));
     machine_->memory().to_host(staged_.data(), from, staged_.size() * sizeof(T));
-    const index_t a_row = x.heads * x.dim;
-    pool_->for_each(x.rows, [&](index_t r, int) { std::copy_n(staged_.data() + r * a_row, a_row, to + r * a_row); });
+    pool_->for_each(rows, [&](index_t r, int) { std::copy_n(staged_.data() + r * a_row, a_row, to + r * a_row); });
   }
 
   Machine* machine_;
   thread_pool* pool_;
   decoder_type decoder_;
-  host_copy rows_, attended_;
-  buffer<std::int32_t, typename Machine::memory_type> index_;
+  std::vector<device_sinks<T, space>> consumers_;
+  host_copy rows_, attended_, chosen_;
+  row_choice choice_;
+  buffer<std::int32_t, typename Machine::memory_type> heads_, places_, positions_;
   buffer<T, typename Machine::memory_type> gathered_;
   std::vector<T> staged_;
 };

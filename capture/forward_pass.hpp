@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
@@ -13,6 +14,7 @@
 namespace qkgeom {
 
 class checkpoint;
+class moment_store;
 struct decoder_description;
 struct token_predictions;
 
@@ -26,6 +28,11 @@ enum class rope_stage { post, pre };
 
 using token_span = std::span<const std::int32_t>;
 
+/// The rows that are wanted of a document's layer, by positions, ascending.
+struct row_choice {
+  std::vector<std::int32_t> q, k;
+};
+
 /// What a forward pass hands out of several documents, numbered as they were given: layer after layer, of each one the
 /// documents in their order, q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim), valid during the
 /// call. What is not set is not computed. One without tokens is passed over.
@@ -36,6 +43,12 @@ struct batch_sinks {
   layer_sink attended{};  ///< queries and keys as they enter the attention, whatever the stage
   /// What the model makes of every token but the first. Every layer is run for it.
   std::function<void(std::size_t document, const token_predictions&)> losses{};
+  /// Asked once for every layer of a document: which of its rows `chosen` gets, at the stage asked for. It is not
+  /// called where there are none.
+  std::function<row_choice(std::size_t document, index_t layer)> choose{};
+  layer_sink chosen{};
+  /// A document has been through a layer, or as far as it goes there.
+  std::function<void(std::size_t document, index_t layer)> passed{};
 };
 
 /// The forward pass of a decoder, wherever it runs: what a capture needs of it.
@@ -47,6 +60,9 @@ class forward_pass {
   virtual void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) = 0;
   /// Checks names and shapes of the weights that losses need.
   virtual void check_output() const = 0;
+  /// Whether the pass itself brings the moments of every token to `store`, at the stage of its runs, from now on; if
+  /// not, they are to be taken from `rows`. The store must live as long as the runs.
+  virtual bool takes_moments(moment_store&) { return false; }
 };
 
 /// Makes the forward pass of a capture: layers up to `last_layer`. The checkpoint and the pool live longer.

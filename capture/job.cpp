@@ -81,8 +81,10 @@ class capture_job {
         writer_(options.out, manifest),
         analyses_(analyses),
         rows_(writer_.manifest(), options.plan.sampler, options.plan.compute, options.plan.same_positions) {
-    if (options.moments)
+    if (options.moments) {
       moments_.emplace(writer_.manifest(), grid_of(manifest, "moments"), moments, options.plan.sampler.skip_first);
+      takes_moments_ = forward_.takes_moments(*moments_);
+    }
     if (options.softmax || options.loss)
       statistics_.emplace(writer_.manifest(), model, grid_of(manifest, options.loss ? "loss" : "softmax"),
                           options.softmax, options.loss);
@@ -192,10 +194,23 @@ class capture_job {
     const index_t layers =
         options_.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
     batch_sinks sinks;
-    sinks.rows = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-      if (keeps_rows(options_)) rows_.add(layer, q, k, static_cast<std::int32_t>(first + i), ids[i]);
-      if (moments_) moments_->add(layer, q, k);
-      bar.add(q.rows * (layer + 1) / layers - q.rows * layer / layers);
+    row_choice choice;
+    const auto example = [&](std::size_t i) { return static_cast<std::int32_t>(first + i); };
+    if (keeps_rows(options_)) {
+      sinks.choose = [&](std::size_t i, index_t layer) {
+        return choice = rows_.choose(layer, example(i), static_cast<index_t>(ids[i].size()));
+      };
+      sinks.chosen = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+        rows_.add(layer, choice, q, k, example(i), ids[i]);
+      };
+    }
+    if (moments_ && !takes_moments_)
+      sinks.rows = [&](std::size_t, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+        moments_->add(layer, q, k);
+      };
+    sinks.passed = [&](std::size_t i, index_t layer) {
+      const auto tokens = static_cast<index_t>(ids[i].size());
+      bar.add(tokens * (layer + 1) / layers - tokens * layer / layers);
     };
     // Statistics count the documents of their shard.
     const auto in_shard = [&](std::size_t i) { return static_cast<index_t>(first + i - ranges_[shard_].first); };
@@ -240,6 +255,7 @@ class capture_job {
   document_analyses* analyses_;  // null: none
   row_store rows_;
   std::optional<moment_store> moments_{};
+  bool takes_moments_ = false;  // the forward pass brings them
   std::optional<statistics_store> statistics_{};
   resume_state state_;
   std::size_t shard_ = 0;

@@ -46,43 +46,49 @@ void moment_store::clear() {
   }
 }
 
-/// Calls add(bucket, totals of the heads) for each bucket with tokens. A bucket's tokens follow one another.
-template <class Add>
-void moment_store::each_bucket(const char* side, tensor_view<const float> x, const std::vector<index_t>& heads,
-                               Add&& add) {
-  for (index_t b = 0; b < buckets_.count(); ++b) {
-    const index_t begin = std::max(buckets_.start(b), skip_first_), end = std::min(buckets_.end(b), x.rows);
-    if (begin >= end) continue;
-    position_.resize(static_cast<std::size_t>(end - begin));
-    std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(begin));
-    const tensor_view<const float> rows{
-        x.data + begin * x.row_stride, end - begin, x.heads, x.dim, x.row_stride, x.head_stride};
-    add(static_cast<std::size_t>(b),
-        moments_(side, chosen_heads(rows, heads, packed_), {position_.data(), end - begin}));
+void moment_store::take_queries(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found) {
+  merge(layers_[layer].moments.q[head].bucket[bucket], found);
+}
+
+void moment_store::take_keys(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found) {
+  if (document_.empty())
+    document_.assign(layers_[layer].moments.k.size(), row_moments::zero(manifest_->model.head_dim, scatter_kind::full));
+  merge(layers_[layer].moments.k[head].bucket[bucket], found);
+  merge(document_[head], found);
+}
+
+void moment_store::end_document(index_t layer) {
+  const index_t at = manifest_->find_layer(layer);
+  if (at < 0 || document_.empty()) return;
+  token_moments& to = layers_[static_cast<std::size_t>(at)];
+  const double n = static_cast<double>(document_[0].count);
+  for (std::size_t h = 0; h < document_.size(); ++h) {
+    merge(to.moments.k[h].total, document_[h]);
+    to.k_differences[h] = dense::sum(std::move(to.k_differences[h]), dense::scaled(document_[h].xx, n));
   }
+  to.k_pairs += 0.5 * n * (n - 1);
+  document_.clear();
 }
 
 void moment_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
   const index_t at = manifest_->find_layer(layer);
   if (at < 0) return;
   const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
-  token_moments& to = layers_[static_cast<std::size_t>(at)];
-  each_bucket("q", q, info.query_heads, [&](std::size_t b, const std::vector<side_moments>& found) {
-    for (std::size_t h = 0; h < found.size(); ++h) merge(to.moments.q[h].bucket[b], found[h].total);
-  });
-  std::vector<row_moments> document(info.key_heads.size(), row_moments::zero(k.dim, scatter_kind::full));
-  each_bucket("k", k, info.key_heads, [&](std::size_t b, const std::vector<side_moments>& found) {
-    for (std::size_t h = 0; h < found.size(); ++h) {
-      merge(to.moments.k[h].bucket[b], found[h].total);
-      merge(document[h], found[h].total);
-    }
-  });
-  const double n = static_cast<double>(document[0].count);
-  for (std::size_t h = 0; h < document.size(); ++h) {
-    merge(to.moments.k[h].total, document[h]);
-    to.k_differences[h] = dense::sum(std::move(to.k_differences[h]), dense::scaled(document[h].xx, n));
-  }
-  to.k_pairs += 0.5 * n * (n - 1);
+  const auto add_side = [&](const char* side, tensor_view<const float> x, const std::vector<index_t>& heads,
+                            const auto& take) {
+    each_bucket(x, 0, [&](std::size_t bucket, tensor_view<const float> rows, index_t first) {
+      position_.resize(static_cast<std::size_t>(rows.rows));
+      std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(first));
+      const auto found = moments_(side, chosen_heads(rows, heads, packed_), {position_.data(), rows.rows});
+      for (std::size_t h = 0; h < found.size(); ++h) take(h, bucket, found[h].total);
+    });
+  };
+  const auto l = static_cast<std::size_t>(at);
+  add_side("q", q, info.query_heads,
+           [&](std::size_t h, std::size_t bucket, const row_moments& found) { take_queries(l, h, bucket, found); });
+  add_side("k", k, info.key_heads,
+           [&](std::size_t h, std::size_t bucket, const row_moments& found) { take_keys(l, h, bucket, found); });
+  end_document(layer);
 }
 
 void moment_store::write(const std::filesystem::path& path, const capture_manifest& manifest) const {

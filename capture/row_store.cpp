@@ -33,17 +33,19 @@ row_store::row_store(const capture_manifest& manifest, token_sampler sampler, co
       same_positions_(same_positions),
       rows_(manifest.layers.size()) {}
 
-void row_store::add_side(side& to, tensor_view<const float> x, const std::vector<index_t>& heads,
-                         const random_stream& stream, std::span<const std::int32_t> ids) const {
-  for (const std::int32_t t : draw_tokens(sampler_, x.rows, stream)) {
+void row_store::add_side(side& to, const std::vector<std::int32_t>& positions, tensor_view<const float> x,
+                         const std::vector<index_t>& heads, index_t layer, std::int32_t example,
+                         std::span<const std::int32_t> ids) const {
+  for (index_t r = 0; r < x.rows; ++r) {
+    const std::int32_t t = positions[static_cast<std::size_t>(r)];
     to.position.push_back(t);
-    to.example.push_back(static_cast<std::int32_t>(stream.example));
+    to.example.push_back(example);
     to.token.push_back(ids[static_cast<std::size_t>(t)]);
     for (const index_t h : heads) {
-      const float* row = x.head(h).row(t);
+      const float* row = x.head(h).row(r);
       const bool finite = std::all_of(row, row + x.dim, [](float v) { return std::isfinite(v); });
-      require(finite, "the model computes NaN or Inf: layer ", stream.layer, ", head ", h, ", document ",
-              stream.example, ", position ", t);
+      require(finite, "the model computes NaN or Inf: layer ", layer, ", head ", h, ", document ", example,
+              ", position ", t);
       if (compute_ == compute_type::bf16)
         append<bf16>(to.data, row, x.dim);
       else
@@ -52,17 +54,21 @@ void row_store::add_side(side& to, tensor_view<const float> x, const std::vector
   }
 }
 
-void row_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k, std::int32_t example,
-                    std::span<const std::int32_t> ids) {
-  const index_t at = manifest_->find_layer(layer);
-  if (at < 0) return;
-  const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
-  layer_rows& to = rows_[static_cast<std::size_t>(at)];
+row_choice row_store::choose(index_t layer, std::int32_t example, index_t tokens) const {
+  if (manifest_->find_layer(layer) < 0) return {};
   random_stream stream{manifest_->seed, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer),
                        draw::query_token};
-  add_side(to.q, q, info.query_heads, stream, ids);
+  row_choice choice{draw_tokens(sampler_, tokens, stream), {}};
   if (!same_positions_) stream.use = draw::key_token;
-  add_side(to.k, k, info.key_heads, stream, ids);
+  choice.k = draw_tokens(sampler_, tokens, stream);
+  return choice;
+}
+
+void row_store::add(index_t layer, const row_choice& choice, tensor_view<const float> q, tensor_view<const float> k,
+                    std::int32_t example, std::span<const std::int32_t> ids) {
+  const auto at = static_cast<std::size_t>(manifest_->find_layer(layer));
+  add_side(rows_[at].q, choice.q, q, manifest_->layers[at].query_heads, layer, example, ids);
+  add_side(rows_[at].k, choice.k, k, manifest_->layers[at].key_heads, layer, example, ids);
 }
 
 std::vector<layer_to_write> row_store::layers() const {

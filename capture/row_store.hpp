@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/decoder.hpp"
+#include "capture/forward_pass.hpp"
 #include "qkgeom/core/view.hpp"
 #include "qkgeom/io/capture_writer.hpp"
 #include "qkgeom/sampling/tokens.hpp"
@@ -20,10 +20,11 @@ class row_store {
   /// `same_positions`: keys are taken where queries are.
   row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions = false);
 
-  /// Takes the drawn rows of one layer of document `example`: q (tokens, query heads, d), k (tokens, key heads, d).
-  /// Layers that are not captured are passed over.
-  void add(index_t layer, tensor_view<const float> q, tensor_view<const float> k, std::int32_t example,
-           std::span<const std::int32_t> ids);
+  /// The rows that are drawn of one layer of document `example`; none of a layer that is not captured.
+  row_choice choose(index_t layer, std::int32_t example, index_t tokens) const;
+  /// Takes them: q (rows, query heads, d), k (rows, key heads, d) of the model's heads.
+  void add(index_t layer, const row_choice& choice, tensor_view<const float> q, tensor_view<const float> k,
+           std::int32_t example, std::span<const std::int32_t> ids);
 
   /// All rows so far, valid until the next call.
   std::vector<layer_to_write> layers() const;
@@ -37,7 +38,8 @@ class row_store {
   struct layer_rows {
     side q, k;
   };
-  void add_side(side& to, tensor_view<const float> x, const std::vector<index_t>& heads, const random_stream& stream,
+  void add_side(side& to, const std::vector<std::int32_t>& positions, tensor_view<const float> x,
+                const std::vector<index_t>& heads, index_t layer, std::int32_t example,
                 std::span<const std::int32_t> ids) const;
 
   const capture_manifest* manifest_;

@@ -17,4 +17,4 @@ add_library(qkgeom_cudnn INTERFACE)
 target_include_directories(qkgeom_cudnn SYSTEM INTERFACE
   "${QKGEOM_CUDNN_FRONTEND_INCLUDE_DIR}" "${QKGEOM_CUDNN_INCLUDE_DIR}")
 target_compile_definitions(qkgeom_cudnn INTERFACE QKGEOM_CUDNN)
-target_link_libraries(qkgeom_cudnn INTERFACE "${QKGEOM_CUDNN_LIBRARY}" CUDA::cudart ${CMAKE_DL_LIBS})
+target_link_libraries(qkgeom_cudnn INTERFACE "${QKGEOM_CUDNN_LIBRARY}" CUDA::cudart CUDA::nvrtc ${CMAKE_DL_LIBS})

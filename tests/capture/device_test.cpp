@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The forward pass of a device, its steps run by the host, against what transformers computes and against the CPU's.
-#include "capture/device_decoder.hpp"
+#include "capture/device_forward_pass.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,8 @@
 #include <string>
 #include <tuple>
 
+#include "qkgeom/backend/cpu_context.hpp"
+#include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward_fixture.hpp"
 #include "tests/capture/host_machine.hpp"
 
@@ -183,6 +185,88 @@ TEST(device, results_do_not_depend_on_which_layers_stay_or_on_what_ran_before) {
                                                   true, visits))
             << name << ' ' << resident;
   }
+}
+
+/// A host machine and a forward pass on it, with moments taken where the rows lie.
+template <class T>
+class host_pass : public forward_pass {
+ public:
+  host_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool)
+      : machine_(pool), pass_(machine_, d, weights, last_layer, pool, small) {}
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
+    EXPECT_FALSE(sinks.rows) << "whole layers leave the machine, but moments and drawn rows need them not";
+    pass_.run(documents, stage, sinks);
+  }
+  void check_output() const override { pass_.check_output(); }
+  bool takes_moments(moment_store& store) override {
+    pass_.bring_moments(store, [this](const char* side, const tensor_view<const T>& x,
+                                      const vector_view<const std::int32_t>& position) {
+      return cpu_.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1), 0,
+                          scatter_kind::full);
+    });
+    return true;
+  }
+
+ private:
+  test::host_machine machine_;
+  cpu_context cpu_{{.threads = 2}};
+  device_forward_pass<test::host_machine, T> pass_;
+};
+
+class device_capture : public test::capture_test {
+ protected:
+  device_capture() {
+    test::write_books(folder / "books.jsonl", 3);
+    options.documents.jsonl = folder / "books.jsonl";
+    options.plan.max_length = 150;
+    options.plan.sampler = {.bucket_size = 32, .rate = 16};
+    options.moments = options.loss = options.softmax = true;
+    options.plan.head_list = {{1, 0}, {1, 5}, {3, 2}};
+  }
+  void of(const std::string& name, const forward_pass_factory& forward) {
+    options.out = folder / name;
+    cpu_context cpu{{.threads = 2}};
+    run_capture(
+        options, notes,
+        {.moments =
+             [&](const char* side, const tensor_view<const float>& x, const vector_view<const std::int32_t>& position) {
+               return cpu.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1), 0,
+                                  scatter_kind::full);
+             },
+         .analyses = {},
+         .forward = forward});
+  }
+};
+
+TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
+  of("cpu", {});
+  of("device", [](const decoder_description& d, const checkpoint& weights, compute_type, index_t last,
+                  thread_pool& pool) { return std::make_unique<host_pass<float>>(d, weights, last, pool); });
+  std::size_t compared = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "cpu")) {
+    const auto name = entry.path().filename();
+    if (name.extension() != ".safetensors") {
+      EXPECT_EQ(test::get(folder / "cpu" / name), test::get(folder / "device" / name)) << name;
+      continue;
+    }
+    const safetensors_file a((folder / "cpu" / name).string()), b((folder / "device" / name).string());
+    ASSERT_EQ(a.tensors().size(), b.tensors().size());
+    for (const auto& t : a.tensors()) {
+      ++compared;
+      const auto values = [&](const safetensors_file& file) {
+        std::vector<float> v;
+        const auto take = [&](const auto& all) { v.assign(all.begin(), all.end()); };
+        if (t.dtype == "F32") take(file.values<float>(t.name));
+        if (t.dtype == "F64") take(file.values<double>(t.name));
+        if (t.dtype == "I32") take(file.values<std::int32_t>(t.name));
+        if (t.dtype == "I64") take(file.values<std::int64_t>(t.name));
+        return v;
+      };
+      const auto x = values(a), y = values(b);
+      EXPECT_LE(distance(x, y), t.dtype[0] == 'I' ? 0 : 1e-4 * norm(x)) << name << ' ' << t.name;
+    }
+  }
+  EXPECT_GT(compared, 30u);
 }
 
 }  // namespace
