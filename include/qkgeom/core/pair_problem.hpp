@@ -91,9 +91,8 @@ constexpr std::string_view name_of(pair_part p) {
 
 struct pair_request {
   pair_weight weight{};
-  std::optional<pair_precision>
-      precision{};           ///< none: f64 for f64 keys, else f32; parts and drawn pairs are f64 (docs/numerics.md)
-  index_t heatmap_cell = 0;  ///< cell width in tokens; 0: no heatmap
+  std::optional<pair_precision> precision{};  ///< none: f64 for f64 keys, else f32; drawn pairs are f64, parts mostly
+  index_t heatmap_cell = 0;                   ///< cell width in tokens; 0: no heatmap
   pair_sample sample{};
   bool parts = false;  ///< sums of the pair_parts too
 };
