@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <numeric>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "capture/document_analyses.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/plasticity/merge.hpp"
 #include "qkgeom/report/captured_models.hpp"
@@ -31,6 +33,34 @@ inline analysis_options analysis_of(const document_analysis_options& choice) {
   }
   require(!o.covariances.empty(), "--covariance must name a query model");
   return o;
+}
+
+/// Pairs of keys a second that a context on the host computes under these query models for heads of that size, measured
+/// on 4096 keys.
+template <class Context>
+double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_kind>& covariances) {
+  constexpr index_t n = 4096;
+  const random_stream stream{.seed = 1, .use = draw::permutation};
+  std::vector<float> k(static_cast<std::size_t>(n * dim));
+  for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<float>(stream.uniform(i)) - 0.5f;
+  std::vector<std::int32_t> position(static_cast<std::size_t>(n)), example(position.size());
+  std::iota(position.begin(), position.end(), 0);
+  const vector_view<const std::int32_t> at{position.data(), n};
+  const tensor_view<const float> rows = packed_tensor(static_cast<const float*>(k.data()), n, 1, dim);
+  const layer_view<float> layer{rows, at, {example.data(), n}, rows, at, {example.data(), n}, {0}};
+  const auto moments = accumulate(ctx, layer, edge_buckets{{n - 256, n}});
+  double pairs = 0, seconds = 0;
+  for (const covariance_kind kind : covariances) {
+    auto models = fit_queries(ctx, moments, {.covariance = kind});
+    for (const bool counts : {false, true}) {  // the first run warms up
+      const auto start = std::chrono::steady_clock::now();
+      const auto found = plasticity_profile(ctx, models, layer);
+      if (!counts) continue;
+      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      pairs += static_cast<double>(found[0].buckets[0].pairs);
+    }
+  }
+  return pairs / seconds;
 }
 
 /// `document_analyses` through any context: rows of T that lie in S come from the capture's sink, or chunk by chunk

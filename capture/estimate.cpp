@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <ostream>
 #include <thread>
 
@@ -63,8 +65,51 @@ void add_work(capture_estimate& e, const decoder_description& m, const std::vect
           2 * d(static_cast<index_t>(info.query_heads.size()) * m.head_dim) * seen_keys(d(n), info.window);
 }
 
+/// Pairs of keys that a query bucket from `start` on, with its middle at `tau`, admits of a document.
+double admitted_pairs(index_t tokens, index_t skip_first, double tau, index_t start, std::optional<index_t> window) {
+  const double first = window ? std::max(d(skip_first), std::floor(tau - d(*window)) + 1) : d(skip_first);
+  const double keys = std::max(0.0, d(std::min(start, tokens)) - first);
+  return keys * (keys - 1) / 2;
+}
+
+/// Pairs of the analyses and what they keep; returns the bytes of the largest shard's part.
+double add_analyses(capture_estimate& e, const capture_options& o, const std::vector<index_t>& lengths) {
+  if (!o.analyse) return 0;
+  const captured_buckets grid{"uniform", e.manifest.extra["analyse"]["bucket_size"].get<index_t>()};
+  const bucket_edges buckets = grid.edges(e.manifest.context_length);
+  const double kinds = d(static_cast<index_t>(o.analyse->covariances.size())), b = d(buckets.count());
+  const index_t skip = o.plan.sampler.skip_first;
+  double document = 0;  // numbers kept of one
+  for (const auto& info : e.manifest.layers) {
+    const double heads = d(static_cast<index_t>(info.query_heads.size()));
+    document += 1 + 2 * b + heads * (32 + 3 * d(e.manifest.model.head_dim) + kinds * b);
+    if (o.analyse->heatmap) document += (1 + heads) * b * b;
+    for (const index_t n : lengths)
+      for (index_t i = 0; i < buckets.count(); ++i)
+        // A document's own models need two queries in the bucket.
+        if (!o.analyse->models_of.empty() || std::min(n, buckets.end(i)) - std::max(skip, buckets.start(i)) >= 2)
+          e.analysis_pairs += heads * kinds * admitted_pairs(n, skip, buckets.middle(i), buckets.start(i), info.window);
+  }
+  double largest = 0;
+  for (const auto& [first, last] : shards_of(lengths))
+    largest = std::max(largest, 8 * document * d(static_cast<index_t>(last - first)));
+  e.analysis_bytes = 8 * document * d(static_cast<index_t>(lengths.size()));
+  return largest;
+}
+
+/// What the analysis of one document in one layer takes: the queries' moments and models by bucket, keys of a head.
+double analysis_memory(const capture_estimate& e) {
+  if (!e.manifest.extra.contains("analyse")) return 0;
+  const captured_buckets grid{"uniform", e.manifest.extra["analyse"]["bucket_size"].get<index_t>()};
+  const double b = d(grid.edges(e.manifest.context_length).count()), n = d(e.manifest.model.head_dim);
+  double heads = 0;
+  for (const auto& info : e.manifest.layers) heads = std::max(heads, d(static_cast<index_t>(info.query_heads.size())));
+  return 8 * (3 * heads * b * n * n + 2 * d(e.longest) * n);
+}
+
 /// Rows and bytes of all shards; returns the bytes of the largest one.
-double add_rows(capture_estimate& e, const plan_options& plan, const std::vector<index_t>& lengths) {
+double add_rows(capture_estimate& e, const capture_options& o, const std::vector<index_t>& lengths) {
+  const plan_options& plan = o.plan;
   const double element = plan.compute == compute_type::bf16 ? 2 : 4;
   // A row has a position, a document and a token id.
   constexpr double beside = 12;
@@ -82,7 +127,7 @@ double add_rows(capture_estimate& e, const plan_options& plan, const std::vector
   const auto shards = shards_of(lengths);
   for (const auto& [first, last] : shards) {
     double rows = 0;
-    for (std::size_t i = first; i < last; ++i) rows += kept[static_cast<std::size_t>(lengths[i])];
+    for (std::size_t i = first; i < last && keeps_rows(o); ++i) rows += kept[static_cast<std::size_t>(lengths[i])];
     e.query_rows += layers * rows;
     e.key_rows += layers * rows;
     e.bytes += rows * token_bytes;
@@ -153,6 +198,20 @@ std::string in_bytes(double n) {
   return fmt::format("{:.{}f} {}", n, u == 0 ? 0 : 1, units[u]);
 }
 
+std::string in_time(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  return seconds < 5400 ? fmt::format("{:.0f} min", seconds / 60) : fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string analysis_text(const capture_estimate& e) {
+  std::string text =
+      fmt::format("analysis     {:.2e} pairs of keys, {} kept", e.analysis_pairs, in_bytes(e.analysis_bytes));
+  if (e.pairs_per_second > 0)
+    text += fmt::format("; about {} at {:.1e} pairs a second, measured now",
+                        in_time(e.analysis_pairs / e.pairs_per_second), e.pairs_per_second);
+  return text + '\n';
+}
+
 std::string layer_ranges(const std::vector<captured_layer_info>& layers) {
   std::string text;
   for (std::size_t i = 0; i < layers.size();) {
@@ -179,7 +238,7 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
     e.longest = std::max(e.longest, n);
   }
   add_work(e, p.model, lengths);
-  const double shard = add_rows(e, options.plan, lengths);
+  const double shard = add_rows(e, options, lengths) + add_analyses(e, options, lengths) + analysis_memory(e);
   const double block = moments_block(e);
   e.moments_bytes = block * static_cast<double>(std::min<index_t>(most_moment_blocks, e.shards));
   e.peak_bytes = peak_bytes(e, p.model, options, largest_batch(lengths, options.batch_tokens), shard) + block;
@@ -198,6 +257,7 @@ void print_estimate(std::ostream& out, const capture_estimate& e) {
                      e.manifest.bucket.kind == "all" ? "" : " (expected)")
       << fmt::format("bytes        {}{}\n", in_bytes(e.bytes),
                      e.moments_bytes > 0 ? ", and " + in_bytes(e.moments_bytes) + " of moments" : "")
+      << (e.analysis_pairs > 0 ? analysis_text(e) : "")
       << fmt::format("peak memory  about {}, and the pages of the weights that the system keeps\n",
                      in_bytes(e.peak_bytes))
       << fmt::format("work         {:.2e} FLOP, {:.0f} % of it attention\n", e.linear_flop + e.attention_flop,

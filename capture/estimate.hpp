@@ -18,6 +18,9 @@ struct capture_estimate {
   double bytes = 0;          ///< of the rows
   double moments_bytes = 0;  ///< of the moments of every token; a block of them is in memory at a time
   double peak_bytes = 0;
+  double analysis_pairs = 0;                   ///< of keys, over documents, heads, query buckets and query models
+  double analysis_bytes = 0;                   ///< of what analyses keep in the shards
+  double pairs_per_second = 0;                 ///< as who prints this has measured them; 0: not known
   double linear_flop = 0, attention_flop = 0;  ///< a multiplication and an addition are two
 };
 

@@ -47,11 +47,15 @@ forward_pass_factory forward_for(const capture_arguments& asked) {
 int run(int argc, char** argv) {
   const auto asked = parse_arguments(argc, argv);
   if (!asked) return 0;
+  cpu_context cpu{{.threads = asked->options.threads}};
   if (asked->plan) {
-    print_estimate(std::cout, estimate_capture(asked->options, std::cerr));
+    auto estimate = estimate_capture(asked->options, std::cerr);
+    if (asked->options.analyse)
+      estimate.pairs_per_second =
+          pairs_per_second(cpu, estimate.manifest.model.head_dim, analysis_of(*asked->options.analyse).covariances);
+    print_estimate(std::cout, estimate);
     return 0;
   }
-  cpu_context cpu{{.threads = asked->options.threads}};
   const auto moments = [&](const char* side, const tensor_view<const float>& x,
                            const vector_view<const std::int32_t>& position) {
     const std::vector<std::int32_t> no_bucket(static_cast<std::size_t>(x.rows), -1);

@@ -25,6 +25,17 @@ index_t drawn_pairs(const std::string& text) {
   return n;
 }
 
+/// Not what `qkgeom-capture --sampler all --analyse` makes. Of a single file nobody says how many there are.
+bool has_rows(const capture_set& source) {
+  index_t rows = 0;
+  bool known = true;
+  for (const auto& c : source.captures()) {
+    known = known && !c.manifest().shards.empty();
+    for (const auto& shard : c.manifest().shards) rows += shard.rows;
+  }
+  return rows > 0 || !known;
+}
+
 }  // namespace
 
 analysis_options with_arguments(analysis_options options, const arguments& a) {
@@ -55,6 +66,9 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
   index_t heads = 0;
   for (const auto& layer : source.manifest().layers) heads += static_cast<index_t>(layer.query_heads.size());
   require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
+  require(has_rows(source) || (!options.plasticity && source.manifest().extra.contains("moments")),
+          a.captures.at(0).string(), ": this capture holds no rows",
+          source.manifest().extra.contains("analyse") ? "; qkgeom-capture --analyse left tables in their place" : "");
   progress bar("Analysing", heads, "heads");
   auto report = analyse(cpu, source, options, [&](index_t n) { bar.add(n); });
   bar.done();

@@ -37,8 +37,8 @@ inline document_blocks blocks_of(std::vector<std::int32_t> ids, index_t most) {
 /// Appends the documents of a layer's queries and keys to `ids`, most of them once.
 template <class T, memory_space S>
 void add_documents(const layer_view<T, S>& layer, std::vector<std::int32_t>& ids) {
-  for (const auto& side : {layer.q_example, layer.k_example})
-    for (const std::int32_t id : side)
+  for (const auto* side : {&layer.q_example, &layer.k_example})
+    for (const std::int32_t id : *side)
       if (ids.empty() || ids.back() != id) ids.push_back(id);
 }
 
