@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "capture/analyse_documents.hpp"
 #include "capture/cuda_machine.cuh"
 #include "capture/device_forward_pass.hpp"
 #include "qkgeom/backend/cuda_context.cuh"
@@ -12,15 +13,23 @@
 namespace qkgeom {
 namespace {
 
-/// A device and a forward pass on it.
+/// A device, the library's context on it, and the analyses that are made there.
+template <class T>
+struct cuda_side {
+  using analyses_type = analyse_documents<cuda_context, T, memory_space::device>;
+  cuda_machine machine{0};
+  cuda_context context{{.stream = machine.stream()}};
+  analyses_type* analyses = nullptr;
+};
+
 template <class T>
 class cuda_pass : public forward_pass {
  public:
-  cuda_pass(const cuda_capture_options& options, const decoder_description& d, const checkpoint& weights,
-            index_t last_layer, thread_pool& pool)
-      : machine_(0),
-        context_({.stream = machine_.stream()}),
-        pass_(machine_, d, weights, last_layer, pool, sizes_for(options, d)) {}
+  cuda_pass(std::shared_ptr<cuda_side<T>> on, const cuda_capture_options& options, const decoder_description& d,
+            const checkpoint& weights, index_t last_layer, thread_pool& pool)
+      : on_(std::move(on)), pass_(on_->machine, d, weights, last_layer, pool, sizes_for(options, d)) {
+    if (on_->analyses) pass_.analyse(*on_->analyses);
+  }
 
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     pass_.run(documents, stage, sinks);
@@ -30,7 +39,7 @@ class cuda_pass : public forward_pass {
     pass_.bring_moments(store, [this](const char* side, const tensor_view<const T, memory_space::device>& x,
                                       const vector_view<const std::int32_t, memory_space::device>& position) {
       const std::vector<std::int32_t> no_bucket(static_cast<std::size_t>(x.rows), -1);
-      return context_.moments(side, x, position, no_bucket, 0, scatter_kind::full);
+      return on_->context.moments(side, x, position, no_bucket, 0, scatter_kind::full);
     });
     return true;
   }
@@ -62,21 +71,40 @@ class cuda_pass : public forward_pass {
     return sizes;
   }
 
-  cuda_machine machine_;
-  cuda_context context_;
+  std::shared_ptr<cuda_side<T>> on_;
   device_forward_pass<cuda_machine, T> pass_;
 };
 
+template <class T>
+capture_backend backend_on(const cuda_capture_options& options) {
+  const auto side = std::make_shared<cuda_side<T>>();
+  return {.moments = {},
+          .analyses =
+              [side](const capture_manifest& plan, const document_analysis_options& choice) {
+                auto made = std::make_unique<typename cuda_side<T>::analyses_type>(side->context, plan, choice);
+                side->analyses = made.get();
+                return made;
+              },
+          .forward =
+              [side, options](const decoder_description& d, const checkpoint& weights, compute_type, index_t last_layer,
+                              thread_pool& pool) {
+                return std::make_unique<cuda_pass<T>>(side, options, d, weights, last_layer, pool);
+              }};
+}
+
 }  // namespace
 
-forward_pass_factory cuda_forward_pass(const cuda_capture_options& options) {
+capture_backend cuda_backend(const cuda_capture_options& options, compute_type type) {
   int devices = 0;
   require(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0, "there is no CUDA device on this machine");
-  return [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
-                   thread_pool& pool) -> std::unique_ptr<forward_pass> {
-    if (type == compute_type::bf16) return std::make_unique<cuda_pass<bf16>>(options, d, weights, last_layer, pool);
-    return std::make_unique<cuda_pass<float>>(options, d, weights, last_layer, pool);
-  };
+  return type == compute_type::bf16 ? backend_on<bf16>(options) : backend_on<float>(options);
+}
+
+forward_pass_factory cuda_forward_pass(const cuda_capture_options& options) {
+  cuda_backend(options, compute_type::f32);  // says if there is no device
+  return
+      [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
+                thread_pool& pool) { return cuda_backend(options, type).forward(d, weights, type, last_layer, pool); };
 }
 
 }  // namespace qkgeom

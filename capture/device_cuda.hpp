@@ -2,6 +2,7 @@
 #pragma once
 
 #include "capture/forward_pass.hpp"
+#include "capture/job.hpp"
 #include "qkgeom/core/config.hpp"
 
 namespace qkgeom {
@@ -17,5 +18,9 @@ struct cuda_capture_options {
 
 /// Makes forward passes on the first CUDA device. Throws `error` if there is none.
 forward_pass_factory cuda_forward_pass(const cuda_capture_options& options);
+
+/// The forward pass and the analyses of one capture on the first CUDA device, for a model that runs in `type`: moments
+/// are taken and documents analysed where their rows lie. Throws `error` if there is none.
+capture_backend cuda_backend(const cuda_capture_options& options, compute_type type);
 
 }  // namespace qkgeom

@@ -36,6 +36,7 @@ class device_forward_pass : public forward_pass {
         heads_(m.memory(), 0),
         places_(m.memory(), 0),
         positions_(m.memory(), 0),
+        zeros_(m.memory(), 0),
         gathered_(m.memory(), 0) {}
 
   /// Who takes values where they lie, in every run from now on, besides the sinks of the host.
@@ -52,6 +53,22 @@ class device_forward_pass : public forward_pass {
       });
     };
     consumer.keys = [&store](std::size_t, index_t layer, view) { store.end_document(layer); };
+    also(std::move(consumer));
+  }
+
+  /// Feeds the analyses of every document, of rows as they enter the attention, where they lie: queries chunk by chunk,
+  /// then the keys of the document. `found` is an `analyse_documents` of T in this memory, and lives as long as the
+  /// runs.
+  template <class Analyses>
+  void analyse(Analyses& found) {
+    device_sinks<T, space> consumer;
+    consumer.attended = [this, &found](std::size_t i, index_t layer, index_t first, view q, view) {
+      found.add_queries(i, layer, first, q, positions(first, q.rows));
+    };
+    consumer.keys = [this, &found](std::size_t i, index_t layer, view k) {
+      if (zeros_.size() < k.rows) zeros_.set(std::vector<std::int32_t>(static_cast<std::size_t>(k.rows)));
+      found.finish(i, layer, k, positions(0, k.rows), {zeros_.data(), k.rows});
+    };
     also(std::move(consumer));
   }
 
@@ -184,7 +201,7 @@ class device_forward_pass : public forward_pass {
   std::vector<device_sinks<T, space>> consumers_;
   host_copy rows_, attended_, chosen_;
   row_choice choice_;
-  buffer<std::int32_t, typename Machine::memory_type> heads_, places_, positions_;
+  buffer<std::int32_t, typename Machine::memory_type> heads_, places_, positions_, zeros_;
   buffer<T, typename Machine::memory_type> gathered_;
   std::vector<T> staged_;
 };

@@ -2,9 +2,11 @@
 // qkgeom-capture: text and a checkpoint in, queries and keys of attention heads out.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 
 #include "capture/analyse_documents.hpp"
@@ -34,13 +36,16 @@ void print(const capture_summary& s, const std::string& out) {
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
 }
 
-forward_pass_factory forward_for(const capture_arguments& asked) {
-  if (!asked.cuda) return {};
+/// What runs on a GPU is in a program of its own, beside this one, which takes its place.
+capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked, [[maybe_unused]] char** argv) {
 #if defined(QKGEOM_CAPTURE_CUDA)
   const index_t longest = asked.options.plan.max_length;
-  return cuda_forward_pass({asked.resident, longest > 0 ? std::max(longest, asked.options.batch_tokens) : 0});
+  return cuda_backend({asked.resident, longest > 0 ? std::max(longest, asked.options.batch_tokens) : 0},
+                      asked.options.plan.compute);
 #else
-  fail("--device cuda: this program was built without CUDA");
+  const auto other = std::filesystem::read_symlink("/proc/self/exe").string() + "-cuda";
+  ::execv(other.c_str(), argv);
+  fail("--device cuda needs ", other, ", which is built where CUDA 12.8 or newer is");
 #endif
 }
 
@@ -64,9 +69,12 @@ int run(int argc, char** argv) {
   const auto analyses = [&](const capture_manifest& plan, const document_analysis_options& choice) {
     return std::make_unique<analyse_documents<cpu_context>>(cpu, plan, choice);
   };
-  print(run_capture(asked->options, std::cerr,
-                    {.moments = moments, .analyses = analyses, .forward = forward_for(*asked)}),
-        asked->options.out.string());
+  capture_backend backend{.moments = moments, .analyses = analyses, .forward = {}};
+  if (asked->cuda) {
+    backend = cuda_backend_for(*asked, argv);
+    backend.moments = moments;  // the forward pass brings them itself
+  }
+  print(run_capture(asked->options, std::cerr, backend), asked->options.out.string());
   return 0;
 }
 

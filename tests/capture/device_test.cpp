@@ -8,7 +8,9 @@
 #include <string>
 #include <tuple>
 
+#include "capture/analyse_documents.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward_fixture.hpp"
 #include "tests/capture/host_machine.hpp"
@@ -194,7 +196,9 @@ class host_pass : public forward_pass {
   host_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool)
       : machine_(pool), pass_(machine_, d, weights, last_layer, pool, small) {}
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
-    EXPECT_FALSE(sinks.rows) << "whole layers leave the machine, but moments and drawn rows need them not";
+    if (forbids_rows) {
+      EXPECT_FALSE(sinks.rows || sinks.attended) << "whole layers leave the machine, but nothing needs that";
+    }
     pass_.run(documents, stage, sinks);
   }
   void check_output() const override { pass_.check_output(); }
@@ -206,6 +210,10 @@ class host_pass : public forward_pass {
     });
     return true;
   }
+  using analyses_type = analyse_documents<cpu_context, T>;
+  void analyse(analyses_type& found) { pass_.analyse(found); }
+
+  bool forbids_rows = false;
 
  private:
   test::host_machine machine_;
@@ -220,28 +228,31 @@ class device_capture : public test::capture_test {
     options.documents.jsonl = folder / "books.jsonl";
     options.plan.max_length = 150;
     options.plan.sampler = {.bucket_size = 32, .rate = 16};
-    options.moments = options.loss = options.softmax = true;
+    options.moments = options.loss = true;
     options.plan.head_list = {{1, 0}, {1, 5}, {3, 2}};
   }
-  void of(const std::string& name, const forward_pass_factory& forward) {
+  void of(const std::string& name, const forward_pass_factory& forward,
+          const document_analyses_factory& analyses = {}) {
     options.out = folder / name;
-    cpu_context cpu{{.threads = 2}};
-    run_capture(
-        options, notes,
-        {.moments =
-             [&](const char* side, const tensor_view<const float>& x, const vector_view<const std::int32_t>& position) {
-               return cpu.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1), 0,
-                                  scatter_kind::full);
-             },
-         .analyses = {},
-         .forward = forward});
+    const auto moments = [&](const char* side, const tensor_view<const float>& x,
+                             const vector_view<const std::int32_t>& position) {
+      return cpu.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1), 0,
+                         scatter_kind::full);
+    };
+    run_capture(options, notes, {.moments = moments, .analyses = analyses, .forward = forward});
   }
+
+  cpu_context cpu{{.threads = 2}};
 };
 
 TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
   of("cpu", {});
-  of("device", [](const decoder_description& d, const checkpoint& weights, compute_type, index_t last,
-                  thread_pool& pool) { return std::make_unique<host_pass<float>>(d, weights, last, pool); });
+  of("device",
+     [](const decoder_description& d, const checkpoint& weights, compute_type, index_t last, thread_pool& pool) {
+       auto pass = std::make_unique<host_pass<float>>(d, weights, last, pool);
+       pass->forbids_rows = true;
+       return pass;
+     });
   std::size_t compared = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "cpu")) {
     const auto name = entry.path().filename();
@@ -267,6 +278,48 @@ TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
     }
   }
   EXPECT_GT(compared, 30u);
+}
+
+// The same forward pass: its queries chunk by chunk and its keys where they lie, and whole layers handed out.
+TEST_F(device_capture, analyses_where_rows_lie_are_those_of_rows_handed_out) {
+  options.moments = options.loss = false;
+  options.plan.compute = compute_type::bf16;
+  options.plan.sampler = {.kind = sampler_kind::all, .bucket_size = 32};
+  options.analyse = document_analysis_options{.covariances = {"joint"}, .heatmap = true};
+  host_pass<bf16>::analyses_type* made = nullptr;
+  const auto forward = [&](bool where_they_lie) {
+    return [&, where_they_lie](const decoder_description& d, const checkpoint& weights, compute_type, index_t last,
+                               thread_pool& pool) {
+      auto pass = std::make_unique<host_pass<bf16>>(d, weights, last, pool);
+      if (where_they_lie) pass->analyse(*made);
+      pass->forbids_rows = where_they_lie;
+      return pass;
+    };
+  };
+  of("lie", forward(true), [&](const capture_manifest& plan, const document_analysis_options& choice) {
+    auto analyses = std::make_unique<host_pass<bf16>::analyses_type>(cpu, plan, choice);
+    made = analyses.get();
+    return analyses;
+  });
+  of("handed out", forward(false), [&](const capture_manifest& plan, const document_analysis_options& choice) {
+    return std::make_unique<analyse_documents<cpu_context>>(cpu, plan, choice);
+  });
+  std::size_t numbers = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "lie")) {
+    const auto name = entry.path().filename();
+    if (name.extension() != ".csv") continue;
+    const auto ours = read_csv(entry.path()), theirs = read_csv(folder / "handed out" / name);
+    ASSERT_EQ(ours.columns(), theirs.columns());
+    for (const std::string& column : ours.columns())
+      for (std::size_t r = 0; r < ours.rows(); ++r) {
+        const std::string &a = ours.column(column)[r], &b = theirs.column(column)[r];
+        if (a == b) continue;
+        const double x = std::stod(a), y = std::stod(b);
+        EXPECT_NEAR(x, y, 1e-7 * std::fmax(1, std::abs(y))) << name << ' ' << column << ' ' << r;
+        ++numbers;
+      }
+  }
+  EXPECT_GT(numbers, 100u) << "chunks add up otherwise";
 }
 
 }  // namespace
