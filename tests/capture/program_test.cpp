@@ -109,6 +109,11 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
   EXPECT_THAT(refused(with({"--dtype", "f16"})), HasSubstr("f16"));
   EXPECT_THAT(refused(with({"--text", "x.txt"})), HasSubstr("--text"));
   refused(with({"--no-such-option"}));
+  EXPECT_THAT(refused(with({"--device", "tpu"})), HasSubstr("--device"));
+  EXPECT_THAT(refused(with({"--resident", "all"})), HasSubstr("--device cuda"));
+  if (!fs::exists("/dev/nvidiactl")) {  // no device, or a build without CUDA
+    EXPECT_THAT(refused(with({"--device", "cuda"})), HasSubstr("CUDA"));
+  }
   EXPECT_THAT(refused({"--model", data, "--text", "x", "--out", "o"}), HasSubstr("config.json"));
   EXPECT_THAT(refused({"--model", "/nowhere", "--text", "x", "--out", "o"}), HasSubstr("/nowhere"));
   EXPECT_FALSE(fs::exists(folder / "o"));
