@@ -30,13 +30,23 @@ def plain(name):
     return "/".join(p for p in name.split("/") if not p.startswith(drop))
 
 
+def read_json(path):
+    """Nothing where there is no file; of a list that was cut short, what is complete."""
+    if not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        text = f.read()
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(text[:text.rindex("}") + 1] + "]}")
+
+
 def read_benches(folder):
     """Best repetition of every benchmark by name: seconds and counters."""
     best = {}
     for path in sorted(glob.glob(os.path.join(folder, "*_bench*.json"))):
-        with open(path) as f:
-            runs = json.load(f)["benchmarks"]
-        for run in runs:
+        for run in read_json(path)["benchmarks"]:
             if run.get("run_type") != "iteration" or "error_occurred" in run:
                 continue
             counters = {k: v for k, v in run.items() if k not in NOT_COUNTERS}
@@ -107,13 +117,6 @@ def against_baselines(benches, baselines):
             note += f"; {style} NumPy {theirs * 1e3:.1f}: x {theirs / ours:.1f} (CPU x {theirs_cpu / ours_cpu:.1f})"
         rows.append((name, f"{b['seconds']:8.2f} s", note))
     return rows, ratios
-
-
-def read_json(path):
-    if not os.path.exists(path):
-        return {}
-    with open(path) as f:
-        return json.load(f)
 
 
 def gpu_rows(benches):

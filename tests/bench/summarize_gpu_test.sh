@@ -40,3 +40,11 @@ grep -q "^goal: prefill of qwen3-0.6b, 32768 tokens: peak memory over transforme
 rm second/gpu_bench.json
 summarize first && summarize second || fail "a run of prefill alone must end with status 0"
 grep -q 'f32-faithful pairs.*  met$' out.txt || fail "what a run did not measure must stay"
+
+# A run that was killed leaves half a file.
+mkdir -p third
+rm -f result.json
+head -c -60 first/gpu_bench.json >third/gpu_bench.json
+summarize third || fail "half a file must be read"
+grep -q 'f32-faithful pairs.*  met$' out.txt || fail "what was complete of half a file counts"
+grep -q '300 pooled heads.* not measured$' out.txt || fail "what was not complete of half a file does not count"
