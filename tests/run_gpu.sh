@@ -30,6 +30,7 @@ step() { echo "== $1 ($SECONDS s)"; }
 pack_dependencies() {
   local scratch
   scratch=$(mktemp -d)
+  # shellcheck disable=SC2064  # the name is gone when the trap is sprung
   trap "rm -rf '$scratch'" EXIT
   grep -rhoE '#include <boost/[a-z_/0-9]+\.hpp>' "$root"/{include,capture,examples,bench,tests/gpu,tests/backend} | sort -u >"$scratch/boost.cpp"
   # shellcheck disable=SC2046  # Debian's names of shared libraries change with their versions
@@ -91,7 +92,7 @@ borrow() { # HEADER, headers and libraries by the beginnings of their names
   mkdir -p "$build/borrowed/include"
   for name in "${@:2}"; do
     find -L "$packages" -name "$name*.h" -exec ln -sf -t "$build/borrowed/include" {} +
-    for file in $(find -L "$packages" -name "lib$name*.so.*"); do
+    find -L "$packages" -name "lib$name*.so.*" | while read -r file; do
       ln -sf "$file" "$build/borrowed/"
       ln -sf "$file" "$build/borrowed/$(basename "${file%%.so.*}").so"
     done
@@ -107,7 +108,8 @@ step "build for $architectures"
 generator=()
 command -v ninja >/dev/null && generator=(-G Ninja)
 cmake -S "$root" -B "$build" "${generator[@]}" "${options[@]}" >"$build/configure.log" 2>&1 || { tail -30 "$build/configure.log"; exit 1; }
-cmake --build "$build" -j "$(nproc)" --target qkgeom_test_gpu gpu_bench embed_cuda qkgeom-capture >"$build/build.log" 2>&1 ||
+cmake --build "$build" -j "$(nproc)" --target qkgeom_test_gpu gpu_bench embed_cuda qkgeom-capture qkgeom-capture-cuda \
+  >"$build/build.log" 2>&1 ||
   { grep -E -m 40 'error|FAILED|undefined' "$build/build.log"; exit 1; }
 cd "$build/bin"
 
@@ -125,7 +127,7 @@ if ((build_only)); then
     ./$program || code=$?
     echo "$program: exit status $code"
   done
-  ./qkgeom-capture --help | head -1 || status=1
+  ./qkgeom-capture-cuda --help | head -1 || status=1
   step "done, status $status"
   exit $status
 fi
@@ -138,6 +140,14 @@ if wanted tests; then
 fi
 if wanted example; then
   ./embed_cuda || failed "embed_cuda failed"
+  data=$root/examples/data/kjv-smollm3 # two documents analysed over all their pairs, on the GPU and on the CPU
+  for device in cuda cpu; do
+    rm -rf "$build/analysed-$device"
+    timeout "$(left 60)" ./qkgeom-capture --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 2 \
+      --max-length 2048 --bucket-size 128 --sampler all --analyse --device $device --out "$build/analysed-$device" 2>"$build/$device.log" ||
+      failed "capture with --device $device failed: $(tail -1 "$build/$device.log")"
+  done
+  python3 "$root/tests/gpu/compare_profiles.py" "$build/analysed-cuda" "$build/analysed-cpu" || failed "the GPU's analyses are not the CPU's"
 fi
 if wanted sanitizer; then
   # Tests whose names begin with these words work on little data. A tool that slows a test a hundredfold can run them.
