@@ -55,6 +55,8 @@ def programs(page):
     rows["heads"] = (base + rows["heads"][0], figures)
     more = "heads, captures with --softmax --loss"
     rows[more] = (rows["heads"][0] + rows[more][0], figures + [f for f in rows[more][1] if f != "also"])
+    analysed = "qkgeom-capture --analyse"
+    rows[f"{analysed} --models-of CAPTURE"] = (rows[analysed][0] + rows[f"{analysed} --models-of CAPTURE"][0], [])
     for name in ("heads --details", "heads --group-by LABEL"):
         rows[name] = (rows["heads"][0] + rows[name][0], figures)
     return rows

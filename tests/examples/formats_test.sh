@@ -18,6 +18,10 @@ take() { # CHECKPOINT OUT OPTIONS...
 take stage1-step-40 stage1-step-40 --label-fields id
 take stage1-step-250 stage1-step-250
 take stage1-step-40 statistics --softmax --loss
+take stage1-step-40 moments --moments
+every=(--sampler all --statistics-bucket-size 16 --analyse --heatmap)
+take stage1-step-40 analysed "${every[@]}"
+take stage1-step-40 added "${every[@]}" --models-of "$work/moments"
 capture=$work/stage1-step-40
 run pca "$capture" --out "$work/pca"
 run rotation "$capture" --out "$work/rotation"
@@ -42,6 +46,7 @@ described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticit
            "heads, captures with --softmax --loss=$work/softmax" "heads --details=$work/details" "heads --group-by LABEL=$work/groups"
            compare_models="$work/models" "plasticity --preset attention-plasticity=$work/preset"
            drop_split="$work/drops" choose_heads="$work/choice" qkgeom-evaluate="$work/evaluation"
+           "qkgeom-capture --analyse=$work/analysed" "qkgeom-capture --analyse --models-of CAPTURE=$work/added"
            interventions="$work/effects" report="$work/report" training_dynamics="$work/dynamics")
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
 check "$page" "${described[@]}" || bad "docs/formats.md"
