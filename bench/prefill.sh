@@ -41,11 +41,13 @@ trap '[[ -z $sampler ]] || kill $sampler 2>/dev/null; rm -rf "$scratch" ${made:+
 
 # watched FILE COMMAND... : runs it, standard output to FILE, and writes to FILE.mb the device memory that came on top (MB)
 watched() {
-  local file=$1 before status=0; shift
+  local file=$1 before status=0 i; shift
   if [[ $device == cuda ]] && command -v nvidia-smi >/dev/null; then
     before=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)
+    : >"$scratch/used"
     nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 20 >"$scratch/used" &
     sampler=$!
+    for ((i = 0; i < 500; ++i)); do [[ ! -s $scratch/used ]] || break; sleep 0.01; done # it has begun
     "$@" >"$file" || status=$?
     kill $sampler; wait $sampler 2>/dev/null || true
     sampler=''
