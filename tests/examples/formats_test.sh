@@ -22,6 +22,8 @@ take stage1-step-40 moments --moments
 every=(--sampler all --statistics-bucket-size 16 --analyse --heatmap)
 take stage1-step-40 analysed "${every[@]}"
 take stage1-step-40 added "${every[@]}" --models-of "$work/moments"
+"$QKGEOM_BIN/heads" "$work/analysed" --out "$work/none" >"$work/log" 2>&1 && bad "heads reads rows where there are none"
+grep -q 'holds no rows; qkgeom-capture --analyse left tables' "$work/log" || bad "heads says of no rows: $(cat "$work/log")"
 capture=$work/stage1-step-40
 run pca "$capture" --out "$work/pca"
 run rotation "$capture" --out "$work/rotation"
