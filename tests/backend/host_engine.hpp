@@ -2,12 +2,16 @@
 // The fused pair sums of cuda_context on the host: the same programs, plans and launches.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <omp.h>
 #include <thrust/system/omp/execution_policy.h>
 
 #include <vector>
 
-#include "qkgeom/backend/detail/thrust_fused.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/backend/detail/thrust_drawn.hpp"
+#include "qkgeom/backend/detail/thrust_fused_observed.hpp"
+#include "qkgeom/backend/detail/thrust_fused_pairs.hpp"
 #include "tests/backend/host_team.hpp"
 
 namespace qkgeom::test {
@@ -38,6 +42,44 @@ class host_engine {
   cpu_memory memory_;
   policy policy_ = thrust::omp::par;
   thrust_kernels::machine<policy, cpu_memory> machine_{policy_, memory_};
+};
+
+/// cpu_context whose pair sums are the fused ones.
+class fused_context : public cpu_context {
+ public:
+  explicit fused_context(std::size_t scratch = std::size_t{1} << 30, bool split = true)
+      : cpu_context({.threads = 2}), scratch_(scratch), split_(split) {}
+
+  template <class T, class Weight = backend::no_weight>
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
+                                        const std::vector<pair_problem>& problems, const pair_request& request,
+                                        const Weight& weight = {}) {
+    if (request.sample.pairs > 0)
+      return thrust_kernels::drawn_pairs<machine, thrust_kernels::multiply_by_loops, T, memory_space::host>(
+          engine_.machine(), multiply_, scratch_, k, groups, problems, request)();
+    using fused = thrust_kernels::fused_pairs<host_engine, T, memory_space::host>;
+    constexpr bool weighted = !std::is_same_v<Weight, backend::no_weight>;
+    EXPECT_TRUE(fused::does(request, weighted));
+    fused sums(engine_, scratch_, split_, k, groups, problems, request);
+    if constexpr (weighted)
+      return sums(backend::given_weight<Weight>{weight});
+    else
+      return sums(weight);
+  }
+
+  template <class T>
+  std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
+                                         const key_groups& groups, const std::vector<empirical_problem>& problems) {
+    return thrust_kernels::fused_observed<host_engine, T, memory_space::host>(engine_, scratch_, q, k, groups,
+                                                                              problems)();
+  }
+
+ private:
+  using machine = std::remove_cvref_t<decltype(std::declval<const host_engine&>().machine())>;
+  thrust_kernels::multiply_by_loops multiply_;
+  std::size_t scratch_;
+  bool split_;
+  host_engine engine_;
 };
 
 }  // namespace qkgeom::test

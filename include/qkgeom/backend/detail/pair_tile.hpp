@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -28,10 +29,10 @@ struct tile_law {
 
 /// Plasticity of a tile's pairs: its Gram matrix by tensor cores, the rest in registers, added up by row and tile in
 /// f64. Values: the sum, or with a weight sum, weight and number of pairs, or with Parts the sum and the seven parts.
-/// Heat: by cell too. `refused` (laws): the first pair, i n + j, whose weight is none.
+/// Heat: by cell too, with Parts by group and cell. `refused` (laws): the first pair, i n + j, whose weight is none.
 template <bool Split, bool Heat, class Weight = backend::no_weight, bool Parts = false>
 struct pair_tiles {
-  static_assert(!Parts || (!Heat && !Weight::given), "parts come with neither heatmap nor weight");
+  static_assert(!Parts || !Weight::given, "parts come without a weight");
   static constexpr int threads = tile_threads,
                        blocks_a_processor = Parts || (Weight::given && (Heat || !Weight::of_later_key)) ? 1 : 2;
   static constexpr int values = Weight::given ? 3 : (Parts ? 1 + parts_of_pair : 1);
@@ -53,8 +54,8 @@ struct pair_tiles {
     std::conditional_t<Weight::given, tile_weights<Weight>, int> weights;
     double row[tile_side];
   };
-  /// After the Gram matrix its operands' place is that of the plasticity of all pairs, if there is a heatmap, and of
-  /// the sums (values, rows, 4) of quarters of rows.
+  /// After the Gram matrix its operands' place is that of the plasticity of all pairs (with Parts of v), if there is a
+  /// heatmap, and of the sums (values, rows, 4) of quarters of rows.
   static constexpr int heat_bytes = Heat ? tile_side * tile_side * static_cast<int>(sizeof(float)) : 0;
   static constexpr int sum_bytes = values * tile_side * 4 * static_cast<int>(sizeof(double));
   static constexpr int main_bytes =
@@ -94,7 +95,8 @@ struct pair_tiles {
       }
     }
     team.barrier();
-    if constexpr (Heat) team.own([&](int t) { add_heat(plasticity, side, law, t); });
+    if constexpr (Heat && Parts) team.own([&](int t) { add_cells(plasticity, side, tile, law, t); });
+    if constexpr (Heat && !Parts) team.own([&](int t) { add_heat(plasticity, side, law, t); });
     for (int v = 0; v < values; ++v) {
       const double unit = unit_of(v, scale[tile.span.law]);
       team.each([&](int t) {
@@ -139,6 +141,13 @@ struct pair_tiles {
       to.weights.load(weight, tiles, tile, to.admitted, {keys.position, keys.example}, side, row);
   }
 
+  QKGEOM_HD static void parts_at(const tile_law& law, const shared_values& side, int r, int c, float m, float v,
+                                 float* to) {
+    const float step = side.part[0][0][r] - side.part[0][1][c];
+    set_parts(m, v, law.drift_mean * step, side.part[1][0][r] - side.part[1][1][c], law.drift_variance * step * step,
+              2.0f * step * (side.part[2][0][r] - side.part[2][1][c]), side.position[0][r] == side.position[1][c], to);
+  }
+
   /// Values of the eight pairs of row `r` that a thread holds in g.
   QKGEOM_HD void add_row(const placed_tile& tile, const tile_law& law, const shared_values& side,
                          const float (&g)[4][4], int half, int t, int r, float* plasticity,
@@ -163,7 +172,7 @@ struct pair_tiles {
           v = from_difference<Split>(keys.operand.high, keys.operand.low, place(tile, tile.i0 + r),
                                      place(tile, tile.j0 + c), keys.operand.width);
         const float m = si - side.score[1][c], p = tile::plasticity(m, v > least_v<float> ? v : least_v<float>);
-        if constexpr (Heat) plasticity[r * tile_side + c] = pair ? p : -1.0f;
+        if constexpr (Heat) plasticity[r * tile_side + c] = pair ? (Parts ? v : p) : no_pair;
         if constexpr (Weight::given) {
           const double w = pair ? side.weights.of_pair(weight, law.tau, r, c) : 0.0;
           if (backend::is_weight(w)) {
@@ -177,11 +186,8 @@ struct pair_tiles {
           sum += pair ? p : 0.0f;
         }
         if constexpr (Parts) {
-          const float step = side.part[0][0][r] - side.part[0][1][c];
           float x[parts_of_pair];
-          set_parts(m, v, law.drift_mean * step, side.part[1][0][r] - side.part[1][1][c],
-                    law.drift_variance * step * step, 2.0f * step * (side.part[2][0][r] - side.part[2][1][c]),
-                    side.position[0][r] == side.position[1][c], x);
+          parts_at(law, side, r, c, m, v, x);
           QKGEOM_UNROLL
           for (int i = 0; i < parts_of_pair; ++i) part[i] += pair ? x[i] : 0.0f;
         }
@@ -201,7 +207,9 @@ struct pair_tiles {
     }
   }
 
-  /// Adds a tile's plasticity, -1 where there is no pair, to a heatmap. A thread takes half a row, whose pairs come in
+  static constexpr float no_pair = -HUGE_VALF;
+
+  /// Adds a tile's plasticity to a heatmap. A thread takes half a row, whose pairs come in
   /// runs of one cell, and adds a run at once.
   QKGEOM_HD void add_heat(const float* plasticity, const shared_values& side, const tile_law& law, int t) const {
     const int row = t / 2, first = t % 2 * (tile_side / 2);
@@ -221,7 +229,7 @@ struct pair_tiles {
     };
     for (int c = first; c < first + tile_side / 2; ++c) {
       const float p = plasticity[row * tile_side + c];
-      if (p < 0) continue;
+      if (p == no_pair) continue;
       const index_t at = heat.cells.cell_of(heat.cells.place(side.position[0][row], side.position[1][c]), law.tau);
       if (at != cell) {
         flush();
@@ -237,6 +245,41 @@ struct pair_tiles {
         sum += static_cast<unsigned long long>(static_cast<double>(p) * heat_unit + 0.5);
         ++weights;
       }
+    }
+    flush();
+  }
+
+  /// Adds plasticity and parts, made anew from v, to the cells of the row's group.
+  QKGEOM_HD void add_cells(const float* of_v, const shared_values& side, const placed_tile& tile, const tile_law& law,
+                           int t) const {
+    const int row = t / 2, first = t % 2 * (tile_side / 2);
+    const std::int32_t range = side.admitted.range[0][row];
+    if (range < 0) return;
+    const index_t group = tiles.ranges[tile.span.first_range + range].group;
+    const index_t offset = (law.problem * heat.by_group.groups + group) * heat.cells.width * heat.cells.width;
+    index_t cell = -1;
+    double sum[group_cells::values] = {};
+    const auto flush = [&] {
+      if (cell < 0 || !(sum[0] > 0)) return;
+      for (int v = 2; v < group_cells::values; ++v) sum[v] *= unit_of(v - 1, scale[tile.span.law]);
+      heat.by_group.add(law.problem, offset + cell, sum);
+    };
+    for (int c = first; c < first + tile_side / 2; ++c) {
+      const float v = of_v[row * tile_side + c];
+      if (v == no_pair) continue;
+      const index_t at = heat.cells.cell_of(heat.cells.place(side.position[0][row], side.position[1][c]), law.tau);
+      if (at != cell) {
+        flush();
+        cell = at;
+        for (double& x : sum) x = 0;
+      }
+      const float m = side.score[0][row] - side.score[1][c];
+      float x[parts_of_pair];
+      parts_at(law, side, row, c, m, v, x);
+      if (!(x[parts_of_pair - 1] < most_abs_z)) x[parts_of_pair - 1] = most_abs_z;
+      sum[0] += 1;
+      sum[1] += static_cast<double>(tile::plasticity(m, v > least_v<float> ? v : least_v<float>));
+      for (int i = 0; i < parts_of_pair; ++i) sum[2 + i] += static_cast<double>(x[i]);
     }
     flush();
   }

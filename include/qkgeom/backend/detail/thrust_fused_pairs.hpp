@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/detail/pair_operands.hpp"
-#include "qkgeom/backend/detail/pair_tile.hpp"
 #include "qkgeom/backend/detail/thrust_fused_heat.hpp"
+#include "qkgeom/backend/detail/thrust_fused_operands.hpp"
 
 namespace qkgeom::thrust_kernels {
 
@@ -25,6 +24,7 @@ class fused_pairs {
   fused_pairs(const Engine& engine, std::size_t scratch, bool split, const tensor_view<const T, S>& k,
               const key_groups& groups, const std::vector<pair_problem>& problems, const pair_request& request)
       : engine_(engine),
+        scratch_(scratch),
         split_(split || request.parts),
         d_(k.dim),
         columns_((k.dim + tile::stage_k - 1) / tile::stage_k * tile::stage_k),
@@ -40,7 +40,7 @@ class fused_pairs {
   /// Whether these programs do what is asked for.
   static bool does(const pair_request& request, bool weighted) {
     return request.sample.pairs == 0 && request.precision.value_or(usual_precision<T>) == pair_precision::f32 &&
-           !(request.parts && (request.heatmap_cell > 0 || weighted));
+           !(request.parts && weighted);
   }
 
   template <class Weight>
@@ -52,18 +52,18 @@ class fused_pairs {
     // A heatmap's width depends on the laws; the widest one holds them all.
     index_t width = 0;
     for (const auto& r : results) width = std::max(width, r.heatmap_width);
-    std::vector<law_place> laws;
-    for (std::size_t p = 0; p < problems_.size(); ++p)
-      for (std::size_t l = 0; l < problems_[p].laws.size(); ++l)
-        if (!problems_[p].laws[l].empty()) laws.push_back({static_cast<index_t>(p), static_cast<index_t>(l)});
+    if (request_.parts && width > 0) {
+      add_with_cells(width, weight, results);
+      return results;
+    }
+    const auto laws = laws_of(0, static_cast<index_t>(problems_.size()));
     const auto& on = engine_.machine();
     const index_t cells = static_cast<index_t>(problems_.size()) * width * width;
     const auto sum = on.template make<unsigned long long>((Weight::given ? 4 : 2) * cells);
     on.fill(sum.data(), sum.size(), 0ull);
     std::vector<tile::fixed_point> units;
     if constexpr (Weight::given)
-      if (request_.heatmap_cell > 0)
-        units = heat_units(engine_, groups_, example_.data(), problems_, laws, plans_, weight);
+      if (width > 0) units = heat_units(engine_, groups_, example_.data(), problems_, laws, plans_, weight);
     const auto on_units = on.copy(units);
     unsigned long long* const rest = Weight::given ? sum.data() + 2 * cells : nullptr;
     const tile::tile_heat heat{sum.data(),
@@ -72,19 +72,76 @@ class fused_pairs {
                                rest ? rest + cells : nullptr,
                                on_units.data(),
                                backend::heatmap_cells::of(request_.heatmap_cell, width)};
-    for (std::size_t at = 0; at < laws.size(); at += laws_a_launch_) {
-      const auto end = std::min(laws.size(), at + laws_a_launch_);
-      run({laws.begin() + static_cast<index_t>(at), laws.begin() + static_cast<index_t>(end)}, weight, heat, results);
-    }
-    if (request_.heatmap_cell > 0) read_heat(sum.host(), units, width, results);
+    run_all(laws, 0, weight, heat, results);
+    if (width > 0) read_heat(sum.host(), units, width, results);
     return results;
   }
 
  private:
   template <bool Split, bool Heat, bool Parts>
   struct kind {};
-  const pair_problem& problem_of(const law_place& at) const { return problems_[static_cast<std::size_t>(at.problem)]; }
-  const score_law& law_of(const law_place& at) const { return problem_of(at).laws[static_cast<std::size_t>(at.law)]; }
+
+  /// The laws of problems [first, end) that say something.
+  std::vector<law_place> laws_of(index_t first, index_t end) const {
+    std::vector<law_place> laws;
+    for (index_t p = first; p < end; ++p)
+      for (index_t l = 0; l < static_cast<index_t>(problems_[static_cast<std::size_t>(p)].laws.size()); ++l)
+        if (!law_at(problems_, {p, l}).empty()) laws.push_back({p, l});
+    return laws;
+  }
+
+  /// As many laws a launch as there is room for; `first` is the problem whose heatmap is the first.
+  template <class Weight>
+  void run_all(const std::vector<law_place>& laws, index_t first, const Weight& weight, const tile::tile_heat& heat,
+               std::vector<pair_sums>& results) {
+    for (std::size_t at = 0; at < laws.size(); at += laws_a_launch_) {
+      const auto end = std::min(laws.size(), at + laws_a_launch_);
+      run({laws.begin() + static_cast<index_t>(at), laws.begin() + static_cast<index_t>(end)}, first, weight, heat,
+          results);
+    }
+  }
+
+  /// With parts by cell: sums by group, of as many problems at a time as there is room for.
+  template <class Weight>
+  void add_with_cells(index_t width, const Weight& weight, std::vector<pair_sums>& results) {
+    const auto& on = engine_.machine();
+    const index_t cells = width * width, groups = groups_.host.groups(),
+                  a_problem = tile::group_cells::place(groups * cells, 0),
+                  some = std::max<index_t>(1, static_cast<index_t>(scratch_ / sizeof(double)) / a_problem);
+    for (index_t first = 0; first < static_cast<index_t>(problems_.size()); first += some) {
+      const index_t end = std::min(first + some, static_cast<index_t>(problems_.size()));
+      std::vector<tile::fixed_point> units;
+      for (index_t p = first; p < end; ++p) add_cell_units(problems_[static_cast<std::size_t>(p)], units);
+      const auto sum = on.template make<unsigned long long>((end - first) * a_problem);
+      on.fill(sum.data(), sum.size(), 0ull);
+      const auto on_units = on.copy(units);
+      const tile::group_cells by_group{sum.data(), on_units.data(), groups};
+      const tile::tile_heat heat{nullptr, nullptr, nullptr,
+                                 nullptr, nullptr, backend::heatmap_cells::of(request_.heatmap_cell, width),
+                                 by_group};
+      run_all(laws_of(first, end), first, weight, heat, results);
+      const auto folded = on.template make<double>((end - first) * cells * fold_groups::width);
+      on.each((end - first) * cells, fold_groups{by_group, cells, folded.data()});
+      const auto values = folded.host();
+      for (index_t p = first; p < end; ++p)
+        read_cells(values.data() + (p - first) * cells * fold_groups::width, width,
+                   results[static_cast<std::size_t>(p)]);
+    }
+  }
+  void add_cell_units(const pair_problem& problem, std::vector<tile::fixed_point>& to) {
+    const auto& on = engine_.machine();
+    const auto square = on.template make<double>(groups_.n);
+    on.each(groups_.n, square_norms{keys_(problem.key_head), d_, square.data()});
+    double largest = 0, pairs = 0;
+    for (const double x : square.host()) largest = std::max(largest, x);
+    for (const auto& law : problem.laws)
+      if (!law.empty())
+        for (const auto& r : plans_.of(groups_.host, law).ranges)
+          pairs += 0.5 * static_cast<double>(r.count * (r.count - 1));
+    const auto units = cell_units(problem, std::sqrt(largest), pairs);
+    to.insert(to.end(), units.begin(), units.end());
+  }
+  const score_law& law_of(const law_place& at) const { return law_at(problems_, at); }
 
   static std::vector<std::int32_t> examples_of(const key_groups& groups) {
     auto example = groups.key_example;
@@ -94,43 +151,26 @@ class fused_pairs {
     return example;
   }
 
-  /// The keys of some laws as the programs read them: (laws, n, ...), and what else is one number a key
-  /// (numbers, laws, n): the score, and with parts coordinate 1, mean . y of the others, and the cross term's.
-  struct operands {
-    buffer<bf16> high, low;
-    buffer<float> norm, number;
-    buffer<double> scale;
-  };
-  index_t numbers() const { return request_.parts ? 4 : 1; }
-
   template <class Weight>
-  void run(const std::vector<law_place>& laws, const Weight& weight, const tile::tile_heat& heat,
+  void run(const std::vector<law_place>& laws, index_t first_problem, const Weight& weight, const tile::tile_heat& heat,
            std::vector<pair_sums>& results) {
     const auto& on = engine_.machine();
     const auto count = static_cast<index_t>(laws.size());
     const index_t n = groups_.n;
-    operands made{on.template make<bf16>(count * n * columns_),
-                  on.template make<bf16>(split_ ? count * n * columns_ : 0), on.template make<float>(count * n),
-                  on.template make<float>(numbers() * count * n), on.template make<double>(count)};
-    std::vector<tile::tile_law> on_law(laws.size());
+    fused_operands made(engine_, {n, d_, columns_, split_, request_.parts}, count);
     for (index_t first = 0, end = 0; first < count; first = end) {  // laws of one problem, which share their keys
       const index_t most = std::max<index_t>(1, (index_t{1} << 26) / std::max<index_t>(1, n * columns_));
       const auto& place = laws[static_cast<std::size_t>(first)];
       while (end < count && end - first < most && laws[static_cast<std::size_t>(end)].problem == place.problem) ++end;
-      prepare(laws, first, end, made, on_law);
+      const auto& problem = problems_[static_cast<std::size_t>(place.problem)];
+      std::vector<index_t> numbers;
+      for (index_t l = first; l < end; ++l) numbers.push_back(laws[static_cast<std::size_t>(l)].law);
+      made.add(problem, place.problem - first_problem, numbers, first, keys_(problem.key_head));
     }
     tile_batch batch(n);
     for (const auto& place : laws) batch.add(plans_.of(groups_.host, law_of(place)));
-    const auto device_laws = on.copy(on_law);
-    const auto number = [&](index_t i) { return numbers() > i ? made.number.data() + i * count * n : nullptr; };
-    const tile::tile_keys keys{{made.high.data(), made.low.data(), n, static_cast<int>(columns_)},
-                               made.norm.data(),
-                               number(0),
-                               number(1),
-                               number(2),
-                               number(3),
-                               groups_.position.data(),
-                               example_.data()};
+    const auto device_laws = on.copy(made.law_values);
+    const auto keys = made.keys(groups_.position.data(), example_.data());
     const auto refused = on.template make<unsigned long long>(Weight::given ? count : 0);
     on.fill(refused.data(), refused.size(), none_refused);
     const auto launch = [&]<bool Split, bool Heat, bool Parts>(kind<Split, Heat, Parts>) {
@@ -146,80 +186,12 @@ class fused_pairs {
       request_.heatmap_cell > 0 ? launch(kind<true, true, false>{}) : launch(kind<true, false, false>{});
     } else {
       if (request_.parts)
-        launch(kind<true, false, true>{});
+        request_.heatmap_cell > 0 ? launch(kind<true, true, true>{}) : launch(kind<true, false, true>{});
       else if (request_.heatmap_cell > 0)
         split_ ? launch(kind<true, true, false>{}) : launch(kind<false, true, false>{});
       else
         split_ ? launch(kind<true, false, false>{}) : launch(kind<false, false, false>{});
     }
-  }
-
-  /// Operands of laws [first, end) of one problem.
-  void prepare(const std::vector<law_place>& laws, index_t first, index_t end, const operands& to,
-               std::vector<tile::tile_law>& on_law) {
-    const auto& on = engine_.machine();
-    const index_t count = end - first, n = groups_.n, all = static_cast<index_t>(laws.size());
-    const auto d = static_cast<std::size_t>(d_);
-    const auto& problem = problem_of(laws[static_cast<std::size_t>(first)]);
-    std::vector<double> maps(static_cast<std::size_t>(count * columns_) * d),
-        rows(static_cast<std::size_t>(numbers() * count) * d);
-    const auto h = request_.parts ? reflection(problem.reflector, d_) : std::vector<double>();
-    for (index_t i = 0; i < count; ++i) {
-      const auto& place = laws[static_cast<std::size_t>(first + i)];
-      const auto& law = law_of(place);
-      const auto map = key_map(law, problem.reflector, d_);
-      std::copy(map.begin(), map.end(), maps.begin() + i * columns_ * d_);
-      std::copy(law.mean.begin(), law.mean.end(), rows.begin() + i * d_);
-      auto& made = on_law[static_cast<std::size_t>(first + i)];
-      made = {law.tau, place.problem, 0, 0};
-      if (request_.parts) add_part_rows(law, h, map, i, count, rows, made);
-    }
-    const auto on_maps = on.copy(maps), on_rows = on.copy(rows);
-    const auto z = on.template make<double>(count * n * columns_),
-               number = on.template make<double>(numbers() * count * n);
-    const double* const y = keys_(problem.key_head);
-    engine_.multiply(count, n, columns_, d_, matrix_batch<const double>{y, 0},
-                     matrix_batch<const double>{on_maps.data(), columns_ * d_},
-                     matrix_batch<double>{z.data(), n * columns_});
-    engine_.multiply(index_t{1}, numbers() * count, n, d_, matrix_batch<const double>{on_rows.data(), 0},
-                     matrix_batch<const double>{y, 0}, matrix_batch<double>{number.data(), 0});
-    engine_.launch(tile::scale_program{z.data(), n, static_cast<int>(columns_), to.scale.data() + first}, count);
-    const tile::split_program split{z.data(),
-                                    number.data(),
-                                    to.scale.data() + first,
-                                    n,
-                                    count,
-                                    numbers(),
-                                    static_cast<int>(columns_),
-                                    to.high.data() + first * n * columns_,
-                                    split_ ? to.low.data() + first * n * columns_ : nullptr,
-                                    to.norm.data() + first * n,
-                                    to.number.data() + first * n,
-                                    all * n};
-    engine_.launch(split, split.blocks());
-  }
-
-  /// Rows (numbers, count, d) that give what the parts need of a key: coordinate 1, mean . y of coordinates 2..d, and
-  /// f . z of them, f being coordinate 1's part of a factor (none of a diagonal covariance): what coordinate 1's
-  /// covariance with the others adds to v is twice the difference of that times the difference of coordinate 1.
-  void add_part_rows(const score_law& law, const std::vector<double>& h, const std::vector<double>& map, index_t i,
-                     index_t count, std::vector<double>& rows, tile::tile_law& made) const {
-    const auto d = static_cast<std::size_t>(d_);
-    const auto row = [&](index_t number) { return rows.data() + (number * count + i) * d_; };
-    double mean = 0, variance = law.variance.empty() ? 0.0 : law.variance[0];
-    for (std::size_t j = 0; j < d; ++j) mean += h[j] * law.mean[j];
-    for (std::size_t j = 0; j < d; ++j) {
-      row(1)[j] = h[j];
-      row(2)[j] = law.mean[j] - mean * h[j];
-    }
-    for (std::size_t c = 0; law.variance.empty() && c < static_cast<std::size_t>(law.rank); ++c) {
-      double f = 0;
-      for (std::size_t j = 0; j < d; ++j) f += map[c * d + j] * h[j];
-      for (std::size_t j = 0; j < d; ++j) row(3)[j] += f * (map[c * d + j] - f * h[j]);
-      variance += f * f;
-    }
-    made.drift_mean = static_cast<float>(mean);
-    made.drift_variance = static_cast<float>(variance);
   }
 
   void read(const std::vector<law_place>& laws, const std::vector<double>& sums, bool weighted,
@@ -263,6 +235,7 @@ class fused_pairs {
 
   static constexpr unsigned long long none_refused = std::numeric_limits<unsigned long long>::max();
   const Engine& engine_;
+  std::size_t scratch_;
   bool split_;
   index_t d_, columns_;
   const std::vector<pair_problem>& problems_;

@@ -26,20 +26,42 @@ struct fixed_point {
     const auto left = std::llrint((x - static_cast<double>(steps) * coarse) / fine);
     add_to(rest, static_cast<unsigned long long>(left));
   }
-  double value(unsigned long long sum, unsigned long long rest) const {
+  QKGEOM_HD double value(unsigned long long sum, unsigned long long rest) const {
     return static_cast<double>(static_cast<long long>(sum)) * coarse +
            static_cast<double>(static_cast<long long>(rest)) * fine;
   }
 };
 
+/// |z| of a pair counts at most this much in a cell.
+inline constexpr float most_abs_z = 0x1p40f;
+
 /// Where every pair counts 1: 2^30 times the plasticity, and numbers of pairs.
 inline constexpr double heat_unit = 1073741824.0;
 
-/// (problems, cells) sums of plasticity and of weights; what is left of them where there are weights.
+/// Cells that keep sums apart by group: (problems, groups, cells) of the number of pairs, the plasticity and its parts,
+/// in two words each.
+struct group_cells {
+  static constexpr int values = 1 + static_cast<int>(heatmap_parts::values);
+  unsigned long long* sum;
+  const fixed_point* unit;  ///< (problems, values)
+  index_t groups;
+
+  QKGEOM_HD static index_t place(index_t of, index_t value) { return (of * values + value) * 2; }
+  QKGEOM_HD void add(index_t problem, index_t of, const double* x) const {
+    for (int v = 0; v < values; ++v) {
+      unsigned long long* const to = sum + place(of, v);
+      unit[problem * values + v].add(to, to + 1, x[v]);
+    }
+  }
+};
+
+/// (problems, cells) sums of plasticity and of weights; what is left of them where there are weights. With parts
+/// `by_group` takes their place.
 struct tile_heat {
   unsigned long long *sum, *weight, *sum_rest, *weight_rest;
   const fixed_point* unit;  ///< (problems) where there are weights
   backend::heatmap_cells cells;
+  group_cells by_group{};
 };
 
 }  // namespace qkgeom::tile
