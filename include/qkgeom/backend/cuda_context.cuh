@@ -27,12 +27,12 @@ struct cuda_options {
 
 /// Runs every primitive of the library on the current CUDA device, on the caller's stream, on views of device memory.
 /// Scratch memory comes from a stream-ordered pool of the context; results are host values, so each primitive waits for
-/// the stream once or a few times, and nothing else does. Exact f32 pair sums of every pair, alone, with a heatmap,
+/// the stream once or a few times, and nothing else does. Exact f32 pair sums of every pair, with a heatmap or without,
 /// with a weight (device_weighted_pairs, prefix_uniform) or with parts, are one kernel on the tensor cores over the
 /// tiles of many heads and query buckets; so are those under observed queries, of scores from a product. Drawn pairs
-/// (f64) are done for many heads and buckets at once. f64 pairs, f64 observed queries, and a heatmap together with a
-/// weight or parts go through Thrust, one bucket after the other. Results do not depend on the order in which blocks
-/// run. Not to be shared by threads at the same time.
+/// (f64) are done for many heads and buckets at once. f64 pairs, f64 observed queries, and parts together with a weight
+/// go through Thrust, one bucket after the other. Results do not depend on the order in which blocks run. Not to be
+/// shared by threads at the same time.
 class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory> {
   using base = thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory>;
 
