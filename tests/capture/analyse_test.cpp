@@ -90,7 +90,9 @@ class analyse_documents_of : public test::capture_test {
   void expect_tables_of_rows(const capture_set& rows, const fs::path& found) {
     const std::vector<std::pair<index_t, std::string>> documents{
         {0, "first"}, {1, "\"short, quoted\""}, {2, "letter"}, {4, "last"}};
-    for (const auto& [number, id] : documents) {
+    for (const auto& document : documents) {
+      const index_t number = document.first;
+      const std::string& id = document.second;
       const auto report = analyse(cpu, rows.only({number}), same_analysis());
       const fs::path expected = folder / "expected.csv";
       const auto compare = [&](const char* name, const auto& write_table, std::size_t at_least) {
