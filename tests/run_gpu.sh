@@ -121,13 +121,15 @@ left() { echo $((limit - SECONDS > $1 ? $1 : limit - SECONDS)); }   # left SECON
 
 if ((build_only)); then
   step "what skips"
-  ./qkgeom_test_gpu | tail -3 || status=1
+  ./qkgeom_test_gpu >tests.log || status=1
+  tail -3 tests.log
   for program in gpu_bench embed_cuda; do
     code=0
     ./$program || code=$?
     echo "$program: exit status $code"
   done
-  ./qkgeom-capture-cuda --help | head -1 || status=1
+  ./qkgeom-capture-cuda --help >help.log || status=1
+  head -1 help.log
   step "done, status $status"
   exit $status
 fi
