@@ -143,6 +143,23 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
        " at entry ", first * width + (bad - out));
 }
 
+void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
+                           bf16* out) const {
+  const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
+  const tensor_entry& t = entry(name);
+  if (t.dtype == "BF16" && t.shape == shape && first >= 0 && count >= 0 && first + count <= shape[0]) {
+    std::memcpy(out, t.data + first * width * static_cast<index_t>(sizeof(bf16)),
+                static_cast<std::size_t>(n) * sizeof(bf16));
+    unsigned bad = 0;
+    for (index_t i = 0; i < n; ++i) bad |= (out[i].bits & 0x7f80u) == 0x7f80u;
+    if (!bad) return;
+  }
+  // Everything else, and every complaint, is `read`'s.
+  std::vector<float> rows(static_cast<std::size_t>(n));
+  read(name, shape, first, count, true, rows.data());
+  std::transform(rows.begin(), rows.end(), out, bf16::round);
+}
+
 void checkpoint::forget(const std::string& name) const {
   const tensor_entry& t = entry(name);
   files_.at(name)->forget(t);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/core/scalar.hpp"
 #include "qkgeom/io/safetensors.hpp"
 
 namespace qkgeom {
@@ -33,6 +34,10 @@ class checkpoint {
   /// entry.
   void read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count, bool to_bf16,
             float* out) const;
+
+  /// The same rows as a model loaded in bf16 has them; where they are BF16 already, they are copied.
+  void read_bf16(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
+                 bf16* out) const;
 
   /// Takes the tensor's pages out of this process' memory until it is read again. They stay in the system's cache.
   void forget(const std::string& name) const;

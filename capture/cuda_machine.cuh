@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <memory_resource>
 #include <type_traits>
 
 #include "capture/device_attention.hpp"
@@ -85,6 +86,17 @@ __global__ void __launch_bounds__(block_team::threads) row_kernel(const Kernel k
   kernel(block_team(partial), static_cast<index_t>(blockIdx.x));
 }
 
+/// Memory of the host that a device copies from by itself.
+class pinned_memory : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    void* p = nullptr;
+    cuda_kernels::check(cudaHostAlloc(&p, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+    return p;
+  }
+  void do_deallocate(void* p, std::size_t, std::size_t) override { cudaFreeHost(p); }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+};
+
 /// A CUDA device as the machine of a `device_decoder`: work on one stream, copies of weights on another.
 class cuda_machine {
  public:
@@ -118,6 +130,7 @@ class cuda_machine {
   cudaStream_t stream() const { return work_.get(); }
   const memory_type& memory() const { return memory_; }
   const memory_type& weight_memory() const { return weight_memory_; }
+  std::pmr::memory_resource* staging() { return &staging_; }
   event make_event() const { return {}; }
   /// Makes the calling thread work on this device.
   void enter() const { select(device_); }
@@ -188,6 +201,7 @@ class cuda_machine {
   }
 
   int device_;
+  pinned_memory staging_;
   stream_owner work_, copies_;
   memory_type memory_, weight_memory_;
   cuda_kernels::handles handles_;

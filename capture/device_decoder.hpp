@@ -150,7 +150,6 @@ class device_decoder {
   template <class U>
   using memory_of = buffer<U, typename Machine::memory_type>;
   static constexpr bool rounds = std::is_same_v<T, bf16>;
-  static constexpr weight_reading reading{rounds, rounds ? weight_format::bf16_rows : weight_format::f32};
 
   /// cos and sin on the machine.
   struct tables {
@@ -175,7 +174,8 @@ class device_decoder {
   index_t key_width() const { return description_.key_heads * description_.head_dim; }
 
   void read(const layer_visit& v, layer_weights& to) const {
-    read_layer(description_, *checkpoint_, prefix_, v.layer, v.only_qk, reading, *pool_, to);
+    const weight_reading how{rounds, rounds ? weight_format::bf16_rows : weight_format::f32, machine_->staging()};
+    read_layer(description_, *checkpoint_, prefix_, v.layer, v.only_qk, how, *pool_, to);
   }
   pass begin(std::size_t number, token_span ids) {
     const decoder_description& d = description_;

@@ -121,7 +121,13 @@ class weight_feed {
         shared_{place(m), place(m)},
         staged_{staging{{}, m.make_event()}, staging{{}, m.make_event()}} {}
   weight_feed(const weight_feed&) = delete;
-  ~weight_feed() { forget(); }
+  ~weight_feed() {
+    forget();
+    try {
+      for (const staging& s : staged_) machine_->host_waits(s.copied);  // nothing is copied from there any more
+    } catch (const error&) {
+    }
+  }
 
   /// The layers that `take` gives next, one after the other.
   void begin(std::vector<layer_visit> visits) {

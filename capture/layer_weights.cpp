@@ -136,12 +136,14 @@ void read_matrix(const checkpoint& weights, const std::string& name, const std::
                  index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t at) {
   constexpr index_t piece = 64;  // rows
   const index_t in = shape[1];
-  to.reshape(at + count, in, how.format);
+  to.reshape(at + count, in, how.format, how.memory);
   std::vector<std::vector<float>> rows(static_cast<std::size_t>(pool.size()));
   pool.for_each((count + piece - 1) / piece, [&](index_t i, int thread) {
     const index_t skip = i * piece, n = std::min(piece, count - skip);
     if (how.format == weight_format::f32)
       return weights.read(name, shape, first + skip, n, how.to_bf16, to.row(at + skip));
+    if (how.format == weight_format::bf16_rows)
+      return weights.read_bf16(name, shape, first + skip, n, to.bf16_row(at + skip));
     auto& own = rows[static_cast<std::size_t>(thread)];
     own.resize(static_cast<std::size_t>(piece * in));
     weights.read(name, shape, first + skip, n, how.to_bf16, own.data());
@@ -154,7 +156,7 @@ void read_layer(const decoder_description& model, const checkpoint& weights, con
   const auto parts = parts_of(model, prefix, layer, only_qk, to);
   // A matrix of several parts gets its whole size at once: the last one says it.
   for (auto t = parts.rbegin(); t != parts.rend(); ++t)
-    if (t->matrix) t->matrix->reshape(t->at + t->count, t->shape[1], how.format);
+    if (t->matrix) t->matrix->reshape(t->at + t->count, t->shape[1], how.format, how.memory);
   for (const tensor_part& t : parts) {
     if (t.matrix) {
       read_matrix(weights, t.name, t.shape, t.first, t.count, how, pool, *t.matrix, t.at);

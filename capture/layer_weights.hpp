@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model,
 struct weight_reading {
   bool to_bf16 = false;  ///< rounded as a model loaded in bf16 is
   weight_format format = weight_format::f32;
+  std::pmr::memory_resource* memory = nullptr;  ///< of matrices as `weight_format::bf16_rows`; none: the usual
 };
 
 /// Reads them, and gives the pages of the checkpoint that they lie on back to the system.

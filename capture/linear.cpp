@@ -9,10 +9,10 @@
 
 namespace qkgeom {
 
-void weight_matrix::reshape(index_t out, index_t in, weight_format format) {
+void weight_matrix::reshape(index_t out, index_t in, weight_format format, std::pmr::memory_resource* memory) {
   if (format != format_ || in != in_) {
     f32_.clear();
-    rows_.clear();
+    rows_.reset();
     tiles_.clear();  // padding is zero
   }
   format_ = format;
@@ -24,22 +24,20 @@ void weight_matrix::reshape(index_t out, index_t in, weight_format format) {
     case weight_format::f32:
       return grow(f32_, out * in);
     case weight_format::bf16_rows:
-      return grow(rows_, out * in);
+      if (!memory) memory = std::pmr::new_delete_resource();
+      if (!rows_ || rows_->get_allocator().resource() != memory) rows_.emplace(memory);
+      return grow(*rows_, out * in);
     case weight_format::bf16_tiles:
       return grow(tiles_, tiles_size(out, in));
   }
 }
 
 void weight_matrix::pack(index_t first, index_t count, const float* rows) {
-  if (format_ == weight_format::bf16_rows) {
-    std::transform(rows, rows + count * in_, rows_.begin() + first * in_, bf16::round);
-    return;
-  }
   for (index_t r = 0; r < count; ++r) pack_row(first + r, in_, rows + r * in_, tiles_.data());
 }
 
 const void* weight_matrix::data() const {
-  if (format_ == weight_format::bf16_rows) return rows_.data();
+  if (format_ == weight_format::bf16_rows) return rows_->data();
   return f32_.data();
 }
 

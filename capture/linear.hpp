@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <memory_resource>
+#include <optional>
 #include <vector>
 
 #include "capture/amx.hpp"
@@ -22,11 +24,14 @@ struct product_scratch {
 /// The matrix of a linear map, (out, in).
 class weight_matrix {
  public:
-  /// Makes room for `out` rows of `in` entries. What was in it stays only if both format and `in` are as before.
-  void reshape(index_t out, index_t in, weight_format format);
+  /// Makes room for `out` rows of `in` entries. What was in it stays only if format, `in` and memory are as before.
+  /// `memory` is that of `weight_format::bf16_rows`; none: the usual. It must live longer.
+  void reshape(index_t out, index_t in, weight_format format, std::pmr::memory_resource* memory = nullptr);
   /// Where the f32 row `i` lies. Only for `weight_format::f32`.
   float* row(index_t i) { return f32_.data() + i * in_; }
-  /// Sets `count` rows from row `first` on; entries must be bf16 values. Not for `weight_format::f32`.
+  /// The same for `weight_format::bf16_rows`.
+  bf16* bf16_row(index_t i) { return rows_->data() + i * in_; }
+  /// Sets `count` rows from row `first` on; entries must be bf16 values. Only for `weight_format::bf16_tiles`.
   void pack(index_t first, index_t count, const float* rows);
   weight_format format() const { return format_; }
   index_t size() const { return out_ * in_; }
@@ -42,7 +47,7 @@ class weight_matrix {
   index_t out_ = 0, in_ = 0;
   weight_format format_ = weight_format::f32;
   std::vector<float> f32_;
-  std::vector<bf16> rows_;
+  std::optional<std::pmr::vector<bf16>> rows_;
   amx::line_vector<bf16> tiles_;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <memory_resource>
 #include <vector>
 
 #include "capture/blas.hpp"
@@ -22,6 +23,7 @@ class host_machine {
 
   const cpu_memory& memory() const { return memory_; }
   const cpu_memory& weight_memory() const { return memory_; }
+  std::pmr::memory_resource* staging() const { return std::pmr::new_delete_resource(); }
   event make_event() const { return {}; }
   void enter() const {}
   void host_waits(const event&) const {}
