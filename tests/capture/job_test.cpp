@@ -306,7 +306,9 @@ TEST_F(job, weights_that_are_missing_misshapen_or_not_finite) {
   std::vector<bf16> rows(64 * 128);
   const checkpoint weights(options.model);
   weights.read_bf16(name, {64, 128}, 1, 63, rows.data());
-  EXPECT_THAT(test::message_of([&] { weights.read_bf16(name, {64, 128}, 0, 64, rows.data()); }),
+  EXPECT_THAT(test::message_of([&] {
+                weights.read_bf16(name, {64, 128}, 0, 64, rows.data());
+              }),
               HasSubstr(name + " holds NaN at entry 77"));
   EXPECT_FALSE(fs::exists(options.out / "manifest.json"));
 }
