@@ -69,7 +69,7 @@ def project_violation(relative, room, header, rooms):
     if ".." in parts:
         return "no path goes upward"
     if header.startswith("capture/"):
-        if relative.parts[0] == "capture" or relative.parts[:2] == ("tests", "capture") or relative.parts[0] == "bench":
+        if relative.parts[0] == "capture" or relative.parts[:2] in (("tests", "capture"), ("tests", "gpu")) or relative.parts[0] == "bench":
             return None
         return "nothing uses capture/ but its own tests and benches"
     if parts[0] != "qkgeom" or len(parts) < 3:
