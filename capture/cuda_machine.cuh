@@ -150,15 +150,15 @@ class cuda_machine {
     cuda_kernels::check(cudaGetLastError(), "a kernel of the forward pass");
   }
 
-  /// cuBLAS is column-major: it computes the transposed product of the transposed factors.
   template <class T, class Out>
   void multiply(const product_shape& s, const T* a, const T* b, Out* c) const {
     const float one = 1, sum = s.adds ? 1.0f : 0.0f;
+    const column_major_product p(s);
     const auto n = [](index_t i) { return static_cast<int>(i); };
     cuda_kernels::check(
-        cublasGemmStridedBatchedEx(handles_.blas(), s.plain ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N, n(s.columns),
-                                   n(s.rows), n(s.inner), &one, b, type_of<T>(), n(s.b.row), s.b.batch, a, type_of<T>(),
-                                   n(s.a.row), s.a.batch, &sum, c, type_of<Out>(), n(s.c.row), s.c.batch, n(s.batch),
+        cublasGemmStridedBatchedEx(handles_.blas(), p.transposes_a ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, n(p.m),
+                                   n(p.n), n(p.k), &one, b, type_of<T>(), n(p.lda), p.stride_a, a, type_of<T>(),
+                                   n(p.ldb), p.stride_b, &sum, c, type_of<Out>(), n(p.ldc), p.stride_c, n(s.batch),
                                    CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
         "cublasGemmStridedBatchedEx");
   }

@@ -5,23 +5,11 @@
 #include <numbers>
 
 #include "capture/device_kernels.hpp"
+#include "capture/device_product.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/config.hpp"
 
 namespace qkgeom {
-
-/// Batched products of matrices whose rows lie `row` apart and which follow one another `batch` apart, in entries.
-struct matrix_layout {
-  index_t row = 0, batch = 0;
-};
-/// c (rows, columns) = a (rows, inner) b^T, b (columns, inner); with `plain` b (inner, columns) and c = a b; with
-/// `adds` it is added to c. Sums in f32.
-struct product_shape {
-  index_t rows, columns, inner;
-  matrix_layout a, b, c;
-  index_t batch = 1;
-  bool plain = false, adds = false;
-};
 
 /// Queries of a chunk against the keys of their document so far.
 template <class T>

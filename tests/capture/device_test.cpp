@@ -84,6 +84,42 @@ TEST(device, results_do_not_depend_on_which_layers_stay_or_on_what_ran_before) {
     test::expect_same_bits(name, keeps(0), {keeps(60000), keeps(index_t{1} << 40)});
 }
 
+/// C = op(A) B + (adds) C as BLAS defines it, column-major.
+void multiply_as_blas(const column_major_product& p, index_t batch, bool adds, const float* a, const float* b,
+                      float* c) {
+  for (index_t i = 0; i < batch; ++i)
+    for (index_t col = 0; col < p.n; ++col)
+      for (index_t row = 0; row < p.m; ++row) {
+        float sum = 0;
+        for (index_t k = 0; k < p.k; ++k)
+          sum += a[i * p.stride_a + (p.transposes_a ? row * p.lda + k : k * p.lda + row)] *
+                 b[i * p.stride_b + col * p.ldb + k];
+        float& to = c[i * p.stride_c + col * p.ldc + row];
+        to = sum + (adds ? to : 0.0f);
+      }
+}
+
+TEST(device, products_for_blas_are_the_transposed_ones) {
+  thread_pool pool(1);
+  test::host_machine machine(pool);
+  const random_stream draws{.seed = 9};
+  std::vector<float> a(400), b(400), start(600);
+  for (std::size_t i = 0; i < 600; ++i) start[i] = static_cast<float>(draws.uniform(i) - 0.5);
+  for (std::size_t i = 0; i < 400; ++i) a[i] = start[i] * 3, b[i] = start[599 - i];
+  // Rows of several heads interleaved, one matrix for all of a batch, padding between rows.
+  for (const bool plain : {false, true})
+    for (const bool adds : {false, true})
+      for (const product_shape& shape : {product_shape{3, 5, 4, {8, 4}, {plain ? 7 : 6, 40}, {9, 40}, 2, plain, adds},
+                                         product_shape{5, 2, 7, {7, 0}, {plain ? 2 : 7, 0}, {2, 10}, 3, plain, adds},
+                                         product_shape{4, 4, 4, {4, 16}, {4, 16}, {4, 16}, 4, plain, adds}}) {
+        auto ours = start, theirs = start;
+        machine.multiply(shape, a.data(), b.data(), ours.data());
+        multiply_as_blas(column_major_product(shape), shape.batch, adds, a.data(), b.data(), theirs.data());
+        EXPECT_LE(distance(ours, theirs), 1e-5 * norm(theirs)) << plain << adds << shape.rows;
+        EXPECT_GT(distance(ours, start), 0.1);
+      }
+}
+
 class device_capture : public test::capture_test {
  protected:
   device_capture() {
