@@ -114,7 +114,7 @@ TEST(device, products_for_blas_are_the_transposed_ones) {
                                          product_shape{4, 4, 4, {4, 16}, {4, 16}, {4, 16}, 4, plain, adds}}) {
         auto ours = start, theirs = start;
         machine.multiply(shape, a.data(), b.data(), ours.data());
-        multiply_as_blas(column_major_product(shape), shape.batch, adds, a.data(), b.data(), theirs.data());
+        multiply_as_blas(column_major_product(shape), shape.batch, adds, b.data(), a.data(), theirs.data());
         EXPECT_LE(distance(ours, theirs), 1e-5 * norm(theirs)) << plain << adds << shape.rows;
         EXPECT_GT(distance(ours, start), 0.1);
       }
