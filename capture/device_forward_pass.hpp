@@ -192,7 +192,12 @@ class device_forward_pass : public forward_pass {
     }
     staged_.resize(static_cast<std::size_t>(rows * a_row));
     machine_->memory().to_host(staged_.data(), from, staged_.size() * sizeof(T));
-    pool_->for_each(rows, [&](index_t r, int) { std::copy_n(staged_.data() + r * a_row, a_row, to + r * a_row); });
+    const auto widen = [&](index_t r, int) { std::copy_n(staged_.data() + r * a_row, a_row, to + r * a_row); };
+    // The pool may be reading the weights of the next layer; few rows do not wait for it.
+    if (rows * a_row > (index_t{1} << 22))
+      pool_->for_each(rows, widen);
+    else
+      for (index_t r = 0; r < rows; ++r) widen(r, 0);
   }
 
   Machine* machine_;
