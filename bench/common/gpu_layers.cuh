@@ -95,7 +95,6 @@ class host_model {
  public:
   explicit host_model(const device_model<T>& from)
       : from_(from), device_(nullptr), bytes_(static_cast<std::size_t>(from.rows().shape().values()) * sizeof(T)) {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     const index_t values = from.rows().shape().values();
     for (index_t l = 0; l < from.layers(); ++l)
       for (const bool key : {false, true}) {
@@ -106,9 +105,6 @@ class host_model {
     for (int i = 0; i < 4; ++i) slot_.emplace_back(device_, values);
     check(cudaDeviceSynchronize(), "waiting for memory");
   }
-  host_model(const host_model&) = delete;
-  host_model& operator=(const host_model&) = delete;
-  ~host_model() { cudaStreamDestroy(stream_); }
 
   /// f(layer) for each layer; f must have read all of the layer when it returns.
   template <class F>
@@ -127,9 +123,9 @@ class host_model {
     return std::async(std::launch::async, [this, l] {
       for (const bool key : {false, true})
         check(cudaMemcpyAsync(slot(l, key), host_[static_cast<std::size_t>(2 * l + key)].data(), bytes_,
-                              cudaMemcpyHostToDevice, stream_),
+                              cudaMemcpyHostToDevice, stream_.get()),
               "copying a layer to the device");
-      check(cudaStreamSynchronize(stream_), "copying a layer to the device");
+      check(cudaStreamSynchronize(stream_.get()), "copying a layer to the device");
     });
   }
 
@@ -137,7 +133,7 @@ class host_model {
   Memory memory_;
   cuda_kernels::device_memory device_;
   std::size_t bytes_;
-  cudaStream_t stream_ = nullptr;
+  cuda_kernels::owned_stream stream_ = cuda_kernels::make_stream();
   std::deque<buffer<T, Memory>> host_;
   std::deque<buffer<T, cuda_kernels::device_memory>> slot_;
 };

@@ -16,24 +16,15 @@ using cuda_kernels::check;
 /// Seconds between two points of a stream.
 class stopwatch {
  public:
-  explicit stopwatch(cudaStream_t stream) : stream_(stream) {
-    check(cudaEventCreate(&begin_), "cudaEventCreate");
-    check(cudaEventCreate(&end_), "cudaEventCreate");
-  }
-  stopwatch(const stopwatch&) = delete;
-  stopwatch& operator=(const stopwatch&) = delete;
-  ~stopwatch() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
+  explicit stopwatch(cudaStream_t stream) : stream_(stream) {}
   template <class Work>
   double seconds_of(Work&& work) const {
-    check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+    check(cudaEventRecord(begin_.get(), stream_), "cudaEventRecord");
     work();
-    check(cudaEventRecord(end_, stream_), "cudaEventRecord");
-    check(cudaEventSynchronize(end_), "waiting for the end");
+    check(cudaEventRecord(end_.get(), stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(end_.get()), "waiting for the end");
     float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
+    check(cudaEventElapsedTime(&ms, begin_.get(), end_.get()), "cudaEventElapsedTime");
     return 1e-3 * static_cast<double>(ms);
   }
   /// Shortest of `n` calls after one that warms up.
@@ -47,7 +38,7 @@ class stopwatch {
 
  private:
   cudaStream_t stream_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  cuda_kernels::owned_event begin_ = cuda_kernels::make_event(), end_ = cuda_kernels::make_event();
 };
 
 /// Page-locked memory of the host, for buffer<T, pinned_memory>.

@@ -27,6 +27,39 @@ inline void check(cusolverStatus_t status, const char* what) {
   require(status == CUSOLVER_STATUS_SUCCESS, "cuSOLVER: ", what, " failed with status ", static_cast<int>(status));
 }
 
+/// Gives a handle of CUDA or of its libraries back.
+template <auto Destroy>
+struct destroyer {
+  template <class T>
+  void operator()(T* handle) const {
+    Destroy(handle);
+  }
+};
+template <class Handle, auto Destroy>
+using owned = std::unique_ptr<std::remove_pointer_t<Handle>, destroyer<Destroy>>;
+
+using owned_stream = owned<cudaStream_t, cudaStreamDestroy>;
+using owned_event = owned<cudaEvent_t, cudaEventDestroy>;
+
+/// The handle that `make(&handle)` makes.
+template <class Owned, class Make>
+Owned make_owned(const char* what, const Make& make) {
+  typename Owned::pointer handle = nullptr;
+  check(make(&handle), what);
+  return Owned(handle);
+}
+
+/// A stream that does not wait for the default one.
+inline owned_stream make_stream() {
+  return make_owned<owned_stream>("cudaStreamCreate", [](cudaStream_t* stream) {
+    return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+  });
+}
+inline owned_event make_event(unsigned flags = cudaEventDefault) {
+  return make_owned<owned_event>("cudaEventCreate",
+                                 [&](cudaEvent_t* event) { return cudaEventCreateWithFlags(event, flags); });
+}
+
 /// A stream-ordered pool of its own on the current device, which keeps what it was given until it ends.
 class memory_pool {
  public:
@@ -37,17 +70,16 @@ class memory_pool {
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
     props.location.id = device;
-    check(cudaMemPoolCreate(&pool_, &props), "cudaMemPoolCreate");
+    pool_ = make_owned<owned_pool>("cudaMemPoolCreate",
+                                   [&](cudaMemPool_t* pool) { return cudaMemPoolCreate(pool, &props); });
     std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
-    check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "cudaMemPoolSetAttribute");
+    check(cudaMemPoolSetAttribute(get(), cudaMemPoolAttrReleaseThreshold, &keep), "cudaMemPoolSetAttribute");
   }
-  memory_pool(const memory_pool&) = delete;
-  memory_pool& operator=(const memory_pool&) = delete;
-  ~memory_pool() { cudaMemPoolDestroy(pool_); }
-  cudaMemPool_t get() const { return pool_; }
+  cudaMemPool_t get() const { return pool_.get(); }
 
  private:
-  cudaMemPool_t pool_ = nullptr;
+  using owned_pool = owned<cudaMemPool_t, cudaMemPoolDestroy>;
+  owned_pool pool_;
 };
 
 /// Device memory of one stream, from a pool. Copies to the host wait for the stream; nothing else does.
@@ -90,28 +122,21 @@ using policy = std::remove_cvref_t<
 /// cuBLAS and cuSOLVER on one stream.
 class handles {
  public:
-  explicit handles(cudaStream_t stream) {
-    check(cublasCreate(&blas_), "cublasCreate");
-    check(cublasSetStream(blas_, stream), "cublasSetStream");
-    check(cusolverDnCreate(&solver_), "cusolverDnCreate");
-    check(cusolverDnSetStream(solver_, stream), "cusolverDnSetStream");
-    check(cusolverDnCreateParams(&params_), "cusolverDnCreateParams");
+  explicit handles(cudaStream_t stream)
+      : blas_(make_owned<decltype(blas_)>("cublasCreate", cublasCreate)),
+        solver_(make_owned<decltype(solver_)>("cusolverDnCreate", cusolverDnCreate)),
+        params_(make_owned<decltype(params_)>("cusolverDnCreateParams", cusolverDnCreateParams)) {
+    check(cublasSetStream(blas(), stream), "cublasSetStream");
+    check(cusolverDnSetStream(solver(), stream), "cusolverDnSetStream");
   }
-  handles(const handles&) = delete;
-  handles& operator=(const handles&) = delete;
-  ~handles() {
-    cusolverDnDestroyParams(params_);
-    cusolverDnDestroy(solver_);
-    cublasDestroy(blas_);
-  }
-  cublasHandle_t blas() const { return blas_; }
-  cusolverDnHandle_t solver() const { return solver_; }
-  cusolverDnParams_t params() const { return params_; }
+  cublasHandle_t blas() const { return blas_.get(); }
+  cusolverDnHandle_t solver() const { return solver_.get(); }
+  cusolverDnParams_t params() const { return params_.get(); }
 
  private:
-  cublasHandle_t blas_ = nullptr;
-  cusolverDnHandle_t solver_ = nullptr;
-  cusolverDnParams_t params_ = nullptr;
+  owned<cublasHandle_t, cublasDestroy> blas_;
+  owned<cusolverDnHandle_t, cusolverDnDestroy> solver_;
+  owned<cusolverDnParams_t, cusolverDnDestroyParams> params_;
 };
 
 }  // namespace qkgeom::cuda_kernels
