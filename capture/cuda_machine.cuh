@@ -18,72 +18,35 @@
 
 namespace qkgeom {
 
-/// The threads of a block share a row.
-class block_team {
- public:
-  static constexpr int threads = 256, warp = 32;
-
-  /// One warp of it.
-  class warp_team {
-   public:
-    QKGEOM_HD int rank() const { return thread() % warp; }
-    QKGEOM_HD int size() const { return warp; }
-    QKGEOM_HD float sum(float x) const {
-#if defined(__CUDA_ARCH__)
-      for (int step = warp / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-#endif
-      return x;
-    }
-  };
-
-  /// `partial` holds a float a warp, in shared memory.
-  QKGEOM_HD explicit block_team(float* partial) : partial_(partial) {}
-  QKGEOM_HD int rank() const { return thread(); }
-  QKGEOM_HD int size() const { return threads; }
-  QKGEOM_HD void sync() const {
-#if defined(__CUDA_ARCH__)
-    __syncthreads();
-#endif
-  }
-  QKGEOM_HD float sum(float x) const {
-    return reduce(x, [](float a, float b) { return a + b; });
-  }
-  QKGEOM_HD float max(float x) const {
-    return reduce(x, [](float a, float b) { return a > b ? a : b; });
-  }
-  QKGEOM_HD int group() const { return thread() / warp; }
-  QKGEOM_HD int groups() const { return threads / warp; }
-  QKGEOM_HD warp_team lanes() const { return {}; }
-
- private:
-  QKGEOM_HD static int thread() {
+/// One thread of a block.
+struct cuda_thread {
+  static constexpr int count = 256;
+  QKGEOM_HD int number() const {
 #if defined(__CUDA_ARCH__)
     return static_cast<int>(threadIdx.x);
 #else
     return 0;
 #endif
   }
-  /// The same bits in every thread: lanes by halves, then the warps in their order.
-  template <class F>
-  QKGEOM_HD float reduce(float x, const F& f) const {
+  QKGEOM_HD void wait() const {
 #if defined(__CUDA_ARCH__)
-    for (int step = warp / 2; step > 0; step /= 2) x = f(x, __shfl_xor_sync(0xffffffffu, x, step));
-    __syncthreads();  // what was reduced before has been read
-    if (thread() % warp == 0) partial_[thread() / warp] = x;
     __syncthreads();
-    x = partial_[0];
-    for (int w = 1; w < threads / warp; ++w) x = f(x, partial_[w]);
 #endif
-    return x;
   }
-
-  float* partial_;
+  QKGEOM_HD float across(float x, [[maybe_unused]] int step) const {
+#if defined(__CUDA_ARCH__)
+    return __shfl_xor_sync(0xffffffffu, x, step);
+#else
+    return x;
+#endif
+  }
 };
+using cuda_team = device_kernels::block_team<cuda_thread>;
 
 template <class Kernel>
-__global__ void __launch_bounds__(block_team::threads) row_kernel(const Kernel kernel) {
-  __shared__ float partial[block_team::threads / block_team::warp];
-  kernel(block_team(partial), static_cast<index_t>(blockIdx.x));
+__global__ void __launch_bounds__(cuda_team::threads) row_kernel(const Kernel kernel) {
+  __shared__ float partial[cuda_team::threads / cuda_team::warp];
+  kernel(cuda_team({}, partial), static_cast<index_t>(blockIdx.x));
 }
 
 /// Memory of the host that a device copies from by itself.
@@ -104,8 +67,8 @@ class cuda_machine {
 
   explicit cuda_machine(int device)
       : device_(select(device)),
-        work_(),
-        copies_(),
+        work_(cuda_kernels::make_stream()),
+        copies_(cuda_kernels::make_stream()),
         memory_(work_.get()),
         weight_memory_(copies_.get()),
         handles_(work_.get()) {
@@ -114,24 +77,13 @@ class cuda_machine {
                         "cublasSetMathMode");
   }
 
-  class event {
-   public:
-    event() {
-      cudaEvent_t made = nullptr;
-      cuda_kernels::check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "cudaEventCreate");
-      event_.reset(made, cudaEventDestroy);
-    }
-    cudaEvent_t get() const { return event_.get(); }
-
-   private:
-    std::shared_ptr<CUevent_st> event_;
-  };
+  using event = cuda_kernels::owned_event;
 
   cudaStream_t stream() const { return work_.get(); }
   const memory_type& memory() const { return memory_; }
   const memory_type& weight_memory() const { return weight_memory_; }
   std::pmr::memory_resource* staging() { return &staging_; }
-  event make_event() const { return {}; }
+  event make_event() const { return cuda_kernels::make_event(cudaEventDisableTiming); }
   /// Makes the calling thread work on this device.
   void enter() const { select(device_); }
   void host_waits(const event& e) const { cuda_kernels::check(cudaEventSynchronize(e.get()), "waiting for copies"); }
@@ -146,7 +98,7 @@ class cuda_machine {
   template <class Kernel>
   void rows(index_t n, const Kernel& kernel) const {
     if (n == 0) return;
-    row_kernel<<<static_cast<unsigned>(n), block_team::threads, 0, work_.get()>>>(kernel);
+    row_kernel<<<static_cast<unsigned>(n), cuda_team::threads, 0, work_.get()>>>(kernel);
     cuda_kernels::check(cudaGetLastError(), "a kernel of the forward pass");
   }
 
@@ -172,19 +124,6 @@ class cuda_machine {
 #endif
 
  private:
-  class stream_owner {
-   public:
-    stream_owner() {
-      cuda_kernels::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    }
-    stream_owner(const stream_owner&) = delete;
-    ~stream_owner() { cudaStreamDestroy(stream_); }
-    cudaStream_t get() const { return stream_; }
-
-   private:
-    cudaStream_t stream_ = nullptr;
-  };
-
   static int select(int device) {
     cuda_kernels::check(cudaSetDevice(device), "cudaSetDevice");
     return device;
@@ -202,7 +141,7 @@ class cuda_machine {
 
   int device_;
   pinned_memory staging_;
-  stream_owner work_, copies_;
+  cuda_kernels::owned_stream work_, copies_;
   memory_type memory_, weight_memory_;
   cuda_kernels::handles handles_;
 #if defined(QKGEOM_CUDNN)

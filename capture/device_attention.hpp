@@ -37,6 +37,11 @@ class blockwise_attention {
         out_(m.memory(), 0),
         weights_(m.memory(), 0) {}
 
+  /// What it holds on the machine for so many query heads of `dim`.
+  static index_t working_bytes(index_t heads, index_t dim, index_t block_rows, index_t block_keys) {
+    return heads * block_rows * (block_keys * static_cast<index_t>(sizeof(float) + sizeof(T)) + 4 * (dim + 2));
+  }
+
   void operator()(const attention_call<T>& call) {
     for (index_t r = 0; r < call.rows; r += block_rows_) {
       attention_call<T> some = call;

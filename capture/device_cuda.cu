@@ -18,7 +18,8 @@ template <class T>
 struct cuda_side {
   using analyses_type = analyse_documents<cuda_context, T, memory_space::device>;
   cuda_machine machine{0};
-  cuda_context context{{.stream = machine.stream()}};
+  cuda_options context_options{.stream = machine.stream()};
+  cuda_context context{context_options};
   analyses_type* analyses = nullptr;
 };
 
@@ -27,7 +28,7 @@ class cuda_pass : public forward_pass {
  public:
   cuda_pass(std::shared_ptr<cuda_side<T>> on, const cuda_capture_options& options, const decoder_description& d,
             const checkpoint& weights, index_t last_layer, thread_pool& pool)
-      : on_(std::move(on)), pass_(on_->machine, d, weights, last_layer, pool, sizes_for(options, d)) {
+      : on_(std::move(on)), pass_(on_->machine, d, weights, last_layer, pool, sizes_for(*on_, options, d)) {
     if (on_->analyses) pass_.analyse(*on_->analyses);
   }
 
@@ -47,7 +48,8 @@ class cuda_pass : public forward_pass {
  private:
   using decoder_type = device_decoder<cuda_machine, T>;
 
-  static device_decoder_options sizes_for(const cuda_capture_options& options, const decoder_description& d) {
+  static device_decoder_options sizes_for(const cuda_side<T>& on, const cuda_capture_options& options,
+                                          const decoder_description& d) {
     device_decoder_options sizes;
     switch (options.resident) {
       case resident_layers::stream:
@@ -56,7 +58,8 @@ class cuda_pass : public forward_pass {
         sizes.resident = std::numeric_limits<index_t>::max();
         break;
       case resident_layers::automatic: {
-        // The two places that other layers share, and a tenth for what pools and libraries take.
+        // The two places that other layers share, what analyses work in, and a tenth for what pools and libraries take.
+        const auto scratch = static_cast<index_t>(on.analyses ? on.context_options.scratch_bytes : 0);
         const index_t tokens = options.tokens > 0 ? options.tokens : d.context;
         index_t largest = 0;
         for (index_t l = 0; l < d.n_layers(); ++l)
@@ -64,8 +67,8 @@ class cuda_pass : public forward_pass {
             largest = std::max(largest, decoder_type::layer_bytes(d, l));
         std::size_t free = 0, total = 0;
         cuda_kernels::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-        sizes.resident = std::max<index_t>(
-            0, static_cast<index_t>(free - total / 10) - 2 * largest - decoder_type::working_bytes(d, tokens, sizes));
+        sizes.resident = std::max<index_t>(0, static_cast<index_t>(free) - static_cast<index_t>(total / 10) - scratch -
+                                                  2 * largest - decoder_type::working_bytes(d, tokens, sizes));
       }
     }
     return sizes;

@@ -90,14 +90,17 @@ class device_decoder {
 
   const decoder_description& description() const { return description_; }
 
-  /// Bytes on the machine for documents of `tokens` tokens in all, besides weights: hidden states, keys and values, and
-  /// the working memory of a chunk and of the blockwise attention.
+  /// Bytes on the machine for documents of `tokens` tokens in all, besides weights: hidden states, keys and values,
+  /// rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
   static index_t working_bytes(const decoder_description& d, index_t tokens, const device_decoder_options& o) {
     const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim, rows = std::min(o.chunk, tokens);
-    const index_t wide = std::max({q + 2 * k, d.hidden, 2 * d.feed_forward});
-    const index_t element = sizeof(T), block = std::min(o.attention_rows, tokens);
-    return element * (tokens * (d.hidden + 2 * k) + rows * (2 * q + 2 * d.hidden + d.feed_forward)) + 4 * rows * wide +
-           d.query_heads * block * ((4 + element) * std::min(o.attention_keys, tokens) + 4 * d.head_dim);
+    const index_t tables = (d.local_rope ? 2 : 1) * tokens * d.head_dim * static_cast<index_t>(sizeof(float));
+    return static_cast<index_t>(sizeof(T)) *
+               (tokens * (d.hidden + 2 * k) + rows * (2 * q + 2 * d.hidden + d.feed_forward)) +
+           static_cast<index_t>(sizeof(float)) * rows * product_width(d) + tables +
+           attention_type::working_bytes(d.query_heads, d.head_dim, std::min(o.attention_rows, rows),
+                                         o.attention_keys) +
+           (d.experts ? experts_type::working_bytes(d, rows) : 0) + device_losses_bytes<T>(d, tokens, o.chunk);
   }
   /// Bytes of the weights of layer `l`.
   static index_t layer_bytes(const decoder_description& d, index_t l, bool only_qk = false) {
@@ -147,6 +150,8 @@ class device_decoder {
 
  private:
   using layer_type = device_layer<Machine, T>;
+  using attention_type = blockwise_attention<Machine, T>;
+  using experts_type = device_experts<Machine, T>;
   template <class U>
   using memory_of = buffer<U, typename Machine::memory_type>;
   static constexpr bool rounds = std::is_same_v<T, bf16>;
@@ -165,6 +170,11 @@ class device_decoder {
     memory_of<T> hidden;  // (tokens, hidden)
   };
 
+  /// Columns of the widest product of a layer.
+  static index_t product_width(const decoder_description& d) {
+    const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
+    return std::max({(d.query_heads + 2 * d.key_heads) * d.head_dim, d.hidden, (gated ? 2 : 1) * d.feed_forward});
+  }
   const layer_description& layer_of(index_t l) const { return description_.layers[static_cast<std::size_t>(l)]; }
   std::vector<index_t> embedding_shape() const {
     const decoder_description& d = description_;
@@ -207,7 +217,6 @@ class device_decoder {
   void reserve(index_t longest) {
     const decoder_description& d = description_;
     const index_t rows = std::min(options_.chunk, longest);
-    const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
     k_.reserve(longest * key_width());
     v_.reserve(longest * key_width());
     q_.reserve(rows * query_width());
@@ -215,7 +224,7 @@ class device_decoder {
     normed_.reserve(rows * d.hidden);
     block_.reserve(rows * d.hidden);
     active_.reserve(rows * d.feed_forward);
-    wide_.reserve(rows * std::max({query_width() + 2 * key_width(), d.hidden, (gated ? 2 : 1) * d.feed_forward}));
+    wide_.reserve(rows * product_width(d));
   }
 
   /// The tables for a document, made anew where its length is part of them or they are too short.
@@ -396,8 +405,8 @@ class device_decoder {
   device_decoder_options options_;
   std::string prefix_;
   weight_feed<Machine, T> feed_;
-  blockwise_attention<Machine, T> attention_;
-  device_experts<Machine, T> experts_;
+  attention_type attention_;
+  experts_type experts_;
   tables rope_, local_rope_;
   memory_of<T> k_, v_;                    // (key heads, tokens of the longest document, d)
   memory_of<T> q_, attended_;             // (chunk, query heads, d)

@@ -30,6 +30,12 @@ class device_experts {
         sum_(m.memory(), 0),
         index_(m.memory(), 0) {}
 
+  /// What it holds on the machine for so many rows, at most: one expert may take them all.
+  static index_t working_bytes(const decoder_description& d, index_t rows) {
+    const experts_description& e = *d.experts;
+    return rows * (static_cast<index_t>(sizeof(T)) * (3 * d.hidden + 3 * e.width) + 4 * e.count + 8 * e.chosen);
+  }
+
   /// The sum (rows, hidden) of what the chosen experts make of x (rows, hidden). Valid until the next call.
   const T* operator()(const device_layer<Machine, T>& weights, const decoder_description& d, index_t rows, const T* x) {
     const experts_description& e = *d.experts;

@@ -27,6 +27,61 @@ struct one_thread {
   one_thread lanes() const { return {}; }
 };
 
+/// The team of a device: the threads of a block, in warps of 32. `Threads` is one of them and says how it meets the
+/// others: number() of `count`, wait() for all, and across(x, step), the x of the lane of its warp whose number differs
+/// in that bit.
+template <class Threads>
+class block_team {
+ public:
+  static constexpr int threads = Threads::count, warp = 32;
+
+  /// One warp of it.
+  class warp_team {
+   public:
+    QKGEOM_HD explicit warp_team(const Threads& mine) : mine_(mine) {}
+    QKGEOM_HD int rank() const { return mine_.number() % warp; }
+    QKGEOM_HD int size() const { return warp; }
+    QKGEOM_HD float sum(float x) const {
+      for (int step = warp / 2; step > 0; step /= 2) x += mine_.across(x, step);
+      return x;
+    }
+
+   private:
+    Threads mine_;
+  };
+
+  /// `partial` holds a float a warp, in memory that the block shares.
+  QKGEOM_HD block_team(const Threads& mine, float* partial) : mine_(mine), partial_(partial) {}
+  QKGEOM_HD int rank() const { return mine_.number(); }
+  QKGEOM_HD int size() const { return threads; }
+  QKGEOM_HD void sync() const { mine_.wait(); }
+  QKGEOM_HD float sum(float x) const {
+    return reduce(x, [](float a, float b) { return a + b; });
+  }
+  QKGEOM_HD float max(float x) const {
+    return reduce(x, [](float a, float b) { return a > b ? a : b; });
+  }
+  QKGEOM_HD int group() const { return mine_.number() / warp; }
+  QKGEOM_HD int groups() const { return threads / warp; }
+  QKGEOM_HD warp_team lanes() const { return warp_team(mine_); }
+
+ private:
+  /// The same bits in every thread: lanes by halves, then the warps in their order.
+  template <class F>
+  QKGEOM_HD float reduce(float x, const F& f) const {
+    for (int step = warp / 2; step > 0; step /= 2) x = f(x, mine_.across(x, step));
+    mine_.wait();  // what was reduced before has been read
+    if (mine_.number() % warp == 0) partial_[mine_.number() / warp] = x;
+    mine_.wait();
+    x = partial_[0];
+    for (int w = 1; w < threads / warp; ++w) x = f(x, partial_[w]);
+    return x;
+  }
+
+  Threads mine_;
+  float* partial_;
+};
+
 template <class T>
 QKGEOM_HD T to_element(float x) {
   if constexpr (std::is_same_v<T, bf16>)
@@ -161,17 +216,16 @@ struct finish_projection {
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     const chunk_places<T>& at = turn.at;
-    const In* const x = wide + row * width;
-    for (index_t c = team.rank(); c < width; c += team.size()) {
-      const index_t i = c / at.dim, rest = c % at.dim;
+    const auto lanes = team.lanes();
+    for (index_t i = team.group(); i * at.dim < width; i += team.groups()) {
+      const In* const x = wide + row * width + i * at.dim;
+      const float* const b = bias ? bias + i * at.dim : nullptr;
       T* const to =
           i < at.vectors() ? at.vector(row, i) : values + ((i - at.vectors()) * at.capacity + at.first + row) * at.dim;
-      to[rest] = to_element<T>(static_cast<float>(x[c]) + (bias ? bias[c] : 0.0f));
+      for (index_t c = lanes.rank(); c < at.dim; c += lanes.size())
+        to[c] = to_element<T>(static_cast<float>(x[c]) + (b ? b[c] : 0.0f));
     }
-    if (normed != qk_norm::none) {
-      team.sync();
-      norm_vectors(team, row);
-    }
+    if (normed != qk_norm::none) norm_vectors(team, row);
     if (rotates) {
       team.sync();
       turn(team, row);
@@ -187,13 +241,14 @@ struct finish_projection {
           threads, p, n, [&](index_t c) { return static_cast<float>(*place(c)); },
           [&](index_t c, float y) { *place(c) = to_element<T>(y); });
     };
-    if (normed == qk_norm::each_head) {
+    if (normed == qk_norm::each_head) {  // a thread reads what it has put there itself
       for (index_t i = team.group(); i < at.vectors(); i += team.groups()) {
         T* const x = at.vector(row, i);
         in_place(team.lanes(), i < at.query_heads ? q_norm : k_norm, at.dim, [=](index_t c) { return x + c; });
       }
       return;
     }
+    team.sync();
     in_place(team, q_norm, at.query_heads * at.dim, [&](index_t c) { return at.query(row, 0) + c; });
     in_place(team, k_norm, at.key_heads * at.dim, [&](index_t c) { return at.key(row, c / at.dim) + c % at.dim; });
   }
@@ -354,8 +409,7 @@ struct weigh_scores {
       float* const y = out + (r * heads + h) * dim;
       for (index_t c = team.rank(); c < dim; c += team.size()) y[c] *= factor;
     }
-    team.sync();
-    if (team.rank() > 0) return;
+    if (team.rank() > 0) return;  // all have read `top` before they added up
     top[item] = largest;
     sum[item] = (begins ? 0.0f : sum[item] * factor) + added;
   }
@@ -417,8 +471,7 @@ struct add_logits {
     float sum = 0;
     for (index_t j = team.rank(); j < words; j += team.size()) sum += std::exp(static_cast<float>(x[j]) - largest);
     sum = team.sum(sum);
-    team.sync();
-    if (team.rank() > 0) return;
+    if (team.rank() > 0) return;  // all have read `state` before they added up
     if (s.sum > 0) s.sum *= std::exp(static_cast<double>(s.top) - static_cast<double>(largest));
     s.sum += static_cast<double>(sum);
     s.top = largest;

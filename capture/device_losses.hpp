@@ -21,12 +21,21 @@ struct device_states {
   T* hidden;
 };
 
+inline constexpr index_t device_losses_words = 8192;  ///< of the vocabulary, whose logits are computed together
+
+/// What `device_losses` holds on the machine for documents of `tokens` tokens in all.
+template <class T>
+index_t device_losses_bytes(const decoder_description& d, index_t tokens, index_t chunk) {
+  const index_t words = std::min(device_losses_words, d.vocabulary);
+  return static_cast<index_t>(sizeof(T)) * words * (d.hidden + std::min(chunk, tokens)) + 8 * d.hidden +
+         tokens * static_cast<index_t>(sizeof(std::int32_t) + sizeof(device_kernels::logit_state));
+}
+
 /// See `token_losses`; at most `chunk` rows go through a product together.
 template <class T, class Machine>
 std::vector<token_predictions> device_losses(Machine& m, const decoder_description& d, const checkpoint& weights,
                                              const std::string& prefix, const std::vector<device_states<T>>& documents,
                                              index_t chunk, thread_pool& pool) {
-  constexpr index_t piece = 8192;  // of the vocabulary
   constexpr bool rounds = std::is_same_v<T, bf16>;
   using memory = typename Machine::memory_type;
   const std::string output = find_output(d, weights, prefix);
@@ -50,8 +59,8 @@ std::vector<token_predictions> device_losses(Machine& m, const decoder_descripti
   weight_matrix matrix;
   buffer<T, memory> on_machine(m.memory(), 0), logits(m.memory(), 0);
   const auto shape = output_shape(d);
-  for (index_t word = 0; word < shape[0]; word += piece) {
-    const index_t words = std::min(piece, shape[0] - word);
+  for (index_t word = 0; word < shape[0]; word += device_losses_words) {
+    const index_t words = std::min(device_losses_words, shape[0] - word);
     read_matrix(weights, output, shape, word, words, {rounds, rounds ? weight_format::bf16_rows : weight_format::f32},
                 pool, matrix);
     weights.forget(output);

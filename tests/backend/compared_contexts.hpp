@@ -21,6 +21,15 @@ inline planted_head compared_head(index_t dim, index_t examples, index_t rows, d
   return spec;
 }
 
+/// Depends on everything a weight can see, and leaves some pairs out.
+struct odd_weight {
+  QKGEOM_HD double operator()(const key_pair& p) const {
+    if (p.distance() < 40 || (p.i + p.j) % 5 == 0) return 0;
+    return 1 + 0.1 * static_cast<double>(p.i) + 0.03 * static_cast<double>(p.j * p.keys) + 1e-3 * p.t_j + 2e-3 * p.t_i +
+           0.2 * p.example_i + 0.7 * p.example_j + 1e-3 * p.tau;
+  }
+};
+
 template <class Context, class Head>
 auto moments_of(Context& ctx, const Head& head) {
   return accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000});

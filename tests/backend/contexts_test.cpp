@@ -38,15 +38,6 @@ planted_rows<T> rows_of(index_t dim, index_t examples, index_t rows, double comm
   return plant<T>(test::compared_head(dim, examples, rows, common));
 }
 
-/// Depends on everything a weight can see, and leaves some pairs out.
-struct odd_weight {
-  QKGEOM_HD double operator()(const key_pair& p) const {
-    if (p.distance() < 40 || (p.i + p.j) % 5 == 0) return 0;
-    return 1 + 0.1 * static_cast<double>(p.i) + 0.03 * static_cast<double>(p.j * p.keys) + 1e-3 * p.t_j + 2e-3 * p.t_i +
-           0.2 * p.example_i + 0.7 * p.example_j + 1e-3 * p.tau;
-  }
-};
-
 /// The weighted mean of the plasticity, and sums of the parts.
 struct oracle_mean_of_parts {
   test::oracle_mean mean;
@@ -123,13 +114,13 @@ TYPED_TEST(every_context, weighted_pairs_equal_every_pair_written_out) {
     for (const bool across : {false, true}) {
       head.window = across ? std::optional<index_t>(400) : std::nullopt;
       const auto model = fit_queries(ctx, moments_of(ctx, head), {.covariance = kind});
-      const device_weighted_pairs<odd_weight> pairs{{}, across};
+      const device_weighted_pairs<test::odd_weight> pairs{{}, across};
       const auto got = plasticity_profile(ctx, model, head, pairs, {.heatmap = true, .parts = true});
-      const auto erased = plasticity_profile(ctx, model, head, weighted_pairs{odd_weight{}, across});
+      const auto erased = plasticity_profile(ctx, model, head, weighted_pairs{test::odd_weight{}, across});
       std::map<index_t, oracle_mean_of_parts> want;
       double heat = 0, got_heat = 0;
       test::for_each_pair(model, head, across, {}, [&](const test::oracle_pair& p) {
-        const double w = odd_weight{}(p.keys);
+        const double w = test::odd_weight{}(p.keys);
         want[p.bucket].add(p, w);
         heat += p.value[0] * w;
       });

@@ -94,15 +94,6 @@ TEST(fused_pairs, tiles_of_pairs_err_by_at_most_1e_5_and_fast_products_by_what_i
   EXPECT_LE(fast_worst, 2e-2);
 }
 
-/// Depends on everything a weight can see, and leaves some pairs out.
-struct odd_weight {
-  QKGEOM_HD double operator()(const key_pair& p) const {
-    if (p.distance() < 40 || (p.i + p.j) % 5 == 0) return 0;
-    return 1 + 0.1 * static_cast<double>(p.i) + 0.03 * static_cast<double>(p.j * p.keys) + 1e-3 * p.t_j + 2e-3 * p.t_i +
-           0.2 * p.example_i + 0.7 * p.example_j + 1e-3 * p.tau;
-  }
-};
-
 TEST(fused_pairs, weights_are_taken_in_the_tiles) {
   cpu_context cpu{{.threads = 2}};
   fused_context fused;
@@ -130,7 +121,7 @@ TEST(fused_pairs, weights_are_taken_in_the_tiles) {
             EXPECT_NEAR(x.example_weight[e], y.example_weight[e], 1e-12 * y.example_weight[e]);
         }
       };
-      agree(device_weighted_pairs<odd_weight>{{}, across});
+      agree(device_weighted_pairs<test::odd_weight>{{}, across});
       agree(prefix_uniform{across});
     }
   }

@@ -23,19 +23,26 @@ class host_engine {
 
   template <class Program>
   void launch(const Program& program, index_t blocks) const {
-    static_assert(Program::threads == host_team::threads);
-    using line = std::array<std::uint64_t, 2>;  // so that shared memory is as aligned as a device's
     const host_team team;
-    for (index_t b = 0; b < blocks; ++b) {
-      std::vector<line> shared(static_cast<std::size_t>(program.shared_bytes()) / sizeof(line) + 1,
-                               line{0xffffffffffffffff, 0xffffffffffffffff});
-      program(team, b, reinterpret_cast<unsigned char*>(shared.data()));
-    }
+    each_block(program, blocks, [&](index_t b, unsigned char* shared) { program(team, b, shared); });
   }
   template <class F>
   void multiply(index_t batch, index_t rows, index_t columns, index_t d, const thrust_kernels::matrix_batch<const F>& a,
                 const thrust_kernels::matrix_batch<const F>& b, const thrust_kernels::matrix_batch<F>& c) const {
     thrust_kernels::multiply_by_loops{}(machine_, batch, rows, columns, d, a, b, c);
+  }
+
+ protected:
+  /// run(block, shared) for each block of a launch, with shared memory that nobody has set.
+  template <class Program, class Run>
+  static void each_block(const Program& program, index_t blocks, const Run& run) {
+    static_assert(Program::threads == host_team::threads);
+    using line = std::array<std::uint64_t, 2>;  // so that shared memory is as aligned as a device's
+    for (index_t b = 0; b < blocks; ++b) {
+      std::vector<line> shared(static_cast<std::size_t>(program.shared_bytes()) / sizeof(line) + 1,
+                               line{0xffffffffffffffff, 0xffffffffffffffff});
+      run(b, reinterpret_cast<unsigned char*>(shared.data()));
+    }
   }
 
  private:
@@ -45,10 +52,13 @@ class host_engine {
 };
 
 /// cpu_context whose pair sums are the fused ones.
-class fused_context : public cpu_context {
+template <class Engine>
+class fused_context_on : public cpu_context {
  public:
-  explicit fused_context(std::size_t scratch = std::size_t{1} << 30, bool split = true)
-      : cpu_context({.threads = 2}), scratch_(scratch), split_(split) {}
+  template <class... Arguments>
+  explicit fused_context_on(std::size_t scratch = std::size_t{1} << 30, bool split = true,
+                            const Arguments&... of_engine)
+      : cpu_context({.threads = 2}), scratch_(scratch), split_(split), engine_(of_engine...) {}
 
   template <class T, class Weight = backend::no_weight>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
@@ -57,7 +67,7 @@ class fused_context : public cpu_context {
     if (request.sample.pairs > 0)
       return thrust_kernels::drawn_pairs<machine, thrust_kernels::multiply_by_loops, T, memory_space::host>(
           engine_.machine(), multiply_, scratch_, k, groups, problems, request)();
-    using fused = thrust_kernels::fused_pairs<host_engine, T, memory_space::host>;
+    using fused = thrust_kernels::fused_pairs<Engine, T, memory_space::host>;
     constexpr bool weighted = !std::is_same_v<Weight, backend::no_weight>;
     EXPECT_TRUE(fused::does(request, weighted));
     fused sums(engine_, scratch_, split_, k, groups, problems, request);
@@ -70,16 +80,17 @@ class fused_context : public cpu_context {
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
                                          const key_groups& groups, const std::vector<empirical_problem>& problems) {
-    return thrust_kernels::fused_observed<host_engine, T, memory_space::host>(engine_, scratch_, q, k, groups,
-                                                                              problems)();
+    return thrust_kernels::fused_observed<Engine, T, memory_space::host>(engine_, scratch_, q, k, groups, problems)();
   }
 
  private:
-  using machine = std::remove_cvref_t<decltype(std::declval<const host_engine&>().machine())>;
+  using machine = std::remove_cvref_t<decltype(std::declval<const Engine&>().machine())>;
   thrust_kernels::multiply_by_loops multiply_;
   std::size_t scratch_;
   bool split_;
-  host_engine engine_;
+  Engine engine_;
 };
+
+using fused_context = fused_context_on<host_engine>;
 
 }  // namespace qkgeom::test

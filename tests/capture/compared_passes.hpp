@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -104,12 +105,14 @@ inline void expect_bf16_near_transformers(const forward_fixture& f, const forwar
   }
 }
 
-/// Every sink of several documents, one of them empty, one of one token, gets what the CPU's forward pass gives.
-inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage stage, const forward_pass_factory& make) {
+/// Every sink of several documents of at most `tokens`, one of them empty, one of one token, gets what the CPU's
+/// forward pass gives.
+inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage stage, const forward_pass_factory& make,
+                                       std::size_t tokens = std::size_t(-1)) {
   const forward_fixture f = family_fixture(family);
   const safetensors_file fixture = f.open();
   const auto ids = fixture.values<std::int32_t>("ids");
-  const token_span all(ids.data(), ids.size());
+  const token_span all(ids.data(), std::min(ids.size(), tokens));
   const std::vector<token_span> documents{all.first(7), all, {}, all.subspan(3), all.last(1)};
   const auto cpu = [](const decoder_description& d, const checkpoint& model, compute_type type, index_t last,
                       thread_pool& pool) { return std::make_unique<decoder>(d, model, type, last, pool); };
@@ -124,13 +127,14 @@ inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage sta
 /// Families that differ most in their steps.
 inline const std::vector<std::string> varied_families{"llama-dynamic", "qwen3-moe", "gemma3", "gpt-neox", "ministral3"};
 
-/// The results in bf16 of two documents do not depend on which pass runs them or on what it ran before.
+/// The results in bf16 of two documents of at most `tokens` do not depend on which pass runs them or on what it ran
+/// before.
 inline void expect_same_bits(const std::string& family, const forward_pass_factory& one,
-                             const std::vector<forward_pass_factory>& others) {
+                             const std::vector<forward_pass_factory>& others, std::size_t tokens = std::size_t(-1)) {
   const forward_fixture f = family_fixture(family);
   const safetensors_file fixture = f.open();
   const auto ids = fixture.values<std::int32_t>("ids");
-  const token_span all(ids.data(), ids.size());
+  const token_span all(ids.data(), std::min(ids.size(), tokens));
   const std::vector<token_span> documents{all.first(9), all};
   const auto want = run_documents(f, documents, compute_type::bf16, one);
   for (const auto& other : others)

@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "capture/analyse_documents.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
@@ -82,6 +86,62 @@ TEST(device, results_do_not_depend_on_which_layers_stay_or_on_what_ran_before) {
   const auto keeps = [](index_t bytes) { return pass({.chunk = 16, .resident = bytes}); };
   for (const char* name : {"llama-dynamic", "qwen3-moe"})
     test::expect_same_bits(name, keeps(0), {keeps(60000), keeps(index_t{1} << 40)});
+}
+
+/// Memory of the host that counts what is held of it.
+class counted_memory : public cpu_memory {
+ public:
+  void* allocate(std::size_t bytes) const {
+    void* const p = cpu_memory::allocate(bytes);
+    const std::lock_guard lock(mutex_);
+    held_ += size_[p] = bytes;
+    most_ = std::max(most_, held_);
+    return p;
+  }
+  void release(void* p) const {
+    const std::lock_guard lock(mutex_);
+    held_ -= size_.extract(p).mapped();
+    cpu_memory::release(p);
+  }
+  std::size_t most() const { return most_; }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<void*, std::size_t> size_;
+  mutable std::size_t held_ = 0, most_ = 0;
+};
+
+// `--resident auto` plans with these.
+TEST(device, holds_as_many_bytes_as_it_says) {
+  using machine_type = test::host_machine_with<counted_memory>;
+  const auto check = [](const std::string& name, const device_decoder_options& options) {
+    const forward_fixture f = family_fixture(name);
+    const safetensors_file fixture = f.open();
+    const auto ids = fixture.values<std::int32_t>("ids");
+    const checkpoint model(f.folder);
+    thread_pool pool(2);
+    machine_type machine(pool);
+    const auto d = f.description();
+    using decoder_type = device_decoder<machine_type, bf16>;
+    decoder_type decoder(machine, d, model, d.n_layers() - 1, pool, options);
+    device_sinks<bf16, memory_space::host> sinks;
+    sinks.losses = [](std::size_t, const token_predictions&) {};
+    decoder.run(std::vector<token_span>{{ids.data(), ids.size()}}, rope_stage::post, sinks);
+    const auto stated = static_cast<double>(decoder_type::working_bytes(d, static_cast<index_t>(ids.size()), options));
+    const auto held = static_cast<double>(machine.memory().most());
+    EXPECT_LE(held, stated) << name;
+    EXPECT_GE(held, 0.8 * stated) << name;
+    index_t weights = 0;
+    for (index_t l = 0; l < d.n_layers(); ++l) weights += decoder_type::layer_bytes(d, l);
+    if (options.resident > 0) {
+      EXPECT_EQ(machine.weight_memory().most(), static_cast<std::size_t>(weights)) << name;
+    } else {
+      EXPECT_LT(machine.weight_memory().most(), static_cast<std::size_t>(weights)) << name;
+    }
+  };
+  for (const auto& name : test::varied_families)
+    for (const index_t resident : {index_t{0}, index_t{1} << 40})
+      check(name, {.chunk = 32, .attention_rows = 16, .attention_keys = 24, .resident = resident});
 }
 
 /// C = op(A) B + (adds) C as BLAS defines it, column-major.

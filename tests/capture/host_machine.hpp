@@ -14,15 +14,16 @@
 namespace qkgeom::test {
 
 /// The host as a machine of `device_decoder`: every step is the one that a GPU runs, at once and in order.
-class host_machine {
+template <class Memory>
+class host_machine_with {
  public:
-  using memory_type = cpu_memory;
+  using memory_type = Memory;
   struct event {};
 
-  explicit host_machine(thread_pool& pool) : pool_(&pool) { use_one_blas_thread(); }
+  explicit host_machine_with(thread_pool& pool) : pool_(&pool) { use_one_blas_thread(); }
 
-  const cpu_memory& memory() const { return memory_; }
-  const cpu_memory& weight_memory() const { return memory_; }
+  const Memory& memory() const { return memory_; }
+  const Memory& weight_memory() const { return weight_memory_; }
   std::pmr::memory_resource* staging() const { return std::pmr::new_delete_resource(); }
   event make_event() const { return {}; }
   void enter() const {}
@@ -56,10 +57,15 @@ class host_machine {
     }
   }
 
+ protected:
+  thread_pool& pool() const { return *pool_; }
+
  private:
   static std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
-  cpu_memory memory_;
+  Memory memory_, weight_memory_;
   thread_pool* pool_;
 };
+
+using host_machine = host_machine_with<cpu_memory>;
 
 }  // namespace qkgeom::test

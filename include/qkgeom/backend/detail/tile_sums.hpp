@@ -50,12 +50,13 @@ struct admitted_keys {
   }
 };
 
-/// Writes value number `value` of a tile, whose sums by row are in `rows`, which is lost.
+/// Writes value number `value` of a tile, whose sums by row are in `rows`, which is lost; thread t may set rows[t] anew
+/// without waiting.
 template <class Team>
 QKGEOM_HD void write_sums(const Team& team, const placed_tile& tile, index_t n, double* rows, const tile_sums& to,
                           index_t value) {
   if (!tile.span.large) {
-    team.each([&](int t) {
+    team.own([&](int t) {
       if (t < tile_side && tile.i0 + t < tile.end) to.key[value * to.keys + tile.span.law * n + tile.i0 + t] = rows[t];
     });
     return;
@@ -64,7 +65,7 @@ QKGEOM_HD void write_sums(const Team& team, const placed_tile& tile, index_t n, 
     team.each([&](int t) {
       if (t < step) rows[t] += rows[t + step];
     });
-  team.each([&](int t) {
+  team.own([&](int t) {
     if (t == 0) to.tile[value * to.tiles + tile.number] = rows[0];
   });
 }

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// The programs that cuda_context launches, by threads that run far ahead of one another and copies that come early or
+// late: results are, to the bit, those of threads in step. A barrier or a wait that is missing shows here.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+#include "tests/backend/compared_contexts.hpp"
+#include "tests/backend/fibre_team.hpp"
+
+namespace {
+
+using namespace qkgeom;
+using test::copy_time;
+using test::thread_order;
+
+constexpr test::thread_schedule schedules[] = {{thread_order::first_comes_first, copy_time::early},
+                                               {thread_order::last_comes_first, copy_time::early},
+                                               {thread_order::first_comes_first, copy_time::late},
+                                               {thread_order::last_comes_first, copy_time::late}};
+constexpr uniform_buckets buckets{500};
+
+/// Every number of a profile, in bits.
+std::vector<std::uint64_t> bits_of(const plasticity_profile_result& p) {
+  std::vector<std::uint64_t> bits;
+  const auto add = [&](const std::vector<double>& values) {
+    for (const double x : values) bits.push_back(std::bit_cast<std::uint64_t>(x));
+  };
+  for (const auto& b : p.buckets) {
+    add({b.plasticity, b.standard_error, static_cast<double>(b.pairs)});
+    add(b.example_sum);
+    add(b.example_weight);
+    add(b.part_sum);
+  }
+  add(p.heatmap.sum);
+  add(p.heatmap.weight);
+  for (const auto* values : {&p.heatmap.parts.sum, &p.heatmap.parts.square, &p.heatmap.parts.product}) add(*values);
+  return bits;
+}
+
+/// Small groups that share tiles, and a group of three tiles; keys of three stages of columns.
+template <class F>
+void expect_same_under_every_schedule(const F& profile_of, bool split = true) {
+  constexpr std::size_t scratch = std::size_t{1} << 30;
+  cpu_context cpu{{.threads = 2}};
+  for (const auto& [examples, rows] : {std::pair<index_t, index_t>{3, 40}, {1, 250}}) {
+    const auto planted = plant<bf16>(test::compared_head(72, examples, rows, 2));
+    const auto head = planted.view();
+    const auto moments = accumulate(cpu, head, buckets, {.context_length = 1000});
+    const auto model = fit_queries(cpu, moments, {.covariance = covariance_kind::joint});
+    test::fused_context in_step(scratch, split);
+    const auto want = profile_of(in_step, model, head);
+    EXPECT_GT(want.buckets.back().pairs, 100);
+    for (const auto& schedule : schedules) {
+      test::fused_context_on<test::fibre_engine> threads(scratch, split, schedule);
+      EXPECT_TRUE(bits_of(profile_of(threads, model, head)) == bits_of(want))
+          << rows << ' ' << static_cast<int>(schedule.order) << static_cast<int>(schedule.copies);
+    }
+  }
+}
+
+/// The same of the profile over these pairs.
+template <class Pairs>
+void expect_same_profile(const Pairs& pairs, const profile_options& options, bool split = true) {
+  expect_same_under_every_schedule(
+      [&](auto& ctx, const query_model& model, const head_view<bf16>& head) {
+        return plasticity_profile(ctx, model, head, pairs, options);
+      },
+      split);
+}
+
+TEST(thread_order, tiles_of_pairs_do_not_depend_on_it) {
+  expect_same_profile(all_pairs{}, {});
+  expect_same_profile(all_pairs{}, {.heatmap = true});
+}
+
+TEST(thread_order, tiles_of_fast_products_do_not_depend_on_it) {
+  expect_same_profile(all_pairs{}, {.heatmap = true}, false);
+}
+
+TEST(thread_order, tiles_of_weights_do_not_depend_on_it) {
+  expect_same_profile(prefix_uniform{}, {.heatmap = true});
+  expect_same_profile(device_weighted_pairs{test::odd_weight{}}, {.heatmap = true});
+}
+
+TEST(thread_order, tiles_of_parts_do_not_depend_on_it) {
+  expect_same_profile(all_pairs{}, {.parts = true});
+  expect_same_profile(all_pairs{}, {.heatmap = true, .parts = true});
+}
+
+TEST(thread_order, tiles_of_observed_queries_do_not_depend_on_it) {
+  expect_same_under_every_schedule([](auto& ctx, const query_model&, const head_view<bf16>& head) {
+    return empirical_profile(ctx, head, buckets, 1000);
+  });
+}
+
+// Both end as powers of two that no sum shows, but for their rounding.
+TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
+  constexpr index_t n = 200, width = 3;
+  const random_stream draws{.seed = 3};
+  std::vector<double> z(2 * n * width);
+  for (std::size_t i = 0; i < z.size(); ++i) z[i] = (i < z.size() / 2 ? 1e-3 : 1e4) * draws.uniform(i);
+  struct by_rank {
+    double operator()(const key_pair& p) const { return static_cast<double>(p.i * 1000 + p.j); }
+  };
+  using weight = backend::given_weight<by_rank>;
+  const tile::tile_plan plan({{0, n, 0}});
+  thrust_kernels::tile_batch batch(n);
+  batch.add(plan);
+  const std::vector<std::int32_t> key(n);
+  const index_t problem = 0;
+  const double tau = 500;
+  for (const auto& schedule : schedules) {
+    const test::fibre_engine engine(schedule);
+    double scale[2] = {};
+    engine.launch(tile::scale_program{z.data(), n, width, scale}, 2);
+    EXPECT_EQ(scale[0], 1024);
+    EXPECT_EQ(scale[1], std::ldexp(1.0, -13));
+    unsigned long long most = 0;
+    batch.each_tile(engine, [&](const tile::tile_list& list) {
+      return tile::largest_weight<weight>{list, {key.data(), key.data()}, &tau, &problem, {}, &most};
+    });
+    EXPECT_EQ(std::bit_cast<double>(most), static_cast<double>((n - 2) * 1000 + n - 1));
+  }
+}
+
+/// Threads of a block hand a number to their neighbour, with the barriers that this needs or without one of them.
+std::vector<int> handed_on(thread_order order, bool first_barrier, bool second_barrier) {
+  test::fibre_block block(64);
+  std::vector<int> given(64, -1), got(64, 0);
+  block.run(order, [&](int t) {
+    for (int round = 0; round < 2; ++round) {
+      given[static_cast<std::size_t>(t)] = 100 * round + t;
+      if (first_barrier) block.wait_for_block();
+      got[static_cast<std::size_t>(t)] += given[static_cast<std::size_t>((t + 1) % 64)];
+      if (second_barrier) block.wait_for_block();
+    }
+  });
+  return got;
+}
+
+TEST(thread_order, shows_a_barrier_that_is_missing) {
+  using enum thread_order;
+  const auto right = handed_on(first_comes_first, true, true);
+  EXPECT_EQ(right[5], 112);
+  EXPECT_EQ(handed_on(last_comes_first, true, true), right);
+  EXPECT_NE(handed_on(first_comes_first, false, true), right);
+  EXPECT_NE(handed_on(last_comes_first, true, false), handed_on(first_comes_first, true, false));
+}
+
+TEST(thread_order, a_barrier_that_some_never_reach_is_an_error) {
+  test::fibre_block block(64);
+  EXPECT_THROW(block.run(thread_order::first_comes_first,
+                         [&](int t) {
+                           if (t != 7) block.wait_for_block();
+                         }),
+               error);
+}
+
+}  // namespace

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// The kernels of the forward pass by blocks of threads that run far ahead of one another, as they do on a device: a
+// barrier that is missing shows.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/device_forward_pass.hpp"
+#include "tests/capture/compared_passes.hpp"
+#include "tests/capture/host_machine.hpp"
+#include "tests/common/fibre_block.hpp"
+
+namespace qkgeom {
+namespace {
+
+using test::fibre_block;
+using test::thread_order;
+
+/// One thread of a block of two warps.
+struct fibre_thread {
+  static constexpr int count = 2 * fibre_block::warp;
+  fibre_block* block;
+  int mine;
+
+  int number() const { return mine; }
+  void wait() const { block->wait_for_block(); }
+  float across(float x, int step) const { return block->exchange(x)[mine % fibre_block::warp ^ step]; }
+};
+
+class fibre_machine : public test::host_machine {
+ public:
+  fibre_machine(thread_pool& pool, thread_order order) : test::host_machine(pool), order_(order) {}
+
+  template <class Kernel>
+  void rows(index_t n, const Kernel& kernel) {
+    using team = device_kernels::block_team<fibre_thread>;
+    pool().for_each(n, [&](index_t i, int) {
+      thread_local fibre_block block(team::threads);
+      constexpr float unset = std::numeric_limits<float>::quiet_NaN();
+      float partial[team::threads / team::warp] = {unset, unset};
+      block.run(order_, [&](int t) { kernel(team({&block, t}, partial), i); });
+    });
+  }
+
+ private:
+  thread_order order_;
+};
+
+template <class T>
+class fibre_pass : public forward_pass {
+ public:
+  fibre_pass(thread_order order, const decoder_description& d, const checkpoint& weights, index_t last_layer,
+             thread_pool& pool)
+      : machine_(pool, order),
+        pass_(machine_, d, weights, last_layer, pool, {.chunk = 9, .attention_rows = 5, .attention_keys = 8}) {}
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
+    pass_.run(documents, stage, sinks);
+  }
+  void check_output() const override { pass_.check_output(); }
+
+ private:
+  fibre_machine machine_;
+  device_forward_pass<fibre_machine, T> pass_;
+};
+
+forward_pass_factory pass(thread_order order) {
+  return [order](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
+                 thread_pool& pool) -> std::unique_ptr<forward_pass> {
+    if (type == compute_type::bf16) return std::make_unique<fibre_pass<bf16>>(order, d, weights, last_layer, pool);
+    return std::make_unique<fibre_pass<float>>(order, d, weights, last_layer, pool);
+  };
+}
+
+constexpr std::size_t tokens = 21;  // some chunks
+
+std::vector<std::string> families() {
+  auto names = test::varied_families;
+  names.push_back("olmo2");  // norms queries and keys of all heads at once
+  return names;
+}
+
+TEST(block_team, gives_what_the_cpu_gives_in_any_order_of_its_threads) {
+  for (const auto& name : families())
+    for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass(order), tokens);
+}
+
+TEST(block_team, lets_queries_grow_after_they_are_rotated) {  // from position 64 on
+  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+    test::expect_sinks_as_on_the_cpu("ministral3", rope_stage::post, pass(order), 66);
+}
+
+TEST(block_team, bits_do_not_depend_on_the_order_of_its_threads) {
+  for (const auto& name : families())
+    test::expect_same_bits(name, pass(thread_order::first_comes_first), {pass(thread_order::last_comes_first)}, tokens);
+}
+
+}  // namespace
+}  // namespace qkgeom
