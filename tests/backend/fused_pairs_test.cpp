@@ -222,6 +222,20 @@ TEST(fused_pairs, parts_by_cell_keep_the_sums_of_groups) {
     }
 }
 
+TEST(fused_pairs, pairs_that_cancel_stand_beside_pairs_that_do_not) {
+  cpu_context cpu{{.threads = 2}};
+  fused_context fused;
+  auto planted = plant<float>(test::compared_head(24, 2, 300, 1));
+  const auto model = fit_queries(cpu, moments_of(cpu, planted.view()), {.covariance = covariance_kind::joint});
+  const random_stream draws{.seed = 8};
+  for (std::size_t key = 1; key < planted.k.size() / 24; ++key)
+    for (std::size_t c = 0; c < 24 && key % 3 > 0; ++c)
+      planted.k[24 * key + c] = planted.k[24 * (key - 1) + c] + 1e-3f * static_cast<float>(draws.uniform(24 * key + c));
+  const profile_options options{.heatmap = true, .precision = pair_precision::f64};
+  const auto want = plasticity_profile(cpu, model, planted.view(), all_pairs{}, options);
+  EXPECT_LE(distance(plasticity_profile(fused, model, planted.view(), all_pairs{}, {.heatmap = true}), want), 1e-5);
+}
+
 TEST(fused_pairs, equal_keys_have_plasticity_1) {
   cpu_context cpu{{.threads = 2}};
   fused_context fused;

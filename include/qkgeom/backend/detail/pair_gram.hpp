@@ -124,8 +124,9 @@ QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<product
 
 /// |a - b|^2 of keys (width) given as operands: v of a pair whose Gram form has cancelled.
 template <bool Split>
-QKGEOM_HD QKGEOM_OUT_OF_LINE float from_difference(const bf16* high, const bf16* low, index_t a, index_t b, int width) {
+QKGEOM_HD float from_difference(const bf16* high, const bf16* low, index_t a, index_t b, int width) {
   float v = 0;
+  QKGEOM_ROLLED
   for (int c = 0; c < width; ++c) {
     float x = static_cast<float>(high[a + c]) - static_cast<float>(high[b + c]);
     if constexpr (Split) x += static_cast<float>(low[a + c]) - static_cast<float>(low[b + c]);

@@ -153,44 +153,63 @@ struct pair_tiles {
                          const float (&g)[4][4], int half, int t, int r, float* plasticity,
                          double (&to)[values]) const {
     const int column = warp_place(t).column + t % 4 * 2;
-    const index_t ahead = tile.j0 - tile.i0;  // row r comes before column c if r < c + ahead
-    const int before = r - (ahead < tile_side ? static_cast<int>(ahead) : tile_side);
+    const int before = r - (tile.i0 == tile.j0 ? 0 : tile_side);  // row r comes before column c if before < c
     const float ni = side.norm[0][r], si = side.score[0][r];
     const std::int32_t range = side.admitted.range[0][r];
+    // First v of all eight, so that what follows has no branch in it.
+    constexpr int pairs_of_row = 8;
+    float v[pairs_of_row];
+    bool any_cancelled = false;
+    const auto column_of = [&](int i) { return column + i / 2 * 8 + i % 2; };
+    const auto is_cancelled = [&](float x, int i) { return !(x > (ni + side.norm[1][column_of(i)]) * cancelled); };
+    QKGEOM_UNROLL
+    for (int i = 0; i < pairs_of_row; ++i) {
+      const int c = column_of(i);
+      const bool pair = range >= 0 && range == side.admitted.range[1][c] && before < c;
+      v[i] = ni + side.norm[1][c] - 2.0f * g[i / 2][2 * half + i % 2];
+      any_cancelled |= pair && is_cancelled(v[i], i);
+      if (!pair) v[i] = no_pair;
+    }
+    if (any_cancelled) {
+      QKGEOM_ROLLED
+      for (int i = 0; i < pairs_of_row; ++i) {  // rare: v is indexed by comparing, so that it stays in registers
+        float of_pair = no_pair;
+        QKGEOM_UNROLL
+        for (int j = 0; j < pairs_of_row; ++j) of_pair = j == i ? v[j] : of_pair;
+        if (of_pair == no_pair || !is_cancelled(of_pair, i)) continue;
+        of_pair = from_difference<Split>(keys.operand.high, keys.operand.low, place(tile, tile.i0 + r),
+                                         place(tile, tile.j0 + column_of(i)), keys.operand.width);
+        QKGEOM_UNROLL
+        for (int j = 0; j < pairs_of_row; ++j) v[j] = j == i ? of_pair : v[j];
+      }
+    }
+
     float sum = 0, part[parts_of_pair] = {};
     double weighted = 0, weights = 0;
     int pairs = 0;
     QKGEOM_UNROLL
-    for (int n = 0; n < 4; ++n) {
-      QKGEOM_UNROLL
-      for (int e = 0; e < 2; ++e) {
-        const int c = column + 8 * n + e;
-        const float both = ni + side.norm[1][c];
-        float v = both - 2.0f * g[n][2 * half + e];
-        const bool pair = range >= 0 && range == side.admitted.range[1][c] && before < c;
-        if (pair && !(v > both * cancelled))
-          v = from_difference<Split>(keys.operand.high, keys.operand.low, place(tile, tile.i0 + r),
-                                     place(tile, tile.j0 + c), keys.operand.width);
-        const float m = si - side.score[1][c], p = tile::plasticity(m, v > least_v<float> ? v : least_v<float>);
-        if constexpr (Heat) plasticity[r * tile_side + c] = pair ? (Parts ? v : p) : no_pair;
-        if constexpr (Weight::given) {
-          const double w = pair ? side.weights.of_pair(weight, law.tau, r, c) : 0.0;
-          if (backend::is_weight(w)) {
-            weighted += w * static_cast<double>(p);
-            weights += w;
-            pairs += w > 0;
-          } else {
-            keep_least(refused + tile.span.law, static_cast<unsigned long long>((tile.i0 + r) * tiles.n + tile.j0 + c));
-          }
+    for (int i = 0; i < pairs_of_row; ++i) {
+      const int c = column_of(i);
+      const bool pair = v[i] != no_pair;
+      const float m = si - side.score[1][c], p = tile::plasticity(m, v[i] > least_v<float> ? v[i] : least_v<float>);
+      if constexpr (Heat) plasticity[r * tile_side + c] = pair ? (Parts ? v[i] : p) : no_pair;
+      if constexpr (Weight::given) {
+        const double w = pair ? side.weights.of_pair(weight, law.tau, r, c) : 0.0;
+        if (backend::is_weight(w)) {
+          weighted += w * static_cast<double>(p);
+          weights += w;
+          pairs += w > 0;
         } else {
-          sum += pair ? p : 0.0f;
+          keep_least(refused + tile.span.law, static_cast<unsigned long long>((tile.i0 + r) * tiles.n + tile.j0 + c));
         }
-        if constexpr (Parts) {
-          float x[parts_of_pair];
-          parts_at(law, side, r, c, m, v, x);
-          QKGEOM_UNROLL
-          for (int i = 0; i < parts_of_pair; ++i) part[i] += pair ? x[i] : 0.0f;
-        }
+      } else {
+        sum += pair ? p : 0.0f;
+      }
+      if constexpr (Parts) {
+        float x[parts_of_pair];
+        parts_at(law, side, r, c, m, v[i], x);
+        QKGEOM_UNROLL
+        for (int q = 0; q < parts_of_pair; ++q) part[q] += pair ? x[q] : 0.0f;
       }
     }
 
@@ -209,70 +228,67 @@ struct pair_tiles {
 
   static constexpr float no_pair = -HUGE_VALF;
 
-  /// Adds a tile's plasticity to a heatmap. A thread takes half a row, whose pairs come in
-  /// runs of one cell, and adds a run at once.
-  QKGEOM_HD void add_heat(const float* plasticity, const shared_values& side, const tile_law& law, int t) const {
+  /// add(c, x) for each pair of half a row that has a cell, x what `of_pairs` (tile_side, tile_side) holds of it; pairs
+  /// come in runs of one cell, and flush(cell) ends a run.
+  template <class Add, class Flush>
+  QKGEOM_HD void each_run(const float* of_pairs, const shared_values& side, double tau, int t, const Add& add,
+                          const Flush& flush) const {
     const int row = t / 2, first = t % 2 * (tile_side / 2);
-    const index_t offset = law.problem * heat.cells.width * heat.cells.width;
     index_t cell = -1;
-    std::conditional_t<Weight::given, double, unsigned long long> sum = 0, weights = 0;
-    const auto flush = [&] {
-      if (cell < 0 || !(weights > 0)) return;
-      if constexpr (Weight::given) {
-        const fixed_point unit = heat.unit[law.problem];
-        unit.add(heat.sum + offset + cell, heat.sum_rest + offset + cell, sum);
-        unit.add(heat.weight + offset + cell, heat.weight_rest + offset + cell, weights);
-      } else {
-        add_to(heat.sum + offset + cell, sum);
-        add_to(heat.weight + offset + cell, weights);
-      }
-    };
     for (int c = first; c < first + tile_side / 2; ++c) {
-      const float p = plasticity[row * tile_side + c];
-      if (p == no_pair) continue;
-      const index_t at = heat.cells.cell_of(heat.cells.place(side.position[0][row], side.position[1][c]), law.tau);
+      const float x = of_pairs[row * tile_side + c];
+      if (x == no_pair) continue;
+      const index_t at = heat.cells.cell_of(heat.cells.place(side.position[0][row], side.position[1][c]), tau);
+      if (at < 0) continue;
       if (at != cell) {
-        flush();
+        if (cell >= 0) flush(cell);
         cell = at;
-        sum = weights = 0;
       }
+      add(c, x);
+    }
+    if (cell >= 0) flush(cell);
+  }
+
+  /// Adds a tile's plasticity to a heatmap: a thread takes half a row, and adds a run at once.
+  QKGEOM_HD void add_heat(const float* plasticity, const shared_values& side, const tile_law& law, int t) const {
+    const index_t offset = law.problem * heat.cells.width * heat.cells.width;
+    std::conditional_t<Weight::given, double, unsigned long long> sum = 0, weights = 0;
+    const auto add = [&](int c, float p) {
       if constexpr (Weight::given) {
-        const double w = side.weights.of_pair(weight, law.tau, row, c);
-        if (!backend::is_weight(w)) continue;
+        const double w = side.weights.of_pair(weight, law.tau, t / 2, c);
+        if (!backend::is_weight(w)) return;
         sum += w * static_cast<double>(p);
         weights += w;
       } else {
         sum += static_cast<unsigned long long>(static_cast<double>(p) * heat_unit + 0.5);
         ++weights;
       }
-    }
-    flush();
+    };
+    each_run(plasticity, side, law.tau, t, add, [&](index_t cell) {
+      if constexpr (Weight::given) {
+        const fixed_point unit = heat.unit[law.problem];
+        if (weights > 0) {
+          unit.add(heat.sum + offset + cell, heat.sum_rest + offset + cell, sum);
+          unit.add(heat.weight + offset + cell, heat.weight_rest + offset + cell, weights);
+        }
+      } else {
+        add_to(heat.sum + offset + cell, sum);
+        add_to(heat.weight + offset + cell, weights);
+      }
+      sum = weights = 0;
+    });
   }
 
   /// Adds plasticity and parts, made anew from v, to the cells of the row's group.
   QKGEOM_HD void add_cells(const float* of_v, const shared_values& side, const placed_tile& tile, const tile_law& law,
                            int t) const {
-    const int row = t / 2, first = t % 2 * (tile_side / 2);
+    const int row = t / 2;
     const std::int32_t range = side.admitted.range[0][row];
     if (range < 0) return;
     const index_t group = tiles.ranges[tile.span.first_range + range].group;
     const index_t offset = (law.problem * heat.by_group.groups + group) * heat.cells.width * heat.cells.width;
-    index_t cell = -1;
     double sum[group_cells::values] = {};
-    const auto flush = [&] {
-      if (cell < 0 || !(sum[0] > 0)) return;
-      for (int v = 2; v < group_cells::values; ++v) sum[v] *= unit_of(v - 1, scale[tile.span.law]);
-      heat.by_group.add(law.problem, offset + cell, sum);
-    };
-    for (int c = first; c < first + tile_side / 2; ++c) {
-      const float v = of_v[row * tile_side + c];
-      if (v == no_pair) continue;
-      const index_t at = heat.cells.cell_of(heat.cells.place(side.position[0][row], side.position[1][c]), law.tau);
-      if (at != cell) {
-        flush();
-        cell = at;
-        for (double& x : sum) x = 0;
-      }
+    const auto add = [&](int c, float v) {
       const float m = side.score[0][row] - side.score[1][c];
       float x[parts_of_pair];
       parts_at(law, side, row, c, m, v, x);
@@ -280,8 +296,12 @@ struct pair_tiles {
       sum[0] += 1;
       sum[1] += static_cast<double>(tile::plasticity(m, v > least_v<float> ? v : least_v<float>));
       for (int i = 0; i < parts_of_pair; ++i) sum[2 + i] += static_cast<double>(x[i]);
-    }
-    flush();
+    };
+    each_run(of_v, side, law.tau, t, add, [&](index_t cell) {
+      for (int v = 2; v < group_cells::values; ++v) sum[v] *= unit_of(v - 1, scale[tile.span.law]);
+      heat.by_group.add(law.problem, offset + cell, sum);
+      for (double& x : sum) x = 0;
+    });
   }
 };
 

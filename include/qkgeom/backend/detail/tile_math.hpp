@@ -29,11 +29,11 @@ QKGEOM_HD inline float reciprocal(float x) {
 #endif
 }
 
-/// 2^y for y in [-120, 0]. A polynomial on every machine, so that host tests hold for the device: 2^y = 2^k 2^f,
+/// 2^(c u) for c u in [-120, 0]. A polynomial on every machine, so that host tests hold for the device: 2^y = 2^k 2^f,
 /// k = round(y) by adding 1.5 2^23, which leaves k in the low bits.
-QKGEOM_HD inline float power_of_two(float y) {
-  const float shifted = y + 12582912.0f;
-  const float f = y - (shifted - 12582912.0f);
+QKGEOM_HD inline float power_of_two(float u, float c) {
+  const float shifted = u * c + 12582912.0f;
+  const float f = u * c - (shifted - 12582912.0f);
   float p = f * 0.0013264727186629202f + 0.00967151264040196f;
   p = p * f + 0.05550733743287164f;
   p = p * f + 0.24022242085358653f;
@@ -46,20 +46,21 @@ QKGEOM_HD inline float power_of_two(float y) {
 /// negative. The value is exp(-u / 2) g(s), g a polynomial in s = u / (c + u), c = 15 / 2: one division, no square
 /// root. v must be of order 1 and not below least_v, |m| below 1e18.
 QKGEOM_HD inline float plasticity(float m, float v) {
-  constexpr float share = 2.0f / 15.0f;
+  constexpr double share = 2.0 / 15.0, share2 = share * share, share4 = share2 * share2;
   const float a = m * m;
-  const float w = v + a * share;
+  const float w = v + a * static_cast<float>(share);
   const float ar = a * reciprocal(v * w);
   const float full = ar * w;
   const float u = full < 80.0f ? full : 80.0f;
-  const float s = ar * v * share;
-  float g = s * -0.24982483742946232f + 0.05913400789224213f;
-  g = g * s + 0.05678951573554412f;
-  g = g * s + 0.19509401396998058f;
-  g = g * s + 0.038098639979193896f;
-  g = g * s - 1.0246446959440765f;
-  g = g * s + 1.0f;
-  return power_of_two(u * -0.72134752044448169f) * g;
+  const float x = ar * v;  // s / share
+  float g = x * static_cast<float>(-0.24982483742946232 * share4 * share2) +
+            static_cast<float>(0.05913400789224213 * share4 * share);
+  g = g * x + static_cast<float>(0.05678951573554412 * share4);
+  g = g * x + static_cast<float>(0.19509401396998058 * share2 * share);
+  g = g * x + static_cast<float>(0.038098639979193896 * share2);
+  g = g * x + static_cast<float>(-1.0246446959440765 * share);
+  g = g * x + 1.0f;
+  return power_of_two(u, -0.72134752044448169f) * g;
 }
 QKGEOM_HD inline double plasticity(double m, double v) { return pair_plasticity(m, v); }
 

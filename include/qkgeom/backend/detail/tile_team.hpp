@@ -5,18 +5,14 @@
 
 #include "qkgeom/core/config.hpp"
 
-/// Unrolls the loop that follows where a GPU runs it, so that arrays indexed by it stay in registers.
+/// Unrolls the loop that follows where a GPU runs it, so that arrays indexed by it stay in registers; the other leaves
+/// it as it is.
 #if defined(__CUDA_ARCH__)
 #define QKGEOM_UNROLL _Pragma("unroll")
+#define QKGEOM_ROLLED _Pragma("unroll 1")
 #else
 #define QKGEOM_UNROLL
-#endif
-
-/// Marks what is rare and must not be copied to each of many places.
-#if defined(__CUDACC__)
-#define QKGEOM_OUT_OF_LINE __noinline__
-#else
-#define QKGEOM_OUT_OF_LINE [[gnu::noinline]]
+#define QKGEOM_ROLLED
 #endif
 
 /// Programs of the tile kernels are written once, for a team of threads: `team.each(f)` calls f(t) for every thread t
