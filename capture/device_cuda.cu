@@ -51,6 +51,7 @@ class cuda_pass : public forward_pass {
   static device_decoder_options sizes_for(const cuda_side<T>& on, const cuda_capture_options& options,
                                           const decoder_description& d) {
     device_decoder_options sizes;
+    if (options.chunk > 0) sizes.chunk = options.chunk;
     switch (options.resident) {
       case resident_layers::stream:
         break;

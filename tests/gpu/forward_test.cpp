@@ -2,6 +2,8 @@
 // The forward pass on a GPU against what transformers computes and against the CPU's. Skipped where there is no device.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "capture/device_cuda.hpp"
 #include "tests/capture/compared_passes.hpp"
 
@@ -18,13 +20,18 @@ class forward_on_gpu : public testing::Test {
     }
   }
 
-  static forward_pass_factory pass(resident_layers resident = resident_layers::automatic) {
-    return cuda_forward_pass({resident, 4096});
+  static forward_pass_factory pass(resident_layers resident = resident_layers::automatic, index_t chunk = 0) {
+    return cuda_forward_pass({resident, 4096, chunk});
+  }
+  /// Documents in one chunk, and in several: queries that are not the first of their document.
+  static std::vector<forward_pass_factory> passes() {
+    return {pass(), pass(resident_layers::automatic, 48), pass(resident_layers::automatic, 9)};
   }
 };
 
 TEST_F(forward_on_gpu, small_models_agree_with_transformers) {
-  for (const auto& name : test::varied_families) test::expect_f32_as_transformers(family_fixture(name), pass());
+  for (const auto& name : test::varied_families)
+    for (const auto& p : passes()) test::expect_f32_as_transformers(family_fixture(name), p);
 }
 
 TEST_F(forward_on_gpu, f32_agrees_with_transformers) {
@@ -32,13 +39,14 @@ TEST_F(forward_on_gpu, f32_agrees_with_transformers) {
 }
 
 TEST_F(forward_on_gpu, bf16_is_as_near_to_f32_as_transformers_is_and_has_its_bits_in_layer_0) {
-  for (const auto& f : forward_fixtures()) test::expect_bf16_near_transformers(f, pass());
+  for (const auto& f : forward_fixtures())
+    for (const auto& p : passes()) test::expect_bf16_near_transformers(f, p);
 }
 
 TEST_F(forward_on_gpu, every_sink_of_several_documents_gets_what_the_cpu_gives) {
   for (const auto& name : test::varied_families)
     for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
-      test::expect_sinks_as_on_the_cpu(name, stage, pass());
+      for (const auto& p : passes()) test::expect_sinks_as_on_the_cpu(name, stage, p);
 }
 
 TEST_F(forward_on_gpu, results_do_not_depend_on_which_layers_stay_or_on_what_ran_before) {
