@@ -8,6 +8,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/cuda_context.cuh"
+#include "qkgeom/backend/uploading_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
@@ -268,6 +269,26 @@ TEST_F(on_gpu, results_do_not_depend_on_the_run_or_on_how_laws_share_launches) {
     EXPECT_EQ(a.heatmap.sum, b.heatmap.sum);
     for (std::size_t i = 1; i < a.buckets.size(); ++i) EXPECT_EQ(a.buckets[i].plasticity, b.buckets[i].plasticity);
   }
+}
+
+TEST_F(on_gpu, small_rows_of_the_host_give_what_rows_of_the_device_give) {
+  cuda_context gpu{{.stream = stream}};
+  uploading_context uploading{gpu};
+  const planted_pair<float> head(test::compared_head(12, 3, 60, 0.3));
+  const auto moments = moments_of(cpu, head.host()), got = moments_of(uploading, head.host());
+  EXPECT_EQ(got.q.total.count, moments.q.total.count);
+  EXPECT_NEAR(got.k.total.mean[3], moments.k.total.mean[3], 1e-12);
+  const auto model = fit_queries(cpu, moments);
+  EXPECT_LE(distance(plasticity_profile(uploading, model, head.host(), all_pairs{}, {.heatmap = true}),
+                     plasticity_profile(gpu, model, head.far(), all_pairs{}, {.heatmap = true})),
+            1e-12);
+  EXPECT_LE(distance(empirical_profile(uploading, head.host(), uniform_buckets{150}, 1000),
+                     empirical_profile(gpu, head.far(), uniform_buckets{150}, 1000)),
+            1e-12);
+  const auto weight = [](const key_pair& p) { return p.distance() < 200; };
+  EXPECT_LE(distance(plasticity_profile(uploading, model, head.host(), weight),
+                     plasticity_profile(cpu, model, head.host(), weight)),
+            0);
 }
 
 static_assert(

@@ -52,6 +52,7 @@ class primitives {
       : policy_(std::move(policy)), memory_(std::move(memory)), pool_(std::make_unique<thread_pool>(threads)) {}
 
   thread_pool& pool() { return *pool_; }
+  const Memory& memory() const { return memory_; }
 
   /// `f(i)` for i in [0, n), in parallel, on the host.
   template <class F>
