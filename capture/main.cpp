@@ -2,11 +2,9 @@
 // qkgeom-capture: text and a checkpoint in, queries and keys of attention heads out.
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <iostream>
 
 #include "capture/analyse_documents.hpp"
@@ -14,6 +12,7 @@
 #include "capture/blas.hpp"
 #include "capture/estimate.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/cuda_program.hpp"
 
 namespace {
 
@@ -43,9 +42,7 @@ capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked
   return cuda_backend({asked.resident, longest > 0 ? std::max(longest, asked.options.batch_tokens) : 0},
                       asked.options.plan.compute);
 #else
-  const auto other = std::filesystem::read_symlink("/proc/self/exe").string() + "-cuda";
-  ::execv(other.c_str(), argv);
-  fail("--device cuda needs ", other, ", which is built where CUDA 12.8 or newer is");
+  become_cuda_program(argv);
 #endif
 }
 

@@ -104,13 +104,15 @@ int main(int argc, char** argv) {
       "The geometry of every head: heads.csv, layers.csv, all tables and figures of pca, rotation and plasticity",
       "heads"};
   add_arguments(app, a);
+  add_device_argument(app, a);
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   app.add_option("--head", c.heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
   bool refit_errors = false;
   app.add_flag(
       "--details", c.details,
-      "The slower tables too: what stands behind the profiles, fit checks, rotation planes, the decay theorem");
+      "The slower tables too: what stands behind the profiles, fit checks, rotation planes, the decay theorem; all but "
+      "the first on the CPU, whatever --device");
   app.add_flag(
       "--refit-errors", refit_errors,
       "Errors over documents of PCA and rotation too, from ten analyses without a tenth of the documents each");

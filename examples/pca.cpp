@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   qkgeom::analysis_options options{.plasticity = false};
   CLI::App app{"PCA of queries and keys: qk.csv, the r_q-r_k scatter and map, shares of head classes", "pca"};
   add_arguments(app, a);
+  add_device_argument(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   return run_main(argc, argv, app, a, [&] {
     const auto found = analyse_capture(a, options);

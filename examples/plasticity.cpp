@@ -12,9 +12,11 @@ int main(int argc, char** argv) {
   qkgeom::analysis_options options{.geometry = false};
   CLI::App app{"Attention plasticity: profile.csv, heatmap.csv, bins.csv and their figures", "plasticity"};
   add_arguments(app, a);
+  add_device_argument(app, a);
   add_plasticity_arguments(app, a);
   app.add_flag("--across-examples", options.across_examples, "Pairs of keys of different documents too");
   add_preset_arguments(app, preset);
+  app.get_option("--preset")->excludes("--device");  // it runs on the CPU
   return run_main(argc, argv, app, a, [&] {
     if (!preset.name.empty()) return run_preset(a, preset);
     const auto found = analyse_capture(a, with_arguments(options, a));

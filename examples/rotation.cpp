@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Planar rotation: rotated.csv, bias strength as histogram and map, the plane of chosen heads",
                "rotation"};
   add_arguments(app, a);
+  add_device_argument(app, a);
   app.add_option("--head", heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
   app.add_option("--separation", separation, "How axis b is found")
       ->check(CLI::IsMember({"centroid", "top_eigenvector"}))

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The one place of the programs where the analyses are instantiated.
+// The one place of the programs where the analyses are instantiated for the CPU.
 #include <charconv>
 #include <string_view>
 
+#include "examples/common/cuda.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/report_figures.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
@@ -36,6 +37,13 @@ bool has_rows(const capture_set& source) {
   return rows > 0 || !known;
 }
 
+model_report analyse_on(const arguments& a, const capture_set& source, const analysis_options& options,
+                        const std::function<void(index_t)>& progress) {
+  if (a.device == "cuda") return analyse_on_cuda(source, options, a.threads, progress);
+  cpu_context cpu{{.threads = a.threads}};
+  return analyse(cpu, source, options, progress);
+}
+
 }  // namespace
 
 analysis_options with_arguments(analysis_options options, const arguments& a) {
@@ -60,7 +68,6 @@ captured_layer analysed::rows(index_t layer) const { return source->read_layer(l
 
 analysed analyse_capture(const arguments& a, analysis_options options) {
   options.every_token = !a.rows_only;
-  cpu_context cpu{{.threads = a.threads}};
   auto source = capture_set::open(a.captures);
   if (!a.documents.empty()) source = source.only(a.documents);
   index_t heads = 0;
@@ -70,7 +77,7 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
           a.captures.at(0).string(), ": this capture holds no rows",
           source.manifest().extra.contains("analyse") ? "; qkgeom-capture --analyse left tables in their place" : "");
   progress bar("Analysing", heads, "heads");
-  auto report = analyse(cpu, source, options, [&](index_t n) { bar.add(n); });
+  auto report = analyse_on(a, source, options, [&](index_t n) { bar.add(n); });
   bar.done();
   return {std::make_shared<const capture_set>(std::move(source)), std::move(report)};
 }

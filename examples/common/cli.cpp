@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 
+#include "examples/common/cuda.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom::examples {
@@ -21,6 +22,12 @@ void add_arguments(CLI::App& app, arguments& a) {
                "Moments of the captured rows, even where the captures hold those of every token");
   app.add_option("--threads", a.threads, "Threads; 0: one for each core")
       ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+}
+
+void add_device_argument(CLI::App& app, arguments& a) {
+  app.add_option("--device", a.device, "Where moments, eigenproblems and pair sums are computed: cpu, or cuda (a GPU)")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
 }
 
@@ -77,6 +84,7 @@ int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std
     return refuse(std::string(e.what()) + " (see --help)");
   }
   try {
+    if (a.device == "cuda") start_cuda(argv);
     std::error_code failed;
     if (!a.out.empty()) std::filesystem::create_directories(a.out, failed);
     require(!failed, "--out ", a.out.string(), ": the folder cannot be made: ", failed.message());

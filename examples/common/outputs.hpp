@@ -28,7 +28,7 @@ struct analysed {
 /// `options` with buckets, query models and seed from the command line. Throws `error` if that names no query model.
 analysis_options with_arguments(analysis_options options, const arguments& a);
 
-/// Opens the captures and analyses every head of them on the CPU, with a progress bar.
+/// Opens the captures and analyses every head of them on `a.device`, with a progress bar.
 analysed analyse_capture(const arguments& a, analysis_options options);
 
 /// The model, and how much of it was captured.

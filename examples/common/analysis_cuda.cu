@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// The one place of the programs where the analyses are instantiated for a GPU.
+#include "examples/common/cuda.hpp"
+#include "qkgeom/backend/cuda_context.cuh"
+#include "qkgeom/backend/uploading_context.hpp"
+#include "qkgeom/report/analyse.hpp"
+
+namespace qkgeom::examples {
+
+void start_cuda(char**) {
+  int devices = 0;
+  require(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0, "there is no CUDA device on this machine");
+}
+
+model_report analyse_on_cuda(const capture_set& source, const analysis_options& options, int threads,
+                             const std::function<void(index_t)>& progress) {
+  cuda_context gpu{{.threads = threads}};
+  uploading_context ctx{gpu};
+  return analyse(ctx, source, options, progress);
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# --device cuda: the program becomes the one beside it whose name ends in -cuda, and says in one sentence what is missing.
+# Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+set -uo pipefail
+capture=$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
+programs=(heads pca rotation plasticity)
+built=$QKGEOM_BIN
+
+# Copies, so that nothing lies beside them.
+mkdir "$work/bin"
+for program in "${programs[@]}"; do cp "$built/$program" "$work/bin/"; done
+QKGEOM_BIN=$work/bin
+for program in "${programs[@]}"; do
+  refused "--device cuda needs $(realpath "$work")/bin/$program-cuda, which is built where CUDA 12.8 or newer is" \
+    "$program" "$capture" --out "$work/out" --device cuda
+done
+refused "--device" heads "$capture" --out "$work/out" --device tpu
+refused "--device excludes --preset" plasticity "$capture" --out "$work/out" --device cuda --preset attention-plasticity
+[[ ! -e $work/out ]] || bad "a refused program made its folder"
+
+# The other program has the same arguments, in its place.
+printf '%s\n' '#!/bin/sh' 'printf "%s;" "$@"' 'exit 7' >"$work/bin/heads-cuda"
+chmod +x "$work/bin/heads-cuda"
+status=0
+said=$("$work/bin/heads" "$capture" --out "$work/a folder" --device cuda --details) || status=$?
+[[ $status == 7 && $said == "$capture;--out;$work/a folder;--device;cuda;--details;" ]] || bad "heads-cuda: status $status, '$said'"
+run pca "$capture" --out "$work/cpu" --device cpu --threads 1
+
+# Where the programs with CUDA are built: no device, so a sentence; without --device cuda they are the programs beside them.
+QKGEOM_BIN=$built
+if [[ -x $built/heads-cuda ]]; then
+  export CUDA_VISIBLE_DEVICES=
+  for program in "${programs[@]}"; do
+    refused "there is no CUDA device on this machine" "$program-cuda" "$capture" --out "$work/out" --device cuda
+  done
+  refused "there is no CUDA device on this machine" heads "$capture" --out "$work/out" --device cuda
+  [[ ! -e $work/out ]] || bad "a program without a device made its folder"
+  run pca-cuda "$capture" --out "$work/same" --threads 1
+  cmp "$work/same/qk.csv" "$work/cpu/qk.csv" || bad "pca-cuda on the CPU is not pca"
+fi
+
+((failures == 0)) && echo "cuda: all as expected"
+exit $((failures > 0))
