@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # run_gpu.sh [--deps FILE] [--out FOLDER] [--only STEPS]   on a machine with a GPU: builds what uses one, then the steps tests,
-#     example, sanitizer (the small tests under compute-sanitizer's memcheck and racecheck), benches and prefill, of which
+#     example, heads, sanitizer (the small tests under compute-sanitizer's memcheck and racecheck), benches and prefill, of which
 #     STEPS may name some (tests,benches). Writes bench/results/<gpu>.json; --out: logs and results go there as well. Needs
 #     CMake, a CUDA toolkit of at least 12.8, g++ and what FILE, made by --pack, brings, else the system. Nothing is
 #     fetched. Ends within TIME_LIMIT [570] seconds on 16 cores: what would take longer is left out and named.
@@ -10,7 +10,7 @@
 #     libraries that a build needs besides CUDA, for --deps on a machine that has none of them.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-deps='' out='' pack='' only=tests,example,sanitizer,benches,prefill build_only=0
+deps='' out='' pack='' only=tests,example,heads,sanitizer,benches,prefill build_only=0
 while (($#)); do
   case $1 in
     --deps) deps=$(realpath "${2:?--deps needs a file}"); shift 2 ;;
@@ -109,7 +109,7 @@ generator=()
 command -v ninja >/dev/null && generator=(-G Ninja)
 cmake -S "$root" -B "$build" "${generator[@]}" "${options[@]}" >"$build/configure.log" 2>&1 || { tail -30 "$build/configure.log"; exit 1; }
 cmake --build "$build" -j "$(nproc)" --target qkgeom_test_gpu gpu_bench embed_cuda qkgeom-capture qkgeom-capture-cuda \
-  >"$build/build.log" 2>&1 ||
+  heads heads-cuda >"$build/build.log" 2>&1 ||
   { grep -E -m 40 'error|FAILED|undefined' "$build/build.log"; exit 1; }
 cd "$build/bin"
 
@@ -118,6 +118,16 @@ failed() { status=1; echo "run_gpu.sh: $1"; }
 keep() { [[ -z $out ]] || { mkdir -p "$out" && cp "$@" "$out/"; }; }
 wanted() { [[ ,$only, == *,$1,* ]] && ((SECONDS < limit)) && step "$1"; }
 left() { echo $((limit - SECONDS > $1 ? $1 : limit - SECONDS)); }   # left SECONDS: those, or what is left of the whole
+
+stand_in_for_gnuplot() { # prints a folder with a gnuplot that writes the closing marks of figures, for where there is none
+  mkdir -p "$build/stand-in"
+  cat >"$build/stand-in/gnuplot" <<'END'
+#!/bin/sh
+sed -n "s/^set output '\(.*\)'$/\1/p" | while read -r file; do echo '</svg> IEND' >"$file"; done
+END
+  chmod +x "$build/stand-in/gnuplot"
+  echo "$build/stand-in"
+}
 
 if ((build_only)); then
   step "what skips"
@@ -128,8 +138,10 @@ if ((build_only)); then
     ./$program || code=$?
     echo "$program: exit status $code"
   done
-  ./qkgeom-capture-cuda --help >help.log || status=1
-  head -1 help.log
+  for program in qkgeom-capture-cuda heads-cuda; do
+    ./$program --help >help.log || status=1
+    head -1 help.log
+  done
   step "done, status $status"
   exit $status
 fi
@@ -149,7 +161,19 @@ if wanted example; then
       --max-length 2048 --bucket-size 128 --sampler all --analyse --device $device --out "$build/analysed-$device" 2>"$build/$device.log" ||
       failed "capture with --device $device failed: $(tail -1 "$build/$device.log")"
   done
-  python3 "$root/tests/gpu/compare_profiles.py" "$build/analysed-cuda" "$build/analysed-cpu" || failed "the GPU's analyses are not the CPU's"
+  python3 "$root/tests/gpu/compare_tables.py" "$build/analysed-cuda" "$build/analysed-cpu" document_profile.csv || failed "the GPU's analyses are not the CPU's"
+fi
+if wanted heads; then
+  PATH=$PATH:$(stand_in_for_gnuplot)
+  for capture in long-f32 long-bf16; do # captured rows of the bundled model
+    for device in cuda cpu; do
+      timeout "$(left 60)" ./heads "$root/tests/data/golden/$capture.safetensors" --device $device --out "$build/heads-$capture-$device" \
+        >"$build/heads.log" 2>&1 || failed "heads with --device $device failed: $(tail -1 "$build/heads.log")"
+    done
+    echo "$capture"
+    python3 "$root/tests/gpu/compare_tables.py" "$build/heads-$capture-cuda" "$build/heads-$capture-cpu" profile.csv qk.csv rotated.csv ||
+      failed "the GPU's heads are not the CPU's"
+  done
 fi
 if wanted sanitizer; then
   # Tests whose names begin with these words work on little data. A tool that slows a test a hundredfold can run them.
