@@ -11,6 +11,7 @@
 #include "qkgeom/backend/detail/thrust_fused_observed.hpp"
 #include "qkgeom/backend/detail/thrust_fused_pairs.hpp"
 #include "qkgeom/backend/detail/thrust_primitives.hpp"
+#include "qkgeom/backend/detail/thrust_scatter.hpp"
 
 namespace qkgeom {
 
@@ -26,8 +27,9 @@ struct cuda_options {
 };
 
 /// Runs every primitive of the library on the current CUDA device, on the caller's stream, on views of device memory.
-/// Scratch memory comes from a stream-ordered pool of the context; results are host values, so each primitive waits for
-/// the stream once or a few times, and nothing else does. Exact f32 pair sums of every pair, with a heatmap or without,
+/// Scratch memory comes from a stream-ordered pool of the context, page-locked memory of the host that moments come
+/// through is kept by it; results are host values, so each primitive waits for the stream once or a few times, and
+/// nothing else does. Exact f32 pair sums of every pair, with a heatmap or without,
 /// with a weight (device_weighted_pairs, prefix_uniform) or with parts, are one kernel on the tensor cores over the
 /// tiles of many heads and query buckets; so are those under observed queries, of scores from a product. Drawn pairs
 /// (f64) are done for many heads and buckets at once. f64 pairs, f64 observed queries, and parts together with a weight
@@ -48,8 +50,8 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
                                     const vector_view<const std::int32_t, space>& position,
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
     return thrust_kernels::moments(
-        on(), cuda_kernels::scatter_by_gemm{handles_.get()}, [&](index_t n, auto&& f) { for_each(n, f); }, side, x,
-        position, bucket, buckets, per_bucket);
+        on(), thrust_kernels::scatter_by_products{cuda_kernels::scatter_engine{handles_.get(), staging_.get()}},
+        [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets, per_bucket);
   }
 
   /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices, in one batch.
@@ -129,6 +131,7 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
   cuda_options options_;
   std::unique_ptr<cuda_kernels::thrust_allocator> allocator_;  // the policy refers to it
   std::unique_ptr<cuda_kernels::handles> handles_;
+  std::unique_ptr<cuda_kernels::staging_memory> staging_ = std::make_unique<cuda_kernels::staging_memory>();
 };
 
 }  // namespace qkgeom

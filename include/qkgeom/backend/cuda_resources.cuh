@@ -109,6 +109,27 @@ class device_memory {
   std::shared_ptr<memory_pool> pool_;
 };
 
+/// Page-locked memory of the host that grows to what was asked of it, for copies at full speed.
+class staging_memory {
+ public:
+  template <class T>
+  T* values(std::size_t n) {
+    if (n * sizeof(T) > bytes_) {
+      memory_.reset();
+      bytes_ = 0;
+      memory_ = make_owned<owned_memory>(
+          "cudaHostAlloc", [&](void** p) { return cudaHostAlloc(p, n * sizeof(T), cudaHostAllocDefault); });
+      bytes_ = n * sizeof(T);
+    }
+    return static_cast<T*>(memory_.get());
+  }
+
+ private:
+  using owned_memory = owned<void*, cudaFreeHost>;
+  owned_memory memory_;
+  std::size_t bytes_ = 0;
+};
+
 /// What Thrust's algorithms allocate, from the same pool.
 struct thrust_allocator {
   using value_type = char;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "qkgeom/backend/cuda_resources.cuh"
-#include "qkgeom/backend/detail/thrust_moments.hpp"
 #include "qkgeom/core/eigen_system.hpp"
 
 namespace qkgeom::cuda_kernels {
@@ -70,109 +69,20 @@ inline semidefinite_root root_of(const eigen_system& s, index_t d) {
   return root;
 }
 
-/// Rows of the chunks of some heads, centred, with the centred position as a last column: (heads, chunks, rows, d + 1),
-/// zero beyond a chunk's rows.
-template <class T>
-struct centred_chunks {
-  thrust_kernels::row_segments<T> x;
-  const double *mean, *t_mean;
-  const std::int32_t* position;
-  const index_t *first, *count, *segment;  ///< (chunks)
-  index_t chunks, first_head;
-  double* out;
-
-  QKGEOM_HD void operator()(index_t item) const {
-    const index_t width = x.dim + 1, c = item % width, r = item / width % thrust_kernels::tile_rows;
-    const index_t chunk = item / (width * thrust_kernels::tile_rows) % chunks;
-    const index_t head = first_head + item / (width * thrust_kernels::tile_rows * chunks), s = segment[chunk];
-    double value = 0;
-    if (r < count[chunk]) {
-      const index_t i = first[chunk] + r;
-      value = c < x.dim ? x.at(head, i, c) - mean[(head * x.segments + s) * x.dim + c]
-                        : static_cast<double>(position[x.row[i]]) - t_mean[s];
-    }
-    out[item] = value;
-  }
-};
-
-/// Products of chunks added up by segment, chunk by chunk: (heads, segments, entries).
-struct add_products {
-  const double* products;
-  const index_t* first_chunk;  ///< (segments + 1)
-  index_t segments, chunks, entries;
-  double* out;
-  QKGEOM_HD void operator()(index_t item) const {
-    const index_t e = item % entries, s = item / entries % segments, head = item / (entries * segments);
-    double sum = 0;
-    for (index_t c = first_chunk[s]; c < first_chunk[s + 1]; ++c) sum += products[(head * chunks + c) * entries + e];
-    out[item] = sum;
-  }
-};
-
-/// Second moments by one batched f64 GEMM over chunks of rows of several heads, its products added in a fixed order.
-struct scatter_by_gemm {
+/// What `scatter_by_products` needs of a device.
+struct scatter_engine {
   const handles* use;
+  staging_memory* staging;
 
-  template <class Machine, class T, class Each>
-  void operator()(const Machine& on, const thrust_kernels::segment_means<T>& about, const Each& each) const {
-    constexpr index_t rows_a_chunk = thrust_kernels::tile_rows, memory = index_t{1} << 27;  // values
-    const auto& x = about.rows;
-    const index_t d = x.dim, width = d + 1, entries = width * width;
-    std::vector<index_t> first, count, segment, first_chunk{0};
-    for (index_t s = 0; s < x.segments; ++s) {
-      const index_t end = about.offset[static_cast<std::size_t>(s) + 1];
-      for (index_t i = about.offset[static_cast<std::size_t>(s)]; i < end; i += rows_a_chunk) {
-        first.push_back(i);
-        count.push_back(std::min(rows_a_chunk, end - i));
-        segment.push_back(s);
-      }
-      first_chunk.push_back(static_cast<index_t>(first.size()));
-    }
-    const auto chunks = static_cast<index_t>(first.size());
-    const auto on_first = on.copy(first), on_count = on.copy(count), on_segment = on.copy(segment),
-               on_chunk = on.copy(first_chunk);
-    const auto t_mean = on.copy(about.t_mean);
-    const index_t a_head = chunks * (rows_a_chunk * width + entries);
-    const index_t together =
-        std::clamp<index_t>(memory / std::max<index_t>(1, a_head), 1, std::max<index_t>(1, x.heads));
-    const auto centred = on.template make<double>(together * chunks * rows_a_chunk * width);
-    const auto products = on.template make<double>(together * chunks * entries);
-    const auto sums = on.template make<double>(together * x.segments * entries);
-    for (index_t h = 0; h < x.heads; h += together) {
-      const index_t heads = std::min(together, x.heads - h), batch = heads * chunks;
-      on.each(batch * rows_a_chunk * width,
-              centred_chunks<T>{x, about.mean, t_mean.data(), about.position, on_first.data(), on_count.data(),
-                                on_segment.data(), chunks, h, centred.data()});
-      const double one = 1, zero = 0;
-      if (batch > 0)
-        check(cublasDgemmStridedBatched(use->blas(), CUBLAS_OP_N, CUBLAS_OP_T, static_cast<int>(width),
-                                        static_cast<int>(width), static_cast<int>(rows_a_chunk), &one, centred.data(),
-                                        static_cast<int>(width), rows_a_chunk * width, centred.data(),
-                                        static_cast<int>(width), rows_a_chunk * width, &zero, products.data(),
-                                        static_cast<int>(width), entries, static_cast<int>(batch)),
-              "cublasDgemmStridedBatched");
-      on.each(heads * x.segments * entries,
-              add_products{products.data(), on_chunk.data(), x.segments, chunks, entries, sums.data()});
-      hand_out(sums.host(heads * x.segments * entries), h, heads, x.segments, d, each);
-    }
+  void multiply(index_t batch, index_t width, index_t rows, const double* x, double* products) const {
+    const double one = 1, zero = 0;
+    const auto n = [](index_t i) { return static_cast<int>(i); };
+    check(cublasDgemmStridedBatched(use->blas(), CUBLAS_OP_N, CUBLAS_OP_T, n(width), n(width), n(rows), &one, x,
+                                    n(width), rows * width, x, n(width), rows * width, &zero, products, n(width),
+                                    width * width, n(batch)),
+          "cublasDgemmStridedBatched");
   }
-
- private:
-  template <class Each>
-  static void hand_out(const std::vector<double>& sums, index_t first_head, index_t heads, index_t segments, index_t d,
-                       const Each& each) {
-    const index_t width = d + 1;
-    std::vector<double> xx(static_cast<std::size_t>(segments * d * d)), xt(static_cast<std::size_t>(segments * d));
-    for (index_t h = 0; h < heads; ++h) {
-      for (index_t s = 0; s < segments; ++s)
-        for (index_t i = 0; i < d; ++i) {
-          const auto row = sums.begin() + ((h * segments + s) * width + i) * width;
-          std::copy(row, row + d, xx.begin() + (s * d + i) * d);
-          xt[static_cast<std::size_t>(s * d + i)] = row[d];
-        }
-      each(first_head + h, xx, xt);
-    }
-  }
+  double* on_host(index_t n) const { return staging->values<double>(static_cast<std::size_t>(n)); }
 };
 
 }  // namespace qkgeom::cuda_kernels

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/backend/detail/thrust_machine.hpp"
@@ -94,21 +95,69 @@ struct segment_means {
   const std::int32_t* position;        ///< on the device
 };
 
-/// Second moments by one item a run of entries. Calls each(head, scatter (segments, d, d), xt (segments, d)) in order;
-/// of the scatter the upper triangle is set.
+/// The second moments of a head as they come to the host: the scatter of all rows about their segments' means, its
+/// upper triangle by rows; then of each segment xt (d); then of each but the last its scatter, as much as is kept.
+struct scatter_layout {
+  index_t d, segments;
+  scatter_kind kind;  ///< of segments
+
+  QKGEOM_HD index_t triangle() const { return d * (d + 1) / 2; }
+  /// Place of entry (i, j >= i) of an upper triangle.
+  QKGEOM_HD index_t entry(index_t i, index_t j) const { return i * d - i * (i + 1) / 2 + j; }
+  QKGEOM_HD index_t xt(index_t s) const { return triangle() + s * d; }
+  QKGEOM_HD index_t of_segment(index_t s) const {
+    return xt(segments) + s * (kind == scatter_kind::full ? triangle() : d);
+  }
+  QKGEOM_HD index_t values() const { return of_segment(segments - 1); }
+};
+
+/// Second moments as they are computed, (heads, segments, d, d) and (heads, segments, d), into that layout: (heads, d,
+/// d) items.
+struct pack_scatter {
+  scatter_layout layout;
+  const double *scatter, *with_t;
+  index_t row, segment;      ///< from a row and a segment of the scatter to the next; heads follow one another
+  index_t t_row, t_segment;  ///< the same of xt
+  double* to;
+
+  QKGEOM_HD void operator()(index_t item) const {
+    const index_t d = layout.d, row_of_all = item / d, j = item - row_of_all * d, head = row_of_all / d;
+    const index_t i = row_of_all - head * d;
+    if (j < i) return;
+    double* const out = to + head * layout.values();
+    const double* const from = scatter + head * layout.segments * segment + i * row + j;
+    double total = 0;
+    for (index_t s = 0; s < layout.segments; ++s) {
+      const double x = from[s * segment];
+      total += x;
+      if (i == j) out[layout.xt(s) + i] = with_t[(head * layout.segments + s) * t_segment + i * t_row];
+      if (s + 1 == layout.segments) break;
+      if (layout.kind == scatter_kind::full)
+        out[layout.of_segment(s) + layout.entry(i, j)] = x;
+      else if (i == j)
+        out[layout.of_segment(s) + i] = x;
+    }
+    out[layout.entry(i, j)] = total;
+  }
+};
+
+/// Second moments by one item a run of entries. Calls each(first head, heads, values (heads, layout.values())) in
+/// order.
 struct scatter_by_loops {
   template <class Machine, class T, class Each>
-  void operator()(const Machine& on, const segment_means<T>& about, const Each& each) const {
+  void operator()(const Machine& on, const segment_means<T>& about, const scatter_layout& layout,
+                  const Each& each) const {
     const auto& rows = about.rows;
     const index_t d = rows.dim, segments = rows.segments,
                   runs = (d + segment_scatter<T>::run - 1) / segment_scatter<T>::run;
     const auto t_means = on.copy(about.t_mean);
     const auto scatter = on.template make<double>(segments * d * d);
-    const auto xt = on.template make<double>(segments * d);
+    const auto xt = on.template make<double>(segments * d), packed = on.template make<double>(layout.values());
     for (index_t h = 0; h < rows.heads; ++h) {
       on.each(segments * d * runs, segment_scatter<T>{rows, h, about.mean + h * segments * d, t_means.data(),
                                                       about.position, scatter.data(), xt.data()});
-      each(h, scatter.host(), xt.host());
+      on.each(d * d, pack_scatter{layout, scatter.data(), xt.data(), d, d * d, 1, d, packed.data()});
+      each(h, index_t{1}, packed.host().data());
     }
   }
 };
@@ -149,13 +198,59 @@ struct sorted_rows {
   }
 };
 
+/// What else there is to know of segments.
+struct segment_facts {
+  const std::vector<index_t>& offset;     ///< (segments + 1)
+  const std::vector<double>& mean;        ///< (heads, segments, d)
+  const std::vector<double>&t_mean, &tt;  ///< (segments)
+};
+
+/// The moments of one head, from what is packed of its second moments.
+inline side_moments unpacked(const scatter_layout& layout, const segment_facts& facts, index_t head,
+                             const double* from) {
+  const index_t d = layout.d;
+  const auto dim = static_cast<std::size_t>(d);
+  const auto vector_at = [d](const double* at) { return std::vector<double>(at, at + d); };
+  const auto add_triangle = [dim](const double* at, std::vector<double>& xx) {
+    for (std::size_t i = 0; i < dim; ++i)
+      for (std::size_t j = i; j < dim; ++j) {
+        xx[i * dim + j] += *at++;
+        xx[j * dim + i] = xx[i * dim + j];
+      }
+  };
+  side_moments m{row_moments::zero(d, scatter_kind::full), {}};
+  auto part = row_moments::zero(d, scatter_kind::full);  // without the scatter about its own mean
+  for (index_t s = 0; s < layout.segments; ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    const bool is_bucket = s + 1 < layout.segments;
+    if (is_bucket) m.bucket.push_back(row_moments::zero(d, layout.kind));
+    part.count = facts.offset[at + 1] - facts.offset[at];
+    if (part.count == 0) continue;
+    part.mean_t = facts.t_mean[at];
+    part.tt = facts.tt[at];
+    part.mean = vector_at(facts.mean.data() + (head * layout.segments + s) * d);
+    part.xt = vector_at(from + layout.xt(s));
+    merge(m.total, part);
+    if (!is_bucket) continue;
+    row_moments& own = m.bucket.back();
+    auto xx = std::exchange(own.xx, {});
+    if (layout.kind == scatter_kind::full)
+      add_triangle(from + layout.of_segment(s), xx);
+    else
+      xx = vector_at(from + layout.of_segment(s));
+    own = {part.count, part.mean_t, part.tt, part.mean, part.xt, std::move(xx)};
+  }
+  add_triangle(from, m.total.xx);
+  return m;
+}
+
 /// See cpu_context::moments. Two passes: means about a first row, then second moments about the means, by `scatter_of`.
 template <class Machine, class T, memory_space S, class Scatter, class ForEach>
 std::vector<side_moments> moments(const Machine& on, const Scatter& scatter_of, ForEach&& for_each, const char* side,
                                   const tensor_view<const T, S>& x, const vector_view<const std::int32_t, S>& position,
                                   const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
   const index_t d = x.dim, segments = buckets + 1;
-  const auto n_segments = static_cast<std::size_t>(segments), dim = static_cast<std::size_t>(d);
+  const auto n_segments = static_cast<std::size_t>(segments);
   const sorted_rows<Machine> order(on, bucket, buckets);
   const auto offset = on.copy(order.offset);
   const row_segments<T> rows{x.data,       d, x.heads, segments, x.row_stride, x.head_stride, order.row.data(),
@@ -187,29 +282,12 @@ std::vector<side_moments> moments(const Machine& on, const Scatter& scatter_of, 
   }
   std::vector<side_moments> result(static_cast<std::size_t>(x.heads));
   const segment_means<T> about{rows, order.offset, mean.data(), t_mean, position.data};
-  scatter_of(on, about, [&](index_t h, const std::vector<double>& xx, const std::vector<double>& with_t) {
-    std::vector<row_moments> parts(n_segments);
-    for_each(segments, [&](index_t b) {
-      const auto s = static_cast<std::size_t>(b);
-      auto& m = parts[s] = row_moments::zero(d, scatter_kind::full);
-      m.count = order.offset[s + 1] - order.offset[s];
-      if (m.count == 0) return;
-      m.mean_t = t_mean[s];
-      m.tt = tt[s];
-      const auto first = host_mean.begin() + (h * segments + b) * d;
-      std::copy(first, first + d, m.mean.begin());
-      std::copy(with_t.begin() + b * d, with_t.begin() + (b + 1) * d, m.xt.begin());
-      for (std::size_t i = 0; i < dim; ++i)
-        for (std::size_t j = i; j < dim; ++j) m.xx[i * dim + j] = m.xx[j * dim + i] = xx[(s * dim + i) * dim + j];
+  const scatter_layout layout{d, segments, per_bucket};
+  const segment_facts facts{order.offset, host_mean, t_mean, tt};
+  scatter_of(on, about, layout, [&](index_t first, index_t heads, const double* values) {
+    for_each(heads, [&](index_t h) {
+      result[static_cast<std::size_t>(first + h)] = unpacked(layout, facts, first + h, values + h * layout.values());
     });
-    auto& m = result[static_cast<std::size_t>(h)];
-    m.total = row_moments::zero(d, scatter_kind::full);
-    for (std::size_t s = 0; s < n_segments; ++s) {
-      merge(m.total, parts[s]);
-      if (s + 1 == n_segments) continue;
-      m.bucket.push_back(row_moments::zero(d, per_bucket));
-      merge(m.bucket.back(), parts[s]);
-    }
   });
   return result;
 }
