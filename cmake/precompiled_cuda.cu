@@ -6,8 +6,10 @@ namespace qkgeom::cuda_kernels {
 
 template void launch_program(const tile::observed_tiles&, index_t, cudaStream_t);
 template void launch_program(const tile::sum_program&, index_t, cudaStream_t);
-template void launch_program(const tile::scale_program&, index_t, cudaStream_t);
-template void launch_program(const tile::split_program&, index_t, cudaStream_t);
+template void launch_program(const tile::scale_program<tile::stored_keys>&, index_t, cudaStream_t);
+template void launch_program(const tile::scale_program<tile::scaled_keys>&, index_t, cudaStream_t);
+template void launch_program(const tile::split_program<tile::stored_keys>&, index_t, cudaStream_t);
+template void launch_program(const tile::split_program<tile::scaled_keys>&, index_t, cudaStream_t);
 template void launch_program(const tile::pair_tiles<true, false>&, index_t, cudaStream_t);
 template void launch_program(const tile::pair_tiles<true, true>&, index_t, cudaStream_t);
 template void launch_program(const tile::pair_tiles<false, false>&, index_t, cudaStream_t);

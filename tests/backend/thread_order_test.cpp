@@ -118,7 +118,7 @@ TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
   for (const auto& schedule : schedules) {
     const test::fibre_engine engine(schedule);
     double scale[2] = {};
-    engine.launch(tile::scale_program{z.data(), n, width, scale}, 2);
+    engine.launch(tile::scale_program<tile::stored_keys>{{z.data(), n, width}, n, width, scale}, 2);
     EXPECT_EQ(scale[0], 1024);
     EXPECT_EQ(scale[1], std::ldexp(1.0, -13));
     unsigned long long most = 0;

@@ -17,8 +17,10 @@ using tile_part_cells = tile::pair_tiles<true, true, backend::no_weight, true>;
 #if defined(QKGEOM_PRECOMPILED)
 extern template void launch_program(const tile::observed_tiles&, index_t, cudaStream_t);
 extern template void launch_program(const tile::sum_program&, index_t, cudaStream_t);
-extern template void launch_program(const tile::scale_program&, index_t, cudaStream_t);
-extern template void launch_program(const tile::split_program&, index_t, cudaStream_t);
+extern template void launch_program(const tile::scale_program<tile::stored_keys>&, index_t, cudaStream_t);
+extern template void launch_program(const tile::scale_program<tile::scaled_keys>&, index_t, cudaStream_t);
+extern template void launch_program(const tile::split_program<tile::stored_keys>&, index_t, cudaStream_t);
+extern template void launch_program(const tile::split_program<tile::scaled_keys>&, index_t, cudaStream_t);
 extern template void launch_program(const tile::pair_tiles<true, false>&, index_t, cudaStream_t);
 extern template void launch_program(const tile::pair_tiles<true, true>&, index_t, cudaStream_t);
 extern template void launch_program(const tile::pair_tiles<false, false>&, index_t, cudaStream_t);

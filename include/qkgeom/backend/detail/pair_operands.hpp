@@ -7,10 +7,27 @@
 /// Keys in f64 into what the pair kernel reads.
 namespace qkgeom::tile {
 
+/// z of each law as it lies in memory, (laws, n, width).
+struct stored_keys {
+  const double* z;
+  index_t n;
+  int width;
+  QKGEOM_HD double operator()(index_t law, index_t i, int c) const { return z[(law * n + i) * width + c]; }
+};
+/// z of laws with a diagonal covariance: columns of the same keys, each law's by factors of its own; 0 beyond d.
+struct scaled_keys {
+  const double *y, *factor;  ///< (n, d), (laws, d)
+  int d;
+  QKGEOM_HD double operator()(index_t law, index_t i, int c) const {
+    return c < d ? factor[law * d + c] * y[i * d + c] : 0.0;
+  }
+};
+
 /// scale[law] = the power of two that brings |z|^2 of the law's first keys to order 1; one block a law.
+template <class Keys>
 struct scale_program {
   static constexpr int threads = tile_threads, blocks_a_processor = 2;
-  const double* z;  ///< (laws, n, width)
+  Keys z;
   index_t n;
   int width;
   double* scale;
@@ -21,10 +38,13 @@ struct scale_program {
   QKGEOM_HD void operator()(const Team& team, index_t law, unsigned char* shared) const {
     auto* const part = reinterpret_cast<double*>(shared);
     const index_t sampled = n < 256 ? n : 256;
-    const double* const rows = z + law * n * width;
     team.each([&](int t) {
       double sum = 0;
-      for (index_t i = t; i < sampled * width; i += threads) sum += rows[i] * rows[i];
+      for (index_t i = t / 32; i < sampled; i += threads / 32)
+        for (int c = t % 32; c < width; c += 32) {
+          const double x = z(law, i, c);
+          sum += x * x;
+        }
       part[t] = sum;
     });
     for (int step = threads / 2; step > 0; step /= 2)
@@ -39,9 +59,11 @@ struct scale_program {
 
 /// Scaled keys as pairs of bf16, or one each, with the norm that their products have, and what of each key is one
 /// number: `numbers` of them (numbers, laws, n). One warp a key of a law.
+template <class Keys>
 struct split_program {
   static constexpr int threads = tile_threads, blocks_a_processor = 4;
-  const double *z, *number, *scale;
+  Keys z;
+  const double *number, *scale;
   index_t n, laws, numbers;
   int width;
   bf16 *high, *low;  ///< low: null for one bf16 each
@@ -58,9 +80,11 @@ struct split_program {
       sum[t] = 0;
       const index_t item = (block * threads + t) / 32;
       if (item >= laws * n) return;
-      const double s = scale[item / n];
-      for (index_t at = item * width + t % 32; at < (item + 1) * width; at += 32) {
-        const auto x = split_of(static_cast<float>(s * z[at]));
+      const index_t law = item / n;
+      const double s = scale[law];
+      for (int c = t % 32; c < width; c += 32) {
+        const index_t at = item * width + c;
+        const auto x = split_of(static_cast<float>(s * z(law, item - law * n, c)));
         high[at] = x.high;
         const float h = x.high;
         sum[t] += low ? split_square(x) : h * h;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "qkgeom/backend/detail/pair_operands.hpp"
@@ -58,45 +59,70 @@ class fused_operands {
     const auto& on = engine_.machine();
     const auto count = static_cast<index_t>(which.size());
     const auto [n, d, columns, split, parts] = shape_;
-    std::vector<double> maps(static_cast<std::size_t>(count * columns * d)),
+    const auto law = [&](index_t i) -> const score_law& {
+      return problem.laws[static_cast<std::size_t>(which[static_cast<std::size_t>(i)])];
+    };
+    const bool diagonal = std::none_of(which.begin(), which.end(), [&](index_t l) {
+      return problem.laws[static_cast<std::size_t>(l)].variance.empty();
+    });
+    // Under diagonal covariances all laws share the reflected keys, and differ by a factor a column.
+    const index_t of_law = diagonal ? d : columns * d;
+    std::vector<double> maps(static_cast<std::size_t>(count * of_law)),
         rows(static_cast<std::size_t>(numbers() * count * d));
-    const auto h = parts ? reflection(problem.reflector, d) : std::vector<double>();
+    const auto h = parts || diagonal ? reflection(problem.reflector, d) : std::vector<double>();
     for (index_t i = 0; i < count; ++i) {
-      const auto& of = problem.laws[static_cast<std::size_t>(which[static_cast<std::size_t>(i)])];
-      const auto map = key_map(of, problem.reflector, d);
-      std::copy(map.begin(), map.end(), maps.begin() + i * columns * d);
+      const auto& of = law(i);
+      std::vector<double> map;
+      if (diagonal)
+        for (const double v : of.variance) map.push_back(std::sqrt(v));
+      else
+        map = key_map(of, problem.reflector, d);
+      std::copy(map.begin(), map.end(), maps.begin() + i * of_law);
       std::copy(of.mean.begin(), of.mean.end(), rows.begin() + i * d);
       auto& made = law_values[static_cast<std::size_t>(first + i)];
       made = {of.tau, problem_number, 0, 0};
       if (parts) add_part_rows(of, h, map, i, count, rows, made);
     }
     const auto on_maps = on.copy(maps), on_rows = on.copy(rows);
-    const auto z = on.template make<double>(count * n * columns),
-               number = on.template make<double>(numbers() * count * n);
-    engine_.multiply(count, n, columns, d, matrix_batch<const double>{y, 0},
-                     matrix_batch<const double>{on_maps.data(), columns * d},
-                     matrix_batch<double>{z.data(), n * columns});
+    const auto number = on.template make<double>(numbers() * count * n);
     engine_.multiply(index_t{1}, numbers() * count, n, d, matrix_batch<const double>{on_rows.data(), 0},
                      matrix_batch<const double>{y, 0}, matrix_batch<double>{number.data(), 0});
-    const int width = static_cast<int>(columns);
-    engine_.launch(tile::scale_program{z.data(), n, width, scale.data() + first}, count);
-    const tile::split_program program{z.data(),
-                                      number.data(),
-                                      scale.data() + first,
-                                      n,
-                                      count,
-                                      numbers(),
-                                      width,
-                                      high_.data() + first * n * columns,
-                                      split ? low_.data() + first * n * columns : nullptr,
-                                      norm_.data() + first * n,
-                                      number_.data() + first * n,
-                                      laws_ * n};
-    engine_.launch(program, program.blocks());
+    if (diagonal) {
+      const auto on_h = on.copy(h), reflected = on.template make<double>(n * d);
+      engine_.multiply(index_t{1}, n, d, d, matrix_batch<const double>{y, 0},
+                       matrix_batch<const double>{on_h.data(), 0}, matrix_batch<double>{reflected.data(), 0});
+      split_keys(tile::scaled_keys{reflected.data(), on_maps.data(), static_cast<int>(d)}, number.data(), first, count);
+    } else {
+      const auto z = on.template make<double>(count * n * columns);
+      engine_.multiply(count, n, columns, d, matrix_batch<const double>{y, 0},
+                       matrix_batch<const double>{on_maps.data(), columns * d},
+                       matrix_batch<double>{z.data(), n * columns});
+      split_keys(tile::stored_keys{z.data(), n, static_cast<int>(columns)}, number.data(), first, count);
+    }
   }
 
  private:
   index_t numbers() const { return shape_.parts ? 4 : 1; }
+
+  template <class Keys>
+  void split_keys(const Keys& z, const double* number, index_t first, index_t count) {
+    const auto n = shape_.n, columns = shape_.columns;
+    const int width = static_cast<int>(columns);
+    engine_.launch(tile::scale_program<Keys>{z, n, width, scale.data() + first}, count);
+    const tile::split_program<Keys> program{z,
+                                            number,
+                                            scale.data() + first,
+                                            n,
+                                            count,
+                                            numbers(),
+                                            width,
+                                            high_.data() + first * n * columns,
+                                            shape_.split ? low_.data() + first * n * columns : nullptr,
+                                            norm_.data() + first * n,
+                                            number_.data() + first * n,
+                                            laws_ * n};
+    engine_.launch(program, program.blocks());
+  }
 
   /// Rows (numbers, count, d) that give what the parts need of a key: coordinate 1, mean . y of coordinates 2..d, and
   /// f . z of them, f being coordinate 1's part of a factor (none of a diagonal covariance): what coordinate 1's
