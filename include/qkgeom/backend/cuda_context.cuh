@@ -56,13 +56,18 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
 
   /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices, in one batch.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return cuda_kernels::symmetric_eigen(on(), *handles_, matrices, d);
+    return cuda_kernels::symmetric_eigen(
+        on(), *handles_, [&](index_t n, auto&& f) { for_each(n, f); }, matrices, d);
   }
 
   /// Factors F, F F' = matrix, of symmetric positive semi-definite (d, d) matrices, from their eigenvectors.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    std::vector<semidefinite_root> roots;
-    for (const auto& s : symmetric_eigen(matrices, d)) roots.push_back(cuda_kernels::root_of(s, d));
+    const auto systems = symmetric_eigen(matrices, d);
+    std::vector<semidefinite_root> roots(systems.size());
+    for_each(static_cast<index_t>(systems.size()), [&](index_t i) {
+      const auto at = static_cast<std::size_t>(i);
+      roots[at] = cuda_kernels::root_of(systems[at], d);
+    });
     return roots;
   }
 

@@ -12,18 +12,21 @@
 
 namespace qkgeom::cuda_kernels {
 
-/// Eigenvalues, descending, and eigenvectors as rows of symmetric (d, d) matrices: one batched call.
-template <class Machine>
-std::vector<eigen_system> symmetric_eigen(const Machine& on, const handles& use,
+/// Eigenvalues, descending, and eigenvectors as rows of symmetric (d, d) matrices: one batched call. The host's work on
+/// them is done by for_each(n, f).
+template <class Machine, class ForEach>
+std::vector<eigen_system> symmetric_eigen(const Machine& on, const handles& use, ForEach&& for_each,
                                           const std::vector<const std::vector<double>*>& matrices, index_t d) {
   const auto batch = static_cast<index_t>(matrices.size());
-  if (batch == 0 || d == 0) return std::vector<eigen_system>(matrices.size());
-  std::vector<double> packed;
-  for (const auto* m : matrices) {
-    require(std::all_of(m->begin(), m->end(), [](double x) { return std::isfinite(x); }),
-            "symmetric_eigen: the matrix (", d, " x ", d, ") has entries that are not finite");
-    packed.insert(packed.end(), m->begin(), m->end());
-  }
+  std::vector<eigen_system> result(matrices.size());
+  if (batch == 0 || d == 0) return result;
+  std::vector<double> packed(static_cast<std::size_t>(batch * d * d));
+  for_each(batch, [&](index_t b) {
+    const auto& m = *matrices[static_cast<std::size_t>(b)];
+    require(std::all_of(m.begin(), m.end(), [](double x) { return std::isfinite(x); }), "symmetric_eigen: the matrix (",
+            d, " x ", d, ") has entries that are not finite");
+    std::copy(m.begin(), m.end(), packed.begin() + b * d * d);
+  });
   const auto a = on.copy(packed);
   const auto w = on.template make<double>(batch * d);
   const auto info = on.template make<int>(batch);
@@ -42,16 +45,14 @@ std::vector<eigen_system> symmetric_eigen(const Machine& on, const handles& use,
   for (const int failed : info.host())
     require(failed == 0, "symmetric_eigen: no convergence on a ", d, " x ", d, " matrix");
   // Ascending, with eigenvector i in column i of a column-major matrix: row i of what is read here.
-  std::vector<eigen_system> result;
-  for (index_t b = 0; b < batch; ++b) {
-    eigen_system s;
+  for_each(batch, [&](index_t b) {
+    auto& to = result[static_cast<std::size_t>(b)];
     for (index_t i = d; i-- > 0;) {
-      s.values.push_back(values[static_cast<std::size_t>(b * d + i)]);
+      to.values.push_back(values[static_cast<std::size_t>(b * d + i)]);
       const auto row = vectors.begin() + (b * d + i) * d;
-      s.vectors.insert(s.vectors.end(), row, row + d);
+      to.vectors.insert(to.vectors.end(), row, row + d);
     }
-    result.push_back(std::move(s));
-  }
+  });
   return result;
 }
 
