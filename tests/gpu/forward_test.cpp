@@ -30,8 +30,9 @@ class forward_on_gpu : public testing::Test {
 };
 
 TEST_F(forward_on_gpu, small_models_agree_with_transformers) {
-  for (const auto& name : test::varied_families)
-    for (const auto& p : passes()) test::expect_f32_as_transformers(family_fixture(name), p);
+  for (const auto& name : test::varied_families)  // few chunks: tools that slow everything down run this
+    for (const auto& p : {pass(), pass(resident_layers::automatic, 48)})
+      test::expect_f32_as_transformers(family_fixture(name), p);
 }
 
 TEST_F(forward_on_gpu, f32_agrees_with_transformers) {
