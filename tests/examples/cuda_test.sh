@@ -13,7 +13,7 @@ mkdir "$work/bin"
 for program in "${programs[@]}"; do cp "$built/$program" "$work/bin/"; done
 QKGEOM_BIN=$work/bin
 for program in "${programs[@]}"; do
-  refused "--device cuda needs $(realpath "$work")/bin/$program-cuda, which is built where CUDA 12.8 or newer is" \
+  refused "--device cuda needs $(realpath "$work")/bin/$program-cuda, which a whole build makes where CUDA 12.8 or newer is" \
     "$program" "$capture" --out "$work/out" --device cuda
 done
 refused "--device" heads "$capture" --out "$work/out" --device tpu

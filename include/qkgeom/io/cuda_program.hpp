@@ -15,7 +15,7 @@ namespace qkgeom {
 [[noreturn]] inline void become_cuda_program(char** argv) {
   const auto other = std::filesystem::read_symlink("/proc/self/exe").string() + "-cuda";
   ::execv(other.c_str(), argv);
-  fail("--device cuda needs ", other, ", which is built where CUDA 12.8 or newer is");
+  fail("--device cuda needs ", other, ", which a whole build makes where CUDA 12.8 or newer is");
 }
 
 }  // namespace qkgeom
