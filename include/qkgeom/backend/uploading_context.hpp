@@ -31,7 +31,7 @@ class uploading_context {
   /// `f(i)` for i in [0, n), in parallel, on the host.
   template <class F>
   void for_each(index_t n, F&& f) {
-    pool().for_each(n, [&](index_t i, int) { f(i); });
+    there_->for_each(n, std::forward<F>(f));
   }
 
   /// Values that the host may read: the caller's own.
