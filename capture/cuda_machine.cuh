@@ -49,15 +49,13 @@ __global__ void __launch_bounds__(cuda_team::threads) row_kernel(const Kernel ke
   kernel(cuda_team({}, partial), static_cast<index_t>(blockIdx.x));
 }
 
-/// Memory of the host that a device copies from by itself.
-class pinned_memory : public std::pmr::memory_resource {
-  void* do_allocate(std::size_t bytes, std::size_t) override {
-    void* p = nullptr;
-    cuda_kernels::check(cudaHostAlloc(&p, bytes, cudaHostAllocDefault), "cudaHostAlloc");
-    return p;
-  }
-  void do_deallocate(void* p, std::size_t, std::size_t) override { cudaFreeHost(p); }
+/// Page-locked memory for weights on their way to the device.
+class pinned_resource : public std::pmr::memory_resource {
+  void* do_allocate(std::size_t bytes, std::size_t) override { return memory_.allocate(bytes); }
+  void do_deallocate(void* p, std::size_t, std::size_t) override { memory_.release(p); }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  cuda_kernels::pinned_memory memory_;
 };
 
 /// A CUDA device as the machine of a `device_decoder`: work on one stream, copies of weights on another.
@@ -140,7 +138,7 @@ class cuda_machine {
   }
 
   int device_;
-  pinned_memory staging_;
+  pinned_resource staging_;
   cuda_kernels::owned_stream work_, copies_;
   memory_type memory_, weight_memory_;
   cuda_kernels::handles handles_;

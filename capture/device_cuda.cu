@@ -99,8 +99,7 @@ capture_backend backend_on(const cuda_capture_options& options) {
 }  // namespace
 
 capture_backend cuda_backend(const cuda_capture_options& options, compute_type type) {
-  int devices = 0;
-  require(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0, "there is no CUDA device on this machine");
+  cuda_kernels::require_device();
   return type == compute_type::bf16 ? backend_on<bf16>(options) : backend_on<float>(options);
 }
 

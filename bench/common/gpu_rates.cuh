@@ -41,16 +41,7 @@ class stopwatch {
   cuda_kernels::owned_event begin_ = cuda_kernels::make_event(), end_ = cuda_kernels::make_event();
 };
 
-/// Page-locked memory of the host, for buffer<T, pinned_memory>.
-struct pinned_memory {
-  static constexpr memory_space space = memory_space::host;
-  void* allocate(std::size_t bytes) const {
-    void* p = nullptr;
-    check(cudaMallocHost(&p, bytes), "cudaMallocHost");
-    return p;
-  }
-  void release(void* p) const { cudaFreeHost(p); }
-};
+using cuda_kernels::pinned_memory;
 
 /// Roughly normal values: constant ones would let a GEMM run faster than real data do.
 template <class T>

@@ -7,10 +7,7 @@
 
 namespace qkgeom::examples {
 
-void start_cuda(char**) {
-  int devices = 0;
-  require(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0, "there is no CUDA device on this machine");
-}
+void start_cuda(char**) { cuda_kernels::require_device(); }
 
 model_report analyse_on_cuda(const capture_set& source, const analysis_options& options, int threads,
                              const std::function<void(index_t)>& progress) {

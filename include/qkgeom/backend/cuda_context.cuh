@@ -136,7 +136,9 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
   cuda_options options_;
   std::unique_ptr<cuda_kernels::thrust_allocator> allocator_;  // the policy refers to it
   std::unique_ptr<cuda_kernels::handles> handles_;
-  std::unique_ptr<cuda_kernels::staging_memory> staging_ = std::make_unique<cuda_kernels::staging_memory>();
+  using staging = buffer<double, cuda_kernels::pinned_memory>;
+  static constexpr cuda_kernels::pinned_memory pinned_{};
+  std::unique_ptr<staging> staging_ = std::make_unique<staging>(pinned_, 0);
 };
 
 }  // namespace qkgeom

@@ -27,6 +27,12 @@ inline void check(cusolverStatus_t status, const char* what) {
   require(status == CUSOLVER_STATUS_SUCCESS, "cuSOLVER: ", what, " failed with status ", static_cast<int>(status));
 }
 
+/// Throws `error` unless this machine has a CUDA device.
+inline void require_device() {
+  int devices = 0;
+  require(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0, "there is no CUDA device on this machine");
+}
+
 /// Gives a handle of CUDA or of its libraries back.
 template <auto Destroy>
 struct destroyer {
@@ -109,25 +115,15 @@ class device_memory {
   std::shared_ptr<memory_pool> pool_;
 };
 
-/// Page-locked memory of the host that grows to what was asked of it, for copies at full speed.
-class staging_memory {
- public:
-  template <class T>
-  T* values(std::size_t n) {
-    if (n * sizeof(T) > bytes_) {
-      memory_.reset();
-      bytes_ = 0;
-      memory_ = make_owned<owned_memory>(
-          "cudaHostAlloc", [&](void** p) { return cudaHostAlloc(p, n * sizeof(T), cudaHostAllocDefault); });
-      bytes_ = n * sizeof(T);
-    }
-    return static_cast<T*>(memory_.get());
+/// Page-locked memory of the host, which a device copies from and to at full speed.
+struct pinned_memory {
+  static constexpr memory_space space = memory_space::host;
+  void* allocate(std::size_t bytes) const {
+    void* p = nullptr;
+    check(cudaHostAlloc(&p, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+    return p;
   }
-
- private:
-  using owned_memory = owned<void*, cudaFreeHost>;
-  owned_memory memory_;
-  std::size_t bytes_ = 0;
+  void release(void* p) const { cudaFreeHost(p); }
 };
 
 /// What Thrust's algorithms allocate, from the same pool.

@@ -73,7 +73,7 @@ inline semidefinite_root root_of(const eigen_system& s, index_t d) {
 /// What `scatter_by_products` needs of a device.
 struct scatter_engine {
   const handles* use;
-  staging_memory* staging;
+  buffer<double, pinned_memory>* staging;
 
   void multiply(index_t batch, index_t width, index_t rows, const double* x, double* products) const {
     const double one = 1, zero = 0;
@@ -83,7 +83,10 @@ struct scatter_engine {
                                     width * width, n(batch)),
           "cublasDgemmStridedBatched");
   }
-  double* on_host(index_t n) const { return staging->values<double>(static_cast<std::size_t>(n)); }
+  double* on_host(index_t n) const {
+    staging->reserve(n);
+    return staging->data();
+  }
 };
 
 }  // namespace qkgeom::cuda_kernels
