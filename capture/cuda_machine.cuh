@@ -8,8 +8,8 @@
 #include <memory_resource>
 #include <type_traits>
 
+#include "capture/cuda_rows.cuh"
 #include "capture/device_attention.hpp"
-#include "capture/device_kernels.hpp"
 #include "qkgeom/backend/cuda_resources.cuh"
 
 #if defined(QKGEOM_CUDNN)
@@ -17,37 +17,6 @@
 #endif
 
 namespace qkgeom {
-
-/// One thread of a block.
-struct cuda_thread {
-  static constexpr int count = 256;
-  QKGEOM_HD int number() const {
-#if defined(__CUDA_ARCH__)
-    return static_cast<int>(threadIdx.x);
-#else
-    return 0;
-#endif
-  }
-  QKGEOM_HD void wait() const {
-#if defined(__CUDA_ARCH__)
-    __syncthreads();
-#endif
-  }
-  QKGEOM_HD float across(float x, [[maybe_unused]] int step) const {
-#if defined(__CUDA_ARCH__)
-    return __shfl_xor_sync(0xffffffffu, x, step);
-#else
-    return x;
-#endif
-  }
-};
-using cuda_team = device_kernels::block_team<cuda_thread>;
-
-template <class Kernel>
-__global__ void __launch_bounds__(cuda_team::threads) row_kernel(const Kernel kernel) {
-  __shared__ float partial[cuda_team::threads / cuda_team::warp];
-  kernel(cuda_team({}, partial), static_cast<index_t>(blockIdx.x));
-}
 
 /// Page-locked memory for weights on their way to the device.
 class pinned_resource : public std::pmr::memory_resource {
@@ -95,9 +64,7 @@ class cuda_machine {
 
   template <class Kernel>
   void rows(index_t n, const Kernel& kernel) const {
-    if (n == 0) return;
-    row_kernel<<<static_cast<unsigned>(n), cuda_team::threads, 0, work_.get()>>>(kernel);
-    cuda_kernels::check(cudaGetLastError(), "a kernel of the forward pass");
+    if (n > 0) launch_rows(n, kernel, work_.get());
   }
 
   template <class T, class Out>

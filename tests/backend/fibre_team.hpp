@@ -120,9 +120,10 @@ class fibre_engine : public host_engine {
 
   template <class Program>
   void launch(const Program& program, index_t blocks) const {
-    each_block(program, blocks, [&](index_t b, unsigned char* shared) {
-      block_->run(schedule_.order, [&](int t) { program(fibre_team(*block_, t, schedule_.copies), b, shared); });
-    });
+    for (index_t b = 0; b < blocks; ++b)
+      with_shared_memory(program, [&](unsigned char* shared) {
+        block_->run(schedule_.order, [&](int t) { program(fibre_team(*block_, t, schedule_.copies), b, shared); });
+      });
   }
 
  private:

@@ -23,26 +23,12 @@ class host_engine {
 
   template <class Program>
   void launch(const Program& program, index_t blocks) const {
-    const host_team team;
-    each_block(program, blocks, [&](index_t b, unsigned char* shared) { program(team, b, shared); });
+    for (index_t b = 0; b < blocks; ++b) run_block(program, b);
   }
   template <class F>
   void multiply(index_t batch, index_t rows, index_t columns, index_t d, const thrust_kernels::matrix_batch<const F>& a,
                 const thrust_kernels::matrix_batch<const F>& b, const thrust_kernels::matrix_batch<F>& c) const {
     thrust_kernels::multiply_by_loops{}(machine_, batch, rows, columns, d, a, b, c);
-  }
-
- protected:
-  /// run(block, shared) for each block of a launch, with shared memory that nobody has set.
-  template <class Program, class Run>
-  static void each_block(const Program& program, index_t blocks, const Run& run) {
-    static_assert(Program::threads == host_team::threads);
-    using line = std::array<std::uint64_t, 2>;  // so that shared memory is as aligned as a device's
-    for (index_t b = 0; b < blocks; ++b) {
-      std::vector<line> shared(static_cast<std::size_t>(program.shared_bytes()) / sizeof(line) + 1,
-                               line{0xffffffffffffffff, 0xffffffffffffffff});
-      run(b, reinterpret_cast<unsigned char*>(shared.data()));
-    }
   }
 
  private:

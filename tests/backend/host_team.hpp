@@ -3,6 +3,8 @@
 // does, step by step, one thread after the other.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -85,5 +87,21 @@ struct host_team {
     }
   }
 };
+
+/// run(shared) with the shared memory of a block, which nobody has set.
+template <class Program, class Run>
+void with_shared_memory(const Program& program, const Run& run) {
+  static_assert(Program::threads == host_team::threads);
+  using line = std::array<std::uint64_t, 2>;  // so that shared memory is as aligned as a device's
+  std::vector<line> shared(static_cast<std::size_t>(program.shared_bytes()) / sizeof(line) + 1,
+                           line{0xffffffffffffffff, 0xffffffffffffffff});
+  run(reinterpret_cast<unsigned char*>(shared.data()));
+}
+
+/// A block of a launch.
+template <class Program>
+void run_block(const Program& program, index_t block) {
+  with_shared_memory(program, [&](unsigned char* shared) { program(host_team{}, block, shared); });
+}
 
 }  // namespace qkgeom::test

@@ -18,11 +18,14 @@
 
 namespace qkgeom::test {
 
+/// Which sinks of a run are set.
+enum class asked_for { rows, losses, everything };
+
 /// What each sink of a run gets, (document, layer, sink) -> values; losses are layer -1.
 using handed_out = std::map<std::tuple<std::size_t, index_t, std::string>, std::vector<float>>;
 
-inline handed_out everything_of(forward_pass& pass, const std::vector<token_span>& documents, rope_stage stage,
-                                bool losses = true) {
+inline handed_out what_is_handed_out(forward_pass& pass, const std::vector<token_span>& documents, rope_stage stage,
+                                     asked_for what = asked_for::everything) {
   handed_out out;
   const auto sink = [&](const std::string& q_name, const std::string& k_name) {
     return
@@ -35,9 +38,11 @@ inline handed_out everything_of(forward_pass& pass, const std::vector<token_span
         };
   };
   batch_sinks sinks;
-  sinks.rows = sink("q", "k");
-  sinks.attended = sink("attended q", "attended k");
-  if (losses)
+  if (what != asked_for::losses) {
+    sinks.rows = sink("q", "k");
+    sinks.attended = sink("attended q", "attended k");
+  }
+  if (what != asked_for::rows)
     sinks.losses = [&](std::size_t i, const token_predictions& found) {
       auto& to = out[{i, -1, "loss"}];
       to = found.loss;
@@ -49,13 +54,13 @@ inline handed_out everything_of(forward_pass& pass, const std::vector<token_span
 
 inline handed_out run_documents(const forward_fixture& f, const std::vector<token_span>& documents, compute_type type,
                                 const forward_pass_factory& make, rope_stage stage = rope_stage::post,
-                                bool losses = true, int visits = 1) {
+                                asked_for what = asked_for::everything, int visits = 1) {
   const checkpoint model(f.folder);
   thread_pool pool(2);
   const auto description = f.description();
   const auto pass = make(description, model, type, description.n_layers() - 1, pool);
   handed_out out;
-  for (int v = 0; v < visits; ++v) out = everything_of(*pass, documents, stage, losses);
+  for (int v = 0; v < visits; ++v) out = what_is_handed_out(*pass, documents, stage, what);
   return out;
 }
 
@@ -65,7 +70,8 @@ inline named_tensors at_positions(const forward_fixture& f, compute_type type, c
   const auto ids = fixture.values<std::int32_t>("ids"), positions = fixture.values<std::int32_t>("position");
   const auto description = f.description();
   named_tensors out;
-  for (const auto& [key, rows] : run_documents(f, {{ids.data(), ids.size()}}, type, make, rope_stage::post, false)) {
+  for (const auto& [key, rows] :
+       run_documents(f, {{ids.data(), ids.size()}}, type, make, rope_stage::post, asked_for::rows)) {
     const auto& [document, layer, sink] = key;
     if (sink != "q" && sink != "k") continue;
     const index_t heads = sink == "q" ? description.query_heads : description.key_heads, d = description.head_dim;
@@ -127,8 +133,8 @@ inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage sta
 /// Families that differ most in their steps.
 inline const std::vector<std::string> varied_families{"llama-dynamic", "qwen3-moe", "gemma3", "gpt-neox", "ministral3"};
 
-/// The results in bf16 of two documents of at most `tokens` do not depend on which pass runs them or on what it ran
-/// before.
+/// The results in bf16 of two documents of at most `tokens` do not depend on which pass runs them, on what it ran
+/// before, or on whether anything but losses is asked for.
 inline void expect_same_bits(const std::string& family, const forward_pass_factory& one,
                              const std::vector<forward_pass_factory>& others, std::size_t tokens = std::size_t(-1)) {
   const forward_fixture f = family_fixture(family);
@@ -138,9 +144,12 @@ inline void expect_same_bits(const std::string& family, const forward_pass_facto
   const std::vector<token_span> documents{all.first(9), all};
   const auto want = run_documents(f, documents, compute_type::bf16, one);
   for (const auto& other : others)
-    for (const int visits : {1, 3})
-      EXPECT_TRUE(want == run_documents(f, documents, compute_type::bf16, other, rope_stage::post, true, visits))
-          << family;
+    for (const auto what : {asked_for::everything, asked_for::losses})
+      for (const int visits : {1, 3}) {
+        const auto got = run_documents(f, documents, compute_type::bf16, other, rope_stage::post, what, visits);
+        EXPECT_EQ(got.size(), what == asked_for::losses ? documents.size() : want.size()) << family;
+        for (const auto& [key, values] : got) EXPECT_TRUE(values == want.at(key)) << family << ' ' << std::get<2>(key);
+      }
 }
 
 }  // namespace qkgeom::test

@@ -69,7 +69,7 @@ def project_violation(relative, room, header, rooms):
     if ".." in parts:
         return "no path goes upward"
     if header.startswith("capture/"):
-        own_tests = ("tests", "capture"), ("tests", "gpu")
+        own_tests = ("tests", "capture"), ("tests", "gpu"), ("tests", "emulated_cuda")
         if relative.parts[0] in ("capture", "bench") or relative.parts[:2] in own_tests:
             return None
         return "nothing uses capture/ but its own tests and benches"

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// Kernels of the forward pass on an emulated device: each block by one thread of the host. That its threads wait for
+// one another where they must is what tests/capture/block_team_test.cpp shows.
+#pragma once
+
+#include "capture/device_kernels.hpp"
+#include "qkgeom/backend/cuda_resources.cuh"
+
+namespace qkgeom {
+
+template <class Kernel>
+void launch_rows(index_t n, const Kernel& kernel, cudaStream_t stream) {
+  auto& device = emulated::device::the();
+  device.give(emulated::of(stream), [&device, kernel, n] {
+    device.each_block(n, [&](index_t i) { kernel(device_kernels::one_thread{}, i); });
+  });
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The programs that --device cuda becomes, on a device that the host plays, against those of the CPU: what
+# tests/run_gpu.sh does on a GPU. Run with QKGEOM_BIN, the folder of the former, and QKGEOM_SOURCE set, in a scratch folder.
+set -uo pipefail
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
+cuda=$QKGEOM_BIN
+QKGEOM_BIN=$(dirname "$cuda")
+data=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+capture=(--model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 --max-length 300 --batch-tokens 600
+         --bucket-size 64)
+rows=(--rate 32 --moments --loss)
+on() { # DEVICE PROGRAM ARGUMENTS...
+  if [[ $1 == cuda ]]; then QKGEOM_BIN=$cuda run "$2-cuda" "${@:3}" --device cuda; else run "${@:2}"; fi
+}
+same() { # FOLDER FOLDER TABLES...
+  python3 "$QKGEOM_SOURCE/tests/gpu/compare_tables.py" "$@" || bad "$1 and $2 differ"
+}
+
+for device in cuda cpu; do
+  on $device qkgeom-capture "${capture[@]}" --sampler all --analyse --out "$work/analysed-$device"
+  on $device heads "$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors" --out "$work/heads-$device"
+  on $device qkgeom-capture "${capture[@]}" "${rows[@]}" --out "$work/rows-$device"
+  grep '^loss' "$work/stdout" >"$work/loss-$device"
+done
+same "$work/analysed-cuda" "$work/analysed-cpu" document_profile.csv
+same "$work/heads-cuda" "$work/heads-cpu" profile.csv qk.csv rotated.csv
+[[ -s $work/loss-cpu ]] && cmp "$work/loss-cuda" "$work/loss-cpu" || bad "the losses differ: $(cat "$work"/loss-*)"
+
+# Layers that share room give the rows and moments of layers that stay.
+on cuda qkgeom-capture "${capture[@]}" "${rows[@]}" --resident stream --out "$work/rows-stream"
+for file in "$work/rows-cuda"/*.safetensors; do
+  cmp "$file" "$work/rows-stream/$(basename "$file")" || bad "$file is another with --resident stream"
+done
+
+QKGEOM_BIN=$cuda run embed_emulated_cuda
+(($(grep -cE '^[0-9]+ 0\.[0-9]{6} \+- 0\.[0-9]{6}$' "$work/stdout") == 7)) || bad "embed_cuda prints $(cat "$work/stdout")"
+
+((failures == 0)) && echo "programs on an emulated device: all as expected"
+exit $((failures > 0))
