@@ -48,6 +48,7 @@ class fibre_team {
 
   template <int Bytes>
   void copy(void* to, const void* from, bool there) const {
+    expect_aligned(to, Bytes), expect_aligned(from, Bytes);
     const pending made{to, there ? from : nullptr, Bytes};
     if (copies_ == copy_time::early)
       made();
@@ -63,7 +64,9 @@ class fibre_team {
 
   template <class Row>
   void load_matrices(per_thread<tile::fragment>& x, const Row& row) const {
-    const auto rows = block_->exchange(static_cast<const bf16*>(row(thread_)));
+    const bf16* const mine = row(thread_);
+    expect_aligned(mine, 16);
+    const auto rows = block_->exchange(mine);
     for (int m = 0; m < 4; ++m)
       std::memcpy(&x.value.word[m], rows[8 * m + lane_ / 4] + lane_ % 4 * 2, sizeof(std::uint32_t));
   }

@@ -10,9 +10,15 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/tile_team.hpp"
+#include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom::test {
+
+/// Throws `error` where a device would fault: at an address that is no multiple of the bytes it moves at once.
+inline void expect_aligned(const void* p, std::size_t bytes) {
+  require(reinterpret_cast<std::uintptr_t>(p) % bytes == 0, "an access of ", bytes, " bytes at a misaligned address");
+}
 
 /// A team of 256 threads in one. A barrier holds since each step is done for all threads before the next begins; copies
 /// that do not wait are done at once.
@@ -37,6 +43,7 @@ struct host_team {
 
   template <int Bytes>
   void copy(void* to, const void* from, bool there) const {
+    expect_aligned(to, Bytes), expect_aligned(from, Bytes);
     if (there)
       std::memcpy(to, from, Bytes);
     else
@@ -50,8 +57,9 @@ struct host_team {
   void load_matrices(per_thread<tile::fragment>& x, const Row& row) const {
     for (int t = 0; t < threads; ++t)
       for (int m = 0; m < 4; ++m) {
-        const auto* const from = row(t / 32 * 32 + 8 * m + t % 32 / 4) + t % 4 * 2;
-        std::memcpy(&x[t].word[m], from, sizeof(std::uint32_t));
+        const auto* const from = row(t / 32 * 32 + 8 * m + t % 32 / 4);
+        expect_aligned(from, 16);
+        std::memcpy(&x[t].word[m], from + t % 4 * 2, sizeof(std::uint32_t));
       }
   }
   /// Of warp `w`: a (16, 16) from words 0 and 1 of rows r and r + 8, words 2 and 3 of the columns from 8 on.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 
 #include "qkgeom/core/config.hpp"
@@ -32,6 +33,7 @@ struct four_floats {
     const float4 x = *reinterpret_cast<const float4*>(from);
     value[0] = x.x, value[1] = x.y, value[2] = x.z, value[3] = x.w;
 #else
+    assert(reinterpret_cast<std::uintptr_t>(from) % 16 == 0);
     for (int i = 0; i < 4; ++i) value[i] = from[i];
 #endif
   }
