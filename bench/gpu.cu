@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Rates of cuda_context beside the card's ceilings. Times are CUDA events around whole calls, results on the host
-// included; rates are those of the fastest iteration after a warm-up. Data are random, on the device. Exit status 77
-// where there is no device.
+// included; rates are those of the fastest iteration after a warm-up. Data are random, on the device. With --small
+// every size is a hundredth or so: a run of seconds that shows that all works. Exit status 77 where there is no device.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/common/gpu_layers.cuh"
@@ -21,7 +22,8 @@ namespace {
 using namespace qkgeom;
 using bench::measured_gpu_ceilings;
 using cuda_kernels::check;
-constexpr index_t context = 131072, bucket = context / 16;
+index_t context() { return bench::sized(131072); }
+index_t bucket() { return context() / 16; }
 constexpr index_t model_layers = 10;  // of 30 heads
 
 /// Runs `work` for the iterations of `state`, after one that warms up, and gives the seconds of the fastest.
@@ -41,7 +43,7 @@ double fastest(benchmark::State& state, Work&& work) {
 }
 
 layer_moments moments_of(cuda_context& ctx, const auto& layer) {
-  return accumulate(ctx, layer, uniform_buckets{bucket}, {.context_length = context});
+  return accumulate(ctx, layer, uniform_buckets{bucket()}, {.context_length = context()});
 }
 
 double pairs_of(const std::vector<pair_sums>& sums) {
@@ -76,7 +78,7 @@ void moments(benchmark::State& state) {
 /// Symmetric eigenproblems of 128, as many as a model of 300 heads has.
 void eigen_batch(benchmark::State& state) {
   constexpr index_t d = 128;
-  constexpr std::size_t count = 300;
+  const auto count = static_cast<std::size_t>(bench::sized(300));
   const random_stream draws{.seed = 9};
   std::vector<std::vector<double>> matrices(count, std::vector<double>(d * d));
   std::vector<const std::vector<double>*> batch;
@@ -107,7 +109,7 @@ void pairs(benchmark::State& state, const pair_case& c) {
   const auto models = fit_queries(ctx, moments_of(ctx, layer));
   const auto groups = detail::group_keys(ctx, layer, c.across);
   const auto problems = detail::problems_of(models, layer);
-  const pair_request request{.heatmap_cell = c.heatmap ? bucket : 0, .parts = c.parts};
+  const pair_request request{.heatmap_cell = c.heatmap ? bucket() : 0, .parts = c.parts};
   double n = 0;
   const double s = fastest(state, [&] { n = pairs_of(ctx.gaussian_pairs(layer.k, groups, problems, request)); });
   const auto& limit = measured_gpu_ceilings();
@@ -127,7 +129,7 @@ void observed_queries(benchmark::State& state) {
   const auto layer = model.rows().view(model.q(0), model.k(0));
   double n = 0;
   const double s =
-      fastest(state, [&] { n = pairs_of(empirical_profile(ctx, layer, uniform_buckets{bucket}, context)); });
+      fastest(state, [&] { n = pairs_of(empirical_profile(ctx, layer, uniform_buckets{bucket()}, context())); });
   state.counters["pairs"] = n;
   state.counters["pairs_per_s"] = n / s;
 }
@@ -176,7 +178,7 @@ void whole_model(benchmark::State& state, const Rows& rows, bool across) {
       lap(plasticity_s);
     });
   });
-  state.counters["heads"] = 300;
+  state.counters["heads"] = static_cast<double>(model_layers * bench::layer_shape{}.heads);
   state.counters["pairs"] = n;
   state.counters["moments_s"] = moments_s;  // these four are of the last iteration
   state.counters["pca_and_rotation_s"] = geometry_s;
@@ -203,7 +205,7 @@ void add(const std::string& name, int iterations, F&& body) {
   benchmark::RegisterBenchmark(name.c_str(), guarded)
       ->UseManualTime()
       ->Unit(benchmark::kMillisecond)
-      ->Iterations(iterations);
+      ->Iterations(bench::sized(iterations));
 }
 
 void add_ceiling(const std::string& name, const char* counter, double bench::gpu_ceilings::*rate) {
@@ -235,7 +237,7 @@ void add_all() {
     add_pairs("pooled_parts", 5, {.products = products, .parts = true});
     add_pairs("groups_of_25", 10, {.products = products, .across = false});
     add_pairs("groups_of_25_heatmap", 10, {.products = products, .across = false, .heatmap = true});
-    add_pairs("every_key", 3, {.shape = {.rows = context, .heads = 2, .examples = 1}, .products = products});
+    add_pairs("every_key", 3, {.shape = {.rows = context(), .heads = 2, .examples = 1}, .products = products});
   }
   add("observed_queries/30_heads", 5, observed_queries);
   add("pooled_profiles/300_heads", 5, pooled_profiles);
@@ -260,6 +262,7 @@ int main(int argc, char** argv) try {
   check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
   benchmark::AddCustomContext("gpu", properties.name);
   benchmark::Initialize(&argc, argv);
+  if (argc == 2 && std::string_view(argv[1]) == "--small") bench::shrunk_by = 128, argc = 1;
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   add_all();
   benchmark::RunSpecifiedBenchmarks();

@@ -12,7 +12,7 @@ namespace qkgeom::bench {
 
 /// Query heads, each with a key head of its own, whose rows spread over `context` tokens of each example.
 struct layer_shape {
-  index_t rows = 8000, heads = 30, dim = 128, examples = 320, context = 131072;
+  index_t rows = sized(8000), heads = sized(30, 2), dim = 128, examples = sized(320), context = sized(131072);
 
   index_t values() const { return rows * heads * dim; }  ///< of one side
 };

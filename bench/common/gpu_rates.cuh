@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <thrust/execution_policy.h>
+#include <thrust/for_each.h>
+#include <thrust/iterator/counting_iterator.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -43,51 +47,68 @@ class stopwatch {
 
 using cuda_kernels::pinned_memory;
 
+/// Sizes are divided by this. Above 1 a run shows that all works, and its rates mean nothing.
+inline index_t shrunk_by = 1;
+inline index_t sized(index_t n, index_t least = 1) { return std::max(least, n / shrunk_by); }
+
 /// Roughly normal values: constant ones would let a GEMM run faster than real data do.
 template <class T>
-static __global__ void fill_random(T* x, index_t n, std::uint64_t seed) {
-  const index_t i = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  const auto b = random_stream{.seed = seed}.bits(static_cast<std::uint64_t>(i));
-  float sum = 0;
-  for (int k = 0; k < 4; ++k) sum += static_cast<float>(b[static_cast<std::size_t>(k)]) * 0x1p-32f - 0.5f;
-  const float value = 1.7f * sum + 0.3f;
-  if constexpr (std::is_same_v<T, bf16>)
-    x[i] = bf16::round(value);
-  else
-    x[i] = static_cast<T>(value);
-}
+struct random_values {
+  T* x;
+  std::uint64_t seed;
+
+  QKGEOM_HD void operator()(index_t i) const {
+    const auto b = random_stream{.seed = seed}.bits(static_cast<std::uint64_t>(i));
+    float sum = 0;
+    for (int k = 0; k < 4; ++k) sum += static_cast<float>(b[static_cast<std::size_t>(k)]) * 0x1p-32f - 0.5f;
+    const float value = 1.7f * sum + 0.3f;
+    if constexpr (std::is_same_v<T, bf16>)
+      x[i] = bf16::round(value);
+    else
+      x[i] = static_cast<T>(value);
+  }
+};
+/// On the default stream.
 template <class T>
 void fill(T* x, index_t n, std::uint64_t seed) {
-  fill_random<<<static_cast<unsigned>((n + 255) / 256), 256>>>(x, n, seed);
-  check(cudaGetLastError(), "filling with random values");
+  thrust::for_each_n(thrust::cuda::par.on(nullptr), thrust::counting_iterator<index_t>(0), n,
+                     random_values<T>{x, seed});
 }
 
-/// The pair kernel's epilogue alone, on values in registers: each thread `rounds` rows of `epilogue_columns` pairs.
-inline constexpr int epilogue_columns = 16, epilogue_threads = 256;
-static __global__ void epilogue_alone(int rounds, float* to) {
-  float norm[epilogue_columns], score[epilogue_columns], gram[epilogue_columns];
-  const float mine = static_cast<float>(threadIdx.x) * (1.0f / epilogue_threads);
-#pragma unroll
-  for (int c = 0; c < epilogue_columns; ++c) {
-    norm[c] = 1.0f + 0.05f * static_cast<float>(c) + 0.1f * mine;
-    score[c] = mine - 0.1f * static_cast<float>(c);
-    gram[c] = 0.2f * mine + 0.01f * static_cast<float>(c);
+/// The pair kernel's epilogue alone, on values in registers: each thread `rounds` rows of `columns` pairs.
+struct epilogue_alone {
+  static constexpr int threads = 256, blocks_a_processor = 1, columns = 16;
+  int rounds;
+  float* to;
+
+  QKGEOM_HD index_t shared_bytes() const { return 0; }
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char*) const {
+    team.own([&](int t) {
+      float norm[columns], score[columns], gram[columns];
+      const float mine = static_cast<float>(t) * (1.0f / threads);
+      QKGEOM_UNROLL
+      for (int c = 0; c < columns; ++c) {
+        norm[c] = 1.0f + 0.05f * static_cast<float>(c) + 0.1f * mine;
+        score[c] = mine - 0.1f * static_cast<float>(c);
+        gram[c] = 0.2f * mine + 0.01f * static_cast<float>(c);
+      }
+      float sum = 0;
+      QKGEOM_ROLLED
+      for (int r = 0; r < rounds; ++r) {
+        const float row = static_cast<float>(r & 1023) * 0x1p-10f;
+        QKGEOM_UNROLL
+        for (int c = 0; c < columns; ++c) {
+          const float both = 1.0f + row + norm[c];
+          float v = both - 2.0f * gram[c];
+          v = v > tile::least_v<float> ? v : tile::least_v<float>;
+          sum += tile::plasticity(row - score[c], v);
+        }
+      }
+      to[block * threads + t] = sum;
+    });
   }
-  float sum = 0;
-#pragma unroll 1
-  for (int r = 0; r < rounds; ++r) {
-    const float row = static_cast<float>(r & 1023) * 0x1p-10f;
-#pragma unroll
-    for (int c = 0; c < epilogue_columns; ++c) {
-      const float both = 1.0f + row + norm[c];
-      float v = both - 2.0f * gram[c];
-      v = v > tile::least_v<float> ? v : tile::least_v<float>;
-      sum += tile::plasticity(row - score[c], v);
-    }
-  }
-  to[blockIdx.x * epilogue_threads + threadIdx.x] = sum;
-}
+};
 
 struct gpu_ceilings {
   double gemm_bf16 = 0, gemm_f64 = 0;  ///< FLOP/s of cuBLAS
@@ -126,23 +147,24 @@ double gemm_rate(const device_memory& memory, const cuda_kernels::handles& use, 
 inline double epilogue_rate(const device_memory& memory, const stopwatch& watch) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  const int blocks = properties.multiProcessorCount * 32, rounds = 4096;
-  const buffer<float> sums(memory, index_t{blocks} * epilogue_threads);
+  const index_t blocks = properties.multiProcessorCount * 32;
+  const int rounds = static_cast<int>(sized(4096));
+  const buffer<float> sums(memory, blocks * epilogue_alone::threads);
   const double s = watch.best_of(5, [&] {
-    epilogue_alone<<<static_cast<unsigned>(blocks), epilogue_threads>>>(rounds, sums.data());
-    check(cudaGetLastError(), "the epilogue alone");
+    cuda_kernels::launch_program(epilogue_alone{rounds, sums.data()}, blocks, memory.stream());
   });
-  return static_cast<double>(rounds) * epilogue_columns * static_cast<double>(sums.size()) / s;
+  return static_cast<double>(rounds) * epilogue_alone::columns * static_cast<double>(sums.size()) / s;
 }
 
 template <class Memory>
 double from_host_rate(const device_memory& memory, const stopwatch& watch) {
-  constexpr index_t bytes = index_t{1} << 28;
+  const index_t bytes = sized(index_t{1} << 28);
   const Memory host;
   const buffer<char, Memory> from(host, bytes);
   std::fill_n(from.data(), bytes, static_cast<char>(1));
   const buffer<char> to(memory, bytes);
-  return static_cast<double>(bytes) / watch.best_of(5, [&] { memory.from_host(to.data(), from.data(), bytes); });
+  return static_cast<double>(bytes) /
+         watch.best_of(5, [&] { memory.from_host(to.data(), from.data(), static_cast<std::size_t>(bytes)); });
 }
 
 }  // namespace detail
@@ -154,13 +176,14 @@ inline const gpu_ceilings& measured_gpu_ceilings() {
     const cuda_kernels::handles use(nullptr);
     const stopwatch watch(nullptr);
     gpu_ceilings c;
-    c.gemm_bf16 = detail::gemm_rate<bf16>(memory, use, watch, 8192);
-    c.gemm_f64 = detail::gemm_rate<double>(memory, use, watch, 4096);
+    c.gemm_bf16 = detail::gemm_rate<bf16>(memory, use, watch, sized(8192));
+    c.gemm_f64 = detail::gemm_rate<double>(memory, use, watch, sized(4096));
     c.epilogue = detail::epilogue_rate(memory, watch);
-    constexpr index_t bytes = index_t{1} << 31;
+    const index_t bytes = sized(index_t{1} << 31);
     const detail::buffer<char> a(memory, bytes), b(memory, bytes);
     c.copy = 2 * static_cast<double>(bytes) / watch.best_of(5, [&] {
-      check(cudaMemcpyAsync(b.data(), a.data(), bytes, cudaMemcpyDeviceToDevice), "a copy on the device");
+      check(cudaMemcpyAsync(b.data(), a.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, nullptr),
+            "a copy on the device");
     });
     c.pinned = detail::from_host_rate<pinned_memory>(memory, watch);
     c.pageable = detail::from_host_rate<cpu_memory>(memory, watch);

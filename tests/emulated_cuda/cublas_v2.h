@@ -115,6 +115,11 @@ inline cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOp
                                                  cudaDataType_t type_b, int ldb, long long step_b, const void* beta,
                                                  void* c, cudaDataType_t type_c, int ldc, long long step_c, int batch,
                                                  cublasComputeType_t compute, cublasGemmAlgo_t) {
+  if (compute == CUBLAS_COMPUTE_64F && type_a == CUDA_R_64F && type_b == CUDA_R_64F && type_c == CUDA_R_64F)
+    return cublasDgemmStridedBatched(handle, op_a, op_b, m, n, k, static_cast<const double*>(alpha),
+                                     static_cast<const double*>(a), lda, step_a, static_cast<const double*>(b), ldb,
+                                     step_b, static_cast<const double*>(beta), static_cast<double*>(c), ldc, step_c,
+                                     batch);
   if (compute != CUBLAS_COMPUTE_32F || type_a != type_b || type_a == CUDA_R_64F || type_c == CUDA_R_64F ||
       (type_a == CUDA_R_32F && type_c != CUDA_R_32F))
     return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -127,4 +132,11 @@ inline cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOp
   };
   if (type_a == CUDA_R_32F) return run(0.0f, 0.0f);
   return type_c == CUDA_R_32F ? run(qkgeom::bf16{}, 0.0f) : run(qkgeom::bf16{}, qkgeom::bf16{});
+}
+inline cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+                                   int k, const void* alpha, const void* a, cudaDataType_t type_a, int lda,
+                                   const void* b, cudaDataType_t type_b, int ldb, const void* beta, void* c,
+                                   cudaDataType_t type_c, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t by) {
+  return cublasGemmStridedBatchedEx(handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, 0, b, type_b, ldb, 0, beta, c,
+                                    type_c, ldc, 0, 1, compute, by);
 }

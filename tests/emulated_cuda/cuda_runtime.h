@@ -59,6 +59,14 @@ inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *free = *total - qkgeom::emulated::device::the().held();
   return cudaSuccess;
 }
+struct cudaDeviceProp {
+  char name[256];
+  int multiProcessorCount;
+};
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int) {
+  *of = {"a device that the host plays", 2};
+  return cudaSuccess;
+}
 inline cudaError_t cudaDeviceSynchronize() { return qkgeom::emulated::device::the().wait_for_all(), cudaSuccess; }
 
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
@@ -90,6 +98,8 @@ inline cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   if (e->recorded.of) qkgeom::emulated::device::the().wait(e->recorded);
   return cudaSuccess;
 }
+/// All work takes a millisecond.
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 1, cudaSuccess; }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e) {
   auto& device = qkgeom::emulated::device::the();
   if (e->recorded.of) device.give(qkgeom::emulated::of(s), device.waiting_for(e->recorded));

@@ -36,5 +36,14 @@ done
 QKGEOM_BIN=$cuda run embed_emulated_cuda
 (($(grep -cE '^[0-9]+ 0\.[0-9]{6} \+- 0\.[0-9]{6}$' "$work/stdout") == 7)) || bad "embed_cuda prints $(cat "$work/stdout")"
 
+# The whole bench, on a hundredth of its data: no benchmark throws, and its table is written.
+if [[ -x $cuda/gpu_bench_emulated_cuda ]]; then
+  mkdir "$work/results"
+  QKGEOM_BIN=$cuda run gpu_bench_emulated_cuda --small --benchmark_out="$work/results/gpu_bench.json" --benchmark_out_format=json
+  python3 "$QKGEOM_SOURCE/bench/summarize.py" "$work/results" "$work/result.json" --gpu "none" --command "a test" >"$work/table" ||
+    bad "a benchmark failed: $(cat "$work/table")"
+  (($(grep -c '^goal: .*: \(at least\|at most\) .*  \(met\|NOT MET\)$' "$work/table") == 4)) || bad "goals: $(grep '^goal' "$work/table")"
+fi
+
 ((failures == 0)) && echo "programs on an emulated device: all as expected"
 exit $((failures > 0))

@@ -70,5 +70,6 @@ struct par_nosync_t {
   }
 };
 inline constexpr par_nosync_t par_nosync{};
+inline const qkgeom::emulated::stream_policy par{};
 
 }  // namespace thrust::cuda
