@@ -77,7 +77,7 @@ void fill(T* x, index_t n, std::uint64_t seed) {
 
 /// The pair kernel's epilogue alone, on values in registers: each thread `rounds` rows of `columns` pairs.
 struct epilogue_alone {
-  static constexpr int threads = 256, blocks_a_processor = 1, columns = 16;
+  static constexpr int threads = 256, blocks_a_processor = 4, columns = 16;
   int rounds;
   float* to;
 
