@@ -25,9 +25,9 @@ struct plan {
 };
 
 /// Queries, keys that the last of them sees, window, heads, key heads, dim, capacity.
-using shape = std::tuple<index_t, index_t, index_t, index_t, index_t, index_t, index_t>;
+using plan_key = std::tuple<index_t, index_t, index_t, index_t, index_t, index_t, index_t>;
 
-plan make_plan(cudnnHandle_t handle, const attention_call<bf16>& c, index_t keys) {
+plan make_plan(cudnnHandle_t handle, const attention_call<bf16>& c, const fused_shape& shape) {
   plan made;
   auto graph = std::make_shared<fe::graph::Graph>();
   graph->set_io_data_type(fe::DataType_t::BFLOAT16)
@@ -42,21 +42,21 @@ plan make_plan(cudnnHandle_t handle, const attention_call<bf16>& c, index_t keys
             .set_dim({1, heads, rows, c.dim})
             .set_stride({std::max(heads * head_stride, rows * row_stride), head_stride, row_stride, 1}));
   };
-  const auto q = add("q", q_tensor, c.heads, c.rows, c.dim, c.heads * c.dim);
-  const auto k = add("k", k_tensor, c.key_heads, keys, c.capacity * c.dim, c.dim);
-  const auto v = add("v", v_tensor, c.key_heads, keys, c.capacity * c.dim, c.dim);
+  const auto q = add("q", q_tensor, c.heads, shape.rows, c.dim, c.heads * c.dim);
+  const auto k = add("k", k_tensor, c.key_heads, shape.keys, c.capacity * c.dim, c.dim);
+  const auto v = add("v", v_tensor, c.key_heads, shape.keys, c.capacity * c.dim, c.dim);
   auto options = fe::graph::SDPA_attributes()
                      .set_name("attention")
                      .set_generate_stats(false)
                      .set_attn_scale(static_cast<float>(c.scale))
                      .set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT)
                      .set_diagonal_band_right_bound(0);
-  if (c.window < keys) options.set_diagonal_band_left_bound(static_cast<int>(c.window));
+  if (shape.window < shape.keys) options.set_diagonal_band_left_bound(static_cast<int>(shape.window));
   const auto out = std::get<0>(graph->sdpa(q, k, v, options));
   out->set_output(true)
       .set_uid(out_tensor)
-      .set_dim({1, c.heads, c.rows, c.dim})
-      .set_stride({c.heads * c.rows * c.dim, c.dim, c.heads * c.dim, 1});
+      .set_dim({1, c.heads, shape.rows, c.dim})
+      .set_stride({c.heads * shape.rows * c.dim, c.dim, c.heads * c.dim, 1});
   if (graph->build(handle, {fe::HeurMode_t::A}).is_bad()) return made;
   if (graph->get_workspace_size(made.workspace).is_bad()) return made;
   made.graph = graph;
@@ -72,32 +72,31 @@ struct cudnn_attention::state {
   }
   ~state() { cudnnDestroy(handle); }
 
-  const plan& plan_of(const attention_call<bf16>& c, index_t keys) {
-    const shape key{c.rows, keys, std::min(c.window, keys), c.heads, c.key_heads, c.dim, c.capacity};
+  const plan& plan_of(const attention_call<bf16>& c, const fused_shape& shape) {
+    const plan_key key{shape.rows, shape.keys, shape.window, c.heads, c.key_heads, c.dim, c.capacity};
     const auto found = plans.find(key);
-    return found != plans.end() ? found->second : plans.emplace(key, make_plan(handle, c, keys)).first->second;
+    return found != plans.end() ? found->second : plans.emplace(key, make_plan(handle, c, shape)).first->second;
   }
 
   cudaStream_t stream;
   cudnnHandle_t handle = nullptr;
-  std::map<shape, plan> plans;
+  std::map<plan_key, plan> plans;
 };
 
 cudnn_attention::cudnn_attention(cudaStream_t stream) : state_(std::make_unique<state>(stream)) {}
 cudnn_attention::~cudnn_attention() = default;
 
 bool cudnn_attention::operator()(const attention_call<bf16>& c) {
-  // Keys before the window of the first query are left out; the last query stands at the last key.
-  const index_t begin = std::max<index_t>(0, c.first - c.window + 1), keys = c.first + c.rows - begin;
-  const plan& p = state_->plan_of(c, keys);
+  const fused_shape shape(c);
+  const plan& p = state_->plan_of(c, shape);
   if (!p.graph) return false;
   void* workspace = nullptr;
   const auto memory = static_cast<std::size_t>(p.workspace);
   if (memory > 0 && cudaMallocAsync(&workspace, memory, state_->stream) != cudaSuccess) return false;
   const auto plain = [](const bf16* x) { return const_cast<void*>(static_cast<const void*>(x)); };
   std::unordered_map<std::int64_t, void*> tensors{{q_tensor, plain(c.q)},
-                                                  {k_tensor, plain(c.k + begin * c.dim)},
-                                                  {v_tensor, plain(c.v + begin * c.dim)},
+                                                  {k_tensor, plain(c.k + shape.begin * c.dim)},
+                                                  {v_tensor, plain(c.v + shape.begin * c.dim)},
                                                   {out_tensor, c.out}};
   auto status = p.graph->execute(state_->handle, tensors, workspace);
   if (workspace) cudaFreeAsync(workspace, state_->stream);

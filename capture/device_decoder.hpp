@@ -94,9 +94,10 @@ class device_decoder {
   /// rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
   static index_t working_bytes(const decoder_description& d, index_t tokens, const device_decoder_options& o) {
     const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim, rows = std::min(o.chunk, tokens);
+    const index_t attended_rows = whole_shapes(rows), capacity = whole_shapes(tokens);
     const index_t tables = (d.local_rope ? 2 : 1) * tokens * d.head_dim * static_cast<index_t>(sizeof(float));
     return static_cast<index_t>(sizeof(T)) *
-               (tokens * (d.hidden + 2 * k) + rows * (2 * q + 2 * d.hidden + d.feed_forward)) +
+               (tokens * d.hidden + capacity * 2 * k + attended_rows * 2 * q + rows * (2 * d.hidden + d.feed_forward)) +
            static_cast<index_t>(sizeof(float)) * rows * product_width(d) + tables +
            attention_type::working_bytes(d.query_heads, d.head_dim, std::min(o.attention_rows, rows),
                                          o.attention_keys) +
@@ -138,7 +139,7 @@ class device_decoder {
     feed_.begin(visits);
     for (const layer_visit& visit : visits) {
       const layer_type& weights = feed_.take();
-      for (pass& p : passes) run_layer(p, visit, weights, stage, longest, to);
+      for (pass& p : passes) run_layer(p, visit, weights, stage, to);
       feed_.done();
     }
     if (!whole) return;
@@ -216,11 +217,16 @@ class device_decoder {
 
   void reserve(index_t longest) {
     const decoder_description& d = description_;
-    const index_t rows = std::min(options_.chunk, longest);
-    k_.reserve(longest * key_width());
-    v_.reserve(longest * key_width());
-    q_.reserve(rows * query_width());
-    attended_.reserve(rows * query_width());
+    const index_t rows = std::min(options_.chunk, longest), attended_rows = whole_shapes(rows);
+    if (whole_shapes(longest) > capacity_) {
+      capacity_ = whole_shapes(longest);
+      for (auto* side : {&k_, &v_}) {
+        side->reserve(capacity_ * key_width());
+        machine_->rows(capacity_, device_kernels::clear_row<T>{side->data(), key_width()});
+      }
+    }
+    q_.reserve(attended_rows * query_width());
+    attended_.reserve(attended_rows * query_width());
     normed_.reserve(rows * d.hidden);
     block_.reserve(rows * d.hidden);
     active_.reserve(rows * d.feed_forward);
@@ -240,15 +246,14 @@ class device_decoder {
     return t;
   }
 
-  void run_layer(pass& p, const layer_visit& visit, const layer_type& weights, rope_stage stage, index_t capacity,
-                 const sinks& to) {
+  void run_layer(pass& p, const layer_visit& visit, const layer_type& weights, rope_stage stage, const sinks& to) {
     const layer_description& layer = layer_of(visit.layer);
     for (index_t first = 0; first < p.tokens; first += options_.chunk) {
       const index_t rows = std::min(options_.chunk, p.tokens - first);
-      const auto turn = turn_of(layer, p.tokens, first, capacity);
+      const auto turn = turn_of(layer, p.tokens, first);
       const bool pre = stage == rope_stage::pre && to.rows;
       const auto hand_out = [&](const device_row_sink<T, space>& sink) {
-        if (sink) sink(p.number, visit.layer, first, query_view(rows), key_view(first, rows, capacity));
+        if (sink) sink(p.number, visit.layer, first, query_view(rows), key_view(first, rows));
       };
       project(p, visit, weights, turn, rows, !pre);
       if (pre) {
@@ -259,26 +264,25 @@ class device_decoder {
       }
       hand_out(to.attended);
       if (visit.only_qk) continue;
-      attend(layer, first, rows, capacity);
+      attend(layer, first, rows);
       finish(p, visit, weights, first, rows);
     }
-    if (to.keys) to.keys(p.number, visit.layer, key_view(0, p.tokens, capacity));
+    if (to.keys) to.keys(p.number, visit.layer, key_view(0, p.tokens));
   }
 
   tensor_view<const T, space> query_view(index_t rows) const {
     const decoder_description& d = description_;
     return {q_.data(), rows, d.query_heads, d.head_dim, query_width(), d.head_dim};
   }
-  tensor_view<const T, space> key_view(index_t first, index_t rows, index_t capacity) const {
+  tensor_view<const T, space> key_view(index_t first, index_t rows) const {
     const decoder_description& d = description_;
-    return {k_.data() + first * d.head_dim, rows, d.key_heads, d.head_dim, d.head_dim, capacity * d.head_dim};
+    return {k_.data() + first * d.head_dim, rows, d.key_heads, d.head_dim, d.head_dim, capacity_ * d.head_dim};
   }
 
-  device_kernels::rotate_rows<T> turn_of(const layer_description& layer, index_t tokens, index_t first,
-                                         index_t capacity) {
+  device_kernels::rotate_rows<T> turn_of(const layer_description& layer, index_t tokens, index_t first) {
     const decoder_description& d = description_;
     device_kernels::rotate_rows<T> turn{
-        {q_.data(), k_.data(), first, d.query_heads, d.key_heads, d.head_dim, capacity}};
+        {q_.data(), k_.data(), first, d.query_heads, d.key_heads, d.head_dim, capacity_}};
     if (layer.rope) {
       const rope_description& rope = d.rope_of(layer);
       const tables& t = tables_for(layer, tokens);
@@ -338,7 +342,7 @@ class device_decoder {
     });
   }
 
-  void attend(const layer_description& layer, index_t first, index_t rows, index_t capacity) {
+  void attend(const layer_description& layer, index_t first, index_t rows) {
     const decoder_description& d = description_;
     const attention_call<T> call{q_.data(),
                                  k_.data(),
@@ -349,8 +353,8 @@ class device_decoder {
                                  d.query_heads,
                                  d.key_heads,
                                  d.head_dim,
-                                 capacity,
-                                 std::min(layer.window.value_or(first + rows), first + rows),
+                                 capacity_,
+                                 std::min(layer.window.value_or(capacity_), capacity_),
                                  d.score_scale.value_or(1 / std::sqrt(static_cast<double>(d.head_dim)))};
     if constexpr (requires { machine_->attend(call); })
       if (machine_->attend(call)) return;
@@ -408,8 +412,9 @@ class device_decoder {
   attention_type attention_;
   experts_type experts_;
   tables rope_, local_rope_;
-  memory_of<T> k_, v_;                    // (key heads, tokens of the longest document, d)
-  memory_of<T> q_, attended_;             // (chunk, query heads, d)
+  index_t capacity_ = 0;                  // tokens of the longest document so far, in whole shapes
+  memory_of<T> k_, v_;                    // (key heads, capacity, d)
+  memory_of<T> q_, attended_;             // (chunk in whole shapes, query heads, d)
   memory_of<T> normed_, block_, active_;  // (chunk, hidden), (chunk, hidden), (chunk, feed-forward)
   memory_of<float> wide_;                 // what products give
 };

@@ -5,9 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,7 +33,7 @@ constexpr device_decoder_options small{.chunk = 48, .attention_rows = 20, .atten
 constexpr device_decoder_options as_theirs{.chunk = 48, .attention_rows = 20, .attention_keys = 512, .resident = 0};
 
 /// A host machine and a forward pass on it, with moments taken where the rows lie.
-template <class T>
+template <class T, class Machine = test::host_machine>
 class host_pass : public forward_pass {
  public:
   host_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool,
@@ -55,17 +60,22 @@ class host_pass : public forward_pass {
   bool forbids_rows = false;
 
  private:
-  test::host_machine machine_;
+  Machine machine_;
   cpu_context cpu_{{.threads = 2}};
-  device_forward_pass<test::host_machine, T> pass_;
+  device_forward_pass<Machine, T> pass_;
 };
 
-forward_pass_factory pass(const device_decoder_options& options = small) {
+template <class Machine>
+forward_pass_factory pass_on(const device_decoder_options& options) {
   return [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
                    thread_pool& pool) -> std::unique_ptr<forward_pass> {
-    if (type == compute_type::bf16) return std::make_unique<host_pass<bf16>>(d, weights, last_layer, pool, options);
-    return std::make_unique<host_pass<float>>(d, weights, last_layer, pool, options);
+    if (type == compute_type::bf16)
+      return std::make_unique<host_pass<bf16, Machine>>(d, weights, last_layer, pool, options);
+    return std::make_unique<host_pass<float, Machine>>(d, weights, last_layer, pool, options);
   };
+}
+forward_pass_factory pass(const device_decoder_options& options = small) {
+  return pass_on<test::host_machine>(options);
 }
 
 TEST(device, f32_agrees_with_transformers) {
@@ -86,6 +96,81 @@ TEST(device, results_do_not_depend_on_which_layers_stay_or_on_what_ran_before) {
   const auto keeps = [](index_t bytes) { return pass({.chunk = 16, .resident = bytes}); };
   for (const char* name : {"llama-dynamic", "qwen3-moe"})
     test::expect_same_bits(name, keeps(0), {keeps(60000), keeps(index_t{1} << 40)});
+}
+
+/// Memory of the host that holds NaN until it is set.
+struct unset_memory : cpu_memory {
+  void* allocate(std::size_t bytes) const { return std::memset(cpu_memory::allocate(bytes), 0xff, bytes); }
+};
+
+/// A machine whose attention is a fused kernel as cuDNN's are: of a shape, whatever lies beyond a document.
+class fused_machine : public test::host_machine_with<unset_memory> {
+ public:
+  using host_machine_with::host_machine_with;
+
+  template <class T>
+  bool attend(const attention_call<T>& c) {
+    const fused_shape s(c);
+    shapes_.insert({s.rows, s.keys, s.window});
+    const index_t group = c.heads / c.key_heads;
+    for (index_t h = 0; h < c.heads; ++h)
+      for (index_t r = 0; r < s.rows; ++r) {
+        const auto at = static_cast<std::size_t>((r * c.heads + h) * c.dim);
+        const auto key = [&](const T* side, index_t i) {
+          return side + ((h / group) * c.capacity + s.begin + i) * c.dim;
+        };
+        std::vector<double> weight(static_cast<std::size_t>(s.keys));
+        double top = -std::numeric_limits<double>::infinity(), sum = 0;
+        const index_t last = s.keys - s.rows + r, first = std::max<index_t>(0, last - s.window + 1);
+        for (index_t i = first; i <= last; ++i) {
+          double score = 0;
+          for (index_t j = 0; j < c.dim; ++j)
+            score += static_cast<double>(c.q[at + static_cast<std::size_t>(j)]) * static_cast<double>(key(c.k, i)[j]);
+          top = std::max(top, weight[static_cast<std::size_t>(i)] = c.scale * score);
+        }
+        for (index_t i = first; i <= last; ++i) {
+          auto& w = weight[static_cast<std::size_t>(i)];
+          sum += w = std::exp(w - top);
+        }
+        for (index_t j = 0; j < c.dim; ++j) {
+          double x = 0;  // keys that are not seen count 0 times their value
+          for (index_t i = 0; i < s.keys; ++i)
+            x += weight[static_cast<std::size_t>(i)] / sum * static_cast<double>(key(c.v, i)[j]);
+          c.out[at + static_cast<std::size_t>(j)] = device_kernels::to_element<T>(static_cast<float>(x));
+        }
+      }
+    return true;
+  }
+  std::size_t shapes() const { return shapes_.size(); }
+
+ private:
+  std::set<std::array<index_t, 3>> shapes_;
+};
+
+TEST(device, fused_attention_of_whole_shapes_gives_what_the_cpu_gives) {
+  for (const auto& name : test::varied_families)
+    for (const index_t chunk : {9, 4096})
+      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass_on<fused_machine>({.chunk = chunk}), 21);
+}
+
+TEST(device, documents_of_any_length_share_the_shapes_of_fused_attention) {
+  const forward_fixture f = family_fixture("gemma3");
+  const checkpoint model(f.folder);
+  thread_pool pool(2);
+  fused_machine machine(pool);
+  const auto d = f.description();
+  device_decoder<fused_machine, bf16> decoder(machine, d, model, d.n_layers() - 1, pool, {.chunk = 512});
+  device_sinks<bf16, memory_space::host> sinks;
+  sinks.attended = [](auto&&...) {};
+  const std::vector<std::int32_t> ids(700, 3);
+  std::size_t after_the_longest = 0;
+  for (const std::size_t tokens : {700, 699, 650, 513, 400, 257, 250, 100, 7, 1}) {
+    decoder.run(std::vector<token_span>{{ids.data(), tokens}}, rope_stage::post, sinks);
+    if (tokens == 700) after_the_longest = machine.shapes();
+  }
+  // With a window and without: 512 and 256 rows first, 256 more after 512.
+  EXPECT_EQ(after_the_longest, 4u);
+  EXPECT_EQ(machine.shapes(), 6u);
 }
 
 /// Memory of the host that counts what is held of it.
