@@ -52,6 +52,7 @@ class cuda_pass : public forward_pass {
                                           const decoder_description& d) {
     device_decoder_options sizes;
     if (options.chunk > 0) sizes.chunk = options.chunk;
+    sizes.longest = options.longest;
     switch (options.resident) {
       case resident_layers::stream:
         break;
@@ -61,7 +62,7 @@ class cuda_pass : public forward_pass {
       case resident_layers::automatic: {
         // The two places that other layers share, what analyses work in, and a tenth for what pools and libraries take.
         const auto scratch = static_cast<index_t>(on.analyses ? on.context_options.scratch_bytes : 0);
-        const index_t tokens = options.tokens > 0 ? options.tokens : d.context;
+        const index_t tokens = std::max(options.longest > 0 ? options.longest : d.context, options.batch);
         index_t largest = 0;
         for (index_t l = 0; l < d.n_layers(); ++l)
           if (!d.layers[static_cast<std::size_t>(l)].skipped)

@@ -29,6 +29,7 @@ struct device_decoder_options {
   index_t attention_rows = 1024;  ///< of a block of the blockwise attention
   index_t attention_keys = 2048;
   index_t resident = 0;  ///< bytes of weights that stay on the machine; the other layers stream through it
+  index_t longest = 0;   ///< tokens for which keys have room from the start, so that it need not grow
 };
 
 /// Called for each layer of a document, chunk after chunk, with q (rows, query heads, d) and k (rows, key heads, d) of
@@ -219,7 +220,7 @@ class device_decoder {
     const decoder_description& d = description_;
     const index_t rows = std::min(options_.chunk, longest), attended_rows = whole_shapes(rows);
     if (whole_shapes(longest) > capacity_) {
-      capacity_ = whole_shapes(longest);
+      capacity_ = whole_shapes(std::max(longest, options_.longest));
       for (auto* side : {&k_, &v_}) {
         side->reserve(capacity_ * key_width());
         machine_->rows(capacity_, device_kernels::clear_row<T>{side->data(), key_width()});

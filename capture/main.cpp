@@ -38,9 +38,8 @@ void print(const capture_summary& s, const std::string& out) {
 /// What runs on a GPU is in a program of its own, beside this one, which takes its place.
 capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked, [[maybe_unused]] char** argv) {
 #if defined(QKGEOM_CAPTURE_CUDA)
-  const index_t longest = asked.options.plan.max_length;
-  return cuda_backend({asked.resident, longest > 0 ? std::max(longest, asked.options.batch_tokens) : 0},
-                      asked.options.plan.compute);
+  const auto& options = asked.options;
+  return cuda_backend({asked.resident, options.plan.max_length, options.batch_tokens}, options.plan.compute);
 #else
   become_cuda_program(argv);
 #endif
