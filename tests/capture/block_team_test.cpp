@@ -74,7 +74,7 @@ forward_pass_factory pass(thread_order order) {
   };
 }
 
-constexpr std::size_t tokens = 21;  // some chunks
+constexpr std::size_t tokens = 12;  // two chunks
 
 std::vector<std::string> families() {
   auto names = test::varied_families;

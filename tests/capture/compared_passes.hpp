@@ -144,12 +144,12 @@ inline void expect_same_bits(const std::string& family, const forward_pass_facto
   const std::vector<token_span> documents{all.first(9), all};
   const auto want = run_documents(f, documents, compute_type::bf16, one);
   for (const auto& other : others)
-    for (const auto what : {asked_for::everything, asked_for::losses})
-      for (const int visits : {1, 3}) {
-        const auto got = run_documents(f, documents, compute_type::bf16, other, rope_stage::post, what, visits);
-        EXPECT_EQ(got.size(), what == asked_for::losses ? documents.size() : want.size()) << family;
-        for (const auto& [key, values] : got) EXPECT_TRUE(values == want.at(key)) << family << ' ' << std::get<2>(key);
-      }
+    for (const auto& [what, visits] :
+         {std::pair{asked_for::everything, 1}, {asked_for::everything, 3}, {asked_for::losses, 1}}) {
+      const auto got = run_documents(f, documents, compute_type::bf16, other, rope_stage::post, what, visits);
+      EXPECT_EQ(got.size(), what == asked_for::losses ? documents.size() : want.size()) << family;
+      for (const auto& [key, values] : got) EXPECT_TRUE(values == want.at(key)) << family << ' ' << std::get<2>(key);
+    }
 }
 
 }  // namespace qkgeom::test

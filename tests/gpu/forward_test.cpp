@@ -41,7 +41,7 @@ TEST_F(forward_on_gpu, f32_agrees_with_transformers) {
 
 TEST_F(forward_on_gpu, bf16_is_as_near_to_f32_as_transformers_is_and_has_its_bits_in_layer_0) {
   for (const auto& f : forward_fixtures())
-    for (const auto& p : passes()) test::expect_bf16_near_transformers(f, p);
+    for (const auto& p : {pass(), pass(resident_layers::automatic, 48)}) test::expect_bf16_near_transformers(f, p);
 }
 
 TEST_F(forward_on_gpu, every_sink_of_several_documents_gets_what_the_cpu_gives) {
