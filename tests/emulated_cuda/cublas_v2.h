@@ -93,22 +93,17 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
   return CUBLAS_STATUS_SUCCESS;
 }
 
+template <class F>
+cublasStatus_t multiply_of_one_type(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+                                    int k, const F* alpha, const F* a, int lda, long long step_a, const F* b, int ldb,
+                                    long long step_b, const F* beta, F* c, int ldc, long long step_c, int batch) {
+  return multiply(handle, op_a, op_b, m, n, k, *alpha, a, lda, step_a, b, ldb, step_b, *beta, c, ldc, step_c, batch);
+}
+
 }  // namespace qkgeom::emulated
 
-inline cublasStatus_t cublasDgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
-                                                int m, int n, int k, const double* alpha, const double* a, int lda,
-                                                long long step_a, const double* b, int ldb, long long step_b,
-                                                const double* beta, double* c, int ldc, long long step_c, int batch) {
-  return qkgeom::emulated::multiply(handle, op_a, op_b, m, n, k, *alpha, a, lda, step_a, b, ldb, step_b, *beta, c, ldc,
-                                    step_c, batch);
-}
-inline cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
-                                                int m, int n, int k, const float* alpha, const float* a, int lda,
-                                                long long step_a, const float* b, int ldb, long long step_b,
-                                                const float* beta, float* c, int ldc, long long step_c, int batch) {
-  return qkgeom::emulated::multiply(handle, op_a, op_b, m, n, k, *alpha, a, lda, step_a, b, ldb, step_b, *beta, c, ldc,
-                                    step_c, batch);
-}
+inline constexpr auto cublasDgemmStridedBatched = qkgeom::emulated::multiply_of_one_type<double>;
+inline constexpr auto cublasSgemmStridedBatched = qkgeom::emulated::multiply_of_one_type<float>;
 inline cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
                                                  int m, int n, int k, const void* alpha, const void* a,
                                                  cudaDataType_t type_a, int lda, long long step_a, const void* b,

@@ -182,7 +182,7 @@ class device {
     const std::lock_guard lock(mutex_);
     if (!s) {
       for (const auto& other : streams_)
-        if (other->waits_for_default) add(default_, [this, at = now(other)] { run(at); });
+        if (other->waits_for_default) add(default_, waiting_for(now(other)));
     } else if (s->waits_for_default) {
       add(s, waiting_for(now(default_)));
     }

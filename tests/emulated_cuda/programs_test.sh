@@ -33,13 +33,13 @@ for file in "$work/rows-cuda"/*.safetensors; do
   cmp "$file" "$work/rows-stream/$(basename "$file")" || bad "$file is another with --resident stream"
 done
 
-QKGEOM_BIN=$cuda run embed_emulated_cuda
+QKGEOM_BIN=$cuda run embed_cuda
 (($(grep -cE '^[0-9]+ 0\.[0-9]{6} \+- 0\.[0-9]{6}$' "$work/stdout") == 7)) || bad "embed_cuda prints $(cat "$work/stdout")"
 
 # The whole bench, on a hundredth of its data: no benchmark throws, and its table is written.
-if [[ -x $cuda/gpu_bench_emulated_cuda ]]; then
+if [[ -x $cuda/gpu_bench ]]; then
   mkdir "$work/results"
-  QKGEOM_BIN=$cuda run gpu_bench_emulated_cuda --small --benchmark_out="$work/results/gpu_bench.json" --benchmark_out_format=json
+  QKGEOM_BIN=$cuda run gpu_bench --small --benchmark_out="$work/results/gpu_bench.json" --benchmark_out_format=json
   python3 "$QKGEOM_SOURCE/bench/summarize.py" "$work/results" "$work/result.json" --gpu "none" --command "a test" >"$work/table" ||
     bad "a benchmark failed: $(cat "$work/table")"
   (($(grep -c '^goal: .*: \(at least\|at most\) .*  \(met\|NOT MET\)$' "$work/table") == 4)) || bad "goals: $(grep '^goal' "$work/table")"
