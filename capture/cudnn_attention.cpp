@@ -8,6 +8,7 @@
 #include <map>
 #include <tuple>
 #include <unordered_map>
+#include <vector>
 
 #include "qkgeom/core/error.hpp"
 
@@ -24,44 +25,11 @@ struct plan {
   std::int64_t workspace = 0;
 };
 
-/// Queries, keys that the last of them sees, window, heads, key heads, dim, capacity.
-using plan_key = std::tuple<index_t, index_t, index_t, index_t, index_t, index_t, index_t>;
+/// Queries, keys, window, heads, key heads, dim, capacity, scale.
+using plan_key = std::tuple<index_t, index_t, index_t, index_t, index_t, index_t, index_t, double>;
 
-plan make_plan(cudnnHandle_t handle, const attention_call<bf16>& c, const fused_shape& shape) {
-  plan made;
-  auto graph = std::make_shared<fe::graph::Graph>();
-  graph->set_io_data_type(fe::DataType_t::BFLOAT16)
-      .set_intermediate_data_type(fe::DataType_t::FLOAT)
-      .set_compute_data_type(fe::DataType_t::FLOAT);
-  const auto add = [&](const char* name, std::int64_t number, index_t heads, index_t rows, index_t head_stride,
-                       index_t row_stride) {
-    return graph->tensor(
-        fe::graph::Tensor_attributes()
-            .set_name(name)
-            .set_uid(number)
-            .set_dim({1, heads, rows, c.dim})
-            .set_stride({std::max(heads * head_stride, rows * row_stride), head_stride, row_stride, 1}));
-  };
-  const auto q = add("q", q_tensor, c.heads, shape.rows, c.dim, c.heads * c.dim);
-  const auto k = add("k", k_tensor, c.key_heads, shape.keys, c.capacity * c.dim, c.dim);
-  const auto v = add("v", v_tensor, c.key_heads, shape.keys, c.capacity * c.dim, c.dim);
-  auto options = fe::graph::SDPA_attributes()
-                     .set_name("attention")
-                     .set_generate_stats(false)
-                     .set_attn_scale(static_cast<float>(c.scale))
-                     .set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT)
-                     .set_diagonal_band_right_bound(0);
-  if (shape.window < shape.keys) options.set_diagonal_band_left_bound(static_cast<int>(shape.window));
-  const auto out = std::get<0>(graph->sdpa(q, k, v, options));
-  out->set_output(true)
-      .set_uid(out_tensor)
-      .set_dim({1, c.heads, shape.rows, c.dim})
-      .set_stride({c.heads * shape.rows * c.dim, c.dim, c.heads * c.dim, 1});
-  if (graph->build(handle, {fe::HeurMode_t::A}).is_bad()) return made;
-  if (graph->get_workspace_size(made.workspace).is_bad()) return made;
-  made.graph = graph;
-  return made;
-}
+/// Each document's last chunk has a shape of its own. So many are kept: chunks of a document of a million tokens.
+constexpr std::size_t plans_kept = 512;
 
 }  // namespace
 
@@ -70,34 +38,96 @@ struct cudnn_attention::state {
     require(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS && cudnnSetStream(handle, stream) == CUDNN_STATUS_SUCCESS,
             "cuDNN: no handle could be made");
   }
-  ~state() { cudnnDestroy(handle); }
-
-  const plan& plan_of(const attention_call<bf16>& c, const fused_shape& shape) {
-    const plan_key key{shape.rows, shape.keys, shape.window, c.heads, c.key_heads, c.dim, c.capacity};
-    const auto found = plans.find(key);
-    return found != plans.end() ? found->second : plans.emplace(key, make_plan(handle, c, shape)).first->second;
+  explicit state(const described_device& device) : sm_version(device.sm_version), sm_count(device.sm_count) {
+    described = std::make_shared<fe::DeviceProperties>();
+    auto status = described->deserialize({device.json.begin(), device.json.end()});
+    require(status.is_good(), "cuDNN: the description of a device: ", status.get_message());
+  }
+  ~state() {
+    forget();
+    if (handle) cudnnDestroy(handle);
   }
 
-  cudaStream_t stream;
+  void forget() {
+    if (handle) cudaStreamSynchronize(stream);  // a plan's kernel may still run
+    plans.clear();
+  }
+
+  const plan& plan_of(const attention_call<bf16>& c) {
+    const attended_keys keys(c);
+    const plan_key key{c.rows, keys.count, keys.window, c.heads, c.key_heads, c.dim, c.capacity, c.scale};
+    if (const auto found = plans.find(key); found != plans.end()) return found->second;
+    if (plans.size() == plans_kept) forget();
+    return plans.emplace(key, make_plan(c, keys)).first->second;
+  }
+
+  plan make_plan(const attention_call<bf16>& c, const attended_keys& keys) const {
+    plan made;
+    auto graph = std::make_shared<fe::graph::Graph>();
+    graph->set_io_data_type(fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT)
+        .set_dynamic_shape_enabled(true)
+        .set_kernel_cache(kernels);
+    if (described) graph->set_device_properties(described).set_sm_version(sm_version).set_sm_count(sm_count);
+    const auto add = [&](const char* name, std::int64_t number, index_t heads, index_t rows, index_t head_stride,
+                         index_t row_stride) {
+      return graph->tensor(
+          fe::graph::Tensor_attributes()
+              .set_name(name)
+              .set_uid(number)
+              .set_dim({1, heads, rows, c.dim})
+              .set_stride({std::max(heads * head_stride, rows * row_stride), head_stride, row_stride, 1}));
+    };
+    const auto q = add("q", q_tensor, c.heads, c.rows, c.dim, c.heads * c.dim);
+    const auto k = add("k", k_tensor, c.key_heads, keys.count, c.capacity * c.dim, c.dim);
+    const auto v = add("v", v_tensor, c.key_heads, keys.count, c.capacity * c.dim, c.dim);
+    auto options = fe::graph::SDPA_attributes()
+                       .set_name("attention")
+                       .set_generate_stats(false)
+                       .set_attn_scale(static_cast<float>(c.scale))
+                       .set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT)
+                       .set_diagonal_band_right_bound(0);
+    if (keys.window < keys.count) options.set_diagonal_band_left_bound(static_cast<int>(keys.window));
+    const auto out = std::get<0>(graph->sdpa(q, k, v, options));
+    out->set_output(true)
+        .set_uid(out_tensor)
+        .set_dim({1, c.heads, c.rows, c.dim})
+        .set_stride({c.heads * c.rows * c.dim, c.dim, c.heads * c.dim, 1});
+    if (graph->build(handle, {fe::HeurMode_t::A}).is_bad()) return made;
+    if (graph->get_workspace_size(made.workspace).is_bad()) return made;
+    made.graph = graph;
+    return made;
+  }
+
+  cudaStream_t stream = nullptr;
   cudnnHandle_t handle = nullptr;
+  std::shared_ptr<fe::DeviceProperties> described;
+  int sm_version = 0, sm_count = 0;
+  std::shared_ptr<fe::KernelCache> kernels = std::make_shared<fe::KernelCache>();
   std::map<plan_key, plan> plans;
 };
 
 cudnn_attention::cudnn_attention(cudaStream_t stream) : state_(std::make_unique<state>(stream)) {}
+cudnn_attention::cudnn_attention(const described_device& device) : state_(std::make_unique<state>(device)) {}
 cudnn_attention::~cudnn_attention() = default;
 
+std::optional<index_t> cudnn_attention::working_bytes(const attention_call<bf16>& c) {
+  const plan& p = state_->plan_of(c);
+  return p.graph ? std::optional(p.workspace) : std::nullopt;
+}
+
 bool cudnn_attention::operator()(const attention_call<bf16>& c) {
-  const fused_shape shape(c);
-  const plan& p = state_->plan_of(c, shape);
+  require(state_->handle != nullptr, "cuDNN: a device that is only described cannot run an attention");
+  const plan& p = state_->plan_of(c);
   if (!p.graph) return false;
   void* workspace = nullptr;
   const auto memory = static_cast<std::size_t>(p.workspace);
   if (memory > 0 && cudaMallocAsync(&workspace, memory, state_->stream) != cudaSuccess) return false;
+  const index_t begin = attended_keys(c).begin * c.dim;
   const auto plain = [](const bf16* x) { return const_cast<void*>(static_cast<const void*>(x)); };
-  std::unordered_map<std::int64_t, void*> tensors{{q_tensor, plain(c.q)},
-                                                  {k_tensor, plain(c.k + shape.begin * c.dim)},
-                                                  {v_tensor, plain(c.v + shape.begin * c.dim)},
-                                                  {out_tensor, c.out}};
+  std::unordered_map<std::int64_t, void*> tensors{
+      {q_tensor, plain(c.q)}, {k_tensor, plain(c.k + begin)}, {v_tensor, plain(c.v + begin)}, {out_tensor, c.out}};
   auto status = p.graph->execute(state_->handle, tensors, workspace);
   if (workspace) cudaFreeAsync(workspace, state_->stream);
   require(status.is_good(), "cuDNN: the attention failed: ", status.get_message());

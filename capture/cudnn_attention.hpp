@@ -4,20 +4,35 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "capture/device_attention.hpp"
 #include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom {
 
-/// cuDNN's fused attention on one stream. Plans are made once for each shape, and kept.
+/// A device that need not be there, as cuDNN describes one (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, cuDNN 9.8).
+struct described_device {
+  std::string json;
+  int sm_version;  ///< 90 for compute capability 9.0
+  int sm_count;
+};
+
+/// cuDNN's fused attention on one stream. A plan is made once for each shape, and kept; kernels take shapes as
+/// arguments and are compiled once for all of them.
 class cudnn_attention {
  public:
   explicit cudnn_attention(cudaStream_t stream);
+  /// For what plans can tell without the device; no call can be done.
+  explicit cudnn_attention(const described_device& device);
   ~cudnn_attention();
 
-  /// Does the call, or returns false where cuDNN has no kernel for its shape.
+  /// Does the call, or returns false where cuDNN has no kernel for it.
   bool operator()(const attention_call<bf16>& call);
+
+  /// Bytes that cuDNN works in, besides a call's arguments; nothing where it has no kernel for the call.
+  std::optional<index_t> working_bytes(const attention_call<bf16>& call);
 
  private:
   struct state;

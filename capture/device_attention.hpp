@@ -11,37 +11,27 @@
 
 namespace qkgeom {
 
-/// Fused kernels are made for a shape, which may take longer than their work. Queries and results have room for rows up
-/// to a multiple of this, keys and values too and are finite there, so that one kernel serves all numbers of rows up to
-/// it: what it makes of rows beyond a document is seen by no row of it.
-inline constexpr index_t rows_of_a_shape = 256;
-constexpr index_t whole_shapes(index_t rows) {
-  return (rows + rows_of_a_shape - 1) / rows_of_a_shape * rows_of_a_shape;
-}
-
 /// Queries of a chunk against the keys of their document so far.
 template <class T>
 struct attention_call {
-  const T* q;      ///< (whole_shapes(rows), heads, dim)
-  const T *k, *v;  ///< (key heads, capacity, dim), every value finite
+  const T* q;      ///< (rows, heads, dim)
+  const T *k, *v;  ///< (key heads, capacity, dim)
   T* out;          ///< as q
   index_t rows, first, heads, key_heads, dim, capacity;
   index_t window;  ///< tokens a query sees, itself included; `capacity` where it sees all
   double scale;    ///< of the scores
 };
 
-/// What a fused kernel is asked for in place of a call: queries of which the last stands at the last key, and the keys
-/// that they see. Calls of any number of rows share few of these.
-struct fused_shape {
-  index_t rows, begin, keys;  ///< keys from `begin` of the document on
-  index_t window;             ///< of them, itself included; `keys` where a query sees all before it
+/// The keys that a call needs, of which the last query stands at the last.
+struct attended_keys {
+  index_t begin, count;  ///< from `begin` of the document on
+  index_t window;        ///< of them, a query itself included; `count` where it sees all before it
 
   template <class T>
-  explicit fused_shape(const attention_call<T>& c)
-      : rows(std::min(whole_shapes(c.rows), c.capacity - c.first)),
-        begin(std::max<index_t>(0, c.first - c.window + 1)),
-        keys(c.first + rows - begin),
-        window(std::min(c.window, keys)) {}
+  explicit attended_keys(const attention_call<T>& c)
+      : begin(std::max<index_t>(0, c.first - c.window + 1)),
+        count(c.first + c.rows - begin),
+        window(std::min(c.window, count)) {}
 };
 
 /// Causal attention block by block of keys, by batched products and an online softmax, so that memory depends on the

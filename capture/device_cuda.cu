@@ -52,7 +52,6 @@ class cuda_pass : public forward_pass {
                                           const decoder_description& d) {
     device_decoder_options sizes;
     if (options.chunk > 0) sizes.chunk = options.chunk;
-    sizes.longest = options.longest;
     switch (options.resident) {
       case resident_layers::stream:
         break;

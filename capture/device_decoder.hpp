@@ -29,7 +29,6 @@ struct device_decoder_options {
   index_t attention_rows = 1024;  ///< of a block of the blockwise attention
   index_t attention_keys = 2048;
   index_t resident = 0;  ///< bytes of weights that stay on the machine; the other layers stream through it
-  index_t longest = 0;   ///< tokens for which keys have room from the start, so that it need not grow
 };
 
 /// Called for each layer of a document, chunk after chunk, with q (rows, query heads, d) and k (rows, key heads, d) of
@@ -95,10 +94,9 @@ class device_decoder {
   /// rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
   static index_t working_bytes(const decoder_description& d, index_t tokens, const device_decoder_options& o) {
     const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim, rows = std::min(o.chunk, tokens);
-    const index_t attended_rows = whole_shapes(rows), capacity = whole_shapes(tokens);
     const index_t tables = (d.local_rope ? 2 : 1) * tokens * d.head_dim * static_cast<index_t>(sizeof(float));
     return static_cast<index_t>(sizeof(T)) *
-               (tokens * d.hidden + capacity * 2 * k + attended_rows * 2 * q + rows * (2 * d.hidden + d.feed_forward)) +
+               (tokens * (d.hidden + 2 * k) + rows * (2 * q + 2 * d.hidden + d.feed_forward)) +
            static_cast<index_t>(sizeof(float)) * rows * product_width(d) + tables +
            attention_type::working_bytes(d.query_heads, d.head_dim, std::min(o.attention_rows, rows),
                                          o.attention_keys) +
@@ -218,16 +216,12 @@ class device_decoder {
 
   void reserve(index_t longest) {
     const decoder_description& d = description_;
-    const index_t rows = std::min(options_.chunk, longest), attended_rows = whole_shapes(rows);
-    if (whole_shapes(longest) > capacity_) {
-      capacity_ = whole_shapes(std::max(longest, options_.longest));
-      for (auto* side : {&k_, &v_}) {
-        side->reserve(capacity_ * key_width());
-        machine_->rows(capacity_, device_kernels::clear_row<T>{side->data(), key_width()});
-      }
-    }
-    q_.reserve(attended_rows * query_width());
-    attended_.reserve(attended_rows * query_width());
+    const index_t rows = std::min(options_.chunk, longest);
+    capacity_ = std::max(capacity_, longest);
+    k_.reserve(capacity_ * key_width());
+    v_.reserve(capacity_ * key_width());
+    q_.reserve(rows * query_width());
+    attended_.reserve(rows * query_width());
     normed_.reserve(rows * d.hidden);
     block_.reserve(rows * d.hidden);
     active_.reserve(rows * d.feed_forward);
@@ -413,9 +407,9 @@ class device_decoder {
   attention_type attention_;
   experts_type experts_;
   tables rope_, local_rope_;
-  index_t capacity_ = 0;                  // tokens of the longest document so far, in whole shapes
+  index_t capacity_ = 0;                  // tokens of the longest document so far
   memory_of<T> k_, v_;                    // (key heads, capacity, d)
-  memory_of<T> q_, attended_;             // (chunk in whole shapes, query heads, d)
+  memory_of<T> q_, attended_;             // (chunk, query heads, d)
   memory_of<T> normed_, block_, active_;  // (chunk, hidden), (chunk, hidden), (chunk, feed-forward)
   memory_of<float> wide_;                 // what products give
 };

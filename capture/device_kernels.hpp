@@ -94,18 +94,6 @@ QKGEOM_HD float rounded(float x) {
   return static_cast<float>(to_element<T>(x));
 }
 
-/// Zeros.
-template <class T>
-struct clear_row {
-  T* x;  ///< (rows, n)
-  index_t n;
-
-  template <class Team>
-  QKGEOM_HD void operator()(const Team& team, index_t row) const {
-    for (index_t i = team.rank(); i < n; i += team.size()) x[row * n + i] = to_element<T>(0);
-  }
-};
-
 /// A norm; without weights there is none.
 struct norm_parameters {
   const float *w = nullptr, *b = nullptr;

@@ -5,14 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -103,25 +101,24 @@ struct unset_memory : cpu_memory {
   void* allocate(std::size_t bytes) const { return std::memset(cpu_memory::allocate(bytes), 0xff, bytes); }
 };
 
-/// A machine whose attention is a fused kernel as cuDNN's are: of a shape, whatever lies beyond a document.
+/// A machine whose attention is a fused kernel as cuDNN's are: of the keys that are seen, up to the last query's.
 class fused_machine : public test::host_machine_with<unset_memory> {
  public:
   using host_machine_with::host_machine_with;
 
   template <class T>
   bool attend(const attention_call<T>& c) {
-    const fused_shape s(c);
-    shapes_.insert({s.rows, s.keys, s.window, c.capacity});
+    const attended_keys keys(c);
     const index_t group = c.heads / c.key_heads;
     for (index_t h = 0; h < c.heads; ++h)
-      for (index_t r = 0; r < s.rows; ++r) {
+      for (index_t r = 0; r < c.rows; ++r) {
         const auto at = static_cast<std::size_t>((r * c.heads + h) * c.dim);
         const auto key = [&](const T* side, index_t i) {
-          return side + ((h / group) * c.capacity + s.begin + i) * c.dim;
+          return side + ((h / group) * c.capacity + keys.begin + i) * c.dim;
         };
-        std::vector<double> weight(static_cast<std::size_t>(s.keys));
+        std::vector<double> weight(static_cast<std::size_t>(keys.count));
         double top = -std::numeric_limits<double>::infinity(), sum = 0;
-        const index_t last = s.keys - s.rows + r, first = std::max<index_t>(0, last - s.window + 1);
+        const index_t last = keys.count - c.rows + r, first = std::max<index_t>(0, last - keys.window + 1);
         for (index_t i = first; i <= last; ++i) {
           double score = 0;
           for (index_t j = 0; j < c.dim; ++j)
@@ -134,39 +131,19 @@ class fused_machine : public test::host_machine_with<unset_memory> {
         }
         for (index_t j = 0; j < c.dim; ++j) {
           double x = 0;  // keys that are not seen count 0 times their value
-          for (index_t i = 0; i < s.keys; ++i)
+          for (index_t i = 0; i < keys.count; ++i)
             x += weight[static_cast<std::size_t>(i)] / sum * static_cast<double>(key(c.v, i)[j]);
           c.out[at + static_cast<std::size_t>(j)] = device_kernels::to_element<T>(static_cast<float>(x));
         }
       }
     return true;
   }
-  std::size_t shapes() const { return shapes_.size(); }
-
- private:
-  std::set<std::array<index_t, 4>> shapes_;
 };
 
-TEST(device, fused_attention_of_whole_shapes_gives_what_the_cpu_gives) {
+TEST(device, fused_attention_gives_what_the_cpu_gives) {
   for (const auto& name : test::varied_families)
     for (const index_t chunk : {9, 4096})
       test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass_on<fused_machine>({.chunk = chunk}), 21);
-}
-
-TEST(device, documents_of_any_length_share_the_shapes_of_fused_attention) {
-  const forward_fixture f = family_fixture("gemma3");
-  const checkpoint model(f.folder);
-  thread_pool pool(2);
-  fused_machine machine(pool);
-  const auto d = f.description();
-  device_decoder<fused_machine, bf16> decoder(machine, d, model, d.n_layers() - 1, pool,
-                                              {.chunk = 512, .longest = 700});
-  device_sinks<bf16, memory_space::host> sinks;
-  sinks.attended = [](auto&&...) {};
-  const std::vector<std::int32_t> ids(700, 3);
-  for (const std::size_t tokens : {1, 7, 100, 250, 257, 400, 513, 650, 700, 3})
-    decoder.run(std::vector<token_span>{{ids.data(), tokens}}, rope_stage::post, sinks);
-  EXPECT_EQ(machine.shapes(), 6u) << "256 rows, 512, and 256 more after 512; with a window and without";
 }
 
 /// Memory of the host that counts what is held of it.

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// cuDNN's plans for the attention of the forward pass, made for GPUs that are only described to it.
+#include <cudnn.h>
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/cudnn_attention.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// From the data sheets of A100, H200 and B200.
+described_device device_of(int sm_version) {
+  const bool first = sm_version == 80, last = sm_version == 100;
+  const int count = first ? 108 : last ? 148 : 132;
+  const auto n = [](long long x) { return std::to_string(x); };
+  return {
+      R"({"deviceName":"","cudaDeviceId":0,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"driverVer":13000,)"
+      R"("maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"warpSize":32,"regsPerBlock":65536,)"
+      R"("maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,)"
+      R"("maxSharedMemoryPerBlock":49152,"reservedSharedMemoryPerBlock":1024,"maxSharedMemoryPerBlockOptin":)" +
+          n(first ? 166912 : 232448) + R"(,"deviceVer":)" + n(10 * sm_version) + R"(,"multiProcessorCount":)" +
+          n(count) + R"(,"totalGlobalMem":)" + n(first ? 42'000'000'000 : 140'000'000'000) +
+          R"(,"smClockRateKHz":1410000,"memClockRateKHz":1593000,"l2CacheSize":)" + n(first ? 41943040 : 62914560) +
+          "}",
+      sm_version, count};
+}
+
+attention_call<bf16> call_of(index_t heads, index_t key_heads, index_t dim, index_t rows, index_t first,
+                             index_t window = index_t{1} << 30) {
+  return {nullptr, nullptr, nullptr, nullptr, rows, first, heads, key_heads, dim, first + rows + 1000, window, 0.1};
+}
+
+/// What the emulated driver was given.
+template <class Result>
+Result from_driver(const char* name) {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  const auto ask = driver ? reinterpret_cast<Result (*)()>(dlsym(driver, name)) : nullptr;
+  return ask ? ask() : Result{};
+}
+int programs() { return from_driver<int>("qkgeom_programs"); }
+std::string kernel() {
+  const char* const name = from_driver<const char*>("qkgeom_kernel");
+  return name ? name : "";
+}
+
+class cudnn_plans : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (cudnnGetVersion() < 90800) GTEST_SKIP() << "devices can be described to cuDNN 9.8 and later";
+    attention_.emplace(device_of(GetParam()));
+  }
+  std::optional<index_t> bytes_of(const attention_call<bf16>& call) { return attention_->working_bytes(call); }
+
+ private:
+  std::optional<cudnn_attention> attention_;
+};
+
+TEST_P(cudnn_plans, are_fused_kernels_of_the_gpu_for_all_models) {
+  // Query heads, key heads, head dimension: Qwen3-0.6B, Llama-3.1-8B and Ministral-3-14B, SmolLM3, GLM-4-9B,
+  // Llama-3.2-1B, Gemma-3-4B, and small ones as in the fixtures.
+  const index_t shapes[][3] = {{16, 8, 128}, {32, 8, 128}, {16, 4, 128}, {32, 2, 128},
+                               {32, 8, 64},  {8, 4, 256},  {4, 2, 16},   {6, 1, 32}};
+  for (const auto& [heads, key_heads, dim] : shapes)
+    for (const index_t rows : {1, 777, 4096})
+      for (const index_t first : {0, 4096, 126976})
+        for (const index_t window : {index_t{1} << 30, index_t{512}}) {
+          SCOPED_TRACE(testing::Message()
+                       << heads << ' ' << key_heads << ' ' << dim << ' ' << rows << ' ' << first << ' ' << window);
+          const auto bytes = bytes_of(call_of(heads, key_heads, dim, rows, first, window));
+          ASSERT_TRUE(bytes);
+          EXPECT_LE(*bytes, 1 << 20) << "scores are kept, so it is not fused";
+          // One query alone goes through an older GPU's kernel on newer ones too.
+          const std::string made_for = rows > 1 ? "sm" + std::to_string(GetParam()) : "sm";
+          EXPECT_THAT(kernel(), testing::ContainsRegex(made_for + "[0-9]*_flash_fprop"));
+        }
+}
+
+TEST_P(cudnn_plans, of_all_shapes_share_programs) {
+  const int before = programs();
+  for (const index_t window : {index_t{1} << 30, index_t{600}, index_t{4000}})
+    for (const index_t rows : {4096, 4095, 1234, 512})
+      for (const index_t first : {8192, 10000, 126976}) ASSERT_TRUE(bytes_of(call_of(32, 8, 128, rows, first, window)));
+  // With a window and without; on some GPUs by the number of rows as well.
+  EXPECT_GE(programs() - before, 2);
+  EXPECT_LE(programs() - before, 4) << "of 36 plans";
+}
+
+TEST_P(cudnn_plans, are_forgotten_and_made_again) {
+  const int before = programs();
+  for (index_t first = 0; first < 1100; ++first) ASSERT_TRUE(bytes_of(call_of(32, 8, 128, 64, first)));
+  ASSERT_TRUE(bytes_of(call_of(32, 8, 128, 64, 0)));
+  EXPECT_EQ(programs() - before, 1);
+}
+
+TEST_P(cudnn_plans, are_all_that_a_described_device_has) {
+  cudnn_attention attention(device_of(GetParam()));
+  EXPECT_THROW(attention(call_of(32, 8, 128, 64, 0)), error);
+  EXPECT_THROW(cudnn_attention(described_device{"{}", GetParam(), 132}), error);
+}
+
+INSTANTIATE_TEST_SUITE_P(sm, cudnn_plans, testing::Values(80, 90, 100));
+
+}  // namespace
+}  // namespace qkgeom
