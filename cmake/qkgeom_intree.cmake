@@ -35,6 +35,7 @@ function(qkgeom_add_intree name)   # [COMPILE OPTIONS]
     target_link_libraries(${name} PUBLIC qkgeom::io)
   endif()
   target_compile_definitions(${name} PUBLIC QKGEOM_PRECOMPILED)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)   # both files at once
   target_compile_options(${name} PUBLIC ${ARGN})
 endfunction()
 qkgeom_add_intree(qkgeom_intree)

@@ -169,9 +169,14 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
   EXPECT_EQ(expected.size(), 7u);  // three shards, their moments and the manifest
   EXPECT_EQ(expected.count("progress.json"), 0u);
 
+#if defined(__SANITIZE_ADDRESS__)  // which sees nothing more when it is killed more often
+  constexpr int times = 6;
+#else
+  constexpr int times = 20;
+#endif
   const random_stream stream{.seed = 20, .use = draw::permutation};
   int killed = 0, after_a_shard = 0;
-  for (std::uint64_t i = 0; i < 20; ++i) {
+  for (std::uint64_t i = 0; i < times; ++i) {
     fs::remove_all(folder / "killed");
     const pid_t pid = start(capture_to("killed", true));
     std::this_thread::sleep_for(std::chrono::duration<double>(whole * stream.uniform(i)));
@@ -181,8 +186,8 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
     ASSERT_EQ(run(capture_to("killed", true)), 0) << log();
     ASSERT_EQ(test::contents_of(folder / "killed"), expected) << "killed after " << whole * stream.uniform(i) << " s";
   }
-  EXPECT_GE(killed, 10);
-  EXPECT_GE(after_a_shard, 5);
+  EXPECT_GE(killed, times / 2);
+  EXPECT_GE(after_a_shard, times / 4);
 }
 
 TEST_F(capture_program, an_unfinished_capture_is_continued_only_when_told_to_and_with_its_options) {

@@ -15,25 +15,17 @@
 #include "capture/regex.hpp"
 #include "capture/tokenizer.hpp"
 #include "qkgeom/io/json.hpp"
+#include "tests/capture/token_ids.hpp"
 
 namespace qkgeom {
 namespace {
 
+using test::fnv1a;
+using test::ids;
+using test::no_limit;
 using ::testing::HasSubstr;
-using ids = std::vector<std::int32_t>;
 
-constexpr index_t no_limit = index_t{1} << 40;
-const std::string folder = std::string(QKGEOM_TEST_DATA) + "/tokenizers/";
-
-std::string fnv1a(const ids& list) {
-  std::uint64_t h = 0xCBF29CE484222325u;
-  for (const std::int32_t id : list)
-    for (int shift = 0; shift < 32; shift += 8)
-      h = (h ^ ((static_cast<std::uint32_t>(id) >> shift) & 0xff)) * 0x100000001B3u;
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
-  return text;
-}
+const std::string tokenizers = std::string(QKGEOM_TEST_DATA) + "/tokenizers/";
 
 std::string repeated(const std::string& part, std::size_t at_least) {
   std::string text;
@@ -43,11 +35,11 @@ std::string repeated(const std::string& part, std::size_t at_least) {
 }
 
 TEST(tokenizer_schemes, ids_equal_the_library_s) {
-  const auto texts = read_json(folder + "texts.json").get<std::vector<std::string>>();
-  const auto expected = read_json(folder + "ids.json");
+  const auto texts = read_json(tokenizers + "texts.json").get<std::vector<std::string>>();
+  const auto expected = read_json(tokenizers + "ids.json");
   std::size_t schemes = 0;
   for (const auto& [name, lists] : expected["ids"].items()) {
-    const auto t = tokenizer::load(folder + name + ".json");
+    const auto t = tokenizer::load(tokenizers + name + ".json");
     for (std::size_t i = 0; i < texts.size(); ++i)
       EXPECT_EQ(t.encode(texts[i], no_limit), lists[i].get<ids>()) << name << ", text " << i;
     ++schemes;
@@ -56,7 +48,7 @@ TEST(tokenizer_schemes, ids_equal_the_library_s) {
 }
 
 TEST(tokenizer_schemes, ids_of_a_line_of_ten_megabytes_equal_the_library_s) {
-  const auto expected = read_json(folder + "long-line.json");
+  const auto expected = read_json(tokenizers + "long-line.json");
   std::string line;
   document_list({.jsonl = std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3/heldout.jsonl"})
       .for_each([&](index_t, const document& d) { line += d.text + ' '; });
@@ -65,7 +57,7 @@ TEST(tokenizer_schemes, ids_of_a_line_of_ten_megabytes_equal_the_library_s) {
   EXPECT_EQ(line.size(), expected["bytes"]);
   EXPECT_EQ(expected["ids"].size(), 3u);
   for (const auto& [name, answer] : expected["ids"].items()) {
-    const auto t = tokenizer::load(folder + name + ".json");
+    const auto t = tokenizer::load(tokenizers + name + ".json");
     const ids all = t.encode(line, no_limit);
     EXPECT_EQ(all.size(), answer["count"]) << name;
     EXPECT_EQ(fnv1a(all), answer["hash"]) << name;
@@ -76,7 +68,7 @@ TEST(tokenizer_schemes, ids_of_a_line_of_ten_megabytes_equal_the_library_s) {
 // Ten times the text is ten times the work, counted and not timed; each byte is looked at a few times at most.
 TEST(tokenizer_schemes, work_grows_with_the_text_and_not_with_its_square) {
   for (const std::string name : {"tekken", "mistral", "gemma3"}) {
-    const auto t = tokenizer::load(folder + name + ".json");
+    const auto t = tokenizer::load(tokenizers + name + ".json");
     for (const std::string part : {"a", " ", "A", "ab"}) {
       const auto work = [&](std::size_t bytes) {
         const std::uint64_t before = t.lookups();

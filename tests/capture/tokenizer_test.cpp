@@ -12,14 +12,16 @@
 #include "capture/tokenizer.hpp"
 #include "capture/utf8.hpp"
 #include "qkgeom/io/json.hpp"
+#include "tests/capture/token_ids.hpp"
 
 namespace qkgeom {
 namespace {
 
+using test::fnv1a;
+using test::ids;
+using test::no_limit;
 using ::testing::HasSubstr;
-using ids = std::vector<std::int32_t>;
 
-constexpr index_t no_limit = index_t{1} << 40;
 const std::string folder = std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3";
 
 nlohmann::json bundled() { return read_json(folder + "/tokenizer.json"); }
@@ -40,16 +42,6 @@ std::string refusal(const nlohmann::json& patch, const nlohmann::json& config = 
     return e.what();
   }
   return "";
-}
-
-std::string fnv1a(const ids& list) {
-  std::uint64_t h = 0xCBF29CE484222325u;
-  for (const std::int32_t id : list)
-    for (int shift = 0; shift < 32; shift += 8)
-      h = (h ^ ((static_cast<std::uint32_t>(id) >> shift) & 0xff)) * 0x100000001B3u;
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
-  return text;
 }
 
 TEST(tokenizer, ids_of_the_held_out_books_equal_the_library_s) {

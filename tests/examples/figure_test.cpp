@@ -3,33 +3,22 @@
 #include "examples/common/figure.hpp"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <limits>
-#include <sstream>
+#include <filesystem>
 
 #include "examples/common/gnuplot.hpp"
 #include "qkgeom/core/error.hpp"
+#include "tests/examples/drawn_figure.hpp"
 
 namespace qkgeom::examples {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double null = std::numeric_limits<double>::quiet_NaN();
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::size_t count(const std::string& text, const std::string& what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++n;
-  return n;
-}
+using test::count;
+using test::drawn;
+using test::null;
+using test::point;
 
 /// What lies inside the groups that hold gnuplot's plot elements: data and legend, but no axes and no colour bar.
 std::string plotted(const std::string& svg) {
@@ -51,23 +40,9 @@ std::string plotted(const std::string& svg) {
 
 class Figure : public testing::Test {
  protected:
-  Figure() : folder_(fs::temp_directory_path() / ("qkgeom-figure-" + std::to_string(::getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~Figure() override { fs::remove_all(folder_); }
-
-  template <class F>
-  std::string drawn(const F& figure) {
-    draw(figure, folder_ / "figure");
-    EXPECT_GT(fs::file_size(folder_ / "figure.png"), 1000u);
-    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "a temporary file was left";
-    return text_of(folder_ / "figure.svg");
-  }
-
-  const fs::path folder_;
+  const test::scratch_folder folder_;
 };
 
-constexpr const char* point = "<use xlink:href='#gpPt";
 constexpr const char* box = "<polygon";
 
 TEST_F(Figure, ScatterHasAMarkForEachPointAndForEachNameInTheLegend) {
@@ -162,7 +137,7 @@ TEST_F(Figure, FolderThatIsNotThereIsAnError) {
 
 TEST_F(Figure, MissingGnuplotIsSaid) {
   const std::string path = std::getenv("PATH");
-  ::setenv("PATH", folder_.c_str(), 1);
+  ::setenv("PATH", folder_.path().c_str(), 1);
   std::string said;
   try {
     draw(scatter_figure{}, folder_ / "figure");
@@ -180,7 +155,7 @@ TEST_F(Figure, FailureOfGnuplotIsSaid) {
   } catch (const error& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("gnuplot failed: "));
   }
-  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
 }  // namespace

@@ -90,16 +90,17 @@ std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& mode
   return result;
 }
 
-struct shape {
+struct head_shape {
   index_t dim, examples, rows;
 };
 
-class all_pairs_of : public testing::TestWithParam<shape> {};
+class all_pairs_of : public testing::TestWithParam<head_shape> {};
 
 /// Groups below and above the size from which tiles are used, ragged against panels and lanes.
 INSTANTIATE_TEST_SUITE_P(sizes, all_pairs_of,
-                         testing::Values(shape{1, 4, 5}, shape{2, 3, 1}, shape{3, 40, 2}, shape{8, 7, 17},
-                                         shape{33, 3, 64}, shape{16, 2, 65}, shape{32, 2, 131}, shape{40, 1, 700}));
+                         testing::Values(head_shape{1, 4, 5}, head_shape{2, 3, 1}, head_shape{3, 40, 2},
+                                         head_shape{8, 7, 17}, head_shape{33, 3, 64}, head_shape{16, 2, 65},
+                                         head_shape{32, 2, 131}, head_shape{40, 1, 700}));
 
 TEST_P(all_pairs_of, equal_brute_force) {
   const auto s = GetParam();
