@@ -4,6 +4,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <memory>
 #include <memory_resource>
 #include <type_traits>
@@ -11,6 +12,7 @@
 #include "capture/cuda_rows.cuh"
 #include "capture/device_attention.hpp"
 #include "qkgeom/backend/cuda_resources.cuh"
+#include "qkgeom/core/buffer.hpp"
 
 #if defined(QKGEOM_CUDNN)
 #include "capture/cudnn_attention.hpp"
@@ -84,7 +86,11 @@ class cuda_machine {
   /// By cuDNN, where it has a kernel.
   bool attend(const attention_call<bf16>& call) {
     if (!attention_) attention_ = std::make_unique<cudnn_attention>(work_.get());
-    return (*attention_)(call);
+    const auto bytes = attention_->working_bytes(call);
+    if (!bytes) return false;
+    attention_memory_.reserve(*bytes);
+    (*attention_)(call, attention_memory_.data());
+    return true;
   }
 #endif
 
@@ -110,6 +116,7 @@ class cuda_machine {
   memory_type memory_, weight_memory_;
   cuda_kernels::handles handles_;
 #if defined(QKGEOM_CUDNN)
+  buffer<std::byte, memory_type> attention_memory_{memory_, 0};
   std::unique_ptr<cudnn_attention> attention_;
 #endif
 };

@@ -117,21 +117,16 @@ std::optional<index_t> cudnn_attention::working_bytes(const attention_call<bf16>
   return p.graph ? std::optional(p.workspace) : std::nullopt;
 }
 
-bool cudnn_attention::operator()(const attention_call<bf16>& c) {
+void cudnn_attention::operator()(const attention_call<bf16>& c, void* work) {
   require(state_->handle != nullptr, "cuDNN: a device that is only described cannot run an attention");
   const plan& p = state_->plan_of(c);
-  if (!p.graph) return false;
-  void* workspace = nullptr;
-  const auto memory = static_cast<std::size_t>(p.workspace);
-  if (memory > 0 && cudaMallocAsync(&workspace, memory, state_->stream) != cudaSuccess) return false;
+  require(p.graph != nullptr, "cuDNN: it has no kernel for this attention");
   const index_t begin = attended_keys(c).begin * c.dim;
   const auto plain = [](const bf16* x) { return const_cast<void*>(static_cast<const void*>(x)); };
   std::unordered_map<std::int64_t, void*> tensors{
       {q_tensor, plain(c.q)}, {k_tensor, plain(c.k + begin)}, {v_tensor, plain(c.v + begin)}, {out_tensor, c.out}};
-  auto status = p.graph->execute(state_->handle, tensors, workspace);
-  if (workspace) cudaFreeAsync(workspace, state_->stream);
+  auto status = p.graph->execute(state_->handle, tensors, work);
   require(status.is_good(), "cuDNN: the attention failed: ", status.get_message());
-  return true;
 }
 
 }  // namespace qkgeom

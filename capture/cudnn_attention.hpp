@@ -24,15 +24,15 @@ struct described_device {
 class cudnn_attention {
  public:
   explicit cudnn_attention(cudaStream_t stream);
-  /// For what plans can tell without the device; no call can be done.
+  /// For what a plan tells without the device; no call can be done.
   explicit cudnn_attention(const described_device& device);
   ~cudnn_attention();
 
-  /// Does the call, or returns false where cuDNN has no kernel for it.
-  bool operator()(const attention_call<bf16>& call);
-
-  /// Bytes that cuDNN works in, besides a call's arguments; nothing where it has no kernel for the call.
+  /// Bytes that a call works in, besides its arguments; nothing where cuDNN has no kernel for it.
   std::optional<index_t> working_bytes(const attention_call<bf16>& call);
+
+  /// A call that has a kernel, in `work` of as many bytes on the device.
+  void operator()(const attention_call<bf16>& call, void* work);
 
  private:
   struct state;

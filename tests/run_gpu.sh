@@ -171,7 +171,7 @@ if wanted heads; then
         >"$build/heads.log" 2>&1 || failed "heads with --device $device failed: $(tail -1 "$build/heads.log")"
     done
     echo "$capture"
-    python3 "$root/tests/gpu/compare_tables.py" "$build/heads-$capture-cuda" "$build/heads-$capture-cpu" profile.csv qk.csv rotated.csv ||
+    python3 "$root/tests/gpu/compare_tables.py" "$build/heads-$capture-cuda" "$build/heads-$capture-cpu" profile.csv heatmap.csv qk.csv rotated.csv ||
       failed "the GPU's heads are not the CPU's"
   done
 fi

@@ -19,12 +19,17 @@ same() { # FOLDER FOLDER TABLES...
 
 for device in cuda cpu; do
   on $device qkgeom-capture "${capture[@]}" --sampler all --analyse --out "$work/analysed-$device"
-  on $device heads "$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors" --out "$work/heads-$device"
+  for program in heads pca rotation plasticity; do
+    on $device $program "$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors" --out "$work/$program-$device"
+  done
   on $device qkgeom-capture "${capture[@]}" "${rows[@]}" --out "$work/rows-$device"
   grep '^loss' "$work/stdout" >"$work/loss-$device"
 done
 same "$work/analysed-cuda" "$work/analysed-cpu" document_profile.csv
-same "$work/heads-cuda" "$work/heads-cpu" profile.csv qk.csv rotated.csv
+same "$work/heads-cuda" "$work/heads-cpu" profile.csv heatmap.csv qk.csv rotated.csv
+same "$work/pca-cuda" "$work/pca-cpu" qk.csv
+same "$work/rotation-cuda" "$work/rotation-cpu" rotated.csv
+same "$work/plasticity-cuda" "$work/plasticity-cpu" profile.csv heatmap.csv
 [[ -s $work/loss-cpu ]] && cmp "$work/loss-cuda" "$work/loss-cpu" || bad "the losses differ: $(cat "$work"/loss-*)"
 
 # Layers that share room give the rows and moments of layers that stay.

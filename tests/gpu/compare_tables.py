@@ -3,8 +3,8 @@
 """Compares tables that a program wrote to two folders, once on the CPU and once on a GPU: the same lines with the same numbers
 of pairs and queries, and values that differ by at most a bound, which is relative where they are above 1.
 
-Usage: compare_tables.py FOLDER FOLDER TABLE...     document_profile.csv of `qkgeom-capture --analyse`, or profile.csv, qk.csv,
-                                                    rotated.csv of `heads`
+Usage: compare_tables.py FOLDER FOLDER TABLE...     document_profile.csv of `qkgeom-capture --analyse`, or profile.csv,
+                                                    heatmap.csv, qk.csv, rotated.csv of `heads`
 Prints the largest differences. Exit status 1 if one is above its bound, or other lines are there.
 """
 import csv
@@ -17,6 +17,7 @@ TABLES = {
     "document_profile.csv": (("document", *PROFILE), ("plasticity",), lambda line: 1e-4),
     "profile.csv": ((*PROFILE, "covariance"), ("plasticity",),
                     lambda line: 1e-4 if line["covariance"] == "empirical" else 1e-5),
+    "heatmap.csv": (("layer", "q_head", "key_distance", "query_distance", "pairs"), ("plasticity",), lambda line: 1e-5),
     "qk.csv": (("layer", "head", "pc"), None, lambda line: 1e-6),
     "rotated.csv": (("layer", "head", "k_head"), None, lambda line: 1e-6),
 }

@@ -100,7 +100,7 @@ TEST_P(cudnn_plans, are_forgotten_and_made_again) {
 
 TEST_P(cudnn_plans, are_all_that_a_described_device_has) {
   cudnn_attention attention(device_of(GetParam()));
-  EXPECT_THROW(attention(call_of(32, 8, 128, 64, 0)), error);
+  EXPECT_THROW(attention(call_of(32, 8, 128, 64, 0), nullptr), error);
   EXPECT_THROW(cudnn_attention(described_device{"{}", GetParam(), 132}), error);
 }
 
