@@ -28,7 +28,7 @@ struct plan {
 /// Queries, keys, window, heads, key heads, dim, capacity, scale.
 using plan_key = std::tuple<index_t, index_t, index_t, index_t, index_t, index_t, index_t, double>;
 
-/// Each document's last chunk has a shape of its own. So many are kept: chunks of a document of a million tokens.
+/// Each document's last chunk has a shape of its own.
 constexpr std::size_t plans_kept = 512;
 
 }  // namespace
@@ -128,5 +128,7 @@ void cudnn_attention::operator()(const attention_call<bf16>& c, void* work) {
   auto status = p.graph->execute(state_->handle, tensors, work);
   require(status.is_good(), "cuDNN: the attention failed: ", status.get_message());
 }
+
+index_t cudnn_attention::plans() const { return static_cast<index_t>(state_->plans.size()); }
 
 }  // namespace qkgeom

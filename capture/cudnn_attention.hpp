@@ -34,6 +34,9 @@ class cudnn_attention {
   /// A call that has a kernel, in `work` of as many bytes on the device.
   void operator()(const attention_call<bf16>& call, void* work);
 
+  /// Plans it keeps; at most 512, chunks of a document of a million tokens.
+  index_t plans() const;
+
  private:
   struct state;
   std::unique_ptr<state> state_;

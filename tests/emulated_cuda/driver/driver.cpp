@@ -22,6 +22,7 @@ constexpr int not_supported = 801;
 extern "C" {
 
 int qkgeom_programs() { return static_cast<int>(programs().size()); }
+void qkgeom_count_anew() { programs().clear(); }
 const char* qkgeom_kernel() { return kernel().c_str(); }
 
 int cuInit(unsigned) { return 100; }
