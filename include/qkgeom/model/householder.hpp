@@ -38,4 +38,16 @@ inline std::vector<double> reflect_both(const std::vector<double>& u, std::vecto
   return m;
 }
 
+/// The diagonal of H M H, without the rest.
+inline std::vector<double> reflected_diagonal(const std::vector<double>& u, const std::vector<double>& m,
+                                              std::size_t d) {
+  std::vector<double> x(d);
+  for (std::size_t i = 0; i < d; ++i) x[i] = m[i * d + i];
+  if (u.empty()) return x;
+  const auto mu = dense::multiply(m, u);
+  const double umu = dense::dot(u, mu);
+  for (std::size_t i = 0; i < d; ++i) x[i] -= 4 * u[i] * (mu[i] - umu * u[i]);
+  return x;
+}
+
 }  // namespace qkgeom

@@ -82,20 +82,30 @@ inline std::uint64_t fingerprint(const query_model& m) {
 
 namespace detail {
 
-/// Covariance (n - 1) of (eps, coordinates 2..d) of a bucket in Householder coordinates; `full` cuts coordinate 1 off.
+/// Variances (n - 1) of (eps, coordinates 2..d) of a bucket in Householder coordinates; eps' is of all queries, but for
+/// `joint`.
+inline std::vector<double> bucket_variance(const row_moments& m, const query_model& model) {
+  auto v = reflected_diagonal(model.reflector, m.xx, static_cast<std::size_t>(m.dim()));
+  if (model.covariance == covariance_kind::joint)
+    v[0] += model.beta_pos * (model.beta_pos * m.tt - 2 * reflect(model.reflector, m.xt)[0]);
+  v = dense::scaled(std::move(v), 1.0 / static_cast<double>(m.count - 1));
+  if (model.covariance != covariance_kind::joint) v[0] = model.sigma2_pos;
+  for (double& x : v) x = std::max(0.0, x);
+  return v;
+}
+
+/// The covariance that goes with them; `full` cuts coordinate 1 off.
 inline std::vector<double> bucket_covariance(const row_moments& m, const query_model& model) {
   const auto d = static_cast<std::size_t>(m.dim());
   auto c = reflect_both(model.reflector, m.xx);
   if (model.covariance == covariance_kind::joint) {
     const auto xt = reflect(model.reflector, m.xt);
-    c[0] += model.beta_pos * (model.beta_pos * m.tt - 2 * xt[0]);
     for (std::size_t i = 1; i < d; ++i) c[i] = c[i * d] = c[i] - model.beta_pos * xt[i];
+  } else {
+    for (std::size_t i = 1; i < d; ++i) c[i] = c[i * d] = 0;
   }
   c = dense::scaled(std::move(c), 1.0 / static_cast<double>(m.count - 1));
-  if (model.covariance != covariance_kind::joint) {
-    for (std::size_t i = 1; i < d; ++i) c[i] = c[i * d] = 0;
-    c[0] = model.sigma2_pos;
-  }
+  c[0] = bucket_variance(m, model)[0];
   return c;
 }
 
@@ -116,8 +126,8 @@ inline query_model model_of(const moments_ref& head, const query_model_options& 
   const auto mean_all = reflect(model.reflector, q.mean);
   std::vector<double> drift_variance(d);
   if (options.covariance == covariance_kind::linear_drift && q.count > 1) {
-    const auto c = reflect_both(model.reflector, q.xx);
-    for (std::size_t i = 0; i < d; ++i) drift_variance[i] = c[i * d + i] / static_cast<double>(q.count - 1);
+    drift_variance =
+        dense::scaled(reflected_diagonal(model.reflector, q.xx, d), 1.0 / static_cast<double>(q.count - 1));
     drift_variance[0] = std::max(0.0, xx - xt * model.beta_pos) / static_cast<double>(q.count - 1);
   }
   for (index_t b = 0; b < head.buckets->count(); ++b) {
@@ -132,8 +142,7 @@ inline query_model model_of(const moments_ref& head, const query_model_options& 
       if (!drift) {
         require(m.has_full_scatter(),
                 "fit_queries needs the covariance of each query bucket: accumulate with q_bucket = scatter_kind::full");
-        const auto c = bucket_covariance(m, model);
-        for (std::size_t i = 0; i < d; ++i) out.variance[i] = std::max(0.0, c[i * d + i]);
+        out.variance = bucket_variance(m, model);
       }
     }
     model.bucket.push_back(std::move(out));
