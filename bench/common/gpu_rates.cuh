@@ -6,6 +6,7 @@
 #include <thrust/iterator/counting_iterator.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -99,10 +100,7 @@ struct epilogue_alone {
         const float row = static_cast<float>(r & 1023) * 0x1p-10f;
         QKGEOM_UNROLL
         for (int c = 0; c < columns; ++c) {
-          const float both = 1.0f + row + norm[c];
-          float v = both - 2.0f * gram[c];
-          v = v > tile::least_v<float> ? v : tile::least_v<float>;
-          sum += tile::plasticity(row - score[c], v);
+          sum += tile::plasticity(row - score[c], std::fma(-2.0f, gram[c], 1.0f + row + norm[c]));
         }
       }
       to[block * threads + t] = sum;

@@ -107,6 +107,21 @@ planted_rows<bf16> rows_with_ties(index_t examples, index_t rows) {
   return planted;
 }
 
+// 99 KiB is what a block may have on GPUs of compute capability 8.6, 8.9 and 12, which have the least.
+TEST(fused_pairs, tiles_fit_into_the_shared_memory_of_every_gpu) {
+  const auto fits = [](const auto& program) { EXPECT_LE(program.shared_bytes(), 99 * 1024); };
+  using tile::pair_tiles;
+  using later = backend::given_weight<prefix_weight>;
+  using odd = backend::given_weight<test::odd_weight>;
+  fits(pair_tiles<true, false>{});
+  fits(pair_tiles<true, true>{});
+  fits(pair_tiles<true, true, later>{});
+  fits(pair_tiles<true, true, odd>{});
+  fits(pair_tiles<true, true, backend::no_weight, true>{});
+  fits(tile::observed_tiles{});
+  fits(tile::largest_weight<odd>{});
+}
+
 TEST(fused_pairs, a_score_wins_ties_or_loses) {
   for (const float x : {1e-25f, 1.0f, 3e38f})
     for (const float y : {-x, 0.0f, std::nextafter(x, 0.0f)}) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu_pair_math.hpp"
+#include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/pair_ranges.hpp"
 #include "qkgeom/backend/detail/tile_math.hpp"
 #include "qkgeom/backend/detail/tile_plan.hpp"
@@ -125,6 +126,25 @@ TEST(tile_math, gram_tiles_of_split_operands_are_as_good_as_f32) {
   EXPECT_LE(fast_worst, 0.1);
   EXPECT_LE(fast_mean, 2e-3);
   EXPECT_GT(fast_mean, mean);
+}
+
+TEST(heatmap_cells, a_run_of_keys_shares_a_cell) {
+  int runs = 0, keys = 0;  // of wide cells
+  for (const index_t width : {1, 7, 512})
+    for (const double tau : {5000.0, 4999.5, 4999.499999999999, 4321.1}) {
+      const auto cells = backend::heatmap_cells::of(width, 5000 / width + 1);
+      for (const std::int32_t t_i : {0, 1, 300, 2047})
+        for (std::int32_t t_j = t_i; t_j < 4999;) {
+          const auto run = cells.run_of(t_i, t_j, tau);
+          ASSERT_EQ(run.cell, cells.cell_of(cells.place(t_i, t_j), tau));
+          std::int32_t next = t_j + 1;
+          for (; next < 4999 && next <= run.last; ++next)
+            ASSERT_EQ(run.cell, cells.cell_of(cells.place(t_i, next), tau)) << width << ' ' << tau << ' ' << t_i;
+          if (width == 512) keys += next - t_j, ++runs;
+          t_j = next;
+        }
+    }
+  EXPECT_GT(keys, 200 * runs);
 }
 
 /// Calls each(key i, key j, span) for what the tiles of a plan visit, as the kernel does: i < j, both of one group and

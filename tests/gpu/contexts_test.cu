@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+#include <thrust/execution_policy.h>
+#include <thrust/for_each.h>
+#include <thrust/iterator/counting_iterator.h>
+
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/backend/uploading_context.hpp"
@@ -170,6 +174,37 @@ TEST_F(on_gpu, the_pair_kernel_errs_by_at_most_1e_5_and_fast_products_by_what_is
   RecordProperty("fast_worst", std::to_string(fast_worst));
   EXPECT_LE(worst, 1e-5);
   EXPECT_LE(fast_worst, 2e-2);
+}
+
+struct plasticity_of {
+  const float *m, *v;
+  float* to;
+  QKGEOM_HD void operator()(index_t i) const { to[i] = tile::plasticity(m[i], v[i]); }
+};
+
+TEST_F(on_gpu, f32_plasticity_errs_by_at_most_6e_7_and_is_never_negative) {
+  std::vector<float> m, v;
+  for (const double of : {0.031, 1.0, 27.0})
+    for (double z = 0; z < 30; z += 1e-4) {
+      m.push_back(static_cast<float>(z * std::sqrt(of)));
+      v.push_back(static_cast<float>(of));
+    }
+  m.push_back(1e17f);
+  v.push_back(tile::least_v<float>);
+  const on_device<float> far_m(m), far_v(v);
+  const cuda_kernels::device_memory memory(stream);
+  const buffer<float, cuda_kernels::device_memory> far(memory, static_cast<index_t>(m.size()));
+  thrust::for_each_n(thrust::cuda::par.on(stream), thrust::counting_iterator<index_t>(0), far.size(),
+                     plasticity_of{far_m.view().data, far_v.view().data, far.data()});
+  const auto p = far.host();
+  double worst = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    ASSERT_GE(p[i], 0.0f);
+    worst = std::fmax(worst, std::abs(static_cast<double>(p[i]) - pair_plasticity(m[i], v[i])));
+  }
+  RecordProperty("worst", std::to_string(worst));
+  EXPECT_LE(worst, 6e-7);
+  EXPECT_GT(worst, 1e-9);
 }
 
 TEST_F(on_gpu, equal_keys_have_plasticity_1) {

@@ -108,11 +108,13 @@ struct observed_tiles {
   /// Numbers of the blocks of 8 x 8 that hold a pair, ascending.
   template <class Team>
   QKGEOM_HD void list_blocks(const Team& team, const placed_tile& tile, shared_values& values) const {
-    team.each([&](int t) { values.keys.load(tiles, tile, t / tile_side, t % tile_side); });
     team.each([&](int t) {
+      if (t < tile_side) values.keys.load(tiles, tile, 0, t);
+    });
+    team.each([&](int t) {
+      const int row = t / across * block, column = t % across * block;
       bool any = false;
-      for (int p = 0; p < block * block && !any; ++p)
-        any = values.keys.pair(tile, t / across * block + p / block, t % across * block + p % block);
+      for (int r = row; r < row + block; ++r) any |= !values.keys.columns(tile, r, column, column + block).empty();
       values.has_pairs[t] = any;
     });
     team.each([&](int t) {
@@ -173,9 +175,9 @@ struct observed_tiles {
                           const float* counts) const {
     team.each([&](int t) {
       const int r = t / 2, from = t % 2 * (tile_side / 2);
+      const auto columns = values.keys.columns(tile, r, from, from + tile_side / 2);
       std::int64_t sum = 0;
-      for (int c = from; c < from + tile_side / 2; ++c) {
-        if (!values.keys.pair(tile, r, c)) continue;
+      for (int c = columns.first; c < columns.end; ++c) {
         const auto w = static_cast<std::int64_t>(2.0f * counts[r * count_row + c]);
         sum += w * (2 * law.queries - w);
       }

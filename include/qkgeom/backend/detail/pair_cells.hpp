@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "qkgeom/core/pair_formula.hpp"
@@ -32,6 +34,23 @@ struct heatmap_cells {
     const index_t back = floor_cells(tau - at.middle);
     if (back < 0 || back >= width) return -1;
     return at.row * width + back;
+  }
+
+  /// A cell, and up to which position keys share it.
+  struct cell_run {
+    index_t cell = -1;
+    std::int32_t last = -1;
+  };
+  /// Of the pair of t_i <= t_j and of keys that follow t_j, up to `last` if not beyond.
+  QKGEOM_HD cell_run run_of(std::int32_t t_i, std::int32_t t_j, double tau) const {
+    const pair_place at = place(t_i, t_j);
+    const index_t found = cell_of(at, tau);
+    if (found < 0) return {};
+    const auto i = static_cast<double>(t_i), row = static_cast<double>(at.row),
+               back = static_cast<double>(found - at.row * width);
+    // What is within 1/4 of the next cell is left to cell_of, so that rounding moves no key.
+    const double last = std::fmin(i + (row + 1) * cell - 1, 2 * (tau - back * cell) - i - 0.25);
+    return {found, static_cast<std::int32_t>(std::fmin(last, std::numeric_limits<std::int32_t>::max()))};
   }
 
  private:

@@ -33,17 +33,25 @@ struct gram_stage {
   QKGEOM_HD bf16* operand(int side, int part) const { return base + (side * parts + part) * operand_elements; }
 };
 
-/// Rows [first, first + tile_side) and columns [k, k + stage_k) of one operand: a thread's share.
-template <class Team>
-QKGEOM_HD void stage_operand(const Team& team, bf16* to, const bf16* from, index_t first, index_t end, int width, int k,
-                             int t) {
-  for (int piece = t; piece < tile_side * (stage_k / 8); piece += tile_threads) {
-    const int row = piece / (stage_k / 8), column = piece % (stage_k / 8) * 8;
-    const bool there = first + row < end;
-    team.template copy<16>(to + row * stage_row + column, from + (there ? first + row : first) * width + k + column,
-                           there);
+/// What a thread brings of a stage: pieces of eight elements of both sides, of every operand.
+struct stage_share {
+  static constexpr int row_pieces = stage_k / 8, pieces = tile_side * row_pieces / tile_threads;
+  int from[2][pieces];  ///< counted from the side's first key
+  bool there[2][pieces];
+
+  QKGEOM_HD static int row(int t, int piece) { return t / row_pieces + tile_threads / row_pieces * piece; }
+  QKGEOM_HD static int column(int t) { return t % row_pieces * 8; }
+  QKGEOM_HD void place(const placed_tile& tile, int width, int t) {
+    QKGEOM_UNROLL
+    for (int side = 0; side < 2; ++side) {
+      QKGEOM_UNROLL
+      for (int piece = 0; piece < pieces; ++piece) {
+        there[side][piece] = tile.key(side, row(t, piece)) < tile.end;
+        from[side][piece] = (there[side][piece] ? row(t, piece) * width : 0) + column(t);
+      }
+    }
   }
-}
+};
 
 /// g += the products of one stage. Split: high high + high low + low high.
 template <bool Split, class Team>
@@ -88,13 +96,24 @@ QKGEOM_HD void multiply_stage(const Team& team, typename Team::template per_thre
 template <bool Split, class Team>
 QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<products>& g, bf16* shared,
                     const gram_keys& keys, const placed_tile& tile) {
-  const index_t law = tile.span.law * keys.n * keys.width;
+  constexpr int parts = gram_stage<Split>::parts;
+  const index_t law = tile.span.law * keys.n;
   const auto stage = [&](int which) { return gram_stage<Split>{shared + which * gram_stage<Split>::elements}; };
+  typename Team::template per_thread<stage_share> share;
   const auto fill = [&](int k, int which, int t) {
-    for (int part = 0; part < gram_stage<Split>::parts; ++part)
-      for (int side = 0; side < 2; ++side)
-        stage_operand(team, stage(which).operand(side, part), (part ? keys.low : keys.high) + law,
-                      side ? tile.j0 : tile.i0, tile.end, keys.width, k, t);
+    QKGEOM_UNROLL
+    for (int side = 0; side < 2; ++side) {
+      QKGEOM_UNROLL
+      for (int piece = 0; piece < stage_share::pieces; ++piece) {
+        const int to = stage_share::row(t, piece) * stage_row + stage_share::column(t);
+        QKGEOM_UNROLL
+        for (int part = 0; part < parts; ++part)
+          team.template copy<16>(
+              stage(which).operand(side, part) + to,
+              (part ? keys.low : keys.high) + (law + tile.key(side, 0)) * keys.width + k + share[t].from[side][piece],
+              share[t].there[side][piece]);
+      }
+    }
     team.commit();
   };
   team.own([&](int t) {
@@ -106,6 +125,7 @@ QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<product
         for (int e = 0; e < 4; ++e) g[t].value[m][n][e] = 0;
       }
     }
+    share[t].place(tile, keys.width, t);
     fill(0, 0, t);
   });
   for (int k = 0, which = 0; k < keys.width; k += stage_k, which ^= 1) {

@@ -36,24 +36,41 @@ struct placed_tile {
   QKGEOM_HD index_t key(int side, int row) const { return (side ? j0 : i0) + row; }
 };
 
-/// Which range of the span admits each key of the tile's two sides; -1: none, or there is no such key.
-struct admitted_keys {
-  std::int32_t range[2][tile_side];
-
-  QKGEOM_HD void load(const tile_list& list, const placed_tile& tile, int side, int row) {
-    const index_t key = tile.key(side, row);
-    range[side][row] = key < tile.end ? range_of(tile.span, list.ranges, key) : -1;
-  }
-  /// Whether row r and column c are a pair: of one group, admitted, the earlier key first.
-  QKGEOM_HD bool pair(const placed_tile& tile, int r, int c) const {
-    return range[0][r] >= 0 && range[0][r] == range[1][c] && tile.i0 + r < tile.j0 + c;
-  }
+/// Columns [first, end) of a tile.
+struct column_run {
+  int first, end;
+  QKGEOM_HD bool empty() const { return first >= end; }
 };
 
-/// Writes value number `value` of a tile, whose sums by row are in `rows`, which is lost; thread t may set rows[t] anew
-/// without waiting.
+/// Which columns of a tile make a pair with each of its rows: a run of them, since keys of a group lie together.
+struct admitted_keys {
+  std::int32_t range[tile_side];  ///< the span's range that admits the row's key; -1: none, or there is no such key
+  std::int32_t end[tile_side];    ///< the columns before it are of that range, or come before the row
+
+  /// Of one row, or of one column, of which nothing is kept; returns its range.
+  QKGEOM_HD std::int32_t load(const tile_list& list, const placed_tile& tile, int side, int row) {
+    const index_t key = tile.key(side, row);
+    const std::int32_t number = key < tile.end ? range_of(tile.span, list.ranges, key) : -1;
+    if (side == 1) return number;
+    const group_range r = list.ranges[tile.span.first_range + (number < 0 ? 0 : number)];
+    const index_t columns = number < 0 ? 0 : r.first + r.count - tile.j0;
+    range[row] = number;
+    end[row] = static_cast<std::int32_t>(columns < 0 ? 0 : (columns < tile_side ? columns : tile_side));
+    return number;
+  }
+  /// Of columns [from, to) those that make a pair with row r: of one group, admitted, the earlier key first.
+  QKGEOM_HD column_run columns(const placed_tile& tile, int r, int from = 0, int to = tile_side) const {
+    const int after = tile.i0 == tile.j0 ? r + 1 : 0;
+    return {after > from ? after : from, end[r] < to ? end[r] : to};
+  }
+  /// Whether every row and column are a pair: those of one range lie together, so the first row says it of all.
+  QKGEOM_HD bool are_all(const placed_tile& tile) const { return tile.i0 != tile.j0 && end[0] == tile_side; }
+};
+
+/// Writes value number `value` of a tile, whose sums by row are in `rows`; thread t may set rows[t] anew without
+/// waiting.
 template <class Team>
-QKGEOM_HD void write_sums(const Team& team, const placed_tile& tile, index_t n, double* rows, const tile_sums& to,
+QKGEOM_HD void write_sums(const Team& team, const placed_tile& tile, index_t n, const double* rows, const tile_sums& to,
                           index_t value) {
   if (!tile.span.large) {
     team.own([&](int t) {
@@ -61,12 +78,11 @@ QKGEOM_HD void write_sums(const Team& team, const placed_tile& tile, index_t n, 
     });
     return;
   }
-  for (int step = tile_side / 2; step > 0; step /= 2)
-    team.each([&](int t) {
-      if (t < step) rows[t] += rows[t + step];
-    });
+  typename Team::template per_thread<double> sum;
+  team.each([&](int t) { sum[t] = t < 32 ? (rows[t] + rows[t + 32]) + (rows[t + 64] + rows[t + 96]) : 0.0; });
+  team.template sum_lanes<32>(sum);
   team.own([&](int t) {
-    if (t == 0) to.tile[value * to.tiles + tile.number] = rows[0];
+    if (t == 0) to.tile[value * to.tiles + tile.number] = sum[t];
   });
 }
 

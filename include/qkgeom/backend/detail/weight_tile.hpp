@@ -23,10 +23,10 @@ struct tile_weights {
   std::int32_t rank[2][many], position[2][many], example[2][many], keys[many];
   double weight[Weight::of_later_key ? tile_side : 1];
 
-  QKGEOM_HD void load(const Weight& weigh, const tile_list& list, const placed_tile& tile,
-                      const admitted_keys& admitted, const weight_keys& of, int side, int row) {
+  /// `number`: the range that admits the key, -1: none.
+  QKGEOM_HD void load(const Weight& weigh, const tile_list& list, const placed_tile& tile, std::int32_t number,
+                      const weight_keys& of, int side, int row) {
     const index_t key = tile.key(side, row);
-    const std::int32_t number = admitted.range[side][row];
     const group_range range = list.ranges[tile.span.first_range + (number < 0 ? 0 : number)];
     const index_t place = key - range.first;
     if constexpr (Weight::of_later_key) {
@@ -74,13 +74,13 @@ struct largest_weight {
     auto& side = *reinterpret_cast<shared_values*>(shared);
     const placed_tile tile(tiles, block);
     team.each([&](int t) {
-      side.admitted.load(tiles, tile, t / tile_side, t % tile_side);
-      side.weights.load(weight, tiles, tile, side.admitted, keys, t / tile_side, t % tile_side);
+      const int of = t / tile_side, row = t % tile_side;
+      side.weights.load(weight, tiles, tile, side.admitted.load(tiles, tile, of, row), keys, of, row);
     });
     team.each([&](int t) {
       double largest = 0;
-      for (int c = t % 2; c < tile_side; c += 2) {
-        if (!side.admitted.pair(tile, t / 2, c)) continue;
+      const auto columns = side.admitted.columns(tile, t / 2);
+      for (int c = columns.first + t % 2; c < columns.end; c += 2) {
         const double w = side.weights.of_pair(weight, tau[tile.span.law], t / 2, c);
         if (backend::is_weight(w) && w > largest) largest = w;
       }
