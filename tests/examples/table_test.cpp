@@ -115,15 +115,15 @@ TEST(Html, TablesKeepGroupsRulesAndDigits) {
 }
 
 TEST(Target, IsJudgedByTwoStandardErrors) {
-  const double null = std::numeric_limits<double>::quiet_NaN();
+  const double unknown = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(judge({0.07, 0.0149}), verdict::met);
   EXPECT_EQ(judge({0.07, 0.0151}), verdict::open);
   EXPECT_EQ(judge({0.13, 0.0149}), verdict::not_met);
   EXPECT_EQ(judge({0.13, 0.0151}), verdict::open);
   EXPECT_EQ(judge({-0.02, 0.01}), verdict::met);
   EXPECT_EQ(judge({0.10, 0}), verdict::open);
-  EXPECT_EQ(judge({0.05, null}), verdict::open);
-  EXPECT_EQ(judge({null, null}), verdict::open);
+  EXPECT_EQ(judge({0.05, unknown}), verdict::open);
+  EXPECT_EQ(judge({unknown, unknown}), verdict::open);
   EXPECT_EQ(target_statement({0.07, 0.01}, 131072),
             "Met: AP_drop is 0.070 ± 0.010 over 131 072 tokens, below 0.10 by more than two standard errors.");
   EXPECT_EQ(target_statement({0.161, 0.002}, 8192),
@@ -132,9 +132,9 @@ TEST(Target, IsJudgedByTwoStandardErrors) {
             "Met: AP_drop is 0.099 ± 0.0004 over 512 tokens, below 0.10 by more than two standard errors.");
   EXPECT_EQ(target_statement({0.11, 0.01}, 512),
             "Cannot be said: AP_drop is 0.110 ± 0.010 over 512 tokens, within two standard errors of 0.10.");
-  EXPECT_THAT(target_statement({0.05, null}, 512),
+  EXPECT_THAT(target_statement({0.05, unknown}, 512),
               testing::StartsWith("Cannot be said: AP_drop is 0.050 over 512 tokens"));
-  EXPECT_THAT(target_statement({null, null}, 512), testing::StartsWith("Cannot be said: no query bucket"));
+  EXPECT_THAT(target_statement({unknown, unknown}, 512), testing::StartsWith("Cannot be said: no query bucket"));
 }
 
 TEST(Target, PlacesAModelAmongOthers) {
