@@ -119,8 +119,8 @@ void run_tile(const tile& at, const matrix_view<const float>& q, const std::vect
 }  // namespace
 
 attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, tensor_view<const float> k,
-                                 const std::vector<index_t>& heads, const bucket_edges& buckets,
-                                 const attention_statistics_options& options) {
+                                 const measured_heads& what) {
+  const auto& [heads, buckets, options] = what;
   require(options.bins >= distance_bins(q.rows), "distances of ", q.rows, " tokens need more than ", options.bins,
           " bins");
   const index_t b = buckets.count(), window = std::min(options.window.value_or(q.rows), q.rows);

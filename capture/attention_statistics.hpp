@@ -24,10 +24,16 @@ struct attention_statistics_options {
   index_t bins = 1;                 ///< of distances, as `distance_bins`
 };
 
-/// Measures the causal softmax of some query heads of a layer: q (tokens, query heads, d), k (tokens, key heads, d) as
-/// they meet in the attention. Scores in f32, sums in f64; the result does not depend on the number of threads.
+/// Query heads of a layer whose softmax is measured, and how.
+struct measured_heads {
+  const std::vector<index_t>& heads;
+  const bucket_edges& buckets;
+  attention_statistics_options options;
+};
+
+/// Measures the causal softmax of some query heads: q (tokens, query heads, d), k (tokens, key heads, d) as they meet
+/// in the attention. Scores in f32, sums in f64; the result does not depend on the number of threads.
 attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, tensor_view<const float> k,
-                                 const std::vector<index_t>& heads, const bucket_edges& buckets,
-                                 const attention_statistics_options& options);
+                                 const measured_heads& what);
 
 }  // namespace qkgeom

@@ -44,6 +44,10 @@ class cuda_pass : public forward_pass {
     });
     return true;
   }
+  bool takes_softmax(statistics_store& store) override {
+    pass_.bring_softmax(store);
+    return true;
+  }
 
  private:
   using decoder_type = device_decoder<cuda_machine, T>;

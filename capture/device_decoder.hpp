@@ -40,7 +40,9 @@ using device_row_sink = std::function<void(std::size_t document, index_t layer, 
 /// What a forward pass on a machine hands out; what is not set is not computed.
 template <class T, memory_space Space>
 struct device_sinks {
-  device_row_sink<T, Space> rows{}, attended{};  ///< at the stage asked for; as they enter the attention
+  device_row_sink<T, Space> rows{};  ///< at the stage asked for
+  /// As they enter the attention, with k (tokens, key heads, d) the keys of the document up to the last of the rows.
+  device_row_sink<T, Space> attended{};
   /// The keys of a whole document as they enter the attention, when all its chunks have been handed out.
   std::function<void(std::size_t document, index_t layer, tensor_view<const T, Space> k)> keys{};
   std::function<void(std::size_t document, const token_predictions&)> losses{};
@@ -247,17 +249,17 @@ class device_decoder {
       const index_t rows = std::min(options_.chunk, p.tokens - first);
       const auto turn = turn_of(layer, p.tokens, first);
       const bool pre = stage == rope_stage::pre && to.rows;
-      const auto hand_out = [&](const device_row_sink<T, space>& sink) {
-        if (sink) sink(p.number, visit.layer, first, query_view(rows), key_view(first, rows));
+      const auto hand_out = [&](const device_row_sink<T, space>& sink, index_t first_key) {
+        if (sink) sink(p.number, visit.layer, first, query_view(rows), key_view(first_key, first + rows - first_key));
       };
       project(p, visit, weights, turn, rows, !pre);
       if (pre) {
-        hand_out(to.rows);
+        hand_out(to.rows, first);
         machine_->rows(rows, turn);
       } else {
-        hand_out(to.rows);
+        hand_out(to.rows, first);
       }
-      hand_out(to.attended);
+      hand_out(to.attended, 0);
       if (visit.only_qk) continue;
       attend(layer, first, rows);
       finish(p, visit, weights, first, rows);

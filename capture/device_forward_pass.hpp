@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "capture/device_attention_sums.hpp"
 #include "capture/device_decoder.hpp"
 #include "capture/forward_pass.hpp"
 #include "capture/moment_store.hpp"
+#include "capture/statistics_store.hpp"
 
 namespace qkgeom {
 
@@ -30,6 +32,7 @@ class device_forward_pass : public forward_pass {
       : machine_(&m),
         pool_(&pool),
         decoder_(m, description, model, last_layer, pool, options),
+        softmax_(m, options.attention_rows, options.attention_keys),
         rows_(*this),
         attended_(*this),
         chosen_(*this),
@@ -53,6 +56,18 @@ class device_forward_pass : public forward_pass {
       });
     };
     consumer.keys = [&store](std::size_t, index_t layer, view) { store.end_document(layer); };
+    also(std::move(consumer));
+  }
+
+  /// Measures what the softmax of every document gives, where its rows lie, for `store`.
+  void bring_softmax(statistics_store& store) {
+    device_sinks<T, space> consumer;
+    consumer.attended = [this, &store](std::size_t, index_t layer, index_t first, view q, view k) {
+      if (const auto asked = store.measured(layer)) softmax_.add(first, q, k, *asked);
+    };
+    consumer.keys = [this, &store](std::size_t i, index_t layer, view) {
+      if (const auto asked = store.measured(layer)) store.add(i, layer, softmax_.finish(*asked));
+    };
     also(std::move(consumer));
   }
 
@@ -99,6 +114,8 @@ class device_forward_pass : public forward_pass {
       for (const auto& c : consumers_)
         if (c.attended) c.attended(i, layer, first, q, k);
       if (!sinks.attended) return;
+      k.data += first * k.row_stride;
+      k.rows = q.rows;
       attended_.add(tokens, first, q, k);
       if (first + q.rows == tokens) sinks.attended(i, layer, attended_.q_view(), attended_.k_view());
     };
@@ -203,6 +220,7 @@ class device_forward_pass : public forward_pass {
   Machine* machine_;
   thread_pool* pool_;
   decoder_type decoder_;
+  device_attention_sums<Machine, T> softmax_;
   std::vector<device_sinks<T, space>> consumers_;
   host_copy rows_, attended_, chosen_;
   row_choice choice_;

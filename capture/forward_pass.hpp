@@ -15,6 +15,7 @@ namespace qkgeom {
 
 class checkpoint;
 class moment_store;
+class statistics_store;
 struct decoder_description;
 struct token_predictions;
 
@@ -63,6 +64,9 @@ class forward_pass {
   /// Whether the pass itself brings the moments of every token to `store`, at the stage of its runs, from now on; if
   /// not, they are to be taken from `rows`. The store must live as long as the runs.
   virtual bool takes_moments(moment_store&) { return false; }
+  /// Whether the pass itself brings what the softmax of every document gives to `store`, from now on; if not, it is to
+  /// be measured from `attended`. The store must live as long as the runs.
+  virtual bool takes_softmax(statistics_store&) { return false; }
 };
 
 /// Makes the forward pass of a capture: layers up to `last_layer`. The checkpoint and the pool live longer.

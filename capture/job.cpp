@@ -58,6 +58,7 @@ class capture_job {
     if (options.softmax || options.loss)
       statistics_.emplace(writer_.manifest(), model, grid_of(manifest, options.loss ? "loss" : "softmax"),
                           options.softmax, options.loss);
+    takes_softmax_ = options.softmax && forward_.takes_softmax(*statistics_);
     state_.settings = manifest_text(manifest);
     state_.inputs = inputs_.hash.hex();
     if (const auto earlier = read_state(options.out)) adopt(*earlier);
@@ -182,21 +183,23 @@ class capture_job {
       const auto tokens = static_cast<index_t>(ids[i].size());
       bar.add(tokens * (layer + 1) / layers - tokens * layer / layers);
     };
-    // Statistics count the documents of their shard.
-    const auto in_shard = [&](std::size_t i) { return static_cast<index_t>(first + i - ranges_[shard_].first); };
     if (statistics_) statistics_->add_documents(static_cast<index_t>(ids.size()));
     if (analyses_) analyses_->add_documents(static_cast<index_t>(ids.size()));
     const auto analyse = analyses_ ? analyses_->sink() : nullptr;
-    if (options_.softmax || analyse)
+    const bool measures = options_.softmax && !takes_softmax_;
+    if (measures || analyse)
       sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-        if (options_.softmax) statistics_->add(pool_, in_shard(i), layer, q, k);
+        if (measures) measure_softmax(i, layer, q, k);
         if (analyse) analyse(i, layer, q, k);
       };
     if (options_.loss)
-      sinks.losses = [&](std::size_t i, const token_predictions& found) {
-        statistics_->add_losses(in_shard(i), found.loss);
-      };
+      sinks.losses = [&](std::size_t i, const token_predictions& found) { statistics_->add_losses(i, found.loss); };
     forward_.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
+  }
+
+  void measure_softmax(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+    if (const auto asked = statistics_->measured(layer))
+      statistics_->add(document, layer, measure_attention(pool_, q, k, *asked));
   }
 
   void write_shard() {
@@ -227,6 +230,7 @@ class capture_job {
   std::optional<moment_store> moments_{};
   bool takes_moments_ = false;  // the forward pass brings them
   std::optional<statistics_store> statistics_{};
+  bool takes_softmax_ = false;  // likewise
   resume_state state_;
   std::size_t shard_ = 0;
 };

@@ -17,8 +17,9 @@ statistics_store::statistics_store(const capture_manifest& manifest, const decod
       layers_(manifest.layers.size()) {}
 
 void statistics_store::add_documents(index_t count) {
-  documents_ += count;
-  const auto b = static_cast<std::size_t>(buckets_.count()), e = static_cast<std::size_t>(documents_);
+  batch_ = documents_;
+  documents_ += static_cast<std::size_t>(count);
+  const auto b = static_cast<std::size_t>(buckets_.count()), e = documents_;
   for (std::size_t l = 0; softmax_ && l < layers_.size(); ++l) {
     const std::size_t cells = e * b * manifest_->layers[l].query_heads.size();
     layers_[l].count.resize(e * b);
@@ -30,18 +31,18 @@ void statistics_store::add_documents(index_t count) {
   loss_count_.resize(e * b);
 }
 
-void statistics_store::add(thread_pool& pool, index_t document, index_t layer, tensor_view<const float> q,
-                           tensor_view<const float> k) {
-  if (!softmax_) return;
+std::optional<measured_heads> statistics_store::measured(index_t layer) const {
   const index_t at = manifest_->find_layer(layer);
-  if (at < 0) return;
+  if (!softmax_ || at < 0) return std::nullopt;
   const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
-  const double scale = model_->score_scale.value_or(1 / std::sqrt(static_cast<double>(q.dim)));
-  const auto found =
-      measure_attention(pool, q, k, info.query_heads, buckets_, {.window = info.window, .scale = scale, .bins = bins_});
-  attention_sums& to = layers_[static_cast<std::size_t>(at)];
+  const double scale = model_->score_scale.value_or(1 / std::sqrt(static_cast<double>(model_->head_dim)));
+  return measured_heads{info.query_heads, buckets_, {.window = info.window, .scale = scale, .bins = bins_}};
+}
+
+void statistics_store::add(std::size_t document, index_t layer, const attention_sums& found) {
+  attention_sums& to = layers_[static_cast<std::size_t>(manifest_->find_layer(layer))];
   const auto put = [&](const std::vector<double>& from, std::vector<double>& all) {
-    std::copy(from.begin(), from.end(), all.begin() + document * static_cast<std::ptrdiff_t>(from.size()));
+    std::copy(from.begin(), from.end(), all.begin() + static_cast<std::ptrdiff_t>((batch_ + document) * from.size()));
   };
   put(found.count, to.count);
   put(found.first, to.first);
@@ -49,8 +50,8 @@ void statistics_store::add(thread_pool& pool, index_t document, index_t layer, t
   put(found.entropy, to.entropy);
 }
 
-void statistics_store::add_losses(index_t document, std::span<const float> losses) {
-  const auto first = static_cast<std::size_t>(document * buckets_.count());
+void statistics_store::add_losses(std::size_t document, std::span<const float> losses) {
+  const auto first = (batch_ + document) * static_cast<std::size_t>(buckets_.count());
   for (std::size_t t = 0; t < losses.size(); ++t) {
     const double x = static_cast<double>(losses[t]);
     require(std::isfinite(x), "the model computes a loss that is not finite at position ", t, " of a document");
@@ -67,7 +68,8 @@ void statistics_store::add_losses(index_t document, std::span<const float> losse
 
 std::vector<tensor_to_write> statistics_store::tensors() const {
   std::vector<tensor_to_write> list;
-  const index_t e = documents_, b = buckets_.count(), firsts = static_cast<index_t>(first_tokens.size());
+  const index_t e = static_cast<index_t>(documents_), b = buckets_.count(),
+                firsts = static_cast<index_t>(first_tokens.size());
   for (std::size_t l = 0; softmax_ && l < layers_.size(); ++l) {
     const auto heads = static_cast<index_t>(manifest_->layers[l].query_heads.size());
     const std::string name = "layer." + std::to_string(manifest_->layers[l].layer) + ".attention";
@@ -84,7 +86,7 @@ std::vector<tensor_to_write> statistics_store::tensors() const {
 }
 
 void statistics_store::clear() {
-  documents_ = 0;
+  batch_ = documents_ = 0;
   for (attention_sums& l : layers_) l = {};
   loss_sum_.clear();
   loss_count_.clear();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,15 +19,14 @@ class statistics_store {
   statistics_store(const capture_manifest& manifest, const decoder_description& model, bucket_edges buckets,
                    bool softmax, bool losses);
 
-  /// Makes room for more documents, empty ones too, before anything of them is added.
+  /// Makes room for a batch of documents, empty ones too, before anything of them is added, by their numbers in it.
   void add_documents(index_t count);
-  /// Measures the attention of one layer of the shard's document number `document`: q (tokens, query heads, d), k
-  /// (tokens, key heads, d) as they meet.
-  void add(thread_pool& pool, index_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k);
-  void add_losses(index_t document, std::span<const float> losses);
 
-  bool wants_softmax() const { return softmax_; }
-  bool wants_losses() const { return losses_; }
+  /// What is kept of a layer's softmax; none: nothing.
+  std::optional<measured_heads> measured(index_t layer) const;
+  void add(std::size_t document, index_t layer, const attention_sums& found);
+  void add_losses(std::size_t document, std::span<const float> losses);
+
   /// Everything so far as tensors of a shard, valid until the next call.
   std::vector<tensor_to_write> tensors() const;
   void clear();
@@ -42,8 +42,8 @@ class statistics_store {
   bucket_edges buckets_;
   bool softmax_, losses_;
   index_t bins_;
-  index_t documents_ = 0;
-  std::vector<attention_sums> layers_;  // as manifest_->layers, documents in front of the other dimensions
+  std::size_t batch_ = 0, documents_ = 0;  // before the batch, in all
+  std::vector<attention_sums> layers_;     // as manifest_->layers, documents in front of the other dimensions
   std::vector<double> loss_sum_, loss_count_;
   loss_sums loss_;
 };

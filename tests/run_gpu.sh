@@ -146,6 +146,7 @@ if ((build_only)); then
   exit $status
 fi
 
+PATH=$PATH:$(stand_in_for_gnuplot)
 if wanted tests; then
   timeout "$(left 200)" ./qkgeom_test_gpu >tests.log 2>&1 || failed "tests failed"
   grep -v 'RUN  ' tests.log | tail -80
@@ -160,11 +161,18 @@ if wanted example; then
     timeout "$(left 60)" ./qkgeom-capture --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 2 \
       --max-length 2048 --bucket-size 128 --sampler all --analyse --device $device --out "$build/analysed-$device" 2>"$build/$device.log" ||
       failed "capture with --device $device failed: $(tail -1 "$build/$device.log")"
+    rm -rf "$build/softmax-$device"
+    timeout "$(left 60)" ./qkgeom-capture --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 \
+      --max-length 4096 --bucket-size 512 --rate 64 --softmax --device $device --out "$build/softmax-$device" 2>"$build/$device.log" ||
+      failed "capture --softmax with --device $device failed: $(tail -1 "$build/$device.log")"
+    timeout "$(left 60)" ./heads "$build/softmax-$device" --out "$build/softmax-heads-$device" >"$build/heads.log" 2>&1 ||
+      failed "heads of a capture with --softmax failed: $(tail -1 "$build/heads.log")"
   done
   python3 "$root/tests/gpu/compare_tables.py" "$build/analysed-cuda" "$build/analysed-cpu" document_profile.csv || failed "the GPU's analyses are not the CPU's"
+  python3 "$root/tests/gpu/compare_tables.py" "$build/softmax-heads-cuda" "$build/softmax-heads-cpu" softmax.csv softmax_distance.csv ||
+    failed "what the GPU measures of the softmax is not the CPU's"
 fi
 if wanted heads; then
-  PATH=$PATH:$(stand_in_for_gnuplot)
   for capture in long-f32 long-bf16; do # captured rows of the bundled model
     for device in cuda cpu; do
       timeout "$(left 60)" ./heads "$root/tests/data/golden/$capture.safetensors" --device $device --out "$build/heads-$capture-$device" \

@@ -5,12 +5,14 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "capture/device_forward_pass.hpp"
 #include "tests/capture/compared_passes.hpp"
 #include "tests/capture/host_machine.hpp"
+#include "tests/capture/measured_softmax.hpp"
 #include "tests/common/fibre_block.hpp"
 
 namespace qkgeom {
@@ -96,6 +98,25 @@ TEST(block_team, lets_queries_grow_after_they_are_rotated) {  // from position 6
 TEST(block_team, bits_do_not_depend_on_the_order_of_its_threads) {
   for (const auto& name : families())
     test::expect_same_bits(name, pass(thread_order::first_comes_first), {pass(thread_order::last_comes_first)}, tokens);
+}
+
+TEST(block_team, sums_of_the_softmax_are_the_same_bits_and_near_the_cpu_s) {
+  const test::noisy_document d{.tokens = 90};
+  const std::vector<index_t> heads{0, 2, 5};
+  const auto buckets = uniform_buckets{33}.edges(d.tokens);
+  thread_pool pool(2);
+  for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(10)}) {
+    const measured_heads what{heads, buckets, {.window = window, .scale = 0.3, .bins = distance_bins(d.tokens)}};
+    const auto on = [&](thread_order order) {
+      fibre_machine machine(pool, order);
+      return test::measured_in_chunks<float>(machine, d, what);
+    };
+    const auto one = on(thread_order::first_comes_first), other = on(thread_order::last_comes_first);
+    EXPECT_EQ(one.first, other.first);
+    EXPECT_EQ(one.distance, other.distance);
+    EXPECT_EQ(one.entropy, other.entropy);
+    test::expect_near(one, measure_attention(pool, d.queries(), d.keys(), what));
+  }
 }
 
 }  // namespace

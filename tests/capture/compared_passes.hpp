@@ -7,16 +7,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "capture/attention_statistics.hpp"
 #include "capture/decoder.hpp"
+#include "capture/statistics_store.hpp"
 #include "tests/capture/forward_fixture.hpp"
 
 namespace qkgeom::test {
+
+inline std::unique_ptr<forward_pass> on_the_cpu(const decoder_description& d, const checkpoint& model,
+                                                compute_type type, index_t last_layer, thread_pool& pool) {
+  return std::make_unique<decoder>(d, model, type, last_layer, pool);
+}
 
 /// Which sinks of a run are set.
 enum class asked_for { rows, losses, everything };
@@ -120,14 +129,71 @@ inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage sta
   const auto ids = fixture.values<std::int32_t>("ids");
   const token_span all(ids.data(), std::min(ids.size(), tokens));
   const std::vector<token_span> documents{all.first(7), all, {}, all.subspan(3), all.last(1)};
-  const auto cpu = [](const decoder_description& d, const checkpoint& model, compute_type type, index_t last,
-                      thread_pool& pool) { return std::make_unique<decoder>(d, model, type, last, pool); };
-  const auto theirs = run_documents(f, documents, compute_type::f32, cpu, stage);
+  const auto theirs = run_documents(f, documents, compute_type::f32, on_the_cpu, stage);
   auto ours = run_documents(f, documents, compute_type::f32, make, stage);
   EXPECT_EQ(ours.size(), theirs.size()) << family;
   for (const auto& [key, rows] : theirs)
     EXPECT_LE(distance(ours[key], rows), 1e-5 * norm(rows))
         << family << ' ' << std::get<0>(key) << ' ' << std::get<1>(key) << ' ' << std::get<2>(key);
+}
+
+/// What the softmax of all query heads but head 1 of all layers but one gives of several documents, as a pass on the
+/// CPU measures it, or as this one does.
+inline std::map<std::string, std::vector<double>> measured_softmax(const forward_fixture& f,
+                                                                   const std::vector<token_span>& documents,
+                                                                   const forward_pass_factory& make) {
+  const checkpoint model(f.folder);
+  thread_pool pool(2);
+  const auto d = f.description();
+  capture_manifest manifest;
+  for (const token_span& document : documents)
+    manifest.context_length = std::max(manifest.context_length, static_cast<index_t>(document.size()));
+  for (index_t l = 0; l < d.n_layers(); ++l) {
+    captured_layer_info layer;
+    layer.layer = l;
+    layer.window = d.layers[static_cast<std::size_t>(l)].window;
+    for (index_t h = 0; h < d.query_heads; ++h)
+      if (h != 1) layer.query_heads.push_back(h);
+    if (l != 1) manifest.layers.push_back(layer);
+  }
+  statistics_store store(manifest, d, uniform_buckets{16}.edges(manifest.context_length), true, false);
+  store.add_documents(static_cast<index_t>(documents.size()));
+  const auto pass = make(d, model, compute_type::f32, d.n_layers() - 1, pool);
+  batch_sinks sinks;
+  if (!pass->takes_softmax(store))
+    sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+      if (const auto what = store.measured(layer)) store.add(i, layer, measure_attention(pool, q, k, *what));
+    };
+  pass->run(documents, rope_stage::post, sinks);
+  std::map<std::string, std::vector<double>> found;
+  for (const tensor_to_write& t : store.tensors()) {
+    auto& values = found[t.name];
+    values.resize(t.data.size() / sizeof(double));
+    std::memcpy(values.data(), t.data.data(), t.data.size());
+  }
+  return found;
+}
+
+inline void expect_softmax_as_on_the_cpu(const std::string& family, const forward_pass_factory& make,
+                                         std::size_t tokens = std::size_t(-1)) {
+  const forward_fixture f = family_fixture(family);
+  const safetensors_file fixture = f.open();
+  const auto ids = fixture.values<std::int32_t>("ids");
+  const token_span all(ids.data(), std::min(ids.size(), tokens));
+  const std::vector<token_span> documents{all.first(7), {}, all, all.last(1)};
+  const auto theirs = measured_softmax(f, documents, on_the_cpu), ours = measured_softmax(f, documents, make);
+  ASSERT_EQ(ours.size(), theirs.size()) << family;
+  EXPECT_EQ(theirs.size() % 4, 0u) << family;
+  for (const auto& [name, values] : theirs) {
+    const auto& got = ours.at(name);
+    ASSERT_EQ(got.size(), values.size()) << family << ' ' << name;
+    double largest = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      EXPECT_NEAR(got[i], values[i], 1e-4 * (1 + values[i])) << family << ' ' << name << ' ' << i;
+      largest = std::max(largest, values[i]);
+    }
+    EXPECT_GT(largest, 0.5) << family << ' ' << name;
+  }
 }
 
 /// Families that differ most in their steps.

@@ -52,6 +52,10 @@ class host_pass : public forward_pass {
     });
     return true;
   }
+  bool takes_softmax(statistics_store& store) override {
+    pass_.bring_softmax(store);
+    return true;
+  }
   using analyses_type = analyse_documents<cpu_context, T>;
   void analyse(analyses_type& found) { pass_.analyse(found); }
 
@@ -88,6 +92,11 @@ TEST(device, every_sink_of_several_documents_gets_what_the_cpu_gives) {
   for (const auto& name : test::varied_families)
     for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
       test::expect_sinks_as_on_the_cpu(name, stage, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}));
+}
+
+TEST(device, measures_the_softmax_as_the_cpu_does) {
+  for (const auto& name : test::varied_families)
+    test::expect_softmax_as_on_the_cpu(name, pass({.chunk = 21, .attention_rows = 5, .attention_keys = 8}));
 }
 
 TEST(device, results_do_not_depend_on_which_layers_stay_or_on_what_ran_before) {
@@ -245,7 +254,7 @@ class device_capture : public test::capture_test {
     options.documents.jsonl = folder / "books.jsonl";
     options.plan.max_length = 150;
     options.plan.sampler = {.bucket_size = 32, .rate = 16};
-    options.moments = options.loss = true;
+    options.moments = options.softmax = options.loss = true;
     options.plan.head_list = {{1, 0}, {1, 5}, {3, 2}};
   }
   void of(const std::string& name, const forward_pass_factory& forward,
@@ -299,7 +308,7 @@ TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
 
 // The same forward pass: its queries chunk by chunk and its keys where they lie, and whole layers handed out.
 TEST_F(device_capture, analyses_where_rows_lie_are_those_of_rows_handed_out) {
-  options.moments = options.loss = false;
+  options.moments = options.softmax = options.loss = false;
   options.plan.compute = compute_type::bf16;
   options.plan.sampler = {.kind = sampler_kind::all, .bucket_size = 32};
   options.analyse = document_analysis_options{.covariances = {"joint"}, .heatmap = true};

@@ -6,20 +6,14 @@
 #include <numeric>
 
 #include "capture/attention_statistics.hpp"
-#include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward_fixture.hpp"
+#include "tests/capture/host_machine.hpp"
+#include "tests/capture/measured_softmax.hpp"
 
 namespace qkgeom {
 namespace {
-
-std::vector<float> noise_of(std::size_t size, std::uint64_t seed, float scale) {
-  const random_stream stream{.seed = seed, .use = draw::permutation};
-  std::vector<float> x(size);
-  for (std::size_t i = 0; i < size; ++i) x[i] = scale * static_cast<float>(stream.uniform(i) - 0.5);
-  return x;
-}
 
 /// The same sums, a query and a key at a time in f64.
 attention_sums plain_softmax(tensor_view<const float> q, tensor_view<const float> k, const std::vector<index_t>& heads,
@@ -54,41 +48,46 @@ attention_sums plain_softmax(tensor_view<const float> q, tensor_view<const float
   return s;
 }
 
-void expect_near(const std::vector<double>& a, const std::vector<double>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-5 * (1 + std::abs(b[i]))) << i;
-}
-
 TEST(attention_statistics, equal_a_plain_softmax) {
-  const index_t tokens = 301, query_heads = 6, key_heads = 2, dim = 20;
-  const auto q = noise_of(static_cast<std::size_t>(tokens * query_heads * dim), 1, 6);
-  const auto k = noise_of(static_cast<std::size_t>(tokens * key_heads * dim), 2, 6);
-  const auto queries = packed_tensor(q.data(), tokens, query_heads, dim);
-  const auto keys = packed_tensor(k.data(), tokens, key_heads, dim);
+  const test::noisy_document d;
   const std::vector<index_t> heads{0, 2, 5};
+  const auto buckets = uniform_buckets{70}.edges(400);
   for (const int threads : {1, 3})
     for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(37)}) {
       thread_pool pool(threads);
       const attention_statistics_options o{.window = window, .scale = 0.3, .bins = distance_bins(400)};
-      const auto buckets = uniform_buckets{70}.edges(400);
-      const auto found = measure_attention(pool, queries, keys, heads, buckets, o);
-      const auto expected = plain_softmax(queries, keys, heads, buckets, o);
-      EXPECT_EQ(found.count, expected.count);
-      expect_near(found.first, expected.first);
-      expect_near(found.distance, expected.distance);
-      expect_near(found.entropy, expected.entropy);
+      const auto found = measure_attention(pool, d.queries(), d.keys(), {heads, buckets, o});
+      test::expect_near(found, plain_softmax(d.queries(), d.keys(), heads, buckets, o));
+    }
+}
+
+// Windows narrower than a block of keys, so that some queries see nothing of a block, as wide as some blocks, and none.
+TEST(attention_statistics, of_a_device_equal_a_plain_softmax) {
+  test::noisy_document d;
+  for (auto* side : {&d.q, &d.k})
+    for (float& x : *side) x = device_kernels::rounded<bf16>(x);
+  thread_pool pool(2);
+  test::host_machine machine(pool);
+  const std::vector<index_t> heads{0, 1, 2, 4, 5};
+  for (const auto& buckets : {uniform_buckets{70}.edges(400), bucket_edges({0, 5, 47, 500})})
+    for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(75), {5}, {1}}) {
+      const attention_statistics_options o{.window = window, .scale = 0.3, .bins = distance_bins(400)};
+      const auto expected = plain_softmax(d.queries(), d.keys(), heads, buckets, o);
+      test::expect_near(test::measured_in_chunks<float>(machine, d, {heads, buckets, o}), expected);
+      test::expect_near(test::measured_in_chunks<bf16>(machine, d, {heads, buckets, o}), expected);
+      test::expect_near(test::measured_in_chunks<float>(machine, d, {heads, buckets, o}, 1000), expected);
     }
 }
 
 // Without keys to tell apart every query spreads evenly: entropy ln(t + 1), 64 of t + 1 on the first 64 tokens.
 TEST(attention_statistics, of_equal_keys_are_known) {
   const index_t tokens = 700, dim = 8;
-  const auto q = noise_of(static_cast<std::size_t>(tokens * dim), 3, 1);
+  const auto q = test::noise_of(tokens * dim, 3, 1);
   const std::vector<float> k(static_cast<std::size_t>(tokens * dim));
   thread_pool pool(2);
   const auto found =
-      measure_attention(pool, packed_tensor(q.data(), tokens, 1, dim), packed_tensor(k.data(), tokens, 1, dim), {0},
-                        bucket_edges({0, 600, 700}), {.bins = distance_bins(tokens)});
+      measure_attention(pool, packed_tensor(q.data(), tokens, 1, dim), packed_tensor(k.data(), tokens, 1, dim),
+                        {{0}, bucket_edges({0, 600, 700}), {.bins = distance_bins(tokens)}});
   double entropy = 0, first = 0, self = 0;
   for (int t = 600; t < 700; ++t) entropy += std::log(t + 1.0), first += 64 / (t + 1.0), self += 1 / (t + 1.0);
   EXPECT_NEAR(found.entropy[1], entropy, 1e-4);

@@ -9,7 +9,7 @@ QKGEOM_BIN=$(dirname "$cuda")
 data=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 capture=(--model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 --max-length 300 --batch-tokens 600
          --bucket-size 64)
-rows=(--rate 32 --moments --loss)
+rows=(--rate 32 --moments --softmax --loss)
 on() { # DEVICE PROGRAM ARGUMENTS...
   if [[ $1 == cuda ]]; then QKGEOM_BIN=$cuda run "$2-cuda" "${@:3}" --device cuda; else run "${@:2}"; fi
 }
@@ -24,12 +24,14 @@ for device in cuda cpu; do
   done
   on $device qkgeom-capture "${capture[@]}" "${rows[@]}" --out "$work/rows-$device"
   grep '^loss' "$work/stdout" >"$work/loss-$device"
+  run heads "$work/rows-$device" --out "$work/softmax-$device"
 done
 same "$work/analysed-cuda" "$work/analysed-cpu" document_profile.csv
 same "$work/heads-cuda" "$work/heads-cpu" profile.csv heatmap.csv qk.csv rotated.csv
 same "$work/pca-cuda" "$work/pca-cpu" qk.csv
 same "$work/rotation-cuda" "$work/rotation-cpu" rotated.csv
 same "$work/plasticity-cuda" "$work/plasticity-cpu" profile.csv heatmap.csv
+same "$work/softmax-cuda" "$work/softmax-cpu" softmax.csv softmax_distance.csv
 [[ -s $work/loss-cpu ]] && cmp "$work/loss-cuda" "$work/loss-cpu" || bad "the losses differ: $(cat "$work"/loss-*)"
 
 # Layers that share room give the rows and moments of layers that stay.

@@ -4,12 +4,14 @@
 of pairs and queries, and values that differ by at most a bound, which is relative where they are above 1.
 
 Usage: compare_tables.py FOLDER FOLDER TABLE...     document_profile.csv of `qkgeom-capture --analyse`, or profile.csv,
-                                                    heatmap.csv, qk.csv, rotated.csv of `heads`
+                                                    heatmap.csv, qk.csv, rotated.csv, softmax.csv, softmax_distance.csv of
+                                                    `heads`
 Prints the largest differences. Exit status 1 if one is above its bound, or other lines are there.
 """
 import csv
 import sys
 
+SOFTMAX = ("scope", "group", "layer", "q_head", "q_bucket", "start", "end")
 PROFILE = ("layer", "q_head", "q_bucket", "start", "end", "pairs", "queries")
 # Table: columns that say which line it is, columns that are compared (None: all others), bound. A score of an observed
 # query that is rounded the other way moves a small bucket by more than f32 arithmetic does.
@@ -18,6 +20,8 @@ TABLES = {
     "profile.csv": ((*PROFILE, "covariance"), ("plasticity",),
                     lambda line: 1e-4 if line["covariance"] == "empirical" else 1e-5),
     "heatmap.csv": (("layer", "q_head", "key_distance", "query_distance", "pairs"), ("plasticity",), lambda line: 1e-5),
+    "softmax.csv": ((*SOFTMAX, "queries"), None, lambda line: 1e-4),
+    "softmax_distance.csv": ((*SOFTMAX, "distance_start", "distance_end"), None, lambda line: 1e-4),
     "qk.csv": (("layer", "head", "pc"), None, lambda line: 1e-6),
     "rotated.csv": (("layer", "head", "k_head"), None, lambda line: 1e-6),
 }

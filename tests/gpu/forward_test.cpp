@@ -35,6 +35,11 @@ TEST_F(forward_on_gpu, small_models_agree_with_transformers) {
       test::expect_f32_as_transformers(family_fixture(name), p);
 }
 
+TEST_F(forward_on_gpu, small_models_measure_the_softmax_as_the_cpu_does) {
+  for (const auto& name : test::varied_families)
+    for (const auto& p : {pass(), pass(resident_layers::automatic, 48)}) test::expect_softmax_as_on_the_cpu(name, p);
+}
+
 TEST_F(forward_on_gpu, f32_agrees_with_transformers) {
   for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, pass());
 }
