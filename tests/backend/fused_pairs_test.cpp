@@ -331,14 +331,17 @@ TEST(fused_pairs, heads_of_a_layer_share_launches_as_many_as_there_is_room_for) 
   fused_context one, small(std::size_t{1} << 16);
   const auto planted = plant<f16>(test::compared_head(24, 4, 70, 1));
   auto layer = as_layer(planted.view());
-  for (auto* x : {&layer.q, &layer.k}) x->heads = 2, x->dim = x->head_stride = 12;
-  layer.key_of_query = {1, 0};
-  const auto models = fit_queries(cpu, moments_of(cpu, layer), {.covariance = covariance_kind::joint});
+  for (auto* x : {&layer.q, &layer.k}) x->heads = 3, x->dim = x->head_stride = 8;
+  layer.key_of_query = {2, 2, 0};
+  const auto moments = moments_of(cpu, layer);
+  const auto joint = fit_queries(cpu, moments, {.covariance = covariance_kind::joint});
+  auto models = fit_queries(cpu, moments, {.covariance = covariance_kind::diagonal});
+  models[1].reflector.clear();
   const auto agree = [&](const auto& pairs, const profile_options& options) {
     const auto a = plasticity_profile(one, models, layer, pairs, options);
     const auto b = plasticity_profile(small, models, layer, pairs, options);
     const auto want = plasticity_profile(cpu, models, layer, pairs, options);
-    for (std::size_t h = 0; h < 2; ++h) {
+    for (std::size_t h = 0; h < 3; ++h) {
       EXPECT_LE(distance(a[h], want[h]), 1e-5);
       EXPECT_EQ(a[h].heatmap.sum, b[h].heatmap.sum);
       EXPECT_EQ(a[h].heatmap.parts.square, b[h].heatmap.parts.square);
@@ -346,13 +349,17 @@ TEST(fused_pairs, heads_of_a_layer_share_launches_as_many_as_there_is_room_for) 
         EXPECT_EQ(a[h].buckets[i].plasticity, b[h].buckets[i].plasticity);
     }
   };
-  agree(all_pairs{true}, {.heatmap = true});
-  agree(all_pairs{}, {.heatmap = true, .parts = true});
-  agree(sampled{.n = 150, .seed = 2}, {.heatmap = true, .parts = true});
+  for (int joint_heads = 0; joint_heads < 3; ++joint_heads) {
+    if (joint_heads > 0) models[0] = joint[0];
+    if (joint_heads > 1) models = joint;
+    agree(all_pairs{true}, {.heatmap = true});
+    agree(all_pairs{}, {.heatmap = true, .parts = true});
+    agree(sampled{.n = 150, .seed = 2}, {.heatmap = true, .parts = true});
+  }
   const auto a = empirical_profile(one, layer, uniform_buckets{150}, 1000);
   const auto b = empirical_profile(small, layer, uniform_buckets{150}, 1000);
   const auto want = empirical_profile(cpu, layer, uniform_buckets{150}, 1000);
-  for (std::size_t h = 0; h < 2; ++h) {
+  for (std::size_t h = 0; h < 3; ++h) {
     EXPECT_LE(distance(a[h], want[h]), 1e-5);
     EXPECT_EQ(distance(a[h], b[h]), 0);
   }

@@ -46,6 +46,14 @@ struct multiply_by_loops {
   }
 };
 
+/// A law of the problems of a call.
+struct law_place {
+  index_t problem, law;
+};
+inline const score_law& law_at(const std::vector<pair_problem>& problems, const law_place& at) {
+  return problems[static_cast<std::size_t>(at.problem)].laws[static_cast<std::size_t>(at.law)];
+}
+
 using backend::group_range;
 
 /// The plans of laws, one for each set of keys that laws admit.

@@ -13,14 +13,6 @@
 /// Heatmaps of fused pair sums.
 namespace qkgeom::thrust_kernels {
 
-/// A law of the problems of a call.
-struct law_place {
-  index_t problem, law;
-};
-inline const score_law& law_at(const std::vector<pair_problem>& problems, const law_place& at) {
-  return problems[static_cast<std::size_t>(at.problem)].laws[static_cast<std::size_t>(at.law)];
-}
-
 /// What the heatmap of each problem is counted in where pairs have weights: one look at all of them finds the largest.
 template <class Engine, class Groups, class Weight>
 std::vector<tile::fixed_point> heat_units(const Engine& engine, const Groups& groups, const std::int32_t* example,

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/backend/detail/pair_operands.hpp"
@@ -16,10 +19,68 @@ namespace qkgeom::thrust_kernels {
 struct operand_shape {
   index_t n, d, columns;
   bool split, parts;
+
+  /// What is one number a key and law: the score, and with parts coordinate 1, mean . y of the others, and the cross
+  /// term's.
+  index_t numbers() const { return parts ? 4 : 1; }
+};
+
+/// What some laws, in the order of their problems, say of keys.
+struct law_table {
+  std::vector<tile::tile_law> laws;
+  std::vector<double> rows;                 ///< (numbers, laws, d): a number is the product of a key with one of these
+  std::vector<double> factors, reflectors;  ///< (laws, d) standard deviations, where there are; (problems, d)
+  std::vector<std::int32_t> reflector;      ///< (laws) which one
+
+  /// Problem `first_problem` is number 0 of the laws.
+  law_table(const operand_shape& shape, const std::vector<pair_problem>& problems, const std::vector<law_place>& places,
+            index_t first_problem)
+      : rows(places.size() * static_cast<std::size_t>(shape.numbers() * shape.d)) {
+    const auto d = static_cast<std::size_t>(shape.d);
+    std::size_t reflected = 0;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const auto& problem = problems[static_cast<std::size_t>(places[i].problem)];
+      const score_law& law = law_at(problems, places[i]);
+      laws.push_back({law.tau, places[i].problem - first_problem, 0, 0});
+      const auto row = [&](std::size_t number) { return rows.data() + (number * places.size() + i) * d; };
+      std::copy(law.mean.begin(), law.mean.end(), row(0));
+      if (shape.parts) add_part_rows(law, reflected_axis(problem.reflector, shape.d), row);
+      for (const double v : law.variance) factors.push_back(std::sqrt(v));
+      factors.resize((i + 1) * d);
+      if (i == 0 || places[i].problem != places[i - 1].problem) {
+        reflectors.insert(reflectors.end(), problem.reflector.begin(), problem.reflector.end());
+        reflectors.resize(++reflected * d);
+      }
+      reflector.push_back(static_cast<std::int32_t>(reflected) - 1);
+    }
+  }
+
+ private:
+  /// Rows that give what the parts need of a key: coordinate 1, mean . y of coordinates 2..d, and f . z of them, f
+  /// being coordinate 1's part of a factor (none of a diagonal covariance): what coordinate 1's covariance with the
+  /// others adds to v is twice the difference of that times the difference of coordinate 1.
+  template <class Row>
+  void add_part_rows(const score_law& law, const std::vector<double>& axis, const Row& row) {
+    const std::size_t d = axis.size(), rank = law.variance.empty() ? static_cast<std::size_t>(law.rank) : 0;
+    double mean = 0, variance = law.variance.empty() ? 0.0 : law.variance[0];
+    for (std::size_t j = 0; j < d; ++j) mean += axis[j] * law.mean[j];
+    for (std::size_t j = 0; j < d; ++j) {
+      row(1)[j] = axis[j];
+      row(2)[j] = law.mean[j] - mean * axis[j];
+    }
+    for (std::size_t c = 0; c < rank; ++c) {
+      double f = 0;
+      for (std::size_t j = 0; j < d; ++j) f += law.factor[j * rank + c] * axis[j];
+      for (std::size_t j = 0; j < d; ++j) row(3)[j] += f * (law.factor[j * rank + c] - f * axis[j]);
+      variance += f * f;
+    }
+    laws.back().drift_mean = static_cast<float>(mean);
+    laws.back().drift_variance = static_cast<float>(variance);
+  }
 };
 
 /// The keys of some laws as the programs read them: operands and norms (laws, n, ...), and what else is one number a
-/// key (numbers, laws, n): the score, and with parts coordinate 1, mean . y of the others, and the cross term's.
+/// key (numbers, laws, n). Laws that read one key head are made together.
 template <class Engine>
 class fused_operands {
   using machine_type = std::remove_cvref_t<decltype(std::declval<const Engine&>().machine())>;
@@ -27,22 +88,30 @@ class fused_operands {
   using buffer = typename machine_type::template buffer<F>;
 
  public:
-  fused_operands(const Engine& engine, const operand_shape& shape, index_t laws)
-      : law_values(static_cast<std::size_t>(laws)),
-        scale(engine.machine().template make<double>(laws)),
-        engine_(engine),
+  /// `laws` in the order of their problems, of which `first_problem` is number 0.
+  fused_operands(const Engine& engine, const operand_shape& shape, const std::vector<pair_problem>& problems,
+                 const std::vector<law_place>& laws, index_t first_problem)
+      : engine_(engine),
         shape_(shape),
-        laws_(laws),
-        high_(engine.machine().template make<bf16>(laws * shape.n * shape.columns)),
-        low_(engine.machine().template make<bf16>(shape.split ? laws * shape.n * shape.columns : 0)),
-        norm_(engine.machine().template make<float>(laws * shape.n)),
-        number_(engine.machine().template make<float>(numbers() * laws * shape.n)) {}
-
-  std::vector<tile::tile_law> law_values;
-  buffer<double> scale;
+        problems_(problems),
+        places_(laws),
+        count_(static_cast<index_t>(laws.size())),
+        table_(shape, problems, laws, first_problem),
+        laws_(engine.machine().copy(table_.laws)),
+        rows_(engine.machine().copy(table_.rows)),
+        factors_(engine.machine().copy(table_.factors)),
+        reflectors_(engine.machine().copy(table_.reflectors)),
+        reflector_(engine.machine().copy(table_.reflector)),
+        scale_(make<double>(count_)),
+        high_(make<bf16>(count_ * shape.n * shape.columns)),
+        low_(make<bf16>(shape.split ? count_ * shape.n * shape.columns : 0)),
+        norm_(make<float>(count_ * shape.n)),
+        number_(make<float>(shape.numbers() * count_ * shape.n)) {}
 
   tile::tile_keys keys(const std::int32_t* position, const std::int32_t* example) const {
-    const auto number = [&](index_t i) { return numbers() > i ? number_.data() + i * laws_ * shape_.n : nullptr; };
+    const auto number = [&](index_t i) {
+      return shape_.numbers() > i ? number_.data() + i * count_ * shape_.n : nullptr;
+    };
     return {{high_.data(), low_.data(), shape_.n, static_cast<int>(shape_.columns)},
             norm_.data(),
             number(0),
@@ -52,104 +121,77 @@ class fused_operands {
             position,
             example};
   }
+  const tile::tile_law* laws() const { return laws_.data(); }
+  const double* scale() const { return scale_.data(); }
 
-  /// Laws `which` of one problem, number `problem_number`, as laws first, first + 1, ...; y: its centred keys.
-  void add(const pair_problem& problem, index_t problem_number, const std::vector<index_t>& which, index_t first,
-           const double* y) {
-    const auto& on = engine_.machine();
-    const auto count = static_cast<index_t>(which.size());
+  /// Makes laws [first, end), which read the key head whose centred keys are y. Under a diagonal covariance a law takes
+  /// the reflected keys by a factor a column, else a product with a matrix of its own.
+  void make(index_t first, index_t end, const double* y) {
     const auto [n, d, columns, split, parts] = shape_;
-    const auto law = [&](index_t i) -> const score_law& {
-      return problem.laws[static_cast<std::size_t>(which[static_cast<std::size_t>(i)])];
-    };
-    const bool diagonal = std::none_of(which.begin(), which.end(), [&](index_t l) {
-      return problem.laws[static_cast<std::size_t>(l)].variance.empty();
-    });
-    // Under diagonal covariances all laws share the reflected keys, and differ by a factor a column.
-    const index_t of_law = diagonal ? d : columns * d;
-    std::vector<double> maps(static_cast<std::size_t>(count * of_law)),
-        rows(static_cast<std::size_t>(numbers() * count * d));
-    const auto h = parts || diagonal ? reflection(problem.reflector, d) : std::vector<double>();
-    for (index_t i = 0; i < count; ++i) {
-      const auto& of = law(i);
-      std::vector<double> map;
-      if (diagonal)
-        for (const double v : of.variance) map.push_back(std::sqrt(v));
-      else
-        map = key_map(of, problem.reflector, d);
-      std::copy(map.begin(), map.end(), maps.begin() + i * of_law);
-      std::copy(of.mean.begin(), of.mean.end(), rows.begin() + i * d);
-      auto& made = law_values[static_cast<std::size_t>(first + i)];
-      made = {of.tau, problem_number, 0, 0};
-      if (parts) add_part_rows(of, h, map, i, count, rows, made);
-    }
-    const auto on_maps = on.copy(maps), on_rows = on.copy(rows);
-    const auto number = on.template make<double>(numbers() * count * n);
-    engine_.multiply(index_t{1}, numbers() * count, n, d, matrix_batch<const double>{on_rows.data(), 0},
-                     matrix_batch<const double>{y, 0}, matrix_batch<double>{number.data(), 0});
-    if (diagonal) {
-      const auto on_h = on.copy(h), reflected = on.template make<double>(n * d);
-      engine_.multiply(index_t{1}, n, d, d, matrix_batch<const double>{y, 0},
-                       matrix_batch<const double>{on_h.data(), 0}, matrix_batch<double>{reflected.data(), 0});
-      split_keys(tile::scaled_keys{reflected.data(), on_maps.data(), static_cast<int>(d)}, number.data(), first, count);
-    } else {
-      const auto z = on.template make<double>(count * n * columns);
-      engine_.multiply(count, n, columns, d, matrix_batch<const double>{y, 0},
+    for (index_t stop = first; first < end; first = stop) {
+      while (stop < end && diagonal(stop) == diagonal(first)) ++stop;
+      if (diagonal(first)) {
+        split_keys(tile::scaled_keys{y, reflectors_.data(), factors_.data() + first * d, reflector_.data() + first,
+                                     static_cast<int>(d)},
+                   first, stop, y);
+        continue;
+      }
+      stop = std::min(stop, first + std::max<index_t>(1, (index_t{1} << 26) / std::max<index_t>(1, n * columns)));
+      std::vector<double> maps(static_cast<std::size_t>((stop - first) * columns * d));
+      for (index_t i = first; i < stop; ++i) {
+        const auto map = key_map(law(i), {}, d);
+        std::copy(map.begin(), map.end(), maps.begin() + (i - first) * columns * d);
+      }
+      const auto on_maps = engine_.machine().copy(maps);
+      const auto z = make<double>((stop - first) * n * columns);
+      engine_.multiply(stop - first, n, columns, d, matrix_batch<const double>{y, 0},
                        matrix_batch<const double>{on_maps.data(), columns * d},
                        matrix_batch<double>{z.data(), n * columns});
-      split_keys(tile::stored_keys{z.data(), n, static_cast<int>(columns)}, number.data(), first, count);
+      split_keys(tile::stored_keys{z.data(), n, static_cast<int>(columns)}, first, stop, y);
     }
   }
 
  private:
-  index_t numbers() const { return shape_.parts ? 4 : 1; }
-
-  template <class Keys>
-  void split_keys(const Keys& z, const double* number, index_t first, index_t count) {
-    const auto n = shape_.n, columns = shape_.columns;
-    const int width = static_cast<int>(columns);
-    engine_.launch(tile::scale_program<Keys>{z, n, width, scale.data() + first}, count);
-    const tile::split_program<Keys> program{z,
-                                            number,
-                                            scale.data() + first,
-                                            n,
-                                            count,
-                                            numbers(),
-                                            width,
-                                            high_.data() + first * n * columns,
-                                            shape_.split ? low_.data() + first * n * columns : nullptr,
-                                            norm_.data() + first * n,
-                                            number_.data() + first * n,
-                                            laws_ * n};
-    engine_.launch(program, program.blocks());
+  template <class F>
+  buffer<F> make(index_t size) const {
+    return engine_.machine().template make<F>(size);
   }
 
-  /// Rows (numbers, count, d) that give what the parts need of a key: coordinate 1, mean . y of coordinates 2..d, and
-  /// f . z of them, f being coordinate 1's part of a factor (none of a diagonal covariance): what coordinate 1's
-  /// covariance with the others adds to v is twice the difference of that times the difference of coordinate 1.
-  void add_part_rows(const score_law& law, const std::vector<double>& h, const std::vector<double>& map, index_t i,
-                     index_t count, std::vector<double>& rows, tile::tile_law& made) const {
-    const auto d = static_cast<std::size_t>(shape_.d);
-    const auto row = [&](index_t number) { return rows.data() + (number * count + i) * shape_.d; };
-    double mean = 0, variance = law.variance.empty() ? 0.0 : law.variance[0];
-    for (std::size_t j = 0; j < d; ++j) mean += h[j] * law.mean[j];
-    for (std::size_t j = 0; j < d; ++j) {
-      row(1)[j] = h[j];
-      row(2)[j] = law.mean[j] - mean * h[j];
-    }
-    for (std::size_t c = 0; law.variance.empty() && c < static_cast<std::size_t>(law.rank); ++c) {
-      double f = 0;
-      for (std::size_t j = 0; j < d; ++j) f += map[c * d + j] * h[j];
-      for (std::size_t j = 0; j < d; ++j) row(3)[j] += f * (map[c * d + j] - f * h[j]);
-      variance += f * f;
-    }
-    made.drift_mean = static_cast<float>(mean);
-    made.drift_variance = static_cast<float>(variance);
+  const score_law& law(index_t i) const { return law_at(problems_, places_[static_cast<std::size_t>(i)]); }
+  bool diagonal(index_t i) const { return !law(i).variance.empty(); }
+
+  template <class Keys>
+  void split_keys(const Keys& z, index_t first, index_t end, const double* y) {
+    const auto [n, d, columns, split, parts] = shape_;
+    const int width = static_cast<int>(columns);
+    engine_.launch(tile::scale_program<Keys>{z, n, width, scale_.data() + first}, end - first);
+    const tile::split_program<Keys> program{z,
+                                            scale_.data() + first,
+                                            y,
+                                            rows_.data() + first * d,
+                                            n,
+                                            d,
+                                            end - first,
+                                            shape_.numbers(),
+                                            count_,
+                                            width,
+                                            high_.data() + first * n * columns,
+                                            split ? low_.data() + first * n * columns : nullptr,
+                                            norm_.data() + first * n,
+                                            number_.data() + first * n};
+    engine_.launch(program, program.blocks());
   }
 
   const Engine& engine_;
   operand_shape shape_;
-  index_t laws_;
+  const std::vector<pair_problem>& problems_;
+  const std::vector<law_place>& places_;
+  index_t count_;
+  law_table table_;
+  buffer<tile::tile_law> laws_;
+  buffer<double> rows_, factors_, reflectors_;
+  buffer<std::int32_t> reflector_;
+  buffer<double> scale_;
   buffer<bf16> high_, low_;
   buffer<float> norm_, number_;
 };

@@ -156,20 +156,16 @@ class fused_pairs {
            std::vector<pair_sums>& results) {
     const auto& on = engine_.machine();
     const auto count = static_cast<index_t>(laws.size());
-    const index_t n = groups_.n;
-    fused_operands made(engine_, {n, d_, columns_, split_, request_.parts}, count);
-    for (index_t first = 0, end = 0; first < count; first = end) {  // laws of one problem, which share their keys
-      const index_t most = std::max<index_t>(1, (index_t{1} << 26) / std::max<index_t>(1, n * columns_));
-      const auto& place = laws[static_cast<std::size_t>(first)];
-      while (end < count && end - first < most && laws[static_cast<std::size_t>(end)].problem == place.problem) ++end;
-      const auto& problem = problems_[static_cast<std::size_t>(place.problem)];
-      std::vector<index_t> numbers;
-      for (index_t l = first; l < end; ++l) numbers.push_back(laws[static_cast<std::size_t>(l)].law);
-      made.add(problem, place.problem - first_problem, numbers, first, keys_(problem.key_head));
+    fused_operands made(engine_, {groups_.n, d_, columns_, split_, request_.parts}, problems_, laws, first_problem);
+    const auto key_head = [&](index_t law) {
+      return problems_[static_cast<std::size_t>(laws[static_cast<std::size_t>(law)].problem)].key_head;
+    };
+    for (index_t first = 0, end = 0; first < count; first = end) {
+      while (end < count && key_head(end) == key_head(first)) ++end;
+      made.make(first, end, keys_(key_head(first)));
     }
-    tile_batch batch(n);
+    tile_batch batch(groups_.n);
     for (const auto& place : laws) batch.add(plans_.of(groups_.host, law_of(place)));
-    const auto device_laws = on.copy(made.law_values);
     const auto keys = made.keys(groups_.position.data(), example_.data());
     const auto refused = on.template make<unsigned long long>(Weight::given ? count : 0);
     on.fill(refused.data(), refused.size(), none_refused);
@@ -177,7 +173,7 @@ class fused_pairs {
       using program = tile::pair_tiles<Split, Heat, Weight, Parts>;
       const auto sums =
           batch.run(engine_, program::values, [&](const tile::tile_list& list, const tile::tile_sums& to) {
-            return program{list, keys, device_laws.data(), made.scale.data(), to, heat, weight, refused.data()};
+            return program{list, keys, made.laws(), made.scale(), to, heat, weight, refused.data()};
           });
       if (Weight::given) check_refused(laws, weight, refused.host());
       read(laws, sums, Weight::given, results);

@@ -79,6 +79,14 @@ struct map_keys {
   }
 };
 
+/// H e_1 = e_1 - 2 u_1 u, which coordinate 1 of reflected keys is along; e_1 without a reflector.
+inline std::vector<double> reflected_axis(const std::vector<double>& u, index_t d) {
+  std::vector<double> axis(static_cast<std::size_t>(d));
+  axis[0] = 1;
+  for (std::size_t j = 0; j < u.size(); ++j) axis[j] -= 2 * u[0] * u[j];
+  return axis;
+}
+
 /// H = I - 2uu', (d, d); the unit matrix without a reflector.
 inline std::vector<double> reflection(const std::vector<double>& u, index_t d) {
   const auto n = static_cast<std::size_t>(d);
@@ -189,10 +197,10 @@ struct part_keys {
         content(on.template make<double>(n)),
         factor(on.template make<double>(rank_of(law, d))) {
     const auto size = static_cast<std::size_t>(d);
-    const auto h = reflection(reflector, d);
     const auto rank = static_cast<std::size_t>(rank_of(law, d));
     made = {z.data(), drift.data(), content.data(), nullptr, static_cast<index_t>(rank), 0, 0};
-    std::vector<double> first(h.begin(), h.begin() + d), others(law.mean), row(rank);
+    const auto first = reflected_axis(reflector, d);
+    std::vector<double> others(law.mean), row(rank);
     for (std::size_t j = 0; j < size; ++j) made.drift_mean += first[j] * law.mean[j];
     for (std::size_t j = 0; j < size; ++j) others[j] -= made.drift_mean * first[j];
     auto map = key_map(law, reflector, d);
