@@ -208,6 +208,23 @@ TEST(tile_plan, tiles_visit_every_pair_once_and_their_sums_are_found) {
   }
 }
 
+TEST(tile_plan, a_tile_finds_its_span_by_a_table_of_any_size) {
+  std::vector<tile::tile_span> spans;
+  std::vector<std::size_t> of;
+  for (const index_t tiles : {1, 3, 1, 1, 700, 1, 2, 90, 1}) {
+    spans.push_back({static_cast<index_t>(of.size()), 0, 0, 0, 0, static_cast<std::int32_t>(spans.size()), 0, 0});
+    of.resize(of.size() + static_cast<std::size_t>(tiles), spans.size() - 1);
+  }
+  const auto tiles = static_cast<index_t>(of.size());
+  for (const index_t most : {1, 3, 100, 799, 800, 801, 100000}) {
+    const tile::span_table table(spans, tiles, most);
+    EXPECT_LE(static_cast<index_t>(table.at.size()), most + 1);
+    EXPECT_EQ(table.shift == 0, most >= tiles);
+    for (std::size_t t = 0; t < of.size(); ++t)
+      ASSERT_EQ(tile::span_of(spans.data(), table.at.data(), table.shift, static_cast<index_t>(t)).law, of[t]) << most;
+  }
+}
+
 TEST(drawn_pairs, every_pair_is_as_likely) {
   // 3 documents of 2, 3 and 5 keys, all before the query bucket: 14 pairs.
   key_groups groups;

@@ -99,10 +99,12 @@ class tile_batch {
   template <class Engine, class MakeProgram>
   void each_tile(const Engine& engine, const MakeProgram& program) const {
     constexpr index_t most_blocks = index_t{1} << 30;
+    const tile::span_table table(spans_, tiles_, index_t{1} << 20);
     const auto spans = engine.machine().copy(spans_);
+    const auto span_at = engine.machine().copy(table.at);
     const auto ranges = engine.machine().copy(ranges_);
     for (index_t first = 0; first < tiles_; first += most_blocks)
-      engine.launch(program(tile::tile_list{spans.data(), spans.size(), first, ranges.data(), n_}),
+      engine.launch(program(tile::tile_list{spans.data(), span_at.data(), table.shift, first, ranges.data(), n_}),
                     std::min(most_blocks, tiles_ - first));
   }
 

@@ -21,9 +21,25 @@ struct tile_span {
   std::int32_t ranges, law, large, unused;
 };
 
-/// The span that holds a tile; spans are in the order of their tiles.
-QKGEOM_HD inline tile_span span_of(const tile_span* spans, index_t n, index_t tile) {
-  index_t low = 0, high = n;
+/// Which span holds every 2^shift-th tile, so that others are not far: spans are in the order of their tiles.
+struct span_table {
+  std::vector<std::int32_t> at;  ///< and at the end the last span
+  int shift = 0;
+
+  /// At most `most` entries besides the last.
+  span_table(const std::vector<tile_span>& spans, index_t tiles, index_t most) {
+    while ((tiles - 1) >> shift >= most) ++shift;
+    for (std::size_t s = 0; s < spans.size(); ++s) {
+      const index_t end = s + 1 < spans.size() ? spans[s + 1].first_tile : tiles;
+      while (static_cast<index_t>(at.size()) << shift < end) at.push_back(static_cast<std::int32_t>(s));
+    }
+    at.push_back(static_cast<std::int32_t>(spans.size()) - 1);
+  }
+};
+
+/// The span that holds a tile, by what a `span_table` says.
+QKGEOM_HD inline const tile_span& span_of(const tile_span* spans, const std::int32_t* at, int shift, index_t tile) {
+  index_t low = at[tile >> shift], high = index_t{at[(tile >> shift) + 1]} + 1;
   while (high - low > 1) {
     const index_t middle = (low + high) / 2;
     (spans[middle].first_tile <= tile ? low : high) = middle;

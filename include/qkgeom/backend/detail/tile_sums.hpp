@@ -10,7 +10,9 @@ namespace qkgeom::tile {
 /// The tiles of a launch, over the same n keys under each law.
 struct tile_list {
   const tile_span* spans;
-  index_t n_spans, first_tile;
+  const std::int32_t* span_at;  ///< a `span_table`
+  int span_shift;
+  index_t first_tile;
   const group_range* ranges;
   index_t n;
 };
@@ -27,7 +29,7 @@ struct placed_tile {
   tile_span span;
 
   QKGEOM_HD placed_tile(const tile_list& list, index_t block) : number(list.first_tile + block) {
-    span = span_of(list.spans, list.n_spans, number);
+    span = span_of(list.spans, list.span_at, list.span_shift, number);
     const auto at = place_of(span, number - span.first_tile);
     i0 = at.i0;
     j0 = at.j0;
