@@ -9,56 +9,90 @@
 #include "capture/device_attention.hpp"
 #include "capture/device_kernels.hpp"
 #include "capture/device_weights.hpp"
-#include "capture/feed_forward.hpp"
 #include "qkgeom/core/buffer.hpp"
 
 namespace qkgeom {
 
-/// A layer's mixture of experts on a machine. Which expert takes which row is decided on the host, from the router's
-/// logits: the machine is waited for once a chunk.
+/// The choices (rows, chosen) of experts by expert: those of expert e are [begin[e], begin[e + 1]), by row.
+struct choices_by_expert {
+  std::vector<index_t> begin;
+  std::vector<std::int32_t> choice;  ///< their numbers
+  std::vector<std::int32_t> place;   ///< (rows, chosen) where those of a row stand, ascending
+
+  choices_by_expert(const std::vector<std::int32_t>& expert, index_t experts, index_t chosen)
+      : begin(static_cast<std::size_t>(experts) + 1), choice(expert.size()), place(expert.size()) {
+    for (const std::int32_t e : expert) ++begin[static_cast<std::size_t>(e) + 1];
+    for (std::size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];
+    auto next = begin;
+    for (std::size_t i = 0; i < expert.size(); ++i) {
+      const index_t at = next[static_cast<std::size_t>(expert[i])]++;
+      choice[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(i);
+      place[i] = static_cast<std::int32_t>(at);
+    }
+    for (auto row = place.begin(); row < place.end(); row += chosen) std::sort(row, row + chosen);
+  }
+};
+
+/// A layer's mixture of experts on a machine. The machine is waited for once a chunk: how many rows an expert takes
+/// sets the shape of its products.
 template <class Machine, class T>
 class device_experts {
  public:
   explicit device_experts(Machine& m)
       : machine_(&m),
         router_(m.memory(), 0),
-        weight_(m.memory(), 0),
+        share_(m.memory(), 0),
         rows_(m.memory(), 0),
         active_(m.memory(), 0),
-        out_(m.memory(), 0),
         wide_(m.memory(), 0),
         sum_(m.memory(), 0),
-        index_(m.memory(), 0) {}
+        expert_(m.memory(), 0),
+        choice_(m.memory(), 0),
+        place_(m.memory(), 0) {}
 
-  /// What it holds on the machine for so many rows, at most: one expert may take them all.
+  /// What it holds on the machine for so many rows.
   static index_t working_bytes(const decoder_description& d, index_t rows) {
     const experts_description& e = *d.experts;
-    return rows * (static_cast<index_t>(sizeof(T)) * (3 * d.hidden + 3 * e.width) + 4 * e.count + 8 * e.chosen);
+    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 3 * e.width)) + 4 * e.count +
+                   16 * e.chosen);
   }
 
   /// The sum (rows, hidden) of what the chosen experts make of x (rows, hidden). Valid until the next call.
   const T* operator()(const device_layer<Machine, T>& weights, const decoder_description& d, index_t rows, const T* x) {
     const experts_description& e = *d.experts;
+    const index_t choices = rows * e.chosen;
     router_.reserve(rows * e.count);
+    expert_.reserve(choices);
+    share_.reserve(choices);
     multiply(rows, e.count, d.hidden, x, weights.router.w.data(), router_.data());
-    auto logits = router_.host(rows * e.count);
-    const auto tokens = choose_experts(e, rows, logits, std::is_same_v<T, bf16>);
+    machine_->rows(rows, device_kernels::choose_experts<T>{router_.data(), e.count, e.chosen, e.normalised,
+                                                           expert_.data(), share_.data()});
+    const choices_by_expert sorted(expert_.host(choices), e.count, e.chosen);
+    choice_.set(sorted.choice);
+    place_.set(sorted.place);
+    rows_.reserve(choices * d.hidden);
+    wide_.reserve(choices * 2 * e.width);
+    active_.reserve(choices * e.width);
     sum_.reserve(rows * d.hidden);
-    machine_->rows(rows, device_kernels::clear_rows<T>{sum_.data(), d.hidden});
-    std::vector<std::int32_t> index;
-    std::vector<float> weight;
-    std::vector<index_t> begin{0};
-    for (const auto& mine : tokens) {
-      for (const auto& c : mine) {
-        index.push_back(static_cast<std::int32_t>(c.token));
-        weight.push_back(c.weight);
-      }
-      begin.push_back(static_cast<index_t>(index.size()));
-    }
-    index_.set(index);
-    weight_.set(weight);
-    for (std::size_t i = 0; i + 1 < begin.size(); ++i)
-      if (begin[i + 1] > begin[i]) run(weights.experts[i], d, begin[i], begin[i + 1] - begin[i], x);
+    // f(weights, first row, rows) of each expert that takes any
+    const auto each = [&](const auto& f) {
+      for (std::size_t i = 0; i + 1 < sorted.begin.size(); ++i)
+        if (const index_t count = sorted.begin[i + 1] - sorted.begin[i]; count > 0)
+          f(weights.experts[i], sorted.begin[i], count);
+    };
+    machine_->rows(choices, device_kernels::take_rows<T>{x, choice_.data(), e.chosen, d.hidden, rows_.data()});
+    each([&](const auto& expert, index_t first, index_t count) {
+      multiply(count, 2 * e.width, d.hidden, rows_.data() + first * d.hidden, expert.up.w.data(),
+               wide_.data() + first * 2 * e.width);
+    });
+    machine_->rows(choices,
+                   device_kernels::activate_rows<T, T>{wide_.data(), e.width, nullptr, d.act, true, active_.data()});
+    each([&](const auto& expert, index_t first, index_t count) {
+      multiply(count, d.hidden, e.width, active_.data() + first * e.width, expert.down.w.data(),
+               rows_.data() + first * d.hidden);
+    });
+    machine_->rows(rows, device_kernels::add_expert_rows<T>{rows_.data(), place_.data(), choice_.data(), share_.data(),
+                                                            e.chosen, d.hidden, sum_.data()});
     return sum_.data();
   }
 
@@ -68,26 +102,10 @@ class device_experts {
     machine_->multiply(product_shape{rows, out, in, {in, 0}, {in, 0}, {out, 0}}, x, w, y);
   }
 
-  void run(const typename device_layer<Machine, T>::feed_forward_maps& expert, const decoder_description& d,
-           index_t first, index_t count, const T* x) {
-    const index_t width = d.experts->width;
-    rows_.reserve(count * d.hidden);
-    wide_.reserve(count * 2 * width);
-    active_.reserve(count * width);
-    out_.reserve(count * d.hidden);
-    machine_->rows(count, device_kernels::take_rows<T>{x, index_.data() + first, d.hidden, rows_.data()});
-    multiply(count, 2 * width, d.hidden, rows_.data(), expert.up.w.data(), wide_.data());
-    machine_->rows(count,
-                   device_kernels::activate_rows<T, T>{wide_.data(), width, nullptr, d.act, true, active_.data()});
-    multiply(count, d.hidden, width, active_.data(), expert.down.w.data(), out_.data());
-    machine_->rows(count, device_kernels::add_expert_rows<T>{out_.data(), index_.data() + first, weight_.data() + first,
-                                                             d.hidden, sum_.data()});
-  }
-
   Machine* machine_;
-  buffer<float, typename Machine::memory_type> router_, weight_;
-  buffer<T, typename Machine::memory_type> rows_, active_, out_, wide_, sum_;
-  buffer<std::int32_t, typename Machine::memory_type> index_;
+  buffer<float, typename Machine::memory_type> router_, share_;
+  buffer<T, typename Machine::memory_type> rows_, active_, wide_, sum_;  // rows for the experts, then of them
+  buffer<std::int32_t, typename Machine::memory_type> expert_, choice_, place_;
 };
 
 }  // namespace qkgeom

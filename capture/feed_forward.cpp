@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
+#include <vector>
 
 #include "capture/row_ops.hpp"
 #include "qkgeom/core/scalar.hpp"
@@ -18,6 +20,36 @@ void add_bias(std::span<float> row, const linear_weights& map, bool biased, bool
     add_into(row, map.b, rounds);
   else if (rounds)
     round_row(row);
+}
+
+/// One expert's share of a token.
+struct expert_choice {
+  index_t token;
+  float weight;
+};
+
+/// The tokens of each expert, by router logits (rows, experts), which are rounded with `rounds`: the largest logits,
+/// the first of equal ones.
+std::vector<std::vector<expert_choice>> choose_experts(const experts_description& e, index_t rows,
+                                                       std::vector<float>& logits, bool rounds) {
+  if (rounds) round_row(std::span(logits).first(n(rows * e.count)));
+  std::vector<std::vector<expert_choice>> tokens(n(e.count));
+  std::vector<index_t> order(n(e.count));
+  for (index_t r = 0; r < rows; ++r) {
+    const float* const x = logits.data() + r * e.count;
+    const float top = *std::max_element(x, x + e.count);
+    std::iota(order.begin(), order.end(), index_t{0});
+    std::partial_sort(order.begin(), order.begin() + e.chosen, order.end(),
+                      [x](index_t a, index_t b) { return x[a] != x[b] ? x[a] > x[b] : a < b; });
+    float sum = 0;
+    for (index_t i = 0; i < (e.normalised ? e.chosen : e.count); ++i)
+      sum += std::exp(x[e.normalised ? order[n(i)] : i] - top);
+    for (index_t i = 0; i < e.chosen; ++i) {
+      const float weight = std::exp(x[order[n(i)]] - top) / sum;
+      tokens[n(order[n(i)])].push_back({r, rounds ? static_cast<float>(bf16::round(weight)) : weight});
+    }
+  }
+  return tokens;
 }
 
 }  // namespace
@@ -39,33 +71,6 @@ void feed_forward(const decoder_description& d, const feed_forward_weights& weig
   weights.down.w.multiply(rows, d.hidden, s.wide.data(), wide, y, d.hidden, s.product);
   for (index_t r = 0; r < rows; ++r)
     add_bias({y + r * d.hidden, n(d.hidden)}, weights.down, d.feed_forward_bias, rounds);
-}
-
-std::vector<std::vector<expert_choice>> choose_experts(const experts_description& e, index_t rows,
-                                                       std::vector<float>& logits, bool rounds) {
-  if (rounds) round_row(std::span(logits).first(n(rows * e.count)));
-  std::vector<std::vector<expert_choice>> tokens(n(e.count));
-  std::vector<std::pair<float, index_t>> p(n(e.count));
-  for (index_t r = 0; r < rows; ++r) {
-    const float* const x = logits.data() + r * e.count;
-    const float top = *std::max_element(x, x + e.count);
-    float sum = 0;
-    for (index_t i = 0; i < e.count; ++i) {
-      p[n(i)] = {std::exp(x[i] - top), i};
-      sum += p[n(i)].first;
-    }
-    const auto larger = [](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first > b.first : a.second < b.second;
-    };
-    std::partial_sort(p.begin(), p.begin() + e.chosen, p.end(), larger);
-    float chosen = 0;
-    for (index_t i = 0; i < e.chosen; ++i) chosen += p[n(i)].first;
-    for (index_t i = 0; i < e.chosen; ++i) {
-      const float weight = p[n(i)].first / (e.normalised ? chosen : sum);
-      tokens[n(p[n(i)].second)].push_back({r, rounds ? static_cast<float>(bf16::round(weight)) : weight});
-    }
-  }
-  return tokens;
 }
 
 void mixture_of_experts(const decoder_description& d, const layer_weights& weights, index_t rows, const float* x,

@@ -19,16 +19,6 @@ struct feed_forward_scratch {
 void feed_forward(const decoder_description& model, const feed_forward_weights& weights, index_t width, index_t rows,
                   const float* x, bool rounds, float* y, feed_forward_scratch& s);
 
-/// One expert's share of a token.
-struct expert_choice {
-  index_t token;
-  float weight;
-};
-
-/// The tokens of each expert, by router logits (rows, experts), which are rounded with `rounds`.
-std::vector<std::vector<expert_choice>> choose_experts(const experts_description& experts, index_t rows,
-                                                       std::vector<float>& logits, bool rounds);
-
 /// The same by the layer's mixture of experts.
 void mixture_of_experts(const decoder_description& model, const layer_weights& weights, index_t rows, const float* x,
                         bool rounds, float* y, feed_forward_scratch& s);

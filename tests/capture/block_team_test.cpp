@@ -3,10 +3,13 @@
 // barrier that is missing shows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "capture/device_forward_pass.hpp"
@@ -98,6 +101,53 @@ TEST(block_team, lets_queries_grow_after_they_are_rotated) {  // from position 6
 TEST(block_team, bits_do_not_depend_on_the_order_of_its_threads) {
   for (const auto& name : families())
     test::expect_same_bits(name, pass(thread_order::first_comes_first), {pass(thread_order::last_comes_first)}, tokens);
+}
+
+// More experts than threads; equal logits, and some that are no numbers.
+TEST(block_team, chooses_the_experts_of_the_largest_logits) {
+  constexpr index_t rows = 5, experts = 70, chosen = 4;
+  const auto noise = test::noise_of(rows * experts, 4, 3);
+  std::vector<float> logits;
+  for (const float x : noise) logits.push_back(std::round(4 * x) / 4);
+  for (index_t i = 0; i < experts; ++i) logits[static_cast<std::size_t>(3 * experts + i)] = 2;
+  for (index_t i = 0; i < 68; ++i)
+    logits[static_cast<std::size_t>(4 * experts + i)] = std::numeric_limits<float>::quiet_NaN();
+  thread_pool pool(2);
+  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+    for (const bool normalised : {false, true}) {
+      fibre_machine machine(pool, order);
+      std::vector<std::int32_t> expert(rows * chosen, -1);
+      std::vector<float> share(rows * chosen, -1);
+      machine.rows(rows, device_kernels::choose_experts<float>{logits.data(), experts, chosen, normalised,
+                                                               expert.data(), share.data()});
+      for (index_t r = 0; r < rows; ++r) {
+        std::vector<std::pair<double, std::int32_t>> sorted;
+        for (std::int32_t i = 0; i < experts; ++i) {
+          const double x = static_cast<double>(logits[static_cast<std::size_t>(r * experts + i)]);
+          sorted.emplace_back(std::isnan(x) ? -HUGE_VAL : x, i);
+        }
+        std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+          return a.first > b.first || (a.first == b.first && a.second < b.second);
+        });
+        double sum = 0;
+        for (index_t i = 0; i < (normalised ? chosen : experts); ++i)
+          sum += std::exp(sorted[static_cast<std::size_t>(i)].first);
+        for (index_t i = 0; i < chosen; ++i) {
+          const auto& [logit, number] = sorted[static_cast<std::size_t>(i)];
+          const auto at = static_cast<std::size_t>(r * chosen + i);
+          EXPECT_EQ(expert[at], number) << r << ' ' << i;
+          EXPECT_NEAR(static_cast<double>(share[at]), std::exp(logit) / sum, 1e-6) << r << ' ' << i;
+        }
+      }
+      const choices_by_expert by_expert(expert, experts, chosen);
+      for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e)
+        for (index_t i = by_expert.begin[e]; i < by_expert.begin[e + 1]; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          EXPECT_EQ(expert[static_cast<std::size_t>(by_expert.choice[at])], static_cast<std::int32_t>(e));
+          EXPECT_TRUE(i == by_expert.begin[e] || by_expert.choice[at - 1] < by_expert.choice[at]);
+        }
+      EXPECT_EQ(by_expert.begin.back(), rows * chosen);
+    }
 }
 
 TEST(block_team, sums_of_the_softmax_are_the_same_bits_and_near_the_cpu_s) {
