@@ -94,6 +94,21 @@ QKGEOM_HD float rounded(float x) {
   return static_cast<float>(to_element<T>(x));
 }
 
+/// use(c, load(c)) for c < n. A thread loads some of its columns before it uses the first: it waits for memory once,
+/// not for each column, since what it stores might be what it loads next.
+template <class Team, class Load, class Use>
+QKGEOM_HD void each_column(const Team& team, index_t n, const Load& load, const Use& use) {
+  constexpr int some = 4;
+  for (index_t first = team.rank(); first < n; first += some * team.size()) {
+    decltype(load(first)) loaded[some];
+    QKGEOM_UNROLL
+    for (int i = 0; i < some; ++i) loaded[i] = load(first + i * team.size() < n ? first + i * team.size() : first);
+    QKGEOM_UNROLL
+    for (int i = 0; i < some; ++i)
+      if (const index_t c = first + i * team.size(); c < n) use(c, loaded[i]);
+  }
+}
+
 /// A norm; without weights there is none.
 struct norm_parameters {
   const float *w = nullptr, *b = nullptr;
@@ -114,13 +129,21 @@ QKGEOM_HD void normalise(const Team& team, const norm_parameters& p, index_t n, 
   float squares = 0;
   for (index_t c = team.rank(); c < n; c += team.size()) squares += (x(c) - center) * (x(c) - center);
   const float scale = 1.0f / std::sqrt(team.sum(squares) / size + p.eps);
-  for (index_t c = team.rank(); c < n; c += team.size()) {
-    float y = (x(c) - center) * scale;
-    if (p.kind == norm_kind::llama) y = rounded<T>(y);
-    y *= p.w[c] + (p.kind == norm_kind::gemma ? 1.0f : 0.0f);
-    if (p.kind == norm_kind::layer) y += p.b[c];
-    put(c, y);
-  }
+  struct column {
+    float x, w;
+  };
+  each_column(
+      team, n,
+      [&](index_t c) {
+        return column{x(c), p.w[c]};
+      },
+      [&](index_t c, const column& at) {
+        float y = (at.x - center) * scale;
+        if (p.kind == norm_kind::llama) y = rounded<T>(y);
+        y *= at.w + (p.kind == norm_kind::gemma ? 1.0f : 0.0f);
+        if (p.kind == norm_kind::layer) y += p.b[c];
+        put(c, y);
+      });
 }
 
 /// to (rows, width) = the norm of from.
@@ -175,7 +198,12 @@ struct rotate_rows {
       const auto lanes = team.lanes();
       for (index_t i = team.group(); i < at.vectors(); i += team.groups()) {
         T* const x = at.vector(row, i);
-        for (index_t j = lanes.rank(); j < half; j += lanes.size()) turn(x, j, cos[t * half + j], sin[t * half + j]);
+        each_column(
+            lanes, half,
+            [&](index_t j) {
+              return angle_pair{x[place(j)], x[place(j, true)], cos[t * half + j], sin[t * half + j]};
+            },
+            [&](index_t j, const angle_pair& p) { turn(x, j, p); });
       }
     }
     if (growth == 0) return;
@@ -188,15 +216,21 @@ struct rotate_rows {
   }
 
  private:
-  QKGEOM_HD void turn(T* x, index_t j, float c, float s) const {
-    T& first = x[interleaved ? 2 * j : j];
-    T& second = x[interleaved ? 2 * j + 1 : j + half];
-    const float a = first, b = second;
+  /// Two coordinates and the angle by which they turn.
+  struct angle_pair {
+    T first, second;
+    float cos, sin;
+  };
+  QKGEOM_HD index_t place(index_t j, bool second = false) const {
+    return interleaved ? 2 * j + second : j + (second ? half : 0);
+  }
+  QKGEOM_HD void turn(T* x, index_t j, const angle_pair& p) const {
+    const float a = p.first, b = p.second;
     const bool rounds = !exact;
     const auto product = [rounds](float u, float v) { return rounds ? rounded<T>(u * v) : u * v; };
-    const float y = product(a, c) - product(b, s), z = product(b, c) + product(a, s);
-    first = to_element<T>(y);
-    second = to_element<T>(z);
+    const float y = product(a, p.cos) - product(b, p.sin), z = product(b, p.cos) + product(a, p.sin);
+    x[place(j)] = to_element<T>(y);
+    x[place(j, true)] = to_element<T>(z);
   }
 };
 
@@ -222,8 +256,9 @@ struct finish_projection {
       const float* const b = bias ? bias + i * at.dim : nullptr;
       T* const to =
           i < at.vectors() ? at.vector(row, i) : values + ((i - at.vectors()) * at.capacity + at.first + row) * at.dim;
-      for (index_t c = lanes.rank(); c < at.dim; c += lanes.size())
-        to[c] = to_element<T>(static_cast<float>(x[c]) + (b ? b[c] : 0.0f));
+      each_column(
+          lanes, at.dim, [=](index_t c) { return x[c]; },
+          [=](index_t c, In v) { to[c] = to_element<T>(static_cast<float>(v) + (b ? b[c] : 0.0f)); });
     }
     if (normed != qk_norm::none) norm_vectors(team, row);
     if (rotates) {
@@ -271,20 +306,29 @@ struct finish_block {
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     const In* const x = wide + row * width;
-    const T* const more = other ? other + row * width : nullptr;
     T* const y = to + row * width;
-    const float* const b = bias;
-    const bool add = adds;
-    const auto value = [=](index_t c) { return rounded<T>(static_cast<float>(x[c]) + (b ? b[c] : 0.0f)); };
-    const auto put = [=](index_t c, float v) {
+    const T* const more = other ? other + row * width : y;
+    const auto value = [=, b = bias](In v, index_t c) { return rounded<T>(static_cast<float>(v) + (b ? b[c] : 0.0f)); };
+    const auto put = [=, adds = adds, has_more = other != nullptr](index_t c, float v, T also, T before) {
       v = rounded<T>(v);
-      if (more) v = rounded<T>(v + static_cast<float>(more[c]));
-      y[c] = to_element<T>(add ? static_cast<float>(y[c]) + v : v);
+      if (has_more) v = rounded<T>(v + static_cast<float>(also));
+      y[c] = to_element<T>(adds ? static_cast<float>(before) + v : v);
+    };
+    struct column {
+      In x;
+      T more, before;
     };
     if (norm.w)
-      normalise<T>(team, norm, width, value, put);
+      normalise<T>(
+          team, norm, width, [=](index_t c) { return value(x[c], c); },
+          [=](index_t c, float v) { put(c, v, more[c], y[c]); });
     else
-      for (index_t c = team.rank(); c < width; c += team.size()) put(c, value(c));
+      each_column(
+          team, width,
+          [=](index_t c) {
+            return column{x[c], more[c], y[c]};
+          },
+          [=](index_t c, const column& at) { put(c, value(at.x, c), at.more, at.before); });
     if (!next.w) return;
     T* const z = normed + row * width;
     normalise<T>(
@@ -318,13 +362,23 @@ struct activate_rows {
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
-    const In* const x = wide + row * (gated ? 2 : 1) * width;
-    const auto value = [&](index_t c) { return rounded<T>(static_cast<float>(x[c]) + (bias ? bias[c] : 0.0f)); };
-    for (index_t c = team.rank(); c < width; c += team.size()) {
-      float y = rounded<T>(activated(act, value(c)));
-      if (gated) y *= value(width + c);
-      to[row * width + c] = to_element<T>(y);
-    }
+    const In* const gate = wide + row * (gated ? 2 : 1) * width;
+    const In* const up = gated ? gate + width : gate;
+    T* const y = to + row * width;
+    const auto value = [=, b = bias](In x, index_t c) { return rounded<T>(static_cast<float>(x) + (b ? b[c] : 0.0f)); };
+    struct column {
+      In gate, up;
+    };
+    each_column(
+        team, width,
+        [=](index_t c) {
+          return column{gate[c], up[c]};
+        },
+        [&](index_t c, const column& at) {
+          float v = rounded<T>(activated(act, value(at.gate, c)));
+          if (gated) v *= value(at.up, width + c);
+          y[c] = to_element<T>(v);
+        });
   }
 };
 
@@ -378,7 +432,9 @@ struct take_rows {
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t i) const {
     const T* const x = from + choice[i] / chosen * width;
-    for (index_t c = team.rank(); c < width; c += team.size()) to[i * width + c] = x[c];
+    T* const y = to + i * width;
+    each_column(
+        team, width, [=](index_t c) { return x[c]; }, [=](index_t c, T v) { y[c] = v; });
   }
 };
 

@@ -10,6 +10,16 @@
 #define QKGEOM_HD
 #endif
 
+/// Unrolls the loop that follows where a GPU runs it, so that arrays indexed by it stay in registers; the other leaves
+/// it as it is.
+#if defined(__CUDA_ARCH__)
+#define QKGEOM_UNROLL _Pragma("unroll")
+#define QKGEOM_ROLLED _Pragma("unroll 1")
+#else
+#define QKGEOM_UNROLL
+#define QKGEOM_ROLLED
+#endif
+
 /// The library is its headers alone: heavy functions that are no templates are `inline`, with their bodies included
 /// where they are declared. A build of many programs may compile these bodies once instead (cmake/precompiled.cpp here)
 /// and define QKGEOM_PRECOMPILED in every unit, which then sees declarations only.

@@ -6,16 +6,6 @@
 
 #include "qkgeom/core/config.hpp"
 
-/// Unrolls the loop that follows where a GPU runs it, so that arrays indexed by it stay in registers; the other leaves
-/// it as it is.
-#if defined(__CUDA_ARCH__)
-#define QKGEOM_UNROLL _Pragma("unroll")
-#define QKGEOM_ROLLED _Pragma("unroll 1")
-#else
-#define QKGEOM_UNROLL
-#define QKGEOM_ROLLED
-#endif
-
 /// Programs of the tile kernels are written once, for a team of threads: `team.each(f)` calls f(t) for every thread t
 /// and then waits for all of them, `team.own(f)` does not wait, `per_thread<T>` is a value that each thread has. On a
 /// device a block is a team (`device_team`), its values are registers and waiting is a barrier; on the host one thread
