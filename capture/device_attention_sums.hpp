@@ -100,7 +100,7 @@ struct measure_scores {
     const double all = to[measures.count()];
     for (index_t m = 0; m < measures.count(); ++m) to[m] /= all;
     double& entropy = to[attention_measures::entropy];
-    entropy = std::log(all) - 0.693147180559945309417 * entropy;
+    entropy = std::log(all) - std::numbers::ln2 * entropy;
   }
 };
 

@@ -106,10 +106,9 @@ TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
   std::vector<double> z(2 * n * width);
   for (std::size_t i = 0; i < z.size(); ++i) z[i] = (i < z.size() / 2 ? 1e-3 : 1e4) * draws.uniform(i);
   // Keys along u, which a reflection turns round; two laws, of which one takes them 1e7 times as large.
-  const std::vector<double> u(width, 1 / std::sqrt(3.0)), factor{1, 1, 1, 1e7, 1e7, 1e7};
+  const std::vector<double> u(2 * width, 1 / std::sqrt(3.0)), factor{1, 1, 1, 1e7, 1e7, 1e7};
   std::vector<double> y(n * width);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = 1e-3 * draws.uniform(i / width);
-  const std::int32_t reflector[2] = {};
   struct by_rank {
     double operator()(const key_pair& p) const { return static_cast<double>(p.i * 1000 + p.j); }
   };
@@ -126,9 +125,8 @@ TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
     engine.launch(tile::scale_program<tile::stored_keys>{{z.data(), n, width}, n, width, scale}, 2);
     EXPECT_EQ(scale[0], 1024);
     EXPECT_EQ(scale[1], std::ldexp(1.0, -13));
-    engine.launch(
-        tile::scale_program<tile::scaled_keys>{{y.data(), u.data(), factor.data(), reflector, width}, n, width, scale},
-        2);
+    engine.launch(tile::scale_program<tile::scaled_keys>{{y.data(), u.data(), factor.data(), width}, n, width, scale},
+                  2);
     EXPECT_EQ(scale[0], 1024);
     EXPECT_EQ(scale[1], std::ldexp(1.0, -13));
     unsigned long long most = 0;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstdint>
-
 #include "qkgeom/backend/detail/tile_math.hpp"
 #include "qkgeom/backend/detail/tile_sums.hpp"
 
@@ -20,17 +18,16 @@ struct stored_keys {
 /// z of laws with a diagonal covariance: columns of keys reflected by u, y - 2 (y . u) u, each law's by factors of its
 /// own; 0 beyond d. The lanes of a warp add y . u up.
 struct scaled_keys {
-  const double *y, *reflector, *factor;  ///< (n, d); u (problems, d); (laws, d)
-  const std::int32_t* problem;           ///< (laws)
+  const double *y, *reflector, *factor;  ///< (n, d); u (laws, d); (laws, d)
   int d;
 
   QKGEOM_HD double along(index_t law, index_t i, int lane) const {
     double sum = 0;
-    for (int c = lane; c < d; c += 32) sum += y[i * d + c] * reflector[problem[law] * d + c];
+    for (int c = lane; c < d; c += 32) sum += y[i * d + c] * reflector[law * d + c];
     return sum;
   }
   QKGEOM_HD double operator()(index_t law, index_t i, int c, double along) const {
-    return c < d ? factor[law * d + c] * (y[i * d + c] - 2 * along * reflector[problem[law] * d + c]) : 0.0;
+    return c < d ? factor[law * d + c] * (y[i * d + c] - 2 * along * reflector[law * d + c]) : 0.0;
   }
 };
 

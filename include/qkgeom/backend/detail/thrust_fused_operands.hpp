@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -25,19 +24,17 @@ struct operand_shape {
   index_t numbers() const { return parts ? 4 : 1; }
 };
 
-/// What some laws, in the order of their problems, say of keys.
+/// What some laws say of keys.
 struct law_table {
   std::vector<tile::tile_law> laws;
   std::vector<double> rows;                 ///< (numbers, laws, d): a number is the product of a key with one of these
-  std::vector<double> factors, reflectors;  ///< (laws, d) standard deviations, where there are; (problems, d)
-  std::vector<std::int32_t> reflector;      ///< (laws) which one
+  std::vector<double> factors, reflectors;  ///< (laws, d) standard deviations, reflectors; 0 where there are none
 
   /// Problem `first_problem` is number 0 of the laws.
   law_table(const operand_shape& shape, const std::vector<pair_problem>& problems, const std::vector<law_place>& places,
             index_t first_problem)
       : rows(places.size() * static_cast<std::size_t>(shape.numbers() * shape.d)) {
     const auto d = static_cast<std::size_t>(shape.d);
-    std::size_t reflected = 0;
     for (std::size_t i = 0; i < places.size(); ++i) {
       const auto& problem = problems[static_cast<std::size_t>(places[i].problem)];
       const score_law& law = law_at(problems, places[i]);
@@ -47,11 +44,8 @@ struct law_table {
       if (shape.parts) add_part_rows(law, reflected_axis(problem.reflector, shape.d), row);
       for (const double v : law.variance) factors.push_back(std::sqrt(v));
       factors.resize((i + 1) * d);
-      if (i == 0 || places[i].problem != places[i - 1].problem) {
-        reflectors.insert(reflectors.end(), problem.reflector.begin(), problem.reflector.end());
-        reflectors.resize(++reflected * d);
-      }
-      reflector.push_back(static_cast<std::int32_t>(reflected) - 1);
+      reflectors.insert(reflectors.end(), problem.reflector.begin(), problem.reflector.end());
+      reflectors.resize((i + 1) * d);
     }
   }
 
@@ -88,7 +82,7 @@ class fused_operands {
   using buffer = typename machine_type::template buffer<F>;
 
  public:
-  /// `laws` in the order of their problems, of which `first_problem` is number 0.
+  /// Problem `first_problem` is number 0 of the laws.
   fused_operands(const Engine& engine, const operand_shape& shape, const std::vector<pair_problem>& problems,
                  const std::vector<law_place>& laws, index_t first_problem)
       : engine_(engine),
@@ -101,7 +95,6 @@ class fused_operands {
         rows_(engine.machine().copy(table_.rows)),
         factors_(engine.machine().copy(table_.factors)),
         reflectors_(engine.machine().copy(table_.reflectors)),
-        reflector_(engine.machine().copy(table_.reflector)),
         scale_(make<double>(count_)),
         high_(make<bf16>(count_ * shape.n * shape.columns)),
         low_(make<bf16>(shape.split ? count_ * shape.n * shape.columns : 0)),
@@ -131,9 +124,9 @@ class fused_operands {
     for (index_t stop = first; first < end; first = stop) {
       while (stop < end && diagonal(stop) == diagonal(first)) ++stop;
       if (diagonal(first)) {
-        split_keys(tile::scaled_keys{y, reflectors_.data(), factors_.data() + first * d, reflector_.data() + first,
-                                     static_cast<int>(d)},
-                   first, stop, y);
+        split_keys(
+            tile::scaled_keys{y, reflectors_.data() + first * d, factors_.data() + first * d, static_cast<int>(d)},
+            first, stop, y);
         continue;
       }
       stop = std::min(stop, first + std::max<index_t>(1, (index_t{1} << 26) / std::max<index_t>(1, n * columns)));
@@ -190,7 +183,6 @@ class fused_operands {
   law_table table_;
   buffer<tile::tile_law> laws_;
   buffer<double> rows_, factors_, reflectors_;
-  buffer<std::int32_t> reflector_;
   buffer<double> scale_;
   buffer<bf16> high_, low_;
   buffer<float> norm_, number_;
