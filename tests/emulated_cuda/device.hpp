@@ -93,13 +93,20 @@ class device_arena {
     asked_.erase(at);
     used_.erase(used);
   }
+  /// First byte of the allocation that holds an address and the one behind its last; nulls if none does.
+  std::pair<const char*, const char*> allocation_of(const void* p) const {
+    const auto* const c = static_cast<const char*>(p);
+    if (!is_inside(p)) return {};
+    auto found = asked_.upper_bound(static_cast<std::size_t>(c - base_));
+    if (found == asked_.begin()) return {};
+    --found;
+    const char* const begin = base_ + found->first;
+    return c < begin + found->second ? std::pair{begin, begin + found->second} : std::pair<const char*, const char*>{};
+  }
   /// Whether these bytes are all of one allocation.
   bool holds(const void* p, std::size_t n) const {
-    const auto* const c = static_cast<const char*>(p);
-    if (c < base_ || c >= base_ + bytes) return false;
-    const auto at = static_cast<std::size_t>(c - base_);
-    auto found = asked_.upper_bound(at);
-    return found != asked_.begin() && (--found, at + n <= found->first + found->second);
+    const auto [begin, end] = allocation_of(p);
+    return begin != nullptr && static_cast<const char*>(p) + n <= end;
   }
   bool is_inside(const void* p) const {
     return static_cast<const char*>(p) >= base_ && static_cast<const char*>(p) < base_ + bytes;
@@ -220,6 +227,10 @@ class device {
   bool holds(const void* p, std::size_t bytes) const {
     const std::lock_guard lock(mutex_);
     return arena_.holds(p, bytes);
+  }
+  std::pair<const char*, const char*> allocation_of(const void* p) const {
+    const std::lock_guard lock(mutex_);
+    return arena_.allocation_of(p);
   }
   bool is_inside(const void* p) const { return arena_.is_inside(p); }
   std::size_t held() const {

@@ -40,6 +40,14 @@ TEST_F(forward_on_gpu, small_models_measure_the_softmax_as_the_cpu_does) {
     for (const auto& p : {pass(), pass(resident_layers::automatic, 48)}) test::expect_softmax_as_on_the_cpu(name, p);
 }
 
+/// The last chunk of a document may be one query alone.
+TEST_F(forward_on_gpu, small_texts_in_bf16_are_as_near_to_f32_as_transformers_is) {
+  const auto shortest = forward_fixtures().front();
+  const auto tokens = static_cast<index_t>(shortest.open().values<std::int32_t>("ids").size());
+  for (const index_t chunk : {index_t{0}, tokens - 1})
+    test::expect_bf16_near_transformers(shortest, pass(resident_layers::automatic, chunk));
+}
+
 TEST_F(forward_on_gpu, f32_agrees_with_transformers) {
   for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, pass());
 }

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// The kernels as nvcc compiled them, in PTX, run by the host in place of those that the host's compiler made.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+#include "tests/emulated_cuda/ptx/machine.hpp"
+
+namespace qkgeom::emulated {
+
+class compiled_kernels {
+ public:
+  /// Null unless QKGEOM_EMULATED_KERNELS is "compiled".
+  static compiled_kernels* the();
+
+  /// What a launch of function<Argument>(argument) does.
+  template <class Argument>
+  void launch(const std::string& function, const Argument& argument, index_t blocks, int threads,
+              std::size_t dynamic_shared_bytes) {
+    launch(
+        function, typeid(Argument), sizeof argument,
+        {.blocks = blocks, .threads = threads, .dynamic_shared_bytes = dynamic_shared_bytes, .parameters = &argument});
+  }
+
+ private:
+  /// Of files with colons between their names.
+  explicit compiled_kernels(const std::string& files);
+  void launch(const std::string& function, const std::type_info& argument, std::size_t bytes, ptx::grid how);
+
+  std::vector<std::string> modules_;
+  std::map<std::string, ptx::kernel_text> texts_;  // by a name without what compilers write differently
+  std::map<std::string, ptx::kernel> read_;
+};
+
+}  // namespace qkgeom::emulated
