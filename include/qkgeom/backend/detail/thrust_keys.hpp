@@ -37,6 +37,7 @@ struct device_groups {
   buffer<std::int64_t> row;
   buffer<std::int32_t> position, example, key_example;
   buffer<index_t> offset;
+  segment_averages<Machine> averages;
 
   device_groups(const Machine& on, const key_groups& g)
       : host(g),
@@ -45,17 +46,17 @@ struct device_groups {
         position(on.copy(g.position)),
         example(on.copy(g.example)),
         key_example(on.copy(g.key_example)),
-        offset(on.copy(g.offset)) {}
+        offset(on.copy(g.offset)),
+        averages(on, g.offset) {}
 
   /// Centred keys (n, d) of one key head.
   template <class T, memory_space S>
   buffer<double> centred(const Machine& on, const tensor_view<const T, S>& k, index_t head) const {
     const row_segments<T> x{k.data,       k.dim,         k.heads,    host.groups(),
                             k.row_stride, k.head_stride, row.data(), offset.data()};
-    auto mean = on.template make<double>(host.groups() * k.dim);
     auto only = x;
     only.data += head * k.head_stride;
-    on.each(mean.size(), segment_mean<T>{only, mean.data()});
+    const auto mean = averages(on, only, 1);
     auto y = on.template make<double>(n * k.dim);
     on.each(n * k.dim, centre_keys<T>{x, head, mean.data(), y.data()});
     return y;

@@ -30,26 +30,75 @@ struct row_segments {
   }
 };
 
-/// mean(head, segment, c) about the segment's first row, so that constants stay exact; an empty segment's is left as it
-/// was.
+/// sum(head, tile, c) of a segment's rows less its first, a tile of at most `tile_rows` of them at a time.
+template <class T>
+struct tile_sums_of_segments {
+  row_segments<T> x;
+  const index_t* first_tile;  ///< (segments + 1)
+  index_t tiles;
+  double* sum;
+
+  QKGEOM_HD void operator()(index_t i) const {
+    const index_t c = i % x.dim, tile = i / x.dim % tiles, head = i / (x.dim * tiles);
+    const index_t s = place_in(first_tile, x.segments, tile);
+    const index_t begin = x.offset[s] + (tile - first_tile[s]) * tile_rows, stop = begin + tile_rows;
+    const index_t end = stop < x.offset[s + 1] ? stop : x.offset[s + 1];
+    const double first = x.at(head, x.offset[s], c);
+    double of_tile = 0;
+    for (index_t r = begin; r < end; ++r) of_tile += x.at(head, r, c) - first;
+    sum[i] = of_tile;
+  }
+};
+
+/// mean(head, segment, c) from the sums of its tiles; 0 of an empty segment.
 template <class T>
 struct segment_mean {
   row_segments<T> x;
+  const index_t* first_tile;
+  index_t tiles;
+  const double* sum;
   double* mean;
 
   QKGEOM_HD void operator()(index_t i) const {
     const index_t c = i % x.dim, s = i / x.dim % x.segments, head = i / (x.dim * x.segments);
-    const index_t begin = x.offset[s], end = x.offset[s + 1];
-    if (begin == end) return;
-    const double first = x.at(head, begin, c);
-    double sum = 0;
-    for (index_t from = begin; from < end; from += tile_rows) {
-      double tile = 0;
-      for (index_t r = from; r < end && r < from + tile_rows; ++r) tile += x.at(head, r, c) - first;
-      sum += tile;
-    }
-    mean[i] = first + sum / static_cast<double>(end - begin);
+    const index_t n = x.offset[s + 1] - x.offset[s];
+    double of_segment = 0;
+    for (index_t tile = first_tile[s]; tile < first_tile[s + 1]; ++tile)
+      of_segment += sum[(head * tiles + tile) * x.dim + c];
+    mean[i] = n > 0 ? x.at(head, x.offset[s], c) + of_segment / static_cast<double>(n) : 0.0;
   }
+};
+
+/// Means of segments of rows, a thread a tile and column: large segments are few.
+template <class Machine>
+class segment_averages {
+ public:
+  /// The offsets of `row_segments`, on the host.
+  segment_averages(const Machine& on, const std::vector<index_t>& offset) : first_tile_(on.copy(tiles_of(offset))) {
+    for (std::size_t s = 1; s < offset.size(); ++s) tiles_ += tiles_in(offset[s] - offset[s - 1]);
+  }
+
+  /// (heads, segments, d) of the first `heads` heads, about each segment's first row, so that constants stay exact.
+  template <class T>
+  typename Machine::template buffer<double> operator()(const Machine& on, const row_segments<T>& x,
+                                                       index_t heads) const {
+    const auto sum = on.template make<double>(heads * tiles_ * x.dim);
+    on.each(sum.size(), tile_sums_of_segments<T>{x, first_tile_.data(), tiles_, sum.data()});
+    auto mean = on.template make<double>(heads * x.segments * x.dim);
+    on.each(mean.size(), segment_mean<T>{x, first_tile_.data(), tiles_, sum.data(), mean.data()});
+    return mean;
+  }
+
+ private:
+  static index_t tiles_in(index_t rows) { return (rows + tile_rows - 1) / tile_rows; }
+  static std::vector<index_t> tiles_of(const std::vector<index_t>& offset) {
+    std::vector<index_t> first{0};
+    for (std::size_t s = 1; s < offset.size(); ++s) first.push_back(first.back() + tiles_in(offset[s] - offset[s - 1]));
+    return first;
+  }
+
+  typename Machine::template buffer<index_t> first_tile_;
+  index_t tiles_ = 0;
 };
 
 /// Second moments of one head about the segments' means, a row of the scatter in runs of `run` columns, and of x with
@@ -255,9 +304,7 @@ std::vector<side_moments> moments(const Machine& on, const Scatter& scatter_of, 
   const auto offset = on.copy(order.offset);
   const row_segments<T> rows{x.data,       d, x.heads, segments, x.row_stride, x.head_stride, order.row.data(),
                              offset.data()};
-  auto mean = on.template make<double>(x.heads * segments * d);
-  on.fill(mean.data(), mean.size(), 0.0);
-  on.each(mean.size(), segment_mean<T>{rows, mean.data()});
+  const auto mean = segment_averages<Machine>(on, order.offset)(on, rows, x.heads);
   const auto host_mean = mean.host();
   if (!std::all_of(host_mean.begin(), host_mean.end(), [](double v) { return std::isfinite(v); })) {
     const index_t bad = thrust::transform_reduce(
