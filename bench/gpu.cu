@@ -253,9 +253,10 @@ void add_all() {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::fprintf(stderr, "gpu_bench: no CUDA device on this machine\n");
+  try {
+    cuda_kernels::require_device();
+  } catch (const error& e) {
+    std::fprintf(stderr, "gpu_bench: %s\n", e.what());
     return 77;
   }
   cudaDeviceProp properties;

@@ -15,6 +15,9 @@
 #include "qkgeom/core/buffer.hpp"
 
 #if defined(QKGEOM_CUDNN)
+#include <iostream>
+#include <utility>
+
 #include "capture/cudnn_attention.hpp"
 #endif
 
@@ -83,11 +86,16 @@ class cuda_machine {
   }
 
 #if defined(QKGEOM_CUDNN)
-  /// By cuDNN, where it has a kernel.
+  /// By cuDNN, where it has a kernel; where it has none, its reason is written to std::clog once.
   bool attend(const attention_call<bf16>& call) {
     if (!attention_) attention_ = std::make_unique<cudnn_attention>(work_.get());
     const auto bytes = attention_->working_bytes(call);
-    if (!bytes) return false;
+    if (!bytes) {
+      if (!std::exchange(said_why_not_, true))
+        std::clog << "qkgeom: cuDNN has no kernel for this attention, which goes through cuBLAS, slower: "
+                  << attention_->why_not(call) << '\n';
+      return false;
+    }
     attention_memory_.reserve(*bytes);
     (*attention_)(call, attention_memory_.data());
     return true;
@@ -118,6 +126,7 @@ class cuda_machine {
 #if defined(QKGEOM_CUDNN)
   buffer<std::byte, memory_type> attention_memory_{memory_, 0};
   std::unique_ptr<cudnn_attention> attention_;
+  bool said_why_not_ = false;
 #endif
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -19,10 +20,11 @@ namespace fe = cudnn_frontend;
 
 enum tensor : std::int64_t { q_tensor = 1, k_tensor, v_tensor, out_tensor };
 
-/// A plan and the memory that it works in; without a graph cuDNN has none for the shape.
+/// A plan and the memory that it works in; without a graph cuDNN has none for the shape, and says why.
 struct plan {
   std::shared_ptr<fe::graph::Graph> graph;
   std::int64_t workspace = 0;
+  std::string refusal;
 };
 
 /// Queries, keys, window, heads, key heads, dim, capacity, scale.
@@ -85,18 +87,23 @@ struct cudnn_attention::state {
     auto options = fe::graph::SDPA_attributes()
                        .set_name("attention")
                        .set_generate_stats(false)
-                       .set_attn_scale(static_cast<float>(c.scale))
-                       .set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT)
-                       .set_diagonal_band_right_bound(0);
-    if (keys.window < keys.count) options.set_diagonal_band_left_bound(static_cast<int>(keys.window));
+                       .set_attn_scale(static_cast<float>(c.scale));
+    // One query sees all the keys that are given: no mask, which cuDNN's kernels for one query do not all keep to.
+    if (c.rows > 1) {
+      options.set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT).set_diagonal_band_right_bound(0);
+      if (keys.window < keys.count) options.set_diagonal_band_left_bound(static_cast<int>(keys.window));
+    }
     const auto out = std::get<0>(graph->sdpa(q, k, v, options));
     out->set_output(true)
         .set_uid(out_tensor)
         .set_dim({1, c.heads, c.rows, c.dim})
         .set_stride({c.heads * c.rows * c.dim, c.dim, c.heads * c.dim, 1});
-    if (graph->build(handle, {fe::HeurMode_t::A}).is_bad()) return made;
-    if (graph->get_workspace_size(made.workspace).is_bad()) return made;
-    made.graph = graph;
+    auto status = graph->build(handle, {fe::HeurMode_t::A});
+    if (status.is_good()) status = graph->get_workspace_size(made.workspace);
+    if (status.is_good())
+      made.graph = graph;
+    else
+      made.refusal = status.get_message();
     return made;
   }
 
@@ -116,6 +123,8 @@ std::optional<index_t> cudnn_attention::working_bytes(const attention_call<bf16>
   const plan& p = state_->plan_of(c);
   return p.graph ? std::optional(p.workspace) : std::nullopt;
 }
+
+std::string cudnn_attention::why_not(const attention_call<bf16>& c) { return state_->plan_of(c).refusal; }
 
 void cudnn_attention::operator()(const attention_call<bf16>& c, void* work) {
   require(state_->handle != nullptr, "cuDNN: a device that is only described cannot run an attention");

@@ -31,6 +31,9 @@ class cudnn_attention {
   /// Bytes that a call works in, besides its arguments; nothing where cuDNN has no kernel for it.
   std::optional<index_t> working_bytes(const attention_call<bf16>& call);
 
+  /// What cuDNN says where it has no kernel.
+  std::string why_not(const attention_call<bf16>& call);
+
   /// A call that has a kernel, in `work` of as many bytes on the device.
   void operator()(const attention_call<bf16>& call, void* work);
 

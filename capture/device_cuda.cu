@@ -108,7 +108,7 @@ capture_backend cuda_backend(const cuda_capture_options& options, compute_type t
 }
 
 forward_pass_factory cuda_forward_pass(const cuda_capture_options& options) {
-  cuda_backend(options, compute_type::f32);  // says if there is no device
+  cuda_kernels::require_device();
   return
       [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
                 thread_pool& pool) { return cuda_backend(options, type).forward(d, weights, type, last_layer, pool); };

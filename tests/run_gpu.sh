@@ -83,8 +83,10 @@ fi
 
 # What the toolkit lacks of these, from the Python packages of the same CUDA.
 borrow() { # HEADER, headers and libraries by the beginnings of their names
-  local packages found name file
-  [[ ! -e $(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")/include/$1 ]] || return 0
+  local toolkit packages found name file
+  toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+  # A header without a library to link to is in the way of none.
+  [[ ! -e $toolkit/include/$1 || -z $(find -L "$toolkit" -name "lib$2.so" -print -quit 2>/dev/null) ]] || return 0
   packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nvidia
   found=$(find -L "$packages" -name "$1" 2>/dev/null | head -1) || true
   [[ -n $found ]] || { echo "run_gpu.sh: neither the CUDA toolkit nor Python's packages have $1"; return 0; }
@@ -103,21 +105,49 @@ borrow() { # HEADER, headers and libraries by the beginnings of their names
 borrow cublas_v2.h cublas
 borrow cusolverDn.h cusolver cusparse nvJitLink
 borrow cudnn.h cudnn
+borrow nvrtc.h nvrtc
 
 step "build for $architectures"
 generator=()
 command -v ninja >/dev/null && generator=(-G Ninja)
-cmake -S "$root" -B "$build" "${generator[@]}" "${options[@]}" >"$build/configure.log" 2>&1 || { tail -30 "$build/configure.log"; exit 1; }
-cmake --build "$build" -j "$(nproc)" --target qkgeom_test_gpu gpu_bench embed_cuda qkgeom-capture qkgeom-capture-cuda \
-  heads heads-cuda >"$build/build.log" 2>&1 ||
-  { grep -E -m 40 'error|FAILED|undefined' "$build/build.log"; exit 1; }
-cd "$build/bin"
-
 status=0
 failed() { status=1; echo "run_gpu.sh: $1"; }
 keep() { [[ -z $out ]] || { mkdir -p "$out" && cp "$@" "$out/"; }; }
-wanted() { [[ ,$only, == *,$1,* ]] && ((SECONDS < limit)) && step "$1"; }
-left() { echo $((limit - SECONDS > $1 ? $1 : limit - SECONDS)); }   # left SECONDS: those, or what is left of the whole
+wanted() { # a step that is asked for, if there is time for it
+  [[ ,$only, == *,$1,* ]] || return 1
+  ((SECONDS < limit)) || { failed "no time is left for the step $1"; return 1; }
+  step "$1"
+}
+left() { # left SECONDS: those, or what is left of the whole, but never none
+  local n=$((limit - SECONDS > $1 ? $1 : limit - SECONDS))
+  echo $((n > 1 ? n : 1))
+}
+
+cmake -S "$root" -B "$build" "${generator[@]}" "${options[@]}" >"$build/configure.log" 2>&1 ||
+  { tail -30 "$build/configure.log"; keep "$build/configure.log"; exit 1; }
+# What does not compile stops nothing else.
+onwards=(-k)
+[[ ${#generator[@]} == 0 ]] || onwards=(-k 0)
+timeout "$( ((build_only)) && echo 3600 || left 400)" cmake --build "$build" -j "$(nproc)" --target qkgeom_test_gpu gpu_bench embed_cuda \
+  qkgeom-capture qkgeom-capture-cuda heads heads-cuda -- "${onwards[@]}" >"$build/build.log" 2>&1 ||
+  { grep -E -m 40 'error|FAILED|undefined' "$build/build.log"; keep "$build/build.log"; failed "the build failed, or took too long"; }
+mkdir -p "$build/bin"
+cd "$build/bin"
+
+# A process for each test: after an error of the device, or a hang, the next one starts anew.
+run_tests() { # LOG SECONDS FILTER [COMMAND ...]
+  local log=$1 seconds=$2 filter=$3 suite='' line tests=0 bad=0
+  shift 3
+  : >"$log"
+  while read -r line; do
+    if [[ $line == *. ]]; then suite=$line; continue; fi
+    tests=$((tests + 1))
+    timeout "$(left "$seconds")" "$@" ./qkgeom_test_gpu --gtest_filter="$suite$line" >>"$log" 2>&1 ||
+      { bad=$((bad + 1)); echo "$suite$line failed, or ran out of time"; }
+  done < <(timeout 60 ./qkgeom_test_gpu --gtest_list_tests --gtest_filter="$filter" | grep -v '^Running' | sed 's/ *#.*//; s/^ *//')
+  echo "$tests tests, $bad failed"
+  ((tests > 0 && bad == 0))
+}
 
 stand_in_for_gnuplot() { # prints a folder with a gnuplot that writes the closing marks of figures, for where there is none
   mkdir -p "$build/stand-in"
@@ -148,13 +178,13 @@ fi
 
 PATH=$PATH:$(stand_in_for_gnuplot)
 if wanted tests; then
-  timeout "$(left 200)" ./qkgeom_test_gpu >tests.log 2>&1 || failed "tests failed"
-  grep -v 'RUN  ' tests.log | tail -80
+  run_tests tests.log 60 '*' || failed "tests failed"
+  grep -E ' OK |FAILED|Failure|cuDNN' tests.log | sort -u | tail -80 || true
   ! grep -q SKIPPED tests.log || failed "tests were skipped: the programs see no device"
   keep tests.log
 fi
 if wanted example; then
-  ./embed_cuda || failed "embed_cuda failed"
+  timeout "$(left 60)" ./embed_cuda || failed "embed_cuda failed"
   data=$root/examples/data/kjv-smollm3 # two documents analysed over all their pairs, on the GPU and on the CPU
   for device in cuda cpu; do
     rm -rf "$build/analysed-$device"
@@ -186,12 +216,13 @@ fi
 if wanted sanitizer; then
   # Tests whose names begin with these words work on little data. A tool that slows a test a hundredfold can run them.
   small='*.a_row*:*.factors*:*.equal*:*.in_f64_weights*:*.small*'
-  echo "$(./qkgeom_test_gpu --gtest_list_tests --gtest_filter="$small" | grep -c '^  ') small tests"
+  options=(--error-exitcode 9 --report-api-errors no)
+  # cuBLAS's own kernels are left out where the tool can.
+  ! compute-sanitizer --help 2>/dev/null | grep -q -- --kernel-regex || options+=(--kernel-regex kns=qkgeom)
   for tool in memcheck racecheck; do
     command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not there: left out"; break; }
-    timeout "$(left 120)" compute-sanitizer --tool "$tool" --error-exitcode 9 ./qkgeom_test_gpu --gtest_filter="$small" \
-      >"$tool.log" 2>&1 || failed "$tool found something, or ran out of time"
-    tail -3 "$tool.log"
+    run_tests "$tool.log" 60 "$small" compute-sanitizer --tool "$tool" "${options[@]}" || failed "$tool found something, or ran out of time"
+    grep 'ERROR SUMMARY\|RACECHECK SUMMARY' "$tool.log" | sort | uniq -c || true
     keep "$tool.log"
   done
 fi

@@ -76,7 +76,8 @@ TEST_P(cudnn_plans, are_fused_kernels_of_the_gpu_for_all_models) {
                        << heads << ' ' << key_heads << ' ' << dim << ' ' << rows << ' ' << first << ' ' << window);
           const auto bytes = bytes_of(call_of(heads, key_heads, dim, rows, first, window));
           ASSERT_TRUE(bytes);
-          EXPECT_LE(*bytes, 1 << 20) << "scores are kept, so it is not fused";
+          // Kept scores would take 16 MB of one query already; a query's keys may be parted among blocks.
+          EXPECT_LE(*bytes, 1 << 21) << "scores are kept, so it is not fused";
           // One query alone goes through an older GPU's kernel on newer ones too.
           const std::string made_for = rows > 1 ? "sm" + std::to_string(GetParam()) : "sm";
           EXPECT_THAT(kernel(), testing::ContainsRegex(made_for + "[0-9]*_flash_fprop"));
