@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <type_traits>
 
 #include "qkgeom/core/buckets.hpp"
@@ -124,6 +125,31 @@ TEST(thread_pool, does_every_task_once_and_rethrows) {
     std::atomic<int> after{0};
     pool.for_each(4, [&](index_t, int) { ++after; });
     EXPECT_EQ(after, 4);
+  }
+}
+
+TEST(thread_pool, a_smaller_pool_within_gives_its_own_thread_numbers) {
+  for (const int threads : {1, 2}) {
+    thread_pool outer(4), inner(threads);
+    std::vector<std::atomic<int>> busy(static_cast<std::size_t>(threads));
+    std::atomic<int> calls{0}, shared{0};
+    outer.for_each(64, [&](index_t, int thread) {
+      inner.for_each(5, [&](index_t, int within) {
+        ASSERT_LT(within, threads);
+        auto& mine = busy[static_cast<std::size_t>(within)];
+        shared += mine++ > 0;
+        outer.for_each(2, [&](index_t, int again) { EXPECT_EQ(again, thread); });
+        inner.for_each(2, [&](index_t, int again) { EXPECT_EQ(again, within); });
+        std::this_thread::yield();
+        --mine;
+        ++calls;
+      });
+    });
+    EXPECT_EQ(calls, 64 * 5);
+    EXPECT_EQ(shared, 0);  // a number is one thread's at a time
+    EXPECT_THROW(outer.for_each(8, [&](index_t, int) { inner.for_each(2, [](index_t, int) { fail("inner"); }); }),
+                 error);
+    inner.for_each(3, [&](index_t, int within) { EXPECT_LT(within, threads); });
   }
 }
 

@@ -34,17 +34,23 @@ class thread_pool {
 
   int size() const { return size_; }
 
-  /// Calls `f(i, thread)` for i in [0, n), thread in [0, size()), in any order. The first exception is rethrown when
-  /// all threads have stopped. A call from inside a task runs on that thread alone.
+  /// Calls `f(i, thread)` for i in [0, n), thread in [0, size()), in any order; no two calls at once have the same
+  /// `thread`. The first exception is rethrown when all threads have stopped. A call from inside a task, of this pool
+  /// or of another, runs on that thread alone. Loops that several threads start on one pool follow one another, so
+  /// tasks of two pools must not both call the other pool.
   template <class F>
   void for_each(index_t n, F&& f) {
     if (n <= 0) return;
-    if (size_ == 1 || n == 1 || running_here() >= 0) {
-      const int me = std::max(0, running_here());
-      for (index_t i = 0; i < n; ++i) f(i, me);
+    if (const running_loop* const mine = loop_here()) {
+      for (index_t i = 0; i < n; ++i) f(i, mine->thread);
       return;
     }
     const std::lock_guard one_loop(loop_);
+    if (size_ == 1 || n == 1 || innermost() != nullptr) {
+      const running_loop alone(*this, 0);
+      for (index_t i = 0; i < n; ++i) f(i, 0);
+      return;
+    }
     std::atomic<index_t> next{0};
     std::exception_ptr failure;
     std::mutex failure_mutex;
@@ -61,9 +67,27 @@ class thread_pool {
   }
 
  private:
-  static int& running_here() {
-    thread_local int thread = -1;
-    return thread;
+  /// A loop that this thread works on, as number `thread` of the pool, as long as this lives. Loops of several pools
+  /// may lie within one another.
+  struct running_loop {
+    const thread_pool* pool;
+    int thread;
+    const running_loop* outer = innermost();
+
+    running_loop(const thread_pool& p, int number) : pool(&p), thread(number) { innermost() = this; }
+    running_loop(const running_loop&) = delete;
+    running_loop& operator=(const running_loop&) = delete;
+    ~running_loop() { innermost() = outer; }
+  };
+  static const running_loop*& innermost() {
+    thread_local const running_loop* loop = nullptr;
+    return loop;
+  }
+  /// This pool's loop that this thread works on; null if there is none.
+  const running_loop* loop_here() const {
+    const running_loop* loop = innermost();
+    while (loop != nullptr && loop->pool != this) loop = loop->outer;
+    return loop;
   }
 
   template <class Body>
@@ -77,9 +101,10 @@ class thread_pool {
       ++generation_;
     }
     wake_.notify_all();
-    running_here() = 0;
-    body(0);
-    running_here() = -1;
+    {
+      const running_loop mine(*this, 0);
+      body(0);
+    }
     const auto all_done = [this] { return pending_.load(std::memory_order_acquire) == 0; };
     spin_until(all_done);
     std::unique_lock lock(mutex_);
@@ -97,9 +122,10 @@ class thread_pool {
         if (stop_) return;
         seen = generation_;
       }
-      running_here() = me;
-      call_(body_, me);
-      running_here() = -1;
+      {
+        const running_loop mine(*this, me);
+        call_(body_, me);
+      }
       if (pending_.fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
       const std::lock_guard lock(mutex_);
       done_.notify_one();
