@@ -4,18 +4,21 @@
 #include <Eigen/Core>
 #include <vector>
 
+#include "qkgeom/core/error.hpp"
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom {
 
 /// Zero-copy view of a row-major Eigen matrix, map or block. A column-major one is refused at compile time; so is an
-/// expression, which has no memory to view.
+/// expression, which has no memory to view. Throws if the entries of a row do not follow one another.
 template <class Derived>
 matrix_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Derived>& m) requires(
     !bool(Derived::IsVectorAtCompileTime)) {
   static_assert(Derived::IsRowMajor, "qkgeom reads row-major matrices: give Eigen::Matrix<..., Eigen::RowMajor>");
   static_assert((Derived::Flags & Eigen::DirectAccessBit) != 0,
                 "qkgeom views memory: give a matrix, map or block, not an expression");
+  require(m.derived().innerStride() == 1, "as_view: the entries of a row lie ", m.derived().innerStride(),
+          " apart instead of 1");
   return {m.derived().data(), m.rows(), m.cols(), m.derived().outerStride()};
 }
 
@@ -28,13 +31,21 @@ vector_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Deri
   return {v.derived().data(), v.size()};
 }
 
-/// Results as Eigen maps, without a copy.
+/// A matrix or vector that ends with the call has nothing to view.
+template <class Derived>
+void as_view(const Eigen::PlainObjectBase<Derived>&& temporary) = delete;
+
+/// Results as Eigen maps, without a copy; (rows, cols) throws if the sizes do not fit.
 inline Eigen::Map<const Eigen::VectorXd> as_eigen(const std::vector<double>& v) {
   return {v.data(), static_cast<Eigen::Index>(v.size())};
 }
 inline Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>> as_eigen(
     const std::vector<double>& m, index_t cols) {
+  require(cols > 0 && static_cast<index_t>(m.size()) % cols == 0, "as_eigen: ", m.size(), " values are no matrix of ",
+          cols, " columns");
   return {m.data(), static_cast<Eigen::Index>(m.size()) / cols, cols};
 }
+void as_eigen(const std::vector<double>&& temporary) = delete;
+void as_eigen(const std::vector<double>&& temporary, index_t cols) = delete;
 
 }  // namespace qkgeom
