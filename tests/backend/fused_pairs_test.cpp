@@ -94,6 +94,17 @@ TEST(fused_pairs, observed_queries_give_the_sums_of_the_cpu) {
       }
 }
 
+TEST(fused_pairs, keys_that_are_not_finite_are_refused) {
+  cpu_context cpu{{.threads = 1}};
+  fused_context fused;
+  auto planted = plant<bf16>(test::compared_head(16, 3, 90, 0));
+  const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
+  planted.k[16 * 100 + 3] = bf16::round(std::nanf(""));
+  EXPECT_THROW(plasticity_profile(fused, model, planted.view()), error);
+  EXPECT_THROW(plasticity_profile(fused, model, planted.view(), sampled{.n = 50}), error);
+  EXPECT_THROW(empirical_profile(fused, planted.view(), uniform_buckets{150}, 1000), error);
+}
+
 /// Small integers, in pairs of a key and its opposite, so that scores are exact and many of them tie.
 planted_rows<bf16> rows_with_ties(index_t examples, index_t rows) {
   auto planted = plant<bf16>(test::compared_head(4, examples, rows, 0));

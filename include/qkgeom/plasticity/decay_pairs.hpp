@@ -173,6 +173,7 @@ pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pai
     delta[static_cast<std::size_t>(c)] = i - j;
     size += i * i + j * j;
   }
+  require(std::isfinite(size), "decay_of: row ", pair.row_i, " or ", pair.row_j, " of k is not finite");
   const auto reflected = reflect(model.reflector, delta);
   pair_decay result;
   // Below this the first coordinate of H(k_i - k_j) is rounding of the reflection.

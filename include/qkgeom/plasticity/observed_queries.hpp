@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ class observed_queries {
     require(most >= 2, "most_queries must be at least 2, not ", most);
   }
 
-  /// Adds the next rows of the layer. Throws if the heads are others than before.
+  /// Adds the next rows of the layer. Throws if the heads are others than before, or a query of a bucket is not finite.
   void add(const layer_view<T>& layer) {
     require(seen_ == 0 || (layer.q.heads == heads_ && layer.q.dim == dim_),
             "observed queries: the parts of a layer must have the same heads and head size");
@@ -30,6 +31,8 @@ class observed_queries {
     dim_ = layer.q.dim;
     add_rows(layer.q_position, [&](index_t i, std::vector<T>& row) {
       for (index_t h = 0; h < heads_; ++h) row.insert(row.end(), layer.q.head(h).row(i), layer.q.head(h).row(i) + dim_);
+      require(std::all_of(row.begin(), row.end(), [](T x) { return std::isfinite(static_cast<double>(x)); }),
+              "observed queries: row ", seen_, " of q is not finite");
     });
   }
 

@@ -21,6 +21,7 @@ using backend::admissible;
 using backend::rank_range;
 
 /// Keys of one group minus their mean, which no difference sees: it keeps f32 exact for keys with a large common part.
+/// Throws if a key is not finite.
 template <class F>
 void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& groups, index_t group, F* out) {
   constexpr index_t block = 256;
@@ -52,6 +53,7 @@ void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& group
   pool.for_each(blocks, add);
   for (index_t b = 0; b < blocks; ++b)
     for (index_t c = 0; c < d; ++c) mean[c] += sums[static_cast<std::size_t>(b * d + c)] / static_cast<double>(n);
+  backend::check_finite_keys(groups, group, mean, d);
   pool.for_each(blocks, centre);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,16 @@ QKGEOM_HD inline double unit_scale(double mean_square) {
 inline void check_weight(double w, std::int32_t t_i, std::int32_t t_j) {
   require(w >= 0 && std::isfinite(w), "the weight of a pair of keys must be a finite number of at least 0, not ", w,
           " (positions ", t_i, " and ", t_j, ")");
+}
+
+[[noreturn]] inline void refuse_key(const key_groups& groups, index_t group) {
+  const std::int32_t example = groups.example[static_cast<std::size_t>(group)];
+  fail("plasticity: a key of ", example < 0 ? "one of the examples" : "example " + std::to_string(example),
+       " is not finite");
+}
+/// Throws unless the keys of a group are finite, by their mean (d): what is not finite stays so in a sum.
+inline void check_finite_keys(const key_groups& groups, index_t group, const double* mean, index_t d) {
+  if (!std::all_of(mean, mean + d, [](double x) { return std::isfinite(x); })) refuse_key(groups, group);
 }
 
 /// Sums of zero by law and group.

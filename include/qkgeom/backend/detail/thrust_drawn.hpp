@@ -45,6 +45,7 @@ class drawn_pairs {
       const auto end = std::min(laws.size(), at + most);
       add_laws({laws.begin() + static_cast<index_t>(at), laws.begin() + static_cast<index_t>(end)}, slots, results);
     }
+    groups_.require_finite();
     if (!results.empty()) fold_cells(results);
     return results;
   }

@@ -97,6 +97,7 @@ std::vector<pair_sums> empirical_pairs(const Machine& on, const tensor_view<cons
                                       problem.query_rows[l], problem.laws[l], static_cast<index_t>(l), y.data(), k.dim,
                                       results[p]);
   }
+  on_groups.require_finite();
   return results;
 }
 

@@ -68,6 +68,7 @@ class fused_observed {
         queries += more;
       }
     run(some, queries, results);
+    groups_.require_finite();
     return results;
   }
 

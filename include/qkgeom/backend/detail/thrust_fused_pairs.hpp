@@ -54,6 +54,7 @@ class fused_pairs {
     for (const auto& r : results) width = std::max(width, r.heatmap_width);
     if (request_.parts && width > 0) {
       add_with_cells(width, weight, results);
+      groups_.require_finite();
       return results;
     }
     const auto laws = laws_of(0, static_cast<index_t>(problems_.size()));
@@ -73,6 +74,7 @@ class fused_pairs {
                                on_units.data(),
                                backend::heatmap_cells::of(request_.heatmap_cell, width)};
     run_all(laws, 0, weight, heat, results);
+    groups_.require_finite();
     if (width > 0) read_heat(sum.host(), units, width, results);
     return results;
   }

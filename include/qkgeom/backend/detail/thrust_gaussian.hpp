@@ -124,6 +124,7 @@ std::vector<pair_sums> gaussian_pairs(const Machine& on, const tensor_view<const
       sums.template add_plasticity<float>(weight);
     if (request.parts) sums.add_parts(weight);
   }
+  on_groups.require_finite();
   return results;
 }
 

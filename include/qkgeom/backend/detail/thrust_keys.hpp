@@ -38,6 +38,7 @@ struct device_groups {
   buffer<std::int32_t> position, example, key_example;
   buffer<index_t> offset;
   segment_averages<Machine> averages;
+  buffer<unsigned long long> unfinished;  ///< the first group that has a key which is not finite, or their number
 
   device_groups(const Machine& on, const key_groups& g)
       : host(g),
@@ -47,7 +48,8 @@ struct device_groups {
         example(on.copy(g.example)),
         key_example(on.copy(g.key_example)),
         offset(on.copy(g.offset)),
-        averages(on, g.offset) {}
+        averages(on, g.offset),
+        unfinished(on.copy(std::vector<unsigned long long>{static_cast<unsigned long long>(g.groups())})) {}
 
   /// Centred keys (n, d) of one key head.
   template <class T, memory_space S>
@@ -56,10 +58,16 @@ struct device_groups {
                             k.row_stride, k.head_stride, row.data(), offset.data()};
     auto only = x;
     only.data += head * k.head_stride;
-    const auto mean = averages(on, only, 1);
+    const auto mean = averages(on, only, 1, unfinished.data());
     auto y = on.template make<double>(n * k.dim);
     on.each(n * k.dim, centre_keys<T>{x, head, mean.data(), y.data()});
     return y;
+  }
+
+  /// Throws if a key of any head so far was not finite. Asked at the end, when results are read anyway.
+  void require_finite() const {
+    const auto group = static_cast<index_t>(unfinished.host().front());
+    if (group < host.groups()) backend::refuse_key(host, group);
   }
 };
 

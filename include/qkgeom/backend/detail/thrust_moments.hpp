@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/thrust_machine.hpp"
+#include "qkgeom/backend/detail/tile_team.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/row_moments.hpp"
 #include "qkgeom/core/scalar.hpp"
@@ -50,7 +51,8 @@ struct tile_sums_of_segments {
   }
 };
 
-/// mean(head, segment, c) from the sums of its tiles; 0 of an empty segment.
+/// mean(head, segment, c) from the sums of its tiles; 0 of an empty segment. Where `unfinished` is given, it is lowered
+/// to a segment that has a mean which is not finite.
 template <class T>
 struct segment_mean {
   row_segments<T> x;
@@ -58,6 +60,7 @@ struct segment_mean {
   index_t tiles;
   const double* sum;
   double* mean;
+  unsigned long long* unfinished;
 
   QKGEOM_HD void operator()(index_t i) const {
     const index_t c = i % x.dim, s = i / x.dim % x.segments, head = i / (x.dim * x.segments);
@@ -66,6 +69,7 @@ struct segment_mean {
     for (index_t tile = first_tile[s]; tile < first_tile[s + 1]; ++tile)
       of_segment += sum[(head * tiles + tile) * x.dim + c];
     mean[i] = n > 0 ? x.at(head, x.offset[s], c) + of_segment / static_cast<double>(n) : 0.0;
+    if (unfinished && !(mean[i] - mean[i] == 0)) tile::keep_least(unfinished, static_cast<unsigned long long>(s));
   }
 };
 
@@ -80,12 +84,12 @@ class segment_averages {
 
   /// (heads, segments, d) of the first `heads` heads, about each segment's first row, so that constants stay exact.
   template <class T>
-  typename Machine::template buffer<double> operator()(const Machine& on, const row_segments<T>& x,
-                                                       index_t heads) const {
+  typename Machine::template buffer<double> operator()(const Machine& on, const row_segments<T>& x, index_t heads,
+                                                       unsigned long long* unfinished = nullptr) const {
     const auto sum = on.template make<double>(heads * tiles_ * x.dim);
     on.each(sum.size(), tile_sums_of_segments<T>{x, first_tile_.data(), tiles_, sum.data()});
     auto mean = on.template make<double>(heads * x.segments * x.dim);
-    on.each(mean.size(), segment_mean<T>{x, first_tile_.data(), tiles_, sum.data(), mean.data()});
+    on.each(mean.size(), segment_mean<T>{x, first_tile_.data(), tiles_, sum.data(), mean.data(), unfinished});
     return mean;
   }
 

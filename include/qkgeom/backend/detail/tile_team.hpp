@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cassert>
 #include <cstdint>
 
@@ -52,14 +53,18 @@ QKGEOM_HD inline void keep_least(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
   atomicMin(to, x);
 #else
-  if (x < *to) *to = x;
+  const std::atomic_ref<unsigned long long> at(*to);
+  for (auto now = at.load(); x < now && !at.compare_exchange_weak(now, x);) {
+  }
 #endif
 }
 QKGEOM_HD inline void keep_most(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
   atomicMax(to, x);
 #else
-  if (x > *to) *to = x;
+  const std::atomic_ref<unsigned long long> at(*to);
+  for (auto now = at.load(); x > now && !at.compare_exchange_weak(now, x);) {
+  }
 #endif
 }
 
