@@ -108,7 +108,7 @@ void pairs(benchmark::State& state, const pair_case& c) {
   cuda_context ctx{{.products = c.products}};
   const auto models = fit_queries(ctx, moments_of(ctx, layer));
   const auto groups = detail::group_keys(ctx, layer, c.across);
-  const auto problems = detail::problems_of(models, layer);
+  const auto problems = detail::problems_of("bench", models, layer);
   const pair_request request{.heatmap_cell = c.heatmap ? bucket() : 0, .parts = c.parts};
   double n = 0;
   const double s = fastest(state, [&] { n = pairs_of(ctx.gaussian_pairs(layer.k, groups, problems, request)); });

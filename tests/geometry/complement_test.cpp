@@ -269,6 +269,15 @@ TEST(complement, bad_arguments_are_refused) {
   EXPECT_THROW(complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m), {.permutations = 0}), error);
   const layer_moments layer{m.buckets, {m.q}, {m.k}, {0}};
   EXPECT_THROW(complement_planes(ctx, as_layer(rows.view()), layer, {}), error);
+  auto other_head = quiet_head(1);
+  ++other_head.dim;
+  for (auto* x : {&other_head.mean_q, &other_head.mean_k, &other_head.drift_q, &other_head.drift_k})
+    if (!x->empty()) x->push_back(0);
+  other_head.root_q.clear(), other_head.root_k.clear();
+  const auto other = plant<double>(other_head);
+  const auto of_other = accumulate(ctx, other.view(), uniform_buckets{512}, {.context_length = 2048});
+  EXPECT_THROW(complement_planes(ctx, rows.view(), of_other, planar_rotation(ctx, of_other)), error);
+  EXPECT_THROW(complement_planes(ctx, rows.view(), m, planar_rotation(ctx, of_other)), error);
 }
 
 }  // namespace

@@ -34,6 +34,19 @@ TEST(drift_test, finds_a_drift_and_its_error) {
   EXPECT_NEAR(r.standard_error / (std::sqrt(12 / 400.0) / 1000), 1, 0.6);
 }
 
+TEST(drift_test, moments_of_other_heads_are_refused) {
+  cpu_context ctx{{.threads = 1}};
+  const auto rows = plant<double>(head_of(1, 1e-3));
+  auto two = as_layer(rows.view());
+  two.q.heads = 2, two.q.head_stride = 0, two.key_of_query = {0, 0};
+  const auto m = accumulate(ctx, as_layer(rows.view()), uniform_buckets{250}, {.context_length = 1000});
+  EXPECT_THROW(drift_test(ctx, m, two), error);
+  auto head = rows.view();
+  head.q_example.size -= 1;
+  const head_moments of_head{m.buckets, m.q[0], m.k[0]};
+  EXPECT_THROW(drift_test(ctx, of_head, head), error);
+}
+
 TEST(drift_test, has_its_level_where_nothing_drifts) {
   const int runs = 300;
   int below = 0;

@@ -322,6 +322,29 @@ TEST(decay, without_drift_the_theorem_says_nothing) {
   EXPECT_THROW(decay_of(ctx, {model}, rows.layer(), "exact", {.most_pairs = 0}), error);
 }
 
+TEST(decay, keys_and_models_that_it_cannot_use_are_refused) {
+  keys_of_two rows(30, 3, 5);
+  const keys_of_two wider(30, 4, 5);
+  const auto model = exact_model({1e-3, 0, 0}, {0, 1, 1}, 1, 120, 40);
+  cpu_context ctx{{.threads = 1}};
+  const auto message = [](const auto& f) {
+    try {
+      f();
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_EQ(message([&] { decay_of(ctx, {model}, wider.layer(), "exact"); }),
+            "decay_of: a query model of head size 3 for keys of size 4");
+  const auto moments = accumulate(ctx, rows.layer(), uniform_buckets{40}, {.context_length = 120});
+  EXPECT_EQ(message([&] { check_decay(ctx, moments, wider.layer()); }),
+            "check_decay: moments of head size 3 for queries and keys of size 4");
+  rows.k[3 * 5 + 1] = std::nan("");
+  EXPECT_NE(message([&] { decay_of(ctx, {model}, rows.layer(), "exact"); }).find("of k is not finite"),
+            std::string::npos);
+}
+
 TEST(quantile, known_values) {
   EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.5), 2.5);
   EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.25), 1.75);  // numpy.quantile

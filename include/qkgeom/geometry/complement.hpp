@@ -221,19 +221,24 @@ void find_turns(Context& ctx, const matrix_view<const T>& x, const position_grid
 /// positions. `moments` are the layer's, `planes` what `planar_rotation` gave for them. Omega is sought on a grid of
 /// all frequencies in (-pi, pi], at least twice as fine as 2 pi / T, T the span of positions; the test compares grid
 /// with grid; then omega is refined. Cost: O(T log T + n) a plane, side and draw, O(n d^2) a head for n rows; strong
-/// planes are decided by a bound without draws, most others by the first few. Throws if the arguments do not fit each
-/// other.
-template <class Context, class T, memory_space S>
-std::vector<complement_result> complement_planes(Context& ctx, const layer_view<T, S>& layer,
+/// planes are decided by a bound without draws, most others by the first few. Needs rows on the host. Throws if the
+/// arguments do not fit each other.
+template <class Context, class T>
+std::vector<complement_result> complement_planes(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                                  const layer_moments& moments,
                                                  const std::vector<rotation_result>& planes,
                                                  const complement_options& options = {}) {
   check_shapes(layer);
-  require(options.permutations >= 1, "permutations must be at least 1, not ", options.permutations);
-  const auto heads = heads_of(moments);
-  require(planes.size() == heads.size() && static_cast<index_t>(heads.size()) == layer.q.heads,
-          "complement_planes: ", planes.size(), " rotations and moments of ", heads.size(), " heads for ",
+  check_moments("complement_planes", moments, layer);
+  require(options.permutations >= 1, "complement_planes: permutations must be at least 1, not ", options.permutations);
+  require(static_cast<index_t>(planes.size()) == layer.q.heads, "complement_planes: ", planes.size(), " rotations for ",
           layer.q.heads, " query heads");
+  for (const auto& plane : planes)
+    require(static_cast<index_t>(plane.drift_axis.size()) == layer.q.dim &&
+                static_cast<index_t>(plane.separation_axis.size()) == layer.q.dim,
+            "complement_planes: axes of size ", plane.drift_axis.size(), " and ", plane.separation_axis.size(),
+            " for queries and keys of size ", layer.q.dim);
+  const auto heads = heads_of(moments);
   std::vector<row_moments> pooled(heads.size());
   std::vector<std::vector<double>> left(heads.size());
   ctx.for_each(layer.q.heads, [&](index_t i) {
@@ -265,9 +270,10 @@ std::vector<complement_result> complement_planes(Context& ctx, const layer_view<
 }
 
 /// The same for one head.
-template <class Context, class T, memory_space S>
-complement_result complement_planes(Context& ctx, const head_view<T, S>& head, const head_moments& moments,
-                                    const rotation_result& plane, const complement_options& options = {}) {
+template <class Context, class T>
+complement_result complement_planes(Context& ctx, const head_view<T, memory_space::host>& head,
+                                    const head_moments& moments, const rotation_result& plane,
+                                    const complement_options& options = {}) {
   const layer_moments layer{moments.buckets, {moments.q}, {moments.k}, {0}};
   return std::move(complement_planes(ctx, as_layer(head), layer, {plane}, options).front());
 }

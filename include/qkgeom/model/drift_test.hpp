@@ -96,12 +96,13 @@ drift_test_result drift_test_of(const row_moments& m, const matrix_view<const T>
 /// Test of beta = 0 for each query head of a layer. Under no drift a document's sum of (q - mean)(t - mean t) is as
 /// likely as its negative, so p is the share of sign patterns over documents that give a drift as large; with G
 /// documents it is at least 2^(1 - G). The error of the slope along the drift is the sandwich over documents. Needs
-/// moments of exactly these rows, and rows on the host.
+/// moments of exactly these rows, and rows on the host. Throws if the moments do not fit the layer.
 template <class Context, class T>
 std::vector<drift_test_result> drift_test(Context& ctx, const layer_moments& moments,
                                           const layer_view<T, memory_space::host>& layer,
                                           const drift_test_options& options = {}) {
   check_shapes(layer);
+  check_moments("drift_test", moments, layer);
   std::vector<drift_test_result> results(moments.q.size());
   ctx.for_each(layer.q.heads, [&](index_t h) {
     const auto i = static_cast<std::size_t>(h);
@@ -114,6 +115,7 @@ std::vector<drift_test_result> drift_test(Context& ctx, const layer_moments& mom
 template <class Context, class T>
 drift_test_result drift_test(Context&, const head_moments& moments, const head_view<T, memory_space::host>& head,
                              const drift_test_options& options = {}) {
+  check_shapes(as_layer(head));
   return detail::drift_test_of(moments.q.total, head.q, head.q_position, head.q_example, options);
 }
 

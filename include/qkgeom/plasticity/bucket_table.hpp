@@ -91,7 +91,7 @@ std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vecto
                                                   const bucket_table_options& options = {}) {
   check_shapes(layer);
   const auto& set = detail::described(pairs);
-  const auto problems = detail::problems_of(models, layer);
+  const auto problems = detail::problems_of("bucket_table", models, layer);
   if (models.empty()) return {};
   const auto edges = options.key_edges.empty() ? models[0].buckets : bucket_edges(options.key_edges);
   const auto whole = detail::group_keys(ctx, layer, set.across_examples);

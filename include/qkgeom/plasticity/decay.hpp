@@ -180,13 +180,13 @@ inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector
 
 /// The decay theorem on each head of a layer under the query models of the same heads: pairs of keys of one example, a
 /// pair's constants from the first bucket that admits it and has a model. Costs pairs x buckets x d^2. `label` names
-/// the models. Throws if they do not fit the layer.
-template <class Context, class T, memory_space S>
-std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>& models, const layer_view<T, S>& layer,
-                                   const std::string& label, const decay_options& options = {}) {
+/// the models. Needs rows on the host. Throws if the models do not fit the layer, or a key is not finite.
+template <class Context, class T>
+std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>& models,
+                                   const layer_view<T, memory_space::host>& layer, const std::string& label,
+                                   const decay_options& options = {}) {
   check_shapes(layer);
-  require(static_cast<index_t>(models.size()) == layer.q.heads, "decay_of: ", models.size(), " query models for ",
-          layer.q.heads, " query heads");
+  detail::check_models("decay_of", models, layer);
   require(options.most_pairs >= 1, "most_pairs must be at least 1, not ", options.most_pairs);
   const auto keys = detail::group_keys(layer.k_position, layer.k_example, false);
   std::vector<decay_result> results;
@@ -212,10 +212,12 @@ struct decay_check {
 };
 
 /// Checks the decay theorem on every head of a layer from the layer's rows and moments (with the covariance of each
-/// query bucket).
-template <class Context, class T, memory_space S>
-std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments, const layer_view<T, S>& layer,
+/// query bucket). Needs rows on the host. Throws if the moments do not fit the layer.
+template <class Context, class T>
+std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments,
+                                     const layer_view<T, memory_space::host>& layer,
                                      const decay_options& options = {}) {
+  check_moments("check_decay", moments, layer);
   auto models = fit_queries(ctx, moments, {.covariance = covariance_kind::full});
   auto full = decay_of(ctx, models, layer, "full", options);
   auto pooled = decay_of(ctx, with_pooled_covariance(ctx, moments, std::move(models)), layer, "pooled", options);
@@ -225,8 +227,8 @@ std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments,
 }
 
 /// The same for one head.
-template <class Context, class T, memory_space S>
-decay_check check_decay(Context& ctx, const head_moments& moments, const head_view<T, S>& head,
+template <class Context, class T>
+decay_check check_decay(Context& ctx, const head_moments& moments, const head_view<T, memory_space::host>& head,
                         const decay_options& options = {}) {
   const layer_moments layer{moments.buckets, {moments.q}, {moments.k}, {0}};
   return std::move(check_decay(ctx, layer, as_layer(head), options).front());

@@ -32,6 +32,10 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const ten
     law.tau = edges.middle(b);
     if (const auto n = static_cast<std::size_t>(b); options.position == query_position::mean && queries.count[n] > 0)
       law.tau = queries.mean_position[n];
+  require(static_cast<index_t>(query_rows.size()) == edges.count(), "empirical_profile: queries of ", query_rows.size(),
+          " buckets for edges of ", edges.count());
+  require(q.heads == layer.q.heads && q.dim == layer.k.dim, "empirical_profile: queries of ", q.heads,
+          " heads of size ", q.dim, " for a layer of ", layer.q.heads, " of size ", layer.k.dim);
     law.before = edges.start(b);
     if (layer.window) law.after = law.tau - static_cast<double>(*layer.window);
     laws.push_back(law);
@@ -51,7 +55,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const ten
 /// Plasticity of the observed queries themselves, without a model (4.7, 4.8): p is the share of the bucket's n queries
 /// that score key i above key j, a tie counts one half, and the mean is of 4p(1 - p), the plug-in form. It is low by
 /// the factor 1 - 1/n: `unbiased` undoes that. `queries` as gathered from this layer, or from all its parts where
-/// `layer` is one of them: only its keys are read.
+/// `layer` is one of them: only its keys are read. Throws if queries, layer and edges do not fit each other.
 template <class Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,

@@ -191,15 +191,30 @@ std::vector<pair_sums> sums_over(Context& ctx, const layer_view<T, S>& layer, co
 
 /// One problem a query head. Throws if the models do not fit the layer.
 template <class T, memory_space S>
-std::vector<pair_problem> problems_of(const std::vector<query_model>& models, const layer_view<T, S>& layer) {
-  require(static_cast<index_t>(models.size()) == layer.q.heads, "plasticity_profile: ", models.size(),
-          " query models for ", layer.q.heads, " query heads");
+void check_models(const char* function, const std::vector<query_model>& models, const layer_view<T, S>& layer) {
+  require(static_cast<index_t>(models.size()) == layer.q.heads, function, ": ", models.size(), " query models for ",
+          layer.q.heads, " query heads");
+  const auto check_size = [&](const std::vector<double>& of_model) {
+    require(static_cast<index_t>(of_model.size()) == layer.k.dim, function, ": a query model of head size ",
+            of_model.size(), " for keys of size ", layer.k.dim);
+  };
+  for (const auto& m : models) {
+    require(static_cast<index_t>(m.bucket.size()) == m.buckets.count(), function, ": a query model of ",
+            m.bucket.size(), " buckets has edges of ", m.buckets.count());
+    if (!m.reflector.empty()) check_size(m.reflector);
+    for (const auto& b : m.bucket)
+      if (b.queries >= 2) check_size(b.mean);
+  }
+}
+
+/// One problem a query head. Throws, beginning with `function`, if the models do not fit the layer.
+template <class T, memory_space S>
+std::vector<pair_problem> problems_of(const char* function, const std::vector<query_model>& models,
+                                      const layer_view<T, S>& layer) {
+  check_models(function, models, layer);
   std::vector<pair_problem> problems;
   for (std::size_t h = 0; h < models.size(); ++h) {
     const auto& m = models[h];
-    require(
-        m.bucket.empty() || m.bucket[0].mean.empty() || static_cast<index_t>(m.bucket[0].mean.size()) == layer.k.dim,
-        "plasticity_profile: the query model has another head size than the keys (", layer.k.dim, ")");
     pair_problem p{layer.key_of_query[h], m.reflector, {}};
     for (index_t b = 0; b < m.buckets.count(); ++b) p.laws.push_back(law_of(m, b, layer.window));
     problems.push_back(std::move(p));
@@ -223,7 +238,7 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
   const auto groups = detail::group_keys(ctx, layer, set.across_examples);
   auto request = detail::request_of(set, options.precision);
   request.parts = options.parts;
-  const auto problems = detail::problems_of(models, layer);
+  const auto problems = detail::problems_of("plasticity_profile", models, layer);
   for (const auto& m : models)
     if (options.heatmap && m.buckets.count() > 0)
       request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : m.buckets.end(0) - m.buckets.start(0);

@@ -83,6 +83,19 @@ head_moments accumulate(Context& ctx, const head_view<T, S>& head, const Buckets
   return {std::move(m.buckets), std::move(m.q[0]), std::move(m.k[0])};
 }
 
+/// Throws `error`, beginning with the name of the function that asks, unless the moments are of heads like the layer's:
+/// as many of queries and of keys, of the same head size.
+template <class T, memory_space S>
+void check_moments(const char* function, const layer_moments& m, const layer_view<T, S>& layer) {
+  require(static_cast<index_t>(m.q.size()) == layer.q.heads && static_cast<index_t>(m.k.size()) == layer.k.heads,
+          function, ": moments of ", m.q.size(), " query and ", m.k.size(), " key heads for ", layer.q.heads, " and ",
+          layer.k.heads);
+  for (const auto* side : {&m.q, &m.k})
+    for (const auto& head : *side)
+      require(head.total.dim() == layer.q.dim, function, ": moments of head size ", head.total.dim(),
+              " for queries and keys of size ", layer.q.dim);
+}
+
 namespace detail {
 
 /// The longer of two bucket grids, if one is the beginning of the other.
