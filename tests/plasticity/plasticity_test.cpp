@@ -335,6 +335,11 @@ TEST(empirical, thins_to_the_queries_asked_for) {
   EXPECT_NEAR(all.buckets[1].plasticity, few.buckets[1].plasticity, 0.05);
   EXPECT_EQ(few.buckets[1].plasticity,
             empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100}).buckets[1].plasticity);
+  EXPECT_GT(few.buckets[1].queries, 500);
+  EXPECT_EQ(few.buckets[1].queries_used, 100);
+  EXPECT_EQ(all.buckets[1].queries_used, all.buckets[1].queries);
+  EXPECT_DOUBLE_EQ(unbiased(few).buckets[1].plasticity, few.buckets[1].plasticity * 100 / 99);
+  EXPECT_DOUBLE_EQ(unbiased(few).buckets[1].standard_error, few.buckets[1].standard_error * 100 / 99);
 }
 
 TEST(empirical, queries_that_do_not_fit_the_layer_are_refused) {

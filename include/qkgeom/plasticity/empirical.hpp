@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/plasticity/observed_queries.hpp"
@@ -16,15 +16,26 @@ struct empirical_options {
   bool across_examples = false;
 };
 
+/// What is left to choose where the queries are gathered already: as in `empirical_options`.
+struct empirical_key_options {
+  query_position position = query_position::middle;
+  bool across_examples = false;
+};
+
 namespace detail {
 
-/// `queries` rows of `q`, each bucket's by `queries.bucket`, against the keys of the layer.
+/// Rows `query_rows` of `q`, by bucket, against the keys of the layer; `queries` are those that they were chosen from.
 template <class Context, class T, memory_space S, class Rows>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const tensor_view<const T, S>& q,
                                                          const std::vector<std::vector<index_t>>& query_rows,
                                                          const Rows& queries, const layer_view<T, S>& layer,
-                                                         const bucket_edges& edges, const empirical_options& options) {
+                                                         const bucket_edges& edges,
+                                                         const empirical_key_options& options) {
   check_shapes(layer);
+  require(static_cast<index_t>(query_rows.size()) == edges.count(), "empirical_profile: queries of ", query_rows.size(),
+          " buckets for edges of ", edges.count());
+  require(q.heads == layer.q.heads && q.dim == layer.k.dim, "empirical_profile: queries of ", q.heads,
+          " heads of size ", q.dim, " for a layer of ", layer.q.heads, " of size ", layer.k.dim);
   const auto groups = group_keys(ctx, layer, options.across_examples);
   std::vector<score_law> laws;
   for (index_t b = 0; b < edges.count(); ++b) {
@@ -32,10 +43,6 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const ten
     law.tau = edges.middle(b);
     if (const auto n = static_cast<std::size_t>(b); options.position == query_position::mean && queries.count[n] > 0)
       law.tau = queries.mean_position[n];
-  require(static_cast<index_t>(query_rows.size()) == edges.count(), "empirical_profile: queries of ", query_rows.size(),
-          " buckets for edges of ", edges.count());
-  require(q.heads == layer.q.heads && q.dim == layer.k.dim, "empirical_profile: queries of ", q.heads,
-          " heads of size ", q.dim, " for a layer of ", layer.q.heads, " of size ", layer.k.dim);
     law.before = edges.start(b);
     if (layer.window) law.after = law.tau - static_cast<double>(*layer.window);
     laws.push_back(law);
@@ -45,8 +52,11 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const ten
     problems.push_back({h, layer.key_of_query[static_cast<std::size_t>(h)], query_rows, laws});
   auto sums = ctx.empirical_pairs(q, layer.k, groups, problems);
   std::vector<plasticity_profile_result> results;
-  for (auto& s : sums)
+  for (auto& s : sums) {
     results.push_back(profile_of(edges, queries.count, std::move(s), groups.example, "empirical", false));
+    for (std::size_t b = 0; b < query_rows.size(); ++b)
+      results.back().buckets[b].queries_used = static_cast<index_t>(query_rows[b].size());
+  }
   return results;
 }
 
@@ -60,7 +70,7 @@ template <class Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,
                                                          const layer_view<T>& layer, const bucket_edges& edges,
-                                                         const empirical_options& options = {}) {
+                                                         const empirical_key_options& options = {}) {
   return detail::empirical_profile(ctx, queries.q, queries.bucket, queries, layer, edges, options);
 }
 
@@ -72,7 +82,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
   check_shapes(layer);
   observed_queries<T> queries(buckets.edges(context_length), options.most_queries, options.seed);
   queries.add(layer);
-  return empirical_profile(ctx, queries.take(), layer, queries.edges(), options);
+  return empirical_profile(ctx, queries.take(), layer, queries.edges(), {options.position, options.across_examples});
 }
 
 /// The same where the rows lie on the context's device: the same queries are used, and stay there.
@@ -87,7 +97,8 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
   auto rows = kept.bucket;
   for (auto& bucket : rows)
     for (index_t& i : bucket) i = kept.row[static_cast<std::size_t>(i)];
-  return detail::empirical_profile(ctx, layer.q, rows, kept, layer, queries.edges(), options);
+  return detail::empirical_profile(ctx, layer.q, rows, kept, layer, queries.edges(),
+                                   {options.position, options.across_examples});
 }
 
 /// The same for one head.
@@ -98,9 +109,9 @@ plasticity_profile_result empirical_profile(Context& ctx, const head_view<T, S>&
 }
 
 /// The plug-in empirical profile times n / (n - 1), n the queries used of each bucket.
-inline plasticity_profile_result unbiased(plasticity_profile_result profile, index_t most_queries = 4096) {
+inline plasticity_profile_result unbiased(plasticity_profile_result profile) {
   for (auto& b : profile.buckets) {
-    const auto n = static_cast<double>(std::min(b.queries, most_queries));
+    const auto n = static_cast<double>(b.queries_used);
     if (n < 2) continue;
     b.plasticity *= n / (n - 1);
     b.standard_error *= n / (n - 1);

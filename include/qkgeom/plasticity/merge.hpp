@@ -79,7 +79,8 @@ inline plasticity_profile_result merge(plasticity_profile_result a, const plasti
   for (std::size_t i = 0; i < a.buckets.size(); ++i) {
     auto& into = a.buckets[i];
     const auto& from = b.buckets[i];
-    require(into.start == from.start && into.end == from.end && into.queries == from.queries,
+    require(into.start == from.start && into.end == from.end && into.queries == from.queries &&
+                into.queries_used == from.queries_used,
             "merge: profiles over different query buckets cannot be merged");
     into.pairs += from.pairs;
     detail::merge_parts(into, from, to, a.examples.size());

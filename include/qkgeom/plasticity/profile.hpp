@@ -17,6 +17,7 @@ namespace qkgeom {
 struct profile_bucket {
   index_t start = 0, end = 0;  ///< tokens
   index_t queries = 0;
+  index_t queries_used = 0;  ///< of these, by the observed form: p is a share of so many; 0 under a query model
   std::int64_t pairs = 0;
   double plasticity = std::numeric_limits<double>::quiet_NaN();      ///< NaN (null) without a model or without pairs
   double standard_error = std::numeric_limits<double>::quiet_NaN();  ///< jackknife over examples, given the query model
@@ -189,7 +190,8 @@ std::vector<pair_sums> sums_over(Context& ctx, const layer_view<T, S>& layer, co
     return ctx.gaussian_pairs(layer.k, groups, problems, request);
 }
 
-/// One problem a query head. Throws if the models do not fit the layer.
+/// Throws `error`, beginning with the name of the function that asks, unless each query head of the layer has a model,
+/// and every bucket that has one speaks of the layer's head size.
 template <class T, memory_space S>
 void check_models(const char* function, const std::vector<query_model>& models, const layer_view<T, S>& layer) {
   require(static_cast<index_t>(models.size()) == layer.q.heads, function, ": ", models.size(), " query models for ",
