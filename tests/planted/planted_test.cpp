@@ -4,6 +4,7 @@
 
 #include <boost/math/quadrature/gauss_kronrod.hpp>
 #include <cmath>
+#include <utility>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/pair_formula.hpp"
@@ -26,6 +27,13 @@ double isotropic_plasticity(double length, int d) {
                                               -1.0, 1.0, 10, 1e-12) /
          whole;
 }
+
+template <class Rows>
+concept viewed = requires(Rows&& rows) {
+  std::forward<Rows>(rows).view();
+};
+static_assert(viewed<planted_rows<float>&> && viewed<const planted_rows<float>&>);
+static_assert(!viewed<planted_rows<float>> && !viewed<const planted_rows<float>>);
 
 class planted_plasticity : public testing::TestWithParam<covariance_kind> {};
 INSTANTIATE_TEST_SUITE_P(models, planted_plasticity, testing::ValuesIn(all_covariance_kinds),

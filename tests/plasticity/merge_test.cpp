@@ -139,6 +139,13 @@ TEST(observed_queries, are_the_same_for_every_split_and_never_more_than_asked_fo
     EXPECT_EQ(a.bucket[i].size(), 16u);
     EXPECT_GT(a.count[i], 40);
   }
+  // A copy would view the values of the original.
+  static_assert(!std::is_copy_constructible_v<observed_queries<float>::rows>);
+  static_assert(!std::is_copy_assignable_v<observed_queries<float>::rows>);
+  in_parts.add(documents(rows, 0, 1));
+  auto taken = in_parts.take();
+  const auto moved = std::move(taken);
+  EXPECT_EQ(moved.q.data, moved.values.data());
 }
 
 TEST(merge, observed_profiles_of_parts_are_the_profile_of_all) {

@@ -9,8 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <utility>
+
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "qkgeom/report/document_analysis.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {
@@ -239,6 +245,29 @@ TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   EXPECT_EQ(analyse(ctx, with_moments.only({3, 4}), {}).moment_tokens, 0);
   EXPECT_QKGEOM_ERROR("there is no document 12 of 12", shards.only({3, 12}));
   EXPECT_QKGEOM_ERROR("at least one document", shards.only({}));
+}
+
+TEST(document_analysis, keeps_what_it_was_made_with) {
+  cpu_context ctx{{.threads = 1}};
+  const auto rows = plant<float>({.dim = dim, .context_length = context, .examples = 1, .rows = 60, .seed = 5});
+  std::vector<std::int32_t> position(60), example(60);
+  std::iota(position.begin(), position.end(), 0);
+  auto layer = as_layer(rows.view());
+  layer.q_position = layer.k_position = {position.data(), 60};
+  layer.q_example = layer.k_example = {example.data(), 60};
+  // Everything but the context is a temporary.
+  auto analysis = std::make_unique<document_analysis<cpu_context, float>>(
+      ctx, analysed_layer{{3, true, {0}, {0}}, {0}, {}}, uniform_buckets{16}.edges(64), 64,
+      analysis_options{.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
+  analysis->add_queries(layer.q, 0, layer.q_position);
+  const auto found = analysis->finish(layer.k, layer.k_position, layer.k_example);
+  const auto want = analyse_layer(ctx, layer, {3, true, {0}, {0}}, uniform_buckets{16}.edges(64), 64,
+                                  {.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].layer, 3);
+  ASSERT_EQ(found[0].profiles.size(), 1u);
+  for (std::size_t b = 1; b < 4; ++b)
+    EXPECT_EQ(found[0].profiles[0].buckets[b].plasticity, want[0].profiles[0].buckets[b].plasticity);
 }
 
 TEST(analyse, refuses_captures_of_different_models) {

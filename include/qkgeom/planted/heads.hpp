@@ -28,14 +28,15 @@ struct planted_head {
   std::vector<double> root_q{}, root_k{};    ///< (d, d) factor of the covariance; empty: identity
 };
 
-/// Rows of a planted head. `view()` is valid as long as this lives.
+/// Rows of a planted head. `view()` is valid as long as this lives, so a temporary has none.
 template <class T>
 struct planted_rows {
   index_t dim = 0;
   std::vector<T> q, k;  ///< (rows, d)
   std::vector<std::int32_t> q_position, q_example, k_position, k_example;
 
-  head_view<T> view() const {
+  head_view<T> view() const&& = delete;
+  head_view<T> view() const& {
     const auto rows = [&](const std::vector<T>& x) {
       return matrix_view<const T>{x.data(), static_cast<index_t>(x.size()) / dim, dim, dim};
     };

@@ -41,8 +41,12 @@ class observed_queries {
     add_rows(position, [](index_t, std::vector<T>&) {});
   }
 
-  /// The kept rows (n, heads, d) by bucket, then row number.
+  /// The kept rows (n, heads, d) by bucket, then row number. Moved and not copied: `q` is a view of `values`.
   struct rows {
+    rows() = default;
+    rows(rows&&) noexcept = default;
+    rows& operator=(rows&&) noexcept = default;
+
     std::vector<T> values;
     std::vector<index_t> row;                  ///< (n) row number in the layer
     tensor_view<const T> q;                    ///< of `values`

@@ -45,15 +45,14 @@ class document_analysis {
   using tensor = tensor_view<const T, S>;
   using positions = vector_view<const std::int32_t, S>;
 
-  /// `context_length` in tokens. `given`, where not null, must be of the same heads, buckets and covariances. The
-  /// arguments must live longer.
+  /// `context_length` in tokens. `given`, where not null, must be of the same heads, buckets and covariances. `ctx` and
+  /// `given` must live longer.
   document_analysis(Context& ctx, const analysed_layer& layer, const bucket_edges& buckets, index_t context_length,
                     const analysis_options& options, const given_models* given = nullptr)
       : ctx_(&ctx),
-        layer_(&layer),
-        buckets_(&buckets),
+        layer_(layer),
         context_length_(context_length),
-        options_(&options),
+        options_(options),
         given_(given),
         moments_{buckets, {}, {}, layer.key_of_query} {
     require(!options.empirical && !options.across_examples && options.geometry_blocks == 0,
@@ -68,7 +67,7 @@ class document_analysis {
     if (moments_.q.empty()) first_ = next_ = first;
     require(first == next_, where, ": its queries go on at token ", first, ", but those before end at ", next_);
     next_ += q.rows;
-    auto chunk = moments_of("q", where, q, layer_->names.query_heads, position, buckets_from(first, q.rows),
+    auto chunk = moments_of("q", where, q, layer_.names.query_heads, position, buckets_from(first, q.rows),
                             moment_options{}.q_bucket);
     if (moments_.q.empty()) {
       moments_.q = std::move(chunk);
@@ -82,13 +81,13 @@ class document_analysis {
   std::vector<head_report> finish(const tensor& k, const positions& position, const positions& example,
                                   const std::string& where = "document") {
     require(k.rows > 0 && first_ + k.rows == next_, where, ": ", k.rows, " keys for ", next_ - first_, " queries");
-    const auto& heads = layer_->names.key_heads;
+    const auto& heads = layer_.names.key_heads;
     moments_.k = moments_of("k", where, k, heads, position, buckets_from(first_, k.rows), moment_options{}.k_bucket);
-    auto reports = detail::named_heads(layer_->names, layer_->key_of_query, layer_->window);
+    auto reports = detail::named_heads(layer_.names, layer_.key_of_query, layer_.window);
     for (auto& r : reports) r.queries = r.keys = k.rows;
-    if (options_->geometry)
-      detail::add_geometry(*ctx_, moments_, differences(k, position, where), context_length_, *options_, reports);
-    if (options_->plasticity) add_profiles(k, position, example, reports);
+    if (options_.geometry)
+      detail::add_geometry(*ctx_, moments_, differences(k, position, where), context_length_, options_, reports);
+    if (options_.plasticity) add_profiles(k, position, example, reports);
     return reports;
   }
 
@@ -98,7 +97,7 @@ class document_analysis {
  private:
   std::vector<std::int32_t> buckets_from(index_t first, index_t rows) const {
     std::vector<std::int32_t> bucket;
-    for (index_t t = first; t < first + rows; ++t) bucket.push_back(static_cast<std::int32_t>((*buckets_)(t)));
+    for (index_t t = first; t < first + rows; ++t) bucket.push_back(static_cast<std::int32_t>(moments_.buckets(t)));
     return bucket;
   }
 
@@ -111,7 +110,8 @@ class document_analysis {
     detail::each_run(heads, [&](index_t first, index_t count) {
       const std::string name = where + ", " + side + " from head " + std::to_string(first) + " on";
       const tensor run{x.data + first * x.head_stride, x.rows, count, x.dim, x.row_stride, x.head_stride};
-      auto found = ctx_->moments(name.c_str(), run, position, bucket, buckets < 0 ? buckets_->count() : buckets, kind);
+      auto found =
+          ctx_->moments(name.c_str(), run, position, bucket, buckets < 0 ? moments_.buckets.count() : buckets, kind);
       for (auto& m : found) all.push_back(std::move(m));
     });
     return all;
@@ -123,7 +123,7 @@ class document_analysis {
     by_block.blocks = {{0}, 1};
     const std::vector<std::int32_t> same(static_cast<std::size_t>(k.rows), 0);
     const double n = static_cast<double>(k.rows);
-    for (const auto& head : moments_of("k", where, k, layer_->names.key_heads, position, same, scatter_kind::full, 1)) {
+    for (const auto& head : moments_of("k", where, k, layer_.names.key_heads, position, same, scatter_kind::full, 1)) {
       const auto& m = head.bucket[0];
       by_block.k.push_back({block_moments{m, dense::scaled(m.xx, n), 0.5 * n * (n - 1)}});
     }
@@ -133,12 +133,12 @@ class document_analysis {
   void add_profiles(const tensor& k, const positions& position, const positions& example,
                     std::vector<head_report>& reports) const {
     std::vector<index_t> keys;
-    for (const index_t h : layer_->key_of_query) keys.push_back(layer_->names.key_heads[static_cast<std::size_t>(h)]);
+    for (const index_t h : layer_.key_of_query) keys.push_back(layer_.names.key_heads[static_cast<std::size_t>(h)]);
     const tensor no_queries{nullptr, 0, static_cast<index_t>(keys.size()), k.dim, 0, 0};
-    const layer_view<T, S> rows{no_queries, {}, {}, k, position, example, std::move(keys), layer_->window};
-    const auto own = given_ ? std::vector<std::vector<query_model>>{} : detail::fit_models(*ctx_, moments_, *options_);
+    const layer_view<T, S> rows{no_queries, {}, {}, k, position, example, std::move(keys), layer_.window};
+    const auto own = given_ ? std::vector<std::vector<query_model>>{} : detail::fit_models(*ctx_, moments_, options_);
     const auto& models = given_ ? given_->models : own;
-    auto found = detail::part_profiles(*ctx_, rows, models, layer_->names.layer, 0, *options_);
+    auto found = detail::part_profiles(*ctx_, rows, models, layer_.names.layer, 0, options_);
     detail::add_drift(models[0], reports);
     for (std::size_t h = 0; h < reports.size(); ++h)
       for (auto& profiles : found) {
@@ -148,10 +148,9 @@ class document_analysis {
   }
 
   Context* ctx_;
-  const analysed_layer* layer_;
-  const bucket_edges* buckets_;
+  analysed_layer layer_;
   index_t context_length_;
-  const analysis_options* options_;
+  analysis_options options_;
   const given_models* given_;
   layer_moments moments_;
   index_t first_ = 0, next_ = 0;
