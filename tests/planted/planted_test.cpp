@@ -28,6 +28,25 @@ double isotropic_plasticity(double length, int d) {
          whole;
 }
 
+TEST(planted, heads_that_cannot_be_are_refused) {
+  const planted_head good{.dim = 3, .context_length = 10, .examples = 1, .rows = 2, .mean_q = {1, 2, 3}};
+  EXPECT_EQ(plant(good).q.size(), 6u);
+  const auto refused = [&](const auto& spoil) {
+    auto head = good;
+    spoil(head);
+    EXPECT_THROW(plant(head), error);
+  };
+  refused([](planted_head& h) { h.dim = 0; });
+  refused([](planted_head& h) { h.context_length = 0; });
+  refused([](planted_head& h) { h.rows = -1; });
+  refused([](planted_head& h) { h.mean_q.pop_back(); });
+  refused([](planted_head& h) { h.mean_k = {1}; });
+  refused([](planted_head& h) { h.drift_q = {1, 2, 3, 4}; });
+  refused([](planted_head& h) { h.drift_k = {1}; });
+  refused([](planted_head& h) { h.root_q = {1, 2, 3}; });
+  refused([](planted_head& h) { h.root_k.assign(8, 1.0); });
+}
+
 template <class Rows>
 concept viewed = requires(Rows&& rows) {
   std::forward<Rows>(rows).view();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/core/dense.hpp"
+#include "qkgeom/core/error.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/model/householder.hpp"
@@ -98,8 +99,24 @@ void plant_side(const planted_head& head, bool query, std::vector<T>& x, std::ve
 }  // namespace detail
 
 /// Draws the rows of a planted head; the same for the same seed on every machine up to the rounding of log and cos.
+/// Throws if a number of the head is out of range, or a vector of another size than it says.
 template <class T = double>
 planted_rows<T> plant(const planted_head& head) {
+  require(head.dim >= 1, "plant: dim must be at least 1, not ", head.dim);
+  require(head.context_length >= 1 && head.context_length <= index_t{0x7fffffff},
+          "plant: context_length must lie in [1, 2147483647], not ", head.context_length);
+  require(head.examples >= 0 && head.rows >= 0, "plant: examples (", head.examples, ") and rows (", head.rows,
+          ") must be at least 0");
+  const auto check_size = [](const char* name, const std::vector<double>& x, index_t size) {
+    require(x.empty() || static_cast<index_t>(x.size()) == size, "plant: ", name, " has ", x.size(),
+            " entries instead of ", size);
+  };
+  check_size("mean_q", head.mean_q, head.dim);
+  check_size("mean_k", head.mean_k, head.dim);
+  check_size("drift_q", head.drift_q, head.dim);
+  check_size("drift_k", head.drift_k, head.dim);
+  check_size("root_q", head.root_q, head.dim * head.dim);
+  check_size("root_k", head.root_k, head.dim * head.dim);
   planted_rows<T> rows;
   rows.dim = head.dim;
   detail::plant_side(head, true, rows.q, rows.q_position, rows.q_example);
