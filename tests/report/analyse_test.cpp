@@ -17,6 +17,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/document_analysis.hpp"
+#include "qkgeom/report/tables.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {
@@ -245,6 +246,30 @@ TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   EXPECT_EQ(analyse(ctx, with_moments.only({3, 4}), {}).moment_tokens, 0);
   EXPECT_QKGEOM_ERROR("there is no document 12 of 12", shards.only({3, 12}));
   EXPECT_QKGEOM_ERROR("at least one document", shards.only({}));
+}
+
+TEST(analyse, tables_of_analyses_that_did_not_run_are_refused) {
+  const test::scratch_folder folder;
+  cpu_context ctx{{.threads = 1}};
+  const auto rows = layer_rows(1);
+  const layer_names names{0, true, {0}, {0}};
+  const auto buckets = uniform_buckets{32}.edges(context);
+  model_report report{"planted", context, buckets, {}, 0};
+  report.heads = analyse_layer(ctx, as_layer(rows.view()), names, buckets, context, {.plasticity = false});
+  write_qk_csv(folder / "qk.csv", report);
+  write_rotated_csv(folder / "rotated.csv", report);
+  write_profile_csv(folder / "profile.csv", report);
+  const char* const no_profile = "layer 0 head 0 has no profile (analysis_options::plasticity)";
+  EXPECT_QKGEOM_ERROR(no_profile, write_heads_csv(folder / "heads.csv", report));
+  EXPECT_QKGEOM_ERROR(no_profile, write_bins_csv(folder / "bins.csv", report));
+  EXPECT_QKGEOM_ERROR(no_profile, write_model_report_csv(folder / "model_report.csv", report));
+  report.heads = analyse_layer(ctx, as_layer(rows.view()), names, buckets, context, {.geometry = false});
+  write_bins_csv(folder / "bins.csv", report);
+  write_model_report_csv(folder / "model_report.csv", report);
+  const char* const no_pca = "layer 0 head 0 has no PCA and rotation (analysis_options::geometry)";
+  EXPECT_QKGEOM_ERROR(no_pca, write_heads_csv(folder / "heads.csv", report));
+  EXPECT_QKGEOM_ERROR(no_pca, write_rotated_csv(folder / "rotated.csv", report));
+  EXPECT_FALSE(std::filesystem::exists(folder / "heads.csv"));
 }
 
 TEST(document_analysis, keeps_what_it_was_made_with) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "qkgeom/core/error.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom {
@@ -16,6 +17,24 @@ struct head_column {
   std::string name;
   double (*value)(const head_report&);
 };
+
+namespace detail {
+
+/// Throws, beginning with `what`, unless every head has the PCA and rotation that a table reads.
+inline void require_geometry(const char* what, const std::vector<head_report>& heads) {
+  for (const auto& h : heads)
+    require(!h.pca.r_q.empty(), what, ": layer ", h.layer, " head ", h.q_head,
+            " has no PCA and rotation (analysis_options::geometry)");
+}
+
+/// The same of the headline profile and its summary.
+inline void require_plasticity(const char* what, const std::vector<head_report>& heads) {
+  for (const auto& h : heads)
+    require(!h.profiles.empty() && !h.summaries.empty(), what, ": layer ", h.layer, " head ", h.q_head,
+            " has no profile (analysis_options::plasticity)");
+}
+
+}  // namespace detail
 
 /// The rotation's numbers, under the names of the field's files.
 inline const std::vector<head_column>& rotation_columns() {
@@ -64,6 +83,7 @@ inline double linear_share_of_components(const pca_result& pca, const std::vecto
 
 }  // namespace detail
 
+/// The numbers of PCA, of its first components; for heads that have one.
 inline const std::vector<head_column>& pca_columns() {
   static const std::vector<head_column> columns = {
       {"ev_pc0", [](const head_report& h) { return h.pca.explained_variance[0]; }},
@@ -78,7 +98,7 @@ inline const std::vector<head_column>& pca_columns() {
   return columns;
 }
 
-/// The headline profile's aggregates, their standard errors, and the observed queries' own.
+/// The headline profile's aggregates, their standard errors, and the observed queries' own; for heads that have one.
 inline const std::vector<head_column>& plasticity_columns() {
   static const std::vector<head_column> columns = {
       {"ap_overall", [](const head_report& h) { return h.summaries[0].overall.value; }},

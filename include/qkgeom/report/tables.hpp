@@ -15,7 +15,8 @@
 namespace qkgeom {
 
 /// Every `write_` function here writes one CSV file with the field's column names; null is an empty field. The file
-/// appears whole. `_table` gives its columns and `add_..._rows` its rows, for tables that hold several reports.
+/// appears whole. `_table` gives its columns and `add_..._rows` its rows, for tables that hold several reports. They
+/// throw if the report was made without the analyses that the table speaks of.
 
 namespace detail {
 
@@ -56,6 +57,7 @@ inline std::vector<std::string> rotated_table() {
   return detail::joined({"layer", "head", "k_head"}, {&rotation_columns()});
 }
 inline void add_rotated_rows(csv_writer& csv, const model_report& report) {
+  detail::require_geometry("rotated.csv", report.heads);
   for (const auto& h : report.heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head);
     detail::add_values(csv, h, rotation_columns());
@@ -74,6 +76,8 @@ inline std::vector<std::string> heads_table() {
   return detail::joined(std::move(names), {&plasticity_columns()});
 }
 inline void add_heads_rows(csv_writer& csv, const model_report& report) {
+  detail::require_geometry("heads.csv", report.heads);
+  detail::require_plasticity("heads.csv", report.heads);
   for (const auto& h : report.heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.window).add(name_of(h.pca.cls));
     detail::add_values(csv, h, pca_columns());
@@ -135,6 +139,7 @@ inline std::vector<std::string> bins_table() {
   return {"layer", "q_head", "kind", "start", "end", "plasticity", "standard_error"};
 }
 inline void add_bins_rows(csv_writer& csv, const model_report& report) {
+  detail::require_plasticity("bins.csv", report.heads);
   const std::pair<const char*, std::vector<double>> kinds[] = {{"quintile", equal_bins(report.context_length, 5)},
                                                                {"decile", equal_bins(report.context_length, 10)},
                                                                {"length", length_bins(report.context_length)}};
@@ -149,6 +154,7 @@ inline void write_bins_csv(const std::filesystem::path& path, const model_report
 
 /// model_report.csv: one row, means over heads of the headline summaries and of the ten deciles.
 inline void write_model_report_csv(const std::filesystem::path& path, const model_report& report) {
+  detail::require_plasticity("model_report.csv", report.heads);
   detail::columns names{"model", "ap_overall", "ap_first_20pct", "ap_last_20pct", "ap_drop"};
   for (int i = 1; i <= 10; ++i) names.push_back("ap_decile_" + std::to_string(i));
   csv_writer csv(path, names);
