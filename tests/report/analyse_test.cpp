@@ -272,6 +272,20 @@ TEST(analyse, tables_of_analyses_that_did_not_run_are_refused) {
   EXPECT_FALSE(std::filesystem::exists(folder / "heads.csv"));
 }
 
+TEST(analyse, slopes_per_context_are_of_the_context_that_the_options_name) {
+  cpu_context ctx{{.threads = 1}};
+  const auto rows = layer_rows(1);
+  const auto bias = [&](index_t length) {
+    analysis_options options{.plasticity = false};
+    options.rotation.context_length = length;
+    const auto heads = analyse_layer(ctx, as_layer(rows.view()), {0, true, {0}, {0}},
+                                     uniform_buckets{32}.edges(context), context, options);
+    return std::pair(heads[0].rotation.bias_strength, heads[0].rotation.bias_context);
+  };
+  EXPECT_DOUBLE_EQ(bias(0).second, context * bias(0).first);
+  EXPECT_DOUBLE_EQ(bias(1000).second, 1000 * bias(0).first);
+}
+
 TEST(document_analysis, keeps_what_it_was_made_with) {
   cpu_context ctx{{.threads = 1}};
   const auto rows = plant<float>({.dim = dim, .context_length = context, .examples = 1, .rows = 60, .seed = 5});

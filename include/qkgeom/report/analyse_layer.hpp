@@ -63,13 +63,13 @@ layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges
   return s;
 }
 
-/// PCA and rotation of every head.
+/// PCA and rotation of every head; slopes per context are of `context_length` tokens unless the options give another.
 template <class Context>
 void add_geometry(Context& ctx, const layer_moments& moments, const layer_blocks& by_block, index_t context_length,
                   const analysis_options& options, std::vector<head_report>& heads) {
   auto components = pca(ctx, moments, options.pca);
   auto rotation = options.rotation;
-  rotation.context_length = context_length;
+  if (rotation.context_length == 0) rotation.context_length = context_length;
   auto planes = planar_rotation(ctx, moments, rotation);
   auto replicates = geometry_without_blocks(ctx, by_block, moments, options.pca, rotation, planes);
   for (std::size_t h = 0; h < heads.size(); ++h) {

@@ -31,7 +31,7 @@ struct analysis_options {
   std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
   bool no_drift = false;
   pca_options pca{};
-  rotation_options rotation{};
+  rotation_options rotation{};  ///< its context_length 0: the capture's
   bool components = false;      ///< what stands behind the headline profile too, by a slower kernel
   bool every_token = true;      ///< moments of every token where the captures hold them, not of the rows
   index_t geometry_blocks = 0;  ///< PCA and rotation again without each of at most this many blocks of documents
