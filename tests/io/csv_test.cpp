@@ -84,6 +84,11 @@ TEST(Csv, RefusesWithLineAndColumn) {
 
 TEST(Csv, RefusesRowsOfAnotherLength) {
   const test::scratch_folder folder;
+  csv_table table("a table", {"a", "b"});
+  table.add_row({"1", "2"});
+  EXPECT_QKGEOM_ERROR("a table: a row of 1 fields for 2 columns", table.add_row({"1"}));
+  EXPECT_QKGEOM_ERROR("a row of 3 fields", table.add_row({"1", "2", "3"}));
+  EXPECT_EQ(table.rows(), 1u);
   csv_writer csv(folder / "a.csv", {"a", "b"});
   EXPECT_QKGEOM_ERROR("row 1 has 1 fields for 2 columns", csv.row(1));
   EXPECT_QKGEOM_ERROR("its last row is not ended", csv.commit());

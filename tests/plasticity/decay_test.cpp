@@ -353,4 +353,9 @@ TEST(quantile, known_values) {
   EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
 }
 
+TEST(quantile, a_share_outside_0_to_1_is_refused) {
+  EXPECT_EQ(quantile({1, 2, 3}, 1), 3);
+  for (const double share : {-0.1, 1.01, std::nan("")}) EXPECT_THROW(quantile({1, 2, 3}, share), error) << share;
+}
+
 }  // namespace

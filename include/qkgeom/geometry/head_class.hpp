@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "qkgeom/core/error.hpp"
+
 namespace qkgeom {
 
 /// What position does to a head, judged on PCA component 0 (section 4.2).
@@ -26,8 +28,11 @@ struct class_thresholds {
 };
 
 /// position_dominated: both |r| above `high`; q_positional: only |r_q|; k_positional: |r_k| above `high` and |r_q|
-/// below `low`; content_focused: both below `low`; mixed: the rest. The thesis folds k_positional into mixed.
+/// below `low`; content_focused: both below `low`; mixed: the rest. The thesis folds k_positional into mixed. Throws
+/// unless low <= high.
 inline head_class classify(double r_q, double r_k, const class_thresholds& thresholds = {}) {
+  require(thresholds.low <= thresholds.high, "head classes: the threshold low (", thresholds.low,
+          ") must not be above high (", thresholds.high, ")");
   const double q = std::abs(r_q), k = std::abs(r_k);
   if (q > thresholds.high) return k > thresholds.high ? head_class::position_dominated : head_class::q_positional;
   if (k > thresholds.high && q < thresholds.low) return head_class::k_positional;

@@ -47,7 +47,10 @@ class csv_table {
     return values;
   }
 
+  /// Adds a row. Throws unless it has a field a column.
   void add_row(std::vector<std::string> fields) {
+    require(fields.size() == columns_.size(), where_, ": a row of ", fields.size(), " fields for ", columns_.size(),
+            " columns");
     for (std::size_t i = 0; i < fields_.size(); ++i) fields_[i].push_back(std::move(fields[i]));
   }
 

@@ -6,10 +6,14 @@
 #include <limits>
 #include <vector>
 
+#include "qkgeom/core/error.hpp"
+
 namespace qkgeom {
 
 /// Quantile of values that ascend, linear between order statistics (type 7 of Hyndman and Fan 1996); NaN of none.
+/// Throws unless `share` lies in [0, 1].
 inline double quantile_of_sorted(const std::vector<double>& x, double share) {
+  require(share >= 0 && share <= 1, "quantile: the share must lie in [0, 1], not ", share);
   if (x.empty()) return std::numeric_limits<double>::quiet_NaN();
   const double at = share * static_cast<double>(x.size() - 1);
   const auto below = static_cast<std::size_t>(at);
