@@ -125,6 +125,7 @@ TEST(CaptureRefusal, Manifest) {
   EXPECT_THAT(with("/model/head_dim", 0), HasSubstr("model.head_dim must be an integer from 1 to 65536, not 0"));
   EXPECT_THAT(with("/model/head_dim", "3"), HasSubstr("model.head_dim must be an integer from 1 to 65536, not \"3\""));
   EXPECT_THAT(with("/model/n_key_heads", 5), HasSubstr("model.n_key_heads"));
+  EXPECT_THAT(with("/model/n_key_heads", 3), HasSubstr("query heads (4) must be a multiple of key heads (3)"));
   EXPECT_THAT(with("/context_length", 1e300), HasSubstr("context_length"));
   EXPECT_THAT(with("/context_length", std::uint64_t{1} << 63), HasSubstr("context_length"));
   EXPECT_THAT(with("/bucket/kind", "odd"), HasSubstr("bucket.kind must be \"uniform\", \"log2\" or \"all\""));

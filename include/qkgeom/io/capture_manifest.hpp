@@ -13,6 +13,7 @@
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/json.hpp"
+#include "qkgeom/sampling/heads.hpp"
 
 namespace qkgeom {
 
@@ -109,11 +110,11 @@ struct capture_manifest {
   index_t usual_bucket_size() const {
     return bucket.kind == "uniform" && bucket.size > 0 ? bucket.size : std::max<index_t>(1, context_length / 16);
   }
-  /// Indices into `key_heads` by query head: head h reads floor(h n_key_heads / n_query_heads).
+  /// Indices into `key_heads` by query head: head h reads `key_head_of` it. Throws if there is no such head.
   std::vector<index_t> key_of_query(const captured_layer_info& l) const {
     std::vector<index_t> map;
     for (const index_t h : l.query_heads) {
-      const index_t key = h * model.n_key_heads / model.n_query_heads;
+      const index_t key = key_head_of(h, model.n_query_heads, model.n_key_heads);
       const auto it = std::find(l.key_heads.begin(), l.key_heads.end(), key);
       require(it != l.key_heads.end(), "layer ", l.layer, ": query head ", h, " reads key head ", key,
               ", which key_heads does not list");
