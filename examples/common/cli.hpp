@@ -9,7 +9,7 @@
 
 namespace qkgeom::examples {
 
-/// CAPTURE, --out and --threads.
+/// CAPTURE, --out, --rows-only and --threads.
 void add_arguments(CLI::App& app, arguments& a);
 /// --device, for programs whose analyses may run on a GPU.
 void add_device_argument(CLI::App& app, arguments& a);

@@ -30,6 +30,7 @@ inline std::vector<double> scaled(std::vector<double> a, double factor) {
   for (double& x : a) x *= factor;
   return a;
 }
+/// a + factor b, of equal sizes.
 inline std::vector<double> sum(std::vector<double> a, const std::vector<double>& b, double factor = 1.0) {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] += factor * b[i];
   return a;

@@ -22,7 +22,9 @@ QKGEOM_HD inline std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_
   return counter;
 }
 
-/// What a stream of draws is for: part of its key, so that two uses never share bits.
+/// What a stream of draws is for: part of its key, so that two uses never share bits. `permutation` alone has two, of
+/// orders of a study's rows (resampling.hpp) and of positions (complement.hpp), whose keys may be the same: they
+/// permute different data, and a number of its own would change published results.
 enum class draw : std::uint32_t {
   query_token = 1,
   key_token = 2,

@@ -15,17 +15,19 @@
 namespace qkgeom {
 
 struct complement_options {
-  index_t permutations = 99;  ///< draws of permuted positions; a plane is active if it beats all: 99 draws, 99 % level
-  std::uint64_t seed = 0;     ///< of the permutations
+  /// Draws of permuted positions. A plane is active if it beats all n, or a bound that at most 1 permutation in n + 1
+  /// exceeds: 99 draws, 99 % level.
+  index_t permutations = 99;
+  std::uint64_t seed = 0;  ///< of the permutations
 };
 
 /// How one side (queries or keys) turns with position in a plane of the complement.
 struct plane_turn {
   double frequency = 0;       ///< omega, radians a token, in (-pi, pi]
   double resultant = 0;       ///< |mean exp(i(angle - omega t))|, 1: the angle is a linear function of position
-  double level = 0;           ///< largest resultant of the draws; with no draws a bound that 99 % of them cannot exceed
+  double level = 0;           ///< largest resultant of the draws; with no draws the bound
   index_t draws = 0;          ///< permutations drawn: they end with the first that is not beaten
-  bool active = false;        ///< the resultant beats the 99 % level of permuted positions
+  bool active = false;        ///< the resultant beats the level of permuted positions
   double variance_share = 0;  ///< the plane's share of this side's own variance
 };
 

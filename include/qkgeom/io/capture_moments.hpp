@@ -28,6 +28,7 @@ struct token_moments {
   double k_pairs = 0;
 };
 
+/// Adds another block of the same layer. Throws `error` if heads or buckets differ.
 inline void merge(token_moments& into, const token_moments& from) {
   into.moments = merge(std::move(into.moments), from.moments);
   for (std::size_t h = 0; h < into.k_differences.size(); ++h)
@@ -180,6 +181,7 @@ class moments_file {
   }
   const bucket_edges& edges() const { return edges_; }
 
+  /// Moments of one layer, by its number in the model. Throws `error` if the capture has not got it.
   token_moments read(index_t layer) const {
     const auto& info = manifest_.layer(layer);
     const std::string name = "layer." + std::to_string(layer);
@@ -231,6 +233,7 @@ inline std::vector<moments_file> open_moments(const capture& c) {
 /// and the set has all its documents. Block b of one capture counts together with block b of the others.
 class set_moments {
  public:
+  /// Those of `source` over `buckets`; none if it holds no such. Throws `error` on a file that is not as it should be.
   static std::optional<set_moments> open(const capture_set& source, const bucket_edges& buckets) {
     if (!source.has_all_documents()) return std::nullopt;
     set_moments s;

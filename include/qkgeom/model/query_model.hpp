@@ -52,14 +52,15 @@ struct query_model {
   covariance_kind covariance = covariance_kind::diagonal;
   bucket_edges buckets;
   std::vector<double> reflector;  ///< unit u of H = I - 2uu' (4.10); empty: H = I
-  double alpha_pos = 0, beta_pos = 0;
-  double sigma2_pos = 0;  ///< residual variance of coordinate 1 (n - 2)
-  double r2_pos = 0;      ///< R^2 of the regression of coordinate 1 on position
+  double alpha_pos = 0;           ///< coordinate 1 at position 0, by its regression on position
+  double beta_pos = 0;            ///< its slope, a token: |beta|, at least 0
+  double sigma2_pos = 0;          ///< residual variance of coordinate 1 (n - 2)
+  double r2_pos = 0;              ///< R^2 of the regression of coordinate 1 on position
   std::vector<query_bucket> bucket;
 };
 
-/// Tells query models apart (FNV-1a over everything that the scores depend on): sums over pairs may be merged under one
-/// model alone.
+/// Tells query models apart (FNV-1a over covariance, reflector and what every bucket says; the buckets' edges are not
+/// in it): sums over pairs may be merged under one model alone.
 inline std::uint64_t fingerprint(const query_model& m) {
   std::uint64_t hash = 14695981039346656037u;
   const auto add = [&](double x) {

@@ -54,6 +54,7 @@ class observed_queries {
     std::vector<index_t> count;                ///< (buckets) queries seen, kept or not
     std::vector<double> mean_position;         ///< (buckets) of the queries seen; NaN for an empty bucket
   };
+  /// What was gathered so far; the kept rows are given away, so that it is asked for once.
   rows take() {
     rows out;
     index_t n = 0;

@@ -47,6 +47,8 @@ struct author_grid {
   index_t first = 0;  ///< number of the first bucket; log2 buckets start at log2 of their smallest size
 };
 
+/// The grid that the author's tool lays over a capture: log2 buckets where it was drawn over such, else
+/// `query_buckets`.
 inline author_grid author_buckets(const capture_manifest& manifest) {
   if (manifest.bucket.kind != "log2") return {query_buckets(manifest, {}), 0};
   const index_t smallest = std::max<index_t>(1, manifest.bucket.size);

@@ -68,7 +68,7 @@ class captured_models {
     return models_;
   }
 
-  /// Tells these models from others: over the headline models of every head.
+  /// Tells these models from others: over the models of every kind and head.
   template <class Context>
   std::uint64_t fingerprint_of_all(Context& ctx) {
     std::uint64_t all = 0;

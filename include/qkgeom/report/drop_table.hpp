@@ -26,6 +26,7 @@ struct drop_means {
   std::array<estimate, drop_parts + 2> mean;
 };
 
+/// Columns of what a drop splits into: the drop, its parts in the order of `drop_part`, the rest.
 inline std::vector<std::string> drop_names() {
   std::vector<std::string> names{"drop"};
   for (index_t p = 0; p < drop_parts; ++p) names.emplace_back(name_of(static_cast<drop_part>(p)));

@@ -29,7 +29,7 @@ struct analysis_options {
   index_t sampled_pairs = 0;     ///< pairs drawn a query bucket of each part (shard) of the rows; 0: all are used
   query_position position = query_position::middle;
   std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
-  bool no_drift = false;
+  bool no_drift = false;                      ///< query models without the term beta_pos tau (query_model_options)
   pca_options pca{};
   rotation_options rotation{};  ///< its context_length 0: the capture's
   bool components = false;      ///< what stands behind the headline profile too, by a slower kernel

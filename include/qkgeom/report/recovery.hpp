@@ -28,7 +28,7 @@ struct recovery_result {
   int dip = -1, peak = -1, end = -1;       ///< deciles; -1 where the profile has none there
   head_estimate rise;                      ///< peak - dip
   head_estimate fall;                      ///< peak - end
-  bool recovers = false;                   ///< rise and fall both exceed 2 standard errors over documents
+  bool recovers = false;                   ///< rise and fall both exceed recovery_options::errors standard errors
 };
 
 /// Recovery in the mean profile of a group of heads, in its layers' mean profiles and in its heads' own.

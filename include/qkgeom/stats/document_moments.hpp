@@ -63,6 +63,7 @@ struct block_moments {
   }
 };
 
+/// Adds another block's rows and pairs; a document must not stand in both.
 inline void merge(block_moments& into, const block_moments& from) {
   merge(into.rows, from.rows);
   into.differences = dense::sum(std::move(into.differences), from.differences);

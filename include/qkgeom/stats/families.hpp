@@ -160,6 +160,8 @@ struct family_rank_agreement {
   std::size_t row_pairs = 0, rows_agree = 0;       ///< rows of different families
 };
 
+/// The agreement of the families' means and of their rows: x, y and the family of each row, all (n). Throws as
+/// `decompose_by_family` does.
 inline family_rank_agreement rank_agreement(const std::vector<double>& x, const std::vector<double>& y,
                                             const std::vector<std::string>& family,
                                             const permutation_options& options = {}) {

@@ -127,6 +127,7 @@ inline head_moments merge(head_moments a, const head_moments& b) {
   return a;
 }
 
+/// The same of a layer's heads. Throws `error` if the heads differ.
 inline layer_moments merge(layer_moments a, const layer_moments& b) {
   require(a.q.size() == b.q.size() && a.k.size() == b.k.size() && a.key_of_query == b.key_of_query,
           "cannot merge moments of layers with different heads");

@@ -154,6 +154,7 @@ inline std::vector<double> rows_of(const std::vector<double>& column, const std:
   return taken;
 }
 
+/// Percentile interval of the association of x and y, both (n), over resampled rows.
 inline bootstrap_interval bootstrap_association(association kind, const std::vector<double>& x,
                                                 const std::vector<double>& y, const bootstrap_options& options = {}) {
   return bootstrap(x.size(), options, [&](const std::vector<std::size_t>& rows) {
