@@ -12,6 +12,7 @@
 #include "capture/amx.hpp"
 #include "capture/batches.hpp"
 #include "capture/layer_weights.hpp"
+#include "capture/losses.hpp"
 
 namespace qkgeom {
 namespace {
@@ -158,24 +159,26 @@ double moments_block(const capture_estimate& e) {
 }
 
 /// Weights of the largest layer, what the pass keeps of the largest batch of documents, the threads' tiles, the rows of
-/// a shard, and the program itself.
+/// a shard, and the program itself; with losses a piece of the output matrix and its logits.
 double peak_bytes(const capture_estimate& e, const decoder_description& m, const capture_options& o, index_t batch,
                   double shard) {
   constexpr double f32 = 4, bf16_entry = 2, program = 20e6, tile = 256;
-  const index_t last = e.manifest.layers.back().layer;
+  const bool whole = e.manifest.extra.contains("loss");
+  const index_t last = whole ? m.n_layers() - 1 : e.manifest.layers.back().layer;
   double weights = 0;
   for (index_t l = 0; l <= last; ++l)
     if (!m.layers[static_cast<std::size_t>(l)].skipped)
-      weights = std::max(weights, size_of_layer(m, l, l == last).entries);
+      weights = std::max(weights, size_of_layer(m, l, l == last && !whole).entries);
   const double queries = d(m.query_heads * m.head_dim), keys = d(m.key_heads * m.head_dim);
   const double tables = d(m.rope.rotary_dim) * (m.local_rope ? 2 : 1);
   const double documents = d(batch) * (d(m.hidden) + queries + 2 * keys + tables);
   const double wide = std::max(queries + 2 * keys, 2 * d(m.experts ? m.experts->width : m.feed_forward));
   const int threads = o.threads > 0 ? o.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const double piece = whole ? d(vocabulary_piece) : 0;
   // As the decoder keeps weights, in f32 or for the products of bf16 tiles.
   const bool tiles = o.plan.compute == compute_type::bf16 && amx_available();
-  return program + shard + (tiles ? bf16_entry : f32) * weights +
-         f32 * (documents + threads * tile * (3 * d(m.hidden) + wide));
+  return program + shard + (tiles ? bf16_entry : f32) * (weights + piece * d(m.hidden)) +
+         f32 * (documents + threads * tile * (3 * d(m.hidden) + wide + piece));
 }
 
 std::vector<index_t> document_lengths(const capture_options& o, const prepared_capture& p) {

@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr index_t piece = 2048;     // of the vocabulary
+constexpr index_t piece = vocabulary_piece;
 constexpr index_t tile_rows = 256;  // tokens that go through a product together
 
 std::size_t n(index_t i) { return static_cast<std::size_t>(i); }

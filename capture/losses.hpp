@@ -17,6 +17,9 @@ namespace qkgeom {
 /// names that the checkpoint has. Throws if there is none, or if it or the last norm has a wrong shape.
 std::string find_output(const decoder_description& model, const checkpoint& weights, const std::string& prefix);
 
+/// Words of the vocabulary whose logits are made together.
+inline constexpr index_t vocabulary_piece = 2048;
+
 /// Its shape.
 std::vector<index_t> output_shape(const decoder_description& model);
 

@@ -254,6 +254,24 @@ TEST_F(plan_only, a_study_is_planned_from_config_json_alone) {
 }
 
 TEST_F(plan_only, heads_of_layers_without_data_are_counted_and_passed_over) {
+TEST_F(plan_only, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
+  test::put(folder / "config.json", R"({"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 36, "vocab_size": 151936,
+    "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6})");
+  capture_options o;
+  o.model = folder.path();
+  o.threads = 2;
+  o.documents.examples = 1;
+  o.plan.max_length = 256;
+  o.plan.layers = std::vector<index_t>{0};
+  const auto without = estimate_capture(o, notes);
+  o.loss = true;
+  const auto with = estimate_capture(o, notes);
+  // Layer 0's queries and keys become a whole layer; 2048 words of the output matrix; logits of 256 tokens a thread.
+  EXPECT_NEAR(with.peak_bytes - without.peak_bytes, 4 * (192.9e6 - 21e6 + 2048 * 4096 + 2 * 256 * 2048), 1e6);
+  EXPECT_GT(with.linear_flop, 36 * without.linear_flop);
+}
+
   const auto e = plan(
       "llama3.2-11b",
       R"({"model_type": "mllama", "text_config": {"model_type": "mllama_text_model", "rope_scaling": {"rope_type": "llama3",
