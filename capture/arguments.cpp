@@ -76,7 +76,9 @@ void declare_arithmetic(CLI::App& app, capture_options& o, raw_options& raw) {
                  "rotary scaling instead of config.json's: none, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR:CONTEXT or "
                  "llama3:FACTOR:LOW:HIGH:CONTEXT; the base frequency stays");
   app.add_option("--rope-theta", o.rope_theta, "base of the rotary frequencies instead of config.json's");
-  app.add_option("--threads", o.threads, "threads [all cores]")->check(CLI::Range(1, 4096));
+  app.add_option("--threads", o.threads, "threads; 0: one for each core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   app.add_option(
          "--batch-tokens", o.batch_tokens,
          "documents (of one shard) with that many tokens in all share a visit of each layer's weights and take the "
@@ -110,7 +112,8 @@ void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
       ->delimiter(',')
       ->needs(analyse);
   app.add_option("--statistics-bucket-size", o.statistics_bucket_size,
-                 "tokens of a bucket of these four [--bucket-size of uniform buckets, else a sixteenth of the context]")
+                 "tokens of a bucket of --moments, --softmax, --loss and --analyse [--bucket-size of uniform buckets, "
+                 "else a sixteenth of the context]")
       ->check(CLI::Range(index_t{1}, longest));
   app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
   app.add_option("--family", o.family, "label of the model's family, kept in the manifest");

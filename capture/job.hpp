@@ -44,7 +44,7 @@ struct capture_options {
   bool loss = false;     ///< the loss of every token but a document's first, by position
   /// What is analysed of every document while it passes; rows of every token (`sampler_kind::all`) are then not kept.
   std::optional<document_analysis_options> analyse{};
-  index_t statistics_bucket_size = 0;  ///< buckets of these four in tokens; 0: those that analyses take by default
+  index_t statistics_bucket_size = 0;  ///< of moments, softmax, loss, analyses, tokens; 0: analyses' default
   index_t batch_tokens = 8192;         ///< documents of a shard with that many in all share a visit of each layer
   int threads = 0;                     ///< 0: as many as the machine has cores
   bool resume = false;

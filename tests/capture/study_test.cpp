@@ -195,6 +195,7 @@ TEST(study, options_of_the_command_line_go_before_the_study_s) {
   EXPECT_EQ(a.rope_theta, 5e4);
   EXPECT_EQ(a.rope_scaling, "none");
   EXPECT_EQ(a.family, "mine");
+  EXPECT_EQ(parsed({"--model", "m", "--text", "t", "--out", "o", "--threads", "0"}).options.threads, 0);
   EXPECT_THAT(test::message_of([] { parsed({"--model", "m", "--out", "o"}); }), HasSubstr("--jsonl or --text"));
   EXPECT_THAT(test::message_of([] { parsed({"--model", "m", "--text", "t"}); }), HasSubstr("--out"));
   EXPECT_THAT(test::message_of([] {
@@ -253,7 +254,6 @@ TEST_F(plan_only, a_study_is_planned_from_config_json_alone) {
               HasSubstr("is of Qwen/Qwen3-4B with 36 layers, but this model has 2"));
 }
 
-TEST_F(plan_only, heads_of_layers_without_data_are_counted_and_passed_over) {
 TEST_F(plan_only, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
   test::put(folder / "config.json", R"({"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288,
     "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 36, "vocab_size": 151936,
@@ -272,6 +272,7 @@ TEST_F(plan_only, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
   EXPECT_GT(with.linear_flop, 36 * without.linear_flop);
 }
 
+TEST_F(plan_only, heads_of_layers_without_data_are_counted_and_passed_over) {
   const auto e = plan(
       "llama3.2-11b",
       R"({"model_type": "mllama", "text_config": {"model_type": "mllama_text_model", "rope_scaling": {"rope_type": "llama3",
