@@ -22,6 +22,8 @@ refused "--device excludes --preset" plasticity "$capture" --out "$work/out" --d
 
 # The other program has the same arguments, in its place.
 printf '%s\n' '#!/bin/sh' 'printf "%s;" "$@"' 'exit 7' >"$work/bin/heads-cuda"
+refused "heads-cuda, which a whole build makes where CUDA 12.8 or newer is: Permission denied" \
+  heads "$capture" --out "$work/out" --device cuda
 chmod +x "$work/bin/heads-cuda"
 status=0
 said=$("$work/bin/heads" "$capture" --out "$work/a folder" --device cuda --details) || status=$?
