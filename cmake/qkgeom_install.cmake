@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# cmake --install, and the package that find_package(qkgeom [COMPONENTS io]) reads. Component `qkgeom_library` is what
+# cmake --install, and the package that find_package(qkgeom [COMPONENTS io thrust cuda]) reads. Component `qkgeom_library` is what
 # another project needs; programs are the component `qkgeom_programs`.
 include(CMakePackageConfigHelpers)
 
@@ -21,4 +21,5 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/qkgeomConfig.cmake.in
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/qkgeomConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/qkgeomConfig.cmake" "${PROJECT_BINARY_DIR}/qkgeomConfigVersion.cmake"
+  "${PROJECT_SOURCE_DIR}/cmake/qkgeom_thrust.cmake" "${PROJECT_SOURCE_DIR}/cmake/qkgeom_cuda_target.cmake"
   DESTINATION "${_qkgeom_package_dir}" COMPONENT qkgeom_library)
