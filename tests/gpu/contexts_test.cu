@@ -299,6 +299,35 @@ TEST_F(on_gpu, in_f32_weights_parts_draws_and_observed_queries_err_by_at_most_1e
     }
 }
 
+/// Kernels with a heatmap and without, with a weight, with parts, of split products and of fast ones, on little data.
+TEST_F(on_gpu, small_profiles_are_the_same_with_a_heatmap_and_without) {
+  cuda_context split{{.stream = stream}}, fast{{.stream = stream, .products = gram_products::bf16}};
+  const planted_pair<float> head(test::compared_head(40, 3, 140, 0.3));
+  const auto model = fit_queries(cpu, moments_of(cpu, head.host()));
+  for (const bool across : {false, true}) {
+    const auto same = [&](const auto& pairs, cuda_context& ctx, bool parts) {
+      const auto with = plasticity_profile(ctx, model, head.far(), pairs, {.heatmap = true, .parts = parts});
+      const auto without = plasticity_profile(ctx, model, head.far(), pairs, {.parts = parts});
+      for (std::size_t b = 1; b < with.buckets.size(); ++b) {
+        EXPECT_EQ(without.buckets[b].pairs, with.buckets[b].pairs);
+        EXPECT_NEAR(without.buckets[b].plasticity, with.buckets[b].plasticity, 1e-7);
+      }
+      if (parts) parts_agree(without, with, 1e-6);
+      return with;
+    };
+    for (auto* ctx : {&split, &fast})
+      for (const bool parts : {false, true}) same(all_pairs{across}, *ctx, parts);
+    const auto weighted = same(prefix_uniform{across}, split, false),
+               want = plasticity_profile(cpu, model, head.host(), prefix_uniform{across}, {.heatmap = true});
+    ASSERT_EQ(weighted.heatmap.sum.size(), want.heatmap.sum.size());
+    for (std::size_t c = 0; c < want.heatmap.sum.size(); ++c) {
+      const double weight = want.heatmap.weight[c];
+      EXPECT_NEAR(weighted.heatmap.weight[c], weight, 1e-9 * weight);
+      EXPECT_NEAR(weighted.heatmap.sum[c], want.heatmap.sum[c], 1e-5 * weight);
+    }
+  }
+}
+
 TEST_F(on_gpu, results_do_not_depend_on_the_run_or_on_how_laws_share_launches) {
   const planted_pair<float> head(test::compared_head(64, 4, 400, 0.3));
   const auto model = fit_queries(cpu, moments_of(cpu, head.host()));

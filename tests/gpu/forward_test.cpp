@@ -40,6 +40,17 @@ TEST_F(forward_on_gpu, small_models_measure_the_softmax_as_the_cpu_does) {
     for (const auto& p : {pass(), pass(resident_layers::automatic, 48)}) test::expect_softmax_as_on_the_cpu(name, p);
 }
 
+TEST_F(forward_on_gpu, small_documents_give_every_sink_what_the_cpu_gives) {
+  for (const auto& name : test::varied_families)
+    for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
+      test::expect_sinks_as_on_the_cpu(name, stage, pass(resident_layers::automatic, 9), 12);
+}
+
+TEST_F(forward_on_gpu, small_documents_in_bf16_give_the_same_whichever_layers_stay) {
+  for (const auto& name : test::varied_families)
+    test::expect_same_bits(name, pass(resident_layers::stream), {pass(resident_layers::all)}, 12);
+}
+
 /// The last chunk of a document may be one query alone.
 TEST_F(forward_on_gpu, small_texts_in_bf16_are_as_near_to_f32_as_transformers_is) {
   const auto shortest = forward_fixtures().front();
