@@ -90,6 +90,13 @@ class fibre_team {
     }
   }
 
+  template <class Add>
+  void join_lanes(per_thread<tile::joined>& of, const Add& add) const {
+    own([&](int t) {
+      if (of[t].place >= 0) add(of[t]);
+    });
+  }
+
   template <int Width, class T>
   void sum_lanes(per_thread<T>& x) const {
     for (int step = Width / 2; step > 0; step /= 2) x.value += block_->exchange(x.value)[lane_ ^ step];

@@ -95,6 +95,22 @@ TEST(ptx, lanes_add_up_what_they_hold) {
   EXPECT_EQ(words[63], 64u * 65 / 2 - 32u * 33 / 2);
 }
 
+TEST(ptx, lanes_take_from_one_and_vote) {
+  const small_kernel kernel(R"(
+  ld.global.u32 %x, [%mine];
+  shfl.sync.idx.b32 %y|%had, %x, 5, 31, -1;
+  setp.ge.u32 %large, %x, %y;
+  vote.sync.all.pred %all, %large, -1;
+  selp.u32 %z, 1000, %y, %all;
+  st.global.u32 [%mine], %z;)");
+  auto words = counted(64);
+  for (std::size_t i = 0; i < 32; ++i) words[i] = 40 - static_cast<std::uint32_t>(i);  // lane 5 has not the least
+  for (std::size_t i = 32; i < 64; ++i) words[i] = 7;
+  kernel(words, 64);
+  EXPECT_EQ(words[31], 35u);
+  EXPECT_EQ(words[32], 1000u);
+}
+
 TEST(ptx, threads_that_part_meet_again) {
   // x = sum of 0 ... thread, by a loop that each thread leaves at another time, then a shuffle for all of them.
   const small_kernel loop(R"(

@@ -524,18 +524,36 @@ void decode_access(instruction& i, const words& word, const std::vector<std::str
   }
 }
 
-/// Lane ^ b within runs of lanes that c says.
-void shuffle(warp& w, const instruction& i, lanes doing) {
-  const auto *x = w.row(i.from[0]), *by = w.row(i.from[1]), *c = w.row(i.from[2]), *members = w.row(i.from[3]);
-  std::array<std::uint64_t, warp_lanes> got{};
+void expect_all(warp& w, const instruction& i, lanes doing, int row_of_members) {
+  const std::uint64_t* const members = w.row(row_of_members);
   for_each_lane(doing, [&](int l) {
     if (from_bits<lanes>(members[l]) != doing) w.refuse(i, l, "other lanes take part than it says");
-    const auto own = static_cast<std::uint32_t>(l), limit = static_cast<std::uint32_t>(c[l]) & 0x1f,
-               segment = static_cast<std::uint32_t>(c[l]) >> 8 & 0x1f, last = (own & segment) | (limit & ~segment),
-               from = own ^ (static_cast<std::uint32_t>(by[l]) & 0x1f);
+  });
+}
+
+/// A value of lane ^ b, or of lane b, within runs of lanes that c says.
+template <bool By>
+void shuffle(warp& w, const instruction& i, lanes doing) {
+  const auto *x = w.row(i.from[0]), *b = w.row(i.from[1]), *c = w.row(i.from[2]);
+  expect_all(w, i, doing, i.from[3]);
+  std::array<std::uint64_t, warp_lanes> got{};
+  for_each_lane(doing, [&](int l) {
+    const auto own = static_cast<std::uint32_t>(l), given = static_cast<std::uint32_t>(b[l]) & 0x1f,
+               limit = static_cast<std::uint32_t>(c[l]) & 0x1f, segment = static_cast<std::uint32_t>(c[l]) >> 8 & 0x1f,
+               last = (own & segment) | (limit & ~segment),
+               from = By ? own ^ given : (own & segment) | (given & ~segment);
     got[static_cast<std::size_t>(l)] = x[from <= last ? from : own];
   });
   for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = got[static_cast<std::size_t>(l)]; });
+}
+
+/// Whether a predicate holds in all lanes.
+void vote_all(warp& w, const instruction& i, lanes doing) {
+  expect_all(w, i, doing, i.from[1]);
+  const std::uint64_t* const holds = w.row(i.from[0]);
+  bool all = true;
+  for_each_lane(doing, [&](int l) { all &= holds[l] != 0; });
+  for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = all; });
 }
 
 /// Lane l gives the row l % 8 of matrix l / 8, and gets columns l % 4 * 2 and the next of row l / 4 of each matrix.
@@ -677,9 +695,12 @@ void decode(instruction& i, const words& word, const words& given, operands& by_
   // What is left gives one value of some.
   for (std::size_t n = 1; n < given.size(); ++n) i.from.at(n - 1) = by_name.row(given[n]);
   i.to[0] = by_name.row(given.at(0).substr(0, given[0].find('|')));  // a second result is not asked for
-  if (begins("shfl.sync.bfly.b32")) {
+  if (begins("shfl.sync.bfly.b32") || begins("shfl.sync.idx.b32")) {
     i.is = instruction::kind::together;
-    i.run = shuffle;
+    i.run = begins("bfly") ? shuffle<true> : shuffle<false>;
+  } else if (begins("vote.sync.all.pred")) {
+    i.is = instruction::kind::together;
+    i.run = vote_all;
   } else if (name == "setp") {
     i.run = of_numbers(word.back(), [&](auto t) { return comparison<decltype(t)>(word.at(1)); });
   } else if (name == "cvt") {

@@ -96,6 +96,24 @@ struct device_team {
     for (int step = Width / 2; step > 0; step /= 2) x.value += __shfl_xor_sync(0xffffffffu, x.value, step);
 #endif
   }
+
+  /// add(x) for each thread's x, once for a warp whose lanes all have one place.
+  template <class Add>
+  QKGEOM_HD void join_lanes([[maybe_unused]] const per_thread<tile::joined>& of,
+                            [[maybe_unused]] const Add& add) const {
+#if defined(__CUDA_ARCH__)
+    tile::joined x = of.value;
+    const bool one_place = __all_sync(0xffffffffu, x.place == __shfl_sync(0xffffffffu, x.place, 0));
+    if (one_place) {
+      QKGEOM_UNROLL
+      for (int step = 16; step > 0; step /= 2) {
+        x.sum += __shfl_xor_sync(0xffffffffu, x.sum, step);
+        x.weight += __shfl_xor_sync(0xffffffffu, x.weight, step);
+      }
+    }
+    if (x.place >= 0 && (!one_place || threadIdx.x % 32 == 0)) add(x);
+#endif
+  }
 };
 
 template <class Program>

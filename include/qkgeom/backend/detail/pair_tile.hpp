@@ -109,7 +109,15 @@ struct pair_tiles {
       add_rows(std::false_type());
     team.barrier();
     if constexpr (Heat && Parts) team.own([&](int t) { add_cells(plasticity, side, tile, law, t); });
-    if constexpr (Heat && !Parts) team.own([&](int t) { add_heat(plasticity, side, tile, law, t); });
+    if constexpr (Heat && !Parts) {
+      typename Team::template per_thread<joined> rest;
+      team.own([&](int t) { rest[t] = add_heat(plasticity, side, tile, law, t); });
+      if constexpr (!Weight::given)
+        team.join_lanes(rest, [&](const joined& x) {
+          add_to(heat.sum + x.place, x.sum);
+          add_to(heat.weight + x.place, x.weight);
+        });
+    }
     for (int v = 0; v < values; ++v) {
       const double unit = unit_of(v, scale[tile.span.law]);
       team.each([&](int t) {
@@ -270,10 +278,10 @@ struct pair_tiles {
   }
 
   /// add(c, x) for each pair of half a row that has a cell, x what `of_pairs` (tile_side, heat_row) holds of it; pairs
-  /// come in runs of one cell, and flush(cell) ends a run.
+  /// come in runs of one cell, and flush(cell) ends a run. The last one is left, and its cell returned.
   template <class Add, class Flush>
-  QKGEOM_HD void each_run(const float* of_pairs, const shared_values& side, const placed_tile& tile, double tau, int t,
-                          const Add& add, const Flush& flush) const {
+  QKGEOM_HD index_t each_run(const float* of_pairs, const shared_values& side, const placed_tile& tile, double tau,
+                             int t, const Add& add, const Flush& flush) const {
     const int row = heat_row_of(t), half = t / tile_side * (tile_side / 2);
     const column_run columns = side.admitted.columns(tile, row, half, half + tile_side / 2);
     backend::heatmap_cells::cell_run run;
@@ -286,16 +294,21 @@ struct pair_tiles {
       }
       if (run.cell >= 0) add(c, of_pairs[row * heat_row + c]);
     }
-    if (run.cell >= 0) flush(run.cell);
+    return run.cell;
   }
   static QKGEOM_HD int heat_row_of(int t) { return t % tile_side; }
 
-  /// Adds a tile's plasticity to a heatmap: a thread takes half a row, and adds a run at once.
-  QKGEOM_HD void add_heat(const float* plasticity, const shared_values& side, const placed_tile& tile,
-                          const tile_law& law, int t) const {
+  /// Adds a tile's plasticity to a heatmap: a thread takes half a row, and adds a run at once. The last run, most often
+  /// the only one and of one cell with those of its neighbours, is returned where there is no weight.
+  QKGEOM_HD joined add_heat(const float* plasticity, const shared_values& side, const placed_tile& tile,
+                            const tile_law& law, int t) const {
     const index_t offset = law.problem * heat.cells.width * heat.cells.width;
     double sum = 0;
     std::conditional_t<Weight::given, double, int> weights = 0;
+    const auto in_fixed_point = [&](index_t cell) {
+      return joined{offset + cell, static_cast<unsigned long long>(sum * heat_unit + 0.5),
+                    static_cast<unsigned long long>(weights)};
+    };
     const auto add = [&](int c, float p) {
       if constexpr (Weight::given) {
         const double w = side.weights.of_pair(weight, law.tau, heat_row_of(t), c);
@@ -307,7 +320,7 @@ struct pair_tiles {
         ++weights;
       }
     };
-    each_run(plasticity, side, tile, law.tau, t, add, [&](index_t cell) {
+    const auto flush = [&](index_t cell) {
       if constexpr (Weight::given) {
         const fixed_point unit = heat.unit[law.problem];
         if (weights > 0) {
@@ -315,11 +328,17 @@ struct pair_tiles {
           unit.add(heat.weight + offset + cell, heat.weight_rest + offset + cell, weights);
         }
       } else {
-        add_to(heat.sum + offset + cell, static_cast<unsigned long long>(sum * heat_unit + 0.5));
-        add_to(heat.weight + offset + cell, static_cast<unsigned long long>(weights));
+        const joined x = in_fixed_point(cell);
+        add_to(heat.sum + x.place, x.sum);
+        add_to(heat.weight + x.place, x.weight);
       }
       sum = weights = 0;
-    });
+    };
+    const index_t last = each_run(plasticity, side, tile, law.tau, t, add, flush);
+    if (last < 0) return {-1, 0, 0};
+    if constexpr (!Weight::given) return in_fixed_point(last);
+    flush(last);
+    return {-1, 0, 0};
   }
 
   /// Adds plasticity and parts, made anew from v, to the cells of the row's group.
@@ -340,11 +359,12 @@ struct pair_tiles {
       sum[1] += static_cast<double>(tile::plasticity(m, v > least_v<float> ? v : least_v<float>));
       for (int i = 0; i < parts_of_pair; ++i) sum[2 + i] += static_cast<double>(x[i]);
     };
-    each_run(of_v, side, tile, law.tau, t, add, [&](index_t cell) {
+    const auto flush = [&](index_t cell) {
       for (int v = 2; v < group_cells::values; ++v) sum[v] *= unit_of(v - 1, scale[tile.span.law]);
       heat.by_group.add(law.problem, offset + cell, sum);
       for (double& x : sum) x = 0;
-    });
+    };
+    if (const index_t last = each_run(of_v, side, tile, law.tau, t, add, flush); last >= 0) flush(last);
   }
 };
 

@@ -39,6 +39,12 @@ struct products {
   float value[4][4][4];
 };
 
+/// What a thread adds to two numbers of a place; nothing where that is negative.
+struct joined {
+  long long place;
+  unsigned long long sum, weight;
+};
+
 /// Adds to what other blocks add to as well: of integers, so that the order does not matter.
 QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
