@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "capture/device_kernels.hpp"
+#include "capture/device_team.hpp"
 #include "qkgeom/backend/cuda_resources.cuh"
 
 namespace qkgeom {

@@ -2,12 +2,75 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 
-#include "capture/device_kernels.hpp"
 #include "capture/device_product.hpp"
+#include "capture/device_team.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/config.hpp"
+
+namespace qkgeom::device_kernels {
+
+/// One block of keys of the attention, a query of a head each: scores become weights relative to the largest score so
+/// far, and what the blocks before gave is brought to it (Milakov and Gimelshein 2018). Of heads (query heads, rows).
+template <class T>
+struct weigh_scores {
+  const float* scores;  ///< (heads, rows, keys)
+  T* weights;           ///< the same
+  float *top, *sum;     ///< (heads, rows)
+  float* out;           ///< (rows, heads, dim)
+  index_t heads, rows, keys, dim;
+  index_t first, first_key;  ///< positions of the first row and key
+  index_t window;            ///< tokens a query sees, itself included
+  float scale;               ///< log2(e) times that of the scores
+  bool begins;               ///< no block was before
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t item) const {
+    const index_t h = item / rows, r = item % rows, t = first + r - first_key;
+    const index_t low = t - window + 1 > 0 ? t - window + 1 : 0, high = t + 1 < keys ? t + 1 : keys;
+    const float* const s = scores + item * keys;
+    T* const p = weights + item * keys;
+    const float before = begins ? -HUGE_VALF : top[item];
+    float largest = -HUGE_VALF;
+    for (index_t j = low + team.rank(); j < high; j += team.size()) largest = std::fmax(largest, s[j] * scale);
+    largest = std::fmax(before, team.max(largest));
+    float added = 0;
+    for (index_t j = team.rank(); j < keys; j += team.size()) {
+      const float w = j >= low && j < high ? std::exp2(s[j] * scale - largest) : 0.0f;
+      added += w;
+      p[j] = to_element<T>(w);
+    }
+    added = team.sum(added);
+    const float factor = begins || before == -HUGE_VALF ? 0.0f : std::exp2(before - largest);
+    if (!begins && factor != 1.0f) {
+      float* const y = out + (r * heads + h) * dim;
+      for (index_t c = team.rank(); c < dim; c += team.size()) y[c] *= factor;
+    }
+    if (team.rank() > 0) return;  // all have read `top` before they added up
+    top[item] = largest;
+    sum[item] = (begins ? 0.0f : sum[item] * factor) + added;
+  }
+};
+
+/// to (rows, heads, dim) = out divided by the sums of the weights; (rows heads) of them.
+template <class T>
+struct finish_attention {
+  const float *out, *sum;
+  T* to;
+  index_t heads, rows, dim;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t item) const {
+    const index_t h = item % heads, r = item / heads;
+    const float inverse = 1.0f / sum[h * rows + r];
+    for (index_t c = team.rank(); c < dim; c += team.size())
+      to[item * dim + c] = to_element<T>(out[item * dim + c] * inverse);
+  }
+};
+
+}  // namespace qkgeom::device_kernels
 
 namespace qkgeom {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -10,6 +11,88 @@
 #include "capture/device_kernels.hpp"
 #include "capture/device_weights.hpp"
 #include "qkgeom/core/buffer.hpp"
+
+namespace qkgeom::device_kernels {
+
+/// The experts that take a row, by the largest logits, the first of equal ones, and their shares of it. Logits that are
+/// not numbers come last.
+template <class T>
+struct choose_experts {
+  const float* logits;  ///< (rows, experts)
+  index_t experts, chosen;
+  bool normalised;       ///< shares add up to 1
+  std::int32_t* expert;  ///< (rows, chosen)
+  float* share;          ///< the same
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const float* const x = logits + row * experts;
+    const auto logit = [=](index_t i) {
+      const float v = rounded<T>(x[i]);
+      return v == v ? v : -HUGE_VALF;
+    };
+    float top = -HUGE_VALF;
+    for (index_t i = team.rank(); i < experts; i += team.size()) top = std::fmax(top, logit(i));
+    top = team.max(top);
+    const auto place = [=, n = experts](index_t i) {
+      const float mine = logit(i);
+      index_t before = 0;
+      for (index_t j = 0; j < n; ++j) before += logit(j) > mine || (logit(j) == mine && j < i);
+      return before;
+    };
+    float sum = 0;
+    for (index_t i = team.rank(); i < experts; i += team.size())
+      if (!normalised || place(i) < chosen) sum += std::exp(logit(i) - top);
+    sum = team.sum(sum);
+    for (index_t i = team.rank(); i < experts; i += team.size()) {
+      const index_t at = place(i);
+      if (at >= chosen) continue;
+      expert[row * chosen + at] = static_cast<std::int32_t>(i);
+      share[row * chosen + at] = rounded<T>(std::exp(logit(i) - top) / sum);
+    }
+  }
+};
+
+/// Rows for the experts, to (rows chosen, width): row i is that of choice number `choice[i]`.
+template <class T>
+struct take_rows {
+  const T* from;               ///< (rows, width)
+  const std::int32_t* choice;  ///< (rows chosen), of (rows, chosen)
+  index_t chosen, width;
+  T* to;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t i) const {
+    const T* const x = from + choice[i] / chosen * width;
+    T* const y = to + i * width;
+    each_column(
+        team, width, [=](index_t c) { return x[c]; }, [=](index_t c, T v) { y[c] = v; });
+  }
+};
+
+/// to (rows, width) = what a row's experts give times their shares, added up expert after expert.
+template <class T>
+struct add_expert_rows {
+  const T* from;                       ///< (rows chosen, width)
+  const std::int32_t *place, *choice;  ///< (rows, chosen) rows of `from`, by their experts; as above
+  const float* share;                  ///< (rows, chosen), by choice
+  index_t chosen, width;
+  T* to;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    for (index_t c = team.rank(); c < width; c += team.size()) {
+      float y = 0;
+      for (index_t k = row * chosen; k < (row + 1) * chosen; ++k) {
+        const float v = rounded<T>(static_cast<float>(from[place[k] * width + c]) * share[choice[place[k]]]);
+        y = rounded<T>(y + v);
+      }
+      to[row * width + c] = to_element<T>(y);
+    }
+  }
+};
+
+}  // namespace qkgeom::device_kernels
 
 namespace qkgeom {
 

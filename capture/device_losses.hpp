@@ -12,6 +12,44 @@
 #include "capture/losses.hpp"
 #include "qkgeom/core/buffer.hpp"
 
+namespace qkgeom::device_kernels {
+
+/// The logits of a token met so far: the largest, sum of exp(logit - top), and the logit of the token that follows.
+struct logit_state {
+  float top = -HUGE_VALF, next = 0;
+  double sum = 0;
+};
+
+/// Adds a piece of the vocabulary to the states of some tokens.
+template <class T>
+struct add_logits {
+  const T* logits;  ///< (rows, words)
+  index_t words, first_word;
+  const std::int32_t* following;  ///< (rows) ids
+  logit_state* state;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const T* const x = logits + row * words;
+    logit_state s = state[row];
+    float largest = s.top;
+    for (index_t j = team.rank(); j < words; j += team.size()) largest = std::fmax(largest, static_cast<float>(x[j]));
+    largest = team.max(largest);
+    float sum = 0;
+    for (index_t j = team.rank(); j < words; j += team.size()) sum += std::exp(static_cast<float>(x[j]) - largest);
+    sum = team.sum(sum);
+    if (team.rank() > 0) return;  // all have read `state` before they added up
+    if (s.sum > 0) s.sum *= std::exp(static_cast<double>(s.top) - static_cast<double>(largest));
+    s.sum += static_cast<double>(sum);
+    s.top = largest;
+    const index_t target = following[row] - first_word;
+    if (target >= 0 && target < words) s.next = static_cast<float>(x[target]);
+    state[row] = s;
+  }
+};
+
+}  // namespace qkgeom::device_kernels
+
 namespace qkgeom {
 
 /// A document's ids and its hidden states on a machine, (tokens, hidden).

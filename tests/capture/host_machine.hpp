@@ -7,7 +7,7 @@
 
 #include "capture/blas.hpp"
 #include "capture/device_attention.hpp"
-#include "capture/device_kernels.hpp"
+#include "capture/device_team.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 

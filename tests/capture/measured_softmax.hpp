@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "capture/device_attention_sums.hpp"
-#include "capture/device_kernels.hpp"
+#include "capture/device_team.hpp"
 #include "qkgeom/core/random.hpp"
 
 namespace qkgeom::test {

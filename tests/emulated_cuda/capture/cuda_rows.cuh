@@ -3,7 +3,7 @@
 // one another where they must is what tests/capture/block_team_test.cpp shows.
 #pragma once
 
-#include "capture/device_kernels.hpp"
+#include "capture/device_team.hpp"
 #include "qkgeom/backend/cuda_resources.cuh"
 #include "tests/emulated_cuda/compiled_kernels.hpp"
 
