@@ -68,7 +68,6 @@ class fused_observed {
         queries += more;
       }
     run(some, queries, results);
-    groups_.require_finite();
     return results;
   }
 
@@ -88,6 +87,7 @@ class fused_observed {
       while (end < some.size() && some[end].problem == some[begin].problem) ++end;
       add_scores(some, begin, end, score.data() + some[begin].first * n);
     }
+    groups_.require_finite();  // wins are counted in integers
     std::vector<tile::observed_law> laws;
     tile_batch batch(n);
     for (const auto& at : some) {
