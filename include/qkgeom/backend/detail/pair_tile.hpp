@@ -112,11 +112,7 @@ struct pair_tiles {
     if constexpr (Heat && !Parts) {
       typename Team::template per_thread<joined> rest;
       team.own([&](int t) { rest[t] = add_heat(plasticity, side, tile, law, t); });
-      if constexpr (!Weight::given)
-        team.join_lanes(rest, [&](const joined& x) {
-          add_to(heat.sum + x.place, x.sum);
-          add_to(heat.weight + x.place, x.weight);
-        });
+      if constexpr (!Weight::given) team.join_lanes(rest, [&](const joined& x) { add_to_cell(x); });
     }
     for (int v = 0; v < values; ++v) {
       const double unit = unit_of(v, scale[tile.span.law]);
@@ -298,6 +294,11 @@ struct pair_tiles {
   }
   static QKGEOM_HD int heat_row_of(int t) { return t % tile_side; }
 
+  QKGEOM_HD void add_to_cell(const joined& x) const {
+    add_to(heat.sum + x.place, x.sum);
+    add_to(heat.weight + x.place, x.weight);
+  }
+
   /// Adds a tile's plasticity to a heatmap: a thread takes half a row, and adds a run at once. The last run, most often
   /// the only one and of one cell with those of its neighbours, is returned where there is no weight.
   QKGEOM_HD joined add_heat(const float* plasticity, const shared_values& side, const placed_tile& tile,
@@ -328,9 +329,7 @@ struct pair_tiles {
           unit.add(heat.weight + offset + cell, heat.weight_rest + offset + cell, weights);
         }
       } else {
-        const joined x = in_fixed_point(cell);
-        add_to(heat.sum + x.place, x.sum);
-        add_to(heat.weight + x.place, x.weight);
+        add_to_cell(in_fixed_point(cell));
       }
       sum = weights = 0;
     };

@@ -64,7 +64,7 @@ struct device_groups {
     return y;
   }
 
-  /// Throws if a key of any head so far was not finite. Asked at the end, when results are read anyway.
+  /// Throws if a key of any head so far was not finite. It waits, so it is asked where results are read anyway.
   void require_finite() const {
     const auto group = static_cast<index_t>(unfinished.host().front());
     if (group < host.groups()) backend::refuse_key(host, group);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cassert>
 #include <cstdint>
+#include <functional>
 
 #include "qkgeom/core/config.hpp"
 
@@ -54,23 +55,29 @@ QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
 #endif
 }
 
-/// The smallest of what blocks give; `keep_most` the largest.
+#if !defined(__CUDA_ARCH__)
+/// What an atomic operation of a device does, by a thread of the host.
+template <class Better>
+void keep(unsigned long long* to, unsigned long long x, Better better) {
+  const std::atomic_ref<unsigned long long> at(*to);
+  for (auto now = at.load(); better(x, now) && !at.compare_exchange_weak(now, x);) {
+  }
+}
+#endif
+
+/// The smallest of what blocks or threads give; `keep_most` the largest.
 QKGEOM_HD inline void keep_least(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
   atomicMin(to, x);
 #else
-  const std::atomic_ref<unsigned long long> at(*to);
-  for (auto now = at.load(); x < now && !at.compare_exchange_weak(now, x);) {
-  }
+  keep(to, x, std::less<>());
 #endif
 }
 QKGEOM_HD inline void keep_most(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
   atomicMax(to, x);
 #else
-  const std::atomic_ref<unsigned long long> at(*to);
-  for (auto now = at.load(); x > now && !at.compare_exchange_weak(now, x);) {
-  }
+  keep(to, x, std::greater<>());
 #endif
 }
 
