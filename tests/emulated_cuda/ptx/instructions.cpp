@@ -5,10 +5,7 @@
 #include <bit>
 #include <cfenv>
 #include <cmath>
-#include <concepts>
 #include <limits>
-#include <map>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -33,9 +30,8 @@ step lanewise(F) {
   };
 }
 
-/// make(T{}) of the type that a word names; null where it names none of these.
-template <class Make>
-step of_integers(std::string_view type, const Make& make) {
+/// make(T{}) of the type that a word names; null where it names none of the family.
+constexpr auto integers = [](std::string_view type, const auto& make) -> step {
   if (type == "s16") return make(std::int16_t{});
   if (type == "s32") return make(std::int32_t{});
   if (type == "s64") return make(std::int64_t{});
@@ -43,41 +39,47 @@ step of_integers(std::string_view type, const Make& make) {
   if (type == "u32" || type == "b32") return make(std::uint32_t{});
   if (type == "u64" || type == "b64") return make(std::uint64_t{});
   return nullptr;
-}
-template <class Make>
-step of_words(std::string_view type, const Make& make) {
-  if (type == "s16") return make(std::int16_t{});
-  if (type == "s32") return make(std::int32_t{});
-  if (type == "u16") return make(std::uint16_t{});
-  if (type == "u32") return make(std::uint32_t{});
-  return nullptr;
-}
-template <class Make>
-step of_floats(std::string_view type, const Make& make) {
+};
+constexpr auto floats = [](std::string_view type, const auto& make) -> step {
   if (type == "f32") return make(float{});
   if (type == "f64") return make(double{});
   return nullptr;
-}
-template <class Make>
-step of_numbers(std::string_view type, const Make& make) {
-  const step found = of_integers(type, make);
-  return found ? found : of_floats(type, make);
-}
-template <class Make>
-step of_bits(std::string_view type, const Make& make) {
-  return type == "pred" ? make(bool{}) : of_integers(type, make);
+};
+constexpr auto numbers = [](std::string_view type, const auto& make) -> step {
+  const step found = integers(type, make);
+  return found ? found : floats(type, make);
+};
+constexpr auto predicates_and_integers = [](std::string_view type, const auto& make) -> step {
+  return type == "pred" ? make(bool{}) : integers(type, make);
+};
+
+template <class T, int>
+using repeated = T;
+
+/// f of as many values as it takes, all of one type of a family, as a value of that type.
+template <int N, class Family, class F>
+step same_type(const Family& family, std::string_view type, F) {
+  return family(type, [](auto t) {
+    using T = decltype(t);
+    return []<int... n>(std::integer_sequence<int, n...>) {
+      return lanewise<repeated<T, n>...>([](repeated<T, n>... x) { return static_cast<T>(F{}(x...)); });
+    }
+    (std::make_integer_sequence<int, N>());
+  });
 }
 
 template <class T>
 using unsigned_of = std::make_unsigned_t<T>;
 
-/// Integers wrap around.
-template <class T, class F>
-T wrapped(T a, T b, F f) {
-  if constexpr (std::is_floating_point_v<T>)
-    return f(a, b);
-  else
-    return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+/// Integers wrap around: f sees them as 64 bits without a sign.
+template <class F>
+constexpr auto wrapping(F) {
+  return [](auto... x) {
+    if constexpr ((std::is_floating_point_v<decltype(x)> && ...))
+      return F{}(x...);
+    else
+      return F{}(static_cast<std::uint64_t>(x)...);
+  };
 }
 
 /// Of twice the bits.
@@ -108,47 +110,42 @@ float fma_down(float a, float b, float c) {
   return sum;
 }
 
+bool says(const words& word, std::string_view what) { return std::find(word.begin(), word.end(), what) != word.end(); }
+
+/// As near as To has it; integers hold on to their ends, and NaN is 0.
 template <class To, class From>
-To converted(From x, std::string_view rounding) {
-  if constexpr (std::is_floating_point_v<From>) {
-    if (rounding == "rzi") x = std::trunc(x);
-    if (rounding == "rni") x = std::nearbyint(x);
-    if (rounding == "rmi") x = std::floor(x);
-    if (rounding == "rpi") x = std::ceil(x);
-    if constexpr (std::is_integral_v<To>) {
-      using limits = std::numeric_limits<To>;
-      if (std::isnan(x)) return 0;
-      if (x >= std::ldexp(From{1}, limits::digits)) return limits::max();
-      if (x < static_cast<From>(limits::min())) return limits::min();
-    }
+To converted(From x) {
+  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    using limits = std::numeric_limits<To>;
+    if (std::isnan(x)) return 0;
+    if (x >= std::ldexp(From{1}, limits::digits)) return limits::max();
+    if (x < static_cast<From>(limits::min())) return limits::min();
   }
   return static_cast<To>(x);
 }
 
-/// Of a rounding's word, a step from one type to another.
+/// What a float becomes, by the word of its rounding.
 template <class To, class From>
 step conversion(const words& word) {
-  const auto says = [&](std::string_view what) { return std::find(word.begin(), word.end(), what) != word.end(); };
-  if (says("sat"))
+  if (says(word, "sat"))
     return lanewise<From>(
-        [](From x) { return std::isnan(x) ? To{0} : static_cast<To>(std::clamp(x, From{0}, From{1})); });
-  if (says("rzi")) return lanewise<From>([](From x) { return converted<To>(x, "rzi"); });
-  if (says("rni")) return lanewise<From>([](From x) { return converted<To>(x, "rni"); });
-  if (says("rmi")) return lanewise<From>([](From x) { return converted<To>(x, "rmi"); });
-  if (says("rpi")) return lanewise<From>([](From x) { return converted<To>(x, "rpi"); });
-  return lanewise<From>([](From x) { return converted<To>(x, ""); });
+        [](From x) { return std::isnan(x) ? To{0} : converted<To>(std::clamp(x, From{0}, From{1})); });
+  if (says(word, "rzi")) return lanewise<From>([](From x) { return converted<To>(std::trunc(x)); });
+  if (says(word, "rni")) return lanewise<From>([](From x) { return converted<To>(std::nearbyint(x)); });
+  if (says(word, "rmi")) return lanewise<From>([](From x) { return converted<To>(std::floor(x)); });
+  if (says(word, "rpi")) return lanewise<From>([](From x) { return converted<To>(std::ceil(x)); });
+  return lanewise<From>([](From x) { return converted<To>(x); });
 }
 
 step conversion_of(const words& word) {
-  const auto to = word[word.size() - 2], from = word[word.size() - 1];
-  return of_numbers(to, [&](auto t) {
-    return of_numbers(from, [&](auto f) -> step {
+  return numbers(word[word.size() - 2], [&](auto t) {
+    return numbers(word.back(), [&](auto f) -> step {
       using To = decltype(t);
       using From = decltype(f);
       if constexpr (std::is_floating_point_v<From>)
         return conversion<To, From>(word);
       else
-        return lanewise<From>([](From x) { return static_cast<To>(x); });
+        return lanewise<From>([](From x) { return converted<To>(x); });
     });
   });
 }
@@ -173,12 +170,32 @@ step comparison(std::string_view how) {
   return nullptr;
 }
 
+template <class T>
+wide<T> product(T a, T b) {
+  return static_cast<wide<T>>(static_cast<wide<T>>(a) * static_cast<wide<T>>(b));
+}
+
+/// Products of integers of at most 32 bits: their upper half (hi), all of it (wide), or that and a third number.
+step wide_product(const words& word) {
+  return integers(word.back(), [&](auto t) -> step {
+    using T = decltype(t);
+    using W = wide<T>;
+    if constexpr (sizeof(T) < 8) {
+      if (word[0] == "mul" && says(word, "hi"))
+        return lanewise<T, T>([](T a, T b) { return static_cast<T>(product<T>(a, b) >> 8 * sizeof(T)); });
+      if (word[0] == "mul") return lanewise<T, T>([](T a, T b) { return product<T>(a, b); });
+      if (says(word, "wide"))
+        return lanewise<T, T, W>([](T a, T b, W c) { return static_cast<W>(product<T>(a, b) + c); });
+    }
+    return nullptr;
+  });
+}
+
 /// Arithmetic of numbers, by the first word of its name.
 step arithmetic(const words& word) {
   const auto name = word[0], type = word.back();
-  const auto says = [&](std::string_view what) { return std::find(word.begin(), word.end(), what) != word.end(); };
-  const bool approx = says("approx");
-  if (approx) {  // the special function unit
+  const auto says = [&](std::string_view what) { return qkgeom::ptx::says(word, what); };
+  if (says("approx")) {  // the special function unit
     if (name == "ex2" && type == "f32")
       return says("ftz")
                  ? lanewise<float>([](float x) { return without_subnormals(power_of_two(without_subnormals(x))); })
@@ -189,125 +206,40 @@ step arithmetic(const words& word) {
       return lanewise<double>([](double x) { return from_bits<double>(to_bits(1 / x) >> 32 << 32); });
     return nullptr;
   }
-  if (name == "add")
-    return of_numbers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) { return wrapped(a, b, [](auto x, auto y) { return x + y; }); });
-    });
-  if (name == "sub")
-    return of_numbers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) { return wrapped(a, b, [](auto x, auto y) { return x - y; }); });
-    });
-  if (name == "mul" && says("wide"))
-    return of_words(type, [](auto t) {
-      using T = decltype(t);
-      using W = wide<T>;
-      return lanewise<T, T>([](T a, T b) { return static_cast<W>(static_cast<W>(a) * static_cast<W>(b)); });
-    });
-  if (name == "mul" && says("hi"))
-    return of_words(type, [](auto t) {
-      using T = decltype(t);
-      using W = wide<T>;
-      return lanewise<T, T>(
-          [](T a, T b) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b) >> 8 * sizeof(T)); });
-    });
-  if (name == "mul")
-    return of_numbers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) { return wrapped(a, b, [](auto x, auto y) { return x * y; }); });
-    });
-  if (name == "mad" && says("wide"))
-    return of_words(type, [](auto t) {
-      using T = decltype(t);
-      using W = wide<T>;
-      return lanewise<T, T, W>([](T a, T b, W c) { return static_cast<W>(static_cast<W>(a) * static_cast<W>(b) + c); });
-    });
+  if (name == "add") return same_type<2>(numbers, type, wrapping([](auto a, auto b) { return a + b; }));
+  if (name == "sub") return same_type<2>(numbers, type, wrapping([](auto a, auto b) { return a - b; }));
+  if (name == "mul" && !says("wide") && !says("hi"))
+    return same_type<2>(numbers, type, wrapping([](auto a, auto b) { return a * b; }));
   if (name == "mad" && says("lo"))
-    return of_integers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T, T>([](T a, T b, T c) {
-        return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b) +
-                              static_cast<std::uint64_t>(c));
-      });
-    });
+    return same_type<3>(integers, type, wrapping([](auto a, auto b, auto c) { return a * b + c; }));
+  if (name == "mul" || name == "mad") return wide_product(word);
   if (name == "fma" && says("rn"))
-    return of_floats(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T, T>([](T a, T b, T c) { return std::fma(a, b, c); });
-    });
+    return same_type<3>(floats, type, [](auto a, auto b, auto c) { return std::fma(a, b, c); });
   if (name == "fma" && says("rm") && type == "f32")
     return lanewise<float, float, float>([](float a, float b, float c) { return fma_down(a, b, c); });
   if (name == "div")
-    return of_numbers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) {
-        if constexpr (std::is_integral_v<T>)
-          return b == 0 ? static_cast<T>(-1) : static_cast<T>(a / b);
-        else
-          return a / b;
-      });
+    return same_type<2>(numbers, type, [](auto a, auto b) {
+      if constexpr (std::is_integral_v<decltype(a)>)
+        return b == 0 ? decltype(a)(-1) : a / b;
+      else
+        return a / b;
     });
-  if (name == "rem")
-    return of_integers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) { return b == 0 ? a : static_cast<T>(a % b); });
-    });
-  if (name == "rcp")
-    return of_floats(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T>([](T a) { return 1 / a; });
-    });
-  if (name == "sqrt")
-    return of_floats(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T>([](T a) { return std::sqrt(a); });
-    });
-  if (name == "min")
-    return of_numbers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) {
-        if constexpr (std::is_floating_point_v<T>)
-          return std::fmin(a, b);
-        else
-          return std::min(a, b);
-      });
-    });
-  if (name == "max")
-    return of_numbers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) {
-        if constexpr (std::is_floating_point_v<T>)
-          return std::fmax(a, b);
-        else
-          return std::max(a, b);
-      });
-    });
+  if (name == "rem") return same_type<2>(integers, type, [](auto a, auto b) { return b == 0 ? a : a % b; });
+  if (name == "rcp") return same_type<1>(floats, type, [](auto a) { return 1 / a; });
+  if (name == "sqrt") return same_type<1>(floats, type, [](auto a) { return std::sqrt(a); });
+  // Of a number and NaN the number.
+  if (name == "min") return same_type<2>(numbers, type, [](auto a, auto b) { return a < b || b != b ? a : b; });
+  if (name == "max") return same_type<2>(numbers, type, [](auto a, auto b) { return a > b || b != b ? a : b; });
   if (name == "abs")
-    return of_numbers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T>([](T a) {
-        if constexpr (std::is_floating_point_v<T>)
-          return std::fabs(a);
-        else
-          return a < 0 ? static_cast<T>(0 - static_cast<unsigned_of<T>>(a)) : a;
-      });
+    return same_type<1>(numbers, type, [](auto a) {
+      if constexpr (std::is_floating_point_v<decltype(a)>)
+        return std::fabs(a);
+      else
+        return a < 0 ? 0 - static_cast<std::uint64_t>(a) : static_cast<std::uint64_t>(a);
     });
-  if (name == "neg")
-    return of_numbers(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T>([](T a) {
-        if constexpr (std::is_floating_point_v<T>)
-          return -a;
-        else
-          return static_cast<T>(0 - static_cast<unsigned_of<T>>(a));
-      });
-    });
+  if (name == "neg") return same_type<1>(numbers, type, wrapping([](auto a) { return -a; }));
   if (name == "copysign")
-    return of_floats(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T sign, T size) { return std::copysign(size, sign); });
-    });
+    return same_type<2>(floats, type, [](auto sign, auto size) { return std::copysign(size, sign); });
   return nullptr;
 }
 
@@ -334,38 +266,23 @@ T inserted(T what, T into, std::uint32_t at, std::uint32_t n) {
 
 step logic(const words& word) {
   const auto name = word[0], type = word.back();
-  if (name == "and")
-    return of_bits(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) { return static_cast<T>(a & b); });
-    });
-  if (name == "or")
-    return of_bits(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) { return static_cast<T>(a | b); });
-    });
-  if (name == "xor")
-    return of_bits(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T, T>([](T a, T b) { return static_cast<T>(a ^ b); });
-    });
+  if (name == "and") return same_type<2>(predicates_and_integers, type, [](auto a, auto b) { return a & b; });
+  if (name == "or") return same_type<2>(predicates_and_integers, type, [](auto a, auto b) { return a | b; });
+  if (name == "xor") return same_type<2>(predicates_and_integers, type, [](auto a, auto b) { return a ^ b; });
   if (name == "not")
-    return of_bits(type, [](auto t) {
-      using T = decltype(t);
-      return lanewise<T>([](T a) {
-        if constexpr (std::is_same_v<T, bool>)
-          return !a;
-        else
-          return static_cast<T>(~a);
-      });
+    return same_type<1>(predicates_and_integers, type, [](auto a) {
+      if constexpr (std::is_same_v<decltype(a), bool>)
+        return !a;
+      else
+        return ~a;
     });
   if (name == "shl")
-    return of_integers(type, [](auto t) {
+    return integers(type, [](auto t) {
       using T = decltype(t);
       return lanewise<T, std::uint32_t>([](T a, std::uint32_t by) { return shifted_left(a, by); });
     });
   if (name == "shr")
-    return of_integers(type, [](auto t) {
+    return integers(type, [](auto t) {
       using T = decltype(t);
       return lanewise<T, std::uint32_t>([](T a, std::uint32_t by) {
         return static_cast<T>(by < 8 * sizeof(T) ? a >> by : a < 0 ? T(-1) : T(0));
@@ -381,12 +298,12 @@ step logic(const words& word) {
     return lanewise<std::uint32_t, std::uint32_t, std::uint32_t>(
         [](auto a, auto b, auto how) { return permuted(a, b, how); });
   if (name == "clz")
-    return of_integers(type, [](auto t) {
+    return integers(type, [](auto t) {
       using T = unsigned_of<decltype(t)>;
       return lanewise<T>([](T a) { return static_cast<std::uint32_t>(std::countl_zero(a)); });
     });
   if (name == "popc")
-    return of_integers(type, [](auto t) {
+    return integers(type, [](auto t) {
       using T = unsigned_of<decltype(t)>;
       return lanewise<T>([](T a) { return static_cast<std::uint32_t>(std::popcount(a)); });
     });
@@ -514,9 +431,10 @@ void decode_access(instruction& i, const words& word, const std::vector<std::str
     i.to[0] = values.at(0);
     i.from[1] = by_name.row(given.at(2));
     const auto what = word[word.size() - 2];
-    i.run = of_integers(word.back(), [&](auto t) -> step {
+    i.run = integers(word.back(), [&](auto t) -> step {
       using T = decltype(t);
-      if (what == "add") return atomic<T>([](T a, T b) { return wrapped(a, b, [](auto x, auto y) { return x + y; }); });
+      if (what == "add")
+        return atomic<T>([](T a, T b) { return static_cast<T>(wrapping([](auto x, auto y) { return x + y; })(a, b)); });
       if (what == "min") return atomic<T>([](T a, T b) { return std::min(a, b); });
       if (what == "max") return atomic<T>([](T a, T b) { return std::max(a, b); });
       return nullptr;
@@ -628,7 +546,7 @@ void copy_asynchronously(warp& w, const instruction& i, lanes doing) {
 
 void decode(instruction& i, const words& word, const words& given, operands& by_name) {
   const auto name = word.at(0);
-  const auto begins = [&](std::string_view what) { return i.text.find(what) != std::string::npos; };
+  const auto holds = [&](std::string_view what) { return i.text.find(what) != std::string::npos; };
   if (name == "ret" || name == "exit") {
     i.is = instruction::kind::end;
     return;
@@ -638,18 +556,18 @@ void decode(instruction& i, const words& word, const words& given, operands& by_
     require(given.size() == 1 && given[0] == "0", "PTX: ", i.text, " is not known here");
     return;
   }
-  if (begins("cp.async.commit_group")) {
+  if (holds("cp.async.commit_group")) {
     i.run = [](warp& w, const instruction&, lanes doing) { for_each_lane(doing, [&](int l) { w.end_group(l); }); };
     return;
   }
-  if (begins("cp.async.wait_group")) {
+  if (holds("cp.async.wait_group")) {
     i.from[0] = by_name.row(given.at(0));
     i.run = [](warp& w, const instruction& of, lanes doing) {
       for_each_lane(doing, [&](int l) { w.wait_for_groups(of, l, from_bits<std::int32_t>(w.row(of.from[0])[l])); });
     };
     return;
   }
-  if (begins("cp.async.")) {
+  if (holds("cp.async.")) {
     by_name.address(i, given.at(0));
     instruction source;
     by_name.address(source, given.at(1));
@@ -665,7 +583,7 @@ void decode(instruction& i, const words& word, const words& given, operands& by_
     require(i.run != nullptr, "PTX: ", i.text, " is not known here");
     return;
   }
-  if (begins("ldmatrix.sync.aligned.m8n8.x4.shared.b16")) {
+  if (holds("ldmatrix.sync.aligned.m8n8.x4.shared.b16")) {
     i.is = instruction::kind::together;
     by_name.address(i, given.at(1));
     const auto to = by_name.rows(given.at(0));
@@ -673,7 +591,7 @@ void decode(instruction& i, const words& word, const words& given, operands& by_
     i.run = load_matrices;
     return;
   }
-  if (begins("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")) {
+  if (holds("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")) {
     i.is = instruction::kind::together;
     const auto to = by_name.rows(given.at(0));
     std::copy(to.begin(), to.end(), i.to.begin());
@@ -695,14 +613,14 @@ void decode(instruction& i, const words& word, const words& given, operands& by_
   // What is left gives one value of some.
   for (std::size_t n = 1; n < given.size(); ++n) i.from.at(n - 1) = by_name.row(given[n]);
   i.to[0] = by_name.row(given.at(0).substr(0, given[0].find('|')));  // a second result is not asked for
-  if (begins("shfl.sync.bfly.b32") || begins("shfl.sync.idx.b32")) {
+  if (holds("shfl.sync.bfly.b32") || holds("shfl.sync.idx.b32")) {
     i.is = instruction::kind::together;
-    i.run = begins("bfly") ? shuffle<true> : shuffle<false>;
-  } else if (begins("vote.sync.all.pred")) {
+    i.run = holds("bfly") ? shuffle<true> : shuffle<false>;
+  } else if (holds("vote.sync.all.pred")) {
     i.is = instruction::kind::together;
     i.run = vote_all;
   } else if (name == "setp") {
-    i.run = of_numbers(word.back(), [&](auto t) { return comparison<decltype(t)>(word.at(1)); });
+    i.run = numbers(word.back(), [&](auto t) { return comparison<decltype(t)>(word.at(1)); });
   } else if (name == "cvt") {
     i.run = conversion_of(word);
   } else if (name == "cvta") {

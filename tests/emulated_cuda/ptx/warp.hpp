@@ -69,7 +69,6 @@ class warp {
   bool has_ended() const { return live_ == 0; }
 
   std::uint64_t* row(int r) { return &rows_[static_cast<std::size_t>(r) * warp_lanes]; }
-  lanes live() const { return live_; }
 
   /// What a lane does at an address of `where`.
   void read(const instruction& i, int lane, memory where, std::uint64_t address, void* to, int bytes);
