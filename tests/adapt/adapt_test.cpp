@@ -12,6 +12,7 @@
 #include "qkgeom/adapt/eigen.hpp"
 #include "qkgeom/adapt/span.hpp"
 #include "qkgeom/adapt/xtensor.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace {
 
@@ -45,14 +46,14 @@ TEST(adapt, eigen_matrices_and_blocks_are_viewed_in_place) {
   const std::vector<double> values{1, 2, 3, 4, 5, 6};
   EXPECT_EQ(as_eigen(values, 3)(1, 0), 4);
   EXPECT_EQ(as_eigen(values).data(), values.data());
-  EXPECT_THROW(as_eigen(values, 0), error);
-  EXPECT_THROW(as_eigen(values, 4), error);
+  EXPECT_QKGEOM_ERROR("as_eigen:", as_eigen(values, 0));
+  EXPECT_QKGEOM_ERROR("as_eigen:", as_eigen(values, 4));
 }
 
 TEST(adapt, eigen_rows_with_gaps_between_their_entries_are_refused) {
   using strided = Eigen::Map<rows, 0, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
   std::vector<float> x{1, 2, 3, 4, 5, 6, 7, 8};
-  EXPECT_THROW(as_view(strided(x.data(), 2, 2, {4, 2})), error);
+  EXPECT_QKGEOM_ERROR("2 apart instead of 1", as_view(strided(x.data(), 2, 2, {4, 2})));
   EXPECT_EQ(as_view(strided(x.data(), 2, 2, {4, 1}))(1, 1), 6);
 }
 
@@ -111,8 +112,8 @@ TEST(adapt, xtensor_views_are_the_rows_that_they_show) {
   const auto one_head = as_matrix(xt::view(x, xt::all(), 1, xt::all()));
   EXPECT_EQ(&one_head(3, 2), &x(3, 1, 2));
   EXPECT_EQ(as_vector(xt::view(x, 2, 1, xt::range(1, 3)))[1], x(2, 1, 2));
-  EXPECT_THROW(as_vector(xt::view(x, xt::all(), 0, 0)), error);
-  EXPECT_THROW(as_matrix(xt::view(x, 0, xt::all(), xt::range(0, 3, 2))), error);
+  EXPECT_QKGEOM_ERROR("along the last axis", as_vector(xt::view(x, xt::all(), 0, 0)));
+  EXPECT_QKGEOM_ERROR("along the last axis", as_matrix(xt::view(x, 0, xt::all(), xt::range(0, 3, 2))));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
+#include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
@@ -111,25 +112,18 @@ TYPED_TEST(every_context, plasticity_of_keys_that_are_not_finite_is_refused) {
   for (const index_t n : {40, 300, 1300}) {  // groups by differences, by tiles, and shared by the threads
     auto rows = rows_of<float>(5, 2, n);
     const auto model = fit_queries(ctx, moments_of(ctx, rows.view()));
-    const auto refused = [&](auto&& f) {
-      try {
-        f();
-      } catch (const error& e) {
-        return std::string(e.what());
-      }
-      return std::string("nothing was thrown");
-    };
     const std::string of_1 = "plasticity: a key of example 1 is not finite";
     for (const float x : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
       rows.k[static_cast<std::size_t>(5 * (n + 7) + 2)] = x;
       const auto head = rows.view();
-      EXPECT_EQ(refused([&] { plasticity_profile(ctx, model, head); }), of_1) << n;
-      EXPECT_EQ(refused([&] { plasticity_profile(ctx, model, head, prefix_uniform{}); }), of_1) << n;
-      EXPECT_EQ(refused([&] { plasticity_profile(ctx, model, head, sampled{.n = 100}); }), of_1) << n;
-      EXPECT_EQ(refused([&] { plasticity_profile(ctx, model, head, all_pairs{}, {.parts = true}); }), of_1) << n;
-      EXPECT_EQ(refused([&] { bucket_table(ctx, model, head); }), of_1) << n;
-      EXPECT_EQ(refused([&] { empirical_profile(ctx, head, uniform_buckets{150}, 1000); }), of_1) << n;
-      EXPECT_EQ(refused([&] { plasticity_profile(ctx, model, head, all_pairs{.across_examples = true}); }),
+      EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head); }), of_1) << n;
+      EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, prefix_uniform{}); }), of_1) << n;
+      EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, sampled{.n = 100}); }), of_1) << n;
+      EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, all_pairs{}, {.parts = true}); }), of_1)
+          << n;
+      EXPECT_EQ(test::message_of([&] { bucket_table(ctx, model, head); }), of_1) << n;
+      EXPECT_EQ(test::message_of([&] { empirical_profile(ctx, head, uniform_buckets{150}, 1000); }), of_1) << n;
+      EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, all_pairs{.across_examples = true}); }),
                 "plasticity: a key of one of the examples is not finite")
           << n;
     }

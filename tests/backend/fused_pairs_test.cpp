@@ -11,6 +11,7 @@
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/backend/host_engine.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace {
 
@@ -100,9 +101,11 @@ TEST(fused_pairs, keys_that_are_not_finite_are_refused) {
   auto planted = plant<bf16>(test::compared_head(16, 3, 90, 0));
   const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
   planted.k[16 * 100 + 3] = bf16::round(std::nanf(""));
-  EXPECT_THROW(plasticity_profile(fused, model, planted.view()), error);
-  EXPECT_THROW(plasticity_profile(fused, model, planted.view(), sampled{.n = 50}), error);
-  EXPECT_THROW(empirical_profile(fused, planted.view(), uniform_buckets{150}, 1000), error);
+  EXPECT_QKGEOM_ERROR("a key of example 1 is not finite", plasticity_profile(fused, model, planted.view()));
+  EXPECT_QKGEOM_ERROR("a key of example 1 is not finite",
+                      plasticity_profile(fused, model, planted.view(), sampled{.n = 50}));
+  EXPECT_QKGEOM_ERROR("a key of example 1 is not finite",
+                      empirical_profile(fused, planted.view(), uniform_buckets{150}, 1000));
 }
 
 /// Small integers, in pairs of a key and its opposite, so that scores are exact and many of them tie.

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
+#include "tests/common/refusal.hpp"
 #include "tests/emulated_cuda/ptx/machine.hpp"
 
 namespace {
@@ -60,12 +60,7 @@ struct small_kernel {
              });
   }
   std::string refusal(std::vector<std::uint32_t> words, int threads = 32, index_t blocks = 1) const {
-    try {
-      (*this)(words, threads, blocks);
-    } catch (const error& e) {
-      return e.what();
-    }
-    return "";
+    return test::message_of([&] { (*this)(words, threads, blocks); });
   }
 };
 

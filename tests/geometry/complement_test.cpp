@@ -8,6 +8,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace {
 
@@ -276,8 +277,10 @@ TEST(complement, bad_arguments_are_refused) {
   other_head.root_q.clear(), other_head.root_k.clear();
   const auto other = plant<double>(other_head);
   const auto of_other = accumulate(ctx, other.view(), uniform_buckets{512}, {.context_length = 2048});
-  EXPECT_THROW(complement_planes(ctx, rows.view(), of_other, planar_rotation(ctx, of_other)), error);
-  EXPECT_THROW(complement_planes(ctx, rows.view(), m, planar_rotation(ctx, of_other)), error);
+  EXPECT_QKGEOM_ERROR("complement_planes: moments of head size",
+                      complement_planes(ctx, rows.view(), of_other, planar_rotation(ctx, of_other)));
+  EXPECT_QKGEOM_ERROR("complement_planes: axes of size",
+                      complement_planes(ctx, rows.view(), m, planar_rotation(ctx, of_other)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace {
 
@@ -21,7 +22,7 @@ TEST(head_class, every_corner_of_the_thresholds) {
   EXPECT_EQ(classify(0.1, 0.2), head_class::content_focused);
   EXPECT_EQ(classify(0.5, 0.5), head_class::mixed);
   EXPECT_EQ(classify(0.6, 0.6, {.low = 0.5, .high = 0.5}), head_class::position_dominated);
-  EXPECT_THROW(classify(0.5, 0.5, {.low = 0.7, .high = 0.3}), error);
+  EXPECT_QKGEOM_ERROR("the threshold low", classify(0.5, 0.5, {.low = 0.7, .high = 0.3}));
   EXPECT_EQ(classify(0.5, 0.5, {.low = 0.6, .high = 0.7}), head_class::content_focused);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace qkgeom::test {
 
@@ -44,18 +44,6 @@ class scratch_folder {
   std::filesystem::path path_;
 };
 
-/// The sentence of the qkgeom::error that `f` throws; a test failure if it throws none.
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no qkgeom::error was thrown";
-  return {};
-}
-
 inline void put(const std::filesystem::path& path, const std::string& bytes) {
   std::filesystem::remove(path);  // some file systems wait for the disk when a file is emptied and written again
   std::ofstream(path, std::ios::binary) << bytes;
@@ -75,7 +63,3 @@ inline std::string raw_safetensors(const std::string& header, const std::string&
 }
 
 }  // namespace qkgeom::test
-
-/// The block throws a qkgeom::error whose sentence holds `text`.
-#define EXPECT_QKGEOM_ERROR(text, ...) \
-  EXPECT_THAT(::qkgeom::test::message_of([&] { __VA_ARGS__; }), ::testing::HasSubstr(text))

@@ -7,6 +7,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace {
 
@@ -40,7 +41,7 @@ TEST(drift_test, moments_of_other_heads_are_refused) {
   auto two = as_layer(rows.view());
   two.q.heads = 2, two.q.head_stride = 0, two.key_of_query = {0, 0};
   const auto m = accumulate(ctx, as_layer(rows.view()), uniform_buckets{250}, {.context_length = 1000});
-  EXPECT_THROW(drift_test(ctx, m, two), error);
+  EXPECT_QKGEOM_ERROR("drift_test: moments of 1 query and 1 key heads for 2 and 1", drift_test(ctx, m, two));
   auto head = rows.view();
   head.q_example.size -= 1;
   const head_moments of_head{m.buckets, m.q[0], m.k[0]};

@@ -11,6 +11,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace {
 
@@ -327,22 +328,13 @@ TEST(decay, keys_and_models_that_it_cannot_use_are_refused) {
   const keys_of_two wider(30, 4, 5);
   const auto model = exact_model({1e-3, 0, 0}, {0, 1, 1}, 1, 120, 40);
   cpu_context ctx{{.threads = 1}};
-  const auto message = [](const auto& f) {
-    try {
-      f();
-    } catch (const error& e) {
-      return std::string(e.what());
-    }
-    return std::string("nothing was thrown");
-  };
-  EXPECT_EQ(message([&] { decay_of(ctx, {model}, wider.layer(), "exact"); }),
+  EXPECT_EQ(test::message_of([&] { decay_of(ctx, {model}, wider.layer(), "exact"); }),
             "decay_of: a query model of head size 3 for keys of size 4");
   const auto moments = accumulate(ctx, rows.layer(), uniform_buckets{40}, {.context_length = 120});
-  EXPECT_EQ(message([&] { check_decay(ctx, moments, wider.layer()); }),
+  EXPECT_EQ(test::message_of([&] { check_decay(ctx, moments, wider.layer()); }),
             "check_decay: moments of head size 3 for queries and keys of size 4");
   rows.k[3 * 5 + 1] = std::nan("");
-  EXPECT_NE(message([&] { decay_of(ctx, {model}, rows.layer(), "exact"); }).find("of k is not finite"),
-            std::string::npos);
+  EXPECT_QKGEOM_ERROR("of k is not finite", decay_of(ctx, {model}, rows.layer(), "exact"));
 }
 
 TEST(quantile, known_values) {
@@ -355,7 +347,8 @@ TEST(quantile, known_values) {
 
 TEST(quantile, a_share_outside_0_to_1_is_refused) {
   EXPECT_EQ(quantile({1, 2, 3}, 1), 3);
-  for (const double share : {-0.1, 1.01, std::nan("")}) EXPECT_THROW(quantile({1, 2, 3}, share), error) << share;
+  for (const double share : {-0.1, 1.01, std::nan("")})
+    EXPECT_QKGEOM_ERROR("quantile: the share", quantile({1, 2, 3}, share));
 }
 
 }  // namespace

@@ -14,21 +14,11 @@
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace {
 
 using namespace qkgeom;
-
-/// What the error says that f throws.
-template <class F>
-std::string message_of(const F& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(pair_formula, equals_four_phi_phi) {
   const boost::math::normal normal;
@@ -350,12 +340,13 @@ TEST(empirical, queries_that_do_not_fit_the_layer_are_refused) {
   gathered.add(as_layer(rows.view()));
   const auto queries = gathered.take();
   EXPECT_EQ(empirical_profile(ctx, queries, as_layer(rows.view()), gathered.edges())[0].buckets.size(), 2u);
-  EXPECT_EQ(message_of([&] { empirical_profile(ctx, queries, as_layer(rows.view()), uniform_buckets{25}.edges(100)); }),
-            "empirical_profile: queries of 2 buckets for edges of 4");
-  EXPECT_EQ(message_of([&] { empirical_profile(ctx, queries, as_layer(wider.view()), gathered.edges()); }),
+  EXPECT_EQ(
+      test::message_of([&] { empirical_profile(ctx, queries, as_layer(rows.view()), uniform_buckets{25}.edges(100)); }),
+      "empirical_profile: queries of 2 buckets for edges of 4");
+  EXPECT_EQ(test::message_of([&] { empirical_profile(ctx, queries, as_layer(wider.view()), gathered.edges()); }),
             "empirical_profile: queries of 1 heads of size 4 for a layer of 1 of size 5");
   rows.q[4 * 7 + 2] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(message_of([&] { empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100); }),
+  EXPECT_EQ(test::message_of([&] { empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100); }),
             "observed queries: row 7 of q is not finite");
 }
 
@@ -366,15 +357,15 @@ TEST(profile, models_that_do_not_fit_the_layer_are_refused_by_name) {
   for (auto& t : wider.q_position) t = std::max(t, 50);  // the first bucket has no model
   const auto model = fit_queries(ctx, accumulate(ctx, wider.view(), uniform_buckets{50}, {.context_length = 100}));
   ASSERT_TRUE(model.bucket[0].mean.empty());
-  EXPECT_EQ(message_of([&] { plasticity_profile(ctx, model, rows.view()); }),
+  EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, rows.view()); }),
             "plasticity_profile: a query model of head size 5 for keys of size 4");
-  EXPECT_EQ(message_of([&] { bucket_table(ctx, model, rows.view()); }),
+  EXPECT_EQ(test::message_of([&] { bucket_table(ctx, model, rows.view()); }),
             "bucket_table: a query model of head size 5 for keys of size 4");
-  EXPECT_EQ(message_of([&] { bucket_table(ctx, std::vector<query_model>{}, as_layer(rows.view())); }),
+  EXPECT_EQ(test::message_of([&] { bucket_table(ctx, std::vector<query_model>{}, as_layer(rows.view())); }),
             "bucket_table: 0 query models for 1 query heads");
   auto cut = model;
   cut.bucket.pop_back();
-  EXPECT_EQ(message_of([&] { plasticity_profile(ctx, cut, wider.view()); }),
+  EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, cut, wider.view()); }),
             "plasticity_profile: a query model of 1 buckets has edges of 2");
 }
 
