@@ -97,8 +97,11 @@ class fibre_block {
   static constexpr int most_exchanged = 32;
 
   enum class place : unsigned char { ready, at_block, at_warp, done };
+  using place_in_code = std::array<void*, 5>;  // what __builtin_setjmp fills
   struct fibre {
-    ucontext_t context;
+    ucontext_t context;  // where it begins
+    bool begun = false;
+    place_in_code at{};
     std::unique_ptr<char[]> stack;
     unsigned exchanges = 0;
     void* fake_stack = nullptr;
@@ -114,11 +117,10 @@ class fibre_block {
 
   /// A thread that can go on; -1: none.
   int next(thread_order order) const {
-    if (order == thread_order::first_comes_first) {
-      const auto found = std::find(at_.begin(), at_.end(), place::ready);
-      return found == at_.end() ? -1 : static_cast<int>(found - at_.begin());
-    }
-    return static_cast<int>(at_.rend() - std::find(at_.rbegin(), at_.rend(), place::ready)) - 1;
+    constexpr int ready = static_cast<int>(place::ready);
+    const void* const found = order == thread_order::first_comes_first ? memchr(at_.data(), ready, at_.size())
+                                                                       : memrchr(at_.data(), ready, at_.size());
+    return found ? static_cast<int>(static_cast<const place*>(found) - at_.data()) : -1;
   }
 
   /// Thread t has stopped somewhere: if it was the last one that was waited for, all go on.
@@ -130,6 +132,23 @@ class fibre_block {
     if (all(first, last, where)) std::fill(first, last, place::ready);
   }
 
+  // From one place in the code to another: swapcontext would also ask the system for the mask of signals each time, and
+  // under AddressSanitizer forget the whole stack, which took nearly all of a test's time. Callers may not know which
+  // registers these functions leave alone, since other fibres use all of them meanwhile.
+#if defined(__clang__)
+#define QKGEOM_SWITCHES_STACKS __attribute__((noinline, no_sanitize("address"))) static
+#else
+#define QKGEOM_SWITCHES_STACKS __attribute__((noipa, no_sanitize("address"))) static
+#endif
+  QKGEOM_SWITCHES_STACKS void jump(place_in_code& to) { __builtin_longjmp(to.data(), 1); }
+  QKGEOM_SWITCHES_STACKS void go(place_in_code& from, place_in_code& to) {
+    if (__builtin_setjmp(from.data()) == 0) jump(to);
+  }
+  QKGEOM_SWITCHES_STACKS void start(place_in_code& from, const ucontext_t& to) {
+    if (__builtin_setjmp(from.data()) == 0) setcontext(&to);
+  }
+#undef QKGEOM_SWITCHES_STACKS
+
   void resume(int t) {
     running_ = t;
     running_block() = this;
@@ -138,7 +157,12 @@ class fibre_block {
     void* fake = nullptr;
     __sanitizer_start_switch_fiber(&fake, f.stack.get(), stack_bytes);
 #endif
-    swapcontext(&caller_, &f.context);
+    if (f.begun) {
+      go(caller_, f.at);
+    } else {
+      f.begun = true;
+      start(caller_, f.context);
+    }
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #endif
@@ -150,7 +174,7 @@ class fibre_block {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&f.fake_stack, caller_stack_, caller_stack_bytes_);
 #endif
-    swapcontext(&f.context, &caller_);
+    go(f.at, caller_);
     arrive(f);
   }
 
@@ -185,7 +209,7 @@ class fibre_block {
   std::vector<warp_memory> warps_;
   const std::function<void(int)>* body_ = nullptr;
   std::exception_ptr thrown_;
-  ucontext_t caller_{};
+  place_in_code caller_{};
   int running_ = -1;
   const void* caller_stack_ = nullptr;
   std::size_t caller_stack_bytes_ = 0;
