@@ -192,7 +192,7 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
   EXPECT_EQ(expected.count("progress.json"), 0u);
 
 #if defined(__SANITIZE_ADDRESS__)  // which sees nothing more when it is killed more often
-  constexpr int times = 6;
+  constexpr int times = 4;
 #else
   constexpr int times = 20;
 #endif
