@@ -2,6 +2,7 @@
 #include "examples/common/drops.hpp"
 
 #include "examples/common/each_layer.hpp"
+#include "examples/common/labels.hpp"
 #include "examples/common/report_cells.hpp"
 #include "examples/common/report_text.hpp"
 
@@ -54,7 +55,7 @@ step_figure mean_parts(const split_heads& found) {
   constexpr colour colours[] = {palette::black, detail::rope_colour, detail::nope_colour};
   std::size_t g = 0;
   for (const auto& group : mean_drops(found.heads)) {
-    step_figure::series s{group.name, colours[g], {}, {}};
+    step_figure::series s{words_for_heads(group.name), colours[g], {}, {}};
     for (const auto& m : group.mean) {
       s.y.push_back(m.value);
       s.error.push_back(2 * m.error);
@@ -107,7 +108,7 @@ void print_drops(printer& out, const split_heads& found) {
   for (const char* w : words) columns.push_back({w});
   table t(columns);
   for (const auto& g : mean_drops(found.heads)) {
-    std::vector<std::string> cells{g.name, std::to_string(g.heads)};
+    std::vector<std::string> cells{words_for_heads(g.name), std::to_string(g.heads)};
     for (const auto& m : g.mean) cells.push_back(signed_estimate_text(m));
     t.row(cells);
   }

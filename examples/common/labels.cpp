@@ -38,6 +38,11 @@ std::string file_name_of(const std::string& text) {
   return name;
 }
 
+std::string words_for_heads(std::string_view group) {
+  if (group == "all") return "all heads";
+  return group == "rope" ? "RoPE layers" : "NoPE layers";
+}
+
 std::string with_error(const head_estimate& e, bool sign) {
   if (std::isnan(e.value)) return "-";
   if (!(std::isfinite(e.error) && e.error > 0)) return sign ? signed_significant(e.value) : significant(e.value);

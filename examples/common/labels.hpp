@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkgeom/report/head_statistics.hpp"
@@ -16,6 +17,9 @@ std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>
 
 /// The text as part of a file name: what is neither a letter, a digit nor one of . _ - + = becomes _.
 std::string file_name_of(const std::string& text);
+
+/// "all heads", "RoPE layers" or "NoPE layers": a group of `head_groups` in words.
+std::string words_for_heads(std::string_view group);
 
 /// "1.25 ± 0.03": the error in two significant digits, the value in as many decimals; "1.25" without an error, "-"
 /// where there is no value.

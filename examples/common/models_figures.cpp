@@ -71,10 +71,9 @@ step_figure number_figure(const std::vector<compared_model>& models, const std::
   f.steps = labels_of(models);
   f.joined = false;
   f.log_y = log_y;
-  for (const auto& [group, name, line] :
-       {std::tuple{"all", "all heads", palette::black}, std::tuple{"rope", "RoPE layers", palette::blue},
-        std::tuple{"nope", "NoPE layers", palette::vermilion}}) {
-    step_figure::series s{name, line, {}, {}};
+  for (const auto& [group, line] :
+       {std::pair{"all", palette::black}, std::pair{"rope", palette::blue}, std::pair{"nope", palette::vermilion}}) {
+    step_figure::series s{words_for_heads(group), line, {}, {}};
     bool any = false;
     for (const auto& m : models) {
       const auto* g = m.group(group);

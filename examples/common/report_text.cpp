@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "examples/common/labels.hpp"
 #include "examples/common/report_figures.hpp"
 #include "qkgeom/report/pair_summary.hpp"
 #include "qkgeom/report/trajectory.hpp"
@@ -40,14 +41,15 @@ using align = table::align;
 
 table table_of_groups(const std::string& first, const std::vector<group_summary>& groups) {
   std::vector<table::column> columns{{first, align::left}};
-  for (const auto& g : groups) columns.push_back({g.name + " (" + std::to_string(g.heads) + ")", align::right});
+  for (const auto& g : groups)
+    columns.push_back({words_for_heads(g.name) + " (" + std::to_string(g.heads) + ")", align::right});
   return table(std::move(columns));
 }
 
 void plasticity_rows(table& t, const model_report& report, const std::string& model) {
   bool first = true;
   for (const auto& g : summarize_model(report)) {
-    t.row({first ? model : "", g.name, estimate_text(g.overall, true), estimate_text(g.first20, true),
+    t.row({first ? model : "", words_for_heads(g.name), estimate_text(g.overall, true), estimate_text(g.first20, true),
            estimate_text(g.last20, true), estimate_text(g.drop, true)});
     first = false;
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "examples/common/figure_style.hpp"
+#include "examples/common/labels.hpp"
 #include "examples/common/report_cells.hpp"
 #include "examples/common/report_text.hpp"
 #include "qkgeom/io/capture_set.hpp"
@@ -175,11 +176,8 @@ void print_statistics(printer& out, const forward_statistics& found) {
     table t(std::move(columns));
     const auto rows = [&](const std::string& name, const auto& cell) {
       for (const auto& g : groups)
-        t.row({&g == &groups[0] ? name : "",
-               g.group == "all" ? "all heads"
-               : g.rope         ? "RoPE layers"
-                                : "NoPE layers",
-               cell(g.overall), cell(g.first20), cell(g.last20)});
+        t.row(
+            {&g == &groups[0] ? name : "", words_for_heads(g.group), cell(g.overall), cell(g.first20), cell(g.last20)});
     };
     rows("first token, %", [](const softmax_means& m) { return share_text(m.first[0]); });
     t.rule();

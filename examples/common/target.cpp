@@ -5,6 +5,7 @@
 #include <array>
 
 #include "examples/common/figure_style.hpp"
+#include "examples/common/labels.hpp"
 #include "examples/common/report_text.hpp"
 #include "qkgeom/io/csv_read.hpp"
 #include "qkgeom/report/model_summary.hpp"
@@ -48,7 +49,7 @@ void print_target(printer& out, const model_report& report) {
     if (profile != 0) t.rule();
     bool first = true;
     for (const auto& g : summarize_model(with_headline(report, profile))) {
-      t.row({first ? name : "", g.name, estimate_text(g.drop, true), words_of(judge(g.drop))});
+      t.row({first ? name : "", words_for_heads(g.name), estimate_text(g.drop, true), words_of(judge(g.drop))});
       first = false;
     }
   };

@@ -76,6 +76,8 @@ sums=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
     if (d * d > 1e-24 || $at["drop"] == "") ++wrong; ++n; if ($at["drop_error"] > 0) ++errors }
   END { print n, wrong + 0, errors }' "$work/drops/drop_split.csv")
 [[ $sums == "5 0 5" ]] || bad "drop_split.csv: heads, sums that are off, errors: $sums"
+groups=$(cut -d, -f1,2 "$work/drops/drop_means.csv" | paste -sd' ')
+[[ $groups == "group,heads all,5 rope,4 nope,1" ]] || bad "drop_means.csv: $groups"
 same=$(awk -F, 'FNR == 1 { ++file; delete at; for (i = 1; i <= NF; ++i) at[$i] = i; next }
   file == 1 { drop[$at["layer"] "." $at["q_head"]] = $at["ap_drop"]; next }
   { d = $at["drop"] - drop[$at["layer"] "." $at["q_head"]]; if (d * d < 4e-12) ++n } END { print n + 0 }' \

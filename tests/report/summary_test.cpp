@@ -108,6 +108,9 @@ TEST(model_summary, means_over_heads_and_their_groups) {
   }
   const auto groups = summarize_model(report);
   ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].name, "all");
+  EXPECT_EQ(groups[1].name, "rope");
+  EXPECT_EQ(groups[2].name, "nope");
   EXPECT_EQ(groups[0].heads, 4);
   EXPECT_EQ(groups[1].heads, 3);
   EXPECT_EQ(groups[2].heads, 1);

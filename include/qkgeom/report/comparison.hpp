@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_regions.hpp"
 #include "qkgeom/report/trajectory.hpp"
 
@@ -226,7 +227,7 @@ inline compared_model compare_by(const model_report& report, std::string label, 
                    {},
                    {}};
   const auto regions = detail::compared_regions(report, token_edges);
-  for (const auto& [name, heads] : head_groups(report)) {
+  for (const auto& [name, heads] : head_groups(report.heads)) {
     compared_group g{name, static_cast<index_t>(heads.size()), headline_numbers(point, heads), {}, {}};
     for (const auto& [kind, region] : regions)
       g.bins.push_back(

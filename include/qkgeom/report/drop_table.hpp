@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/drop_split.hpp"
+#include "qkgeom/report/head_groups.hpp"
 
 namespace qkgeom {
 
@@ -34,21 +36,17 @@ inline std::vector<std::string> drop_names() {
   return names;
 }
 
-/// Means over all heads, then over RoPE and NoPE layers apart where there are both.
+/// Means over the heads of each of `head_groups`; none if there are no heads.
 inline std::vector<drop_means> mean_drops(const std::vector<head_drop>& heads) {
   std::vector<drop_means> groups;
-  const auto add = [&](const char* name, const auto& in) {
+  if (heads.empty()) return groups;
+  for (const auto& [name, members] : head_groups(heads)) {
     std::vector<const drop_split*> chosen;
-    for (const auto& h : heads)
-      if (in(h)) chosen.push_back(&h.split);
-    if (chosen.empty() || (!groups.empty() && chosen.size() == heads.size())) return;
+    for (const std::size_t h : members) chosen.push_back(&heads[h].split);
     drop_means g{name, static_cast<index_t>(chosen.size()), {}};
     for (std::size_t v = 0; v < g.mean.size(); ++v) g.mean[v] = mean_over_heads(chosen, static_cast<index_t>(v));
     groups.push_back(std::move(g));
-  };
-  add("all heads", [](const head_drop&) { return true; });
-  add("RoPE layers", [](const head_drop& h) { return h.rope; });
-  add("NoPE layers", [](const head_drop& h) { return !h.rope; });
+  }
   return groups;
 }
 

@@ -13,17 +13,6 @@
 
 namespace qkgeom {
 
-/// Heads of a model by name and index: `all`, then `rope` and `nope` where the model has both kinds of layer.
-inline std::vector<std::pair<std::string, std::vector<std::size_t>>> head_groups(const model_report& report) {
-  std::vector<std::size_t> all, rope, nope;
-  for (std::size_t h = 0; h < report.heads.size(); ++h) {
-    all.push_back(h);
-    (report.heads[h].rope ? rope : nope).push_back(h);
-  }
-  if (rope.empty() || nope.empty()) return {{"all", all}};
-  return {{"all", all}, {"rope", rope}, {"nope", nope}};
-}
-
 /// The mean plasticity of every head over one region of the context, and the same with each document left out.
 struct region_values {
   double start = 0, end = 0;                 ///< tokens

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_regions.hpp"
 #include "qkgeom/stats/quantile.hpp"
 #include "qkgeom/stats/shape.hpp"
@@ -97,7 +98,7 @@ inline heterogeneity_result heterogeneity_of(const model_report& report, std::st
 inline std::vector<heterogeneity_result> heterogeneity(const model_report& report,
                                                        const heterogeneity_options& options = {}) {
   std::vector<heterogeneity_result> results;
-  for (const auto& [name, heads] : head_groups(report))
+  for (const auto& [name, heads] : head_groups(report.heads))
     results.push_back(heterogeneity_of(report, name, heads, options));
   return results;
 }

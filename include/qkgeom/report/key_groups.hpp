@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_regions.hpp"
 
 namespace qkgeom {
@@ -100,7 +101,8 @@ inline key_group_likeness key_group_likeness_of(const model_report& report, std:
 /// All heads, then those of RoPE and of NoPE layers apart where the model has both.
 inline std::vector<key_group_likeness> key_groups_of(const model_report& report) {
   std::vector<key_group_likeness> results;
-  for (const auto& [name, heads] : head_groups(report)) results.push_back(key_group_likeness_of(report, name, heads));
+  for (const auto& [name, heads] : head_groups(report.heads))
+    results.push_back(key_group_likeness_of(report, name, heads));
   return results;
 }
 

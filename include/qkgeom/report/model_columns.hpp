@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_regions.hpp"
 #include "qkgeom/report/trajectory.hpp"
 
@@ -26,7 +27,7 @@ struct column_summary {
 inline std::vector<column_summary> column_summaries(const model_report& report) {
   const auto point = point_of(report, report.model);
   std::vector<column_summary> all;
-  for (const auto& [name, heads] : head_groups(report))
+  for (const auto& [name, heads] : head_groups(report.heads))
     for (const auto& c : point.columns)
       all.push_back({name, c.name, static_cast<index_t>(detail::picked(c.value, heads).size()),
                      over_heads(c, heads, head_statistic::mean), over_heads(c, heads, head_statistic::mean_abs),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_regions.hpp"
 
 namespace qkgeom {
@@ -64,7 +65,7 @@ inline model_heatmap heatmap_of(const model_report& report, std::string group, c
 inline std::vector<model_heatmap> model_heatmaps(const model_report& report,
                                                  const model_heatmap_options& options = {}) {
   std::vector<model_heatmap> maps;
-  for (const auto& [name, heads] : head_groups(report)) maps.push_back(heatmap_of(report, name, heads, options));
+  for (const auto& [name, heads] : head_groups(report.heads)) maps.push_back(heatmap_of(report, name, heads, options));
   return maps;
 }
 

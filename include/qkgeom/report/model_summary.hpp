@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom {
@@ -75,17 +77,17 @@ inline double median(std::vector<double> x) {
 
 }  // namespace detail
 
-/// Numbers of the heads for which `in(head)` holds.
-template <class In>
-group_summary summarize_heads(const model_report& report, std::string name, const In& in) {
+/// Numbers of some heads of a report, by index.
+inline group_summary summarize_heads(const model_report& report, std::string name,
+                                     const std::vector<std::size_t>& heads) {
   group_summary g;
   g.name = std::move(name);
   std::vector<double> bias;
   std::vector<const plasticity_profile_result*> profiles;
   std::vector<plasticity_profile_result> observed;
-  for (const auto& h : report.heads) {
-    if (!in(h)) continue;
-    ++g.heads;
+  g.heads = static_cast<index_t>(heads.size());
+  for (const std::size_t i : heads) {
+    const auto& h = report.heads[i];
     if (!h.pca.r_q.empty()) {
       g.class_share[static_cast<std::size_t>(h.pca.cls)] += 1;
       g.abs_r_q_pc0 += std::abs(h.pca.r_q[0]);
@@ -121,15 +123,10 @@ group_summary summarize_heads(const model_report& report, std::string name, cons
   return g;
 }
 
-/// All heads, then RoPE and NoPE layers apart where the model has both.
+/// Numbers of each of `head_groups`: all heads, then RoPE and NoPE layers apart where the model has both.
 inline std::vector<group_summary> summarize_model(const model_report& report) {
-  std::vector<group_summary> groups{summarize_heads(report, "all heads", [](const head_report&) { return true; })};
-  const auto nope =
-      std::count_if(report.heads.begin(), report.heads.end(), [](const head_report& h) { return !h.rope; });
-  if (nope > 0 && nope < static_cast<std::ptrdiff_t>(report.heads.size())) {
-    groups.push_back(summarize_heads(report, "RoPE layers", [](const head_report& h) { return h.rope; }));
-    groups.push_back(summarize_heads(report, "NoPE layers", [](const head_report& h) { return !h.rope; }));
-  }
+  std::vector<group_summary> groups;
+  for (const auto& [name, heads] : head_groups(report.heads)) groups.push_back(summarize_heads(report, name, heads));
   return groups;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_regions.hpp"
 
 namespace qkgeom {
@@ -107,7 +108,7 @@ inline std::vector<group_recovery> recovery(const model_report& report, const re
   require(report.context_length > 0, "recovery: context_length must be at least 1 token, not ", report.context_length);
   const auto deciles = detail::deciles_of(report);
   std::vector<group_recovery> results;
-  for (const auto& [name, heads] : head_groups(report)) {
+  for (const auto& [name, heads] : head_groups(report.heads)) {
     group_recovery g{name, detail::recovery_in(deciles, heads, options), {}, {}};
     std::map<index_t, std::vector<std::size_t>> layers;
     for (const std::size_t h : heads) {
