@@ -8,7 +8,7 @@ function(add_consumer name source programs)   # more arguments for CMake
     -DBUILD=${PROJECT_BINARY_DIR} -DSOURCE=${source} -DWORK=${CMAKE_CURRENT_BINARY_DIR}/consumer_${name}
     -DCOMPILER=${CMAKE_CXX_COMPILER} -DGENERATOR=${CMAKE_GENERATOR} -DFLAGS=${CMAKE_CXX_FLAGS} "-DPROGRAMS=${programs}"
     "-DMORE=${ARGN}" -P "${PROJECT_SOURCE_DIR}/tests/consumer_test.cmake")
-  set_tests_properties(consumer.${name} PROPERTIES TIMEOUT 900)
+  set_tests_properties(consumer.${name} PROPERTIES TIMEOUT 900 COST 50)
 endfunction()
 
 add_consumer(installed_package "${PROJECT_SOURCE_DIR}/examples/consumer" consumer)
