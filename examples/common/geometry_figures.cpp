@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "examples/common/labels.hpp"
 #include "examples/common/report_cells.hpp"
 #include "examples/common/table.hpp"
 
@@ -147,11 +148,11 @@ histogram_figure bias_histogram(const model_report& report) {
   f.text = {"In " + percent(share) + " of the heads position alone favours later keys", about(report),
             "bias strength: score a key gains over a context of " + std::to_string(report.context_length) + " tokens",
             "heads"};
-  const char* names[] = {"RoPE layers", "NoPE layers"};
+  const char* names[] = {"rope", "nope"};
   const colour fills[] = {rope_colour, nope_colour};
   for (std::size_t i = 0; i < 2; ++i) {
     if (kinds[i].values.empty()) continue;
-    kinds[i].name = std::string(names[i]) + " (" + counted(kinds[i].values.size(), "head") + ")";
+    kinds[i].name = words_for_heads(names[i]) + " (" + counted(kinds[i].values.size(), "head") + ")";
     kinds[i].fill = fills[i];
     f.groups.push_back(std::move(kinds[i]));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "examples/common/labels.hpp"
 #include "examples/common/models.hpp"

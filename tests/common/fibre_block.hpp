@@ -97,11 +97,11 @@ class fibre_block {
   static constexpr int most_exchanged = 32;
 
   enum class place : unsigned char { ready, at_block, at_warp, done };
-  using place_in_code = std::array<void*, 5>;  // what __builtin_setjmp fills
+  using jump_buffer = std::array<void*, 5>;  // what __builtin_setjmp fills
   struct fibre {
     ucontext_t context;  // where it begins
     bool begun = false;
-    place_in_code at{};
+    jump_buffer stopped{};
     std::unique_ptr<char[]> stack;
     unsigned exchanges = 0;
     void* fake_stack = nullptr;
@@ -140,11 +140,11 @@ class fibre_block {
 #else
 #define QKGEOM_SWITCHES_STACKS __attribute__((noipa, no_sanitize("address"))) static
 #endif
-  QKGEOM_SWITCHES_STACKS void jump(place_in_code& to) { __builtin_longjmp(to.data(), 1); }
-  QKGEOM_SWITCHES_STACKS void go(place_in_code& from, place_in_code& to) {
+  QKGEOM_SWITCHES_STACKS void jump(jump_buffer& to) { __builtin_longjmp(to.data(), 1); }
+  QKGEOM_SWITCHES_STACKS void go(jump_buffer& from, jump_buffer& to) {
     if (__builtin_setjmp(from.data()) == 0) jump(to);
   }
-  QKGEOM_SWITCHES_STACKS void start(place_in_code& from, const ucontext_t& to) {
+  QKGEOM_SWITCHES_STACKS void start(jump_buffer& from, const ucontext_t& to) {
     if (__builtin_setjmp(from.data()) == 0) setcontext(&to);
   }
 #undef QKGEOM_SWITCHES_STACKS
@@ -158,7 +158,7 @@ class fibre_block {
     __sanitizer_start_switch_fiber(&fake, f.stack.get(), stack_bytes);
 #endif
     if (f.begun) {
-      go(caller_, f.at);
+      go(caller_, f.stopped);
     } else {
       f.begun = true;
       start(caller_, f.context);
@@ -174,7 +174,7 @@ class fibre_block {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&f.fake_stack, caller_stack_, caller_stack_bytes_);
 #endif
-    go(f.at, caller_);
+    go(f.stopped, caller_);
     arrive(f);
   }
 
@@ -209,7 +209,7 @@ class fibre_block {
   std::vector<warp_memory> warps_;
   const std::function<void(int)>* body_ = nullptr;
   std::exception_ptr thrown_;
-  place_in_code caller_{};
+  jump_buffer caller_{};
   int running_ = -1;
   const void* caller_stack_ = nullptr;
   std::size_t caller_stack_bytes_ = 0;

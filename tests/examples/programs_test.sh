@@ -70,6 +70,8 @@ differ all mean 'n > 40 && most > 1e-6'
 
 # The parts of each drop add up to it, and it is the one that heads gives, to the error of f32 pairs.
 run drop_split "$data/long-f32.safetensors" --out "$work/drops"
+printed=$(grep -oE '(all heads|RoPE layers|NoPE layers) +[0-9]+' "$work/stdout" | tr -s ' ' | paste -sd,)
+[[ $printed == "all heads 5,RoPE layers 4,NoPE layers 1" ]] || bad "drop_split prints: $printed"
 run heads "$data/long-f32.safetensors" --out "$work/joint-heads" --covariance joint
 sums=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
   { d = $at["drop"] - $at["drift"] - $at["content_mean"] - $at["variance"] - $at["keys"] - $at["rest"]

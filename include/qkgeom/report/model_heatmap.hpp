@@ -9,7 +9,7 @@
 
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/head_groups.hpp"
-#include "qkgeom/report/head_regions.hpp"
+#include "qkgeom/report/head_statistics.hpp"
 
 namespace qkgeom {
 

@@ -10,6 +10,7 @@
 
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/columns.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom {
@@ -158,7 +159,7 @@ inline void write_model_report_csv(const std::filesystem::path& path, const mode
   detail::columns names{"model", "ap_overall", "ap_first_20pct", "ap_last_20pct", "ap_drop"};
   for (int i = 1; i <= 10; ++i) names.push_back("ap_decile_" + std::to_string(i));
   csv_writer csv(path, names);
-  const auto all = summarize_model(report)[0];
+  const auto all = summarize_heads(report, report.model, head_groups(report.heads)[0].second);
   csv.add(report.model).add(all.overall.value).add(all.first20.value).add(all.last20.value).add(all.drop.value);
   std::vector<double> sum(10), count(10);
   for (const auto& h : report.heads) {
