@@ -134,9 +134,10 @@ template <class Machine, class T>
 class device_attention_sums {
  public:
   using view = tensor_view<const T, Machine::memory_type::space>;
+  static constexpr index_t default_block_heads = 32;
 
   /// The scores of so many rows, keys and heads are held.
-  device_attention_sums(Machine& m, index_t block_rows, index_t block_keys, index_t block_heads = 32)
+  device_attention_sums(Machine& m, index_t block_rows, index_t block_keys, index_t block_heads = default_block_heads)
       : machine_(&m),
         block_rows_(block_rows),
         block_keys_(block_keys),
@@ -146,6 +147,14 @@ class device_attention_sums {
         rows_(m.memory(), 0),
         sums_(m.memory(), 0),
         edges_(m.memory(), 0) {}
+
+  /// What it holds on the machine for so many query heads, besides the sums of a document.
+  static index_t working_bytes(index_t heads, index_t block_rows, index_t block_keys, index_t bins,
+                               index_t block_heads = default_block_heads) {
+    const index_t a_query = (block_keys + 1) * static_cast<index_t>(sizeof(float)) +
+                            (attention_measures(bins).count() + 1) * static_cast<index_t>(sizeof(double));
+    return std::min(heads, block_heads) * block_rows * a_query;
+  }
 
   /// Queries from position `first` on, q (rows, query heads, d), of a document of which k (tokens, key heads, d) holds
   /// the keys up to the last one. Those from position 0 begin a document.

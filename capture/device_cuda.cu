@@ -63,17 +63,22 @@ class cuda_pass : public forward_pass {
         sizes.resident = std::numeric_limits<index_t>::max();
         break;
       case resident_layers::automatic: {
-        // The two places that other layers share, what analyses work in, and a tenth for what pools and libraries take.
-        const auto scratch = static_cast<index_t>(on.analyses ? on.context_options.scratch_bytes : 0);
+        // The two places that other layers share, what analyses and the softmax work in, and a tenth for what pools and
+        // libraries take.
+        auto consumers = static_cast<index_t>(on.analyses ? on.context_options.scratch_bytes : 0);
         const index_t tokens = std::max(options.longest > 0 ? options.longest : d.context, options.batch);
         index_t largest = 0;
         for (index_t l = 0; l < d.n_layers(); ++l)
           if (!d.layers[static_cast<std::size_t>(l)].skipped)
             largest = std::max(largest, decoder_type::layer_bytes(d, l));
+        if (options.softmax)
+          consumers += device_attention_sums<cuda_machine, T>::working_bytes(
+              d.query_heads, std::min(sizes.attention_rows, tokens), sizes.attention_keys, distance_bins(tokens));
         std::size_t free = 0, total = 0;
         cuda_kernels::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-        sizes.resident = std::max<index_t>(0, static_cast<index_t>(free) - static_cast<index_t>(total / 10) - scratch -
-                                                  2 * largest - decoder_type::working_bytes(d, tokens, sizes));
+        sizes.resident =
+            std::max<index_t>(0, static_cast<index_t>(free) - static_cast<index_t>(total / 10) - consumers -
+                                     2 * largest - decoder_type::working_bytes(d, tokens, sizes));
       }
     }
     return sizes;

@@ -39,7 +39,11 @@ void print(const capture_summary& s, const std::string& out) {
 capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked, [[maybe_unused]] char** argv) {
 #if defined(QKGEOM_CAPTURE_CUDA)
   const auto& options = asked.options;
-  return cuda_backend({asked.resident, options.plan.max_length, options.batch_tokens}, options.plan.compute);
+  return cuda_backend({.resident = asked.resident,
+                       .longest = options.plan.max_length,
+                       .batch = options.batch_tokens,
+                       .softmax = options.softmax},
+                      options.plan.compute);
 #else
   become_cuda_program(argv);
 #endif

@@ -20,6 +20,7 @@
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/compared_passes.hpp"
 #include "tests/capture/host_machine.hpp"
+#include "tests/capture/measured_softmax.hpp"
 
 namespace qkgeom {
 namespace {
@@ -209,6 +210,20 @@ TEST(device, holds_as_many_bytes_as_it_says) {
   for (const auto& name : test::varied_families)
     for (const index_t resident : {index_t{0}, index_t{1} << 40})
       check(name, {.chunk = 32, .attention_rows = 16, .attention_keys = 24, .resident = resident});
+}
+
+TEST(device, softmax_holds_as_many_bytes_as_it_says) {
+  thread_pool pool(1);
+  test::host_machine_with<counted_memory> machine(pool);
+  const test::noisy_document d;
+  const std::vector<index_t> heads{0, 1, 2, 4, 5};
+  const auto buckets = uniform_buckets{100}.edges(d.tokens);
+  const measured_heads what{heads, buckets, {.bins = distance_bins(d.tokens)}};
+  const auto found = test::measured_in_chunks<float>(machine, d, what);
+  const std::size_t sums = found.first.size() + found.entropy.size() + found.distance.size(),
+                    edges = buckets.edges().size();
+  const auto stated = device_attention_sums<test::host_machine, float>::working_bytes(5, 20, 32, what.options.bins, 2);
+  EXPECT_EQ(machine.memory().most(), static_cast<std::size_t>(stated) + (sums + edges) * sizeof(double));
 }
 
 /// C = op(A) B + (adds) C as BLAS defines it, column-major.
