@@ -185,7 +185,7 @@ TEST(tile_plan, tiles_visit_every_pair_once_and_their_sums_are_found) {
     law.before = before;
     std::vector<bool> admitted;
     for (const std::int32_t t : groups.position) admitted.push_back(t < before && t > after);
-    const tile::tile_plan plan(backend::ranges_of(groups, law));
+    const tile::tile_plan plan(ranges_of(groups, law));
     std::map<std::pair<index_t, index_t>, int> seen;
     std::vector<double> by_tile(static_cast<std::size_t>(plan.tiles)), by_key(group.size());
     visit_tiles(plan, group, admitted, [&](index_t i, index_t j, const tile::tile_span& span, index_t t) {
@@ -257,12 +257,12 @@ TEST(drawn_pairs, numbers_of_pairs_go_back_and_forth) {
   std::int64_t r = 0;
   for (std::int32_t j = 1; j < 200; ++j)
     for (std::int32_t i = 0; i < j; ++i, ++r) {
-      const auto p = backend::pair_of_number(r);
+      const auto p = pair_of_number(r);
       ASSERT_EQ(p.i, i);
       ASSERT_EQ(p.j, j);
     }
   const std::int64_t m = 3'000'000'000 / 3;
-  const auto last = backend::pair_of_number(m * (m - 1) / 2 - 1);
+  const auto last = pair_of_number(m * (m - 1) / 2 - 1);
   EXPECT_EQ(last.i, m - 2);
   EXPECT_EQ(last.j, m - 1);
 }

@@ -26,17 +26,17 @@ key_groups two_groups() {
 
 TEST(drawn_pairs, are_all_admissible_pairs_where_they_are_few) {
   const auto groups = two_groups();
-  const auto pairs = detail::drawn_pairs(groups, 8, 2, 100, {.seed = 1});
+  const auto pairs = detail::drawn_pairs(groups, admitting(8, 10, 8), 100, {.seed = 1});
   // Positions in (2, 8): 3, 5, 7 of the first group, 4, 6 of the second.
   EXPECT_EQ(pairs, (std::vector<std::pair<index_t, index_t>>{{1, 2}, {1, 3}, {2, 3}, {6, 7}}));
-  EXPECT_TRUE(detail::drawn_pairs(groups, 0, -1, 100, {.seed = 1}).empty());
+  EXPECT_TRUE(detail::drawn_pairs(groups, admitting(0, 0, {}), 100, {.seed = 1}).empty());
 }
 
 TEST(drawn_pairs, come_equally_often) {
   const auto groups = two_groups();  // 10 + 6 pairs
   std::map<std::pair<index_t, index_t>, int> seen;
   for (std::uint64_t seed = 0; seed < 2000; ++seed)
-    for (const auto& p : detail::drawn_pairs(groups, 100, -1, 8, {.seed = seed})) ++seen[p];
+    for (const auto& p : detail::drawn_pairs(groups, admitting(100, 100, {}), 8, {.seed = seed})) ++seen[p];
   EXPECT_EQ(seen.size(), 16u);
   double chi2 = 0;
   for (const auto& [pair, n] : seen) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkgeom/core/admissible.hpp"
 #include "qkgeom/core/dense.hpp"
 #include "qkgeom/core/eigen_system.hpp"
 #include "qkgeom/core/pair_problem.hpp"
@@ -190,10 +191,7 @@ auto fit_queries(Context& ctx, const Moments& moments, const query_model_options
 /// layers.
 inline score_law law_of(const query_model& model, index_t b, std::optional<index_t> window) {
   const auto& bucket = model.bucket[static_cast<std::size_t>(b)];
-  score_law law;
-  law.tau = bucket.tau;
-  law.before = model.buckets.start(b);
-  if (window) law.after = bucket.tau - static_cast<double>(*window);
+  score_law law = admitting(model.buckets.start(b), bucket.tau, window);
   if (bucket.queries < 2) return law;
   law.mean = reflect(model.reflector, bucket.mean);
   if (model.covariance == covariance_kind::diagonal || model.covariance == covariance_kind::linear_drift) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/core/admissible.hpp"
 #include "qkgeom/plasticity/observed_queries.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -39,13 +40,9 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const ten
   const auto groups = group_keys(ctx, layer, options.across_examples);
   std::vector<score_law> laws;
   for (index_t b = 0; b < edges.count(); ++b) {
-    score_law law;
-    law.tau = edges.middle(b);
-    if (const auto n = static_cast<std::size_t>(b); options.position == query_position::mean && queries.count[n] > 0)
-      law.tau = queries.mean_position[n];
-    law.before = edges.start(b);
-    if (layer.window) law.after = law.tau - static_cast<double>(*layer.window);
-    laws.push_back(law);
+    const auto n = static_cast<std::size_t>(b);
+    const bool by_mean = options.position == query_position::mean && queries.count[n] > 0;
+    laws.push_back(admitting(edges.start(b), by_mean ? queries.mean_position[n] : edges.middle(b), layer.window));
   }
   std::vector<empirical_problem> problems;
   for (index_t h = 0; h < layer.q.heads; ++h)

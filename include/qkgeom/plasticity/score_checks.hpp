@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/core/admissible.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -30,37 +31,20 @@ namespace detail {
 
 /// Up to `most` pairs of admissible keys of one group (indices into `groups`), each pair as likely as any other; all
 /// pairs if there are no more.
-inline std::vector<std::pair<index_t, index_t>> drawn_pairs(const key_groups& groups, index_t before, double after,
+inline std::vector<std::pair<index_t, index_t>> drawn_pairs(const key_groups& groups, const score_law& law,
                                                             index_t most, const random_stream& stream) {
-  struct range {
-    index_t begin, end, pairs_before;
-  };
-  std::vector<range> ranges;
-  index_t total = 0;
-  for (index_t g = 0; g < groups.groups(); ++g) {
-    const auto at = [&](index_t i) { return groups.position.begin() + i; };
-    const auto first = at(groups.offset[static_cast<std::size_t>(g)]);
-    const auto last = at(groups.offset[static_cast<std::size_t>(g) + 1]);
-    const auto begin = std::upper_bound(first, last, after, [](double a, std::int32_t t) { return a < t; });
-    const auto end = std::lower_bound(begin, last, before, [](std::int32_t t, index_t b) { return t < b; });
-    const index_t n = end - begin;
-    if (n < 2) continue;
-    ranges.push_back({begin - groups.position.begin(), end - groups.position.begin(), total});
-    total += n * (n - 1) / 2;
-  }
+  const auto ranges = ranges_of(groups, law);
+  std::vector<std::int64_t> before{0};  // pairs of the ranges before each
+  for (const auto& r : ranges) before.push_back(before.back() + rank_range{0, r.count}.pairs());
+  const std::int64_t total = before.back();
   std::vector<std::pair<index_t, index_t>> pairs;
-  for (index_t draw = 0; draw < std::min(most, total); ++draw) {
-    const auto which =
-        total <= most
-            ? draw
-            : static_cast<index_t>(stream.below(static_cast<std::uint64_t>(draw), static_cast<std::uint64_t>(total)));
-    const auto r = std::prev(std::upper_bound(ranges.begin(), ranges.end(), which,
-                                              [](index_t w, const range& x) { return w < x.pairs_before; }));
-    const index_t rank = which - r->pairs_before;  // pair (i, j), i < j, has rank j (j - 1) / 2 + i
-    auto j = static_cast<index_t>((1 + std::sqrt(1 + 8 * static_cast<double>(rank))) / 2);
-    while (j * (j - 1) / 2 > rank) --j;
-    while ((j + 1) * j / 2 <= rank) ++j;
-    pairs.emplace_back(r->begin + rank - j * (j - 1) / 2, r->begin + j);
+  for (index_t draw = 0; draw < std::min<index_t>(most, total); ++draw) {
+    const auto which = total <= most ? draw
+                                     : static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(draw),
+                                                                              static_cast<std::uint64_t>(total)));
+    const auto r = static_cast<std::size_t>(std::upper_bound(before.begin(), before.end(), which) - before.begin()) - 1;
+    const auto pair = pair_of_number(which - before[r]);
+    pairs.emplace_back(ranges[r].first + pair.i, ranges[r].first + pair.j);
   }
   return pairs;
 }
@@ -89,9 +73,8 @@ std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, 
       tau = 0;
       for (const index_t i : mine) tau += layer.q_position[i] / static_cast<double>(mine.size());
     }
-    const double after = layer.window ? tau - static_cast<double>(*layer.window) : -1;
     pairs[static_cast<std::size_t>(b)] =
-        detail::drawn_pairs(groups, edges.start(b), after, options.pairs,
+        detail::drawn_pairs(groups, admitting(edges.start(b), tau, layer.window), options.pairs,
                             {options.seed, static_cast<std::uint32_t>(b), 0, draw::score_pair});
   }
   const index_t heads = layer.q.heads, d = layer.q.dim, n = edges.count();

@@ -17,9 +17,6 @@ namespace qkgeom::cpu {
 template <class F>
 using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-using backend::admissible;
-using backend::rank_range;
-
 /// Keys of one group minus their mean, which no difference sees: it keeps f32 exact for keys with a large common part.
 /// Throws if a key is not finite.
 template <class F>

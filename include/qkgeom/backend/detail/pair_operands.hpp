@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "qkgeom/backend/detail/pair_ranges.hpp"
 #include "qkgeom/backend/detail/tile_math.hpp"
 #include "qkgeom/backend/detail/tile_sums.hpp"
 

@@ -8,42 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/core/admissible.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/pair_problem.hpp"
 #include "qkgeom/core/random.hpp"
 
-/// What every backend's pair sums share: which keys a law admits, which pairs it draws, where results go.
+/// What every backend's pair sums share: which pairs a law draws, which keys and weights are refused, where results go.
 namespace qkgeom::backend {
-
-/// Ranks [begin, end) of the keys of one group that a law admits.
-struct rank_range {
-  index_t begin = 0, end = 0;
-  QKGEOM_HD index_t size() const { return end > begin ? end - begin : 0; }
-  QKGEOM_HD std::int64_t pairs() const { return size() * (size() - 1) / 2; }
-};
-
-inline rank_range admissible(const key_groups& groups, index_t group, const score_law& law) {
-  const auto first = groups.position.begin() + groups.offset[static_cast<std::size_t>(group)];
-  const auto last = groups.position.begin() + groups.offset[static_cast<std::size_t>(group) + 1];
-  const auto begin = std::partition_point(first, last, [&](std::int32_t t) { return !(t > law.after); });
-  const auto end = std::lower_bound(first, last, law.before);
-  return {begin - first, end - first};
-}
-
-/// The pairs of one group under one law: keys [first, first + count) of the groups' order.
-struct group_range {
-  index_t first = 0, count = 0, group = 0;
-};
-
-/// The ranges of a law over all groups, those with pairs alone.
-inline std::vector<group_range> ranges_of(const key_groups& groups, const score_law& law) {
-  std::vector<group_range> ranges;
-  for (index_t g = 0; g < groups.groups(); ++g) {
-    const auto r = admissible(groups, g, law);
-    if (r.size() >= 2) ranges.push_back({groups.offset[static_cast<std::size_t>(g)] + r.begin, r.size(), g});
-  }
-  return ranges;
-}
 
 /// Power of two near 1 / sqrt(mean_square), so that scaled values are of order 1 without rounding.
 QKGEOM_HD inline double unit_scale(double mean_square) {
@@ -95,25 +66,12 @@ inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::ve
   return results;
 }
 
-/// Ranks i < j in the admissible range of a group.
-struct drawn_pair {
-  std::int32_t i = 0, j = 0;
-};
-
-/// Pair number r of i < j, by j, then i: r = j (j - 1) / 2 + i.
-QKGEOM_HD inline drawn_pair pair_of_number(std::int64_t r) {
-  auto j = static_cast<std::int64_t>(0.5 * (1.0 + std::sqrt(1.0 + 8.0 * static_cast<double>(r))));
-  while (j * (j - 1) / 2 > r) --j;
-  while (j * (j + 1) / 2 <= r) ++j;
-  return {static_cast<std::int32_t>(r - j * (j - 1) / 2), static_cast<std::int32_t>(j)};
-}
-
 /// The pairs one law takes, by group: those of group g are pairs [offset[g], offset[g + 1]).
 struct law_draws {
   bool all = false;   ///< every admissible pair once
   double weight = 1;  ///< pairs that each one stands for
   std::vector<std::int64_t> offset;
-  std::vector<drawn_pair> pairs;
+  std::vector<rank_pair> pairs;
 };
 
 /// Draws of law `l` of problem `p`: uniform over the pairs that the law admits, with replacement.
@@ -128,7 +86,7 @@ inline law_draws draw_pairs(const key_groups& groups, const score_law& law, cons
   if (result.all) return result;
   result.weight = static_cast<double>(before[n]) / static_cast<double>(sample.pairs);
   const random_stream stream{sample.seed, static_cast<std::uint32_t>(p << 16 | l), sample.layer, draw::pair};
-  std::vector<std::pair<std::int32_t, drawn_pair>> drawn;
+  std::vector<std::pair<std::int32_t, rank_pair>> drawn;
   result.offset.assign(n + 1, 0);
   for (index_t i = 0; i < sample.pairs; ++i) {
     const auto r =

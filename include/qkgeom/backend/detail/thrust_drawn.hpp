@@ -54,7 +54,7 @@ class drawn_pairs {
   /// The keys that a law admits, by group.
   struct admitted_set {
     index_t number = 0;
-    std::vector<backend::rank_range> range;
+    std::vector<rank_range> range;
     std::int64_t pairs = 0;
   };
 
@@ -64,7 +64,7 @@ class drawn_pairs {
     if (!is_new) return set;
     set.number = static_cast<index_t>(sets_.size()) - 1;
     for (index_t g = 0; g < groups_.host.groups(); ++g) {
-      set.range.push_back(backend::admissible(groups_.host, g, law));
+      set.range.push_back(admissible(groups_.host, g, law));
       before_.push_back(set.pairs);
       first_.push_back(groups_.host.offset[static_cast<std::size_t>(g)] + set.range.back().begin);
       set.pairs += set.range.back().pairs();

@@ -39,7 +39,7 @@ struct draw_keys {
                              : static_cast<std::int64_t>(
                                    stream.below(static_cast<std::uint64_t>(slot), static_cast<std::uint64_t>(law.all)));
     const index_t g = place_in(from, groups, r);
-    const auto pair = backend::pair_of_number(r - from[g]);
+    const auto pair = pair_of_number(r - from[g]);
     const index_t key = first[law.admitted * groups + g];
     left[item] = static_cast<std::int32_t>(key + pair.i);
     right[item] = static_cast<std::int32_t>(key + pair.j);

@@ -54,8 +54,6 @@ inline const score_law& law_at(const std::vector<pair_problem>& problems, const 
   return problems[static_cast<std::size_t>(at.problem)].laws[static_cast<std::size_t>(at.law)];
 }
 
-using backend::group_range;
-
 /// The plans of laws, one for each set of keys that laws admit.
 class tile_plans {
  public:
@@ -63,7 +61,7 @@ class tile_plans {
     const auto key = std::pair(law.before, law.after);
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
-    return plans_.emplace(key, tile::tile_plan(backend::ranges_of(groups, law))).first->second;
+    return plans_.emplace(key, tile::tile_plan(ranges_of(groups, law))).first->second;
   }
 
  private:

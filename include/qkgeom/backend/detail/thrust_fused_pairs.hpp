@@ -219,7 +219,7 @@ class fused_pairs {
       const auto i = static_cast<index_t>(refused[l]) / groups_.n, j = static_cast<index_t>(refused[l]) % groups_.n;
       const auto& g = groups_.host;
       const auto group = std::upper_bound(g.offset.begin(), g.offset.end(), i) - g.offset.begin() - 1;
-      const auto range = backend::admissible(g, group, law_of(laws[l]));
+      const auto range = admissible(g, group, law_of(laws[l]));
       const index_t first = g.offset[static_cast<std::size_t>(group)] + range.begin;
       const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
       const auto example = [&](std::size_t key) {

@@ -32,9 +32,7 @@ struct term_sums {
 };
 
 using backend::given_weight;
-using backend::group_range;
 using backend::no_weight;
-using backend::ranges_of;
 
 /// Sums over slices of the pairs of one law: a slice is a run of square tiles of one range, its pairs visited in order.
 template <class Terms, class Weight>
@@ -60,7 +58,7 @@ struct pair_slices {
     term_sums<Terms::values> sums;
     for (index_t t = begin; t < stop && t < tiles; ++t) {
       // Tile number t of i <= j is pair number t of i < j + 1.
-      const auto tile = backend::pair_of_number(t);
+      const auto tile = pair_of_number(t);
       add_tile(g, tile.i * side, (tile.j - 1) * side, sums, mine);
     }
     out[at] = sums;

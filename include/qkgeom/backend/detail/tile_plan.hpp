@@ -4,12 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/detail/pair_ranges.hpp"
+#include "qkgeom/core/admissible.hpp"
 
 /// How the pairs of a law are cut into square tiles of keys.
 namespace qkgeom::tile {
-
-using backend::group_range;
 
 inline constexpr int tile_side = 128, tile_threads = 256;
 
@@ -65,7 +63,7 @@ struct tile_place {
 QKGEOM_HD inline tile_place place_of(const tile_span& span, index_t number) {
   if (!span.large) return {span.first, span.first};
   // Tile number t of i <= j is pair number t of i < j + 1.
-  const auto at = backend::pair_of_number(number);
+  const auto at = pair_of_number(number);
   return {span.first + index_t{at.i} * tile_side, span.first + index_t{at.j - 1} * tile_side};
 }
 

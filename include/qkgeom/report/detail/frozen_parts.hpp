@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/core/admissible.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -97,11 +98,8 @@ std::vector<std::vector<double>> distance_histograms(Context& ctx, const query_m
     const auto law = law_of(model, b, layer.window);
     if (law.empty()) return;
     auto& mine = count[static_cast<std::size_t>(b)];
-    for (std::size_t g = 0; g + 1 < groups.offset.size(); ++g) {
-      const auto begin = groups.position.begin() + groups.offset[g],
-                 end = groups.position.begin() + groups.offset[g + 1];
-      const auto first = std::partition_point(begin, end, [&](std::int32_t t) { return !(t > law.after); });
-      const auto last = std::partition_point(first, end, [&](std::int32_t t) { return t < law.before; });
+    for (const auto& range : ranges_of(groups, law)) {
+      const auto first = groups.position.begin() + range.first, last = first + range.count;
       for (auto j = first; j < last; ++j)
         for (auto i = first; i < j; ++i) mine[static_cast<std::size_t>((*j - *i) / cell)] += 1;
     }
