@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Several models side by side: models.csv, positions.csv, differences.csv and more, with figures",
                "compare_models"};
   add_arguments(app, a);
-  app.get_option("CAPTURE")->description("Captures, one of each model")->expected(1, 10000);
+  app.get_option("CAPTURE")->description("Captures, one of each model");
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   app.add_option("--labels", names, "Names of the models, as many as captures; default: the captures' file names")

@@ -14,7 +14,7 @@ namespace {
 using align = table::align;
 
 void print_trajectory(printer& out, const std::vector<trajectory_point>& points, const std::string& model) {
-  const auto group = heads_in(points[0], head_group::all);
+  const auto group = every_head(points[0].heads);
   out.heading("Means over " + counted(group.size(), "head") + " ± standard error over documents");
   table t({{"checkpoint", align::left},
            {"context"},
@@ -24,28 +24,23 @@ void print_trajectory(printer& out, const std::vector<trajectory_point>& points,
            {"... in sd"},
            {"|alpha_k| a context"},
            {"|r_k| axis a"}});
-  table ap({{"checkpoint", align::left},
-            {"AP overall"},
-            {"observed"},
-            {"first 20 %"},
-            {"last 20 %"},
-            {"drop"},
-            {"drop, RoPE"},
-            {"drop, NoPE"}});
+  std::vector<table::column> ap_columns{
+      {"checkpoint", align::left}, {"AP overall"}, {"observed"}, {"first 20 %"}, {"last 20 %"}};
+  const auto groups = head_groups(points[0].heads);
+  for (const auto& g : groups) ap_columns.push_back({"drop, " + words_for_heads(g.name)});
+  table ap(ap_columns);
   for (const auto& p : points) {
     const auto of = [&](const char* column, head_statistic s) {
       return with_error(over_heads(p.column(column), group, s));
-    };
-    const auto drop = [&](head_group g) {
-      const auto in = heads_in(p, g);
-      return in.empty() ? std::string("-") : with_error(over_heads(p.column("ap_drop"), in, head_statistic::mean));
     };
     const auto abs = head_statistic::mean_abs, mean = head_statistic::mean;
     t.row({p.label, grouped(p.context_length), p.heldout_loss ? fixed(*p.heldout_loss, 3) : "-",
            of("bias_strength", abs), of("bias_context", abs), of("bias_context_in_sd", abs), of("alpha_k_context", abs),
            of("r_k_a", abs)});
-    ap.row({p.label, of("ap_overall", mean), of("ap_empirical_unbiased", mean), of("ap_first_20pct", mean),
-            of("ap_last_20pct", mean), of("ap_drop", mean), drop(head_group::rope), drop(head_group::nope)});
+    std::vector<std::string> row{p.label, of("ap_overall", mean), of("ap_empirical_unbiased", mean),
+                                 of("ap_first_20pct", mean), of("ap_last_20pct", mean)};
+    for (const auto& g : groups) row.push_back(with_error(over_heads(p.column("ap_drop"), g.heads, mean)));
+    ap.row(std::move(row));
   }
   out.print(t);
   out.heading("Attention plasticity, " + model + " query model; observed: without a model");
@@ -62,7 +57,7 @@ void print_splits(printer& out, const std::vector<trajectory_point>& points) {
            {"alpha_K a token"},
            {"alpha_K a context"},
            {"covariance"}});
-  const auto group = heads_in(points[0], head_group::all);
+  const auto group = every_head(points[0].heads);
   const auto steps = qkgeom::detail::steps_of(points);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (i + 1 == points.size()) t.rule();
@@ -76,7 +71,7 @@ void print_splits(printer& out, const std::vector<trajectory_point>& points) {
 }
 
 void print_class_changes(printer& out, const std::vector<trajectory_point>& points) {
-  const auto group = heads_in(points[0], head_group::all);
+  const auto group = every_head(points[0].heads);
   out.heading("Head classes");
   std::vector<table::column> columns{{"checkpoint", align::left}};
   for (const head_class c : all_head_classes) columns.push_back({class_words(c)});

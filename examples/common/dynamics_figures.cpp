@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "examples/common/dynamics.hpp"
+#include "examples/common/labels.hpp"
 #include "examples/common/report_figures.hpp"
 #include "qkgeom/report/trajectory_tables.hpp"
 
@@ -11,24 +12,26 @@ namespace {
 
 const std::string bars_of_documents = "; bars: 2 standard errors over documents";
 
-colour group_colour(head_group g) {
-  return g == head_group::all ? palette::black : g == head_group::rope ? palette::blue : palette::vermilion;
-}
-
-std::string group_words(const trajectory_point& point, head_group g) {
-  const std::string kind = g == head_group::all ? "all" : g == head_group::rope ? "RoPE" : "NoPE";
-  return kind + " (" + counted(heads_in(point, g).size(), "head") + ")";
-}
-
-step_figure::series series_of(const std::vector<trajectory_point>& points, const std::string& column, head_group group,
-                              head_statistic statistic, std::string name, colour line, bool dashed = false) {
+/// All checkpoints have the same heads (`check_comparable`).
+step_figure::series series_of(const std::vector<trajectory_point>& points, const std::string& column,
+                              const std::vector<std::size_t>& heads, head_statistic statistic, std::string name,
+                              colour line, bool dashed = false) {
   step_figure::series s{std::move(name), line, {}, {}, dashed};
   for (const auto& p : points) {
-    const auto e = over_heads(p.column(column), heads_in(p, group), statistic);
+    const auto e = over_heads(p.column(column), heads, statistic);
     s.y.push_back(e.value);
     s.error.push_back(2 * e.error);
   }
   return s;
+}
+
+/// A line for each group of heads.
+void add_groups(step_figure& f, const std::vector<trajectory_point>& points, const std::string& column,
+                head_statistic statistic) {
+  for (const auto& g : head_groups(points[0].heads)) {
+    const colour line = g.name == "all" ? palette::black : g.name == "rope" ? palette::blue : palette::vermilion;
+    f.lines.push_back(series_of(points, column, g.heads, statistic, words_for_heads(g), line));
+  }
 }
 
 step_figure figure_of(const std::vector<trajectory_point>& points, figure_text text) {
@@ -47,9 +50,7 @@ step_figure bias_figure(const std::vector<trajectory_point>& points, const std::
   auto f = figure_of(points, {"Positional bias along training, " + unit,
                               "mean over heads of |" + column + "|" + bars_of_documents, "", "mean |" + column + "|"});
   f.log_y = true;
-  for (const head_group g : qkgeom::detail::groups_of(points[0]))
-    f.lines.push_back(
-        series_of(points, column, g, head_statistic::mean_abs, group_words(points[0], g), group_colour(g)));
+  add_groups(f, points, column, head_statistic::mean_abs);
   return f;
 }
 
@@ -62,7 +63,7 @@ step_figure bias_factor_figure(const std::vector<trajectory_point>& points) {
   f.lines = {{"bias a token", palette::black, {}, {}},         {"mu_Q^a", palette::green, {}, {}},
              {"alpha_K a token", palette::blue, {}, {}},       {"covariance", palette::orange, {}, {}},
              {"bias a context", palette::black, {}, {}, true}, {"alpha_K a context", palette::blue, {}, {}, true}};
-  const auto group = heads_in(points[0], head_group::all);
+  const auto group = every_head(points[0].heads);
   for (const auto& p : points) {
     const auto token = split_bias(points[0], p, group, true, false),
                context = split_bias(points[0], p, group, true, true);
@@ -81,7 +82,8 @@ step_figure correlation_figure(const std::vector<trajectory_point>& points) {
                               "mean over all heads of |r|; solid: PCA component 0, dashed: axis a" + bars_of_documents,
                               "", "mean |correlation with position|"});
   const auto add = [&](const char* column, const char* name, colour line, bool dashed) {
-    f.lines.push_back(series_of(points, column, head_group::all, head_statistic::mean_abs, name, line, dashed));
+    f.lines.push_back(
+        series_of(points, column, every_head(points[0].heads), head_statistic::mean_abs, name, line, dashed));
   };
   add("r_q_pc0", "queries, component 0", palette::blue, false);
   add("r_k_pc0", "keys, component 0", palette::orange, false);
@@ -99,7 +101,7 @@ share_figure class_share_figure(const std::vector<trajectory_point>& points) {
   for (const auto& p : points) f.steps.push_back(p.label);
   for (const head_class c : all_head_classes) {
     share_figure::part part{class_words(c), class_colour(c), {}};
-    for (const auto& p : points) part.share.push_back(class_share(p, heads_in(p, head_group::all), c).value);
+    for (const auto& p : points) part.share.push_back(class_share(p, every_head(p.heads), c).value);
     f.parts.push_back(std::move(part));
   }
   return f;
@@ -109,7 +111,7 @@ step_figure plasticity_figure(const std::vector<trajectory_point>& points, const
   auto f = figure_of(points, {"Plasticity along training",
                               "mean over all heads, " + model + " query model" + bars_of_documents, "", "plasticity"});
   const auto add = [&](const char* column, const char* name, colour line, bool dashed) {
-    f.lines.push_back(series_of(points, column, head_group::all, head_statistic::mean, name, line, dashed));
+    f.lines.push_back(series_of(points, column, every_head(points[0].heads), head_statistic::mean, name, line, dashed));
   };
   add("ap_first_20pct", "first 20 % of the context", palette::sky, false);
   add("ap_overall", "whole context", palette::black, false);
@@ -123,9 +125,7 @@ step_figure plasticity_figure(const std::vector<trajectory_point>& points, const
 step_figure drop_figure(const std::vector<trajectory_point>& points, const std::string& model) {
   auto f = figure_of(points, {"AP_drop along training: first less last fifth of the context",
                               "mean over heads, " + model + " query model" + bars_of_documents, "", "AP_drop"});
-  for (const head_group g : qkgeom::detail::groups_of(points[0]))
-    f.lines.push_back(
-        series_of(points, "ap_drop", g, head_statistic::mean, group_words(points[0], g), group_colour(g)));
+  add_groups(f, points, "ap_drop", head_statistic::mean);
   return f;
 }
 

@@ -43,6 +43,10 @@ std::string words_for_heads(std::string_view group) {
   return group == "rope" ? "RoPE layers" : "NoPE layers";
 }
 
+std::string words_for_heads(const head_group& group) {
+  return words_for_heads(group.name) + " (" + std::to_string(group.heads.size()) + ")";
+}
+
 std::string with_error(const head_estimate& e, bool sign) {
   if (std::isnan(e.value)) return "-";
   if (!(std::isfinite(e.error) && e.error > 0)) return sign ? signed_significant(e.value) : significant(e.value);

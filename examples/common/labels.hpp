@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_statistics.hpp"
 
 namespace qkgeom::examples {
@@ -20,6 +21,8 @@ std::string file_name_of(const std::string& text);
 
 /// "all heads", "RoPE layers" or "NoPE layers": a group of `head_groups` in words.
 std::string words_for_heads(std::string_view group);
+/// "RoPE layers (48)": with how many heads it has.
+std::string words_for_heads(const head_group& group);
 
 /// "1.25 ± 0.03": the error in two significant digits, the value in as many decimals; "1.25" without an error, "-"
 /// where there is no value.

@@ -44,7 +44,7 @@ mean_line mean_over_heads(const std::vector<const plasticity_profile_result*>& p
     for (const auto& [document, c] : change)
       without.push_back(heads + c.second > 0 ? (sum + c.first) / (heads + c.second) : none);
     line.mean.push_back(heads > 0 ? sum / heads : none);
-    line.error.push_back(qkgeom::detail::jackknife_error(without));
+    line.error.push_back(jackknife_error(without));
   }
   return line;
 }

@@ -6,6 +6,7 @@
 
 #include "examples/common/labels.hpp"
 #include "examples/common/report_figures.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/pair_summary.hpp"
 #include "qkgeom/report/trajectory.hpp"
 
@@ -39,10 +40,9 @@ namespace {
 
 using align = table::align;
 
-table table_of_groups(const std::string& first, const std::vector<group_summary>& groups) {
+table table_of_groups(const std::string& first, const std::vector<head_group>& groups) {
   std::vector<table::column> columns{{first, align::left}};
-  for (const auto& g : groups)
-    columns.push_back({words_for_heads(g.name) + " (" + std::to_string(g.heads) + ")", align::right});
+  for (const auto& g : groups) columns.push_back({words_for_heads(g), align::right});
   return table(std::move(columns));
 }
 
@@ -104,16 +104,16 @@ head_estimate positive_share(const trajectory_point& point, const std::vector<st
   head_estimate e{share(bias.value)};
   std::vector<double> without;
   for (const auto& replicate : bias.without) without.push_back(share(replicate));
-  e.error = qkgeom::detail::jackknife_error(without);
+  e.error = jackknife_error(without);
   return e;
 }
 
 }  // namespace
 
 void print_classes(printer& out, const model_report& report, const class_thresholds& thresholds) {
-  const auto groups = summarize_model(report);
   if (report.heads.empty()) return;
   const auto point = point_of(report, report.model);
+  const auto groups = head_groups(point.heads);
   out.heading("Head classes on PCA component 0: |r| above " + significant(thresholds.high, 2) +
               " is positional, below " + significant(thresholds.low, 2) + " is not");
   auto t = table_of_groups("class", groups);
@@ -121,8 +121,8 @@ void print_classes(printer& out, const model_report& report, const class_thresho
     std::string name(name_of(all_head_classes[i]));
     std::replace(name.begin(), name.end(), '_', '-');
     std::vector<std::string> cells{name};
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      const auto e = class_share(point, heads_in(point, all_head_groups[g]), all_head_classes[i]);
+    for (const auto& g : groups) {
+      const auto e = class_share(point, g.heads, all_head_classes[i]);
       cells.push_back(percent(e.value) + (std::isfinite(e.error) ? " ± " + percent(e.error) : std::string()));
     }
     t.row(std::move(cells));
@@ -131,9 +131,9 @@ void print_classes(printer& out, const model_report& report, const class_thresho
 }
 
 void print_position(printer& out, const model_report& report) {
-  const auto groups = summarize_model(report);
   if (report.heads.empty()) return;
   const auto point = point_of(report, report.model);
+  const auto groups = head_groups(point.heads);
   const bool errors = !report.heads[0].geometry.without.empty();
   out.heading(std::string("Position in the geometry: means over heads") +
               (errors ? " ± standard error over documents" : ""));
@@ -142,8 +142,8 @@ void print_position(printer& out, const model_report& report) {
   auto t = table_of_groups("", groups);
   const auto row = [&](const char* name, const auto& estimate_of, const auto& text, const auto& error_text) {
     std::vector<std::string> cells{name};
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      const auto e = estimate_of(heads_in(point, all_head_groups[g]));
+    for (const auto& g : groups) {
+      const auto e = estimate_of(g.heads);
       cells.push_back(text(e.value) + (std::isfinite(e.error) ? " ± " + error_text(e.error) : std::string()));
     }
     t.row(std::move(cells));

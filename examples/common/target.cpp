@@ -8,7 +8,7 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/report_text.hpp"
 #include "qkgeom/io/csv_read.hpp"
-#include "qkgeom/report/model_summary.hpp"
+#include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom::examples {
 
@@ -75,7 +75,7 @@ std::vector<scored_model> read_scored_models(const std::filesystem::path& file,
 double median_score(const std::vector<scored_model>& models) {
   std::vector<double> scores;
   for (const auto& m : models) scores.push_back(m.score);
-  return qkgeom::detail::median(std::move(scores));
+  return quantile(std::move(scores), 0.5);
 }
 
 quadrant quadrant_of(const estimate& drop, double score, double median) {

@@ -97,7 +97,7 @@ TEST_P(parts_of, cells_equal_brute_force) {
   for (const double w : got.heatmap.parts.weight) filled += w > 0;
   EXPECT_EQ(filled, want.size());
   for (const auto& [at, w] : want) {
-    const auto check = [&](const cell_estimate& x, const oracle_mean& mean) {
+    const auto check = [&](const estimate& x, const oracle_mean& mean) {
       EXPECT_NEAR(x.value, mean.mean(), 1e-9 * (1 + std::fabs(mean.mean())));
       if (mean.by_example.size() < 2) {
         EXPECT_TRUE(std::isnan(x.error));

@@ -190,7 +190,7 @@ TEST(drop_split, means_over_heads_leave_a_document_out_of_all_at_once) {
     std::vector<double> without;
     for (std::size_t e = 0; e < x.examples.size(); ++e)
       without.push_back(0.5 * (x.without[e][static_cast<std::size_t>(v)] + y.without[e][static_cast<std::size_t>(v)]));
-    EXPECT_NEAR(mean.error, detail::jackknife_error(without), 1e-13);
+    EXPECT_NEAR(mean.error, jackknife_error(without), 1e-13);
   }
   EXPECT_NEAR(mean_over_heads({&x, &y}, 0).value, 0.5 * (x.drop.value + y.drop.value), 1e-15);
   EXPECT_TRUE(std::isnan(mean_over_heads({&none}, 0).value));

@@ -8,7 +8,6 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/analyse.hpp"
-#include "qkgeom/report/analyse.hpp"
 #include "qkgeom/report/trajectory_tables.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -59,7 +58,7 @@ TEST(head_statistics, median_error_is_that_of_every_redraw) {
   double first = 0, second = 0;
   for (int i = 0; i < 27; ++i) {
     const auto at = [&](int k) { return x[static_cast<std::size_t>(k % 3)] - 1000; };
-    const double m = detail::median({at(i), at(i / 3), at(i / 9)});
+    const double m = quantile({at(i), at(i / 3), at(i / 9)}, 0.5);
     first += m / 27;
     second += m * m / 27;
   }
@@ -73,9 +72,11 @@ TEST(trajectory, statistics_over_heads_and_their_errors) {
   const auto point = point_of(report_of({{1, 2, p}, {-3, 2, p}, {5, 2, c}}, 100,
                                         {{{1.5, 2, p}, {-3, 2, c}, {5, 2, c}}, {{0.5, 2, p}, {-3, 2, p}, {5, 2, c}}}),
                               "one", 2.5);
-  const auto all = heads_in(point, head_group::all);
-  EXPECT_EQ(heads_in(point, head_group::nope), (std::vector<std::size_t>{1}));
-  EXPECT_EQ(heads_in(point, head_group::rope), (std::vector<std::size_t>{0, 2}));
+  const auto groups = head_groups(point.heads);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[1].heads, (std::vector<std::size_t>{0, 2}));
+  EXPECT_EQ(groups[2].heads, (std::vector<std::size_t>{1}));
+  const auto& all = groups[0].heads;
   const auto mean = over_heads(point.column("mu_q_a"), all, head_statistic::mean);
   EXPECT_DOUBLE_EQ(mean.value, 1);
   EXPECT_NEAR(mean.error, 0.5 / 3, 1e-15);  // the two replicates are 1 +- 1/6: sqrt(1/2 (1/36 + 1/36))
@@ -98,7 +99,7 @@ TEST(trajectory, transitions_count_where_each_head_went) {
   const auto a = point_of(report_of({{1, 1, p}, {1, 1, p}, {1, 1, c}, {1, 1, c}}, 100), "a");
   const auto b = point_of(report_of({{1, 1, p}, {1, 1, c}, {1, 1, p}, {1, 1, p}}, 100), "b");
   double share = 0;
-  for (const auto& t : class_transitions(a, b, heads_in(a, head_group::all))) {
+  for (const auto& t : class_transitions(a, b, every_head(a.heads))) {
     const index_t expected = t.from == p && t.to == p   ? 1
                              : t.from == p && t.to == c ? 1
                              : t.from == c && t.to == p ? 2
@@ -154,13 +155,13 @@ TEST(bias_split, parts_add_up_whatever_the_signs) {
     const auto a = random_report(0, 512), b = random_report(1, 8192);
     for (const bool absolute : {false, true})
       for (const bool per_context : {false, true}) {
-        const auto s = split_bias(a, b, heads_in(a, head_group::all), absolute, per_context);
+        const auto s = split_bias(a, b, every_head(a.heads), absolute, per_context);
         EXPECT_NEAR(s.mu.value + s.alpha.value + s.covariance.value, s.bias.value, 1e-12);
         EXPECT_NEAR(s.bias.value, std::log(std::abs(s.to.bias / s.from.bias)), 1e-15);
         EXPECT_GE(s.bias.head_error, 0);
         const auto& column = b.column(per_context ? "bias_context" : "bias_strength");
         const auto statistic = absolute ? head_statistic::mean_abs : head_statistic::mean;
-        const double expected = over_heads(column, heads_in(b, head_group::all), statistic).value;
+        const double expected = over_heads(column, every_head(b.heads), statistic).value;
         EXPECT_NEAR(s.to.bias, expected, 1e-12);
       }
   }

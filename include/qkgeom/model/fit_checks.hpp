@@ -12,6 +12,7 @@
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/model/kolmogorov_smirnov.hpp"
+#include "qkgeom/stats/quantile.hpp"
 #include "qkgeom/stats/shape.hpp"
 
 namespace qkgeom {
@@ -52,18 +53,6 @@ inline normality check_normality(std::vector<double> x) {
   return r;
 }
 
-namespace detail {
-
-/// Median of the values that are not NaN; NaN of none.
-inline double median_of(std::vector<double> x) {
-  x.erase(std::remove_if(x.begin(), x.end(), [](double v) { return std::isnan(v); }), x.end());
-  if (x.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::sort(x.begin(), x.end());
-  return 0.5 * (x[(x.size() - 1) / 2] + x[x.size() / 2]);
-}
-
-}  // namespace detail
-
 /// Medians over samples; NaNs do not count. `tested` samples, by index, are those whose Kolmogorov-Smirnov results
 /// count; empty: all.
 inline normality_medians medians(const std::vector<normality>& samples, double alpha,
@@ -83,9 +72,8 @@ inline normality_medians medians(const std::vector<normality>& samples, double a
     below += s.ks_p < alpha;
   }
   const double share = p.empty() ? std::numeric_limits<double>::quiet_NaN() : below / static_cast<double>(p.size());
-  return {static_cast<index_t>(samples.size()),   detail::median_of(std::move(skewness)),
-          detail::median_of(std::move(kurtosis)), detail::median_of(std::move(distance)),
-          detail::median_of(std::move(p)),        share};
+  return {static_cast<index_t>(samples.size()), quantile(std::move(skewness), 0.5), quantile(std::move(kurtosis), 0.5),
+          quantile(std::move(distance), 0.5),   quantile(std::move(p), 0.5),        share};
 }
 
 struct fit_check_options {

@@ -34,25 +34,30 @@ namespace detail {
 /// Keys by (group, key bucket): each group is split where the bucket changes; keys outside all buckets are left out.
 struct bucketed_keys {
   key_groups groups;
-  std::vector<std::vector<index_t>> members;    ///< (key buckets) groups
-  std::vector<std::vector<std::size_t>> owner;  ///< (key buckets) for each of those its index among the examples
+  std::vector<index_t> bucket;        ///< (groups) key bucket
+  std::vector<std::size_t> of_whole;  ///< (groups) the group that it is part of
+
+  /// The groups of a bucket.
+  std::vector<index_t> members(index_t b) const {
+    std::vector<index_t> in;
+    for (std::size_t g = 0; g < bucket.size(); ++g)
+      if (bucket[g] == b) in.push_back(static_cast<index_t>(g));
+    return in;
+  }
 };
 
 inline bucketed_keys split_by_bucket(const key_groups& whole, const bucket_edges& edges) {
   bucketed_keys out;
-  out.members.resize(static_cast<std::size_t>(edges.count()));
-  out.owner.resize(out.members.size());
   for (std::size_t g = 0; g + 1 < whole.offset.size(); ++g) {
     index_t last = -1;
     for (auto i = static_cast<std::size_t>(whole.offset[g]); i < static_cast<std::size_t>(whole.offset[g + 1]); ++i) {
       const index_t bucket = edges(whole.position[i]);
       if (bucket < 0) continue;
       if (bucket != last) {
-        out.members[static_cast<std::size_t>(bucket)].push_back(static_cast<index_t>(out.groups.example.size()));
-        out.owner[static_cast<std::size_t>(bucket)].push_back(g);
+        out.bucket.push_back(last = bucket);
+        out.of_whole.push_back(g);
         out.groups.offset.push_back(static_cast<index_t>(out.groups.row.size()));
         out.groups.example.push_back(whole.example[g]);
-        last = bucket;
       }
       out.groups.row.push_back(whole.row[i]);
       out.groups.position.push_back(whole.position[i]);
@@ -63,18 +68,20 @@ inline bucketed_keys split_by_bucket(const key_groups& whole, const bucket_edges
   return out;
 }
 
-/// One cell; kept sums are spread over all examples, so that all cells speak of the same ones.
-inline profile_bucket table_cell(const query_model& model, index_t b, const bucketed_keys& keys, std::size_t bucket,
-                                 const pair_sums& sums, bool same, std::size_t keep_examples) {
+/// One cell, of the groups `members`; kept sums are spread over all examples, so that all cells speak of the same ones.
+inline profile_bucket table_cell(const query_model& model, index_t b, const bucketed_keys& keys,
+                                 const std::vector<index_t>& members, const pair_sums& sums, bool same,
+                                 std::size_t keep_examples) {
   profile_bucket cell;
   cell.start = model.buckets.start(b);
   cell.end = model.buckets.end(b);
   cell.queries = model.bucket[static_cast<std::size_t>(b)].queries;
-  fill_bucket(cell, sums, b, keys.members[bucket], same);
+  fill_bucket(cell, sums, b, members, same);
   std::vector<double> sum(keep_examples), weight(keep_examples);
-  for (std::size_t i = 0; keep_examples > 0 && i < keys.owner[bucket].size(); ++i) {
-    sum[keys.owner[bucket][i]] = cell.example_sum[i];
-    weight[keys.owner[bucket][i]] = cell.example_weight[i];
+  for (std::size_t i = 0; keep_examples > 0 && i < members.size(); ++i) {
+    const std::size_t example = keys.of_whole[static_cast<std::size_t>(members[i])];
+    sum[example] = cell.example_sum[i];
+    weight[example] = cell.example_weight[i];
   }
   cell.example_sum = std::move(sum);
   cell.example_weight = std::move(weight);
@@ -98,14 +105,16 @@ std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vecto
   const auto keys = detail::split_by_bucket(whole, edges);
   const auto sums =
       detail::sums_over(ctx, layer, keys.groups, problems, detail::request_of(set, options.precision), set);
+  std::vector<std::vector<index_t>> members;
+  for (index_t c = 0; c < edges.count(); ++c) members.push_back(keys.members(c));
   std::vector<plasticity_bucket_table> tables;
   for (std::size_t h = 0; h < models.size(); ++h) {
     plasticity_bucket_table table{
         name_of(models[h].covariance), fingerprint(models[h]), models[h].buckets, edges, {}, {}};
     if (options.keep_examples) table.examples = whole.example;
     for (index_t b = 0; b < table.query_buckets.count(); ++b)
-      for (std::size_t c = 0; c < keys.members.size(); ++c)
-        table.cells.push_back(detail::table_cell(models[h], b, keys, c, sums[h], set.examples_weigh_same,
+      for (const auto& groups : members)
+        table.cells.push_back(detail::table_cell(models[h], b, keys, groups, sums[h], set.examples_weigh_same,
                                                  options.keep_examples ? whole.example.size() : 0));
     tables.push_back(std::move(table));
   }

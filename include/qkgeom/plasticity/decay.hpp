@@ -10,6 +10,7 @@
 
 #include "qkgeom/model/pooled_covariance.hpp"
 #include "qkgeom/plasticity/decay_pairs.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 #include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom {
@@ -19,12 +20,6 @@ struct decay_options {
   std::uint64_t seed = 0;
 };
 
-/// A mean over pairs, every pair counting once, and its standard error: jackknife over examples, given the query model.
-struct decay_mean {
-  double value = std::numeric_limits<double>::quiet_NaN();
-  double error = std::numeric_limits<double>::quiet_NaN();
-};
-
 /// How a number is spread over pairs: 10 %, 50 % and 90 % quantiles; NaN where no pair has it.
 struct decay_spread {
   double p10 = std::numeric_limits<double>::quiet_NaN();
@@ -32,16 +27,17 @@ struct decay_spread {
   double p90 = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// The bound (A.5) beside the plasticity of one query bucket, t = tau.
+/// The bound (A.5) beside the plasticity of one query bucket, t = tau: means over pairs, every pair counting once;
+/// errors are a jackknife over examples, given the query model.
 struct decay_bucket {
   index_t start = 0, end = 0;  ///< tokens
   double tau = 0;              ///< tokens
   index_t pairs = 0;           ///< of those drawn
-  decay_mean plasticity;       ///< AP_t of these pairs
-  decay_mean bound;            ///< mean(min(1, exp(-gamma^2 t^2 / 8)))
-  decay_mean promised;         ///< the same with 1 for pairs with t < T_0, of which the theorem says nothing
-  decay_mean past;             ///< share of pairs with t >= T_0
-  decay_mean broken;           ///< share of pairs with t >= T_0 and a plasticity above exp(-gamma^2 t^2 / 8)
+  estimate plasticity;         ///< AP_t of these pairs
+  estimate bound;              ///< mean(min(1, exp(-gamma^2 t^2 / 8)))
+  estimate promised;           ///< the same with 1 for pairs with t < T_0, of which the theorem says nothing
+  estimate past;               ///< share of pairs with t >= T_0
+  estimate broken;             ///< share of pairs with t >= T_0 and a plasticity above exp(-gamma^2 t^2 / 8)
 };
 
 /// The decay theorem (4.4, A.1) on one head: z(t) = gamma t + z_0, gamma = delta_1 beta_pos / sqrt v, by the model of a
@@ -55,10 +51,10 @@ struct decay_result {
   decay_spread gamma, abs_gamma;       ///< a token, over pairs with gamma != 0
   decay_spread z_0, t_0;               ///< z at t = 0; tokens; over the same pairs
   decay_spread variance_slope;         ///< slope of v against t over its mean, a token; the theorem needs 0
-  decay_mean variance_slope_mean;      ///< mean of the slopes of v against t themselves, a token
-  decay_mean pi_0;                     ///< share of pairs with delta_1 = 0
-  decay_mean ap_infinity;              ///< pi_0 E[PP | delta_1 = 0] (4.15, A.9)
-  decay_mean past, broken;             ///< as in the buckets, over all pairs and their buckets
+  estimate variance_slope_mean;        ///< mean of the slopes of v against t themselves, a token
+  estimate pi_0;                       ///< share of pairs with delta_1 = 0
+  estimate ap_infinity;                ///< pi_0 E[PP | delta_1 = 0] (4.15, A.9)
+  estimate past, broken;               ///< as in the buckets, over all pairs and their buckets
   std::vector<decay_bucket> buckets;
 };
 
@@ -72,13 +68,7 @@ struct decay_sums {
     sum[example] += value;
     weight[example] += 1;
   }
-  decay_mean mean() const {
-    profile_bucket b;
-    b.example_sum = sum;
-    b.example_weight = weight;
-    finish_bucket(b, false);
-    return {b.plasticity, b.standard_error};
-  }
+  estimate mean() const { return ratio_of_sums(sum, weight); }
 };
 
 inline decay_spread spread_of(std::vector<double> x) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
 
@@ -30,18 +31,12 @@ inline plasticity_profile_result part_profile(const plasticity_profile_result& p
   return result;
 }
 
-/// Mean over the pairs of a cell, and its error over examples.
-struct cell_estimate {
-  double value = std::numeric_limits<double>::quiet_NaN();
-  double error = std::numeric_limits<double>::quiet_NaN();
-};
-
 namespace detail {
 
 /// S / W of a cell with the infinitesimal jackknife over its G examples, G / (G - 1) sum (S_g - S W_g / W)^2 / W^2,
 /// which is what sums over examples can give without keeping each.
-inline cell_estimate estimate_of(const heatmap_parts& x, std::size_t cell, std::size_t value) {
-  cell_estimate result;
+inline estimate estimate_of(const heatmap_parts& x, std::size_t cell, std::size_t value) {
+  estimate result;
   const double weight = x.weight[cell], groups = x.groups[cell];
   if (!(weight > 0)) return result;
   const auto at = cell * heatmap_parts::values + value;
@@ -107,13 +102,12 @@ inline void merge_cells(heatmap_parts& into, index_t width, const heatmap_parts&
 }  // namespace detail
 
 /// Mean plasticity of a heatmap's cell with its error over examples; cells are named by their numbers.
-inline cell_estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance) {
+inline estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance) {
   return detail::estimate_of(map.parts, detail::cell_index(map, key_distance, query_distance), 0);
 }
 
 /// The same of a part.
-inline cell_estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance,
-                               pair_part part) {
+inline estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance, pair_part part) {
   return detail::estimate_of(map.parts, detail::cell_index(map, key_distance, query_distance),
                              1 + static_cast<std::size_t>(part));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/pair_sets.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
 
@@ -87,7 +89,6 @@ inline key_groups group_keys(const vector_view<const std::int32_t>& position,
 
 /// Mean over examples and its jackknife error; `same`: every example counts once.
 inline void finish_bucket(profile_bucket& b, bool same) {
-  double sum = 0, weight = 0, examples = 0;
   const auto count = b.example_sum.size();
   if (same)
     for (std::size_t e = 0; e < count; ++e)
@@ -96,24 +97,11 @@ inline void finish_bucket(profile_bucket& b, bool same) {
         for (std::size_t at = e; at < b.part_sum.size(); at += count) b.part_sum[at] /= b.example_weight[e];
         b.example_weight[e] = 1;
       }
-  for (std::size_t e = 0; e < count; ++e) {
-    sum += b.example_sum[e];
-    weight += b.example_weight[e];
-    examples += b.example_weight[e] > 0;
-  }
-  if (!(weight > 0)) return;
-  b.plasticity = sum / weight;
+  const auto mean = ratio_of_sums(b.example_sum, b.example_weight);
+  if (std::isnan(mean.value)) return;
+  b.plasticity = mean.value;
+  b.standard_error = mean.error;
   if (b.drawn == 0) b.sampling_error = 0;
-  if (examples < 2) return;
-  double mean = 0, square = 0;
-  const auto without = [&](std::size_t e) {
-    return (sum - b.example_sum[e]) / (weight - b.example_weight[e]) - b.plasticity;
-  };
-  for (std::size_t e = 0; e < count; ++e)
-    if (b.example_weight[e] > 0) mean += without(e) / examples;
-  for (std::size_t e = 0; e < count; ++e)
-    if (b.example_weight[e] > 0) square += (without(e) - mean) * (without(e) - mean);
-  b.standard_error = std::sqrt((examples - 1) / examples * square);
 }
 
 /// Standard error of the mean of n draws with replacement from their weighted mean and mean square.

@@ -11,6 +11,7 @@
 
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"
+#include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/report/detail/thinned_layer.hpp"
 
@@ -108,36 +109,9 @@ std::vector<double> flipped_rows(const matrix_view<const T>& k, const std::vecto
   return rows;
 }
 
-/// Keys grouped by example and bucket, and the bucket of each group; keys outside all buckets are left out.
-inline std::pair<key_groups, std::vector<index_t>> group_by_bucket(const key_groups& by_example,
-                                                                   const bucket_edges& edges) {
-  key_groups groups;
-  std::vector<index_t> bucket;
-  groups.offset.push_back(0);
-  for (index_t g = 0; g < by_example.groups(); ++g) {
-    index_t current = -1;
-    for (index_t i = by_example.offset[static_cast<std::size_t>(g)];
-         i < by_example.offset[static_cast<std::size_t>(g) + 1]; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const index_t b = edges(by_example.position[at]);
-      if (b < 0) continue;
-      if (b != current) {
-        groups.example.push_back(by_example.example[static_cast<std::size_t>(g)]);
-        groups.offset.push_back(groups.offset.back());
-        bucket.push_back(current = b);
-      }
-      groups.row.push_back(by_example.row[at]);
-      groups.position.push_back(by_example.position[at]);
-      ++groups.offset.back();
-    }
-  }
-  return {std::move(groups), std::move(bucket)};
-}
-
 /// Cells of a head and their plain mean, with its error over examples.
-inline void collect_cells(author_head& head, const pair_sums& sums, const key_groups& groups,
-                          const std::vector<index_t>& key_bucket, const std::vector<score_law>& laws,
-                          std::optional<index_t> window) {
+inline void collect_cells(author_head& head, const pair_sums& sums, const bucketed_keys& keys,
+                          const std::vector<score_law>& laws, std::optional<index_t> window) {
   using cell = std::pair<index_t, index_t>;
   struct total {
     double sum = 0, pairs = 0;
@@ -147,11 +121,11 @@ inline void collect_cells(author_head& head, const pair_sums& sums, const key_gr
   for (index_t j = 0; j < sums.laws; ++j) {
     if (laws[static_cast<std::size_t>(j)].empty()) continue;
     for (index_t g = 0; g < sums.groups; ++g) {
-      const index_t c = key_bucket[static_cast<std::size_t>(g)];
+      const index_t c = keys.bucket[static_cast<std::size_t>(g)];
       if (c >= j || (window && c < j - *window)) continue;  // the tool compares the window with bucket numbers
       const auto at = sums.at(j, g);
       const auto pairs = static_cast<double>(sums.pairs[at]);
-      for (auto* t : {&cells[{j, c}], &by_example[groups.example[static_cast<std::size_t>(g)]][{j, c}]}) {
+      for (auto* t : {&cells[{j, c}], &by_example[keys.groups.example[static_cast<std::size_t>(g)]][{j, c}]}) {
         t->sum += sums.sum[at];
         t->pairs += pairs;
       }
@@ -196,8 +170,7 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
     signs[h] = sign_of_key[key];
     totals[h] = flipped(moments.q[h].total, signs[h]);
   }
-  const auto [groups, key_bucket] =
-      group_by_bucket(group_keys(layer.k_position, layer.k_example, false), moments.buckets);
+  const auto keys = split_by_bucket(group_keys(layer.k_position, layer.k_example, false), moments.buckets);
   std::vector<author_head> heads(n);
   for (std::size_t key = 0; key < readers.size(); ++key) {
     std::vector<pair_problem> problems;
@@ -208,10 +181,10 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
     }
     if (problems.empty()) continue;
     const auto k = flipped_rows(layer.k.head(static_cast<index_t>(key)), sign_of_key[key]);
-    const auto sums =
-        ctx.gaussian_pairs(packed_tensor(k.data(), layer.k.rows, 1, layer.k.dim), groups, problems, pair_request{});
+    const auto sums = ctx.gaussian_pairs(packed_tensor(k.data(), layer.k.rows, 1, layer.k.dim), keys.groups, problems,
+                                         pair_request{});
     for (std::size_t i = 0; i < problems.size(); ++i)
-      collect_cells(heads[readers[key][i]], sums[i], groups, key_bucket, problems[i].laws, layer.window);
+      collect_cells(heads[readers[key][i]], sums[i], keys, problems[i].laws, layer.window);
   }
   const auto weights = component_weights(ctx, moments);
   const auto fits =

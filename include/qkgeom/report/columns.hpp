@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ namespace qkgeom {
 /// A number that a table gives of a head; NaN is null.
 struct head_column {
   std::string name;
-  double (*value)(const head_report&);
+  std::function<double(const head_report&)> value;
 };
 
 namespace detail {
@@ -36,39 +37,51 @@ inline void require_plasticity(const char* what, const std::vector<head_report>&
 
 }  // namespace detail
 
-/// The rotation's numbers, under the names of the field's files.
+/// A number of the rotation, under its name in the field's files.
+struct rotation_number {
+  const char* name;
+  double rotation_result::*value;
+};
+inline constexpr rotation_number rotation_numbers[] = {
+    {"r_q_a", &rotation_result::r_q_a},
+    {"r_k_a", &rotation_result::r_k_a},
+    {"alpha_q", &rotation_result::alpha_q},
+    {"alpha_k", &rotation_result::alpha_k},
+    {"mu_q_a", &rotation_result::mu_q_a},
+    {"mu_k_a", &rotation_result::mu_k_a},
+    {"mu_q_b", &rotation_result::mu_q_b},
+    {"mu_k_b", &rotation_result::mu_k_b},
+    {"bias_strength", &rotation_result::bias_strength},
+    {"separation_strength", &rotation_result::separation_strength},
+    {"content_var_b", &rotation_result::content_var_b},
+    {"var_frac_a", &rotation_result::var_frac_a},
+    {"var_frac_b", &rotation_result::var_frac_b},
+    {"plane_var_fraction", &rotation_result::plane_var_fraction},
+    {"residual_pos_r", &rotation_result::residual_pos_r},
+    {"alpha_k_b", &rotation_result::alpha_k_b},
+    {"bias_strength_b", &rotation_result::bias_strength_b},
+    {"cos_a_beta_q", &rotation_result::cos_a_beta_q},
+    {"cos_a_beta_k", &rotation_result::cos_a_beta_k},
+    {"q_drift_off_a", &rotation_result::q_drift_off_a},
+    {"k_drift_off_a", &rotation_result::k_drift_off_a},
+    {"alpha_q_context", &rotation_result::alpha_q_context},
+    {"alpha_k_context", &rotation_result::alpha_k_context},
+    {"bias_context", &rotation_result::bias_context},
+    {"alpha_k_b_context", &rotation_result::alpha_k_b_context},
+    {"bias_b_context", &rotation_result::bias_b_context},
+    {"score_sd", &rotation_result::score_sd},
+    {"score_sd_mean_query", &rotation_result::score_sd_mean_query},
+    {"bias_context_in_sd", &rotation_result::bias_context_in_sd},
+    {"bias_context_in_sd_mean_query", &rotation_result::bias_context_in_sd_mean_query}};
+
+/// Those of every head.
 inline const std::vector<head_column>& rotation_columns() {
-  static const std::vector<head_column> columns = {
-      {"r_q_a", [](const head_report& h) { return h.rotation.r_q_a; }},
-      {"r_k_a", [](const head_report& h) { return h.rotation.r_k_a; }},
-      {"alpha_q", [](const head_report& h) { return h.rotation.alpha_q; }},
-      {"alpha_k", [](const head_report& h) { return h.rotation.alpha_k; }},
-      {"mu_q_a", [](const head_report& h) { return h.rotation.mu_q_a; }},
-      {"mu_k_a", [](const head_report& h) { return h.rotation.mu_k_a; }},
-      {"mu_q_b", [](const head_report& h) { return h.rotation.mu_q_b; }},
-      {"mu_k_b", [](const head_report& h) { return h.rotation.mu_k_b; }},
-      {"bias_strength", [](const head_report& h) { return h.rotation.bias_strength; }},
-      {"separation_strength", [](const head_report& h) { return h.rotation.separation_strength; }},
-      {"content_var_b", [](const head_report& h) { return h.rotation.content_var_b; }},
-      {"var_frac_a", [](const head_report& h) { return h.rotation.var_frac_a; }},
-      {"var_frac_b", [](const head_report& h) { return h.rotation.var_frac_b; }},
-      {"plane_var_fraction", [](const head_report& h) { return h.rotation.plane_var_fraction; }},
-      {"residual_pos_r", [](const head_report& h) { return h.rotation.residual_pos_r; }},
-      {"alpha_k_b", [](const head_report& h) { return h.rotation.alpha_k_b; }},
-      {"bias_strength_b", [](const head_report& h) { return h.rotation.bias_strength_b; }},
-      {"cos_a_beta_q", [](const head_report& h) { return h.rotation.cos_a_beta_q; }},
-      {"cos_a_beta_k", [](const head_report& h) { return h.rotation.cos_a_beta_k; }},
-      {"q_drift_off_a", [](const head_report& h) { return h.rotation.q_drift_off_a; }},
-      {"k_drift_off_a", [](const head_report& h) { return h.rotation.k_drift_off_a; }},
-      {"alpha_q_context", [](const head_report& h) { return h.rotation.alpha_q_context; }},
-      {"alpha_k_context", [](const head_report& h) { return h.rotation.alpha_k_context; }},
-      {"bias_context", [](const head_report& h) { return h.rotation.bias_context; }},
-      {"alpha_k_b_context", [](const head_report& h) { return h.rotation.alpha_k_b_context; }},
-      {"bias_b_context", [](const head_report& h) { return h.rotation.bias_b_context; }},
-      {"score_sd", [](const head_report& h) { return h.rotation.score_sd; }},
-      {"score_sd_mean_query", [](const head_report& h) { return h.rotation.score_sd_mean_query; }},
-      {"bias_context_in_sd", [](const head_report& h) { return h.rotation.bias_context_in_sd; }},
-      {"bias_context_in_sd_mean_query", [](const head_report& h) { return h.rotation.bias_context_in_sd_mean_query; }}};
+  static const std::vector<head_column> columns = [] {
+    std::vector<head_column> list;
+    for (const auto& n : rotation_numbers)
+      list.push_back({n.name, [value = n.value](const head_report& h) { return h.rotation.*value; }});
+    return list;
+  }();
   return columns;
 }
 

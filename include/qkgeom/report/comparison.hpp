@@ -22,7 +22,7 @@ struct compared_number {
   std::vector<double> without;  ///< (documents or blocks); empty: no error is known
   double head_error = std::numeric_limits<double>::quiet_NaN();
 
-  head_estimate estimate() const { return {value, detail::jackknife_error(without), head_error}; }
+  head_estimate estimate() const { return {value, jackknife_error(without), head_error}; }
 };
 
 /// a - b. `paired`: both come from the same documents, and leave out the same one at once; else these are independent.
@@ -37,7 +37,7 @@ inline head_estimate difference_of(const compared_number& a, const compared_numb
   }
   std::vector<double> without;
   for (std::size_t i = 0; i < a.without.size(); ++i) without.push_back(a.without[i] - b.without[i]);
-  d.error = detail::jackknife_error(without);
+  d.error = jackknife_error(without);
   return d;
 }
 

@@ -8,15 +8,11 @@
 
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/comparison.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
 
 namespace qkgeom {
 
 namespace detail {
-
-inline void add_compared(csv_writer& csv, const compared_number& n) {
-  const auto e = n.estimate();
-  csv.add(e.value).add(e.error).add(e.head_error);
-}
 
 /// The numbers of a group by which two models are told apart: its headline, then quintiles and deciles of each one's
 /// own context by number from 1.
@@ -39,13 +35,12 @@ inline std::vector<compared_number> told_apart_by(const compared_group& g) {
 /// documents) and `_head_error` (of drawing the heads).
 inline void write_models_csv(const std::filesystem::path& path, const std::vector<compared_model>& models) {
   std::vector<std::string> names{"model", "family", "group", "heads", "context_length", "documents"};
-  for (const auto& n : models.at(0).groups.at(0).numbers)
-    for (const char* part : {"", "_error", "_head_error"}) names.push_back(n.name + part);
+  for (const auto& n : models.at(0).groups.at(0).numbers) detail::add_head_estimate_names(names, n.name);
   csv_writer csv(path, names);
   for (const auto& m : models)
     for (const auto& g : m.groups) {
       csv.add(m.label).add(m.family).add(g.name).add(g.heads).add(m.context_length).add(m.documents);
-      for (const auto& n : g.numbers) detail::add_compared(csv, n);
+      for (const auto& n : g.numbers) detail::add_estimate(csv, n.estimate());
       csv.end_row();
     }
   csv.commit();
@@ -60,7 +55,7 @@ inline void write_positions_csv(const std::filesystem::path& path, const std::ve
     for (const auto& g : m.groups)
       for (const auto& b : g.bins) {
         csv.add(m.label).add(g.name).add(b.kind).add(b.start).add(b.end);
-        detail::add_compared(csv, b.plasticity);
+        detail::add_estimate(csv, b.plasticity.estimate());
         csv.end_row();
       }
   csv.commit();
@@ -69,15 +64,14 @@ inline void write_positions_csv(const std::filesystem::path& path, const std::ve
 /// model_components.csv: a row a model, group and principal component, from 0.
 inline void write_model_components_csv(const std::filesystem::path& path, const std::vector<compared_model>& models) {
   std::vector<std::string> names{"model", "group", "pc"};
-  for (const std::string what : {"abs_r_q", "abs_r_k", "explained_variance"})
-    for (const char* part : {"", "_error", "_head_error"}) names.push_back(what + part);
+  for (const char* what : {"abs_r_q", "abs_r_k", "explained_variance"}) detail::add_head_estimate_names(names, what);
   csv_writer csv(path, names);
   for (const auto& m : models)
     for (const auto& g : m.groups)
       for (std::size_t j = 0; j < g.components.size(); ++j) {
         const auto& c = g.components[j];
         csv.add(m.label).add(g.name).add(j);
-        for (const auto* n : {&c.abs_r_q, &c.abs_r_k, &c.explained_variance}) detail::add_compared(csv, *n);
+        for (const auto* n : {&c.abs_r_q, &c.abs_r_k, &c.explained_variance}) detail::add_estimate(csv, n->estimate());
         csv.end_row();
       }
   csv.commit();

@@ -14,10 +14,10 @@
 namespace qkgeom {
 
 /// The numbers of a head's geometry that are kept of a document, by their names in heads.csv: those of the rotation in
-/// the order of `rotation_columns`, then each side's share of variance that is linear in position.
+/// the order of `rotation_numbers`, then each side's share of variance that is linear in position.
 inline std::vector<std::string> kept_numbers() {
   std::vector<std::string> names;
-  for (const auto& c : rotation_columns()) names.push_back(c.name);
+  for (const auto& n : rotation_numbers) names.push_back(n.name);
   names.insert(names.end(), {"q_linear_share", "k_linear_share"});
   return names;
 }
@@ -27,40 +27,9 @@ namespace detail {
 /// Where those numbers stand in a report. Calls f(number) for each in order.
 template <class Head, class F>
 void each_kept_number(Head& head, const F& f) {
-  auto& r = head.rotation;
-  for (auto* x : {&r.r_q_a,
-                  &r.r_k_a,
-                  &r.alpha_q,
-                  &r.alpha_k,
-                  &r.mu_q_a,
-                  &r.mu_k_a,
-                  &r.mu_q_b,
-                  &r.mu_k_b,
-                  &r.bias_strength,
-                  &r.separation_strength,
-                  &r.content_var_b,
-                  &r.var_frac_a,
-                  &r.var_frac_b,
-                  &r.plane_var_fraction,
-                  &r.residual_pos_r,
-                  &r.alpha_k_b,
-                  &r.bias_strength_b,
-                  &r.cos_a_beta_q,
-                  &r.cos_a_beta_k,
-                  &r.q_drift_off_a,
-                  &r.k_drift_off_a,
-                  &r.alpha_q_context,
-                  &r.alpha_k_context,
-                  &r.bias_context,
-                  &r.alpha_k_b_context,
-                  &r.bias_b_context,
-                  &r.score_sd,
-                  &r.score_sd_mean_query,
-                  &r.bias_context_in_sd,
-                  &r.bias_context_in_sd_mean_query,
-                  &head.pca.q_linear_share,
-                  &head.pca.k_linear_share})
-    f(*x);
+  for (const auto& n : rotation_numbers) f(head.rotation.*n.value);
+  f(head.pca.q_linear_share);
+  f(head.pca.k_linear_share);
 }
 
 }  // namespace detail

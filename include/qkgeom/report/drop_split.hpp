@@ -145,7 +145,7 @@ inline estimate mean_over_heads(const std::vector<const drop_split*>& heads, ind
   if (!(n > 0)) return {};
   std::vector<double> without;
   for (const auto& [example, by] : shift) without.push_back((sum + by) / n);
-  return {sum / n, detail::jackknife_error(without)};
+  return {sum / n, jackknife_error(without)};
 }
 
 }  // namespace qkgeom

@@ -8,6 +8,7 @@
 
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/drop_split.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 
 namespace qkgeom {
@@ -52,7 +53,7 @@ inline std::vector<drop_means> mean_drops(const std::vector<head_drop>& heads) {
 
 namespace detail {
 inline void add_drop_columns(std::vector<std::string>& names) {
-  for (const auto& name : drop_names()) names.insert(names.end(), {name, name + "_error"});
+  for (const auto& name : drop_names()) add_estimate_names(names, name);
 }
 }  // namespace detail
 
@@ -63,9 +64,11 @@ inline void write_drop_split_csv(const std::filesystem::path& path, const std::v
   csv_writer csv(path, names);
   for (const auto& h : heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.covariance);
-    csv.add(h.turned_back ? "turned_back" : "distances").add(h.split.drop.value).add(h.split.drop.error);
-    for (const auto& p : h.split.part) csv.add(p.value).add(p.error);
-    csv.add(h.split.rest.value).add(h.split.rest.error).end_row();
+    csv.add(h.turned_back ? "turned_back" : "distances");
+    detail::add_estimate(csv, h.split.drop);
+    for (const auto& p : h.split.part) detail::add_estimate(csv, p);
+    detail::add_estimate(csv, h.split.rest);
+    csv.end_row();
   }
   csv.commit();
 }
@@ -77,7 +80,7 @@ inline void write_drop_means_csv(const std::filesystem::path& path, const std::v
   csv_writer csv(path, names);
   for (const auto& g : groups) {
     csv.add(g.name).add(g.heads);
-    for (const auto& m : g.mean) csv.add(m.value).add(m.error);
+    for (const auto& m : g.mean) detail::add_estimate(csv, m);
     csv.end_row();
   }
   csv.commit();

@@ -66,14 +66,14 @@ head_estimate estimate_over_heads(std::size_t documents, const std::vector<std::
   if (std::isnan(e.value)) return e;
   std::vector<double> without;
   for (std::size_t d = 0; d < documents; ++d) without.push_back(value(static_cast<index_t>(d), heads));
-  e.error = detail::jackknife_error(without);
+  e.error = jackknife_error(without);
   without.clear();
   for (std::size_t i = 0; heads.size() > 1 && i < heads.size(); ++i) {
     auto rest = heads;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
     without.push_back(value(index_t{-1}, rest));
   }
-  e.head_error = detail::jackknife_error(without);
+  e.head_error = jackknife_error(without);
   return e;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "qkgeom/report/model_summary.hpp"
+#include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom {
 
@@ -80,7 +81,7 @@ inline double median_error(std::vector<double> x) {
 
 /// The statistic of some values; NaN of none.
 inline double statistic_of(head_statistic s, const std::vector<double>& x) {
-  if (s == head_statistic::median) return detail::median(x);
+  if (s == head_statistic::median) return quantile(x, 0.5);
   return detail::mean(s == head_statistic::mean ? x : detail::absolute(x));
 }
 

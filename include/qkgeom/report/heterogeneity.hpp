@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_regions.hpp"
 #include "qkgeom/stats/quantile.hpp"
@@ -109,15 +110,15 @@ inline std::vector<heterogeneity_result> heterogeneity(const model_report& repor
 inline void write_heterogeneity_csv(const std::filesystem::path& path,
                                     const std::vector<heterogeneity_result>& results) {
   std::vector<std::string> names{"group", "region", "start", "end", "heads"};
-  for (const std::string name : {"mean", "sd", "share_above", "share_below", "bimodality", "convergence"})
-    names.insert(names.end(), {name, name + "_error", name + "_head_error"});
-  for (const std::string name : {"q25", "median", "q75"}) names.insert(names.end(), {name, name + "_error"});
+  for (const char* name : {"mean", "sd", "share_above", "share_below", "bimodality", "convergence"})
+    detail::add_head_estimate_names(names, name);
+  for (const char* name : {"q25", "median", "q75"}) detail::add_estimate_names(names, name);
   csv_writer csv(path, names);
   const auto write = [&](const heterogeneity_result& r, const char* region, const head_spread& s,
                          const head_estimate& convergence) {
     csv.add(r.group).add(region).add(s.start).add(s.end).add(s.heads);
     for (const auto* e : {&s.mean, &s.deviation, &s.share_high, &s.share_low, &s.bimodality, &convergence})
-      csv.add(e->value).add(e->error).add(e->head_error);
+      detail::add_estimate(csv, *e);
     for (const auto* e : {&s.quartile1, &s.median, &s.quartile3}) csv.add(e->value).add(e->error);
     csv.end_row();
   };

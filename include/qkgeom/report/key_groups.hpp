@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_regions.hpp"
 
@@ -110,14 +111,14 @@ inline std::vector<key_group_likeness> key_groups_of(const model_report& report)
 inline void write_key_groups_csv(const std::filesystem::path& path, const std::vector<key_group_likeness>& results) {
   std::vector<std::string> names{"group", "pairs_within", "pairs_between"};
   for (const std::string what : {"correlation", "distance"})
-    for (const std::string which : {"within", "between", "difference"})
-      for (const char* part : {"", "_error", "_head_error"}) names.push_back(what + "_" + which + part);
+    for (const char* which : {"_within", "_between", "_difference"})
+      detail::add_head_estimate_names(names, what + which);
   csv_writer csv(path, names);
   for (const auto& r : results) {
     csv.add(r.group).add(r.pairs_within).add(r.pairs_between);
     for (const auto* e : {&r.correlation_within, &r.correlation_between, &r.correlation_difference, &r.distance_within,
                           &r.distance_between, &r.distance_difference})
-      csv.add(e->value).add(e->error).add(e->head_error);
+      detail::add_estimate(csv, *e);
     csv.end_row();
   }
   csv.commit();

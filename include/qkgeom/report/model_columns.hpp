@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/trajectory.hpp"
 
@@ -38,12 +39,11 @@ inline std::vector<column_summary> column_summaries(const model_report& report) 
 /// `_head_error` the error of drawing these heads.
 inline void write_model_columns_csv(const std::filesystem::path& path, const std::vector<column_summary>& summaries) {
   std::vector<std::string> names{"group", "column", "heads"};
-  for (const auto s : all_head_statistics)
-    for (const char* part : {"", "_error", "_head_error"}) names.push_back(std::string(name_of(s)) + part);
+  for (const auto s : all_head_statistics) detail::add_head_estimate_names(names, std::string(name_of(s)));
   csv_writer csv(path, names);
   for (const auto& s : summaries) {
     csv.add(s.group).add(s.column).add(s.heads);
-    for (const auto* e : {&s.mean, &s.mean_abs, &s.median}) csv.add(e->value).add(e->error).add(e->head_error);
+    for (const auto* e : {&s.mean, &s.mean_abs, &s.median}) detail::add_estimate(csv, *e);
     csv.end_row();
   }
   csv.commit();
@@ -58,8 +58,7 @@ inline void write_layers_csv(const std::filesystem::path& path, const model_repo
   const auto is_error = [](const std::string& name) { return name.ends_with("_error"); };
   std::vector<std::string> names{"layer", "rope", "heads"};
   for (const auto& c : point.columns)
-    for (const char* part : {"", "_error", "_head_error"})
-      if (!is_error(c.name)) names.push_back(c.name + part);
+    if (!is_error(c.name)) detail::add_head_estimate_names(names, c.name);
   csv_writer csv(path, names);
   std::map<index_t, std::vector<std::size_t>> layers;
   for (std::size_t h = 0; h < report.heads.size(); ++h) layers[report.heads[h].layer].push_back(h);
@@ -67,8 +66,7 @@ inline void write_layers_csv(const std::filesystem::path& path, const model_repo
     csv.add(layer).add(report.heads[heads[0]].rope).add(heads.size());
     for (const auto& c : point.columns) {
       if (is_error(c.name)) continue;
-      const auto e = over_heads(c, heads, head_statistic::mean);
-      csv.add(e.value).add(e.error).add(e.head_error);
+      detail::add_estimate(csv, over_heads(c, heads, head_statistic::mean));
     }
     csv.end_row();
   }

@@ -11,6 +11,7 @@
 
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_report.hpp"
+#include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom {
 
@@ -68,13 +69,6 @@ inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticit
   return result;
 }
 
-inline double median(std::vector<double> x) {
-  if (x.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::sort(x.begin(), x.end());
-  const std::size_t n = x.size();
-  return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
-}
-
 }  // namespace detail
 
 /// Numbers of some heads of a report, by index.
@@ -107,7 +101,7 @@ inline group_summary summarize_heads(const model_report& report, std::string nam
     g.mean_bias += b / n;
     g.mean_abs_bias += std::abs(b) / n;
   }
-  g.median_bias = detail::median(bias);
+  g.median_bias = quantile(bias, 0.5);
   if (!profiles.empty()) {
     const auto m = detail::mean_over_heads(profiles, report.context_length);
     g.overall = m[0];

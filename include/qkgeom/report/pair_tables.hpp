@@ -1,28 +1,23 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/pair_summary.hpp"
 
 namespace qkgeom {
 
 namespace detail {
 
-/// A mean and its error for the plasticity and each part.
-using component_values = std::array<cell_estimate, static_cast<std::size_t>(heatmap_parts::values)>;
-
 inline std::vector<std::string> component_names() {
-  std::vector<std::string> names{"plasticity", "plasticity_error"};
-  for (index_t p = 0; p < pair_parts; ++p) {
-    const std::string name(name_of(static_cast<pair_part>(p)));
-    names.insert(names.end(), {name, name + "_error"});
-  }
+  std::vector<std::string> names;
+  add_estimate_names(names, "plasticity");
+  for (index_t p = 0; p < pair_parts; ++p) add_estimate_names(names, std::string(name_of(static_cast<pair_part>(p))));
   return names;
 }
 
@@ -48,10 +43,7 @@ inline void write_cell_components(csv_writer& csv, const head_report& h, const p
       csv.add(h.layer).add(h.q_head).add(profile.covariance).add("cell");
       csv.add(std::nullopt).add(std::nullopt).add(std::nullopt).add(i * map.cell).add(j * map.cell);
       csv.add(map.parts.weight[cell]);
-      for (std::size_t v = 0; v < heatmap_parts::values; ++v) {
-        const auto x = estimate_of(map.parts, cell, v);
-        csv.add(x.value).add(x.error);
-      }
+      for (std::size_t v = 0; v < heatmap_parts::values; ++v) add_estimate(csv, estimate_of(map.parts, cell, v));
       csv.end_row();
     }
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_regions.hpp"
 
@@ -155,7 +156,7 @@ inline void write_recovery_csv(const std::filesystem::path& path, const model_re
         csv.add(std::nullopt).add(std::nullopt);
       else
         csv.add(edges[static_cast<std::size_t>(at)]).add(r.decile[static_cast<std::size_t>(at)].value);
-    for (const auto* e : {&r.rise, &r.fall}) csv.add(e->value).add(e->error).add(e->head_error);
+    for (const auto* e : {&r.rise, &r.fall}) detail::add_estimate(csv, *e);
   };
   const auto no_counts = [&] { csv.add(std::nullopt).add(std::nullopt).add(std::nullopt).end_row(); };
   for (const auto& g : results) {

@@ -12,6 +12,7 @@
 
 #include "qkgeom/io/capture_statistics.hpp"
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/summary.hpp"
 
 namespace qkgeom {
@@ -171,15 +172,14 @@ void for_each_softmax_row(csv_writer& csv, const softmax_report& report, const W
 /// softmax.csv: a row a group or head and query bucket.
 inline void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report) {
   std::vector<std::string> names{"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "queries"};
-  for (const index_t f : first_tokens)
-    for (const char* error : {"", "_error"}) names.push_back("first_" + std::to_string(f) + error);
-  const std::string last = "last_" + std::to_string(near_tokens);
-  names.insert(names.end(), {last, last + "_error", "entropy", "entropy_error"});
+  for (const index_t f : first_tokens) detail::add_estimate_names(names, "first_" + std::to_string(f));
+  detail::add_estimate_names(names, "last_" + std::to_string(near_tokens));
+  detail::add_estimate_names(names, "entropy");
   csv_writer csv(path, names);
   detail::for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t, const auto& name) {
     name();
     csv.add(m.queries);
-    for (const auto* e : {&m.first[0], &m.first[1], &m.first[2], &m.near, &m.entropy}) csv.add(e->value).add(e->error);
+    for (const auto* e : {&m.first[0], &m.first[1], &m.first[2], &m.near, &m.entropy}) detail::add_estimate(csv, *e);
     csv.end_row();
   });
   csv.commit();
@@ -194,7 +194,8 @@ inline void write_softmax_distance_csv(const std::filesystem::path& path, const 
     for (index_t d = 0; d < bins.count() && bins.start(d) < report.buckets.end(b); ++d) {
       name();
       const auto& mass = m.distance[static_cast<std::size_t>(d)];
-      csv.add(bins.start(d)).add(bins.end(d)).add(mass.value).add(mass.error);
+      csv.add(bins.start(d)).add(bins.end(d));
+      detail::add_estimate(csv, mass);
       csv.end_row();
     }
   });

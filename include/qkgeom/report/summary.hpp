@@ -4,17 +4,13 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
-
-/// A mean and its standard error (jackknife over examples, given the query model); NaN where there is none.
-struct estimate {
-  double value = std::numeric_limits<double>::quiet_NaN();
-  double error = std::numeric_limits<double>::quiet_NaN();
-};
 
 /// Weight of a query bucket in means over buckets: its number of queries, or its width in tokens.
 enum class bucket_weight { queries, width };
@@ -68,21 +64,6 @@ inline std::vector<std::pair<double, double>> bucket_totals(const plasticity_pro
   return totals;
 }
 
-/// Jackknife error of a statistic from its values with one example left out each; NaN for fewer than two.
-inline double jackknife_error(const std::vector<double>& without) {
-  double n = 0, mean = 0, square = 0;
-  for (const double v : without)
-    if (!std::isnan(v)) {
-      mean += v;
-      ++n;
-    }
-  if (n < 2) return std::numeric_limits<double>::quiet_NaN();
-  mean /= n;
-  for (const double v : without)
-    if (!std::isnan(v)) square += (v - mean) * (v - mean);
-  return std::sqrt((n - 1) / n * square);
-}
-
 inline bool has_pairs(const plasticity_profile_result& p, std::size_t example) {
   for (const auto& b : p.buckets)
     if (b.example_weight[example] > 0) return true;
@@ -119,23 +100,15 @@ class document_mean {
  public:
   void add(double sum, double weight) {
     if (!(weight > 0)) return;
-    documents_.emplace_back(sum, weight);
-    sum_ += sum;
-    weight_ += weight;
+    sums_.push_back(sum);
+    weights_.push_back(weight);
   }
-  std::size_t documents() const { return documents_.size(); }
-  double weight() const { return weight_; }
-  estimate mean() const {
-    if (documents_.empty()) return {};
-    std::vector<double> without;
-    for (const auto& [sum, weight] : documents_)
-      if (documents_.size() > 1) without.push_back((sum_ - sum) / (weight_ - weight));
-    return {sum_ / weight_, detail::jackknife_error(without)};
-  }
+  std::size_t documents() const { return sums_.size(); }
+  double weight() const { return std::accumulate(weights_.begin(), weights_.end(), 0.0); }
+  estimate mean() const { return ratio_of_sums(sums_, weights_); }
 
  private:
-  std::vector<std::pair<double, double>> documents_;
-  double sum_ = 0, weight_ = 0;
+  std::vector<double> sums_, weights_;
 };
 
 /// The buckets [first, second) of a stretch of the context: those whose middle lies in [from, to) times its length.

@@ -159,7 +159,7 @@ inline void write_model_report_csv(const std::filesystem::path& path, const mode
   detail::columns names{"model", "ap_overall", "ap_first_20pct", "ap_last_20pct", "ap_drop"};
   for (int i = 1; i <= 10; ++i) names.push_back("ap_decile_" + std::to_string(i));
   csv_writer csv(path, names);
-  const auto all = summarize_heads(report, report.model, head_groups(report.heads)[0].second);
+  const auto all = summarize_heads(report, report.model, every_head(report.heads));
   csv.add(report.model).add(all.overall.value).add(all.first20.value).add(all.last20.value).add(all.drop.value);
   std::vector<double> sum(10), count(10);
   for (const auto& h : report.heads) {

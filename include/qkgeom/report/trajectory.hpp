@@ -2,13 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,22 +49,6 @@ struct trajectory_point {
     fail("checkpoint ", label, " has no column ", name);
   }
 };
-
-/// Heads of one kind of layer.
-enum class head_group { all, rope, nope };
-inline constexpr std::array<head_group, 3> all_head_groups{head_group::all, head_group::rope, head_group::nope};
-constexpr std::string_view name_of(head_group g) {
-  constexpr std::string_view names[] = {"all", "rope", "nope"};
-  return names[static_cast<int>(g)];
-}
-
-/// Indices of a group's heads.
-inline std::vector<std::size_t> heads_in(const trajectory_point& point, head_group group) {
-  std::vector<std::size_t> in;
-  for (std::size_t h = 0; h < point.heads.size(); ++h)
-    if (group == head_group::all || point.heads[h].rope == (group == head_group::rope)) in.push_back(h);
-  return in;
-}
 
 namespace detail {
 
@@ -171,7 +153,7 @@ inline head_estimate over_heads(const head_values& column, const std::vector<std
     without.push_back(statistic_of(statistic, detail::picked(replicate, group)));
     for (const std::size_t h : group) moved |= replicate[h] != column.value[h] && !std::isnan(replicate[h]);
   }
-  if (moved) e.error = detail::jackknife_error(without);
+  if (moved) e.error = jackknife_error(without);
   return e;
 }
 
@@ -184,7 +166,7 @@ inline head_estimate class_share(const trajectory_point& point, const std::vecto
   e.head_error = share_error(e.value, group.size());
   std::vector<double> without;
   for (const auto& classes : point.classes_without) without.push_back(share(classes));
-  e.error = detail::jackknife_error(without);
+  e.error = jackknife_error(without);
   return e;
 }
 

@@ -141,7 +141,7 @@ inline bias_split split_bias(const trajectory_point& from, const trajectory_poin
     parts[i]->error = detail::change_error(from, to, [&](index_t a, index_t b) { return change(a, b, group)[i]; });
     std::vector<double> values;
     for (const auto& w : without_head) values.push_back(w[i]);
-    parts[i]->head_error = detail::jackknife_error(values);
+    parts[i]->head_error = jackknife_error(values);
   }
   return split;
 }

@@ -7,24 +7,13 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/trajectory_changes.hpp"
 
 namespace qkgeom {
 
 namespace detail {
-
-inline void add_names(std::vector<std::string>& names, const std::string& name) {
-  for (const char* part : {"", "_error", "_head_error"}) names.push_back(name + part);
-}
-inline void add_estimate(csv_writer& csv, const head_estimate& e) { csv.add(e.value).add(e.error).add(e.head_error); }
-
-/// The groups that have heads; `all` alone where every head is of one kind.
-inline std::vector<head_group> groups_of(const trajectory_point& point) {
-  std::vector<head_group> groups{head_group::all};
-  for (const head_group g : {head_group::rope, head_group::nope})
-    if (const auto n = heads_in(point, g).size(); n > 0 && n < point.heads.size()) groups.push_back(g);
-  return groups;
-}
 
 /// Pairs of consecutive checkpoints, then the first and the last where that is another pair.
 inline std::vector<std::pair<std::size_t, std::size_t>> steps_of(const std::vector<trajectory_point>& points) {
@@ -42,15 +31,15 @@ inline std::vector<std::pair<std::size_t, std::size_t>> steps_of(const std::vect
 inline void write_trajectory_csv(const std::filesystem::path& path, const std::vector<trajectory_point>& points) {
   for (const auto& p : points) check_comparable(points.at(0), p);
   std::vector<std::string> names{"step", "checkpoint", "group", "heads", "context_length", "documents", "heldout_loss"};
-  for (const head_class c : all_head_classes) detail::add_names(names, "share_" + std::string(name_of(c)));
+  for (const head_class c : all_head_classes)
+    detail::add_head_estimate_names(names, "share_" + std::string(name_of(c)));
   for (const auto& column : points.at(0).columns)
     for (const head_statistic s : all_head_statistics)
-      detail::add_names(names, column.name + "_" + std::string(name_of(s)));
+      detail::add_head_estimate_names(names, column.name + "_" + std::string(name_of(s)));
   csv_writer csv(path, names);
   for (std::size_t i = 0; i < points.size(); ++i)
-    for (const head_group g : detail::groups_of(points[i])) {
-      const auto group = heads_in(points[i], g);
-      csv.add(i).add(points[i].label).add(name_of(g)).add(group.size()).add(points[i].context_length);
+    for (const auto& [name, group] : head_groups(points[i].heads)) {
+      csv.add(i).add(points[i].label).add(name).add(group.size()).add(points[i].context_length);
       csv.add(points[i].blocks.document.size()).add(points[i].heldout_loss);
       for (const head_class c : all_head_classes) detail::add_estimate(csv, class_share(points[i], group, c));
       for (const auto& column : points[i].columns)
@@ -66,9 +55,9 @@ inline void write_transitions_csv(const std::filesystem::path& path, const std::
   csv_writer csv(
       path, {"from", "to", "group", "from_class", "to_class", "heads", "share", "share_error", "share_head_error"});
   for (const auto& [i, j] : detail::steps_of(points))
-    for (const head_group g : detail::groups_of(points[i]))
-      for (const auto& t : class_transitions(points[i], points[j], heads_in(points[i], g))) {
-        csv.add(points[i].label).add(points[j].label).add(name_of(g));
+    for (const auto& [name, group] : head_groups(points[i].heads))
+      for (const auto& t : class_transitions(points[i], points[j], group)) {
+        csv.add(points[i].label).add(points[j].label).add(name);
         csv.add(name_of(t.from)).add(name_of(t.to)).add(t.heads);
         detail::add_estimate(csv, t.share);
         csv.end_row();
@@ -83,14 +72,15 @@ inline void write_bias_split_csv(const std::filesystem::path& path, const std::v
   for (const char* end : {"from", "to"})
     for (const char* factor : {"bias_", "mu_q_a_", "alpha_k_", "covariance_factor_"})
       names.push_back(std::string(factor) + end);
-  for (const char* part : {"log_bias", "log_mu_q_a", "log_alpha_k", "log_covariance"}) detail::add_names(names, part);
+  for (const char* part : {"log_bias", "log_mu_q_a", "log_alpha_k", "log_covariance"})
+    detail::add_head_estimate_names(names, part);
   csv_writer csv(path, names);
   for (const auto& [i, j] : detail::steps_of(points))
-    for (const head_group g : detail::groups_of(points[i]))
+    for (const auto& [name, group] : head_groups(points[i].heads))
       for (const bool absolute : {false, true})
         for (const bool per_context : {false, true}) {
-          const auto s = split_bias(points[i], points[j], heads_in(points[i], g), absolute, per_context);
-          csv.add(points[i].label).add(points[j].label).add(name_of(g)).add(absolute ? "absolute" : "signed");
+          const auto s = split_bias(points[i], points[j], group, absolute, per_context);
+          csv.add(points[i].label).add(points[j].label).add(name).add(absolute ? "absolute" : "signed");
           csv.add(per_context ? "context" : "token");
           for (const auto* f : {&s.from, &s.to}) csv.add(f->bias).add(f->mu).add(f->alpha).add(f->covariance);
           for (const auto* e : {&s.bias, &s.mu, &s.alpha, &s.covariance}) detail::add_estimate(csv, *e);

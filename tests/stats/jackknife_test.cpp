@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/stats/jackknife.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace qkgeom {
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+TEST(jackknife, error_of_a_plain_mean_is_the_usual_one) {
+  const std::vector<double> x{3, -1, 4, 7.5, 2}, one(x.size(), 1.0);
+  const double mean = 15.5 / 5;
+  double square = 0;
+  for (const double v : x) square += (v - mean) * (v - mean);
+  const auto e = ratio_of_sums(x, one);
+  EXPECT_DOUBLE_EQ(e.value, mean);
+  EXPECT_NEAR(e.error, std::sqrt(square / (5 * 4)), 1e-14);
+}
+
+TEST(jackknife, ratios_leave_documents_out_with_what_they_weigh) {
+  // Without one document each: 5 / 3, 4 / 3 and 3 / 2; the one of no weight is not left out.
+  const auto e = ratio_of_sums({1, 2, 0, 3}, {1, 1, 0, 2});
+  EXPECT_DOUBLE_EQ(e.value, 1.5);
+  const double a = 5.0 / 3, b = 4.0 / 3, c = 1.5, mean = (a + b + c) / 3;
+  EXPECT_NEAR(e.error,
+              std::sqrt(2.0 / 3 * ((a - mean) * (a - mean) + (b - mean) * (b - mean) + (c - mean) * (c - mean))),
+              1e-15);
+}
+
+TEST(jackknife, has_no_error_of_fewer_than_two) {
+  EXPECT_TRUE(std::isnan(ratio_of_sums({}, {}).value));
+  EXPECT_TRUE(std::isnan(ratio_of_sums({0, 0}, {0, 0}).value));
+  const auto one = ratio_of_sums({6, 0}, {4, 0});
+  EXPECT_DOUBLE_EQ(one.value, 1.5);
+  EXPECT_TRUE(std::isnan(one.error));
+  EXPECT_TRUE(std::isnan(jackknife_error({2, none})));
+  EXPECT_DOUBLE_EQ(jackknife_error({2, none, 4}), 1);
+}
+
+}  // namespace
+}  // namespace qkgeom
