@@ -3,7 +3,6 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "qkgeom/backend/detail/pair_cells.hpp"

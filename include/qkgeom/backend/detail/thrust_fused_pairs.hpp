@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "qkgeom/backend/detail/thrust_fused_heat.hpp"
