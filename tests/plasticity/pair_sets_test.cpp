@@ -150,8 +150,9 @@ TEST(sampled, draws_do_not_depend_on_threads_and_stand_for_all_pairs) {
 TEST(bucket_table, equals_brute_force) {
   cpu_context ctx{{.threads = 2}};
   const planted_case c(5, 6, 60);
+  const std::vector<index_t> narrow{20, 120, 140, 160, 180, 900};  // not every example has keys in these
   for (const auto kind : {covariance_kind::linear_drift, covariance_kind::full})
-    for (const auto& edges : {std::vector<index_t>{}, std::vector<index_t>{20, 100, 350, 900}}) {
+    for (const auto& edges : {std::vector<index_t>{}, std::vector<index_t>{20, 100, 350, 900}, narrow}) {
       const auto model = c.model(ctx, kind);
       const auto got = bucket_table(ctx, model, c.rows.view(), all_pairs{},
                                     {.key_edges = edges, .precision = pair_precision::f64, .keep_examples = true});
@@ -161,6 +162,14 @@ TEST(bucket_table, equals_brute_force) {
         want[{p.bucket, keys(p.keys.t_i)}].add(p.group, p.value[0], 1);
       });
       ASSERT_EQ(got.cells.size(), static_cast<std::size_t>(model.buckets.count() * keys.count()));
+      const auto has_keys = [&](index_t bucket, std::size_t example) {
+        const auto& rows = c.rows;
+        for (std::size_t i = 0; i < rows.k_position.size(); ++i)
+          if (keys(rows.k_position[i]) == bucket && rows.k_example[i] == static_cast<std::int32_t>(example))
+            return true;
+        return false;
+      };
+      bool one_lacks_keys = false;  // before one with pairs
       for (index_t b = 0; b < model.buckets.count(); ++b)
         for (index_t k = 0; k < keys.count(); ++k) {
           const auto& cell = got.at(b, k);
@@ -175,9 +184,14 @@ TEST(bucket_table, equals_brute_force) {
           if (w.by_example.size() > 1) {
             EXPECT_NEAR(cell.standard_error, w.jackknife(), 1e-12);
           }
-          for (const auto& [e, x] : w.by_example)
-            EXPECT_NEAR(cell.example_sum[static_cast<std::size_t>(e)], x.first, 1e-10);
+          for (std::size_t e = 0; e < 6; ++e) {
+            const auto x = w.by_example.find(static_cast<std::int32_t>(e));
+            EXPECT_NEAR(cell.example_sum[e], x == w.by_example.end() ? 0.0 : x->second.first, 1e-10);
+          }
+          for (std::size_t e = 0; e < 6; ++e)
+            one_lacks_keys |= !has_keys(k, e) && w.by_example.rbegin()->first > static_cast<std::int32_t>(e);
         }
+      EXPECT_EQ(one_lacks_keys, edges == narrow);
     }
 }
 

@@ -104,7 +104,7 @@ class all_pairs_of : public testing::TestWithParam<head_shape> {};
 INSTANTIATE_TEST_SUITE_P(sizes, all_pairs_of,
                          testing::Values(head_shape{1, 4, 5}, head_shape{2, 3, 1}, head_shape{3, 40, 2},
                                          head_shape{8, 7, 17}, head_shape{33, 3, 64}, head_shape{16, 2, 65},
-                                         head_shape{32, 2, 131}, head_shape{12, 1, 900}));
+                                         head_shape{32, 2, 131}, head_shape{40, 1, 200}, head_shape{12, 1, 900}));
 
 TEST_P(all_pairs_of, equal_brute_force) {
   const auto s = GetParam();

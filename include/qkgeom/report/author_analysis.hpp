@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/core/admissible.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
@@ -88,12 +89,11 @@ inline pair_problem author_problem(const query_model& model) {
   for (std::size_t b = 0; b < model.bucket.size(); ++b) {
     if (model.bucket[b].queries < 1) continue;
     auto& law = problem.laws[b];
+    law = admitting(model.buckets.start(static_cast<index_t>(b)), model.bucket[b].tau, {});
     auto mean = known->mean;  // one line for all buckets: a single query has a place on it
-    mean[0] = model.alpha_pos + model.beta_pos * model.bucket[b].tau;
+    mean[0] = model.alpha_pos + model.beta_pos * law.tau;
     law.mean = reflect(model.reflector, std::move(mean));
     for (const double v : known->variance) law.variance.push_back(v > 0 ? v : 1e-12);  // the floor of the author's tool
-    law.tau = model.bucket[b].tau;
-    law.before = model.buckets.start(static_cast<index_t>(b));
   }
   return problem;
 }
