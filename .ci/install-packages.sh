@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: MIT
 # install-packages.sh demo|tests    Debian packages for the demo, or for building and testing everything.
 # Says what is missing and installs only that, with apt-get, as root or through sudo. Nothing to do when all is there.
-# `a|b`: any of them will do, the first is installed.
+# `a|b`: any of them will do; the first that this release of Debian has is installed.
 set -euo pipefail
 
 build=(cmake ninja-build g++ pkg-config libeigen3-dev 'libboost-dev|libboost1.74-dev|libboost-math-dev'
        libxtensor-dev nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev
        'libopenblas-dev|libopenblas-pthread-dev|libopenblas-serial-dev')
 demo=("${build[@]}" 'gnuplot-nox|gnuplot-qt|gnuplot-x11')
-tests=("${demo[@]}" libgtest-dev libgmock-dev libbenchmark-dev librandom123-dev libthrust-dev ccache clang-14 python3 python3-venv doxygen)
+tests=("${demo[@]}" libgtest-dev libgmock-dev libbenchmark-dev librandom123-dev libthrust-dev ccache 'clang-14|clang' python3 python3-venv doxygen)
 
 case ${1-} in
   demo) wanted=("${demo[@]}") ;;
@@ -28,19 +28,26 @@ for package in "${wanted[@]}"; do
   for name in ${package//|/ }; do
     [[ $installed == *" $name "* ]] && continue 2
   done
-  missing+=("${package%%|*}")
+  missing+=("$package")
 done
 ((${#missing[@]})) || exit 0
 
-echo "Installing ${#missing[@]} Debian packages: ${missing[*]}"
 root=()
 if ((EUID != 0)); then
   if ! command -v sudo >/dev/null; then
-    echo "This needs root: apt-get install ${missing[*]}" >&2
+    echo "This needs root: apt-get install ${missing[*]%%|*}" >&2
     exit 1
   fi
   root=(sudo)
 fi
 "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq </dev/null
-"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+chosen=()
+for package in "${missing[@]}"; do
+  for name in ${package//|/ } "${package%%|*}"; do
+    if apt-cache show "$name" &>/dev/null; then break; fi
+  done
+  chosen+=("$name")
+done
+echo "Installing ${#chosen[@]} Debian packages: ${chosen[*]}"
+"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${chosen[@]}" \
   </dev/null >/dev/null

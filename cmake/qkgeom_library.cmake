@@ -2,8 +2,14 @@
 # The library: headers only. The targets carry include folders, C++20 and what the headers include; no compiler flags,
 # so that nothing is forced on the consumer.
 
-find_package(Eigen3 3.4 REQUIRED NO_MODULE)
-find_package(Boost 1.74 REQUIRED)   # headers only: Boost.Math
+find_package(Eigen3 REQUIRED NO_MODULE)   # of at least 3.4; asked for that, Eigen 5 says that it is none
+if(Eigen3_VERSION VERSION_LESS 3.4)
+  message(FATAL_ERROR "qkgeom needs Eigen 3.4 or newer, not ${Eigen3_VERSION} (${Eigen3_DIR})")
+endif()
+find_package(Boost 1.74 CONFIG QUIET)   # headers only: Boost.Math
+if(NOT Boost_FOUND)
+  find_package(Boost 1.74 REQUIRED)   # by CMake's own module, which newer CMakes are about to drop
+endif()
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 

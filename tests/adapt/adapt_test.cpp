@@ -6,8 +6,6 @@
 #include <span>
 #include <utility>
 #include <vector>
-#include <xtensor/xarray.hpp>
-#include <xtensor/xview.hpp>
 
 #include "qkgeom/adapt/eigen.hpp"
 #include "qkgeom/adapt/span.hpp"

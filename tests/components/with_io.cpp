@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Writes a matrix as NumPy has it.
 #include <filesystem>
-#include <xtensor/xtensor.hpp>
 
 #include "qkgeom/io/npy.hpp"
 
 int main() {
-  const xt::xtensor<double, 2> x{{1, 2}, {3, 4}};
+  const xt::xarray<double> x{{1, 2}, {3, 4}};
   qkgeom::save_npy("matrix.npy", x);
   return std::filesystem::file_size("matrix.npy") > 4 * sizeof(double) ? 0 : 1;
 }

@@ -4,9 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <xtensor/xbuilder.hpp>
-#include <xtensor/xview.hpp>
-
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {

@@ -3,11 +3,19 @@
 
 #include <array>
 #include <vector>
+#if __has_include(<xtensor/containers/xtensor.hpp>)  // xtensor 0.26 put its headers into folders
+#include <xtensor/containers/xadapt.hpp>
+#include <xtensor/containers/xarray.hpp>
+#include <xtensor/containers/xtensor.hpp>
+#include <xtensor/core/xlayout.hpp>
+#include <xtensor/views/xview.hpp>
+#else
 #include <xtensor/xadapt.hpp>
 #include <xtensor/xarray.hpp>
 #include <xtensor/xlayout.hpp>
 #include <xtensor/xtensor.hpp>
 #include <xtensor/xview.hpp>
+#endif
 
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/view.hpp"

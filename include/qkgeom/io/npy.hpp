@@ -11,8 +11,13 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+#if __has_include(<xtensor/containers/xarray.hpp>)  // xtensor 0.26 put its headers into folders
+#include <xtensor/containers/xarray.hpp>
+#include <xtensor/io/xnpy.hpp>
+#else
 #include <xtensor/xarray.hpp>
 #include <xtensor/xnpy.hpp>
+#endif
 
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/error.hpp"
