@@ -9,6 +9,7 @@ Usage: compare_tables.py FOLDER FOLDER TABLE...     document_profile.csv of `qkg
 Prints the largest differences. Exit status 1 if one is above its bound, or other lines are there.
 """
 import csv
+import os
 import sys
 
 SOFTMAX = ("scope", "group", "layer", "q_head", "q_bucket", "start", "end")
@@ -35,6 +36,9 @@ def read(path):
 def compare(a, b, table):
     """Whether the tables agree, and a sentence about them."""
     same, columns, bound_of = TABLES[table]
+    missing = [folder for folder in (a, b) if not os.path.exists(f"{folder}/{table}")]
+    if missing:
+        return False, f"not in {' nor in '.join(missing)}"
     one, other = read(f"{a}/{table}"), read(f"{b}/{table}")
     if not one or [[line[c] for c in same] for line in one] != [[line[c] for c in same] for line in other]:
         return False, "not the same lines"
