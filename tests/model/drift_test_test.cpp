@@ -84,6 +84,16 @@ TEST(drift_test, draws_patterns_where_there_are_too_many) {
   const double all = run(planted).p, drawn = run(planted, {.most_flips = 400}).p;
   EXPECT_NEAR(drawn, all, 5 * std::sqrt(all * (1 - all) / 400) + 1 / 401.0);
   EXPECT_EQ(drawn, run(planted, {.most_flips = 400}).p);
+  EXPECT_NEAR(drawn * 401, std::round(drawn * 401), 1e-9);  // the pattern as it is counts too
+}
+
+TEST(drift_test, two_documents_say_little) {
+  auto two = head_of(2, 1e-3);
+  two.examples = 2;
+  const auto r = run(two);
+  EXPECT_EQ(r.documents, 2);
+  EXPECT_EQ(r.p, 0.5);
+  EXPECT_GT(r.standard_error, 0);
 }
 
 TEST(drift_test, of_one_document_or_one_position_is_null) {

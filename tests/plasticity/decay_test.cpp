@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <boost/math/distributions/beta.hpp>
 #include <cmath>
 #include <map>
@@ -107,6 +108,49 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   EXPECT_GT(r.buckets.back().past.value, r.buckets[1].past.value);
   EXPECT_EQ(r.pi_0.value, 0);
   EXPECT_EQ(r.ap_infinity.value, 0);
+}
+
+/// The variance grows with the bucket, which the theorem does not allow for: plasticity stays above the bound.
+TEST(decay, pairs_that_break_the_bound_are_counted) {
+  const keys_of_two rows(40, 4, 6);
+  const auto layer = rows.layer();
+  auto model = exact_model({0.02, -0.03, 0.01, 0.02}, {0, 0.4, -0.5, 0.3}, 1, 240, 20);
+  for (std::size_t b = 0; b < model.bucket.size(); ++b)
+    for (double& f : model.bucket[b].root.factor) f *= 1 + static_cast<double>(b);
+  cpu_context ctx{{.threads = 2}};
+  const auto r = decay_of(ctx, {model}, layer, "grows", {.most_pairs = 1 << 20})[0];
+  const auto present = detail::laws_of(model, {});
+  const auto drawn =
+      draw_admitted_pairs(detail::group_keys(layer.k_position, layer.k_example, false), present.laws, 1 << 20, 0);
+  std::map<std::pair<double, std::size_t>, std::array<double, 3>> by_bucket;  // example: pairs, past, broken
+  std::array<double, 3> all{};
+  for (const auto& pair : drawn.pairs) {
+    const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.laws);
+    for (std::size_t b = 0; b < pair.buckets; ++b) {
+      const double t = present.laws[pair.first + b].tau;
+      const bool past = t * std::abs(p.gamma) >= 2 * std::abs(p.z_0);
+      const bool broken = past && std::log(p.plasticity[b]) > -p.gamma * p.gamma * t * t / 8 + 1e-12;
+      for (auto* sums : {&all, &by_bucket[{t, pair.example}]}) {
+        (*sums)[0] += 1;
+        (*sums)[1] += past;
+        (*sums)[2] += broken;
+      }
+    }
+  }
+  EXPECT_GT(all[2], 0.1 * all[1]);
+  EXPECT_LT(all[2], 0.9 * all[1]);
+  EXPECT_NEAR(r.past.value, all[1] / all[0], 1e-14);
+  EXPECT_NEAR(r.broken.value, all[2] / all[0], 1e-14);
+  EXPECT_GT(r.broken.error, 0);
+  for (const auto& bucket : r.buckets) {
+    if (bucket.pairs == 0) continue;
+    const auto &one = by_bucket[{bucket.tau, 0}], &other = by_bucket[{bucket.tau, 1}];
+    EXPECT_EQ(static_cast<double>(bucket.pairs), one[0] + other[0]);
+    EXPECT_NEAR(bucket.past.value, (one[1] + other[1]) / (one[0] + other[0]), 1e-14);
+    EXPECT_NEAR(bucket.broken.value, (one[2] + other[2]) / (one[0] + other[0]), 1e-14);
+    // Two examples of as many pairs: the jackknife's error is half their difference.
+    EXPECT_NEAR(bucket.broken.error, std::abs(one[2] / one[0] - other[2] / other[0]) / 2, 1e-14);
+  }
 }
 
 /// Coordinate 1 of the keys takes two values, so that delta_1 = 0 for a known share of pairs, whose plasticity stays.

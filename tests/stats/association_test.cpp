@@ -125,6 +125,35 @@ TEST(resampling, a_better_predictor_is_told_only_when_the_rows_say_so) {
   EXPECT_EQ(same.by_order.p, 1);
 }
 
+/// The swap by its definition: predictors as z values that go up with y, every subset of the rows swapped once.
+TEST(resampling, swapped_columns_are_all_subsets_of_the_rows) {
+  const columns y{1, 4, 2, 7, 5, 9}, first{2, 3.5, 1, 6, 7, 5.5}, second{-2, -1, -4, -3, -6, -5};
+  const auto z_values = [](columns x, double sign) {
+    double mean = 0, square = 0;
+    for (const double v : x) mean += v / 6;
+    for (const double v : x) square += (v - mean) * (v - mean) / 6;
+    for (double& v : x) v = sign * (v - mean) / std::sqrt(square);
+    return x;
+  };
+  const columns u = z_values(first, 1), v = z_values(second, -1);
+  const auto difference = [&](unsigned rows) {
+    columns p = u, q = v;
+    for (std::size_t i = 0; i < 6; ++i)
+      if ((rows >> i & 1) != 0) std::swap(p[i], q[i]);
+    return associate(association::pearson, p, y) - associate(association::pearson, q, y);
+  };
+  int as_far = 0;
+  for (unsigned rows = 0; rows < 64; ++rows) as_far += std::abs(difference(rows)) >= difference(0) - 1e-10;
+  const auto c = compare_predictors(association::pearson, first, second, y);
+  EXPECT_TRUE(c.by_swap.exact);
+  EXPECT_EQ(c.by_swap.arrangements, 64u);
+  EXPECT_GT(as_far, 2);
+  EXPECT_LT(as_far, 32);
+  EXPECT_DOUBLE_EQ(c.by_swap.p, as_far / 64.0);
+  EXPECT_THROW(compare_predictors(association::pearson, first, columns(6, 0.3), y), error);
+  EXPECT_THROW(compare_predictors(association::kendall, first, second, y), error);
+}
+
 TEST(families, parts_equal_scipy_and_show_the_reversal) {
   const auto f = fixture().at("families");
   const auto x = f.at("x").get<columns>(), y = f.at("y").get<columns>();
@@ -171,6 +200,8 @@ TEST(line, equals_scipy_and_is_less_sure_far_away) {
   EXPECT_GT(line.prediction_error(5), line.prediction_error(line.mean_x));
   EXPECT_NEAR(line.prediction_error(line.mean_x), line.deviation * std::sqrt(1 + 1.0 / 20), 1e-14);
   EXPECT_THROW(fit_line({1, 1, 1}, {1, 2, 3}), error);
+  EXPECT_THROW(fit_line({1, 2}, {1, 2}), error);
+  EXPECT_THROW(fit_line({1, 2, 3}, {1, 2, 3, 4}), error);
 }
 
 }  // namespace
