@@ -226,13 +226,15 @@ small_head with_queries() {
   return h;
 }
 
-plasticity_profile_result profile(const small_head& h, covariance_kind kind = covariance_kind::diagonal) {
+plasticity_profile_result profile(const small_head& h, covariance_kind kind = covariance_kind::diagonal,
+                                  pair_precision precision = pair_precision::f64) {
   cpu_context ctx{{.threads = 1}};
   return plasticity_profile(
       ctx,
       fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 200}), {.covariance = kind}),
-      h.view());
+      h.view(), all_pairs{}, {.precision = precision});
 }
+constexpr pair_precision both_precisions[] = {pair_precision::f32, pair_precision::f64};
 
 TEST(degenerate, one_key_has_no_pair) {
   auto h = with_queries();
@@ -253,11 +255,58 @@ TEST(degenerate, equal_keys_are_a_coin_toss) {
       h.tk.push_back(std::min(i, 49));
       h.ek.push_back(0);
     }
-    for (const auto kind : all_covariance_kinds) {
-      const auto p = profile(h, kind);
-      for (std::size_t b = 1; b < 4; ++b) EXPECT_EQ(p.buckets[b].plasticity, 1.0) << name_of(kind) << " " << copies;
-    }
+    for (const auto kind : all_covariance_kinds)
+      for (const auto precision : both_precisions) {
+        const auto p = profile(h, kind, precision);
+        for (std::size_t b = 1; b < 4; ++b) EXPECT_EQ(p.buckets[b].plasticity, 1.0) << name_of(kind) << " " << copies;
+      }
   }
+}
+
+TEST(degenerate, equal_keys_of_one_document_leave_the_others_alone) {
+  auto h = with_queries();
+  const random_stream s{.seed = 3};
+  for (int e = 0; e < 2; ++e)
+    for (int i = 0; i < 90; ++i) {
+      const auto at = static_cast<std::uint64_t>(2 * i);
+      h.k.insert(h.k.end(), {e == 0 ? 0.7 : s.uniform(at), e == 0 ? -1.3 : s.uniform(at + 1)});
+      h.tk.push_back(i / 2);
+      h.ek.push_back(e);
+    }
+  for (const auto kind : all_covariance_kinds) {
+    const auto exact = profile(h, kind), fast = profile(h, kind, pair_precision::f32);
+    EXPECT_NEAR(exact.buckets[1].example_sum[0], 90 * 89 / 2, 1e-9) << name_of(kind);
+    for (std::size_t b = 1; b < 4; ++b)
+      EXPECT_NEAR(fast.buckets[b].plasticity, exact.buckets[b].plasticity, 1e-6) << name_of(kind);
+  }
+}
+
+/// Two of the keys differ by eps, the same pair of z whatever eps is.
+TEST(degenerate, f64_pairs_of_near_keys_are_what_their_difference_says) {
+  for (const int keys : {10, 200})
+    for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
+      const auto pair_of = [&](double eps) {
+        auto h = with_queries();
+        const random_stream s{.seed = 4};
+        for (int i = 0; i < keys; ++i) {
+          const auto at = static_cast<std::uint64_t>(2 * i);
+          h.k.insert(h.k.end(), {s.uniform(at) - 0.5, s.uniform(at + 1) - 0.5});
+          h.tk.push_back(i / 5);
+          h.ek.push_back(0);
+        }
+        h.k[0] = h.k[1] = 0;
+        h.k[2] = eps, h.k[3] = -eps;
+        cpu_context ctx{{.threads = 1}};
+        const auto model = fit_queries(
+            ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 200}), {.covariance = kind});
+        const auto first = [](const key_pair& p) { return p.i + p.j == 1 ? 1.0 : 0.0; };
+        return plasticity_profile(ctx, model, h.view(), first, {.precision = pair_precision::f64}).buckets[2].plasticity;
+      };
+      const double want = pair_of(1e-6);
+      EXPECT_GT(want, 1e-3);
+      EXPECT_LT(want, 1 - 1e-3);
+      for (const double eps : {1e-9, 1e-11}) EXPECT_NEAR(pair_of(eps), want, 1e-4) << keys << ' ' << eps;
+    }
 }
 
 TEST(degenerate, empty_buckets_are_null) {
@@ -280,6 +329,34 @@ TEST(degenerate, queries_that_never_vary_decide_every_pair) {
   h.tk = {3, 7, 9};
   h.ek = {0, 0, 0};
   for (const auto kind : all_covariance_kinds) EXPECT_EQ(profile(h, kind).buckets[1].plasticity, 0.0) << name_of(kind);
+  for (int i = 0; i < 90; ++i) {  // as many as go through tiles
+    h.k.insert(h.k.end(), {4.0 + i, 1});
+    h.tk.push_back(10 + i / 3);
+    h.ek.push_back(0);
+  }
+  h.k[4] = 4.5;  // no two keys have one score
+  for (const auto kind : all_covariance_kinds)
+    for (const auto precision : both_precisions)
+      EXPECT_EQ(profile(h, kind, precision).buckets[1].plasticity, 0.0) << name_of(kind);
+}
+
+TEST(empirical, equal_keys_tie) {
+  cpu_context ctx{{.threads = 1}};
+  for (const index_t d : {16, 33, 72, 128})
+    for (const int copies : {2, 5, 7, 29, 50}) {
+      auto rows = plant<float>({.dim = d, .context_length = 1000, .examples = 1, .rows = 200});
+      const std::vector<float> key(rows.k.begin(), rows.k.begin() + d), other(rows.k.begin() + d, rows.k.begin() + 2 * d);
+      rows.k = other;  // so that the mean is not the key
+      rows.k_position = {600};
+      rows.k_example = {0};
+      for (int i = copies; i-- > 0;) {
+        rows.k.insert(rows.k.begin(), key.begin(), key.end());
+        rows.k_position.insert(rows.k_position.begin(), i);
+        rows.k_example.push_back(0);
+      }
+      const auto p = empirical_profile(ctx, rows.view(), uniform_buckets{500}, 1000);
+      EXPECT_EQ(p.buckets[1].plasticity, 1) << d << ' ' << copies;
+    }
 }
 
 TEST(empirical, equals_counting) {
@@ -349,6 +426,24 @@ TEST(empirical, queries_that_do_not_fit_the_layer_are_refused) {
   rows.q[4 * 7 + 2] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(test::message_of([&] { empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100); }),
             "observed queries: row 7 of q is not finite");
+}
+
+TEST(profile, a_heatmap_of_too_many_cells_is_refused) {
+  cpu_context ctx{{.threads = 1}};
+  auto h = with_queries();
+  h.k = {1, 2, 0, 1};
+  h.tk = {3, 7};
+  h.ek = {0, 0};
+  h.tq.back() = 131071;
+  const auto model = fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 131072}));
+  EXPECT_QKGEOM_ERROR("heatmap_cell: cells of 1 tokens over",
+                      plasticity_profile(ctx, model, h.view(), all_pairs{}, {.heatmap = true, .heatmap_cell = 1}));
+}
+
+TEST(profile, a_heatmap_has_no_more_than_256_cells_a_side) {
+  EXPECT_EQ(detail::usual_cell(uniform_buckets{8192}.edges(131072)), 8192);
+  EXPECT_EQ(detail::usual_cell(uniform_buckets{512}.edges(131072)), 512);
+  EXPECT_EQ(detail::usual_cell(bucket_edges({0, 1, 3, 7, 131071})), 512);
 }
 
 TEST(profile, models_that_do_not_fit_the_layer_are_refused_by_name) {

@@ -56,7 +56,7 @@ struct plasticity_profile_result {
 
 struct profile_options {
   bool heatmap = false;
-  index_t heatmap_cell = 0;                   ///< tokens; 0: the width of the first query bucket
+  index_t heatmap_cell = 0;                   ///< tokens; 0: the first query bucket's width, or a 256th of all
   std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32
   bool parts = false;  ///< what stands behind the plasticity too (pair_parts.hpp), by a slower kernel in f64
 };
@@ -197,6 +197,12 @@ void check_models(const char* function, const std::vector<query_model>& models, 
   }
 }
 
+/// Width of a heatmap's cells where none is given, in tokens: that of the first query bucket, but no more than 256 cells
+/// up to the last edge, since a heatmap takes the square of their number.
+inline index_t usual_cell(const bucket_edges& buckets) {
+  return std::max(buckets.end(0) - buckets.start(0), (buckets.edges().back() + 255) / 256);
+}
+
 /// One problem a query head. Throws, beginning with `function`, if the models do not fit the layer.
 template <class T, memory_space S>
 std::vector<pair_problem> problems_of(const char* function, const std::vector<query_model>& models,
@@ -216,9 +222,9 @@ std::vector<pair_problem> problems_of(const char* function, const std::vector<qu
 
 /// Mean pairwise plasticity of each query bucket of each head of a layer, over the keys before the bucket's start
 /// (4.4.1, 4.4.5); `models` as `fit_queries` gave them for the same heads. `pairs` says which pairs count and how much:
-/// all_pairs, prefix_uniform, sampled, or any function of a `key_pair` that gives a weight. Errors of f32 pair
-/// arithmetic: at most 1e-6 on any value. Throws if the models do not fit the layer, or a weight is negative or not
-/// finite.
+/// all_pairs, prefix_uniform, sampled, or any function of a `key_pair` that gives a weight. f32 pair
+/// arithmetic errs by about 1e-8 on a mean over many pairs, below 1e-6 on captures; a single pair may be off by 1e-5
+/// (docs/numerics.md). Throws if the models do not fit the layer, or a weight is negative or not finite.
 template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
 std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
                                                           const layer_view<T, S>& layer, const Pairs& pairs = {},
@@ -231,7 +237,7 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
   const auto problems = detail::problems_of("plasticity_profile", models, layer);
   for (const auto& m : models)
     if (options.heatmap && m.buckets.count() > 0)
-      request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : m.buckets.end(0) - m.buckets.start(0);
+      request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : detail::usual_cell(m.buckets);
   auto sums = detail::sums_over(ctx, layer, groups, problems, request, set);
   std::vector<plasticity_profile_result> results;
   for (std::size_t h = 0; h < models.size(); ++h) {

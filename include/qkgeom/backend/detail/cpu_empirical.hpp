@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "qkgeom/backend/detail/cpu_pair_math.hpp"
 #include "qkgeom/backend/detail/cpu_pair_prepare.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
@@ -42,25 +43,28 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
     const auto& rows = problem.query_rows[l];
     const auto n = static_cast<index_t>(rows.size());
     if (n < 2) return;
-    rows_matrix<F> queries(n, d), scores;
+    const index_t width = (n + lanes<F> - 1) / lanes<F> * lanes<F>;
+    std::vector<F> queries(static_cast<std::size_t>(d * width)), y, scores;  // queries (d, width)
     std::vector<double> wide(static_cast<std::size_t>(d));
     for (index_t i = 0; i < n; ++i) {
       q.head(problem.query_head).read(rows[static_cast<std::size_t>(i)], wide.data());
-      for (index_t c = 0; c < d; ++c) queries(i, c) = static_cast<F>(wide[static_cast<std::size_t>(c)]);
+      for (index_t c = 0; c < d; ++c)
+        queries[static_cast<std::size_t>(c * width + i)] = static_cast<F>(wide[static_cast<std::size_t>(c)]);
     }
-    std::vector<F> y;
     for (index_t g = 0; g < groups.groups(); ++g) {
       const auto range = admissible(groups, g, problem.laws[l]);
       if (range.size() < 2) continue;
-      y.resize(static_cast<std::size_t>(
-          (groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)]) * d));
+      const index_t keys = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
+      y.resize(static_cast<std::size_t>((keys + block_rows) * d));  // a block may read beyond the last key
       centred_keys(pool, k.head(problem.key_head), groups, g, y.data());
-      scores.noalias() =
-          Eigen::Map<const rows_matrix<F>>(y.data() + range.begin * d, range.size(), d) * queries.transpose();
+      // The order of a score's sum depends on no row, so that equal keys tie. A GEMM's depends on the row's place.
+      scores.resize(static_cast<std::size_t>((range.size() + block_rows) * width));
+      for (index_t i = 0; i < range.size(); i += block_rows)
+        rows_times_lanes(y.data() + (range.begin + i) * d, d, d, queries.data(), width, scores.data() + i * width);
       double sum = 0;
       for (index_t j = 1; j < range.size(); ++j)
         for (index_t i = 0; i < j; ++i) {
-          const double share = static_cast<double>(wins_doubled(scores.data() + j * n, scores.data() + i * n, n)) /
+          const double share = static_cast<double>(wins_doubled(scores.data() + j * width, scores.data() + i * width, n)) /
                                (2.0 * static_cast<double>(n));
           sum += 4.0 * share * (1.0 - share);
         }

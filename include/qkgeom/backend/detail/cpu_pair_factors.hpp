@@ -96,10 +96,10 @@ class factor_laws {
             v[r] += delta * delta;
           }
         }
-        const vec<F> sj = load(scores_.data() + j), floor = splat(static_cast<F>(1e-18));
+        const vec<F> sj = load(scores_.data() + j);
         for (index_t r = 0; r < block && i + r + 1 < m; ++r) {
           F pp[L];
-          store(pp, plasticity_lanes(sj - scores_[static_cast<std::size_t>(i + r)], v[r] > floor ? v[r] : floor));
+          store(pp, difference_plasticity<F>(sj - scores_[static_cast<std::size_t>(i + r)], v[r]));
           for (index_t k = std::max(j, i + r + 1); k < std::min(m, j + L); ++k) {
             const auto value = static_cast<double>(pp[k - j]);
             if (simple) {

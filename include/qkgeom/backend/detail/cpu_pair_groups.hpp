@@ -110,13 +110,12 @@ class diagonal_laws {
     const bool simple = sink.simple();
     for (index_t j = 0; j < width_; j += lanes<F>) {
       const auto first = load_mask(first_.data() + j), last = load_mask(last_.data() + j);
-      const vec<F> factor = load(factor_.data() + j), zero{}, floor = splat(static_cast<F>(1e-18));
+      const vec<F> factor = load(factor_.data() + j), zero{};
       vec<F> sum{};
       for (int p = 0; p < filled; ++p) {
         const vec<F> m = load(score(left[p]) + j) - load(score(right[p]) + j);
-        // Equal keys have v = 0: the floor makes that 1 if m = 0, else 0.
         const vec<F> v = load(v_.data() + p * width_ + j) * factor * factor;
-        vec<F> pp = plasticity_lanes(m * factor, v > floor ? v : floor);
+        vec<F> pp = difference_plasticity<F>(m * factor, v);
         const mask inside = (first <= static_cast<lane_int>(left[p])) & (last > static_cast<lane_int>(right[p]));
         pp = inside ? pp : zero;
         sum += pp;

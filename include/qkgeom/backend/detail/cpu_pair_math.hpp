@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "qkgeom/backend/detail/simd.hpp"
@@ -204,11 +205,22 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
 }
 #endif
 
-/// The same for doubles, through the C library's erfc.
+/// The same for doubles, through the C library's erfc, for any v >= 0.
 inline vec<double> plasticity_lanes(vec<double> m, vec<double> v) {
   vec<double> p;
   for (int i = 0; i < lanes<double>; ++i) p[i] = pair_plasticity(m[i], v[i]);
   return p;
+}
+
+/// The least v that `plasticity_lanes` takes, for v of order 1 where pairs vary.
+template <class F>
+inline constexpr F least_v = std::is_same_v<F, float> ? static_cast<F>(1e-18) : std::numeric_limits<F>::min();
+
+/// Plasticity of pairs whose v comes from their difference: where v is 0 it is 1 if m is, else 0.
+template <class F>
+inline vec<F> difference_plasticity(vec<F> m, vec<F> v) {
+  const vec<F> least = splat(least_v<F>);
+  return plasticity_lanes(m, v > least ? v : least);
 }
 
 /// out(rows, lanes) = rows(rows, d) * coefficients(d, width), width a multiple of the lanes, `rows` at most block_rows.

@@ -95,7 +95,7 @@ struct gram_tile {
   alignas(64) F plasticity[static_cast<std::size_t>(rows * panel)];
   vec<F> sum;  ///< over the tile, lane by lane
 
-  /// Sets `sum` alone; false where some v cancelled and the sum is worth nothing.
+  /// Sets `sum` alone; false where some v cancelled, or is 0, and the sum is worth nothing.
   bool add_up(const scaled_keys<F>& keys, index_t i, index_t p) {
     vec<F> least = splat(F{1}), partial[vectors] = {};
     for_each_vector(keys, i, p, [&](int, int k, const vec<F>& n, const vec<F>& v, const vec<F>& m) {
@@ -104,14 +104,14 @@ struct gram_tile {
     });
     sum = partial[0];
     for (int k = 1; k < vectors; ++k) sum += partial[k];
-    return !any_negative<F>(least);
+    return !any_negative<F>(least - least_v<F>);
   }
 
   /// Sets `plasticity`; zero wherever (i + r, p panel + k) is not a pair i < j < n.
   void compute(const scaled_keys<F>& keys, index_t i, index_t p) {
     const vec<F> nan = splat(std::numeric_limits<F>::quiet_NaN());
     for_each_vector(keys, i, p, [&](int r, int k, const vec<F>& n, const vec<F>& v, const vec<F>& m) {
-      store(plasticity + r * panel + k * lanes<F>, v > n * cancelled ? plasticity_lanes(m, v) : nan);
+      store(plasticity + r * panel + k * lanes<F>, v - n * cancelled >= splat(least_v<F>) ? plasticity_lanes(m, v) : nan);
     });
     for (int r = 0; r < rows; ++r) {
       F* const row = plasticity + r * panel;

@@ -47,6 +47,9 @@ inline pair_sums zero_sums(const key_groups& groups, std::size_t laws) {
   return s;
 }
 
+/// Cells of a side of a heatmap: of more than this, its sums alone would take 4 GB a head.
+inline constexpr index_t most_cells = 16384;
+
 /// Sums of zero, one result a problem, with a heatmap that covers all distances if one is asked for.
 inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::vector<pair_problem>& problems,
                                          const pair_request& request) {
@@ -58,6 +61,8 @@ inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::ve
     if (request.heatmap_cell > 0) {
       for (const auto& law : p.laws) length = std::max(length, static_cast<index_t>(law.tau) + 1);
       s.heatmap_width = (length + request.heatmap_cell - 1) / request.heatmap_cell;
+      require(s.heatmap_width <= most_cells, "heatmap_cell: cells of ", request.heatmap_cell, " tokens over ", length,
+              " are more than the ", most_cells, " a side that a heatmap may have");
       s.heatmap_sum.resize(static_cast<std::size_t>(s.heatmap_width * s.heatmap_width));
       s.heatmap_weight.resize(s.heatmap_sum.size());
     }
