@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 
@@ -153,6 +158,32 @@ TEST(thread_pool, a_smaller_pool_within_gives_its_own_thread_numbers) {
   }
 }
 
+TEST(thread_pool, threads_that_the_system_does_not_start_are_an_error) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer maps more than any limit of addresses allows";
+#endif
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);  // a pool that does not end kills the child
+    std::ifstream pages("/proc/self/statm");
+    rlim_t used = 0;
+    pages >> used;
+    const rlim_t most = used * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
+    const rlimit limit{most, most};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(1);
+    try {
+      thread_pool pool(200);
+    } catch (const error& e) {
+      ::_exit(std::string_view(e.what()).find("of 200 threads no more than") != std::string_view::npos ? 0 : 2);
+    }
+    ::_exit(3);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST(layer_view, wrong_shapes_are_named) {
   std::vector<float> x(24);
   std::vector<std::int32_t> t(3);
@@ -171,6 +202,12 @@ TEST(layer_view, wrong_shapes_are_named) {
   EXPECT_THAT(message({m, rows, rows, m, rows, fewer}), testing::HasSubstr("k_example"));
   EXPECT_THAT(message({m, rows, rows, wider, rows, rows}), testing::HasSubstr("same head size"));
   EXPECT_THAT(message({m, rows, rows, m, rows, rows, 0}), testing::HasSubstr("window"));
+  const matrix_view<const float> without_stride{x.data(), 3, 4}, upwards{x.data() + 8, 3, 4, -4}, one{x.data(), 1, 4};
+  EXPECT_THAT(message({without_stride, rows, rows, m, rows, rows}),
+              testing::HasSubstr("q: rows of 4 elements cannot begin 0 apart (row_stride)"));
+  EXPECT_THAT(message({m, rows, rows, without_stride, rows, rows}), testing::HasSubstr("k: rows"));
+  EXPECT_EQ(message({upwards, rows, rows, m, rows, rows}), "nothing");
+  EXPECT_EQ(message({m, rows, rows, one, {t.data(), 1}, {t.data(), 1}}), "nothing");
 }
 
 }  // namespace

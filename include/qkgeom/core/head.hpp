@@ -79,6 +79,12 @@ void check_shapes(const layer_view<T, S>& x) {
   require(x.k_example.size == x.k.rows, "k_example has ", x.k_example.size, " entries for ", x.k.rows, " rows of k");
   require(static_cast<index_t>(x.key_of_query.size()) == x.q.heads, "key_of_query has ", x.key_of_query.size(),
           " entries for ", x.q.heads, " query heads");
+  const auto strides = [](const char* name, const auto& rows) {
+    require(rows.rows < 2 || rows.row_stride >= rows.dim || -rows.row_stride >= rows.dim, name, ": rows of ", rows.dim,
+            " elements cannot begin ", rows.row_stride, " apart (row_stride)");
+  };
+  strides("q", x.q);
+  strides("k", x.k);
   for (const index_t h : x.key_of_query)
     require(h >= 0 && h < x.k.heads, "key_of_query names key head ", h, " of ", x.k.heads);
   require(!x.window || *x.window > 0, "window must be at least 1 token, not ", x.window.value_or(0));

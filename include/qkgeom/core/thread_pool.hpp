@@ -6,31 +6,32 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
 
 /// A fixed set of threads that share out loops. Tasks are independent, so results do not depend on the thread count.
 class thread_pool {
  public:
-  /// `threads` <= 0: as many as the machine has cores. The calling thread is one of them.
+  /// `threads` <= 0: as many as the machine has cores. The calling thread is one of them. Throws `error` if the system
+  /// does not start so many.
   explicit thread_pool(int threads = 0)
       : size_(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {
-    for (int i = 1; i < size_; ++i) workers_.emplace_back([this, i] { work(i); });
+    try {
+      for (int i = 1; i < size_; ++i) workers_.emplace_back([this, i] { work(i); });
+    } catch (const std::system_error& e) {
+      end_workers();
+      fail("threads: of ", size_, " threads no more than ", workers_.size() + 1, " could be started: ", e.what());
+    }
   }
   thread_pool(const thread_pool&) = delete;
   thread_pool& operator=(const thread_pool&) = delete;
-  ~thread_pool() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    for (auto& w : workers_) w.join();
-  }
+  ~thread_pool() { end_workers(); }
 
   int size() const { return size_; }
 
@@ -88,6 +89,15 @@ class thread_pool {
     const running_loop* loop = innermost();
     while (loop != nullptr && loop->pool != this) loop = loop->outer;
     return loop;
+  }
+
+  void end_workers() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (auto& w : workers_) w.join();
   }
 
   template <class Body>
