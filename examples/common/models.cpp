@@ -105,9 +105,10 @@ void write_scores(output_folder& out, const std::vector<compared_model>& models,
         const auto test = test_association(kind, r.x, r.y, {.seed = choices.seed});
         const auto interval = bootstrap_association(kind, r.x, r.y, {.seed = choices.seed});
         const auto range = leave_one_out(kind, r.x, r.y);
+        const auto label = [&](std::size_t row) { return std::isnan(range.low) ? std::string() : r.labels[row]; };
         csv.row(score.name, number.name, name_of(kind), test.n, test.estimate, test.p, test.standard_error,
-                test.arrangements, interval.low, interval.high, range.low, r.labels[range.low_without], range.high,
-                r.labels[range.high_without]);
+                test.arrangements, interval.low, interval.high, range.low, label(range.low_without), range.high,
+                label(range.high_without));
       }
     }
   csv.commit();

@@ -62,6 +62,38 @@ TEST(rotation, equal_centroids_give_no_axis_b) {
   EXPECT_EQ(r.separation_strength, 0);
 }
 
+TEST(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
+  cpu_context ctx{{.threads = 1}};
+  std::vector<double> q, k;
+  std::vector<std::int32_t> t, e(8);
+  for (int i = 0; i < 8; ++i) {
+    const double y = 2 * i - 7;
+    q.insert(q.end(), {y, 0.0});
+    k.insert(k.end(), {-y, y});  // the pool drifts along the second coordinate
+    t.push_back(i);
+  }
+  const vector_view<const std::int32_t> position{t.data(), 8}, example{e.data(), 8};
+  const head_view<double> h{{q.data(), 8, 2, 2}, position, example, {k.data(), 8, 2, 2}, position, example, {}};
+  const auto r = planar_rotation(ctx, accumulate(ctx, h, uniform_buckets{4}));
+  EXPECT_EQ(r.drift_axis, (std::vector<double>{0, 1}));
+  EXPECT_EQ(r.q_drift_off_a, 1);
+  EXPECT_NEAR(r.k_drift_off_a, 0.5, 1e-12);
+}
+
+TEST(rotation, in_one_dimension_there_is_no_second_axis) {
+  cpu_context ctx{{.threads = 1}};
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::vector<double> drift{0.01}, mean{0.3};
+    const auto rows =
+        plant<double>({.dim = 1, .context_length = 512, .examples = 2, .rows = 40, .seed = seed, .mean_q = mean, .drift_k = drift});
+    const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{128}),
+                                   {.separation = separation_axis_kind::top_eigenvector});
+    EXPECT_NEAR(std::abs(r.drift_axis[0]), 1, 1e-15);
+    EXPECT_EQ(r.separation_axis[0], 0) << seed;
+    EXPECT_NEAR(r.plane_var_fraction, 1, 1e-12);
+  }
+}
+
 TEST(geometry, constant_rows_are_no_error) {
   auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 50});
   std::fill(rows.q.begin(), rows.q.end(), 0.1);

@@ -84,6 +84,7 @@ TEST(drift_test, draws_patterns_where_there_are_too_many) {
   const double all = run(planted).p, drawn = run(planted, {.most_flips = 400}).p;
   EXPECT_NEAR(drawn, all, 5 * std::sqrt(all * (1 - all) / 400) + 1 / 401.0);
   EXPECT_EQ(drawn, run(planted, {.most_flips = 400}).p);
+  EXPECT_QKGEOM_ERROR("most_flips must be at least 1, not -1", run(planted, {.most_flips = -1}));
   EXPECT_NEAR(drawn * 401, std::round(drawn * 401), 1e-9);  // the pattern as it is counts too
 }
 

@@ -104,6 +104,8 @@ TEST(resampling, leaving_a_row_out_names_the_row) {
   EXPECT_EQ(range.high_without, 4u);
   EXPECT_DOUBLE_EQ(range.high, 1);
   EXPECT_LT(range.low, -0.9);
+  const auto none = leave_one_out(association::pearson, {2, 2, 2, 2}, {1, 2, 3, 4});
+  EXPECT_TRUE(std::isnan(none.low) && std::isnan(none.high));
 }
 
 TEST(resampling, a_better_predictor_is_told_only_when_the_rows_say_so) {

@@ -79,6 +79,13 @@ TEST(document_moments, rows_of_documents_need_not_stand_together) {
   expect_exact(mixed, 3, 6);
 }
 
+TEST(document_moments, a_document_s_rows_may_lie_beyond_all_others_though_other_documents_have_none) {
+  auto rows = documents(40);
+  for (std::size_t i = rows.k_example.size() - 4; i < rows.k_example.size(); ++i) rows.k_example[i] = 0;
+  rows.q_example.back() = 40;  // a document of queries alone
+  expect_exact(rows, 3, 41);
+}
+
 TEST(document_moments, ids_are_any_numbers) {
   auto rows = documents(4);
   for (auto* ids : {&rows.q_example, &rows.k_example})

@@ -187,6 +187,15 @@ TEST(moments, merging_what_does_not_fit_is_refused) {
   };
   EXPECT_THROW(merge(of(a, 512), of(b, 512)), error);
   EXPECT_THROW(merge(of(a, 512), of(a, 500)), error);
+  // One grid may be longer where the other's rows all lie inside it.
+  const auto to = [&](index_t length) {
+    return accumulate(ctx, a.view(), uniform_buckets{512}, {.context_length = length});
+  };
+  const auto once = to(8192), both = merge(once, to(16384));
+  ASSERT_EQ(both.q.bucket.size(), 32u);
+  for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(both.q.bucket[i].count, i < 16 ? 2 * once.q.bucket[i].count : 0);
+  EXPECT_THROW(merge(to(1024), to(8192)), error);
+  EXPECT_THROW(merge(to(8192), to(1024)), error);
 }
 
 }  // namespace

@@ -52,6 +52,12 @@ TEST(sample_shape, too_few_or_equal_values_have_none) {
   EXPECT_FALSE(std::isnan(shape_of({1, 3, 4}).skewness));
   EXPECT_NEAR(shape_of({0.1, 0.1, 0.1, 0.1, 0.1}).deviation, 0, 1e-16);
   EXPECT_TRUE(std::isnan(shape_of({0.1, 0.1, 0.1, 0.1, 0.1}).bimodality));
+  for (const double v : {0.1, 0.7, 1.0}) {
+    const auto many = shape_of(std::vector<double>(300, v));
+    EXPECT_EQ(many.mean, v);
+    EXPECT_EQ(many.deviation, 0);
+    EXPECT_TRUE(std::isnan(many.skewness) && std::isnan(many.kurtosis) && std::isnan(many.bimodality));
+  }
 }
 
 }  // namespace

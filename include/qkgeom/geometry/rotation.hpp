@@ -100,7 +100,7 @@ inline void side_on_axis(const row_moments& m, const std::vector<double>& a, dou
   alpha = slope(xt, m.tt);
   mu = dense::dot(m.mean, a);
   cosine = all > 0 ? xt / std::sqrt(all) : 0.0;
-  off = all > 0 && xt != 0 ? std::max(0.0, 1.0 - cosine * cosine) : 0.0;
+  off = all > 0 && dense::norm(a) > 0 ? std::max(0.0, 1.0 - cosine * cosine) : 0.0;
 }
 
 inline rotation_result rotation_of(const row_moments& q, const row_moments& k, const row_moments& pooled,
@@ -169,7 +169,8 @@ auto planar_rotation(Context& ctx, const Moments& moments, const rotation_option
     const auto systems = ctx.symmetric_eigen(matrices, heads.empty() ? 0 : pooled[0].dim());
     for (std::size_t h = 0; h < heads.size(); ++h) {
       b[h].assign(systems[h].vectors.begin(), systems[h].vectors.begin() + pooled[h].dim());
-      b[h] = detail::normalised(detail::without(b[h], a[h]), 0.0);
+      // Of an eigenvector beside a all is left; where a alone has variance, nothing but rounding.
+      b[h] = detail::normalised(detail::without(b[h], a[h]), 0.5);
       const auto gap = dense::difference(heads[h].q->total.mean, heads[h].k->total.mean);
       if (dense::dot(b[h], gap) < 0) b[h] = dense::scaled(std::move(b[h]), -1.0);
     }

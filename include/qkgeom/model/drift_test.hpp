@@ -34,6 +34,7 @@ namespace detail {
 /// of all signs +, itself among them. All patterns if they are no more than `most` (the first document keeps its sign:
 /// a flip of all changes nothing), else so many drawn ones.
 inline double sign_flip_p(const std::vector<double>& vectors, std::size_t d, const drift_test_options& options) {
+  require(options.most_flips > 0, "drift_test: most_flips must be at least 1, not ", options.most_flips);
   const std::size_t documents = vectors.size() / d;
   const bool all =
       documents < 63 && (std::uint64_t{1} << (documents - 1)) <= static_cast<std::uint64_t>(options.most_flips);

@@ -82,15 +82,17 @@ namespace detail {
 
 /// Ends of the stretches of rows that hold `most` documents each; one stretch of all rows if a document's rows do not
 /// stand together.
-inline std::vector<index_t> document_stretches(const vector_view<const std::int32_t>& example, index_t documents,
-                                               index_t most) {
+inline std::vector<index_t> document_stretches(const vector_view<const std::int32_t>& example, index_t most) {
   std::vector<index_t> ends;
-  index_t runs = 0;
+  std::vector<std::int32_t> runs;
   for (index_t i = 1; i <= example.size; ++i)
     if (i == example.size || example[i] != example[i - 1]) {
-      if (++runs % most == 0 || i == example.size) ends.push_back(i);
+      runs.push_back(example[i - 1]);
+      if (static_cast<index_t>(runs.size()) % most == 0 || i == example.size) ends.push_back(i);
     }
-  return runs > documents ? std::vector<index_t>{example.size} : ends;
+  std::sort(runs.begin(), runs.end());
+  const bool together = std::adjacent_find(runs.begin(), runs.end()) == runs.end();
+  return together ? ends : std::vector<index_t>{example.size};
 }
 
 }  // namespace detail
@@ -108,8 +110,7 @@ std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const cha
       static_cast<std::size_t>(x.heads),
       std::vector<block_moments>(static_cast<std::size_t>(blocks.count), block_moments::zero(x.dim)));
   index_t begin = 0;
-  for (const index_t end :
-       detail::document_stretches(example, static_cast<index_t>(blocks.document.size()), documents_at_once)) {
+  for (const index_t end : detail::document_stretches(example, documents_at_once)) {
     const index_t n = end - begin;
     std::vector<std::int32_t> documents(example.begin() + begin, example.begin() + end), row(documents);
     std::sort(documents.begin(), documents.end());

@@ -108,7 +108,18 @@ inline bucket_edges joined(const bucket_edges& a, const bucket_edges& b) {
   return bucket_edges(longer);
 }
 
+/// Throws `error` if another grid is longer and a side has rows that its own buckets do not hold, but the other's may.
+inline void check_rows_in_grid(const side_moments& side, std::size_t longest) {
+  if (side.bucket.empty() || side.bucket.size() >= longest) return;
+  index_t inside = 0;
+  for (const auto& b : side.bucket) inside += b.count;
+  require(inside == side.total.count, "cannot merge moments over different bucket edges: ", side.total.count - inside,
+          " rows lie outside the shorter edges; give both the same context_length");
+}
+
 inline void merge_side(side_moments& into, const side_moments& from) {
+  check_rows_in_grid(into, from.bucket.size());
+  check_rows_in_grid(from, into.bucket.size());
   merge(into.total, from.total);
   for (std::size_t b = 0; b < from.bucket.size(); ++b)
     if (b < into.bucket.size())
@@ -119,7 +130,8 @@ inline void merge_side(side_moments& into, const side_moments& from) {
 
 }  // namespace detail
 
-/// Moments of the rows behind `a` and `b` together. Both must have the same head size and bucket grid.
+/// Moments of the rows behind `a` and `b` together. Both must have the same head size and bucket grid; one grid may go
+/// on where the other ends, if no row lies beyond that end. Throws `error` otherwise.
 inline head_moments merge(head_moments a, const head_moments& b) {
   a.buckets = detail::joined(a.buckets, b.buckets);
   detail::merge_side(a.q, b.q);

@@ -162,18 +162,19 @@ inline bootstrap_interval bootstrap_association(association kind, const std::vec
   });
 }
 
-/// The association as each of n >= 3 rows is left out.
+/// The association as each of n >= 3 rows is left out; NaN where it never has a value, as that of a constant column.
 inline leave_one_out_range leave_one_out(association kind, const std::vector<double>& x, const std::vector<double>& y) {
   require(x.size() >= 3, "leaving one row out needs three or more, not ", x.size());
-  leave_one_out_range range{.low = std::numeric_limits<double>::infinity(),
-                            .high = -std::numeric_limits<double>::infinity()};
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  leave_one_out_range range{.low = none, .high = none};
   for (std::size_t out = 0; out < x.size(); ++out) {
     std::vector<std::size_t> rows;
     for (std::size_t i = 0; i < x.size(); ++i)
       if (i != out) rows.push_back(i);
     const double r = associate(kind, rows_of(x, rows), rows_of(y, rows));
-    if (r < range.low) range.low = r, range.low_without = out;
-    if (r > range.high) range.high = r, range.high_without = out;
+    if (std::isnan(r)) continue;
+    if (!(r >= range.low)) range.low = r, range.low_without = out;
+    if (!(r <= range.high)) range.high = r, range.high_without = out;
   }
   return range;
 }

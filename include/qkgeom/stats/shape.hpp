@@ -24,7 +24,8 @@ inline sample_shape shape_of(const std::vector<double>& x) {
   if (x.empty()) return s;
   const double n = static_cast<double>(x.size());
   double mean = 0, m2 = 0, m3 = 0, m4 = 0;
-  for (const double v : x) mean += v / n;
+  for (const double v : x) mean += (v - x[0]) / n;  // exact where all values are equal
+  mean += x[0];
   for (const double v : x) {
     const double e = v - mean;
     m2 += e * e / n;
