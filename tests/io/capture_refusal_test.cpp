@@ -148,6 +148,12 @@ TEST(CaptureRefusal, Manifest) {
   EXPECT_THAT(with("/examples/1/index", 0), HasSubstr("example 0 stands twice"));
   EXPECT_THAT(with("/examples/1/labels", 3), HasSubstr("examples[1].labels must be an object"));
   EXPECT_THAT(with("/rope", {{"style", "third"}}), HasSubstr("rope.style must be \"half\" or \"interleaved\""));
+  const auto rope = [](int rotary_dim, const json& inv_freq) {
+    return json{{"style", "half"}, {"rotary_dim", rotary_dim}, {"inv_freq", inv_freq}};
+  };
+  EXPECT_THAT(with("/rope", rope(4, {1, 1})), HasSubstr("rope.rotary_dim must be an integer from 0 to 3, not 4"));
+  EXPECT_THAT(with("/rope", rope(2, {1, 1})), HasSubstr("rope.inv_freq must be a frequency for each two"));
+  EXPECT_THAT(with("/layers/0/rope", rope(2, std::vector<int>(100000))), HasSubstr("layers[0].rope.inv_freq must be"));
 }
 
 TEST(CaptureRefusal, WhatIsNoCapture) {

@@ -25,8 +25,8 @@ TEST(CaptureManifest, RoundTripsEveryField) {
   m.revision = "main";
   m.compute_dtype = "bf16";
   m.family = "short";
-  m.rope = captured_rope{"half", 2, 1.25, {1, 0.1}};
-  m.layers[0].rope_parameters = captured_rope{"interleaved", 1, 1, {1.0 / 3}};
+  m.rope = captured_rope{"half", 2, 1.25, {0.1}};
+  m.layers[0].rope_parameters = captured_rope{"interleaved", 2, 1, {1.0 / 3}};
   m.shards = {{"shard-00000.safetensors", {0, 1, 4}, 20}};
   m.extra = {{"moments", {{"edges", {0, 8}}}}};
   EXPECT_EQ(parse_manifest(manifest_text(m), "m"), m);

@@ -8,6 +8,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
@@ -175,6 +176,12 @@ TEST(drop_split, keys_turned_back_see_no_distance) {
       for (const auto& p : s.part) sum += p.value;
       EXPECT_NEAR(sum, s.drop.value, 1e-14);
     }
+}
+
+TEST(drop_split, a_rotation_of_more_coordinates_than_keys_have_is_refused) {
+  cpu_context cpu{{.threads = 1}};
+  const head h(cpu, unchanged, unchanged, covariance_kind::joint, 4);
+  EXPECT_QKGEOM_ERROR("more coordinates than keys have, 4", h.split(cpu, {.rotation = captured_rope{"half", 6, 1, {1, 1, 1}}}));
 }
 
 TEST(drop_split, means_over_heads_leave_a_document_out_of_all_at_once) {

@@ -65,7 +65,9 @@ namespace detail {
 /// Splits CSV text into rows, RFC 4180: quoted fields may hold commas, quotes (doubled) and line ends.
 class csv_splitter {
  public:
-  csv_splitter(std::string_view text, const std::string& where) : text_(text), where_(where) {}
+  csv_splitter(std::string_view text, const std::string& where) : text_(text), where_(where) {
+    if (text_.substr(0, 3) == "\xEF\xBB\xBF") text_.remove_prefix(3);  // the byte order mark of spreadsheets
+  }
 
   bool more() const { return at_ < text_.size(); }
   std::size_t line() const { return line_; }

@@ -89,10 +89,13 @@ inline drop_split split_of(const std::vector<plasticity_profile_result>& profile
 /// over the query buckets of the first fifth that have a value, weighted by queries: drift term, content means,
 /// covariances; keys by weights that give every bucket's pairs that region's histogram of distances, or with `rotation`
 /// by turning each key from its position back to the bucket's start, so that all stand there. Sixteen profiles,
-/// averaged over the orders in which parts are let go. A head without a drop has NaN throughout.
+/// averaged over the orders in which parts are let go. A head without a drop has NaN throughout. Throws `error` if the
+/// rotation turns more coordinates than there are.
 template <class Context, class T>
 std::vector<drop_split> split_drop(Context& ctx, const std::vector<query_model>& models, const layer_view<T>& layer,
                                    index_t context_length, const drop_split_options& options = {}) {
+  require(!options.rotation || 2 * static_cast<index_t>(options.rotation->inv_freq.size()) <= layer.k.dim,
+          "split_drop: rotation.inv_freq turns more coordinates than keys have, ", layer.k.dim);
   const profile_options pairs{.precision = options.precision};
   std::vector<std::vector<plasticity_profile_result>> profiles(models.size());  // by set of frozen parts
   const auto add = [&](std::vector<plasticity_profile_result>&& found) {

@@ -14,13 +14,15 @@ namespace qkgeom {
 
 namespace detail {
 
-inline captured_rope read_rope(const json_value& v) {
+inline captured_rope read_rope(const json_value& v, index_t head_dim) {
   captured_rope rope;
   rope.style = v["style"].string();
   v["style"].expect(rope.style == "half" || rope.style == "interleaved", "\"half\" or \"interleaved\"");
-  rope.rotary_dim = v["rotary_dim"].integer(0, 1 << 20);
+  rope.rotary_dim = v["rotary_dim"].integer(0, head_dim);
   if (v.has("attention_factor")) rope.attention_factor = v["attention_factor"].number();
   rope.inv_freq = v["inv_freq"].numbers();
+  v["inv_freq"].expect(2 * static_cast<index_t>(rope.inv_freq.size()) == rope.rotary_dim,
+                       "a frequency for each two of rotary_dim coordinates");
   return rope;
 }
 
@@ -37,7 +39,7 @@ inline captured_layer_info read_layer_info(const json_value& v, const captured_m
   // The format has one word for both: a flag, or the parameters of a layer that has its own.
   const bool own = v["rope"].is_object() || v.has("rope_parameters");
   l.rope = v["rope"].is_object() || v["rope"].boolean();
-  if (own) l.rope_parameters = read_rope(v[v["rope"].is_object() ? "rope" : "rope_parameters"]);
+  if (own) l.rope_parameters = read_rope(v[v["rope"].is_object() ? "rope" : "rope_parameters"], model.head_dim);
   if (v.has("window")) l.window = v["window"].integer(1, largest_position);
   l.query_heads = read_heads(v["query_heads"], model.n_query_heads);
   l.key_heads = read_heads(v["key_heads"], model.n_key_heads);
@@ -88,7 +90,7 @@ inline void read_optional(const json_value& v, capture_manifest& m) {
   text("revision", m.revision);
   text("compute_dtype", m.compute_dtype);
   text("family", m.family);
-  if (v.has("rope")) m.rope = read_rope(v["rope"]);
+  if (v.has("rope")) m.rope = read_rope(v["rope"], m.model.head_dim);
   if (v.has("written_by")) m.written_by = v["written_by"].string();
   if (v.has("examples")) {
     m.examples.emplace();
