@@ -63,7 +63,12 @@ void write_all(const choices& c, const analysed& found, const std::filesystem::p
 
 /// The same of the documents with each value of a label, in folders of their own, and groups.csv.
 void write_by_label(const choices& c, const std::string& label, printer& out) {
-  const auto values = documents_by_label(c.a.captures, label);
+  auto values = documents_by_label(c.a.captures, label);
+  const bool two = values.size() == 2;
+  std::vector<std::string> left_out;
+  for (const auto& v : values)
+    if (!v.lack.empty()) left_out.push_back((v.value.empty() ? "(none)" : v.value) + ": " + v.lack);
+  std::erase_if(values, [](const auto& v) { return !v.lack.empty(); });
   const auto analyse_of = [&](const std::vector<qkgeom::index_t>& documents) {
     auto a = c.a;
     a.documents = documents;
@@ -81,7 +86,8 @@ void write_by_label(const choices& c, const std::string& label, printer& out) {
     groups.push_back({label, v.value, summary(found, v.value), {}});
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values.size() == 2)  // the others are the other value's
+    if (values[i].others_lack) continue;
+    if (two)  // the others are the other value's
       groups[i].outside = groups[1 - i].inside.groups;
     else
       groups[i].outside = summary(analyse_of(values[i].others), "rest").groups;
@@ -89,6 +95,7 @@ void write_by_label(const choices& c, const std::string& label, printer& out) {
   output_folder folder(c.a.out);
   write_groups_csv(folder.table("groups.csv"), groups);
   print_groups(out, groups);
+  for (const auto& why : left_out) out.line("  left out: " + why);
   folder.print(out);
   out.line("  and all of the above in a folder for each value, e.g. " + values[0].folder.string());
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/details.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
+#include "examples/common/each_layer.hpp"
 #include "qkgeom/geometry/complement.hpp"
-#include "qkgeom/io/capture.hpp"
-#include "qkgeom/io/progress.hpp"
 #include "qkgeom/plasticity/decay.hpp"
 #include "qkgeom/report/complement_table.hpp"
 #include "qkgeom/report/decay_tables.hpp"
@@ -22,13 +20,11 @@ struct detail_tables {
 };
 
 template <class T>
-void add_layer(cpu_context& cpu, const layer_view<T>& rows, const layer_names& names, const model_report& report,
-               const analysis_options& options, detail_tables& found) {
-  const edge_buckets grid{report.buckets.edges()};
-  const auto moments = accumulate(cpu, rows, grid, {.context_length = report.context_length});
+void add_layer(cpu_context& cpu, const layer_view<T>& rows, const layer_moments& moments, const layer_names& names,
+               const model_report& report, const analysis_options& options, detail_tables& found) {
   const auto planes = planar_rotation(cpu, moments);
   const auto complement = complement_planes(cpu, rows, moments, planes, {.seed = options.seed});
-  const auto decay = check_decay(cpu, moments, rows, {.seed = options.seed});
+  const auto decay = check_decay(cpu, moments, rows, {.seed = options.seed, .position = options.position});
   auto tables = bucket_table(cpu, fit_queries(cpu, moments, {.position = options.position}), rows);
   auto fits =
       fit_layer(cpu, rows, names, report.buckets,
@@ -48,15 +44,11 @@ void write_details(output_folder& out, const analysed& a, const arguments& choic
   cpu_context cpu{{.threads = choice.threads}};
   const auto options = with_arguments({}, choice);
   detail_tables found;
-  progress bar("Details", static_cast<index_t>(a.report.heads.size()), "heads");
-  for (const index_t number : a.source->layers()) {
-    const auto layer = a.source->read_layer(number);
-    layer.visit([&]<class T>(const layer_view<T>& rows) {
-      add_layer(cpu, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, a.report, options, found);
-    });
-    bar.add(static_cast<index_t>(layer.query_heads.size()));
-  }
-  bar.done();
+  for_each_layer(cpu, *a.source, choice, options, "Details",
+                 [&](const auto& layer, const auto& rows, const layer_moments& moments) {
+                   add_layer(cpu, rows, moments, {layer.layer, layer.rope, layer.query_heads, layer.key_heads},
+                             a.report, options, found);
+                 });
   write_fits_csv(out.table("fits.csv"), found.fits);
   write_gaps_csv(out.table("gaps.csv"), a.report);
   write_complement_csv(out.table("complement.csv"), found.complements);

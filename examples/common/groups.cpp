@@ -9,6 +9,24 @@
 #include "qkgeom/io/capture_set.hpp"
 
 namespace qkgeom::examples {
+namespace {
+
+/// Which rows a set of documents lacks for an analysis of every layer; empty: none.
+std::string lack_of(const std::vector<index_t>& documents, const std::vector<index_t>& layers,
+                    const std::vector<capture_set::row_documents>& rows) {
+  const auto none_in = [&](const std::vector<std::int32_t>& held) {
+    return std::none_of(documents.begin(), documents.end(), [&](index_t e) {
+      return std::binary_search(held.begin(), held.end(), static_cast<std::int32_t>(e));
+    });
+  };
+  for (std::size_t l = 0; l < layers.size(); ++l)
+    for (const bool keys : {false, true})
+      if (none_in(keys ? rows[l].k : rows[l].q))
+        return std::string("no ") + (keys ? "keys" : "queries") + " in layer " + std::to_string(layers[l]);
+  return {};
+}
+
+}  // namespace
 
 std::vector<labelled_documents> documents_by_label(const std::vector<std::filesystem::path>& captures,
                                                    const std::string& label) {
@@ -16,7 +34,8 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
   std::vector<index_t> all;
   bool known = false;
   std::set<std::string> names;
-  for (const auto& d : capture_set::open(captures).listed_documents()) {
+  const auto source = capture_set::open(captures);
+  for (const auto& d : source.listed_documents()) {
     std::string value;
     if (d.labels.is_object()) {
       for (const auto& entry : d.labels.items()) names.insert(entry.key());
@@ -33,6 +52,9 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
   require(known, "--group-by ", label, ": no document of the captures has this label",
           labels.empty() ? std::string(", nor any other") : ", but there are " + labels);
   require(documents.size() > 1, "--group-by ", label, ": all documents have the value ", documents.begin()->first);
+  std::sort(all.begin(), all.end());
+  std::vector<capture_set::row_documents> rows;
+  for (const index_t layer : source.layers()) rows.push_back(source.documents_in(layer));
   std::vector<labelled_documents> groups;
   std::map<std::string, std::string> folders;
   for (auto& [value, inside] : documents) {
@@ -40,10 +62,15 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
     const auto [at, is_new] = folders.emplace(folder, value);
     require(is_new, "--group-by ", label, ": the values ", at->second, " and ", value, " would share the folder ",
             folder);
+    std::sort(inside.begin(), inside.end());
     labelled_documents g{value, folder, std::move(inside), {}};
     std::set_difference(all.begin(), all.end(), g.inside.begin(), g.inside.end(), std::back_inserter(g.others));
+    g.lack = lack_of(g.inside, source.layers(), rows);
+    g.others_lack = !lack_of(g.others, source.layers(), rows).empty();
     groups.push_back(std::move(g));
   }
+  require(std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.lack.empty(); }), "--group-by ", label,
+          ": no value's documents have queries and keys in every layer");
   return groups;
 }
 

@@ -14,6 +14,8 @@ struct labelled_documents {
   std::string value;             ///< a number as text; empty: the document has no such label
   std::filesystem::path folder;  ///< "LABEL=VALUE" as a file name
   std::vector<index_t> inside, others;
+  std::string lack{};         ///< why `inside` cannot be analysed, "no keys in layer 3"; empty: it can
+  bool others_lack = false;  ///< whether `others` can be analysed neither
 };
 
 /// The values of a label in ascending order. Throws `error` if no document of the captures has the label, all have the

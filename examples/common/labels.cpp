@@ -21,7 +21,8 @@ std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>
       const auto named = whole.has_filename() ? whole : whole.parent_path();
       labels.push_back((named.extension() == ".safetensors" ? named.stem() : named.filename()).string());
     }
-  auto sorted = labels;
+  std::vector<std::string> sorted;  // as file names, which labels become
+  for (const auto& label : labels) sorted.push_back(file_name_of(label));
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   require(twice == sorted.end(), "two ", what, "s are called ", twice == sorted.end() ? "" : *twice,

@@ -12,7 +12,7 @@
 namespace qkgeom::examples {
 
 /// Names of captures that are told apart: those given, or the captures' own file names. `what` they are, in errors:
-/// "checkpoint". Throws `error` unless there is one for each capture and no two are equal.
+/// "checkpoint". Throws `error` unless there is one for each capture and no two are equal as file names.
 std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>& captures,
                                         const std::vector<std::string>& given, const std::string& what);
 

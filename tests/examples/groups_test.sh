@@ -35,6 +35,23 @@ for name in ap_drop bias_context; do
   close "${rest[3]}" "$(awk -v x="${got[3]}" -v y="${got[0]}" 'BEGIN { printf "%.12g", x - y }')" || bad "$name less the rest's"
 done
 
+# The manifest may list its documents in any order. A value without rows is left out, and said to be.
+cp -r "$work/all" "$work/turned"
+python3 -B - "$work/turned/manifest.json" <<'EOF' || bad "the manifest could not be turned"
+import json, sys
+m = json.load(open(sys.argv[1]))
+m["examples"].reverse()
+json.dump(m, open(sys.argv[1], "w"))
+EOF
+run heads "$work/turned" --out "$work/turned-out" --group-by kind
+cmp "$work/out/groups.csv" "$work/turned-out/groups.csv" || bad "groups depend on the manifest's order"
+{ cat "$work/all.jsonl"; echo '{"text": "Amen", "kind": "tiny", "id": "t"}'; } >"$work/more.jsonl"
+capture "$work/more.jsonl" more --label-fields kind --skip-first 20
+run heads "$work/more" --out "$work/more-out" --group-by kind
+grep -q 'left out: tiny: no queries in layer 2' "$work/stdout" || bad "a value without rows: $(grep 'left out' "$work/stdout")"
+[[ $(column "$work/more-out/groups.csv" value | uniq | tr '\n' ' ') == "7 a b " ]] || bad "values in groups.csv beside one without rows"
+column "$work/more-out/groups.csv" ap_overall_less_rest | grep -qx '' && bad "no difference beside a value without rows"
+
 refused "no document of the captures has this label, but there are id, kind" heads "$work/all" --group-by language --out "$work/x"
 refused "all documents have the value a b" heads "$work/some" --group-by kind --out "$work/x"
 

@@ -71,7 +71,8 @@ END
 
 # Several captures of one model are one study; each is named.
 fails "differs from that of" "$data/long-f32.safetensors" "$work/named.safetensors"
-page twice "$data/long-f32.safetensors" "$data/long-f32.safetensors" --covariance diagonal
+cp "$data/long-f32.safetensors" "$work/again.safetensors"
+page twice "$data/long-f32.safetensors" "$work/again.safetensors" --covariance diagonal
 says "Met" twice
 [[ $(grep -c '<h3>Capture ' "$work/twice/report.html") == 2 ]] || bad "not both captures are named"
 

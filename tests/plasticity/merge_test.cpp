@@ -73,6 +73,24 @@ TEST(merge, profiles_of_any_parts_are_the_profile_of_all) {
   }
 }
 
+TEST(merge, a_part_without_keys_changes_nothing) {
+  cpu_context ctx{{.threads = 2}};
+  const auto rows = rows_of(1, 3);
+  const auto whole = as_layer(rows.view());
+  const auto models = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{64}, {.context_length = 512}));
+  const profile_options options{.heatmap = true, .heatmap_cell = 64, .parts = true};
+  const auto want = plasticity_profile(ctx, models, whole, all_pairs{}, options)[0];
+  const auto none = plasticity_profile(ctx, models, documents(rows, 3, 4), all_pairs{}, options)[0];
+  EXPECT_TRUE(none.examples.empty());
+  for (const auto& all : {merge(want, none), merge(none, want)}) {
+    expect_equal(all, want);
+    for (std::size_t b = 0; b < want.buckets.size(); ++b)
+      EXPECT_EQ(all.buckets[b].part_sum, want.buckets[b].part_sum);
+  }
+  const auto other = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{128}, {.context_length = 512}));
+  EXPECT_THROW(merge(want, plasticity_profile(ctx, other, documents(rows, 3, 4), all_pairs{}, options)[0]), error);
+}
+
 TEST(merge, weighs_examples_the_same_over_parts_too) {
   cpu_context ctx{{.threads = 1}};
   const auto rows = rows_of(2, 5);

@@ -18,6 +18,8 @@
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/document_analysis.hpp"
 #include "qkgeom/report/tables.hpp"
+#include "qkgeom/report/trajectory.hpp"
+#include "tests/common/refusal.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {
@@ -48,8 +50,9 @@ planted_rows<float> layer_rows(std::uint64_t seed) {
   return plant<float>(spec);
 }
 
-/// Writes documents [first, last) of two planted layers as a capture of its own, `step` documents a shard.
-void write(const std::filesystem::path& folder, index_t first, index_t last, index_t step) {
+/// Writes documents [first, last) of two planted layers as a capture of its own, `step` documents a shard. Layer 1 has no
+/// rows of the shard that begins with `lacking`.
+void write(const std::filesystem::path& folder, index_t first, index_t last, index_t step, index_t lacking = -1) {
   const auto manifest = manifest_of(last - first);
   const planted_rows<float> layers[] = {layer_rows(1), layer_rows(2)};
   capture_writer writer(folder, manifest);
@@ -60,9 +63,9 @@ void write(const std::filesystem::path& folder, index_t first, index_t last, ind
     std::vector<std::vector<std::int32_t>> ids;
     ids.reserve(4);
     const auto side = [&](const std::vector<float>& x, const std::vector<std::int32_t>& position,
-                          const std::vector<std::int32_t>& example) {
+                          const std::vector<std::int32_t>& example, bool lacks) {
       const auto at = [&](index_t e) { return std::lower_bound(example.begin(), example.end(), e) - example.begin(); };
-      const auto from = static_cast<std::size_t>(at(begin)), n = static_cast<std::size_t>(at(end)) - from;
+      const auto from = static_cast<std::size_t>(at(begin)), n = static_cast<std::size_t>(at(lacks ? begin : end)) - from;
       ids.emplace_back();
       for (std::size_t i = from; i < from + n; ++i) ids.back().push_back(example[i] - static_cast<std::int32_t>(first));
       return side_to_write{std::as_bytes(std::span(x).subspan(from * dim, n * dim)),
@@ -73,7 +76,9 @@ void write(const std::filesystem::path& folder, index_t first, index_t last, ind
     std::vector<layer_to_write> shard;
     for (index_t l = 0; l < 2; ++l) {
       const auto& r = layers[l];
-      shard.push_back({l, dtype::f32, side(r.q, r.q_position, r.q_example), side(r.k, r.k_position, r.k_example)});
+      const bool lacks = l == 1 && begin == lacking;
+      shard.push_back(
+          {l, dtype::f32, side(r.q, r.q_position, r.q_example, lacks), side(r.k, r.k_position, r.k_example, lacks)});
     }
     writer.add_shard(examples, shard);
   }
@@ -207,6 +212,46 @@ TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
   options.every_token = true;
   options.bucket_edges = {0, 100, 256};  // the moments' grid has no edge at 100
   EXPECT_EQ(analyse(ctx, capture::open(folder / "whole"), options).moment_tokens, 0);
+  options.plasticity = false;  // no matter to PCA and rotation, which know no buckets
+  const auto geometry = analyse(ctx, capture::open(folder / "whole"), options);
+  EXPECT_EQ(geometry.moment_tokens, 12 * 12);
+  for (std::size_t h = 0; h < 2; ++h)
+    expect_close(geometry.heads[h].rotation.bias_strength, report.heads[h].rotation.bias_strength);
+}
+
+TEST(analyse, blocks_of_documents_are_those_of_all_layers) {
+  const test::scratch_folder folder;
+  write(folder / "c", 0, 12, 1, 5);
+  cpu_context ctx{{.threads = 2}};
+  const auto source = capture_set::open({folder / "c"});
+  EXPECT_EQ(source.documents_in(0).k.size(), 12u);
+  EXPECT_THAT(source.documents_in(1).q, testing::ElementsAre(0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11));
+  EXPECT_THAT(source.only({4, 5, 6}).documents_in(1).k, testing::ElementsAre(4, 6));
+  EXPECT_THAT(source.only({4, 5, 6}).documents_with_rows(), testing::ElementsAre(4, 5, 6));
+  const auto report = analyse(ctx, source, {.geometry_blocks = 12});
+  for (const auto& h : report.heads) {
+    ASSERT_EQ(h.geometry.without.size(), 12u);
+    for (std::size_t b = 0; b < 12; ++b) {
+      const double without = h.geometry.without[b].rotation.bias_strength, all = h.rotation.bias_strength;
+      if (h.layer == 1 && b == 5)
+        EXPECT_NEAR(without, all, 1e-12 * std::abs(all)) << "it has no rows there";
+      else
+        EXPECT_GT(std::abs(without - all), 1e-6 * std::abs(all)) << h.layer << ' ' << b;
+    }
+  }
+  EXPECT_EQ(point_of(report, "point").blocks.document.size(), 12u);
+}
+
+TEST(analyse, query_buckets_end_with_the_context) {
+  const auto m = manifest_of(1);
+  const auto edges = [&](std::vector<index_t> given) {
+    return query_buckets(m, {.bucket_edges = std::move(given)}).edges();
+  };
+  EXPECT_THAT(edges({0, 100, 300, 400}), testing::ElementsAre(0, 100, 256));
+  EXPECT_THAT(edges({0, 256, 300}), testing::ElementsAre(0, 256));
+  EXPECT_THAT(edges({10, 200}), testing::ElementsAre(10, 200));
+  EXPECT_QKGEOM_ERROR("not at -1", edges({-1, 5}));
+  EXPECT_QKGEOM_ERROR("not at 256", edges({256, 300}));
 }
 
 TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
@@ -307,6 +352,16 @@ TEST(document_analysis, keeps_what_it_was_made_with) {
   ASSERT_EQ(found[0].profiles.size(), 1u);
   for (std::size_t b = 1; b < 4; ++b)
     EXPECT_EQ(found[0].profiles[0].buckets[b].plasticity, want[0].profiles[0].buckets[b].plasticity);
+}
+
+TEST(analyse, documents_that_no_shard_holds_are_refused) {
+  const test::scratch_folder folder;
+  write(folder / "c", 0, 3, 2);
+  auto manifest = parse_manifest(read_text(folder / "c/manifest.json", 1 << 20), "manifest.json");
+  manifest.examples->push_back({3, "listed", context, nullptr});
+  write_text(folder / "c/manifest.json", manifest_text(manifest));
+  EXPECT_QKGEOM_ERROR("is named twice", capture_set::open({folder / "c", folder.path() / "." / "c"}));
+  EXPECT_QKGEOM_ERROR("no shard holds document 3", capture_set::open({folder / "c"}).only({3}));
 }
 
 TEST(analyse, refuses_captures_of_different_models) {

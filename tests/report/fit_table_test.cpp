@@ -79,6 +79,14 @@ TEST_F(fit_table, gap_is_gaussian_minus_unbiased_empirical) {
   }
   EXPECT_NEAR(summarize(gap, 1024).overall.value,
               summarize(gaussian, 1024).overall.value - summarize(observed, 1024).overall.value, 1e-12);
+  auto few = observed;  // other pairs in a bucket without a value are no matter, elsewhere they are
+  few.buckets[3].plasticity = std::numeric_limits<double>::quiet_NaN();
+  few.buckets[3].example_weight[0] += 1;
+  const auto rest = plasticity_gap(gaussian, few);
+  EXPECT_TRUE(std::isnan(rest.buckets[3].plasticity));
+  EXPECT_EQ(rest.buckets[4].plasticity, gap.buckets[4].plasticity);
+  few.buckets[4].example_weight[0] += 1;
+  EXPECT_THROW(plasticity_gap(gaussian, few), error);
   auto other = observed;
   other.examples[0] = 99;
   EXPECT_THROW(plasticity_gap(gaussian, other), error);

@@ -233,16 +233,17 @@ inline std::vector<moments_file> open_moments(const capture& c) {
 /// and the set has all its documents. Block b of one capture counts together with block b of the others.
 class set_moments {
  public:
-  /// Those of `source` over `buckets`; none if it holds no such. Throws `error` on a file that is not as it should be.
-  static std::optional<set_moments> open(const capture_set& source, const bucket_edges& buckets) {
+  /// Those of `source` over `buckets`, or over the buckets in which they are held; none if it holds no such. Throws
+  /// `error` on a file that is not as it should be.
+  static std::optional<set_moments> open(const capture_set& source, const std::optional<bucket_edges>& buckets = {}) {
     if (!source.has_all_documents()) return std::nullopt;
     set_moments s;
-    s.buckets_ = buckets;
     for (const auto& c : source.captures()) {
       s.files_.push_back(open_moments(c));
       const auto& files = s.files_.back();
-      if (files.empty() || !refines(files[0].edges(), buckets) || files[0].edges() != s.files_[0][0].edges())
-        return std::nullopt;
+      if (files.empty() || files[0].edges() != s.files_[0][0].edges()) return std::nullopt;
+      s.buckets_ = buckets.value_or(files[0].edges());
+      if (!refines(files[0].edges(), s.buckets_)) return std::nullopt;
       s.blocks_ = std::max(s.blocks_, static_cast<index_t>(files.size()));
     }
     return s;

@@ -29,10 +29,14 @@ class capture_set {
       for (index_t s = 0; s < c.n_shards(); ++s) parts_.emplace_back(offset_.size() - 1, s);
     }
   }
-  /// Opens folders or single files.
+  /// Opens folders or single files. Throws `error` on one that is named twice, too: its documents would count twice.
   static capture_set open(const std::vector<std::filesystem::path>& paths) {
     std::vector<capture> captures;
-    for (const auto& p : paths) captures.push_back(capture::open(p));
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      captures.push_back(capture::open(paths[i]));
+      for (std::size_t j = 0; j < i; ++j)
+        require(!std::filesystem::equivalent(paths[i], paths[j]), paths[i].string(), " is named twice");
+    }
     return capture_set(std::move(captures));
   }
 
@@ -54,6 +58,33 @@ class capture_set {
     return all;
   }
   index_t n_parts() const { return static_cast<index_t>(parts_.size()); }
+
+  /// Documents of rows, ascending.
+  struct row_documents {
+    std::vector<std::int32_t> q, k;
+  };
+  /// The documents that have queries, and those that have keys, in a layer.
+  row_documents documents_in(index_t layer) const {
+    row_documents found;
+    for (const auto& [c, shard] : parts_) {
+      const auto rows = captures_[c].read_layer(layer, shard);
+      add_documents(rows.q, static_cast<std::int32_t>(offset_[c]), found.q);
+      add_documents(rows.k, static_cast<std::int32_t>(offset_[c]), found.k);
+      captures_[c].file(shard)->forget();
+    }
+    return found;
+  }
+  /// The documents that have a row in some layer, ascending.
+  std::vector<std::int32_t> documents_with_rows() const {
+    std::vector<std::int32_t> all;
+    for (const index_t layer : layers()) {
+      const auto found = documents_in(layer);
+      for (const auto* side : {&found.q, &found.k}) all.insert(all.end(), side->begin(), side->end());
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+  }
 
   /// The rows of a layer in one shard, with documents numbered over all captures.
   captured_layer read_part(index_t layer, index_t part) const {
@@ -81,7 +112,7 @@ class capture_set {
   }
   /// The same captures as if they held the rows of these documents alone, which keep their numbers. Moments of every
   /// token and sums of the forward pass are of all documents together, and count as not there. Throws `error` if there
-  /// is no such document, or none is named.
+  /// is no such document, none is named, or no shard may hold any of them.
   capture_set only(std::vector<index_t> documents) const {
     require(!documents.empty(), "capture_set: name at least one document");
     std::sort(documents.begin(), documents.end());
@@ -97,6 +128,8 @@ class capture_set {
         return std::binary_search(documents.begin(), documents.end(), e + offset_[part.first]);
       });
     });
+    require(!some.parts_.empty(), "capture_set: no shard holds document ", documents.front(),
+            documents.size() > 1 ? ", nor the others asked for" : "");
     some.only_ = std::move(documents);
     return some;
   }
@@ -136,6 +169,15 @@ class capture_set {
         for (const std::int32_t e : side->example) last = std::max<index_t>(last, e);
     }
     return last + 1;
+  }
+
+  /// Those of rows in the order of documents, wanted ones alone.
+  void add_documents(const captured_side& side, std::int32_t offset, std::vector<std::int32_t>& to) const {
+    for (const std::int32_t e : side.example) {
+      const std::int32_t id = e + offset;
+      if (!to.empty() && to.back() == id) continue;
+      if (only_.empty() || std::binary_search(only_.begin(), only_.end(), index_t{id})) to.push_back(id);
+    }
   }
 
   static void shift_examples(captured_side& side, std::int32_t by) {

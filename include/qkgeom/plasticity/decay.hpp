@@ -18,6 +18,7 @@ namespace qkgeom {
 struct decay_options {
   index_t most_pairs = 8192;  ///< pairs of keys used a layer; more are thinned by a counter-based draw
   std::uint64_t seed = 0;
+  query_position position = query_position::middle;  ///< where in its bucket a query of `check_decay` stands
 };
 
 /// How a number is spread over pairs: 10 %, 50 % and 90 % quantiles; NaN where no pair has it.
@@ -208,7 +209,7 @@ std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments,
                                      const layer_view<T, memory_space::host>& layer,
                                      const decay_options& options = {}) {
   check_moments("check_decay", moments, layer);
-  auto models = fit_queries(ctx, moments, {.covariance = covariance_kind::full});
+  auto models = fit_queries(ctx, moments, {.covariance = covariance_kind::full, .position = options.position});
   auto full = decay_of(ctx, models, layer, "full", options);
   auto pooled = decay_of(ctx, with_pooled_covariance(ctx, moments, std::move(models)), layer, "pooled", options);
   std::vector<decay_check> results;

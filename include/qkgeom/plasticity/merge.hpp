@@ -68,6 +68,14 @@ inline plasticity_profile_result merge(plasticity_profile_result a, const plasti
   require(a.covariance == b.covariance && a.model == b.model && a.buckets.size() == b.buckets.size() &&
               a.examples_weigh_same == b.examples_weigh_same,
           "merge: profiles under different query models or pair sets cannot be merged");
+  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
+    const auto &into = a.buckets[i], &from = b.buckets[i];
+    require(into.start == from.start && into.end == from.end && into.queries == from.queries &&
+                into.queries_used == from.queries_used,
+            "merge: profiles over different query buckets cannot be merged");
+  }
+  if (b.examples.empty()) return a;  // no key, and so neither pairs nor their parts
+  if (a.examples.empty()) return b;
   std::map<std::int32_t, std::size_t> place;
   for (std::size_t e = 0; e < a.examples.size(); ++e) place.emplace(a.examples[e], e);
   std::vector<std::size_t> to;
@@ -79,9 +87,6 @@ inline plasticity_profile_result merge(plasticity_profile_result a, const plasti
   for (std::size_t i = 0; i < a.buckets.size(); ++i) {
     auto& into = a.buckets[i];
     const auto& from = b.buckets[i];
-    require(into.start == from.start && into.end == from.end && into.queries == from.queries &&
-                into.queries_used == from.queries_used,
-            "merge: profiles over different query buckets cannot be merged");
     into.pairs += from.pairs;
     detail::merge_parts(into, from, to, a.examples.size());
     into.example_sum.resize(a.examples.size());

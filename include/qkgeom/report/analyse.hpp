@@ -11,9 +11,18 @@
 
 namespace qkgeom {
 
-/// Query buckets that `options` asks for on this capture: given edges, a given width, or the capture's usual one.
+/// Query buckets that `options` asks for on this capture: given edges, a given width, or the capture's usual one. What
+/// lies beyond the context is cut off. Throws `error` if given edges begin before position 0 or beyond the context.
 inline bucket_edges query_buckets(const capture_manifest& manifest, const analysis_options& options) {
-  if (!options.bucket_edges.empty()) return bucket_edges(options.bucket_edges);
+  if (!options.bucket_edges.empty()) {
+    auto edges = bucket_edges(options.bucket_edges).edges();
+    const index_t length = manifest.context_length;
+    require(edges.front() >= 0 && edges.front() < length, "the edges of query buckets must begin within the context of ",
+            length, " tokens, not at ", edges.front());
+    while (edges[edges.size() - 2] >= length) edges.pop_back();
+    edges.back() = std::min(edges.back(), length);
+    return bucket_edges(std::move(edges));
+  }
   const index_t size = options.bucket_size > 0 ? options.bucket_size : manifest.usual_bucket_size();
   return uniform_buckets{size}.edges(manifest.context_length);
 }
@@ -63,7 +72,11 @@ template <class Context, class Progress>
 model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options, Progress&& progress) {
   const auto& manifest = source.manifest();
   model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}, 0};
-  const auto stored = options.every_token ? set_moments::open(source, report.buckets) : std::nullopt;
+  const auto stored = !options.every_token ? std::nullopt
+                      : options.plasticity ? set_moments::open(source, report.buckets)
+                                           : set_moments::open(source);
+  const auto documents =
+      options.geometry && options.geometry_blocks > 1 ? source.documents_with_rows() : std::vector<std::int32_t>{};
   for (const index_t number : source.layers()) {
     const auto first = source.read_part(number, 0);
     bool checked = false;
@@ -90,7 +103,7 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
       const auto parts = [&](const auto& f) { each_part([&](const captured_layer& rows) { f(rows.view<T>()); }); };
       auto heads =
           analyse_layer<T>(ctx, parts, {number, first.rope, first.query_heads, first.key_heads}, report.buckets,
-                           report.context_length, options, document_block(source.documents()), std::move(known));
+                           report.context_length, options, document_block(source.documents()), std::move(known), documents);
       for (auto& h : heads) report.heads.push_back(std::move(h));
     });
     progress(static_cast<index_t>(first.query_heads.size()));

@@ -29,14 +29,16 @@ struct layer_statistics {
 };
 
 /// Moments and observed queries of all parts of a layer; by block of documents too where geometry is asked for.
-/// `every_token`, where given, holds the moments of more rows than there are, which count instead.
+/// `every_token`, where given, holds the moments of more rows than there are, which count instead. Blocks are of
+/// `documents`; where that is empty, of the layer's own.
 template <class T, class Context, class Parts>
 layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges& buckets, index_t context_length,
-                            const analysis_options& options, std::optional<known_moments> every_token) {
+                            const analysis_options& options, std::optional<known_moments> every_token,
+                            std::vector<std::int32_t> documents) {
   const edge_buckets grid{buckets.edges()};
   layer_statistics<T> s;
   observed_queries<T> observed(buckets, empirical_options{}.most_queries, options.seed);
-  std::vector<std::int32_t> documents;
+  std::vector<std::int32_t> own;
   bool first = true;
   parts([&](const layer_view<T>& part) {
     if (!every_token) {
@@ -48,11 +50,15 @@ layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges
     s.queries += part.q.rows;
     s.keys += part.k.rows;
     if (options.plasticity && options.empirical) observed.add(part);
-    add_documents(part, documents);
+    if (documents.empty()) add_documents(part, own);
   });
   if (options.plasticity && options.empirical) s.observed = observed.take();
+  if (documents.empty()) documents = std::move(own);
   if (every_token) {
     s.moments = std::move(every_token->moments);
+    // Observed queries stand where the models' do, so that windows admit the same keys.
+    for (std::size_t b = 0; b < s.observed.mean_position.size(); ++b)
+      s.observed.mean_position[b] = s.moments.q.at(0).bucket.at(b).mean_t;
     s.by_block = std::move(every_token->by_block);
     s.by_block.blocks.document = blocks_of(std::move(documents), 1).document;
     return s;
@@ -177,13 +183,16 @@ inline std::vector<head_report> named_heads(const layer_names& names, const std:
 /// Runs the analyses on every head of one layer, whose rows come in one or several parts: `parts(f)` calls
 /// f(layer_view<T>) with each part in turn, as often as it is called. A document's keys must stand in one part; the
 /// query models are those of all parts. `context_length` in tokens. Documents e are counted in blocks e /
-/// `document_block` (1: each alone), see `fold_documents`.
+/// `document_block` (1: each alone), see `fold_documents`. `documents`: those of all layers, for blocks of documents that
+/// are the same in each layer (`geometry_blocks`); empty: the layer's own.
 template <class T, class Context, class Parts>
 std::vector<head_report> analyse_layer(Context& ctx, const Parts& parts, const layer_names& names,
                                        const bucket_edges& buckets, index_t context_length,
                                        const analysis_options& options, index_t document_block,
-                                       std::optional<known_moments> every_token = {}) {
-  const auto s = detail::collect<T>(ctx, parts, buckets, context_length, options, std::move(every_token));
+                                       std::optional<known_moments> every_token = {},
+                                       std::vector<std::int32_t> documents = {}) {
+  const auto s = detail::collect<T>(ctx, parts, buckets, context_length, options, std::move(every_token),
+                                    std::move(documents));
   auto heads = detail::named_heads(names, s.moments.key_of_query, s.window);
   for (auto& r : heads) {
     r.queries = s.queries;

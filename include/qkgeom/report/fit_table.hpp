@@ -129,7 +129,7 @@ inline void write_fits_csv(const std::filesystem::path& path, const std::vector<
 }
 
 /// Gaussian minus empirical plasticity by query bucket, the empirical form unbiased; its error is the jackknife over
-/// examples of the difference itself. Both must be of the same pairs. Null where either is.
+/// examples of the difference itself. Null where either is; elsewhere both must be of the same pairs.
 inline plasticity_profile_result plasticity_gap(const plasticity_profile_result& gaussian,
                                                 const plasticity_profile_result& empirical_unbiased) {
   require(gaussian.buckets.size() == empirical_unbiased.buckets.size() &&
@@ -142,7 +142,6 @@ inline plasticity_profile_result plasticity_gap(const plasticity_profile_result&
   gap.examples = gaussian.examples;
   for (std::size_t b = 0; b < gaussian.buckets.size(); ++b) {
     const auto &mine = gaussian.buckets[b], &other = empirical_unbiased.buckets[b];
-    require(mine.example_weight == other.example_weight, "plasticity_gap needs two profiles of the same pairs");
     profile_bucket out;
     out.start = mine.start;
     out.end = mine.end;
@@ -150,7 +149,10 @@ inline plasticity_profile_result plasticity_gap(const plasticity_profile_result&
     out.pairs = mine.pairs;
     out.example_sum = dense::difference(mine.example_sum, other.example_sum);
     out.example_weight = mine.example_weight;
-    if (!std::isnan(mine.plasticity) && !std::isnan(other.plasticity)) detail::finish_bucket(out, false);
+    if (!std::isnan(mine.plasticity) && !std::isnan(other.plasticity)) {
+      require(mine.example_weight == other.example_weight, "plasticity_gap needs two profiles of the same pairs");
+      detail::finish_bucket(out, false);
+    }
     gap.buckets.push_back(std::move(out));
   }
   return gap;

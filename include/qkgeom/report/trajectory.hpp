@@ -58,7 +58,7 @@ inline void add_geometry(trajectory_point& point, const model_report& report) {
   point.classes_without.resize(replicates);
   for (const auto& h : report.heads) {
     require(h.geometry.without.size() == replicates, "layer ", h.layer,
-            ": it has other documents than the first layer");
+            ": one block of documents has all of its queries or all of its keys, so that it cannot be left out there");
     const auto read = [&](const head_report& from, auto&& put) {
       std::size_t i = 0;
       for (const auto* list : {&pca_columns(), &rotation_columns()})
