@@ -10,7 +10,8 @@ int main(int argc, char** argv) {
   choice_arguments own;
   CLI::App app{"Chooses heads for qkgeom-evaluate: conditions.json, chosen_heads.csv", "choose_heads"};
   add_arguments(app, a);
-  add_plasticity_arguments(app, a);
+  add_query_model_arguments(app, a);
+  add_seed_argument(app, a);
   app.add_option("--count", own.count, "Heads in a set")->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--random", own.random, "Random sets beside each chosen one, with as many heads in each layer")
       ->check(CLI::Range(0, 1000))

@@ -2,7 +2,6 @@
 // Why plasticity falls along the context: AP_drop of every head of a capture as a sum of its causes.
 #include "examples/common/cli.hpp"
 #include "examples/common/drops.hpp"
-#include "qkgeom/core/error.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;
@@ -12,7 +11,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Splits AP_drop of every head into drift, content means, variance and keys: drop_split.csv, figures",
                "drop_split"};
   add_arguments(app, a);
-  add_plasticity_arguments(app, a);
+  add_query_model_arguments(app, a);
   app.add_option(
          "--keys", own.keys,
          "How keys are frozen: distances reweighs pairs to the distances of the first fifth, rotation turns each "
@@ -23,7 +22,6 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   return run_main(argc, argv, app, a, [&] {
-    qkgeom::require(a.pairs == "all", "drop_split takes all pairs, leave --pairs out");
     const auto found = split_capture(a, own);
     output_folder folder(a.out);
     write_drops(folder, found);

@@ -31,13 +31,31 @@ void add_device_argument(CLI::App& app, arguments& a) {
       ->capture_default_str();
 }
 
-void add_plasticity_arguments(CLI::App& app, arguments& a) {
+namespace {
+
+void add_bucket_arguments(CLI::App& app, arguments& a) {
   auto* size = app.add_option("--bucket-size", a.bucket_size, "Width of the query buckets in tokens; 0: as captured");
   size->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--bucket-edges", a.bucket_edges,
-                 "Ascending edges of the query buckets in tokens, e.g. 0,1024,2048,4096")
+                 "Ascending edges of the query buckets in tokens, e.g. 0,1024,2048,4096; what lies beyond the context is "
+                 "cut off")
       ->delimiter(',')
       ->excludes(size);
+}
+
+void add_pair_arguments(CLI::App& app, arguments& a) {
+  app.add_option("--query-position", a.query_position, "Where in its bucket a model's query stands: middle or mean")
+      ->check(CLI::IsMember({"middle", "mean"}))
+      ->capture_default_str();
+  app.add_option("--precision", a.precision, "Pair arithmetic: auto (f64 for f64 captures, else f32), f32 or f64")
+      ->check(CLI::IsMember({"auto", "f32", "f64"}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_plasticity_arguments(CLI::App& app, arguments& a) {
+  add_bucket_arguments(app, a);
   app.add_option("--covariance", a.covariance,
                  "Query models, in order of preference; the first is behind the columns ap_*, the rest stand beside it")
       ->delimiter(',')
@@ -46,12 +64,20 @@ void add_plasticity_arguments(CLI::App& app, arguments& a) {
   app.add_option("--pairs", a.pairs,
                  "all, or sampled:N: N pairs drawn in each query bucket of each shard; sampling_error in profile.csv")
       ->capture_default_str();
-  app.add_option("--query-position", a.query_position, "Where in its bucket a model's query stands: middle or mean")
-      ->check(CLI::IsMember({"middle", "mean"}))
+  add_pair_arguments(app, a);
+  add_seed_argument(app, a);
+}
+
+void add_query_model_arguments(CLI::App& app, arguments& a) {
+  add_bucket_arguments(app, a);
+  app.add_option("--covariance", a.covariance, "Query model")
+      ->expected(1)
+      ->check(CLI::IsMember({"diagonal", "full", "joint", "linear_drift"}))
       ->capture_default_str();
-  app.add_option("--precision", a.precision, "Pair arithmetic: auto (f64 for f64 captures, else f32), f32 or f64")
-      ->check(CLI::IsMember({"auto", "f32", "f64"}))
-      ->capture_default_str();
+  add_pair_arguments(app, a);
+}
+
+void add_seed_argument(CLI::App& app, arguments& a) {
   app.add_option("--seed", a.seed, "Seed of every draw")->capture_default_str();
 }
 

@@ -16,6 +16,10 @@ void add_device_argument(CLI::App& app, arguments& a);
 /// --bucket-size, --bucket-edges, --covariance, --pairs, --query-position, --precision and --seed, for programs that
 /// compute plasticity.
 void add_plasticity_arguments(CLI::App& app, arguments& a);
+/// --bucket-size, --bucket-edges, --covariance, --query-position and --precision, for programs that sum all pairs under
+/// one query model.
+void add_query_model_arguments(CLI::App& app, arguments& a);
+void add_seed_argument(CLI::App& app, arguments& a);
 /// --low and --high, the limits of |r| between head classes.
 void add_threshold_arguments(CLI::App& app, class_thresholds& thresholds);
 

@@ -64,11 +64,14 @@ void draw(const step_figure& figure, const std::filesystem::path& stem) {
   plot_script script{880, 540, {}, {}};
   auto& s = script.commands;
   s = step_frame(figure.text, figure.steps, script.width);
-  const auto bound = [](double y) { return std::isfinite(y) ? number_text(y) : std::string("*"); };
-  s += "set yrange [" + bound(figure.y_low) + ":" + bound(figure.y_high) + "]\n";
-  if (figure.log_y) s += "set logscale y\nset format y '%g'\n";
   style::plot_list bars, lines, plot;
   for (std::size_t i = 0; i < figure.lines.size(); ++i) add_series(figure, i, script, bars, lines);
+  // Where no line has a value, gnuplot finds no range.
+  const auto bound = [&](double y, const char* otherwise) {
+    return std::isfinite(y) ? number_text(y) : std::string(lines.empty() ? otherwise : "*");
+  };
+  s += "set yrange [" + bound(figure.y_low, "0.1") + ":" + bound(figure.y_high, "1") + "]\n";
+  if (figure.log_y) s += "set logscale y\nset format y '%g'\n";
   plot.add(bars);
   plot.add(lines);
   for (const auto& g : figure.lines)

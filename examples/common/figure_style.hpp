@@ -64,6 +64,7 @@ class datablock {
 class plot_list {
  public:
   void add(const std::string& element) { elements_.push_back(element); }
+  bool empty() const { return elements_.empty(); }
   void add(const plot_list& others) {
     for (const auto& e : others.elements_) add(e);
   }

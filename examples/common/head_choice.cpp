@@ -53,7 +53,8 @@ void add_layer(cpu_context& cpu, const captured_layer& layer, const layer_view<T
     c.centre = k.mean_t;
     heads.push_back(std::move(c));
   }
-  summaries(plasticity_profile(cpu, models, rows), 0);
+  const profile_options pairs{.precision = options.precision};
+  summaries(plasticity_profile(cpu, models, rows, all_pairs{}, pairs), 0);
   std::vector<index_t> own(planes.size());
   std::iota(own.begin(), own.end(), index_t{0});
   std::size_t which = 1;
@@ -67,15 +68,16 @@ void add_layer(cpu_context& cpu, const captured_layer& layer, const layer_view<T
                                     rows.k_example,
                                     own,
                                     rows.window};
-    summaries(plasticity_profile(cpu, models, changed), which++);
+    summaries(plasticity_profile(cpu, models, changed, all_pairs{}, pairs), which++);
   }
 }
 
-/// How many of a layer's heads may be chosen.
-index_t quota_of(index_t heads) { return std::max<index_t>(1, heads / 4); }
+/// How many of a layer's heads may be chosen: a quarter, of two or three one, so that as many others are left.
+index_t quota_of(index_t heads) { return heads < 2 ? 0 : std::max<index_t>(1, heads / 4); }
 
 void require_enough(const choice_arguments& choice, index_t most, index_t heads) {
-  require(most >= choice.count, "of ", heads, " heads at most ", most, " can be chosen, a quarter of each layer's");
+  require(most >= choice.count, "of ", heads, " heads at most ", most,
+          " can be chosen, a quarter of each layer's, none of a layer that has one");
 }
 
 /// As many heads in each layer as `chosen` has, of the others.
@@ -90,7 +92,7 @@ std::vector<std::size_t> matched(const std::vector<candidate>& heads, const std:
     for (std::size_t i = 0; i < heads.size(); ++i)
       if (heads[i].head.layer == layer && std::find(chosen.begin(), chosen.end(), i) == chosen.end())
         others.push_back(i);
-    for (std::size_t n = 0; n < std::min(count, others.size()); ++n) {
+    for (std::size_t n = 0; n < count; ++n) {
       std::swap(others[n], others[n + stream.below(draws++, others.size() - n)]);
       members.push_back(others[n]);
     }
@@ -108,7 +110,7 @@ std::vector<candidate> read_candidates(const arguments& a, const choice_argument
   for (const auto& layer : source.manifest().layers) {
     const auto n = static_cast<index_t>(layer.query_heads.size());
     captured += n;
-    most += n > 0 ? quota_of(n) : 0;
+    most += quota_of(n);
   }
   require_enough(choice, most, captured);
   std::vector<candidate> heads;

@@ -83,6 +83,10 @@ END
 
 [[ $(ls "$work/effects" | sort) == "$(printf '%s\n' effects.csv $(both effects_loss effects_probes) | sort)" ]] ||
   bad "wrote $(ls "$work/effects" | tr '\n' ' ')"
+refused --pairs choose_heads "$work/capture" --out "$work/x" --pairs sampled:10
+refused --covariance choose_heads "$work/capture" --out "$work/x" --covariance joint,diagonal
+run qkgeom-capture --model "$checkpoint" "${documents[@]}" --layers 1-3 --heads 3 --bucket-size 16 --rate 8 --out "$work/single"
+refused "of a layer that has one" choose_heads "$work/single" --out "$work/x" --count 3
 refused "a quarter of each" choose_heads "$work/capture" --out "$work/x" --count 64
 refused condition_loss.csv interventions "$work/capture" --out "$work/x"
 refused "no head 9.0" qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --out "$work/x" \

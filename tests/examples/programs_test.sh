@@ -99,6 +99,7 @@ refused "query model" plasticity "$data/long-f32.safetensors" --out "$work/x" --
 refused --covariance plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance diagonale
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:1
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs some
+refused --covariance drop_split "$data/long-f32.safetensors" --out "$work/x" --covariance joint,diagonal
 refused --pairs drop_split "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:100
 refused inv_freq drop_split "$data/long-f32.safetensors" --out "$work/x" --keys rotation
 refused --details heads "$data/long-f32.safetensors" --out "$work/x" --details --pairs sampled:100

@@ -35,6 +35,16 @@ TEST(StepFigure, HasAMarkForEachValueAndNamesItsSteps) {
   EXPECT_EQ(count(plot_of(f), point), 4u) << "a log axis has no place for 0 and below";
 }
 
+TEST(StepFigure, WithoutAnyValueHasItsFrame) {
+  step_figure f;
+  f.steps = {"one", "two"};
+  f.lines = {{"a", palette::blue, {null, null}, {}}, {"b", palette::black, {null, null}, {0.1, 0.1}}};
+  EXPECT_EQ(count(plot_of(f), point), 0u);
+  f.log_y = true;
+  f.lines[0].y = {0, -1};
+  EXPECT_EQ(count(plot_of(f), point), 0u);
+}
+
 TEST(StepFigure, HasABarForEachError) {
   const auto bars = [](std::vector<double> error) {
     step_figure f;
