@@ -228,7 +228,14 @@ std::optional<evaluation_options> parse_evaluation(int argc, const char* const* 
       "before.",
       "qkgeom-evaluate");
   evaluation_options o;
+  o.capture = settings_of_study(argc, argv);
+  // No rows are kept: heads, layers and windows are those of the whole model.
+  o.capture.plan.heads.reset();
+  o.capture.plan.head_list.clear();
+  o.capture.plan.layers.clear();
+  o.capture.plan.include_windowed = true;
   raw_options raw;
+  raw.compute = name_of(o.capture.plan.compute);
   declare_inputs(app, o.capture, raw);
   app.add_option("--conditions", o.conditions, "what is changed: JSON, as choose_heads writes it [nothing]");
   app.add_option("--distances", o.distances, "tokens over which probes ask, e.g. 512,2048 [no probes]")

@@ -68,7 +68,8 @@ struct decoder_description {
   index_t query_heads = 0, key_heads = 0, head_dim = 0;
   index_t context = 0;             ///< tokens, max_position_embeddings
   index_t embedding_rows = 0;      ///< 0: as many as the vocabulary
-  bool tied = false;               ///< the output matrix is the embedding
+  bool tied = false;               ///< the output matrix is the embedding, where there is none of its own
+  bool caps_logits = false;        ///< final_logit_softcapping
   bool scaled_embedding = false;   ///< embeddings times sqrt(hidden)
   bool parallel_residual = false;  ///< attention and feed-forward read the same hidden state
   bool qkv_bias = false, output_bias = false, feed_forward_bias = false;
@@ -85,7 +86,7 @@ struct decoder_description {
   std::vector<layer_description> layers;
   weight_names names{};
   std::string embedding = "embed_tokens", final_norm = "norm";
-  std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< whole names; if not tied
+  std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< whole names
   std::vector<std::string> prefixes{"model."};  ///< of the tensors' names: the first with which the embedding is there
 
   index_t n_layers() const { return static_cast<index_t>(layers.size()); }

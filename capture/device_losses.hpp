@@ -76,7 +76,7 @@ std::vector<token_predictions> device_losses(Machine& m, const decoder_descripti
                                              index_t chunk, thread_pool& pool) {
   constexpr bool rounds = std::is_same_v<T, bf16>;
   using memory = typename Machine::memory_type;
-  const std::string output = find_output(d, weights, prefix);
+  const output_matrix output = find_output(d, weights, prefix);
   const auto norm_values = [&](const char* what) {
     std::vector<float> values(static_cast<std::size_t>(d.hidden));
     weights.read(prefix + d.final_norm + what, {d.hidden}, 0, d.hidden, rounds, values.data());
@@ -96,12 +96,11 @@ std::vector<token_predictions> device_losses(Machine& m, const decoder_descripti
   }
   weight_matrix matrix;
   buffer<T, memory> on_machine(m.memory(), 0), logits(m.memory(), 0);
-  const auto shape = output_shape(d);
-  for (index_t word = 0; word < shape[0]; word += device_losses_words) {
-    const index_t words = std::min(device_losses_words, shape[0] - word);
-    read_matrix(weights, output, shape, word, words, {rounds, rounds ? weight_format::bf16_rows : weight_format::f32},
-                pool, matrix);
-    weights.forget(output);
+  for (index_t word = 0; word < output.shape[0]; word += device_losses_words) {
+    const index_t words = std::min(device_losses_words, output.shape[0] - word);
+    read_matrix(weights, output.name, output.shape, word, words,
+                {rounds, rounds ? weight_format::bf16_rows : weight_format::f32}, pool, matrix);
+    weights.forget(output.name);
     on_machine.reserve(matrix.size());
     m.memory().from_host(on_machine.data(), matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
     for (std::size_t i = 0; i < documents.size(); ++i)

@@ -2,6 +2,7 @@
 #include "capture/documents.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include "capture/json_access.hpp"
 #include "capture/utf8.hpp"
@@ -12,6 +13,29 @@ namespace {
 
 std::string_view text_of(const mapped_file& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+/// The code unit of an escape \uXXXX at `i`; -1 if none stands there.
+int escaped_unit(std::string_view json, std::size_t i) {
+  if (json.substr(i, 2) != "\\u" || i + 6 > json.size()) return -1;
+  int unit = -1;
+  const auto [end, failed] = std::from_chars(json.data() + i + 2, json.data() + i + 6, unit, 16);
+  return failed == std::errc() && end == json.data() + i + 6 ? unit : -1;
+}
+
+/// JSON whose escapes of surrogates without a partner are U+FFFD, as ill-formed UTF-8 is: Python writes such lines.
+std::string replace_lone_surrogates(std::string json) {
+  const auto is = [](int unit, int from) { return unit >= from && unit < from + 0x400; };
+  for (std::size_t i = json.find('\\'); i != std::string::npos; i = json.find('\\', i)) {
+    const int unit = escaped_unit(json, i);
+    if (is(unit, 0xd800) && is(escaped_unit(json, i + 6), 0xdc00))
+      i += 12;
+    else if (is(unit, 0xd800) || is(unit, 0xdc00))
+      json.replace(i, 6, "\\ufffd"), i += 6;
+    else
+      i += 2;
+  }
+  return json;
 }
 
 }  // namespace
@@ -25,7 +49,7 @@ document_list::document_list(document_options options) : options_(std::move(opti
 
 document document_list::read_line(std::string_view line, index_t number, index_t index) const {
   const std::string where = options_.jsonl.string() + " line " + std::to_string(number);
-  const auto parsed = parse_json(replace_ill_formed(line), where);
+  const auto parsed = parse_json(replace_lone_surrogates(replace_ill_formed(line)), where);
   const json_fields fields(parsed, where);
   document d;
   d.text = fields.required_string(options_.text_field.c_str());

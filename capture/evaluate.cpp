@@ -38,10 +38,13 @@ evaluation_input read_input(const evaluation_options& o, const prepared_capture&
       auto ids = tokens.encode(d.text, length);
       if (ids.size() >= 2) input.documents.emplace_back(d.id, std::move(ids));
     });
+  const auto prefix = tokens.prefix();
   tokens.begin_with(std::nullopt);
   const auto encode = [&](std::string_view text) { return tokens.encode(text, length); };
   std::vector<std::int32_t> text;
-  for (const auto& d : input.documents) text.insert(text.end(), d.second.begin(), d.second.end());
+  for (const auto& d : input.documents)
+    text.insert(text.end(), d.second.begin() + static_cast<std::ptrdiff_t>(std::min(prefix.size(), d.second.size())),
+                d.second.end());
   std::optional<record_words> words;
   if (!o.records.empty()) words = read_record_words(o.records);
   for (const index_t distance : o.distances)
@@ -49,6 +52,10 @@ evaluation_input read_input(const evaluation_options& o, const prepared_capture&
       input.probes.push_back(copy_probe(prepared.model.vocabulary, distance, trial, o.seed));
       if (words) input.probes.push_back(lookup_probe(*words, encode, text, distance, trial, o.seed));
     }
+  for (auto& p : input.probes) {  // a probe is a document, and begins like one
+    p.ids.insert(p.ids.begin(), prefix.begin(), prefix.end());
+    p.first += static_cast<index_t>(prefix.size());
+  }
   for (const auto& p : input.probes)
     require(static_cast<index_t>(p.ids.size()) <= length, "a ", p.kind, " probe over ", p.distance, " tokens takes ",
             p.ids.size(), ", more than the context of ", length);

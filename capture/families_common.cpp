@@ -95,10 +95,23 @@ std::vector<double> numbers_after_colons(const std::string& text, std::size_t co
 
 }  // namespace
 
-nlohmann::json with_rope_theta(nlohmann::json config, double theta) {
-  require(theta > 0 && std::isfinite(theta), "the base of the rotary frequencies must be positive, not ", theta);
+namespace {
+
+/// The part of a config that describes the text model, with its rotary parameters said where they are known silently.
+nlohmann::json& text_part(nlohmann::json& config) {
   nlohmann::json& text = config.contains("text_config") ? config["text_config"] : config;
   require(text.is_object(), "config.json: text_config must hold a JSON object");
+  const auto has = [&](const char* name) { return text.contains(name) && text[name].is_object(); };
+  if (text.value("model_type", "") == "ministral3" && !has("rope_scaling") && !has("rope_parameters"))
+    text["rope_parameters"] = ministral3_rope();
+  return text;
+}
+
+}  // namespace
+
+nlohmann::json with_rope_theta(nlohmann::json config, double theta) {
+  require(theta > 0 && std::isfinite(theta), "the base of the rotary frequencies must be positive, not ", theta);
+  nlohmann::json& text = text_part(config);
   for (const char* name : {"rope_scaling", "rope_parameters"})
     if (text.contains(name) && text[name].is_object()) {
       require(!text[name].contains("full_attention"),
@@ -117,7 +130,11 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
   const auto set = [&](std::initializer_list<const char*> names) {
     const auto numbers = numbers_after_colons(scaling, names.size());
     std::size_t i = 0;
-    for (const char* name : names) patch[name] = numbers[i++];
+    for (const char* name : names) {
+      const double x = numbers[i++];
+      patch[name] = x;
+      if (x == std::floor(x) && x < 1e9) patch[name] = static_cast<index_t>(x);  // tokens are whole numbers
+    }
   };
   if (type == "none")
     set({});
@@ -130,8 +147,7 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
   else
     fail("rope scaling '", scaling, "' is not known; known: none, linear:FACTOR, dynamic:FACTOR, ",
          "yarn:FACTOR:CONTEXT, llama3:FACTOR:LOW:HIGH:CONTEXT");
-  nlohmann::json& text = config.contains("text_config") ? config["text_config"] : config;
-  require(text.is_object(), "config.json: text_config must hold a JSON object");
+  nlohmann::json& text = text_part(config);
   require(!text.contains("rope_parameters") || !text["rope_parameters"].contains("full_attention"),
           "rope scaling cannot be replaced in a model with a rotary embedding for each type of layer");
   // The old dictionary's base frequency stays, its scaling goes.
@@ -139,6 +155,10 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
     if (text.contains(name) && text[name].is_object() && !text[name].empty()) {
       for (const char* kept : {"rope_theta", "partial_rotary_factor", "llama_4_scaling_beta"})
         if (text[name].contains(kept) && !patch.contains(kept)) patch[kept] = text[name][kept];
+      // The growth of queries with their position is counted from it.
+      constexpr const char* original = "original_max_position_embeddings";
+      if (patch.contains("llama_4_scaling_beta") && text[name].contains(original) && !patch.contains(original))
+        patch[original] = text[name][original];
       break;
     }
   if (type != "none") text.erase("original_max_position_embeddings");

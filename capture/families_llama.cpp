@@ -68,6 +68,17 @@ decoder_description read_ministral(const json_fields& c) {
   return m;
 }
 
+const nlohmann::json& ministral3_rope() {
+  static const nlohmann::json released{{"rope_type", "yarn"},
+                                       {"rope_theta", 1e6},
+                                       {"factor", 16.0},
+                                       {"original_max_position_embeddings", 16384},
+                                       {"mscale", 1.0},
+                                       {"mscale_all_dim", 1.0},
+                                       {"llama_4_scaling_beta", 0.1}};
+  return released;
+}
+
 /// Ministral 3: YaRN, and queries that grow with the position.
 decoder_description read_ministral3(const json_fields& c) {
   const family_defaults d{.hidden = 4096,
@@ -81,16 +92,9 @@ decoder_description read_ministral3(const json_fields& c) {
                           .norm_eps = 1e-5};
   decoder_description m = read_shape(c, d);
   m.act = read_activation(c, "hidden_act", "silu");
-  const nlohmann::json released{{"rope_type", "yarn"},
-                                {"rope_theta", 1e6},
-                                {"factor", 16.0},
-                                {"original_max_position_embeddings", 16384},
-                                {"mscale", 1.0},
-                                {"mscale_all_dim", 1.0},
-                                {"llama_4_scaling_beta", 0.1}};
   auto dictionary = c.child("rope_scaling");
   if (!dictionary) dictionary = c.child("rope_parameters");
-  if (!dictionary) dictionary = json_fields(released, c.where() + ": rope_parameters");
+  if (!dictionary) dictionary = json_fields(ministral3_rope(), c.where() + ": rope_parameters");
   m.rope =
       read_rope_dictionary(c, dictionary, m.head_dim, m.context, {.theta = c.positive("rope_theta").value_or(1e4)});
   const double beta = dictionary->number("llama_4_scaling_beta").value_or(0);
@@ -102,8 +106,11 @@ decoder_description read_ministral3(const json_fields& c) {
 }
 
 decoder_description read_mistral3(const json_fields& c) {
-  const json_fields text = text_config(c);
-  const std::string type = text.string("model_type").value_or("mistral");
+  const json_fields given = text_config(c);
+  nlohmann::json named = given.object();
+  if (!named.contains("model_type")) named["model_type"] = "mistral";
+  const json_fields text(named, given.where());
+  const std::string type = text.required_string("model_type");
   require(type == "ministral3" || type == "mistral", text.where(), ": model_type '", type,
           "' is not supported inside mistral3; supported: ministral3, mistral");
   for (const auto& quantised : {c.child("quantization_config"), text.child("quantization_config")}) {

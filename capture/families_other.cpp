@@ -43,6 +43,7 @@ decoder_description read_gemma3_text(const json_fields& c) {
   m.norm = norm_kind::gemma;
   m.qk = qk_norm::each_head;
   m.scaled_embedding = true;
+  m.caps_logits = c.positive("final_logit_softcapping").has_value();
   m.score_scale = 1 / std::sqrt(c.positive("query_pre_attn_scalar").value_or(256));
   m.names.attention_out_norm = "post_attention_layernorm";
   m.names.feed_forward_norm = "pre_feedforward_layernorm";

@@ -50,6 +50,9 @@ std::optional<index_t> read_window(const json_fields& config, std::optional<inde
 /// Refuses a hidden_act (or another field's activation) that is not one of the listed ones.
 activation read_activation(const json_fields& config, const char* field, const std::string& otherwise);
 
+/// The rotary parameters of Ministral 3 where config.json names none.
+const nlohmann::json& ministral3_rope();
+
 decoder_description read_llama(const json_fields& config);
 decoder_description read_smollm3(const json_fields& config);
 decoder_description read_mistral(const json_fields& config);

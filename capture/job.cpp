@@ -23,6 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* inputs_field = "inputs_sha256";  // of manifest.json: documents as tokens, beginning of the weights
+
 std::vector<index_t> lengths_of(const std::vector<captured_example>& examples) {
   std::vector<index_t> tokens;
   for (const captured_example& e : examples) tokens.push_back(e.tokens);
@@ -85,7 +87,7 @@ class capture_job {
       begin = end;
       if (end == ranges_[shard_].second) write_shard();
     });
-    writer_.finish();
+    writer_.finish({{inputs_field, state_.inputs}});
     remove_state(options_.out);
     bar.done();
     if (options_.loss) add_loss(summary);
@@ -244,8 +246,10 @@ bool is_complete(const capture_options& options, const capture_manifest& manifes
   const bool same_documents = there.examples == inputs.examples;
   there.examples.reset();
   there.shards.clear();
-  require(same_documents && manifest_text(there) == manifest_text(manifest), options.out.string(),
-          " holds a capture of other documents or with other settings");
+  auto wanted = manifest;
+  if (there.extra.contains(inputs_field)) wanted.extra[inputs_field] = inputs.hash.hex();
+  require(same_documents && manifest_text(there) == manifest_text(wanted), options.out.string(),
+          " holds a capture of other documents or weights, or with other settings");
   return true;
 }
 

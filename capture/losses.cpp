@@ -34,23 +34,24 @@ struct partial_softmax {
 
 }  // namespace
 
-std::vector<index_t> output_shape(const decoder_description& d) {
-  return {d.tied && d.embedding_rows > 0 ? d.embedding_rows : d.vocabulary, d.hidden};
-}
-
-std::string find_output(const decoder_description& d, const checkpoint& weights, const std::string& prefix) {
+output_matrix find_output(const decoder_description& d, const checkpoint& weights, const std::string& prefix) {
+  require(!d.caps_logits, "the loss of a model with final_logit_softcapping is not supported");
   weights.check(prefix + d.final_norm + ".weight", {d.hidden});
   if (d.norm == norm_kind::layer) weights.check(prefix + d.final_norm + ".bias", {d.hidden});
-  std::vector<std::string> names{prefix + d.embedding + ".weight"};
-  if (!d.tied) names = d.outputs;
+  output_matrix found;
   std::string tried;
-  for (const std::string& name : names) {
-    if (weights.has(name)) {
-      weights.check(name, output_shape(d));
-      return name;
-    }
+  const auto has = [&](const std::string& name, index_t rows) {
     tried += (tried.empty() ? "" : " nor ") + name;
-  }
+    if (!weights.has(name)) return false;
+    found = {name, {rows, d.hidden}};
+    weights.check(found.name, found.shape);
+    return true;
+  };
+  // A matrix of its own counts before the word that the embedding serves as one, as in transformers.
+  for (const std::string& name : d.outputs)
+    if (has(name, d.vocabulary)) return found;
+  if (d.tied && has(prefix + d.embedding + ".weight", d.embedding_rows > 0 ? d.embedding_rows : d.vocabulary))
+    return found;
   fail("the loss needs the output matrix, but the checkpoint has no tensor ", tried);
 }
 
@@ -75,7 +76,7 @@ std::vector<token_predictions> token_losses(const decoder_description& d, const 
     pool.for_each(static_cast<index_t>(tiles.size()), [&](index_t i, int thread) { f(tiles[n(i)], n(thread)); });
   };
 
-  const std::string output = find_output(d, weights, prefix);
+  const output_matrix output = find_output(d, weights, prefix);
   norm_weights norm;
   const auto read_norm = [&](const char* what, std::vector<float>& to) {
     to.resize(n(d.hidden));
@@ -92,11 +93,10 @@ std::vector<token_predictions> token_losses(const decoder_description& d, const 
   weight_matrix matrix;
   std::vector<std::vector<float>> logits(n(pool.size()), std::vector<float>(n(tile_rows * piece)));
   std::vector<product_scratch> scratches(n(pool.size()));
-  const std::vector<index_t> shape = output_shape(d);
-  for (index_t word = 0; word < shape[0]; word += piece) {
-    const index_t words = std::min(piece, shape[0] - word);
-    read_matrix(weights, output, shape, word, words, how, pool, matrix);
-    weights.forget(output);
+  for (index_t word = 0; word < output.shape[0]; word += piece) {
+    const index_t words = std::min(piece, output.shape[0] - word);
+    read_matrix(weights, output.name, output.shape, word, words, how, pool, matrix);
+    weights.forget(output.name);
     each_tile([&](const row_tile& tile, std::size_t thread) {
       float* const y = logits[thread].data();
       matrix.multiply(tile.rows, words, tile.document->hidden.data() + tile.first * d.hidden, d.hidden, y, words,

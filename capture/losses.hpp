@@ -13,15 +13,18 @@
 
 namespace qkgeom {
 
-/// The tensor that turns hidden states into logits: the embedding if it is tied, else the first of the description's
-/// names that the checkpoint has. Throws if there is none, or if it or the last norm has a wrong shape.
-std::string find_output(const decoder_description& model, const checkpoint& weights, const std::string& prefix);
+/// The tensor that turns hidden states into logits.
+struct output_matrix {
+  std::string name;
+  std::vector<index_t> shape;  ///< (words, hidden)
+};
+/// The first of the description's names that the checkpoint has; if it has none and the description says that the output
+/// is tied, the embedding. Throws if there is neither, if it or the last norm has a wrong shape, or if the model caps
+/// its logits.
+output_matrix find_output(const decoder_description& model, const checkpoint& weights, const std::string& prefix);
 
 /// Words of the vocabulary whose logits are made together.
 inline constexpr index_t vocabulary_piece = 2048;
-
-/// Its shape.
-std::vector<index_t> output_shape(const decoder_description& model);
 
 /// A document's token ids and the last layer's hidden states, (tokens, hidden).
 struct token_states {

@@ -114,6 +114,7 @@ std::vector<index_t> parse_layers(const std::string& text) {
     if (p != end && *p == '-') {
       ++p;
       last = number();
+      require(first <= last, "layers must ascend, but ", text, " names ", first, '-', last);
     }
     for (index_t l = first; l <= last; ++l) layers.push_back(l);
     if (p == end) break;

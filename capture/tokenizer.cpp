@@ -40,6 +40,8 @@ tokenizer::tokenizer(const nlohmann::json& file, const nlohmann::json& config) :
   size_ = model_.size();
   normalizer_ = read_normalizer(fields.find("normalizer"));
   pre_tokenizer_ = read_pre_tokenizer(fields.find("pre_tokenizer"));
+  if (!config.is_null())
+    splits_specials_ = json_fields(config, "tokenizer_config.json").boolean("split_special_tokens").value_or(false);
   if (const auto* added = fields.find("added_tokens")) read_added_tokens(*added);
   if (const auto* post = fields.find("post_processor")) read_post_processor(*post);
   if (!config.is_null()) apply_config(config);
@@ -70,6 +72,7 @@ void tokenizer::read_added_token(const json_fields& token, bool special) {
                                         .single_word = token.boolean("single_word").value_or(false)};
   added_.emplace_back(content, id);
   size_ = std::max<index_t>(size_, id + 1);
+  if (special && splits_specials_) return;
   if (!token.boolean("normalized").value_or(!special)) return raw_tokens_.add(content, id, how);
   run_stages(normalizer_, 0, {content, true}, [&](text_piece p) {
     require(!p.text.empty(), "tokenizer.json: the normalizer leaves nothing of the added token '", content, "'");

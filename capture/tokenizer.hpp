@@ -35,6 +35,8 @@ class tokenizer {
   std::int32_t bos() const { return bos_; }
   /// Puts `token` before every text in place of what the post-processor puts there; none: puts nothing there.
   void begin_with(std::optional<std::int32_t> token);
+  /// What stands before every text.
+  const std::vector<std::int32_t>& prefix() const { return prefix_; }
 
   /// Look-ups of pairs of tokens so far: the work that merging has been.
   std::uint64_t lookups() const { return model_.lookups(); }
@@ -57,6 +59,7 @@ class tokenizer {
   added_token_finder raw_tokens_, normalized_tokens_;
   std::vector<std::pair<std::string, std::int32_t>> added_;
   std::vector<std::int32_t> prefix_, suffix_;
+  bool splits_specials_ = false;  ///< special tokens that stand in a text are text
   index_t size_ = 0;
   std::int32_t bos_ = -1;
 };

@@ -126,6 +126,33 @@ TEST(description, rope_scaling_replaces_the_scaling_alone) {
     EXPECT_THROW(with_rope_scaling(llama(), bad), error) << bad;
 }
 
+TEST(description, ministral3_s_queries_grow_whatever_its_scaling) {
+  const json silent{{"model_type", "ministral3"}};
+  const auto read = [](const json& config) { return read_description(config); };
+  const auto released = read(silent);
+  ASSERT_TRUE(released.growth);
+  for (const char* scaling : {"none", "linear:2", "dynamic:2"}) {
+    const auto m = read(with_rope_scaling(silent, scaling));
+    ASSERT_TRUE(m.growth) << scaling;
+    EXPECT_EQ(m.growth->context, released.growth->context) << scaling;
+    EXPECT_EQ(m.growth->beta, released.growth->beta) << scaling;
+    EXPECT_DOUBLE_EQ(m.rope.theta, 1e6) << scaling;
+  }
+  EXPECT_EQ(read(with_rope_scaling(silent, "none")).rope.inv_freq, default_frequencies(1e6, 128));
+  EXPECT_EQ(read(with_rope_scaling(silent, "yarn:8:4096")).growth->context, 4096);
+  EXPECT_DOUBLE_EQ(read(with_rope_theta(silent, 5e4)).rope.theta, 5e4);
+  EXPECT_NE(read(with_rope_theta(silent, 5e4)).rope.inv_freq, released.rope.inv_freq);
+  EXPECT_EQ(read(with_rope_theta(silent, 1e6)).rope.inv_freq, released.rope.inv_freq);
+}
+
+TEST(description, a_mistral3_without_a_text_type_is_a_mistral) {
+  json text = llama();
+  text.erase("model_type");
+  text.erase("rope_scaling");
+  const auto m = read_description({{"model_type", "mistral3"}, {"text_config", text}});
+  EXPECT_EQ(m.layers[0].window.value_or(0), 4096) << "a mistral's window";
+}
+
 TEST(description, rope_theta_is_replaced_wherever_a_config_says_it) {
   const auto theta = [](const json& config) { return read_description(with_rope_theta(config, 777)).rope.theta; };
   EXPECT_DOUBLE_EQ(theta(llama()), 777);
@@ -270,7 +297,7 @@ TEST(plan, lists_of_layers) {
   EXPECT_THAT(parse_layers("0,3,5-7"), ElementsAre(0, 3, 5, 6, 7));
   EXPECT_THAT(parse_layers("3,1-3"), ElementsAre(1, 2, 3));
   EXPECT_TRUE(parse_layers("all").empty());
-  for (const char* bad : {"", "x", "1,", "1-", "-1", "1;2", "1 2"}) EXPECT_THROW(parse_layers(bad), error) << bad;
+  for (const char* bad : {"", "x", "1,", "1-", "-1", "1;2", "1 2", "7-3", "7-3,5"}) EXPECT_THROW(parse_layers(bad), error) << bad;
 }
 
 TEST(sha256, agrees_with_the_standard_s_examples) {

@@ -127,6 +127,29 @@ TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
       5e-4 * norm(want.at("k1")));
 }
 
+TEST_F(changed_model, an_output_matrix_of_its_own_counts_before_the_embedding) {
+  json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
+  auto model = read_description(config);
+  ASSERT_TRUE(model.tied);
+  const auto output = [&](const weights& w) {
+    const fs::path path = folder / std::to_string(models++);
+    fs::create_directories(path);
+    std::vector<tensor_to_write> list;
+    for (const auto& [name, t] : w) list.push_back({name, "F32", t.first, std::as_bytes(std::span(t.second))});
+    write_safetensors(path / "model.safetensors", std::move(list));
+    return find_output(model, checkpoint(path), "model.").name;
+  };
+  EXPECT_EQ(output(tensors), "model.embed_tokens.weight");
+  auto with_own = tensors;
+  with_own["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
+  EXPECT_EQ(output(with_own), "lm_head.weight");
+  model.tied = false;
+  EXPECT_EQ(output(with_own), "lm_head.weight");
+  EXPECT_QKGEOM_ERROR("no tensor lm_head.weight", output(tensors));
+  model.caps_logits = true;
+  EXPECT_QKGEOM_ERROR("final_logit_softcapping", output(with_own));
+}
+
 TEST(probes, copies_begin_again_and_are_the_same_everywhere) {
   const auto p = copy_probe(1000, 100, 3, 7), again = copy_probe(1000, 100, 3, 7), other = copy_probe(1000, 100, 4, 7);
   ASSERT_EQ(p.ids.size(), 172u);
@@ -255,6 +278,19 @@ TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
               HasSubstr("a name of its own"));
   o.distances = {400};
   EXPECT_THAT(refused(R"({"conditions": [{"name": "a", "changes": []}]})"), HasSubstr("more than the context of 256"));
+  // A probe begins with what documents begin with.
+  o.records.clear();
+  o.distances = {184};
+  conditions(R"({"conditions": [{"name": "a", "changes": []}]})");
+  evaluate_model(o, notes);
+  fs::copy(o.capture.model, folder / "with-bos");
+  auto config = read_json((folder / "with-bos/config.json").string());
+  config["bos_token_id"] = 5;
+  test::put(folder / "with-bos/config.json", config.dump());
+  o.capture.model = folder / "with-bos";
+  o.capture.tokenizer = test::bundled / "tokenizer.json";
+  o.capture.bos = bos_rule::prepend;
+  EXPECT_QKGEOM_ERROR("takes 257, more than the context of 256", evaluate_model(o, notes));
 }
 
 }  // namespace

@@ -266,12 +266,44 @@ TEST_F(job, bad_lines_are_named_before_anything_is_written) {
     return message;
   };
   EXPECT_THAT(refused("{\"text\": "), HasSubstr("line 2"));
-  EXPECT_THAT(refused("{\"text\": \"\\ud800\"}"), HasSubstr("line 2"));
+  EXPECT_THAT(refused("{\"text\": \"\\ud8\"}"), HasSubstr("line 2"));
   EXPECT_THAT(refused("{\"title\": \"x\"}"), HasSubstr("line 2 has no field text"));
   EXPECT_THAT(refused("{\"text\": 5}"), HasSubstr("text must be a string, not 5"));
   EXPECT_THAT(refused("[1]"), HasSubstr("object"));
   options.documents.jsonl = write("empty.jsonl", "\n");
   EXPECT_THAT(refusal(), HasSubstr("no document"));
+}
+
+TEST_F(job, escapes_of_half_characters_are_read_as_ill_formed_utf8_is) {
+  const auto ids = [&](const std::string& text) {
+    options.documents.jsonl = write("d.jsonl", "{\"text\": \"" + text + "\"}");
+    std::string read;
+    document_list(options.documents).for_each([&](index_t, const document& d) { read = d.text; });
+    return read;
+  };
+  const std::string mark = "\xef\xbf\xbd";
+  EXPECT_EQ(ids("a\\ud800b"), "a" + mark + "b");
+  EXPECT_EQ(ids("\\uDC00"), mark);
+  EXPECT_EQ(ids("\\ud800\\ud83d\\ude00\\ude00"), mark + "\xf0\x9f\x98\x80" + mark) << "a pair stays a character";
+  EXPECT_EQ(ids("\\\\ud800"), "\\ud800") << "a backslash that is one";
+}
+
+TEST_F(job, a_finished_capture_is_that_of_its_documents_and_weights) {
+  options.documents.text = {write("a.txt", "In the beginning God created")};
+  options.plan.max_length = 4;
+  copy_model();
+  run();
+  options.resume = true;
+  EXPECT_TRUE(run().was_complete);
+  write("a.txt", "And the earth was without form");  // as many tokens of a document of the same name
+  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
+  write("a.txt", "In the beginning God created");
+  EXPECT_TRUE(run().was_complete);
+  change_weights([](tensor_to_write&, std::vector<bf16>& v) {
+    v[7] = bf16::round(0.75f);
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
 }
 
 TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {

@@ -208,6 +208,20 @@ TEST(study, options_of_the_command_line_go_before_the_study_s) {
               HasSubstr("--rope-theta"));
 }
 
+TEST(study, evaluations_take_its_model_and_documents_but_not_its_heads) {
+  const std::vector<const char*> words{"qkgeom-evaluate", "--study", "qwen3-8b", "--model", "m", "--out", "o"};
+  const auto study = parsed({"--study", "qwen3-8b", "--model", "m", "--text", "t", "--out", "o"}).options;
+  ASSERT_FALSE(study.rope_scaling.empty());
+  const auto o = parse_evaluation(static_cast<int>(words.size()), words.data())->capture;
+  EXPECT_EQ(o.rope_scaling, study.rope_scaling);
+  EXPECT_EQ(o.plan.max_length, study.plan.max_length);
+  EXPECT_EQ(o.plan.compute, study.plan.compute);
+  EXPECT_TRUE(o.plan.head_list.empty() && !o.plan.heads && o.plan.layers.empty());
+  EXPECT_TRUE(o.plan.include_windowed);
+  const std::vector<const char*> wrong{"qkgeom-evaluate", "--study", "none-such", "--model", "m", "--out", "o"};
+  EXPECT_THROW(parse_evaluation(static_cast<int>(wrong.size()), wrong.data()), error);
+}
+
 /// A folder with nothing but a config.json.
 class plan_only : public ::testing::Test {
  protected:

@@ -95,6 +95,18 @@ TEST(tokenizer, tokenizer_config_replaces_the_post_processor) {
   EXPECT_THAT(refusal({}, {{"add_bos_token", true}}), HasSubstr("bos_token"));
 }
 
+TEST(tokenizer, special_tokens_in_a_text_are_text_where_tokenizer_config_says_so) {
+  const nlohmann::json added{{"added_tokens",
+                              {{{"id", 900}, {"content", "ab"}, {"special", true}},
+                               {{"id", 901}, {"content", "cd"}, {"special", false}}}}};
+  const auto plain = [&](const char* text) { return encode({}, text).size(); };
+  ASSERT_GE(plain("xabx"), 3u);
+  EXPECT_THAT(encode(added, "xabxcd"), testing::Contains(encode(added, "ab")[0]));
+  const nlohmann::json split{{"split_special_tokens", true}};
+  EXPECT_EQ(encode(added, "xabx", no_limit, split), encode({}, "xabx"));
+  EXPECT_EQ(encode(added, "cd", no_limit, split), encode(added, "cd"));
+}
+
 TEST(tokenizer, unknown_kinds_are_refused_by_name) {
   EXPECT_THAT(refusal({{"model", {{"type", "Unigram"}}}}), HasSubstr("'Unigram' is not supported; supported: BPE"));
   EXPECT_THAT(refusal({{"normalizer", {{"type", "Precompiled"}}}}),

@@ -149,10 +149,12 @@ class capture_writer {
     return append(examples, std::move(shard));
   }
 
-  /// Writes manifest.json: the capture is complete.
-  void finish() {
+  /// Writes manifest.json: the capture is complete. `extra`: fields that stand there and in no shard.
+  void finish(const json& extra = json::object()) {
     require(!manifest_.shards.empty(), "cannot finish the capture in ", folder_.string(), ": it has no shard");
-    write_text(folder_ / "manifest.json", manifest_text(manifest_, 1) + '\n');
+    auto whole = manifest_;
+    whole.extra.update(extra);
+    write_text(folder_ / "manifest.json", manifest_text(whole, 1) + '\n');
   }
 
   const capture_manifest& manifest() const { return manifest_; }
