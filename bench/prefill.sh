@@ -36,6 +36,7 @@ if [[ -z $models ]]; then
   ((free >= 40)) && models=$(mktemp -d -p /dev/shm) || models=$(mktemp -d)
   made=$models
 fi
+echo "prefill.sh: models are in $(df --output=target,fstype,avail -BG "$models" | tail -1)" >&2
 sampler=''
 trap '[[ -z $sampler ]] || kill $sampler 2>/dev/null; rm -rf "$scratch" ${made:+"$made"}' EXIT
 
@@ -118,7 +119,8 @@ for shape in ${SHAPES:-qwen3-0.6b llama-3.1-8b ministral-3-14b}; do
   if [[ ! -e $model/model.safetensors ]]; then
     ((has_torch)) || { echo "prefill.sh: $shape is left out: $python cannot import torch, transformers and tokenizers" >&2; continue; }
     ((SECONDS < limit)) || { echo "prefill.sh: $shape is left out: no time" >&2; continue; }
-    "$python" "$root/bench/baselines/make_random_model.py" "$shape" "$model" --documents 5 --tokens "$longest" ${LAYERS:+--layers "$LAYERS"}
+    "$python" "$root/bench/baselines/make_random_model.py" "$shape" "$model" --documents 5 --tokens "$longest" ${LAYERS:+--layers "$LAYERS"} ||
+      { echo "prefill.sh: $shape is left out: its model could not be made" >&2; failed=1; rm -rf "$model"; continue; }
   fi
   last=0 before=0
   for tokens in "${lengths[@]}"; do
@@ -129,7 +131,7 @@ for shape in ${SHAPES:-qwen3-0.6b llama-3.1-8b ministral-3-14b}; do
       continue
     fi
     start=$SECONDS
-    many=$((tokens < longest ? 5 : 2))
+    many=$((tokens < longest ? 5 : 3))
     rm -f "$scratch"/{ours,theirs}*
     for resident in ${RESIDENT:-all stream}; do
       for documents in 1 $many; do

@@ -56,6 +56,7 @@ struct cudnn_attention::state {
   }
 
   const plan& plan_of(const attention_call<bf16>& c) {
+    require(c.rows > 1, "cuDNN: an attention of one query is not given to it");
     const attended_keys keys(c);
     const plan_key key{c.rows, keys.count, keys.window, c.heads, c.key_heads, c.dim, c.capacity, c.scale};
     if (const auto found = plans.find(key); found != plans.end()) return found->second;
@@ -88,11 +89,8 @@ struct cudnn_attention::state {
                        .set_name("attention")
                        .set_generate_stats(false)
                        .set_attn_scale(static_cast<float>(c.scale));
-    // One query sees all the keys that are given: no mask, which cuDNN's kernels for one query do not all keep to.
-    if (c.rows > 1) {
-      options.set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT).set_diagonal_band_right_bound(0);
-      if (keys.window < keys.count) options.set_diagonal_band_left_bound(static_cast<int>(keys.window));
-    }
+    options.set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT).set_diagonal_band_right_bound(0);
+    if (keys.window < keys.count) options.set_diagonal_band_left_bound(static_cast<int>(keys.window));
     const auto out = std::get<0>(graph->sdpa(q, k, v, options));
     out->set_output(true)
         .set_uid(out_tensor)

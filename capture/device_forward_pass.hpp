@@ -197,9 +197,11 @@ class device_forward_pass : public forward_pass {
     const index_t rows = places.empty() ? x.rows : static_cast<index_t>(places.size()), a_row = x.heads * x.dim;
     const T* from = x.data;
     if (!places.empty() || x.head_stride != x.dim || x.row_stride != a_row) {
-      std::vector<std::int32_t> number(static_cast<std::size_t>(std::max(x.rows, x.heads)));
-      std::iota(number.begin(), number.end(), 0);
-      heads_.set(number);
+      if (heads_.size() < std::max(x.rows, x.heads)) {  // 0, 1, 2, ..., which stay
+        std::vector<std::int32_t> number(static_cast<std::size_t>(std::max(x.rows, x.heads)));
+        std::iota(number.begin(), number.end(), 0);
+        heads_.set(number);
+      }
       if (!places.empty()) places_.set(places);
       gathered_.reserve(rows * a_row);
       machine_->rows(rows * x.heads, device_kernels::gather_rows<T>{x.data, x.row_stride, x.head_stride, x.dim,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # run_gpu.sh [--deps FILE] [--out FOLDER] [--only STEPS]   on a machine with a GPU: builds what uses one, then the steps tests,
-#     example, heads, sanitizer (the small tests under compute-sanitizer's memcheck and racecheck), benches and prefill, of which
+#     benches, example, heads, sanitizer (the small tests under compute-sanitizer's memcheck and racecheck) and prefill, of which
 #     STEPS may name some (tests,benches). Writes bench/results/<gpu>.json; --out: logs and results go there as well. Needs
 #     CMake, a CUDA toolkit of at least 12.8, g++ and what FILE, made by --pack, brings, else the system. Nothing is
 #     fetched. Ends within TIME_LIMIT [570] seconds on 16 cores: what would take longer is left out and named.
@@ -10,7 +10,7 @@
 #     libraries that a build needs besides CUDA, for --deps on a machine that has none of them.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-deps='' out='' pack='' only=tests,example,heads,sanitizer,benches,prefill build_only=0
+deps='' out='' pack='' only=tests,benches,example,heads,sanitizer,prefill build_only=0
 while (($#)); do
   case $1 in
     --deps) deps=$(realpath "${2:?--deps needs a file}"); shift 2 ;;
@@ -23,6 +23,7 @@ while (($#)); do
   esac
 done
 limit=${TIME_LIMIT:-570}
+until=$limit  # the end of a step that may not take all that is left
 build=$root/build/gpu
 step() { echo "== $1 ($SECONDS s)"; }
 
@@ -118,8 +119,8 @@ wanted() { # a step that is asked for, if there is time for it
   ((SECONDS < limit)) || { failed "no time is left for the step $1"; return 1; }
   step "$1"
 }
-left() { # left SECONDS: those, or what is left of the whole, but never none
-  local n=$((limit - SECONDS > $1 ? $1 : limit - SECONDS))
+left() { # left SECONDS: those, or what is left of the step, but never none
+  local n=$((until - SECONDS > $1 ? $1 : until - SECONDS))
   echo $((n > 1 ? n : 1))
 }
 
@@ -130,23 +131,26 @@ onwards=(-k)
 [[ ${#generator[@]} == 0 ]] || onwards=(-k 0)
 timeout "$( ((build_only)) && echo 3600 || left 400)" cmake --build "$build" -j "$(nproc)" --target qkgeom_test_gpu gpu_bench embed_cuda \
   qkgeom-capture qkgeom-capture-cuda heads heads-cuda -- "${onwards[@]}" >"$build/build.log" 2>&1 ||
-  { grep -E -m 40 'error|FAILED|undefined' "$build/build.log"; keep "$build/build.log"; failed "the build failed, or took too long"; }
+  { grep -E -m 40 'error|FAILED|undefined' "$build/build.log" || true; keep "$build/build.log"; failed "the build failed, or took too long"; }
 mkdir -p "$build/bin"
 cd "$build/bin"
 
 # A process for each test: after an error of the device, or a hang, the next one starts anew.
 run_tests() { # LOG SECONDS FILTER [COMMAND ...]
-  local log=$1 seconds=$2 filter=$3 suite='' line tests=0 bad=0
+  local log=$1 seconds=$2 filter=$3 suite='' line tests=0 bad=0 left_out=0 status
   shift 3
   : >"$log"
   while read -r line; do
     if [[ $line == *. ]]; then suite=$line; continue; fi
-    tests=$((tests + 1))
-    timeout "$(left "$seconds")" "$@" ./qkgeom_test_gpu --gtest_filter="$suite$line" >>"$log" 2>&1 ||
-      { bad=$((bad + 1)); echo "$suite$line failed, or ran out of time"; }
+    ((SECONDS < until)) || { left_out=$((left_out + 1)); continue; }
+    tests=$((tests + 1)) status=0
+    timeout "$(left "$seconds")" "$@" ./qkgeom_test_gpu --gtest_filter="$suite$line" >>"$log" 2>&1 || status=$?
+    ((status == 0)) && continue
+    bad=$((bad + 1))
+    ((status == 124)) && echo "$suite$line ran out of time" || echo "$suite$line failed with status $status"
   done < <(timeout 60 ./qkgeom_test_gpu --gtest_list_tests --gtest_filter="$filter" | grep -v '^Running' | sed 's/ *#.*//; s/^ *//')
-  echo "$tests tests, $bad failed"
-  ((tests > 0 && bad == 0))
+  echo "$tests tests, $bad failed, $left_out left out for time"
+  ((tests > 0 && bad == 0 && left_out == 0))
 }
 
 stand_in_for_gnuplot() { # prints a folder with a gnuplot that writes the closing marks of figures, for where there is none
@@ -183,6 +187,13 @@ if wanted tests; then
   ! grep -q SKIPPED tests.log || failed "tests were skipped: the programs see no device"
   keep tests.log
 fi
+results=$build/results
+rm -rf "$results"
+mkdir -p "$results"
+if wanted benches; then
+  timeout "$(left 150)" ./gpu_bench --benchmark_out="$results/gpu_bench.json" --benchmark_out_format=json >/dev/null 2>"$build/bench.log" ||
+    failed "gpu_bench failed: $(tail -1 "$build/bench.log")"
+fi
 if wanted example; then
   timeout "$(left 60)" ./embed_cuda || failed "embed_cuda failed"
   data=$root/examples/data/kjv-smollm3 # two documents analysed over all their pairs, on the GPU and on the CPU
@@ -218,20 +229,16 @@ if wanted sanitizer; then
   small='*.a_row*:*.factors*:*.equal*:*.in_f64_weights*:*.small*'
   options=(--error-exitcode 9 --report-api-errors no)
   # cuBLAS's own kernels are left out where the tool can.
-  ! compute-sanitizer --help 2>/dev/null | grep -q -- --kernel-regex || options+=(--kernel-regex kns=qkgeom)
+  help=$(compute-sanitizer --help 2>&1) || true
+  [[ $help != *--kernel-regex* ]] || options+=(--kernel-regex kns=qkgeom)
   for tool in memcheck racecheck; do
     command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not there: left out"; break; }
+    until=$((SECONDS + 60 < limit ? SECONDS + 60 : limit))
     run_tests "$tool.log" 60 "$small" compute-sanitizer --tool "$tool" "${options[@]}" || failed "$tool found something, or ran out of time"
     grep 'ERROR SUMMARY\|RACECHECK SUMMARY' "$tool.log" | sort | uniq -c || true
     keep "$tool.log"
+    until=$limit
   done
-fi
-results=$build/results
-rm -rf "$results"
-mkdir -p "$results"
-if wanted benches; then
-  timeout "$(left 150)" ./gpu_bench --benchmark_out="$results/gpu_bench.json" --benchmark_out_format=json >/dev/null 2>"$build/bench.log" ||
-    failed "gpu_bench failed: $(tail -1 "$build/bench.log")"
 fi
 if wanted prefill; then
   SECONDS_LEFT=$(left 10000) timeout "$(left 10000)" "$root/bench/prefill.sh" --program ./qkgeom-capture --out "$results/prefill.json" ||

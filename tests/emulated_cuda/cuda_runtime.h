@@ -67,6 +67,21 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int) {
   *of = {"a device that the host plays", 2};
   return cudaSuccess;
 }
+enum cudaDeviceAttr { cudaDevAttrPageableMemoryAccess };
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  return *value = qkgeom::emulated::device::the().reads_pageable_memory(), cudaSuccess;
+}
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice };
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+};
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* of, const void* p) {
+  const auto& device = qkgeom::emulated::device::the();
+  of->type = device.is_inside(p)   ? cudaMemoryTypeDevice
+             : device.is_pinned(p) ? cudaMemoryTypeHost
+                                   : cudaMemoryTypeUnregistered;
+  return cudaSuccess;
+}
 inline cudaError_t cudaDeviceSynchronize() { return qkgeom::emulated::device::the().wait_for_all(), cudaSuccess; }
 
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
@@ -140,14 +155,15 @@ cudaError_t cudaHostAlloc(T** p, std::size_t bytes, unsigned) {
 }
 inline cudaError_t cudaFreeHost(void* p) { return qkgeom::emulated::device::the().release_pinned(p), cudaSuccess; }
 
-/// From memory of the host that is not page-locked, what is copied is what was there at the call.
+/// From memory of the host that is not page-locked, what is copied is what was there at the call, unless the device reads
+/// such memory itself.
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
   auto& device = qkgeom::emulated::device::the();
   const bool to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
   if (bytes == 0) return cudaSuccess;
   if (to_device ? !device.holds(to, bytes) : device.is_inside(to)) return cudaErrorInvalidValue;
   if (from_device ? !device.holds(from, bytes) : device.is_inside(from)) return cudaErrorInvalidValue;
-  if (from_device || device.is_pinned(from)) {
+  if (from_device || device.is_pinned(from) || device.reads_pageable_memory()) {
     device.give(qkgeom::emulated::of(s), [=] { std::memcpy(to, from, bytes); });
   } else {
     const auto* const first = static_cast<const char*>(from);

@@ -33,7 +33,7 @@ namespace qkgeom::emulated {
 
 /// When a stream works: at once, or not before somebody waits for it and no further than needed. Which of them does
 /// which is said by QKGEOM_EMULATED_CUDA: early, late (the usual), or mixed, where every second stream made is late.
-/// Any result that depends on it depends on a wait that is missing.
+/// Any result that depends on it depends on a wait that is missing. If mixed, the device also reads pageable memory.
 enum class schedule { early, late, mixed };
 
 inline schedule chosen_schedule() {
@@ -233,6 +233,9 @@ class device {
     return arena_.allocation_of(p);
   }
   bool is_inside(const void* p) const { return arena_.is_inside(p); }
+  /// Whether a copy from memory of the host that is not page-locked reads it when the stream gets there, as by a device
+  /// that can read such memory itself.
+  bool reads_pageable_memory() const { return schedule_ == schedule::mixed; }
   std::size_t held() const {
     const std::lock_guard lock(mutex_);
     return arena_.held();

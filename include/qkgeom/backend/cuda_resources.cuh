@@ -80,15 +80,22 @@ class memory_pool {
                                    [&](cudaMemPool_t* pool) { return cudaMemPoolCreate(pool, &props); });
     std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
     check(cudaMemPoolSetAttribute(get(), cudaMemPoolAttrReleaseThreshold, &keep), "cudaMemPoolSetAttribute");
+    int direct = 0;
+    check(cudaDeviceGetAttribute(&direct, cudaDevAttrPageableMemoryAccess, device), "cudaDeviceGetAttribute");
+    reads_pageable_memory_ = direct != 0;
   }
   cudaMemPool_t get() const { return pool_.get(); }
+  /// The device may read memory of the host that is not page-locked where it lies, so after the call that copies it.
+  bool reads_pageable_memory() const { return reads_pageable_memory_; }
 
  private:
+  bool reads_pageable_memory_ = false;
   using owned_pool = owned<cudaMemPool_t, cudaMemPoolDestroy>;
   owned_pool pool_;
 };
 
-/// Device memory of one stream, from a pool. Copies to the host wait for the stream; nothing else does.
+/// Device memory of one stream, from a pool. Copies to the host wait for the stream, and copies from memory that is not
+/// page-locked do where the device may read that late, so that it may change after the call; nothing else waits.
 class device_memory {
  public:
   static constexpr memory_space space = memory_space::device;
@@ -107,6 +114,10 @@ class device_memory {
   }
   void from_host(void* to, const void* from, std::size_t bytes) const {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "a copy to the device");
+    if (!pool_->reads_pageable_memory()) return;
+    cudaPointerAttributes source;
+    check(cudaPointerGetAttributes(&source, from), "cudaPointerGetAttributes");
+    if (source.type == cudaMemoryTypeUnregistered) check(cudaStreamSynchronize(stream_), "waiting for the stream");
   }
   cudaStream_t stream() const { return stream_; }
 

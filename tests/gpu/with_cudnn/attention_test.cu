@@ -43,7 +43,8 @@ TEST(cudnn_on_gpu, attends_as_blocks_do) {
             theirs(machine.memory(), size);
         attention_call<bf16> call{q.data(), k.data(),  v.data(), theirs.data(), rows,   first,
                                   heads,    key_heads, dim,      capacity,      window, 1 / std::sqrt(64.0)};
-        ASSERT_TRUE(machine.attend(call));
+        ASSERT_EQ(machine.attend(call), rows > 1) << "one query goes through products";
+        if (rows == 1) continue;
         call.out = ours.data();
         in_blocks(call);
         const auto a = ours.host(), b = theirs.host();

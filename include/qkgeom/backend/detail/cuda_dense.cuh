@@ -12,8 +12,14 @@
 
 namespace qkgeom::cuda_kernels {
 
-/// Eigenvalues, descending, and eigenvectors as rows of symmetric (d, d) matrices: one batched call. The host's work on
-/// them is done by for_each(n, f).
+/// Matrices of size (d, d) that a call of cuSOLVER's batched solver takes: it counts bytes in 32 bits, and batches of some
+/// ten thousands have been seen to fail.
+inline index_t eigen_batch(index_t d) {
+  return std::clamp<index_t>(std::numeric_limits<int>::max() / (8 * d * d), 1, 8192);
+}
+
+/// Eigenvalues, descending, and eigenvectors as rows of symmetric (d, d) matrices: batched calls, mostly one. The host's
+/// work on them is done by for_each(n, f).
 template <class Machine, class ForEach>
 std::vector<eigen_system> symmetric_eigen(const Machine& on, const handles& use, ForEach&& for_each,
                                           const std::vector<const std::vector<double>*>& matrices, index_t d) {
@@ -31,16 +37,19 @@ std::vector<eigen_system> symmetric_eigen(const Machine& on, const handles& use,
   const auto w = on.template make<double>(batch * d);
   const auto info = on.template make<int>(batch);
   std::size_t on_device = 0, on_host = 0;
+  const index_t most = std::min(batch, eigen_batch(d));
   check(cusolverDnXsyevBatched_bufferSize(use.solver(), use.params(), CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER,
                                           d, CUDA_R_64F, a.data(), d, CUDA_R_64F, w.data(), CUDA_R_64F, &on_device,
-                                          &on_host, batch),
+                                          &on_host, most),
         "cusolverDnXsyevBatched_bufferSize");
   const auto work = on.template make<char>(static_cast<index_t>(on_device));
   std::vector<char> host_work(on_host);
-  check(cusolverDnXsyevBatched(use.solver(), use.params(), CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, d,
-                               CUDA_R_64F, a.data(), d, CUDA_R_64F, w.data(), CUDA_R_64F, work.data(), on_device,
-                               host_work.data(), on_host, info.data(), batch),
-        "cusolverDnXsyevBatched");
+  for (index_t first = 0; first < batch; first += most)
+    check(cusolverDnXsyevBatched(use.solver(), use.params(), CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, d,
+                                 CUDA_R_64F, a.data() + first * d * d, d, CUDA_R_64F, w.data() + first * d, CUDA_R_64F,
+                                 work.data(), on_device, host_work.data(), on_host, info.data() + first,
+                                 std::min(most, batch - first)),
+          "cusolverDnXsyevBatched");
   const auto values = w.host(), vectors = a.host();
   for (const int failed : info.host())
     require(failed == 0, "symmetric_eigen: no convergence on a ", d, " x ", d, " matrix");
