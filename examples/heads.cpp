@@ -22,7 +22,8 @@ void print_key_groups(printer& out, const qkgeom::key_group_likeness& all) {
     return fixed(e.value, 3) + (std::isfinite(e.error) ? " ± " + fixed(e.error, 3) : "");
   };
   if (all.pairs_within == 0 || all.pairs_between == 0)
-    out.line("  Key heads: no layer was captured with heads that share a key head and with heads that do not");
+    out.line("  Key heads: no layer has both two heads that share a key head and two that do not, with three query buckets "
+             "in common");
   else
     out.line("  Profiles of two heads of a layer correlate at " + text(all.correlation_within) +
              " where they share a key head (" + counted(static_cast<std::size_t>(all.pairs_within), "pair") + "), at " +

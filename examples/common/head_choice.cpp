@@ -149,6 +149,8 @@ std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const ch
         chosen.push_back(i);
         ++taken[heads[i].head.layer];
       }
+    require(!order.empty(), "no head has a number to be ranked by, ", r.name,
+            ": its query buckets have no pairs of earlier keys; --bucket-size makes narrower ones");
     require_enough(choice, static_cast<index_t>(chosen.size()), static_cast<index_t>(order.size()));
     sets.push_back({r.name, 0, chosen});
     for (index_t n = 1; n <= choice.random; ++n)

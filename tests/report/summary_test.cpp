@@ -3,7 +3,10 @@
 
 #include <cmath>
 
+#include "qkgeom/report/comparison.hpp"
+#include "qkgeom/report/heterogeneity.hpp"
 #include "qkgeom/report/model_summary.hpp"
+#include "qkgeom/report/recovery.hpp"
 
 namespace {
 
@@ -56,6 +59,87 @@ TEST(summarize, weighs_buckets_by_their_queries) {
   const auto by_width = summarize(p, 1000, bucket_weight::width);
   EXPECT_DOUBLE_EQ(by_width.last20.value, (p.buckets[8].plasticity + p.buckets[9].plasticity) / 2);
   EXPECT_THROW(summarize(p, 0), error);
+}
+
+/// Ten buckets, the first two of one example alone, the third of two of the four.
+plasticity_profile_result sparse(double shift = 0) {
+  std::vector<std::vector<std::pair<double, double>>> sums(10);
+  for (std::size_t b = 0; b < 10; ++b)
+    for (std::size_t e = 0; e < 4; ++e) {
+      const double pairs = (b < 2 && e != 1) || (b == 2 && e > 1) ? 0 : 10;
+      const double value = 0.5 + 0.03 * static_cast<double>(b % 4) + 0.01 * static_cast<double>(e * e) + shift;
+      sums[b].emplace_back(pairs * value, pairs);
+    }
+  return hand_profile(sums, {9, 8, 7, 6, 5, 4, 3, 2, 1, 10});
+}
+
+TEST(summarize, examples_without_pairs_in_a_region_have_no_say_in_its_error) {
+  const auto p = sparse();
+  const auto s = summarize(p, 1000);
+  EXPECT_FALSE(std::isnan(s.first20.value));
+  EXPECT_TRUE(std::isnan(s.first20.error)) << "one example alone has no error";
+  EXPECT_GT(s.last20.error, 0);
+  const auto bins = bin_means(p, equal_bins(1000, 10));
+  for (std::size_t b = 0; b < 10; ++b) {
+    EXPECT_EQ(std::isnan(bins[b].plasticity.error), std::isnan(p.buckets[b].standard_error)) << b;
+    if (b >= 2) {
+      EXPECT_NEAR(bins[b].plasticity.error, p.buckets[b].standard_error, 1e-14) << b;
+    }
+  }
+}
+
+TEST(summarize, means_over_heads_have_no_error_of_one_example) {
+  model_report report{"m", 1000, uniform_buckets{100}.edges(1000), {}, 0};
+  for (int h = 0; h < 3; ++h) {
+    head_report head;
+    head.layer = 0;
+    head.q_head = h;
+    head.profiles = {sparse(0.02 * h * h)};
+    report.heads.push_back(std::move(head));
+  }
+  const std::vector<std::size_t> heads{0, 1, 2};
+  const auto g = summarize_heads(report, "all", heads);
+  EXPECT_TRUE(std::isnan(g.first20.error));
+  EXPECT_GT(g.last20.error, 0);
+  const auto first = values_in_region(report, 0, 200), third = values_in_region(report, 200, 300);
+  const auto mean_of = [&](const region_values& r) {
+    return estimate_over_heads({&r}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
+      double sum = 0;
+      for (const double v : detail::group_values(r, e, in)) sum += v / 3;
+      return sum;
+    });
+  };
+  EXPECT_TRUE(std::isnan(mean_of(first).error));
+  EXPECT_GT(mean_of(first).head_error, 0);
+  EXPECT_NEAR(mean_of(third).error, report.heads[0].profiles[0].buckets[2].standard_error, 1e-14);
+
+  // One example with pairs among several: nothing recovers for sure.
+  std::vector<std::vector<std::pair<double, double>>> sums(10);
+  const double wave[] = {0.5, 0.5, 0.5, 0.3, 0.3, 0.9, 0.9, 0.3, 0.2, 0.2};
+  for (std::size_t b = 0; b < 10; ++b) sums[b] = {{10 * wave[b], 10}, {0, 0}, {0, 0}};
+  report.heads.resize(1);
+  report.heads[0].profiles = {hand_profile(sums, std::vector<index_t>(10, 5))};
+  const auto found = recovery(report)[0].mean;
+  EXPECT_GT(found.rise.value, 0.5);
+  EXPECT_TRUE(std::isnan(found.rise.error));
+  EXPECT_FALSE(found.recovers);
+}
+
+TEST(compared_numbers, are_paired_where_the_same_documents_were_drawn) {
+  compared_model a, b;
+  a.document_ids = b.document_ids = {"x", "y", "z"};
+  a.profile_documents = b.profile_documents = {0, 1, 2};
+  a.blocks = b.blocks = {{0, 1, 2}, 3};
+  EXPECT_TRUE(same_documents(a, b));
+  b.profile_documents = {0, 1};
+  EXPECT_FALSE(same_documents(a, b));
+  b.profile_documents = a.profile_documents;
+  b.blocks = {{1, 2}, 2};
+  EXPECT_FALSE(same_documents(a, b));
+  // A document without a say in one number has the number itself there.
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  const compared_number x{"n", 1, {0.9, 1.1, none}}, y{"n", 2, {1.9, none, none}};
+  EXPECT_NEAR(difference_of(x, y, true).error, jackknife_error({-1.0, -0.9}), 1e-15);
 }
 
 TEST(summarize, errors_are_the_jackknife_over_examples_by_hand) {

@@ -156,6 +156,20 @@ TEST(resampling, swapped_columns_are_all_subsets_of_the_rows) {
   EXPECT_THROW(compare_predictors(association::kendall, first, second, y), error);
 }
 
+TEST(families, rounding_is_no_variance) {
+  for (const double a : {0.1, 0.7, 1.1, 2.3})
+    for (const double b : {0.3, 1.7}) {
+      const columns x{a, a, a, b, b, b}, y{0.9, 0.1, 0.5, 0.8, 0.3, 0.7};
+      const auto d = decompose_by_family(x, y, {"f", "f", "f", "g", "g", "g"});
+      EXPECT_TRUE(std::isnan(d.within.correlation) && std::isnan(d.within.slope)) << a << ' ' << b;
+      EXPECT_FALSE(d.reverses());
+      for (const auto& f : d.families) EXPECT_TRUE(std::isnan(f.inside.slope));
+      EXPECT_FALSE(std::isnan(d.pooled.slope));
+    }
+  EXPECT_THROW(fit_line(columns(6, 0.1), {1, 2, 3, 4, 5, 6}), error);
+  EXPECT_THROW(separate_families({3, 4, 1, 2}, {"a", "a", "c", "c"}, {"a", "b", "c"}), error);
+}
+
 TEST(families, parts_equal_scipy_and_show_the_reversal) {
   const auto f = fixture().at("families");
   const auto x = f.at("x").get<columns>(), y = f.at("y").get<columns>();

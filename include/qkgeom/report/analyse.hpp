@@ -36,11 +36,15 @@ inline index_t document_block(index_t documents) {
 
 namespace detail {
 
+/// Blocks of stored moments that errors need: fewer say little, and the blocks are not of one size.
+inline constexpr index_t least_blocks = 4;
+
 /// The moments of a layer's blocks as `analyse_layer` takes them; with `each_block` its geometry without one block.
 inline known_moments known_from(std::vector<token_moments> blocks, bool each_block) {
   known_moments known{blocks.at(0).moments, {}};
   auto& by_block = known.by_block;
   by_block.blocks.count = each_block ? static_cast<index_t>(blocks.size()) : 1;
+  by_block.blocks.as_stored = each_block;
   for (std::size_t b = 1; b < blocks.size(); ++b) {
     known.moments = merge(std::move(known.moments), blocks[b].moments);
     if (!each_block) merge(blocks[0], blocks[b]);
@@ -97,7 +101,9 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
       checked = true;
     };
     std::optional<known_moments> known;
-    if (stored) known = detail::known_from(stored->read(number), options.geometry_blocks > 1);
+    if (stored)
+      known = detail::known_from(stored->read(number),
+                                 options.geometry_blocks > 1 && stored->blocks() >= detail::least_blocks);
     if (known) report.moment_tokens = known->moments.q[0].total.count;
     visit_element_type(first.element, [&]<class T>() {
       const auto parts = [&](const auto& f) { each_part([&](const captured_layer& rows) { f(rows.view<T>()); }); };

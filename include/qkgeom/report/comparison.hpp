@@ -19,7 +19,7 @@ namespace qkgeom {
 struct compared_number {
   std::string name;
   double value = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> without;  ///< (documents or blocks); empty: no error is known
+  std::vector<double> without;  ///< (documents or blocks), NaN: it has no say; empty: no error is known
   double head_error = std::numeric_limits<double>::quiet_NaN();
 
   head_estimate estimate() const { return {value, jackknife_error(without), head_error}; }
@@ -36,7 +36,11 @@ inline head_estimate difference_of(const compared_number& a, const compared_numb
     return d;
   }
   std::vector<double> without;
-  for (std::size_t i = 0; i < a.without.size(); ++i) without.push_back(a.without[i] - b.without[i]);
+  const auto of = [](const compared_number& x, std::size_t i) {
+    return std::isnan(x.without[i]) ? x.value : x.without[i];
+  };
+  for (std::size_t i = 0; i < a.without.size(); ++i)
+    if (!std::isnan(a.without[i]) || !std::isnan(b.without[i])) without.push_back(of(a, i) - of(b, i));
   d.error = jackknife_error(without);
   return d;
 }
@@ -80,8 +84,7 @@ inline compared_number number_of(std::string name, const head_values& column, co
                                  head_statistic statistic) {
   const auto whole = over_heads(column, heads, statistic);
   compared_number n{std::move(name), whole.value, {}, whole.head_error};
-  if (std::isnan(whole.error)) return n;
-  for (const auto& replicate : column.without) n.without.push_back(statistic_of(statistic, picked(replicate, heads)));
+  if (!std::isnan(whole.error)) n.without = replicates_of(column, heads, statistic);
   return n;
 }
 
@@ -156,9 +159,11 @@ struct compared_model {
   std::string label, family;
   index_t context_length = 0;
   std::size_t documents = 0;
-  std::vector<std::string> document_ids;  ///< two models with equal ones are compared in pairs; empty: not known
+  std::vector<std::string> document_ids;  ///< of the captures; empty: not known
   std::vector<compared_group> groups;     ///< all; rope and nope where the model has both
   std::vector<compared_head> heads;
+  std::vector<std::int32_t> profile_documents{};  ///< numbers of those that plasticity leaves out
+  document_blocks blocks{};                       ///< those that PCA and rotation leave out
 
   /// Null if the model has no such heads.
   const compared_group* group(const std::string& name) const {
@@ -168,9 +173,11 @@ struct compared_model {
   }
 };
 
-/// Whether errors of differences leave the same document out of both.
+/// Whether errors of differences leave the same document out of both: the captures are of the same ones, and rows of
+/// the same ones were drawn.
 inline bool same_documents(const compared_model& a, const compared_model& b) {
-  return !a.document_ids.empty() && a.document_ids == b.document_ids;
+  return !a.document_ids.empty() && a.document_ids == b.document_ids && a.profile_documents == b.profile_documents &&
+         a.blocks == b.blocks;
 }
 
 namespace detail {
@@ -225,7 +232,9 @@ inline compared_model compare_by(const model_report& report, std::string label, 
                    point.blocks.document.size(),
                    std::move(document_ids),
                    {},
-                   {}};
+                   {},
+                   detail::documents_of(report),
+                   point.blocks};
   const auto regions = detail::compared_regions(report, token_edges);
   for (const auto& [name, heads] : head_groups(report.heads)) {
     compared_group g{name, static_cast<index_t>(heads.size()), headline_numbers(point, heads), {}, {}};

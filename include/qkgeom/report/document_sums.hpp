@@ -64,6 +64,11 @@ class document_sums {
     require(document >= 0 && document < documents_ && static_cast<index_t>(heads.size()) == shape_.heads,
             "document_sums: no room for ", heads.size(), " heads of document ", document);
     const auto b = n(shape_.buckets.count()), c = shape_.covariances.size(), w = n(shape_.cells());
+    for (const auto& h : heads) {
+      require(h.profiles.size() == c, "document_sums: ", h.profiles.size(), " profiles a head for ", c, " query models");
+      for (const auto& p : h.profiles)
+        require(p.buckets.size() == b, "document_sums: a profile of ", p.buckets.size(), " buckets for ", b);
+    }
     tokens_[n(document)] = static_cast<double>(heads[0].queries);
     double* const queries = queries_.data() + n(document) * b;
     double* const pairs = pairs_.data() + n(document) * b;

@@ -68,7 +68,7 @@ inline drop_split split_of(const std::vector<plasticity_profile_result>& profile
   r.drop_with = values(-1);
   const auto whole = shapley_split(r.drop_with);
   for (std::size_t e = 0; e < profiles[0].examples.size(); ++e)
-    if (has_pairs(profiles[0], e)) {
+    if (weighs_in(profiles[0], summary_ranges(context_length)[3], e)) {
       r.examples.push_back(profiles[0].examples[e]);
       r.without.push_back(shapley_split(values(static_cast<index_t>(e))));
     }

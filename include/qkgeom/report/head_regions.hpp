@@ -56,15 +56,30 @@ inline region_values values_in_region(const model_report& report, double start, 
   return r;
 }
 
-/// Any number made of regions over a group of heads, with both its errors: `value(e, heads)` gives it with document e
-/// left out (-1: none). Both errors are jackknives, so the number must be a smooth function of each head's value.
+namespace detail {
+
+/// Whether leaving out a document changes a region's value for one of the heads: else it has no say in what is made of
+/// them.
+inline bool has_a_say(const region_values& r, std::size_t document, const std::vector<std::size_t>& heads) {
+  return std::any_of(heads.begin(), heads.end(),
+                     [&](std::size_t h) { return differs(r.without[document][h], r.value[h]); });
+}
+
+}  // namespace detail
+
+/// Any number made of some regions over a group of heads, with both its errors: `value(e, heads)` gives it with document
+/// e left out (-1: none). Both errors are jackknives, so the number must be a smooth function of each head's value; that
+/// over documents is over those that have a say in one of the regions.
 template <class Value>
-head_estimate estimate_over_heads(std::size_t documents, const std::vector<std::size_t>& heads, const Value& value) {
+head_estimate estimate_over_heads(const std::vector<const region_values*>& regions,
+                                  const std::vector<std::size_t>& heads, const Value& value) {
   head_estimate e;
   e.value = value(index_t{-1}, heads);
   if (std::isnan(e.value)) return e;
   std::vector<double> without;
-  for (std::size_t d = 0; d < documents; ++d) without.push_back(value(static_cast<index_t>(d), heads));
+  for (std::size_t d = 0; d < regions.at(0)->without.size(); ++d)
+    if (std::any_of(regions.begin(), regions.end(), [&](const auto* r) { return detail::has_a_say(*r, d, heads); }))
+      without.push_back(value(static_cast<index_t>(d), heads));
   e.error = jackknife_error(without);
   without.clear();
   for (std::size_t i = 0; heads.size() > 1 && i < heads.size(); ++i) {

@@ -41,9 +41,8 @@ namespace detail {
 
 inline head_spread spread_over_heads(const region_values& r, const std::vector<std::size_t>& heads,
                                      const heterogeneity_options& options) {
-  const std::size_t documents = r.without.size();
   const auto estimate = [&](auto&& statistic) {
-    return estimate_over_heads(documents, heads, [&](index_t e, const std::vector<std::size_t>& in) {
+    return estimate_over_heads({&r}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
       return statistic(group_values(r, e, in));
     });
   };
@@ -87,7 +86,7 @@ inline heterogeneity_result heterogeneity_of(const model_report& report, std::st
   result.first20 = detail::spread_over_heads(first, heads, options);
   result.last20 = detail::spread_over_heads(last, heads, options);
   result.convergence =
-      estimate_over_heads(first.without.size(), heads, [&](index_t e, const std::vector<std::size_t>& in) {
+      estimate_over_heads({&first, &last}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
         const double early = shape_of(detail::group_values(first, e, in)).deviation;
         const double late = shape_of(detail::group_values(last, e, in)).deviation;
         return early > 0 ? late / early : std::numeric_limits<double>::quiet_NaN();

@@ -31,6 +31,7 @@ namespace detail {
 /// Mean over heads of (overall, first, last, drop) with a jackknife that leaves an example out of all heads at once.
 inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles,
                                                index_t context_length) {
+  constexpr std::int32_t none = -2;
   std::vector<std::int32_t> examples;
   std::vector<std::vector<std::pair<double, double>>> totals;
   for (const auto* p : profiles) {
@@ -39,29 +40,35 @@ inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticit
   }
   std::sort(examples.begin(), examples.end());
   examples.erase(std::unique(examples.begin(), examples.end()), examples.end());
+  std::vector<std::array<double, 4>> whole_values;  // (heads)
+  std::array<bool, 4> has_a_say{};                  // the document left out changes a head's number
   const auto means = [&](std::int32_t left_out) {
     std::array<double, 4> sum{}, count{};
+    has_a_say = {};
     for (std::size_t h = 0; h < profiles.size(); ++h) {
       const auto& ids = profiles[h]->examples;
       const auto at = std::find(ids.begin(), ids.end(), left_out);
       const auto values = summary_values(*profiles[h], context_length, bucket_weight::queries,
                                          at == ids.end() ? -1 : at - ids.begin(), totals[h]);
-      for (std::size_t i = 0; i < 4; ++i)
-        if (!std::isnan(values[i])) {
-          sum[i] += values[i];
-          ++count[i];
-        }
+      if (left_out == none) whole_values.push_back(values);
+      for (std::size_t i = 0; i < 4; ++i) {
+        has_a_say[i] |= differs(values[i], whole_values[h][i]);
+        if (std::isnan(values[i])) continue;
+        sum[i] += values[i];
+        ++count[i];
+      }
     }
     for (std::size_t i = 0; i < 4; ++i)
       sum[i] = count[i] > 0 ? sum[i] / count[i] : std::numeric_limits<double>::quiet_NaN();
     return sum;
   };
-  const auto whole = means(-2);
+  const auto whole = means(none);
   std::array<std::vector<double>, 4> without;
   for (const std::int32_t e : examples) {
     if (e < 0) continue;
     const auto m = means(e);
-    for (std::size_t i = 0; i < 4; ++i) without[i].push_back(m[i]);
+    for (std::size_t i = 0; i < 4; ++i)
+      if (has_a_say[i]) without[i].push_back(m[i]);
   }
   std::array<estimate, 4> result;
   for (std::size_t i = 0; i < 4; ++i) result[i] = {whole[i], jackknife_error(without[i])};

@@ -76,7 +76,7 @@ inline int extreme_in(const std::array<head_estimate, 10>& decile, int from, int
 inline head_estimate decile_difference(const decile_values& deciles, const std::vector<std::size_t>& heads, int high,
                                        int low) {
   const auto &a = deciles[static_cast<std::size_t>(high)], &b = deciles[static_cast<std::size_t>(low)];
-  return estimate_over_heads(a.without.size(), heads, [&](index_t e, const std::vector<std::size_t>& in) {
+  return estimate_over_heads({&a, &b}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
     return mean(group_values(a, e, in)) - mean(group_values(b, e, in));
   });
 }
@@ -87,7 +87,7 @@ inline recovery_result recovery_in(const decile_values& deciles, const std::vect
   r.heads = static_cast<index_t>(heads.size());
   for (std::size_t i = 0; i < 10; ++i)
     r.decile[i] = estimate_over_heads(
-        deciles[i].without.size(), heads,
+        {&deciles[i]}, heads,
         [&](index_t e, const std::vector<std::size_t>& in) { return mean(group_values(deciles[i], e, in)); });
   r.peak = extreme_in(r.decile, 5, 9, -1);
   if (r.peak < 0) return r;

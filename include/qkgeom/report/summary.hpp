@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/plasticity/profile.hpp"
@@ -37,7 +38,7 @@ inline double region_mean(const plasticity_profile_result& p, double low, double
     const auto& bucket = p.buckets[b];
     if (std::isnan(bucket.plasticity) || bucket.middle() < low || bucket.middle() >= high) continue;
     double value = bucket.plasticity;
-    if (left_out >= 0) {
+    if (left_out >= 0 && bucket.example_weight[static_cast<std::size_t>(left_out)] > 0) {
       const auto e = static_cast<std::size_t>(left_out);
       const double rest = totals[b].second - bucket.example_weight[e];
       if (!(rest > 0)) continue;
@@ -64,32 +65,50 @@ inline std::vector<std::pair<double, double>> bucket_totals(const plasticity_pro
   return totals;
 }
 
-inline bool has_pairs(const plasticity_profile_result& p, std::size_t example) {
+/// Whether two numbers are different ones, or there is one alone.
+inline bool differs(double a, double b) { return !(a == b || (std::isnan(a) && std::isnan(b))); }
+
+/// A stretch of the context, [first, second) tokens.
+using token_range = std::pair<double, double>;
+
+/// Whether an example has pairs in a bucket whose middle lies in one of the ranges, and so a say in what is made of them.
+inline bool weighs_in(const plasticity_profile_result& p, const std::vector<token_range>& ranges, std::size_t example) {
   for (const auto& b : p.buckets)
-    if (b.example_weight[example] > 0) return true;
+    for (const auto& [low, high] : ranges)
+      if (b.example_weight[example] > 0 && b.middle() >= low && b.middle() < high) return true;
   return false;
 }
 
-/// value(-1) with the jackknife error of value(e) over the examples that have pairs.
+/// value(-1), made of the buckets in `ranges`, with the jackknife error of value(e) over the examples that have pairs
+/// there.
 template <class Value>
-estimate jackknife(const plasticity_profile_result& p, const Value& value) {
+estimate jackknife(const plasticity_profile_result& p, const std::vector<token_range>& ranges, const Value& value) {
   estimate result{value(index_t{-1}), std::numeric_limits<double>::quiet_NaN()};
   if (std::isnan(result.value)) return result;
   std::vector<double> without;
   for (std::size_t e = 0; e < p.examples.size(); ++e)
-    if (has_pairs(p, e)) without.push_back(value(static_cast<index_t>(e)));
+    if (weighs_in(p, ranges, e)) without.push_back(value(static_cast<index_t>(e)));
   result.error = jackknife_error(without);
   return result;
+}
+
+/// The stretches that overall, first 20 %, last 20 % and drop are made of.
+inline std::array<std::vector<token_range>, 4> summary_ranges(index_t context_length) {
+  const double L = static_cast<double>(context_length);
+  const token_range all{0, L + 1}, first{0, 0.2 * L}, last{0.8 * L, L + 1};
+  return {{{all}, {first}, {last}, {first, last}}};
 }
 
 /// Overall, first 20 %, last 20 % and drop, with the example of index `left_out` left out if that is >= 0.
 inline std::array<double, 4> summary_values(const plasticity_profile_result& p, index_t context_length,
                                             bucket_weight by, index_t left_out,
                                             const std::vector<std::pair<double, double>>& totals) {
-  const double L = static_cast<double>(context_length);
-  const auto mean = [&](double low, double high) { return region_mean(p, low, high, by, left_out, totals); };
-  const double first = mean(0, 0.2 * L), last = mean(0.8 * L, L + 1);
-  return {mean(0, L + 1), first, last, first - last};
+  const auto ranges = summary_ranges(context_length);
+  const auto mean = [&](std::size_t i) {
+    return region_mean(p, ranges[i][0].first, ranges[i][0].second, by, left_out, totals);
+  };
+  const double first = mean(1), last = mean(2);
+  return {mean(0), first, last, first - last};
 }
 
 }  // namespace detail
@@ -128,10 +147,11 @@ inline profile_summary summarize(const plasticity_profile_result& p, index_t con
   require(context_length > 0, "summarize: context_length must be at least 1 token, not ", context_length);
   const auto totals = detail::bucket_totals(p);
   profile_summary s;
+  const auto ranges = detail::summary_ranges(context_length);
   estimate* const parts[] = {&s.overall, &s.first20, &s.last20, &s.drop};
   for (std::size_t i = 0; i < 4; ++i)
-    *parts[i] =
-        detail::jackknife(p, [&](index_t e) { return detail::summary_values(p, context_length, by, e, totals)[i]; });
+    *parts[i] = detail::jackknife(
+        p, ranges[i], [&](index_t e) { return detail::summary_values(p, context_length, by, e, totals)[i]; });
   for (const auto& b : p.buckets) s.pairs += b.pairs;
   return s;
 }
@@ -142,7 +162,7 @@ inline std::vector<bin_mean> bin_means(const plasticity_profile_result& p, const
   const auto totals = detail::bucket_totals(p);
   std::vector<bin_mean> bins;
   for (std::size_t i = 0; i + 1 < edges.size(); ++i)
-    bins.push_back({edges[i], edges[i + 1], detail::jackknife(p, [&](index_t e) {
+    bins.push_back({edges[i], edges[i + 1], detail::jackknife(p, {{edges[i], edges[i + 1]}}, [&](index_t e) {
                       return detail::region_mean(p, edges[i], edges[i + 1], by, e, totals);
                     })});
   return bins;

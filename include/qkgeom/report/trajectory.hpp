@@ -140,19 +140,31 @@ inline void check_comparable(const trajectory_point& a, const trajectory_point& 
   require(a.columns.size() == b.columns.size(), "checkpoint ", b.label, " was analysed otherwise than ", a.label);
 }
 
+namespace detail {
+
+/// A statistic of one column over a group of heads with each document left out; NaN for one without a say in it, that
+/// leaves all the heads' numbers as they are.
+inline std::vector<double> replicates_of(const head_values& column, const std::vector<std::size_t>& group,
+                                         head_statistic statistic) {
+  std::vector<double> without;
+  for (const auto& replicate : column.without) {
+    const bool has_a_say =
+        std::any_of(group.begin(), group.end(), [&](std::size_t h) { return differs(replicate[h], column.value[h]); });
+    without.push_back(has_a_say ? statistic_of(statistic, picked(replicate, group))
+                                : std::numeric_limits<double>::quiet_NaN());
+  }
+  return without;
+}
+
+}  // namespace detail
+
 /// A statistic of one column over a group of heads.
 inline head_estimate over_heads(const head_values& column, const std::vector<std::size_t>& group,
                                 head_statistic statistic) {
   head_estimate e;
   e.value = statistic_of(statistic, detail::picked(column.value, group));
   e.head_error = head_error_of(statistic, detail::picked(column.value, group));
-  std::vector<double> without;
-  bool moved = false;  // where leaving documents out changes nothing, their error is not known
-  for (const auto& replicate : column.without) {
-    without.push_back(statistic_of(statistic, detail::picked(replicate, group)));
-    for (const std::size_t h : group) moved |= replicate[h] != column.value[h] && !std::isnan(replicate[h]);
-  }
-  if (moved) e.error = jackknife_error(without);
+  e.error = jackknife_error(detail::replicates_of(column, group, statistic));
   return e;
 }
 

@@ -151,7 +151,7 @@ inline fitted_line fit_line(const std::vector<double>& x, const std::vector<doub
     line.square_x += (x[i] - line.mean_x) * (x[i] - line.mean_x);
     product += (x[i] - line.mean_x) * (y[i] - mean_y);
   }
-  require(line.square_x > 0, "a line needs two different x");
+  require(!detail::unit_deviations(x).empty(), "a line needs two different x");
   line.slope = product / line.square_x;
   line.intercept = mean_y - line.slope * line.mean_x;
   for (std::size_t i = 0; i < x.size(); ++i) rest += (y[i] - line.at(x[i])) * (y[i] - line.at(x[i]));

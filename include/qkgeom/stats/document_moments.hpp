@@ -16,6 +16,7 @@ namespace qkgeom {
 struct document_blocks {
   std::vector<std::int32_t> document;  ///< ids, ascending
   index_t count = 0;
+  bool as_stored = false;  ///< the blocks are those of stored moments, whatever the ranks are
 
   /// Rank of a document, which must be there.
   index_t rank(std::int32_t id) const {

@@ -51,7 +51,7 @@ inline slope_and_correlation slope_of(const std::vector<double>& x, const std::v
     square += (x[i] - mean_x) * (x[i] - mean_x);
     product += (x[i] - mean_x) * (y[i] - mean_y);
   }
-  if (square > 0) s.slope = product / square;
+  if (!unit_deviations(x).empty()) s.slope = product / square;
   return s;
 }
 
@@ -75,9 +75,10 @@ inline family_decomposition decompose_by_family(const std::vector<double>& x, co
     family_decomposition::family f{.name = family[i], .inside = detail::slope_of(fx, fy)};
     f.mean_x = std::accumulate(fx.begin(), fx.end(), 0.0) / n;
     f.mean_y = std::accumulate(fy.begin(), fy.end(), 0.0) / n;
+    const bool x_varies = !detail::unit_deviations(fx).empty(), y_varies = !detail::unit_deviations(fy).empty();
     for (std::size_t j = 0; fx.size() > 1 && j < fx.size(); ++j) {
-      within_x.push_back(fx[j] - f.mean_x);
-      within_y.push_back(fy[j] - f.mean_y);
+      within_x.push_back(x_varies ? fx[j] - f.mean_x : 0.0);
+      within_y.push_back(y_varies ? fy[j] - f.mean_y : 0.0);
     }
     mean_x.push_back(f.mean_x);
     mean_y.push_back(f.mean_y);
@@ -100,7 +101,7 @@ struct family_separation {
   permutation_test variance{};  ///< of the share of x's variance that lies between families, one-sided
 };
 
-/// `order` names the families from low x to high. Throws `error` if a row's family is not in it.
+/// `order` names the families from low x to high. Throws `error` if a row's family is not in it, or one of it has no row.
 inline family_separation separate_families(const std::vector<double>& x, const std::vector<std::string>& family,
                                            const std::vector<std::string>& order,
                                            const permutation_options& options = {}) {
@@ -112,6 +113,8 @@ inline family_separation separate_families(const std::vector<double>& x, const s
     require(at != order.end(), "the order of families does not say where ", name, " stands");
     label.push_back(static_cast<std::size_t>(at - order.begin()));
   }
+  for (const auto& name : order)
+    require(std::find(family.begin(), family.end(), name) != family.end(), "no row is of the family ", name);
   const double all = std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
   const auto sums = [&](const std::vector<std::size_t>& labels) {
     std::vector<std::array<double, 2>> count_and_sum(order.size());
