@@ -305,6 +305,11 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   for (const captured_example& e : inputs.examples)
     if (e.tokens == 0) notes << "note: document '" << e.id << "' is empty and gives no rows\n";
 
+  if (manifest.bucket.kind == "uniform" && manifest.bucket.size >= manifest.context_length)
+    notes << "note: a bucket of " << manifest.bucket.size << " tokens covers the whole context of "
+          << manifest.context_length << ", so that no query bucket has earlier keys; --bucket-size "
+          << (manifest.context_length + 15) / 16 << " makes sixteen\n";
+
   if (options.moments)
     manifest.extra["moments"]["blocks"] = moment_blocks(shards_of(lengths_of(inputs.examples)).size());
   capture_summary summary;

@@ -306,6 +306,17 @@ TEST_F(job, a_finished_capture_is_that_of_its_documents_and_weights) {
   EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
 }
 
+TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {
+  options.documents.text = {write("a.txt", "Amen")};
+  options.plan.sampler = {sampler_kind::uniform, 48, 1};
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("--bucket-size 3 makes sixteen"));
+  options.plan.sampler.bucket_size = 47;
+  options.out = folder / "narrower";
+  run();
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("makes sixteen")));
+}
+
 TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {
   options.documents.text = {write("a.txt", "Amen")};
   run();
