@@ -95,9 +95,9 @@ class analyse_documents final : public document_analyses {
       s["models_of"] = {{"documents", given_->documents()}, {"fingerprint", given_->fingerprint_of_all(*ctx_)}};
     return s;
   }
-  void add_documents(index_t count) override {
+  void add_documents(index_t count, index_t more) override {
     batch_ = sums_[0].documents();
-    for (auto& s : sums_) s.add_documents(count);
+    for (auto& s : sums_) s.add_documents(count, more);
   }
   batch_sinks::layer_sink sink() override {
     if constexpr (std::is_same_v<T, float> && S == memory_space::host)

@@ -55,9 +55,9 @@ void declare_rows(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_option("--sampler", raw.sampler, "tokens that are kept: uniform or log2 buckets, or all")
       ->check(CLI::IsMember(samplers))
       ->capture_default_str();
-  app.add_option("--bucket-size", o.plan.sampler.bucket_size, "tokens of a bucket (log2: of the smallest)")
-      ->check(CLI::Range(index_t{1}, longest))
-      ->capture_default_str();
+  app.add_option("--bucket-size", o.plan.sampler.bucket_size,
+                 "tokens of a bucket (log2: of the smallest) [a sixteenth of the context]")
+      ->check(CLI::Range(index_t{1}, longest));
   app.add_option("--rate", o.plan.sampler.rate, "expected tokens kept in a bucket")->capture_default_str();
   app.add_option("--skip-first", o.plan.sampler.skip_first, "tokens at a document's beginning that are never kept")
       ->check(CLI::Range(index_t{0}, longest))

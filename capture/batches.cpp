@@ -1,15 +1,31 @@
 // SPDX-License-Identifier: MIT
 #include "capture/batches.hpp"
 
+#include <algorithm>
+
 namespace qkgeom {
 
-std::vector<document_range> shards_of(std::span<const index_t> tokens) {
+std::vector<std::size_t> moment_blocks_of(std::span<const index_t> tokens) {
+  const auto count =
+      static_cast<std::size_t>(std::count_if(tokens.begin(), tokens.end(), [](index_t n) { return n > 0; }));
+  const std::size_t most = std::max<std::size_t>(count, 1), blocks = std::min(most_moment_blocks, most);
+  std::vector<std::size_t> block;
+  std::size_t before = 0;
+  for (const index_t n : tokens) {
+    block.push_back(std::min(before, most - 1) * blocks / most);
+    before += n > 0;
+  }
+  return block;
+}
+
+std::vector<document_range> shards_of(std::span<const index_t> tokens, bool by_block) {
+  const std::vector<std::size_t> block = by_block ? moment_blocks_of(tokens) : std::vector<std::size_t>(tokens.size());
   std::vector<document_range> ranges;
   index_t sum = 0;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     sum += tokens[i];
-    if (sum < shard_tokens && i + 1 < tokens.size()) continue;
+    if (sum < shard_tokens && i + 1 < tokens.size() && block[i + 1] == block[i]) continue;
     ranges.emplace_back(begin, i + 1);
     begin = i + 1;
     sum = 0;

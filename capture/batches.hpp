@@ -10,6 +10,13 @@
 
 namespace qkgeom {
 
+/// Moments of every token are written in at most that many files, a block of documents each.
+inline constexpr std::size_t most_moment_blocks = 10;
+
+/// The block of each document, by the tokens of all: those that have tokens are dealt evenly to as many blocks as may
+/// be, in their order.
+std::vector<std::size_t> moment_blocks_of(std::span<const index_t> tokens);
+
 /// Short documents share a shard until it has that many tokens. Part of the output: the same documents, the same
 /// shards.
 inline constexpr index_t shard_tokens = 16384;
@@ -17,8 +24,9 @@ inline constexpr index_t shard_tokens = 16384;
 /// Numbers [first, second) of documents that follow one another.
 using document_range = std::pair<std::size_t, std::size_t>;
 
-/// The documents of each shard, by the tokens of all documents.
-std::vector<document_range> shards_of(std::span<const index_t> tokens);
+/// The documents of each shard, by the tokens of all documents. `by_block`: those of a shard are of one block of
+/// moments.
+std::vector<document_range> shards_of(std::span<const index_t> tokens, bool by_block);
 
 /// Where the batch ends that begins with document `first`: documents before `end` that have at most `most` tokens in
 /// all, and at least one document. Those of a batch share a visit of each layer's weights; the output does not depend

@@ -29,8 +29,9 @@ class document_analyses {
 
   /// What the manifest is to say of them beside their options.
   virtual json settings() = 0;
-  /// Makes room for the documents of the next batch, empty ones too; the sink counts from the first of them.
-  virtual void add_documents(index_t count) = 0;
+  /// Makes room for the documents of the next batch, empty ones too; the sink counts from the first of them. `more`
+  /// will follow before `clear`.
+  virtual void add_documents(index_t count, index_t more) = 0;
   /// Takes queries and keys as they enter the attention. Empty where a forward pass feeds the analyses by itself.
   virtual batch_sinks::layer_sink sink() = 0;
   /// What was found since `clear`, as tensors of a shard, valid until the next call.

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "capture/amx.hpp"
+#include "capture/attention_statistics.hpp"
 #include "capture/batches.hpp"
 #include "capture/layer_weights.hpp"
 #include "capture/losses.hpp"
@@ -73,6 +74,13 @@ double admitted_pairs(index_t tokens, index_t skip_first, double tau, index_t st
   return keys * (keys - 1) / 2;
 }
 
+/// Documents of the largest shard.
+double most_documents(const capture_options& o, const std::vector<index_t>& lengths) {
+  std::size_t most = 0;
+  for (const auto& [first, last] : shards_of(lengths, o.moments)) most = std::max(most, last - first);
+  return static_cast<double>(most);
+}
+
 /// Pairs of the analyses and what they keep; returns the bytes of the largest shard's part.
 double add_analyses(capture_estimate& e, const capture_options& o, const std::vector<index_t>& lengths) {
   if (!o.analyse) return 0;
@@ -91,11 +99,24 @@ double add_analyses(capture_estimate& e, const capture_options& o, const std::ve
         if (!o.analyse->models_of.empty() || std::min(n, buckets.end(i)) - std::max(skip, buckets.start(i)) >= 2)
           e.analysis_pairs += heads * kinds * admitted_pairs(n, skip, buckets.middle(i), buckets.start(i), info.window);
   }
-  double largest = 0;
-  for (const auto& [first, last] : shards_of(lengths))
-    largest = std::max(largest, 8 * document * d(static_cast<index_t>(last - first)));
   e.analysis_bytes = 8 * document * d(static_cast<index_t>(lengths.size()));
-  return largest;
+  return 8 * document * most_documents(o, lengths);
+}
+
+/// What softmax and losses keep; returns the bytes of the largest shard's part.
+double add_statistics(capture_estimate& e, const capture_options& o, const std::vector<index_t>& lengths) {
+  if (!o.softmax && !o.loss) return 0;
+  const auto& extra = e.manifest.extra[o.loss ? "loss" : "softmax"];
+  const captured_buckets grid{"uniform", extra["bucket_size"].get<index_t>()};
+  const double b = d(grid.edges(e.manifest.context_length).count());
+  double document = 2 * b;  // numbers kept of one
+  if (o.softmax)
+    for (const auto& info : e.manifest.layers)
+      document +=
+          b * (1 + d(static_cast<index_t>(info.query_heads.size())) *
+                       (static_cast<double>(first_tokens.size()) + d(distance_bins(e.manifest.context_length)) + 1));
+  e.statistics_bytes = 8 * document * d(static_cast<index_t>(lengths.size()));
+  return 8 * document * most_documents(o, lengths);
 }
 
 /// What the analysis of one document in one layer takes: the queries' moments and models by bucket, keys of a head.
@@ -109,9 +130,9 @@ double analysis_memory(const capture_estimate& e) {
 }
 
 /// Rows and bytes of all shards; returns the bytes of the largest one.
-double add_rows(capture_estimate& e, const capture_options& o, const std::vector<index_t>& lengths) {
-  const plan_options& plan = o.plan;
-  const double element = plan.compute == compute_type::bf16 ? 2 : 4;
+double add_rows(capture_estimate& e, const capture_options& o, const token_sampler& sampler,
+                const std::vector<index_t>& lengths) {
+  const double element = o.plan.compute == compute_type::bf16 ? 2 : 4;
   // A row has a position, a document and a token id.
   constexpr double beside = 12;
   double vectors = 0;
@@ -124,8 +145,8 @@ double add_rows(capture_estimate& e, const capture_options& o, const std::vector
   const double token_bytes = vectors * d(e.manifest.model.head_dim) * element + 2 * layers * beside;
   double largest = 0;
   std::vector<double> kept{0};  // expected among the first n tokens
-  for (index_t t = 0; t < e.longest; ++t) kept.push_back(kept.back() + plan.sampler.probability(t));
-  const auto shards = shards_of(lengths);
+  for (index_t t = 0; t < e.longest; ++t) kept.push_back(kept.back() + sampler.probability(t));
+  const auto shards = shards_of(lengths, o.moments);
   for (const auto& [first, last] : shards) {
     double rows = 0;
     for (std::size_t i = first; i < last && keeps_rows(o); ++i) rows += kept[static_cast<std::size_t>(lengths[i])];
@@ -139,12 +160,12 @@ double add_rows(capture_estimate& e, const capture_options& o, const std::vector
 }
 
 /// Tokens of the largest batch of documents that pass through the layers together.
-index_t largest_batch(const std::vector<index_t>& lengths, index_t most) {
+index_t largest_batch(const std::vector<index_t>& lengths, const capture_options& o) {
   index_t largest = 0;
-  for (const auto& [first, last] : shards_of(lengths))
+  for (const auto& [first, last] : shards_of(lengths, o.moments))
     for (std::size_t i = first; i < last;) {
       index_t tokens = 0;
-      for (const std::size_t end = batch_end(lengths, i, last, most); i < end; ++i) tokens += lengths[i];
+      for (const std::size_t end = batch_end(lengths, i, last, o.batch_tokens); i < end; ++i) tokens += lengths[i];
       largest = std::max(largest, tokens);
     }
   return largest;
@@ -241,10 +262,11 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
     e.longest = std::max(e.longest, n);
   }
   add_work(e, p.model, lengths);
-  const double shard = add_rows(e, options, lengths) + add_analyses(e, options, lengths) + analysis_memory(e);
+  const double shard = add_rows(e, options, sampler_of(p.model, options.plan), lengths) +
+                       add_analyses(e, options, lengths) + add_statistics(e, options, lengths) + analysis_memory(e);
   const double block = moments_block(e);
-  e.moments_bytes = block * static_cast<double>(std::min<index_t>(most_moment_blocks, e.shards));
-  e.peak_bytes = peak_bytes(e, p.model, options, largest_batch(lengths, options.batch_tokens), shard) + block;
+  e.moments_bytes = block * static_cast<double>(moment_blocks_of(lengths).back() + 1);
+  e.peak_bytes = peak_bytes(e, p.model, options, largest_batch(lengths, options), shard) + block;
   return e;
 }
 
@@ -258,8 +280,9 @@ void print_estimate(std::ostream& out, const capture_estimate& e) {
                      e.counted ? "read" : "assumed", e.tokens, e.longest, e.manifest.context_length)
       << fmt::format("rows         {:.0f} of queries, {:.0f} of keys{}\n", e.query_rows, e.key_rows,
                      e.manifest.bucket.kind == "all" ? "" : " (expected)")
-      << fmt::format("bytes        {}{}\n", in_bytes(e.bytes),
-                     e.moments_bytes > 0 ? ", and " + in_bytes(e.moments_bytes) + " of moments" : "")
+      << fmt::format("bytes        {}{}{}\n", in_bytes(e.bytes),
+                     e.moments_bytes > 0 ? ", and " + in_bytes(e.moments_bytes) + " of moments" : "",
+                     e.statistics_bytes > 0 ? ", and " + in_bytes(e.statistics_bytes) + " of softmax and losses" : "")
       << (e.analysis_pairs > 0 ? analysis_text(e) : "")
       << fmt::format("peak memory  about {}, and the pages of the weights that the system keeps\n",
                      in_bytes(e.peak_bytes))

@@ -15,8 +15,9 @@ struct capture_estimate {
   bool counted = false;                 ///< the documents were read; else their number and length are assumed
   double query_rows = 0, key_rows = 0;  ///< expected, over all layers
   index_t shards = 1;
-  double bytes = 0;          ///< of the rows
-  double moments_bytes = 0;  ///< of the moments of every token; a block of them is in memory at a time
+  double bytes = 0;             ///< of the rows
+  double moments_bytes = 0;     ///< of the moments of every token; a block of them is in memory at a time
+  double statistics_bytes = 0;  ///< of what softmax and losses give, which the shards keep
   double peak_bytes = 0;
   double analysis_pairs = 0;                   ///< of keys, over documents, heads, query buckets and query models
   double analysis_bytes = 0;                   ///< of what analyses keep in the shards

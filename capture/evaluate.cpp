@@ -138,7 +138,7 @@ void evaluate_model(const evaluation_options& o, std::ostream& notes) {
   decoder model(prepared.model, weights, o.capture.plan.compute, prepared.model.n_layers() - 1, pool);
   model.check_output();
   const index_t bucket =
-      o.bucket_size > 0 ? o.bucket_size : std::max<index_t>(1, prepared.manifest.context_length / 16);
+      o.bucket_size > 0 ? o.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);
   evaluation all(model, input, bucket, o.capture.batch_tokens, o.capture.out);
   progress bar("evaluate", input.tokens() * static_cast<index_t>(conditions.size()), "tokens");
   for (const condition& c : conditions) all.run(c, bar);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "capture/job.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <ostream>
@@ -23,7 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* inputs_field = "inputs_sha256";  // of manifest.json: documents as tokens, beginning of the weights
+// Of manifest.json: documents as tokens, beginning of the weights.
+constexpr const char* inputs_field = "inputs_sha256";
 
 std::vector<index_t> lengths_of(const std::vector<captured_example>& examples) {
   std::vector<index_t> tokens;
@@ -31,7 +34,7 @@ std::vector<index_t> lengths_of(const std::vector<captured_example>& examples) {
   return tokens;
 }
 
-std::size_t moment_blocks(std::size_t shards) { return std::min<std::size_t>(most_moment_blocks, shards); }
+std::size_t count_blocks(const std::vector<index_t>& lengths) { return moment_blocks_of(lengths).back() + 1; }
 
 bucket_edges grid_of(const capture_manifest& m, const char* statistic) {
   return captured_buckets{"uniform", m.extra[statistic]["bucket_size"].get<index_t>()}.edges(m.context_length);
@@ -46,13 +49,14 @@ class capture_job {
       : options_(options),
         inputs_(std::move(inputs)),
         lengths_(lengths_of(inputs_.examples)),
-        ranges_(shards_of(lengths_)),
+        blocks_(moment_blocks_of(lengths_)),
+        ranges_(shards_of(lengths_, options.moments)),
         forward_(forward),
         tokens_(tokens),
         pool_(pool),
         writer_(options.out, manifest),
         analyses_(analyses),
-        rows_(writer_.manifest(), options.plan.sampler, options.plan.compute, options.plan.same_positions) {
+        rows_(writer_.manifest(), sampler_of(model, options.plan), options.plan.compute, options.plan.same_positions) {
     if (options.moments) {
       moments_.emplace(writer_.manifest(), grid_of(manifest, "moments"), moments, options.plan.sampler.skip_first);
       takes_moments_ = forward_.takes_moments(*moments_);
@@ -139,7 +143,7 @@ class capture_job {
     if (l.last_tokens > 0) summary.last_loss = l.last_sum / l.last_tokens;
   }
 
-  std::size_t block_of(std::size_t shard) const { return shard * moment_blocks(ranges_.size()) / ranges_.size(); }
+  std::size_t block_of(std::size_t shard) const { return blocks_[ranges_[shard].first]; }
   bool ends_block(std::size_t shard) const {
     return shard + 1 == ranges_.size() || block_of(shard + 1) != block_of(shard);
   }
@@ -185,8 +189,10 @@ class capture_job {
       const auto tokens = static_cast<index_t>(ids[i].size());
       bar.add(tokens * (layer + 1) / layers - tokens * layer / layers);
     };
-    if (statistics_) statistics_->add_documents(static_cast<index_t>(ids.size()));
-    if (analyses_) analyses_->add_documents(static_cast<index_t>(ids.size()));
+    const auto count = static_cast<index_t>(ids.size());
+    const index_t more = static_cast<index_t>(ranges_[shard_].second - first) - count;
+    if (statistics_) statistics_->add_documents(count, more);
+    if (analyses_) analyses_->add_documents(count, more);
     const auto analyse = analyses_ ? analyses_->sink() : nullptr;
     const bool measures = options_.softmax && !takes_softmax_;
     if (measures || analyse)
@@ -222,6 +228,7 @@ class capture_job {
   const capture_options& options_;
   input_check inputs_;
   std::vector<index_t> lengths_;
+  std::vector<std::size_t> blocks_;     // of moments, of each document
   std::vector<document_range> ranges_;  // of the shards
   forward_pass& forward_;
   const tokenizer& tokens_;
@@ -268,7 +275,7 @@ void measure(const capture_options& options, const input_check& inputs, capture_
     summary.bytes += fs::file_size(options.out / s.file);
   }
   if (options.moments)
-    for (std::size_t b = 0; b < moment_blocks(manifest.shards.size()); ++b)
+    for (std::size_t b = 0; b < count_blocks(lengths_of(inputs.examples)); ++b)
       summary.bytes += fs::file_size(options.out / moments_name(static_cast<index_t>(b)));
   summary.shards = static_cast<index_t>(manifest.shards.size());
   summary.empty =
@@ -278,6 +285,29 @@ void measure(const capture_options& options, const input_check& inputs, capture_
 std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, const checkpoint& weights,
                                            compute_type type, index_t last_layer, thread_pool& pool) {
   return std::make_unique<decoder>(model, weights, type, last_layer, pool);
+}
+
+/// Says where buckets will hold too little for profiles of plasticity.
+void note_buckets(const capture_manifest& m, const input_check& inputs, const capture_options& o, std::ostream& notes) {
+  index_t longest = 0, documents = 0;
+  for (const captured_example& e : inputs.examples) {
+    longest = std::max(longest, e.tokens);
+    documents += e.tokens > 0;
+  }
+  const bool uniform = m.bucket.kind == "uniform";
+  if (uniform && m.bucket.size >= m.context_length)
+    notes << "note: a bucket of " << m.bucket.size << " tokens covers the whole context of " << m.context_length
+          << ", so that no query bucket has earlier keys; --bucket-size "
+          << capture_manifest::sixteenth_of(m.context_length) << " makes sixteen\n";
+  else if (2 * longest < m.context_length)
+    notes << "note: the longest document has " << longest << " tokens of a context of " << m.context_length
+          << ", whose later buckets stay empty; --max-length " << longest << " makes sixteen buckets of "
+          << capture_manifest::sixteenth_of(longest) << '\n';
+  const double queries = static_cast<double>(documents * m.bucket.size) * m.rate;
+  constexpr double few = 16;
+  if (uniform && !o.moments && queries < few)
+    notes << "note: about " << fmt::format("{:.3g}", queries) << " queries of a head are expected in a bucket, all "
+          << "documents together: few for a query model; more documents, --rate or --moments give it more\n";
 }
 
 }  // namespace
@@ -305,13 +335,8 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   for (const captured_example& e : inputs.examples)
     if (e.tokens == 0) notes << "note: document '" << e.id << "' is empty and gives no rows\n";
 
-  if (manifest.bucket.kind == "uniform" && manifest.bucket.size >= manifest.context_length)
-    notes << "note: a bucket of " << manifest.bucket.size << " tokens covers the whole context of "
-          << manifest.context_length << ", so that no query bucket has earlier keys; --bucket-size "
-          << (manifest.context_length + 15) / 16 << " makes sixteen\n";
-
-  if (options.moments)
-    manifest.extra["moments"]["blocks"] = moment_blocks(shards_of(lengths_of(inputs.examples)).size());
+  note_buckets(manifest, inputs, options, notes);
+  if (options.moments) manifest.extra["moments"]["blocks"] = count_blocks(lengths_of(inputs.examples));
   capture_summary summary;
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {

@@ -15,9 +15,6 @@
 
 namespace qkgeom {
 
-/// Moments of every token are written in at most that many files, a block of shards each.
-inline constexpr index_t most_moment_blocks = 10;
-
 /// Which documents begin with the beginning-of-text token: what tokenizer.json says, all of them (once), none.
 enum class bos_rule { as_tokenizer, prepend, none };
 

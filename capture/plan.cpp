@@ -68,8 +68,8 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   capture_manifest m;
   m.model = {name,           model.model_type, config_sha256, model.head_dim, model.n_layers(), model.query_heads,
              model.key_heads};
-  m.context_length = options.max_length > 0 ? options.max_length : model.context;
-  const token_sampler& s = options.sampler;
+  m.context_length = context_of(model, options);
+  const token_sampler s = sampler_of(model, options);
   m.bucket = {std::string(name_of(s.kind)), s.bucket_size};
   // The format keeps a probability for uniform buckets, the expected tokens of a bucket for log2.
   m.rate = s.kind == sampler_kind::log2 ? s.rate : s.probability(s.skip_first);

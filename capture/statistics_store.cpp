@@ -16,19 +16,23 @@ statistics_store::statistics_store(const capture_manifest& manifest, const decod
       bins_(distance_bins(manifest.context_length)),
       layers_(manifest.layers.size()) {}
 
-void statistics_store::add_documents(index_t count) {
+void statistics_store::add_documents(index_t count, index_t more) {
   batch_ = documents_;
   documents_ += static_cast<std::size_t>(count);
-  const auto b = static_cast<std::size_t>(buckets_.count()), e = documents_;
+  const auto b = static_cast<std::size_t>(buckets_.count());
+  const auto grow = [&](std::vector<double>& values, std::size_t of_document) {
+    values.reserve((documents_ + static_cast<std::size_t>(more)) * of_document);
+    values.resize(documents_ * of_document);
+  };
   for (std::size_t l = 0; softmax_ && l < layers_.size(); ++l) {
-    const std::size_t cells = e * b * manifest_->layers[l].query_heads.size();
-    layers_[l].count.resize(e * b);
-    layers_[l].first.resize(cells * first_tokens.size());
-    layers_[l].distance.resize(cells * static_cast<std::size_t>(bins_));
-    layers_[l].entropy.resize(cells);
+    const std::size_t cells = b * manifest_->layers[l].query_heads.size();
+    grow(layers_[l].count, b);
+    grow(layers_[l].first, cells * first_tokens.size());
+    grow(layers_[l].distance, cells * static_cast<std::size_t>(bins_));
+    grow(layers_[l].entropy, cells);
   }
-  loss_sum_.resize(e * b);
-  loss_count_.resize(e * b);
+  grow(loss_sum_, b);
+  grow(loss_count_, b);
 }
 
 std::optional<measured_heads> statistics_store::measured(index_t layer) const {

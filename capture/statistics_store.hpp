@@ -20,7 +20,8 @@ class statistics_store {
                    bool softmax, bool losses);
 
   /// Makes room for a batch of documents, empty ones too, before anything of them is added, by their numbers in it.
-  void add_documents(index_t count);
+  /// `more` will follow before `clear`.
+  void add_documents(index_t count, index_t more);
 
   /// What is kept of a layer's softmax; none: nothing.
   std::optional<measured_heads> measured(index_t layer) const;

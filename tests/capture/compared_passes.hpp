@@ -157,7 +157,7 @@ inline std::map<std::string, std::vector<double>> measured_softmax(const forward
     if (l != 1) manifest.layers.push_back(layer);
   }
   statistics_store store(manifest, d, uniform_buckets{16}.edges(manifest.context_length), true, false);
-  store.add_documents(static_cast<index_t>(documents.size()));
+  store.add_documents(static_cast<index_t>(documents.size()), 0);
   const auto pass = make(d, model, compute_type::f32, d.n_layers() - 1, pool);
   batch_sinks sinks;
   if (!pass->takes_softmax(store))

@@ -306,6 +306,32 @@ TEST_F(job, a_finished_capture_is_that_of_its_documents_and_weights) {
   EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
 }
 
+TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) {
+  options.documents.text = {bundled / "tokenizer.json"};
+  options.plan.max_length = 50;
+  options.plan.sampler = {.bucket_size = 0, .rate = 4};  // of 4 tokens: all are kept
+  EXPECT_EQ(run().rows, 8 * (50 + 50));  // queries and keys of eight layers
+  const auto manifest = capture::open(options.out).manifest();
+  EXPECT_EQ(manifest.bucket.size, 4);
+  EXPECT_EQ(manifest.rate, 1);
+  EXPECT_EQ(manifest.usual_bucket_size(), 4);
+}
+
+TEST_F(job, few_tokens_for_a_query_model_are_noted) {
+  options.documents.text = {write("a.txt", "Amen"), bundled / "tokenizer.json", bundled / "tokenizer.json"};
+  options.plan.sampler = {.bucket_size = 0, .rate = 2};
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("about 6 queries of a head are expected in a bucket"));
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("later buckets stay empty")));
+  options.plan.max_length = 4096;
+  options.plan.sampler.rate = 16;
+  options.documents.text.resize(1);
+  options.out = folder / "short";
+  run();
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("are expected")));
+  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 makes sixteen buckets of 1"));
+}
+
 TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {
   options.documents.text = {write("a.txt", "Amen")};
   options.plan.sampler = {sampler_kind::uniform, 48, 1};
@@ -314,7 +340,7 @@ TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {
   options.plan.sampler.bucket_size = 47;
   options.out = folder / "narrower";
   run();
-  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("makes sixteen")));
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("covers the whole context")));
 }
 
 TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {

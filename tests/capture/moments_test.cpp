@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "capture/batches.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "tests/capture/capture_fixture.hpp"
@@ -44,6 +45,13 @@ void expect_equal(const std::vector<side_moments>& a, const std::vector<side_mom
   }
 }
 
+/// The moments of all documents.
+token_moments all_blocks(const set_moments& stored, index_t layer) {
+  auto blocks = stored.read(layer);
+  for (std::size_t b = 1; b < blocks.size(); ++b) merge(blocks[0], blocks[b]);
+  return std::move(blocks[0]);
+}
+
 class moments_of_tokens : public test::capture_test {
  protected:
   moments_of_tokens() {
@@ -80,12 +88,12 @@ TEST_F(moments_of_tokens, are_those_of_all_rows) {
   const edge_buckets grid{uniform_buckets{100}.edges(300).edges()};
   const auto stored = set_moments::open(source, grid.edges(300));
   ASSERT_TRUE(stored);
-  EXPECT_EQ(stored->blocks(), 1);
+  EXPECT_EQ(stored->blocks(), 3);
   EXPECT_FALSE(set_moments::open(source, uniform_buckets{70}.edges(300)));
   for (const index_t layer : source.layers()) {
     const auto rows = source.read_layer(layer);
     const auto expected = accumulate(cpu, rows.view<float>(), grid, {.context_length = 300});
-    const auto found = stored->read(layer)[0];
+    const auto found = all_blocks(*stored, layer);
     EXPECT_EQ(found.moments.key_of_query, expected.key_of_query);
     expect_equal(found.moments.q, expected.q, 1e-9);
     expect_equal(found.moments.k, expected.k, 1e-9);
@@ -106,19 +114,19 @@ TEST_F(moments_of_tokens, of_two_captures_are_those_of_both_documents) {
   options.plan.sampler.kind = sampler_kind::uniform;  // the rows are others, the moments the same
   const auto sampled = run("sampled", {3, 4, 5});
   for (const index_t layer : all.layers()) {
-    const auto expected = set_moments::open(all, uniform_buckets{18}.edges(300))->read(layer)[0];
-    const auto merged = set_moments::open(two, uniform_buckets{18}.edges(300))->read(layer)[0];
+    const auto expected = all_blocks(*set_moments::open(all, uniform_buckets{19}.edges(300)), layer);
+    const auto merged = all_blocks(*set_moments::open(two, uniform_buckets{19}.edges(300)), layer);
     expect_equal(merged.moments.q, expected.moments.q, 1e-10);
     expect_equal(merged.moments.k, expected.moments.k, 1e-10);
     EXPECT_EQ(merged.k_pairs, expected.k_pairs);
     EXPECT_LT(relative(merged.k_differences[0], expected.k_differences[0]), 1e-10);
-    const auto of_sampled = set_moments::open(sampled, uniform_buckets{64}.edges(300))->read(layer)[0];
+    const auto of_sampled = all_blocks(*set_moments::open(sampled, uniform_buckets{64}.edges(300)), layer);
     EXPECT_EQ(of_sampled.moments.q[0].total.count, expected.moments.q[0].total.count);
     EXPECT_LT(relative(of_sampled.moments.q[0].total.xx, expected.moments.q[0].total.xx), 1e-10);
   }
 }
 
-// Thirteen shards in ten blocks: a run that ends within a block goes on from what the block had.
+// Ten blocks of two shards each: a run that ends within a block goes on from what the block had.
 TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
   options.plan.max_length = 2048;
   options.plan.head_list = {{0, 1}, {0, 7}};
@@ -129,7 +137,7 @@ TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
   const auto whole = run("whole", many);
   EXPECT_EQ(whole.captures()[0].manifest().extra["moments"]["blocks"], 10);
   const auto expected = test::contents_of(folder / "whole");
-  EXPECT_EQ(expected.size(), 13u + 10u + 1u);
+  EXPECT_EQ(expected.size(), 20u + 10u + 1u);
   const auto resumed = [&](const std::string& after) {
     options.resume = true;
     options.batch_tokens = 3 * 2048;  // may be another one than before
@@ -171,7 +179,7 @@ TEST_F(moments_of_tokens, and_everything_else_are_the_same_bytes_however_documen
   options.plan.sampler = {sampler_kind::uniform, 64, 4};
   options.plan.head_list = {{0, 1}, {0, 7}, {1, 4}};
   for (const compute_type type : {compute_type::f32, compute_type::bf16}) {
-    const bool long_ones = type == compute_type::f32;  // which fill two shards; the loss takes every layer
+    const bool long_ones = type == compute_type::f32;  // the loss takes every layer
     options.loss = !long_ones;
     options.plan.compute = type;
     options.plan.max_length = long_ones ? 1000 : 150;
@@ -179,20 +187,38 @@ TEST_F(moments_of_tokens, and_everything_else_are_the_same_bytes_however_documen
     for (const index_t batch : long_ones ? std::vector<index_t>{1, 8192} : std::vector<index_t>{1, 400, 8192}) {
       options.batch_tokens = batch;
       options.out = folder / (std::string(name_of(type)) + std::to_string(batch));
-      EXPECT_EQ(test::capture_test::run({.moments = backend()}).shards, long_ones ? 2 : 1);
+      EXPECT_EQ(test::capture_test::run({.moments = backend()}).shards, 10);
       files[batch] = test::contents_of(options.out);
     }
     for (const auto& [batch, bytes] : files) EXPECT_TRUE(bytes == files[1]) << name_of(type) << ' ' << batch;
-    EXPECT_EQ(files[1].size(), long_ones ? 5u : 3u);
+    EXPECT_EQ(files[1].size(), 10u + 10u + 1u);
   }
 }
 
+// Blocks are of documents: errors over them would be none where all documents stand in one shard.
+TEST_F(moments_of_tokens, are_dealt_to_blocks_of_documents) {
+  using blocks = std::vector<std::size_t>;
+  EXPECT_EQ(moment_blocks_of(std::vector<index_t>{9, 9, 9}), (blocks{0, 1, 2}));
+  EXPECT_EQ(moment_blocks_of(std::vector<index_t>{0, 9, 0, 0, 9, 0}), (blocks{0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(moment_blocks_of(std::vector<index_t>{0, 0}), (blocks{0, 0}));
+  EXPECT_EQ(moment_blocks_of(std::vector<index_t>(12, 1)), (blocks{0, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(moment_blocks_of(std::vector<index_t>(200, 50000))[199], 9u);
+
+  const auto together = run("five", {0, 1, 2, 3, 4});
+  EXPECT_EQ(together.captures()[0].manifest().shards.size(), 5u);
+  const moments_file last(std::make_shared<const safetensors_file>(folder / "five" / moments_name(4)),
+                          together.captures()[0].manifest());
+  const auto alone = set_moments::open(run("alone", {4}), uniform_buckets{19}.edges(300))->read(0)[0];
+  expect_equal(last.read(0).moments.q, alone.moments.q, 1e-14);
+  EXPECT_EQ(last.read(0).k_pairs, alone.k_pairs);
+}
+
 TEST_F(moments_of_tokens, of_an_empty_document_are_none) {
-  const auto alone = set_moments::open(run("alone", {6}), uniform_buckets{18}.edges(300))->read(0)[0];
+  const auto alone = set_moments::open(run("alone", {6}), uniform_buckets{19}.edges(300))->read(0)[0];
   options.documents.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(folder / "alone.jsonl"));
   options.out = folder / "both";
   test::capture_test::run({.moments = backend()});
-  const auto both = set_moments::open(capture_set::open({options.out}), uniform_buckets{18}.edges(300))->read(0)[0];
+  const auto both = set_moments::open(capture_set::open({options.out}), uniform_buckets{19}.edges(300))->read(0)[0];
   expect_equal(both.moments.q, alone.moments.q, 1e-14);
   expect_equal(both.moments.k, alone.moments.k, 1e-14);
   EXPECT_EQ(both.k_pairs, alone.k_pairs);
@@ -203,7 +229,7 @@ TEST_F(moments_of_tokens, damaged_files_are_refused) {
   const auto refused = [&] {
     try {
       const auto source = capture_set::open({folder / "a"});
-      const auto stored = set_moments::open(source, uniform_buckets{18}.edges(300));
+      const auto stored = set_moments::open(source, uniform_buckets{19}.edges(300));
       for (const index_t layer : source.layers()) stored->read(layer);
     } catch (const error& e) {
       return std::string(e.what());
@@ -220,7 +246,7 @@ TEST_F(moments_of_tokens, damaged_files_are_refused) {
   };
   rename_tensor("layer.5.k.moments.cov_t", "layer.5.k.moments.cov_x");
   EXPECT_THAT(refused(), HasSubstr("there is no tensor layer.5.k.moments.cov_t"));
-  rename_tensor("[3,17,32,32]", "[3,32,17,32]");
+  rename_tensor("[3,16,32,32]", "[3,32,16,32]");
   EXPECT_THAT(refused(), HasSubstr("must have shape"));
   fs::remove(path);
   EXPECT_THAT(refused(), HasSubstr("moments-00.safetensors"));

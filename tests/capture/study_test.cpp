@@ -286,6 +286,25 @@ TEST_F(plan_only, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
   EXPECT_GT(with.linear_flop, 36 * without.linear_flop);
 }
 
+// What softmax and losses keep by document is in memory until a shard is written; of short documents it is most of it.
+TEST_F(plan_only, the_sums_of_softmax_and_losses_are_counted) {
+  capture_options o;
+  o.model = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
+  o.plan.max_length = 64;
+  o.documents.examples = 300;  // of a shard's 16384 tokens
+  const auto without = estimate_capture(o, notes);
+  o.softmax = o.loss = true;
+  const auto with = estimate_capture(o, notes);
+  // Of each bucket: three masses, seven distances (up to 64 tokens) and the entropy of a head, the queries of a layer,
+  // the loss and its tokens.
+  const double document = 8.0 * 16 * (64 * (3 + 7 + 1) + 8 + 2);
+  EXPECT_EQ(with.statistics_bytes, 300 * document);
+  EXPECT_GT(with.peak_bytes - without.peak_bytes, 256 * document);
+  std::ostringstream text;
+  print_estimate(text, with);
+  EXPECT_THAT(text.str(), HasSubstr("and 27.4 MB of softmax and losses"));
+}
+
 TEST_F(plan_only, heads_of_layers_without_data_are_counted_and_passed_over) {
   const auto e = plan(
       "llama3.2-11b",

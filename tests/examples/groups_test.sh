@@ -14,10 +14,10 @@ head -4 "$model/heldout.jsonl" | sed '1s/^{/{"kind": "a b", /; 3s/^{/{"kind": "a
   >"$work/all.jsonl"
 sed -n '1p; 3p' "$work/all.jsonl" >"$work/some.jsonl"
 capture "$work/all.jsonl" all --label-fields kind,id --moments
-capture "$work/some.jsonl" some --label-fields kind
+capture "$work/some.jsonl" some --label-fields kind --moments # so that both have a shard for each document
 run heads "$work/all" --out "$work/out" --group-by kind
 grep -q '^By kind: ' "$work/stdout" && grep -q 'of the captured rows alone' "$work/stdout" || bad "no summary by kind"
-run heads "$work/some" --out "$work/alone" --refit-errors
+run heads "$work/some" --out "$work/alone" --refit-errors --rows-only
 [[ $(ls -d "$work"/out/*/ | xargs -n1 basename | tr '\n' ' ') == "kind=7 kind=a_b " ]] || bad "folders: $(ls "$work/out")"
 for table in "$work"/alone/*.csv; do
   cmp "$table" "$work/out/kind=a_b/$(basename "$table")" || bad "$(basename "$table") is not that of the documents alone"

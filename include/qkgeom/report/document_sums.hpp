@@ -54,8 +54,11 @@ class document_sums {
   const document_shape& shape() const { return shape_; }
   index_t documents() const { return documents_; }
 
-  void add_documents(index_t count) {
-    documents_ += count;
+  /// Makes room for documents of which nothing was found yet; `more` will follow.
+  void add_documents(index_t count, index_t more = 0) {
+    documents_ += count + more;
+    for (auto& a : arrays()) a.values->reserve(size_of(a.shape));
+    documents_ -= more;
     for (auto& a : arrays()) a.values->resize(size_of(a.shape), a.missing);
   }
 
@@ -65,7 +68,8 @@ class document_sums {
             "document_sums: no room for ", heads.size(), " heads of document ", document);
     const auto b = n(shape_.buckets.count()), c = shape_.covariances.size(), w = n(shape_.cells());
     for (const auto& h : heads) {
-      require(h.profiles.size() == c, "document_sums: ", h.profiles.size(), " profiles a head for ", c, " query models");
+      require(h.profiles.size() == c, "document_sums: ", h.profiles.size(), " profiles a head for ", c,
+              " query models");
       for (const auto& p : h.profiles)
         require(p.buckets.size() == b, "document_sums: a profile of ", p.buckets.size(), " buckets for ", b);
     }
