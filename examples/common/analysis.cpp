@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The one place of the programs where the analyses are instantiated for the CPU.
 #include <charconv>
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "examples/common/cuda.hpp"
@@ -42,6 +44,19 @@ model_report analyse_on(const arguments& a, const capture_set& source, const ana
   if (a.device == "cuda") return analyse_on_cuda(source, options, a.threads, progress);
   cpu_context cpu{{.threads = a.threads}};
   return analyse(cpu, source, options, progress);
+}
+
+/// Says so where two captures were made of the same texts.
+void note_same_documents(printer& out, const capture_set& source) {
+  std::map<std::string, std::string> seen;  // inputs, of qkgeom-capture's captures; who has them
+  for (const auto& c : source.captures()) {
+    const auto& extra = c.manifest().extra;
+    if (!extra.contains("inputs_sha256") || !extra["inputs_sha256"].is_string()) continue;
+    const auto [first, fresh] = seen.emplace(extra["inputs_sha256"].get<std::string>(), c.path().string());
+    if (!fresh)
+      out.line("  note: " + first->second + " and " + c.path().string() +
+               " are of the same texts: errors over documents take them for different ones");
+  }
 }
 
 }  // namespace
@@ -99,6 +114,7 @@ void print_capture(printer& out, const analysed& a) {
   if (report.moment_tokens > 0)
     out.line("  moments of every token: " + grouped(report.moment_tokens) +
              " queries a head behind PCA, rotation and query models");
+  note_same_documents(out, *a.source);
 }
 
 }  // namespace qkgeom::examples

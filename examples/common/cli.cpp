@@ -7,6 +7,7 @@
 
 #include "examples/common/cuda.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/file.hpp"
 
 namespace qkgeom::examples {
 
@@ -114,6 +115,8 @@ int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std
     std::error_code failed;
     if (!a.out.empty()) std::filesystem::create_directories(a.out, failed);
     require(!failed, "--out ", a.out.string(), ": the folder cannot be made: ", failed.message());
+    // Where nothing can be written is said before hours of work; the file is gone at once.
+    if (!a.out.empty()) const atomic_file trial(a.out / ".qkgeom");
     body();
     return 0;
   } catch (const std::bad_alloc&) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/drops.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "examples/common/each_layer.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/report_cells.hpp"
@@ -104,6 +107,11 @@ void write_drops(output_folder& out, const split_heads& found) {
 void print_drops(printer& out, const split_heads& found) {
   out.heading("What lets plasticity fall from the first to the last fifth of " + grouped(found.context_length) +
               " tokens (" + std::string(found.heads[0].covariance) + " query model; ± standard error over documents)");
+  if (std::none_of(found.heads.begin(), found.heads.end(),
+                   [](const head_drop& h) { return std::isfinite(h.split.drop.value); }))
+    return out.line(
+        "  None: no head has plasticity in both fifths (`plasticity` says why). Narrower buckets "
+        "(--bucket-size), more rows or more documents give it.");
   std::vector<table::column> columns{{"", table::align::left}, {"heads"}};
   for (const char* w : words) columns.push_back({w});
   table t(columns);

@@ -19,7 +19,7 @@ std::string tics_of(const char* axis_name, const std::vector<std::string>& label
   const std::size_t step = std::max<std::size_t>(1, (labels.size() + most - 1) / most);
   std::string s = std::string("set ") + axis_name + "tics scale 0 nomirror (";
   for (std::size_t i = 0; i < labels.size(); i += step)
-    s += (i > 0 ? ", " : "") + quoted(labels[i]) + " " + std::to_string(i);
+    s += (i > 0 ? ", " : "") + quoted(style::shortened(labels[i])) + " " + std::to_string(i);
   return s + ")\n";
 }
 
@@ -73,12 +73,13 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
   const auto columns = static_cast<int>(figure.columns.size()), rows = static_cast<int>(figure.rows.size());
   const auto panels = static_cast<int>(figure.panels.size());
   // Cells in pixels: large enough for a number where the model is small, still a whole page where it is large.
-  const int wide = std::clamp(1000 / (columns * panels), 8, panels > 1 ? 46 : 58), high = std::clamp(640 / rows, 8, 32);
+  // The few rows of a small one are high, for the colour bar beside them.
+  const int wide = std::clamp(1000 / (columns * panels), 8, panels > 1 ? 46 : 58),
+            high = std::max(std::clamp(640 / rows, 8, 32), 110 / rows);
   const bool numbers = wide >= 34 && high >= 20;
   constexpr int between = 26, right = 96, bottom = 62, top = 104;
-  std::size_t longest = 0;
-  for (const auto& row : figure.rows) longest = std::max(longest, row.size());
-  const int left = std::max(86, 14 + 65 * static_cast<int>(longest) / 10);  // names of models are long
+  int left = 86;
+  for (const auto& row : figure.rows) left = std::max(left, 14 + style::text_width(style::shortened(row)));
   plot_script script{
       left + panels * columns * wide + (panels - 1) * between + right, bottom + rows * high + top, {}, {}};
   script.width = std::max(script.width, 560);
@@ -92,9 +93,7 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
     const int x0 = left + p * (columns * wide + between), x1 = x0 + columns * wide;
     figure_text text{p == 0 ? figure.text.title : "", p == 0 ? figure.text.subtitle : "", figure.text.x,
                      p == 0 ? figure.text.y : ""};
-    s += style::frame(text, script.width, at_x(x0), at_x(x1), at_y(bottom), at_y(bottom + rows * high));
-    s += "set label 1 at screen 0.02, screen " + number_text(1 - at_y(24)) + "\n";
-    s += "set label 2 at screen 0.02, screen " + number_text(1 - at_y(48)) + "\n";
+    s += style::frame(text, {script.width, script.height, x0, script.width - x1, bottom, top});
     s += "set label 3 " + quoted(figure.panels[static_cast<std::size_t>(p)].title) + " at graph 0, screen " +
          number_text(at_y(bottom + rows * high + 16)) + " left tc " + style::rgb(style::ink) + "\n";
     s += "set xrange [-0.5:" + std::to_string(columns) + "-0.5]\nset yrange [" + std::to_string(rows) + "-0.5:-0.5]\n";
@@ -129,9 +128,10 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
 void draw(const heatmap_figure& figure, const std::filesystem::path& stem) {
   require(figure.values.size() == figure.width * figure.width, "heatmap figure: ", figure.values.size(), " values for ",
           figure.width, " x ", figure.width, " cells");
-  plot_script script{680, 560, {}, {}};
+  constexpr style::canvas c{680, 560, 78, 136, 70, 84};
+  plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, script.width, 0.115, 0.8, 0.125, 0.85) + style::open_axes();
+  s = style::frame(figure.text, c) + style::open_axes();
   const double end = figure.cell * static_cast<double>(figure.width);
   const std::string range = " [0:" + number_text(end > 0 ? end : 1) + "]\n";
   s += "set xrange" + range + "set yrange" + range + style::token_tics("x", end) + style::token_tics("y", end);

@@ -10,6 +10,8 @@
 namespace qkgeom::examples {
 namespace {
 
+constexpr double trace_opacity = 0.42;
+
 bool shown(const line_figure& figure, double y) { return std::isfinite(y) && (!figure.log_y || y > 0); }
 
 /// A polyline that is broken where a value is missing.
@@ -52,8 +54,10 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
   }
   if (!traces.empty()) {
     script.data += traces.str();
-    plot.traces.add(traces.name() + " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " + style::rgb(g.line, 0.42) +
-                    " notitle");
+    // Hundreds of heads would be one field of colour.
+    const double opacity = trace_opacity * std::clamp(std::sqrt(100 / static_cast<double>(g.traces.size())), 0.15, 1.0);
+    plot.traces.add(traces.name() + " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " +
+                    style::rgb(g.line, opacity) + " notitle");
   }
   if (mean.empty()) return;
   script.data += mean.str();
@@ -69,15 +73,18 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
 }  // namespace
 
 void draw(const line_figure& figure, const std::filesystem::path& stem) {
-  plot_script script{860, 520, {}, {}};
+  style::canvas c{860, 520, figure.log_y ? 90 : 73, 245, 65, 78};
+  std::vector<std::string> names;
+  for (const auto& g : figure.groups) names.push_back(g.name);
+  const std::string key = style::legend(c, names, 2, 1.4);
+  plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, script.width, figure.log_y ? 0.105 : 0.085, 0.715, 0.125, 0.85) + style::open_axes();
+  s = style::frame(figure.text, c) + style::open_axes();
   s += "set xrange [0:" + number_text(figure.x_end) + "]\nset yrange [" + number_text(figure.y_low) + ":" +
        number_text(figure.y_high) + "]\n";
   if (figure.log_y) s += "set logscale y\nset format y '%g'\n";
   s += style::token_tics("x", figure.x_end);
-  s +=
-      "set key at screen 0.73, graph 1 left top Left reverse samplen 2 spacing 1.4 tc " + style::rgb(style::ink) + "\n";
+  s += key;
   group_elements elements;
   style::plot_list plot, legend;
   for (std::size_t i = 0; i < figure.groups.size(); ++i) {
@@ -89,8 +96,8 @@ void draw(const line_figure& figure, const std::filesystem::path& stem) {
                std::string(g.dashed ? "1.8"
                            : bold   ? "2.8"
                                     : "0.8") +
-               " lc " + style::rgb(g.line, bold ? 1 : 0.42) + (g.dashed ? " dt (8,5)" : "") + " title " +
-               quoted(g.name));
+               " lc " + style::rgb(g.line, bold ? 1 : trace_opacity) + (g.dashed ? " dt (8,5)" : "") + " title " +
+               quoted(style::shortened(g.name)));
   }
   plot.add(elements.traces);
   plot.add(elements.bands);
@@ -124,12 +131,13 @@ std::vector<double> histogram_edges(const std::vector<double>& values) {
 }
 
 void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
-  plot_script script{720, 480, {}, {}};
+  const style::canvas c{720, 480, 65, 29, 67, 106};
+  plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
   std::vector<double> all;
   for (const auto& g : figure.groups) all.insert(all.end(), g.values.begin(), g.values.end());
   const auto edges = histogram_edges(all);
-  s = style::frame(figure.text, script.width, 0.09, 0.96, 0.14, 0.78) + style::open_axes();
+  s = style::frame(figure.text, c) + style::open_axes();
   s += "set grid noxtics\nset xrange [" + number_text(edges.front()) + ":" + number_text(edges.back()) + "]\n";
   s += "set key at graph 0, screen 0.86 left top horizontal Left reverse samplen 1 width 2 tc " +
        style::rgb(style::ink) + "\n";

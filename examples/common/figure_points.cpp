@@ -32,9 +32,13 @@ std::string threshold_line(bool vertical, double at) {
 }  // namespace
 
 void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
-  plot_script script{770, 600, {}, {}};
+  style::canvas c{770, 600, 73, 249, 69, 83};
+  std::vector<std::string> names;
+  for (const auto& series : figure.points) names.push_back(series.name);
+  const std::string key = style::legend(c, names, 0.6, 1.35);
+  plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, script.width, 0.095, 0.677, 0.115, 0.862) + style::open_axes();
+  s = style::frame(figure.text, c) + style::open_axes();
   const std::string limit = number_text(figure.limit);
   if (figure.square) {
     s += "set xrange [-" + limit + ":" + limit + "]\nset yrange [-" + limit + ":" + limit + "]\n";
@@ -42,8 +46,7 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
   } else {
     s += "set offsets graph 0.03, graph 0.03, graph 0.03, graph 0.03\n";
   }
-  s += "set key at screen 0.69, graph 1 left top Left reverse samplen 0.6 spacing 1.35 tc " + style::rgb(style::ink) +
-       "\n";
+  s += key;
   for (const auto& region : figure.regions) s += rectangle(region);
   for (const double t : figure.thresholds)
     for (const double at : {-t, t}) s += threshold_line(true, at) + threshold_line(false, at);
@@ -65,7 +68,7 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
       script.data += data.str();
       plot.add(data.name() + " using 1:2" + look + " notitle");
     }
-    if (!series.name.empty()) plot.add("keyentry" + look + " title " + quoted(series.name));
+    if (!series.name.empty()) plot.add("keyentry" + look + " title " + quoted(style::shortened(series.name)));
   }
   plot.add("NaN notitle");  // a figure without a single point is still a figure
   s += plot.str();
@@ -145,9 +148,10 @@ void add_cloud(const plane_figure& figure, std::size_t index, plot_script& scrip
 }  // namespace
 
 void draw(const plane_figure& figure, const std::filesystem::path& stem) {
-  plot_script script{780, 560, {}, {}};
+  constexpr style::canvas size{780, 560, 78, 195, 67, 84};
+  plot_script script{size.width, size.height, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, script.width, 0.1, 0.75, 0.12, 0.85) + style::open_axes();
+  s = style::frame(figure.text, size) + style::open_axes();
   extent x, y;
   style::plot_list rows, means;
   double top = 0.78;

@@ -10,13 +10,37 @@ namespace qkgeom::examples {
 namespace {
 
 /// Frame, axes, the steps' names below the axis and the legend to the right of the graph.
-std::string step_frame(const figure_text& text, const std::vector<std::string>& steps, int width) {
-  std::string s = style::frame(text, width, 0.095, 0.73, 0.21, 0.85) + style::open_axes();
+std::string step_frame(const figure_text& text, const std::vector<std::string>& steps,
+                       const std::vector<std::string>& names, plot_script& script) {
+  style::canvas c{880, 540, 84, 238, 113, 81};
+  constexpr double slope = 28 * 3.14159265358979 / 180;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const int label = style::text_width(style::shortened(steps[i]));
+    const int down = 20 + static_cast<int>(std::sin(slope) * label);
+    c.height += std::max(0, down - c.bottom);
+    c.bottom = std::max(c.bottom, down);
+    // Labels run to the right below the legend.
+    const double step = (c.width - c.left - c.right) / static_cast<double>(steps.size());
+    const int over = static_cast<int>(std::cos(slope) * label - step * (static_cast<double>(steps.size() - i) - 0.5));
+    c.width += std::max(0, over + 10 - c.right);
+    c.right = std::max(c.right, over + 10);
+  }
+  const std::string key = style::legend(c, names, 2, 1.4);
+  script.width = c.width;
+  script.height = c.height;
+  std::string s = style::frame(text, c) + style::open_axes();
   s += "set xrange [-0.6:" + number_text(static_cast<double>(steps.size()) - 0.4) + "]\nset xtics rotate by -28 (";
-  for (std::size_t i = 0; i < steps.size(); ++i) s += (i > 0 ? ", " : "") + quoted(steps[i]) + " " + std::to_string(i);
-  s += ")\nset key at screen 0.745, graph 1 left top Left reverse samplen 2 spacing 1.4 tc " + style::rgb(style::ink) +
-       "\n";
-  return s;
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    s += (i > 0 ? ", " : "") + quoted(style::shortened(steps[i])) + " " + std::to_string(i);
+  return s + ")\n" + key;
+}
+
+/// The `name` of each of them.
+template <class List>
+std::vector<std::string> names_of(const List& list) {
+  std::vector<std::string> names;
+  for (const auto& one : list) names.push_back(one.name);
+  return names;
 }
 
 void check_length(const std::vector<double>& values, const std::vector<std::string>& steps) {
@@ -61,9 +85,9 @@ void add_series(const step_figure& figure, std::size_t index, plot_script& scrip
 }  // namespace
 
 void draw(const step_figure& figure, const std::filesystem::path& stem) {
-  plot_script script{880, 540, {}, {}};
+  plot_script script;
   auto& s = script.commands;
-  s = step_frame(figure.text, figure.steps, script.width);
+  s = step_frame(figure.text, figure.steps, names_of(figure.lines), script);
   style::plot_list bars, lines, plot;
   for (std::size_t i = 0; i < figure.lines.size(); ++i) add_series(figure, i, script, bars, lines);
   // Where no line has a value, gnuplot finds no range.
@@ -80,16 +104,17 @@ void draw(const step_figure& figure, const std::filesystem::path& stem) {
                (!figure.joined ? "points pt 7 ps 0.9"
                 : g.dashed     ? "lines lw 1.6 dt (8,5)"
                                : "lines lw 2.4") +
-               " lc " + style::rgb(g.line) + " title " + quoted(g.name));
+               " lc " + style::rgb(g.line) + " title " + quoted(style::shortened(g.name)));
   plot.add("NaN notitle");
   s += plot.str();
   write_plot(script, stem);
 }
 
 void draw(const share_figure& figure, const std::filesystem::path& stem) {
-  plot_script script{880, 540, {}, {}};
+  plot_script script;
   auto& s = script.commands;
-  s = step_frame(figure.text, figure.steps, script.width) + "set yrange [0:1]\nset grid noxtics\nset key invert\n";
+  s = step_frame(figure.text, figure.steps, names_of(figure.parts), script) +
+      "set yrange [0:1]\nset grid noxtics\nset key invert\n";
   std::vector<double> base(figure.steps.size());
   style::plot_list plot;
   for (std::size_t p = 0; p < figure.parts.size(); ++p) {
@@ -107,7 +132,7 @@ void draw(const share_figure& figure, const std::filesystem::path& stem) {
       script.data += data.str();
       plot.add(data.name() + " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
     }
-    plot.add("keyentry with boxes" + look + " title " + quoted(part.name));
+    plot.add("keyentry with boxes" + look + " title " + quoted(style::shortened(part.name)));
   }
   plot.add("NaN notitle");
   s += plot.str();

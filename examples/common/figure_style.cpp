@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "examples/common/characters.hpp"
 #include "examples/common/table.hpp"
 
 namespace qkgeom::examples::style {
@@ -28,28 +29,60 @@ colour blend(colour a, colour b, double share) {
   return result;
 }
 
-std::string frame(const figure_text& text, int width, double left, double right, double bottom, double top) {
+int text_width(const std::string& text) { return 7 * static_cast<int>(display_width(text)); }
+
+std::string shortened(const std::string& text, std::size_t most) {
+  const auto all = characters(text);
+  if (all.size() <= most) return text;
+  std::string s;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (i < most / 2 || i + (most - 1) / 2 >= all.size())
+      s += all[i];
+    else if (i == most / 2)
+      s += "…";
+  return s;
+}
+
+std::string frame(const figure_text& text, const canvas& c) {
   std::string s;
   const auto margin = [&](const char* side, double at) {
     s += std::string("set ") + side + "margin at screen " + number_text(at) + "\n";
   };
-  margin("l", left);
-  margin("r", right);
-  margin("b", bottom);
-  margin("t", top);
+  margin("l", c.x(c.left));
+  margin("r", c.x(c.width - c.right));
+  margin("b", c.y(c.bottom));
+  margin("t", c.y(c.height - c.top));
   // Title and subtitle stand flush with the left edge of the axes' labels, not centred over a legend.
-  const auto words = [&](int tag, const std::string& line, double y, double size, colour c) {
+  const auto words = [&](int tag, const std::string& line, int down, double size, colour ink_of_it) {
     // 0.6 of its size is what a letter of a wide sans-serif font takes on average.
-    const double fits = 0.96 * width / (0.6 * static_cast<double>(std::max<std::size_t>(1, display_width(line))));
-    s += "set label " + std::to_string(tag) + " " + quoted(line) + " at screen 0.02, screen " + number_text(y) +
-         " left font '," + number_text(std::floor(10 * std::min(size, fits)) / 10) + "' tc " + rgb(c) + "\n";
+    const double fits = 0.96 * c.width / (0.6 * static_cast<double>(std::max<std::size_t>(1, display_width(line))));
+    s += "set label " + std::to_string(tag) + " " + quoted(line) + " at screen 0.02, screen " +
+         number_text(c.y(c.height - down)) + " left font '," + number_text(std::floor(10 * std::min(size, fits)) / 10) +
+         "' tc " + rgb(ink_of_it) + "\n";
   };
-  words(1, text.title, 0.955, 17, ink);
-  words(2, text.subtitle, 0.905, 12, faint_ink);
+  words(1, text.title, 24, 17, ink);
+  words(2, text.subtitle, 50, 12, faint_ink);
   s += "set xlabel " + quoted(text.x) + " tc " + rgb(ink) + "\n";
   s += "set ylabel " + quoted(text.y) + " tc " + rgb(ink) + "\n";
   s += "set tics textcolor " + rgb(ink) + "\nunset key\n";
   return s;
+}
+
+std::string legend(canvas& c, const std::vector<std::string>& names, double sample, double spacing) {
+  constexpr int apart = 13;
+  int longest = 0, lines = 0;
+  for (const auto& name : names) {
+    longest = std::max(longest, text_width(shortened(name)));
+    lines += !name.empty();
+  }
+  const int wide = apart + 30 + static_cast<int>(8 * sample) + longest - c.right;
+  c.width += std::max(0, wide);
+  c.right += std::max(0, wide);
+  const int high = static_cast<int>(16.5 * spacing * lines) - (c.height - c.top - c.bottom);
+  c.height += std::max(0, high);
+  return "set key at screen " + number_text(c.x(c.width - c.right + apart)) +
+         ", graph 1 left top Left reverse samplen " + number_text(sample) + " spacing " + number_text(spacing) +
+         " tc " + rgb(ink) + "\n";
 }
 
 std::string open_axes() {

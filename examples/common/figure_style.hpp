@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "examples/common/figure.hpp"
 #include "examples/common/gnuplot.hpp"
@@ -16,8 +17,25 @@ std::string rgb(colour c, double opacity = 1);
 /// The colour a share in [0, 1] of the way from a to b.
 colour blend(colour a, colour b, double share);
 
-/// Margins as shares of the canvas, title, subtitle and axis labels. Words too long for `width` pixels are set smaller.
-std::string frame(const figure_text& text, int width, double left, double right, double bottom, double top);
+/// A figure's size and its margins around the axes, in the SVG's pixels.
+struct canvas {
+  int width, height, left, right, bottom, top;
+
+  double x(int pixels) const { return static_cast<double>(pixels) / width; }  ///< from the left, as a share
+  double y(int pixels) const { return static_cast<double>(pixels) / height; }
+};
+
+/// Margins, title, subtitle and axis labels. Words too long for the width are set smaller.
+std::string frame(const figure_text& text, const canvas& c);
+
+/// Pixels that a line of text is at most wide, more or less.
+int text_width(const std::string& text);
+
+/// The text, or its two ends where it is longer than `most` characters.
+std::string shortened(const std::string& text, std::size_t most = 60);
+
+/// A legend of these names to the right of the axes, for which the canvas grows where they are long or many.
+std::string legend(canvas& c, const std::vector<std::string>& names, double sample, double spacing);
 
 /// Open axes with faint grid lines.
 std::string open_axes();

@@ -6,15 +6,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <string_view>
 
+#include "examples/common/characters.hpp"
 #include "qkgeom/core/error.hpp"
 
 extern char** environ;
@@ -123,13 +126,40 @@ void require_complete(const fs::path& path, std::string_view closing, const fs::
   require(tail.find(closing) != std::string::npos, target.string(), ": the figure could not be written whole");
 }
 
+/// Whether a font of this machine has the character: what none has, the PNG terminal draws as a black field over the
+/// figure. Most machines have the common alphabets and signs; fontconfig is asked for others.
+bool has_font(char32_t code) {
+  if (code < 0x530 || (code >= 0x2000 && code < 0x2300)) return true;
+  static std::map<char32_t, bool> known;
+  const auto [at, is_new] = known.emplace(code, false);
+  if (is_new) {
+    char command[64];
+    std::snprintf(command, sizeof command, "fc-list :charset=%lx family 2>/dev/null", static_cast<unsigned long>(code));
+    if (std::FILE* const list = ::popen(command, "re")) {
+      at->second = std::fgetc(list) != EOF;
+      while (std::fgetc(list) != EOF) {
+      }
+      ::pclose(list);
+    }
+  }
+  return at->second;
+}
+
+/// The script with a question mark for each character that no font has.
+std::string with_fonts(const std::string& script) {
+  if (std::all_of(script.begin(), script.end(), [](char c) { return (c & 0x80) == 0; })) return script;
+  std::string s;
+  for (const std::string_view c : characters(script)) s += has_font(code_point(c)) ? c : "?";
+  return s;
+}
+
 }  // namespace
 
 std::string quoted(const std::string& text) {
   std::string s = "'";
-  for (const char c : text) {
-    if (c == '\'') s += '\'';
-    s += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  for (const std::string_view c : characters(text)) {
+    if (c == "'") s += '\'';
+    s += ill_formed(c) ? "?" : static_cast<unsigned char>(c[0]) < 0x20 ? " " : c;
   }
   return s + "'";
 }
@@ -157,7 +187,7 @@ void write_plot(const plot_script& script, const fs::path& stem) {
       "set terminal pngcairo size " + size(2) +
       " noenhanced background rgb 'white' font 'sans-serif,12' fontscale 1.5 linewidth 2 pointscale 2 rounded\n"
       "set output " +
-      quoted(png.path.string()) + "\n" + script.commands + "\nunset output\n";
+      quoted(png.path.string()) + "\n" + with_fonts(script.commands) + "\nunset output\n";
   run_gnuplot(start + to_svg + to_png);
   require_complete(svg.path, "</svg>", target(".svg"));
   require_complete(png.path, "IEND", target(".png"));

@@ -2,9 +2,11 @@
 #include "examples/common/labels.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <string_view>
 
+#include "examples/common/characters.hpp"
 #include "examples/common/table.hpp"
 #include "qkgeom/core/error.hpp"
 
@@ -31,10 +33,14 @@ std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>
 }
 
 std::string file_name_of(const std::string& text) {
-  std::string name = text;
-  for (char& c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (!plain && std::string_view("._-+=").find(c) == std::string_view::npos) c = '_';
+  constexpr std::size_t longest = 120;  // bytes, of the 255 that file systems give with what stands around it
+  const auto stays = [](std::string_view c) {
+    return c.size() > 1 || std::isalnum(static_cast<unsigned char>(c[0])) || c.find_first_of("._-+=") == 0;
+  };
+  std::string name;
+  for (const std::string_view c : characters(text)) {
+    if (name.size() + c.size() > longest) break;
+    name += stays(c) ? c : "_";
   }
   return name;
 }

@@ -169,8 +169,34 @@ void print_position(printer& out, const model_report& report) {
   out.print(t);
 }
 
+std::string no_plasticity_words(const model_report& report) {
+  for (const auto& h : report.heads)
+    if (std::isfinite(h.summaries.at(0).overall.value)) return {};
+  const auto& buckets = report.heads[0].profiles[0].buckets;
+  if (buckets.size() == 1)
+    return "None: one query bucket covers the whole context, and no key stands before it; --bucket-size makes narrower "
+           "ones.";
+  // Of the head that comes furthest: layers differ in their rows.
+  std::size_t modelled = 0, paired = 0;
+  for (const auto& h : report.heads) {
+    const auto count = [&](auto&& has) {
+      return static_cast<std::size_t>(std::count_if(h.profiles[0].buckets.begin(), h.profiles[0].buckets.end(), has));
+    };
+    modelled = std::max(modelled, count([](const profile_bucket& b) { return b.queries >= 2; }));
+    paired = std::max(paired, count([](const profile_bucket& b) { return b.pairs > 0; }));
+  }
+  return "None: of " + counted(buckets.size(), "query bucket") + " " + std::to_string(modelled) +
+         " hold the two queries that a query model needs, and " + std::to_string(paired) +
+         " have a pair of earlier keys of one document. More rows (qkgeom-capture --rate) or more documents give them.";
+}
+
 void print_plasticity(printer& out, const model_report& report) {
   if (report.heads.empty() || report.heads[0].profiles.empty()) return;
+  if (const auto why = no_plasticity_words(report); !why.empty()) {
+    out.heading("Attention plasticity");
+    out.line("  " + why);
+    return;
+  }
   out.heading("Attention plasticity: mean over heads ± standard error over documents");
   out.line("  0: all queries order two keys alike; 1: either order is as likely. Over " + pairs_words(report) + ".");
   double drawing = 0;

@@ -20,6 +20,8 @@ void print_classes(printer& out, const model_report& report, const class_thresho
 void print_position(printer& out, const model_report& report);
 /// AP overall, over the first and the last 20 % of the context and its drop, by query model, with standard errors.
 void print_plasticity(printer& out, const model_report& report);
+/// Why no head has a plasticity; empty where one has. For a report with profiles.
+std::string no_plasticity_words(const model_report& report);
 /// The heads at both ends of the bias strength, and of the plasticity if it was computed, by name.
 void print_extremes(printer& out, const model_report& report, std::size_t each = 3);
 

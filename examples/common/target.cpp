@@ -129,7 +129,7 @@ box box_of(double x, double y, const place& p, const std::string& text) {
 
 /// The first place at which a label covers nothing of `taken` and no line; else the first that covers nothing of
 /// `taken`; the first of all if there is none.
-const place& free_place(double x, double y, const std::string& text, const box& canvas, const std::vector<box>& lines,
+const place& free_place(double x, double y, const std::string& text, const box& axes, const std::vector<box>& lines,
                         std::vector<box>& taken) {
   const auto meets = [](const box& b, const std::vector<box>& others) {
     return std::any_of(others.begin(), others.end(), [&](const box& o) { return b.meets(o); });
@@ -137,7 +137,7 @@ const place& free_place(double x, double y, const std::string& text, const box& 
   for (const bool over_lines : {false, true})
     for (const auto& p : places) {
       const box b = box_of(x, y, p, text);
-      if (b.left < canvas.left || b.right > canvas.right || b.bottom < canvas.bottom || b.top > canvas.top) continue;
+      if (b.left < axes.left || b.right > axes.right || b.bottom < axes.bottom || b.top > axes.top) continue;
       if (meets(b, taken) || (!over_lines && meets(b, lines))) continue;
       taken.push_back(b);
       return p;
@@ -155,7 +155,8 @@ std::array<double, 2> limits(std::vector<double> values) {
 }  // namespace
 
 void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
-  plot_script script{.width = 760, .height = 560, .data = {}, .commands = {}};
+  constexpr canvas c{760, 560, 68, 23, 73, 84};
+  plot_script script{c.width, c.height, {}, {}};
   const double median = median_score(f.others);
   std::vector<double> x{drop_target, 0, f.drop.value}, y{median, f.score};
   if (std::isfinite(f.drop.error))
@@ -166,18 +167,17 @@ void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
   }
   const auto [x0, x1] = limits(x);
   const auto [y0, y1] = limits(y);
-  const double left = 0.09, right = 0.97, bottom = 0.13, top = 0.85;
+  const box axes{c.left, c.bottom, c.width - c.right, c.height - c.top};
   const auto px = [&, x0 = x0, x1 = x1](double v) {
-    return script.width * (left + (right - left) * (v - x0) / (x1 - x0));
+    return axes.left + (axes.right - axes.left) * (v - x0) / (x1 - x0);
   };
   const auto py = [&, y0 = y0, y1 = y1](double v) {
-    return script.height * (bottom + (top - bottom) * (v - y0) / (y1 - y0));
+    return axes.bottom + (axes.top - axes.bottom) * (v - y0) / (y1 - y0);
   };
-  const box canvas{script.width * left, script.height * bottom, script.width * right, script.height * top};
 
   std::string& s = script.commands;
   s += frame({f.title, f.subtitle, "AP_drop: plasticity of the first fifth of the context less the last", f.score_name},
-             script.width, left, right, bottom, top) +
+             c) +
        open_axes() + "unset grid\nset xrange [" + number_text(x0) + ":" + number_text(x1) + "]\nset yrange [" +
        number_text(y0) + ":" + number_text(y1) + "]\n";
   const auto line = [&](const std::string& from, const std::string& to) {
@@ -188,7 +188,7 @@ void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
   std::vector<box> taken;
   const auto corner = [&](const std::string& words, bool at_left, bool at_top) {
     const place p{0, 0, at_left ? "left" : "right"};
-    const double cx = at_left ? canvas.left + 8 : canvas.right - 6, cy = at_top ? canvas.top - 12 : canvas.bottom + 12;
+    const double cx = at_left ? axes.left + 8 : axes.right - 6, cy = at_top ? axes.top - 12 : axes.bottom + 12;
     taken.push_back(box_of(cx, cy, p, words));
     s += "set label " + quoted(words) + " at screen " + number_text(cx / script.width) + ", screen " +
          number_text(cy / script.height) + " " + p.side + " font ',11' tc " + rgb(faint_ink) + "\n";
@@ -209,12 +209,12 @@ void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
     taken.push_back(
         {px(f.drop.value - 2 * f.drop.error), py(f.score) - 6, px(f.drop.value + 2 * f.drop.error), py(f.score) + 6});
   const double line_x = px(drop_target), line_y = py(median);
-  const std::vector<box> lines{{line_x - 1, canvas.bottom, line_x + 1, canvas.top},
-                               {canvas.left, line_y - 1, canvas.right, line_y + 1}};
+  const std::vector<box> lines{{line_x - 1, axes.bottom, line_x + 1, axes.top},
+                               {axes.left, line_y - 1, axes.right, line_y + 1}};
   for (const auto& m : all) {
     if (!std::isfinite(m.drop)) continue;
     const double cx = px(m.drop), cy = py(m.score);
-    const auto& p = free_place(cx, cy, m.name, canvas, lines, taken);
+    const auto& p = free_place(cx, cy, m.name, axes, lines, taken);
     s += "set label " + quoted(m.name) + " at screen " + number_text((cx + p.dx) / script.width) + ", screen " +
          number_text((cy + p.dy) / script.height) + " " + p.side + " font ',12' tc " +
          rgb(&m == &all[0] ? palette::vermilion : ink) + " front\n";

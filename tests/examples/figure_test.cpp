@@ -123,6 +123,22 @@ TEST_F(Figure, PlaneHasAMarkForEachRowAndOneForTheEndOfTheMeans) {
   EXPECT_EQ(count(plotted(drawn(f)), point), 5u + 2u);  // the end of the means has a white rim: two marks
 }
 
+// The PNG terminal blackens a figure at a character that no font has; nobody has this one.
+TEST_F(Figure, CharactersWithoutAFontAreQuestionMarksInThePng) {
+  const auto png = [&](const std::string& title) {
+    scatter_figure f;
+    f.text.title = title;
+    f.points = {{title, palette::blue, marker::circle, {0.1}, {0.5}}};
+    draw(f, folder_ / "figure");
+    EXPECT_EQ(count(test::get(folder_ / "figure.svg"), title), 2u);
+    return test::get(folder_ / "figure.png");
+  };
+  const std::string asked = png("M? \u00b1 \u0416");
+  EXPECT_TRUE(png("M\U0010fffd \u00b1 \u0416") == asked);
+  EXPECT_FALSE(png("M? \u00b1 X") == asked);
+  EXPECT_EQ(quoted("\xff\u00e9' \xe2 \x82"), "'?\u00e9'' ? ?'");
+}
+
 TEST_F(Figure, WordsAreNoMarkup) {
   scatter_figure f;
   f.text = {"it's <a&b> 50 % {x_y} ^2", "model_name\\n \"quoted\" $HOME `ls`", "r_q", "r_k"};

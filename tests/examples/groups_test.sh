@@ -35,6 +35,11 @@ for name in ap_drop bias_context; do
   close "${rest[3]}" "$(awk -v x="${got[3]}" -v y="${got[0]}" 'BEGIN { printf "%.12g", x - y }')" || bad "$name less the rest's"
 done
 
+# The same texts once more are not more documents.
+cp -r "$work/some" "$work/again"
+run pca "$work/some" "$work/again" --out "$work/twice"
+grep -q 'some and .*/again are of the same texts' "$work/stdout" || bad "the same texts twice are not noted"
+
 # The manifest may list its documents in any order. A value without rows is left out, and said to be.
 cp -r "$work/all" "$work/turned"
 python3 -B - "$work/turned/manifest.json" <<'EOF' || bad "the manifest could not be turned"

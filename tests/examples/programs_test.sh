@@ -86,6 +86,15 @@ same=$(awk -F, 'FNR == 1 { ++file; delete at; for (i = 1; i <= NF; ++i) at[$i] =
   "$work/joint-heads/heads.csv" "$work/drops/drop_split.csv")
 [[ $same == 5 ]] || bad "drop_split.csv: $same heads have the AP_drop of heads.csv"
 
+# Where no head has a value the summary says why.
+run plasticity "$data/long-f32.safetensors" --out "$work/none" --bucket-size 1000000
+grep -q 'None: one query bucket covers the whole context' "$work/stdout" || bad "no word on why there is no plasticity"
+run plasticity "$data/long-f32.safetensors" --out "$work/none" --bucket-edges 0,1,2,3
+grep -qE 'None: of 3 query buckets [0-3] hold the two queries .* and [0-3] have a pair' "$work/stdout" ||
+  bad "no word on why there is no plasticity in narrow buckets"
+run drop_split "$data/long-f32.safetensors" --out "$work/none" --bucket-size 1000000
+grep -q 'None: no head has plasticity in both fifths' "$work/stdout" || bad "drop_split does not say that there is none"
+
 run heads --help
 [[ -s $work/stdout ]] || bad "heads --help says nothing"
 refused CAPTURE heads
@@ -107,6 +116,7 @@ refused --pairs plasticity "$data/long-f32.safetensors" --out "$work/x" --preset
 refused --precision plasticity "$data/long-f32.safetensors" --out "$work/x" --precision f16
 refused ascend plasticity "$data/long-f32.safetensors" --out "$work/x" --bucket-edges 0,512,256
 refused --out heads "$data/long-f32.safetensors" --out /dev/null/x
+refused "cannot open /proc/.qkgeom" heads "$data/long-f32.safetensors" --out /proc
 head -c 5000 "$data/long-f32.safetensors" >"$work/short.safetensors"
 refused short.safetensors heads "$work/short.safetensors" --out "$work/x"
 echo "no capture" >"$work/text.safetensors"

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "examples/common/html.hpp"
+#include "examples/common/labels.hpp"
 #include "examples/common/target.hpp"
 #include "qkgeom/core/error.hpp"
 
@@ -154,6 +155,12 @@ TEST(Target, PlacesAModelAmongOthers) {
   EXPECT_THAT(quadrant_of({0.20, 0.01}, 31, 30).statement, HasSubstr("context-limited"));
   EXPECT_THAT(quadrant_of({0.20, 0.01}, 29, 30).statement, HasSubstr("limited in both"));
   EXPECT_THAT(quadrant_of({0.11, 0.01}, 29, 30).statement, HasSubstr("cannot be said"));
+}
+
+TEST(Labels, FileNamesKeepLettersOfAnyScript) {
+  EXPECT_EQ(file_name_of("a/b c=1_\u65e5\u672c\xff"), "a_b_c=1_\u65e5\u672c_");
+  EXPECT_EQ(file_name_of(std::string(119, 'x') + "\u65e5y"), std::string(119, 'x'));
+  EXPECT_EQ(file_name_of("\xed\xa0\x80\xc0\x80"), "_____");  // half a pair, and a form that is too long
 }
 
 }  // namespace

@@ -26,13 +26,16 @@ struct labelled_points {
 };
 
 void draw(const labelled_points& figure, const std::filesystem::path& stem) {
-  plot_script script{770, 540, {}, {}};
+  style::canvas c{770, 540, 77, 154, 68, 81};
+  std::vector<std::string> names;
+  for (const auto& p : figure.points) names.push_back(p.name);
+  const std::string key = style::legend(c, names, 0.6, 1.35);
+  plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
-  s = style::frame(figure.text, script.width, 0.1, 0.8, 0.125, 0.85) + style::open_axes();
+  s = style::frame(figure.text, c) + style::open_axes();
   const auto range = [](double low, double high) { return "[" + number_text(low) + ":" + number_text(high) + "]\n"; };
   s += "set xrange " + range(figure.x_low, figure.x_high) + "set yrange " + range(figure.y_low, figure.y_high);
-  s += "set key at screen 0.815, graph 1 left top Left reverse samplen 0.6 spacing 1.35 tc " + style::rgb(style::ink) +
-       "\n";
+  s += key;
   if (!std::isnan(figure.threshold))
     s += "set arrow from graph 0, first " + number_text(figure.threshold) + " to graph 1, first " +
          number_text(figure.threshold) + " nohead back lw 1 dt (6,4) lc " + style::rgb(style::faint_ink) + "\n";

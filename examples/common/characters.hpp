@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace qkgeom::examples {
+
+/// A text's characters in UTF-8, one after the other. A byte that belongs to none stands alone, as `ill_formed`.
+std::vector<std::string_view> characters(std::string_view text);
+
+inline bool ill_formed(std::string_view character) {
+  return character.size() == 1 && (static_cast<unsigned char>(character[0]) & 0x80) != 0;
+}
+
+/// The Unicode number of a character that is not ill-formed.
+char32_t code_point(std::string_view character);
+
+}  // namespace qkgeom::examples
