@@ -31,8 +31,13 @@ constexpr std::array<decoder_family, 17> families{{{"llama", read_llama},
 decoder_description read_description(const nlohmann::json& config) {
   const json_fields fields(config, "config.json");
   const std::string type = fields.required_string("model_type");
-  for (const decoder_family& family : families)
-    if (family.model_type == type) return family.read(fields);
+  for (const decoder_family& family : families) {
+    if (family.model_type != type) continue;
+    for (const auto& part : {std::optional(fields), fields.child("text_config")})
+      require(!part || part->boolean("is_causal").value_or(true), part ? part->where() : "",
+              ": is_causal is false, but only causal attention is supported");
+    return family.read(fields);
+  }
   std::string supported;
   for (const decoder_family& family : families)
     supported += (supported.empty() ? "" : ", ") + std::string(family.model_type);

@@ -102,7 +102,8 @@ nlohmann::json& text_part(nlohmann::json& config) {
   nlohmann::json& text = config.contains("text_config") ? config["text_config"] : config;
   require(text.is_object(), "config.json: text_config must hold a JSON object");
   const auto has = [&](const char* name) { return text.contains(name) && text[name].is_object(); };
-  if (text.value("model_type", "") == "ministral3" && !has("rope_scaling") && !has("rope_parameters"))
+  if (text.value("model_type", "") == "ministral3" && !(has("rope_scaling") && !text["rope_scaling"].empty()) &&
+      !has("rope_parameters"))
     text["rope_parameters"] = ministral3_rope();
   return text;
 }
@@ -157,8 +158,9 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
         if (text[name].contains(kept) && !patch.contains(kept)) patch[kept] = text[name][kept];
       // The growth of queries with their position is counted from it.
       constexpr const char* original = "original_max_position_embeddings";
-      if (patch.contains("llama_4_scaling_beta") && text[name].contains(original) && !patch.contains(original))
-        patch[original] = text[name][original];
+      const nlohmann::json& from = text.contains(original) && text[original].is_number() ? text : text[name];
+      if (patch.contains("llama_4_scaling_beta") && from.contains(original) && !patch.contains(original))
+        patch[original] = from[original];
       break;
     }
   if (type != "none") text.erase("original_max_position_embeddings");

@@ -38,7 +38,7 @@ decoder_description read_smollm3(const json_fields& c) {
   decoder_description m = read_common(c, {.key_heads = 4, .context = 32768, .tied = true, .rope = {.theta = 2e6}});
   read_attention_bias(c, m);
   m.feed_forward_bias = c.boolean("mlp_bias").value_or(false);
-  const index_t interval = c.integer("no_rope_layer_interval", 1, 4096).value_or(4);
+  const index_t interval = c.integer("no_rope_layer_interval", 1, index_t{1} << 30).value_or(4);
   const auto* switches = layer_list(c, "no_rope_layers", m.layers.size());
   for (std::size_t i = 0; i < m.layers.size(); ++i) {
     layer_description& layer = m.layers[i];
@@ -92,14 +92,18 @@ decoder_description read_ministral3(const json_fields& c) {
                           .norm_eps = 1e-5};
   decoder_description m = read_shape(c, d);
   m.act = read_activation(c, "hidden_act", "silu");
-  auto dictionary = c.child("rope_scaling");
-  if (!dictionary) dictionary = c.child("rope_parameters");
+  auto dictionary = rope_dictionary(c);
   if (!dictionary) dictionary = json_fields(ministral3_rope(), c.where() + ": rope_parameters");
   m.rope =
       read_rope_dictionary(c, dictionary, m.head_dim, m.context, {.theta = c.positive("rope_theta").value_or(1e4)});
   const double beta = dictionary->number("llama_4_scaling_beta").value_or(0);
-  const auto original = dictionary->integer("original_max_position_embeddings", 1, index_t{1} << 30);
-  if (beta != 0) m.growth = query_growth{beta, original.value_or(m.context)};
+  const auto original = [&](const json_fields& from) {
+    return from.integer("original_max_position_embeddings", 1, index_t{1} << 30);
+  };
+  // The scalings that have an original context take the one outside the dictionary first.
+  const bool outside = m.rope.type == "yarn" || m.rope.type == "llama3";
+  const index_t inside = original(*dictionary).value_or(m.context);
+  if (beta != 0) m.growth = query_growth{beta, outside ? original(c).value_or(inside) : inside};
   const auto window = read_window(c, {});
   for (layer_description& l : m.layers) l.window = window;
   return m;
@@ -121,7 +125,7 @@ decoder_description read_mistral3(const json_fields& c) {
   }
   decoder_description m = type == "ministral3" ? read_ministral3(text) : read_mistral(text);
   m.model_type = "mistral3";
-  m.tied = c.boolean("tie_word_embeddings").value_or(m.tied);
+  m.tied = c.boolean("tie_word_embeddings").value_or(text.boolean("tie_word_embeddings").value_or(true));
   m.prefixes = wrapped;
   return m;
 }

@@ -113,10 +113,9 @@ decoder_description read_gpt_neox(const json_fields& c) {
                            .may_be_partial = true};
   decoder_description m = read_shape(c, {});
   m.key_heads = m.query_heads;
+  m.head_dim = m.hidden / m.query_heads;  // whatever a field head_dim says
   m.act = read_activation(c, "hidden_act", "gelu");
-  auto dictionary = c.child("rope_scaling");
-  if (!dictionary) dictionary = c.child("rope_parameters");
-  m.rope = read_rope_dictionary(c, dictionary, m.head_dim, m.context, rope);
+  m.rope = read_rope_dictionary(c, rope_dictionary(c), m.head_dim, m.context, rope);
   m.norm = norm_kind::layer;
   m.norm_eps = c.positive("layer_norm_eps").value_or(1e-5);
   m.qkv_bias = m.output_bias = c.boolean("attention_bias").value_or(true);

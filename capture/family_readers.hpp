@@ -39,6 +39,8 @@ void set_windows(const json_fields& config, decoder_description& m, std::optiona
       require(t == "full_attention" || t == "sliding_attention", config.where(), ": layer type ", t.dump(),
               " is not supported for this family; supported: full_attention, sliding_attention");
       sliding = t == "sliding_attention";
+      require(!sliding || window, config.where(), ": layer_types calls layer ", i,
+              " sliding_attention, but sliding_window or use_sliding_window gives it no window");
     }
     if (sliding) m.layers[i].window = window;
   }

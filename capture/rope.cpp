@@ -88,8 +88,10 @@ void read_llama3(const scaling_fields& from, rope_description& rope) {
 }
 
 void read_yarn(const scaling_fields& from, rope_description& rope) {
+  // In Python null is false; only a field that is not there has the default.
+  const bool silent = !from.dictionary.object().contains("truncate");
   yarn_scaling scaling{1, from.original_context(), from.or_default("beta_fast", 32), from.or_default("beta_slow", 1),
-                       from.dictionary.boolean("truncate").value_or(true)};
+                       from.dictionary.boolean("truncate").value_or(silent)};
   scaling.factor =
       from.dictionary.positive("factor").value_or(static_cast<double>(from.context) / scaling.original_context);
   rope.inv_freq = yarn_frequencies(rope.theta, rope.rotary_dim, scaling);
@@ -112,10 +114,14 @@ double dynamic_theta(const rope_description& rope, index_t length) {
 
 }  // namespace
 
+std::optional<json_fields> rope_dictionary(const json_fields& config) {
+  const auto scaling = config.child("rope_scaling");
+  return scaling && !scaling->object().empty() ? scaling : config.child("rope_parameters");
+}
+
 rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& d) {
-  // A rope_scaling that is not null replaces rope_parameters; the dictionary's theta goes before the top-level one.
-  auto dictionary = config.child("rope_scaling");
-  if (!dictionary || dictionary->object().empty()) dictionary = config.child("rope_parameters");
+  // The dictionary's theta goes before the top-level one.
+  const auto dictionary = rope_dictionary(config);
   rope_defaults top = d;
   top.theta = config.positive("rope_theta").value_or(d.theta);
   top.partial = config.positive("partial_rotary_factor").value_or(d.partial);
@@ -128,6 +134,9 @@ rope_description read_rope_dictionary(const json_fields& config, const std::opti
   rope.theta = d.theta;
   double partial = d.partial;
   if (dictionary) {
+    for (const char* type : {"full_attention", "sliding_attention"})
+      require(!dictionary->find(type), dictionary->where(),
+              " for each type of layer are not supported for this family");
     rope.theta = dictionary->positive("rope_theta").value_or(d.theta);
     rope.type = dictionary->string("rope_type").value_or(dictionary->string("type").value_or("default"));
     partial = dictionary->positive("partial_rotary_factor").value_or(partial);

@@ -63,6 +63,9 @@ struct rope_defaults {
 /// Throws on a rope type that is not known, by name.
 rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& d);
 
+/// The rotary parameters of a config.json: `rope_scaling` where it says anything, else `rope_parameters`.
+std::optional<json_fields> rope_dictionary(const json_fields& config);
+
 /// The same from one dictionary, which may be absent; `theta` and `partial` for what it does not say.
 rope_description read_rope_dictionary(const json_fields& config, const std::optional<json_fields>& dictionary,
                                       index_t head_dim, index_t context, const rope_defaults& d);

@@ -145,12 +145,61 @@ TEST(description, ministral3_s_queries_grow_whatever_its_scaling) {
   EXPECT_EQ(read(with_rope_theta(silent, 1e6)).rope.inv_freq, released.rope.inv_freq);
 }
 
+TEST(description, ministral3_s_growth_counts_from_the_context_that_its_scaling_takes) {
+  const json yarn{{"rope_type", "yarn"},
+                  {"factor", 4},
+                  {"original_max_position_embeddings", 64},
+                  {"rope_theta", 1e4},
+                  {"llama_4_scaling_beta", 0.1}};
+  const json plain{{"model_type", "ministral3"}, {"rope_parameters", yarn}};
+  const auto d = read_description(plain);
+  EXPECT_EQ(d.growth->context, 64);
+  // An empty rope_scaling says nothing.
+  json empty = plain;
+  empty["rope_scaling"] = json::object();
+  EXPECT_EQ(read_description(empty).growth->context, 64);
+  EXPECT_EQ(read_description(empty).rope.inv_freq, d.rope.inv_freq);
+  // What stands outside the dictionary goes first, where the scaling has such a context.
+  json outside = plain;
+  outside["original_max_position_embeddings"] = 100;
+  EXPECT_EQ(read_description(outside).growth->context, 100);
+  EXPECT_EQ(read_description(outside).rope.inv_freq, yarn_frequencies(1e4, 128, {4, 100}));
+  EXPECT_EQ(read_description(with_rope_scaling(outside, "none")).growth->context, 100);
+  outside["rope_parameters"]["rope_type"] = "default";
+  EXPECT_EQ(read_description(outside).growth->context, 64);
+  // And where the class's own dictionary holds, an empty rope_scaling changes nothing either.
+  const json released{{"model_type", "ministral3"}};
+  EXPECT_EQ(read_description(with(released, {{"rope_scaling", json::object()}})).growth->context, 16384);
+  EXPECT_EQ(read_description(with_rope_scaling(with(released, {{"rope_scaling", json::object()}}), "none")).rope.theta,
+            1e6);
+}
+
+TEST(description, gpt_neox_with_an_empty_scaling_keeps_its_parameters) {
+  json neox{{"model_type", "gpt_neox"},
+            {"hidden_size", 96},
+            {"intermediate_size", 96},
+            {"num_hidden_layers", 1},
+            {"vocab_size", 64},
+            {"num_attention_heads", 6},
+            {"rope_parameters",
+             {{"rope_type", "linear"}, {"factor", 2}, {"rope_theta", 1e3}, {"partial_rotary_factor", 0.5}}}};
+  const auto d = read_description(neox).rope;
+  EXPECT_EQ(d.rotary_dim, 8);
+  neox["rope_scaling"] = json::object();
+  EXPECT_EQ(read_description(neox).rope.inv_freq, d.inv_freq);
+}
+
 TEST(description, a_mistral3_without_a_text_type_is_a_mistral) {
   json text = llama();
   text.erase("model_type");
   text.erase("rope_scaling");
   const auto m = read_description({{"model_type", "mistral3"}, {"text_config", text}});
   EXPECT_EQ(m.layers[0].window.value_or(0), 4096) << "a mistral's window";
+  EXPECT_TRUE(m.tied);
+  text.erase("tie_word_embeddings");
+  EXPECT_TRUE(read_description({{"model_type", "mistral3"}, {"text_config", text}}).tied) << "the wrapper's default";
+  text["tie_word_embeddings"] = false;
+  EXPECT_FALSE(read_description({{"model_type", "mistral3"}, {"text_config", text}}).tied);
 }
 
 TEST(description, rope_theta_is_replaced_wherever_a_config_says_it) {
@@ -216,6 +265,18 @@ TEST(description, defaults_are_the_families_own) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(s.layers[i].rope, i != 3 && i != 7);
 }
 
+TEST(description, a_truncate_of_null_is_false) {
+  const auto frequencies = [](const json& truncate) {
+    json m = llama();
+    m["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 64}};
+    if (truncate != "absent") m["rope_scaling"]["truncate"] = truncate;
+    return read_description(m).rope.inv_freq;
+  };
+  EXPECT_EQ(frequencies(nullptr), frequencies(false));
+  EXPECT_EQ(frequencies("absent"), frequencies(true));
+  EXPECT_NE(frequencies(true), frequencies(false));
+}
+
 TEST(description, rope_parameters_of_either_transformers_version) {
   const auto theta = [](const json& patch) { return read_description(with(smollm3(), patch)).rope.theta; };
   EXPECT_DOUBLE_EQ(theta({{"rope_theta", 5e4}}), 5e4);
@@ -255,6 +316,13 @@ TEST(description, refusals_name_what_is_wrong) {
   EXPECT_THAT(refusal(with(smollm3(), {{"no_rope_layers", {1, 0}}})), HasSubstr("no_rope_layers"));
   EXPECT_THAT(refusal(with(smollm3(), {{"layer_types", json(std::vector<std::string>(8, "chunked"))}})),
               HasSubstr("chunked"));
+  const json sliding(std::vector<std::string>(8, "sliding_attention"));
+  EXPECT_THAT(refusal(with(smollm3(), {{"layer_types", sliding}, {"sliding_window", 33}})), HasSubstr("no window"));
+  EXPECT_THAT(refusal(with(llama(), {{"is_causal", false}})), HasSubstr("causal"));
+  EXPECT_THAT(refusal({{"model_type", "mistral3"}, {"text_config", with(llama(), {{"is_causal", false}})}}),
+              HasSubstr("causal"));
+  EXPECT_THAT(refusal(with(smollm3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}})),
+              HasSubstr("for each type of layer"));
 }
 
 TEST(plan, heads_and_their_keys) {
@@ -297,7 +365,8 @@ TEST(plan, lists_of_layers) {
   EXPECT_THAT(parse_layers("0,3,5-7"), ElementsAre(0, 3, 5, 6, 7));
   EXPECT_THAT(parse_layers("3,1-3"), ElementsAre(1, 2, 3));
   EXPECT_TRUE(parse_layers("all").empty());
-  for (const char* bad : {"", "x", "1,", "1-", "-1", "1;2", "1 2", "7-3", "7-3,5"}) EXPECT_THROW(parse_layers(bad), error) << bad;
+  for (const char* bad : {"", "x", "1,", "1-", "-1", "1;2", "1 2", "7-3", "7-3,5"})
+    EXPECT_THROW(parse_layers(bad), error) << bad;
 }
 
 TEST(sha256, agrees_with_the_standard_s_examples) {
