@@ -247,6 +247,20 @@ TYPED_TEST(every_element, the_contexts_agree) {
   }
 }
 
+TEST(thrust_context, observed_queries_tie_where_scores_are_equal) {
+  cpu_context cpu{{.threads = 2}};
+  omp_context omp{thrust::omp::par, {.threads = 2}};
+  auto planted = plant<float>(test::compared_head(4, 3, 60, 0));
+  const random_stream draws{.seed = 8};
+  for (std::size_t i = 0; i < planted.k.size(); ++i) {
+    planted.k[i] = static_cast<float>(draws.below(i, 5)) - 1.0f;
+    planted.q[i] = static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 5)) - 2.0f;
+  }
+  EXPECT_LE(distance(empirical_profile(omp, planted.view(), uniform_buckets{150}, 1000),
+                     empirical_profile(cpu, planted.view(), uniform_buckets{150}, 1000)),
+            1e-12);
+}
+
 TEST(thrust_context, results_do_not_depend_on_the_thread_count) {
   const auto rows = rows_of<float>(16, 3, 150);
   const auto run = [&](int threads) {

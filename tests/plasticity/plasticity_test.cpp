@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "qkgeom/backend/cpu_context.hpp"
@@ -297,10 +299,12 @@ TEST(degenerate, f64_pairs_of_near_keys_are_what_their_difference_says) {
         h.k[0] = h.k[1] = 0;
         h.k[2] = eps, h.k[3] = -eps;
         cpu_context ctx{{.threads = 1}};
-        const auto model = fit_queries(
-            ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 200}), {.covariance = kind});
+        const auto model = fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 200}),
+                                       {.covariance = kind});
         const auto first = [](const key_pair& p) { return p.i + p.j == 1 ? 1.0 : 0.0; };
-        return plasticity_profile(ctx, model, h.view(), first, {.precision = pair_precision::f64}).buckets[2].plasticity;
+        return plasticity_profile(ctx, model, h.view(), first, {.precision = pair_precision::f64})
+            .buckets[2]
+            .plasticity;
       };
       const double want = pair_of(1e-6);
       EXPECT_GT(want, 1e-3);
@@ -340,12 +344,52 @@ TEST(degenerate, queries_that_never_vary_decide_every_pair) {
       EXPECT_EQ(profile(h, kind, precision).buckets[1].plasticity, 0.0) << name_of(kind);
 }
 
+// Where keys do not differ in what varies, v cancels and the lane is computed again: what it held may not overflow,
+// which the sanitizers would see.
+TEST(degenerate, pairs_that_do_not_differ_where_queries_do) {
+  constexpr index_t n = 300, d = 4;
+  const random_stream draws{.seed = 1};
+  std::vector<float> k;
+  for (index_t i = 0; i < n * d; ++i)
+    k.push_back(static_cast<float>(draws.uniform(static_cast<std::uint64_t>(i)) - 0.5));
+  for (std::size_t i = d; i < k.size(); i += 2 * d) k[i] = k[i - d];
+  query_model m;
+  m.buckets = bucket_edges({500, 600});
+  m.covariance = covariance_kind::diagonal;
+  m.bucket.push_back({2, 550, {0, 1, 1, 1}, {1, 0, 0, 0}, {}});
+  std::vector<std::int32_t> position(n), example(n);
+  std::iota(position.begin(), position.end(), 0);
+  const std::vector<float> q(2 * d);
+  const std::vector<std::int32_t> q_position{500, 510}, q_example(2);
+  const layer_view<float> layer{packed_tensor(q.data(), 2, 1, d),
+                                {q_position.data(), 2},
+                                {q_example.data(), 2},
+                                packed_tensor(k.data(), n, 1, d),
+                                {position.data(), n},
+                                {example.data(), n},
+                                {0},
+                                {}};
+  cpu_context ctx{{.threads = 1}};
+  const auto value = [&](pair_precision p) {
+    return plasticity_profile(ctx, std::vector<query_model>{m}, layer, all_pairs{}, {.precision = p})[0]
+        .buckets[0]
+        .plasticity;
+  };
+  EXPECT_NEAR(value(pair_precision::f32), value(pair_precision::f64), 1e-6);
+}
+
+template <class T>
+class exact_scores : public testing::Test {};
+using score_types = testing::Types<bf16, f16, float, double>;
+TYPED_TEST_SUITE(exact_scores, score_types);
+
 TEST(empirical, equal_keys_tie) {
   cpu_context ctx{{.threads = 1}};
   for (const index_t d : {16, 33, 72, 128})
     for (const int copies : {2, 5, 7, 29, 50}) {
       auto rows = plant<float>({.dim = d, .context_length = 1000, .examples = 1, .rows = 200});
-      const std::vector<float> key(rows.k.begin(), rows.k.begin() + d), other(rows.k.begin() + d, rows.k.begin() + 2 * d);
+      const std::vector<float> key(rows.k.begin(), rows.k.begin() + d),
+          other(rows.k.begin() + d, rows.k.begin() + 2 * d);
       rows.k = other;  // so that the mean is not the key
       rows.k_position = {600};
       rows.k_example = {0};
@@ -357,6 +401,58 @@ TEST(empirical, equal_keys_tie) {
       const auto p = empirical_profile(ctx, rows.view(), uniform_buckets{500}, 1000);
       EXPECT_EQ(p.buckets[1].plasticity, 1) << d << ' ' << copies;
     }
+}
+
+// Scores that are exact tie, though their keys' mean is no number of any type.
+TYPED_TEST(exact_scores, tie_where_they_are_equal) {
+  using T = TypeParam;
+  constexpr std::int64_t queries = 61, keys = 151;
+  cpu_context ctx{{.threads = 2}};
+  const random_stream draws{.seed = 3};
+  for (const auto& [d, values, common] : {std::array<std::int64_t, 3>{2, 5, 0}, {4, 5, 60}, {32, 2, 0}, {9, 3, 100}}) {
+    std::vector<std::int64_t> q, k;
+    for (std::int64_t i = 0; i < queries * d; ++i)
+      q.push_back(static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(i), 5)) - 2);
+    for (std::int64_t i = 0; i < keys * d; ++i)
+      k.push_back(common +
+                  static_cast<std::int64_t>(draws.below((std::uint64_t{1} << 32) + static_cast<std::uint64_t>(i),
+                                                        static_cast<std::uint64_t>(values))));
+    const auto as_t = [](const std::vector<std::int64_t>& from) {
+      std::vector<T> to;
+      for (const auto x : from)
+        if constexpr (std::is_floating_point_v<T>)
+          to.push_back(static_cast<T>(x));
+        else
+          to.push_back(T::round(static_cast<float>(x)));
+      return to;
+    };
+    const std::vector<T> tq = as_t(q), tk = as_t(k);
+    std::vector<std::int32_t> q_position(queries, 500), k_position(keys), q_example(queries), k_example(keys);
+    std::iota(k_position.begin(), k_position.end(), 0);
+    const layer_view<T> layer{packed_tensor(tq.data(), queries, 1, d),
+                              {q_position.data(), queries},
+                              {q_example.data(), queries},
+                              packed_tensor(tk.data(), keys, 1, d),
+                              {k_position.data(), keys},
+                              {k_example.data(), keys},
+                              {0},
+                              {}};
+    double want = 0;
+    for (std::int64_t j = 1; j < keys; ++j)
+      for (std::int64_t i = 0; i < j; ++i) {
+        std::int64_t twice = 0;
+        for (std::int64_t r = 0; r < queries; ++r) {
+          std::int64_t less = 0;
+          for (std::int64_t c = 0; c < d; ++c) less += q[r * d + c] * (k[j * d + c] - k[i * d + c]);
+          twice += (less > 0) + (less >= 0);
+        }
+        const double share = static_cast<double>(twice) / (2.0 * queries);
+        want += 4 * share * (1 - share);
+      }
+    want /= keys * (keys - 1) / 2;
+    EXPECT_NEAR(empirical_profile(ctx, layer, edge_buckets{{499, 501}}, 501)[0].buckets[0].plasticity, want, 1e-12)
+        << d << ' ' << values << ' ' << common;
+  }
 }
 
 TEST(empirical, equals_counting) {

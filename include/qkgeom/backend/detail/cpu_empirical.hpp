@@ -56,7 +56,7 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
       if (range.size() < 2) continue;
       const index_t keys = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
       y.resize(static_cast<std::size_t>((keys + block_rows) * d));  // a block may read beyond the last key
-      centred_keys(pool, k.head(problem.key_head), groups, g, y.data());
+      centred_keys(pool, k.head(problem.key_head), groups, g, y.data(), true);
       // The order of a score's sum depends on no row, so that equal keys tie. A GEMM's depends on the row's place.
       scores.resize(static_cast<std::size_t>((range.size() + block_rows) * width));
       for (index_t i = 0; i < range.size(); i += block_rows)

@@ -195,7 +195,8 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   p = p * f + 0.24022242085358653f;
   p = p * f + 0.6931469775991391f;
   p = p * f + 1.0f;
-  using bits = typename simd<float>::mask;
+  // Of lanes that nobody asks for, where v has cancelled, the bits mean nothing: unsigned ones may overflow.
+  using bits = word_lanes;
   bits exponent, mantissa;
   std::memcpy(&exponent, &shifted, sizeof exponent);
   std::memcpy(&mantissa, &p, sizeof mantissa);

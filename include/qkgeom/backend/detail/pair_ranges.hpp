@@ -22,6 +22,21 @@ QKGEOM_HD inline double unit_scale(double mean_square) {
   return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
 }
 
+/// Keys of a group, from n of them, that say what their coordinates' grid is: number j of so many.
+inline constexpr index_t most_grid_keys = 256;
+QKGEOM_HD inline index_t grid_keys(index_t n) { return n < most_grid_keys ? n : most_grid_keys; }
+QKGEOM_HD inline index_t grid_key(index_t j, index_t n) { return j * n / grid_keys(n); }
+
+/// What observed queries' scores are centred on, one coordinate: the mean of keys that lie in [low, high], rounded to a
+/// grid between a 512th and a 256th of their range. A key less its mean has more digits than the key, so that scores
+/// that are equal would round apart; less this it has hardly more.
+QKGEOM_HD inline double grid_centre(double mean, double low, double high) {
+  if (!(high > low)) return low;
+  if (!std::isfinite(high - low)) return mean;
+  const double grid = std::ldexp(1.0, std::ilogb(high - low) - 8);
+  return grid * std::rint(mean / grid);
+}
+
 /// Throws unless `w` is a weight that a pair may have.
 inline void check_weight(double w, std::int32_t t_i, std::int32_t t_j) {
   require(w >= 0 && std::isfinite(w), "the weight of a pair of keys must be a finite number of at least 0, not ", w,

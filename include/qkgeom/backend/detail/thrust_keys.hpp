@@ -27,6 +27,25 @@ struct centre_keys {
   }
 };
 
+/// mean(group, c) becomes the `grid_centre` near it.
+template <class T>
+struct centres_on_grid {
+  row_segments<T> x;
+  index_t head;
+  double* mean;  ///< (groups, d)
+
+  QKGEOM_HD void operator()(index_t item) const {
+    const index_t c = item % x.dim, first = x.offset[item / x.dim], n = x.offset[item / x.dim + 1] - first;
+    double low = 0, high = 0;
+    for (index_t j = 0; j < backend::grid_keys(n); ++j) {
+      const double k = x.at(head, first + backend::grid_key(j, n), c);
+      low = j == 0 || k < low ? k : low;
+      high = j == 0 || k > high ? k : high;
+    }
+    mean[item] = backend::grid_centre(mean[item], low, high);
+  }
+};
+
 /// Keys of the groups in order, on the device.
 template <class Machine>
 struct device_groups {
@@ -51,14 +70,16 @@ struct device_groups {
         averages(on, g.offset),
         unfinished(on.copy(std::vector<unsigned long long>{static_cast<unsigned long long>(g.groups())})) {}
 
-  /// Centred keys (n, d) of one key head.
+  /// Centred keys (n, d) of one key head: less their group's mean, or less the `grid_centre` near it.
   template <class T, memory_space S>
-  buffer<double> centred(const Machine& on, const tensor_view<const T, S>& k, index_t head) const {
+  buffer<double> centred(const Machine& on, const tensor_view<const T, S>& k, index_t head,
+                         bool on_grid = false) const {
     const row_segments<T> x{k.data,       k.dim,         k.heads,    host.groups(),
                             k.row_stride, k.head_stride, row.data(), offset.data()};
     auto only = x;
     only.data += head * k.head_stride;
-    const auto mean = averages(on, only, 1, unfinished.data());
+    auto mean = averages(on, only, 1, unfinished.data());
+    if (on_grid) on.each(mean.size(), centres_on_grid<T>{x, head, mean.data()});
     auto y = on.template make<double>(n * k.dim);
     on.each(n * k.dim, centre_keys<T>{x, head, mean.data(), y.data()});
     return y;
