@@ -335,6 +335,10 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   for (const captured_example& e : inputs.examples)
     if (e.tokens == 0) notes << "note: document '" << e.id << "' is empty and gives no rows\n";
 
+  for (const std::string& field : options.documents.label_fields)
+    if (std::none_of(inputs.examples.begin(), inputs.examples.end(),
+                     [&](const captured_example& e) { return e.labels.is_object() && e.labels.contains(field); }))
+      notes << "note: no document has a field '" << field << "' for a label\n";
   note_buckets(manifest, inputs, options, notes);
   if (options.moments) manifest.extra["moments"]["blocks"] = count_blocks(lengths_of(inputs.examples));
   capture_summary summary;

@@ -22,8 +22,9 @@ void print_key_groups(printer& out, const qkgeom::key_group_likeness& all) {
     return fixed(e.value, 3) + (std::isfinite(e.error) ? " ± " + fixed(e.error, 3) : "");
   };
   if (all.pairs_within == 0 || all.pairs_between == 0)
-    out.line("  Key heads: no layer has both two heads that share a key head and two that do not, with three query buckets "
-             "in common");
+    out.line(
+        "  Key heads: no layer has both two heads that share a key head and two that do not, with three query buckets "
+        "in common");
   else
     out.line("  Profiles of two heads of a layer correlate at " + text(all.correlation_within) +
              " where they share a key head (" + counted(static_cast<std::size_t>(all.pairs_within), "pair") + "), at " +
@@ -128,7 +129,7 @@ int main(int argc, char** argv) {
                  "Label of the documents, e.g. task: everything once more for the documents of each of its values, in "
                  "OUT/LABEL=VALUE, and groups.csv; with --refit-errors");
   return run_main(argc, argv, app, a, [&] {
-    for (const auto& name : c.heads) parse_head(name);
+    require_heads(a, c.heads);
     options.components = c.details;
     options.geometry_blocks = refit_errors || !label.empty() ? 10 : 0;
     options = with_arguments(options, a);

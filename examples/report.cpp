@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   qkgeom::analysis_options options;
   CLI::App app{
       "A study as one page, report.html: summary, figures, a table of heads that sorts and filters, the target "
-      "for AP_drop, notes; beside it the tables and figures of heads",
+      "for AP_drop, notes; beside it the tables and figures of heads but key_groups.csv",
       "report"};
   add_arguments(app, a);
   add_plasticity_arguments(app, a);

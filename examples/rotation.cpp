@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"centroid", "top_eigenvector"}))
       ->capture_default_str();
   return run_main(argc, argv, app, a, [&] {
-    for (const auto& name : heads) parse_head(name);
+    require_heads(a, heads);
     qkgeom::analysis_options options{.plasticity = false};
     if (separation == "top_eigenvector") options.rotation.separation = qkgeom::separation_axis_kind::top_eigenvector;
     const auto found = analyse_capture(a, options);

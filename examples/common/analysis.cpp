@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The one place of the programs where the analyses are instantiated for the CPU.
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <string>
@@ -95,6 +96,19 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
   auto report = analyse_on(a, source, options, [&](index_t n) { bar.add(n); });
   bar.done();
   return {std::make_shared<const capture_set>(std::move(source)), std::move(report)};
+}
+
+void require_heads(const arguments& a, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const auto source = capture_set::open(a.captures);
+  const auto& manifest = source.manifest();
+  for (const auto& name : names) {
+    const auto wanted = parse_head(name);
+    const index_t at = manifest.find_layer(wanted.layer);
+    const auto* heads = at < 0 ? nullptr : &manifest.layers[static_cast<std::size_t>(at)].query_heads;
+    require(heads && std::find(heads->begin(), heads->end(), wanted.head) != heads->end(), "--head ", name,
+            ": this head is not in the capture");
+  }
 }
 
 void print_capture(printer& out, const analysed& a) {

@@ -31,6 +31,9 @@ analysis_options with_arguments(analysis_options options, const arguments& a);
 /// Opens the captures and analyses every head of them on `a.device`, with a progress bar.
 analysed analyse_capture(const arguments& a, analysis_options options);
 
+/// Throws `error` unless every name is LAYER.HEAD and the captures hold that head. Reads no rows.
+void require_heads(const arguments& a, const std::vector<std::string>& names);
+
 /// The model, and how much of it was captured.
 void print_capture(printer& out, const analysed& a);
 

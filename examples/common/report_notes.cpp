@@ -80,6 +80,16 @@ std::string layers_words(const capture_manifest& m) {
   return windowed > 0 ? s + ", " + std::to_string(windowed) + " with a window" : s;
 }
 
+/// Which tokens were kept. The manifest's rate is a probability, of log2 buckets the expected tokens of one.
+std::string sampling_words(const capture_manifest& m) {
+  if (m.bucket.kind == "all") return "every token";
+  const double size = static_cast<double>(m.bucket.size);
+  if (m.bucket.kind == "log2")
+    return significant(m.rate) + " tokens of each log2 bucket, the smallest of " + grouped(m.bucket.size);
+  return significant(m.rate * size) + " of the " + grouped(m.bucket.size) + " tokens of each bucket (probability " +
+         significant(m.rate) + ")";
+}
+
 entries capture_of(const capture& c) {
   const auto& m = c.manifest();
   index_t documents = 0, tokens = 0, rows = 0;
@@ -101,8 +111,7 @@ entries capture_of(const capture& c) {
                {"Context", grouped(m.context_length) + " tokens"},
                {"Documents", m.examples ? grouped(documents) + ", " + grouped(tokens) + " tokens together" : ""},
                {"Captured rows", rows > 0 ? grouped(rows) + " queries and keys of all layers" : ""},
-               {"Sampling", m.bucket.kind + " buckets of " + grouped(m.bucket.size) + " tokens, rate " +
-                                number_text(m.rate) + ", seed " + std::to_string(m.seed)},
+               {"Sampling", sampling_words(m) + ", seed " + std::to_string(m.seed)},
                {"Layers captured", layers_words(m)},
                {"Queries and keys", m.rope_stage == "post" ? "as they enter the dot product, after the rotary embedding"
                                                            : "before the rotary embedding"},

@@ -19,7 +19,8 @@ std::string estimate_text(const estimate& e, bool aligned) {
 }
 
 std::string signed_estimate_text(const estimate& e) {
-  return signed_fixed(e.value, 3) + (std::isfinite(e.error) ? " ± " + fixed(e.error, 3) : "");
+  if (!std::isfinite(e.error)) return signed_fixed(e.value, 3);
+  return signed_fixed(e.value, 3) + " ± " + fixed(e.error, e.error >= 0.0005 || e.error == 0 ? 3 : 4);
 }
 
 model_report with_headline(const model_report& report, int profile) {

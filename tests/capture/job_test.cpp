@@ -310,7 +310,7 @@ TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) 
   options.documents.text = {bundled / "tokenizer.json"};
   options.plan.max_length = 50;
   options.plan.sampler = {.bucket_size = 0, .rate = 4};  // of 4 tokens: all are kept
-  EXPECT_EQ(run().rows, 8 * (50 + 50));  // queries and keys of eight layers
+  EXPECT_EQ(run().rows, 8 * (50 + 50));                  // queries and keys of eight layers
   const auto manifest = capture::open(options.out).manifest();
   EXPECT_EQ(manifest.bucket.size, 4);
   EXPECT_EQ(manifest.rate, 1);
@@ -330,6 +330,16 @@ TEST_F(job, few_tokens_for_a_query_model_are_noted) {
   run();
   EXPECT_THAT(notes.str(), testing::Not(HasSubstr("are expected")));
   EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 makes sixteen buckets of 1"));
+}
+
+TEST_F(job, labels_that_no_document_has_and_heads_that_are_not_there_are_noted) {
+  options.documents.jsonl = write("d.jsonl", "{\"text\": \"Amen\", \"kind\": 1}\n{\"text\": \"Amen\"}\n");
+  options.documents.label_fields = {"kind", "knid"};
+  options.plan.heads = 65;
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("no document has a field 'knid'"));
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("'kind'")));
+  EXPECT_THAT(notes.str(), HasSubstr("have 64 query heads; all are taken, not 65"));
 }
 
 TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {

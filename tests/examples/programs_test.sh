@@ -104,6 +104,8 @@ refused nowhere rotation "$work/nowhere" --out "$work/x"
 refused manifest.json heads "$work/pca" --out "$work/x"
 refused LAYER.HEAD rotation "$data/long-f32.safetensors" --out "$work/x" --head three
 refused "9.9" rotation "$data/long-f32.safetensors" --out "$work/x" --head 9.9
+refused "9.9: this head is not in the capture" heads "$data/long-f32.safetensors" --out "$work/unwritten" --head 9.9
+[[ -z $(ls -A "$work/unwritten") ]] || bad "heads looks for a head after its analysis"
 refused "query model" plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance empirical
 refused --covariance plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance diagonale
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:1
