@@ -34,7 +34,7 @@ QKGEOM_HD inline double grid_centre(double mean, double low, double high) {
   if (!(high > low)) return low;
   if (!std::isfinite(high - low)) return mean;
   const double grid = std::ldexp(1.0, std::ilogb(high - low) - 8);
-  return grid * std::rint(mean / grid);
+  return grid > 0 ? grid * std::rint(mean / grid) : mean;
 }
 
 /// Throws unless `w` is a weight that a pair may have.
