@@ -158,7 +158,9 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
         if (text[name].contains(kept) && !patch.contains(kept)) patch[kept] = text[name][kept];
       // The growth of queries with their position is counted from it.
       constexpr const char* original = "original_max_position_embeddings";
-      const nlohmann::json& from = text.contains(original) && text[original].is_number() ? text : text[name];
+      const std::string old = text[name].value("rope_type", text[name].value("type", ""));
+      const bool outside = (old == "yarn" || old == "llama3") && text.contains(original) && text[original].is_number();
+      const nlohmann::json& from = outside ? text : text[name];
       if (patch.contains("llama_4_scaling_beta") && from.contains(original) && !patch.contains(original))
         patch[original] = from[original];
       break;

@@ -167,6 +167,7 @@ TEST(description, ministral3_s_growth_counts_from_the_context_that_its_scaling_t
   EXPECT_EQ(read_description(with_rope_scaling(outside, "none")).growth->context, 100);
   outside["rope_parameters"]["rope_type"] = "default";
   EXPECT_EQ(read_description(outside).growth->context, 64);
+  EXPECT_EQ(read_description(with_rope_scaling(outside, "none")).growth->context, 64);
   // And where the class's own dictionary holds, an empty rope_scaling changes nothing either.
   const json released{{"model_type", "ministral3"}};
   EXPECT_EQ(read_description(with(released, {{"rope_scaling", json::object()}})).growth->context, 16384);

@@ -107,10 +107,15 @@ struct capture_manifest {
   }
   /// Tokens of a bucket where sixteen cover the context: a sixteenth of it, rounded up (section 4.1.2).
   static constexpr index_t sixteenth_of(index_t context) { return std::max<index_t>(1, (context + 15) / 16); }
-  /// Tokens of a query bucket where nobody asks for others: the capture's own uniform buckets, or a sixteenth of the
-  /// context.
+  /// Tokens of a query bucket where nobody asks for others: the capture's own uniform buckets, else those of its
+  /// moments of every token, or a sixteenth of the context.
   index_t usual_bucket_size() const {
-    return bucket.kind == "uniform" && bucket.size > 0 ? bucket.size : sixteenth_of(context_length);
+    if (bucket.kind == "uniform" && bucket.size > 0) return bucket.size;
+    if (const auto at = extra.find("moments"); at != extra.end() && at->is_object())
+      if (const auto size = at->find("bucket_size");
+          size != at->end() && size->is_number_integer() && *size > 0 && *size <= context_length)
+        return size->get<index_t>();
+    return sixteenth_of(context_length);
   }
   /// Indices into `key_heads` by query head: head h reads `key_head_of` it. Throws if there is no such head.
   std::vector<index_t> key_of_query(const captured_layer_info& l) const {
