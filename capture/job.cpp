@@ -294,15 +294,19 @@ void note_buckets(const capture_manifest& m, const input_check& inputs, const ca
     longest = std::max(longest, e.tokens);
     documents += e.tokens > 0;
   }
+  if (documents == 0) return;
   const bool uniform = m.bucket.kind == "uniform";
-  if (uniform && m.bucket.size >= m.context_length)
+  const auto sixteenth = capture_manifest::sixteenth_of;
+  if (uniform && m.bucket.size >= m.context_length) {
     notes << "note: a bucket of " << m.bucket.size << " tokens covers the whole context of " << m.context_length
-          << ", so that no query bucket has earlier keys; --bucket-size "
-          << capture_manifest::sixteenth_of(m.context_length) << " makes sixteen\n";
-  else if (2 * longest < m.context_length)
+          << ", so that no query bucket has earlier keys; --bucket-size " << sixteenth(m.context_length)
+          << " is a sixteenth of it\n";
+  } else if (2 * longest < m.context_length) {
     notes << "note: the longest document has " << longest << " tokens of a context of " << m.context_length
-          << ", whose later buckets stay empty; --max-length " << longest << " makes sixteen buckets of "
-          << capture_manifest::sixteenth_of(longest) << '\n';
+          << ", whose later buckets stay empty; --max-length " << longest << " ends the context there";
+    if (o.plan.sampler.bucket_size == 0) notes << ", with buckets of " << sixteenth(longest);
+    notes << '\n';
+  }
   const double queries = static_cast<double>(documents * m.bucket.size) * m.rate;
   constexpr double few = 16;
   if (uniform && !o.moments && queries < few)

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/cli.hpp"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
 
 #include "examples/common/cuda.hpp"
 #include "qkgeom/core/error.hpp"
@@ -37,9 +40,10 @@ namespace {
 void add_bucket_arguments(CLI::App& app, arguments& a) {
   auto* size = app.add_option("--bucket-size", a.bucket_size, "Width of the query buckets in tokens; 0: as captured");
   size->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--bucket-edges", a.bucket_edges,
-                 "Ascending edges of the query buckets in tokens, e.g. 0,1024,2048,4096; what lies beyond the context is "
-                 "cut off")
+  app.add_option(
+         "--bucket-edges", a.bucket_edges,
+         "Ascending edges of the query buckets in tokens, e.g. 0,1024,2048,4096; what lies beyond the context is "
+         "cut off")
       ->delimiter(',')
       ->excludes(size);
 }
@@ -116,7 +120,7 @@ int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std
     if (!a.out.empty()) std::filesystem::create_directories(a.out, failed);
     require(!failed, "--out ", a.out.string(), ": the folder cannot be made: ", failed.message());
     // Where nothing can be written is said before hours of work; the file is gone at once.
-    if (!a.out.empty()) const atomic_file trial(a.out / ".qkgeom");
+    if (!a.out.empty()) const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));
     body();
     return 0;
   } catch (const std::bad_alloc&) {

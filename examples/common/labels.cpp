@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
 #include <string_view>
 
 #include "examples/common/characters.hpp"
@@ -33,16 +35,23 @@ std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>
 }
 
 std::string file_name_of(const std::string& text) {
-  constexpr std::size_t longest = 120;  // bytes, of the 255 that file systems give with what stands around it
+  constexpr std::size_t longest = 120, kept = 111;  // bytes, of the 255 that file systems give with what stands around
   const auto stays = [](std::string_view c) {
     return c.size() > 1 || std::isalnum(static_cast<unsigned char>(c[0])) || c.find_first_of("._-+=") == 0;
   };
   std::string name;
   for (const std::string_view c : characters(text)) {
-    if (name.size() + c.size() > longest) break;
     name += stays(c) ? c : "_";
   }
-  return name;
+  if (name.size() <= longest) return name;
+  // The beginning, and what tells it from others that begin so: FNV-1a of the whole.
+  std::uint32_t hash = 2166136261u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  std::size_t end = kept;
+  while ((name[end] & 0xc0) == 0x80) --end;
+  char tail[16];
+  std::snprintf(tail, sizeof tail, "-%08x", static_cast<unsigned>(hash));
+  return name.substr(0, end) + tail;
 }
 
 std::string words_for_heads(std::string_view group) {

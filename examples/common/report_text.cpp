@@ -174,7 +174,7 @@ std::string no_plasticity_words(const model_report& report) {
   for (const auto& h : report.heads)
     if (std::isfinite(h.summaries.at(0).overall.value)) return {};
   const auto& buckets = report.heads[0].profiles[0].buckets;
-  if (buckets.size() == 1)
+  if (buckets.size() == 1 && buckets[0].start == 0 && buckets[0].end >= report.context_length)
     return "None: one query bucket covers the whole context, and no key stands before it; --bucket-size makes narrower "
            "ones.";
   // Of the head that comes furthest: layers differ in their rows.

@@ -329,7 +329,7 @@ TEST_F(job, few_tokens_for_a_query_model_are_noted) {
   options.out = folder / "short";
   run();
   EXPECT_THAT(notes.str(), testing::Not(HasSubstr("are expected")));
-  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 makes sixteen buckets of 1"));
+  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 ends the context there, with buckets of 1\n"));
 }
 
 TEST_F(job, labels_that_no_document_has_and_heads_that_are_not_there_are_noted) {
@@ -346,11 +346,17 @@ TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {
   options.documents.text = {write("a.txt", "Amen")};
   options.plan.sampler = {sampler_kind::uniform, 48, 1};
   run();
-  EXPECT_THAT(notes.str(), HasSubstr("--bucket-size 3 makes sixteen"));
+  EXPECT_THAT(notes.str(), HasSubstr("--bucket-size 3 is a sixteenth"));
   options.plan.sampler.bucket_size = 47;
   options.out = folder / "narrower";
   run();
   EXPECT_THAT(notes.str(), testing::Not(HasSubstr("covers the whole context")));
+  // A size that was asked for stays.
+  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 ends the context there\n"));
+  options.documents.text = {write("empty.txt", "")};
+  options.out = folder / "empty";
+  run();
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("longest")));
 }
 
 TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {

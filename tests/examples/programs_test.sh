@@ -92,6 +92,8 @@ grep -q 'None: one query bucket covers the whole context' "$work/stdout" || bad 
 run plasticity "$data/long-f32.safetensors" --out "$work/none" --bucket-edges 0,1,2,3
 grep -qE 'None: of 3 query buckets [0-3] hold the two queries .* and [0-3] have a pair' "$work/stdout" ||
   bad "no word on why there is no plasticity in narrow buckets"
+run plasticity "$data/long-f32.safetensors" --out "$work/none" --bucket-edges 512,513
+grep -q 'None: of 1 query bucket 0 hold' "$work/stdout" || bad "a bucket without queries is said to be the whole context"
 run drop_split "$data/long-f32.safetensors" --out "$work/none" --bucket-size 1000000
 grep -q 'None: no head has plasticity in both fifths' "$work/stdout" || bad "drop_split does not say that there is none"
 

@@ -159,7 +159,12 @@ TEST(Target, PlacesAModelAmongOthers) {
 
 TEST(Labels, FileNamesKeepLettersOfAnyScript) {
   EXPECT_EQ(file_name_of("a/b c=1_\u65e5\u672c\xff"), "a_b_c=1_\u65e5\u672c_");
-  EXPECT_EQ(file_name_of(std::string(119, 'x') + "\u65e5y"), std::string(119, 'x'));
+  const std::string longest(120, 'x'), character = std::string(110, 'x') + "\u65e5" + longest;
+  EXPECT_EQ(file_name_of(longest), longest);
+  EXPECT_EQ(file_name_of(longest + "1").size(), 120u);
+  EXPECT_EQ(file_name_of(longest + "1").substr(0, 112), std::string(111, 'x') + "-");
+  EXPECT_NE(file_name_of(longest + "1"), file_name_of(longest + "2"));
+  EXPECT_EQ(file_name_of(character).substr(0, 111), std::string(110, 'x') + "-");
   EXPECT_EQ(file_name_of("\xed\xa0\x80\xc0\x80"), "_____");  // half a pair, and a form that is too long
 }
 
