@@ -8,14 +8,13 @@
 # MODELS ["kjv-smollm3 random-llama"]; ROUNDS [3]; EXAMPLES [4]: documents, of which transformers' first warms it up.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '3,/^set /{/^set /d;s/^# //p}' "${BASH_SOURCE[0]}"
-  exit 0
-fi
+case ${1-} in
+  -h | --help) sed -n '3,8s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
+esac
 program=${1:-$root/build/native/bin/qkgeom-capture}
 python=${2:-python3}
 [[ -x $program ]] || { echo "$program is not there: cmake --preset native && cmake --build --preset native" >&2; exit 2; }
-"$python" -c 'import torch, transformers, tokenizers, safetensors' || { echo "$python lacks one of: torch, transformers, tokenizers, safetensors" >&2; exit 2; }
+"$python" -c 'import torch, transformers, tokenizers, safetensors' 2>/dev/null || { echo "$python lacks one of: torch, transformers, tokenizers, safetensors" >&2; exit 2; }
 program=$(realpath "$program")
 rounds=${ROUNDS:-3}
 examples=${EXAMPLES:-4}

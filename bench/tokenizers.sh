@@ -7,14 +7,13 @@
 # PROGRAM [build/native/bin/tokenizer_bench]; PYTHON [python3] needs tokenizers.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-if [[ ${1-} == -h || ${1-} == --help ]]; then
-  sed -n '3,/^set /{/^set /d;s/^# //p}' "${BASH_SOURCE[0]}"
-  exit 0
-fi
+case ${1-} in
+  -h | --help) sed -n '3,7s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
+esac
 program=${1:-$root/build/native/bin/tokenizer_bench}
 python=${2:-python3}
 [[ -x $program ]] || { echo "$program is not there: cmake --preset native && cmake --build --preset native" >&2; exit 2; }
-"$python" -c 'import tokenizers' || { echo "$python lacks one of: tokenizers" >&2; exit 2; }
+"$python" -c 'import tokenizers' 2>/dev/null || { echo "$python lacks the module tokenizers" >&2; exit 2; }
 program=$(realpath "$program")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -5,14 +5,24 @@
 
 namespace qkgeom {
 
+namespace {
+
+std::size_t with_tokens(std::span<const index_t> tokens) {
+  return static_cast<std::size_t>(std::count_if(tokens.begin(), tokens.end(), [](index_t n) { return n > 0; }));
+}
+
+}  // namespace
+
+std::size_t moment_blocks(std::span<const index_t> tokens) {
+  return std::clamp<std::size_t>(with_tokens(tokens), 1, most_moment_blocks);
+}
+
 std::vector<std::size_t> moment_blocks_of(std::span<const index_t> tokens) {
-  const auto count =
-      static_cast<std::size_t>(std::count_if(tokens.begin(), tokens.end(), [](index_t n) { return n > 0; }));
-  const std::size_t most = std::max<std::size_t>(count, 1), blocks = std::min(most_moment_blocks, most);
+  const std::size_t documents = std::max<std::size_t>(1, with_tokens(tokens)), blocks = moment_blocks(tokens);
   std::vector<std::size_t> block;
   std::size_t before = 0;
   for (const index_t n : tokens) {
-    block.push_back(std::min(before, most - 1) * blocks / most);
+    block.push_back(std::min(before, documents - 1) * blocks / documents);
     before += n > 0;
   }
   return block;

@@ -13,8 +13,10 @@ namespace qkgeom {
 /// Moments of every token are written in at most that many files, a block of documents each.
 inline constexpr std::size_t most_moment_blocks = 10;
 
-/// The block of each document, by the tokens of all: those that have tokens are dealt evenly to as many blocks as may
-/// be, in their order.
+/// How many blocks documents are dealt to, by the tokens of all: as many as may be and have a document with tokens, at
+/// least one.
+std::size_t moment_blocks(std::span<const index_t> tokens);
+/// The block of each document: those that have tokens are dealt evenly, in their order.
 std::vector<std::size_t> moment_blocks_of(std::span<const index_t> tokens);
 
 /// Short documents share a shard until it has that many tokens. Part of the output: the same documents, the same

@@ -84,8 +84,7 @@ double most_documents(const capture_options& o, const std::vector<index_t>& leng
 /// Pairs of the analyses and what they keep; returns the bytes of the largest shard's part.
 double add_analyses(capture_estimate& e, const capture_options& o, const std::vector<index_t>& lengths) {
   if (!o.analyse) return 0;
-  const captured_buckets grid{"uniform", e.manifest.extra["analyse"]["bucket_size"].get<index_t>()};
-  const bucket_edges buckets = grid.edges(e.manifest.context_length);
+  const bucket_edges buckets = grid_of(e.manifest, "analyse");
   const double kinds = d(static_cast<index_t>(o.analyse->covariances.size())), b = d(buckets.count());
   const index_t skip = o.plan.sampler.skip_first;
   double document = 0;  // numbers kept of one
@@ -106,9 +105,7 @@ double add_analyses(capture_estimate& e, const capture_options& o, const std::ve
 /// What softmax and losses keep; returns the bytes of the largest shard's part.
 double add_statistics(capture_estimate& e, const capture_options& o, const std::vector<index_t>& lengths) {
   if (!o.softmax && !o.loss) return 0;
-  const auto& extra = e.manifest.extra[o.loss ? "loss" : "softmax"];
-  const captured_buckets grid{"uniform", extra["bucket_size"].get<index_t>()};
-  const double b = d(grid.edges(e.manifest.context_length).count());
+  const double b = d(grid_of(e.manifest, o.loss ? "loss" : "softmax").count());
   double document = 2 * b;  // numbers kept of one
   if (o.softmax)
     for (const auto& info : e.manifest.layers)
@@ -122,8 +119,7 @@ double add_statistics(capture_estimate& e, const capture_options& o, const std::
 /// What the analysis of one document in one layer takes: the queries' moments and models by bucket, keys of a head.
 double analysis_memory(const capture_estimate& e) {
   if (!e.manifest.extra.contains("analyse")) return 0;
-  const captured_buckets grid{"uniform", e.manifest.extra["analyse"]["bucket_size"].get<index_t>()};
-  const double b = d(grid.edges(e.manifest.context_length).count()), n = d(e.manifest.model.head_dim);
+  const double b = d(grid_of(e.manifest, "analyse").count()), n = d(e.manifest.model.head_dim);
   double heads = 0;
   for (const auto& info : e.manifest.layers) heads = std::max(heads, d(static_cast<index_t>(info.query_heads.size())));
   return 8 * (3 * heads * b * n * n + 2 * d(e.longest) * n);
@@ -174,8 +170,7 @@ index_t largest_batch(const std::vector<index_t>& lengths, const capture_options
 /// Moments of every token of one block of documents.
 double moments_block(const capture_estimate& e) {
   if (!e.manifest.extra.contains("moments")) return 0;
-  const captured_buckets grid{"uniform", e.manifest.extra["moments"]["bucket_size"].get<index_t>()};
-  const double b = d(grid.edges(e.manifest.context_length).count()), n = d(e.manifest.model.head_dim);
+  const double b = d(grid_of(e.manifest, "moments").count()), n = d(e.manifest.model.head_dim);
   return 8 * (d(e.query_heads) * b * (n * n + 2 * n) + d(e.key_heads) * (3 * b * n + 2 * n * n));
 }
 
@@ -265,7 +260,7 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   const double shard = add_rows(e, options, sampler_of(p.model, options.plan), lengths) +
                        add_analyses(e, options, lengths) + add_statistics(e, options, lengths) + analysis_memory(e);
   const double block = moments_block(e);
-  e.moments_bytes = block * static_cast<double>(moment_blocks_of(lengths).back() + 1);
+  e.moments_bytes = block * static_cast<double>(moment_blocks(lengths));
   e.peak_bytes = peak_bytes(e, p.model, options, largest_batch(lengths, options), shard) + block;
   return e;
 }

@@ -101,9 +101,7 @@ namespace {
 nlohmann::json& text_part(nlohmann::json& config) {
   nlohmann::json& text = config.contains("text_config") ? config["text_config"] : config;
   require(text.is_object(), "config.json: text_config must hold a JSON object");
-  const auto has = [&](const char* name) { return text.contains(name) && text[name].is_object(); };
-  if (text.value("model_type", "") == "ministral3" && !(has("rope_scaling") && !text["rope_scaling"].empty()) &&
-      !has("rope_parameters"))
+  if (text.value("model_type", "") == "ministral3" && !rope_dictionary(json_fields(text, "config.json")))
     text["rope_parameters"] = ministral3_rope();
   return text;
 }
@@ -158,11 +156,9 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
         if (text[name].contains(kept) && !patch.contains(kept)) patch[kept] = text[name][kept];
       // The growth of queries with their position is counted from it.
       constexpr const char* original = "original_max_position_embeddings";
-      const std::string old = text[name].value("rope_type", text[name].value("type", ""));
-      const bool outside = (old == "yarn" || old == "llama3") && text.contains(original) && text[original].is_number();
-      const nlohmann::json& from = outside ? text : text[name];
-      if (patch.contains("llama_4_scaling_beta") && from.contains(original) && !patch.contains(original))
-        patch[original] = from[original];
+      const json_fields outside(text, "config.json"), inside(text[name], outside.where() + ": " + name);
+      const auto* const from = says_original_context(outside, inside).find(original);
+      if (patch.contains("llama_4_scaling_beta") && from && !patch.contains(original)) patch[original] = *from;
       break;
     }
   if (type != "none") text.erase("original_max_position_embeddings");

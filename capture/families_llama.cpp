@@ -97,13 +97,9 @@ decoder_description read_ministral3(const json_fields& c) {
   m.rope =
       read_rope_dictionary(c, dictionary, m.head_dim, m.context, {.theta = c.positive("rope_theta").value_or(1e4)});
   const double beta = dictionary->number("llama_4_scaling_beta").value_or(0);
-  const auto original = [&](const json_fields& from) {
-    return from.integer("original_max_position_embeddings", 1, index_t{1} << 30);
-  };
-  // The scalings that have an original context take the one outside the dictionary first.
-  const bool outside = m.rope.type == "yarn" || m.rope.type == "llama3";
-  const index_t inside = original(*dictionary).value_or(m.context);
-  if (beta != 0) m.growth = query_growth{beta, outside ? original(c).value_or(inside) : inside};
+  const auto original =
+      says_original_context(c, *dictionary).integer("original_max_position_embeddings", 1, index_t{1} << 30);
+  if (beta != 0) m.growth = query_growth{beta, original.value_or(m.context)};
   const auto window = read_window(c, {});
   for (layer_description& l : m.layers) l.window = window;
   return m;

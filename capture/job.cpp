@@ -34,12 +34,6 @@ std::vector<index_t> lengths_of(const std::vector<captured_example>& examples) {
   return tokens;
 }
 
-std::size_t count_blocks(const std::vector<index_t>& lengths) { return moment_blocks_of(lengths).back() + 1; }
-
-bucket_edges grid_of(const capture_manifest& m, const char* statistic) {
-  return captured_buckets{"uniform", m.extra[statistic]["bucket_size"].get<index_t>()}.edges(m.context_length);
-}
-
 /// The capture under way: takes the documents in order and writes a shard whenever one is full.
 class capture_job {
  public:
@@ -275,7 +269,7 @@ void measure(const capture_options& options, const input_check& inputs, capture_
     summary.bytes += fs::file_size(options.out / s.file);
   }
   if (options.moments)
-    for (std::size_t b = 0; b < count_blocks(lengths_of(inputs.examples)); ++b)
+    for (std::size_t b = 0; b < moment_blocks(lengths_of(inputs.examples)); ++b)
       summary.bytes += fs::file_size(options.out / moments_name(static_cast<index_t>(b)));
   summary.shards = static_cast<index_t>(manifest.shards.size());
   summary.empty =
@@ -344,7 +338,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
                      [&](const captured_example& e) { return e.labels.is_object() && e.labels.contains(field); }))
       notes << "note: no document has a field '" << field << "' for a label\n";
   note_buckets(manifest, inputs, options, notes);
-  if (options.moments) manifest.extra["moments"]["blocks"] = count_blocks(lengths_of(inputs.examples));
+  if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(lengths_of(inputs.examples));
   capture_summary summary;
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {

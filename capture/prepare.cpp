@@ -92,6 +92,10 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   return p;
 }
 
+bucket_edges grid_of(const capture_manifest& m, const char* statistic) {
+  return captured_buckets{"uniform", m.extra[statistic]["bucket_size"].get<index_t>()}.edges(m.context_length);
+}
+
 tokenizer load_tokenizer(const capture_options& options, const prepared_capture& prepared) {
   const fs::path path = find_tokenizer(options);
   tokenizer t = tokenizer::load(path);

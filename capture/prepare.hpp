@@ -21,6 +21,9 @@ struct prepared_capture {
 /// data are counted in `notes`. Throws `error`.
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes);
 
+/// The grid of `moments`, `softmax`, `loss` or `analyse` in a manifest that was prepared for it.
+bucket_edges grid_of(const capture_manifest& m, const char* statistic);
+
 /// The tokenizer that the options name or that lies with the model, with the BOS rule of the options.
 tokenizer load_tokenizer(const capture_options& options, const prepared_capture& prepared);
 

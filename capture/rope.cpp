@@ -57,6 +57,12 @@ std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling&
 
 namespace {
 
+constexpr const char* original_field = "original_max_position_embeddings";
+
+std::string type_of(const json_fields& dictionary) {
+  return dictionary.string("rope_type").value_or(dictionary.string("type").value_or("default"));
+}
+
 /// A scaling's dictionary of config.json.
 struct scaling_fields {
   const json_fields& config;
@@ -69,8 +75,7 @@ struct scaling_fields {
     return *x;
   }
   double original_context() const {
-    constexpr const char* name = "original_max_position_embeddings";
-    return config.positive(name).value_or(dictionary.positive(name).value_or(static_cast<double>(context)));
+    return says_original_context(config, dictionary).positive(original_field).value_or(static_cast<double>(context));
   }
   /// A number that counts as absent when it is 0.
   double or_default(const char* name, double otherwise) const {
@@ -119,6 +124,11 @@ std::optional<json_fields> rope_dictionary(const json_fields& config) {
   return scaling && !scaling->object().empty() ? scaling : config.child("rope_parameters");
 }
 
+const json_fields& says_original_context(const json_fields& config, const json_fields& dictionary) {
+  const std::string type = type_of(dictionary);
+  return (type == "yarn" || type == "llama3") && config.find(original_field) ? config : dictionary;
+}
+
 rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& d) {
   // The dictionary's theta goes before the top-level one.
   const auto dictionary = rope_dictionary(config);
@@ -138,7 +148,7 @@ rope_description read_rope_dictionary(const json_fields& config, const std::opti
       require(!dictionary->find(type), dictionary->where(),
               " for each type of layer are not supported for this family");
     rope.theta = dictionary->positive("rope_theta").value_or(d.theta);
-    rope.type = dictionary->string("rope_type").value_or(dictionary->string("type").value_or("default"));
+    rope.type = type_of(*dictionary);
     partial = dictionary->positive("partial_rotary_factor").value_or(partial);
   }
   require(partial == 1 || (d.may_be_partial && partial < 1), config.where(), ": a partial_rotary_factor of ", partial,

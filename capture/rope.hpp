@@ -59,12 +59,16 @@ struct rope_defaults {
   bool may_be_partial = false;
 };
 
+/// The rotary parameters of a config.json: `rope_scaling` where it says anything, else `rope_parameters`.
+std::optional<json_fields> rope_dictionary(const json_fields& config);
+
+/// Which of a config.json and its rotary parameters says `original_max_position_embeddings`: the scalings that have an
+/// original context (yarn, llama3) take the one outside the dictionary first.
+const json_fields& says_original_context(const json_fields& config, const json_fields& dictionary);
+
 /// Reads `rope_scaling`, else `rope_parameters`, and the top-level `rope_theta` of a config.json as transformers does.
 /// Throws on a rope type that is not known, by name.
 rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& d);
-
-/// The rotary parameters of a config.json: `rope_scaling` where it says anything, else `rope_parameters`.
-std::optional<json_fields> rope_dictionary(const json_fields& config);
 
 /// The same from one dictionary, which may be absent; `theta` and `partial` for what it does not say.
 rope_description read_rope_dictionary(const json_fields& config, const std::optional<json_fields>& dictionary,

@@ -74,9 +74,7 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
 
 void draw(const line_figure& figure, const std::filesystem::path& stem) {
   style::canvas c{860, 520, figure.log_y ? 90 : 73, 245, 65, 78};
-  std::vector<std::string> names;
-  for (const auto& g : figure.groups) names.push_back(g.name);
-  const std::string key = style::legend(c, names, 2, 1.4);
+  const std::string key = style::legend(c, style::names_of(figure.groups), 2, 1.4);
   plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
   s = style::frame(figure.text, c) + style::open_axes();

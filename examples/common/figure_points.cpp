@@ -33,9 +33,7 @@ std::string threshold_line(bool vertical, double at) {
 
 void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
   style::canvas c{770, 600, 73, 249, 69, 83};
-  std::vector<std::string> names;
-  for (const auto& series : figure.points) names.push_back(series.name);
-  const std::string key = style::legend(c, names, 0.6, 1.35);
+  const std::string key = style::legend(c, style::names_of(figure.points), 0.6, 1.35);
   plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
   s = style::frame(figure.text, c) + style::open_axes();

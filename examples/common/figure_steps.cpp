@@ -16,14 +16,11 @@ std::string step_frame(const figure_text& text, const std::vector<std::string>& 
   constexpr double slope = 28 * 3.14159265358979 / 180;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const int label = style::text_width(style::shortened(steps[i]));
-    const int down = 20 + static_cast<int>(std::sin(slope) * label);
-    c.height += std::max(0, down - c.bottom);
-    c.bottom = std::max(c.bottom, down);
+    c.bottom_room(20 + static_cast<int>(std::sin(slope) * label));
     // Labels run to the right below the legend.
     const double step = (c.width - c.left - c.right) / static_cast<double>(steps.size());
-    const int over = static_cast<int>(std::cos(slope) * label - step * (static_cast<double>(steps.size() - i) - 0.5));
-    c.width += std::max(0, over + 10 - c.right);
-    c.right = std::max(c.right, over + 10);
+    const double over = std::cos(slope) * label - step * (static_cast<double>(steps.size() - i) - 0.5);
+    c.right_room(static_cast<int>(over) + 10);
   }
   const std::string key = style::legend(c, names, 2, 1.4);
   script.width = c.width;
@@ -33,14 +30,6 @@ std::string step_frame(const figure_text& text, const std::vector<std::string>& 
   for (std::size_t i = 0; i < steps.size(); ++i)
     s += (i > 0 ? ", " : "") + quoted(style::shortened(steps[i])) + " " + std::to_string(i);
   return s + ")\n" + key;
-}
-
-/// The `name` of each of them.
-template <class List>
-std::vector<std::string> names_of(const List& list) {
-  std::vector<std::string> names;
-  for (const auto& one : list) names.push_back(one.name);
-  return names;
 }
 
 void check_length(const std::vector<double>& values, const std::vector<std::string>& steps) {
@@ -87,7 +76,7 @@ void add_series(const step_figure& figure, std::size_t index, plot_script& scrip
 void draw(const step_figure& figure, const std::filesystem::path& stem) {
   plot_script script;
   auto& s = script.commands;
-  s = step_frame(figure.text, figure.steps, names_of(figure.lines), script);
+  s = step_frame(figure.text, figure.steps, style::names_of(figure.lines), script);
   style::plot_list bars, lines, plot;
   for (std::size_t i = 0; i < figure.lines.size(); ++i) add_series(figure, i, script, bars, lines);
   // Where no line has a value, gnuplot finds no range.
@@ -113,7 +102,7 @@ void draw(const step_figure& figure, const std::filesystem::path& stem) {
 void draw(const share_figure& figure, const std::filesystem::path& stem) {
   plot_script script;
   auto& s = script.commands;
-  s = step_frame(figure.text, figure.steps, names_of(figure.parts), script) +
+  s = step_frame(figure.text, figure.steps, style::names_of(figure.parts), script) +
       "set yrange [0:1]\nset grid noxtics\nset key invert\n";
   std::vector<double> base(figure.steps.size());
   style::plot_list plot;

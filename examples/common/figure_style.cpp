@@ -75,9 +75,7 @@ std::string legend(canvas& c, const std::vector<std::string>& names, double samp
     longest = std::max(longest, text_width(shortened(name)));
     lines += !name.empty();
   }
-  const int wide = apart + 30 + static_cast<int>(8 * sample) + longest - c.right;
-  c.width += std::max(0, wide);
-  c.right += std::max(0, wide);
+  c.right_room(apart + 30 + static_cast<int>(8 * sample) + longest);
   const int high = static_cast<int>(16.5 * spacing * lines) - (c.height - c.top - c.bottom);
   c.height += std::max(0, high);
   return "set key at screen " + number_text(c.x(c.width - c.right + apart)) +

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,15 @@ colour blend(colour a, colour b, double share);
 struct canvas {
   int width, height, left, right, bottom, top;
 
+  /// At least so much room there, for which the figure grows.
+  void right_room(int pixels) {
+    width += std::max(0, pixels - right);
+    right = std::max(right, pixels);
+  }
+  void bottom_room(int pixels) {
+    height += std::max(0, pixels - bottom);
+    bottom = std::max(bottom, pixels);
+  }
   double x(int pixels) const { return static_cast<double>(pixels) / width; }  ///< from the left, as a share
   double y(int pixels) const { return static_cast<double>(pixels) / height; }
 };
@@ -33,6 +43,14 @@ int text_width(const std::string& text);
 
 /// The text, or its two ends where it is longer than `most` characters.
 std::string shortened(const std::string& text, std::size_t most = 60);
+
+/// The `name` of each of them.
+template <class List>
+std::vector<std::string> names_of(const List& list) {
+  std::vector<std::string> names;
+  for (const auto& one : list) names.push_back(one.name);
+  return names;
+}
 
 /// A legend of these names to the right of the axes, for which the canvas grows where they are long or many.
 std::string legend(canvas& c, const std::vector<std::string>& names, double sample, double spacing);

@@ -14,13 +14,13 @@ namespace qkgeom::examples {
 
 std::string estimate_text(const estimate& e, bool aligned) {
   if (!std::isfinite(e.error)) return fixed(e.value, 3);
-  const bool three = e.error >= 0.0005 || e.error == 0;
-  return fixed(e.value, 3) + " ± " + fixed(e.error, three ? 3 : 4) + (three && aligned ? " " : "");
+  const int decimals = decimals_of_error(e.error, 3);
+  return fixed(e.value, 3) + " ± " + fixed(e.error, decimals) + (decimals == 3 && aligned ? " " : "");
 }
 
 std::string signed_estimate_text(const estimate& e) {
   if (!std::isfinite(e.error)) return signed_fixed(e.value, 3);
-  return signed_fixed(e.value, 3) + " ± " + fixed(e.error, e.error >= 0.0005 || e.error == 0 ? 3 : 4);
+  return signed_fixed(e.value, 3) + " ± " + fixed(e.error, decimals_of_error(e.error, 3));
 }
 
 model_report with_headline(const model_report& report, int profile) {

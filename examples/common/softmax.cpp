@@ -68,9 +68,7 @@ line_figure over_context(const softmax_report& report, figure_text text, const V
 
 std::string with_error(const estimate& e, int digits = 3) {
   if (!std::isfinite(e.error)) return fixed(e.value, digits);
-  int of_error = digits;
-  while (e.error > 0 && of_error < digits + 2 && 2 * e.error < std::pow(10, -of_error)) ++of_error;
-  return fixed(e.value, digits) + " ± " + fixed(e.error, of_error);
+  return fixed(e.value, digits) + " ± " + fixed(e.error, decimals_of_error(e.error, digits, 2));
 }
 std::string share_text(const estimate& e) { return with_error({100 * e.value, 100 * e.error}, 2); }
 
@@ -196,7 +194,8 @@ void print_statistics(printer& out, const forward_statistics& found) {
     const auto& l = *found.loss;
     out.heading("Loss of the next token: nats ± standard error over documents");
     out.line("  " + with_error(l.overall) + " over " + grouped(static_cast<long long>(l.all_tokens)) + " tokens; " +
-             with_error(l.first20) + " in the buckets of the first 20 % of the context, " + with_error(l.last20) + " in those of the last");
+             with_error(l.first20) + " in the buckets of the first 20 % of the context, " + with_error(l.last20) +
+             " in those of the last");
   }
 }
 

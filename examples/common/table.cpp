@@ -49,6 +49,12 @@ std::string signed_significant(double value, int digits) {
 
 std::string percent(double share) { return std::isfinite(share) ? fixed(100 * share, 0) + " %" : "-"; }
 
+int decimals_of_error(double error, int digits, int more) {
+  int decimals = digits;
+  while (error > 0 && decimals < digits + more && 2 * error < std::pow(10, -decimals)) ++decimals;
+  return decimals;
+}
+
 std::string grouped(long long count) {
   std::string s = std::to_string(count);
   for (std::size_t i = s.size(); i > 3 + (count < 0 ? 1u : 0u); i -= 3) s.insert(i - 3, 1, ' ');

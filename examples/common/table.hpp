@@ -11,6 +11,9 @@ namespace qkgeom::examples {
 std::string fixed(double value, int digits = 2);
 /// The same with a sign.
 std::string signed_fixed(double value, int digits = 2);
+/// Decimals for an error beside a value with `digits` of them: up to `more` others where it would read as nothing.
+int decimals_of_error(double error, int digits, int more = 1);
+
 /// `digits` significant digits, for values of any size: 0.000123, 4.56, 78900.
 std::string significant(double value, int digits = 3);
 /// The same with a sign: +87.3, -0.0012.

@@ -63,12 +63,11 @@ std::vector<scored_model> read_scored_models(const std::filesystem::path& file,
                                              const std::vector<std::string>& columns) {
   require(columns.size() == 3, "--others-columns takes three names, of model, AP_drop and score, not ", columns.size());
   const auto csv = read_csv(file);
-  for (const auto& name : columns) {
-    std::string there;
-    for (const auto& column : csv.columns()) there += (there.empty() ? "" : ", ") + column;
+  std::string there;
+  for (const auto& name : csv.columns()) there += (there.empty() ? "" : ", ") + name;
+  for (const auto& name : columns)
     require(csv.has(name), file.string(), ": there is no column ", name,
             "; --others-columns names those of model, AP_drop and score among ", there);
-  }
   const auto& names = csv.column(columns[0]);
   const auto drops = csv.numbers(columns[1]), scores = csv.numbers(columns[2]);
   std::vector<scored_model> models;

@@ -27,9 +27,7 @@ struct labelled_points {
 
 void draw(const labelled_points& figure, const std::filesystem::path& stem) {
   style::canvas c{770, 540, 77, 154, 68, 81};
-  std::vector<std::string> names;
-  for (const auto& p : figure.points) names.push_back(p.name);
-  const std::string key = style::legend(c, names, 0.6, 1.35);
+  const std::string key = style::legend(c, style::names_of(figure.points), 0.6, 1.35);
   plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
   s = style::frame(figure.text, c) + style::open_axes();
