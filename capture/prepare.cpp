@@ -81,8 +81,7 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
       plan_capture(p.model, fs::canonical(options.model).filename().string(), sha256().add(text).hex(), options.plan);
   add_settings(p.manifest, options);
   if (options.moments || options.softmax || options.loss || options.analyse) add_statistics(p.manifest, options);
-  index_t captured = 0;
-  for (const captured_layer_info& l : p.manifest.layers) captured += static_cast<index_t>(l.query_heads.size());
+  const index_t captured = p.manifest.query_heads();
   if (const auto wanted = options.plan.heads; wanted && options.plan.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
   if (const index_t none = heads_without_data(p.model, options.plan); none > 0)

@@ -86,8 +86,7 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
   options.every_token = !a.rows_only;
   auto source = capture_set::open(a.captures);
   if (!a.documents.empty()) source = source.only(a.documents);
-  index_t heads = 0;
-  for (const auto& layer : source.manifest().layers) heads += static_cast<index_t>(layer.query_heads.size());
+  const index_t heads = source.manifest().query_heads();
   require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
   require(has_rows(source) || (!options.plasticity && source.manifest().extra.contains("moments")),
           a.captures.at(0).string(), ": this capture holds no rows",

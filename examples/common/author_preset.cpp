@@ -69,8 +69,7 @@ void run_preset(const arguments& a, const preset_arguments& preset) {
   auto grid = author_buckets(manifest);
   if (a.bucket_size > 0 || !a.bucket_edges.empty())
     grid = {query_buckets(manifest, {.bucket_size = a.bucket_size, .bucket_edges = a.bucket_edges}), 0};
-  index_t n = 0;
-  for (const auto& layer : manifest.layers) n += static_cast<index_t>(layer.query_heads.size());
+  const index_t n = manifest.query_heads();
   require(n > 0, a.captures.at(0).string(), ": this capture holds no query head");
   progress bar("Analysing", n, "heads");
   const auto heads = author_analysis(cpu, source, grid.edges,

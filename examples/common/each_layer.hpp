@@ -19,8 +19,7 @@ void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments
   const auto& manifest = source.manifest();
   const auto buckets = query_buckets(manifest, options);
   const auto stored = a.rows_only ? std::nullopt : set_moments::open(source, buckets);
-  index_t heads = 0;
-  for (const auto& layer : manifest.layers) heads += static_cast<index_t>(layer.query_heads.size());
+  const index_t heads = manifest.query_heads();
   require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
   progress bar(label, heads, "heads");
   for (const index_t number : source.layers()) {

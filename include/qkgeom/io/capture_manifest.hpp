@@ -105,6 +105,12 @@ struct capture_manifest {
     require(at >= 0, "layer ", number, " is not in this capture");
     return layers[static_cast<std::size_t>(at)];
   }
+  /// Captured query heads of all layers.
+  index_t query_heads() const {
+    index_t n = 0;
+    for (const captured_layer_info& l : layers) n += static_cast<index_t>(l.query_heads.size());
+    return n;
+  }
   /// Tokens of a bucket where sixteen cover the context: a sixteenth of it, rounded up (section 4.1.2).
   static constexpr index_t sixteenth_of(index_t context) { return std::max<index_t>(1, (context + 15) / 16); }
   /// Tokens of a query bucket where nobody asks for others: the capture's own uniform buckets, else those of its

@@ -56,10 +56,9 @@ class document_sums {
 
   /// Makes room for documents of which nothing was found yet; `more` will follow.
   void add_documents(index_t count, index_t more = 0) {
-    documents_ += count + more;
-    for (auto& a : arrays()) a.values->reserve(size_of(a.shape));
-    documents_ -= more;
-    for (auto& a : arrays()) a.values->resize(size_of(a.shape), a.missing);
+    documents_ += count;
+    for (auto& a : arrays(documents_ + more)) a.values->reserve(size_of(a.shape));
+    for (auto& a : arrays(documents_)) a.values->resize(size_of(a.shape), a.missing);
   }
 
   /// Keeps the reports of a document's heads, as `document_analysis` gives them.
@@ -114,14 +113,14 @@ class document_sums {
   /// Everything as tensors `NAME.numbers` and so on, documents in front; valid until the next change.
   std::vector<tensor_to_write> tensors(const std::string& name) const {
     std::vector<tensor_to_write> list;
-    for (const auto& a : const_cast<document_sums*>(this)->arrays())
+    for (const auto& a : const_cast<document_sums*>(this)->arrays(documents_))
       list.push_back(tensor_of(name + a.name, a.shape, a.values->data()));
     return list;
   }
   /// Reads these tensors of `documents` documents. Throws `error` naming file and tensor where one is not as it should.
   void read(const safetensors_file& file, const std::string& name, index_t documents) {
     documents_ = documents;
-    for (auto& a : arrays()) {
+    for (auto& a : arrays(documents_)) {
       const auto& tensor = file.at(name + a.name);
       require(tensor.shape == a.shape, file.path().string(), ": tensor ", name, a.name, " must have shape ",
               shape_text(a.shape), " by the manifest, not ", shape_text(tensor.shape));
@@ -134,7 +133,7 @@ class document_sums {
   }
   void clear() {
     documents_ = 0;
-    for (auto& a : arrays()) a.values->clear();
+    for (auto& a : arrays(documents_)) a.values->clear();
   }
 
  private:
@@ -152,8 +151,8 @@ class document_sums {
     std::vector<double>* values;
     double missing;
   };
-  std::vector<array> arrays() {
-    const index_t e = documents_, h = shape_.heads, b = shape_.buckets.count(), w = shape_.cells();
+  std::vector<array> arrays(index_t documents) {
+    const index_t e = documents, h = shape_.heads, b = shape_.buckets.count(), w = shape_.cells();
     const auto c = static_cast<index_t>(shape_.covariances.size());
     std::vector<array> list{{".numbers", {e, h, kept_}, &numbers_, none},
                             {".components", {e, h, shape_.dim, 3}, &components_, none},

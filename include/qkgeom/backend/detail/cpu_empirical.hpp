@@ -56,7 +56,7 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
       if (range.size() < 2) continue;
       const index_t keys = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
       y.resize(static_cast<std::size_t>((keys + block_rows) * d));  // a block may read beyond the last key
-      centred_keys(pool, k.head(problem.key_head), groups, g, y.data(), true);
+      centred_keys(pool, k.head(problem.key_head), groups, g, y.data(), backend::key_centre::on_grid);
       // The order of a score's sum depends on no row, so that equal keys tie. A GEMM's depends on the row's place.
       scores.resize(static_cast<std::size_t>((range.size() + block_rows) * width));
       for (index_t i = 0; i < range.size(); i += block_rows)
@@ -64,8 +64,9 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
       double sum = 0;
       for (index_t j = 1; j < range.size(); ++j)
         for (index_t i = 0; i < j; ++i) {
-          const double share = static_cast<double>(wins_doubled(scores.data() + j * width, scores.data() + i * width, n)) /
-                               (2.0 * static_cast<double>(n));
+          const double share =
+              static_cast<double>(wins_doubled(scores.data() + j * width, scores.data() + i * width, n)) /
+              (2.0 * static_cast<double>(n));
           sum += 4.0 * share * (1.0 - share);
         }
       const auto at = results[p].at(static_cast<index_t>(l), g);

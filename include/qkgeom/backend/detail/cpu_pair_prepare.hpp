@@ -16,11 +16,11 @@ namespace qkgeom::cpu {
 template <class F>
 using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// Keys of one group minus their mean, which no difference sees: it keeps f32 exact for keys with a large common part.
-/// `on_grid`: minus the `grid_centre` near it. Throws if a key is not finite.
+/// Keys of one group minus their centre, which no difference sees: it keeps f32 exact for keys with a large common
+/// part. Throws if a key is not finite.
 template <class F>
 void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& groups, index_t group, F* out,
-                  bool on_grid = false) {
+                  backend::key_centre about = backend::key_centre::mean) {
   constexpr index_t block = 256;
   const index_t begin = groups.offset[static_cast<std::size_t>(group)],
                 n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
@@ -51,7 +51,7 @@ void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& group
   for (index_t b = 0; b < blocks; ++b)
     for (index_t c = 0; c < d; ++c) mean[c] += sums[static_cast<std::size_t>(b * d + c)] / static_cast<double>(n);
   backend::check_finite_keys(groups, group, mean, d);
-  if (on_grid) {
+  if (about == backend::key_centre::on_grid) {
     std::vector<double> wide(static_cast<std::size_t>(d)), low(wide), high(wide);
     for (index_t j = 0; j < backend::grid_keys(n); ++j) {
       k.read(groups.row[static_cast<std::size_t>(begin + backend::grid_key(j, n))], wide.data());

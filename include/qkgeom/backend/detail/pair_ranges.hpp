@@ -27,6 +27,9 @@ inline constexpr index_t most_grid_keys = 256;
 QKGEOM_HD inline index_t grid_keys(index_t n) { return n < most_grid_keys ? n : most_grid_keys; }
 QKGEOM_HD inline index_t grid_key(index_t j, index_t n) { return j * n / grid_keys(n); }
 
+/// What keys are taken less of, coordinate by coordinate: their group's mean, or the `grid_centre` near it.
+enum class key_centre { mean, on_grid };
+
 /// What observed queries' scores are centred on, one coordinate: the mean of keys that lie in [low, high], rounded to a
 /// grid between a 512th and a 256th of their range. A key less its mean has more digits than the key, so that scores
 /// that are equal would round apart; less this it has hardly more.

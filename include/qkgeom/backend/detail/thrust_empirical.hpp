@@ -91,7 +91,7 @@ std::vector<pair_sums> empirical_pairs(const Machine& on, const tensor_view<cons
   const device_groups<Machine> on_groups(on, groups);
   for (std::size_t p = 0; p < problems.size(); ++p) {
     const auto& problem = problems[p];
-    const auto y = on_groups.centred(on, k, problem.key_head, true);
+    const auto y = on_groups.centred(on, k, problem.key_head, backend::key_centre::on_grid);
     for (std::size_t l = 0; l < problem.laws.size(); ++l)
       add_empirical_law<compute_t<T>>(on, on_groups, q.data + problem.query_head * q.head_stride, q.row_stride,
                                       problem.query_rows[l], problem.laws[l], static_cast<index_t>(l), y.data(), k.dim,

@@ -135,10 +135,10 @@ template <class Machine, class T, memory_space S>
 class keys_of_head {
  public:
   keys_of_head(const Machine& on, const tensor_view<const T, S>& k, const device_groups<Machine>& groups,
-               bool on_grid = false)
-      : on_(on), k_(k), groups_(groups), on_grid_(on_grid), y_(on.template make<double>(0)) {}
+               backend::key_centre about = backend::key_centre::mean)
+      : on_(on), k_(k), groups_(groups), about_(about), y_(on.template make<double>(0)) {}
   const double* operator()(index_t head) {
-    if (head != head_) y_ = groups_.centred(on_, k_, head, on_grid_);
+    if (head != head_) y_ = groups_.centred(on_, k_, head, about_);
     head_ = head;
     return y_.data();
   }
@@ -147,7 +147,7 @@ class keys_of_head {
   const Machine& on_;
   tensor_view<const T, S> k_;
   const device_groups<Machine>& groups_;
-  bool on_grid_;
+  backend::key_centre about_;
   typename Machine::template buffer<double> y_;
   index_t head_ = -1;
 };

@@ -44,7 +44,7 @@ class fused_observed {
         q_(q),
         problems_(problems),
         groups_(engine.machine(), groups),
-        keys_(engine.machine(), k, groups_, true),
+        keys_(engine.machine(), k, groups_, backend::key_centre::on_grid),
         d_(k.dim),
         most_queries_(static_cast<index_t>(scratch / sizeof(float)) / std::max<index_t>(1, groups_.n)) {}
 

@@ -13,7 +13,7 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// centred(i, c) = key i of the groups' order minus its group's mean, which no difference sees.
+/// centred(i, c) = key i of the groups' order minus its group's centre, which no difference sees.
 template <class T>
 struct centre_keys {
   row_segments<T> x;
@@ -70,16 +70,16 @@ struct device_groups {
         averages(on, g.offset),
         unfinished(on.copy(std::vector<unsigned long long>{static_cast<unsigned long long>(g.groups())})) {}
 
-  /// Centred keys (n, d) of one key head: less their group's mean, or less the `grid_centre` near it.
+  /// Centred keys (n, d) of one key head.
   template <class T, memory_space S>
   buffer<double> centred(const Machine& on, const tensor_view<const T, S>& k, index_t head,
-                         bool on_grid = false) const {
+                         backend::key_centre about = backend::key_centre::mean) const {
     const row_segments<T> x{k.data,       k.dim,         k.heads,    host.groups(),
                             k.row_stride, k.head_stride, row.data(), offset.data()};
     auto only = x;
     only.data += head * k.head_stride;
     auto mean = averages(on, only, 1, unfinished.data());
-    if (on_grid) on.each(mean.size(), centres_on_grid<T>{x, head, mean.data()});
+    if (about == backend::key_centre::on_grid) on.each(mean.size(), centres_on_grid<T>{x, head, mean.data()});
     auto y = on.template make<double>(n * k.dim);
     on.each(n * k.dim, centre_keys<T>{x, head, mean.data(), y.data()});
     return y;
