@@ -213,6 +213,17 @@ TEST_F(moments_of_tokens, are_dealt_to_blocks_of_documents) {
   EXPECT_EQ(last.read(0).k_pairs, alone.k_pairs);
 }
 
+// Where nobody asks for buckets, those of the moments are taken: over others they would be passed over.
+TEST_F(moments_of_tokens, say_the_buckets_of_a_capture_without_uniform_ones) {
+  options.plan.sampler = {sampler_kind::log2, 16, 4};
+  options.statistics_bucket_size = 31;
+  const auto source = run("odd", {0});
+  EXPECT_EQ(source.manifest().usual_bucket_size(), 31);
+  EXPECT_TRUE(set_moments::open(source, uniform_buckets{31}.edges(300)));
+  options.plan.sampler = {sampler_kind::uniform, 100, 4};
+  EXPECT_EQ(run("uniform", {0}).manifest().usual_bucket_size(), 100);
+}
+
 TEST_F(moments_of_tokens, of_an_empty_document_are_none) {
   const auto alone = set_moments::open(run("alone", {6}), uniform_buckets{19}.edges(300))->read(0)[0];
   options.documents.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(folder / "alone.jsonl"));

@@ -29,6 +29,7 @@ END
 page above "$data/long-bf16.safetensors" --covariance joint --score 30 --score-name "It's <b>" --others "$work/others.csv" --others-columns name,drop,score
 says "Not met: AP_drop is 0.145" above
 page=$work/above/report.html
+grep -qE '[0-9.]+ of the [0-9 ]+ tokens of each bucket \(probability [0-9.]+\)' "$page" || bad "no word on how tokens were drawn"
 grep -qF 'A score of 30.00 is below the others&#39; median of 31.50; with AP_drop above the target' "$page" || bad "no quadrant in words"
 [[ $(grep -o "id=['\"]quadrant-" "$page" | wc -l) -gt 5 ]] || bad "no quadrant as a figure"
 grep -qF "&#39;It&#39;\\&#39;&#39;s &lt;b&gt;&#39;" "$page" || bad "the command is not as a shell reads it"

@@ -35,6 +35,31 @@ TEST(StepFigure, HasAMarkForEachValueAndNamesItsSteps) {
   EXPECT_EQ(count(plot_of(f), point), 4u) << "a log axis has no place for 0 and below";
 }
 
+TEST(StepFigure, GrowsForLongAndManyNames) {
+  // What stands behind ` width="` or ` height="` of the SVG.
+  const auto size = [](const step_figure& f, const std::string& side) {
+    const std::string svg = test::drawn(f);
+    return std::stoi(svg.substr(svg.find(" " + side + "=\"") + side.size() + 3));
+  };
+  step_figure f;
+  f.steps = {"one", "two"};
+  f.lines = {{"a", palette::blue, {1, 2}, {}}};
+  EXPECT_EQ(size(f, "width"), 880);
+  EXPECT_EQ(size(f, "height"), 540);
+  f.lines[0].name = std::string(58, 'n');
+  EXPECT_GT(size(f, "width"), 880 + 7 * 20);
+  EXPECT_EQ(size(f, "height"), 540);
+  f.lines[0].name = std::string(100, 'm') + "end";
+  EXPECT_EQ(count(test::drawn(f), ">" + std::string(30, 'm') + "\u2026" + std::string(26, 'm') + "end<"), 1u);
+  f.lines.assign(30, {"a", palette::blue, {1, 2}, {}});
+  EXPECT_GT(size(f, "height"), 540 + 100);
+  f.lines.assign(1, {"a", palette::blue, std::vector<double>(20, 1), {}});
+  f.steps.assign(20, "s");
+  f.steps.back() = std::string(58, 's');
+  EXPECT_GT(size(f, "height"), 540 + 50);
+  EXPECT_GT(size(f, "width"), 880);
+}
+
 TEST(StepFigure, WithoutAnyValueHasItsFrame) {
   step_figure f;
   f.steps = {"one", "two"};

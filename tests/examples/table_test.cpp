@@ -157,6 +157,14 @@ TEST(Target, PlacesAModelAmongOthers) {
   EXPECT_THAT(quadrant_of({0.11, 0.01}, 29, 30).statement, HasSubstr("cannot be said"));
 }
 
+TEST(Numbers, ErrorsHaveMoreDecimalsWhereTheyWouldReadAsNothing) {
+  EXPECT_EQ(decimals_of_error(0.0005, 3), 3);
+  EXPECT_EQ(decimals_of_error(0.0004, 3), 4);
+  EXPECT_EQ(decimals_of_error(0.00001, 3), 4);
+  EXPECT_EQ(decimals_of_error(0.0004, 2, 2), 4);
+  EXPECT_EQ(decimals_of_error(0, 3), 3);
+}
+
 TEST(Labels, FileNamesKeepLettersOfAnyScript) {
   EXPECT_EQ(file_name_of("a/b c=1_\u65e5\u672c\xff"), "a_b_c=1_\u65e5\u672c_");
   const std::string longest(120, 'x'), character = std::string(110, 'x') + "\u65e5" + longest;

@@ -455,6 +455,21 @@ TYPED_TEST(exact_scores, tie_where_they_are_equal) {
   }
 }
 
+TEST(empirical, keys_whose_range_is_subnormal_are_ordered) {
+  const std::vector<double> q{1, -1}, k{0, 1e-322};
+  const std::vector<std::int32_t> q_position{10, 11}, k_position{0, 1}, example(2);
+  const layer_view<double> layer{packed_tensor(q.data(), 2, 1, 1),
+                                 {q_position.data(), 2},
+                                 {example.data(), 2},
+                                 packed_tensor(k.data(), 2, 1, 1),
+                                 {k_position.data(), 2},
+                                 {example.data(), 2},
+                                 {0},
+                                 {}};
+  cpu_context ctx{{.threads = 1}};
+  EXPECT_EQ(empirical_profile(ctx, layer, edge_buckets{{10, 20}}, 20)[0].buckets[0].plasticity, 1);
+}
+
 TEST(empirical, equals_counting) {
   auto h = with_queries();
   const random_stream s{.seed = 2};
