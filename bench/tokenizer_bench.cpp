@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/documents.hpp"
-#include "capture/tokenizer.hpp"
+#include "capture/job/documents.hpp"
+#include "capture/text/tokenizer.hpp"
 
 namespace {
 

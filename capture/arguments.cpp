@@ -7,8 +7,8 @@
 #include <cstring>
 #include <map>
 
-#include "capture/head_list.hpp"
-#include "capture/study.hpp"
+#include "capture/job/study.hpp"
+#include "capture/model/head_list.hpp"
 
 namespace qkgeom {
 namespace {

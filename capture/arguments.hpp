@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "capture/device_cuda.hpp"
-#include "capture/evaluate.hpp"
-#include "capture/job.hpp"
+#include "capture/evaluate/evaluate.hpp"
+#include "capture/job/job.hpp"
+#include "capture/on_cuda.hpp"
 
 namespace qkgeom {
 

@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "capture/arguments.hpp"
-#include "capture/blas.hpp"
+#include "capture/forward/products/blas.hpp"
 
 int main(int argc, char** argv) {
   qkgeom::choose_blas_kernels(argv);

@@ -7,10 +7,10 @@
 #include <exception>
 #include <iostream>
 
-#include "capture/analyse_documents.hpp"
+#include "capture/analysis/live_analysis_on.hpp"
 #include "capture/arguments.hpp"
-#include "capture/blas.hpp"
-#include "capture/estimate.hpp"
+#include "capture/forward/products/blas.hpp"
+#include "capture/job/estimate.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/cuda_program.hpp"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "examples/common/cuda.hpp"
+#include "examples/common/figures/report_figures.hpp"
 #include "examples/common/outputs.hpp"
-#include "examples/common/report_figures.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/progress.hpp"
 #include "qkgeom/report/analyse.hpp"

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "examples/common/characters.hpp"
+#include "examples/common/figures/characters.hpp"
 #include "examples/common/table.hpp"
 #include "qkgeom/core/error.hpp"
 

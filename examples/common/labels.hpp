@@ -16,8 +16,8 @@ namespace qkgeom::examples {
 std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>& captures,
                                         const std::vector<std::string>& given, const std::string& what);
 
-/// The text as part of a file name of at most 120 bytes, a longer one as its beginning and a hash: letters of any script, digits and . _ - + = stay, other
-/// ASCII and bytes that are no UTF-8 become _.
+/// The text as part of a file name of at most 120 bytes, a longer one as its beginning and a hash: letters of any
+/// script, digits and . _ - + = stay, other ASCII and bytes that are no UTF-8 become _.
 std::string file_name_of(const std::string& text);
 
 /// "all heads", "RoPE layers" or "NoPE layers": a group of `head_groups` in words.

@@ -5,12 +5,12 @@
 #include <charconv>
 #include <cmath>
 
-#include "examples/common/report_figures.hpp"
-#include "qkgeom/report/heterogeneity.hpp"
-#include "qkgeom/report/model_columns.hpp"
+#include "examples/common/figures/report_figures.hpp"
+#include "qkgeom/report/head_csv.hpp"
 #include "qkgeom/report/model_heatmap.hpp"
-#include "qkgeom/report/recovery.hpp"
-#include "qkgeom/report/tables.hpp"
+#include "qkgeom/study/heterogeneity.hpp"
+#include "qkgeom/study/model_columns.hpp"
+#include "qkgeom/study/recovery.hpp"
 
 namespace qkgeom::examples {
 

@@ -17,7 +17,7 @@ options() {
 prepare() {
   local script=$1 out=$2 log=build/demo-configure.log root
   shift 2
-  root=$(cd "$(dirname "$script")/.." && pwd)
+  root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
   cd "$root"
   data=examples/data/kjv-smollm3
   bin=build/native/bin

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "examples/common/figures/report_figures.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/common/report_figures.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/pair_summary.hpp"
-#include "qkgeom/report/trajectory.hpp"
+#include "qkgeom/study/trajectory.hpp"
 
 namespace qkgeom::examples {
 

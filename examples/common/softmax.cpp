@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "examples/common/figure_style.hpp"
+#include "examples/common/figures/figure_style.hpp"
+#include "examples/common/figures/report_cells.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/common/report_cells.hpp"
 #include "examples/common/report_text.hpp"
 #include "qkgeom/io/capture_set.hpp"
 

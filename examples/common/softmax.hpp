@@ -3,10 +3,10 @@
 
 #include <optional>
 
-#include "examples/common/figure.hpp"
+#include "examples/common/figures/figure.hpp"
 #include "examples/common/outputs.hpp"
-#include "qkgeom/report/loss_table.hpp"
-#include "qkgeom/report/softmax_tables.hpp"
+#include "qkgeom/report/loss_csv.hpp"
+#include "qkgeom/report/softmax_csv.hpp"
 
 namespace qkgeom::examples {
 

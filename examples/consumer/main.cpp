@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The smallest outside program: a head's queries and keys in Eigen matrices, and how much of their geometry is position.
+// The smallest outside program: a head's queries and keys in Eigen matrices, and how much of their geometry is
+// position.
 #include <Eigen/Core>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs programs of tiles (backend/detail/tile_team.hpp) on the host as a block of threads that are not in step.
+// Runs programs of tiles (backend/detail/tiles/team.hpp) on the host as a block of threads that are not in step.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/backend/host_engine.hpp"
+#include "tests/backend/host_launcher.hpp"
 #include "tests/common/fibre_block.hpp"
 
 namespace qkgeom::test {

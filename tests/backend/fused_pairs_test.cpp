@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/backend/detail/thrust_scatter.hpp"
+#include "qkgeom/backend/detail/thrust/scatter.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
-#include "tests/backend/host_engine.hpp"
+#include "tests/backend/host_launcher.hpp"
 #include "tests/common/refusal.hpp"
 
 namespace {

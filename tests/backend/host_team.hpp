@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs programs of tiles (backend/detail/tile_team.hpp) on the host, and the fused pair sums with them: what a device
+// Runs programs of tiles (backend/detail/tiles/team.hpp) on the host, and the fused pair sums with them: what a device
 // does, step by step, one thread after the other.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "qkgeom/backend/detail/tile_team.hpp"
+#include "qkgeom/backend/detail/tiles/team.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
 

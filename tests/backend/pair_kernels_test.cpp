@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu_pair_math.hpp"
+#include "qkgeom/backend/detail/cpu/pair_math.hpp"
 #include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/pair_ranges.hpp"
-#include "qkgeom/backend/detail/tile_math.hpp"
-#include "qkgeom/backend/detail/tile_plan.hpp"
-#include "qkgeom/core/pair_formula.hpp"
+#include "qkgeom/backend/detail/tiles/math.hpp"
+#include "qkgeom/backend/detail/tiles/plan.hpp"
+#include "qkgeom/context/pair_formula.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/job.hpp"
+#include "capture/job/job.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom::test {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "qkgeom/backend/cuda_resources.cuh"
+#include "qkgeom/backend/cuda/resources.cuh"
 #include "tests/emulated_cuda/device.hpp"
 
 namespace {

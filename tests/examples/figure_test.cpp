@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Every finite datum given to a figure is one mark in its SVG, and the words arrive as they were written.
-#include "examples/common/figure.hpp"
+#include "examples/common/figures/figure.hpp"
 
 #include <gmock/gmock.h>
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "examples/common/gnuplot.hpp"
+#include "examples/common/figures/gnuplot.hpp"
 #include "qkgeom/core/error.hpp"
 #include "tests/examples/drawn_figure.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/common/figure.hpp"
+#include "examples/common/figures/figure.hpp"
 #include "qkgeom/core/error.hpp"
 #include "tests/examples/drawn_figure.hpp"
 

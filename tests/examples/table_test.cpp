@@ -8,9 +8,9 @@
 #include <fstream>
 #include <limits>
 
-#include "examples/common/html.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/common/target.hpp"
+#include "examples/report/html.hpp"
+#include "examples/report/target.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom::examples {

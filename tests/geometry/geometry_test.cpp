@@ -84,8 +84,8 @@ TEST(rotation, in_one_dimension_there_is_no_second_axis) {
   cpu_context ctx{{.threads = 1}};
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const std::vector<double> drift{0.01}, mean{0.3};
-    const auto rows =
-        plant<double>({.dim = 1, .context_length = 512, .examples = 2, .rows = 40, .seed = seed, .mean_q = mean, .drift_k = drift});
+    const auto rows = plant<double>(
+        {.dim = 1, .context_length = 512, .examples = 2, .rows = 40, .seed = seed, .mean_q = mean, .drift_k = drift});
     const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{128}),
                                    {.separation = separation_axis_kind::top_eigenvector});
     EXPECT_NEAR(std::abs(r.drift_axis[0]), 1, 1e-15);

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "capture/device_cuda.hpp"
-#include "tests/capture/compared_passes.hpp"
+#include "capture/on_cuda.hpp"
+#include "tests/capture/forward/compared_passes.hpp"
 
 namespace qkgeom {
 namespace {

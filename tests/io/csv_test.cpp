@@ -77,7 +77,11 @@ TEST(Csv, RefusesWithLineAndColumn) {
   EXPECT_QKGEOM_ERROR("two columns have the same name", read("a,a\n"));
   EXPECT_QKGEOM_ERROR("the file is empty", read(""));
   EXPECT_QKGEOM_ERROR("the file is empty", read("\xEF\xBB\xBF"));
-  EXPECT_EQ(read("\xEF\xBB\xBF" "a,b\n1,2\n").numbers("a"), std::vector<double>{1}) << "a byte order mark";
+  EXPECT_EQ(read("\xEF\xBB\xBF"
+                 "a,b\n1,2\n")
+                .numbers("a"),
+            std::vector<double>{1})
+      << "a byte order mark";
   EXPECT_QKGEOM_ERROR("there is no column c", read("a\n1\n").column("c"));
   EXPECT_QKGEOM_ERROR("column a row 2 must be a number, not \"1x\"", read("a\n1\n1x\n").numbers("a"));
   EXPECT_QKGEOM_ERROR("larger than the 3 bytes", read_csv(folder / "a.csv", 3));

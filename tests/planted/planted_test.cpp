@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/pair_formula.hpp"
+#include "qkgeom/context/pair_formula.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"

@@ -84,8 +84,7 @@ TEST(merge, a_part_without_keys_changes_nothing) {
   EXPECT_TRUE(none.examples.empty());
   for (const auto& all : {merge(want, none), merge(none, want)}) {
     expect_equal(all, want);
-    for (std::size_t b = 0; b < want.buckets.size(); ++b)
-      EXPECT_EQ(all.buckets[b].part_sum, want.buckets[b].part_sum);
+    for (std::size_t b = 0; b < want.buckets.size(); ++b) EXPECT_EQ(all.buckets[b].part_sum, want.buckets[b].part_sum);
   }
   const auto other = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{128}, {.context_length = 512}));
   EXPECT_THROW(merge(want, plasticity_profile(ctx, other, documents(rows, 3, 4), all_pairs{}, options)[0]), error);

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/pair_formula.hpp"
+#include "qkgeom/context/pair_formula.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/plasticity/empirical.hpp"

@@ -17,8 +17,8 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/document_analysis.hpp"
-#include "qkgeom/report/tables.hpp"
-#include "qkgeom/report/trajectory.hpp"
+#include "qkgeom/report/head_csv.hpp"
+#include "qkgeom/study/trajectory.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -50,8 +50,8 @@ planted_rows<float> layer_rows(std::uint64_t seed) {
   return plant<float>(spec);
 }
 
-/// Writes documents [first, last) of two planted layers as a capture of its own, `step` documents a shard. Layer 1 has no
-/// rows of the shard that begins with `lacking`.
+/// Writes documents [first, last) of two planted layers as a capture of its own, `step` documents a shard. Layer 1 has
+/// no rows of the shard that begins with `lacking`.
 void write(const std::filesystem::path& folder, index_t first, index_t last, index_t step, index_t lacking = -1) {
   const auto manifest = manifest_of(last - first);
   const planted_rows<float> layers[] = {layer_rows(1), layer_rows(2)};
@@ -65,7 +65,8 @@ void write(const std::filesystem::path& folder, index_t first, index_t last, ind
     const auto side = [&](const std::vector<float>& x, const std::vector<std::int32_t>& position,
                           const std::vector<std::int32_t>& example, bool lacks) {
       const auto at = [&](index_t e) { return std::lower_bound(example.begin(), example.end(), e) - example.begin(); };
-      const auto from = static_cast<std::size_t>(at(begin)), n = static_cast<std::size_t>(at(lacks ? begin : end)) - from;
+      const auto from = static_cast<std::size_t>(at(begin)),
+                 n = static_cast<std::size_t>(at(lacks ? begin : end)) - from;
       ids.emplace_back();
       for (std::size_t i = from; i < from + n; ++i) ids.back().push_back(example[i] - static_cast<std::int32_t>(first));
       return side_to_write{std::as_bytes(std::span(x).subspan(from * dim, n * dim)),

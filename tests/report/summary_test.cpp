@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "qkgeom/report/comparison.hpp"
-#include "qkgeom/report/heterogeneity.hpp"
 #include "qkgeom/report/model_summary.hpp"
-#include "qkgeom/report/recovery.hpp"
+#include "qkgeom/study/comparison.hpp"
+#include "qkgeom/study/heterogeneity.hpp"
+#include "qkgeom/study/recovery.hpp"
 
 namespace {
 

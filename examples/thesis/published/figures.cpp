@@ -2,8 +2,8 @@
 // Figure 6.7 and what the tables show of profiles and bias.
 #include <algorithm>
 
-#include "examples/common/figure.hpp"
-#include "examples/common/figure_style.hpp"
+#include "examples/common/figures/figure.hpp"
+#include "examples/common/figures/figure_style.hpp"
 #include "examples/thesis/published/outputs.hpp"
 #include "qkgeom/stats/resampling.hpp"
 

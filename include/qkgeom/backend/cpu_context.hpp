@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu_kernels.hpp"
+#include "qkgeom/backend/detail/cpu/kernels.hpp"
 #include "qkgeom/backend/detail/each_matrix.hpp"
+#include "qkgeom/context/host_values.hpp"
 #include "qkgeom/core/head.hpp"
-#include "qkgeom/core/host_values.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 

@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/cuda_resources.cuh"
-#include "qkgeom/backend/detail/cuda_dense.cuh"
-#include "qkgeom/backend/detail/cuda_engine.cuh"
-#include "qkgeom/backend/detail/thrust_fused_observed.hpp"
-#include "qkgeom/backend/detail/thrust_fused_pairs.hpp"
-#include "qkgeom/backend/detail/thrust_primitives.hpp"
-#include "qkgeom/backend/detail/thrust_scatter.hpp"
+#include "qkgeom/backend/cuda/resources.cuh"
+#include "qkgeom/backend/detail/cuda/dense.cuh"
+#include "qkgeom/backend/detail/cuda/launcher.cuh"
+#include "qkgeom/backend/detail/launch/launch_observed.hpp"
+#include "qkgeom/backend/detail/launch/launch_pairs.hpp"
+#include "qkgeom/backend/detail/thrust/primitives.hpp"
+#include "qkgeom/backend/detail/thrust/scatter.hpp"
 
 namespace qkgeom {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/each_matrix.hpp"
-#include "qkgeom/backend/detail/thrust_primitives.hpp"
+#include "qkgeom/backend/detail/thrust/primitives.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom {

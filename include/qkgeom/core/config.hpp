@@ -21,8 +21,8 @@
 #endif
 
 /// The library is its headers alone: heavy functions that are no templates are `inline`, with their bodies included
-/// where they are declared. A build of many programs may compile these bodies once instead (cmake/precompiled.cpp here)
-/// and define QKGEOM_PRECOMPILED in every unit, which then sees declarations only.
+/// where they are declared. A build of many programs may compile these bodies once instead (.cmake/precompiled.cpp
+/// here) and define QKGEOM_PRECOMPILED in every unit, which then sees declarations only.
 #if defined(QKGEOM_PRECOMPILED)
 #define QKGEOM_INLINE
 #else
@@ -33,5 +33,8 @@ namespace qkgeom {
 
 /// Sizes, row numbers and token positions. Signed, so that differences are safe.
 using index_t = std::int64_t;
+
+/// The smallest multiple of `multiple` that is at least n >= 0.
+QKGEOM_HD constexpr index_t round_up(index_t n, index_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 }  // namespace qkgeom

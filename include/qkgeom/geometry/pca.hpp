@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include "qkgeom/core/dense.hpp"
-#include "qkgeom/core/eigen_system.hpp"
+#include "qkgeom/context/eigen_system.hpp"
 #include "qkgeom/geometry/head_class.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {

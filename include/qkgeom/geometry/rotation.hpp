@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/core/dense.hpp"
 #include "qkgeom/geometry/pca.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "qkgeom/context/eigen_system.hpp"
 #include "qkgeom/core/config.hpp"
-#include "qkgeom/core/eigen_system.hpp"
 
 namespace qkgeom::linalg {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "qkgeom/core/dense.hpp"
+#include "qkgeom/linalg/dense.hpp"
 
 namespace qkgeom {
 

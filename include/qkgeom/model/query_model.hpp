@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "qkgeom/core/admissible.hpp"
-#include "qkgeom/core/dense.hpp"
-#include "qkgeom/core/eigen_system.hpp"
-#include "qkgeom/core/pair_problem.hpp"
+#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/eigen_system.hpp"
+#include "qkgeom/context/pair_problem.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/stats/moments.hpp"
 

@@ -7,10 +7,10 @@
 #include <numbers>
 #include <vector>
 
-#include "qkgeom/core/dense.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/random.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 
 namespace qkgeom {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/core/pair_formula.hpp"
+#include "qkgeom/context/pair_formula.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/core/admissible.hpp"
+#include "qkgeom/context/admissible.hpp"
 #include "qkgeom/plasticity/observed_queries.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 

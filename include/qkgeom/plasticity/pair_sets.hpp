@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/core/pair_problem.hpp"
 
 namespace qkgeom {
 

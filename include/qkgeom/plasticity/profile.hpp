@@ -197,8 +197,8 @@ void check_models(const char* function, const std::vector<query_model>& models, 
   }
 }
 
-/// Width of a heatmap's cells where none is given, in tokens: that of the first query bucket, but no more than 256 cells
-/// up to the last edge, since a heatmap takes the square of their number.
+/// Width of a heatmap's cells where none is given, in tokens: that of the first query bucket, but no more than 256
+/// cells up to the last edge, since a heatmap takes the square of their number.
 inline index_t usual_cell(const bucket_edges& buckets) {
   return std::max(buckets.end(0) - buckets.start(0), (buckets.edges().back() + 255) / 256);
 }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/core/admissible.hpp"
+#include "qkgeom/context/admissible.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 

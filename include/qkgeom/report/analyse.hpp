@@ -17,8 +17,8 @@ inline bucket_edges query_buckets(const capture_manifest& manifest, const analys
   if (!options.bucket_edges.empty()) {
     auto edges = bucket_edges(options.bucket_edges).edges();
     const index_t length = manifest.context_length;
-    require(edges.front() >= 0 && edges.front() < length, "the edges of query buckets must begin within the context of ",
-            length, " tokens, not at ", edges.front());
+    require(edges.front() >= 0 && edges.front() < length,
+            "the edges of query buckets must begin within the context of ", length, " tokens, not at ", edges.front());
     while (edges[edges.size() - 2] >= length) edges.pop_back();
     edges.back() = std::min(edges.back(), length);
     return bucket_edges(std::move(edges));
@@ -107,9 +107,9 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
     if (known) report.moment_tokens = known->moments.q[0].total.count;
     visit_element_type(first.element, [&]<class T>() {
       const auto parts = [&](const auto& f) { each_part([&](const captured_layer& rows) { f(rows.view<T>()); }); };
-      auto heads =
-          analyse_layer<T>(ctx, parts, {number, first.rope, first.query_heads, first.key_heads}, report.buckets,
-                           report.context_length, options, document_block(source.documents()), std::move(known), documents);
+      auto heads = analyse_layer<T>(ctx, parts, {number, first.rope, first.query_heads, first.key_heads},
+                                    report.buckets, report.context_length, options, document_block(source.documents()),
+                                    std::move(known), documents);
       for (auto& h : heads) report.heads.push_back(std::move(h));
     });
     progress(static_cast<index_t>(first.query_heads.size()));

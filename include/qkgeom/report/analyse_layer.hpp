@@ -183,16 +183,16 @@ inline std::vector<head_report> named_heads(const layer_names& names, const std:
 /// Runs the analyses on every head of one layer, whose rows come in one or several parts: `parts(f)` calls
 /// f(layer_view<T>) with each part in turn, as often as it is called. A document's keys must stand in one part; the
 /// query models are those of all parts. `context_length` in tokens. Documents e are counted in blocks e /
-/// `document_block` (1: each alone), see `fold_documents`. `documents`: those of all layers, for blocks of documents that
-/// are the same in each layer (`geometry_blocks`); empty: the layer's own.
+/// `document_block` (1: each alone), see `fold_documents`. `documents`: those of all layers, for blocks of documents
+/// that are the same in each layer (`geometry_blocks`); empty: the layer's own.
 template <class T, class Context, class Parts>
 std::vector<head_report> analyse_layer(Context& ctx, const Parts& parts, const layer_names& names,
                                        const bucket_edges& buckets, index_t context_length,
                                        const analysis_options& options, index_t document_block,
                                        std::optional<known_moments> every_token = {},
                                        std::vector<std::int32_t> documents = {}) {
-  const auto s = detail::collect<T>(ctx, parts, buckets, context_length, options, std::move(every_token),
-                                    std::move(documents));
+  const auto s =
+      detail::collect<T>(ctx, parts, buckets, context_length, options, std::move(every_token), std::move(documents));
   auto heads = detail::named_heads(names, s.moments.key_of_query, s.window);
   for (auto& r : heads) {
     r.queries = s.queries;

@@ -108,8 +108,8 @@ class document_analysis {
                                        const std::vector<std::int32_t>& bucket, scatter_kind kind,
                                        index_t buckets = -1) const {
     require(position.size == x.rows, where, ": ", position.size, " positions for ", x.rows, " rows of ", side);
-    require(std::all_of(heads.begin(), heads.end(), [&](index_t h) { return h >= 0 && h < x.heads; }), where, ": ", side,
-            " has ", x.heads, " heads, which are not all that are named");
+    require(std::all_of(heads.begin(), heads.end(), [&](index_t h) { return h >= 0 && h < x.heads; }), where, ": ",
+            side, " has ", x.heads, " heads, which are not all that are named");
     std::vector<side_moments> all;
     detail::each_run(heads, [&](index_t first, index_t count) {
       const std::string name = where + ", " + side + " from head " + std::to_string(first) + " on";

@@ -85,9 +85,8 @@ inline later_key_summary later_keys(const plasticity_profile_result& profile, do
   s.favoured_wins = {above ? s.later_wins.value : 1 - s.later_wins.value, s.later_wins.error};
   s.agrees = s.favoured_wins.value > 0.5;
   const auto totals = detail::bucket_totals(p);
-  s.agreeing_share =
-      detail::jackknife(p, {{0, std::numeric_limits<double>::infinity()}},
-                        [&](index_t e) { return detail::share_beyond_half(p, above, e, by, totals); });
+  s.agreeing_share = detail::jackknife(p, {{0, std::numeric_limits<double>::infinity()}},
+                                       [&](index_t e) { return detail::share_beyond_half(p, above, e, by, totals); });
   return s;
 }
 

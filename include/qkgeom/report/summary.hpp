@@ -71,8 +71,8 @@ inline bool differs(double a, double b) { return !(a == b || (std::isnan(a) && s
 /// A stretch of the context, [first, second) tokens.
 using token_range = std::pair<double, double>;
 
-/// Whether an example has pairs in a bucket with a value whose middle lies in one of the ranges, and so a say in what is
-/// made of them.
+/// Whether an example has pairs in a bucket with a value whose middle lies in one of the ranges, and so a say in what
+/// is made of them.
 inline bool weighs_in(const plasticity_profile_result& p, const std::vector<token_range>& ranges, std::size_t example) {
   for (const auto& b : p.buckets)
     for (const auto& [low, high] : ranges)

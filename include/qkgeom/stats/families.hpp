@@ -101,7 +101,8 @@ struct family_separation {
   permutation_test variance{};  ///< of the share of x's variance that lies between families, one-sided
 };
 
-/// `order` names the families from low x to high. Throws `error` if a row's family is not in it, or one of it has no row.
+/// `order` names the families from low x to high. Throws `error` if a row's family is not in it, or one of it has no
+/// row.
 inline family_separation separate_families(const std::vector<double>& x, const std::vector<std::string>& family,
                                            const std::vector<std::string>& order,
                                            const permutation_options& options = {}) {

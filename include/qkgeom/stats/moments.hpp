@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/head.hpp"
-#include "qkgeom/core/row_moments.hpp"
 
 namespace qkgeom {
 

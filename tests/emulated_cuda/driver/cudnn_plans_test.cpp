@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "capture/cudnn_attention.hpp"
+#include "capture/forward/device/cudnn_attention.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/cuda_machine.cuh"
+#include "capture/forward/device/cuda_device.cuh"
 #include "qkgeom/core/random.hpp"
 
 namespace qkgeom {

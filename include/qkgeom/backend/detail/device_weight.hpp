@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "qkgeom/core/pair_problem.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 
 /// Weights of pairs that a device can evaluate.
 namespace qkgeom::backend {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
-#include "qkgeom/core/pair_formula.hpp"
-#include "qkgeom/core/pair_problem.hpp"
+#include "qkgeom/context/pair_formula.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 
 namespace qkgeom::backend {
 

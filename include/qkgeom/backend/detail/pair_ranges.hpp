@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/core/admissible.hpp"
+#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/core/pair_problem.hpp"
 #include "qkgeom/core/random.hpp"
 
 /// What every backend's pair sums share: which pairs a law draws, which keys and weights are refused, where results go.

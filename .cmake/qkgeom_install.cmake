@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+# cmake --install, and the package that find_package(qkgeom [COMPONENTS io thrust cuda]) reads. Component `qkgeom_library` is what
+# another project needs; programs are the component `qkgeom_programs`.
+include(CMakePackageConfigHelpers)
+
+set(_qkgeom_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/qkgeom")
+
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/qkgeom" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  COMPONENT qkgeom_library FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
+install(TARGETS qkgeom EXPORT qkgeom_targets)
+install(EXPORT qkgeom_targets FILE qkgeomTargets.cmake NAMESPACE qkgeom:: DESTINATION "${_qkgeom_package_dir}"
+  COMPONENT qkgeom_library)
+if(TARGET qkgeom_io)
+  install(TARGETS qkgeom_io EXPORT qkgeom_io_targets)
+  install(EXPORT qkgeom_io_targets FILE qkgeomIoTargets.cmake NAMESPACE qkgeom:: DESTINATION "${_qkgeom_package_dir}"
+    COMPONENT qkgeom_library)
+endif()
+
+configure_package_config_file("${PROJECT_SOURCE_DIR}/.cmake/qkgeomConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/qkgeomConfig.cmake" INSTALL_DESTINATION "${_qkgeom_package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/qkgeomConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES "${PROJECT_BINARY_DIR}/qkgeomConfig.cmake" "${PROJECT_BINARY_DIR}/qkgeomConfigVersion.cmake"
+  "${PROJECT_SOURCE_DIR}/.cmake/qkgeom_thrust.cmake" "${PROJECT_SOURCE_DIR}/.cmake/qkgeom_cuda_target.cmake"
+  DESTINATION "${_qkgeom_package_dir}" COMPONENT qkgeom_library)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+# What programs and tests of this project link besides the library: warnings, and compiled instantiations.
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  set(CMAKE_CXX_EXTENSIONS OFF)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND NOT CMAKE_CXX_FLAGS)
+    set(CMAKE_BUILD_TYPE Release)
+  endif()
+  find_program(QKGEOM_CCACHE ccache)
+  if(QKGEOM_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${QKGEOM_CCACHE}")
+  endif()
+endif()
+
+add_library(qkgeom_warnings INTERFACE)
+target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>")
+if(QKGEOM_WERROR)
+  target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # These depend on what the optimiser inlined and are known to be wrong in g++ 12's own library; they stay warnings.
+    target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-error=restrict;-Wno-error=maybe-uninitialized;-Wno-error=array-bounds;-Wno-error=stringop-overflow;-Wno-error=stringop-overread>")
+  endif()
+endif()
+
+# Heavy bodies are compiled once, in precompiled*.cpp here; with QKGEOM_PRECOMPILED the headers only declare them
+# (see core/config.hpp).
+# The installed library stays header-only. qkgeom_intree: what a program or test of this project links.
+function(qkgeom_add_intree name)   # [COMPILE OPTIONS]
+  add_library(${name} STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp")
+  target_link_libraries(${name} PUBLIC qkgeom::qkgeom qkgeom_warnings)
+  if(TARGET qkgeom::io)
+    target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp")
+    target_link_libraries(${name} PUBLIC qkgeom::io)
+  endif()
+  target_compile_definitions(${name} PUBLIC QKGEOM_PRECOMPILED)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)   # both files at once
+  target_compile_options(${name} PUBLIC ${ARGN})
+endfunction()
+qkgeom_add_intree(qkgeom_intree)

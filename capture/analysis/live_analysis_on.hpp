@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "capture/job/live_analysis.hpp"
+#include "qkgeom/core/random.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/report/captured_models.hpp"
+#include "qkgeom/report/document_csv.hpp"
+#include "qkgeom/report/document_sums.hpp"
+
+namespace qkgeom {
+
+/// The query models that the options of a capture name.
+inline analysis_options analysis_of(const document_analysis_options& choice) {
+  analysis_options o{.covariances = {}, .empirical = false, .heatmap = choice.heatmap};
+  for (const auto& name : choice.covariances) {
+    const auto it = std::find_if(all_covariance_kinds.begin(), all_covariance_kinds.end(),
+                                 [&](covariance_kind kind) { return name == name_of(kind); });
+    require(it != all_covariance_kinds.end(),
+            "--covariance must name query models (diagonal, full, joint, linear_drift), not '", name, "'");
+    o.covariances.push_back(*it);
+  }
+  require(!o.covariances.empty(), "--covariance must name a query model");
+  return o;
+}
+
+/// Pairs of keys a second that a context on the host computes under these query models for heads of that size, measured
+/// on 4096 keys.
+template <class Context>
+double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_kind>& covariances) {
+  constexpr index_t n = 4096;
+  const random_stream stream{.seed = 1, .use = draw::permutation};
+  std::vector<float> k(static_cast<std::size_t>(n * dim));
+  for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<float>(stream.uniform(i)) - 0.5f;
+  std::vector<std::int32_t> position(static_cast<std::size_t>(n)), example(position.size());
+  std::iota(position.begin(), position.end(), 0);
+  const vector_view<const std::int32_t> at{position.data(), n};
+  const tensor_view<const float> rows = packed_tensor(static_cast<const float*>(k.data()), n, 1, dim);
+  const layer_view<float> layer{rows, at, {example.data(), n}, rows, at, {example.data(), n}, {0}};
+  const auto moments = accumulate(ctx, layer, edge_buckets{{n - 256, n}});
+  double pairs = 0, seconds = 0;
+  for (const covariance_kind kind : covariances) {
+    auto models = fit_queries(ctx, moments, {.covariance = kind});
+    for (const bool counts : {false, true}) {  // the first run warms up
+      const auto start = std::chrono::steady_clock::now();
+      const auto found = plasticity_profile(ctx, models, layer);
+      if (!counts) continue;
+      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      pairs += static_cast<double>(found[0].buckets[0].pairs);
+    }
+  }
+  return pairs / seconds;
+}
+
+/// `document_analyses` through any context: rows of T that lie in S come from the capture's sink, or chunk by chunk
+/// from a forward pass that holds them there.
+template <class Context, class T = float, memory_space S = memory_space::host>
+class analyse_documents final : public document_analyses {
+ public:
+  using tensor = tensor_view<const T, S>;
+  using positions = vector_view<const std::int32_t, S>;
+
+  /// `ctx` must live longer. `plan` says at "analyse" over which query buckets.
+  analyse_documents(Context& ctx, const capture_manifest& plan, const document_analysis_options& choice)
+      : ctx_(&ctx),
+        plan_(plan),
+        options_(analysis_of(choice)),
+        skip_first_(plan.extra.value("skip_first", index_t{0})) {
+    const index_t size = plan.extra["analyse"]["bucket_size"].template get<index_t>();
+    buckets_ = captured_buckets{"uniform", size}.edges(plan.context_length);
+    for (const auto& info : plan.layers) {
+      layers_.push_back(
+          {{info.layer, info.rope, info.query_heads, info.key_heads}, plan.key_of_query(info), info.window});
+      sums_.push_back(
+          document_sums({static_cast<index_t>(info.query_heads.size()), plan.model.head_dim, options_.covariances,
+                         buckets_, plan.context_length, choice.heatmap ? buckets_.end(0) - buckets_.start(0) : 0}));
+    }
+    if (!choice.models_of.empty()) given_.emplace(choice.models_of, plan, buckets_, options_);
+  }
+
+  json settings() override {
+    json s{{"numbers", kept_numbers()}};
+    if (given_)
+      s["models_of"] = {{"documents", given_->documents()}, {"fingerprint", given_->fingerprint_of_all(*ctx_)}};
+    return s;
+  }
+  void add_documents(index_t count, index_t more) override {
+    batch_ = sums_[0].documents();
+    for (auto& s : sums_) s.add_documents(count, more);
+  }
+  batch_sinks::layer_sink sink() override {
+    if constexpr (std::is_same_v<T, float> && S == memory_space::host)
+      return [this](std::size_t document, index_t layer, tensor q, tensor k) { add(document, layer, q, k); };
+    else
+      return {};
+  }
+  std::vector<tensor_to_write> tensors() const override {
+    std::vector<tensor_to_write> all;
+    for (std::size_t l = 0; l < sums_.size(); ++l)
+      for (auto& t : sums_[l].tensors(name_of_layer(l))) all.push_back(std::move(t));
+    return all;
+  }
+  void clear() override {
+    for (auto& s : sums_) s.clear();
+  }
+
+  /// Adds the queries of a document of the batch in one layer from token `first` on, with their positions. Layers that
+  /// are not captured are passed over.
+  void add_queries(std::size_t document, index_t layer, index_t first, const tensor& q, const positions& position) {
+    const index_t at = plan_.find_layer(layer), cut = std::max<index_t>(0, skip_first_ - first);
+    if (at < 0 || cut >= q.rows) return;
+    if (!current_) {
+      const given_models* const given = given_ ? &given_->models(*ctx_, layer) : nullptr;
+      current_.emplace(*ctx_, layers_[static_cast<std::size_t>(at)], buckets_, plan_.context_length, options_, given);
+    }
+    current_->add_queries(without_first(q, cut), first + cut, {position.data + cut, position.size - cut},
+                          where(document, layer));
+  }
+  /// Ends what `add_queries` began: the keys of the whole document, with their positions; `example` is the same number
+  /// for every row.
+  void finish(std::size_t document, index_t layer, const tensor& k, const positions& position,
+              const positions& example) {
+    if (!current_) return;
+    const auto at = static_cast<std::size_t>(plan_.find_layer(layer));
+    const index_t rest = k.rows - skip_first_;
+    const auto reports = current_->finish(without_first(k, skip_first_), {position.data + skip_first_, rest},
+                                          {example.data + skip_first_, rest}, where(document, layer));
+    sums_[at].put(batch_ + static_cast<index_t>(document), reports);
+    current_.reset();
+  }
+
+  void write_tables(const std::filesystem::path& folder) override {
+    const auto source = capture::open(folder);
+    const capture_manifest& manifest = source.manifest();
+    document_tables tables(folder, options_.heatmap);
+    model_report pooled = report_of({});
+    const index_t block = document_block(static_cast<index_t>(manifest.examples->size()));
+    auto sums = sums_;
+    for (index_t shard = 0; shard < source.n_shards(); ++shard) {
+      const auto file = source.file(shard);
+      const auto& examples = manifest.shards[static_cast<std::size_t>(shard)].examples;
+      for (std::size_t l = 0; l < sums.size(); ++l)
+        sums[l].read(*file, name_of_layer(l), static_cast<index_t>(examples.size()));
+      for (std::size_t e = 0; e < examples.size(); ++e) {
+        std::vector<head_report> heads;
+        for (std::size_t l = 0; l < sums.size(); ++l)
+          for (auto& h : sums[l].get(static_cast<index_t>(e), layers_[l], static_cast<std::int32_t>(examples[e])))
+            heads.push_back(std::move(h));
+        if (heads.empty()) continue;
+        const auto document = report_of(std::move(heads));
+        tables.add(examples[e], manifest.examples->at(static_cast<std::size_t>(examples[e])).id, document);
+        if (given_) pool(pooled, document, block);
+      }
+    }
+    tables.commit();
+    if (given_ && !pooled.heads.empty()) write_pooled(folder, pooled);
+  }
+
+ private:
+  std::string name_of_layer(std::size_t l) const {
+    return "layer." + std::to_string(layers_[l].names.layer) + ".analysis";
+  }
+  static std::string where(std::size_t document, index_t layer) {
+    return "layer " + std::to_string(layer) + ", document " + std::to_string(document) + " of the batch";
+  }
+  static tensor without_first(const tensor& x, index_t rows) {
+    return {x.data + rows * x.row_stride, x.rows - rows, x.heads, x.dim, x.row_stride, x.head_stride};
+  }
+  model_report report_of(std::vector<head_report> heads) const {
+    return {plan_.model.name, plan_.context_length, buckets_, std::move(heads), 0};
+  }
+
+  /// A whole document in host memory.
+  void add(std::size_t document, index_t layer, const tensor& q, const tensor& k) {
+    for (auto i = static_cast<std::int32_t>(position_.size()); i < q.rows; ++i) position_.push_back(i);
+    example_.resize(position_.size());
+    const positions position{position_.data(), q.rows};
+    add_queries(document, layer, 0, q, position);
+    finish(document, layer, k, position, {example_.data(), q.rows});
+  }
+
+  /// Profiles of one document under query models of all: they add up.
+  static void pool(model_report& all, const model_report& document, index_t block) {
+    const bool first = all.heads.empty();
+    if (first) all = document;
+    for (std::size_t h = 0; h < all.heads.size(); ++h)
+      for (std::size_t m = 0; m < all.heads[h].profiles.size(); ++m) {
+        auto profile = document.heads[h].profiles[m];
+        fold_documents(profile, block);
+        auto& to = all.heads[h].profiles[m];
+        to = first ? std::move(profile) : merge(std::move(to), profile);
+      }
+  }
+  /// The tables of all documents together, as `heads` writes them: PCA and rotation are those of the given moments.
+  void write_pooled(const std::filesystem::path& folder, model_report& pooled) {
+    std::size_t next = 0;
+    for (const auto& layer : layers_) {
+      const auto known = given_->read(layer.names.layer);
+      std::vector<head_report> heads(layer.names.query_heads.size());
+      detail::add_geometry(*ctx_, known.moments, known.by_block, plan_.context_length, options_, heads);
+      for (auto& h : heads) {
+        auto& to = pooled.heads[next++];
+        to.pca = std::move(h.pca);
+        to.rotation = std::move(h.rotation);
+      }
+    }
+    for (auto& h : pooled.heads)
+      for (std::size_t m = 0; m < h.profiles.size(); ++m)
+        h.summaries[m] = summarize(h.profiles[m], plan_.context_length);
+    write_heads_csv(folder / "heads.csv", pooled);
+    write_qk_csv(folder / "qk.csv", pooled);
+    write_rotated_csv(folder / "rotated.csv", pooled);
+    write_profile_csv(folder / "profile.csv", pooled);
+    write_bins_csv(folder / "bins.csv", pooled);
+    write_model_report_csv(folder / "model_report.csv", pooled);
+    if (options_.heatmap) write_heatmap_csv(folder / "heatmap.csv", pooled);
+  }
+
+  Context* ctx_;
+  capture_manifest plan_;
+  analysis_options options_;
+  index_t skip_first_;
+  bucket_edges buckets_{};
+  std::vector<analysed_layer> layers_;  // as plan_.layers
+  std::vector<document_sums> sums_;     // the same
+  index_t batch_ = 0;                   // documents of the shard before the batch
+  std::optional<captured_models> given_{};
+  std::optional<document_analysis<Context, T, S>> current_{};
+  std::vector<std::int32_t> position_, example_;
+};
+
+}  // namespace qkgeom

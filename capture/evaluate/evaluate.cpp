@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+#include "capture/evaluate/evaluate.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "capture/evaluate/probes.hpp"
+#include "capture/forward/decoder.hpp"
+#include "capture/job/batches.hpp"
+#include "capture/job/prepare.hpp"
+#include "capture/model/checkpoint.hpp"
+#include "capture/model/head_changes.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/io/progress.hpp"
+
+namespace qkgeom {
+namespace {
+
+struct evaluation_input {
+  std::vector<std::pair<std::string, std::vector<std::int32_t>>> documents;  ///< id, tokens
+  std::vector<probe> probes;
+
+  index_t tokens() const {
+    std::size_t n = 0;
+    for (const auto& d : documents) n += d.second.size();
+    for (const auto& p : probes) n += p.ids.size();
+    return static_cast<index_t>(n);
+  }
+};
+
+/// Documents of at least two tokens, and the probes.
+evaluation_input read_input(const evaluation_options& o, const prepared_capture& prepared) {
+  evaluation_input input;
+  const index_t length = prepared.manifest.context_length;
+  tokenizer tokens = load_tokenizer(o.capture, prepared);
+  if (o.capture.documents.named())
+    document_list(o.capture.documents).for_each([&](index_t, const document& d) {
+      auto ids = tokens.encode(d.text, length);
+      if (ids.size() >= 2) input.documents.emplace_back(d.id, std::move(ids));
+    });
+  const auto prefix = tokens.prefix();
+  tokens.begin_with(std::nullopt);
+  const auto encode = [&](std::string_view text) { return tokens.encode(text, length); };
+  std::vector<std::int32_t> text;
+  for (const auto& d : input.documents)
+    text.insert(text.end(), d.second.begin() + static_cast<std::ptrdiff_t>(std::min(prefix.size(), d.second.size())),
+                d.second.end());
+  std::optional<record_words> words;
+  if (!o.records.empty()) words = read_record_words(o.records);
+  for (const index_t distance : o.distances)
+    for (index_t trial = 0; trial < o.trials; ++trial) {
+      input.probes.push_back(copy_probe(prepared.model.vocabulary, distance, trial, o.seed));
+      if (words) input.probes.push_back(lookup_probe(*words, encode, text, distance, trial, o.seed));
+    }
+  for (auto& p : input.probes) {  // a probe is a document, and begins like one
+    p.ids.insert(p.ids.begin(), prefix.begin(), prefix.end());
+    p.first += static_cast<index_t>(prefix.size());
+  }
+  for (const auto& p : input.probes)
+    require(static_cast<index_t>(p.ids.size()) <= length, "a ", p.kind, " probe over ", p.distance, " tokens takes ",
+            p.ids.size(), ", more than the context of ", length);
+  require(input.tokens() > 0, "there is nothing to evaluate: neither a document of two tokens nor a probe");
+  return input;
+}
+
+class evaluation {
+ public:
+  evaluation(decoder& model, const evaluation_input& input, index_t bucket, index_t batch_tokens,
+             const std::filesystem::path& out)
+      : model_(model),
+        input_(input),
+        bucket_(bucket),
+        batch_tokens_(batch_tokens),
+        loss_(out / "condition_loss.csv", {"condition", "document", "start", "end", "tokens", "loss"}),
+        probes_(out / "condition_probes.csv", {"condition", "probe", "distance", "trial", "asked", "right"}) {
+    for (const auto& d : input.documents) ids_.push_back(d.second);
+    for (const auto& p : input.probes) ids_.push_back(p.ids);
+    for (const auto& ids : ids_) lengths_.push_back(static_cast<index_t>(ids.size()));
+  }
+
+  void run(const condition& c, progress& bar) {
+    model_.change(c.changes);
+    for (std::size_t first = 0; first < ids_.size();) {
+      const std::size_t end = batch_end(lengths_, first, ids_.size(), batch_tokens_);
+      batch_sinks sinks;
+      sinks.losses = [&](std::size_t i, const token_predictions& found) { add(c.name, first + i, found); };
+      model_.run(std::span(ids_).subspan(first, end - first), rope_stage::post, sinks);
+      for (; first < end; ++first) bar.add(lengths_[first]);
+    }
+  }
+
+  void commit() {
+    loss_.commit();
+    probes_.commit();
+  }
+
+ private:
+  void add(const std::string& name, std::size_t number, const token_predictions& found) {
+    const auto documents = input_.documents.size();
+    if (number < documents) return add_loss(name, input_.documents[number].first, found.loss);
+    const probe& p = input_.probes[number - documents];
+    // The prediction of token t stands at t - 1.
+    const auto right = std::accumulate(found.right.begin() + p.first - 1, found.right.end(), index_t{0});
+    probes_.row(name, p.kind, p.distance, p.trial, static_cast<index_t>(p.ids.size()) - p.first, right);
+  }
+
+  /// The loss of token t + 1 belongs to position t, where it is predicted.
+  void add_loss(const std::string& name, const std::string& document, const std::vector<float>& losses) {
+    const auto n = static_cast<index_t>(losses.size());
+    for (index_t start = 0; start < n; start += bucket_) {
+      const index_t end = std::min(start + bucket_, n);
+      const double sum = std::accumulate(losses.begin() + start, losses.begin() + end, 0.0);
+      loss_.row(name, document, start, start + bucket_, end - start, sum / static_cast<double>(end - start));
+    }
+  }
+
+  decoder& model_;
+  const evaluation_input& input_;
+  index_t bucket_, batch_tokens_;
+  std::vector<token_span> ids_;  // documents, then probes
+  std::vector<index_t> lengths_;
+  csv_writer loss_, probes_;
+};
+
+}  // namespace
+
+void evaluate_model(const evaluation_options& o, std::ostream& notes) {
+  const prepared_capture prepared = prepare_capture(o.capture, notes);
+  std::vector<condition> conditions{{"none", {}}};
+  if (!o.conditions.empty())
+    for (auto& c : read_conditions(o.conditions, prepared.model)) {
+      require(c.name != "none", o.conditions.string(), ": \"none\" names the model as it is");
+      conditions.push_back(std::move(c));
+    }
+  const evaluation_input input = read_input(o, prepared);
+  const checkpoint weights(o.capture.model);
+  thread_pool pool(o.capture.threads);
+  decoder model(prepared.model, weights, o.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  model.check_output();
+  const index_t bucket =
+      o.bucket_size > 0 ? o.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);
+  evaluation all(model, input, bucket, o.capture.batch_tokens, o.capture.out);
+  progress bar("evaluate", input.tokens() * static_cast<index_t>(conditions.size()), "tokens");
+  for (const condition& c : conditions) all.run(c, bar);
+  all.commit();
+  bar.done();
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+#include "capture/forward/attention_amx.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "capture/forward/attention_rows.hpp"
+#include "capture/forward/products/amx.hpp"
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/core/scalar.hpp"
+
+// g++ 12 takes its own headers' undefined vectors for a mistake of ours.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+namespace qkgeom {
+
+#if defined(QKGEOM_HAS_AMX)
+namespace {
+
+// A block is `rows` queries against some keys, transposed: scores (keys, rows) = keys (keys, d) x queries (d, rows).
+// The first factor of a tile product lies as it is, (16, 32); the second in pairs: a 32-bit word holds the entries of
+// two following rows, low half first, so 32 rows of 16 columns are a tile.
+constexpr index_t vectors = 4;
+constexpr index_t rows = vectors * amx::tile;
+constexpr index_t pair_rows = amx::channels / 2;
+
+std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
+
+/// Keys and values of a layer as the first factors of tile products, zero padded.
+class packed_keys {
+ public:
+  packed_keys(const key_buffer& k, const key_buffer& v, index_t key_heads, index_t tokens, thread_pool& pool)
+      : dim_(round_up(k.padded_dim(), amx::channels)),
+        tokens_(round_up(tokens, key_tile)),
+        k_(n(key_heads * tokens_ * dim_)),
+        v_(k_.size()) {
+    const index_t tiles = tokens_ / amx::channels, from_dim = k.padded_dim();
+    pool.for_each(key_heads * tiles, [&](index_t task, int) {
+      const index_t h = task / tiles, first = task % tiles * amx::channels;
+      for (index_t j = first; j < first + amx::channels; ++j)
+        for (index_t c = 0; c < from_dim; ++c) {
+          k_[n((h * tokens_ + j) * dim_ + c)] = bf16::round(k.head(h)[j * from_dim + c]);
+          v_[n((h * tokens_ + first) * dim_ + c * amx::channels + j - first)] =
+              bf16::round(v.head(h)[j * from_dim + c]);
+        }
+    });
+  }
+  /// A multiple of 32.
+  index_t dim() const { return dim_; }
+  /// (keys from j on, dim).
+  const bf16* keys(index_t head, index_t j) const { return k_.data() + (head * tokens_ + j) * dim_; }
+  /// (dim, 32) of the 32 keys from j on, j a multiple of 32.
+  const bf16* values(index_t head, index_t j) const { return v_.data() + (head * tokens_ + j) * dim_; }
+
+ private:
+  index_t dim_, tokens_;
+  amx::line_vector<bf16> k_, v_;
+};
+
+/// A thread's working memory.
+struct workspace {
+  amx::line_vector<std::uint32_t> q, weights;  // (dim / 2, rows), (key_tile / 2, rows)
+  amx::line_vector<float> out, scores;         // (dim, rows), (bf16_block, rows)
+
+  explicit workspace(index_t dim)
+      : q(n(dim / 2 * rows)), weights(n(key_tile / 2 * rows)), out(n(dim * rows)), scores(n(bf16_block * rows)) {}
+};
+
+struct row_state {
+  __m512i position[vectors];
+  __m512 top[vectors], sum[vectors];  // the largest score so far, before the scale; the sum of 2^(scale (score - top))
+};
+
+/// Queries in pairs of channels; rows that are not there are zero and stand where the last one does.
+QKGEOM_AMX_TARGET row_state load_queries(const query_rows& from, workspace& w) {
+  row_state r;
+  std::fill(w.q.begin(), w.q.end(), 0u);
+  std::fill(w.out.begin(), w.out.end(), 0.0f);
+  alignas(64) std::int32_t position[rows];
+  for (index_t i = 0; i < rows; ++i) {
+    position[i] = static_cast<std::int32_t>(from.position(std::min(i, from.count - 1)));
+    if (i >= from.count) continue;
+    const float* x = from.row(i);
+    for (index_t c = 0; c < from.q.dim; ++c)
+      w.q[n(c / 2 * rows + i)] |= static_cast<std::uint32_t>(bf16::round(x[c]).bits) << (c % 2 * 16);
+  }
+  for (index_t v = 0; v < vectors; ++v) {
+    r.position[v] = _mm512_load_si512(position + v * amx::tile);
+    r.top[v] = _mm512_set1_ps(masked);
+    r.sum[v] = _mm512_setzero_ps();
+  }
+  return r;
+}
+
+/// c (2 x 16, rows) += a (2 x 16, 32 steps) b (32 steps, rows): the second 16 rows of a lie `a_second` elements behind
+/// the first, a step `a_step` behind the one before. With `Fresh` c is written, not added to.
+template <bool Fresh>
+QKGEOM_AMX_TARGET void multiply(const bf16* a, index_t a_row, index_t a_second, index_t a_step, const std::uint32_t* b,
+                                index_t steps, float* c) {
+  constexpr index_t row_bytes = rows * 4;
+  amx::stores_are_done();
+  for (index_t v = 0; v < rows; v += 2 * amx::tile) {
+    float* const c1 = c + amx::tile * rows;
+    if constexpr (Fresh) {
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+    } else {
+      _tile_loadd(0, c + v, row_bytes);
+      _tile_loadd(1, c + v + amx::tile, row_bytes);
+      _tile_loadd(2, c1 + v, row_bytes);
+      _tile_loadd(3, c1 + v + amx::tile, row_bytes);
+    }
+    for (index_t s = 0; s < steps; ++s) {
+      _tile_loadd(4, a + s * a_step, a_row * 2);
+      _tile_loadd(6, b + s * pair_rows * rows + v, row_bytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, b + s * pair_rows * rows + v + amx::tile, row_bytes);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(5, a + s * a_step + a_second, a_row * 2);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c + v, row_bytes);
+    _tile_stored(1, c + v + amx::tile, row_bytes);
+    _tile_stored(2, c1 + v, row_bytes);
+    _tile_stored(3, c1 + v + amx::tile, row_bytes);
+  }
+}
+
+/// The lanes that see key j.
+QKGEOM_AMX_TARGET inline __mmask16 sees(__m512i position, std::int32_t j, std::int32_t window) {
+  return _mm512_cmplt_epu32_mask(_mm512_sub_epi32(position, _mm512_set1_epi32(j)), _mm512_set1_epi32(window));
+}
+
+/// The largest of the scores (keys, rows) that the rows see, and of `top`.
+template <bool Partial>
+QKGEOM_AMX_TARGET void find_tops(const row_state& r, const float* scores, index_t keys, std::int32_t first,
+                                 std::int32_t window, __m512 (&top)[vectors]) {
+  for (index_t j = 0; j < keys; ++j)
+#pragma GCC unroll 4
+    for (index_t v = 0; v < vectors; ++v) {
+      const __m512 s = _mm512_loadu_ps(scores + j * rows + v * amx::tile);
+      if constexpr (Partial)
+        top[v] =
+            _mm512_mask_max_ps(top[v], sees(r.position[v], first + static_cast<std::int32_t>(j), window), top[v], s);
+      else
+        top[v] = _mm512_max_ps(top[v], s);
+    }
+}
+
+/// 2^x for x <= 0 with a relative error of at most 1.1e-4, as simd::exp2_rough: half a unit of bf16 is 2e-3.
+QKGEOM_AMX_TARGET inline __m512 exp2_rough(__m512 x) {
+  constexpr float unit = 8388608.0f;  // 2^23: the lowest bit of the exponent
+  x = _mm512_max_ps(x, _mm512_set1_ps(-126.0f));
+  const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  __m512 g =
+      _mm512_fmadd_ps(f, _mm512_set1_ps(0.07920424020706318f * unit), _mm512_set1_ps(0.22433836480620076f * unit));
+  g = _mm512_fmadd_ps(f, g, _mm512_set1_ps(-0.3035426050132639f * unit));
+  const __m512 whole = _mm512_fmadd_ps(x, _mm512_set1_ps(unit), _mm512_set1_ps((127 - 0.00010703434811518557f) * unit));
+  return _mm512_castsi512_ps(_mm512_cvtps_epi32(_mm512_fmadd_ps(f, g, whole)));
+}
+
+/// Brings the sums so far and `out` to new maxima.
+QKGEOM_AMX_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], __m512 scale, index_t dim, float* out) {
+  for (index_t v = 0; v < vectors; ++v) {
+    if (_mm512_cmp_ps_mask(top[v], r.top[v], _CMP_GT_OQ) == 0) continue;
+    const __m512 factor = exp2_rough(_mm512_mul_ps(_mm512_sub_ps(r.top[v], top[v]), scale));
+    // Rows whose maximum stays keep their sums to the bit.
+    const __mmask16 higher = _mm512_cmp_ps_mask(top[v], r.top[v], _CMP_GT_OQ);
+    for (index_t c = 0; c < dim; ++c) {
+      float* o = out + c * rows + v * amx::tile;
+      const __m512 x = _mm512_loadu_ps(o);
+      _mm512_storeu_ps(o, _mm512_mask_mul_ps(x, higher, x, factor));
+    }
+    r.sum[v] = _mm512_mask_mul_ps(r.sum[v], higher, r.sum[v], factor);
+    r.top[v] = top[v];
+  }
+}
+
+/// Scores (key_tile, rows) become weights 2^(scale (score - top)), rounded, in pairs of keys. Their sum is not rounded.
+template <bool Partial>
+QKGEOM_AMX_TARGET void weigh(row_state& r, const float* scores, __m512 scale, std::int32_t first, std::int32_t window,
+                             std::uint32_t* weights) {
+  // Two vectors of 16 rounded weights, one behind the other, become 16 words.
+  alignas(64) static constexpr std::uint16_t interleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                                21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                                11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const __m512i order = _mm512_load_si512(interleaved);
+  __m512 base[vectors], sum[vectors];
+  for (index_t v = 0; v < vectors; ++v) base[v] = _mm512_mul_ps(r.top[v], scale), sum[v] = r.sum[v];
+  for (std::int32_t j = 0; j < key_tile; j += 2)
+#pragma GCC unroll 4
+    for (index_t v = 0; v < vectors; ++v) {
+      const float* s = scores + j * rows + v * amx::tile;
+      __m512 low = exp2_rough(_mm512_fmsub_ps(_mm512_loadu_ps(s), scale, base[v]));
+      __m512 high = exp2_rough(_mm512_fmsub_ps(_mm512_loadu_ps(s + rows), scale, base[v]));
+      if constexpr (Partial) {
+        low = _mm512_maskz_mov_ps(sees(r.position[v], first + j, window), low);
+        high = _mm512_maskz_mov_ps(sees(r.position[v], first + j + 1, window), high);
+      }
+      sum[v] = _mm512_add_ps(_mm512_add_ps(sum[v], low), high);
+      const __m512i pairs = _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+      _mm512_storeu_si512(weights + j / 2 * rows + v * amx::tile, pairs);
+    }
+  for (index_t v = 0; v < vectors; ++v) r.sum[v] = sum[v];
+}
+
+/// Runs over the keys that the rows see, block by block.
+QKGEOM_AMX_TARGET void attend(const query_rows& queries, const packed_keys& packed, index_t head, float score_scale,
+                              std::int32_t window, row_state& r, workspace& w) {
+  const index_t low = queries.position(0), high = queries.position(queries.count - 1), dim = packed.dim();
+  const __m512 scale = _mm512_set1_ps(score_scale);
+  // Whether some row does not see some of the `keys` from j on.
+  const auto partial = [&](index_t j, index_t keys) { return j + keys - 1 > low || high - window >= j; };
+  for (index_t j = std::max<index_t>(0, low - window + 1) / bf16_block * bf16_block; j <= high; j += bf16_block) {
+    const index_t keys = std::min(bf16_block, round_up(high + 1 - j, key_tile));
+    __m512 top[vectors];
+    for (index_t v = 0; v < vectors; ++v) top[v] = r.top[v];
+    for (index_t i = 0; i < keys; i += 2 * amx::tile) {
+      float* const scores = w.scores.data() + i * rows;
+      multiply<true>(packed.keys(head, j + i), dim, amx::tile * dim, amx::channels, w.q.data(), dim / amx::channels,
+                     scores);
+      const auto first = static_cast<std::int32_t>(j + i);
+      if (partial(j + i, 2 * amx::tile))
+        find_tops<true>(r, scores, 2 * amx::tile, first, window, top);
+      else
+        find_tops<false>(r, scores, 2 * amx::tile, first, window, top);
+    }
+    raise_tops(r, top, scale, dim, w.out.data());
+    // The weights are used while they are in the first-level cache.
+    for (index_t i = 0; i < keys; i += key_tile) {
+      const float* const scores = w.scores.data() + i * rows;
+      const auto first = static_cast<std::int32_t>(j + i);
+      if (partial(j + i, key_tile))
+        weigh<true>(r, scores, scale, first, window, w.weights.data());
+      else
+        weigh<false>(r, scores, scale, first, window, w.weights.data());
+      for (index_t c = 0; c < dim; c += 2 * amx::tile)
+        multiply<false>(packed.values(head, j + i) + c * amx::channels, amx::channels, amx::tile * amx::channels,
+                        amx::channels * dim, w.weights.data(), key_tile / amx::channels, w.out.data() + c * rows);
+    }
+  }
+}
+
+/// Divides by the sums of the weights and writes the rows, rounded, over the queries.
+QKGEOM_AMX_TARGET void store_result(const query_rows& to, const row_state& r, const workspace& w) {
+  alignas(64) float inverse[rows];
+  for (index_t v = 0; v < vectors; ++v)
+    _mm512_store_ps(inverse + v * amx::tile, _mm512_div_ps(_mm512_set1_ps(1), r.sum[v]));
+  for (index_t i = 0; i < to.count; ++i)
+    for (index_t c = 0; c < to.q.dim; ++c) to.row(i)[c] = bf16::round(w.out[n(c * rows + i)] * inverse[i]);
+}
+
+QKGEOM_AMX_TARGET void attend_block(const query_rows& queries, const packed_keys& packed, index_t head, float scale,
+                                    std::int32_t window, workspace& w) {
+  static constexpr amx::tile_shapes shapes;
+  amx::begin(shapes);
+  row_state r = load_queries(queries, w);
+  attend(queries, packed, head, scale, window, r, w);
+  store_result(queries, r, w);
+  amx::end();
+}
+
+}  // namespace
+
+void causal_attention_amx(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v,
+                          index_t key_heads, std::int32_t window, float scale) {
+  const index_t group = q.heads / key_heads, total = q.rows * group, blocks = (total + rows - 1) / rows;
+  const packed_keys packed(k, v, key_heads, q.rows, pool);
+  std::vector<workspace> workspaces(n(pool.size()), workspace(packed.dim()));
+  pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
+    const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
+    attend_block({q, kv * group, group, block * rows, std::min(rows, total - block * rows)}, packed, kv, scale, window,
+                 workspaces[n(thread)]);
+  });
+}
+
+#else
+void causal_attention_amx(thread_pool&, tensor_view<float>, const key_buffer&, const key_buffer&, index_t, std::int32_t,
+                          float) {
+  fail("this build has no AMX");
+}
+#endif
+
+}  // namespace qkgeom

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/core/view.hpp"
+
+namespace qkgeom {
+
+// What the attention kernels share.
+
+/// Keys are padded to a multiple of it.
+inline constexpr index_t key_tile = 64;
+
+/// Keys of a block in bf16. The weights are rounded relative to the largest score so far, so that the size of a block
+/// is part of the result: PyTorch's CPU attention takes 512.
+inline constexpr index_t bf16_block = 512;
+
+/// A score below all others.
+inline constexpr float masked = -1e30f;
+
+/// The queries of one block: rows [first, first + count) of a group of heads, the head running fastest, since the heads
+/// of a group read the same keys.
+struct query_rows {
+  tensor_view<float> q;
+  index_t first_head, group, first, count;
+
+  index_t position(index_t i) const { return (first + i) / group; }
+  float* row(index_t i) const { return q.head(first_head + (first + i) % group).row(position(i)); }
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include "capture/forward/attention_statistics.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include "capture/forward/products/blas.hpp"
+#include "capture/forward/products/simd.hpp"
+#include "qkgeom/sampling/heads.hpp"
+
+namespace qkgeom {
+namespace {
+
+using simd::floats;
+
+std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
+
+/// Weights 2^(s - top) of some keys: their sum, and the sum of each times s - top.
+struct weight_sums {
+  double weight = 0, exponent = 0;
+};
+
+weight_sums sum_weights(const float* s, index_t keys, float top) {
+  weight_sums sums;
+  // Lanes are emptied into f64 every so often, so that no f32 sum grows long.
+  constexpr index_t run = 64 * simd::lanes;
+  index_t i = 0;
+  while (i + simd::lanes <= keys) {
+    floats weight{}, exponent{};
+    for (const index_t end = std::min(keys - simd::lanes + 1, i + run); i < end; i += simd::lanes) {
+      const floats x = simd::load(s + i) - top, w = simd::exp2(x);
+      weight += w;
+      exponent += w * x;
+    }
+    sums.weight += static_cast<double>(simd::sum(weight));
+    sums.exponent += static_cast<double>(simd::sum(exponent));
+  }
+  for (; i < keys; ++i) {
+    const double x = static_cast<double>(s[i] - top), w = std::exp2(x);
+    sums.weight += w;
+    sums.exponent += w * x;
+  }
+  return sums;
+}
+
+/// Queries [begin, end) of one head, all of one bucket.
+struct tile {
+  index_t head, bucket, begin, end;  // head: index into the list of heads
+};
+
+/// What one tile adds to the sums: first, entropy and distances in that order.
+using tile_sums = std::vector<double>;
+
+/// Adds query t, which sees the keys from `low` on; s holds its scores with the keys from `first` on.
+void add_row(const float* s, index_t first, index_t low, index_t t, tile_sums& to) {
+  const float top = *std::max_element(s + (low - first), s + (t + 1 - first));
+  // Where bins of distance or the beginnings end.
+  std::array<index_t, 72> cuts;
+  std::size_t count = 0;
+  const auto cut = [&](index_t at) {
+    if (at > low && at <= t) cuts[count++] = at;
+  };
+  for (const index_t f : first_tokens) cut(f);
+  for (index_t d = 1; d <= t; d *= 2) cut(t - d + 1);
+  cuts[count++] = low;
+  cuts[count++] = t + 1;
+  std::sort(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(count));
+  weight_sums all;
+  std::array<weight_sums, 72> part;
+  for (std::size_t i = 0; i + 1 < count; ++i) {
+    part[i] = sum_weights(s + (cuts[i] - first), cuts[i + 1] - cuts[i], top);
+    all.weight += part[i].weight;
+    all.exponent += part[i].exponent;
+  }
+  to[3] += std::log(all.weight) - std::numbers::ln2 * all.exponent / all.weight;
+  for (std::size_t i = 0; i + 1 < count; ++i) {
+    if (cuts[i] == cuts[i + 1]) continue;
+    const double mass = part[i].weight / all.weight;
+    for (std::size_t f = 0; f < first_tokens.size(); ++f)
+      if (cuts[i] < first_tokens[f]) to[f] += mass;
+    to[4 + static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(t - cuts[i])))] += mass;
+  }
+}
+
+/// Tiles of the heads that read one key head. The number of rows follows from the document alone.
+std::vector<tile> tiles_of(const std::vector<index_t>& members, const bucket_edges& buckets, index_t tokens) {
+  const index_t rows = std::clamp<index_t>((index_t{1} << 22) / std::max<index_t>(tokens, 1), 16, 256);
+  std::vector<tile> tiles;
+  for (const index_t h : members)
+    for (index_t b = 0; b < buckets.count(); ++b)
+      for (index_t t = buckets.start(b); t < std::min(buckets.end(b), tokens); t += rows)
+        tiles.push_back({h, b, t, std::min({t + rows, buckets.end(b), tokens})});
+  return tiles;
+}
+
+/// One thread's memory: queries (rows, d) times the scale, scores (rows, keys).
+struct scratch {
+  std::vector<float> q, scores;
+};
+
+void run_tile(const tile& at, const matrix_view<const float>& q, const std::vector<float>& keys, double scale,
+              index_t window, scratch& s, tile_sums& to) {
+  const index_t rows = at.end - at.begin, d = q.cols;
+  const index_t first = std::max<index_t>(0, at.begin - window + 1), seen = at.end - first;
+  s.q.resize(n(rows * d));
+  s.scores.resize(n(rows * seen));
+  const auto factor = static_cast<float>(scale * std::numbers::log2e);
+  for (index_t r = 0; r < rows; ++r)
+    for (index_t c = 0; c < d; ++c) s.q[n(r * d + c)] = q(at.begin + r, c) * factor;
+  multiply_transposed(rows, seen, d, s.q.data(), d, keys.data() + first * d, s.scores.data(), seen);
+  for (index_t r = 0; r < rows; ++r) {
+    const index_t t = at.begin + r;
+    add_row(s.scores.data() + r * seen, first, std::max<index_t>(0, t - window + 1), t, to);
+  }
+}
+
+}  // namespace
+
+attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, tensor_view<const float> k,
+                                 const measured_heads& what) {
+  const auto& [heads, buckets, options] = what;
+  require(options.bins >= distance_bins(q.rows), "distances of ", q.rows, " tokens need more than ", options.bins,
+          " bins");
+  const index_t b = buckets.count(), window = std::min(options.window.value_or(q.rows), q.rows);
+  attention_sums sums{std::vector<double>(n(b)), {}, {}, {}};
+  const std::size_t cells = heads.size() * n(b);
+  sums.first.resize(3 * cells);
+  sums.entropy.resize(cells);
+  sums.distance.resize(cells * n(options.bins));
+  for (index_t i = 0; i < b; ++i)
+    sums.count[n(i)] = static_cast<double>(std::clamp(q.rows, buckets.start(i), buckets.end(i)) - buckets.start(i));
+
+  std::vector<scratch> scratches(n(pool.size()));
+  std::vector<float> keys(n(k.rows * k.dim));
+  for (index_t kv = 0; kv < k.heads; ++kv) {
+    std::vector<index_t> members;
+    for (std::size_t h = 0; h < heads.size(); ++h)
+      if (key_head_of(heads[h], q.heads, k.heads) == kv) members.push_back(static_cast<index_t>(h));
+    if (members.empty()) continue;
+    for (index_t t = 0; t < k.rows; ++t) std::copy_n(k.head(kv).row(t), k.dim, keys.data() + t * k.dim);
+    const auto tiles = tiles_of(members, buckets, q.rows);
+    std::vector<tile_sums> found(tiles.size(), tile_sums(4 + n(options.bins)));
+    pool.for_each(static_cast<index_t>(tiles.size()), [&](index_t i, int thread) {
+      const tile& at = tiles[n(i)];
+      run_tile(at, q.head(heads[n(at.head)]), keys, options.scale, window, scratches[n(thread)], found[n(i)]);
+    });
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
+      const std::size_t cell = n(tiles[i].head * b + tiles[i].bucket);
+      for (std::size_t f = 0; f < 3; ++f) sums.first[3 * cell + f] += found[i][f];
+      sums.entropy[cell] += found[i][3];
+      for (std::size_t x = 0; x < n(options.bins); ++x) sums.distance[cell * n(options.bins) + x] += found[i][4 + x];
+    }
+  }
+  return sums;
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "capture/forward/device/product.hpp"
+#include "capture/forward/device/team.hpp"
+#include "qkgeom/core/buffer.hpp"
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom::device_kernels {
+
+/// One block of keys of the attention, a query of a head each: scores become weights relative to the largest score so
+/// far, and what the blocks before gave is brought to it (Milakov and Gimelshein 2018). Of heads (query heads, rows).
+template <class T>
+struct weigh_scores {
+  const float* scores;  ///< (heads, rows, keys)
+  T* weights;           ///< the same
+  float *top, *sum;     ///< (heads, rows)
+  float* out;           ///< (rows, heads, dim)
+  index_t heads, rows, keys, dim;
+  index_t first, first_key;  ///< positions of the first row and key
+  index_t window;            ///< tokens a query sees, itself included
+  float scale;               ///< log2(e) times that of the scores
+  bool begins;               ///< no block was before
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t item) const {
+    const index_t h = item / rows, r = item % rows, t = first + r - first_key;
+    const index_t low = t - window + 1 > 0 ? t - window + 1 : 0, high = t + 1 < keys ? t + 1 : keys;
+    const float* const s = scores + item * keys;
+    T* const p = weights + item * keys;
+    const float before = begins ? -HUGE_VALF : top[item];
+    float largest = -HUGE_VALF;
+    for (index_t j = low + team.rank(); j < high; j += team.size()) largest = std::fmax(largest, s[j] * scale);
+    largest = std::fmax(before, team.max(largest));
+    float added = 0;
+    for (index_t j = team.rank(); j < keys; j += team.size()) {
+      const float w = j >= low && j < high ? std::exp2(s[j] * scale - largest) : 0.0f;
+      added += w;
+      p[j] = to_element<T>(w);
+    }
+    added = team.sum(added);
+    const float factor = begins || before == -HUGE_VALF ? 0.0f : std::exp2(before - largest);
+    if (!begins && factor != 1.0f) {
+      float* const y = out + (r * heads + h) * dim;
+      for (index_t c = team.rank(); c < dim; c += team.size()) y[c] *= factor;
+    }
+    if (team.rank() > 0) return;  // all have read `top` before they added up
+    top[item] = largest;
+    sum[item] = (begins ? 0.0f : sum[item] * factor) + added;
+  }
+};
+
+/// to (rows, heads, dim) = out divided by the sums of the weights; (rows heads) of them.
+template <class T>
+struct finish_attention {
+  const float *out, *sum;
+  T* to;
+  index_t heads, rows, dim;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t item) const {
+    const index_t h = item % heads, r = item / heads;
+    const float inverse = 1.0f / sum[h * rows + r];
+    for (index_t c = team.rank(); c < dim; c += team.size())
+      to[item * dim + c] = to_element<T>(out[item * dim + c] * inverse);
+  }
+};
+
+}  // namespace qkgeom::device_kernels
+
+namespace qkgeom {
+
+/// Queries of a chunk against the keys of their document so far.
+template <class T>
+struct attention_call {
+  const T* q;      ///< (rows, heads, dim)
+  const T *k, *v;  ///< (key heads, capacity, dim)
+  T* out;          ///< as q
+  index_t rows, first, heads, key_heads, dim, capacity;
+  index_t window;  ///< tokens a query sees, itself included; `capacity` where it sees all
+  double scale;    ///< of the scores
+};
+
+/// The keys that a call needs, of which the last query stands at the last.
+struct attended_keys {
+  index_t begin, count;  ///< from `begin` of the document on
+  index_t window;        ///< of them, a query itself included; `count` where it sees all before it
+
+  template <class T>
+  explicit attended_keys(const attention_call<T>& c)
+      : begin(std::max<index_t>(0, c.first - c.window + 1)),
+        count(c.first + c.rows - begin),
+        window(std::min(c.window, count)) {}
+};
+
+/// Causal attention block by block of keys, by batched products and an online softmax, so that memory depends on the
+/// sizes of a block alone.
+template <class Machine, class T>
+class blockwise_attention {
+ public:
+  blockwise_attention(Machine& m, index_t block_rows, index_t block_keys)
+      : machine_(&m),
+        block_rows_(block_rows),
+        block_keys_(block_keys),
+        scores_(m.memory(), 0),
+        top_(m.memory(), 0),
+        sum_(m.memory(), 0),
+        out_(m.memory(), 0),
+        weights_(m.memory(), 0) {}
+
+  /// What it holds on the machine for so many query heads of `dim`.
+  static index_t working_bytes(index_t heads, index_t dim, index_t block_rows, index_t block_keys) {
+    return heads * block_rows * (block_keys * static_cast<index_t>(sizeof(float) + sizeof(T)) + 4 * (dim + 2));
+  }
+
+  void operator()(const attention_call<T>& call) {
+    for (index_t r = 0; r < call.rows; r += block_rows_) {
+      attention_call<T> some = call;
+      const index_t skip = r * call.heads * call.dim;
+      some.q += skip;
+      some.out += skip;
+      some.rows = std::min(block_rows_, call.rows - r);
+      some.first += r;
+      attend(some);
+    }
+  }
+
+ private:
+  void attend(const attention_call<T>& c) {
+    scores_.reserve(c.heads * c.rows * block_keys_);
+    weights_.reserve(c.heads * c.rows * block_keys_);
+    top_.reserve(c.heads * c.rows);
+    sum_.reserve(c.heads * c.rows);
+    out_.reserve(c.heads * c.rows * c.dim);
+    const index_t end = c.first + c.rows;
+    const index_t begin = std::max<index_t>(0, c.first - c.window + 1) / block_keys_ * block_keys_;
+    for (index_t key = begin; key < end; key += block_keys_) {
+      const index_t keys = std::min(block_keys_, end - key);
+      multiply_scores(c, key, keys);
+      const auto scale = static_cast<float>(std::numbers::log2e * c.scale);
+      machine_->rows(c.heads * c.rows, device_kernels::weigh_scores<T>{
+                                           scores_.data(), weights_.data(), top_.data(), sum_.data(), out_.data(),
+                                           c.heads, c.rows, keys, c.dim, c.first, key, c.window, scale, key == begin});
+      multiply_values(c, key, keys, key > begin);
+    }
+    machine_->rows(c.heads * c.rows,
+                   device_kernels::finish_attention<T>{out_.data(), sum_.data(), c.out, c.heads, c.rows, c.dim});
+  }
+
+  // One batch runs over the key heads, for each query head of their groups.
+  void multiply_scores(const attention_call<T>& c, index_t key, index_t keys) {
+    const index_t group = c.heads / c.key_heads, a_head = c.rows * keys;
+    const product_shape shape{
+        c.rows,     keys, c.dim, {c.heads * c.dim, group * c.dim}, {c.dim, c.capacity * c.dim}, {keys, group * a_head},
+        c.key_heads};
+    for (index_t g = 0; g < group; ++g)
+      machine_->multiply(shape, c.q + g * c.dim, c.k + key * c.dim, scores_.data() + g * a_head);
+  }
+  void multiply_values(const attention_call<T>& c, index_t key, index_t keys, bool adds) {
+    const index_t group = c.heads / c.key_heads, a_head = c.rows * keys;
+    const product_shape shape{
+        c.rows,      c.dim, keys, {keys, group * a_head}, {c.dim, c.capacity * c.dim}, {c.heads * c.dim, group * c.dim},
+        c.key_heads, true,  adds};
+    for (index_t g = 0; g < group; ++g)
+      machine_->multiply(shape, weights_.data() + g * a_head, c.v + key * c.dim, out_.data() + g * c.dim);
+  }
+
+  Machine* machine_;
+  index_t block_rows_, block_keys_;
+  buffer<float, typename Machine::memory_type> scores_, top_, sum_, out_;
+  buffer<T, typename Machine::memory_type> weights_;
+};
+
+}  // namespace qkgeom

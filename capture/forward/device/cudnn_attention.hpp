@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "capture/forward/device/attention.hpp"
+#include "qkgeom/core/scalar.hpp"
+
+namespace qkgeom {
+
+/// A device that need not be there, as cuDNN describes one (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, cuDNN 9.8).
+struct described_device {
+  std::string json;
+  int sm_version;  ///< 90 for compute capability 9.0
+  int sm_count;
+};
+
+/// cuDNN's fused attention on one stream. A plan is made once for each shape, and kept; kernels take shapes as
+/// arguments and are compiled once for all of them.
+class cudnn_attention {
+ public:
+  explicit cudnn_attention(cudaStream_t stream);
+  /// For what a plan tells without the device; no call can be done.
+  explicit cudnn_attention(const described_device& device);
+  ~cudnn_attention();
+
+  /// Bytes that a call works in, besides its arguments; nothing where cuDNN has no kernel for it.
+  std::optional<index_t> working_bytes(const attention_call<bf16>& call);
+
+  /// What cuDNN says where it has no kernel.
+  std::string why_not(const attention_call<bf16>& call);
+
+  /// A call that has a kernel, in `work` of as many bytes on the device.
+  void operator()(const attention_call<bf16>& call, void* work);
+
+  /// Plans it keeps; at most 512, chunks of a document of a million tokens.
+  index_t plans() const;
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace qkgeom

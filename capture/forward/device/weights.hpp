@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <future>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "capture/forward/layer_weights.hpp"
+#include "qkgeom/core/buffer.hpp"
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// A visit of a layer: its number, whether only queries and keys are computed of it, whether it has experts.
+struct layer_visit {
+  index_t layer;
+  bool only_qk, experts;
+};
+
+/// A layer's weights where a machine computes: matrices of T, row-major (out, in); the rest in f32.
+template <class Machine, class T>
+class device_layer {
+ public:
+  struct linear_map {
+    buffer<T, typename Machine::memory_type> w;
+    buffer<float, typename Machine::memory_type> b;
+  };
+  struct norm {
+    buffer<float, typename Machine::memory_type> w, b;
+  };
+  struct feed_forward_maps {
+    linear_map up, down;
+  };
+
+  explicit device_layer(Machine& m)
+      : attention_norm(make_norm(m)),
+        attention_out_norm(make_norm(m)),
+        feed_forward_norm(make_norm(m)),
+        feed_forward_out_norm(make_norm(m)),
+        qkv(make_map(m)),
+        output(make_map(m)),
+        router(make_map(m)),
+        q_norm(m.weight_memory(), 0),
+        k_norm(m.weight_memory(), 0),
+        feed_forward{make_map(m), make_map(m)} {}
+
+  /// Copies what a visit needs, on the stream of copies. `from` must stay as it is until the copies are done.
+  void copy(Machine& m, const layer_weights& from, const layer_visit& visit) {
+    machine_ = &m;
+    put(from.attention_norm, attention_norm);
+    put(from.qkv, qkv);
+    put(from.q_norm, q_norm);
+    put(from.k_norm, k_norm);
+    if (visit.only_qk) return;
+    put(from.attention_out_norm, attention_out_norm);
+    put(from.feed_forward_norm, feed_forward_norm);
+    put(from.feed_forward_out_norm, feed_forward_out_norm);
+    put(from.output, output);
+    if (!visit.experts) {
+      put(from.feed_forward, feed_forward);
+      return;
+    }
+    put(from.router, router);
+    while (experts.size() < from.experts.size()) experts.push_back({make_map(m), make_map(m)});
+    for (std::size_t i = 0; i < from.experts.size(); ++i) put(from.experts[i], experts[i]);
+  }
+
+  norm attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
+  linear_map qkv, output, router;
+  buffer<float, typename Machine::memory_type> q_norm, k_norm;
+  feed_forward_maps feed_forward;
+  std::vector<feed_forward_maps> experts;
+
+ private:
+  static norm make_norm(Machine& m) { return {{m.weight_memory(), 0}, {m.weight_memory(), 0}}; }
+  static linear_map make_map(Machine& m) { return {{m.weight_memory(), 0}, {m.weight_memory(), 0}}; }
+
+  template <class U>
+  void put(const void* from, index_t n, buffer<U, typename Machine::memory_type>& to) {
+    if (n == 0) return;
+    to.reserve(n);
+    machine_->copy_weights(to.data(), from, static_cast<std::size_t>(n) * sizeof(U));
+  }
+  void put(const std::vector<float>& from, buffer<float, typename Machine::memory_type>& to) {
+    put(from.data(), static_cast<index_t>(from.size()), to);
+  }
+  void put(const norm_weights& from, norm& to) {
+    put(from.w, to.w);
+    put(from.b, to.b);
+  }
+  void put(const linear_weights& from, linear_map& to) {
+    put(from.w.data(), from.w.size(), to.w);
+    put(from.b, to.b);
+  }
+
+  void put(const feed_forward_weights& from, feed_forward_maps& to) {
+    put(from.up, to.up);
+    put(from.down, to.down);
+  }
+
+  Machine* machine_ = nullptr;
+};
+
+/// Brings layer after layer to a machine: while one is used, the next is read from the checkpoint and copied, by a
+/// thread and on a stream of their own. Layers are kept there as far as `resident` bytes last; the others share two
+/// places.
+template <class Machine, class T>
+class weight_feed {
+ public:
+  using layer_type = device_layer<Machine, T>;
+  using reader = std::function<void(const layer_visit&, layer_weights& to)>;
+  using sizes = std::function<index_t(const layer_visit&)>;  // bytes
+
+  weight_feed(Machine& m, reader read, sizes size, index_t resident)
+      : machine_(&m),
+        read_(std::move(read)),
+        size_(std::move(size)),
+        resident_(resident),
+        shared_{place(m), place(m)},
+        staged_{staging{{}, m.make_event()}, staging{{}, m.make_event()}} {}
+  weight_feed(const weight_feed&) = delete;
+  ~weight_feed() {
+    forget();
+    try {
+      for (const staging& s : staged_) machine_->host_waits(s.copied);  // nothing is copied from there any more
+    } catch (const error&) {
+    }
+  }
+
+  /// The layers that `take` gives next, one after the other.
+  void begin(std::vector<layer_visit> visits) {
+    forget();
+    visits_ = std::move(visits);
+    at_ = 0;
+    if (!visits_.empty()) start(0);
+  }
+
+  /// The next layer's weights, for work that is given to the machine before `done`.
+  const layer_type& take() {
+    if (coming_.valid()) coming_.get();
+    current_ = place_of(at_);
+    if (at_ + 1 < visits_.size()) start(at_ + 1);
+    machine_->work_waits(current_->copied);
+    return current_->layer;
+  }
+  void done() {
+    machine_->record_work(current_->used);
+    ++at_;
+  }
+
+ private:
+  struct place {
+    explicit place(Machine& m) : layer(m), copied(m.make_event()), used(m.make_event()) {}
+    layer_type layer;
+    typename Machine::event copied, used;
+    bool whole = false;
+  };
+  /// Memory of the host from which a layer is copied.
+  struct staging {
+    layer_weights weights;
+    typename Machine::event copied;
+  };
+
+  void forget() {
+    if (coming_.valid()) coming_.wait();
+    coming_ = {};
+  }
+  place* place_of(std::size_t i) {
+    const auto kept = kept_.find(visits_[i].layer);
+    return kept != kept_.end() ? &kept->second : &shared_[i % 2];
+  }
+
+  /// Reads and copies the layer of visit `i`, in the background, unless it is there. One is under way at a time.
+  void start(std::size_t i) {
+    const layer_visit& visit = visits_[i];
+    const auto kept = kept_.find(visit.layer);
+    if (kept != kept_.end() && (kept->second.whole || visit.only_qk)) return;
+    if (kept == kept_.end() && kept_bytes_ + size_(visit) <= resident_) {
+      kept_bytes_ += size_(visit);
+      kept_.try_emplace(visit.layer, *machine_);
+    }
+    coming_ = std::async(std::launch::async, [this, visit, to = place_of(i), from = &staged_[i % 2]] {
+      machine_->enter();
+      machine_->host_waits(from->copied);
+      read_(visit, from->weights);
+      machine_->copies_wait(to->used);
+      to->layer.copy(*machine_, from->weights, visit);
+      to->whole = !visit.only_qk;
+      machine_->record_copies(to->copied);
+      machine_->record_copies(from->copied);
+    });
+  }
+
+  Machine* machine_;
+  reader read_;
+  sizes size_;
+  index_t resident_, kept_bytes_ = 0;
+  place shared_[2];
+  staging staged_[2];
+  std::map<index_t, place> kept_;
+  place* current_ = nullptr;
+  std::vector<layer_visit> visits_;
+  std::size_t at_ = 0;
+  std::future<void> coming_;
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#include "capture/forward/layer_weights.hpp"
+
+#include <algorithm>
+
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// Rows [first, first + count) of a tensor of the checkpoint, and where they go: to a matrix or a vector, from row `at`
+/// on.
+struct tensor_part {
+  std::string name;
+  std::vector<index_t> shape;
+  index_t first, count;
+  weight_matrix* matrix;
+  std::vector<float>* vector;
+  index_t at;
+};
+
+/// Collects the parts that a layer is made of.
+class part_list {
+ public:
+  part_list(const decoder_description& model, std::string prefix) : model_(model), prefix_(std::move(prefix)) {}
+
+  std::vector<tensor_part> take() { return std::move(parts_); }
+
+  void vector(const std::string& name, index_t size, std::vector<float>& to, index_t at = 0) {
+    parts_.push_back({prefix_ + name, {size}, 0, size, nullptr, &to, at});
+  }
+  void norm(const std::string& name, norm_weights& to) {
+    if (name.empty()) return;
+    vector(name + ".weight", model_.hidden, to.w);
+    if (model_.norm == norm_kind::layer) vector(name + ".bias", model_.hidden, to.b);
+  }
+  void linear(const std::string& name, index_t out, index_t in, bool bias, linear_weights& to, index_t at = 0) {
+    parts_.push_back({prefix_ + name + ".weight", {out, in}, 0, out, &to.w, nullptr, at});
+    if (bias) vector(name + ".bias", out, to.b, at);
+  }
+  /// q, k and v (or without v) as rows of one matrix, however the checkpoint has them.
+  void qkv(bool only_qk, linear_weights& to) {
+    const decoder_description& d = model_;
+    const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim;
+    if (d.names.qkv.empty()) {
+      linear("self_attn.q_proj", q, d.hidden, d.qkv_bias, to, 0);
+      linear("self_attn.k_proj", k, d.hidden, d.qkv_bias, to, q);
+      if (!only_qk) linear("self_attn.v_proj", k, d.hidden, d.qkv_bias, to, q + k);
+      return;
+    }
+    for (index_t h = 0; h < d.query_heads; ++h)
+      for (index_t part = 0; part < (only_qk ? 2 : 3); ++part) {
+        const index_t first = (3 * h + part) * d.head_dim, at = part * q + h * d.head_dim;
+        const std::string name = prefix_ + d.names.qkv;
+        parts_.push_back({name + ".weight", {3 * q, d.hidden}, first, d.head_dim, &to.w, nullptr, at});
+        if (d.qkv_bias) parts_.push_back({name + ".bias", {3 * q}, first, d.head_dim, nullptr, &to.b, at});
+      }
+  }
+  /// A gated feed-forward below `name`, or the layer's own form.
+  void gated(const std::string& name, index_t width, bool bias, feed_forward_weights& to) {
+    linear(name + "gate_proj", width, model_.hidden, bias, to.up, 0);
+    linear(name + "up_proj", width, model_.hidden, bias, to.up, width);
+    linear(name + "down_proj", model_.hidden, width, bias, to.down);
+  }
+  void feed_forward(feed_forward_weights& to) {
+    const decoder_description& d = model_;
+    if (d.feed_forward_form == feed_forward_kind::gated) return gated("mlp.", d.feed_forward, d.feed_forward_bias, to);
+    const index_t rows = (d.feed_forward_form == feed_forward_kind::fused_gated ? 2 : 1) * d.feed_forward;
+    linear(d.names.up, rows, d.hidden, d.feed_forward_bias, to.up);
+    linear(d.names.down, d.hidden, d.feed_forward, d.feed_forward_bias, to.down);
+  }
+
+ private:
+  const decoder_description& model_;
+  std::string prefix_;
+  std::vector<tensor_part> parts_;
+};
+
+std::vector<tensor_part> parts_of(const decoder_description& d, const std::string& prefix, index_t layer, bool only_qk,
+                                  layer_weights& to) {
+  const layer_description& l = d.layers[static_cast<std::size_t>(layer)];
+  part_list list(d, prefix + "layers." + std::to_string(layer) + ".");
+  list.norm(d.names.attention_norm, to.attention_norm);
+  list.qkv(only_qk, to.qkv);
+  if (d.qk != qk_norm::none) {
+    const bool each = d.qk == qk_norm::each_head;
+    list.vector("self_attn.q_norm.weight", each ? d.head_dim : d.query_heads * d.head_dim, to.q_norm);
+    list.vector("self_attn.k_norm.weight", each ? d.head_dim : d.key_heads * d.head_dim, to.k_norm);
+  }
+  if (only_qk) return list.take();
+  list.linear(d.names.output, d.hidden, d.query_heads * d.head_dim, d.output_bias, to.output);
+  list.norm(d.names.attention_out_norm, to.attention_out_norm);
+  list.norm(d.names.feed_forward_norm, to.feed_forward_norm);
+  list.norm(d.names.feed_forward_out_norm, to.feed_forward_out_norm);
+  if (!l.experts) {
+    list.feed_forward(to.feed_forward);
+    return list.take();
+  }
+  const experts_description& e = *d.experts;
+  list.linear("mlp.gate", e.count, d.hidden, false, to.router);
+  to.experts.resize(static_cast<std::size_t>(e.count));
+  for (index_t i = 0; i < e.count; ++i)
+    list.gated("mlp.experts." + std::to_string(i) + ".", e.width, false, to.experts[static_cast<std::size_t>(i)]);
+  return list.take();
+}
+
+}  // namespace
+
+std::string find_prefix(const decoder_description& model, const checkpoint& weights) {
+  std::string tried;
+  for (const std::string& prefix : model.prefixes) {
+    const std::string name = prefix + model.embedding + ".weight";
+    if (weights.has(name)) return prefix;
+    tried += (tried.empty() ? "" : " nor ") + name;
+  }
+  fail("the checkpoint has no tensor ", tried);
+}
+
+void check_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
+                 bool only_qk) {
+  layer_weights nowhere;
+  for (const tensor_part& t : parts_of(model, prefix, layer, only_qk, nowhere)) weights.check(t.name, t.shape);
+}
+
+std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk) {
+  layer_weights nowhere;
+  std::vector<std::vector<index_t>> shapes;
+  for (const tensor_part& t : parts_of(model, "", layer, only_qk, nowhere)) {
+    shapes.push_back(t.shape);
+    shapes.back()[0] = t.count;
+  }
+  return shapes;
+}
+
+void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,
+                 index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t at) {
+  constexpr index_t piece = 64;  // rows
+  const index_t in = shape[1];
+  to.reshape(at + count, in, how.format, how.memory);
+  std::vector<std::vector<float>> rows(static_cast<std::size_t>(pool.size()));
+  pool.for_each((count + piece - 1) / piece, [&](index_t i, int thread) {
+    const index_t skip = i * piece, n = std::min(piece, count - skip);
+    if (how.format == weight_format::f32)
+      return weights.read(name, shape, first + skip, n, how.to_bf16, to.row(at + skip));
+    if (how.format == weight_format::bf16_rows)
+      return weights.read_bf16(name, shape, first + skip, n, to.bf16_row(at + skip));
+    auto& own = rows[static_cast<std::size_t>(thread)];
+    own.resize(static_cast<std::size_t>(piece * in));
+    weights.read(name, shape, first + skip, n, how.to_bf16, own.data());
+    to.pack(at + skip, n, own.data());
+  });
+}
+
+void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
+                bool only_qk, const weight_reading& how, thread_pool& pool, layer_weights& to) {
+  const auto parts = parts_of(model, prefix, layer, only_qk, to);
+  // A matrix of several parts gets its whole size at once: the last one says it.
+  for (auto t = parts.rbegin(); t != parts.rend(); ++t)
+    if (t->matrix) t->matrix->reshape(t->at + t->count, t->shape[1], how.format, how.memory);
+  for (const tensor_part& t : parts) {
+    if (t.matrix) {
+      read_matrix(weights, t.name, t.shape, t.first, t.count, how, pool, *t.matrix, t.at);
+    } else {
+      const auto size = static_cast<std::size_t>(t.at + t.count);
+      if (t.vector->size() < size) t.vector->resize(size);
+      weights.read(t.name, t.shape, t.first, t.count, how.to_bf16, t.vector->data() + t.at);
+    }
+  }
+  for (const tensor_part& t : parts) weights.forget(t.name);
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "capture/forward/products/linear.hpp"
+#include "capture/model/checkpoint.hpp"
+#include "capture/model/description.hpp"
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+
+namespace qkgeom {
+
+/// A norm's weights and, for `norm_kind::layer`, biases.
+struct norm_weights {
+  std::vector<float> w, b;
+};
+
+/// A linear map y = w x + b, (out, in) and (out).
+struct linear_weights {
+  weight_matrix w;
+  std::vector<float> b;
+};
+
+/// A feed-forward's weights: gate and up are one matrix (2 width, hidden); without a gate, up alone.
+struct feed_forward_weights {
+  linear_weights up, down;
+};
+
+/// Weights of one layer; q, k and v are one matrix.
+struct layer_weights {
+  norm_weights attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
+  linear_weights qkv, output;
+  std::vector<float> q_norm, k_norm;
+  feed_forward_weights feed_forward;
+  linear_weights router;
+  std::vector<feed_forward_weights> experts;
+};
+
+/// Where the names of a checkpoint's tensors begin: the first of the description's prefixes with which it has the
+/// embedding. Throws if there is none.
+std::string find_prefix(const decoder_description& model, const checkpoint& weights);
+
+/// Checks names and shapes of all tensors that a layer needs; with `only_qk` those of queries and keys.
+void check_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
+                 bool only_qk);
+
+/// The shapes of those tensors.
+std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk);
+
+/// How weights are read.
+struct weight_reading {
+  bool to_bf16 = false;  ///< rounded as a model loaded in bf16 is
+  weight_format format = weight_format::f32;
+  std::pmr::memory_resource* memory = nullptr;  ///< of matrices as `weight_format::bf16_rows`; none: the usual
+};
+
+/// Reads them, and gives the pages of the checkpoint that they lie on back to the system.
+void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
+                bool only_qk, const weight_reading& how, thread_pool& pool, layer_weights& to);
+
+/// Rows [first, first + count) of a matrix of the checkpoint become the rows of `to` from row `at` on.
+void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,
+                 index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t at = 0);
+
+}  // namespace qkgeom

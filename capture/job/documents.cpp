@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "capture/job/documents.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "capture/text/utf8.hpp"
+#include "include/qkgeom/io/json_fields.hpp"
+#include "qkgeom/io/json.hpp"
+
+namespace qkgeom {
+namespace {
+
+std::string_view text_of(const mapped_file& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+/// The code unit of an escape \uXXXX at `i`; -1 if none stands there.
+int escaped_unit(std::string_view json, std::size_t i) {
+  if (json.substr(i, 2) != "\\u" || i + 6 > json.size()) return -1;
+  int unit = -1;
+  const auto [end, failed] = std::from_chars(json.data() + i + 2, json.data() + i + 6, unit, 16);
+  return failed == std::errc() && end == json.data() + i + 6 ? unit : -1;
+}
+
+/// JSON whose escapes of surrogates without a partner are U+FFFD, as ill-formed UTF-8 is: Python writes such lines.
+std::string replace_lone_surrogates(std::string json) {
+  const auto is = [](int unit, int from) { return unit >= from && unit < from + 0x400; };
+  for (std::size_t i = json.find('\\'); i != std::string::npos; i = json.find('\\', i)) {
+    const int unit = escaped_unit(json, i);
+    if (is(unit, 0xd800) && is(escaped_unit(json, i + 6), 0xdc00))
+      i += 12;
+    else if (is(unit, 0xd800) || is(unit, 0xdc00))
+      json.replace(i, 6, "\\ufffd"), i += 6;
+    else
+      i += 2;
+  }
+  return json;
+}
+
+}  // namespace
+
+document_list::document_list(document_options options) : options_(std::move(options)) {
+  require(options_.jsonl.empty() != options_.text.empty(),
+          "documents come from either a JSON Lines file or text files");
+  if (!options_.jsonl.empty()) files_.emplace_back(options_.jsonl);
+  for (const auto& path : options_.text) files_.emplace_back(path);
+}
+
+document document_list::read_line(std::string_view line, index_t number, index_t index) const {
+  const std::string where = options_.jsonl.string() + " line " + std::to_string(number);
+  const auto parsed = parse_json(replace_lone_surrogates(replace_ill_formed(line)), where);
+  const json_fields fields(parsed, where);
+  document d;
+  d.text = fields.required_string(options_.text_field.c_str());
+  const auto* id = fields.find(options_.id_field.c_str());
+  require(!id || id->is_string() || id->is_number_integer(), where, ": ", options_.id_field,
+          " must be a string or an integer");
+  d.id = !id ? std::to_string(index) : id->is_string() ? id->get<std::string>() : id->dump();
+  if (const auto labels = fields.child("labels")) d.labels = labels->object();
+  for (const std::string& name : options_.label_fields)
+    if (const auto* value = fields.find(name.c_str())) d.labels[name] = *value;
+  for (const auto& label : d.labels.items())
+    require(label.value().is_primitive(), where, ": label ", label.key(),
+            " must be a string, a number or true or false");
+  return d;
+}
+
+void document_list::for_each(const std::function<void(index_t, const document&)>& f) const {
+  index_t index = 0;
+  const auto more = [&] { return options_.examples < 0 || index < options_.examples; };
+  for (std::size_t i = 0; i < options_.text.size() && more(); ++i, ++index)
+    f(index, {options_.text[i].filename().string(), replace_ill_formed(text_of(files_[i]))});
+  if (options_.jsonl.empty()) return;
+  std::string_view rest = text_of(files_[0]);
+  if (rest.substr(0, 3) == "\xef\xbb\xbf") rest.remove_prefix(3);
+  for (index_t number = 1; !rest.empty() && more(); ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    f(index, read_line(line, number, index));
+    ++index;
+  }
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "capture/job/plan.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace qkgeom {
+
+std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options) {
+  std::vector<index_t> layers = options.layers;
+  for (const index_t l : layers) {
+    require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ",
+            model.n_layers() - 1);
+    require(!model.layers[static_cast<std::size_t>(l)].skipped, "layer ", l,
+            " was asked for, but it attends to images alone");
+  }
+  if (layers.empty())
+    for (index_t l = 0; l < model.n_layers(); ++l) {
+      const layer_description& layer = model.layers[static_cast<std::size_t>(l)];
+      if (!layer.skipped && (options.include_windowed || !layer.window)) layers.push_back(l);
+    }
+  require(!layers.empty(), "every layer of the model has a sliding window; --include-windowed captures them");
+  return layers;
+}
+
+namespace {
+
+/// The heads of a list that stand in candidate layers.
+std::vector<head_id> listed_heads(const decoder_description& model, const plan_options& options,
+                                  const std::vector<index_t>& layers) {
+  std::vector<head_id> heads;
+  for (const head_id& h : options.head_list) {
+    require(h.layer < model.n_layers() && h.head < model.query_heads, "layer ", h.layer, " head ", h.head,
+            " was asked for, but the model has ", model.n_layers(), " layers of ", model.query_heads, " query heads");
+    if (std::binary_search(layers.begin(), layers.end(), h.layer)) heads.push_back(h);
+  }
+  return heads;
+}
+
+std::vector<head_id> choose_heads(const decoder_description& model, const plan_options& options) {
+  const std::vector<index_t> layers = choose_layers(model, options);
+  if (options.head_list.empty()) {
+    const index_t all = static_cast<index_t>(layers.size()) * model.query_heads;
+    return draw_heads(layers, model.query_heads, options.heads.value_or(all), options.seed);
+  }
+  auto heads = listed_heads(model, options, layers);
+  require(!heads.empty(), "none of the ", options.head_list.size(), " heads asked for stands in a layer that is ",
+          "captured; --include-windowed captures layers with a sliding window too");
+  return heads;
+}
+
+captured_rope rope_of(const rope_description& r) {
+  return {r.style(), r.rotary_dim, r.attention_factor, {r.inv_freq.begin(), r.inv_freq.end()}};
+}
+
+}  // namespace
+
+index_t heads_without_data(const decoder_description& model, const plan_options& options) {
+  const auto kept = listed_heads(model, options, choose_layers(model, options));
+  return static_cast<index_t>(options.head_list.size() - kept.size());
+}
+
+capture_manifest plan_capture(const decoder_description& model, const std::string& name,
+                              const std::string& config_sha256, const plan_options& options) {
+  require(options.max_length >= 0 && options.max_length <= detail::largest_position, "max-length must be from 1 to ",
+          detail::largest_position, " tokens, not ", options.max_length);
+  require(!options.heads || *options.heads > 0, "at least one head must be captured, not ", options.heads.value_or(0));
+  capture_manifest m;
+  m.model = {name,           model.model_type, config_sha256, model.head_dim, model.n_layers(), model.query_heads,
+             model.key_heads};
+  m.context_length = context_of(model, options);
+  const token_sampler s = sampler_of(model, options);
+  m.bucket = {std::string(name_of(s.kind)), s.bucket_size};
+  // The format keeps a probability for uniform buckets, the expected tokens of a bucket for log2.
+  m.rate = s.kind == sampler_kind::log2 ? s.rate : s.probability(s.skip_first);
+  m.rope_stage = options.stage == rope_stage::post ? "post" : "pre";
+  m.seed = options.seed;
+  m.compute_dtype = std::string(name_of(options.compute));
+  m.rope = rope_of(model.rope);
+  m.written_by = "qkgeom-capture";
+
+  if (s.skip_first > 0) m.extra["skip_first"] = s.skip_first;
+  if (options.same_positions) m.extra["same_positions"] = true;
+
+  for (const head_id& h : choose_heads(model, options)) {
+    if (m.layers.empty() || m.layers.back().layer != h.layer) {
+      const layer_description& l = model.layers[static_cast<std::size_t>(h.layer)];
+      m.layers.push_back({h.layer, l.rope, l.window, {}, {}, {}});
+      if (l.local_rope) m.layers.back().rope_parameters = rope_of(*model.local_rope);
+    }
+    captured_layer_info& info = m.layers.back();
+    info.query_heads.push_back(h.head);
+    const index_t key = key_head_of(h.head, model.query_heads, model.key_heads);
+    if (info.key_heads.empty() || info.key_heads.back() != key) info.key_heads.push_back(key);
+  }
+  return m;
+}
+
+std::vector<index_t> parse_layers(const std::string& text) {
+  if (text == "all") return {};
+  std::vector<index_t> layers;
+  const char *p = text.data(), *const end = p + text.size();
+  const auto number = [&] {
+    index_t n = -1;
+    const auto [next, code] = std::from_chars(p, end, n);
+    require(code == std::errc() && n >= 0 && n < 100000, "layers must be a list such as 0,3,5-7 or all, not '", text,
+            "'");
+    p = next;
+    return n;
+  };
+  for (;;) {
+    const index_t first = number();
+    index_t last = first;
+    if (p != end && *p == '-') {
+      ++p;
+      last = number();
+      require(first <= last, "layers must ascend, but ", text, " names ", first, '-', last);
+    }
+    for (index_t l = first; l <= last; ++l) layers.push_back(l);
+    if (p == end) break;
+    require(*p == ',', "layers must be a list such as 0,3,5-7 or all, not '", text, "'");
+    ++p;
+  }
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  return layers;
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "capture/job/stores/moment_store.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace qkgeom {
+namespace {
+
+/// The heads of a list, in place where they follow one another, else copied together.
+tensor_view<const float> chosen_heads(const tensor_view<const float>& x, const std::vector<index_t>& heads,
+                                      std::vector<float>& copy) {
+  const auto n = static_cast<index_t>(heads.size());
+  if (heads.back() - heads.front() == n - 1)
+    return {x.data + heads.front() * x.head_stride, x.rows, n, x.dim, x.row_stride, x.head_stride};
+  copy.resize(static_cast<std::size_t>(x.rows * n * x.dim));
+  for (index_t t = 0; t < x.rows; ++t)
+    for (index_t h = 0; h < n; ++h)
+      std::copy_n(x.head(heads[static_cast<std::size_t>(h)]).row(t), x.dim, copy.data() + (t * n + h) * x.dim);
+  return packed_tensor(static_cast<const float*>(copy.data()), x.rows, n, x.dim);
+}
+
+}  // namespace
+
+moment_store::moment_store(const capture_manifest& manifest, bucket_edges buckets, moment_function moments,
+                           index_t skip_first)
+    : manifest_(&manifest), buckets_(std::move(buckets)), moments_(std::move(moments)), skip_first_(skip_first) {
+  clear();
+}
+
+void moment_store::clear() {
+  layers_.clear();
+  const index_t d = manifest_->model.head_dim;
+  const auto b = static_cast<std::size_t>(buckets_.count());
+  const auto side = [&](std::size_t heads, scatter_kind kind) {
+    const side_moments zero{row_moments::zero(d, scatter_kind::full),
+                            std::vector<row_moments>(b, row_moments::zero(d, kind))};
+    return std::vector<side_moments>(heads, zero);
+  };
+  for (const auto& info : manifest_->layers) {
+    const std::size_t keys = info.key_heads.size();
+    layers_.push_back({{buckets_, side(info.query_heads.size(), scatter_kind::full), side(keys, scatter_kind::diagonal),
+                        manifest_->key_of_query(info)},
+                       std::vector<std::vector<double>>(keys, std::vector<double>(static_cast<std::size_t>(d * d))),
+                       0});
+  }
+}
+
+void moment_store::take_queries(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found) {
+  merge(layers_[layer].moments.q[head].bucket[bucket], found);
+}
+
+void moment_store::take_keys(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found) {
+  if (document_.empty())
+    document_.assign(layers_[layer].moments.k.size(), row_moments::zero(manifest_->model.head_dim, scatter_kind::full));
+  merge(layers_[layer].moments.k[head].bucket[bucket], found);
+  merge(document_[head], found);
+}
+
+void moment_store::end_document(index_t layer) {
+  const index_t at = manifest_->find_layer(layer);
+  if (at < 0 || document_.empty()) return;
+  token_moments& to = layers_[static_cast<std::size_t>(at)];
+  const double n = static_cast<double>(document_[0].count);
+  for (std::size_t h = 0; h < document_.size(); ++h) {
+    merge(to.moments.k[h].total, document_[h]);
+    to.k_differences[h] = dense::sum(std::move(to.k_differences[h]), dense::scaled(document_[h].xx, n));
+  }
+  to.k_pairs += 0.5 * n * (n - 1);
+  document_.clear();
+}
+
+void moment_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+  const index_t at = manifest_->find_layer(layer);
+  if (at < 0) return;
+  const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
+  const auto add_side = [&](const char* side, tensor_view<const float> x, const std::vector<index_t>& heads,
+                            const auto& take) {
+    each_bucket(x, 0, [&](std::size_t bucket, tensor_view<const float> rows, index_t first) {
+      position_.resize(static_cast<std::size_t>(rows.rows));
+      std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(first));
+      const auto found = moments_(side, chosen_heads(rows, heads, packed_), {position_.data(), rows.rows});
+      for (std::size_t h = 0; h < found.size(); ++h) take(h, bucket, found[h].total);
+    });
+  };
+  const auto l = static_cast<std::size_t>(at);
+  add_side("q", q, info.query_heads,
+           [&](std::size_t h, std::size_t bucket, const row_moments& found) { take_queries(l, h, bucket, found); });
+  add_side("k", k, info.key_heads,
+           [&](std::size_t h, std::size_t bucket, const row_moments& found) { take_keys(l, h, bucket, found); });
+  end_document(layer);
+}
+
+void moment_store::write(const std::filesystem::path& path, const capture_manifest& manifest) const {
+  write_moments_file(path, manifest, layers_);
+}
+
+void moment_store::read(const std::filesystem::path& path) {
+  const moments_file file(std::make_shared<const safetensors_file>(path), *manifest_);
+  require(file.edges() == buckets_, path.string(), ": its bucket edges are not those of this capture");
+  for (std::size_t l = 0; l < layers_.size(); ++l) layers_[l] = file.read(manifest_->layers[l].layer);
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "capture/job/stores/moment_function.hpp"
+#include "qkgeom/io/capture_moments.hpp"
+
+namespace qkgeom {
+
+/// Moments of every token of the captured heads, over the documents of one block.
+class moment_store {
+ public:
+  /// `manifest` must live longer. Tokens before `skip_first` are left out.
+  moment_store(const capture_manifest& manifest, bucket_edges buckets, moment_function moments, index_t skip_first);
+
+  /// Adds all tokens of one layer of a document: q (tokens, query heads, d), k (tokens, key heads, d).
+  void add(index_t layer, tensor_view<const float> q, tensor_view<const float> k);
+
+  /// The same for rows that lie elsewhere, in chunks that follow one another, the tokens from `first` on.
+  /// `moments(side, rows, position)` gives the moments of each head of some of the rows, whose first is at `position`.
+  template <class T, memory_space S, class Moments>
+  void add_chunk(index_t layer, index_t first, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
+                 const Moments& moments) {
+    const index_t at = manifest_->find_layer(layer);
+    if (at < 0) return;
+    const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
+    const auto add_side = [&](const char* side, const tensor_view<const T, S>& x, const std::vector<index_t>& heads,
+                              const auto& take) {
+      const index_t front = heads.front();
+      tensor_view<const T, S> some = x;
+      some.data += front * x.head_stride;
+      some.heads = heads.back() - front + 1;
+      each_bucket(some, first, [&](std::size_t bucket, const tensor_view<const T, S>& rows, index_t position) {
+        const auto found = moments(side, rows, position);
+        for (std::size_t h = 0; h < heads.size(); ++h)
+          take(h, bucket, found[static_cast<std::size_t>(heads[h] - front)].total);
+      });
+    };
+    add_side("q", q, info.query_heads, [&](std::size_t h, std::size_t bucket, const row_moments& found) {
+      take_queries(static_cast<std::size_t>(at), h, bucket, found);
+    });
+    add_side("k", k, info.key_heads, [&](std::size_t h, std::size_t bucket, const row_moments& found) {
+      take_keys(static_cast<std::size_t>(at), h, bucket, found);
+    });
+  }
+  /// Ends the document that `add_chunk` began.
+  void end_document(index_t layer);
+
+  /// Writes what was added so far.
+  void write(const std::filesystem::path& path, const capture_manifest& manifest) const;
+  /// Goes on with what a file holds. A file does not hold every bit: who adds more after `write` reads first, so that a
+  /// capture that is interrupted and goes on from the file ends with the same bits.
+  void read(const std::filesystem::path& path);
+  void clear();
+
+ private:
+  /// f(bucket, rows, position of the first) for each bucket with tokens, which follow one another. Row 0 of x is token
+  /// `first`.
+  template <class T, memory_space S, class F>
+  void each_bucket(const tensor_view<const T, S>& x, index_t first, F&& f) const {
+    for (index_t b = 0; b < buckets_.count(); ++b) {
+      const index_t begin = std::max({buckets_.start(b), skip_first_, first});
+      const index_t end = std::min(buckets_.end(b), first + x.rows);
+      if (begin >= end) continue;
+      tensor_view<const T, S> rows = x;
+      rows.data += (begin - first) * x.row_stride;
+      rows.rows = end - begin;
+      f(static_cast<std::size_t>(b), rows, begin);
+    }
+  }
+  void take_queries(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found);
+  void take_keys(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found);
+
+  const capture_manifest* manifest_;
+  bucket_edges buckets_;
+  moment_function moments_;
+  index_t skip_first_;
+  std::vector<token_moments> layers_;  // as manifest_->layers
+  std::vector<row_moments> document_;  // of the keys of the document under way, by key head
+  std::vector<float> packed_;
+  std::vector<std::int32_t> position_;
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#include "capture/job/stores/resume_state.hpp"
+
+#include "qkgeom/io/capture_manifest_text.hpp"
+#include "qkgeom/io/file.hpp"
+#include "qkgeom/io/json.hpp"
+
+namespace qkgeom {
+namespace {
+
+constexpr const char* file_name = "progress.json";
+
+}  // namespace
+
+std::optional<resume_state> read_state(const std::filesystem::path& folder) {
+  const auto path = folder / file_name;
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const json document = read_json(path);
+  const json_value v(document, path.string());
+  resume_state state{v["settings"].string(), v["inputs"].string()};
+  if (v.has("done")) state.done = parse_manifest(v["done"].string(), path.string() + ": done");
+  return state;
+}
+
+void write_state(const std::filesystem::path& folder, const resume_state& state) {
+  json j = {{"settings", state.settings}, {"inputs", state.inputs}};
+  if (!state.done.shards.empty()) j["done"] = manifest_text(state.done);
+  write_text(folder / file_name, j.dump() + '\n');
+}
+
+void remove_state(const std::filesystem::path& folder) {
+  std::error_code none;
+  std::filesystem::remove(folder / (std::string(file_name) + ".partial"), none);
+  std::filesystem::remove(folder / file_name, none);
+  // Moments of a block that was under way: "moments-03.safetensors.upto-17", or what a write has left of it.
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    if (entry.path().filename().string().rfind("moments-", 0) == 0 && entry.path().extension() != ".safetensors")
+      std::filesystem::remove(entry.path(), none);
+}
+
+}  // namespace qkgeom

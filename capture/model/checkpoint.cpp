@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include "capture/model/checkpoint.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "include/qkgeom/io/json_fields.hpp"
+#include "qkgeom/core/scalar.hpp"
+#include "qkgeom/io/json.hpp"
+
+namespace qkgeom {
+namespace {
+
+template <class T>
+T element(const std::byte* data, index_t i) {
+  T x;
+  std::memcpy(&x, data + i * static_cast<index_t>(sizeof(T)), sizeof(T));
+  return x;
+}
+
+/// Eight bits of E4M3: sign, four of exponent (bias 7), three of fraction; no infinities, NaN is all ones.
+struct fp8_e4m3 {
+  std::uint8_t bits;
+  explicit operator float() const {
+    const int exponent = (bits >> 3) & 15, fraction = bits & 7;
+    if (exponent == 15 && fraction == 7) return std::numeric_limits<float>::quiet_NaN();
+    const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                     : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+    return bits & 128 ? -size : size;
+  }
+};
+
+/// Entries times a scale, rounded to bf16 where the scale is bf16, as transformers dequantises them.
+bool widen_scaled(const std::byte* data, index_t first, index_t count, float scale, bool to_bf16, float* out) {
+  bool finite = true;
+  for (index_t i = 0; i < count; ++i) {
+    const float x = static_cast<float>(element<fp8_e4m3>(data, first + i)) * scale;
+    out[i] = to_bf16 ? static_cast<float>(bf16::round(x)) : x;
+    finite = finite && std::isfinite(out[i]);
+  }
+  return finite;
+}
+
+/// Widens `count` entries; returns whether all are finite.
+template <class T>
+bool widen(const std::byte* data, index_t first, index_t count, bool to_bf16, float* out) {
+  // An exponent of all ones marks Inf and NaN; collecting the bits keeps the loop free of branches.
+  std::uint32_t bad = 0;
+  const bool round = to_bf16 && !std::is_same_v<T, bf16>;
+  for (index_t i = 0; i < count; ++i) {
+    float x = static_cast<float>(element<T>(data, first + i));
+    if (round) x = static_cast<float>(bf16::round(x));
+    bad |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(x) & 0x7f800000u) == 0x7f800000u);
+    out[i] = x;
+  }
+  return bad == 0;
+}
+
+}  // namespace
+
+checkpoint::checkpoint(const std::filesystem::path& folder) : folder_(folder) {
+  const auto add = [&](const std::string& file, const auto& wanted) {
+    const auto shard = std::make_shared<const safetensors_file>(folder / file);
+    for (const auto& tensor : shard->tensors())
+      if (wanted(tensor.name)) files_.emplace(tensor.name, shard);
+  };
+  if (std::filesystem::exists(folder / "model.safetensors")) {
+    add("model.safetensors", [](const std::string&) { return true; });
+    return;
+  }
+  const auto index_path = folder / "model.safetensors.index.json";
+  require(std::filesystem::exists(index_path), folder.string(),
+          " has neither model.safetensors nor model.safetensors.index.json");
+  const auto index = read_json(index_path);
+  const json_fields fields(index, index_path.string());
+  const auto map = fields.child("weight_map");
+  require(map.has_value(), index_path.string(), " has no field weight_map");
+  std::map<std::string, std::vector<std::string>> shards;
+  for (const auto& [tensor, file] : map->object().items()) {
+    require(file.is_string() && file.template get<std::string>().find('/') == std::string::npos, index_path.string(),
+            ": weight_map of ", tensor, " must be the plain name of a file");
+    shards[file.template get<std::string>()].push_back(tensor);
+  }
+  for (auto& shard : shards) {
+    std::vector<std::string>& names = shard.second;
+    std::sort(names.begin(), names.end());
+    add(shard.first, [&](const std::string& name) { return std::binary_search(names.begin(), names.end(), name); });
+  }
+}
+
+const tensor_entry& checkpoint::entry(const std::string& name) const {
+  const auto file = files_.find(name);
+  require(file != files_.end(), "the checkpoint in ", folder_.string(), " has no tensor ", name);
+  return file->second->at(name);
+}
+
+void checkpoint::check(const std::string& name, const std::vector<index_t>& shape) const {
+  const tensor_entry& t = entry(name);
+  require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", name, " must have shape ",
+          shape_text(shape), " by config.json, not ", shape_text(t.shape));
+  if (t.dtype == "F8_E4M3") {
+    scale_of(name);
+    return;
+  }
+  require(t.dtype == "BF16" || t.dtype == "F16" || t.dtype == "F32", "the checkpoint in ", folder_.string(),
+          ": tensor ", name, " must be BF16, F16, F32 or F8_E4M3, not ", t.dtype);
+}
+
+/// Named an inverse, but it multiplies.
+float checkpoint::scale_of(const std::string& name) const {
+  const tensor_entry& s = entry(name + "_scale_inv");
+  require(tensor_bytes(s.shape, 1) == 1 && (s.dtype == "BF16" || s.dtype == "F32"), "the checkpoint in ",
+          folder_.string(), ": tensor ", s.name, " must be one number, BF16 or F32, not ", s.dtype, " of shape ",
+          shape_text(s.shape));
+  const float scale = s.dtype == "BF16" ? static_cast<float>(element<bf16>(s.data, 0)) : element<float>(s.data, 0);
+  require(std::isfinite(scale), "the checkpoint in ", folder_.string(), ": tensor ", s.name, " is not finite");
+  return scale;
+}
+
+bool checkpoint::has_fp8() const {
+  return std::any_of(files_.begin(), files_.end(),
+                     [](const auto& f) { return f.second->at(f.first).dtype == "F8_E4M3"; });
+}
+
+void checkpoint::read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
+                      bool to_bf16, float* out) const {
+  check(name, shape);
+  const tensor_entry& t = entry(name);
+  require(first >= 0 && count >= 0 && first + count <= shape[0], "rows ", first, " to ", first + count, " of tensor ",
+          name, ", which has ", shape[0]);
+  const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
+  const bool scaled_in_bf16 = t.dtype == "F8_E4M3" && entry(name + "_scale_inv").dtype == "BF16";
+  const bool finite = t.dtype == "F8_E4M3"
+                          ? widen_scaled(t.data, first * width, n, scale_of(name), to_bf16 || scaled_in_bf16, out)
+                      : t.dtype == "BF16" ? widen<bf16>(t.data, first * width, n, to_bf16, out)
+                      : t.dtype == "F16"  ? widen<f16>(t.data, first * width, n, to_bf16, out)
+                                          : widen<float>(t.data, first * width, n, to_bf16, out);
+  if (finite) return;
+  const float* bad = std::find_if(out, out + n, [](float x) { return !std::isfinite(x); });
+  fail("the checkpoint in ", folder_.string(), ": tensor ", name, " holds ", std::isnan(*bad) ? "NaN" : "Inf",
+       " at entry ", first * width + (bad - out));
+}
+
+void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
+                           bf16* out) const {
+  const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
+  const tensor_entry& t = entry(name);
+  if (t.dtype == "BF16" && t.shape == shape && first >= 0 && count >= 0 && first + count <= shape[0]) {
+    std::memcpy(out, t.data + first * width * static_cast<index_t>(sizeof(bf16)),
+                static_cast<std::size_t>(n) * sizeof(bf16));
+    unsigned bad = 0;
+    for (index_t i = 0; i < n; ++i) bad |= (out[i].bits & 0x7f80u) == 0x7f80u;
+    if (!bad) return;
+  }
+  // Everything else, and every complaint, is `read`'s.
+  std::vector<float> rows(static_cast<std::size_t>(n));
+  read(name, shape, first, count, true, rows.data());
+  std::transform(rows.begin(), rows.end(), out, bf16::round);
+}
+
+void checkpoint::forget(const std::string& name) const {
+  const tensor_entry& t = entry(name);
+  files_.at(name)->forget(t);
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capture/model/rope.hpp"
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// What one decoder layer does differently from the others.
+struct layer_description {
+  bool rope = true;
+  std::optional<index_t> window{};  ///< sliding window in tokens; none: full causal attention
+  bool local_rope = false;          ///< rotates with `decoder_description::local_rope`
+  bool skipped = false;             ///< the layer does nothing to text (it attends to images)
+  bool experts = false;             ///< its feed-forward is the mixture of experts
+};
+
+enum class activation { silu, gelu, gelu_tanh };
+
+/// Norms with weights w (and, `layer`, biases b), n = x / sqrt(mean(x^2) + eps), by where a model in bf16 rounds.
+enum class norm_kind {
+  llama,  ///< w round(n)
+  gemma,  ///< (1 + w) n
+  olmo,   ///< w n
+  layer   ///< (x - mean) / sqrt(variance + eps) w + b
+};
+
+/// What is normed of queries and keys before they are rotated.
+enum class qk_norm { none, each_head, all_heads };
+
+enum class feed_forward_kind {
+  gated,        ///< down(act(gate x) (up x))
+  fused_gated,  ///< the same, gate and up stored as one matrix
+  not_gated     ///< down(act(up x))
+};
+
+/// Names of a layer's tensors without their `.weight`. An empty norm is not there.
+struct weight_names {
+  std::string attention_norm = "input_layernorm", attention_out_norm{};
+  std::string feed_forward_norm = "post_attention_layernorm", feed_forward_out_norm{};
+  std::string qkv{};  ///< not empty: q, k, v are one matrix, rows head by head: q, k and v of head 0, of head 1, ...
+  std::string output = "self_attn.o_proj";
+  std::string up = "mlp.up_proj", down = "mlp.down_proj";  ///< `fused_gated`: gate and up
+};
+
+/// A mixture of experts: of each token the `chosen` experts with the largest probabilities, weighted by them.
+struct experts_description {
+  index_t count = 0, chosen = 0, width = 0;
+  bool normalised = false;  ///< the chosen probabilities are divided by their sum
+};
+
+/// Queries times 1 + beta ln(1 + floor(position / context)) after rotation.
+struct query_growth {
+  double beta = 0;
+  index_t context = 0;  ///< tokens
+};
+
+/// A decoder as data: all that the forward pass needs to know about a model besides its weights.
+struct decoder_description {
+  std::string model_type;
+  index_t hidden = 0, feed_forward = 0, vocabulary = 0;
+  index_t query_heads = 0, key_heads = 0, head_dim = 0;
+  index_t context = 0;             ///< tokens, max_position_embeddings
+  index_t embedding_rows = 0;      ///< 0: as many as the vocabulary
+  bool tied = false;               ///< the output matrix is the embedding, where there is none of its own
+  bool caps_logits = false;        ///< final_logit_softcapping
+  bool scaled_embedding = false;   ///< embeddings times sqrt(hidden)
+  bool parallel_residual = false;  ///< attention and feed-forward read the same hidden state
+  bool qkv_bias = false, output_bias = false, feed_forward_bias = false;
+  activation act = activation::silu;
+  feed_forward_kind feed_forward_form = feed_forward_kind::gated;
+  norm_kind norm = norm_kind::llama;
+  double norm_eps = 1e-6;
+  qk_norm qk = qk_norm::none;
+  std::optional<double> score_scale{};  ///< none: head_dim^-1/2
+  std::optional<query_growth> growth{};
+  std::optional<experts_description> experts{};
+  rope_description rope;
+  std::optional<rope_description> local_rope{};
+  std::vector<layer_description> layers;
+  weight_names names{};
+  std::string embedding = "embed_tokens", final_norm = "norm";
+  std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< whole names
+  std::vector<std::string> prefixes{"model."};  ///< of the tensors' names: the first with which the embedding is there
+
+  index_t n_layers() const { return static_cast<index_t>(layers.size()); }
+  const rope_description& rope_of(const layer_description& l) const { return l.local_rope ? *local_rope : rope; }
+};
+
+/// One line of the table of families: how a model_type's config.json becomes a description.
+struct decoder_family {
+  std::string_view model_type;
+  decoder_description (*read)(const json_fields& config);
+};
+
+/// Describes the model of a parsed config.json. Throws `error` that names an unknown family, an unsupported feature or
+/// the bad field.
+decoder_description read_description(const nlohmann::json& config);
+
+/// config.json with rotary scaling as asked for on the command line: "none", "linear:FACTOR", "dynamic:FACTOR",
+/// "yarn:FACTOR:ORIGINAL_CONTEXT" or "llama3:FACTOR:LOW:HIGH:ORIGINAL_CONTEXT". The base frequency stays.
+nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scaling);
+
+/// config.json with that base of the rotary frequencies. Refused for families with several bases (Gemma 3).
+nlohmann::json with_rope_theta(nlohmann::json config, double theta);
+
+}  // namespace qkgeom

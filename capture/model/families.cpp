@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// The table of decoder families. Facts about a family belong to its reader and nowhere else.
+#include <array>
+
+#include "capture/model/description.hpp"
+#include "capture/model/family_readers.hpp"
+
+namespace qkgeom {
+namespace {
+
+constexpr std::array<decoder_family, 17> families{{{"llama", read_llama},
+                                                   {"smollm3", read_smollm3},
+                                                   {"mistral", read_mistral},
+                                                   {"ministral", read_ministral},
+                                                   {"ministral3", read_ministral3},
+                                                   {"mistral3", read_mistral3},
+                                                   {"qwen2", read_qwen2},
+                                                   {"qwen3", read_qwen3},
+                                                   {"qwen3_moe", read_qwen3_moe},
+                                                   {"mllama", read_mllama},
+                                                   {"mllama_text_model", read_mllama_text},
+                                                   {"gemma3", read_gemma3},
+                                                   {"gemma3_text", read_gemma3_text},
+                                                   {"glm", read_glm},
+                                                   {"glm4", read_glm4},
+                                                   {"olmo2", read_olmo2},
+                                                   {"gpt_neox", read_gpt_neox}}};
+
+}  // namespace
+
+decoder_description read_description(const nlohmann::json& config) {
+  const json_fields fields(config, "config.json");
+  const std::string type = fields.required_string("model_type");
+  for (const decoder_family& family : families) {
+    if (family.model_type != type) continue;
+    for (const auto& part : {std::optional(fields), fields.child("text_config")})
+      require(!part || part->boolean("is_causal").value_or(true), part ? part->where() : "",
+              ": is_causal is false, but only causal attention is supported");
+    return family.read(fields);
+  }
+  std::string supported;
+  for (const decoder_family& family : families)
+    supported += (supported.empty() ? "" : ", ") + std::string(family.model_type);
+  fail("config.json: model_type '", type, "' is not supported; supported: ", supported);
+}
+
+}  // namespace qkgeom

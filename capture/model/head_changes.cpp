@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include "capture/model/head_changes.hpp"
+
+#include <set>
+
+#include "capture/model/head_list.hpp"
+#include "qkgeom/io/json.hpp"
+
+namespace qkgeom {
+namespace {
+
+head_change read_change(const json_value& v, const decoder_description& model) {
+  head_change c;
+  c.head = parse_head(v["head"].string(), v.where());
+  require(c.head.layer < model.n_layers() && c.head.head < model.query_heads &&
+              !model.layers[static_cast<std::size_t>(c.head.layer)].skipped,
+          v.where(), ": the model has no head ", c.head.layer, ".", c.head.head);
+  c.ablate = v.has("ablate") && v["ablate"].boolean();
+  if (v.has("key_slope")) {
+    c.key_slope = v["key_slope"].numbers();
+    require(static_cast<index_t>(c.key_slope.size()) == model.head_dim, v.where(), ": key_slope has ",
+            c.key_slope.size(), " numbers for a head size of ", model.head_dim);
+    c.centre = v["centre"].number();
+  }
+  require(c.ablate != !c.key_slope.empty(), v.where(), ": a change is either \"ablate\": true or a \"key_slope\"");
+  return c;
+}
+
+}  // namespace
+
+std::vector<condition> read_conditions(const std::filesystem::path& path, const decoder_description& model) {
+  const std::string where = path.string();
+  const json document = parse_json(read_text(path, std::size_t{1} << 28), where);
+  std::vector<condition> conditions;
+  std::set<std::string> names;
+  for (const auto& entry : json_value(document, where)["conditions"].entries()) {
+    condition c{entry["name"].string(), {}};
+    require(!c.name.empty() && names.insert(c.name).second, entry.where(),
+            ": each condition needs a name of its own, not \"", printable(c.name), "\" again");
+    std::set<head_id> heads;
+    for (const auto& change : entry["changes"].entries()) {
+      c.changes.push_back(read_change(change, model));
+      const head_id h = c.changes.back().head;
+      require(heads.insert(h).second, change.where(), ": condition \"", printable(c.name), "\" names head ", h.layer,
+              ".", h.head, " twice");
+    }
+    conditions.push_back(std::move(c));
+  }
+  require(!conditions.empty(), where, ": there is no condition");
+  return conditions;
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+#include "capture/model/rope.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "qkgeom/core/scalar.hpp"
+
+namespace qkgeom {
+
+std::vector<float> default_frequencies(double theta, index_t d) {
+  std::vector<float> f;
+  for (index_t i = 0; i < d; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(d);
+    f.push_back(1.0f / static_cast<float>(std::pow(theta, static_cast<double>(exponent))));
+  }
+  return f;
+}
+
+std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_scaling& scaling) {
+  const auto factor = static_cast<float>(scaling.factor);
+  const auto low = static_cast<float>(scaling.low_freq_factor), high = static_cast<float>(scaling.high_freq_factor);
+  const auto context = static_cast<float>(scaling.original_context);
+  for (float& f : inv_freq) {
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / f;
+    if (wavelength > context / low) {
+      f /= factor;
+    } else if (wavelength >= context / high) {
+      const float smooth = (context / wavelength - low) / (high - low);
+      f = (1.0f - smooth) * f / factor + smooth * f;
+    }
+  }
+  return inv_freq;
+}
+
+std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling) {
+  // The dimension that turns `turns` times within the original context.
+  const auto dimension = [&](double turns) {
+    return static_cast<double>(d) * std::log(scaling.original_context / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(theta));
+  };
+  double low = dimension(scaling.beta_fast), high = dimension(scaling.beta_slow);
+  if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, static_cast<double>(d - 1));
+  if (low == high) high += 0.001;
+  std::vector<float> f;
+  for (index_t i = 0; i < d; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(d);
+    const auto period = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    const float ramp = (static_cast<float>(i / 2) - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float kept = 1.0f - std::clamp(ramp, 0.0f, 1.0f);
+    f.push_back(1.0f / (static_cast<float>(scaling.factor) * period) * (1.0f - kept) + 1.0f / period * kept);
+  }
+  return f;
+}
+
+namespace {
+
+constexpr const char* original_field = "original_max_position_embeddings";
+
+std::string type_of(const json_fields& dictionary) {
+  return dictionary.string("rope_type").value_or(dictionary.string("type").value_or("default"));
+}
+
+/// A scaling's dictionary of config.json.
+struct scaling_fields {
+  const json_fields& config;
+  const json_fields& dictionary;
+  index_t context;
+
+  double needed(const char* name) const {
+    const auto x = dictionary.positive(name);
+    require(x.has_value(), dictionary.where(), " has no field ", name);
+    return *x;
+  }
+  double original_context() const {
+    return says_original_context(config, dictionary).positive(original_field).value_or(static_cast<double>(context));
+  }
+  /// A number that counts as absent when it is 0.
+  double or_default(const char* name, double otherwise) const {
+    const double x = dictionary.number(name).value_or(0);
+    return x == 0 ? otherwise : x;
+  }
+};
+
+void read_llama3(const scaling_fields& from, rope_description& rope) {
+  const llama3_scaling scaling{from.needed("factor"), from.needed("low_freq_factor"), from.needed("high_freq_factor"),
+                               from.original_context()};
+  require(scaling.high_freq_factor > scaling.low_freq_factor, from.dictionary.where(),
+          ": high_freq_factor must be larger than low_freq_factor");
+  rope.inv_freq = llama3_frequencies(std::move(rope.inv_freq), scaling);
+}
+
+void read_yarn(const scaling_fields& from, rope_description& rope) {
+  // In Python null is false; only a field that is not there has the default.
+  const bool silent = !from.dictionary.object().contains("truncate");
+  yarn_scaling scaling{1, from.original_context(), from.or_default("beta_fast", 32), from.or_default("beta_slow", 1),
+                       from.dictionary.boolean("truncate").value_or(silent)};
+  scaling.factor =
+      from.dictionary.positive("factor").value_or(static_cast<double>(from.context) / scaling.original_context);
+  rope.inv_freq = yarn_frequencies(rope.theta, rope.rotary_dim, scaling);
+  const auto growth = [&](double share) {
+    return scaling.factor <= 1 ? 1.0 : 0.1 * share * std::log(scaling.factor) + 1.0;
+  };
+  const double all = from.or_default("mscale_all_dim", 0), some = from.or_default("mscale", 0);
+  const double usual = all != 0 && some != 0 ? growth(some) / growth(all) : growth(1);
+  rope.attention_factor = from.dictionary.number("attention_factor").value_or(usual);
+}
+
+/// theta of a document of `length` tokens, in single precision like PyTorch.
+double dynamic_theta(const rope_description& rope, index_t length) {
+  const auto factor = static_cast<float>(rope.dynamic->factor);
+  const float share = factor * static_cast<float>(length) / static_cast<float>(rope.dynamic->context);
+  const double d = static_cast<double>(rope.rotary_dim);
+  const float growth = std::pow(share - (factor - 1.0f), static_cast<float>(d / (d - 2)));
+  return static_cast<double>(static_cast<float>(rope.theta) * growth);
+}
+
+}  // namespace
+
+std::optional<json_fields> rope_dictionary(const json_fields& config) {
+  const auto scaling = config.child("rope_scaling");
+  return scaling && !scaling->object().empty() ? scaling : config.child("rope_parameters");
+}
+
+const json_fields& says_original_context(const json_fields& config, const json_fields& dictionary) {
+  const std::string type = type_of(dictionary);
+  return (type == "yarn" || type == "llama3") && config.find(original_field) ? config : dictionary;
+}
+
+rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& d) {
+  // The dictionary's theta goes before the top-level one.
+  const auto dictionary = rope_dictionary(config);
+  rope_defaults top = d;
+  top.theta = config.positive("rope_theta").value_or(d.theta);
+  top.partial = config.positive("partial_rotary_factor").value_or(d.partial);
+  return read_rope_dictionary(config, dictionary, head_dim, context, top);
+}
+
+rope_description read_rope_dictionary(const json_fields& config, const std::optional<json_fields>& dictionary,
+                                      index_t head_dim, index_t context, const rope_defaults& d) {
+  rope_description rope;
+  rope.theta = d.theta;
+  double partial = d.partial;
+  if (dictionary) {
+    for (const char* type : {"full_attention", "sliding_attention"})
+      require(!dictionary->find(type), dictionary->where(),
+              " for each type of layer are not supported for this family");
+    rope.theta = dictionary->positive("rope_theta").value_or(d.theta);
+    rope.type = type_of(*dictionary);
+    partial = dictionary->positive("partial_rotary_factor").value_or(partial);
+  }
+  require(partial == 1 || (d.may_be_partial && partial < 1), config.where(), ": a partial_rotary_factor of ", partial,
+          " is not supported for this family");
+  rope.rotary_dim = static_cast<index_t>(static_cast<double>(head_dim) * partial);
+  require(rope.rotary_dim % 2 == 0 && rope.rotary_dim > 0, config.where(), ": ", rope.rotary_dim,
+          " rotated channels of a head of ", head_dim, " are no pairs, which rotary embedding needs");
+  rope.inv_freq = default_frequencies(rope.theta, rope.rotary_dim);
+  if (rope.type == "default") return rope;
+  const scaling_fields fields{config, *dictionary, context};
+  if (rope.type == "llama3") {
+    read_llama3(fields, rope);
+  } else if (rope.type == "yarn") {
+    read_yarn(fields, rope);
+  } else if (rope.type == "linear") {
+    const auto factor = static_cast<float>(fields.needed("factor"));
+    for (float& f : rope.inv_freq) f /= factor;
+  } else if (rope.type == "dynamic") {
+    require(rope.rotary_dim > 2, config.where(), ": dynamic scaling needs more than one rotated pair");
+    rope.dynamic = dynamic_scaling{fields.needed("factor"), context};
+  } else {
+    fail(config.where(), ": rope type '", rope.type,
+         "' is not supported; supported: default, linear, dynamic, llama3, yarn");
+  }
+  return rope;
+}
+
+rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16) {
+  rope_table table;
+  table.half = rope.rotary_dim / 2;
+  const auto size = static_cast<std::size_t>(positions * table.half);
+  table.cos.resize(size);
+  table.sin.resize(size);
+  const auto factor = static_cast<float>(rope.attention_factor);
+  const auto rounded = [&](double x) {
+    const float y = static_cast<float>(x) * factor;
+    return to_bf16 ? static_cast<float>(bf16::round(y)) : y;
+  };
+  const bool grows = rope.dynamic && positions > rope.dynamic->context;
+  const std::vector<float> inv_freq =
+      grows ? default_frequencies(dynamic_theta(rope, positions), rope.rotary_dim) : rope.inv_freq;
+  std::size_t at = 0;
+  for (index_t t = 0; t < positions; ++t)
+    for (const float f : inv_freq) {
+      const float angle = static_cast<float>(t) * f;
+      table.cos[at] = rounded(std::cos(static_cast<double>(angle)));
+      table.sin[at++] = rounded(std::sin(static_cast<double>(angle)));
+    }
+  return table;
+}
+
+}  // namespace qkgeom

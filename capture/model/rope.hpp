@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "include/qkgeom/io/json_fields.hpp"
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// "Dynamic" scaling: a document longer than `context` has the base
+/// theta (factor length / context - (factor - 1))^(d / (d - 2)).
+struct dynamic_scaling {
+  double factor = 1;
+  index_t context = 0;  ///< tokens
+};
+
+/// Rotary position embedding of a model.
+struct rope_description {
+  std::string type = "default";
+  double theta = 10000;
+  index_t rotary_dim = 0;         ///< the first that many channels of a head are rotated
+  bool interleaved = false;       ///< pairs are (2j, 2j + 1); else (j, j + rotary_dim / 2), the "half" style
+  bool exact = false;             ///< a model in bf16 rotates in f32 and rounds the result once
+  double attention_factor = 1;    ///< multiplies cos and sin
+  std::vector<float> inv_freq{};  ///< (rotary_dim / 2), radians a token
+  std::optional<dynamic_scaling> dynamic{};
+
+  const char* style() const { return interleaved ? "interleaved" : "half"; }
+};
+
+/// The numbers of llama3 scaling (Dubey et al. 2024, section 3.4.2 and its reference implementation).
+struct llama3_scaling {
+  double factor, low_freq_factor, high_freq_factor, original_context;
+};
+
+/// The numbers of YaRN (Peng et al. 2023): dimensions that turn more than `beta_fast` times within `original_context`
+/// keep their frequency, those that turn less than `beta_slow` times are slowed by `factor`.
+struct yarn_scaling {
+  double factor, original_context, beta_fast = 32, beta_slow = 1;
+  bool truncate = true;  ///< the two bounds are whole dimensions
+};
+
+/// theta^(-2 i / d), i = 0 .. d / 2 - 1, rounded as PyTorch rounds it in single precision.
+std::vector<float> default_frequencies(double theta, index_t d);
+
+/// Wavelengths (tokens) beyond original_context / low_freq_factor are stretched by `factor`, those below
+/// original_context / high_freq_factor stay, those between are blended.
+std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_scaling& scaling);
+
+std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling);
+
+/// What a family takes when config.json is silent, and what it knows.
+struct rope_defaults {
+  double theta = 10000;
+  double partial = 1;  ///< share of a head's channels that is rotated
+  bool may_be_partial = false;
+};
+
+/// The rotary parameters of a config.json: `rope_scaling` where it says anything, else `rope_parameters`.
+std::optional<json_fields> rope_dictionary(const json_fields& config);
+
+/// Which of a config.json and its rotary parameters says `original_max_position_embeddings`: the scalings that have an
+/// original context (yarn, llama3) take the one outside the dictionary first.
+const json_fields& says_original_context(const json_fields& config, const json_fields& dictionary);
+
+/// Reads `rope_scaling`, else `rope_parameters`, and the top-level `rope_theta` of a config.json as transformers does.
+/// Throws on a rope type that is not known, by name.
+rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& d);
+
+/// The same from one dictionary, which may be absent; `theta` and `partial` for what it does not say.
+rope_description read_rope_dictionary(const json_fields& config, const std::optional<json_fields>& dictionary,
+                                      index_t head_dim, index_t context, const rope_defaults& d);
+
+/// cos and sin of every position, (positions, rotary_dim / 2) each, in single precision like transformers: the angle is
+/// the f32 product of position and frequency.
+struct rope_table {
+  index_t half = 0;
+  std::vector<float> cos, sin;
+};
+/// `to_bf16`: the table is rounded to bf16, as a model that runs in bf16 does.
+rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16);
+
+}  // namespace qkgeom

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+#include "capture/on_cuda.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "capture/analysis/live_analysis_on.hpp"
+#include "capture/forward/device/cuda_device.cuh"
+#include "capture/forward/device/forward_pass.hpp"
+#include "qkgeom/backend/cuda_context.cuh"
+
+namespace qkgeom {
+namespace {
+
+/// A device, the library's context on it, and the analyses that are made there.
+template <class T>
+struct cuda_side {
+  using analyses_type = analyse_documents<cuda_context, T, memory_space::device>;
+  cuda_machine machine{0};
+  cuda_options context_options{.stream = machine.stream()};
+  cuda_context context{context_options};
+  analyses_type* analyses = nullptr;
+};
+
+template <class T>
+class cuda_pass : public forward_pass {
+ public:
+  cuda_pass(std::shared_ptr<cuda_side<T>> on, const cuda_capture_options& options, const decoder_description& d,
+            const checkpoint& weights, index_t last_layer, thread_pool& pool)
+      : on_(std::move(on)), pass_(on_->machine, d, weights, last_layer, pool, sizes_for(*on_, options, d)) {
+    if (on_->analyses) pass_.analyse(*on_->analyses);
+  }
+
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
+    pass_.run(documents, stage, sinks);
+  }
+  void check_output() const override { pass_.check_output(); }
+  bool takes_moments(moment_store& store) override {
+    pass_.bring_moments(store, [this](const char* side, const tensor_view<const T, memory_space::device>& x,
+                                      const vector_view<const std::int32_t, memory_space::device>& position) {
+      const std::vector<std::int32_t> no_bucket(static_cast<std::size_t>(x.rows), -1);
+      return on_->context.moments(side, x, position, no_bucket, 0, scatter_kind::full);
+    });
+    return true;
+  }
+  bool takes_softmax(statistics_store& store) override {
+    pass_.bring_softmax(store);
+    return true;
+  }
+
+ private:
+  using decoder_type = device_decoder<cuda_machine, T>;
+
+  static device_decoder_options sizes_for(const cuda_side<T>& on, const cuda_capture_options& options,
+                                          const decoder_description& d) {
+    device_decoder_options sizes;
+    if (options.chunk > 0) sizes.chunk = options.chunk;
+    switch (options.resident) {
+      case resident_layers::stream:
+        break;
+      case resident_layers::all:
+        sizes.resident = std::numeric_limits<index_t>::max();
+        break;
+      case resident_layers::automatic: {
+        // The two places that other layers share, what analyses and the softmax work in, and a tenth for what pools and
+        // libraries take.
+        auto consumers = static_cast<index_t>(on.analyses ? on.context_options.scratch_bytes : 0);
+        const index_t tokens = std::max(options.longest > 0 ? options.longest : d.context, options.batch);
+        index_t largest = 0;
+        for (index_t l = 0; l < d.n_layers(); ++l)
+          if (!d.layers[static_cast<std::size_t>(l)].skipped)
+            largest = std::max(largest, decoder_type::layer_bytes(d, l));
+        if (options.softmax)
+          consumers += device_attention_sums<cuda_machine, T>::working_bytes(
+              d.query_heads, std::min(sizes.attention_rows, tokens), sizes.attention_keys, distance_bins(tokens));
+        std::size_t free = 0, total = 0;
+        cuda_kernels::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        sizes.resident =
+            std::max<index_t>(0, static_cast<index_t>(free) - static_cast<index_t>(total / 10) - consumers -
+                                     2 * largest - decoder_type::working_bytes(d, tokens, sizes));
+      }
+    }
+    return sizes;
+  }
+
+  std::shared_ptr<cuda_side<T>> on_;
+  device_forward_pass<cuda_machine, T> pass_;
+};
+
+template <class T>
+capture_backend backend_on(const cuda_capture_options& options) {
+  const auto side = std::make_shared<cuda_side<T>>();
+  return {.moments = {},
+          .analyses =
+              [side](const capture_manifest& plan, const document_analysis_options& choice) {
+                auto made = std::make_unique<typename cuda_side<T>::analyses_type>(side->context, plan, choice);
+                side->analyses = made.get();
+                return made;
+              },
+          .forward =
+              [side, options](const decoder_description& d, const checkpoint& weights, compute_type, index_t last_layer,
+                              thread_pool& pool) {
+                return std::make_unique<cuda_pass<T>>(side, options, d, weights, last_layer, pool);
+              }};
+}
+
+}  // namespace
+
+capture_backend cuda_backend(const cuda_capture_options& options, compute_type type) {
+  cuda_kernels::require_device();
+  return type == compute_type::bf16 ? backend_on<bf16>(options) : backend_on<float>(options);
+}
+
+forward_pass_factory cuda_forward_pass(const cuda_capture_options& options) {
+  cuda_kernels::require_device();
+  return
+      [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
+                thread_pool& pool) { return cuda_backend(options, type).forward(d, weights, type, last_layer, pool); };
+}
+
+}  // namespace qkgeom

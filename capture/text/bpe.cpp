@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+#include "capture/text/bpe.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "capture/text/utf8.hpp"
+#include "include/qkgeom/io/json_fields.hpp"
+
+namespace qkgeom {
+namespace {
+
+constexpr std::size_t cached_words = 1 << 16;
+constexpr std::size_t cached_word_bytes = 64;
+
+std::size_t character_size(std::string_view text, std::size_t i) {
+  return std::min(utf8_size(static_cast<unsigned char>(text[i])), text.size() - i);
+}
+
+char32_t last_character(std::string_view text) {
+  std::size_t i = text.size() - 1;
+  while (i > 0 && (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80) --i;
+  return utf8_at(text, i);
+}
+
+}  // namespace
+
+bpe_model::bpe_model(const nlohmann::json& model) {
+  const json_fields fields(model, "tokenizer.json: model");
+  const std::string type = fields.string("type").value_or("BPE");
+  require(type == "BPE", "tokenizer.json: model type '", type, "' is not supported; supported: BPE");
+  require(fields.number("dropout").value_or(0) == 0, "tokenizer.json: model dropout is not supported");
+  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
+    require(fields.string(affix).value_or("").empty(), "tokenizer.json: model ", affix, " is not supported");
+
+  const auto* vocabulary = fields.find("vocab");
+  require(vocabulary && vocabulary->is_object(), "tokenizer.json: model vocab must be an object of token to id");
+  read_vocabulary(*vocabulary);
+  byte_fallback_ = fields.boolean("byte_fallback").value_or(false);
+  fuse_unknown_ = fields.boolean("fuse_unk").value_or(false);
+  ignore_merges_ = fields.boolean("ignore_merges").value_or(false);
+  if (const auto token = fields.string("unk_token")) {
+    unknown_ = find(*token);
+    require(unknown_ >= 0, "tokenizer.json: unk_token '", *token, "' is not in the vocabulary");
+  }
+  for (int b = 0; b < 256; ++b) {
+    char name[8];
+    std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(b));
+    byte_tokens_[b] = find(name);
+  }
+  all_bytes_ = byte_fallback_ && std::all_of(byte_tokens_, byte_tokens_ + 256, [](std::int32_t id) { return id >= 0; });
+  const auto* merges = fields.find("merges");
+  require(merges && merges->is_array(), "tokenizer.json: model merges must be a list");
+  read_merges(*merges);
+}
+
+void bpe_model::read_vocabulary(const nlohmann::json& vocabulary) {
+  vocabulary_.reserve(vocabulary.size());
+  for (const auto& [token, id] : vocabulary.items()) {
+    const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() < std::numeric_limits<std::int32_t>::max();
+    require(fits, "tokenizer.json: the id of '", token, "' must be an integer from 0 to 2^31 - 2, not ", id.dump());
+    vocabulary_.emplace(token, id.get<std::int32_t>());
+    size_ = std::max<index_t>(size_, id.get<index_t>() + 1);
+    if (token.empty() || character_size(token, 0) != token.size()) continue;
+    const char32_t c = utf8_at(token, 0);
+    if (characters_.size() <= c) characters_.resize(c + 1, -1);
+    characters_[c] = id.get<std::int32_t>();
+  }
+}
+
+void bpe_model::read_merges(const nlohmann::json& merges) {
+  require(merges.size() < std::numeric_limits<std::uint32_t>::max(), "tokenizer.json: too many merges");
+  std::uint32_t rank = 0;
+  for (const auto& m : merges) {
+    if (m.is_array() && m.size() == 2 && m[0].is_string() && m[1].is_string()) {
+      add_merge(rank++, m[0].get_ref<const std::string&>(), m[1].get_ref<const std::string&>());
+      continue;
+    }
+    require(m.is_string(), "tokenizer.json: merge ", rank, " must be a string or a pair of strings");
+    const auto& text = m.get_ref<const std::string&>();
+    const auto space = text.find(' ');
+    require(space != std::string::npos && text.find(' ', space + 1) == std::string::npos, "tokenizer.json: merge ",
+            rank, " must be two tokens with one space between them, not '", text, "'");
+    add_merge(rank++, text.substr(0, space), text.substr(space + 1));
+  }
+}
+
+void bpe_model::add_merge(std::uint32_t rank, const std::string& left, const std::string& right) {
+  const std::int32_t a = find(left), b = find(right), merged = find(left + right);
+  require(a >= 0 && b >= 0 && merged >= 0 && !left.empty() && !right.empty(), "tokenizer.json: merge ", rank, " ('",
+          left, "' '", right, "') names a token outside the vocabulary");
+  merges_.add(a, b, merged);
+  joints_.set(last_character(left), utf8_at(right, 0), 1);
+  const auto odd = [&](std::int32_t id) {
+    return id == unknown_ || std::find(byte_tokens_, byte_tokens_ + 256, id) != byte_tokens_ + 256;
+  };
+  odd_merges_ = odd_merges_ || odd(a) || odd(b);
+}
+
+std::int32_t bpe_model::find(std::string_view token) const {
+  const auto i = vocabulary_.find(token);
+  return i == vocabulary_.end() ? -1 : i->second;
+}
+
+/// Whether the symbols of `before` and `after` stay apart whatever surrounds them. A merge across would take a symbol
+/// that ends with `before` and one that starts with `after`.
+bool bpe_model::may_cut(char32_t before, char32_t after) const {
+  const bool a = character(before) >= 0, b = character(after) >= 0;
+  if (a && b) return joints_.find(before, after) == pair_map::absent;
+  // Byte tokens and the unknown token take part in no merge, but the latter's runs are fused, and a character that
+  // leaves no token lets its neighbours meet.
+  return !odd_merges_ && (all_bytes_ || (a != b && unknown_ >= 0));
+}
+
+/// Bytes of the first part of `word` that can be encoded alone.
+std::size_t bpe_model::part_size(std::string_view word) const {
+  std::size_t i = character_size(word, 0);
+  char32_t before = utf8_at(word, 0);
+  while (i < word.size()) {
+    const char32_t c = utf8_at(word, i);
+    if (may_cut(before, c)) break;
+    before = c;
+    i += character_size(word, i);
+  }
+  return i;
+}
+
+std::vector<std::int32_t> bpe_model::symbols(std::string_view word) const {
+  std::vector<std::int32_t> symbols;
+  symbols.reserve(word.size());
+  bool pending = false;  // an unknown token is due; byte tokens overtake it, as they do in the `tokenizers` library
+  for (std::size_t i = 0, n = 0; i < word.size(); i += n) {
+    n = character_size(word, i);
+    if (const std::int32_t id = character(utf8_at(word, i)); id >= 0) {
+      if (std::exchange(pending, false)) symbols.push_back(unknown_);
+      symbols.push_back(id);
+      continue;
+    }
+    const std::string_view c = word.substr(i, n);
+    const auto byte_token = [&](char b) { return byte_tokens_[static_cast<unsigned char>(b)]; };
+    if (byte_fallback_ && std::all_of(c.begin(), c.end(), [&](char b) { return byte_token(b) >= 0; })) {
+      for (const char b : c) symbols.push_back(byte_token(b));
+    } else if (unknown_ >= 0) {
+      if (pending && !fuse_unknown_) symbols.push_back(unknown_);
+      pending = true;
+    }
+  }
+  if (pending) symbols.push_back(unknown_);
+  return symbols;
+}
+
+void bpe_model::encode_part(std::string_view part, std::vector<std::int32_t>* ids) const {
+  const auto add = [&](const std::vector<std::int32_t>& more) { ids->insert(ids->end(), more.begin(), more.end()); };
+  if (part.size() <= cached_word_bytes)
+    if (const auto known = cache_.find(part); known != cache_.end()) return add(known->second);
+  require(part.size() < std::numeric_limits<std::int32_t>::max(), "a word of ", part.size(),
+          " bytes is too long to encode");
+  std::vector<std::int32_t> list = symbols(part);
+  merges_.apply(&list);
+  add(list);
+  if (part.size() > cached_word_bytes) return;
+  if (cache_.size() >= cached_words) cache_.clear();
+  cache_.emplace(std::string(part), std::move(list));
+}
+
+void bpe_model::encode(std::string_view word, std::size_t limit, std::vector<std::int32_t>* ids) const {
+  if (word.empty()) return;
+  if (ignore_merges_)
+    if (const std::int32_t id = find(word); id >= 0) {
+      ids->push_back(id);
+      return;
+    }
+  if (word.size() <= cached_word_bytes) return encode_part(word, ids);
+  while (!word.empty() && ids->size() < limit) {
+    const std::size_t n = part_size(word);
+    encode_part(word.substr(0, n), ids);
+    word.remove_prefix(n);
+  }
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/text/bpe_merges.hpp"
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// Byte-pair encoding of words, as the "model" object of tokenizer.json describes it. Merges are applied lowest rank
+/// first, ties from the left, in O(n log n) for a word of n characters. A long word, as a whole document is to a
+/// vocabulary of the SentencePiece kind, is first cut where no merge can reach across.
+class bpe_model {
+ public:
+  /// Throws `error` on a model that is not BPE, and on dropout, prefixes and suffixes, which no decoder family uses.
+  explicit bpe_model(const nlohmann::json& model);
+
+  /// Appends the ids of `word`, given in the vocabulary's alphabet as well-formed UTF-8, or at least the first ones so
+  /// that `ids` holds `limit`. Characters outside the vocabulary become byte tokens or the unknown token if the model
+  /// has them, else they are left out. Keeps a cache: one object is used by one thread at a time.
+  void encode(std::string_view word, std::size_t limit, std::vector<std::int32_t>* ids) const;
+
+  /// See bpe_merges::lookups.
+  std::uint64_t lookups() const { return merges_.lookups(); }
+
+  /// Id of a token of the vocabulary, or -1.
+  std::int32_t find(std::string_view token) const;
+  /// Largest id + 1.
+  index_t size() const { return size_; }
+
+ private:
+  struct text_hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  template <class V>
+  using text_map = std::unordered_map<std::string, V, text_hash, std::equal_to<>>;
+
+  void read_vocabulary(const nlohmann::json& vocabulary);
+  void read_merges(const nlohmann::json& merges);
+  void add_merge(std::uint32_t rank, const std::string& left, const std::string& right);
+  std::int32_t character(char32_t c) const { return c < characters_.size() ? characters_[c] : -1; }
+  bool may_cut(char32_t before, char32_t after) const;
+  std::size_t part_size(std::string_view word) const;
+  std::vector<std::int32_t> symbols(std::string_view word) const;
+  void encode_part(std::string_view part, std::vector<std::int32_t>* ids) const;
+
+  text_map<std::int32_t> vocabulary_;
+  std::vector<std::int32_t> characters_;  // ids of the tokens of one character
+  bpe_merges merges_;
+  pair_map joints_;  // the characters on both sides of a place where some merge joins two tokens
+  std::int32_t byte_tokens_[256];
+  std::int32_t unknown_ = -1;
+  bool byte_fallback_ = false, fuse_unknown_ = false, ignore_merges_ = false;
+  bool all_bytes_ = false;   // every character has byte tokens
+  bool odd_merges_ = false;  // a merge takes a byte token or the unknown token
+  index_t size_ = 0;
+  mutable text_map<std::vector<std::int32_t>> cache_;
+};
+
+}  // namespace qkgeom

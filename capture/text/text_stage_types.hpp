@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "capture/text/text_stage.hpp"
+#include "include/qkgeom/io/json_fields.hpp"
+
+/// The types of stages that tokenizer.json may name, and how each is read. Another type is a line in one of the tables.
+namespace qkgeom::detail {
+
+struct stage_type {
+  std::string_view name;
+  void (*read)(const json_fields&, text_stages*);
+};
+
+std::span<const stage_type> normalizer_types();
+std::span<const stage_type> pre_tokenizer_types();
+
+}  // namespace qkgeom::detail

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "capture/text/added_tokens.hpp"
+#include "capture/text/bpe.hpp"
+#include "capture/text/text_stage.hpp"
+#include "include/qkgeom/io/json_fields.hpp"
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom {
+
+/// Text to token ids as tokenizer.json describes it: added tokens are cut out, the rest goes through normalizer,
+/// pre-tokenizer and model, the post-processor's tokens go around it. One object is used by one thread at a time.
+class tokenizer {
+ public:
+  /// `file` is the content of tokenizer.json; `config` that of tokenizer_config.json, or null. Throws `error`, naming
+  /// the field, on a type of normalizer, pre-tokenizer, model or post-processor that is not supported.
+  tokenizer(const nlohmann::json& file, const nlohmann::json& config);
+
+  /// Reads FOLDER/tokenizer.json and, if it is there, FOLDER/tokenizer_config.json beside it.
+  static tokenizer load(const std::filesystem::path& tokenizer_json);
+
+  /// Ids of `text`, cut on the right so that there are at most `max_tokens`, those of the post-processor included.
+  /// Ill-formed UTF-8 is read as U+FFFD.
+  std::vector<std::int32_t> encode(std::string_view text, index_t max_tokens) const;
+
+  /// The beginning-of-text token that tokenizer_config.json names; -1 if there is none.
+  std::int32_t bos() const { return bos_; }
+  /// Puts `token` before every text in place of what the post-processor puts there; none: puts nothing there.
+  void begin_with(std::optional<std::int32_t> token);
+  /// What stands before every text.
+  const std::vector<std::int32_t>& prefix() const { return prefix_; }
+
+  /// Look-ups of pairs of tokens so far: the work that merging has been.
+  std::uint64_t lookups() const { return model_.lookups(); }
+
+  /// Largest id + 1.
+  index_t size() const { return size_; }
+
+ private:
+  void read_added_tokens(const nlohmann::json& list);
+  void read_added_token(const json_fields& token, bool special);
+  void read_post_processor(const nlohmann::json& object);
+  void read_template(const nlohmann::json& object);
+  void apply_config(const nlohmann::json& config);
+  std::int32_t id_of(const std::string& token) const;
+  bool encode_plain(text_piece piece, std::size_t limit, std::vector<std::int32_t>* ids) const;
+  bool encode_normalized(text_piece piece, std::size_t limit, std::vector<std::int32_t>* ids) const;
+
+  bpe_model model_;
+  text_stages normalizer_, pre_tokenizer_;
+  added_token_finder raw_tokens_, normalized_tokens_;
+  std::vector<std::pair<std::string, std::int32_t>> added_;
+  std::vector<std::int32_t> prefix_, suffix_;
+  bool splits_specials_ = false;  ///< special tokens that stand in a text are text
+  index_t size_ = 0;
+  std::int32_t bos_ = -1;
+};
+
+}  // namespace qkgeom

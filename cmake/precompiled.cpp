@@ -1,4 +1,0 @@
-// SPDX-License-Identifier: MIT
-// The heavy bodies of the library, compiled once for the programs and tests of this project (see core/config.hpp).
-#include "qkgeom/backend/detail/cpu_kernel_bodies.hpp"
-#include "qkgeom/linalg/detail/symmetric.hpp"

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+#include "examples/choose_heads/head_choice.hpp"
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "examples/common/each_layer.hpp"
+#include "qkgeom/core/random.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/io/file.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+/// Keys of a layer, one head a query head, each without its slope.
+template <class T>
+std::vector<float> clamped_keys(const layer_view<T>& rows, const std::vector<candidate>& heads, std::size_t first,
+                                std::vector<double> candidate::*slope) {
+  const index_t n = rows.k.rows, hq = rows.q.heads, d = rows.k.dim;
+  std::vector<float> k(static_cast<std::size_t>(n * hq * d));
+  for (index_t h = 0; h < hq; ++h) {
+    const auto& c = heads[first + static_cast<std::size_t>(h)];
+    const auto of = rows.k.head(rows.key_of_query[static_cast<std::size_t>(h)]);
+    for (index_t r = 0; r < n; ++r)
+      for (index_t i = 0; i < d; ++i)
+        k[static_cast<std::size_t>((r * hq + h) * d + i)] = static_cast<float>(
+            static_cast<double>(of(r, i)) - (c.*slope)[static_cast<std::size_t>(i)] * (rows.k_position[r] - c.centre));
+  }
+  return k;
+}
+
+template <class T>
+void add_layer(cpu_context& cpu, const captured_layer& layer, const layer_view<T>& rows, const layer_moments& moments,
+               const analysis_options& options, index_t context_length, std::vector<candidate>& heads) {
+  const auto planes = planar_rotation(cpu, moments, {.context_length = context_length});
+  const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
+  const auto first = heads.size();
+  const auto summaries = [&](const std::vector<plasticity_profile_result>& profiles, std::size_t which) {
+    for (std::size_t h = 0; h < profiles.size(); ++h)
+      heads[first + h].plasticity[which] = summarize(profiles[h], context_length);
+  };
+  for (std::size_t h = 0; h < planes.size(); ++h) {
+    const auto& k = moments.k[static_cast<std::size_t>(moments.key_of_query[h])].total;
+    candidate c;
+    c.head = {layer.layer, layer.query_heads[h]};
+    c.k_head = layer.key_heads[static_cast<std::size_t>(layer.key_of_query[h])];
+    c.rope = layer.rope;
+    c.bias_context = planes[h].bias_context;
+    c.clamp_slope = dense::scaled(planes[h].drift_axis, planes[h].alpha_k);
+    c.clamp_all_slope = dense::scaled(k.xt, k.tt > 0 ? 1 / k.tt : 0.0);
+    c.centre = k.mean_t;
+    heads.push_back(std::move(c));
+  }
+  const profile_options pairs{.precision = options.precision};
+  summaries(plasticity_profile(cpu, models, rows, all_pairs{}, pairs), 0);
+  std::vector<index_t> own(planes.size());
+  std::iota(own.begin(), own.end(), index_t{0});
+  std::size_t which = 1;
+  for (auto slope : {&candidate::clamp_slope, &candidate::clamp_all_slope}) {
+    const auto k = clamped_keys(rows, heads, first, slope);
+    const layer_view<float> changed{packed_tensor<const float>(k.data(), 0, rows.q.heads, rows.q.dim),
+                                    {},
+                                    {},
+                                    packed_tensor(k.data(), rows.k.rows, rows.q.heads, rows.k.dim),
+                                    rows.k_position,
+                                    rows.k_example,
+                                    own,
+                                    rows.window};
+    summaries(plasticity_profile(cpu, models, changed, all_pairs{}, pairs), which++);
+  }
+}
+
+/// How many of a layer's heads may be chosen: a quarter, of two or three one, so that as many others are left.
+index_t quota_of(index_t heads) { return heads < 2 ? 0 : std::max<index_t>(1, heads / 4); }
+
+void require_enough(const choice_arguments& choice, index_t most, index_t heads) {
+  require(most >= choice.count, "of ", heads, " heads at most ", most,
+          " can be chosen, a quarter of each layer's, none of a layer that has one");
+}
+
+/// As many heads in each layer as `chosen` has, of the others.
+std::vector<std::size_t> matched(const std::vector<candidate>& heads, const std::vector<std::size_t>& chosen,
+                                 const random_stream& stream) {
+  std::vector<std::size_t> members;
+  std::map<index_t, std::size_t> wanted;
+  for (const std::size_t i : chosen) ++wanted[heads[i].head.layer];
+  std::uint64_t draws = 0;
+  for (const auto& [layer, count] : wanted) {
+    std::vector<std::size_t> others;
+    for (std::size_t i = 0; i < heads.size(); ++i)
+      if (heads[i].head.layer == layer && std::find(chosen.begin(), chosen.end(), i) == chosen.end())
+        others.push_back(i);
+    for (std::size_t n = 0; n < count; ++n) {
+      std::swap(others[n], others[n + stream.below(draws++, others.size() - n)]);
+      members.push_back(others[n]);
+    }
+  }
+  return members;
+}
+
+}  // namespace
+
+std::vector<candidate> read_candidates(const arguments& a, const choice_arguments& choice) {
+  cpu_context cpu{{.threads = a.threads}};
+  const auto options = with_arguments({}, a);
+  const auto source = capture_set::open(a.captures);
+  index_t captured = 0, most = 0;
+  for (const auto& layer : source.manifest().layers) {
+    const auto n = static_cast<index_t>(layer.query_heads.size());
+    captured += n;
+    most += quota_of(n);
+  }
+  require_enough(choice, most, captured);
+  std::vector<candidate> heads;
+  for_each_layer(cpu, source, a, options, "Looking at heads",
+                 [&](const auto& layer, const auto& rows, const auto& moments) {
+                   add_layer(cpu, layer, rows, moments, options, source.manifest().context_length, heads);
+                 });
+  return heads;
+}
+
+std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const choice_arguments& choice,
+                                   std::uint64_t seed) {
+  struct ranking {
+    const char* name;
+    std::function<double(const candidate&)> value;
+  };
+  const ranking rankings[] = {{"ap_low", [](const candidate& c) { return -c.plasticity[0].overall.value; }},
+                              {"ap_high", [](const candidate& c) { return c.plasticity[0].overall.value; }},
+                              {"drop_high", [](const candidate& c) { return c.plasticity[0].drop.value; }},
+                              {"bias_high", [](const candidate& c) { return std::abs(c.bias_context); }}};
+  std::map<index_t, index_t> quota;  // by layer
+  for (const auto& c : heads) ++quota[c.head.layer];
+  for (auto& [layer, n] : quota) n = quota_of(n);
+  std::vector<head_set> sets;
+  for (const auto& r : rankings) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < heads.size(); ++i)
+      if (!std::isnan(r.value(heads[i]))) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t x, std::size_t y) { return r.value(heads[x]) > r.value(heads[y]); });
+    std::vector<std::size_t> chosen;
+    std::map<index_t, index_t> taken;
+    for (const std::size_t i : order)
+      if (static_cast<index_t>(chosen.size()) < choice.count &&
+          taken[heads[i].head.layer] < quota[heads[i].head.layer]) {
+        chosen.push_back(i);
+        ++taken[heads[i].head.layer];
+      }
+    require(!order.empty(), "no head has a number to be ranked by, ", r.name,
+            ": its query buckets have no pairs of earlier keys; --bucket-size makes narrower ones");
+    require_enough(choice, static_cast<index_t>(chosen.size()), static_cast<index_t>(order.size()));
+    sets.push_back({r.name, 0, chosen});
+    for (index_t n = 1; n <= choice.random; ++n)
+      sets.push_back(
+          {r.name, n,
+           matched(heads, chosen,
+                   {seed, static_cast<std::uint32_t>(sets.size()), static_cast<std::uint32_t>(n), draw::head})});
+  }
+  return sets;
+}
+
+void write_choice(output_folder& out, const std::vector<candidate>& heads, const std::vector<head_set>& sets) {
+  auto conditions = nlohmann::json::array();
+  for (const auto& s : sets)
+    for (std::size_t what = 0; what < intervention_names.size(); ++what) {
+      auto changes = nlohmann::json::array();
+      for (const std::size_t i : s.member) {
+        const auto& c = heads[i];
+        nlohmann::json change{{"head", std::to_string(c.head.layer) + "." + std::to_string(c.head.head)}};
+        if (what == 0) {
+          change["ablate"] = true;
+        } else {
+          change["key_slope"] = what == 1 ? c.clamp_slope : c.clamp_all_slope;
+          change["centre"] = c.centre;
+        }
+        changes.push_back(std::move(change));
+      }
+      conditions.push_back({{"name", s.name() + "/" + intervention_names[what]}, {"changes", std::move(changes)}});
+    }
+  atomic_file file(out.table("conditions.json"));
+  file.write(nlohmann::json{{"conditions", std::move(conditions)}}.dump(1) + "\n");
+  file.commit();
+
+  std::vector<std::string> names{"ranking", "random", "layer", "q_head", "k_head", "rope", "bias_context"};
+  for (const char* state : {"", "_clamp", "_clamp_all"})
+    for (const char* value : {"ap_overall", "ap_drop"})
+      for (const char* part : {"", "_error"}) names.push_back(value + std::string(state) + part);
+  csv_writer csv(out.table("chosen_heads.csv"), names);
+  for (const auto& s : sets)
+    for (const std::size_t i : s.member) {
+      const auto& c = heads[i];
+      csv.add(s.ranking).add(s.random).add(c.head.layer).add(c.head.head).add(c.k_head).add(c.rope).add(c.bias_context);
+      for (const auto& p : c.plasticity)
+        csv.add(p.overall.value).add(p.overall.error).add(p.drop.value).add(p.drop.error);
+      csv.end_row();
+    }
+  csv.commit();
+}
+
+void print_choice(printer& out, const std::vector<candidate>& heads, const std::vector<head_set>& sets) {
+  out.heading("Chosen heads, and what clamping their keys does to their plasticity (queries as they were)");
+  table t({{"", table::align::left},
+           {"heads"},
+           {"AP"},
+           {"drop"},
+           {"clamped: AP"},
+           {"drop"},
+           {"all slope: AP"},
+           {"drop"},
+           {"which", table::align::left}});
+  for (const auto& s : sets) {
+    if (s.random > 0) continue;
+    std::array<double, 6> mean{};
+    std::string which;
+    for (const std::size_t i : s.member) {
+      for (std::size_t p = 0; p < 3; ++p) {
+        mean[2 * p] += heads[i].plasticity[p].overall.value / static_cast<double>(s.member.size());
+        mean[2 * p + 1] += heads[i].plasticity[p].drop.value / static_cast<double>(s.member.size());
+      }
+      which +=
+          (which.empty() ? "" : " ") + std::to_string(heads[i].head.layer) + "." + std::to_string(heads[i].head.head);
+    }
+    std::vector<std::string> cells{s.ranking, std::to_string(s.member.size())};
+    for (const double x : mean) cells.push_back(fixed(x, 3));
+    cells.push_back(which);
+    t.row(cells);
+  }
+  out.print(t);
+}
+
+}  // namespace qkgeom::examples

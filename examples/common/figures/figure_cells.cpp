@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// Figures whose marks are cells: maps of layers and heads, and the heatmap over two distances.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "examples/common/figures/figure_style.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+/// Whether white text reads better than black on the colour of `share` of the scale.
+bool wants_white_text(colour_scale scale, double share) {
+  return scale == colour_scale::diverging ? std::abs(share - 0.5) > 0.28 : share < 0.5;
+}
+
+std::string tics_of(const char* axis_name, const std::vector<std::string>& labels, std::size_t most) {
+  const std::size_t step = std::max<std::size_t>(1, (labels.size() + most - 1) / most);
+  std::string s = std::string("set ") + axis_name + "tics scale 0 nomirror (";
+  for (std::size_t i = 0; i < labels.size(); i += step)
+    s += (i > 0 ? ", " : "") + quoted(style::shortened(labels[i])) + " " + std::to_string(i);
+  return s + ")\n";
+}
+
+std::string cell_number(double value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  std::string s = text;
+  if (s.find_first_not_of("-0.") == std::string::npos && s[0] == '-') s.erase(0, 1);
+  return s;
+}
+
+struct panel_data {
+  style::datablock cells, nulls, dark_numbers, light_numbers;
+
+  explicit panel_data(const std::string& n)
+      : cells("cells" + n), nulls("nulls" + n), dark_numbers("dark" + n), light_numbers("light" + n) {}
+};
+
+panel_data data_of(const map_figure& figure, std::size_t index) {
+  const auto& values = figure.panels[index].values;
+  const std::size_t rows = figure.rows.size(), columns = figure.columns.size();
+  require(values.size() == rows * columns, "map figure: ", values.size(), " values for ", rows, " x ", columns,
+          " cells");
+  panel_data data(std::to_string(index));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double x = static_cast<double>(i % columns), y = static_cast<double>(i / columns), v = values[i];
+    if (!std::isfinite(v)) {
+      data.nulls.row(x, y);
+      continue;
+    }
+    data.cells.row(x, y, v);
+    const double share = (v - figure.low) / (figure.high - figure.low);
+    auto& numbers = wants_white_text(figure.scale, share) ? data.light_numbers : data.dark_numbers;
+    numbers.row(x, y, cell_number(v, figure.digits));
+  }
+  return data;
+}
+
+void add_boxes(plot_script& script, style::plot_list& plot, const style::datablock& data, const std::string& colour) {
+  if (data.empty()) return;
+  script.data += data.str();
+  plot.add(data.name() + " using 1:2:($1-0.5):($1+0.5):($2-0.5):($2+0.5)" + (colour == "palette" ? ":3" : "") +
+           " with boxxyerror fs solid 1 border rgb '#ffffff' lw 1 lc " + colour + " notitle");
+}
+
+}  // namespace
+
+void draw(const map_figure& figure, const std::filesystem::path& stem) {
+  require(!figure.rows.empty() && !figure.columns.empty() && !figure.panels.empty(), "map figure: no cells");
+  require(figure.high > figure.low, "map figure: the scale must ascend");
+  const auto columns = static_cast<int>(figure.columns.size()), rows = static_cast<int>(figure.rows.size());
+  const auto panels = static_cast<int>(figure.panels.size());
+  // Cells in pixels: large enough for a number where the model is small, still a whole page where it is large.
+  // The few rows of a small one are high, for the colour bar beside them.
+  const int wide = std::clamp(1000 / (columns * panels), 8, panels > 1 ? 46 : 58),
+            high = std::max(std::clamp(640 / rows, 8, 32), 110 / rows);
+  const bool numbers = wide >= 34 && high >= 20;
+  constexpr int between = 26, right = 96, bottom = 62, top = 104;
+  int left = 86;
+  for (const auto& row : figure.rows) left = std::max(left, 14 + style::text_width(style::shortened(row)));
+  plot_script script{
+      left + panels * columns * wide + (panels - 1) * between + right, bottom + rows * high + top, {}, {}};
+  script.width = std::max(script.width, 560);
+  const auto at_x = [&](int pixels) { return static_cast<double>(pixels) / script.width; };
+  const auto at_y = [&](int pixels) { return static_cast<double>(pixels) / script.height; };
+
+  auto& s = script.commands;
+  s = "set multiplot\n" + style::palette_of(figure.scale);
+  s += "set cbrange [" + number_text(figure.low) + ":" + number_text(figure.high) + "]\nset border 0\n";
+  for (int p = 0; p < panels; ++p) {
+    const int x0 = left + p * (columns * wide + between), x1 = x0 + columns * wide;
+    figure_text text{p == 0 ? figure.text.title : "", p == 0 ? figure.text.subtitle : "", figure.text.x,
+                     p == 0 ? figure.text.y : ""};
+    s += style::frame(text, {script.width, script.height, x0, script.width - x1, bottom, top});
+    s += "set label 3 " + quoted(figure.panels[static_cast<std::size_t>(p)].title) + " at graph 0, screen " +
+         number_text(at_y(bottom + rows * high + 16)) + " left tc " + style::rgb(style::ink) + "\n";
+    s += "set xrange [-0.5:" + std::to_string(columns) + "-0.5]\nset yrange [" + std::to_string(rows) + "-0.5:-0.5]\n";
+    s += tics_of("x", figure.columns, static_cast<std::size_t>(std::max(4, columns * wide / 26)));
+    s += p == 0 ? tics_of("y", figure.rows, static_cast<std::size_t>(std::max(4, rows * high / 14)))
+                : "set format y ''\nunset ytics\n";
+    if (p == panels - 1)
+      s += "set colorbox user origin screen " + number_text(at_x(x1 + 16)) + ", screen " + number_text(at_y(bottom)) +
+           " size screen " + number_text(at_x(14)) + ", screen " + number_text(at_y(rows * high)) +
+           " noborder\nset cblabel " + quoted(figure.scale_label) + " offset 1,0 tc " + style::rgb(style::ink) +
+           "\nset cbtics scale 0 nomirror textcolor " + style::rgb(style::ink) + "\n";
+    else
+      s += "unset colorbox\n";
+    const auto data = data_of(figure, static_cast<std::size_t>(p));
+    style::plot_list plot;
+    add_boxes(script, plot, data.cells, "palette");
+    add_boxes(script, plot, data.nulls, style::rgb(style::null_cell));
+    if (numbers)
+      for (const auto* block : {&data.dark_numbers, &data.light_numbers}) {
+        if (block->empty()) continue;
+        script.data += block->str();
+        plot.add(block->name() + " using 1:2:3 with labels font ',11' tc " +
+                 style::rgb(block == &data.light_numbers ? 0xffffff : style::ink) + " notitle");
+      }
+    plot.add("NaN notitle");
+    s += plot.str();
+  }
+  s += "unset multiplot\n";
+  write_plot(script, stem);
+}
+
+void draw(const heatmap_figure& figure, const std::filesystem::path& stem) {
+  require(figure.values.size() == figure.width * figure.width, "heatmap figure: ", figure.values.size(), " values for ",
+          figure.width, " x ", figure.width, " cells");
+  constexpr style::canvas c{680, 560, 78, 136, 70, 84};
+  plot_script script{c.width, c.height, {}, {}};
+  auto& s = script.commands;
+  s = style::frame(figure.text, c) + style::open_axes();
+  const double end = figure.cell * static_cast<double>(figure.width);
+  const std::string range = " [0:" + number_text(end > 0 ? end : 1) + "]\n";
+  s += "set xrange" + range + "set yrange" + range + style::token_tics("x", end) + style::token_tics("y", end);
+  s += style::palette_of(colour_scale::sequential) + "set cbrange [" + number_text(figure.low) + ":" +
+       number_text(figure.high) + "]\n";
+  s += "set colorbox user origin screen 0.825, graph 0 size screen 0.022, graph 1 noborder\nset cbtics scale 0 "
+       "nomirror\nset cblabel " +
+       quoted(figure.scale_label) + " offset 1,0 tc " + style::rgb(style::ink) + "\n";
+  style::datablock cells("cells");
+  for (std::size_t k = 0; k < figure.width; ++k)
+    for (std::size_t q = 0; q < figure.width; ++q)
+      if (const double v = figure.values[k * figure.width + q]; std::isfinite(v))
+        cells.row(figure.cell * (static_cast<double>(k) + 0.5), figure.cell * (static_cast<double>(q) + 0.5), v);
+  style::plot_list plot;
+  if (!cells.empty()) {
+    script.data = cells.str();
+    const std::string half = number_text(0.5 * figure.cell);
+    // A border of the cell's own colour closes the hairlines that viewers leave between neighbours.
+    plot.add(cells.name() + " using 1:2:($1-" + half + "):($1+" + half + "):($2-" + half + "):($2+" + half +
+             "):3 with boxxyerror fs solid 1 border lw 0.5 lc palette notitle");
+  }
+  plot.add("NaN notitle");
+  s += plot.str();
+  write_plot(script, stem);
+}
+
+}  // namespace qkgeom::examples

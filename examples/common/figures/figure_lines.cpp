@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+// Figures over one axis: the profile with a trace a head, and the histogram.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "examples/common/figures/figure_style.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+constexpr double trace_opacity = 0.42;
+
+bool shown(const line_figure& figure, double y) { return std::isfinite(y) && (!figure.log_y || y > 0); }
+
+/// A polyline that is broken where a value is missing.
+void add_polyline(style::datablock& data, const line_figure& figure, const std::vector<double>& y) {
+  const auto& x = figure.x;
+  require(x.size() == y.size(), "line figure: ", y.size(), " values for ", x.size(), " positions");
+  bool open = false;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (shown(figure, y[i]))
+      data.row(x[i], y[i]);
+    else if (open)
+      data.gap();
+    open = shown(figure, y[i]);
+  }
+  if (open) data.gap();
+}
+
+struct group_elements {
+  style::plot_list bands, traces, means;
+};
+
+void add_group(const line_figure& figure, std::size_t index, plot_script& script, group_elements& plot) {
+  const auto& g = figure.groups[index];
+  const std::string number = std::to_string(index);
+  style::datablock traces("traces" + number), mean("mean" + number), band("band" + number);
+  for (const auto& trace : g.traces) add_polyline(traces, figure, trace);
+  if (!g.mean.empty()) add_polyline(mean, figure, g.mean);
+  if (!g.error.empty()) {
+    require(g.error.size() == g.mean.size(), "line figure: ", g.error.size(), " errors for ", g.mean.size(), " means");
+    for (std::size_t i = 0; i < g.mean.size(); ++i)
+      if (shown(figure, g.mean[i]) && std::isfinite(g.error[i]))
+        band.row(figure.x[i], figure.log_y ? std::max(g.mean[i] - g.error[i], figure.y_low) : g.mean[i] - g.error[i],
+                 g.mean[i] + g.error[i]);
+      else
+        band.gap();
+  }
+  if (!band.empty()) {
+    script.data += band.str();
+    plot.bands.add(band.name() + " using 1:2:3 with filledcurves lc " + style::rgb(g.line, 0.2) + " notitle");
+  }
+  if (!traces.empty()) {
+    script.data += traces.str();
+    // Hundreds of heads would be one field of colour.
+    const double opacity = trace_opacity * std::clamp(std::sqrt(100 / static_cast<double>(g.traces.size())), 0.15, 1.0);
+    plot.traces.add(traces.name() + " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " +
+                    style::rgb(g.line, opacity) + " notitle");
+  }
+  if (mean.empty()) return;
+  script.data += mean.str();
+  if (g.dashed) {
+    plot.means.add(mean.name() + " using 1:2 with linespoints pt 6 ps 0.5 lw 1.8 dt (8,5) lc " + style::rgb(g.line) +
+                   " notitle");
+    return;
+  }
+  plot.means.add(mean.name() + " using 1:2 with lines lw 5.5 lc rgb '#ffffff' notitle");
+  plot.means.add(mean.name() + " using 1:2 with linespoints pt 7 ps 0.55 lw 2.8 lc " + style::rgb(g.line) + " notitle");
+}
+
+}  // namespace
+
+void draw(const line_figure& figure, const std::filesystem::path& stem) {
+  style::canvas c{860, 520, figure.log_y ? 90 : 73, 245, 65, 78};
+  const std::string key = style::legend(c, style::names_of(figure.groups), 2, 1.4);
+  plot_script script{c.width, c.height, {}, {}};
+  auto& s = script.commands;
+  s = style::frame(figure.text, c) + style::open_axes();
+  s += "set xrange [0:" + number_text(figure.x_end) + "]\nset yrange [" + number_text(figure.y_low) + ":" +
+       number_text(figure.y_high) + "]\n";
+  if (figure.log_y) s += "set logscale y\nset format y '%g'\n";
+  s += style::token_tics("x", figure.x_end);
+  s += key;
+  group_elements elements;
+  style::plot_list plot, legend;
+  for (std::size_t i = 0; i < figure.groups.size(); ++i) {
+    const auto& g = figure.groups[i];
+    add_group(figure, i, script, elements);
+    if (g.name.empty()) continue;
+    const bool bold = !g.mean.empty();
+    legend.add("keyentry with lines lw " +
+               std::string(g.dashed ? "1.8"
+                           : bold   ? "2.8"
+                                    : "0.8") +
+               " lc " + style::rgb(g.line, bold ? 1 : trace_opacity) + (g.dashed ? " dt (8,5)" : "") + " title " +
+               quoted(style::shortened(g.name)));
+  }
+  plot.add(elements.traces);
+  plot.add(elements.bands);
+  plot.add(elements.means);
+  plot.add(legend);
+  plot.add("NaN notitle");
+  s += plot.str();
+  write_plot(script, stem);
+}
+
+std::vector<double> histogram_edges(const std::vector<double>& values) {
+  std::vector<double> sorted;
+  for (const double v : values)
+    if (std::isfinite(v)) sorted.push_back(v);
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted.empty()) return {-1, 0, 1};
+  const auto at = [&](double share) {
+    return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
+  };
+  const double low = std::min(0.0, sorted.front()), high = std::max(0.0, sorted.back());
+  if (!(high > low)) return {-1, 0, 1};
+  // Freedman and Diaconis' width, down to a round number, such that there are between 12 and 60 bins.
+  const double wished = 2 * (at(0.75) - at(0.25)) / std::cbrt(static_cast<double>(sorted.size()));
+  const double most = std::clamp(wished, (high - low) / 24, (high - low) / 12);
+  const double decade = std::pow(10, std::floor(std::log10(most)));
+  const double width = decade * (5 * decade <= most ? 5 : 2 * decade <= most ? 2 : 1);
+  std::vector<double> edges;
+  const double first = std::floor(low / width), last = std::max(first + 1, std::floor(high / width) + 1);
+  for (double i = first; i <= last; ++i) edges.push_back(i * width);
+  return edges;
+}
+
+void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
+  const style::canvas c{720, 480, 65, 29, 67, 106};
+  plot_script script{c.width, c.height, {}, {}};
+  auto& s = script.commands;
+  std::vector<double> all;
+  for (const auto& g : figure.groups) all.insert(all.end(), g.values.begin(), g.values.end());
+  const auto edges = histogram_edges(all);
+  s = style::frame(figure.text, c) + style::open_axes();
+  s += "set grid noxtics\nset xrange [" + number_text(edges.front()) + ":" + number_text(edges.back()) + "]\n";
+  s += "set key at graph 0, screen 0.86 left top horizontal Left reverse samplen 1 width 2 tc " +
+       style::rgb(style::ink) + "\n";
+  s += "set arrow from 0, graph 0 to 0, graph 1 nohead front lw 1.2 lc " + style::rgb(style::ink) + "\n";
+  std::vector<double> base(edges.size() - 1);
+  style::plot_list plot;
+  for (std::size_t i = 0; i < figure.groups.size(); ++i) {
+    const auto& g = figure.groups[i];
+    std::vector<double> count(base.size());
+    for (const double v : g.values)
+      if (std::isfinite(v)) {
+        const auto bin = std::upper_bound(edges.begin(), edges.end(), v) - edges.begin() - 1;
+        ++count[static_cast<std::size_t>(
+            std::clamp<std::ptrdiff_t>(bin, 0, static_cast<std::ptrdiff_t>(base.size()) - 1))];
+      }
+    style::datablock data("bars" + std::to_string(i));
+    for (std::size_t b = 0; b < base.size(); ++b) {
+      if (count[b] > 0)
+        data.row(0.5 * (edges[b] + edges[b + 1]), base[b] + 0.5 * count[b], edges[b], edges[b + 1], base[b],
+                 base[b] + count[b]);
+      base[b] += count[b];
+    }
+    const std::string look = " fs solid 1 border rgb '#ffffff' lw 0.8 lc " + style::rgb(g.fill);
+    if (!data.empty()) {
+      script.data += data.str();
+      plot.add(data.name() + " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
+    }
+    if (!g.name.empty()) plot.add("keyentry with boxes" + look + " title " + quoted(g.name));
+  }
+  const double most = *std::max_element(base.begin(), base.end());
+  s += "set yrange [0:" + number_text(std::max(1.0, 1.05 * most)) + "]\n";
+  if (most <= 10) s += "set ytics 1\n";
+  plot.add("NaN notitle");
+  s += plot.str();
+  write_plot(script, stem);
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// Figures whose marks are points: the scatter with thresholds, and the plane of a head.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "examples/common/figures/figure_style.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+std::string points_with(marker shape, double size, colour fill, double opacity) {
+  return " with points pt " + std::to_string(style::point_type(shape)) + " ps " +
+         number_text(size * style::point_scale(shape)) + " lc " + style::rgb(fill, opacity);
+}
+
+std::string rectangle(const scatter_figure::region& r) {
+  return "set object rectangle from " + number_text(r.left) + "," + number_text(r.bottom) + " to " +
+         number_text(r.right) + "," + number_text(r.top) + " behind fc " + style::rgb(r.fill) +
+         " fs transparent solid 0.10 noborder\n";
+}
+
+/// A line across the axes, at x or at y.
+std::string threshold_line(bool vertical, double at) {
+  const std::string v = number_text(at);
+  return "set arrow from " +
+         (vertical ? v + ", graph 0 to " + v + ", graph 1" : "graph 0, first " + v + " to graph 1, first " + v) +
+         " nohead back lw 1 dt (6,4) lc " + style::rgb(style::faint_ink) + "\n";
+}
+
+}  // namespace
+
+void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
+  style::canvas c{770, 600, 73, 249, 69, 83};
+  const std::string key = style::legend(c, style::names_of(figure.points), 0.6, 1.35);
+  plot_script script{c.width, c.height, {}, {}};
+  auto& s = script.commands;
+  s = style::frame(figure.text, c) + style::open_axes();
+  const std::string limit = number_text(figure.limit);
+  if (figure.square) {
+    s += "set xrange [-" + limit + ":" + limit + "]\nset yrange [-" + limit + ":" + limit + "]\n";
+    s += "set xtics 0.5\nset ytics 0.5\nset mxtics 5\nset mytics 5\n";
+  } else {
+    s += "set offsets graph 0.03, graph 0.03, graph 0.03, graph 0.03\n";
+  }
+  s += key;
+  for (const auto& region : figure.regions) s += rectangle(region);
+  for (const double t : figure.thresholds)
+    for (const double at : {-t, t}) s += threshold_line(true, at) + threshold_line(false, at);
+
+  style::plot_list plot;
+  int label = 0;
+  for (std::size_t i = 0; i < figure.points.size(); ++i) {
+    const auto& series = figure.points[i];
+    for (std::size_t j = 0; j < series.labels.size(); ++j)
+      s += "set label " + std::to_string(++label + 100) + " " + quoted(series.labels[j]) + " at first " +
+           number_text(series.x.at(j)) + ", first " + number_text(series.y.at(j)) +
+           " left offset 0.9,0.1 font ',10' tc " + style::rgb(style::faint_ink) + "\n";
+    require(series.x.size() == series.y.size(), "scatter figure: ", series.x.size(), " x for ", series.y.size(), " y");
+    style::datablock data("points" + std::to_string(i));
+    for (std::size_t j = 0; j < series.x.size(); ++j)
+      if (std::isfinite(series.x[j]) && std::isfinite(series.y[j])) data.row(series.x[j], series.y[j]);
+    const std::string look = points_with(series.shape, 0.8, series.fill, 0.8);
+    if (!data.empty()) {
+      script.data += data.str();
+      plot.add(data.name() + " using 1:2" + look + " notitle");
+    }
+    if (!series.name.empty()) plot.add("keyentry" + look + " title " + quoted(style::shortened(series.name)));
+  }
+  plot.add("NaN notitle");  // a figure without a single point is still a figure
+  s += plot.str();
+  write_plot(script, stem);
+}
+
+namespace {
+
+struct extent {
+  double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
+
+  void include(const std::vector<double>& values) {
+    for (const double v : values)
+      if (std::isfinite(v)) {
+        low = std::min(low, v);
+        high = std::max(high, v);
+      }
+  }
+  std::string range() const {
+    if (!(low <= high)) return "[-1:1]";
+    const double margin = high > low ? 0.04 * (high - low) : 1.0;
+    return std::string("[") + number_text(low - margin) + ":" + number_text(high + margin) + "]";
+  }
+};
+
+/// A colour bar of a cloud's ramp, in the right margin: what a colour says of the position.
+std::string ramp_bar(const plane_figure::cloud& cloud, double top, double end) {
+  constexpr double left = 0.775, width = 0.16, height = 0.025;
+  constexpr int steps = 32;
+  std::string s = "set label " + quoted(cloud.name) + " at screen " + number_text(left) + ", screen " +
+                  number_text(top + 0.03) + " left tc " + style::rgb(style::ink) + "\n";
+  for (int i = 0; i < steps; ++i)
+    s += "set object rectangle from screen " + number_text(left + width * i / steps) + ", screen " +
+         number_text(top - height) + " to screen " +
+         number_text(left + width * std::min<double>(i + 1.3, steps) / steps) + ", screen " + number_text(top) +
+         " fc " + style::rgb(style::blend(cloud.ramp[0], cloud.ramp[1], (i + 0.5) / steps)) + " fs solid noborder\n";
+  const auto tic = [&](double at, double tokens, const char* side) {
+    return "set label " + quoted(style::token_label(tokens)) + " at screen " + number_text(at) + ", screen " +
+           number_text(top - height - 0.025) + " " + side + " font ',10' tc " + style::rgb(style::faint_ink) + "\n";
+  };
+  return s + tic(left, 0, "left") + tic(left + width, end, "right");
+}
+
+/// Rows coloured by position, then the way of the means as a line with a large mark at its end.
+void add_cloud(const plane_figure& figure, std::size_t index, plot_script& script, style::plot_list& rows,
+               style::plot_list& means) {
+  const auto& c = figure.clouds[index];
+  require(c.x.size() == c.y.size() && c.x.size() == c.position.size(),
+          "plane figure: x, y and position differ in length");
+  require(c.mean_x.size() == c.mean_y.size(), "plane figure: mean_x and mean_y differ in length");
+  const std::string number = std::to_string(index);
+  style::datablock cloud("cloud" + number), way("way" + number), last("last" + number);
+  for (std::size_t i = 0; i < c.x.size(); ++i)
+    if (std::isfinite(c.x[i]) && std::isfinite(c.y[i]))
+      cloud.row(c.x[i], c.y[i],
+                static_cast<double>(style::blend(c.ramp[0], c.ramp[1], c.position[i] / figure.context_length)));
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < c.mean_x.size(); ++i)
+    if (std::isfinite(c.mean_x[i]) && std::isfinite(c.mean_y[i])) {
+      way.row(c.mean_x[i], c.mean_y[i]);
+      end = i;
+    }
+  if (!cloud.empty()) {
+    script.data += cloud.str();
+    rows.add(cloud.name() + " using 1:2:3 with points pt " + std::to_string(style::point_type(c.shape)) + " ps " +
+             number_text(0.32 * style::point_scale(c.shape)) + " lc rgb variable notitle");
+  }
+  if (way.empty()) return;
+  last.row(c.mean_x[end], c.mean_y[end]);
+  script.data += way.str() + last.str();
+  means.add(way.name() + " using 1:2 with lines lw 5 lc rgb '#ffffff' notitle");
+  means.add(way.name() + " using 1:2 with lines lw 2.5 lc " + style::rgb(c.ramp[1]) + " notitle");
+  means.add(last.name() + " using 1:2" + points_with(c.shape, 1.7, 0xffffff, 1) + " notitle");
+  means.add(last.name() + " using 1:2" + points_with(c.shape, 1.2, c.ramp[1], 1) + " notitle");
+}
+
+}  // namespace
+
+void draw(const plane_figure& figure, const std::filesystem::path& stem) {
+  constexpr style::canvas size{780, 560, 78, 195, 67, 84};
+  plot_script script{size.width, size.height, {}, {}};
+  auto& s = script.commands;
+  s = style::frame(figure.text, size) + style::open_axes();
+  extent x, y;
+  style::plot_list rows, means;
+  double top = 0.78;
+  for (std::size_t i = 0; i < figure.clouds.size(); ++i, top -= 0.16) {
+    x.include(figure.clouds[i].x);
+    y.include(figure.clouds[i].y);
+    add_cloud(figure, i, script, rows, means);
+    s += ramp_bar(figure.clouds[i], top, figure.context_length);
+  }
+  s += "set xrange " + x.range() + "\nset yrange " + y.range() + "\n";
+  s += "set label 'colour: position (tokens)' at screen 0.775, screen " + number_text(top + 0.045) +
+       " left font ',10' tc " + style::rgb(style::faint_ink) + "\n";
+  s += "set label 'line: mean along the' at screen 0.775, screen " + number_text(top + 0.01) + " left font ',10' tc " +
+       style::rgb(style::faint_ink) + "\n";
+  s += "set label 'context, mark: its end' at screen 0.775, screen " + number_text(top - 0.025) +
+       " left font ',10' tc " + style::rgb(style::faint_ink) + "\n";
+  for (const char* axis : {"x", "y"})
+    s += std::string("set ") + axis + "zeroaxis lt 1 lw 1 lc " + style::rgb(style::axis) + "\n";
+  rows.add("NaN notitle");
+  rows.add(means);  // one plot command: the means lie over every cloud
+  s += rows.str();
+  write_plot(script, stem);
+}
+
+}  // namespace qkgeom::examples

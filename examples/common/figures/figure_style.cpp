@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/figures/figure_style.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "examples/common/figures/characters.hpp"
+#include "examples/common/table.hpp"
+
+namespace qkgeom::examples::style {
+
+std::string rgb(colour c, double opacity) {
+  char text[24];
+  const unsigned alpha = static_cast<unsigned>(std::lround(255 * (1 - opacity)));
+  if (alpha == 0)
+    std::snprintf(text, sizeof text, "rgb '#%06x'", c);
+  else
+    std::snprintf(text, sizeof text, "rgb '#%02x%06x'", alpha, c);
+  return text;
+}
+
+colour blend(colour a, colour b, double share) {
+  colour result = 0;
+  for (int shift = 0; shift <= 16; shift += 8) {
+    const double from = (a >> shift) & 0xff, to = (b >> shift) & 0xff;
+    result |= static_cast<colour>(std::lround(from + (to - from) * std::clamp(share, 0.0, 1.0))) << shift;
+  }
+  return result;
+}
+
+int text_width(const std::string& text) { return 7 * static_cast<int>(display_width(text)); }
+
+std::string shortened(const std::string& text, std::size_t most) {
+  const auto all = characters(text);
+  if (all.size() <= most) return text;
+  std::string s;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (i < most / 2 || i + (most - 1) / 2 >= all.size())
+      s += all[i];
+    else if (i == most / 2)
+      s += "…";
+  return s;
+}
+
+std::string frame(const figure_text& text, const canvas& c) {
+  std::string s;
+  const auto margin = [&](const char* side, double at) {
+    s += std::string("set ") + side + "margin at screen " + number_text(at) + "\n";
+  };
+  margin("l", c.x(c.left));
+  margin("r", c.x(c.width - c.right));
+  margin("b", c.y(c.bottom));
+  margin("t", c.y(c.height - c.top));
+  // Title and subtitle stand flush with the left edge of the axes' labels, not centred over a legend.
+  const auto words = [&](int tag, const std::string& line, int down, double size, colour ink_of_it) {
+    // 0.6 of its size is what a letter of a wide sans-serif font takes on average.
+    const double fits = 0.96 * c.width / (0.6 * static_cast<double>(std::max<std::size_t>(1, display_width(line))));
+    s += "set label " + std::to_string(tag) + " " + quoted(line) + " at screen 0.02, screen " +
+         number_text(c.y(c.height - down)) + " left font '," + number_text(std::floor(10 * std::min(size, fits)) / 10) +
+         "' tc " + rgb(ink_of_it) + "\n";
+  };
+  words(1, text.title, 24, 17, ink);
+  words(2, text.subtitle, 50, 12, faint_ink);
+  s += "set xlabel " + quoted(text.x) + " tc " + rgb(ink) + "\n";
+  s += "set ylabel " + quoted(text.y) + " tc " + rgb(ink) + "\n";
+  s += "set tics textcolor " + rgb(ink) + "\nunset key\n";
+  return s;
+}
+
+std::string legend(canvas& c, const std::vector<std::string>& names, double sample, double spacing) {
+  constexpr int apart = 13;
+  int longest = 0, lines = 0;
+  for (const auto& name : names) {
+    longest = std::max(longest, text_width(shortened(name)));
+    lines += !name.empty();
+  }
+  c.right_room(apart + 30 + static_cast<int>(8 * sample) + longest);
+  const int high = static_cast<int>(16.5 * spacing * lines) - (c.height - c.top - c.bottom);
+  c.height += std::max(0, high);
+  return "set key at screen " + number_text(c.x(c.width - c.right + apart)) +
+         ", graph 1 left top Left reverse samplen " + number_text(sample) + " spacing " + number_text(spacing) +
+         " tc " + rgb(ink) + "\n";
+}
+
+std::string open_axes() {
+  return "set border 3 lw 1 lc " + rgb(axis) + "\nset tics out nomirror scale 0.6\nset grid lw 0.8 lt 1 lc " +
+         rgb(rule) + "\nset grid back\n";
+}
+
+std::string palette_of(colour_scale scale) {
+  if (scale == colour_scale::diverging)
+    return "set palette defined (0 '#053061', 1 '#2166ac', 2 '#4393c3', 3 '#92c5de', 4 '#d1e5f0', 5 '#f7f7f7', 6 "
+           "'#fddbc7', "
+           "7 '#f4a582', 8 '#d6604d', 9 '#b2182b', 10 '#67001f')\n";
+  return "set palette defined (0 '#440154', 1 '#482878', 2 '#3e4a89', 3 '#31688e', 4 '#26828e', 5 '#1f9e89', 6 "
+         "'#35b779', "
+         "7 '#6dcd59', 8 '#b4de2c', 9 '#fde725')\n";
+}
+
+std::string token_label(double tokens) {
+  const auto whole = static_cast<long long>(std::llround(tokens));
+  char text[32];
+  if (whole != 0 && whole % 1024 == 0)
+    std::snprintf(text, sizeof text, "%lldK", whole / 1024);
+  else if (whole != 0 && whole % 512 == 0 && whole > 1024)
+    std::snprintf(text, sizeof text, "%.1fK", static_cast<double>(whole) / 1024);
+  else
+    std::snprintf(text, sizeof text, "%lld", whole);
+  return text;
+}
+
+std::string token_tics(const char* axis_name, double end) {
+  double step = 1;
+  for (const double next : {1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 64.0, 128.0, 256.0, 512.0}) {
+    step = next;
+    if (end / step <= 9) break;
+  }
+  while (end / step > 9) step *= 2;
+  std::string s = std::string("set ") + axis_name + "tics (";
+  for (double t = 0; t <= end * (1 + 1e-9); t += step)
+    s += (t > 0 ? ", " : "") + quoted(token_label(t)) + " " + number_text(t);
+  return s + ")\n";
+}
+
+int point_type(marker shape) {
+  switch (shape) {
+    case marker::circle:
+      return 7;
+    case marker::triangle:
+      return 9;
+    case marker::square:
+      return 5;
+    case marker::diamond:
+      return 13;
+  }
+  return 7;
+}
+
+double point_scale(marker shape) {
+  return shape == marker::triangle ? 1.25 : shape == marker::diamond ? 1.3 : shape == marker::square ? 0.9 : 1.0;
+}
+
+}  // namespace qkgeom::examples::style

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "examples/common/figures/figure.hpp"
+#include "examples/common/figures/gnuplot.hpp"
+
+namespace qkgeom::examples::style {
+
+inline constexpr colour ink = 0x262626, faint_ink = 0x666666, rule = 0xe4e4e4, axis = 0xa6a6a6, null_cell = 0xe2e2e2;
+
+/// "rgb '#rrggbb'", or with `opacity` below 1 "rgb '#aarrggbb'".
+std::string rgb(colour c, double opacity = 1);
+
+/// The colour a share in [0, 1] of the way from a to b.
+colour blend(colour a, colour b, double share);
+
+/// A figure's size and its margins around the axes, in the SVG's pixels.
+struct canvas {
+  int width, height, left, right, bottom, top;
+
+  /// At least so much room there, for which the figure grows.
+  void right_room(int pixels) {
+    width += std::max(0, pixels - right);
+    right = std::max(right, pixels);
+  }
+  void bottom_room(int pixels) {
+    height += std::max(0, pixels - bottom);
+    bottom = std::max(bottom, pixels);
+  }
+  double x(int pixels) const { return static_cast<double>(pixels) / width; }  ///< from the left, as a share
+  double y(int pixels) const { return static_cast<double>(pixels) / height; }
+};
+
+/// Margins, title, subtitle and axis labels. Words too long for the width are set smaller.
+std::string frame(const figure_text& text, const canvas& c);
+
+/// Pixels that a line of text is at most wide, more or less.
+int text_width(const std::string& text);
+
+/// The text, or its two ends where it is longer than `most` characters.
+std::string shortened(const std::string& text, std::size_t most = 60);
+
+/// The `name` of each of them.
+template <class List>
+std::vector<std::string> names_of(const List& list) {
+  std::vector<std::string> names;
+  for (const auto& one : list) names.push_back(one.name);
+  return names;
+}
+
+/// A legend of these names to the right of the axes, for which the canvas grows where they are long or many.
+std::string legend(canvas& c, const std::vector<std::string>& names, double sample, double spacing);
+
+/// Open axes with faint grid lines.
+std::string open_axes();
+
+/// "set palette ..." for a colour scale.
+std::string palette_of(colour_scale scale);
+
+/// Tic marks at round numbers of tokens from 0 to `end`: "4K" is 4096.
+std::string token_tics(const char* axis_name, double end);
+std::string token_label(double tokens);
+
+/// gnuplot's filled shape of a marker, and the factor that makes shapes look equally large.
+int point_type(marker shape);
+double point_scale(marker shape);
+
+/// A named block of data rows.
+class datablock {
+ public:
+  explicit datablock(const std::string& name) : name_("$" + name), text_(name_ + " << END\n") {}
+
+  template <class... Values>
+  datablock& row(const Values&... values) {
+    ((text_ += cell(values) + " "), ...);
+    text_ += "\n";
+    ++rows_;
+    return *this;
+  }
+  /// Ends a polyline.
+  void gap() { text_ += "\n"; }
+
+  bool empty() const { return rows_ == 0; }
+  const std::string& name() const { return name_; }
+  std::string str() const { return text_ + "END\n"; }
+
+ private:
+  static std::string cell(double v) { return number_text(v); }
+  static std::string cell(const std::string& word) { return word; }
+
+  std::string name_, text_;
+  int rows_ = 0;
+};
+
+/// The plot command, one element after another.
+class plot_list {
+ public:
+  void add(const std::string& element) { elements_.push_back(element); }
+  bool empty() const { return elements_.empty(); }
+  void add(const plot_list& others) {
+    for (const auto& e : others.elements_) add(e);
+  }
+  std::string str() const {
+    std::string s;
+    for (const auto& e : elements_) s += (s.empty() ? "plot " : ", \\\n  ") + e;
+    return s + "\n";
+  }
+
+ private:
+  std::vector<std::string> elements_;
+};
+
+}  // namespace qkgeom::examples::style

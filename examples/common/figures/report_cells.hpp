@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "examples/common/figures/figure.hpp"
+#include "examples/common/figures/report_figures.hpp"
+
+namespace qkgeom::examples::detail {
+
+inline constexpr double none = std::numeric_limits<double>::quiet_NaN();
+inline constexpr colour rope_colour = palette::blue, nope_colour = palette::vermilion;
+
+inline bool has_both_kinds(const model_report& report) {
+  const auto rope =
+      std::count_if(report.heads.begin(), report.heads.end(), [](const head_report& h) { return h.rope; });
+  return rope > 0 && rope < static_cast<std::ptrdiff_t>(report.heads.size());
+}
+
+inline std::string about(const model_report& report) {
+  return report.model + ", " + counted(report.heads.size(), "query head");
+}
+
+/// A map with the model's layers as rows and its query heads as columns; heads that are not in the report are null.
+template <class Value>
+std::vector<double> cells_of(const model_report& report, map_figure& f, const Value& value) {
+  std::map<index_t, bool> layers;
+  index_t heads = 0;
+  for (const auto& h : report.heads) {
+    layers[h.layer] = h.rope;
+    heads = std::max(heads, h.q_head + 1);
+  }
+  f.rows.clear();
+  f.columns.clear();
+  std::map<index_t, std::size_t> row;
+  const bool both = has_both_kinds(report);
+  for (const auto& [layer, rope] : layers) {
+    row[layer] = f.rows.size();
+    f.rows.push_back((both && !rope ? "NoPE " : "") + std::to_string(layer));
+  }
+  for (index_t h = 0; h < heads; ++h) f.columns.push_back(std::to_string(h));
+  std::vector<double> cells(f.rows.size() * f.columns.size(), none);
+  for (const auto& h : report.heads)
+    cells[row[h.layer] * f.columns.size() + static_cast<std::size_t>(h.q_head)] = value(h);
+  return cells;
+}
+
+}  // namespace qkgeom::examples::detail

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// Several models side by side, from one capture of each: geometry of the bias, plasticity profiles, differences.
+#include <algorithm>
+
+#include "examples/common/cli.hpp"
+#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/labels.hpp"
+#include "examples/compare_models/models.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace {
+
+/// Bins in tokens where nobody names some: doubling from a sixteenth of the shortest context to the longest.
+std::vector<double> common_bins(const std::vector<qkgeom::index_t>& context_lengths) {
+  const auto [shortest, longest] = std::minmax_element(context_lengths.begin(), context_lengths.end());
+  std::vector<double> edges{0};
+  for (double at = std::max(1.0, static_cast<double>(*shortest) / 16); edges.back() < static_cast<double>(*longest);
+       at *= 2)
+    edges.push_back(std::min(at, static_cast<double>(*longest)));
+  return edges;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  std::vector<std::string> names, families, pairs;
+  std::vector<double> bins;
+  std::filesystem::path scores;
+  model_choices choices;
+  qkgeom::analysis_options options{.geometry_blocks = 20};
+  CLI::App app{"Several models side by side: models.csv, positions.csv, differences.csv and more, with figures",
+               "compare_models"};
+  add_arguments(app, a);
+  app.get_option("CAPTURE")->description("Captures, one of each model");
+  add_plasticity_arguments(app, a);
+  add_threshold_arguments(app, options.pca.thresholds);
+  app.add_option("--labels", names, "Names of the models, as many as captures; default: the captures' file names")
+      ->delimiter(',');
+  app.add_option("--families", families,
+                 "Families of the models, as many as captures; default: what the captures' manifests say")
+      ->delimiter(',');
+  app.add_option("--pair", pairs,
+                 "Two models by their labels, A,B: differences.csv has A less B; may be given several times; default: "
+                 "each less the first")
+      ->delimiter('\0');
+  app.add_option("--bins", bins,
+                 "Ascending edges in tokens of bins of the context, for all models alike; default: doubling from a "
+                 "sixteenth of the shortest context")
+      ->delimiter(',');
+  app.add_option("--scores", scores,
+                 "CSV file with the column model and a column for each benchmark: what of the models goes with it");
+  add_blocks_argument(app, options.geometry_blocks);
+  return run_main(argc, argv, app, a, [&] {
+    const auto labels = capture_labels(a.captures, names, "model");
+    qkgeom::require(families.empty() || families.size() == labels.size(), "--families names ", families.size(),
+                    " families, but there are ", labels.size(), " captures");
+    qkgeom::require(std::is_sorted(bins.begin(), bins.end()) && (bins.empty() || bins.size() > 1),
+                    "--bins must be ascending edges, two or more");
+    choices.pairs = model_pairs(pairs, labels);
+    if (!scores.empty()) choices.scores = read_scores(scores, labels);
+    if (bins.empty()) bins = common_bins(context_lengths(a.captures));
+    options = with_arguments(options, a);
+    choices.thresholds = options.pca.thresholds;
+    choices.query_model = name_of(options.covariances.at(0));
+    choices.seed = a.seed;
+    output_folder folder(a.out);
+    std::vector<qkgeom::compared_model> models;
+    for (std::size_t i = 0; i < a.captures.size(); ++i) {
+      auto one = a;
+      one.captures = {a.captures[i]};
+      const auto found = analyse_capture(one, options);
+      models.push_back(qkgeom::compare_by(found.report, labels[i], families.empty() ? family_of(found) : families[i],
+                                          document_ids_of(found), bins));
+      draw(profile_figure(found.report), folder.figure("profile_of_" + file_name_of(labels[i])));
+      draw(mean_heatmap(found.report), folder.figure("heatmap_of_" + file_name_of(labels[i])));
+    }
+    write_models(folder, models, choices);
+    printer out;
+    print_models(out, models, choices);
+    folder.print(out);
+  });
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+#include "examples/compare_models/models.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/labels.hpp"
+#include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/stats/families.hpp"
+
+namespace qkgeom::examples {
+
+std::vector<index_t> context_lengths(const std::vector<std::filesystem::path>& captures) {
+  std::vector<index_t> lengths;
+  for (const auto& path : captures) lengths.push_back(capture::open(path).manifest().context_length);
+  return lengths;
+}
+
+std::string family_of(const analysed& a) {
+  const auto& manifest = a.source->manifest();
+  return manifest.family.value_or(manifest.model.model_type);
+}
+
+std::vector<std::string> document_ids_of(const analysed& a) {
+  std::vector<std::string> ids;
+  for (const auto& d : a.source->listed_documents()) ids.push_back(d.id);
+  return ids;
+}
+
+std::vector<model_score> read_scores(const std::filesystem::path& path, const std::vector<std::string>& labels) {
+  const auto file = read_csv(path);
+  const auto& names = file.column("model");
+  std::vector<std::ptrdiff_t> row;
+  bool known = false;
+  for (const auto& label : labels) {
+    const auto n = std::count(names.begin(), names.end(), label);
+    require(n <= 1, path.string(), ": model ", printable(label), " is there twice");
+    row.push_back(n == 0 ? -1 : std::find(names.begin(), names.end(), label) - names.begin());
+    known |= n > 0;
+  }
+  require(known, path.string(), ": none of the models is there, the first is ", labels.at(0));
+  std::vector<model_score> scores;
+  for (const auto& column : file.columns()) {
+    if (column == "model") continue;
+    const auto values = file.numbers(column);
+    scores.push_back({column, {}});
+    for (const auto r : row) scores.back().value.push_back(r < 0 ? NAN : values[static_cast<std::size_t>(r)]);
+  }
+  require(!scores.empty(), path.string(), ": there is no column but model, a score needs one");
+  return scores;
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> model_pairs(const std::vector<std::string>& texts,
+                                                             const std::vector<std::string>& labels) {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  const auto place = [&](const std::string& name) {
+    return static_cast<std::size_t>(std::find(labels.begin(), labels.end(), name) - labels.begin());
+  };
+  for (const auto& text : texts) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::size_t a = place(text.substr(0, comma)), b = place(text.substr(std::min(comma + 1, text.size())));
+    require(a < labels.size() && b < labels.size() && a != b, "--pair must name two models by their labels, e.g. ",
+            labels.at(0), ",", labels.size() > 1 ? labels[1] : "another", ", not ", text);
+    pairs.emplace_back(a, b);
+  }
+  for (std::size_t i = 1; texts.empty() && i < labels.size(); ++i) pairs.emplace_back(i, 0);
+  return pairs;
+}
+
+namespace {
+
+using align = table::align;
+
+/// Rows of models with a value, for associations.
+struct scored_rows {
+  std::vector<double> x, y;
+  std::vector<std::string> labels, families;
+};
+
+scored_rows rows_with(const std::vector<compared_model>& models, const std::string& number, const model_score& score) {
+  scored_rows r;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const double x = models[i].groups[0].number(number).value;
+    if (std::isnan(x) || std::isnan(score.value[i])) continue;
+    r.x.push_back(x);
+    r.y.push_back(score.value[i]);
+    r.labels.push_back(models[i].label);
+    r.families.push_back(models[i].family);
+  }
+  return r;
+}
+
+/// scores.csv: a row a score, headline number and coefficient, over the models that have both.
+void write_scores(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
+  csv_writer csv(out.table("scores.csv"),
+                 {"score", "number", "kind", "n", "estimate", "p", "p_standard_error", "orders", "low", "high",
+                  "leave_one_out_low", "without_low", "leave_one_out_high", "without_high"});
+  for (const auto& score : choices.scores)
+    for (const auto& number : models.at(0).groups.at(0).numbers) {
+      const auto r = rows_with(models, number.name, score);
+      if (r.x.size() < 3) continue;
+      for (const auto kind : {association::pearson, association::spearman, association::kendall}) {
+        const auto test = test_association(kind, r.x, r.y, {.seed = choices.seed});
+        const auto interval = bootstrap_association(kind, r.x, r.y, {.seed = choices.seed});
+        const auto range = leave_one_out(kind, r.x, r.y);
+        const auto label = [&](std::size_t row) { return std::isnan(range.low) ? std::string() : r.labels[row]; };
+        csv.row(score.name, number.name, name_of(kind), test.n, test.estimate, test.p, test.standard_error,
+                test.arrangements, interval.low, interval.high, range.low, label(range.low_without), range.high,
+                label(range.high_without));
+      }
+    }
+  csv.commit();
+}
+
+void write_parts(csv_writer& csv, const std::string& x, const std::string& y, const char* rows,
+                 const family_decomposition& d) {
+  const auto part = [&](const std::string& name, const std::string& family, const slope_and_correlation& s) {
+    csv.row(x, y, rows, name, family, s.n, s.correlation, s.slope, d.reverses());
+  };
+  part("pooled", "", d.pooled);
+  part("within", "", d.within);
+  part("between", "", d.between);
+  for (const auto& f : d.families) part("family", f.name, f.inside);
+}
+
+/// families.csv: what goes together among all rows, inside families and among their means. Rows are heads, or models.
+void write_families(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
+  csv_writer csv(out.table("families.csv"), {"x", "y", "rows", "part", "family", "n", "pearson", "slope", "reverses"});
+  std::vector<double> separation, token, context;
+  std::vector<std::string> families;
+  for (const auto& m : models)
+    for (const auto& h : m.heads) {
+      separation.push_back(h.separation_strength);
+      token.push_back(h.bias_strength);
+      context.push_back(h.bias_context);
+      families.push_back(m.family);
+    }
+  write_parts(csv, "separation_strength", "bias_strength", "heads", decompose_by_family(separation, token, families));
+  write_parts(csv, "separation_strength", "bias_context", "heads", decompose_by_family(separation, context, families));
+  std::vector<model_score> targets = choices.scores;
+  targets.push_back({"ap_drop", {}});
+  for (const auto& m : models) targets.back().value.push_back(m.groups[0].number("ap_drop").value);
+  for (const auto& target : targets)
+    for (const auto& number : models.at(0).groups.at(0).numbers) {
+      if (number.name == target.name) continue;
+      const auto r = rows_with(models, number.name, target);
+      if (r.x.size() >= 3)
+        write_parts(csv, number.name, target.name, "models", decompose_by_family(r.x, r.y, r.families));
+    }
+  csv.commit();
+}
+
+std::string of(const compared_group& g, const char* number) { return with_error(g.number(number).estimate()); }
+
+void print_headlines(printer& out, const std::vector<compared_model>& models, const std::string& query_model) {
+  out.heading("Means over all heads ± standard error over documents; " + query_model + " query model");
+  table ap({{"model", align::left},
+            {"family", align::left},
+            {"heads"},
+            {"context"},
+            {"AP overall"},
+            {"observed"},
+            {"first 20 %"},
+            {"last 20 %"},
+            {"drop"}});
+  table bias({{"model", align::left},
+              {"|r_q| comp. 0"},
+              {"|r_k| comp. 0"},
+              {"|r_q| axis a"},
+              {"|r_k| axis a"},
+              {"|bias| a token"},
+              {"|bias| a context"},
+              {"... in sd"},
+              {"bias > 0"},
+              {"position-dominated"}});
+  for (const auto& m : models) {
+    const auto& g = m.groups.at(0);
+    ap.row({m.label, m.family, grouped(g.heads), grouped(m.context_length), of(g, "ap_overall"),
+            of(g, "ap_empirical_unbiased"), of(g, "ap_first_20pct"), of(g, "ap_last_20pct"), of(g, "ap_drop")});
+    bias.row({m.label, of(g, "abs_r_q_pc0"), of(g, "abs_r_k_pc0"), of(g, "abs_r_q_a"), of(g, "abs_r_k_a"),
+              of(g, "abs_bias_strength"), of(g, "abs_bias_context"), of(g, "abs_bias_context_in_sd"),
+              percent(g.number("share_positive_bias").value), percent(g.number("share_position_dominated").value)});
+  }
+  out.print(ap);
+  out.heading("Position-bias geometry");
+  out.print(bias);
+}
+
+void print_quintiles(printer& out, const std::vector<compared_model>& models) {
+  out.heading("Plasticity by fifth of each model's context");
+  table t({{"model", align::left}, {"0-20 %"}, {"20-40 %"}, {"40-60 %"}, {"60-80 %"}, {"80-100 %"}});
+  for (const auto& m : models) {
+    std::vector<std::string> row{m.label};
+    for (const auto& b : m.groups[0].bins)
+      if (b.kind == "quintile") row.push_back(with_error(b.plasticity.estimate()));
+    t.row(row);
+  }
+  out.print(t);
+}
+
+/// Numbers of which differences are printed; differences.csv has all.
+constexpr const char* told[] = {"ap_overall",        "ap_drop",          "ap_last_20pct",
+                                "abs_bias_strength", "abs_bias_context", "plane_var_fraction"};
+
+void print_differences(printer& out, const std::vector<compared_model>& models,
+                       const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
+  if (pairs.empty()) return;
+  table t({{"model", align::left},
+           {"less", align::left},
+           {"AP overall"},
+           {"drop"},
+           {"last 20 %"},
+           {"|bias| a token"},
+           {"|bias| a context"},
+           {"plane's variance"}});
+  for (const auto& [i, j] : pairs) {
+    std::vector<std::string> row{models[i].label, models[j].label};
+    for (const char* number : told)
+      row.push_back(with_error(difference_of(models[i].groups[0].number(number), models[j].groups[0].number(number),
+                                             same_documents(models[i], models[j])),
+                               true));
+    t.row(row);
+  }
+  out.heading("Differences ± standard error over documents");
+  out.print(t);
+}
+
+void print_kinds(printer& out, const std::vector<compared_model>& models) {
+  table t({{"RoPE less NoPE layers", align::left},
+           {"AP overall"},
+           {"drop"},
+           {"last 20 %"},
+           {"|bias| a token"},
+           {"|bias| a context"},
+           {"plane's variance"}});
+  bool any = false;
+  for (const auto& m : models) {
+    const auto *rope = m.group("rope"), *nope = m.group("nope");
+    if (!rope || !nope) continue;
+    any = true;
+    std::vector<std::string> row{m.label};
+    for (const char* number : told)
+      row.push_back(with_error(difference_of(rope->number(number), nope->number(number), true), true));
+    t.row(row);
+  }
+  if (!any) return;
+  out.heading("RoPE against NoPE layers of one model");
+  out.print(t);
+}
+
+void print_scores(printer& out, const std::vector<compared_model>& models, const model_choices& choices) {
+  for (const auto& score : choices.scores) {
+    table t({{score.name, align::left}, {"models"}, {"Pearson"}, {"p"}, {"Spearman"}, {"p"}, {"Kendall"}, {"p"}});
+    for (const char* number : {"ap_overall", "ap_first_20pct", "ap_last_20pct", "ap_drop", "abs_bias_strength",
+                               "abs_bias_context", "abs_r_k_a"}) {
+      const auto r = rows_with(models, number, score);
+      if (r.x.size() < 3) continue;
+      std::vector<std::string> row{number, std::to_string(r.x.size())};
+      for (const auto kind : {association::pearson, association::spearman, association::kendall}) {
+        const auto test = test_association(kind, r.x, r.y, {.seed = choices.seed});
+        row.push_back(signed_fixed(test.estimate));
+        row.push_back(significant(test.p, 2));
+      }
+      t.row(row);
+    }
+    out.heading("What goes with " + score.name + " over models (permutation p, exact up to nine models)");
+    out.print(t);
+  }
+}
+
+}  // namespace
+
+void write_models(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
+  write_models_csv(out.table("models.csv"), models);
+  write_positions_csv(out.table("positions.csv"), models);
+  write_model_components_csv(out.table("model_components.csv"), models);
+  write_differences_csv(out.table("differences.csv"), models, choices.pairs);
+  write_rope_nope_csv(out.table("rope_nope.csv"), models);
+  write_families(out, models, choices);
+  if (!choices.scores.empty()) write_scores(out, models, choices);
+  draw_models(out, models, choices);
+}
+
+void print_models(printer& out, const std::vector<compared_model>& models, const model_choices& choices) {
+  print_headlines(out, models, choices.query_model);
+  print_quintiles(out, models);
+  print_differences(out, models, choices.pairs);
+  print_kinds(out, models);
+  print_scores(out, models, choices);
+}
+
+}  // namespace qkgeom::examples

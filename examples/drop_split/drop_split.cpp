@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// Why plasticity falls along the context: AP_drop of every head of a capture as a sum of its causes.
+#include "examples/common/cli.hpp"
+#include "examples/drop_split/drops.hpp"
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  a.covariance = {"joint"};
+  drop_arguments own;
+  CLI::App app{"Splits AP_drop of every head into drift, content means, variance and keys: drop_split.csv, figures",
+               "drop_split"};
+  add_arguments(app, a);
+  add_query_model_arguments(app, a);
+  app.add_option(
+         "--keys", own.keys,
+         "How keys are frozen: distances reweighs pairs to the distances of the first fifth, rotation turns each "
+         "key back to the bucket's start where the layer has rotary embeddings")
+      ->check(CLI::IsMember({"distances", "rotation"}))
+      ->capture_default_str();
+  app.add_option("--distance-cell", own.distance_cell, "Cells of the distances, tokens; 0: a 128th of the context")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  return run_main(argc, argv, app, a, [&] {
+    const auto found = split_capture(a, own);
+    output_folder folder(a.out);
+    write_drops(folder, found);
+    printer out;
+    print_drops(out, found);
+    folder.print(out);
+  });
+}

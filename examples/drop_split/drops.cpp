@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include "examples/drop_split/drops.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "examples/common/each_layer.hpp"
+#include "examples/common/figures/report_cells.hpp"
+#include "examples/common/labels.hpp"
+#include "examples/common/report_text.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+using detail::none;
+
+constexpr const char* words[] = {"whole drop", "query's drift", "content means", "variance", "keys", "rest"};
+
+double value_of(const drop_split& s, std::size_t v) {
+  return v == 0 ? s.drop.value : v <= drop_parts ? s.part[v - 1].value : s.rest.value;
+}
+
+map_figure parts_by_head(const split_heads& found) {
+  map_figure f;
+  f.text = {"What lets plasticity fall, by layer and head",
+            found.model + ", " + std::string(found.heads[0].covariance) + " query model; the parts add up to the drop",
+            "query head", "layer"};
+  f.scale = colour_scale::diverging;
+  f.scale_label = "first fifth - last fifth";
+  model_report names{found.model, found.context_length, {}, {}, 0};
+  for (const auto& h : found.heads) {
+    names.heads.emplace_back();
+    names.heads.back().layer = h.layer;
+    names.heads.back().q_head = h.q_head;
+    names.heads.back().rope = h.rope;
+  }
+  double most = 0;
+  for (std::size_t v = 0; v < std::size(words); ++v) {
+    std::size_t at = 0;
+    f.panels.push_back({words[v], detail::cells_of(names, f, [&](const head_report&) {
+                          return value_of(found.heads[at++].split, v);
+                        })});
+    for (const double x : f.panels.back().values)
+      if (std::isfinite(x)) most = std::max(most, std::abs(x));
+  }
+  f.high = most > 0 ? most : 1;
+  f.low = -f.high;
+  return f;
+}
+
+step_figure mean_parts(const split_heads& found) {
+  step_figure f;
+  f.text = {"What lets plasticity fall, mean over heads",
+            found.model + ", " + std::string(found.heads[0].covariance) + " query model; bars: 2 standard errors", "",
+            "first fifth - last fifth"};
+  f.joined = false;
+  f.steps.assign(std::begin(words), std::end(words));
+  constexpr colour colours[] = {palette::black, detail::rope_colour, detail::nope_colour};
+  std::size_t g = 0;
+  for (const auto& group : mean_drops(found.heads)) {
+    step_figure::series s{words_for_heads(group.name), colours[g], {}, {}};
+    for (const auto& m : group.mean) {
+      s.y.push_back(m.value);
+      s.error.push_back(2 * m.error);
+    }
+    f.lines.push_back(std::move(s));
+    ++g;
+  }
+  return f;
+}
+
+}  // namespace
+
+split_heads split_capture(const arguments& a, const drop_arguments& own) {
+  cpu_context cpu{{.threads = a.threads}};
+  const auto options = with_arguments({}, a);
+  const auto source = capture_set::open(a.captures);
+  const auto& manifest = source.manifest();
+  const bool turn_back = own.keys == "rotation";
+  require(!turn_back || manifest.rope_stage == "post", "--keys rotation needs keys after the rotary embedding");
+  split_heads found{manifest.model.name, manifest.context_length, {}};
+  for_each_layer(cpu, source, a, options, "Splitting", [&](const auto& layer, const auto& rows, const auto& moments) {
+    drop_split_options split{{}, own.distance_cell, options.precision};
+    if (turn_back && layer.rope) {
+      const auto& info = manifest.layer(layer.layer);
+      split.rotation = info.rope_parameters ? info.rope_parameters : manifest.rope;
+      require(split.rotation.has_value(), a.captures.at(0).string(), ": layer ", layer.layer,
+              " has rotary embeddings, but the capture does not say which (inv_freq)");
+    }
+    const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
+    auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
+    for (std::size_t h = 0; h < splits.size(); ++h)
+      found.heads.push_back({layer.layer, layer.query_heads[h],
+                             layer.key_heads[static_cast<std::size_t>(layer.key_of_query[h])], layer.rope,
+                             name_of(options.covariances.at(0)), split.rotation.has_value(), std::move(splits[h])});
+  });
+  return found;
+}
+
+void write_drops(output_folder& out, const split_heads& found) {
+  write_drop_split_csv(out.table("drop_split.csv"), found.heads);
+  write_drop_means_csv(out.table("drop_means.csv"), mean_drops(found.heads));
+  draw(parts_by_head(found), out.figure("drop_parts"));
+  draw(mean_parts(found), out.figure("drop_means"));
+}
+
+void print_drops(printer& out, const split_heads& found) {
+  out.heading("What lets plasticity fall from the first to the last fifth of " + grouped(found.context_length) +
+              " tokens (" + std::string(found.heads[0].covariance) + " query model; ± standard error over documents)");
+  if (std::none_of(found.heads.begin(), found.heads.end(),
+                   [](const head_drop& h) { return std::isfinite(h.split.drop.value); }))
+    return out.line(
+        "  None: no head has plasticity in both fifths (`plasticity` says why). Narrower buckets "
+        "(--bucket-size), more rows or more documents give it.");
+  std::vector<table::column> columns{{"", table::align::left}, {"heads"}};
+  for (const char* w : words) columns.push_back({w});
+  table t(columns);
+  for (const auto& g : mean_drops(found.heads)) {
+    std::vector<std::string> cells{words_for_heads(g.name), std::to_string(g.heads)};
+    for (const auto& m : g.mean) cells.push_back(signed_estimate_text(m));
+    t.row(cells);
+  }
+  out.print(t);
+}
+
+}  // namespace qkgeom::examples

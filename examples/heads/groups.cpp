@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+#include "examples/heads/groups.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "examples/common/labels.hpp"
+#include "qkgeom/io/capture_set.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+/// Which rows a set of documents lacks for an analysis of every layer; empty: none.
+std::string lack_of(const std::vector<index_t>& documents, const std::vector<index_t>& layers,
+                    const std::vector<capture_set::row_documents>& rows) {
+  const auto none_in = [&](const std::vector<std::int32_t>& held) {
+    return std::none_of(documents.begin(), documents.end(), [&](index_t e) {
+      return std::binary_search(held.begin(), held.end(), static_cast<std::int32_t>(e));
+    });
+  };
+  for (std::size_t l = 0; l < layers.size(); ++l)
+    for (const bool keys : {false, true})
+      if (none_in(keys ? rows[l].k : rows[l].q))
+        return std::string("no ") + (keys ? "keys" : "queries") + " in layer " + std::to_string(layers[l]);
+  return {};
+}
+
+}  // namespace
+
+std::vector<labelled_documents> documents_by_label(const std::vector<std::filesystem::path>& captures,
+                                                   const std::string& label) {
+  std::map<std::string, std::vector<index_t>> documents;
+  std::vector<index_t> all;
+  bool known = false;
+  std::set<std::string> names;
+  const auto source = capture_set::open(captures);
+  for (const auto& d : source.listed_documents()) {
+    std::string value;
+    if (d.labels.is_object()) {
+      for (const auto& entry : d.labels.items()) names.insert(entry.key());
+      if (const auto at = d.labels.find(label); at != d.labels.end() && !at->is_null()) {
+        value = at->is_string() ? at->get<std::string>() : at->dump();
+        known = true;
+      }
+    }
+    documents[value].push_back(d.index);
+    all.push_back(d.index);
+  }
+  std::string labels;
+  for (const auto& name : names) labels += (labels.empty() ? "" : ", ") + name;
+  require(known, "--group-by ", label, ": no document of the captures has this label",
+          labels.empty() ? std::string(", nor any other") : ", but there are " + labels);
+  require(documents.size() > 1, "--group-by ", label, ": all documents have the value ", documents.begin()->first);
+  std::sort(all.begin(), all.end());
+  std::vector<capture_set::row_documents> rows;
+  for (const index_t layer : source.layers()) rows.push_back(source.documents_in(layer));
+  std::vector<labelled_documents> groups;
+  std::map<std::string, std::string> folders;
+  for (auto& [value, inside] : documents) {
+    const std::string folder = file_name_of(label + "=" + value);
+    const auto [at, is_new] = folders.emplace(folder, value);
+    require(is_new, "--group-by ", label, ": the values ", at->second, " and ", value, " would share the folder ",
+            folder);
+    std::sort(inside.begin(), inside.end());
+    labelled_documents g{value, folder, std::move(inside), {}};
+    std::set_difference(all.begin(), all.end(), g.inside.begin(), g.inside.end(), std::back_inserter(g.others));
+    g.lack = lack_of(g.inside, source.layers(), rows);
+    g.others_lack = !lack_of(g.others, source.layers(), rows).empty();
+    groups.push_back(std::move(g));
+  }
+  require(std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.lack.empty(); }), "--group-by ", label,
+          ": no value's documents have queries and keys in every layer");
+  return groups;
+}
+
+void print_groups(printer& out, const std::vector<document_group>& groups) {
+  using align = table::align;
+  out.heading("By " + groups.at(0).label + ": means over all heads ± standard error over documents");
+  out.line("  PCA, rotation and query models of the captured rows alone: moments of every token are of all documents");
+  table t({{groups[0].label, align::left},
+           {"documents"},
+           {"AP overall"},
+           {"AP_drop"},
+           {"less the rest's"},
+           {"bias a context"},
+           {"less the rest's"},
+           {"position-dominated"}});
+  for (const auto& g : groups) {
+    const auto& in = g.inside.groups.at(0);
+    const auto rest = [&](const char* name) {
+      return g.outside.empty() ? std::string("-")
+                               : with_error(difference_of(in.number(name), g.outside.at(0).number(name), false), true);
+    };
+    t.row({g.value.empty() ? "(none)" : g.value, std::to_string(g.inside.documents),
+           with_error(in.number("ap_overall").estimate()), with_error(in.number("ap_drop").estimate()), rest("ap_drop"),
+           with_error(in.number("bias_context").estimate()), rest("bias_context"),
+           percent(in.number("share_position_dominated").value)});
+  }
+  out.print(t);
+}
+
+}  // namespace qkgeom::examples

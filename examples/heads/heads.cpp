@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// PCA, rotation and plasticity of every head of a capture: one row a head, every table and figure, a printed summary.
+#include <cmath>
+
+#include "examples/common/cli.hpp"
+#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/outputs.hpp"
+#include "examples/common/report_text.hpp"
+#include "examples/common/softmax.hpp"
+#include "examples/heads/details.hpp"
+#include "examples/heads/groups.hpp"
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/study/shared_keys.hpp"
+
+namespace {
+
+using namespace qkgeom::examples;
+
+/// How much more alike profiles are of heads that share a key head: one line, of all heads.
+void print_key_groups(printer& out, const qkgeom::key_group_likeness& all) {
+  const auto text = [](const qkgeom::head_estimate& e) {
+    return fixed(e.value, 3) + (std::isfinite(e.error) ? " ± " + fixed(e.error, 3) : "");
+  };
+  if (all.pairs_within == 0 || all.pairs_between == 0)
+    out.line(
+        "  Key heads: no layer has both two heads that share a key head and two that do not, with three query buckets "
+        "in common");
+  else
+    out.line("  Profiles of two heads of a layer correlate at " + text(all.correlation_within) +
+             " where they share a key head (" + counted(static_cast<std::size_t>(all.pairs_within), "pair") + "), at " +
+             text(all.correlation_between) + " where they do not (" +
+             counted(static_cast<std::size_t>(all.pairs_between), "pair") + "): difference " +
+             text(all.correlation_difference));
+}
+
+struct choices {
+  arguments a;
+  qkgeom::analysis_options options;
+  std::vector<std::string> heads;
+  bool details = false;
+};
+
+/// Every table and figure of what was found; a summary where there is somebody to read it.
+void write_all(const choices& c, const analysed& found, const std::filesystem::path& path, printer* out) {
+  output_folder folder(path);
+  write_heads(folder, found);
+  write_pca(folder, found, c.options.pca.thresholds);
+  write_rotation(folder, found, c.heads);
+  write_plasticity(folder, found);
+  if (c.details) write_details(folder, found, c.a);
+  const auto key_groups = qkgeom::key_groups_of(found.report);
+  write_key_groups_csv(folder.table("key_groups.csv"), key_groups);
+  const auto statistics = statistics_of(found);
+  write_statistics(folder, found, statistics);
+  if (!out) return;
+  print_capture(*out, found);
+  print_classes(*out, found.report, c.options.pca.thresholds);
+  print_position(*out, found.report);
+  print_plasticity(*out, found.report);
+  print_key_groups(*out, key_groups.at(0));
+  print_statistics(*out, statistics);
+  print_extremes(*out, found.report);
+  folder.print(*out);
+}
+
+/// The same of the documents with each value of a label, in folders of their own, and groups.csv.
+void write_by_label(const choices& c, const std::string& label, printer& out) {
+  auto values = documents_by_label(c.a.captures, label);
+  const bool two = values.size() == 2;
+  std::vector<std::string> left_out;
+  for (const auto& v : values)
+    if (!v.lack.empty()) left_out.push_back((v.value.empty() ? "(none)" : v.value) + ": " + v.lack);
+  std::erase_if(values, [](const auto& v) { return !v.lack.empty(); });
+  const auto analyse_of = [&](const std::vector<qkgeom::index_t>& documents) {
+    auto a = c.a;
+    a.documents = documents;
+    return analyse_capture(a, c.options);
+  };
+  const auto summary = [&](const analysed& found, const std::string& name) {
+    return qkgeom::compare_by(found.report, name, "", {}, {});
+  };
+  std::vector<qkgeom::document_group> groups;
+  for (const auto& v : values) {
+    const auto found = analyse_of(v.inside);
+    const auto path = c.a.out / v.folder;
+    std::filesystem::create_directories(path);
+    write_all(c, found, path, nullptr);
+    groups.push_back({label, v.value, summary(found, v.value), {}});
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].others_lack) continue;
+    if (two)  // the others are the other value's
+      groups[i].outside = groups[1 - i].inside.groups;
+    else
+      groups[i].outside = summary(analyse_of(values[i].others), "rest").groups;
+  }
+  output_folder folder(c.a.out);
+  write_groups_csv(folder.table("groups.csv"), groups);
+  print_groups(out, groups);
+  for (const auto& why : left_out) out.line("  left out: " + why);
+  folder.print(out);
+  out.line("  and all of the above in a folder for each value, e.g. " + values[0].folder.string());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  choices c;
+  auto& a = c.a;
+  auto& options = c.options;
+  std::string label;
+  CLI::App app{
+      "The geometry of every head: heads.csv, layers.csv, all tables and figures of pca, rotation and plasticity",
+      "heads"};
+  add_arguments(app, a);
+  add_device_argument(app, a);
+  add_plasticity_arguments(app, a);
+  add_threshold_arguments(app, options.pca.thresholds);
+  app.add_option("--head", c.heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
+  bool refit_errors = false;
+  app.add_flag(
+      "--details", c.details,
+      "The slower tables too: what stands behind the profiles, fit checks, rotation planes, the decay theorem; all but "
+      "the first on the CPU, whatever --device");
+  app.add_flag(
+      "--refit-errors", refit_errors,
+      "Errors over documents of PCA and rotation too, from ten analyses without a tenth of the documents each");
+  app.add_option("--group-by", label,
+                 "Label of the documents, e.g. task: everything once more for the documents of each of its values, in "
+                 "OUT/LABEL=VALUE, and groups.csv; with --refit-errors");
+  return run_main(argc, argv, app, a, [&] {
+    require_heads(a, c.heads);
+    options.components = c.details;
+    options.geometry_blocks = refit_errors || !label.empty() ? 10 : 0;
+    options = with_arguments(options, a);
+    qkgeom::require(!c.details || options.sampled_pairs == 0, "--details looks at all pairs, leave --pairs out");
+    if (!label.empty()) documents_by_label(a.captures, label);  // what is wrong with it is said at once
+    printer out;
+    write_all(c, analyse_capture(a, options), a.out, &out);
+    if (!label.empty()) write_by_label(c, label, out);
+  });
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+#include "examples/interventions/effects.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "examples/common/figures/figure.hpp"
+#include "examples/common/report_text.hpp"
+#include "qkgeom/io/csv.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+using key = std::pair<std::string, std::string>;                 // measure, place
+using units = std::map<std::string, std::pair<double, double>>;  // by document or trial: sum, weight
+using measured = std::map<key, units>;
+
+/// Each condition's measures.
+struct evaluation_tables {
+  std::map<std::string, measured> of;
+  std::vector<std::string> conditions;  ///< as they stand in the files
+  std::vector<key> measures;
+
+  void add(const std::string& condition, const key& what, const std::string& unit, double sum, double weight) {
+    if (!of.count(condition)) conditions.push_back(condition);
+    auto& measure = of[condition];
+    if (condition == "none" && !measure.count(what)) measures.push_back(what);
+    auto& u = measure[what][unit];
+    u.first += sum;
+    u.second += weight;
+  }
+};
+
+evaluation_tables read_tables(const std::filesystem::path& folder) {
+  evaluation_tables t;
+  const auto loss = read_csv(folder / "condition_loss.csv");
+  const auto start = loss.numbers("start"), end = loss.numbers("end"), tokens = loss.numbers("tokens"),
+             value = loss.numbers("loss");
+  const double length = end.empty() ? 0 : *std::max_element(end.begin(), end.end());
+  for (std::size_t i = 0; i < loss.rows(); ++i) {
+    const double middle = 0.5 * (start[i] + end[i]);
+    const auto add = [&](const char* place) {
+      t.add(loss.column("condition")[i], {"loss", place}, loss.column("document")[i], value[i] * tokens[i], tokens[i]);
+    };
+    add("all");
+    if (middle < 0.2 * length) add("near");
+    if (middle >= 0.8 * length) add("far");
+  }
+  const auto probes = read_csv(folder / "condition_probes.csv");
+  const auto asked = probes.numbers("asked"), right = probes.numbers("right");
+  for (std::size_t i = 0; i < probes.rows(); ++i)
+    t.add(probes.column("condition")[i], {probes.column("probe")[i], probes.column("distance")[i]},
+          probes.column("trial")[i], right[i], asked[i]);
+  require(t.of.count("none") == 1, folder.string(), ": there is no condition none");
+  return t;
+}
+
+/// Mean of each unit's value under a condition less that of the model as it is.
+std::vector<double> shifts(const evaluation_tables& t, const std::string& condition, const key& what,
+                           const std::filesystem::path& folder) {
+  const auto& base = t.of.at("none").at(what);
+  const auto found = t.of.at(condition).find(what);
+  require(found != t.of.at(condition).end() && found->second.size() == base.size(), folder.string(), ": condition ",
+          condition, " lacks documents or probes of ", what.first, " ", what.second);
+  std::vector<double> d;
+  for (const auto& [unit, x] : base) {
+    const auto& y = found->second.at(unit);
+    d.push_back(y.first / y.second - x.first / x.second);
+  }
+  return d;
+}
+
+/// Their mean; its error is the jackknife over them, the standard deviation by the root of their number.
+estimate mean_of(const std::vector<double>& x) {
+  document_mean mean;
+  for (const double v : x) mean.add(v, 1);
+  return mean.mean();
+}
+
+effect effect_of(const evaluation_tables& t, const std::string& ranking, const std::string& intervention,
+                 const std::vector<std::string>& random, const key& what, const std::filesystem::path& folder) {
+  effect e{ranking, intervention, what.first, what.second};
+  const auto& base = t.of.at("none").at(what);
+  e.n = base.size();
+  for (const auto& [unit, x] : base) e.base += x.first / x.second / static_cast<double>(e.n);
+  auto difference = shifts(t, ranking + "/chosen/" + intervention, what, folder);
+  e.chosen = mean_of(difference);
+  std::vector<double> mean(e.n), sets;
+  for (const auto& condition : random) {
+    const auto d = shifts(t, condition, what, folder);
+    sets.push_back(mean_of(d).value);
+    for (std::size_t i = 0; i < e.n; ++i) mean[i] += d[i] / static_cast<double>(random.size());
+  }
+  if (random.empty()) return e.random = e.difference = {}, e.random_spread = std::nan(""), e;
+  e.random = mean_of(mean);
+  e.random_spread = mean_of(sets).error * std::sqrt(static_cast<double>(sets.size()));
+  for (std::size_t i = 0; i < e.n; ++i) difference[i] -= mean[i];
+  e.difference = mean_of(difference);
+  return e;
+}
+
+step_figure figure_of(const std::vector<effect>& effects, const std::vector<key>& measures, const char* title,
+                      const char* y) {
+  constexpr colour colours[] = {palette::blue, palette::vermilion, palette::green, palette::purple};
+  step_figure f;
+  f.joined = false;
+  f.text = {title,
+            "changed model less the model as it is, bars: 2 standard errors; pale: random heads of the same layers", "",
+            y};
+  std::size_t number = 0;
+  for (const auto& m : measures) {
+    const std::string name = m.first == "loss" ? m.second + " tokens" : m.first + " over " + m.second;
+    step_figure::series chosen{name, colours[number % 4], {}, {}}, random{"", 0xc8c8c8, {}, {}};
+    f.steps.clear();
+    for (const auto& e : effects) {
+      if (key{e.measure, e.place} != m) continue;
+      f.steps.push_back(e.ranking + " " + e.intervention);
+      chosen.y.push_back(e.chosen.value);
+      chosen.error.push_back(2 * e.chosen.error);
+      random.y.push_back(e.random.value);
+      random.error.push_back(2 * e.random.error);
+    }
+    f.lines.push_back(std::move(random));
+    f.lines.push_back(std::move(chosen));
+    ++number;
+  }
+  return f;
+}
+
+}  // namespace
+
+std::vector<effect> read_effects(const std::filesystem::path& folder) {
+  const auto t = read_tables(folder);
+  std::vector<effect> effects;
+  for (const auto& condition : t.conditions) {
+    const auto first = condition.find('/'), last = condition.rfind('/');
+    if (first == std::string::npos || condition.substr(first, last - first) != "/chosen") continue;
+    const std::string ranking = condition.substr(0, first), intervention = condition.substr(last + 1);
+    std::vector<std::string> random;
+    for (const auto& other : t.conditions)
+      if (other.starts_with(ranking + "/random-") && other.ends_with("/" + intervention)) random.push_back(other);
+    for (const auto& what : t.measures) effects.push_back(effect_of(t, ranking, intervention, random, what, folder));
+  }
+  require(!effects.empty(), folder.string(), ": there is no condition RANKING/chosen/INTERVENTION");
+  return effects;
+}
+
+void write_effects(output_folder& out, const std::vector<effect>& effects) {
+  csv_writer csv(out.table("effects.csv"),
+                 {"ranking", "intervention", "measure", "place", "n", "base", "chosen", "chosen_error", "random",
+                  "random_error", "random_spread", "difference", "difference_error"});
+  for (const auto& e : effects)
+    csv.row(e.ranking, e.intervention, e.measure, e.place, e.n, e.base, e.chosen.value, e.chosen.error, e.random.value,
+            e.random.error, e.random_spread, e.difference.value, e.difference.error);
+  csv.commit();
+  std::vector<key> probes;
+  for (const auto& e : effects)
+    if (const key k{e.measure, e.place};
+        e.measure != "loss" && std::find(probes.begin(), probes.end(), k) == probes.end())
+      probes.push_back(k);
+  draw(figure_of(effects, {{"loss", "near"}, {"loss", "far"}}, "What changing heads costs: loss near and far",
+                 "change of the loss (nats a token)"),
+       out.figure("effects_loss"));
+  if (!probes.empty())
+    draw(figure_of(effects, probes, "What changing heads costs: finding again what stood before",
+                   "change of the share that is named"),
+         out.figure("effects_probes"));
+}
+
+void print_effects(printer& out, const std::vector<effect>& effects) {
+  std::vector<key> measures;
+  for (const auto& e : effects)
+    if (const key k{e.measure, e.place}; std::find(measures.begin(), measures.end(), k) == measures.end())
+      measures.push_back(k);
+  for (const auto& m : measures) {
+    if (m == key{"loss", "all"}) continue;
+    const auto first = std::find_if(effects.begin(), effects.end(), [&](const effect& e) {
+      return key{e.measure, e.place} == m;
+    });
+    out.line();
+    out.heading((m.first == "loss" ? "Loss, " + m.second + " tokens (nats a token): "
+                                   : "Share named, " + m.first + " over " + m.second + " tokens: ") +
+                fixed(first->base, 3) + " in the model as it is; change when heads are changed, " +
+                std::to_string(first->n) + (m.first == "loss" ? " documents" : " probes"));
+    table t({{"", table::align::left}, {"chosen"}, {"random, same layers"}, {"difference"}, {"sd of random sets"}});
+    for (const auto& e : effects)
+      if (key{e.measure, e.place} == m)
+        t.row({e.ranking + " " + e.intervention, signed_estimate_text(e.chosen), signed_estimate_text(e.random),
+               signed_estimate_text(e.difference), fixed(e.random_spread, 3)});
+    out.print(t);
+  }
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Attention plasticity of every head of a capture: how often two queries would order a pair of keys differently.
+#include "examples/common/cli.hpp"
+#include "examples/common/outputs.hpp"
+#include "examples/common/report_text.hpp"
+#include "examples/plasticity/author_preset.hpp"
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  preset_arguments preset;
+  qkgeom::analysis_options options{.geometry = false};
+  CLI::App app{"Attention plasticity: profile.csv, heatmap.csv, bins.csv and their figures", "plasticity"};
+  add_arguments(app, a);
+  add_device_argument(app, a);
+  add_plasticity_arguments(app, a);
+  app.add_flag("--across-examples", options.across_examples, "Pairs of keys of different documents too");
+  add_preset_arguments(app, preset);
+  app.get_option("--preset")->excludes("--device");  // it runs on the CPU
+  return run_main(argc, argv, app, a, [&] {
+    if (!preset.name.empty()) return run_preset(a, preset);
+    const auto found = analyse_capture(a, with_arguments(options, a));
+    output_folder folder(a.out);
+    write_plasticity(folder, found);
+    printer out;
+    print_capture(out, found);
+    print_plasticity(out, found.report);
+    print_extremes(out, found.report);
+    folder.print(out);
+  });
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// One page about a study: tables, figures, every head, the target, and how it all was made. It opens without a network.
+#include "examples/common/cli.hpp"
+#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/report_text.hpp"
+#include "examples/common/softmax.hpp"
+#include "examples/report/report_page.hpp"
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/io/file.hpp"
+
+namespace {
+
+using namespace qkgeom::examples;
+
+struct benchmark {
+  std::optional<double> score;
+  std::string name;
+  std::filesystem::path others;
+  std::vector<std::string> columns{"model", "ap_drop", "score"};
+};
+
+/// The model among others of known AP_drop and score: a sentence, and a figure.
+void place(page_printer& page, printer& out, output_folder& folder, const qkgeom::model_report& report,
+           const benchmark& b, const std::vector<scored_model>& others) {
+  if (!b.score) return;
+  const auto drop = qkgeom::summarize_model(report)[0].drop;
+  const auto q = quadrant_of(drop, *b.score, median_score(others));
+  const std::string score_name = b.name.empty() ? b.columns[2] : b.name;
+  draw(quadrant_figure{.title = "AP_drop and " + score_name,
+                       .subtitle = report.model + " among " + counted(others.size(), "model") + " of " +
+                                   b.others.filename().string(),
+                       .score_name = score_name,
+                       .model = report.model,
+                       .drop = drop,
+                       .score = *b.score,
+                       .others = others},
+       folder.figure("quadrant"));
+  for (printer* p : {static_cast<printer*>(&page), &out}) {
+    p->heading("Among other models");
+    p->line("  " + q.statement);
+  }
+  page.add(figure_html(folder, "quadrant"));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  arguments a;
+  benchmark b;
+  report_settings settings{.command = command_line(argc, argv), .version = QKGEOM_VERSION};
+  qkgeom::analysis_options options;
+  CLI::App app{
+      "A study as one page, report.html: summary, figures, a table of heads that sorts and filters, the target "
+      "for AP_drop, notes; beside it the tables and figures of heads but key_groups.csv",
+      "report"};
+  add_arguments(app, a);
+  add_plasticity_arguments(app, a);
+  add_threshold_arguments(app, options.pca.thresholds);
+  auto* score =
+      app.add_option("--score", b.score, "The model's score on a benchmark, drawn against AP_drop among --others");
+  auto* others = app.add_option("--others", b.others, "CSV file with AP_drop and score of other models");
+  score->needs(others);
+  others->needs(score);
+  app.add_option("--others-columns", b.columns, "Its columns of name, AP_drop and score")
+      ->delimiter(',')
+      ->expected(3)
+      ->needs(others)
+      ->capture_default_str();
+  app.add_option("--score-name", b.name, "What the score is called; default: its column")->needs(others);
+  app.add_option("--bias-scale", settings.scales.bias, "Colours of bias times context end at plus and minus this")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag(
+      "--refit-errors", settings.refit_errors,
+      "Errors over documents of PCA and rotation too, from ten analyses without a tenth of the documents each");
+  return run_main(argc, argv, app, a, [&] {
+    options.geometry_blocks = settings.refit_errors ? 10 : 0;
+    options = with_arguments(options, a);
+    settings.choice = a;
+    settings.thresholds = options.pca.thresholds;
+    const auto others_scored = b.score ? read_scored_models(b.others, b.columns) : std::vector<scored_model>{};
+    const auto found = analyse_capture(a, options);
+    const auto& report = found.report;
+    output_folder folder(a.out);
+    printer out;
+    page_printer result, summary;
+    print_capture(out, found);
+    for (printer* p : {static_cast<printer*>(&result), &out}) print_target(*p, report);
+    place(result, out, folder, report, b, others_scored);
+    write_heads(folder, found);
+    write_pca(folder, found, settings.thresholds);
+    write_rotation(folder, found, {}, settings.scales.bias);
+    draw(bias_in_sd_map(report, settings.scales.bias_in_sd), folder.figure("bias_in_sd_map"));
+    write_plasticity(folder, found);
+    const auto statistics = statistics_of(found);
+    write_statistics(folder, found, statistics);
+    print_capture(summary, found);
+    print_plasticity(summary, report);
+    print_classes(summary, report, settings.thresholds);
+    print_position(summary, report);
+    print_statistics(summary, statistics);
+    print_extremes(summary, report);
+    qkgeom::write_text(folder.page("report.html"), report_page({.title = report.model,
+                                                                .result = result.sections(),
+                                                                .summary = summary.sections(),
+                                                                .figures = figures_html(folder, settings.scales),
+                                                                .heads = heads_html(report),
+                                                                .notes = notes_html(found, settings)}));
+    folder.print(out);
+  });
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// The report's table of heads.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "examples/common/figures/gnuplot.hpp"
+#include "examples/common/figures/report_figures.hpp"
+#include "examples/report/report_page.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+struct cell {
+  std::string text;     ///< plain
+  double value = NAN;   ///< by which it is sorted
+  double error = NAN;   ///< standard error, shown behind it
+  std::string order{};  ///< words by which it is sorted instead
+};
+
+struct head_table_column {
+  std::string name, unit;  ///< the unit stands below the name
+  std::function<cell(const head_report&)> of;
+};
+
+cell words(const std::string& text) { return {text, NAN, NAN, text}; }
+cell number(double value, int digits) { return {fixed(value, digits), value}; }
+cell size_of(double value) { return {signed_significant(value), value}; }
+cell mean(const estimate& e) { return {fixed(e.value, 3), e.value, e.error}; }
+
+std::vector<head_table_column> columns_of(const model_report& report) {
+  const auto any = [&](const auto& has) { return std::any_of(report.heads.begin(), report.heads.end(), has); };
+  std::vector<head_table_column> columns{
+      {"Layers", "", [](const head_report& h) { return words(h.rope ? "RoPE" : "NoPE"); }},
+      {"Class", "", [](const head_report& h) { return words(class_words(h.pca.cls)); }}};
+  if (any([](const head_report& h) { return h.window.has_value(); }))
+    columns.push_back({"Window", "tokens", [length = report.context_length](const head_report& h) {
+                         return h.window ? cell{grouped(*h.window), static_cast<double>(*h.window)}
+                                         : cell{"all", static_cast<double>(length)};
+                       }});
+  const std::vector<head_table_column> plasticity{
+      {"AP", "overall", [](const head_report& h) { return mean(h.summaries[0].overall); }},
+      {"AP_drop", "", [](const head_report& h) { return mean(h.summaries[0].drop); }},
+      {"AP", "first 20 %", [](const head_report& h) { return number(h.summaries[0].first20.value, 3); }},
+      {"AP", "last 20 %", [](const head_report& h) { return number(h.summaries[0].last20.value, 3); }}};
+  const std::vector<head_table_column> geometry{
+      {"Bias", "× context", [](const head_report& h) { return size_of(h.rotation.bias_context); }},
+      {"Bias", "in sd", [](const head_report& h) { return size_of(h.rotation.bias_context_in_sd); }},
+      {"r_q", "axis a", [](const head_report& h) { return number(h.rotation.r_q_a, 2); }},
+      {"r_k", "axis a", [](const head_report& h) { return number(h.rotation.r_k_a, 2); }},
+      {"Plane", "variance", [](const head_report& h) { return number(h.rotation.plane_var_fraction, 2); }},
+      {"r_q", "PC0", [](const head_report& h) { return number(h.pca.r_q[0], 2); }},
+      {"r_k", "PC0", [](const head_report& h) { return number(h.pca.r_k[0], 2); }},
+      {"PC0", "share", [](const head_report& h) { return number(h.pca.explained_variance[0], 2); }},
+      {"Key", "head", [](const head_report& h) { return number(static_cast<double>(h.k_head), 0); }}};
+  columns.insert(columns.end(), plasticity.begin(), plasticity.end());
+  if (any([](const head_report& h) { return h.empirical_unbiased.has_value(); }))
+    columns.push_back({"AP", "observed", [](const head_report& h) {
+                         return h.empirical_unbiased ? number(h.empirical_unbiased->overall.value, 3) : cell{"-"};
+                       }});
+  columns.insert(columns.end(), geometry.begin(), geometry.end());
+  return columns;
+}
+
+std::string key_of(const cell& c) {
+  if (!c.order.empty()) return " class=\"words\" data-value=\"" + html_text(c.order) + "\"";
+  return std::isfinite(c.value) ? " data-value=\"" + number_text(c.value) + "\"" : "";
+}
+
+std::string option(const std::string& value, const std::string& words) {
+  return "<option value=\"" + html_text(value) + "\">" + html_text(words) + "</option>";
+}
+
+std::string choice(const std::string& name, const std::string& label, const std::string& all,
+                   const std::vector<std::pair<std::string, std::string>>& values) {
+  std::string s = "<label>" + label + " <select name=\"" + name + "\">" + option("", all);
+  for (const auto& [value, words] : values) s += option(value, words);
+  return s + "</select></label>\n";
+}
+
+/// What is there to choose from: layers, kinds of layers, classes.
+std::string controls(const model_report& report) {
+  std::set<index_t> layers;
+  std::set<bool> kinds;
+  std::set<int> classes;
+  for (const auto& h : report.heads) {
+    layers.insert(h.layer);
+    kinds.insert(h.rope);
+    classes.insert(static_cast<int>(h.pca.cls));
+  }
+  std::vector<std::pair<std::string, std::string>> of_layer, of_class;
+  for (const index_t l : layers) of_layer.emplace_back(std::to_string(l), std::to_string(l));
+  for (const head_class c : all_head_classes)
+    if (classes.count(static_cast<int>(c)) > 0) of_class.emplace_back(class_words(c), class_words(c));
+  std::string s =
+      "<form id=\"head-filter\" hidden=\"hidden\">\n"
+      "<label>Text <input type=\"search\" name=\"text\" autocomplete=\"off\" placeholder=\"3.2, mixed, "
+      "...\"/></label>\n";
+  s += choice("layer", "Layer", "all", of_layer);
+  s += choice("class", "Class", "all", of_class);
+  if (kinds.size() == 2) s += choice("kind", "Position", "RoPE and NoPE", {{"RoPE", "RoPE"}, {"NoPE", "NoPE"}});
+  return s + "<button type=\"reset\">Clear</button>\n<output id=\"head-count\" role=\"status\"></output>\n</form>\n";
+}
+
+/// What the text filter looks into.
+std::string words_of_head(const head_report& h) {
+  const std::string layer = std::to_string(h.layer), head = std::to_string(h.q_head);
+  return layer + "." + head + " layer " + layer + " head " + head + " key head " + std::to_string(h.k_head) + " " +
+         class_words(h.pca.cls) + (h.rope ? " RoPE" : " NoPE");
+}
+
+}  // namespace
+
+std::string heads_html(const model_report& report) {
+  if (report.heads.empty()) return {};
+  const auto columns = columns_of(report);
+  std::string s =
+      "<p id=\"head-words\">A row a query head, named LAYER.HEAD; ± is one standard error over documents. AP under "
+      "the " +
+      html_text(report.heads[0].profiles[0].covariance) +
+      " query model. All columns, and more, are in heads.csv.</p>\n" + controls(report) +
+      "<div class=\"scroll tall\" role=\"region\" tabindex=\"0\" aria-label=\"Table of heads\">\n"
+      "<table id=\"head-table\" aria-describedby=\"head-words\">\n<thead>\n<tr>";
+  const auto head = [&](const std::string& name, const std::string& unit, bool left) {
+    s += std::string("<th scope=\"col\"") + (left ? " class=\"words\"" : "") + "><span class=\"name\">" +
+         html_text(name) + "</span>" + (unit.empty() ? "" : " <span class=\"unit\">" + html_text(unit) + "</span>") +
+         "</th>";
+  };
+  head("Head", "", true);
+  for (const auto& c : columns) head(c.name, c.unit, c.name == "Layers" || c.name == "Class");
+  s += "</tr>\n</thead>\n<tbody>\n";
+  std::size_t place = 0;
+  for (const auto& h : report.heads) {
+    s += "<tr data-layer=\"" + std::to_string(h.layer) + "\" data-class=\"" + class_words(h.pca.cls) +
+         "\" data-kind=\"" + (h.rope ? "RoPE" : "NoPE") + "\" data-text=\"" + words_of_head(h) +
+         "\"><th scope=\"row\" class=\"words\" data-value=\"" + std::to_string(place++) + "\">" +
+         std::to_string(h.layer) + "." + std::to_string(h.q_head) + "</th>";
+    for (const auto& c : columns) {
+      const cell v = c.of(h);
+      s += "<td" + key_of(v) + ">" + html_text(v.text);
+      if (std::isfinite(v.error))
+        s += " <span class=\"error\">± " + fixed(v.error, v.error < 0.0005 && v.error > 0 ? 4 : 3) + "</span>";
+      s += "</td>";
+    }
+    s += "</tr>\n";
+  }
+  return s + "</tbody>\n</table>\n</div>\n";
+}
+
+}  // namespace qkgeom::examples

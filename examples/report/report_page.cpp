@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include "examples/report/report_page.hpp"
+
+#include <algorithm>
+
+#include "examples/common/figures/gnuplot.hpp"
+#include "qkgeom/io/file.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+struct caption {
+  const char *name, *words;
+};
+
+constexpr caption captions[] = {
+    {"quadrant",
+     "AP_drop against the score (6.4.2, 7.2). Dashed: the target and the others' median score. Bar: two standard "
+     "errors. The others as their file has them, each at its own context."},
+    {"qk_scatter",
+     "Correlation with position of queries and keys on PCA component 0 (4.2), a mark a head. Shaded: head classes."},
+    {"qk_map", "Correlation with position on PCA component 0, by layer and head."},
+    {"bias_histogram", "Bias strength (4.6) times the context, heads counted."},
+    {"bias_map", "Bias strength times the context, by layer and head."},
+    {"bias_in_sd_map",
+     "Bias strength times the context over the standard deviation of the score difference of two keys of one "
+     "document."},
+    {"plane_",
+     "Queries and keys of one head in the plane of drift a and separation b (4.3.2). Lines: their means along the "
+     "context."},
+    {"profile", "Plasticity along the context (4.4.5)."},
+    {"heatmap", "Plasticity by the distance of two keys and of the query (6.2.2), mean over heads."},
+    {"plasticity_map", "Mean plasticity over the context, by layer and head."},
+    {"softmax_first", "Share of the attention on the first token of the document."},
+    {"softmax_entropy", "Entropy of the attention along the context."},
+    {"softmax_distance", "Share of the attention by distance from query to key."},
+    {"loss", "Loss of the next token along the context."}};
+
+std::string section_html(const std::string& id, const std::string& heading, const std::string& body) {
+  return body.empty() ? std::string()
+                      : "<section id=\"" + id + "\" aria-labelledby=\"" + id + "-heading\">\n<h2 id=\"" + id +
+                            "-heading\">" + html_text(heading) + "</h2>\n" + body + "</section>\n";
+}
+
+std::string parts_html(const std::vector<page_printer::section>& parts, std::size_t from) {
+  std::string s;
+  for (std::size_t i = from; i < parts.size(); ++i)
+    s += "<h3>" + html_text(parts[i].heading) + "</h3>\n" + parts[i].body;
+  return s;
+}
+
+}  // namespace
+
+std::string figure_caption(const std::string& name) {
+  for (const auto& c : captions)
+    if (name == c.name || (std::string_view(c.name) == "plane_" && name.rfind(c.name, 0) == 0)) return c.words;
+  return name;
+}
+
+std::string figure_html(const output_folder& folder, const std::string& name) {
+  const std::string svg = read_text(folder.path() / (name + ".svg"), std::size_t{1} << 28), id = "figure-" + name;
+  const std::string by = "aria-labelledby=\"" + id + "-caption\"";
+  return "<figure id=\"" + id + "\">\n<div class=\"scroll card\" role=\"region\" tabindex=\"0\" " + by + ">\n" +
+         inline_svg(svg, name + "-", " role=\"img\" " + by) + "\n</div>\n<figcaption id=\"" + id + "-caption\">" +
+         html_text(figure_caption(name)) + "</figcaption>\n</figure>\n";
+}
+
+std::string figures_html(const output_folder& folder, const fixed_scales& scales) {
+  const auto both = [](double limit) { return "-" + number_text(limit) + " to " + number_text(limit); };
+  std::string s = "<p>Colours mean the same in every report with these limits: correlations -1 to 1; bias × context " +
+                  both(scales.bias) + ", in sd " + both(scales.bias_in_sd) +
+                  "; plasticity 0 to 1. A value beyond them has the colour of the end.</p>\n";
+  for (const auto& name : folder.figures())
+    if (name != "quadrant") s += figure_html(folder, name);
+  return s;
+}
+
+std::string report_page(const report_content& c) {
+  const std::string title = html_text(c.title);
+  // "model (type): 64 query heads in 8 layers, head size 32": the last colon is ours.
+  const std::string words = c.summary.empty() ? c.title : c.summary[0].heading;
+  const std::size_t colon = std::min(words.rfind(": "), words.size());
+  std::string s =
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+      // Nothing is loaded, and should a page that was tampered with try, it may not.
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\"/>\n"
+      "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>" +
+      title + ": attention heads</title>\n<style>" + page_style() + "</style>\n</head>\n<body>\n<header>\n<h1>" +
+      html_text(words.substr(0, colon)) + "</h1>\n";
+  if (colon < words.size()) s += "<p>" + html_words(words.substr(colon + 2)) + "</p>\n";
+  if (!c.summary.empty()) s += c.summary[0].body;
+  s += "<nav aria-label=\"Parts of the report\"><a href=\"#target\">Target</a> <a href=\"#summary\">Summary</a> "
+       "<a href=\"#figures\">Figures</a> <a href=\"#heads\">Heads</a> <a href=\"#notes\">Notes</a></nav>\n"
+       "</header>\n<main>\n";
+  if (!c.result.empty()) s += section_html("target", c.result[0].heading, c.result[0].body + parts_html(c.result, 1));
+  s += section_html("summary", "Summary", parts_html(c.summary, 1));
+  s += section_html("figures", "Figures", c.figures);
+  s += section_html("heads", "Heads", c.heads);
+  s += section_html("notes", "Notes", c.notes);
+  return s + "</main>\n<script>\n/*<![CDATA[*/\n" + page_script() + "/*]]>*/\n</script>\n</body>\n</html>\n";
+}
+
+std::string command_line(int argc, char** argv) {
+  std::string line;
+  for (int i = 0; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789_-./,:=+@%") == std::string::npos;
+    std::string shown;
+    for (const char c : word) shown += c == '\'' ? "'\\''" : std::string(1, c);
+    line += (i > 0 ? " " : "") + (plain ? word : "'" + shown + "'");
+  }
+  return line;
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// How the geometry of a model's heads moves along training: captures of its checkpoints, in training order.
+#include "examples/common/cli.hpp"
+#include "examples/common/labels.hpp"
+#include "examples/training_dynamics/dynamics.hpp"
+#include "qkgeom/core/error.hpp"
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  a.covariance = {"diagonal", "empirical"};
+  std::vector<std::string> names;
+  std::filesystem::path loss;
+  qkgeom::analysis_options options{.heatmap = false, .geometry_blocks = 20};
+  CLI::App app{
+      "Training dynamics: trajectory.csv, transitions.csv, bias_split.csv and their figures from captures of "
+      "checkpoints",
+      "training_dynamics"};
+  add_arguments(app, a);
+  app.get_option("CAPTURE")
+      ->description(
+          "Captures of one model's checkpoints in training order, at least two; the same heads in each, best "
+          "of the same documents")
+      ->expected(-2);  // at least two
+  add_plasticity_arguments(app, a);
+  add_threshold_arguments(app, options.pca.thresholds);
+  app.add_option("--labels", names, "Names of the checkpoints, as many as captures; default: the captures' file names")
+      ->delimiter(',');
+  app.add_option("--loss", loss, "CSV file with the columns checkpoint,heldout_loss; those it lacks stay empty");
+  add_blocks_argument(app, options.geometry_blocks);
+  return run_main(argc, argv, app, a, [&] {
+    const auto labels = capture_labels(a.captures, names, "checkpoint");
+    const auto losses = loss.empty() ? std::map<std::string, double>{} : read_losses(loss, labels);
+    options = with_arguments(options, a);
+    std::vector<qkgeom::trajectory_point> points;
+    printer out;
+    for (std::size_t i = 0; i < a.captures.size(); ++i) {
+      auto one = a;
+      one.captures = {a.captures[i]};
+      const auto found = analyse_capture(one, options);
+      const auto known = losses.find(labels[i]);
+      points.push_back(qkgeom::point_of(found.report, labels[i],
+                                        known == losses.end() ? std::nullopt : std::optional(known->second)));
+      qkgeom::check_comparable(points.front(), points.back());
+    }
+    output_folder folder(a.out);
+    const std::string model(name_of(options.covariances[0]));
+    write_dynamics(folder, points, model);
+    print_dynamics(out, points, model);
+    folder.print(out);
+  });
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "qkgeom/backend/detail/cpu/pair_math.hpp"
+#include "qkgeom/backend/detail/cpu/pair_prepare.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+
+namespace qkgeom::cpu {
+
+/// Number of entries with a > b plus the number with a >= b: 2 n p, ties counting one half.
+template <class F>
+inline std::int64_t wins_doubled(const F* a, const F* b, index_t n) {
+  using mask = typename simd<F>::mask;
+  mask count{};
+  index_t i = 0;
+  for (; i + lanes<F> <= n; i += lanes<F>) {
+    const vec<F> x = load(a + i), y = load(b + i);
+    count -= (x > y) + (x >= y);
+  }
+  std::int64_t total = 0;
+  for (int l = 0; l < lanes<F>; ++l) total += count[l];
+  for (; i < n; ++i) total += (a[i] > b[i]) + (a[i] >= b[i]);
+  return total;
+}
+
+/// Sum over pairs of 4 p (1 - p), the plug-in form of (4.7, 4.8): the unbiased one is n / (n - 1) times it.
+template <class F>
+std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, const wide_tensor& k,
+                                       const key_groups& groups, const std::vector<empirical_problem>& problems) {
+  const index_t d = k.first.cols;
+  std::vector<pair_sums> results;
+  std::vector<std::pair<std::size_t, std::size_t>> tasks;
+  for (std::size_t p = 0; p < problems.size(); ++p) {
+    results.push_back(backend::zero_sums(groups, problems[p].laws.size()));
+    for (std::size_t l = 0; l < problems[p].laws.size(); ++l) tasks.emplace_back(p, l);
+  }
+  pool.for_each(static_cast<index_t>(tasks.size()), [&](index_t task, int) {
+    const auto [p, l] = tasks[static_cast<std::size_t>(task)];
+    const auto& problem = problems[p];
+    const auto& rows = problem.query_rows[l];
+    const auto n = static_cast<index_t>(rows.size());
+    if (n < 2) return;
+    const index_t width = (n + lanes<F> - 1) / lanes<F> * lanes<F>;
+    std::vector<F> queries(static_cast<std::size_t>(d * width)), y, scores;  // queries (d, width)
+    std::vector<double> wide(static_cast<std::size_t>(d));
+    for (index_t i = 0; i < n; ++i) {
+      q.head(problem.query_head).read(rows[static_cast<std::size_t>(i)], wide.data());
+      for (index_t c = 0; c < d; ++c)
+        queries[static_cast<std::size_t>(c * width + i)] = static_cast<F>(wide[static_cast<std::size_t>(c)]);
+    }
+    for (index_t g = 0; g < groups.groups(); ++g) {
+      const auto range = admissible(groups, g, problem.laws[l]);
+      if (range.size() < 2) continue;
+      const index_t keys = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
+      y.resize(static_cast<std::size_t>((keys + block_rows) * d));  // a block may read beyond the last key
+      centred_keys(pool, k.head(problem.key_head), groups, g, y.data(), backend::key_centre::on_grid);
+      // The order of a score's sum depends on no row, so that equal keys tie. A GEMM's depends on the row's place.
+      scores.resize(static_cast<std::size_t>((range.size() + block_rows) * width));
+      for (index_t i = 0; i < range.size(); i += block_rows)
+        rows_times_lanes(y.data() + (range.begin + i) * d, d, d, queries.data(), width, scores.data() + i * width);
+      double sum = 0;
+      for (index_t j = 1; j < range.size(); ++j)
+        for (index_t i = 0; i < j; ++i) {
+          const double share =
+              static_cast<double>(wins_doubled(scores.data() + j * width, scores.data() + i * width, n)) /
+              (2.0 * static_cast<double>(n));
+          sum += 4.0 * share * (1.0 - share);
+        }
+      const auto at = results[p].at(static_cast<index_t>(l), g);
+      results[p].sum[at] = sum;
+      results[p].pairs[at] = range.pairs();
+      results[p].weight[at] = static_cast<double>(range.pairs());
+    }
+  });
+  return results;
+}
+
+}  // namespace qkgeom::cpu

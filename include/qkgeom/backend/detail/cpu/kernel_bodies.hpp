@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "qkgeom/backend/detail/cpu/empirical.hpp"
+#include "qkgeom/backend/detail/cpu/kernels.hpp"
+#include "qkgeom/backend/detail/cpu/moments.hpp"
+#include "qkgeom/backend/detail/cpu/pairs.hpp"
+
+namespace qkgeom::cpu {
+
+QKGEOM_INLINE std::vector<side_moments> moments(thread_pool& pool, const char* side, const wide_tensor& x,
+                                                const vector_view<const std::int32_t>& position,
+                                                const std::vector<std::int32_t>& bucket, index_t buckets,
+                                                scatter_kind per_bucket) {
+  std::vector<side_moments> result(static_cast<std::size_t>(x.heads));
+  const row_order order(bucket, buckets);
+  pool.for_each(x.heads, [&](index_t h, int) {
+    result[static_cast<std::size_t>(h)] = side_moments_of(side, h, x.head(h), position, order, per_bucket);
+  });
+  return result;
+}
+
+struct pair_memory {
+  std::vector<pair_scratch<float>> f32;
+  std::vector<pair_scratch<double>> f64;
+};
+
+QKGEOM_INLINE std::shared_ptr<pair_memory> make_pair_memory() { return std::make_shared<pair_memory>(); }
+
+QKGEOM_INLINE std::vector<pair_sums> gaussian_pairs(thread_pool& pool, pair_memory& memory, pair_precision precision,
+                                                    const wide_tensor& k, const key_groups& groups,
+                                                    const std::vector<pair_problem>& problems,
+                                                    const pair_request& request) {
+  return precision == pair_precision::f64 ? gaussian_pairs(pool, memory.f64, k, groups, problems, request)
+                                          : gaussian_pairs(pool, memory.f32, k, groups, problems, request);
+}
+
+QKGEOM_INLINE std::vector<pair_sums> empirical_pairs(thread_pool& pool, pair_precision precision, const wide_tensor& q,
+                                                     const wide_tensor& k, const key_groups& groups,
+                                                     const std::vector<empirical_problem>& problems) {
+  return precision == pair_precision::f64 ? empirical_pairs<double>(pool, q, k, groups, problems)
+                                          : empirical_pairs<float>(pool, q, k, groups, problems);
+}
+
+}  // namespace qkgeom::cpu

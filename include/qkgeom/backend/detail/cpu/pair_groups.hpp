@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vector>
+
+#include "qkgeom/backend/detail/cpu/pair_math.hpp"
+#include "qkgeom/backend/detail/cpu/pair_prepare.hpp"
+
+namespace qkgeom::cpu {
+
+/// Groups of at most this many keys are done from differences; larger ones from Gram tiles.
+inline constexpr index_t small_group = 64;
+
+/// All laws with a diagonal covariance at once: lanes are laws. Squared differences of a block of pairs times the
+/// variances of all laws is one small GEMM; means are differences of per-key scores.
+template <class F>
+class diagonal_laws {
+ public:
+  diagonal_laws(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
+    for (std::size_t l = 0; l < problem.laws.size(); ++l)
+      if (!problem.laws[l].empty() && !problem.laws[l].variance.empty()) which_.push_back(static_cast<index_t>(l));
+    width_ = padded<F>(static_cast<index_t>(which_.size()));
+    variance_.resize(static_cast<std::size_t>(d * width_));
+    mean_.resize(variance_.size());
+    for (std::size_t j = 0; j < which_.size(); ++j) {
+      const auto& law = problem.laws[static_cast<std::size_t>(which_[j])];
+      auto mean = law.mean;
+      reflect_rows(mean.data(), 1, d, problem.reflector);
+      for (index_t c = 0; c < d; ++c) {
+        variance_[static_cast<std::size_t>(c * width_) + j] = static_cast<F>(law.variance[static_cast<std::size_t>(c)]);
+        mean_[static_cast<std::size_t>(c * width_) + j] = static_cast<F>(mean[static_cast<std::size_t>(c)]);
+      }
+    }
+  }
+  bool empty() const { return which_.empty(); }
+
+  /// `y` (n, d): the group's centred, reflected keys.
+  void add_group(index_t group, const F* y, index_t n, pair_sink& sink) {
+    const auto laws = which_.size();
+    range_.resize(laws);
+    first_.assign(static_cast<std::size_t>(width_), 1);
+    last_.assign(static_cast<std::size_t>(width_), 0);
+    index_t end = 0, begin = n;
+    for (std::size_t j = 0; j < laws; ++j) {
+      range_[j] = admissible(*sink.groups, group, law(j));
+      first_[j] = static_cast<lane_int>(range_[j].begin);
+      last_[j] = static_cast<lane_int>(range_[j].end);
+      if (range_[j].size() < 2) continue;
+      end = std::max(end, range_[j].end);
+      begin = std::min(begin, range_[j].begin);
+    }
+    total_.assign(static_cast<std::size_t>(width_), 0.0);
+    weighted_.assign(static_cast<std::size_t>(request_weight(sink) ? width_ : 0), {});
+    if (end - begin >= 2) {
+      scale_scores(y, n);
+      visit_pairs(group, y, begin, end, sink);
+    }
+    for (std::size_t j = 0; j < laws; ++j)
+      sink.add_sums(which_[j], group, range_[j], request_weight(sink) ? weighted_[j] : weighted_sums{total_[j]});
+  }
+
+ private:
+  using lane_int = std::conditional_t<sizeof(F) == 4, std::int32_t, std::int64_t>;
+  using mask = typename simd<F>::mask;
+
+  const score_law& law(std::size_t j) const { return problem_.laws[static_cast<std::size_t>(which_[j])]; }
+
+  /// Scores (n, laws), and variances scaled by a power of two so that v is of order 1 for this group.
+  void scale_scores(const F* y, index_t n) {
+    const index_t rows = (n + block_rows - 1) / block_rows * block_rows;
+    padded_.assign(static_cast<std::size_t>(rows * d_), F{0});
+    std::copy(y, y + n * d_, padded_.begin());
+    score_.resize(static_cast<std::size_t>(rows * width_));
+    for (index_t i = 0; i < rows; i += block_rows)
+      rows_times_lanes(padded_.data() + i * d_, d_, d_, mean_.data(), width_, score_.data() + i * width_);
+    square_.assign(static_cast<std::size_t>(d_), F{0});
+    for (index_t i = 0; i < n; ++i)
+      for (index_t c = 0; c < d_; ++c) square_[static_cast<std::size_t>(c)] += y[i * d_ + c] * y[i * d_ + c];
+    factor_.assign(static_cast<std::size_t>(width_), F{0});
+    for (index_t c = 0; c < d_; ++c)
+      for (index_t j = 0; j < width_; ++j)
+        factor_[static_cast<std::size_t>(j)] +=
+            square_[static_cast<std::size_t>(c)] * variance_[static_cast<std::size_t>(c * width_ + j)];
+    for (F& f : factor_) f = static_cast<F>(backend::unit_scale(static_cast<double>(f) / static_cast<double>(n)));
+  }
+
+  void visit_pairs(index_t group, const F* y, index_t begin, index_t end, pair_sink& sink) {
+    index_t left[block_rows], right[block_rows];
+    int filled = 0;
+    difference_.assign(static_cast<std::size_t>(block_rows * d_), F{0});
+    v_.resize(static_cast<std::size_t>(block_rows * width_));
+    for (index_t j = begin + 1; j < end; ++j)
+      for (index_t i = begin; i < j; ++i) {
+        left[filled] = i;
+        right[filled] = j;
+        F* const to = difference_.data() + filled * d_;
+        const F *const a = y + i * d_, *const b = y + j * d_;
+        for (index_t c = 0; c < d_; ++c) to[c] = (a[c] - b[c]) * (a[c] - b[c]);
+        if (++filled == block_rows) {
+          finish_block(group, left, right, filled, sink);
+          filled = 0;
+        }
+      }
+    finish_block(group, left, right, filled, sink);
+  }
+
+  void finish_block(index_t group, const index_t* left, const index_t* right, int filled, pair_sink& sink) {
+    if (filled == 0) return;
+    rows_times_lanes(difference_.data(), d_, d_, variance_.data(), width_, v_.data());
+    const bool simple = sink.simple();
+    for (index_t j = 0; j < width_; j += lanes<F>) {
+      const auto first = load_mask(first_.data() + j), last = load_mask(last_.data() + j);
+      const vec<F> factor = load(factor_.data() + j), zero{};
+      vec<F> sum{};
+      for (int p = 0; p < filled; ++p) {
+        const vec<F> m = load(score(left[p]) + j) - load(score(right[p]) + j);
+        const vec<F> v = load(v_.data() + p * width_ + j) * factor * factor;
+        vec<F> pp = difference_plasticity<F>(m * factor, v);
+        const mask inside = (first <= static_cast<lane_int>(left[p])) & (last > static_cast<lane_int>(right[p]));
+        pp = inside ? pp : zero;
+        sum += pp;
+        if (!simple) store(v_.data() + p * width_ + j, pp);
+      }
+      if (!request_weight(sink))
+        for (int l = 0; l < lanes<F>; ++l) total_[static_cast<std::size_t>(j + l)] += static_cast<double>(sum[l]);
+    }
+    for (int p = 0; p < filled && !simple; ++p) add_pair(group, left[p], right[p], v_.data() + p * width_, sink);
+  }
+
+  static bool request_weight(const pair_sink& sink) { return static_cast<bool>(sink.request->weight); }
+
+  /// Weights and heatmap cells of one pair under every law that admits it; `pp` (laws).
+  void add_pair(index_t group, index_t left, index_t right, const F* pp, pair_sink& sink) {
+    const auto place = sink.place(group, left, right);
+    for (std::size_t l = 0; l < which_.size(); ++l) {
+      if (first_[l] > left || last_[l] <= right) continue;
+      const auto value = static_cast<double>(pp[l]);
+      const double w = sink.weight(group, range_[l], law(l), left, right);
+      if (w == 0) continue;
+      sink.add_heat(place, law(l), value, w);
+      if (request_weight(sink)) weighted_[l].add(value, w);
+    }
+  }
+
+  const F* score(index_t i) const { return score_.data() + i * width_; }
+  static mask load_mask(const lane_int* p) {
+    mask m;
+    std::memcpy(&m, p, sizeof m);
+    return m;
+  }
+
+  const pair_problem& problem_;
+  index_t d_, width_ = 0;
+  std::vector<index_t> which_;
+  std::vector<F> variance_, mean_;  // (d, width): coordinate-major, lanes are laws
+  std::vector<rank_range> range_;
+  std::vector<lane_int> first_, last_;
+  std::vector<double> total_;            // of all pairs, lanes are laws
+  std::vector<weighted_sums> weighted_;  // of weighted ones
+  std::vector<F> padded_, score_, square_, factor_, difference_, v_;
+};
+
+}  // namespace qkgeom::cpu

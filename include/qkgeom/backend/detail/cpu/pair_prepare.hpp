@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <vector>
+
+#include "qkgeom/backend/detail/cpu/wide_rows.hpp"
+#include "qkgeom/backend/detail/pair_cells.hpp"
+#include "qkgeom/backend/detail/pair_ranges.hpp"
+#include "qkgeom/context/pair_problem.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+
+namespace qkgeom::cpu {
+
+template <class F>
+using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// Keys of one group minus their centre, which no difference sees: it keeps f32 exact for keys with a large common
+/// part. Throws if a key is not finite.
+template <class F>
+void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& groups, index_t group, F* out,
+                  backend::key_centre about = backend::key_centre::mean) {
+  constexpr index_t block = 256;
+  const index_t begin = groups.offset[static_cast<std::size_t>(group)],
+                n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
+  const index_t d = k.cols, blocks = (n + block - 1) / block;
+  std::vector<double> sums(static_cast<std::size_t>((blocks + 1) * d));
+  double* const mean = sums.data() + blocks * d;
+  const auto over_rows = [&](index_t b, const auto& body) {
+    std::vector<double> wide(static_cast<std::size_t>(d));
+    for (index_t i = b * block; i < std::min(n, (b + 1) * block); ++i) {
+      if (i + 8 < n) k.prefetch(groups.row[static_cast<std::size_t>(begin + i + 8)]);
+      k.read(groups.row[static_cast<std::size_t>(begin + i)], wide.data());
+      body(i, wide.data());
+    }
+  };
+  const auto add = [&](index_t b, int) {
+    double* const sum = sums.data() + b * d;
+    over_rows(b, [&](index_t, const double* row) {
+      for (index_t c = 0; c < d; ++c) sum[c] += row[c];
+    });
+  };
+  const auto centre = [&](index_t b, int) {
+    over_rows(b, [&](index_t i, const double* row) {
+      F* const to = out + i * d;
+      for (index_t c = 0; c < d; ++c) to[c] = static_cast<F>(row[c] - mean[c]);
+    });
+  };
+  pool.for_each(blocks, add);
+  for (index_t b = 0; b < blocks; ++b)
+    for (index_t c = 0; c < d; ++c) mean[c] += sums[static_cast<std::size_t>(b * d + c)] / static_cast<double>(n);
+  backend::check_finite_keys(groups, group, mean, d);
+  if (about == backend::key_centre::on_grid) {
+    std::vector<double> wide(static_cast<std::size_t>(d)), low(wide), high(wide);
+    for (index_t j = 0; j < backend::grid_keys(n); ++j) {
+      k.read(groups.row[static_cast<std::size_t>(begin + backend::grid_key(j, n))], wide.data());
+      for (std::size_t c = 0; c < wide.size(); ++c) {
+        low[c] = j == 0 ? wide[c] : std::min(low[c], wide[c]);
+        high[c] = j == 0 ? wide[c] : std::max(high[c], wide[c]);
+      }
+    }
+    for (std::size_t c = 0; c < wide.size(); ++c) mean[c] = backend::grid_centre(mean[c], low[c], high[c]);
+  }
+  pool.for_each(blocks, centre);
+}
+
+/// rows (n, d) times H = I - 2uu'.
+template <class F>
+void reflect_rows(F* rows, index_t n, index_t d, const std::vector<double>& reflector) {
+  if (reflector.empty()) return;
+  const auto u = Eigen::Map<const Eigen::VectorXd>(reflector.data(), d).transpose().cast<F>().eval();
+  for (index_t i = 0; i < n; ++i, rows += d) {
+    Eigen::Map<Eigen::Matrix<F, 1, Eigen::Dynamic>> row(rows, d);
+    row -= 2 * row.dot(u) * u;
+  }
+}
+
+/// Sums of weighted pairs; a weight of 0 leaves a pair out.
+struct weighted_sums {
+  double sum = 0, weight = 0;
+  std::int64_t pairs = 0;
+  void add(double value, double w) {
+    sum += w * value;
+    weight += w;
+    pairs += w > 0;
+  }
+};
+
+/// Where a task adds what it found: sums per law and group are the task's own, the heatmap is private to the task.
+struct pair_sink {
+  pair_sums* sums;
+  const key_groups* groups;
+  const pair_request* request;
+  backend::heatmap_cells cells;
+  std::vector<double> heat_sum, heat_weight;
+
+  pair_sink(pair_sums& s, const key_groups& g, const pair_request& r)
+      : sums(&s),
+        groups(&g),
+        request(&r),
+        cells(backend::heatmap_cells::of(r.heatmap_cell, s.heatmap_width)),
+        heat_sum(s.heatmap_sum.size()),
+        heat_weight(s.heatmap_sum.size()) {}
+
+  /// Simple: sums alone are wanted and every pair counts 1.
+  bool simple() const { return !request->weight && request->heatmap_cell == 0; }
+
+  /// Weight of the pair of keys i < j of the group, which are in `range`. Throws if the caller's weight is none.
+  double weight(index_t group, const rank_range& range, const score_law& law, index_t i, index_t j) const {
+    if (!request->weight) return 1.0;
+    const index_t first = groups->offset[static_cast<std::size_t>(group)];
+    const auto a = static_cast<std::size_t>(first + i), b = static_cast<std::size_t>(first + j);
+    key_pair pair{i - range.begin, j - range.begin, range.size(), groups->position[a], groups->position[b]};
+    pair.example_i = pair.example_j = groups->example[static_cast<std::size_t>(group)];
+    if (!groups->key_example.empty()) {
+      pair.example_i = groups->key_example[a];
+      pair.example_j = groups->key_example[b];
+    }
+    pair.tau = law.tau;
+    const double w = request->weight(pair);
+    backend::check_weight(w, pair.t_i, pair.t_j);
+    return w;
+  }
+
+  /// Adds the sums of a law over a group, whose pairs are those of `range` if no weight was asked for.
+  void add_sums(index_t law, index_t group, const rank_range& range, const weighted_sums& x) {
+    const auto at = sums->at(law, group);
+    sums->sum[at] += x.sum;
+    sums->pairs[at] += request->weight ? x.pairs : range.pairs();
+    sums->weight[at] += request->weight ? x.weight : static_cast<double>(range.pairs());
+  }
+
+  /// Cells of a pair of keys i < j, apart from the query.
+  using pair_place = backend::heatmap_cells::pair_place;
+  pair_place place(index_t group, index_t i, index_t j) const {
+    if (request->heatmap_cell == 0) return {};
+    const auto* t = groups->position.data() + groups->offset[static_cast<std::size_t>(group)];
+    return cells.place(t[i], t[j]);
+  }
+  void add_heat(const pair_place& at, const score_law& law, double plasticity, double weight) {
+    const index_t to = cells.cell_of(at, law.tau);
+    if (to < 0) return;
+    heat_sum[static_cast<std::size_t>(to)] += weight * plasticity;
+    heat_weight[static_cast<std::size_t>(to)] += weight;
+  }
+};
+
+}  // namespace qkgeom::cpu

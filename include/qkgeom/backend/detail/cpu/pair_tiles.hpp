@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "qkgeom/backend/detail/cpu/pair_math.hpp"
+#include "qkgeom/backend/detail/cpu/pair_prepare.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+
+namespace qkgeom::cpu {
+
+/// Keys of one group under one law, scaled so that v_ij = |z_i - z_j|^2: panels of `panel` keys, coordinate-major, so
+/// that one panel feeds both sides of the Gram tile.
+template <class F>
+struct scaled_keys {
+#if defined(__AVX512F__)
+  static constexpr int vectors = 3;
+#else
+  static constexpr int vectors = 2;
+#endif
+  static constexpr index_t panel = vectors * lanes<F>;
+  index_t n = 0, rank = 0;
+  aligned_vector<F> z;      ///< (panels, rank, panel)
+  aligned_vector<F> norm;   ///< (padded n) |z_i|^2
+  aligned_vector<F> score;  ///< (padded n) mean . k_i
+
+  index_t panels() const { return (n + panel - 1) / panel; }
+  const F* at(index_t key) const { return z.data() + (key / panel) * rank * panel + key % panel; }
+
+  void resize(index_t keys, index_t r) {
+    n = keys;
+    rank = r;
+    z.resize(static_cast<std::size_t>(panels() * rank * panel));
+    if (n % panel != 0) std::fill(z.end() - rank * panel, z.end(), F{0});
+    norm.assign(static_cast<std::size_t>(panels() * panel), F{0});
+    score.assign(norm.size(), F{0});
+  }
+  /// Packs keys [begin, begin + count): rows (count, rank), row-major, times `scale` by column; begin is a multiple of
+  /// `panel`.
+  void pack(index_t begin, index_t count, const F* rows, const F* scale) {
+    for (index_t first = begin; first < begin + count; first += panel, rows += panel * rank) {
+      F* const to = z.data() + first / panel * rank * panel;
+      const index_t width = std::min(panel, begin + count - first);
+      const index_t fours = width / 4 * 4, columns = rank / 4 * 4;
+      for (index_t i = 0; i < fours; i += 4)
+        for (index_t c = 0; c < columns; c += 4) pack_square(rows + i * rank + c, scale + c, to + c * panel + i);
+      for (index_t i = 0; i < width; ++i)
+        for (index_t c = i < fours ? columns : 0; c < rank; ++c) to[c * panel + i] = rows[i * rank + c] * scale[c];
+      double square[panel] = {};
+      for (index_t c = 0; c < rank; ++c)
+        for (index_t i = 0; i < panel; ++i) {
+          const auto x = static_cast<double>(to[c * panel + i]);
+          square[i] += x * x;
+        }
+      for (index_t i = 0; i < width; ++i) norm[static_cast<std::size_t>(first + i)] = static_cast<F>(square[i]);
+    }
+  }
+
+ private:
+  /// Four rows by four columns, transposed: single elements would take four times the stores.
+  void pack_square(const F* from, const F* scale, F* to) const {
+    typedef F four __attribute__((vector_size(4 * sizeof(F))));
+    four s, a[4];
+    std::memcpy(&s, scale, sizeof s);
+    for (int i = 0; i < 4; ++i) {
+      std::memcpy(&a[i], from + i * rank, sizeof s);
+      a[i] *= s;
+    }
+    const four low01 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5),
+               low23 = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);
+    const four high01 = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7),
+               high23 = __builtin_shufflevector(a[2], a[3], 2, 6, 3, 7);
+    const four columns[4] = {
+        __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+        __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+    for (int c = 0; c < 4; ++c) std::memcpy(to + c * panel, &columns[c], sizeof s);
+  }
+};
+
+/// Plasticity of tiles of key pairs from their Gram matrix: the GEMM's sums stay in registers, the epilogue follows.
+/// A tile is the pairs (i .. i + rows - 1) x (panel p).
+template <class F>
+struct gram_tile {
+  static constexpr index_t panel = scaled_keys<F>::panel;
+  static constexpr int vectors = scaled_keys<F>::vectors;
+#if defined(__AVX512F__)
+  static constexpr int rows = 8;
+#else
+  static constexpr int rows = 4;
+#endif
+  /// Below this share of |z_i|^2 + |z_j|^2, v is mostly rounding.
+  static constexpr F cancelled = static_cast<F>(0x1p-10);
+  alignas(64) F plasticity[static_cast<std::size_t>(rows * panel)];
+  vec<F> sum;  ///< over the tile, lane by lane
+
+  /// Sets `sum` alone; false where some v cancelled, or is 0, and the sum is worth nothing.
+  bool add_up(const scaled_keys<F>& keys, index_t i, index_t p) {
+    vec<F> least = splat(F{1}), partial[vectors] = {};
+    for_each_vector(keys, i, p, [&](int, int k, const vec<F>& n, const vec<F>& v, const vec<F>& m) {
+      least = smaller(least, v - n * cancelled);
+      partial[k] += plasticity_lanes(m, v);
+    });
+    sum = partial[0];
+    for (int k = 1; k < vectors; ++k) sum += partial[k];
+    return !any_negative<F>(least - least_v<F>);
+  }
+
+  /// Sets `plasticity`; zero wherever (i + r, p panel + k) is not a pair i < j < n.
+  void compute(const scaled_keys<F>& keys, index_t i, index_t p) {
+    const vec<F> nan = splat(std::numeric_limits<F>::quiet_NaN());
+    for_each_vector(keys, i, p, [&](int r, int k, const vec<F>& n, const vec<F>& v, const vec<F>& m) {
+      store(plasticity + r * panel + k * lanes<F>,
+            v - n * cancelled >= splat(least_v<F>) ? plasticity_lanes(m, v) : nan);
+    });
+    for (int r = 0; r < rows; ++r) {
+      F* const row = plasticity + r * panel;
+      const auto first = static_cast<int>(std::clamp<index_t>(i + r + 1 - p * panel, 0, panel));
+      const auto last = static_cast<int>(std::clamp<index_t>(keys.n - p * panel, 0, panel));
+      for (int k = 0; k < panel; ++k) row[k] = k >= first && k < last ? row[k] : F{0};
+    }
+    sum = vec<F>{};
+    for (int at = 0; at < rows * panel; at += lanes<F>) {
+      if (any_nan<F>(load(plasticity + at)))
+        for (int l = at; l < at + lanes<F>; ++l)
+          if (std::isnan(plasticity[l])) plasticity[l] = from_difference(keys, i + l / panel, p * panel + l % panel);
+      sum += load(plasticity + at);
+    }
+  }
+
+ private:
+  /// each(r, k, n, v, m) for every vector k of row r: n = |z_i|^2 + |z_j|^2, v = |z_i - z_j|^2, m = score_j - score_i.
+  template <class Each>
+  static void for_each_vector(const scaled_keys<F>& keys, index_t i, index_t p, const Each& each) {
+    constexpr int L = lanes<F>;
+    const index_t rank = keys.rank;
+    const F* a = keys.at(i);
+    const F* b = keys.z.data() + p * rank * panel;
+    vec<F> g[rows][vectors] = {};
+    for (index_t c = 0; c < rank; ++c, a += panel, b += panel) {
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 3
+        for (int k = 0; k < vectors; ++k) g[r][k] += load(b + k * L) * a[r];
+    }
+    for (int k = 0; k < vectors; ++k) {
+      const index_t j = p * panel + k * L;
+      const vec<F> nj = load(keys.norm.data() + j), sj = load(keys.score.data() + j);
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r) {
+        const auto at = static_cast<std::size_t>(i + r);
+        const vec<F> n = nj + keys.norm[at];
+        each(r, k, n, n - g[r][k] * F{2}, sj - keys.score[at]);
+      }
+    }
+  }
+
+  static F from_difference(const scaled_keys<F>& keys, index_t i, index_t j) {
+    const F *a = keys.at(i), *b = keys.at(j);
+    double v = 0;
+    for (index_t c = 0; c < keys.rank; ++c) {
+      const double x = static_cast<double>(a[c * panel]) - static_cast<double>(b[c * panel]);
+      v += x * x;
+    }
+    return static_cast<F>(pair_plasticity(static_cast<double>(keys.score[static_cast<std::size_t>(j)]) -
+                                              static_cast<double>(keys.score[static_cast<std::size_t>(i)]),
+                                          v));
+  }
+};
+
+/// Sum over all pairs i < j of one group under one law whose panel of j is p = part, part + parts, ...; blocks of i
+/// stay in the second-level cache while the panels pass. Adds to `sink` where weights or a heatmap are wanted.
+template <class F>
+void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const score_law& law, index_t group,
+               const rank_range& range, pair_sink& sink, weighted_sums& out) {
+  constexpr index_t panel = gram_tile<F>::panel, block = 16 * panel;
+  constexpr int rows = gram_tile<F>::rows;
+  gram_tile<F> tile;
+  lane_sums<F> tile_sums;
+  weighted_sums total;  // written out once: neighbours in memory belong to other threads
+  const bool simple = sink.simple();
+  const auto add_pair = [&](index_t i, index_t j, double pp) {
+    const double w = sink.weight(group, range, law, i, j);
+    if (w == 0) return;
+    sink.add_heat(sink.place(group, i, j), law, pp, w);
+    total.add(pp, w);
+  };
+  const auto add_tile = [&](index_t i, index_t p) {
+    const bool whole = i + rows <= p * panel && (p + 1) * panel <= keys.n;
+    if (!simple || !whole || !tile.add_up(keys, i, p)) tile.compute(keys, i, p);
+    if (simple) {
+      tile_sums.add(tile.sum);
+      return;
+    }
+    for (int r = 0; r < rows; ++r)
+      for (index_t j = std::max(p * panel, i + r + 1); j < std::min(keys.n, (p + 1) * panel); ++j)
+        add_pair(range.begin + i + r, range.begin + j, static_cast<double>(tile.plasticity[r * panel + j - p * panel]));
+  };
+  for (index_t from = 0; from < keys.n; from += block)
+    for (index_t p = part; p < keys.panels(); p += parts)
+      for (index_t i = from; i < std::min({keys.n, from + block, (p + 1) * panel}); i += rows) add_tile(i, p);
+  total.sum += tile_sums.value();
+  out = total;
+}
+
+}  // namespace qkgeom::cpu

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "qkgeom/backend/detail/cpu/pair_factors.hpp"
+#include "qkgeom/backend/detail/cpu/pair_general.hpp"
+#include "qkgeom/backend/detail/cpu/pair_groups.hpp"
+#include "qkgeom/backend/detail/cpu/pair_tiles.hpp"
+
+namespace qkgeom::cpu {
+
+/// A run of groups that one task does: small ones together, a larger one alone.
+struct group_run {
+  index_t begin = 0, end = 0;
+  index_t rows = 0;
+  bool small = false;
+};
+
+inline std::vector<group_run> group_runs(const key_groups& groups) {
+  constexpr index_t run_rows = 512;
+  std::vector<group_run> runs;
+  for (index_t g = 0; g < groups.groups(); ++g) {
+    const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
+    if (n < 2) continue;
+    const bool joins = !runs.empty() && runs.back().end == g && n <= small_group && runs.back().rows + n <= run_rows &&
+                       runs.back().small;
+    if (joins) {
+      runs.back().end = g + 1;
+      runs.back().rows += n;
+    } else {
+      runs.push_back({g, g + 1, n, n <= small_group});
+    }
+  }
+  return runs;
+}
+
+/// What one thread keeps between tasks, so that no task pays for fresh memory.
+template <class F>
+struct pair_scratch {
+  std::vector<F> y, reflected;
+  scaled_keys<F> keys;
+};
+
+/// Scores mean . (k - centre) and the scaled keys of the admissible range of a group under `law`; y (n, d) are the
+/// group's centred keys, reflected if the law is diagonal.
+template <class F>
+void scale_keys(thread_pool& pool, const score_law& law, const std::vector<double>& reflector, const F* y, index_t d,
+                const rank_range& range, scaled_keys<F>& keys) {
+  const bool diagonal = !law.variance.empty();
+  const index_t rank = diagonal ? d : law.rank;
+  auto mean = law.mean;
+  if (diagonal) reflect_rows(mean.data(), 1, d, reflector);
+  keys.resize(range.size(), rank);
+  rows_matrix<F> factor(diagonal ? 0 : d, diagonal ? 0 : rank);
+  for (index_t i = 0; i < factor.size(); ++i)
+    factor.data()[i] = static_cast<F>(law.factor[static_cast<std::size_t>(i)]);
+  std::vector<F> column_scale(static_cast<std::size_t>(rank), F{1}), direction(mean.begin(), mean.end());
+  for (std::size_t c = 0; diagonal && c < column_scale.size(); ++c)
+    column_scale[c] = static_cast<F>(std::sqrt(law.variance[c]));
+  constexpr index_t block = 8 * scaled_keys<F>::panel;
+  using const_rows = Eigen::Map<const rows_matrix<F>>;
+  const auto rows_from = [&](index_t begin) { return y + (range.begin + begin) * d; };
+  /// The rows that `column_scale` scales: the keys, or their products with the factor.
+  const auto unscaled = [&](index_t begin, index_t count, rows_matrix<F>& products) {
+    if (diagonal) return rows_from(begin);
+    products.noalias() = const_rows(rows_from(begin), count, d) * factor;
+    return static_cast<const F*>(products.data());
+  };
+  // The scale is a power of two from a fixed sample, so it changes no rounding and is the same for every split.
+  const index_t sampled = std::min<index_t>(256, range.size());
+  double squares = 0;
+  {
+    rows_matrix<F> products;
+    const F* rows = unscaled(0, sampled, products);
+    for (index_t i = 0; i < sampled; ++i, rows += rank)
+      for (index_t c = 0; c < rank; ++c) {
+        const auto x = static_cast<double>(rows[c] * column_scale[static_cast<std::size_t>(c)]);
+        squares += x * x;
+      }
+  }
+  const auto scale = static_cast<F>(backend::unit_scale(sampled > 0 ? squares / static_cast<double>(sampled) : 0.0));
+  for (F& s : column_scale) s *= scale;
+  for (F& x : direction) x *= scale;
+  pool.for_each((range.size() + block - 1) / block, [&](index_t b, int) {
+    const index_t begin = b * block, count = std::min(block, range.size() - begin);
+    rows_matrix<F> products;
+    keys.pack(begin, count, unscaled(begin, count, products), column_scale.data());
+    Eigen::Map<Eigen::Matrix<F, Eigen::Dynamic, 1>>(keys.score.data() + begin, count).noalias() =
+        const_rows(rows_from(begin), count, d) *
+        Eigen::Map<const Eigen::Matrix<F, Eigen::Dynamic, 1>>(direction.data(), d);
+  });
+}
+
+/// One group under one law by tiles, in parts whose sums are added in a fixed order.
+template <class F>
+void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t law_index, index_t group, const F* y,
+                        index_t d, scaled_keys<F>& keys, pair_sink& sink) {
+  const auto& law = problem.laws[static_cast<std::size_t>(law_index)];
+  const auto range = admissible(*sink.groups, group, law);
+  if (range.size() < 2) return;
+  scale_keys(pool, law, problem.reflector, y, d, range, keys);
+  const index_t parts = std::clamp<index_t>(keys.panels() / 2, 1, 64);
+  std::vector<weighted_sums> sums(static_cast<std::size_t>(parts));
+  std::vector<pair_sink> sinks(static_cast<std::size_t>(sink.simple() ? 1 : parts),
+                               pair_sink(*sink.sums, *sink.groups, *sink.request));
+  pool.for_each(parts, [&](index_t p, int) {
+    auto& mine = sinks[static_cast<std::size_t>(sink.simple() ? 0 : p)];
+    sum_tiles(keys, parts - 1 - p, parts, law, group, range, mine, sums[static_cast<std::size_t>(p)]);
+  });
+  weighted_sums total;
+  for (const auto& x : sums) {
+    total.sum += x.sum;
+    total.weight += x.weight;
+    total.pairs += x.pairs;
+  }
+  sink.add_sums(law_index, group, range, total);
+  for (const auto& s : sinks)
+    for (std::size_t c = 0; c < s.heat_sum.size(); ++c) {
+      sink.heat_sum[c] += s.heat_sum[c];
+      sink.heat_weight[c] += s.heat_weight[c];
+    }
+}
+
+template <class F>
+void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, const pair_problem& problem,
+             const group_run& run, pair_scratch<F>& scratch, pair_sink& sink) {
+  const index_t d = k.cols;
+  diagonal_laws<F> diagonal(problem, d);
+  factor_laws<F> factors(problem, d);
+  const auto size = [&](index_t g) {
+    return groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
+  };
+  const bool tiles = size(run.begin) > small_group;  // then the run is this group alone
+  std::vector<index_t> members;
+  index_t rows = 0;
+  for (index_t g = run.begin; g < run.end; ++g) {
+    members.push_back(g);
+    scratch.y.resize(static_cast<std::size_t>((rows + size(g)) * d));
+    centred_keys(pool, k, groups, g, scratch.y.data() + rows * d);
+    rows += size(g);
+  }
+  if (!tiles && !factors.empty()) factors.add_groups(members, scratch.y.data(), sink);
+  const F* reflected = scratch.y.data();
+  if (!diagonal.empty() && !problem.reflector.empty()) {
+    if (!factors.empty()) scratch.reflected = scratch.y;
+    F* const to = factors.empty() ? scratch.y.data() : scratch.reflected.data();
+    constexpr index_t block = 256;
+    pool.for_each((rows + block - 1) / block, [&](index_t b, int) {
+      reflect_rows(to + b * block * d, std::min(block, rows - b * block), d, problem.reflector);
+    });
+    reflected = to;
+  }
+  if (!tiles) {
+    const F* y = reflected;
+    for (const index_t g : members) {
+      if (!diagonal.empty()) diagonal.add_group(g, y, size(g), sink);
+      y += size(g) * d;
+    }
+    return;
+  }
+  for (std::size_t l = 0; l < problem.laws.size(); ++l) {
+    const auto& law = problem.laws[l];
+    if (law.empty()) continue;
+    add_group_by_tiles(pool, problem, static_cast<index_t>(l), run.begin,
+                       law.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
+  }
+}
+
+/// Plasticity of all pairs, by the fast kernels.
+template <class F>
+std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch,
+                                          const wide_tensor& k, const key_groups& groups,
+                                          const std::vector<pair_problem>& problems, const pair_request& request) {
+  constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
+  auto results = backend::empty_sums(groups, problems, request);
+  const auto runs = group_runs(groups);
+  const auto count = static_cast<index_t>(runs.size());
+  std::vector<std::unique_ptr<pair_sink>> sinks(problems.size() * runs.size());
+  scratch.resize(static_cast<std::size_t>(pool.size()));
+  const auto work = [&](index_t task, int thread) {
+    const auto p = static_cast<std::size_t>(task / count);
+    auto& sink = sinks[static_cast<std::size_t>(task)];
+    sink = std::make_unique<pair_sink>(results[p], groups, request);
+    add_run<F>(pool, k.head(problems[p].key_head), groups, problems[p], runs[static_cast<std::size_t>(task % count)],
+               scratch[static_cast<std::size_t>(thread)], *sink);
+  };
+  std::vector<index_t> alone, together;
+  for (index_t t = 0; t < count * static_cast<index_t>(problems.size()); ++t)
+    (runs[static_cast<std::size_t>(t % count)].rows > shared_rows ? alone : together).push_back(t);
+  pool.for_each(static_cast<index_t>(together.size()),
+                [&](index_t i, int thread) { work(together[static_cast<std::size_t>(i)], thread); });
+  for (const index_t t : alone) work(t, 0);
+  for (std::size_t t = 0; t < sinks.size(); ++t) {
+    auto& r = results[t / runs.size()];
+    for (std::size_t c = 0; c < r.heatmap_sum.size(); ++c) {
+      r.heatmap_sum[c] += sinks[t]->heat_sum[c];
+      r.heatmap_weight[c] += sinks[t]->heat_weight[c];
+    }
+  }
+  return results;
+}
+
+/// See cpu_context::gaussian_pairs.
+template <class F>
+std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const wide_tensor& k,
+                                      const key_groups& groups, const std::vector<pair_problem>& problems,
+                                      const pair_request& request) {
+  const bool sampled = request.sample.pairs > 0;
+  require(!sampled || !request.weight, "gaussian_pairs: drawn pairs count 1 each, but a weight was given too");
+  auto results = sampled ? backend::empty_sums(groups, problems, request)
+                         : all_gaussian_pairs(pool, scratch, k, groups, problems, request);
+  for (std::size_t p = 0; p < problems.size() && (sampled || request.parts); ++p)
+    add_general(pool, k.head(problems[p].key_head), groups, problems[p], request, static_cast<index_t>(p), results[p]);
+  return results;
+}
+
+}  // namespace qkgeom::cpu

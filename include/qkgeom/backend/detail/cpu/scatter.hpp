@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "qkgeom/backend/detail/cpu/simd.hpp"
+
+namespace qkgeom::cpu {
+
+/// Upper triangle of the sum of x x' over rows that come a tile at a time. The rows of a tile are small enough for the
+/// first-level cache; sums stay in registers over all of them.
+class scatter_sum {
+ public:
+  void reset(index_t d) {
+    stride_ = (d + block - 1) / block * block;
+    upper_.assign(static_cast<std::size_t>(stride_ * stride_), 0.0);
+    tile_.assign(static_cast<std::size_t>(tile_rows() * stride_), 0.0);
+  }
+
+  /// Rows of a tile, and where row i of the next one is to be written: d values.
+  index_t tile_rows() const { return std::clamp<index_t>(40960 / 8 / stride_ / 8 * 8, 16, 256); }
+  double* row(index_t i) { return tile_.data() + i * stride_; }
+
+  /// Adds the first `rows` rows of the tile.
+  void add(index_t rows) {
+    for (index_t i = 0; i < stride_; i += block) {
+      index_t j = i / lanes<double> * lanes<double>;
+      for (; j + 3 * lanes<double> <= stride_; j += 3 * lanes<double>) add_block<3>(rows, i, j);
+      for (; j < stride_; j += lanes<double>) add_block<1>(rows, i, j);
+    }
+  }
+
+  /// Element (i, j), i <= j.
+  double operator()(index_t i, index_t j) const { return upper_[static_cast<std::size_t>(i * stride_ + j)]; }
+
+ private:
+#if defined(__AVX512F__)
+  static constexpr index_t block = 8;
+#else
+  static constexpr index_t block = 4;
+#endif
+  static_assert(block % lanes<double> == 0, "a row of blocks ends with a vector");
+
+  template <int Vectors>
+  void add_block(index_t rows, index_t i, index_t j) {
+    vec<double> sum[block][Vectors] = {};
+    const double* a = tile_.data() + i;
+    const double* b = tile_.data() + j;
+    for (index_t r = 0; r < rows; ++r, a += stride_, b += stride_)
+#pragma GCC unroll 8
+      for (int k = 0; k < block; ++k)
+#pragma GCC unroll 3
+        for (int v = 0; v < Vectors; ++v) sum[k][v] += load(b + v * lanes<double>) * a[k];
+    double* to = upper_.data() + i * stride_ + j;
+    for (int k = 0; k < block; ++k, to += stride_)
+      for (int v = 0; v < Vectors; ++v) store(to + v * lanes<double>, load(to + v * lanes<double>) + sum[k][v]);
+  }
+
+  index_t stride_ = 0;
+  aligned_vector<double> upper_, tile_;
+};
+
+}  // namespace qkgeom::cpu

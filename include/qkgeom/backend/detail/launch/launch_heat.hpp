@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "qkgeom/backend/detail/launch/launch.hpp"
+#include "qkgeom/backend/detail/tiles/heat.hpp"
+#include "qkgeom/backend/detail/tiles/weights.hpp"
+
+/// Heatmaps of fused pair sums.
+namespace qkgeom::thrust_kernels {
+
+/// What the heatmap of each problem is counted in where pairs have weights: one look at all of them finds the largest.
+template <class Engine, class Groups, class Weight>
+std::vector<tile::fixed_point> heat_units(const Engine& engine, const Groups& groups, const std::int32_t* example,
+                                          const std::vector<pair_problem>& problems, const std::vector<law_place>& laws,
+                                          tile_plans& plans, const Weight& weight) {
+  const auto& on = engine.machine();
+  tile_batch batch(groups.n);
+  std::vector<double> tau, pairs(problems.size());
+  std::vector<index_t> problem;
+  for (const auto& place : laws) {
+    const auto& law = law_at(problems, place);
+    const auto& plan = plans.of(groups.host, law);
+    batch.add(plan);
+    tau.push_back(law.tau);
+    problem.push_back(place.problem);
+    for (const auto& r : plan.ranges)
+      pairs[static_cast<std::size_t>(place.problem)] += 0.5 * static_cast<double>(r.count * (r.count - 1));
+  }
+  const auto on_tau = on.copy(tau);
+  const auto on_problem = on.copy(problem);
+  const auto most = on.template make<unsigned long long>(static_cast<index_t>(problems.size()));
+  on.fill(most.data(), most.size(), 0ull);
+  batch.each_tile(engine, [&](const tile::tile_list& list) {
+    return tile::largest_weight<Weight>{
+        list, {groups.position.data(), example}, on_tau.data(), on_problem.data(), weight, most.data()};
+  });
+  std::vector<tile::fixed_point> units;
+  for (const auto bits : most.host())
+    units.push_back(tile::fixed_point::of(std::bit_cast<double>(bits), pairs[units.size()]));
+  return units;
+}
+
+/// `sum`: (sums and weights, problems, cells of `width` a side), with `units` their rests too.
+inline void read_heat(const std::vector<unsigned long long>& sum, const std::vector<tile::fixed_point>& units,
+                      index_t width, std::vector<pair_sums>& results) {
+  const std::size_t all = results.size() * static_cast<std::size_t>(width * width);
+  for (std::size_t p = 0; p < results.size(); ++p) {
+    auto& r = results[p];
+    for (index_t i = 0; i < r.heatmap_width; ++i)
+      for (index_t j = 0; j < r.heatmap_width; ++j) {
+        const auto from = static_cast<std::size_t>((static_cast<index_t>(p) * width + i) * width + j);
+        const auto to = static_cast<std::size_t>(i * r.heatmap_width + j);
+        const auto value = [&](std::size_t at, double unit) {
+          return units.empty() ? static_cast<double>(sum[at]) / unit : units[p].value(sum[at], sum[2 * all + at]);
+        };
+        r.heatmap_sum[to] = value(from, tile::heat_unit);
+        r.heatmap_weight[to] = value(all + from, 1);
+      }
+  }
+}
+
+/// |row|^2 of each of the keys.
+struct square_norms {
+  const double* y;
+  index_t d;
+  double* to;
+  QKGEOM_HD void operator()(index_t i) const {
+    double sum = 0;
+    for (index_t c = 0; c < d; ++c) sum += y[i * d + c] * y[i * d + c];
+    to[i] = sum;
+  }
+};
+
+/// What the cells of one problem's groups are counted in: bounds of each value over keys of at most that norm.
+inline std::vector<tile::fixed_point> cell_units(const pair_problem& problem, double largest_norm, double pairs) {
+  double mean = 0, variance = 0;
+  for (const auto& law : problem.laws) {
+    double m = 0, v = 0;
+    for (const double x : law.mean) m += x * x;
+    for (const double x : law.variance) v += x;
+    for (const double x : law.factor) v += x * x;
+    mean = std::max(mean, std::sqrt(m));
+    variance = std::max(variance, v);
+  }
+  const double m = 2.1 * mean * largest_norm, v = 3.2 * variance * (2 * largest_norm) * (2 * largest_norm);
+  std::vector<tile::fixed_point> units;
+  for (const double most : {1.0, 1.1, 1.1, m, m, v, v, v, static_cast<double>(tile::most_abs_z)})
+    units.push_back(tile::fixed_point::of(most, pairs));
+  return units;
+}
+
+/// to(problem, cell, ...) = what heatmap_parts keeps of the groups' sums: groups, weight, weight^2, then sums, squares
+/// and products with the weight of each value.
+struct fold_groups {
+  static constexpr index_t values = heatmap_parts::values, width = 3 + 3 * values;
+  tile::group_cells of;
+  index_t cells;
+  double* to;
+
+  QKGEOM_HD void operator()(index_t item) const {
+    const index_t problem = item / cells, cell = item % cells;
+    double* const x = to + item * width;
+    for (index_t i = 0; i < width; ++i) x[i] = 0;
+    for (index_t g = 0; g < of.groups; ++g) {
+      const index_t at = (problem * of.groups + g) * cells + cell;
+      const auto value = [&](index_t v) {
+        const unsigned long long* const from = of.sum + tile::group_cells::place(at, v);
+        return of.unit[problem * tile::group_cells::values + v].value(from[0], from[1]);
+      };
+      const double w = value(0);
+      if (w == 0) continue;
+      x[0] += 1;
+      x[1] += w;
+      x[2] += w * w;
+      for (index_t v = 0; v < values; ++v) {
+        const double s = value(1 + v);
+        x[3 + v] += s;
+        x[3 + values + v] += s * s;
+        x[3 + 2 * values + v] += s * w;
+      }
+    }
+  }
+};
+
+/// What fold_groups gave for one problem, `from` (cells of `width` a side), as the problem's heatmap.
+inline void read_cells(const double* from, index_t width, pair_sums& to) {
+  to.cells = blank_cells(to.heatmap_sum.size());
+  constexpr auto values = static_cast<std::size_t>(heatmap_parts::values);
+  for (index_t i = 0; i < to.heatmap_width; ++i)
+    for (index_t j = 0; j < to.heatmap_width; ++j) {
+      const double* const x = from + (i * width + j) * fold_groups::width;
+      const auto cell = static_cast<std::size_t>(i * to.heatmap_width + j);
+      to.cells.groups[cell] = x[0];
+      to.cells.weight[cell] = to.heatmap_weight[cell] = x[1];
+      to.cells.weight_square[cell] = x[2];
+      to.heatmap_sum[cell] = x[3];
+      for (std::size_t v = 0; v < values; ++v) {
+        to.cells.sum[cell * values + v] = x[3 + v];
+        to.cells.square[cell * values + v] = x[3 + values + v];
+        to.cells.product[cell * values + v] = x[3 + 2 * values + v];
+      }
+    }
+}
+
+}  // namespace qkgeom::thrust_kernels

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/backend/detail/thrust/device.hpp"
+#include "qkgeom/backend/detail/tiles/team.hpp"
+#include "qkgeom/context/row_moments.hpp"
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/core/scalar.hpp"
+
+namespace qkgeom::thrust_kernels {
+
+inline constexpr index_t tile_rows = 256;
+
+/// Rows of some heads, taken in the order `row`, cut into segments: segment s is row[offset[s]] ... .
+template <class T>
+struct row_segments {
+  const T* data;
+  index_t dim, heads, segments;
+  index_t row_stride, head_stride;
+  const std::int64_t* row;
+  const index_t* offset;
+
+  QKGEOM_HD double at(index_t head, index_t i, index_t c) const {
+    return static_cast<double>(data[row[i] * row_stride + head * head_stride + c]);
+  }
+};
+
+/// sum(head, tile, c) of a segment's rows less its first, a tile of at most `tile_rows` of them at a time.
+template <class T>
+struct tile_sums_of_segments {
+  row_segments<T> x;
+  const index_t* first_tile;  ///< (segments + 1)
+  index_t tiles;
+  double* sum;
+
+  QKGEOM_HD void operator()(index_t i) const {
+    const index_t c = i % x.dim, tile = i / x.dim % tiles, head = i / (x.dim * tiles);
+    const index_t s = place_in(first_tile, x.segments, tile);
+    const index_t begin = x.offset[s] + (tile - first_tile[s]) * tile_rows, stop = begin + tile_rows;
+    const index_t end = stop < x.offset[s + 1] ? stop : x.offset[s + 1];
+    const double first = x.at(head, x.offset[s], c);
+    double of_tile = 0;
+    for (index_t r = begin; r < end; ++r) of_tile += x.at(head, r, c) - first;
+    sum[i] = of_tile;
+  }
+};
+
+/// mean(head, segment, c) from the sums of its tiles; 0 of an empty segment. Where `unfinished` is given, it is lowered
+/// to a segment that has a mean which is not finite.
+template <class T>
+struct segment_mean {
+  row_segments<T> x;
+  const index_t* first_tile;
+  index_t tiles;
+  const double* sum;
+  double* mean;
+  unsigned long long* unfinished;
+
+  QKGEOM_HD void operator()(index_t i) const {
+    const index_t c = i % x.dim, s = i / x.dim % x.segments, head = i / (x.dim * x.segments);
+    const index_t n = x.offset[s + 1] - x.offset[s];
+    double of_segment = 0;
+    for (index_t tile = first_tile[s]; tile < first_tile[s + 1]; ++tile)
+      of_segment += sum[(head * tiles + tile) * x.dim + c];
+    mean[i] = n > 0 ? x.at(head, x.offset[s], c) + of_segment / static_cast<double>(n) : 0.0;
+    if (unfinished && !(mean[i] - mean[i] == 0)) tile::keep_least(unfinished, static_cast<unsigned long long>(s));
+  }
+};
+
+/// Means of segments of rows, a thread a tile and column: large segments are few.
+template <class Machine>
+class segment_averages {
+ public:
+  /// The offsets of `row_segments`, on the host.
+  segment_averages(const Machine& on, const std::vector<index_t>& offset) : first_tile_(on.copy(tiles_of(offset))) {
+    for (std::size_t s = 1; s < offset.size(); ++s) tiles_ += tiles_in(offset[s] - offset[s - 1]);
+  }
+
+  /// (heads, segments, d) of the first `heads` heads, about each segment's first row, so that constants stay exact.
+  template <class T>
+  typename Machine::template buffer<double> operator()(const Machine& on, const row_segments<T>& x, index_t heads,
+                                                       unsigned long long* unfinished = nullptr) const {
+    const auto sum = on.template make<double>(heads * tiles_ * x.dim);
+    on.each(sum.size(), tile_sums_of_segments<T>{x, first_tile_.data(), tiles_, sum.data()});
+    auto mean = on.template make<double>(heads * x.segments * x.dim);
+    on.each(mean.size(), segment_mean<T>{x, first_tile_.data(), tiles_, sum.data(), mean.data(), unfinished});
+    return mean;
+  }
+
+ private:
+  static index_t tiles_in(index_t rows) { return (rows + tile_rows - 1) / tile_rows; }
+  static std::vector<index_t> tiles_of(const std::vector<index_t>& offset) {
+    std::vector<index_t> first{0};
+    for (std::size_t s = 1; s < offset.size(); ++s) first.push_back(first.back() + tiles_in(offset[s] - offset[s - 1]));
+    return first;
+  }
+
+  typename Machine::template buffer<index_t> first_tile_;
+  index_t tiles_ = 0;
+};
+
+/// Second moments of one head about the segments' means, a row of the scatter in runs of `run` columns, and of x with
+/// position. (segments, d, ceil(d / run)) items.
+template <class T>
+struct segment_scatter {
+  static constexpr int run = 8;
+  row_segments<T> x;
+  index_t head;
+  const double *mean, *t_mean;  ///< (segments, d) of this head; (segments)
+  const std::int32_t* position;
+  double *scatter, *xt;  ///< (segments, d, d), the upper triangle; (segments, d)
+
+  QKGEOM_HD void operator()(index_t item) const {
+    const index_t d = x.dim, runs = (d + run - 1) / run;
+    const index_t j0 = item % runs * run, i = item / runs % d, s = item / (runs * d);
+    if (j0 + run <= i && j0 != 0) return;
+    const double *const m = mean + s * d, mi = m[i];
+    const int width = static_cast<int>(d - j0 < run ? d - j0 : run);
+    double sum[run] = {}, with_t = 0;
+    for (index_t from = x.offset[s]; from < x.offset[s + 1]; from += tile_rows) {
+      double tile[run] = {}, tile_t = 0;
+      for (index_t r = from; r < x.offset[s + 1] && r < from + tile_rows; ++r) {
+        const double y = x.at(head, r, i) - mi;
+        for (int k = 0; k < width; ++k) tile[k] += y * (x.at(head, r, j0 + k) - m[j0 + k]);
+        if (j0 == 0) tile_t += y * (static_cast<double>(position[x.row[r]]) - t_mean[s]);
+      }
+      for (int k = 0; k < width; ++k) sum[k] += tile[k];
+      with_t += tile_t;
+    }
+    for (int k = 0; k < width; ++k) scatter[(s * d + i) * d + j0 + k] = sum[k];
+    if (j0 == 0) xt[s * d + i] = with_t;
+  }
+};
+
+/// Rows by segment and the means that second moments are taken about.
+template <class T>
+struct segment_means {
+  row_segments<T> rows;
+  const std::vector<index_t>& offset;  ///< (segments + 1)
+  const double* mean;                  ///< (heads, segments, d), on the device
+  const std::vector<double>& t_mean;   ///< (segments)
+  const std::int32_t* position;        ///< on the device
+};
+
+/// The second moments of a head as they come to the host: the scatter of all rows about their segments' means, its
+/// upper triangle by rows; then of each segment xt (d); then of each but the last its scatter, as much as is kept.
+struct scatter_layout {
+  index_t d, segments;
+  scatter_kind kind;  ///< of segments
+
+  QKGEOM_HD index_t triangle() const { return d * (d + 1) / 2; }
+  /// Place of entry (i, j >= i) of an upper triangle.
+  QKGEOM_HD index_t entry(index_t i, index_t j) const { return i * d - i * (i + 1) / 2 + j; }
+  QKGEOM_HD index_t xt(index_t s) const { return triangle() + s * d; }
+  QKGEOM_HD index_t of_segment(index_t s) const {
+    return xt(segments) + s * (kind == scatter_kind::full ? triangle() : d);
+  }
+  QKGEOM_HD index_t values() const { return of_segment(segments - 1); }
+};
+
+/// Second moments as they are computed, (heads, segments, d, d) and (heads, segments, d), into that layout: (heads, d,
+/// d) items.
+struct pack_scatter {
+  scatter_layout layout;
+  const double *scatter, *with_t;
+  index_t row, segment;      ///< from a row and a segment of the scatter to the next; heads follow one another
+  index_t t_row, t_segment;  ///< the same of xt
+  double* to;
+
+  QKGEOM_HD void operator()(index_t item) const {
+    const index_t d = layout.d, row_of_all = item / d, j = item - row_of_all * d, head = row_of_all / d;
+    const index_t i = row_of_all - head * d;
+    if (j < i) return;
+    double* const out = to + head * layout.values();
+    const double* const from = scatter + head * layout.segments * segment + i * row + j;
+    double total = 0;
+    for (index_t s = 0; s < layout.segments; ++s) {
+      const double x = from[s * segment];
+      total += x;
+      if (i == j) out[layout.xt(s) + i] = with_t[(head * layout.segments + s) * t_segment + i * t_row];
+      if (s + 1 == layout.segments) break;
+      if (layout.kind == scatter_kind::full)
+        out[layout.of_segment(s) + layout.entry(i, j)] = x;
+      else if (i == j)
+        out[layout.of_segment(s) + i] = x;
+    }
+    out[layout.entry(i, j)] = total;
+  }
+};
+
+/// Second moments by one item a run of entries. Calls each(first head, heads, values (heads, layout.values())) in
+/// order.
+struct scatter_by_loops {
+  template <class Machine, class T, class Each>
+  void operator()(const Machine& on, const segment_means<T>& about, const scatter_layout& layout,
+                  const Each& each) const {
+    const auto& rows = about.rows;
+    const index_t d = rows.dim, segments = rows.segments,
+                  runs = (d + segment_scatter<T>::run - 1) / segment_scatter<T>::run;
+    const auto t_means = on.copy(about.t_mean);
+    const auto scatter = on.template make<double>(segments * d * d);
+    const auto xt = on.template make<double>(segments * d), packed = on.template make<double>(layout.values());
+    for (index_t h = 0; h < rows.heads; ++h) {
+      on.each(segments * d * runs, segment_scatter<T>{rows, h, about.mean + h * segments * d, t_means.data(),
+                                                      about.position, scatter.data(), xt.data()});
+      on.each(d * d, pack_scatter{layout, scatter.data(), xt.data(), d, d * d, 1, d, packed.data()});
+      each(h, index_t{1}, packed.host().data());
+    }
+  }
+};
+
+/// The number of a (head, row) that holds a value that is not finite, else the largest number there is.
+template <class T>
+struct unfinished_row {
+  row_segments<T> x;
+  index_t rows;
+  QKGEOM_HD index_t operator()(index_t i) const {
+    const index_t head = i / rows, row = i % rows;
+    for (index_t c = 0; c < x.dim; ++c) {
+      const auto value = static_cast<double>(x.data[row * x.row_stride + head * x.head_stride + c]);
+      if (!(value - value == 0)) return i;
+    }
+    return std::numeric_limits<index_t>::max();
+  }
+};
+
+/// Rows by segment: stable, rows of segment -1 last. (row, offset), the last segment being -1's.
+template <class Machine>
+struct sorted_rows {
+  typename Machine::template buffer<std::int64_t> row;
+  std::vector<index_t> offset;
+
+  sorted_rows(const Machine& on, const std::vector<std::int32_t>& bucket, index_t buckets)
+      : row(on.template make<std::int64_t>(static_cast<index_t>(bucket.size()))) {
+    const auto n = static_cast<index_t>(bucket.size());
+    std::vector<std::int32_t> slot(bucket);
+    std::replace(slot.begin(), slot.end(), std::int32_t{-1}, static_cast<std::int32_t>(buckets));
+    const auto key = on.copy(slot);
+    const auto at = on.template make<index_t>(buckets + 2);
+    thrust::sequence(on.policy, row.data(), row.data() + n);
+    thrust::stable_sort_by_key(on.policy, key.data(), key.data() + n, row.data());
+    thrust::lower_bound(on.policy, key.data(), key.data() + n, thrust::counting_iterator<std::int32_t>(0),
+                        thrust::counting_iterator<std::int32_t>(static_cast<std::int32_t>(buckets) + 2), at.data());
+    offset = at.host(buckets + 2);
+  }
+};
+
+/// What else there is to know of segments.
+struct segment_facts {
+  const std::vector<index_t>& offset;     ///< (segments + 1)
+  const std::vector<double>& mean;        ///< (heads, segments, d)
+  const std::vector<double>&t_mean, &tt;  ///< (segments)
+};
+
+/// The moments of one head, from what is packed of its second moments.
+inline side_moments unpacked(const scatter_layout& layout, const segment_facts& facts, index_t head,
+                             const double* from) {
+  const index_t d = layout.d;
+  const auto dim = static_cast<std::size_t>(d);
+  const auto vector_at = [d](const double* at) { return std::vector<double>(at, at + d); };
+  const auto add_triangle = [dim](const double* at, std::vector<double>& xx) {
+    for (std::size_t i = 0; i < dim; ++i)
+      for (std::size_t j = i; j < dim; ++j) {
+        xx[i * dim + j] += *at++;
+        xx[j * dim + i] = xx[i * dim + j];
+      }
+  };
+  side_moments m{row_moments::zero(d, scatter_kind::full), {}};
+  auto part = row_moments::zero(d, scatter_kind::full);  // without the scatter about its own mean
+  for (index_t s = 0; s < layout.segments; ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    const bool is_bucket = s + 1 < layout.segments;
+    if (is_bucket) m.bucket.push_back(row_moments::zero(d, layout.kind));
+    part.count = facts.offset[at + 1] - facts.offset[at];
+    if (part.count == 0) continue;
+    part.mean_t = facts.t_mean[at];
+    part.tt = facts.tt[at];
+    part.mean = vector_at(facts.mean.data() + (head * layout.segments + s) * d);
+    part.xt = vector_at(from + layout.xt(s));
+    merge(m.total, part);
+    if (!is_bucket) continue;
+    row_moments& own = m.bucket.back();
+    auto xx = std::exchange(own.xx, {});
+    if (layout.kind == scatter_kind::full)
+      add_triangle(from + layout.of_segment(s), xx);
+    else
+      xx = vector_at(from + layout.of_segment(s));
+    own = {part.count, part.mean_t, part.tt, part.mean, part.xt, std::move(xx)};
+  }
+  add_triangle(from, m.total.xx);
+  return m;
+}
+
+/// See cpu_context::moments. Two passes: means about a first row, then second moments about the means, by `scatter_of`.
+template <class Machine, class T, memory_space S, class Scatter, class ForEach>
+std::vector<side_moments> moments(const Machine& on, const Scatter& scatter_of, ForEach&& for_each, const char* side,
+                                  const tensor_view<const T, S>& x, const vector_view<const std::int32_t, S>& position,
+                                  const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
+  const index_t d = x.dim, segments = buckets + 1;
+  const auto n_segments = static_cast<std::size_t>(segments);
+  const sorted_rows<Machine> order(on, bucket, buckets);
+  const auto offset = on.copy(order.offset);
+  const row_segments<T> rows{x.data,       d, x.heads, segments, x.row_stride, x.head_stride, order.row.data(),
+                             offset.data()};
+  const auto mean = segment_averages<Machine>(on, order.offset)(on, rows, x.heads);
+  const auto host_mean = mean.host();
+  if (!std::all_of(host_mean.begin(), host_mean.end(), [](double v) { return std::isfinite(v); })) {
+    const index_t bad = thrust::transform_reduce(
+        on.policy, thrust::counting_iterator<index_t>(0), thrust::counting_iterator<index_t>(x.heads * x.rows),
+        unfinished_row<T>{rows, x.rows}, std::numeric_limits<index_t>::max(), thrust::minimum<index_t>());
+    require(bad >= x.heads * x.rows, side, " head ", bad / std::max<index_t>(1, x.rows), " row ",
+            bad % std::max<index_t>(1, x.rows), " holds a value that is not finite");
+  }
+  // Positions are the same for all heads: their sums are made once, on the host.
+  std::vector<std::int32_t> t(static_cast<std::size_t>(x.rows));
+  if (x.rows > 0) on.memory.to_host(t.data(), position.data, t.size() * sizeof(std::int32_t));
+  const auto host_row = order.row.host();
+  std::vector<double> t_mean(n_segments), tt(n_segments);
+  for (std::size_t s = 0; s < n_segments; ++s) {
+    const auto begin = order.offset[s], end = order.offset[s + 1];
+    for (auto i = begin; i < end; ++i) t_mean[s] += t[static_cast<std::size_t>(host_row[static_cast<std::size_t>(i)])];
+    t_mean[s] /= std::max(1.0, static_cast<double>(end - begin));
+    for (auto i = begin; i < end; ++i) {
+      const double y = t[static_cast<std::size_t>(host_row[static_cast<std::size_t>(i)])] - t_mean[s];
+      tt[s] += y * y;
+    }
+  }
+  std::vector<side_moments> result(static_cast<std::size_t>(x.heads));
+  const segment_means<T> about{rows, order.offset, mean.data(), t_mean, position.data};
+  const scatter_layout layout{d, segments, per_bucket};
+  const segment_facts facts{order.offset, host_mean, t_mean, tt};
+  scatter_of(on, about, layout, [&](index_t first, index_t heads, const double* values) {
+    for_each(heads, [&](index_t h) {
+      result[static_cast<std::size_t>(first + h)] = unpacked(layout, facts, first + h, values + h * layout.values());
+    });
+  });
+  return result;
+}
+
+}  // namespace qkgeom::thrust_kernels

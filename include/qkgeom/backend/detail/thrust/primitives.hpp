@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/backend/detail/thrust/empirical.hpp"
+#include "qkgeom/backend/detail/thrust/gaussian.hpp"
+#include "qkgeom/context/host_values.hpp"
+#include "qkgeom/core/head.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+
+namespace qkgeom::thrust_kernels {
+
+/// A caller's weight where the policy runs on the host: what it throws is kept, since a parallel region cannot pass it.
+class host_weight {
+ public:
+  static constexpr bool given = true;
+  explicit host_weight(const pair_weight& weight) : weight_(&weight), thrown_(std::make_shared<first_exception>()) {}
+  double operator()(const key_pair& p) const {
+    try {
+      return (*weight_)(p);
+    } catch (...) {
+      const std::lock_guard lock(thrown_->mutex);
+      if (!thrown_->what) thrown_->what = std::current_exception();
+      return 0;
+    }
+  }
+  void rethrow() const {
+    if (thrown_->what) std::rethrow_exception(thrown_->what);
+  }
+
+ private:
+  struct first_exception {
+    std::mutex mutex;
+    std::exception_ptr what;
+  };
+  const pair_weight* weight_;
+  std::shared_ptr<first_exception> thrown_;
+};
+
+/// The primitives of a context that Thrust runs on `Policy`, all but the d x d ones.
+template <class Policy, class Memory>
+class primitives {
+ public:
+  static constexpr memory_space space = Memory::space;
+
+  primitives(Policy policy, Memory memory, int threads)
+      : policy_(std::move(policy)), memory_(std::move(memory)), pool_(std::make_unique<thread_pool>(threads)) {}
+
+  thread_pool& pool() { return *pool_; }
+  const Memory& memory() const { return memory_; }
+
+  /// `f(i)` for i in [0, n), in parallel, on the host.
+  template <class F>
+  void for_each(index_t n, F&& f) {
+    pool_->for_each(n, [&](index_t i, int) { f(i); });
+  }
+
+  /// Values that the host may read: the caller's own where the policy works on the host, else a copy.
+  template <class T>
+  host_values<std::remove_const_t<T>> host_copy(const vector_view<T, space>& x) {
+    using value = std::remove_const_t<T>;
+    if constexpr (space == memory_space::host) {
+      return host_values<value>(x);
+    } else {
+      std::vector<value> copy(static_cast<std::size_t>(x.size));
+      if (x.size > 0) memory_.to_host(copy.data(), x.data, copy.size() * sizeof(value));
+      return host_values<value>(std::move(copy));
+    }
+  }
+
+  /// See cpu_context::moments.
+  template <class T>
+  std::vector<side_moments> moments(const char* side, const tensor_view<const T, space>& x,
+                                    const vector_view<const std::int32_t, space>& position,
+                                    const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
+    return thrust_kernels::moments(
+        on(), scatter_by_loops{}, [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets,
+        per_bucket);
+  }
+
+  /// See cpu_context::gaussian_pairs. On a device a weight must be a function object that runs there: give the pair set
+  /// as `device_weighted_pairs`.
+  template <class T>
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
+                                        const std::vector<pair_problem>& problems, const pair_request& request) {
+    if (!request.weight)
+      return thrust_kernels::gaussian_pairs(on(), k, groups, problems, request, thrust_kernels::no_weight{});
+    if constexpr (space == memory_space::host) {
+      const thrust_kernels::host_weight weight(request.weight);
+      auto sums = thrust_kernels::gaussian_pairs(on(), k, groups, problems, request, weight);
+      weight.rethrow();
+      return sums;
+    } else {
+      fail(
+          "gaussian_pairs: a weight of this kind runs on the host alone; on a device give the pairs as "
+          "device_weighted_pairs{weight}");
+    }
+  }
+
+  /// The same with a weight that runs where the policy does.
+  template <class T, class Weight>
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
+                                        const std::vector<pair_problem>& problems, const pair_request& request,
+                                        const Weight& weight) {
+    return thrust_kernels::gaussian_pairs(on(), k, groups, problems, request,
+                                          thrust_kernels::given_weight<Weight>{weight});
+  }
+
+  /// See cpu_context::empirical_pairs.
+  template <class T>
+  std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
+                                         const key_groups& groups, const std::vector<empirical_problem>& problems) {
+    return thrust_kernels::empirical_pairs(on(), q, k, groups, problems);
+  }
+
+ protected:
+  machine<Policy, Memory> on() const { return {policy_, memory_}; }
+
+ private:
+  Policy policy_;
+  Memory memory_;
+  std::unique_ptr<thread_pool> pool_;
+};
+
+}  // namespace qkgeom::thrust_kernels

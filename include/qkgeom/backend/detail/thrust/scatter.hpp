@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "qkgeom/backend/detail/thrust/moments.hpp"
+
+namespace qkgeom::thrust_kernels {
+
+/// Rows of the chunks of some heads, centred, with the centred position as a last column: (heads, chunks, rows, d + 1),
+/// zero beyond a chunk's rows.
+template <class T>
+struct centred_chunks {
+  row_segments<T> x;
+  const double *mean, *t_mean;
+  const std::int32_t* position;
+  const index_t *first, *count, *segment;  ///< (chunks)
+  index_t chunks, first_head;
+  double* out;
+
+  QKGEOM_HD void operator()(index_t item) const {
+    constexpr index_t rows = tile_rows;
+    const index_t width = x.dim + 1, row = item / width, c = item - row * width, r = row % rows, of_head = row / rows;
+    const index_t head = first_head + of_head / chunks, chunk = of_head % chunks, s = segment[chunk];
+    double value = 0;
+    if (r < count[chunk]) {
+      const index_t i = first[chunk] + r;
+      value = c < x.dim ? x.at(head, i, c) - mean[(head * x.segments + s) * x.dim + c]
+                        : static_cast<double>(position[x.row[i]]) - t_mean[s];
+    }
+    out[item] = value;
+  }
+};
+
+/// Products of chunks added up by segment, chunk by chunk: (heads, segments, entries).
+struct add_products {
+  const double* products;
+  const index_t* first_chunk;  ///< (segments + 1)
+  index_t segments, chunks, entries;
+  double* out;
+  QKGEOM_HD void operator()(index_t item) const {
+    const index_t e = item % entries, s = item / entries % segments, head = item / (entries * segments);
+    double sum = 0;
+    for (index_t c = first_chunk[s]; c < first_chunk[s + 1]; ++c) sum += products[(head * chunks + c) * entries + e];
+    out[item] = sum;
+  }
+};
+
+/// Second moments by batched f64 products over chunks of rows of several heads, which are added in a fixed order. An
+/// engine has
+///   multiply(batch, width, rows, x, products): products (batch, width, width) = x' x of x (batch, rows, width)
+///   on_host(n): n doubles on the host to copy into, the same every time
+template <class Engine>
+struct scatter_by_products {
+  Engine engine;
+
+  template <class Machine, class T, class Each>
+  void operator()(const Machine& on, const segment_means<T>& about, const scatter_layout& layout,
+                  const Each& each) const {
+    constexpr index_t rows_a_chunk = tile_rows, memory = index_t{1} << 27;  // values
+    const auto& x = about.rows;
+    const index_t d = x.dim, width = d + 1, entries = width * width;
+    std::vector<index_t> first, count, segment, first_chunk{0};
+    for (index_t s = 0; s < x.segments; ++s) {
+      const index_t end = about.offset[static_cast<std::size_t>(s) + 1];
+      for (index_t i = about.offset[static_cast<std::size_t>(s)]; i < end; i += rows_a_chunk) {
+        first.push_back(i);
+        count.push_back(std::min(rows_a_chunk, end - i));
+        segment.push_back(s);
+      }
+      first_chunk.push_back(static_cast<index_t>(first.size()));
+    }
+    const auto chunks = static_cast<index_t>(first.size());
+    const auto on_first = on.copy(first), on_count = on.copy(count), on_segment = on.copy(segment),
+               on_chunk = on.copy(first_chunk);
+    const auto t_mean = on.copy(about.t_mean);
+    const index_t a_head = chunks * (rows_a_chunk * width + entries);
+    const index_t together =
+        std::clamp<index_t>(memory / std::max<index_t>(1, a_head), 1, std::max<index_t>(1, x.heads));
+    const auto centred = on.template make<double>(together * chunks * rows_a_chunk * width);
+    const auto products = on.template make<double>(together * chunks * entries);
+    const auto sums = on.template make<double>(together * x.segments * entries),
+               packed = on.template make<double>(together * layout.values());
+    for (index_t h = 0; h < x.heads; h += together) {
+      const index_t heads = std::min(together, x.heads - h), batch = heads * chunks;
+      on.each(batch * rows_a_chunk * width,
+              centred_chunks<T>{x, about.mean, t_mean.data(), about.position, on_first.data(), on_count.data(),
+                                on_segment.data(), chunks, h, centred.data()});
+      if (batch > 0) engine.multiply(batch, width, rows_a_chunk, centred.data(), products.data());
+      on.each(heads * x.segments * entries,
+              add_products{products.data(), on_chunk.data(), x.segments, chunks, entries, sums.data()});
+      on.each(heads * d * d,
+              pack_scatter{layout, sums.data(), sums.data() + d, width, entries, width, entries, packed.data()});
+      const index_t values = heads * layout.values();
+      double* const on_host = engine.on_host(values);
+      on.memory.to_host(on_host, packed.data(), static_cast<std::size_t>(values) * sizeof(double));
+      each(h, heads, on_host);
+    }
+  }
+};
+
+}  // namespace qkgeom::thrust_kernels

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "qkgeom/backend/detail/tiles/sums.hpp"
+
+namespace qkgeom::tile {
+
+/// 1 if x > y, 1/2 if they are equal, 0 if x < y, in three f32 instructions of a device with the addition of the
+/// result. Differences below 2^-121 come out in between.
+QKGEOM_HD inline float wins(float x, float y) {
+  const float t = (x - y) * 0x1p120f + 0.5f;
+#if defined(__CUDA_ARCH__)
+  return __saturatef(t);
+#else
+  return t < 0.0f ? 0.0f : (t > 1.0f ? 1.0f : t);
+#endif
+}
+
+/// The observed queries of one law: scores (queries, n) of the launch's keys.
+struct observed_law {
+  const float* score;
+  index_t queries;
+};
+
+/// 4 p (1 - p) of every pair of a tile, p the share of a law's queries that score one key above the other, ties
+/// counting one half. A thread counts for 8 x 8 pairs over scores in shared memory, two stages of 32 queries; where a
+/// tile has few pairs its blocks of 8 x 8 are shared among the threads by query. Counts are multiples of 1/2 and sums
+/// of products of integers, so nothing is rounded before the sum of a row is: at most 2^20 queries a law.
+struct observed_tiles {
+  static constexpr int threads = tile_threads, blocks_a_processor = 2;
+  static constexpr int block = 8, across = tile_side / block, stage_queries = 32;
+  static constexpr int stage_floats = stage_queries * 2 * tile_side, count_row = tile_side + 1;
+  static_assert(across * across == threads && 2 * tile_side == threads);
+
+  tile_list tiles;
+  const observed_law* laws;
+  tile_sums out;
+
+  struct shared_values {
+    admitted_keys keys;
+    std::int64_t sum[tile_side][2];
+    double row[tile_side];
+    std::int32_t actives;
+    std::uint8_t has_pairs[threads], active[threads];
+  };
+  /// The counts (tile_side, count_row) take the place of the stages.
+  static constexpr int main_floats = 2 * stage_floats > tile_side* count_row ? 2 * stage_floats : tile_side* count_row;
+  index_t shared_bytes() const { return main_floats * static_cast<index_t>(sizeof(float)) + sizeof(shared_values); }
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t block_number, unsigned char* shared) const {
+    auto* const stage = reinterpret_cast<float*>(shared);
+    auto& values = *reinterpret_cast<shared_values*>(shared + main_floats * sizeof(float));
+    const placed_tile tile(tiles, block_number);
+    const observed_law law = laws[tile.span.law];
+    list_blocks(team, tile, values);
+    const int actives = values.actives;
+    int ways = 1;  // threads that share a block
+    while (2 * ways * actives <= threads && ways < stage_queries) ways *= 2;
+
+    typename Team::template per_thread<thread_counts> mine;
+    team.own([&](int t) {
+      auto& m = mine[t];
+      m.part = t < ways * actives ? t / actives : -1;
+      const int number = m.part < 0 ? 0 : values.active[t % actives];
+      m.row = number / across * block;
+      m.column = number % across * block;
+      QKGEOM_UNROLL
+      for (int a = 0; a < block; ++a) {
+        QKGEOM_UNROLL
+        for (int b = 0; b < block; ++b) m.wins[a][b] = 0;
+      }
+    });
+    team.own([&](int t) { load(team, tile, law, 0, stage, t); });
+    for (index_t first = 0, which = 0; first < law.queries; first += stage_queries, which ^= 1) {
+      const bool more = first + stage_queries < law.queries;
+      team.each([&](int t) {
+        if (more) load(team, tile, law, first + stage_queries, stage + (which ^ 1) * stage_floats, t);
+        if (more)
+          team.template wait<1>();
+        else
+          team.template wait<0>();
+      });
+      const index_t left = law.queries - first;
+      const int count = left < stage_queries ? static_cast<int>(left) : stage_queries;
+      const float* const scores = stage + which * stage_floats;
+      const int second_side = tile.i0 == tile.j0 ? 0 : tile_side;
+      team.each([&](int t) { add_wins(mine[t], scores, second_side, count, ways); });
+    }
+    for (int part = 0; part < ways; ++part) team.each([&](int t) { put_wins(mine[t], part, stage); });
+    add_rows(team, tile, law, values, stage);
+    team.each([&](int t) {
+      const double doubled = 2.0 * static_cast<double>(law.queries);
+      if (t < tile_side)
+        values.row[t] = 4.0 * static_cast<double>(values.sum[t][0] + values.sum[t][1]) / (doubled * doubled);
+    });
+    write_sums(team, tile, tiles.n, values.row, out, 0);
+  }
+
+ private:
+  struct thread_counts {
+    int part, row, column;  ///< which share of the queries (-1: none), and the first pair of the block
+    float wins[block][block];
+  };
+
+  /// Numbers of the blocks of 8 x 8 that hold a pair, ascending.
+  template <class Team>
+  QKGEOM_HD void list_blocks(const Team& team, const placed_tile& tile, shared_values& values) const {
+    team.each([&](int t) {
+      if (t < tile_side) values.keys.load(tiles, tile, 0, t);
+    });
+    team.each([&](int t) {
+      const int row = t / across * block, column = t % across * block;
+      bool any = false;
+      for (int r = row; r < row + block; ++r) any |= !values.keys.columns(tile, r, column, column + block).empty();
+      values.has_pairs[t] = any;
+    });
+    team.each([&](int t) {
+      int before = 0;
+      for (int i = 0; i < t; ++i) before += values.has_pairs[i];
+      if (values.has_pairs[t]) values.active[before] = static_cast<std::uint8_t>(t);
+      if (t == threads - 1) values.actives = before + values.has_pairs[t];
+    });
+  }
+
+  /// Scores of up to stage_queries queries from `first` on: a thread takes a key of either side.
+  template <class Team>
+  QKGEOM_HD void load(const Team& team, const placed_tile& tile, const observed_law& law, index_t first, float* to,
+                      int t) const {
+    const int side = t / tile_side;
+    if (side == 0 || tile.i0 != tile.j0) {
+      const index_t key = tile.key(side, t % tile_side);
+      const bool there = key < tile.end;
+      const float* from = law.score + first * tiles.n + (there ? key : 0);
+      const index_t left = law.queries - first;
+      const int count = left < stage_queries ? static_cast<int>(left) : stage_queries;
+      for (int q = 0; q < count; ++q, from += tiles.n)
+        team.template copy<sizeof(float)>(to + q * 2 * tile_side + t, from, there);
+    }
+    team.commit();
+  }
+
+  static QKGEOM_HD void add_wins(thread_counts& mine, const float* scores, int second_side, int count, int ways) {
+    if (mine.part < 0) return;
+    for (int q = mine.part; q < count; q += ways) {
+      const float* const of_query = scores + q * 2 * tile_side;
+      const float *const first = of_query + mine.row, *const second = of_query + second_side + mine.column;
+      const four_floats x[2] = {four_floats(first), four_floats(first + 4)};
+      const four_floats y[2] = {four_floats(second), four_floats(second + 4)};
+      QKGEOM_UNROLL
+      for (int a = 0; a < block; ++a) {
+        QKGEOM_UNROLL
+        for (int b = 0; b < block; ++b) mine.wins[a][b] += tile::wins(y[b / 4].value[b % 4], x[a / 4].value[a % 4]);
+      }
+    }
+  }
+
+  static QKGEOM_HD void put_wins(const thread_counts& mine, int part, float* counts) {
+    if (mine.part != part) return;
+    QKGEOM_UNROLL
+    for (int a = 0; a < block; ++a) {
+      QKGEOM_UNROLL
+      for (int b = 0; b < block; ++b) {
+        float& to = counts[(mine.row + a) * count_row + mine.column + b];
+        to = part == 0 ? mine.wins[a][b] : to + mine.wins[a][b];
+      }
+    }
+  }
+
+  /// sum(row, half) = w (2 n - w) over the pairs of half a row, w being twice the wins.
+  template <class Team>
+  QKGEOM_HD void add_rows(const Team& team, const placed_tile& tile, const observed_law& law, shared_values& values,
+                          const float* counts) const {
+    team.each([&](int t) {
+      const int r = t / 2, from = t % 2 * (tile_side / 2);
+      const auto columns = values.keys.columns(tile, r, from, from + tile_side / 2);
+      std::int64_t sum = 0;
+      for (int c = columns.first; c < columns.end; ++c) {
+        const auto w = static_cast<std::int64_t>(2.0f * counts[r * count_row + c]);
+        sum += w * (2 * law.queries - w);
+      }
+      values.sum[r][t % 2] = sum;
+    });
+  }
+};
+
+}  // namespace qkgeom::tile

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "qkgeom/backend/detail/tiles/gram.hpp"
+#include "qkgeom/backend/detail/tiles/heat.hpp"
+#include "qkgeom/backend/detail/tiles/weights.hpp"
+
+namespace qkgeom::tile {
+
+/// Keys of a launch beyond their operands.
+struct tile_keys {
+  gram_keys operand;
+  const float *norm, *score;  ///< (laws, n)
+  const float *drift, *content,
+      *cross;  ///< (laws, n) of the parts: coordinate 1, mean . y of the others, see set_parts
+  const std::int32_t *position, *example;  ///< (n)
+};
+
+/// A law of a launch.
+struct tile_law {
+  double tau;
+  index_t problem;  ///< whose heatmap it adds to
+  float drift_mean, drift_variance;
+};
+
+/// Plasticity of a tile's pairs: its Gram matrix by tensor cores, the rest in registers, added up by 32 pairs of a row,
+/// in f32 where there is no weight, then by row and tile in f64. Values: the sum, or with a weight sum, weight and
+/// number of pairs, or with Parts the sum and the seven parts. Heat: by cell too, with Parts by group and cell.
+/// `refused` (laws): the first pair, i n + j, whose weight is none.
+template <bool Split, bool Heat, class Weight = backend::no_weight, bool Parts = false>
+struct pair_tiles {
+  static_assert(!Parts || !Weight::given, "parts come without a weight");
+  static constexpr int threads = tile_threads,
+                       blocks_a_processor = Parts || (Weight::given && (Heat || !Weight::of_later_key)) ? 1 : 2;
+  static constexpr int values = Weight::given ? 3 : (Parts ? 1 + parts_of_pair : 1);
+  /// Sums of a quarter of a row, 32 pairs.
+  using partial = std::conditional_t<Weight::given, double, float>;
+
+  tile_list tiles;
+  tile_keys keys;
+  const tile_law* laws;
+  const double* scale;  ///< (laws) of the keys
+  tile_sums out;
+  tile_heat heat;
+  Weight weight;
+  unsigned long long* refused;
+
+  struct shared_values {
+    alignas(16) float norm_score[2][tile_side][2];
+    admitted_keys admitted;
+    float part[Parts ? 3 : 1][2][Parts ? tile_side : 1];
+    std::int32_t position[2][tile_side];
+    std::conditional_t<Weight::given, tile_weights<Weight>, int> weights;
+    double row[tile_side];
+  };
+  /// After the Gram matrix its operands' place is that of the plasticity of all pairs (with Parts of v), if there is a
+  /// heatmap, and of the sums (values, rows, 4) of quarters of rows. Of a row's stride 5 is left by the 32 banks, so
+  /// that a column's rows lie in different banks, and what a warp writes at once at most twice in one.
+  static constexpr int heat_row = tile_side + 5;
+  static constexpr int heat_bytes = Heat ? tile_side * heat_row * static_cast<int>(sizeof(float)) : 0;
+  static constexpr int sum_bytes = values * tile_side * 4 * static_cast<int>(sizeof(partial));
+  static constexpr int main_bytes =
+      gram_stage<Split>::bytes > heat_bytes + sum_bytes ? gram_stage<Split>::bytes : heat_bytes + sum_bytes;
+  index_t shared_bytes() const { return main_bytes + static_cast<index_t>(sizeof(shared_values)); }
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char* shared) const {
+    auto& side = *reinterpret_cast<shared_values*>(shared + main_bytes);
+    const placed_tile tile(tiles, block);
+    const tile_law law = laws[tile.span.law];
+    team.own([&](int t) { load(tile, side, t / tile_side, t % tile_side); });
+    typename Team::template per_thread<products> g;
+    gram<Split>(team, g, reinterpret_cast<bf16*>(shared), keys.operand, tile);
+
+    auto* const plasticity = reinterpret_cast<float*>(shared);
+    auto* const sums = reinterpret_cast<partial*>(shared + heat_bytes);
+    typename Team::template per_thread<columns_of_thread> columns;
+    team.own([&](int t) { columns[t].read(side.norm_score[1], t); });
+    typename Team::template per_thread<partial> sum[values];
+    const auto add_rows = [&]<bool Whole>(std::bool_constant<Whole>) {
+      QKGEOM_UNROLL
+      for (int m = 0; m < 4; ++m) {
+        QKGEOM_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          team.own([&](int t) {
+            partial of_row[values];
+            add_row<Whole>(tile, law, side, columns[t], g[t].value[m], half, t, row_of(t, m, half), plasticity, of_row);
+            QKGEOM_UNROLL
+            for (int v = 0; v < values; ++v) sum[v][t] = of_row[v];
+          });
+          QKGEOM_UNROLL
+          for (int v = 0; v < values; ++v) team.template sum_lanes<4>(sum[v]);
+          team.own([&](int t) {
+            const warp_place me(t);
+            QKGEOM_UNROLL
+            for (int v = 0; v < values; ++v)
+              if (me.lane % 4 == 0) sums[(v * tile_side + row_of(t, m, half)) * 4 + me.column / 32] = sum[v][t];
+          });
+        }
+      }
+    };
+    if (may_be_whole && side.admitted.are_all(tile))
+      add_rows(std::bool_constant<may_be_whole>());
+    else
+      add_rows(std::false_type());
+    team.barrier();
+    if constexpr (Heat && Parts) team.own([&](int t) { add_cells(plasticity, side, tile, law, t); });
+    if constexpr (Heat && !Parts) {
+      typename Team::template per_thread<joined> rest;
+      team.own([&](int t) { rest[t] = add_heat(plasticity, side, tile, law, t); });
+      if constexpr (!Weight::given) team.join_lanes(rest, [&](const joined& x) { add_to_cell(x); });
+    }
+    for (int v = 0; v < values; ++v) {
+      const double unit = unit_of(v, scale[tile.span.law]);
+      team.each([&](int t) {
+        const partial* const x = sums + (v * tile_side + t) * 4;
+        const auto of = [&](int quarter) { return static_cast<double>(x[quarter]); };
+        if (t < tile_side) side.row[t] = ((of(0) + of(1)) + (of(2) + of(3))) * unit;
+      });
+      write_sums(team, tile, tiles.n, side.row, out, v);
+    }
+  }
+
+ private:
+  static constexpr int row_pairs = 8;  ///< of a row that a thread holds
+  /// Whether tiles all of whose pairs are admitted, most of those of large groups, run without asking of each.
+  static constexpr bool may_be_whole = !Weight::given && !Parts;
+
+  static QKGEOM_HD int first_column_of(int t) { return warp_place(t).column + t % 4 * 2; }
+  /// Column of pair i of a row, counted from the thread's first.
+  static QKGEOM_HD int column_step(int i) { return i / 2 * 8 + i % 2; }
+
+  /// The eight columns of a thread.
+  struct columns_of_thread {
+    float norm[row_pairs], score[row_pairs], largest_norm;
+
+    QKGEOM_HD void read(const float (*norm_score)[2], int t) {
+      largest_norm = 0;
+      QKGEOM_UNROLL
+      for (int i = 0; i < row_pairs; i += 2) {
+        const four_floats two(norm_score[first_column_of(t) + column_step(i)]);
+        QKGEOM_UNROLL
+        for (int k = 0; k < 2; ++k) {
+          norm[i + k] = two.value[2 * k];
+          score[i + k] = two.value[2 * k + 1];
+          largest_norm = std::fmax(largest_norm, norm[i + k]);
+        }
+      }
+    }
+  };
+
+  static QKGEOM_HD int row_of(int t, int m, int half) {
+    const warp_place me(t);
+    return me.row + me.lane / 4 + 16 * m + 8 * half;
+  }
+
+  /// Where a key's operands begin.
+  QKGEOM_HD index_t place(const placed_tile& tile, index_t key) const {
+    return (tile.span.law * tiles.n + key) * keys.operand.width;
+  }
+
+  /// What undoes the keys' scale in the sums of a value.
+  static QKGEOM_HD double unit_of(int value, double scale) {
+    if (!Parts || value < 2 || value > 6) return 1;
+    return value < 4 ? 1 / scale : 1 / (scale * scale);
+  }
+
+  QKGEOM_HD void load(const placed_tile& tile, shared_values& to, int side, int row) const {
+    const index_t key = tile.key(side, row);
+    const bool there = key < tile.end;
+    const index_t of_law = tile.span.law * tiles.n + key;
+    to.norm_score[side][row][0] = there ? keys.norm[of_law] : 0.0f;
+    to.norm_score[side][row][1] = there ? keys.score[of_law] : 0.0f;
+    if constexpr (Heat || Parts) to.position[side][row] = there ? keys.position[key] : 0;
+    if constexpr (Parts) {
+      to.part[0][side][row] = there ? keys.drift[of_law] : 0.0f;
+      to.part[1][side][row] = there ? keys.content[of_law] : 0.0f;
+      to.part[2][side][row] = there ? keys.cross[of_law] : 0.0f;
+    }
+    if constexpr (Weight::given) {
+      const std::int32_t range = to.admitted.load(tiles, tile, side, row);
+      to.weights.load(weight, tiles, tile, range, {keys.position, keys.example}, side, row);
+    } else {
+      if (side == 0) to.admitted.load(tiles, tile, side, row);
+    }
+  }
+
+  QKGEOM_HD static void parts_at(const tile_law& law, const shared_values& side, int r, int c, float m, float v,
+                                 float* to) {
+    const float step = side.part[0][0][r] - side.part[0][1][c];
+    set_parts(m, v, law.drift_mean * step, side.part[1][0][r] - side.part[1][1][c], law.drift_variance * step * step,
+              2.0f * step * (side.part[2][0][r] - side.part[2][1][c]), side.position[0][r] == side.position[1][c], to);
+  }
+
+  /// Values of the eight pairs of row `r` that a thread holds in g. Whole: all of them are admitted.
+  template <bool Whole>
+  QKGEOM_HD void add_row(const placed_tile& tile, const tile_law& law, const shared_values& side,
+                         const columns_of_thread& columns, const float (&g)[4][4], int half, int t, int r,
+                         float* plasticity, partial (&to)[values]) const {
+    const int column = first_column_of(t);
+    const column_run run = side.admitted.columns(tile, r);
+    const int first = run.first - column, end = run.end - column;
+    const auto is_pair = [&](int i) { return Whole || (first <= column_step(i) && column_step(i) < end); };
+    const float ni = side.norm_score[0][r][0], si = side.norm_score[0][r][1];
+    // First v of all eight, so that what follows has no branch in it.
+    float v[row_pairs], least = HUGE_VALF;
+    QKGEOM_UNROLL
+    for (int i = 0; i < row_pairs; ++i) {
+      v[i] = std::fma(-2.0f, g[i / 2][2 * half + i % 2], ni + columns.norm[i]);
+      least = std::fmin(least, is_pair(i) ? v[i] : least);
+    }
+    const float doubtful = (ni + columns.largest_norm) * cancelled;
+    if (!(least > doubtful) || !(least > least_v<float>)) {
+      QKGEOM_ROLLED
+      for (int i = 0; i < row_pairs; ++i) {  // rare: v is indexed by comparing, so that it stays in registers
+        float of_pair = 0;
+        QKGEOM_UNROLL
+        for (int j = 0; j < row_pairs; ++j) of_pair = j == i ? v[j] : of_pair;
+        const int c = column + column_step(i);
+        if (!is_pair(i)) continue;
+        if (!(of_pair > (ni + side.norm_score[1][c][0]) * cancelled))
+          of_pair = from_difference<Split>(keys.operand.high, keys.operand.low, place(tile, tile.i0 + r),
+                                           place(tile, tile.j0 + c), keys.operand.width);
+        if (!Parts && !(of_pair > least_v<float>)) of_pair = least_v<float>;
+        QKGEOM_UNROLL
+        for (int j = 0; j < row_pairs; ++j) v[j] = j == i ? of_pair : v[j];
+      }
+    }
+
+    float sum = 0, part[parts_of_pair] = {};
+    double weighted = 0, weights = 0;
+    int pairs = 0;
+    QKGEOM_UNROLL
+    for (int i = 0; i < row_pairs; ++i) {
+      const int c = column + column_step(i);
+      const float m = si - columns.score[i],
+                  p = tile::plasticity(m, !Parts || v[i] > least_v<float> ? v[i] : least_v<float>);
+      if constexpr (Heat) plasticity[r * heat_row + c] = Parts ? v[i] : p;
+      if constexpr (Weight::given) {
+        const double w = is_pair(i) ? side.weights.of_pair(weight, law.tau, r, c) : 0.0;
+        if (backend::is_weight(w)) {
+          weighted += is_pair(i) ? w * static_cast<double>(p) : 0.0;
+          weights += w;
+          pairs += w > 0;
+        } else {
+          keep_least(refused + tile.span.law, static_cast<unsigned long long>((tile.i0 + r) * tiles.n + tile.j0 + c));
+        }
+      } else {
+        sum += is_pair(i) ? p : 0.0f;
+      }
+      if constexpr (Parts) {
+        float x[parts_of_pair];
+        parts_at(law, side, r, c, m, v[i], x);
+        QKGEOM_UNROLL
+        for (int q = 0; q < parts_of_pair; ++q) part[q] += is_pair(i) ? x[q] : 0.0f;
+      }
+    }
+
+    if constexpr (Weight::given) {
+      to[0] = weighted;
+      to[1] = weights;
+      to[2] = pairs;
+    } else {
+      to[0] = sum;
+    }
+    if constexpr (Parts) {
+      QKGEOM_UNROLL
+      for (int i = 0; i < parts_of_pair; ++i) to[1 + i] = part[i];
+    }
+  }
+
+  /// add(c, x) for each pair of half a row that has a cell, x what `of_pairs` (tile_side, heat_row) holds of it; pairs
+  /// come in runs of one cell, and flush(cell) ends a run. The last one is left, and its cell returned.
+  template <class Add, class Flush>
+  QKGEOM_HD index_t each_run(const float* of_pairs, const shared_values& side, const placed_tile& tile, double tau,
+                             int t, const Add& add, const Flush& flush) const {
+    const int row = heat_row_of(t), half = t / tile_side * (tile_side / 2);
+    const column_run columns = side.admitted.columns(tile, row, half, half + tile_side / 2);
+    backend::heatmap_cells::cell_run run;
+    for (int c = columns.first; c < columns.end; ++c) {
+      const std::int32_t position = side.position[1][c];
+      if (position > run.last) {
+        const auto next = heat.cells.run_of(side.position[0][row], position, tau);
+        if (run.cell >= 0 && run.cell != next.cell) flush(run.cell);
+        run = next;
+      }
+      if (run.cell >= 0) add(c, of_pairs[row * heat_row + c]);
+    }
+    return run.cell;
+  }
+  static QKGEOM_HD int heat_row_of(int t) { return t % tile_side; }
+
+  QKGEOM_HD void add_to_cell(const joined& x) const {
+    add_to(heat.sum + x.place, x.sum);
+    add_to(heat.weight + x.place, x.weight);
+  }
+
+  /// Adds a tile's plasticity to a heatmap: a thread takes half a row, and adds a run at once. The last run, most often
+  /// the only one and of one cell with those of its neighbours, is returned where there is no weight.
+  QKGEOM_HD joined add_heat(const float* plasticity, const shared_values& side, const placed_tile& tile,
+                            const tile_law& law, int t) const {
+    const index_t offset = law.problem * heat.cells.width * heat.cells.width;
+    double sum = 0;
+    std::conditional_t<Weight::given, double, int> weights = 0;
+    const auto in_fixed_point = [&](index_t cell) {
+      return joined{offset + cell, static_cast<unsigned long long>(sum * heat_unit + 0.5),
+                    static_cast<unsigned long long>(weights)};
+    };
+    const auto add = [&](int c, float p) {
+      if constexpr (Weight::given) {
+        const double w = side.weights.of_pair(weight, law.tau, heat_row_of(t), c);
+        if (!backend::is_weight(w)) return;
+        sum += w * static_cast<double>(p);
+        weights += w;
+      } else {
+        sum += static_cast<double>(p);
+        ++weights;
+      }
+    };
+    const auto flush = [&](index_t cell) {
+      if constexpr (Weight::given) {
+        const fixed_point unit = heat.unit[law.problem];
+        if (weights > 0) {
+          unit.add(heat.sum + offset + cell, heat.sum_rest + offset + cell, sum);
+          unit.add(heat.weight + offset + cell, heat.weight_rest + offset + cell, weights);
+        }
+      } else {
+        add_to_cell(in_fixed_point(cell));
+      }
+      sum = weights = 0;
+    };
+    const index_t last = each_run(plasticity, side, tile, law.tau, t, add, flush);
+    if (last < 0) return {-1, 0, 0};
+    if constexpr (!Weight::given) return in_fixed_point(last);
+    flush(last);
+    return {-1, 0, 0};
+  }
+
+  /// Adds plasticity and parts, made anew from v, to the cells of the row's group.
+  QKGEOM_HD void add_cells(const float* of_v, const shared_values& side, const placed_tile& tile, const tile_law& law,
+                           int t) const {
+    const int row = heat_row_of(t);
+    const std::int32_t range = side.admitted.range[row];
+    if (range < 0) return;
+    const index_t group = tiles.ranges[tile.span.first_range + range].group;
+    const index_t offset = (law.problem * heat.by_group.groups + group) * heat.cells.width * heat.cells.width;
+    double sum[group_cells::values] = {};
+    const auto add = [&](int c, float v) {
+      const float m = side.norm_score[0][row][1] - side.norm_score[1][c][1];
+      float x[parts_of_pair];
+      parts_at(law, side, row, c, m, v, x);
+      if (!(x[parts_of_pair - 1] < most_abs_z)) x[parts_of_pair - 1] = most_abs_z;
+      sum[0] += 1;
+      sum[1] += static_cast<double>(tile::plasticity(m, v > least_v<float> ? v : least_v<float>));
+      for (int i = 0; i < parts_of_pair; ++i) sum[2 + i] += static_cast<double>(x[i]);
+    };
+    const auto flush = [&](index_t cell) {
+      for (int v = 2; v < group_cells::values; ++v) sum[v] *= unit_of(v - 1, scale[tile.span.law]);
+      heat.by_group.add(law.problem, offset + cell, sum);
+      for (double& x : sum) x = 0;
+    };
+    if (const index_t last = each_run(of_v, side, tile, law.tau, t, add, flush); last >= 0) flush(last);
+  }
+};
+
+}  // namespace qkgeom::tile

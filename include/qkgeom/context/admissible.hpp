@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "qkgeom/context/pair_problem.hpp"
+
+/// Which keys a query bucket admits, and the pairs of them by number.
+namespace qkgeom {
+
+/// A law that says of no scores: it admits the keys before a bucket that starts at `before`, in windowed layers those
+/// after tau - window.
+inline score_law admitting(index_t before, double tau, std::optional<index_t> window) {
+  score_law law;
+  law.tau = tau;
+  law.before = before;
+  if (window) law.after = tau - static_cast<double>(*window);
+  return law;
+}
+
+/// Ranks [begin, end) of the keys of one group that a law admits.
+struct rank_range {
+  index_t begin = 0, end = 0;
+  QKGEOM_HD index_t size() const { return end > begin ? end - begin : 0; }
+  QKGEOM_HD std::int64_t pairs() const { return size() * (size() - 1) / 2; }
+};
+
+inline rank_range admissible(const key_groups& groups, index_t group, const score_law& law) {
+  const auto first = groups.position.begin() + groups.offset[static_cast<std::size_t>(group)];
+  const auto last = groups.position.begin() + groups.offset[static_cast<std::size_t>(group) + 1];
+  const auto begin = std::partition_point(first, last, [&](std::int32_t t) { return !(t > law.after); });
+  const auto end = std::lower_bound(first, last, law.before);
+  return {begin - first, end - first};
+}
+
+/// The pairs of one group under one law: keys [first, first + count) of the groups' order.
+struct group_range {
+  index_t first = 0, count = 0, group = 0;
+};
+
+/// The ranges of a law over all groups, those with pairs alone.
+inline std::vector<group_range> ranges_of(const key_groups& groups, const score_law& law) {
+  std::vector<group_range> ranges;
+  for (index_t g = 0; g < groups.groups(); ++g) {
+    const auto r = admissible(groups, g, law);
+    if (r.size() >= 2) ranges.push_back({groups.offset[static_cast<std::size_t>(g)] + r.begin, r.size(), g});
+  }
+  return ranges;
+}
+
+/// Ranks i < j in a range.
+struct rank_pair {
+  std::int32_t i = 0, j = 0;
+};
+
+/// Pair number r of i < j, by j, then i: r = j (j - 1) / 2 + i.
+QKGEOM_HD inline rank_pair pair_of_number(std::int64_t r) {
+  auto j = static_cast<std::int64_t>(0.5 * (1.0 + std::sqrt(1.0 + 8.0 * static_cast<double>(r))));
+  while (j * (j - 1) / 2 > r) --j;
+  while (j * (j + 1) / 2 <= r) ++j;
+  return {static_cast<std::int32_t>(r - j * (j - 1) / 2), static_cast<std::int32_t>(j)};
+}
+
+}  // namespace qkgeom

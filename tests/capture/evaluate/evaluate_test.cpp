@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT
+// Heads changed in the forward pass, against checkpoints whose weights are changed; probes; what qkgeom-evaluate
+// writes.
+#include "capture/evaluate/evaluate.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "capture/evaluate/probes.hpp"
+#include "capture/forward/decoder.hpp"
+#include "capture/text/tokenizer.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/io/json.hpp"
+#include "qkgeom/io/safetensors.hpp"
+#include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/forward/forward_fixture.hpp"
+
+namespace {
+
+using namespace qkgeom;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+using weights = std::map<std::string, std::pair<std::vector<index_t>, std::vector<float>>>;
+
+constexpr index_t tokens = 96, d = 32;
+
+/// A bundled checkpoint in f32 whose layer 0 has no rotary embedding, and whose first words tell their place: with
+/// equal norms, coordinate 0 of word t is t / tokens.
+class changed_model : public testing::Test {
+ protected:
+  changed_model() {
+    const safetensors_file file((test::bundled / "stage2-step-1400/model.safetensors").string());
+    for (const auto& t : file.tensors()) {
+      auto& [shape, x] = tensors[t.name];
+      shape = t.shape;
+      for (const bf16 v : file.values<bf16>(t)) x.push_back(static_cast<float>(v));
+    }
+    auto& embedding = tensors.at("model.embed_tokens.weight").second;
+    for (index_t t = 0; t < tokens; ++t) {
+      float* const row = embedding.data() + t * 128;
+      double rest = 0;
+      for (int c = 2; c < 128; ++c) rest += double{row[c]} * row[c];
+      for (int c = 2; c < 128; ++c) row[c] = static_cast<float>(row[c] * std::sqrt(126 / rest));
+      const double s = static_cast<double>(t) / tokens;
+      row[0] = static_cast<float>(s);
+      row[1] = static_cast<float>(std::sqrt(2 - s * s));
+      ids.push_back(static_cast<std::int32_t>(t));
+    }
+  }
+  /// q and k of every layer of the checkpoint with these weights.
+  named_tensors rows(const weights& w, std::vector<head_change> changes = {}, compute_type type = compute_type::f32) {
+    const fs::path model = folder / std::to_string(models++);
+    fs::create_directories(model);
+    json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
+    config["no_rope_layers"][0] = 0;
+    test::put(model / "config.json", config.dump());
+    std::vector<tensor_to_write> list;
+    for (const auto& [name, t] : w) list.push_back({name, "F32", t.first, std::as_bytes(std::span(t.second))});
+    write_safetensors(model / "model.safetensors", std::move(list));
+    const checkpoint read(model);
+    thread_pool pool(2);
+    const auto description = read_description(config);
+    decoder forward(description, read, type, description.n_layers() - 1, pool);
+    forward.change(std::move(changes));
+    named_tensors out;
+    forward.run({ids.data(), ids.size()}, rope_stage::post,
+                [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+                  for (const auto& [name, x] : {std::pair{"q", q}, std::pair{"k", k}}) {
+                    auto& to = out[name + std::to_string(layer)];
+                    for (index_t h = 0; h < x.heads; ++h)
+                      for (index_t t = 0; t < x.rows; ++t)
+                        to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+                  }
+                });
+    return out;
+  }
+
+  test::scratch_folder folder;
+  weights tensors;
+  std::vector<std::int32_t> ids;
+  int models = 0;
+};
+
+TEST_F(changed_model, an_ablated_head_is_one_whose_output_weights_are_0) {
+  weights without = tensors;
+  for (const auto& [layer, head] : {std::pair{0, 3}, std::pair{2, 7}}) {
+    auto& o = without.at("model.layers." + std::to_string(layer) + ".self_attn.o_proj.weight").second;
+    for (int row = 0; row < 128; ++row)
+      for (int c = 0; c < d; ++c) o[static_cast<std::size_t>(row * 256 + head * d + c)] = 0;
+  }
+  const auto want = rows(without), as_it_is = rows(tensors),
+             got = rows(tensors, {{{0, 3}, true, {}, 0}, {{2, 7}, true, {}, 0}});
+  for (const auto& [name, x] : want) EXPECT_EQ(got.at(name), x) << name;
+  EXPECT_EQ(got.at("k0"), as_it_is.at("k0"));
+  EXPECT_GT(distance(got.at("k1"), as_it_is.at("k1")), 0.01 * norm(as_it_is.at("k1")));
+}
+
+TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
+  // Key head 0 loses slope (t - centre); what is constant in t moves no softmax. Heads 0 to 3 read it.
+  std::vector<double> slope(d);
+  for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = 0.2 * std::sin(1.0 + static_cast<double>(i));
+  weights without = tensors;
+  const auto& norm_weight = tensors.at("model.layers.0.input_layernorm.weight").second;
+  auto& k = without.at("model.layers.0.self_attn.k_proj.weight").second;
+  for (std::size_t i = 0; i < slope.size(); ++i)
+    k[i * 128] -= static_cast<float>(slope[i] * tokens / static_cast<double>(norm_weight[0]));
+  std::vector<head_change> changes;
+  for (index_t h = 0; h < 4; ++h) changes.push_back({{0, h}, false, slope, 40.5});
+  const auto want = rows(without), as_it_is = rows(tensors), got = rows(tensors, changes);
+  for (const char* name : {"q1", "k1", "q2", "k7"}) {
+    EXPECT_LT(distance(got.at(name), want.at(name)), 2e-5 * norm(want.at(name))) << name;
+    EXPECT_GT(distance(got.at(name), as_it_is.at(name)), 5e-3 * norm(want.at(name))) << name;
+  }
+  // One head alone changes less, and a slope of 0 nothing.
+  changes.resize(1);
+  const auto one = rows(tensors, changes);
+  EXPECT_GT(distance(one.at("k1"), as_it_is.at("k1")), 5e-4 * norm(want.at("k1")));
+  EXPECT_GT(distance(one.at("k1"), got.at("k1")), 5e-4 * norm(want.at("k1")));
+  changes[0].key_slope.assign(d, 0.0);
+  EXPECT_LT(distance(rows(tensors, changes).at("k7"), as_it_is.at("k7")), 1e-5 * norm(as_it_is.at("k7")));
+  changes[0].key_slope = slope;
+  EXPECT_GT(
+      distance(rows(tensors, changes, compute_type::bf16).at("k1"), rows(tensors, {}, compute_type::bf16).at("k1")),
+      5e-4 * norm(want.at("k1")));
+}
+
+TEST_F(changed_model, an_output_matrix_of_its_own_counts_before_the_embedding) {
+  json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
+  auto model = read_description(config);
+  ASSERT_TRUE(model.tied);
+  const auto output = [&](const weights& w) {
+    const fs::path path = folder / std::to_string(models++);
+    fs::create_directories(path);
+    std::vector<tensor_to_write> list;
+    for (const auto& [name, t] : w) list.push_back({name, "F32", t.first, std::as_bytes(std::span(t.second))});
+    write_safetensors(path / "model.safetensors", std::move(list));
+    return find_output(model, checkpoint(path), "model.").name;
+  };
+  EXPECT_EQ(output(tensors), "model.embed_tokens.weight");
+  auto with_own = tensors;
+  with_own["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
+  EXPECT_EQ(output(with_own), "lm_head.weight");
+  model.tied = false;
+  EXPECT_EQ(output(with_own), "lm_head.weight");
+  EXPECT_QKGEOM_ERROR("no tensor lm_head.weight", output(tensors));
+  model.caps_logits = true;
+  EXPECT_QKGEOM_ERROR("final_logit_softcapping", output(with_own));
+}
+
+TEST(probes, copies_begin_again_and_are_the_same_everywhere) {
+  const auto p = copy_probe(1000, 100, 3, 7), again = copy_probe(1000, 100, 3, 7), other = copy_probe(1000, 100, 4, 7);
+  ASSERT_EQ(p.ids.size(), 172u);
+  EXPECT_EQ(p.first, 108);
+  for (std::size_t i = 100; i < p.ids.size(); ++i) EXPECT_EQ(p.ids[i], p.ids[i - 100]);
+  EXPECT_GE(*std::min_element(p.ids.begin(), p.ids.end()), 1);
+  EXPECT_LT(*std::max_element(p.ids.begin(), p.ids.end()), 1000);
+  EXPECT_EQ(p.ids, again.ids);
+  EXPECT_NE(p.ids, other.ids);
+  EXPECT_EQ(copy_probe(1000, 20, 0, 7).ids.size(), 40u);
+  EXPECT_QKGEOM_ERROR("above 8 tokens", copy_probe(1000, 8, 0, 7));
+}
+
+TEST(probes, lookups_ask_for_the_first_record) {
+  const auto words = read_record_words(test::bundled / "records.json");
+  const auto t = tokenizer::load(test::bundled / "tokenizer.json");
+  const auto encode = [&](std::string_view text) { return t.encode(text, 100000); };
+  const std::vector<std::int32_t> text(1000, 77);
+  std::set<std::vector<std::int32_t>> seen;
+  for (index_t trial = 0; trial < 20; ++trial) {
+    const auto p = lookup_probe(words, encode, text, 300, trial, 1);
+    ASSERT_EQ(p.ids.size(), 301u);
+    EXPECT_EQ(p.first, 300);
+    // The end repeats the beginning, as far as the token that is asked for.
+    const auto before = encode("The lot of");
+    std::size_t start = p.ids.size() - 1;
+    while (!std::equal(before.begin(), before.end(), p.ids.begin() + static_cast<std::ptrdiff_t>(start))) --start;
+    ASSERT_GT(start, 280u);
+    for (std::size_t i = start; i < p.ids.size(); ++i) EXPECT_EQ(p.ids[i], p.ids[i - start]);
+    // Nine records and the question.
+    index_t records = 0;
+    for (std::size_t i = 0; i + before.size() <= p.ids.size(); ++i)
+      records += std::equal(before.begin(), before.end(), p.ids.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_EQ(records, 10);
+    seen.insert(p.ids);
+  }
+  EXPECT_EQ(seen.size(), 20u);
+  EXPECT_QKGEOM_ERROR("too short for nine records", lookup_probe(words, encode, text, 60, 0, 1));
+  EXPECT_QKGEOM_ERROR("longer text", lookup_probe(words, encode, std::span(text).first(50), 600, 0, 1));
+}
+
+class evaluation : public test::capture_test {
+ protected:
+  evaluation() {
+    test::write_books(folder / "books.jsonl", 2);
+    o.capture = options;
+    o.capture.model = test::bundled / "stage2-step-1400";
+    o.capture.documents.jsonl = folder / "books.jsonl";
+    o.capture.plan.max_length = 256;
+    o.records = test::bundled / "records.json";
+    o.distances = {40, 160};
+    o.trials = 3;
+    fs::create_directories(o.capture.out);
+  }
+  void conditions(const std::string& text) { o.conditions = write("conditions.json", text); }
+  std::string refused(const std::string& text) {
+    conditions(text);
+    return test::message_of([&] { evaluate_model(o, notes); });
+  }
+  evaluation_options o;
+};
+
+TEST_F(evaluation, has_every_condition_document_and_probe) {
+  o.distances = {160};
+  std::string all;
+  for (int h = 0; h < 8; ++h)
+    all += std::string(h > 0 ? "," : "") + R"({"head": "0.)" + std::to_string(h) + R"(", "ablate": true})";
+  conditions(R"({"conditions": [{"name": "none at all", "changes": []}, {"name": "layer 0", "changes": [)" + all +
+             "]}]}");
+  evaluate_model(o, notes);
+  const auto loss = read_csv(o.capture.out / "condition_loss.csv"),
+             probes = read_csv(o.capture.out / "condition_probes.csv");
+  ASSERT_EQ(loss.rows(), 3u * 2 * 16);
+  ASSERT_EQ(probes.rows(), 3u * 2 * 3);
+  const auto value = loss.numbers("loss"), n = loss.numbers("tokens");
+  double as_it_is = 0, changed = 0;
+  for (std::size_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(value[i], value[i + 32]) << "an empty condition changes nothing";
+    EXPECT_EQ(n[i], i % 16 == 15 ? 15 : 16);
+    as_it_is += value[i] * n[i];
+    changed += value[i + 64] * n[i];
+  }
+  EXPECT_GT(changed, as_it_is);
+  // The loss is the one that a capture writes.
+  options = o.capture;
+  options.out = folder / "capture";
+  options.loss = true;
+  const auto summary = run();
+  EXPECT_NEAR(as_it_is / 510, summary.loss, 1e-6);
+  // This checkpoint has learned to copy; by chance one token in 1024 is right.
+  double right = 0;
+  const auto found = probes.numbers("right");
+  for (std::size_t i = 0; i < 6; ++i)
+    if (probes.column("probe")[i] == "copy") right += found[i] / 3 / 64;
+  EXPECT_GT(right, 0.5);
+}
+
+TEST_F(evaluation, does_not_depend_on_what_shares_a_visit_of_the_layers) {
+  o.distances = {160};
+  conditions(R"({"conditions": [{"name": "one less", "changes": [{"head": "1.2", "ablate": true}]}]})");
+  std::map<index_t, std::map<std::string, std::string>> files;
+  for (const index_t batch : {1, 300, 8192}) {
+    o.capture.batch_tokens = batch;
+    evaluate_model(o, notes);
+    files[batch] = test::contents_of(o.capture.out);
+  }
+  EXPECT_EQ(files[1].size(), 2u);
+  EXPECT_EQ(files[300], files[1]);
+  EXPECT_EQ(files[8192], files[1]);
+}
+
+TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
+  const auto one = [](const std::string& change) {
+    return R"({"conditions": [{"name": "a", "changes": [)" + change + "]}]}";
+  };
+  EXPECT_THAT(refused(one(R"({"head": "8.0", "ablate": true})")), HasSubstr("the model has no head 8.0"));
+  EXPECT_THAT(refused(one(R"({"head": "0.8", "ablate": true})")), HasSubstr("the model has no head 0.8"));
+  EXPECT_THAT(refused(one(R"({"head": "zero", "ablate": true})")), HasSubstr("LAYER.HEAD"));
+  EXPECT_THAT(refused(one(R"({"head": "0.1"})")), HasSubstr("either"));
+  EXPECT_THAT(refused(one(R"({"head": "0.1", "key_slope": [1, 2], "centre": 0})")), HasSubstr("head size of 32"));
+  EXPECT_THAT(refused(one(R"({"head": "0.1", "ablate": true}, {"head": "0.1", "ablate": true})")),
+              HasSubstr("0.1 twice"));
+  EXPECT_THAT(refused(R"({"conditions": []})"), HasSubstr("there is no condition"));
+  EXPECT_THAT(refused(R"({"conditions": [{"name": "none", "changes": []}]})"), HasSubstr("as it is"));
+  EXPECT_THAT(refused(R"({"conditions": [{"name": "a", "changes": []}, {"name": "a", "changes": []}]})"),
+              HasSubstr("a name of its own"));
+  o.distances = {400};
+  EXPECT_THAT(refused(R"({"conditions": [{"name": "a", "changes": []}]})"), HasSubstr("more than the context of 256"));
+  // A probe begins with what documents begin with.
+  o.records.clear();
+  o.distances = {184};
+  conditions(R"({"conditions": [{"name": "a", "changes": []}]})");
+  evaluate_model(o, notes);
+  fs::copy(o.capture.model, folder / "with-bos");
+  auto config = read_json((folder / "with-bos/config.json").string());
+  config["bos_token_id"] = 5;
+  test::put(folder / "with-bos/config.json", config.dump());
+  o.capture.model = folder / "with-bos";
+  o.capture.tokenizer = test::bundled / "tokenizer.json";
+  o.capture.bos = bos_rule::prepend;
+  EXPECT_QKGEOM_ERROR("takes 257, more than the context of 256", evaluate_model(o, notes));
+}
+
+}  // namespace

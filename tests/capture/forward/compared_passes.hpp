@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// A forward pass, wherever it runs, against what transformers computes and against the CPU's: the same bodies for a GPU
+// and for the host as a machine.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "capture/forward/attention_statistics.hpp"
+#include "capture/forward/decoder.hpp"
+#include "capture/job/stores/statistics_store.hpp"
+#include "tests/capture/forward/forward_fixture.hpp"
+
+namespace qkgeom::test {
+
+inline std::unique_ptr<forward_pass> on_the_cpu(const decoder_description& d, const checkpoint& model,
+                                                compute_type type, index_t last_layer, thread_pool& pool) {
+  return std::make_unique<decoder>(d, model, type, last_layer, pool);
+}
+
+/// Which sinks of a run are set.
+enum class asked_for { rows, losses, everything };
+
+/// What each sink of a run gets, (document, layer, sink) -> values; losses are layer -1.
+using handed_out = std::map<std::tuple<std::size_t, index_t, std::string>, std::vector<float>>;
+
+inline handed_out what_is_handed_out(forward_pass& pass, const std::vector<token_span>& documents, rope_stage stage,
+                                     asked_for what = asked_for::everything) {
+  handed_out out;
+  const auto sink = [&](const std::string& q_name, const std::string& k_name) {
+    return
+        [&out, q_name, k_name](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+          for (const auto& [name, x] : {std::pair{q_name, q}, std::pair{k_name, k}}) {
+            auto& to = out[{i, layer, name}];
+            for (index_t t = 0; t < x.rows; ++t)
+              for (index_t h = 0; h < x.heads; ++h) to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+          }
+        };
+  };
+  batch_sinks sinks;
+  if (what != asked_for::losses) {
+    sinks.rows = sink("q", "k");
+    sinks.attended = sink("attended q", "attended k");
+  }
+  if (what != asked_for::rows)
+    sinks.losses = [&](std::size_t i, const token_predictions& found) {
+      auto& to = out[{i, -1, "loss"}];
+      to = found.loss;
+      to.insert(to.end(), found.right.begin(), found.right.end());
+    };
+  pass.run(documents, stage, sinks);
+  return out;
+}
+
+inline handed_out run_documents(const forward_fixture& f, const std::vector<token_span>& documents, compute_type type,
+                                const forward_pass_factory& make, rope_stage stage = rope_stage::post,
+                                asked_for what = asked_for::everything, int visits = 1) {
+  const checkpoint model(f.folder);
+  thread_pool pool(2);
+  const auto description = f.description();
+  const auto pass = make(description, model, type, description.n_layers() - 1, pool);
+  handed_out out;
+  for (int v = 0; v < visits; ++v) out = what_is_handed_out(*pass, documents, stage, what);
+  return out;
+}
+
+/// Queries and keys at the fixture's positions as it has them, (heads, positions, head_dim), by tensor.
+inline named_tensors at_positions(const forward_fixture& f, compute_type type, const forward_pass_factory& make) {
+  const safetensors_file fixture = f.open();
+  const auto ids = fixture.values<std::int32_t>("ids"), positions = fixture.values<std::int32_t>("position");
+  const auto description = f.description();
+  named_tensors out;
+  for (const auto& [key, rows] :
+       run_documents(f, {{ids.data(), ids.size()}}, type, make, rope_stage::post, asked_for::rows)) {
+    const auto& [document, layer, sink] = key;
+    if (sink != "q" && sink != "k") continue;
+    const index_t heads = sink == "q" ? description.query_heads : description.key_heads, d = description.head_dim;
+    auto& to = out["layer." + std::to_string(layer) + "." + sink];
+    for (index_t h = 0; h < heads; ++h)
+      for (const std::int32_t t : positions) {
+        const auto row = rows.begin() + (t * heads + h) * d;
+        to.insert(to.end(), row, row + d);
+      }
+  }
+  return out;
+}
+
+inline void expect_f32_as_transformers(const forward_fixture& f, const forward_pass_factory& make) {
+  const safetensors_file fixture = f.open();
+  const auto all = at_positions(f, compute_type::f32, make);
+  EXPECT_EQ(2 * (all.size() + 1), fixture.tensors().size()) << f.file;  // ids, positions; f32 and bf16
+  for (const auto& [name, ours] : all) {
+    const auto theirs = widened<float>(fixture, "f32." + name);
+    EXPECT_LE(distance(ours, theirs), 1e-4 * norm(theirs)) << f.file << ' ' << name;
+  }
+}
+
+/// As near to f32 as transformers is, and its bits in layer 0. The CPU's kernels round the weights of the attention as
+/// PyTorch's on the CPU do; elsewhere they are exact before they are rounded. Two errors of the same size that have
+/// nothing in common are at sqrt(2).
+inline void expect_bf16_near_transformers(const forward_fixture& f, const forward_pass_factory& make) {
+  const safetensors_file fixture = f.open();
+  for (const auto& [name, ours] : at_positions(f, compute_type::bf16, make)) {
+    const auto exact = widened<float>(fixture, "f32." + name), theirs = widened<bf16>(fixture, "bf16." + name);
+    EXPECT_LE(distance(ours, exact), 1.5 * distance(theirs, exact)) << f.file << ' ' << name;
+    EXPECT_LE(distance(ours, theirs), std::sqrt(2.0) * distance(theirs, exact)) << f.file << ' ' << name;
+    if (name != "layer.0.q" && name != "layer.0.k") continue;
+    std::size_t same = 0;
+    for (std::size_t i = 0; i < theirs.size(); ++i) same += ours[i] == theirs[i];
+    EXPECT_GE(static_cast<double>(same), 0.99 * static_cast<double>(theirs.size())) << f.file << ' ' << name;
+  }
+}
+
+/// Every sink of several documents of at most `tokens`, one of them empty, one of one token, gets what the CPU's
+/// forward pass gives.
+inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage stage, const forward_pass_factory& make,
+                                       std::size_t tokens = std::size_t(-1)) {
+  const forward_fixture f = family_fixture(family);
+  const safetensors_file fixture = f.open();
+  const auto ids = fixture.values<std::int32_t>("ids");
+  const token_span all(ids.data(), std::min(ids.size(), tokens));
+  const std::vector<token_span> documents{all.first(7), all, {}, all.subspan(3), all.last(1)};
+  const auto theirs = run_documents(f, documents, compute_type::f32, on_the_cpu, stage);
+  auto ours = run_documents(f, documents, compute_type::f32, make, stage);
+  EXPECT_EQ(ours.size(), theirs.size()) << family;
+  for (const auto& [key, rows] : theirs)
+    EXPECT_LE(distance(ours[key], rows), 1e-5 * norm(rows))
+        << family << ' ' << std::get<0>(key) << ' ' << std::get<1>(key) << ' ' << std::get<2>(key);
+}
+
+/// What the softmax of all query heads but head 1 of all layers but one gives of several documents, as a pass on the
+/// CPU measures it, or as this one does.
+inline std::map<std::string, std::vector<double>> measured_softmax(const forward_fixture& f,
+                                                                   const std::vector<token_span>& documents,
+                                                                   const forward_pass_factory& make) {
+  const checkpoint model(f.folder);
+  thread_pool pool(2);
+  const auto d = f.description();
+  capture_manifest manifest;
+  for (const token_span& document : documents)
+    manifest.context_length = std::max(manifest.context_length, static_cast<index_t>(document.size()));
+  for (index_t l = 0; l < d.n_layers(); ++l) {
+    captured_layer_info layer;
+    layer.layer = l;
+    layer.window = d.layers[static_cast<std::size_t>(l)].window;
+    for (index_t h = 0; h < d.query_heads; ++h)
+      if (h != 1) layer.query_heads.push_back(h);
+    if (l != 1) manifest.layers.push_back(layer);
+  }
+  statistics_store store(manifest, d, uniform_buckets{16}.edges(manifest.context_length), true, false);
+  store.add_documents(static_cast<index_t>(documents.size()), 0);
+  const auto pass = make(d, model, compute_type::f32, d.n_layers() - 1, pool);
+  batch_sinks sinks;
+  if (!pass->takes_softmax(store))
+    sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+      if (const auto what = store.measured(layer)) store.add(i, layer, measure_attention(pool, q, k, *what));
+    };
+  pass->run(documents, rope_stage::post, sinks);
+  std::map<std::string, std::vector<double>> found;
+  for (const tensor_to_write& t : store.tensors()) {
+    auto& values = found[t.name];
+    values.resize(t.data.size() / sizeof(double));
+    std::memcpy(values.data(), t.data.data(), t.data.size());
+  }
+  return found;
+}
+
+inline void expect_softmax_as_on_the_cpu(const std::string& family, const forward_pass_factory& make,
+                                         std::size_t tokens = std::size_t(-1)) {
+  const forward_fixture f = family_fixture(family);
+  const safetensors_file fixture = f.open();
+  const auto ids = fixture.values<std::int32_t>("ids");
+  const token_span all(ids.data(), std::min(ids.size(), tokens));
+  const std::vector<token_span> documents{all.first(7), {}, all, all.last(1)};
+  const auto theirs = measured_softmax(f, documents, on_the_cpu), ours = measured_softmax(f, documents, make);
+  ASSERT_EQ(ours.size(), theirs.size()) << family;
+  EXPECT_EQ(theirs.size() % 4, 0u) << family;
+  for (const auto& [name, values] : theirs) {
+    const auto& got = ours.at(name);
+    ASSERT_EQ(got.size(), values.size()) << family << ' ' << name;
+    double largest = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      EXPECT_NEAR(got[i], values[i], 1e-4 * (1 + values[i])) << family << ' ' << name << ' ' << i;
+      largest = std::max(largest, values[i]);
+    }
+    EXPECT_GT(largest, 0.5) << family << ' ' << name;
+  }
+}
+
+/// Families that differ most in their steps.
+inline const std::vector<std::string> varied_families{"llama-dynamic", "qwen3-moe", "gemma3", "gpt-neox", "ministral3"};
+
+/// The results in bf16 of two documents of at most `tokens` do not depend on which pass runs them, on what it ran
+/// before, or on whether anything but losses is asked for.
+inline void expect_same_bits(const std::string& family, const forward_pass_factory& one,
+                             const std::vector<forward_pass_factory>& others, std::size_t tokens = std::size_t(-1)) {
+  const forward_fixture f = family_fixture(family);
+  const safetensors_file fixture = f.open();
+  const auto ids = fixture.values<std::int32_t>("ids");
+  const token_span all(ids.data(), std::min(ids.size(), tokens));
+  const std::vector<token_span> documents{all.first(9), all};
+  const auto want = run_documents(f, documents, compute_type::bf16, one);
+  // Rows before the rotation are a kernel of their own; what follows them is the same.
+  for (const auto& [key, values] : run_documents(f, documents, compute_type::bf16, one, rope_stage::pre)) {
+    const auto& sink = std::get<2>(key);
+    if (sink == "q" || sink == "k") continue;
+    EXPECT_TRUE(values == want.at(key)) << family << " before the rotation " << sink;
+  }
+  for (const auto& other : others)
+    for (const auto& [what, visits] :
+         {std::pair{asked_for::everything, 1}, {asked_for::everything, 3}, {asked_for::losses, 1}}) {
+      const auto got = run_documents(f, documents, compute_type::bf16, other, rope_stage::post, what, visits);
+      EXPECT_EQ(got.size(), what == asked_for::losses ? documents.size() : want.size()) << family;
+      for (const auto& [key, values] : got) EXPECT_TRUE(values == want.at(key)) << family << ' ' << std::get<2>(key);
+    }
+}
+
+}  // namespace qkgeom::test

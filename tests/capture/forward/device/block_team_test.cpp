@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// The kernels of the forward pass by blocks of threads that run far ahead of one another, as they do on a device: a
+// barrier that is missing shows.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/forward/device/forward_pass.hpp"
+#include "tests/capture/forward/compared_passes.hpp"
+#include "tests/capture/forward/device/host_device.hpp"
+#include "tests/capture/forward/measured_softmax.hpp"
+#include "tests/common/fibre_block.hpp"
+
+namespace qkgeom {
+namespace {
+
+using test::fibre_block;
+using test::thread_order;
+
+/// One thread of a block of two warps.
+struct fibre_thread {
+  static constexpr int count = 2 * fibre_block::warp;
+  fibre_block* block;
+  int mine;
+
+  int number() const { return mine; }
+  void wait() const { block->wait_for_block(); }
+  float across(float x, int step) const { return block->exchange(x)[mine % fibre_block::warp ^ step]; }
+};
+
+class fibre_machine : public test::host_machine {
+ public:
+  fibre_machine(thread_pool& pool, thread_order order) : test::host_machine(pool), order_(order) {}
+
+  template <class Kernel>
+  void rows(index_t n, const Kernel& kernel) {
+    using team = device_kernels::block_team<fibre_thread>;
+    pool().for_each(n, [&](index_t i, int) {
+      thread_local fibre_block block(team::threads);
+      constexpr float unset = std::numeric_limits<float>::quiet_NaN();
+      float partial[team::threads / team::warp] = {unset, unset};
+      block.run(order_, [&](int t) { kernel(team({&block, t}, partial), i); });
+    });
+  }
+
+ private:
+  thread_order order_;
+};
+
+template <class T>
+class fibre_pass : public forward_pass {
+ public:
+  fibre_pass(thread_order order, const decoder_description& d, const checkpoint& weights, index_t last_layer,
+             thread_pool& pool)
+      : machine_(pool, order),
+        pass_(machine_, d, weights, last_layer, pool, {.chunk = 9, .attention_rows = 5, .attention_keys = 8}) {}
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
+    pass_.run(documents, stage, sinks);
+  }
+  void check_output() const override { pass_.check_output(); }
+
+ private:
+  fibre_machine machine_;
+  device_forward_pass<fibre_machine, T> pass_;
+};
+
+forward_pass_factory pass(thread_order order) {
+  return [order](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
+                 thread_pool& pool) -> std::unique_ptr<forward_pass> {
+    if (type == compute_type::bf16) return std::make_unique<fibre_pass<bf16>>(order, d, weights, last_layer, pool);
+    return std::make_unique<fibre_pass<float>>(order, d, weights, last_layer, pool);
+  };
+}
+
+constexpr std::size_t tokens = 12;  // two chunks
+
+std::vector<std::string> families() {
+  auto names = test::varied_families;
+  names.push_back("olmo2");  // norms queries and keys of all heads at once
+  return names;
+}
+
+TEST(block_team, gives_what_the_cpu_gives_in_any_order_of_its_threads) {
+  for (const auto& name : families())
+    for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass(order), tokens);
+}
+
+TEST(block_team, lets_queries_grow_after_they_are_rotated) {  // from position 64 on
+  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+    test::expect_sinks_as_on_the_cpu("ministral3", rope_stage::post, pass(order), 66);
+}
+
+TEST(block_team, bits_do_not_depend_on_the_order_of_its_threads) {
+  for (const auto& name : families())
+    test::expect_same_bits(name, pass(thread_order::first_comes_first), {pass(thread_order::last_comes_first)}, tokens);
+}
+
+// More experts than threads; equal logits, and some that are no numbers.
+TEST(block_team, chooses_the_experts_of_the_largest_logits) {
+  constexpr index_t rows = 5, experts = 70, chosen = 4;
+  const auto noise = test::noise_of(rows * experts, 4, 3);
+  std::vector<float> logits;
+  for (const float x : noise) logits.push_back(std::round(4 * x) / 4);
+  for (index_t i = 0; i < experts; ++i) logits[static_cast<std::size_t>(3 * experts + i)] = 2;
+  for (index_t i = 0; i < 68; ++i)
+    logits[static_cast<std::size_t>(4 * experts + i)] = std::numeric_limits<float>::quiet_NaN();
+  thread_pool pool(2);
+  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+    for (const bool normalised : {false, true}) {
+      fibre_machine machine(pool, order);
+      std::vector<std::int32_t> expert(rows * chosen, -1);
+      std::vector<float> share(rows * chosen, -1);
+      machine.rows(rows, device_kernels::choose_experts<float>{logits.data(), experts, chosen, normalised,
+                                                               expert.data(), share.data()});
+      for (index_t r = 0; r < rows; ++r) {
+        std::vector<std::pair<double, std::int32_t>> sorted;
+        for (std::int32_t i = 0; i < experts; ++i) {
+          const double x = static_cast<double>(logits[static_cast<std::size_t>(r * experts + i)]);
+          sorted.emplace_back(std::isnan(x) ? -HUGE_VAL : x, i);
+        }
+        std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+          return a.first > b.first || (a.first == b.first && a.second < b.second);
+        });
+        double sum = 0;
+        for (index_t i = 0; i < (normalised ? chosen : experts); ++i)
+          sum += std::exp(sorted[static_cast<std::size_t>(i)].first);
+        for (index_t i = 0; i < chosen; ++i) {
+          const auto& [logit, number] = sorted[static_cast<std::size_t>(i)];
+          const auto at = static_cast<std::size_t>(r * chosen + i);
+          EXPECT_EQ(expert[at], number) << r << ' ' << i;
+          EXPECT_NEAR(static_cast<double>(share[at]), std::exp(logit) / sum, 1e-6) << r << ' ' << i;
+        }
+      }
+      const choices_by_expert by_expert(expert, experts, chosen);
+      for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e)
+        for (index_t i = by_expert.begin[e]; i < by_expert.begin[e + 1]; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          EXPECT_EQ(expert[static_cast<std::size_t>(by_expert.choice[at])], static_cast<std::int32_t>(e));
+          EXPECT_TRUE(i == by_expert.begin[e] || by_expert.choice[at - 1] < by_expert.choice[at]);
+        }
+      EXPECT_EQ(by_expert.begin.back(), rows * chosen);
+    }
+}
+
+TEST(block_team, sums_of_the_softmax_are_the_same_bits_and_near_the_cpu_s) {
+  const test::noisy_document d{.tokens = 90};
+  const std::vector<index_t> heads{0, 2, 5};
+  const auto buckets = uniform_buckets{33}.edges(d.tokens);
+  thread_pool pool(2);
+  for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(10)}) {
+    const measured_heads what{heads, buckets, {.window = window, .scale = 0.3, .bins = distance_bins(d.tokens)}};
+    const auto on = [&](thread_order order) {
+      fibre_machine machine(pool, order);
+      return test::measured_in_chunks<float>(machine, d, what);
+    };
+    const auto one = on(thread_order::first_comes_first), other = on(thread_order::last_comes_first);
+    EXPECT_EQ(one.first, other.first);
+    EXPECT_EQ(one.distance, other.distance);
+    EXPECT_EQ(one.entropy, other.entropy);
+    test::expect_near(one, measure_attention(pool, d.queries(), d.keys(), what));
+  }
+}
+
+}  // namespace
+}  // namespace qkgeom

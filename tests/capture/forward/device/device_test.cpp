@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: MIT
+// The forward pass of a device, its steps run by the host, against what transformers computes and against the CPU's.
+#include "capture/forward/device/forward_pass.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "capture/analysis/live_analysis_on.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/forward/compared_passes.hpp"
+#include "tests/capture/forward/device/host_device.hpp"
+#include "tests/capture/forward/measured_softmax.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// Small chunks and blocks, so that a fixture has several of them.
+constexpr device_decoder_options small{.chunk = 48, .attention_rows = 20, .attention_keys = 64, .resident = 0};
+/// With the keys of a block of PyTorch's attention on the CPU, since weights are rounded relative to the largest score
+/// so far.
+constexpr device_decoder_options as_theirs{.chunk = 48, .attention_rows = 20, .attention_keys = 512, .resident = 0};
+
+/// A host machine and a forward pass on it, with moments taken where the rows lie.
+template <class T, class Machine = test::host_machine>
+class host_pass : public forward_pass {
+ public:
+  host_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool,
+            const device_decoder_options& options = small)
+      : machine_(pool), pass_(machine_, d, weights, last_layer, pool, options) {}
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
+    if (forbids_rows) {
+      EXPECT_FALSE(sinks.rows || sinks.attended) << "whole layers leave the machine, but nothing needs that";
+    }
+    pass_.run(documents, stage, sinks);
+  }
+  void check_output() const override { pass_.check_output(); }
+  bool takes_moments(moment_store& store) override {
+    pass_.bring_moments(store, [this](const char* side, const tensor_view<const T>& x,
+                                      const vector_view<const std::int32_t>& position) {
+      return cpu_.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1), 0,
+                          scatter_kind::full);
+    });
+    return true;
+  }
+  bool takes_softmax(statistics_store& store) override {
+    pass_.bring_softmax(store);
+    return true;
+  }
+  using analyses_type = analyse_documents<cpu_context, T>;
+  void analyse(analyses_type& found) { pass_.analyse(found); }
+
+  bool forbids_rows = false;
+
+ private:
+  Machine machine_;
+  cpu_context cpu_{{.threads = 2}};
+  device_forward_pass<Machine, T> pass_;
+};
+
+template <class Machine>
+forward_pass_factory pass_on(const device_decoder_options& options) {
+  return [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
+                   thread_pool& pool) -> std::unique_ptr<forward_pass> {
+    if (type == compute_type::bf16)
+      return std::make_unique<host_pass<bf16, Machine>>(d, weights, last_layer, pool, options);
+    return std::make_unique<host_pass<float, Machine>>(d, weights, last_layer, pool, options);
+  };
+}
+forward_pass_factory pass(const device_decoder_options& options = small) {
+  return pass_on<test::host_machine>(options);
+}
+
+TEST(device, f32_agrees_with_transformers) {
+  for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, pass());
+}
+
+TEST(device, bf16_is_as_near_to_f32_as_transformers_is_and_has_its_bits_in_layer_0) {
+  for (const auto& f : forward_fixtures()) test::expect_bf16_near_transformers(f, pass(as_theirs));
+}
+
+TEST(device, every_sink_of_several_documents_gets_what_the_cpu_gives) {
+  for (const auto& name : test::varied_families)
+    for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
+      test::expect_sinks_as_on_the_cpu(name, stage, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}));
+}
+
+TEST(device, measures_the_softmax_as_the_cpu_does) {
+  for (const auto& name : test::varied_families)
+    test::expect_softmax_as_on_the_cpu(name, pass({.chunk = 21, .attention_rows = 5, .attention_keys = 8}));
+}
+
+TEST(device, results_do_not_depend_on_which_layers_stay_or_on_what_ran_before) {
+  const auto keeps = [](index_t bytes) { return pass({.chunk = 16, .resident = bytes}); };
+  for (const char* name : {"llama-dynamic", "qwen3-moe"})
+    test::expect_same_bits(name, keeps(0), {keeps(60000), keeps(index_t{1} << 40)});
+}
+
+/// Memory of the host that holds NaN until it is set.
+struct unset_memory : cpu_memory {
+  void* allocate(std::size_t bytes) const { return std::memset(cpu_memory::allocate(bytes), 0xff, bytes); }
+};
+
+/// A machine whose attention is a fused kernel as cuDNN's are: of the keys that are seen, up to the last query's.
+class fused_machine : public test::host_machine_with<unset_memory> {
+ public:
+  using host_machine_with::host_machine_with;
+
+  template <class T>
+  bool attend(const attention_call<T>& c) {
+    const attended_keys keys(c);
+    const index_t group = c.heads / c.key_heads;
+    for (index_t h = 0; h < c.heads; ++h)
+      for (index_t r = 0; r < c.rows; ++r) {
+        const auto at = static_cast<std::size_t>((r * c.heads + h) * c.dim);
+        const auto key = [&](const T* side, index_t i) {
+          return side + ((h / group) * c.capacity + keys.begin + i) * c.dim;
+        };
+        std::vector<double> weight(static_cast<std::size_t>(keys.count));
+        double top = -std::numeric_limits<double>::infinity(), sum = 0;
+        const index_t last = keys.count - c.rows + r, first = std::max<index_t>(0, last - keys.window + 1);
+        for (index_t i = first; i <= last; ++i) {
+          double score = 0;
+          for (index_t j = 0; j < c.dim; ++j)
+            score += static_cast<double>(c.q[at + static_cast<std::size_t>(j)]) * static_cast<double>(key(c.k, i)[j]);
+          top = std::max(top, weight[static_cast<std::size_t>(i)] = c.scale * score);
+        }
+        for (index_t i = first; i <= last; ++i) {
+          auto& w = weight[static_cast<std::size_t>(i)];
+          sum += w = std::exp(w - top);
+        }
+        for (index_t j = 0; j < c.dim; ++j) {
+          double x = 0;  // keys that are not seen count 0 times their value
+          for (index_t i = 0; i < keys.count; ++i)
+            x += weight[static_cast<std::size_t>(i)] / sum * static_cast<double>(key(c.v, i)[j]);
+          c.out[at + static_cast<std::size_t>(j)] = device_kernels::to_element<T>(static_cast<float>(x));
+        }
+      }
+    return true;
+  }
+};
+
+TEST(device, fused_attention_gives_what_the_cpu_gives) {
+  for (const auto& name : test::varied_families)
+    for (const index_t chunk : {9, 4096})
+      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass_on<fused_machine>({.chunk = chunk}), 21);
+}
+
+/// Memory of the host that counts what is held of it.
+class counted_memory : public cpu_memory {
+ public:
+  void* allocate(std::size_t bytes) const {
+    void* const p = cpu_memory::allocate(bytes);
+    const std::lock_guard lock(mutex_);
+    held_ += size_[p] = bytes;
+    most_ = std::max(most_, held_);
+    return p;
+  }
+  void release(void* p) const {
+    const std::lock_guard lock(mutex_);
+    held_ -= size_.extract(p).mapped();
+    cpu_memory::release(p);
+  }
+  std::size_t most() const { return most_; }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<void*, std::size_t> size_;
+  mutable std::size_t held_ = 0, most_ = 0;
+};
+
+// `--resident auto` plans with these.
+TEST(device, holds_as_many_bytes_as_it_says) {
+  using machine_type = test::host_machine_with<counted_memory>;
+  const auto check = [](const std::string& name, const device_decoder_options& options) {
+    const forward_fixture f = family_fixture(name);
+    const safetensors_file fixture = f.open();
+    const auto ids = fixture.values<std::int32_t>("ids");
+    const checkpoint model(f.folder);
+    thread_pool pool(2);
+    machine_type machine(pool);
+    const auto d = f.description();
+    using decoder_type = device_decoder<machine_type, bf16>;
+    decoder_type decoder(machine, d, model, d.n_layers() - 1, pool, options);
+    device_sinks<bf16, memory_space::host> sinks;
+    sinks.losses = [](std::size_t, const token_predictions&) {};
+    decoder.run(std::vector<token_span>{{ids.data(), ids.size()}}, rope_stage::post, sinks);
+    const auto stated = static_cast<double>(decoder_type::working_bytes(d, static_cast<index_t>(ids.size()), options));
+    const auto held = static_cast<double>(machine.memory().most());
+    EXPECT_LE(held, stated) << name;
+    EXPECT_GE(held, 0.8 * stated) << name;
+    index_t weights = 0;
+    for (index_t l = 0; l < d.n_layers(); ++l) weights += decoder_type::layer_bytes(d, l);
+    if (options.resident > 0) {
+      EXPECT_EQ(machine.weight_memory().most(), static_cast<std::size_t>(weights)) << name;
+    } else {
+      EXPECT_LT(machine.weight_memory().most(), static_cast<std::size_t>(weights)) << name;
+    }
+  };
+  for (const auto& name : test::varied_families)
+    for (const index_t resident : {index_t{0}, index_t{1} << 40})
+      check(name, {.chunk = 32, .attention_rows = 16, .attention_keys = 24, .resident = resident});
+}
+
+TEST(device, softmax_holds_as_many_bytes_as_it_says) {
+  thread_pool pool(1);
+  test::host_machine_with<counted_memory> machine(pool);
+  const test::noisy_document d;
+  const std::vector<index_t> heads{0, 1, 2, 4, 5};
+  const auto buckets = uniform_buckets{100}.edges(d.tokens);
+  const measured_heads what{heads, buckets, {.bins = distance_bins(d.tokens)}};
+  const auto found = test::measured_in_chunks<float>(machine, d, what);
+  const std::size_t sums = found.first.size() + found.entropy.size() + found.distance.size(),
+                    edges = buckets.edges().size();
+  const auto stated = device_attention_sums<test::host_machine, float>::working_bytes(5, 20, 32, what.options.bins, 2);
+  EXPECT_EQ(machine.memory().most(), static_cast<std::size_t>(stated) + (sums + edges) * sizeof(double));
+}
+
+/// C = op(A) B + (adds) C as BLAS defines it, column-major.
+void multiply_as_blas(const column_major_product& p, index_t batch, bool adds, const float* a, const float* b,
+                      float* c) {
+  for (index_t i = 0; i < batch; ++i)
+    for (index_t col = 0; col < p.n; ++col)
+      for (index_t row = 0; row < p.m; ++row) {
+        float sum = 0;
+        for (index_t k = 0; k < p.k; ++k)
+          sum += a[i * p.stride_a + (p.transposes_a ? row * p.lda + k : k * p.lda + row)] *
+                 b[i * p.stride_b + col * p.ldb + k];
+        float& to = c[i * p.stride_c + col * p.ldc + row];
+        to = sum + (adds ? to : 0.0f);
+      }
+}
+
+TEST(device, products_for_blas_are_the_transposed_ones) {
+  thread_pool pool(1);
+  test::host_machine machine(pool);
+  const random_stream draws{.seed = 9};
+  std::vector<float> a(400), b(400), start(600);
+  for (std::size_t i = 0; i < 600; ++i) start[i] = static_cast<float>(draws.uniform(i) - 0.5);
+  for (std::size_t i = 0; i < 400; ++i) a[i] = start[i] * 3, b[i] = start[599 - i];
+  // Rows of several heads interleaved, one matrix for all of a batch, padding between rows.
+  for (const bool plain : {false, true})
+    for (const bool adds : {false, true})
+      for (const product_shape& shape : {product_shape{3, 5, 4, {8, 4}, {plain ? 7 : 6, 40}, {9, 40}, 2, plain, adds},
+                                         product_shape{5, 2, 7, {7, 0}, {plain ? 2 : 7, 0}, {2, 10}, 3, plain, adds},
+                                         product_shape{4, 4, 4, {4, 16}, {4, 16}, {4, 16}, 4, plain, adds}}) {
+        auto ours = start, theirs = start;
+        machine.multiply(shape, a.data(), b.data(), ours.data());
+        multiply_as_blas(column_major_product(shape), shape.batch, adds, b.data(), a.data(), theirs.data());
+        EXPECT_LE(distance(ours, theirs), 1e-5 * norm(theirs)) << plain << adds << shape.rows;
+        EXPECT_GT(distance(ours, start), 0.1);
+      }
+}
+
+class device_capture : public test::capture_test {
+ protected:
+  device_capture() {
+    test::write_books(folder / "books.jsonl", 3);
+    options.documents.jsonl = folder / "books.jsonl";
+    options.plan.max_length = 150;
+    options.plan.sampler = {.bucket_size = 32, .rate = 16};
+    options.moments = options.softmax = options.loss = true;
+    options.plan.head_list = {{1, 0}, {1, 5}, {3, 2}};
+  }
+  void of(const std::string& name, const forward_pass_factory& forward,
+          const document_analyses_factory& analyses = {}) {
+    options.out = folder / name;
+    const auto moments = [&](const char* side, const tensor_view<const float>& x,
+                             const vector_view<const std::int32_t>& position) {
+      return cpu.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1), 0,
+                         scatter_kind::full);
+    };
+    run_capture(options, notes, {.moments = moments, .analyses = analyses, .forward = forward});
+  }
+
+  cpu_context cpu{{.threads = 2}};
+};
+
+TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
+  of("cpu", {});
+  of("device",
+     [](const decoder_description& d, const checkpoint& weights, compute_type, index_t last, thread_pool& pool) {
+       auto pass = std::make_unique<host_pass<float>>(d, weights, last, pool);
+       pass->forbids_rows = true;
+       return pass;
+     });
+  std::size_t compared = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "cpu")) {
+    const auto name = entry.path().filename();
+    if (name.extension() != ".safetensors") {
+      EXPECT_EQ(test::get(folder / "cpu" / name), test::get(folder / "device" / name)) << name;
+      continue;
+    }
+    const safetensors_file a((folder / "cpu" / name).string()), b((folder / "device" / name).string());
+    ASSERT_EQ(a.tensors().size(), b.tensors().size());
+    for (const auto& t : a.tensors()) {
+      ++compared;
+      const auto values = [&](const safetensors_file& file) {
+        std::vector<float> v;
+        const auto take = [&](const auto& all) { v.assign(all.begin(), all.end()); };
+        if (t.dtype == "F32") take(file.values<float>(t.name));
+        if (t.dtype == "F64") take(file.values<double>(t.name));
+        if (t.dtype == "I32") take(file.values<std::int32_t>(t.name));
+        if (t.dtype == "I64") take(file.values<std::int64_t>(t.name));
+        return v;
+      };
+      const auto x = values(a), y = values(b);
+      EXPECT_LE(distance(x, y), t.dtype[0] == 'I' ? 0 : 1e-4 * norm(x)) << name << ' ' << t.name;
+    }
+  }
+  EXPECT_GT(compared, 30u);
+}
+
+// The same forward pass: its queries chunk by chunk and its keys where they lie, and whole layers handed out.
+TEST_F(device_capture, analyses_where_rows_lie_are_those_of_rows_handed_out) {
+  options.moments = options.softmax = options.loss = false;
+  options.plan.compute = compute_type::bf16;
+  options.plan.sampler = {.kind = sampler_kind::all, .bucket_size = 32};
+  options.analyse = document_analysis_options{.covariances = {"joint"}, .heatmap = true};
+  host_pass<bf16>::analyses_type* made = nullptr;
+  const auto forward = [&](bool where_they_lie) {
+    return [&, where_they_lie](const decoder_description& d, const checkpoint& weights, compute_type, index_t last,
+                               thread_pool& pool) {
+      auto pass = std::make_unique<host_pass<bf16>>(d, weights, last, pool);
+      if (where_they_lie) pass->analyse(*made);
+      pass->forbids_rows = where_they_lie;
+      return pass;
+    };
+  };
+  of("lie", forward(true), [&](const capture_manifest& plan, const document_analysis_options& choice) {
+    auto analyses = std::make_unique<host_pass<bf16>::analyses_type>(cpu, plan, choice);
+    made = analyses.get();
+    return analyses;
+  });
+  of("handed out", forward(false), [&](const capture_manifest& plan, const document_analysis_options& choice) {
+    return std::make_unique<analyse_documents<cpu_context>>(cpu, plan, choice);
+  });
+  std::size_t numbers = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "lie")) {
+    const auto name = entry.path().filename();
+    if (name.extension() != ".csv") continue;
+    const auto ours = read_csv(entry.path()), theirs = read_csv(folder / "handed out" / name);
+    ASSERT_EQ(ours.columns(), theirs.columns());
+    for (const std::string& column : ours.columns())
+      for (std::size_t r = 0; r < ours.rows(); ++r) {
+        const std::string &a = ours.column(column)[r], &b = theirs.column(column)[r];
+        if (a == b) continue;
+        const double x = std::stod(a), y = std::stod(b);
+        EXPECT_NEAR(x, y, 1e-7 * std::fmax(1, std::abs(y))) << name << ' ' << column << ' ' << r;
+        ++numbers;
+      }
+  }
+  EXPECT_GT(numbers, 100u) << "chunks add up otherwise";
+}
+
+}  // namespace
+}  // namespace qkgeom

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstring>
+#include <memory_resource>
+#include <vector>
+
+#include "capture/forward/device/attention.hpp"
+#include "capture/forward/device/team.hpp"
+#include "capture/forward/products/blas.hpp"
+#include "qkgeom/core/buffer.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+
+namespace qkgeom::test {
+
+/// The host as a machine of `device_decoder`: every step is the one that a GPU runs, at once and in order.
+template <class Memory>
+class host_machine_with {
+ public:
+  using memory_type = Memory;
+  struct event {};
+
+  explicit host_machine_with(thread_pool& pool) : pool_(&pool) { use_one_blas_thread(); }
+
+  const Memory& memory() const { return memory_; }
+  const Memory& weight_memory() const { return weight_memory_; }
+  std::pmr::memory_resource* staging() const { return std::pmr::new_delete_resource(); }
+  event make_event() const { return {}; }
+  void enter() const {}
+  void host_waits(const event&) const {}
+  void copies_wait(const event&) const {}
+  void record_copies(const event&) const {}
+  void work_waits(const event&) const {}
+  void record_work(const event&) const {}
+  void copy_weights(void* to, const void* from, std::size_t bytes) const { std::memcpy(to, from, bytes); }
+
+  template <class Kernel>
+  void rows(index_t n, const Kernel& kernel) {
+    pool_->for_each(n, [&](index_t i, int) { kernel(device_kernels::one_thread{}, i); });
+  }
+
+  template <class T, class Out>
+  void multiply(const product_shape& s, const T* a, const T* b, Out* c) {
+    std::vector<float> x(size(s.rows * s.inner)), w(size(s.columns * s.inner)), y(size(s.rows * s.columns));
+    for (index_t i = 0; i < s.batch; ++i) {
+      for (index_t r = 0; r < s.rows; ++r)
+        for (index_t j = 0; j < s.inner; ++j) x[size(r * s.inner + j)] = a[i * s.a.batch + r * s.a.row + j];
+      for (index_t r = 0; r < s.columns; ++r)
+        for (index_t j = 0; j < s.inner; ++j)
+          w[size(r * s.inner + j)] = b[i * s.b.batch + (s.plain ? j * s.b.row + r : r * s.b.row + j)];
+      multiply_transposed(s.rows, s.columns, s.inner, x.data(), s.inner, w.data(), y.data(), s.columns);
+      for (index_t r = 0; r < s.rows; ++r)
+        for (index_t j = 0; j < s.columns; ++j) {
+          Out& to = c[i * s.c.batch + r * s.c.row + j];
+          to = device_kernels::to_element<Out>(y[size(r * s.columns + j)] + (s.adds ? static_cast<float>(to) : 0.0f));
+        }
+    }
+  }
+
+ protected:
+  thread_pool& pool() const { return *pool_; }
+
+ private:
+  static std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
+  Memory memory_, weight_memory_;
+  thread_pool* pool_;
+};
+
+using host_machine = host_machine_with<cpu_memory>;
+
+}  // namespace qkgeom::test

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// Each family's odd features: the fixture that agrees with transformers (forward_test.cpp) does so no more when one of
+// them is switched off, so that the fixture tests it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+
+#include "tests/capture/forward/forward_fixture.hpp"
+#include "tests/io/scratch.hpp"
+
+namespace qkgeom {
+namespace {
+
+struct feature {
+  std::string family, name;
+  std::function<void(decoder_description&)> off;
+};
+
+void no_windows(decoder_description& d) {
+  for (auto& l : d.layers) l.window.reset();
+}
+void windows_everywhere(decoder_description& d) {
+  for (auto& l : d.layers) l.window = 33;
+}
+void default_rope(decoder_description& d) {
+  d.rope.inv_freq = default_frequencies(d.rope.theta, d.rope.rotary_dim);
+  d.rope.attention_factor = 1;
+  d.rope.dynamic.reset();
+}
+void no_growth(decoder_description& d) { d.growth.reset(); }
+void no_qk_norm(decoder_description& d) { d.qk = qk_norm::none; }
+void no_qkv_bias(decoder_description& d) { d.qkv_bias = false; }
+void no_output_bias(decoder_description& d) { d.output_bias = false; }
+void llama_norm(decoder_description& d) { d.norm = norm_kind::llama; }
+void no_out_norms(decoder_description& d) { d.names.attention_out_norm = d.names.feed_forward_out_norm = ""; }
+void half_style(decoder_description& d) { d.rope.interleaved = false; }
+void silu(decoder_description& d) { d.act = activation::silu; }
+void whole_rotation(decoder_description& d) {
+  d.rope.rotary_dim = d.head_dim;
+  d.rope.inv_freq = default_frequencies(d.rope.theta, d.head_dim);
+}
+void one_window_layer_less(decoder_description& d) { d.layers[0].window.reset(); }
+
+const std::vector<feature>& features() {
+  static const std::vector<feature> list{
+      {"mistral", "window", no_windows},
+      {"ministral", "window", no_windows},
+      {"ministral", "full layers between sliding ones", windows_everywhere},
+      {"ministral3", "yarn", default_rope},
+      {"ministral3", "queries that grow", no_growth},
+      {"mistral3", "yarn", default_rope},
+      {"mistral3", "queries that grow", no_growth},
+      {"qwen2", "bias", no_qkv_bias},
+      {"qwen2", "window", no_windows},
+      {"qwen2", "max_window_layers", windows_everywhere},
+      {"qwen3", "norm of queries and keys", no_qk_norm},
+      {"qwen3", "bias of q, k, v", no_qkv_bias},
+      {"qwen3", "bias of the output", no_output_bias},
+      {"qwen3-yarn", "yarn", default_rope},
+      {"qwen3-yarn", "yarn's attention factor", [](auto& d) { d.rope.attention_factor = 1; }},
+      {"qwen3-moe", "experts chosen", [](auto& d) { d.experts->chosen = 2; }},
+      {"qwen3-moe", "normalised probabilities", [](auto& d) { d.experts->normalised = false; }},
+      {"llama-linear", "linear scaling", default_rope},
+      {"llama-dynamic", "dynamic scaling", default_rope},
+      {"smollm3", "layers without rotation", [](auto& d) { d.layers[1].rope = true; }},
+      {"smollm3", "window", no_windows},
+      {"gemma3-text", "window", one_window_layer_less},
+      {"gemma3-text", "rotation of sliding layers", [](auto& d) { d.local_rope = d.rope; }},
+      {"gemma3-text", "linear scaling", default_rope},
+      {"gemma3-text", "1 + w", llama_norm},
+      {"gemma3-text", "norm of queries and keys", no_qk_norm},
+      {"gemma3-text", "norms of outputs", no_out_norms},
+      {"gemma3-text", "scaled embedding", [](auto& d) { d.scaled_embedding = false; }},
+      {"gemma3-text", "scale of scores", [](auto& d) { d.score_scale.reset(); }},
+      {"gemma3-text", "tanh gelu", silu},
+      {"gemma3", "1 + w", llama_norm},
+      {"glm", "neighbouring pairs", half_style},
+      {"glm", "partial rotation", whole_rotation},
+      {"glm", "bias", no_qkv_bias},
+      {"glm4", "neighbouring pairs", half_style},
+      {"glm4", "norms of outputs", no_out_norms},
+      {"olmo2", "norm of queries and keys", no_qk_norm},
+      {"olmo2", "norms of outputs", no_out_norms},
+      {"gpt-neox", "parallel residual", [](auto& d) { d.parallel_residual = false; }},
+      {"gpt-neox", "partial rotation", whole_rotation},
+      {"gpt-neox", "bias of q, k, v", no_qkv_bias},
+      {"gpt-neox", "bias of the output", no_output_bias},
+      {"gpt-neox", "bias of the feed-forward", [](auto& d) { d.feed_forward_bias = false; }},
+      {"gpt-neox", "gelu", silu},
+      {"gpt-neox", "exact gelu", [](auto& d) { d.act = activation::gelu_tanh; }},
+      {"gpt-neox-sequential", "sequential residual", [](auto& d) { d.parallel_residual = true; }},
+      {"gpt-neox-sequential", "tanh gelu", [](auto& d) { d.act = activation::gelu; }},
+      {"mllama", "llama3 scaling", default_rope},
+  };
+  return list;
+}
+
+TEST(families, fixtures_fail_when_a_feature_is_switched_off) {
+  for (const feature& x : features()) {
+    const forward_fixture f = family_fixture(x.family);
+    const safetensors_file fixture = f.open();
+    decoder_description d = f.description();
+    x.off(d);
+    double worst = 0;
+    for (const auto& [name, ours] : run_fixture(f, d, compute_type::f32)) {
+      const auto theirs = widened<float>(fixture, "f32." + name);
+      worst = std::max(worst, distance(ours, theirs) / norm(theirs));
+    }
+    EXPECT_GT(worst, 1e-4) << x.family << ": " << x.name;  // what forward_test.cpp allows
+  }
+}
+
+/// OLMo 2 rotates in f32 and rounds once: rounding each product gives other bits in layer 0.
+TEST(families, olmo2_rotates_in_f32) {
+  const forward_fixture f = family_fixture("olmo2");
+  decoder_description d = f.description();
+  d.rope.exact = false;
+  const auto theirs = widened<bf16>(f.open(), "bf16.layer.0.q"),
+             ours = run_fixture(f, d, compute_type::bf16)["layer.0.q"];
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < theirs.size(); ++i) same += ours[i] == theirs[i];
+  EXPECT_LT(static_cast<double>(same), 0.9 * static_cast<double>(theirs.size()));
+}
+
+/// Layers that attend to images do nothing to text, and give no rows.
+TEST(families, mllama_skips_layers_for_images) {
+  const forward_fixture f = family_fixture("mllama");
+  const decoder_description d = f.description();
+  EXPECT_TRUE(d.layers[1].skipped);
+  EXPECT_EQ(run_fixture(f, d, compute_type::f32).count("layer.1.q"), 0u);
+}
+
+// Ministral 3's released weights: E4M3 with one scale a tensor. The same values written out in bf16 must give the same.
+TEST(families, fp8_weights_are_value_times_scale) {
+  const forward_fixture f = family_fixture("mistral3");
+  const test::scratch_folder folder;
+  const auto e4m3 = [](std::uint8_t bits) {
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const double size = exponent > 0 ? (1 + fraction / 8.0) * std::pow(2.0, exponent - 7) : fraction / 512.0;
+    return bits & 128 ? -size : size;
+  };
+  const safetensors_file original(f.folder + "/model.safetensors");
+  std::map<std::string, std::vector<std::uint8_t>> codes;
+  std::map<std::string, std::vector<bf16>> plain;
+  std::map<std::string, bf16> scales;
+  std::vector<tensor_to_write> quantised, written_out;
+  const auto bytes = [](const auto& v) { return std::as_bytes(std::span(v)); };
+  std::size_t made = 0;
+  for (const auto& t : original.tensors()) {
+    const auto values = original.values<bf16>(t);
+    auto& out = plain[t.name];
+    out.assign(values.begin(), values.end());
+    if (t.name.find("_proj.weight") == std::string::npos) {
+      quantised.push_back({t.name, "BF16", t.shape, bytes(out), {}});
+      written_out.push_back(quantised.back());
+      continue;
+    }
+    const bf16 scale = scales[t.name] = bf16::round(0.0173f + 0.001f * static_cast<float>(made++));
+    auto& code = codes[t.name];
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      std::uint8_t c = static_cast<std::uint8_t>((i * 37 + made) % 256);  // any value there is, but NaN
+      if ((c & 127) == 127) c = 0;
+      if ((c & 127) > 88) c = static_cast<std::uint8_t>(c - 48);  // and none that is huge
+      code.push_back(c);
+      out[i] = bf16::round(static_cast<float>(e4m3(c) * static_cast<double>(static_cast<float>(scale))));
+    }
+    quantised.push_back({t.name, "F8_E4M3", t.shape, bytes(code), {}});
+    quantised.push_back({t.name + "_scale_inv", "BF16", {}, std::as_bytes(std::span(&scales[t.name], 1)), {}});
+    written_out.push_back({t.name, "BF16", t.shape, bytes(out), {}});
+  }
+  EXPECT_GT(made, 10u);
+  std::vector<named_tensors> found;
+  for (const auto& [name, tensors] : {std::pair{"fp8", quantised}, std::pair{"bf16", written_out}}) {
+    std::filesystem::create_directory(folder / name);
+    write_safetensors(folder / name / "model.safetensors", tensors);
+    const forward_fixture copy{f.file, (folder / name).string()};
+    EXPECT_EQ(checkpoint(folder / name).has_fp8(), name == std::string("fp8"));
+    found.push_back(run_fixture(copy, f.description(), compute_type::bf16));
+  }
+  EXPECT_EQ(found[0], found[1]);
+  json config = read_json(f.folder + "/config.json");
+  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", nullptr}};
+  EXPECT_NO_THROW(read_description(config));
+  config["quantization_config"]["weight_block_size"] = {128, 128};
+  EXPECT_THROW(read_description(config), error);
+}
+
+}  // namespace
+}  // namespace qkgeom

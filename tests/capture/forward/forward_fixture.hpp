@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "capture/forward/decoder.hpp"
+#include "capture/model/checkpoint.hpp"
+#include "qkgeom/io/json.hpp"
+#include "qkgeom/io/safetensors.hpp"
+
+namespace qkgeom {
+
+/// What transformers computed: ids in; q, k of every layer as its attention function receives them.
+struct forward_fixture {
+  std::string file, folder;
+
+  safetensors_file open() const { return safetensors_file(file); }
+
+  /// The model as its config.json and the fixture's rope scaling describe it.
+  decoder_description description() const {
+    json config = read_json(folder + "/config.json");
+    const safetensors_file fixture = open();
+    const auto scaling = fixture.metadata().find("rope_scaling");
+    if (scaling != fixture.metadata().end() && !scaling->second.empty())
+      config = with_rope_scaling(std::move(config), scaling->second);
+    return read_description(config);
+  }
+};
+
+using named_tensors = std::map<std::string, std::vector<float>>;
+
+/// Runs the fixture's ids and picks its positions; q and k of every layer as (heads, positions, head_dim).
+inline named_tensors run_fixture(const forward_fixture& f, const decoder_description& description, compute_type type,
+                                 int threads = 2, attention_kernel kernel = attention_kernel::best) {
+  const safetensors_file fixture = f.open();
+  const auto ids = fixture.values<std::int32_t>("ids"), positions = fixture.values<std::int32_t>("position");
+  const checkpoint model(f.folder);
+  thread_pool pool(threads);
+  decoder d(description, model, type, description.n_layers() - 1, pool, kernel);
+  named_tensors out;
+  d.run({ids.data(), ids.size()}, rope_stage::post,
+        [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+          for (const auto& [name, x] : {std::pair{".q", q}, std::pair{".k", k}}) {
+            auto& to = out["layer." + std::to_string(layer) + name];
+            for (index_t h = 0; h < x.heads; ++h)
+              for (const std::int32_t t : positions) to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+          }
+        });
+  return out;
+}
+
+template <class T>
+std::vector<float> widened(const safetensors_file& file, const std::string& name) {
+  const auto v = file.values<T>(name);
+  return {v.begin(), v.end()};
+}
+
+inline double norm(const std::vector<float>& x) {
+  double s = 0;
+  for (const double v : x) s += v * v;
+  return std::sqrt(s);
+}
+inline double distance(const std::vector<float>& x, const std::vector<float>& y) {
+  if (x.size() != y.size()) return HUGE_VAL;
+  double s = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) s += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
+  return std::sqrt(s);
+}
+
+/// The tiny checkpoint of a family (tests/data/make_family_fixtures.py).
+inline forward_fixture family_fixture(const std::string& name) {
+  const std::string folder = std::string(QKGEOM_TEST_DATA) + "/families/" + name;
+  return {folder + "/forward.safetensors", folder};
+}
+
+/// The bundled model, a Llama with llama3 scaling and biases, and every family's checkpoint.
+inline std::vector<forward_fixture> forward_fixtures() {
+  std::vector<forward_fixture> list;
+  for (const char* name : {"forward-short", "forward-mid", "forward-long"}) {
+    const std::string file = std::string(QKGEOM_TEST_DATA) + "/forward/" + name + ".safetensors";
+    list.push_back({file, std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3/" +
+                              safetensors_file(file).metadata().at("checkpoint")});
+  }
+  const std::string llama = std::string(QKGEOM_TEST_DATA) + "/llama-tiny";
+  list.push_back({llama + "/forward.safetensors", llama});
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(QKGEOM_TEST_DATA) + "/families"))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) list.push_back(family_fixture(name));
+  return list;
+}
+
+}  // namespace qkgeom

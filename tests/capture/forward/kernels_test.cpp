@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// The forward pass' parts against brute force.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/forward/attention.hpp"
+#include "capture/forward/products/amx.hpp"
+#include "capture/forward/products/linear.hpp"
+#include "capture/forward/products/simd.hpp"
+#include "capture/forward/row_ops.hpp"
+#include "qkgeom/core/random.hpp"
+#include "qkgeom/core/scalar.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// Entries with a spread like that of real queries and keys.
+std::vector<float> entries(std::size_t n, std::uint32_t which, double spread = 1.5) {
+  const random_stream stream{.seed = 5, .example = which};
+  std::vector<float> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    double sum = -6;
+    for (std::size_t j = 0; j < 12; ++j) sum += stream.uniform(12 * i + j);
+    x[i] = static_cast<float>(spread * sum);
+  }
+  return x;
+}
+
+struct shape {
+  index_t tokens, query_heads, key_heads, dim;
+  std::optional<index_t> window;
+};
+
+/// Queries, keys and values of a shape; in bf16 they are bf16 values.
+struct attention_problem {
+  shape s;
+  std::vector<float> q;
+  key_buffer k, v;
+
+  attention_problem(const shape& of, bool to_bf16);
+  std::vector<float> result(const attention_options& options, int threads = 2) const;
+};
+
+attention_problem::attention_problem(const shape& of, bool to_bf16) : s(of) {
+  const auto size = [](index_t a, index_t b, index_t c) { return static_cast<std::size_t>(a * b * c); };
+  q = entries(size(s.tokens, s.query_heads, s.dim), 1);
+  k.reshape(s.tokens, s.key_heads, s.dim);
+  v.reshape(s.tokens, s.key_heads, s.dim);
+  auto kv = entries(2 * size(s.tokens, s.key_heads, s.dim), 2);
+  if (to_bf16) {
+    round_row(q);
+    round_row(kv);
+  }
+  std::size_t at = 0;
+  for (index_t h = 0; h < s.key_heads; ++h)
+    for (index_t t = 0; t < s.tokens; ++t)
+      for (index_t c = 0; c < s.dim; ++c) {
+        k.view().head(h)(t, c) = kv[at++];
+        v.view().head(h)(t, c) = kv[at++];
+      }
+}
+
+std::vector<float> attention_problem::result(const attention_options& options, int threads) const {
+  thread_pool pool(threads);
+  auto out = q;
+  causal_attention(pool, packed_tensor(out.data(), s.tokens, s.query_heads, s.dim), k, v, s.key_heads, options);
+  return out;
+}
+
+/// The largest error of the attention against a sum in f64.
+double attention_error(const shape& s, bool to_bf16, attention_kernel kernel) {
+  attention_problem problem(s, to_bf16);
+  const auto result = problem.result({.window = s.window, .to_bf16 = to_bf16, .kernel = kernel});
+  const auto k = problem.k.view(), v = problem.v.view();
+  double worst = 0;
+  for (index_t h = 0; h < s.query_heads; ++h)
+    for (index_t t = 0; t < s.tokens; ++t) {
+      const auto keys = k.head(h * s.key_heads / s.query_heads), values = v.head(h * s.key_heads / s.query_heads);
+      const std::size_t row = static_cast<std::size_t>((t * s.query_heads + h) * s.dim);
+      std::vector<double> out(static_cast<std::size_t>(s.dim), 0);
+      double sum = 0;
+      for (index_t j = s.window ? std::max<index_t>(0, t - *s.window + 1) : 0; j <= t; ++j) {
+        double dot = 0;
+        for (index_t c = 0; c < s.dim; ++c) dot += double{problem.q[row + static_cast<std::size_t>(c)]} * keys(j, c);
+        const double p = std::exp(dot / std::sqrt(static_cast<double>(s.dim)));
+        sum += p;
+        for (index_t c = 0; c < s.dim; ++c) out[static_cast<std::size_t>(c)] += p * values(j, c);
+      }
+      for (std::size_t c = 0; c < out.size(); ++c) worst = std::max(worst, std::abs(out[c] / sum - result[row + c]));
+    }
+  return worst;
+}
+
+const std::vector<shape> shapes{{1, 4, 2, 32, {}},    {2, 1, 1, 1, {}},     {64, 3, 3, 20, {}},   {300, 8, 2, 32, {}},
+                                {301, 6, 2, 40, {}},  {257, 3, 3, 20, 17},  {500, 5, 1, 64, 100}, {130, 7, 1, 128, 1},
+                                {640, 2, 1, 16, 600}, {1100, 4, 4, 33, {}}, {1100, 2, 1, 72, 520}};
+
+std::string name(const shape& s) { return std::to_string(s.tokens) + " tokens, head size " + std::to_string(s.dim); }
+
+TEST(attention, equals_brute_force) {
+  // Values are below 9; a sum of some hundred products in f32 with relative errors near 2^-22 stays within this.
+  for (const auto& s : shapes) EXPECT_LT(attention_error(s, false, attention_kernel::best), 2e-5) << name(s);
+}
+
+TEST(attention, in_bf16_errs_by_the_rounding_of_weights_and_result) {
+  // Weights and result are rounded to 8 bits: 2^-9 each of values below 9, and exp's 1.1e-4.
+  for (const auto kernel : {attention_kernel::portable, attention_kernel::best})
+    for (const auto& s : shapes) EXPECT_LT(attention_error(s, true, kernel), 2 * 9 * 0x1p-9) << name(s);
+}
+
+// A query of the first position sees its own key alone, so its result is that value, whatever else is in the block.
+TEST(attention, kernels_agree_where_rounding_leaves_no_choice) {
+  for (const auto& s : shapes) {
+    attention_problem problem(s, true);
+    const auto v = problem.v.view();
+    for (const auto kernel : {attention_kernel::portable, attention_kernel::best}) {
+      const auto out = problem.result({.window = s.window, .to_bf16 = true, .kernel = kernel});
+      for (index_t h = 0; h < s.query_heads; ++h)
+        for (index_t c = 0; c < s.dim; ++c)
+          ASSERT_EQ(out[static_cast<std::size_t>(h * s.dim + c)], v.head(h * s.key_heads / s.query_heads)(0, c))
+              << name(s) << ", head " << h;
+    }
+  }
+}
+
+TEST(attention, tiles_do_not_depend_on_the_number_of_threads) {
+  if (!amx_available()) GTEST_SKIP() << "this CPU has no AMX, or the system does not grant it";
+  for (const auto& s : shapes) {
+    const attention_problem problem(s, true);
+    const attention_options options{.window = s.window, .to_bf16 = true};
+    EXPECT_EQ(problem.result(options, 1), problem.result(options, 3)) << name(s);
+  }
+}
+
+TEST(row_ops, exponentials_keep_their_bounds) {
+  double exact = 0, rough = 0;
+  for (float x = -125.5f; x < 0; x += 0.0137f) {
+    const double expected = std::exp2(static_cast<double>(x));
+    exact = std::max(exact, std::abs(static_cast<double>(simd::exp2(simd::all(x))[0]) / expected - 1));
+    rough = std::max(rough, std::abs(static_cast<double>(simd::exp2_rough(simd::all(x))[0]) / expected - 1));
+  }
+  EXPECT_LT(exact, 2.4e-7);
+  EXPECT_LT(rough, 1.2e-4);
+  EXPECT_LT(simd::exp2(simd::all(-1e30f))[0], 2e-38f);
+  EXPECT_LT(simd::exp2_rough(simd::all(-1e30f))[0], 2e-38f);
+}
+
+TEST(row_ops, rounding_is_that_of_bf16) {
+  auto x = entries(1003, 3);
+  x[0] = 1.00390625f, x[1] = 1.01171875f, x[2] = -0.0f, x[3] = 3.4e38f;  // ties, a zero, overflow
+  auto y = x;
+  round_row(y);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], static_cast<float>(bf16::round(x[i]))) << x[i];
+}
+
+TEST(row_ops, norm_gate_and_rotation_equal_their_formulas) {
+  const std::size_t n = 37;  // no multiple of any vector
+  const auto x = entries(n, 4), w = entries(n, 5);
+  std::vector<float> out(n);
+  normalise(norm_kind::llama, x, w, {}, 1e-5f, false, out.data());
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(out[i], x[i] * w[i] / std::sqrt(squares / n + 1e-5), 1e-5);
+
+  auto gate = entries(n, 6, 20);
+  gate[0] = -500, gate[1] = 500;
+  const auto before = gate;
+  gate_into(activation::silu, gate, w, false);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double g = before[i], expected = g / (1 + std::exp(-g)) * w[i];
+    EXPECT_NEAR(gate[i], expected, 1e-6 * std::abs(expected) + 1e-6);
+  }
+  auto head = x;
+  const std::vector<float> cosine(18, 0.6f), sine(18, 0.8f);
+  rotate_pairs(head.data(), cosine.data(), sine.data(), 18, {});
+  for (std::size_t i = 0; i < 18; ++i) {
+    EXPECT_NEAR(head[i], 0.6f * x[i] - 0.8f * x[i + 18], 1e-5);
+    EXPECT_NEAR(head[i + 18], 0.6f * x[i + 18] + 0.8f * x[i], 1e-5);
+  }
+  EXPECT_EQ(head[36], x[36]);
+}
+
+/// y (rows, out) of a product, with a stride wider than a row.
+std::vector<float> product(const weight_matrix& w, index_t rows, index_t out, index_t in, const std::vector<float>& x) {
+  product_scratch scratch;
+  std::vector<float> y(static_cast<std::size_t>(rows * (out + 3)), -1.0f);
+  w.multiply(rows, out, x.data(), in + 5, y.data(), out + 3, scratch);
+  return y;
+}
+
+TEST(linear, tile_products_are_sums_of_exact_products) {
+  if (!amx_available()) GTEST_SKIP() << "this CPU has no AMX, or the system does not grant it";
+  const std::vector<std::array<index_t, 3>> sizes{
+      {1, 1, 1}, {256, 96, 64}, {37, 50, 33}, {64, 31, 200}, {255, 129, 96}};
+  for (const auto& [rows, out, in] : sizes) {
+    auto x = entries(static_cast<std::size_t>(rows * (in + 5)), 1);
+    auto w = entries(static_cast<std::size_t>(out * in), 2);
+    round_row(x);
+    round_row(w);
+    weight_matrix tiles;
+    tiles.reshape(out, in, weight_format::bf16_tiles);
+    tiles.pack(out / 2, out - out / 2, w.data() + out / 2 * in);
+    tiles.pack(0, out / 2, w.data());
+    const auto y = product(tiles, rows, out, in, x);
+    for (index_t r = 0; r < rows; ++r) {
+      for (index_t o = 0; o < out; ++o) {
+        double sum = 0, size = 0;
+        for (index_t i = 0; i < in; ++i) {
+          const double term = static_cast<double>(x[static_cast<std::size_t>(r * (in + 5) + i)]) *
+                              static_cast<double>(w[static_cast<std::size_t>(o * in + i)]);
+          sum += term;
+          size += std::abs(term);
+        }
+        ASSERT_NEAR(static_cast<double>(y[static_cast<std::size_t>(r * (out + 3) + o)]), sum,
+                    0x1p-24 * static_cast<double>(in + 1) * size)
+            << rows << ' ' << out << ' ' << in;
+      }
+      for (index_t o = out; o < out + 3; ++o) ASSERT_EQ(y[static_cast<std::size_t>(r * (out + 3) + o)], -1.0f);
+    }
+    // A row's result does not depend on the rows beside it.
+    const auto fewer = product(tiles, (rows + 1) / 2, out, in, x);
+    EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), y.begin()));
+  }
+}
+
+}  // namespace
+}  // namespace qkgeom

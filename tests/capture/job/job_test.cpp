@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: MIT
+// From documents and a checkpoint to a capture folder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "capture/forward/decoder.hpp"
+#include "capture/job/job.hpp"
+#include "capture/model/checkpoint.hpp"
+#include "capture/text/tokenizer.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "tests/capture/capture_fixture.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+using test::bundled;
+
+class job : public test::capture_test {
+ protected:
+  job() {
+    options.plan.max_length = 48;
+    options.plan.sampler = {sampler_kind::all, 16, 1};
+  }
+  /// A copy of the model's folder whose config or weights a test may damage.
+  void copy_model() {
+    options.model = bundled / "stage1-step-1000";
+    fs::remove_all(folder / "model");
+    fs::create_directories(folder / "model");
+    for (const auto& e : fs::directory_iterator(options.model)) fs::copy(e.path(), folder / "model");
+    fs::copy(bundled / "tokenizer.json", folder / "model");
+    options.model = folder / "model";
+    for (const auto& e : fs::directory_iterator(options.model))
+      fs::permissions(e.path(), fs::perms::owner_write, fs::perm_options::add);
+  }
+  /// Writes the weights anew, each tensor as `change` leaves it; it returns whether the tensor stays.
+  void change_weights(const std::function<bool(tensor_to_write&, std::vector<bf16>&)>& change) {
+    copy_model();
+    std::map<std::string, std::vector<bf16>> values;
+    std::vector<tensor_to_write> tensors;
+    {
+      const safetensors_file file(options.model / "model.safetensors");
+      for (const auto& t : file.tensors()) {
+        const auto v = file.values<bf16>(t);
+        auto& kept = values[t.name];
+        kept.assign(v.begin(), v.end());
+        tensor_to_write w{t.name, "BF16", t.shape, {}, {}};
+        if (!change(w, kept)) continue;
+        w.data = std::as_bytes(std::span(kept));
+        tensors.push_back(w);
+      }
+    }
+    fs::remove(options.model / "model.safetensors");
+    write_safetensors(options.model / "model.safetensors", tensors);
+  }
+};
+
+TEST_F(job, empty_short_and_long_documents) {
+  options.documents.jsonl = write("d.jsonl",
+                                  "{\"id\": \"none\", \"text\": \"\"}\n\n{\"id\": 7, \"text\": \"Amen\"}\n"
+                                  "{\"text\": \"" +
+                                      std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
+  const auto s = run();
+  EXPECT_EQ(s.documents, 4);
+  EXPECT_EQ(s.empty, 1);
+  EXPECT_THAT(notes.str(), HasSubstr("'none'"));
+  const auto c = capture::open(options.out);
+  const auto& examples = *c.manifest().examples;
+  ASSERT_EQ(examples.size(), 4u);
+  EXPECT_EQ(examples[0].tokens, 0);
+  EXPECT_EQ(examples[1].id, "7");
+  EXPECT_LT(examples[1].tokens, 16);
+  EXPECT_EQ(examples[2].id, "2");
+  EXPECT_EQ(examples[2].tokens, 48);
+  EXPECT_EQ(examples[3].id, "bad");
+  index_t rows = 0;
+  for (const auto& e : examples) rows += e.tokens;
+  EXPECT_EQ(c.read_layer(0).q.position.size, rows);
+  EXPECT_EQ(c.manifest().context_length, 48);
+  EXPECT_EQ(c.manifest().layers.size(), 8u);
+  EXPECT_FALSE(c.manifest().layers[3].rope);
+}
+
+TEST_F(job, rows_are_those_of_the_forward_pass) {
+  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth."),
+                            write("b.txt", "And the earth")};
+  options.plan.sampler = {sampler_kind::uniform, 16, 6};
+  options.plan.heads = 9;
+  options.plan.seed = 4;
+  run();
+  const auto c = capture::open(options.out);
+  const checkpoint weights(options.model);
+  thread_pool pool(1);
+  decoder model(read_description(read_json(options.model / "config.json")), weights, compute_type::f32, 7, pool);
+  const auto tokens = tokenizer::load(bundled / "tokenizer.json");
+  std::map<index_t, std::size_t> next;
+  index_t heads = 0, rows = 0;
+  for (int example = 0; example < 2; ++example) {
+    const auto ids = tokens.encode(read_text(options.documents.text[static_cast<std::size_t>(example)], 1000), 48);
+    model.run(ids, rope_stage::post, [&](index_t layer, tensor_view<const float> q, tensor_view<const float>) {
+      for (const auto& info : c.manifest().layers) {
+        if (info.layer != layer) continue;
+        if (example == 0) heads += static_cast<index_t>(info.query_heads.size());
+        const auto kept =
+            draw_tokens(options.plan.sampler, q.rows,
+                        {4, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer), draw::query_token});
+        c.read_layer(layer).visit([&]<class T>(const layer_view<T>& view) {
+          for (const std::int32_t t : kept) {
+            const auto r = static_cast<index_t>(next[layer]++);
+            ASSERT_LT(r, view.q.rows);
+            EXPECT_EQ(view.q_position[r], t);
+            EXPECT_EQ(view.q_example[r], example);
+            for (index_t h = 0; h < view.q.heads; ++h)
+              for (index_t x = 0; x < view.q.dim; ++x)
+                ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)),
+                          q.head(info.query_heads[static_cast<std::size_t>(h)])(t, x));
+            ++rows;
+          }
+        });
+      }
+    });
+  }
+  EXPECT_EQ(heads, 9);
+  EXPECT_GT(rows, 0);
+}
+
+TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
+  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
+  options.plan.sampler = {sampler_kind::uniform, 4, 2, 5};
+  options.plan.same_positions = true;
+  run();
+  const auto same = capture::open(options.out);
+  index_t kept = 0;
+  for (const index_t layer : same.layers()) {
+    const auto rows = same.read_layer(layer);
+    EXPECT_EQ(std::vector(rows.q.position.begin(), rows.q.position.end()),
+              std::vector(rows.k.position.begin(), rows.k.position.end()));
+    for (const std::int32_t t : rows.q.position) EXPECT_GE(t, 5);
+    kept += rows.q.rows;
+  }
+  EXPECT_GT(kept, 8);
+  EXPECT_EQ(same.manifest().extra["skip_first"], 5);
+  EXPECT_EQ(same.manifest().extra["same_positions"], true);
+  EXPECT_EQ(same.manifest().rate, 0.5);
+  options.plan.same_positions = false;
+  options.out = folder / "apart";
+  run();
+  const auto apart = capture::open(options.out);
+  bool different = false;
+  for (const index_t layer : apart.layers()) {
+    const auto rows = apart.read_layer(layer);
+    different |= std::vector(rows.q.position.begin(), rows.q.position.end()) !=
+                 std::vector(rows.k.position.begin(), rows.k.position.end());
+  }
+  EXPECT_TRUE(different);
+}
+
+TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
+  options.documents.jsonl =
+      write("d.jsonl", R"({"text": "Amen", "labels": {"task": "T3.1", "bin": 128}, "language": "en"}
+{"text": "Amen amen", "language": "zh", "length": null}
+)");
+  options.documents.label_fields = {"language", "length"};
+  options.plan.head_list = {{1, 7}, {4, 0}, {4, 3}};
+  options.family = "SmolLM3";
+  options.revision = "step-1000";
+  options.study.name = "mine";
+  options.rope_theta = 2e4;
+  run();
+  const auto c = capture::open(options.out);
+  const auto& m = c.manifest();
+  ASSERT_EQ(m.layers.size(), 2u);
+  EXPECT_THAT(m.layers[0].query_heads, ::testing::ElementsAre(7));
+  EXPECT_THAT(m.layers[0].key_heads, ::testing::ElementsAre(1));
+  EXPECT_THAT(m.layers[1].query_heads, ::testing::ElementsAre(0, 3));
+  EXPECT_EQ(m.family, "SmolLM3");
+  EXPECT_EQ(m.revision, "step-1000");
+  EXPECT_EQ(m.extra["study"], "mine");
+  EXPECT_EQ((*m.examples)[0].labels, json({{"task", "T3.1"}, {"bin", 128}, {"language", "en"}}));
+  EXPECT_EQ((*m.examples)[1].labels, json({{"language", "zh"}}));
+  // Other base, other frequencies: theta^(-2 / 32).
+  EXPECT_FLOAT_EQ(static_cast<float>(m.rope->inv_freq[1]), static_cast<float>(std::pow(2e4, -1.0 / 16)));
+  options.out = folder / "none";
+  options.plan.head_list = {{8, 0}};
+  EXPECT_THAT(refusal(), HasSubstr("layer 8 head 0 was asked for, but the model has 8 layers of 8 query heads"));
+  options.plan.head_list.clear();
+  options.documents.jsonl = write("d.jsonl", R"({"text": "Amen", "labels": {"list": [1]}})");
+  EXPECT_THAT(refusal(), HasSubstr("line 1: label list must be"));
+}
+
+TEST_F(job, documents_begin_with_bos_when_told_to_and_with_nothing_when_told_not_to) {
+  copy_model();
+  fs::create_directories(folder / "tok");
+  fs::rename(options.model / "tokenizer.json", folder / "tok" / "tokenizer.json");
+  options.tokenizer = folder / "tok";  // a folder
+  options.documents.text = {write("a.txt", "Amen")};
+  options.plan.layers = {0};
+  const auto first_tokens = [&](const char* name) {
+    options.out = folder / name;
+    run();
+    const auto rows = capture::open(options.out).read_layer(0);
+    return std::vector(rows.q.token.begin(), rows.q.token.end());
+  };
+  const auto plain = first_tokens("plain");
+  options.bos = bos_rule::prepend;
+  auto config = read_json(options.model / "config.json");
+  config.erase("bos_token_id");
+  write("model/config.json", config.dump());
+  EXPECT_THAT(refusal(), HasSubstr("names a BOS token"));
+  config["bos_token_id"] = 7;
+  write("model/config.json", config.dump());
+  auto expected = plain;
+  expected.insert(expected.begin(), 7);
+  EXPECT_EQ(first_tokens("config"), expected);
+  // The tokenizer's own name goes first, and what it puts before a text is not doubled.
+  auto file = read_json(folder / "tok" / "tokenizer.json");
+  file["added_tokens"].push_back({{"id", 9}, {"content", "<s>"}, {"special", true}});
+  file["model"]["vocab"]["<s>"] = 9;
+  for (auto& [word, id] : file["model"]["vocab"].items())
+    if (id == 9 && word != "<s>") id = 1023;
+  write("tok/tokenizer.json", file.dump());
+  write("tok/tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "add_bos_token": true})");
+  expected[0] = 9;
+  EXPECT_EQ(first_tokens("tokenizer"), expected);
+  options.bos = bos_rule::as_tokenizer;
+  EXPECT_EQ(first_tokens("as-tokenizer"), expected);
+  options.bos = bos_rule::none;
+  EXPECT_EQ(first_tokens("none"), plain);
+  EXPECT_EQ(capture::open(options.out).manifest().extra["bos"], "none");
+}
+
+TEST_F(job, pre_rope_rows_differ_where_there_is_rotary_embedding) {
+  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
+  options.plan.compute = compute_type::bf16;
+  run();
+  const auto post = capture::open(options.out);
+  options.out = folder / "pre";
+  options.plan.stage = rope_stage::pre;
+  run();
+  const auto pre = capture::open(options.out);
+  EXPECT_EQ(pre.manifest().rope_stage, "pre");
+  for (const index_t layer : {index_t{0}, index_t{3}}) {
+    const auto a = post.read_layer(layer), b = pre.read_layer(layer);
+    EXPECT_EQ(a.element, dtype::bf16);
+    ASSERT_EQ(a.q.bytes(), b.q.bytes());
+    EXPECT_EQ(std::memcmp(a.q.data, b.q.data, a.q.bytes()) == 0, layer == 3);
+  }
+}
+
+TEST_F(job, bad_lines_are_named_before_anything_is_written) {
+  const auto refused = [&](const std::string& text) {
+    options.documents.jsonl = write("d.jsonl", "{\"text\": \"good\"}\n" + text);
+    const std::string message = refusal();
+    EXPECT_FALSE(fs::exists(options.out));
+    return message;
+  };
+  EXPECT_THAT(refused("{\"text\": "), HasSubstr("line 2"));
+  EXPECT_THAT(refused("{\"text\": \"\\ud8\"}"), HasSubstr("line 2"));
+  EXPECT_THAT(refused("{\"title\": \"x\"}"), HasSubstr("line 2 has no field text"));
+  EXPECT_THAT(refused("{\"text\": 5}"), HasSubstr("text must be a string, not 5"));
+  EXPECT_THAT(refused("[1]"), HasSubstr("object"));
+  options.documents.jsonl = write("empty.jsonl", "\n");
+  EXPECT_THAT(refusal(), HasSubstr("no document"));
+}
+
+TEST_F(job, escapes_of_half_characters_are_read_as_ill_formed_utf8_is) {
+  const auto ids = [&](const std::string& text) {
+    options.documents.jsonl = write("d.jsonl", "{\"text\": \"" + text + "\"}");
+    std::string read;
+    document_list(options.documents).for_each([&](index_t, const document& d) { read = d.text; });
+    return read;
+  };
+  const std::string mark = "\xef\xbf\xbd";
+  EXPECT_EQ(ids("a\\ud800b"), "a" + mark + "b");
+  EXPECT_EQ(ids("\\uDC00"), mark);
+  EXPECT_EQ(ids("\\ud800\\ud83d\\ude00\\ude00"), mark + "\xf0\x9f\x98\x80" + mark) << "a pair stays a character";
+  EXPECT_EQ(ids("\\\\ud800"), "\\ud800") << "a backslash that is one";
+}
+
+TEST_F(job, a_finished_capture_is_that_of_its_documents_and_weights) {
+  options.documents.text = {write("a.txt", "In the beginning God created")};
+  options.plan.max_length = 4;
+  copy_model();
+  run();
+  options.resume = true;
+  EXPECT_TRUE(run().was_complete);
+  write("a.txt", "And the earth was without form");  // as many tokens of a document of the same name
+  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
+  write("a.txt", "In the beginning God created");
+  EXPECT_TRUE(run().was_complete);
+  change_weights([](tensor_to_write&, std::vector<bf16>& v) {
+    v[7] = bf16::round(0.75f);
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
+}
+
+TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) {
+  options.documents.text = {bundled / "tokenizer.json"};
+  options.plan.max_length = 50;
+  options.plan.sampler = {.bucket_size = 0, .rate = 4};  // of 4 tokens: all are kept
+  EXPECT_EQ(run().rows, 8 * (50 + 50));                  // queries and keys of eight layers
+  const auto manifest = capture::open(options.out).manifest();
+  EXPECT_EQ(manifest.bucket.size, 4);
+  EXPECT_EQ(manifest.rate, 1);
+  EXPECT_EQ(manifest.usual_bucket_size(), 4);
+}
+
+TEST_F(job, few_tokens_for_a_query_model_are_noted) {
+  options.documents.text = {write("a.txt", "Amen"), bundled / "tokenizer.json", bundled / "tokenizer.json"};
+  options.plan.sampler = {.bucket_size = 0, .rate = 2};
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("about 6 queries of a head are expected in a bucket"));
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("later buckets stay empty")));
+  options.plan.max_length = 4096;
+  options.plan.sampler.rate = 16;
+  options.documents.text.resize(1);
+  options.out = folder / "short";
+  run();
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("are expected")));
+  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 ends the context there, with buckets of 1\n"));
+}
+
+TEST_F(job, labels_that_no_document_has_and_heads_that_are_not_there_are_noted) {
+  options.documents.jsonl = write("d.jsonl", "{\"text\": \"Amen\", \"kind\": 1}\n{\"text\": \"Amen\"}\n");
+  options.documents.label_fields = {"kind", "knid"};
+  options.plan.heads = 65;
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("no document has a field 'knid'"));
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("'kind'")));
+  EXPECT_THAT(notes.str(), HasSubstr("have 64 query heads; all are taken, not 65"));
+}
+
+TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {
+  options.documents.text = {write("a.txt", "Amen")};
+  options.plan.sampler = {sampler_kind::uniform, 48, 1};
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("--bucket-size 3 is a sixteenth"));
+  options.plan.sampler.bucket_size = 47;
+  options.out = folder / "narrower";
+  run();
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("covers the whole context")));
+  // A size that was asked for stays.
+  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 ends the context there\n"));
+  options.documents.text = {write("empty.txt", "")};
+  options.out = folder / "empty";
+  run();
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("longest")));
+}
+
+TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {
+  options.documents.text = {write("a.txt", "Amen")};
+  run();
+  EXPECT_THAT(refusal(), HasSubstr("already holds one"));
+  options.resume = true;
+  EXPECT_TRUE(run().was_complete);
+  options.plan.seed = 9;
+  EXPECT_THAT(refusal(), HasSubstr("other settings"));
+  options.out = folder / "foreign";
+  fs::create_directories(options.out);
+  write("foreign/x.safetensors", "");
+  EXPECT_THAT(refusal(), HasSubstr("x.safetensors"));
+}
+
+TEST_F(job, weights_that_are_missing_misshapen_or_not_finite) {
+  options.documents.text = {write("a.txt", "Amen")};
+  const std::string name = "model.layers.2.self_attn.k_proj.weight";
+  change_weights([&](tensor_to_write& t, auto&) { return t.name != name; });
+  EXPECT_THAT(refusal(), HasSubstr("has no tensor " + name));
+  change_weights([&](tensor_to_write& t, auto&) {
+    if (t.name == name) std::swap(t.shape[0], t.shape[1]);
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr(name + " must have shape (64, 128)"));
+  change_weights([&](tensor_to_write& t, std::vector<bf16>& v) {
+    if (t.name == name) v[77] = bf16{0x7fc0};
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr(name + " holds NaN at entry 77"));
+  std::vector<bf16> rows(64 * 128);
+  const checkpoint weights(options.model);
+  weights.read_bf16(name, {64, 128}, 1, 63, rows.data());
+  EXPECT_THAT(test::message_of([&] {
+                weights.read_bf16(name, {64, 128}, 0, 64, rows.data());
+              }),
+              HasSubstr(name + " holds NaN at entry 77"));
+  EXPECT_FALSE(fs::exists(options.out / "manifest.json"));
+}
+
+TEST_F(job, layers_after_the_last_captured_one_and_the_rest_of_that_one_are_not_read) {
+  options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
+  options.plan.layers = {0, 2};
+  run();
+  const std::string whole = read_text(options.out / "shard-00000.safetensors", 1 << 20);
+  change_weights([&](tensor_to_write& t, auto&) {
+    const std::string layers = "model.layers.";
+    if (t.name.rfind(layers, 0) != 0) return t.name.find("embed") != std::string::npos;
+    const int layer = std::stoi(t.name.substr(layers.size()));
+    const auto names = {"input_layernorm", "q_proj", "k_proj"};
+    return layer < 2 || (layer == 2 && std::any_of(names.begin(), names.end(), [&](const char* name) {
+                           return t.name.find(name) != std::string::npos;
+                         }));
+  });
+  fs::rename(options.model, folder / "stage1-step-1000");
+  options.model = folder / "stage1-step-1000";
+  options.out = folder / "cut";
+  run();
+  EXPECT_EQ(read_text(options.out / "shard-00000.safetensors", 1 << 20), whole);
+  options.loss = true;
+  options.out = folder / "loss";
+  EXPECT_THAT(refusal(), HasSubstr("has no tensor model.layers.2."));
+}
+
+TEST_F(job, shards_of_an_index_that_are_missing_or_broken) {
+  options.documents.text = {write("a.txt", "Amen")};
+  copy_model();
+  fs::remove(options.model / "model.safetensors");
+  EXPECT_THAT(refusal(), HasSubstr("neither model.safetensors nor"));
+  write("model/model.safetensors.index.json", R"({"weight_map": {"a": "gone.safetensors"}})");
+  EXPECT_THAT(refusal(), HasSubstr("gone.safetensors"));
+  write("model/model.safetensors.index.json", R"({"weight_map": {"a": "../outside"}})");
+  EXPECT_THAT(refusal(), HasSubstr("plain name"));
+  fs::create_directory(options.model / "unreadable");
+  write("model/model.safetensors.index.json", R"({"weight_map": {"a": "unreadable"}})");
+  EXPECT_THAT(refusal(), HasSubstr("unreadable"));
+  write("model/model.safetensors", "short");
+  EXPECT_THAT(refusal(), HasSubstr("not a safetensors file"));
+}
+
+TEST_F(job, a_tokenizer_of_another_model_is_noticed) {
+  copy_model();
+  auto file = read_json(options.model / "tokenizer.json");
+  file["added_tokens"].push_back({{"id", 5000}, {"content", "Amen"}, {"special", true}});
+  write("model/tokenizer.json", file.dump());
+  options.documents.text = {write("a.txt", "Amen")};
+  EXPECT_THAT(refusal(), HasSubstr("token id 5000 at position 0 is outside the model's vocabulary of 1024"));
+  fs::remove(options.model / "tokenizer.json");
+  EXPECT_THAT(refusal(), HasSubstr("no tokenizer.json"));
+}
+
+}  // namespace
+}  // namespace qkgeom

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// What the softmax gives and the losses: against a plain softmax, against transformers, and in a capture.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "capture/forward/attention_statistics.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/forward/device/host_device.hpp"
+#include "tests/capture/forward/forward_fixture.hpp"
+#include "tests/capture/forward/measured_softmax.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// The same sums, a query and a key at a time in f64.
+attention_sums plain_softmax(tensor_view<const float> q, tensor_view<const float> k, const std::vector<index_t>& heads,
+                             const bucket_edges& buckets, const attention_statistics_options& o) {
+  const auto at = [](index_t i) { return static_cast<std::size_t>(i); };
+  const index_t b = buckets.count(), h = static_cast<index_t>(heads.size());
+  attention_sums s{std::vector<double>(at(b)), std::vector<double>(at(h * b * 3)),
+                   std::vector<double>(at(h * b * o.bins)), std::vector<double>(at(h * b))};
+  for (index_t t = 0; t < q.rows; ++t) s.count[at(buckets(t))] += 1;
+  for (index_t i = 0; i < h; ++i)
+    for (index_t t = 0; t < q.rows; ++t) {
+      const index_t head = heads[at(i)], cell = i * b + buckets(t);
+      std::vector<double> p;
+      for (index_t j = 0; j <= t; ++j) {
+        double score = 0;
+        for (index_t c = 0; c < q.dim; ++c)
+          score +=
+              static_cast<double>(q.head(head)(t, c)) * static_cast<double>(k.head(head * k.heads / q.heads)(j, c));
+        p.push_back(o.window && j <= t - *o.window ? 0 : std::exp(o.scale * score));
+      }
+      const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+      for (index_t j = 0; j <= t; ++j) {
+        const double mass = p[at(j)] / sum;
+        index_t bin = 0;
+        while ((index_t{1} << bin) <= t - j) ++bin;
+        s.distance[at(cell * o.bins + bin)] += mass;
+        for (index_t f = 0; f < 3; ++f)
+          if (j < first_tokens[at(f)]) s.first[at(cell * 3 + f)] += mass;
+        if (mass > 0) s.entropy[at(cell)] -= mass * std::log(mass);
+      }
+    }
+  return s;
+}
+
+TEST(attention_statistics, equal_a_plain_softmax) {
+  const test::noisy_document d;
+  const std::vector<index_t> heads{0, 2, 5};
+  const auto buckets = uniform_buckets{70}.edges(400);
+  for (const int threads : {1, 3})
+    for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(37)}) {
+      thread_pool pool(threads);
+      const attention_statistics_options o{.window = window, .scale = 0.3, .bins = distance_bins(400)};
+      const auto found = measure_attention(pool, d.queries(), d.keys(), {heads, buckets, o});
+      test::expect_near(found, plain_softmax(d.queries(), d.keys(), heads, buckets, o));
+    }
+}
+
+// Windows narrower than a block of keys, so that some queries see nothing of a block, as wide as some blocks, and none.
+TEST(attention_statistics, of_a_device_equal_a_plain_softmax) {
+  test::noisy_document d;
+  for (auto* side : {&d.q, &d.k})
+    for (float& x : *side) x = device_kernels::rounded<bf16>(x);
+  thread_pool pool(2);
+  test::host_machine machine(pool);
+  const std::vector<index_t> heads{0, 1, 2, 4, 5};
+  for (const auto& buckets : {uniform_buckets{70}.edges(400), bucket_edges({0, 5, 47, 500})})
+    for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(75), {5}, {1}}) {
+      const attention_statistics_options o{.window = window, .scale = 0.3, .bins = distance_bins(400)};
+      const auto expected = plain_softmax(d.queries(), d.keys(), heads, buckets, o);
+      test::expect_near(test::measured_in_chunks<float>(machine, d, {heads, buckets, o}), expected);
+      test::expect_near(test::measured_in_chunks<bf16>(machine, d, {heads, buckets, o}), expected);
+      test::expect_near(test::measured_in_chunks<float>(machine, d, {heads, buckets, o}, 1000), expected);
+    }
+}
+
+// Without keys to tell apart every query spreads evenly: entropy ln(t + 1), 64 of t + 1 on the first 64 tokens.
+TEST(attention_statistics, of_equal_keys_are_known) {
+  const index_t tokens = 700, dim = 8;
+  const auto q = test::noise_of(tokens * dim, 3, 1);
+  const std::vector<float> k(static_cast<std::size_t>(tokens * dim));
+  thread_pool pool(2);
+  const auto found =
+      measure_attention(pool, packed_tensor(q.data(), tokens, 1, dim), packed_tensor(k.data(), tokens, 1, dim),
+                        {{0}, bucket_edges({0, 600, 700}), {.bins = distance_bins(tokens)}});
+  double entropy = 0, first = 0, self = 0;
+  for (int t = 600; t < 700; ++t) entropy += std::log(t + 1.0), first += 64 / (t + 1.0), self += 1 / (t + 1.0);
+  EXPECT_NEAR(found.entropy[1], entropy, 1e-4);
+  EXPECT_NEAR(found.first[5], first, 1e-5);
+  EXPECT_NEAR(found.distance[static_cast<std::size_t>(distance_bins(tokens))], self, 1e-6);
+  EXPECT_EQ(distance_bins(1), 1);
+  EXPECT_EQ(distance_bins(2), 2);
+  EXPECT_EQ(distance_bins(4), 3);
+  EXPECT_EQ(distance_bins(5), 4);
+}
+
+TEST(losses, of_every_family_equal_transformers) {
+  const json expected = read_json(std::string(QKGEOM_TEST_DATA) + "/losses.json");
+  EXPECT_EQ(expected.size(), 19u);
+  for (const auto& [name, values] : expected.items()) {
+    const forward_fixture f = family_fixture(name);
+    const auto description = f.description();
+    const safetensors_file file = f.open();
+    const auto ids = file.values<std::int32_t>("ids");
+    const checkpoint model(f.folder);
+    thread_pool pool(2);
+    for (const compute_type type : {compute_type::f32, compute_type::bf16}) {
+      decoder d(description, model, type, 0, pool);  // the last captured layer does not matter
+      d.check_output();
+      std::vector<float> found;
+      int layers = 0;
+      d.run({ids.data(), ids.size()}, rope_stage::post,
+            {[&](index_t, tensor_view<const float>, tensor_view<const float>) { ++layers; },
+             {},
+             [&](const token_predictions& x) { found = x.loss; }});
+      ASSERT_EQ(found.size(), ids.size() - 1) << name;
+      EXPECT_GT(layers, 1) << name;
+      const auto& f32 = values["f32"];
+      const auto& bf16 = values["bf16"];
+      const double mean = std::accumulate(found.begin(), found.end(), 0.0) / static_cast<double>(found.size());
+      const bool exact = type == compute_type::f32;
+      EXPECT_NEAR(mean, f32["mean"].get<double>(), exact ? 1e-4 : 2e-2) << name;
+      for (std::size_t i = 0; i < values["positions"].size(); ++i) {
+        const double x = static_cast<double>(found[values["positions"][i].get<std::size_t>()]);
+        if (exact)
+          EXPECT_NEAR(x, f32["at"][i].get<double>(), 1e-3) << name << ' ' << i;
+        else
+          EXPECT_NEAR(x, bf16["at"][i].get<double>(), 0.35) << name << ' ' << i;
+      }
+    }
+  }
+}
+
+// The bundled model's README states 3.074 nats a token for this checkpoint, over sixteen contexts of each book; these
+// are the first of each.
+class statistics : public test::capture_test {};
+
+TEST_F(statistics, of_softmax_and_losses_stand_in_a_capture_by_document) {
+  options.documents.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(test::bundled / "heldout.jsonl"));
+  options.softmax = options.loss = true;
+  options.plan.max_length = 513;
+  options.plan.head_list = {{0, 3}, {1, 0}};
+  options.plan.sampler.bucket_size = options.statistics_bucket_size = 100;
+  const auto summary = run();
+  EXPECT_EQ(summary.loss_tokens, 12 * 512);
+  EXPECT_NEAR(summary.loss, 3.07, 0.25);
+  const auto c = capture::open(options.out);
+  const auto file = c.file(0);
+  const auto count = file->values<double>("layer.0.attention.count"), sums = file->values<double>("loss.sum");
+  const auto tokens = file->values<double>("loss.count"), distance = file->values<double>("layer.0.attention.distance");
+  ASSERT_EQ(count.size(), 13u * 6);
+  double loss = 0, mass = 0, queries = 0;
+  for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(count[b] + tokens[b] + sums[b], 0);  // the empty document
+  for (std::size_t b = 6; b < 12; ++b) EXPECT_EQ(count[b], b < 11 ? 100 : 13);
+  for (const double x : sums) loss += x;
+  for (const double x : count) queries += x;
+  for (const double x : distance) mass += x;
+  EXPECT_NEAR(loss / (12 * 512), summary.loss, 1e-12);
+  EXPECT_NEAR(mass, queries, 1e-6);
+  EXPECT_EQ(file->at("layer.1.attention.first").shape, (std::vector<index_t>{13, 1, 6, 3}));
+  EXPECT_EQ(file->at("layer.1.attention.distance").shape, (std::vector<index_t>{13, 1, 6, 11}));
+}
+
+}  // namespace
+}  // namespace qkgeom

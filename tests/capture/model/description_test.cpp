@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: MIT
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "capture/job/plan.hpp"
+#include "capture/job/sha256.hpp"
+#include "capture/model/description.hpp"
+
+namespace qkgeom {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Llama 3.2 1B, as its config.json has it.
+json llama() {
+  return {{"model_type", "llama"},
+          {"hidden_size", 2048},
+          {"intermediate_size", 8192},
+          {"num_hidden_layers", 16},
+          {"num_attention_heads", 32},
+          {"num_key_value_heads", 8},
+          {"head_dim", 64},
+          {"vocab_size", 128256},
+          {"max_position_embeddings", 131072},
+          {"rms_norm_eps", 1e-5},
+          {"rope_theta", 500000.0},
+          {"tie_word_embeddings", true},
+          {"rope_scaling",
+           {{"rope_type", "llama3"},
+            {"factor", 32.0},
+            {"low_freq_factor", 1.0},
+            {"high_freq_factor", 4.0},
+            {"original_max_position_embeddings", 8192}}}};
+}
+json smollm3() {
+  return {{"model_type", "smollm3"}, {"hidden_size", 128},       {"intermediate_size", 384},
+          {"num_hidden_layers", 8},  {"num_attention_heads", 8}, {"vocab_size", 1024}};
+}
+json with(json config, const json& patch) {
+  config.merge_patch(patch);
+  return config;
+}
+std::string refusal(const json& config) {
+  try {
+    read_description(config);
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "";
+}
+void expect_near(float x, double expected) { EXPECT_NEAR(x, expected, 1e-6 * expected); }
+
+TEST(description, llama_as_the_hub_has_it) {
+  const auto d = read_description(llama());
+  EXPECT_EQ(d.hidden, 2048);
+  EXPECT_EQ(d.key_heads, 8);
+  EXPECT_EQ(d.head_dim, 64);
+  EXPECT_EQ(d.n_layers(), 16);
+  EXPECT_EQ(d.context, 131072);
+  EXPECT_DOUBLE_EQ(d.norm_eps, 1e-5);
+  EXPECT_TRUE(d.tied);
+  EXPECT_FALSE(d.qkv_bias || d.output_bias || d.feed_forward_bias);
+  for (const auto& l : d.layers) EXPECT_TRUE(l.rope && !l.window);
+}
+
+TEST(description, llama3_frequencies_have_their_golden_values) {
+  const auto f32 = read_description(llama()).rope.inv_freq;  // factor 32, head size 64: blended 15..17
+  expect_near(f32[15], 1.29054793e-3);
+  expect_near(f32[31], 9.41830673e-8);
+  expect_near(f32[14], std::pow(5e5, -28.0 / 64));
+  const auto f8 = llama3_frequencies(default_frequencies(5e5, 128), {8, 1, 4, 8192});
+  expect_near(f8[28], std::pow(5e5, -56.0 / 128));
+  expect_near(f8[29], 2.16657076e-3);
+  expect_near(f8[34], 1.78507813e-4);
+  expect_near(f8[63], 3.06892599e-7);
+  const auto f32_128 = llama3_frequencies(default_frequencies(5e5, 128), {32, 1, 4, 8192});
+  expect_near(f32_128[29], 2.118407e-3);
+  expect_near(f32_128[34], 9.7082878e-5);
+  expect_near(f32_128[63], 7.67231497e-8);
+}
+
+TEST(description, yarn_frequencies_have_their_golden_values) {
+  // Qwen3 by --rope-scaling: the factor is the one asked for, whatever max_position_embeddings says.
+  const json qwen{{"model_type", "qwen3"},    {"hidden_size", 64},
+                  {"intermediate_size", 64},  {"num_hidden_layers", 1},
+                  {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+                  {"vocab_size", 64},         {"max_position_embeddings", 40960},
+                  {"rope_theta", 1e6}};
+  const auto rope = read_description(with_rope_scaling(qwen, "yarn:4.0:32768")).rope;
+  EXPECT_NEAR(rope.attention_factor, 1.1386294, 1e-7);
+  expect_near(rope.inv_freq[24], 5.37532149e-3);
+  expect_near(rope.inv_freq[36], 1.79841156e-4);
+  expect_near(rope.inv_freq[63], 3.1023444e-7);
+  const auto ministral = read_description({{"model_type", "ministral3"}}).rope;  // the class's own numbers
+  EXPECT_DOUBLE_EQ(ministral.attention_factor, 1);
+  expect_near(ministral.inv_freq[24], 4.38295445e-3);
+  expect_near(ministral.inv_freq[36], 4.96113533e-5);
+  expect_near(ministral.inv_freq[63], 7.755861e-8);
+  const auto large = yarn_frequencies(1e9, 128, {16, 16384});
+  expect_near(large[16], 4.30542577e-3);
+  expect_near(large[24], 5.93010708e-5);
+  expect_near(large[63], 8.63982642e-11);
+}
+
+TEST(description, rope_scaling_replaces_the_scaling_alone) {
+  const auto plain = read_description(with_rope_scaling(llama(), "none")).rope;
+  EXPECT_EQ(plain.inv_freq, default_frequencies(5e5, 64));
+  const auto linear = read_description(with_rope_scaling(llama(), "linear:4")).rope;
+  EXPECT_FLOAT_EQ(linear.inv_freq[7], plain.inv_freq[7] / 4);
+  EXPECT_DOUBLE_EQ(linear.theta, 5e5);
+  const auto dynamic = read_description(with_rope_scaling(llama(), "dynamic:2.5")).rope;
+  ASSERT_TRUE(dynamic.dynamic);
+  EXPECT_DOUBLE_EQ(dynamic.dynamic->factor, 2.5);
+  EXPECT_EQ(dynamic.inv_freq, plain.inv_freq);
+  const auto llama3 = read_description(with_rope_scaling(llama(), "llama3:32:1:4:8192")).rope;
+  EXPECT_EQ(llama3.inv_freq, llama3_frequencies(plain.inv_freq, {32, 1, 4, 8192}));
+  const auto yarn = read_description(with_rope_scaling(llama(), "yarn:4:4096")).rope;
+  EXPECT_EQ(yarn.inv_freq, yarn_frequencies(5e5, 64, {4, 4096}));
+  EXPECT_DOUBLE_EQ(yarn.attention_factor, 0.1 * std::log(4.0) + 1);
+  for (const char* bad : {"", "yarn", "yarn:4", "yarn:4:", "yarn:4:x", "yarn:-4:100", "linear:2:3", "ntk:4", "none:1"})
+    EXPECT_THROW(with_rope_scaling(llama(), bad), error) << bad;
+}
+
+TEST(description, ministral3_s_queries_grow_whatever_its_scaling) {
+  const json silent{{"model_type", "ministral3"}};
+  const auto read = [](const json& config) { return read_description(config); };
+  const auto released = read(silent);
+  ASSERT_TRUE(released.growth);
+  for (const char* scaling : {"none", "linear:2", "dynamic:2"}) {
+    const auto m = read(with_rope_scaling(silent, scaling));
+    ASSERT_TRUE(m.growth) << scaling;
+    EXPECT_EQ(m.growth->context, released.growth->context) << scaling;
+    EXPECT_EQ(m.growth->beta, released.growth->beta) << scaling;
+    EXPECT_DOUBLE_EQ(m.rope.theta, 1e6) << scaling;
+  }
+  EXPECT_EQ(read(with_rope_scaling(silent, "none")).rope.inv_freq, default_frequencies(1e6, 128));
+  EXPECT_EQ(read(with_rope_scaling(silent, "yarn:8:4096")).growth->context, 4096);
+  EXPECT_DOUBLE_EQ(read(with_rope_theta(silent, 5e4)).rope.theta, 5e4);
+  EXPECT_NE(read(with_rope_theta(silent, 5e4)).rope.inv_freq, released.rope.inv_freq);
+  EXPECT_EQ(read(with_rope_theta(silent, 1e6)).rope.inv_freq, released.rope.inv_freq);
+}
+
+TEST(description, ministral3_s_growth_counts_from_the_context_that_its_scaling_takes) {
+  const json yarn{{"rope_type", "yarn"},
+                  {"factor", 4},
+                  {"original_max_position_embeddings", 64},
+                  {"rope_theta", 1e4},
+                  {"llama_4_scaling_beta", 0.1}};
+  const json plain{{"model_type", "ministral3"}, {"rope_parameters", yarn}};
+  const auto d = read_description(plain);
+  EXPECT_EQ(d.growth->context, 64);
+  // An empty rope_scaling says nothing.
+  json empty = plain;
+  empty["rope_scaling"] = json::object();
+  EXPECT_EQ(read_description(empty).growth->context, 64);
+  EXPECT_EQ(read_description(empty).rope.inv_freq, d.rope.inv_freq);
+  // What stands outside the dictionary goes first, where the scaling has such a context.
+  json outside = plain;
+  outside["original_max_position_embeddings"] = 100;
+  EXPECT_EQ(read_description(outside).growth->context, 100);
+  EXPECT_EQ(read_description(outside).rope.inv_freq, yarn_frequencies(1e4, 128, {4, 100}));
+  EXPECT_EQ(read_description(with_rope_scaling(outside, "none")).growth->context, 100);
+  outside["rope_parameters"]["rope_type"] = "default";
+  EXPECT_EQ(read_description(outside).growth->context, 64);
+  EXPECT_EQ(read_description(with_rope_scaling(outside, "none")).growth->context, 64);
+  // And where the class's own dictionary holds, an empty rope_scaling changes nothing either.
+  const json released{{"model_type", "ministral3"}};
+  EXPECT_EQ(read_description(with(released, {{"rope_scaling", json::object()}})).growth->context, 16384);
+  EXPECT_EQ(read_description(with_rope_scaling(with(released, {{"rope_scaling", json::object()}}), "none")).rope.theta,
+            1e6);
+}
+
+TEST(description, gpt_neox_with_an_empty_scaling_keeps_its_parameters) {
+  json neox{{"model_type", "gpt_neox"},
+            {"hidden_size", 96},
+            {"intermediate_size", 96},
+            {"num_hidden_layers", 1},
+            {"vocab_size", 64},
+            {"num_attention_heads", 6},
+            {"rope_parameters",
+             {{"rope_type", "linear"}, {"factor", 2}, {"rope_theta", 1e3}, {"partial_rotary_factor", 0.5}}}};
+  const auto d = read_description(neox).rope;
+  EXPECT_EQ(d.rotary_dim, 8);
+  neox["rope_scaling"] = json::object();
+  EXPECT_EQ(read_description(neox).rope.inv_freq, d.inv_freq);
+}
+
+TEST(description, a_mistral3_without_a_text_type_is_a_mistral) {
+  json text = llama();
+  text.erase("model_type");
+  text.erase("rope_scaling");
+  const auto m = read_description({{"model_type", "mistral3"}, {"text_config", text}});
+  EXPECT_EQ(m.layers[0].window.value_or(0), 4096) << "a mistral's window";
+  EXPECT_TRUE(m.tied);
+  text.erase("tie_word_embeddings");
+  EXPECT_TRUE(read_description({{"model_type", "mistral3"}, {"text_config", text}}).tied) << "the wrapper's default";
+  text["tie_word_embeddings"] = false;
+  EXPECT_FALSE(read_description({{"model_type", "mistral3"}, {"text_config", text}}).tied);
+}
+
+TEST(description, rope_theta_is_replaced_wherever_a_config_says_it) {
+  const auto theta = [](const json& config) { return read_description(with_rope_theta(config, 777)).rope.theta; };
+  EXPECT_DOUBLE_EQ(theta(llama()), 777);
+  json nested = llama();
+  nested["rope_parameters"] = {{"rope_theta", 3e5}, {"rope_type", "default"}};
+  EXPECT_DOUBLE_EQ(theta(nested), 777);
+  const auto scaled = read_description(with_rope_theta(with_rope_scaling(llama(), "linear:4"), 777)).rope;
+  EXPECT_FLOAT_EQ(scaled.inv_freq[7], default_frequencies(777, 64)[7] / 4);
+  const json pythia{{"model_type", "gpt_neox"},   {"hidden_size", 64}, {"intermediate_size", 128},
+                    {"num_attention_heads", 4},   {"vocab_size", 99},  {"num_hidden_layers", 2},
+                    {"rotary_emb_base", 10000.0}, {"rotary_pct", 0.25}};
+  EXPECT_DOUBLE_EQ(theta(pythia), 777);
+  const json gemma{{"model_type", "gemma3_text"}, {"rope_theta", 1e6}};
+  EXPECT_THROW(with_rope_theta(gemma, 777), error);
+  EXPECT_THROW(with_rope_theta(llama(), -1), error);
+}
+
+TEST(description, windows_and_layers_by_family) {
+  const json base{{"hidden_size", 64},        {"intermediate_size", 64},  {"num_hidden_layers", 12},
+                  {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 64}};
+  const auto read = [&](const char* type, const json& patch = json::object()) {
+    return read_description(with(with(base, {{"model_type", type}}), patch));
+  };
+  EXPECT_EQ(read("mistral").layers[11].window.value_or(0), 4096);  // absent; null is none
+  json none = with(base, {{"model_type", "mistral"}});
+  none["sliding_window"] = nullptr;
+  EXPECT_FALSE(read_description(none).layers[0].window);
+  EXPECT_FALSE(read("qwen3", {{"sliding_window", 64}, {"max_window_layers", 3}}).layers[5].window);
+  const auto qwen = read("qwen2", {{"use_sliding_window", true}, {"sliding_window", 64}, {"max_window_layers", 3}});
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(qwen.layers[i].window.has_value(), i >= 3);
+  const auto gemma = read("gemma3_text", {{"rope_theta", 1e6}, {"rope_local_base_freq", 2e4}});
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(gemma.layers[i].window.has_value(), i != 5 && i != 11);
+  EXPECT_DOUBLE_EQ(gemma.rope.theta, 1e6);
+  EXPECT_DOUBLE_EQ(gemma.local_rope->theta, 2e4);
+  const auto glm = read("glm");
+  EXPECT_TRUE(glm.qkv_bias && !glm.output_bias && glm.rope.interleaved);
+  EXPECT_EQ(glm.rope.rotary_dim, 64);
+  const auto pythia = read("gpt_neox", {{"rotary_pct", 0.25}, {"rotary_emb_base", 5e3}});
+  EXPECT_EQ(pythia.rope.rotary_dim, 4);
+  EXPECT_DOUBLE_EQ(pythia.rope.theta, 5e3);
+  EXPECT_EQ(pythia.key_heads, 4);
+}
+
+TEST(description, defaults_are_the_families_own) {
+  json small = llama();
+  for (const char* field : {"num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta",
+                            "tie_word_embeddings", "rope_scaling"})
+    small.erase(field);
+  const auto d = read_description(small);
+  EXPECT_EQ(d.key_heads, 32);
+  EXPECT_EQ(d.head_dim, 64);
+  EXPECT_EQ(d.context, 2048);
+  EXPECT_DOUBLE_EQ(d.norm_eps, 1e-6);
+  EXPECT_DOUBLE_EQ(d.rope.theta, 1e4);
+  EXPECT_FALSE(d.tied);
+  const auto s = read_description(smollm3());
+  EXPECT_EQ(s.key_heads, 4);
+  EXPECT_EQ(s.context, 32768);
+  EXPECT_DOUBLE_EQ(s.rope.theta, 2e6);
+  EXPECT_TRUE(s.tied);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(s.layers[i].rope, i != 3 && i != 7);
+}
+
+TEST(description, a_truncate_of_null_is_false) {
+  const auto frequencies = [](const json& truncate) {
+    json m = llama();
+    m["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 64}};
+    if (truncate != "absent") m["rope_scaling"]["truncate"] = truncate;
+    return read_description(m).rope.inv_freq;
+  };
+  EXPECT_EQ(frequencies(nullptr), frequencies(false));
+  EXPECT_EQ(frequencies("absent"), frequencies(true));
+  EXPECT_NE(frequencies(true), frequencies(false));
+}
+
+TEST(description, rope_parameters_of_either_transformers_version) {
+  const auto theta = [](const json& patch) { return read_description(with(smollm3(), patch)).rope.theta; };
+  EXPECT_DOUBLE_EQ(theta({{"rope_theta", 5e4}}), 5e4);
+  EXPECT_DOUBLE_EQ(theta({{"rope_parameters", {{"rope_theta", 3e5}}}, {"rope_theta", 5e4}}), 3e5);
+  EXPECT_DOUBLE_EQ(theta({{"rope_parameters", {{"rope_type", "default"}}}, {"rope_theta", 5e4}}), 5e4);
+  // rope_scaling replaces rope_parameters as a whole.
+  const json both{{"rope_scaling", {{"type", "default"}}}, {"rope_parameters", {{"rope_theta", 3e5}}}};
+  EXPECT_DOUBLE_EQ(theta(both), 2e6);
+}
+
+TEST(description, smollm3_switches_and_windows) {
+  const auto d = read_description(with(
+      smollm3(), {{"no_rope_layers", {1, 0, 1, 1, 1, 0, 1, 1}}, {"use_sliding_window", true}, {"sliding_window", 64}}));
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(d.layers[i].rope, i != 1 && i != 5);
+    EXPECT_EQ(d.layers[i].window.value_or(0), d.layers[i].rope ? 0 : 64);
+  }
+  EXPECT_FALSE(read_description(with(smollm3(), {{"sliding_window", 64}})).layers[3].window);
+}
+
+TEST(description, refusals_name_what_is_wrong) {
+  EXPECT_EQ(refusal({{"model_type", "foo"}}),
+            "config.json: model_type 'foo' is not supported; supported: llama, smollm3, mistral, ministral, "
+            "ministral3, mistral3, qwen2, qwen3, qwen3_moe, mllama, mllama_text_model, gemma3, gemma3_text, glm, glm4, "
+            "olmo2, gpt_neox");
+  EXPECT_THAT(refusal(json::object()), HasSubstr("model_type"));
+  EXPECT_THAT(refusal(json::array()), HasSubstr("object"));
+  EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "longrope"}}}})),
+              HasSubstr("rope type 'longrope'"));
+  EXPECT_THAT(refusal(with(llama(), {{"hidden_act", "relu"}})), HasSubstr("'relu'"));
+  EXPECT_THAT(refusal(with(llama(), {{"num_key_value_heads", 5}})), HasSubstr("multiple"));
+  EXPECT_THAT(refusal(with(llama(), {{"hidden_size", -4}})), HasSubstr("hidden_size"));
+  EXPECT_THAT(refusal(with(llama(), {{"hidden_size", "big"}})), HasSubstr("\"big\""));
+  EXPECT_THAT(refusal(with(llama(), {{"num_hidden_layers", 1e9}})), HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"factor", nullptr}}}})), HasSubstr("factor"));
+  EXPECT_THAT(refusal(with(llama(), {{"rope_theta", 0}})), HasSubstr("rope_theta"));
+  EXPECT_THAT(refusal(with(smollm3(), {{"no_rope_layers", {1, 0}}})), HasSubstr("no_rope_layers"));
+  EXPECT_THAT(refusal(with(smollm3(), {{"layer_types", json(std::vector<std::string>(8, "chunked"))}})),
+              HasSubstr("chunked"));
+  const json sliding(std::vector<std::string>(8, "sliding_attention"));
+  EXPECT_THAT(refusal(with(smollm3(), {{"layer_types", sliding}, {"sliding_window", 33}})), HasSubstr("no window"));
+  EXPECT_THAT(refusal(with(llama(), {{"is_causal", false}})), HasSubstr("causal"));
+  EXPECT_THAT(refusal({{"model_type", "mistral3"}, {"text_config", with(llama(), {{"is_causal", false}})}}),
+              HasSubstr("causal"));
+  EXPECT_THAT(refusal(with(smollm3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}})),
+              HasSubstr("for each type of layer"));
+}
+
+TEST(plan, heads_and_their_keys) {
+  const auto model = read_description(llama());
+  const auto all = plan_capture(model, "m", "", {});
+  ASSERT_EQ(all.layers.size(), 16u);
+  EXPECT_EQ(all.layers[5].query_heads.size(), 32u);
+  EXPECT_THAT(all.layers[5].key_heads, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  const auto some = plan_capture(model, "m", "", {.heads = 40, .layers = {2, 5}, .seed = 3});
+  std::size_t heads = 0;
+  for (const auto& l : some.layers) {
+    EXPECT_TRUE(l.layer == 2 || l.layer == 5);
+    heads += l.query_heads.size();
+    EXPECT_EQ(some.key_of_query(l).size(), l.query_heads.size());
+  }
+  EXPECT_EQ(heads, 40u);
+  EXPECT_THROW(plan_capture(model, "m", "", {.layers = {16}}), error);
+  EXPECT_THROW(plan_capture(model, "m", "", {.heads = 0}), error);
+}
+
+TEST(plan, windowed_layers_are_left_out_unless_asked_for) {
+  const auto model = read_description(with(smollm3(), {{"use_sliding_window", true}, {"sliding_window", 64}}));
+  EXPECT_EQ(plan_capture(model, "m", "", {}).layers.size(), 6u);
+  EXPECT_EQ(plan_capture(model, "m", "", {.include_windowed = true}).layers.size(), 8u);
+  const auto named = plan_capture(model, "m", "", {.layers = {3}});
+  ASSERT_EQ(named.layers.size(), 1u);
+  EXPECT_EQ(named.layers[0].window.value_or(0), 64);
+}
+
+TEST(plan, the_rate_is_a_probability_for_uniform_buckets) {
+  const auto model = read_description(smollm3());
+  const auto rate = [&](token_sampler s) { return plan_capture(model, "m", "", {.sampler = s}).rate; };
+  EXPECT_DOUBLE_EQ(rate({sampler_kind::uniform, 512, 24}), 24.0 / 512);
+  EXPECT_DOUBLE_EQ(rate({sampler_kind::uniform, 8, 24}), 1);
+  EXPECT_DOUBLE_EQ(rate({sampler_kind::log2, 64, 24}), 24);
+  EXPECT_DOUBLE_EQ(rate({sampler_kind::all, 512, 24}), 1);
+}
+
+TEST(plan, lists_of_layers) {
+  EXPECT_THAT(parse_layers("0,3,5-7"), ElementsAre(0, 3, 5, 6, 7));
+  EXPECT_THAT(parse_layers("3,1-3"), ElementsAre(1, 2, 3));
+  EXPECT_TRUE(parse_layers("all").empty());
+  for (const char* bad : {"", "x", "1,", "1-", "-1", "1;2", "1 2", "7-3", "7-3,5"})
+    EXPECT_THROW(parse_layers(bad), error) << bad;
+}
+
+TEST(sha256, agrees_with_the_standard_s_examples) {
+  EXPECT_EQ(sha256().hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256().add("abc").hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256().add("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomno").add("pnopq").hex(),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  sha256 million;
+  for (int i = 0; i < 1000; ++i) million.add(std::string(1000, 'a'));
+  EXPECT_EQ(million.hex(), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+}  // namespace
+}  // namespace qkgeom

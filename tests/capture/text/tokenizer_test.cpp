@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// Token ids against those of the `tokenizers` library (tests/data/make_token_ids.py).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "capture/job/documents.hpp"
+#include "capture/text/regex.hpp"
+#include "capture/text/tokenizer.hpp"
+#include "capture/text/utf8.hpp"
+#include "qkgeom/io/json.hpp"
+#include "tests/capture/text/token_ids.hpp"
+
+namespace qkgeom {
+namespace {
+
+using test::fnv1a;
+using test::ids;
+using test::no_limit;
+using ::testing::HasSubstr;
+
+const std::string folder = std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3";
+
+nlohmann::json bundled() { return read_json(folder + "/tokenizer.json"); }
+nlohmann::json patched(const nlohmann::json& patch) {
+  auto file = bundled();
+  if (!patch.is_null()) file.merge_patch(patch);
+  return file;
+}
+ids encode(const nlohmann::json& patch, std::string_view text, index_t limit = no_limit,
+           const nlohmann::json& config = {}) {
+  return tokenizer(patched(patch), config).encode(text, limit);
+}
+/// The message with which the patched tokenizer is refused.
+std::string refusal(const nlohmann::json& patch, const nlohmann::json& config = {}) {
+  try {
+    tokenizer(patched(patch), config);
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(tokenizer, ids_of_the_held_out_books_equal_the_library_s) {
+  const auto fixture = read_json(std::string(QKGEOM_TEST_DATA) + "/token-ids.json");
+  const auto t = tokenizer::load(folder + "/tokenizer.json");
+  index_t books = 0;
+  document_list({.jsonl = folder + "/heldout.jsonl"}).for_each([&](index_t i, const document& d) {
+    const auto& book = fixture["books"][static_cast<std::size_t>(i)];
+    const auto list = t.encode(d.text, no_limit);
+    EXPECT_EQ(d.id, book["id"]);
+    EXPECT_EQ(list.size(), book["count"]) << d.id;
+    EXPECT_EQ(fnv1a(list), book["hash"]) << d.id;
+    ++books;
+  });
+  EXPECT_EQ(books, 12);
+}
+
+TEST(tokenizer, nasty_texts_and_other_settings_equal_the_library_s) {
+  const auto fixture = read_json(std::string(QKGEOM_TEST_DATA) + "/token-ids.json");
+  for (const auto& variant : fixture["variants"]) {
+    const tokenizer t(patched(variant["patch"]), {});
+    for (std::size_t i = 0; i < fixture["texts"].size(); ++i)
+      EXPECT_EQ(t.encode(fixture["texts"][i].get<std::string>(), no_limit), variant["ids"][i].get<ids>())
+          << variant["name"] << ", text " << i;
+  }
+}
+
+TEST(tokenizer, a_limit_keeps_the_first_tokens_and_those_around) {
+  const std::string text = "In the beginning God created the heaven and the earth.";
+  const ids all = encode({}, text);
+  ASSERT_GT(all.size(), 6u);
+  EXPECT_EQ(encode({}, text, 5), ids(all.begin(), all.begin() + 5));
+  EXPECT_EQ(encode({}, text, static_cast<index_t>(all.size())), all);
+  EXPECT_EQ(encode({}, text, 0), ids());
+  const nlohmann::json config{{"add_bos_token", true},
+                              {"add_eos_token", true},
+                              {"bos_token", "<|end_of_text|>"},
+                              {"eos_token", {{"content", "!"}}}};
+  EXPECT_EQ(encode({}, text, 5, config), (ids{0, all[0], all[1], all[2], 1}));
+  EXPECT_EQ(encode({}, "", 5, config), (ids{0, 1}));
+}
+
+TEST(tokenizer, tokenizer_config_replaces_the_post_processor) {
+  const nlohmann::json with_bos{{"post_processor",
+                                 {{"type", "TemplateProcessing"},
+                                  {"single", {{{"SpecialToken", {{"id", "b"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+                                  {"special_tokens", {{"b", {{"ids", {7}}}}}}}}};
+  EXPECT_EQ(encode(with_bos, "a").front(), 7);
+  EXPECT_EQ(encode(with_bos, "a", no_limit, {{"add_bos_token", false}}), encode({}, "a"));
+  EXPECT_EQ(encode(with_bos, "a", no_limit, {{"model_max_length", 5}}).front(), 7);
+  EXPECT_THAT(refusal({}, {{"add_bos_token", true}}), HasSubstr("bos_token"));
+}
+
+TEST(tokenizer, special_tokens_in_a_text_are_text_where_tokenizer_config_says_so) {
+  const nlohmann::json added{
+      {"added_tokens",
+       {{{"id", 900}, {"content", "ab"}, {"special", true}}, {{"id", 901}, {"content", "cd"}, {"special", false}}}}};
+  const auto plain = [&](const char* text) { return encode({}, text).size(); };
+  ASSERT_GE(plain("xabx"), 3u);
+  EXPECT_THAT(encode(added, "xabxcd"), testing::Contains(encode(added, "ab")[0]));
+  const nlohmann::json split{{"split_special_tokens", true}};
+  EXPECT_EQ(encode(added, "xabx", no_limit, split), encode({}, "xabx"));
+  EXPECT_EQ(encode(added, "cd", no_limit, split), encode(added, "cd"));
+}
+
+TEST(tokenizer, unknown_kinds_are_refused_by_name) {
+  EXPECT_THAT(refusal({{"model", {{"type", "Unigram"}}}}), HasSubstr("'Unigram' is not supported; supported: BPE"));
+  EXPECT_THAT(refusal({{"normalizer", {{"type", "Precompiled"}}}}),
+              HasSubstr("normalizer 'Precompiled' is not supported"));
+  EXPECT_THAT(refusal({{"pre_tokenizer", {{"type", "Punctuation"}}}}),
+              HasSubstr("pre_tokenizer 'Punctuation' is not supported; "));
+  EXPECT_THAT(refusal({{"post_processor", {{"type", "BertProcessing"}}}}),
+              HasSubstr("'BertProcessing' is not supported"));
+  EXPECT_THAT(refusal({{"model", {{"dropout", 0.1}}}}), HasSubstr("dropout"));
+  EXPECT_THAT(refusal({{"model", {{"merges", nlohmann::json::array({"a nowhere"})}}}}), HasSubstr("merge 0"));
+  EXPECT_THAT(refusal({{"model", {{"vocab", 5}}}}), HasSubstr("vocab"));
+  EXPECT_THROW(tokenizer(nlohmann::json::object(), {}), error);
+  EXPECT_THROW(tokenizer(nlohmann::json(3), {}), error);
+}
+
+TEST(tokenizer, ill_formed_utf8_becomes_the_replacement_character) {
+  using namespace std::string_literals;
+  const std::string fffd = "\xef\xbf\xbd";
+  EXPECT_EQ(replace_ill_formed("a\xff"s + "b\xc3"), "a" + fffd + "b" + fffd);
+  EXPECT_EQ(replace_ill_formed("\xe2\x82"s + "x"), fffd + "x");                   // cut short: one
+  EXPECT_EQ(replace_ill_formed("\xed\xa0\x80"s), fffd + fffd + fffd);             // a surrogate
+  EXPECT_EQ(replace_ill_formed("\xf4\x90\x80\x80"s), fffd + fffd + fffd + fffd);  // beyond U+10FFFF
+  EXPECT_EQ(replace_ill_formed("\xc0\xaf"s), fffd + fffd);                        // overlong
+  EXPECT_EQ(replace_ill_formed("\xf0\x9f\x98\x80 ok"s), "\xf0\x9f\x98\x80 ok");
+  EXPECT_EQ(encode({}, "a\xff"s), encode({}, "a" + fffd));
+}
+
+TEST(tokenizer, one_word_of_megabytes_takes_seconds_at_most) {
+  const tokenizer t(bundled(), {});
+  for (const std::string piece : {"a", " ", "A", "ab", "<"}) {
+    std::string text;
+    while (text.size() < 2'000'000) text += piece;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_GT(t.encode(text, no_limit).size(), 0u);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << piece;
+  }
+}
+
+TEST(regex, classes_and_spaces_are_rewritten) {
+  EXPECT_EQ(pcre2_pattern(R"(\p{Z}+)"), R"([\p{Z}]+)");
+  EXPECT_EQ(pcre2_pattern(R"([^\s\p{Z}])"), R"([^\x09-\x0d\x{85}\p{Z}\p{Z}])");
+  EXPECT_EQ(pcre2_pattern(R"(\P{Z}\\s)"), R"([^\p{Z}]\\s)");
+  EXPECT_THROW(pcre2_pattern(R"([\P{L}])"), error);
+  EXPECT_THROW(regex("(unclosed"), error);
+  regex::span m;
+  EXPECT_TRUE(regex(R"(\S+)").find("\xe1\xa0\x8e", 0, &m));  // U+180E is no space
+  EXPECT_FALSE(regex(R"(\S)").find(" \xc2\x85\xe2\x80\xa8", 0, &m));
+}
+
+}  // namespace
+}  // namespace qkgeom

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Kernels of the forward pass on an emulated device: each block by one thread of the host. That its threads wait for
+// one another where they must is what tests/capture/forward/device/block_team_test.cpp shows.
+#pragma once
+
+#include "capture/forward/device/team.hpp"
+#include "qkgeom/backend/cuda/resources.cuh"
+#include "tests/emulated_cuda/compiled_kernels.hpp"
+
+namespace qkgeom {
+
+template <class Kernel>
+void launch_rows(index_t n, const Kernel& kernel, cudaStream_t stream) {
+  auto& device = emulated::device::the();
+  device.give(emulated::of(stream), [&device, kernel, n] {
+    if (auto* const compiled = emulated::compiled_kernels::the())
+      return compiled->launch("qkgeom::row_kernel", kernel, n, 256, 0);
+    device.each_block(n, [&](index_t i) { kernel(device_kernels::one_thread{}, i); });
+  });
+}
+
+}  // namespace qkgeom
