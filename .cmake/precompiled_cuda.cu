@@ -14,8 +14,8 @@ template void launch_program(const tile::pair_tiles<true, false>&, index_t, cuda
 template void launch_program(const tile::pair_tiles<true, true>&, index_t, cudaStream_t);
 template void launch_program(const tile::pair_tiles<false, false>&, index_t, cudaStream_t);
 template void launch_program(const tile::pair_tiles<false, true>&, index_t, cudaStream_t);
-template void launch_program(const tile_parts&, index_t, cudaStream_t);
-template void launch_program(const tile_part_cells&, index_t, cudaStream_t);
+template void launch_program(const tile_terms&, index_t, cudaStream_t);
+template void launch_program(const tile_term_cells&, index_t, cudaStream_t);
 template void launch_program(const tile::pair_tiles<true, false, tile_prefix>&, index_t, cudaStream_t);
 template void launch_program(const tile::pair_tiles<true, true, tile_prefix>&, index_t, cudaStream_t);
 template void launch_program(const tile::largest_weight<tile_prefix>&, index_t, cudaStream_t);

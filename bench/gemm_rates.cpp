@@ -25,14 +25,14 @@ double flop_rate(int threads, blasint n) {
   struct matrices {
     std::vector<T> a, b, c;
   };
-  std::vector<matrices> own(static_cast<std::size_t>(threads));
+  std::vector<matrices> own(threads);
   for (auto& m : own) {
     qkgeom::bench::fill_random(m.a, size);
     qkgeom::bench::fill_random(m.b, size);
     m.c.assign(size, T(0));
   }
   const double seconds = qkgeom::bench::best_round(threads, 1.5, [&](int t) {
-    auto& m = own[static_cast<std::size_t>(t)];
+    auto& m = own[t];
     multiply(n, m.a.data(), m.b.data(), m.c.data());
   });
   return 2.0 * n * n * n * threads / seconds;

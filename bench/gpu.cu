@@ -85,9 +85,7 @@ void eigen_batch(benchmark::State& state) {
   std::uint64_t next = 0;
   for (auto& m : matrices) {
     for (index_t i = 0; i < d; ++i)
-      for (index_t j = 0; j <= i; ++j)
-        m[static_cast<std::size_t>(i * d + j)] = m[static_cast<std::size_t>(j * d + i)] =
-            draws.uniform(next++) - 0.5 + (i == j ? 4.0 : 0.0);
+      for (index_t j = 0; j <= i; ++j) m[i * d + j] = m[j * d + i] = draws.uniform(next++) - 0.5 + (i == j ? 4.0 : 0.0);
     batch.push_back(&m);
   }
   cuda_context ctx;
@@ -98,18 +96,18 @@ void eigen_batch(benchmark::State& state) {
 struct pair_case {
   bench::layer_shape shape{};
   gram_products products = gram_products::split_bf16;
-  bool across = true, heatmap = false, parts = false;
+  bool across = true, heatmap = false, terms = false;
 };
 
-/// gaussian_pairs on a layer under fitted laws: preparing the keys, the pair kernel and its sums.
+/// gaussian_pairs on a layer under fitted distributions: preparing the keys, the pair kernel and its sums.
 void pairs(benchmark::State& state, const pair_case& c) {
   const bench::device_model<bf16> model(c.shape);
   const auto layer = model.rows().view(model.q(0), model.k(0));
   cuda_context ctx{{.products = c.products}};
   const auto models = fit_queries(ctx, moments_of(ctx, layer));
-  const auto groups = detail::group_keys(ctx, layer, c.across);
+  const auto groups = detail::order_keys_by_document(ctx, layer, c.across);
   const auto problems = detail::problems_of("bench", models, layer);
-  const pair_request request{.heatmap_cell = c.heatmap ? bucket() : 0, .parts = c.parts};
+  const pair_request request{.heatmap_cell = c.heatmap ? bucket() : 0, .terms = c.terms};
   double n = 0;
   const double s = fastest(state, [&] { n = pairs_of(ctx.gaussian_pairs(layer.k, groups, problems, request)); });
   const auto& limit = measured_gpu_ceilings();
@@ -122,7 +120,7 @@ void pairs(benchmark::State& state, const pair_case& c) {
   state.counters["seconds_of_300_heads"] = s * 300 / static_cast<double>(c.shape.heads);
 }
 
-/// Same-example pairs of a layer under the observed queries themselves, 500 a bucket: 500 comparisons a pair.
+/// Same-document pairs of a layer under the observed queries themselves, 500 a bucket: 500 comparisons a pair.
 void observed_queries(benchmark::State& state) {
   const bench::device_model<bf16> model({});
   cuda_context ctx;
@@ -234,10 +232,10 @@ void add_all() {
   for (const auto products : {gram_products::split_bf16, gram_products::bf16}) {
     for (const index_t d : {64, 128, 256}) add_pairs("pooled", 10, {.shape = {.dim = d}, .products = products});
     add_pairs("pooled_heatmap", 10, {.products = products, .heatmap = true});
-    add_pairs("pooled_parts", 5, {.products = products, .parts = true});
+    add_pairs("pooled_parts", 5, {.products = products, .terms = true});
     add_pairs("groups_of_25", 10, {.products = products, .across = false});
     add_pairs("groups_of_25_heatmap", 10, {.products = products, .across = false, .heatmap = true});
-    add_pairs("every_key", 3, {.shape = {.rows = context(), .heads = 2, .examples = 1}, .products = products});
+    add_pairs("every_key", 3, {.shape = {.rows = context(), .heads = 2, .documents = 1}, .products = products});
   }
   add("observed_queries/30_heads", 5, observed_queries);
   add("pooled_profiles/300_heads", 5, pooled_profiles);

@@ -23,37 +23,38 @@ using namespace qkgeom;
 constexpr index_t context = 131072, buckets = 16;
 constexpr auto everything = std::numeric_limits<std::int32_t>::max();
 
-/// Rows of a head, and laws fitted to its queries.
+/// Rows of a head, and distributions fitted to its queries.
 template <class T>
 struct pair_case {
   planted_rows<T> rows;
-  key_groups groups;
+  keys_by_document groups;
   pair_problem problem;
 
-  pair_case(index_t d, index_t examples, index_t keys, covariance_kind covariance, bool one_law) {
+  pair_case(index_t d, index_t documents, index_t keys, covariance_kind covariance, bool one_distribution) {
     planted_head head = bench::typical_head(d, context, 1);
-    head.examples = examples;
+    head.documents = documents;
     head.rows = keys;
     rows = plant<T>(head);
     cpu_context ctx{{.threads = 1}};
     const auto moments = accumulate(ctx, rows.view(), uniform_buckets{context / buckets}, {.context_length = context});
     const auto model = fit_queries(ctx, moments, {.covariance = covariance});
     problem.reflector = model.reflector;
-    for (index_t b = 0; b < buckets; ++b) problem.laws.push_back(law_of(model, b, std::nullopt));
-    if (one_law) {
-      problem.laws = {problem.laws.back()};
-      problem.laws[0].before = everything;
+    for (index_t b = 0; b < buckets; ++b) problem.distributions.push_back(scores_of(model, b, std::nullopt));
+    if (one_distribution) {
+      problem.distributions = {problem.distributions.back()};
+      problem.distributions[0].before = everything;
     }
-    groups = detail::group_keys(rows.view().k_position, rows.view().k_example, false);
+    groups = detail::order_keys_by_document(rows.view().k_position, rows.view().k_document, false);
   }
 };
 
 template <class T = float>
-const pair_case<T>& known_case(index_t d, index_t examples, index_t keys, covariance_kind covariance, bool one_law) {
+const pair_case<T>& known_case(index_t d, index_t documents, index_t keys, covariance_kind covariance,
+                               bool one_distribution) {
   static std::map<std::tuple<index_t, index_t, index_t, covariance_kind, bool>, pair_case<T>> cases;
-  const auto key = std::make_tuple(d, examples, keys, covariance, one_law);
+  const auto key = std::make_tuple(d, documents, keys, covariance, one_distribution);
   auto at = cases.find(key);
-  if (at == cases.end()) at = cases.emplace(key, pair_case<T>(d, examples, keys, covariance, one_law)).first;
+  if (at == cases.end()) at = cases.emplace(key, pair_case<T>(d, documents, keys, covariance, one_distribution)).first;
   return at->second;
 }
 
@@ -92,7 +93,7 @@ void run_pairs(benchmark::State& state, const pair_case<T>& c, pair_request requ
   });
 }
 
-/// One group of 4096 keys of type T under one law.
+/// One group of 4096 keys of type T under one distribution.
 template <class T>
 void one_group(benchmark::State& state, T, covariance_kind covariance, pair_precision precision) {
   run_pairs(state, known_case<T>(state.range(0), 1, 4096, covariance, true), {{}, precision, 0});
@@ -104,7 +105,7 @@ void one_group_heatmap(benchmark::State& state) {
             {{}, pair_precision::f32, context / buckets});
 }
 
-/// 500 groups of 16 keys under the laws of 16 query buckets: a head of a sampled capture.
+/// 500 groups of 16 keys under the distributions of 16 query buckets: a head of a sampled capture.
 void small_groups(benchmark::State& state, covariance_kind covariance, bool heatmap) {
   run_pairs(state, known_case(state.range(0), 500, 16, covariance, false),
             {{}, pair_precision::f32, heatmap ? context / buckets : 0});

@@ -30,7 +30,7 @@ constexpr index_t layers = 30, heads_a_layer = 10, documents = 500, rows_a_docum
 /// copy.
 const std::vector<bench::layer_rows>& model_rows() {
   static const std::vector<bench::layer_rows> all(
-      static_cast<std::size_t>(layers), bench::plant_layer(heads_a_layer, documents, rows_a_document, dim, context));
+      layers, bench::plant_layer(heads_a_layer, documents, rows_a_document, dim, context));
   return all;
 }
 
@@ -110,8 +110,8 @@ void write_layer_and_answers(const std::string& path) {
                                        tensor_of("k", {rows, heads_a_layer, dim}, layer.k.data()),
                                        tensor_of("q_position", {rows}, layer.q_position.data()),
                                        tensor_of("k_position", {rows}, layer.k_position.data()),
-                                       tensor_of("q_example", {rows}, layer.q_example.data()),
-                                       tensor_of("k_example", {rows}, layer.k_example.data())};
+                                       tensor_of("q_example", {rows}, layer.q_document.data()),
+                                       tensor_of("k_example", {rows}, layer.k_document.data())};
   std::deque<std::vector<double>> kept;
   const auto add = [&](const std::string& name, std::vector<index_t> shape, std::vector<double> values) {
     kept.push_back(std::move(values));

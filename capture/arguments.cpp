@@ -20,7 +20,7 @@ const std::map<std::string, sampler_kind> samplers(std::begin(sampler_names), st
 /// Options as text where their meaning is checked after parsing. What is not said leaves the study's setting.
 struct raw_options {
   std::string study{}, heads{}, layers = "all", sampler = "uniform", compute = "f32";
-  index_t examples = 0;
+  index_t documents = 0;
   std::string device = "cpu", resident = "auto";
   bool pre_rope = false, prepend_bos = false, no_bos = false, analyse = false;
   document_analysis_options analysis{};
@@ -48,7 +48,7 @@ void declare_inputs(CLI::App& app, capture_options& o, raw_options& raw) {
   app.add_option("--out", o.out, "folder for the capture");
   app.add_option("--max-length", o.plan.max_length, "tokens a document is cut to [the model's context]")
       ->check(CLI::Range(index_t{1}, longest));
-  app.add_option("--examples", raw.examples, "at most that many documents")->check(CLI::Range(index_t{1}, longest));
+  app.add_option("--examples", raw.documents, "at most that many documents")->check(CLI::Range(index_t{1}, longest));
 }
 
 void declare_rows(CLI::App& app, capture_options& o, raw_options& raw) {
@@ -166,7 +166,7 @@ void interpret_common(const raw_options& raw, capture_options& o) {
   o.plan.compute = raw.compute == "bf16" ? compute_type::bf16 : compute_type::f32;
   if (raw.prepend_bos) o.bos = bos_rule::prepend;
   if (raw.no_bos) o.bos = bos_rule::none;
-  if (raw.examples > 0) o.documents.examples = raw.examples;
+  if (raw.documents > 0) o.documents.documents = raw.documents;
 }
 
 void interpret(const raw_options& raw, capture_arguments& a) {

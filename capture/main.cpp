@@ -63,11 +63,11 @@ int run(int argc, char** argv) {
   }
   const auto moments = [&](const char* side, const tensor_view<const float>& x,
                            const vector_view<const std::int32_t>& position) {
-    const std::vector<std::int32_t> no_bucket(static_cast<std::size_t>(x.rows), -1);
+    const std::vector<std::int32_t> no_bucket(x.rows, -1);
     return cpu.moments(side, x, position, no_bucket, 0, scatter_kind::full);
   };
   const auto analyses = [&](const capture_manifest& plan, const document_analysis_options& choice) {
-    return std::make_unique<analyse_documents<cpu_context>>(cpu, plan, choice);
+    return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, choice);
   };
   capture_backend backend{.moments = moments, .analyses = analyses, .forward = {}};
   if (asked->cuda) {

@@ -16,9 +16,9 @@ namespace {
 /// A device, the library's context on it, and the analyses that are made there.
 template <class T>
 struct cuda_side {
-  using analyses_type = analyse_documents<cuda_context, T, memory_space::device>;
-  cuda_machine machine{0};
-  cuda_options context_options{.stream = machine.stream()};
+  using analyses_type = live_analysis_on<cuda_context, T, memory_space::device>;
+  cuda_device device{0};
+  cuda_options context_options{.stream = device.stream()};
   cuda_context context{context_options};
   analyses_type* analyses = nullptr;
 };
@@ -28,7 +28,7 @@ class cuda_pass : public forward_pass {
  public:
   cuda_pass(std::shared_ptr<cuda_side<T>> on, const cuda_capture_options& options, const decoder_description& d,
             const checkpoint& weights, index_t last_layer, thread_pool& pool)
-      : on_(std::move(on)), pass_(on_->machine, d, weights, last_layer, pool, sizes_for(*on_, options, d)) {
+      : on_(std::move(on)), pass_(on_->device, d, weights, last_layer, pool, sizes_for(*on_, options, d)) {
     if (on_->analyses) pass_.analyse(*on_->analyses);
   }
 
@@ -39,7 +39,7 @@ class cuda_pass : public forward_pass {
   bool takes_moments(moment_store& store) override {
     pass_.bring_moments(store, [this](const char* side, const tensor_view<const T, memory_space::device>& x,
                                       const vector_view<const std::int32_t, memory_space::device>& position) {
-      const std::vector<std::int32_t> no_bucket(static_cast<std::size_t>(x.rows), -1);
+      const std::vector<std::int32_t> no_bucket(x.rows, -1);
       return on_->context.moments(side, x, position, no_bucket, 0, scatter_kind::full);
     });
     return true;
@@ -50,7 +50,7 @@ class cuda_pass : public forward_pass {
   }
 
  private:
-  using decoder_type = device_decoder<cuda_machine, T>;
+  using decoder_type = device_decoder<cuda_device, T>;
 
   static device_decoder_options sizes_for(const cuda_side<T>& on, const cuda_capture_options& options,
                                           const decoder_description& d) {
@@ -69,10 +69,9 @@ class cuda_pass : public forward_pass {
         const index_t tokens = std::max(options.longest > 0 ? options.longest : d.context, options.batch);
         index_t largest = 0;
         for (index_t l = 0; l < d.n_layers(); ++l)
-          if (!d.layers[static_cast<std::size_t>(l)].skipped)
-            largest = std::max(largest, decoder_type::layer_bytes(d, l));
+          if (!d.layers[l].skipped) largest = std::max(largest, decoder_type::layer_bytes(d, l));
         if (options.softmax)
-          consumers += device_attention_sums<cuda_machine, T>::working_bytes(
+          consumers += device_attention_sums<cuda_device, T>::working_bytes(
               d.query_heads, std::min(sizes.attention_rows, tokens), sizes.attention_keys, distance_bins(tokens));
         std::size_t free = 0, total = 0;
         cuda_kernels::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
@@ -85,7 +84,7 @@ class cuda_pass : public forward_pass {
   }
 
   std::shared_ptr<cuda_side<T>> on_;
-  device_forward_pass<cuda_machine, T> pass_;
+  device_forward_pass<cuda_device, T> pass_;
 };
 
 template <class T>

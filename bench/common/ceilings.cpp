@@ -22,10 +22,10 @@ double eigen_rate(int threads, Eigen::Index n) {
   struct matrices {
     matrix a, b, c;
   };
-  std::vector<matrices> own(static_cast<std::size_t>(threads));
+  std::vector<matrices> own(threads);
   for (auto& m : own) m = {matrix::Random(n, n), matrix::Random(n, n), matrix::Zero(n, n)};
   const double seconds = best_round(threads, 1.5, [&](int t) {
-    auto& m = own[static_cast<std::size_t>(t)];
+    auto& m = own[t];
     m.c.noalias() = m.a.transpose() * m.b;
   });
   return 2.0 * static_cast<double>(n * n * n) * threads / seconds;
@@ -64,15 +64,15 @@ void add_openblas(const std::string& kernels, int threads, std::vector<gemm_rate
 double copy_rate(int threads) {
   constexpr std::size_t bytes = std::size_t{512} << 20;
   const std::unique_ptr<char[]> from(new char[bytes]), to(new char[bytes]);
-  const std::size_t part = bytes / static_cast<std::size_t>(threads);
-  const auto slice = [&](int t) { return static_cast<std::size_t>(t) * part; };
+  const std::size_t term = bytes / static_cast<std::size_t>(threads);
+  const auto slice = [&](int t) { return static_cast<std::size_t>(t) * term; };
   best_round(threads, 0, [&](int t) {
-    std::memset(from.get() + slice(t), 1, part);
-    std::memset(to.get() + slice(t), 2, part);
+    std::memset(from.get() + slice(t), 1, term);
+    std::memset(to.get() + slice(t), 2, term);
   });
   const double seconds =
-      best_round(threads, 1.5, [&](int t) { std::memcpy(to.get() + slice(t), from.get() + slice(t), part); });
-  return 2.0 * static_cast<double>(part) * threads / seconds;
+      best_round(threads, 1.5, [&](int t) { std::memcpy(to.get() + slice(t), from.get() + slice(t), term); });
+  return 2.0 * static_cast<double>(term) * threads / seconds;
 }
 
 }  // namespace

@@ -10,29 +10,29 @@
 
 namespace qkgeom::bench {
 
-/// Query heads, each with a key head of its own, whose rows spread over `context` tokens of each example.
+/// Query heads, each with a key head of its own, whose rows spread over `context` tokens of each document.
 struct layer_shape {
-  index_t rows = sized(8000), heads = sized(30, 2), dim = 128, examples = sized(320), context = sized(131072);
+  index_t rows = sized(8000), heads = sized(30, 2), dim = 128, documents = sized(320), context = sized(131072);
 
   index_t values() const { return rows * heads * dim; }  ///< of one side
 };
 
-/// Positions and examples that all layers share.
+/// Positions and documents that all layers share.
 class shared_rows {
  public:
   shared_rows(const cuda_kernels::device_memory& memory, const layer_shape& shape)
-      : shape_(shape), position_(memory, shape.rows), example_(memory, shape.rows) {
-    std::vector<std::int32_t> position, example;
-    const index_t each = shape.rows / shape.examples;
+      : shape_(shape), position_(memory, shape.rows), document_(memory, shape.rows) {
+    std::vector<std::int32_t> position, document;
+    const index_t each = shape.rows / shape.documents;
     const random_stream stream{.seed = 5};
     for (index_t i = 0; i < shape.rows; ++i) {
       const double within = shape.rows == shape.context ? 0.0 : stream.uniform(static_cast<std::uint64_t>(i));
       const double step = static_cast<double>(shape.context) / static_cast<double>(each);
       position.push_back(static_cast<std::int32_t>((static_cast<double>(i % each) + within) * step));
-      example.push_back(static_cast<std::int32_t>(i / each));
+      document.push_back(static_cast<std::int32_t>(i / each));
     }
     position_.set(position);
-    example_.set(example);
+    document_.set(document);
     check(cudaDeviceSynchronize(), "waiting for positions");
   }
   const layer_shape& shape() const { return shape_; }
@@ -41,13 +41,13 @@ class shared_rows {
   layer_view<T, memory_space::device> view(const T* q, const T* k) const {
     const auto& s = shape_;
     const vector_view<const std::int32_t, memory_space::device> position{position_.data(), s.rows},
-        example{example_.data(), s.rows};
+        document{document_.data(), s.rows};
     layer_view<T, memory_space::device> v{{q, s.rows, s.heads, s.dim, s.heads * s.dim, s.dim},
                                           position,
-                                          example,
+                                          document,
                                           {k, s.rows, s.heads, s.dim, s.heads * s.dim, s.dim},
                                           position,
-                                          example,
+                                          document,
                                           {},
                                           {}};
     for (index_t h = 0; h < s.heads; ++h) v.key_of_query.push_back(h);
@@ -56,7 +56,7 @@ class shared_rows {
 
  private:
   layer_shape shape_;
-  buffer<std::int32_t, cuda_kernels::device_memory> position_, example_;
+  buffer<std::int32_t, cuda_kernels::device_memory> position_, document_;
 };
 
 /// Layers of random rows on the device, each at its own address: none finds its rows in a cache.
@@ -73,8 +73,8 @@ class device_model {
   }
   index_t layers() const { return static_cast<index_t>(q_.size()); }
   const shared_rows& rows() const { return rows_; }
-  const T* q(index_t l) const { return q_[static_cast<std::size_t>(l)].data(); }
-  const T* k(index_t l) const { return k_[static_cast<std::size_t>(l)].data(); }
+  const T* q(index_t l) const { return q_[l].data(); }
+  const T* k(index_t l) const { return k_[l].data(); }
 
   /// f(layer) for each layer.
   template <class F>
@@ -118,12 +118,11 @@ class host_model {
   }
 
  private:
-  T* slot(index_t l, bool key) const { return slot_[static_cast<std::size_t>(l % 2 * 2 + key)].data(); }
+  T* slot(index_t l, bool key) const { return slot_[l % 2 * 2 + key].data(); }
   std::future<void> begin(index_t l) const {
     return std::async(std::launch::async, [this, l] {
       for (const bool key : {false, true})
-        check(cudaMemcpyAsync(slot(l, key), host_[static_cast<std::size_t>(2 * l + key)].data(), bytes_,
-                              cudaMemcpyHostToDevice, stream_.get()),
+        check(cudaMemcpyAsync(slot(l, key), host_[2 * l + key].data(), bytes_, cudaMemcpyHostToDevice, stream_.get()),
               "copying a layer to the device");
       check(cudaStreamSynchronize(stream_.get()), "copying a layer to the device");
     });

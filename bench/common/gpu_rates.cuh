@@ -61,7 +61,7 @@ struct random_values {
   QKGEOM_HD void operator()(index_t i) const {
     const auto b = random_stream{.seed = seed}.bits(static_cast<std::uint64_t>(i));
     float sum = 0;
-    for (int k = 0; k < 4; ++k) sum += static_cast<float>(b[static_cast<std::size_t>(k)]) * 0x1p-32f - 0.5f;
+    for (int k = 0; k < 4; ++k) sum += static_cast<float>(b[k]) * 0x1p-32f - 0.5f;
     const float value = 1.7f * sum + 0.3f;
     if constexpr (std::is_same_v<T, bf16>)
       x[i] = bf16::round(value);

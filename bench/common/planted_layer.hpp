@@ -14,7 +14,7 @@ namespace qkgeom::bench {
 struct layer_rows {
   index_t heads = 0, dim = 0;
   std::vector<bf16> q, k;
-  std::vector<std::int32_t> q_position, q_example, k_position, k_example;
+  std::vector<std::int32_t> q_position, q_document, k_position, k_document;
 
   layer_view<bf16> view() const {
     const auto ints = [](const std::vector<std::int32_t>& x) {
@@ -24,9 +24,9 @@ struct layer_rows {
     v.q = packed_tensor(q.data(), static_cast<index_t>(q_position.size()), heads, dim);
     v.k = packed_tensor(k.data(), static_cast<index_t>(k_position.size()), heads, dim);
     v.q_position = ints(q_position);
-    v.q_example = ints(q_example);
+    v.q_document = ints(q_document);
     v.k_position = ints(k_position);
-    v.k_example = ints(k_example);
+    v.k_document = ints(k_document);
     for (index_t h = 0; h < heads; ++h) v.key_of_query.push_back(h);
     return v;
   }
@@ -38,7 +38,7 @@ inline planted_head typical_head(index_t dim, index_t context, std::uint64_t see
   planted_head head;
   head.dim = dim;
   head.context_length = context;
-  const random_stream stream{.seed = seed, .example = 1u << 31, .use = draw::planted};
+  const random_stream stream{.seed = seed, .document = 1u << 31, .use = draw::planted};
   std::uint64_t next = 0;
   const auto d = static_cast<std::size_t>(dim);
   const auto vector = [&](double length) {
@@ -63,18 +63,18 @@ inline planted_head typical_head(index_t dim, index_t context, std::uint64_t see
   return head;
 }
 
-/// A layer of `heads` planted heads at the same positions: `examples` documents of `rows` rows a side and head.
-inline layer_rows plant_layer(index_t heads, index_t examples, index_t rows, index_t dim, index_t context) {
+/// A layer of `heads` planted heads at the same positions: `documents` documents of `rows` rows a side and head.
+inline layer_rows plant_layer(index_t heads, index_t documents, index_t rows, index_t dim, index_t context) {
   layer_rows layer;
   layer.heads = heads;
   layer.dim = dim;
-  const auto total = static_cast<std::size_t>(examples * rows), d = static_cast<std::size_t>(dim);
+  const auto total = static_cast<std::size_t>(documents * rows), d = static_cast<std::size_t>(dim);
   const auto all = static_cast<std::size_t>(heads);
   layer.q.resize(total * all * d);
   layer.k.resize(total * all * d);
   for (std::size_t h = 0; h < all; ++h) {
     planted_head head = typical_head(dim, context, h + 1);
-    head.examples = examples;
+    head.documents = documents;
     head.rows = rows;
     head.seed = 7;  // one seed: the positions of a layer are those of all its heads
     auto planted = plant<bf16>(head);
@@ -84,9 +84,9 @@ inline layer_rows plant_layer(index_t heads, index_t examples, index_t rows, ind
         layer.k[(i * all + h) * d + c] = planted.k[i * d + c];
       }
     layer.q_position = std::move(planted.q_position);
-    layer.q_example = std::move(planted.q_example);
+    layer.q_document = std::move(planted.q_document);
     layer.k_position = std::move(planted.k_position);
-    layer.k_example = std::move(planted.k_example);
+    layer.k_document = std::move(planted.k_document);
   }
   return layer;
 }

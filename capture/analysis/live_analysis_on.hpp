@@ -17,7 +17,7 @@
 #include "qkgeom/plasticity/merge.hpp"
 #include "qkgeom/report/captured_models.hpp"
 #include "qkgeom/report/document_csv.hpp"
-#include "qkgeom/report/document_sums.hpp"
+#include "qkgeom/report/document_results.hpp"
 
 namespace qkgeom {
 
@@ -41,13 +41,13 @@ template <class Context>
 double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_kind>& covariances) {
   constexpr index_t n = 4096;
   const random_stream stream{.seed = 1, .use = draw::permutation};
-  std::vector<float> k(static_cast<std::size_t>(n * dim));
+  std::vector<float> k(n * dim);
   for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<float>(stream.uniform(i)) - 0.5f;
-  std::vector<std::int32_t> position(static_cast<std::size_t>(n)), example(position.size());
+  std::vector<std::int32_t> position(n), document(position.size());
   std::iota(position.begin(), position.end(), 0);
   const vector_view<const std::int32_t> at{position.data(), n};
   const tensor_view<const float> rows = packed_tensor(static_cast<const float*>(k.data()), n, 1, dim);
-  const layer_view<float> layer{rows, at, {example.data(), n}, rows, at, {example.data(), n}, {0}};
+  const layer_view<float> layer{rows, at, {document.data(), n}, rows, at, {document.data(), n}, {0}};
   const auto moments = accumulate(ctx, layer, edge_buckets{{n - 256, n}});
   double pairs = 0, seconds = 0;
   for (const covariance_kind kind : covariances) {
@@ -63,16 +63,16 @@ double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_
   return pairs / seconds;
 }
 
-/// `document_analyses` through any context: rows of T that lie in S come from the capture's sink, or chunk by chunk
+/// `live_analysis` through any context: rows of T that lie in S come from the capture's sink, or chunk by chunk
 /// from a forward pass that holds them there.
 template <class Context, class T = float, memory_space S = memory_space::host>
-class analyse_documents final : public document_analyses {
+class live_analysis_on final : public live_analysis {
  public:
   using tensor = tensor_view<const T, S>;
   using positions = vector_view<const std::int32_t, S>;
 
   /// `ctx` must live longer. `plan` says at "analyse" over which query buckets.
-  analyse_documents(Context& ctx, const capture_manifest& plan, const document_analysis_options& choice)
+  live_analysis_on(Context& ctx, const capture_manifest& plan, const document_analysis_options& choice)
       : ctx_(&ctx),
         plan_(plan),
         options_(analysis_of(choice)),
@@ -83,8 +83,8 @@ class analyse_documents final : public document_analyses {
       layers_.push_back(
           {{info.layer, info.rope, info.query_heads, info.key_heads}, plan.key_of_query(info), info.window});
       sums_.push_back(
-          document_sums({static_cast<index_t>(info.query_heads.size()), plan.model.head_dim, options_.covariances,
-                         buckets_, plan.context_length, choice.heatmap ? buckets_.end(0) - buckets_.start(0) : 0}));
+          document_results({static_cast<index_t>(info.query_heads.size()), plan.model.head_dim, options_.covariances,
+                            buckets_, plan.context_length, choice.heatmap ? buckets_.end(0) - buckets_.start(0) : 0}));
     }
     if (!choice.models_of.empty()) given_.emplace(choice.models_of, plan, buckets_, options_);
   }
@@ -121,21 +121,20 @@ class analyse_documents final : public document_analyses {
     const index_t at = plan_.find_layer(layer), cut = std::max<index_t>(0, skip_first_ - first);
     if (at < 0 || cut >= q.rows) return;
     if (!current_) {
-      const given_models* const given = given_ ? &given_->models(*ctx_, layer) : nullptr;
-      current_.emplace(*ctx_, layers_[static_cast<std::size_t>(at)], buckets_, plan_.context_length, options_, given);
+      const fixed_models* const given = given_ ? &given_->models(*ctx_, layer) : nullptr;
+      current_.emplace(*ctx_, layers_[at], buckets_, plan_.context_length, options_, given);
     }
     current_->add_queries(without_first(q, cut), first + cut, {position.data + cut, position.size - cut},
                           where(document, layer));
   }
-  /// Ends what `add_queries` began: the keys of the whole document, with their positions; `example` is the same number
-  /// for every row.
-  void finish(std::size_t document, index_t layer, const tensor& k, const positions& position,
-              const positions& example) {
+  /// Ends what `add_queries` began: the keys of the whole document, with their positions; `same` is one number for
+  /// every row.
+  void finish(std::size_t document, index_t layer, const tensor& k, const positions& position, const positions& same) {
     if (!current_) return;
     const auto at = static_cast<std::size_t>(plan_.find_layer(layer));
     const index_t rest = k.rows - skip_first_;
     const auto reports = current_->finish(without_first(k, skip_first_), {position.data + skip_first_, rest},
-                                          {example.data + skip_first_, rest}, where(document, layer));
+                                          {same.data + skip_first_, rest}, where(document, layer));
     sums_[at].put(batch_ + static_cast<index_t>(document), reports);
     current_.reset();
   }
@@ -145,21 +144,21 @@ class analyse_documents final : public document_analyses {
     const capture_manifest& manifest = source.manifest();
     document_tables tables(folder, options_.heatmap);
     model_report pooled = report_of({});
-    const index_t block = document_block(static_cast<index_t>(manifest.examples->size()));
+    const index_t block = document_block(static_cast<index_t>(manifest.documents->size()));
     auto sums = sums_;
     for (index_t shard = 0; shard < source.n_shards(); ++shard) {
       const auto file = source.file(shard);
-      const auto& examples = manifest.shards[static_cast<std::size_t>(shard)].examples;
+      const auto& documents = manifest.shards[shard].documents;
       for (std::size_t l = 0; l < sums.size(); ++l)
-        sums[l].read(*file, name_of_layer(l), static_cast<index_t>(examples.size()));
-      for (std::size_t e = 0; e < examples.size(); ++e) {
+        sums[l].read(*file, name_of_layer(l), static_cast<index_t>(documents.size()));
+      for (std::size_t e = 0; e < documents.size(); ++e) {
         std::vector<head_report> heads;
         for (std::size_t l = 0; l < sums.size(); ++l)
-          for (auto& h : sums[l].get(static_cast<index_t>(e), layers_[l], static_cast<std::int32_t>(examples[e])))
+          for (auto& h : sums[l].get(static_cast<index_t>(e), layers_[l], static_cast<std::int32_t>(documents[e])))
             heads.push_back(std::move(h));
         if (heads.empty()) continue;
         const auto document = report_of(std::move(heads));
-        tables.add(examples[e], manifest.examples->at(static_cast<std::size_t>(examples[e])).id, document);
+        tables.add(documents[e], manifest.documents->at(static_cast<std::size_t>(documents[e])).id, document);
         if (given_) pool(pooled, document, block);
       }
     }
@@ -184,10 +183,10 @@ class analyse_documents final : public document_analyses {
   /// A whole document in host memory.
   void add(std::size_t document, index_t layer, const tensor& q, const tensor& k) {
     for (auto i = static_cast<std::int32_t>(position_.size()); i < q.rows; ++i) position_.push_back(i);
-    example_.resize(position_.size());
+    document_.resize(position_.size());
     const positions position{position_.data(), q.rows};
     add_queries(document, layer, 0, q, position);
-    finish(document, layer, k, position, {example_.data(), q.rows});
+    finish(document, layer, k, position, {document_.data(), q.rows});
   }
 
   /// Profiles of one document under query models of all: they add up.
@@ -233,11 +232,11 @@ class analyse_documents final : public document_analyses {
   index_t skip_first_;
   bucket_edges buckets_{};
   std::vector<analysed_layer> layers_;  // as plan_.layers
-  std::vector<document_sums> sums_;     // the same
+  std::vector<document_results> sums_;  // the same
   index_t batch_ = 0;                   // documents of the shard before the batch
   std::optional<captured_models> given_{};
   std::optional<document_analysis<Context, T, S>> current_{};
-  std::vector<std::int32_t> position_, example_;
+  std::vector<std::int32_t> position_, document_;
 };
 
 }  // namespace qkgeom

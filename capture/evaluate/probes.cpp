@@ -37,7 +37,7 @@ probe copy_probe(index_t vocabulary, index_t distance, index_t trial, std::uint6
     p.ids.push_back(static_cast<std::int32_t>(
         1 + stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(vocabulary - 1))));
   const index_t again = std::min(distance, unannounced + asked);
-  for (index_t i = 0; i < again; ++i) p.ids.push_back(p.ids[static_cast<std::size_t>(i)]);
+  for (index_t i = 0; i < again; ++i) p.ids.push_back(p.ids[i]);
   return p;
 }
 

@@ -156,7 +156,7 @@ row_block load_queries(const query_rows& from, float scale, scratch& s) {
     r.position[i / simd::lanes][i % simd::lanes] =
         static_cast<std::int32_t>(from.position(std::min(i, from.count - 1)));
     if (i >= from.count) continue;
-    for (index_t c = 0; c < from.q.dim; ++c) s.q[static_cast<std::size_t>(c * rows + i)] = from.row(i)[c] * scale;
+    for (index_t c = 0; c < from.q.dim; ++c) s.q[c * rows + i] = from.row(i)[c] * scale;
   }
   for (int v = 0; v < vectors; ++v) r.top[v] = simd::all(masked), r.sum[v] = floats{};
   return r;
@@ -196,7 +196,7 @@ void store_result(const query_rows& to, const row_block& r, bool to_bf16, scratc
     }
   }
   for (index_t i = 0; i < to.count; ++i)
-    for (index_t c = 0; c < to.q.dim; ++c) to.row(i)[c] = s.out[static_cast<std::size_t>(c * rows + i)];
+    for (index_t c = 0; c < to.q.dim; ++c) to.row(i)[c] = s.out[c * rows + i];
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ void key_buffer::reshape(index_t tokens, index_t heads, index_t dim) {
   tokens_ = tokens, heads_ = heads, dim_ = dim;
   padded_tokens_ = round_up(tokens, key_tile);
   padded_dim_ = round_up(dim, channel_tile);
-  data_.assign(static_cast<std::size_t>(heads * padded_tokens_ * padded_dim_), 0.0f);
+  data_.assign(heads * padded_tokens_ * padded_dim_, 0.0f);
 }
 
 void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v,
@@ -219,10 +219,10 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
     return causal_attention_amx(pool, q, k, v, key_heads, window, scale);
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
   const index_t blocks = (total + rows - 1) / rows;
-  std::vector<scratch> scratches(static_cast<std::size_t>(pool.size()), scratch(dim, block_size(options.to_bf16)));
+  std::vector<scratch> scratches(pool.size(), scratch(dim, block_size(options.to_bf16)));
 
   pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
-    scratch& s = scratches[static_cast<std::size_t>(thread)];
+    scratch& s = scratches[thread];
     const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
     const query_rows rows_here{q, kv * group, group, block * rows, std::min(rows, total - block * rows)};
     row_block r = load_queries(rows_here, scale, s);

@@ -27,24 +27,21 @@ constexpr index_t vectors = 4;
 constexpr index_t rows = vectors * amx::tile;
 constexpr index_t pair_rows = amx::channels / 2;
 
-std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
-
 /// Keys and values of a layer as the first factors of tile products, zero padded.
 class packed_keys {
  public:
   packed_keys(const key_buffer& k, const key_buffer& v, index_t key_heads, index_t tokens, thread_pool& pool)
       : dim_(round_up(k.padded_dim(), amx::channels)),
         tokens_(round_up(tokens, key_tile)),
-        k_(n(key_heads * tokens_ * dim_)),
+        k_(static_cast<std::size_t>(key_heads * tokens_ * dim_)),
         v_(k_.size()) {
     const index_t tiles = tokens_ / amx::channels, from_dim = k.padded_dim();
     pool.for_each(key_heads * tiles, [&](index_t task, int) {
       const index_t h = task / tiles, first = task % tiles * amx::channels;
       for (index_t j = first; j < first + amx::channels; ++j)
         for (index_t c = 0; c < from_dim; ++c) {
-          k_[n((h * tokens_ + j) * dim_ + c)] = bf16::round(k.head(h)[j * from_dim + c]);
-          v_[n((h * tokens_ + first) * dim_ + c * amx::channels + j - first)] =
-              bf16::round(v.head(h)[j * from_dim + c]);
+          k_[(h * tokens_ + j) * dim_ + c] = bf16::round(k.head(h)[j * from_dim + c]);
+          v_[(h * tokens_ + first) * dim_ + c * amx::channels + j - first] = bf16::round(v.head(h)[j * from_dim + c]);
         }
     });
   }
@@ -66,7 +63,10 @@ struct workspace {
   amx::line_vector<float> out, scores;         // (dim, rows), (bf16_block, rows)
 
   explicit workspace(index_t dim)
-      : q(n(dim / 2 * rows)), weights(n(key_tile / 2 * rows)), out(n(dim * rows)), scores(n(bf16_block * rows)) {}
+      : q(static_cast<std::size_t>(dim / 2 * rows)),
+        weights(static_cast<std::size_t>(key_tile / 2 * rows)),
+        out(static_cast<std::size_t>(dim * rows)),
+        scores(static_cast<std::size_t>(bf16_block * rows)) {}
 };
 
 struct row_state {
@@ -85,7 +85,7 @@ QKGEOM_AMX_TARGET row_state load_queries(const query_rows& from, workspace& w) {
     if (i >= from.count) continue;
     const float* x = from.row(i);
     for (index_t c = 0; c < from.q.dim; ++c)
-      w.q[n(c / 2 * rows + i)] |= static_cast<std::uint32_t>(bf16::round(x[c]).bits) << (c % 2 * 16);
+      w.q[c / 2 * rows + i] |= static_cast<std::uint32_t>(bf16::round(x[c]).bits) << (c % 2 * 16);
   }
   for (index_t v = 0; v < vectors; ++v) {
     r.position[v] = _mm512_load_si512(position + v * amx::tile);
@@ -253,7 +253,7 @@ QKGEOM_AMX_TARGET void store_result(const query_rows& to, const row_state& r, co
   for (index_t v = 0; v < vectors; ++v)
     _mm512_store_ps(inverse + v * amx::tile, _mm512_div_ps(_mm512_set1_ps(1), r.sum[v]));
   for (index_t i = 0; i < to.count; ++i)
-    for (index_t c = 0; c < to.q.dim; ++c) to.row(i)[c] = bf16::round(w.out[n(c * rows + i)] * inverse[i]);
+    for (index_t c = 0; c < to.q.dim; ++c) to.row(i)[c] = bf16::round(w.out[c * rows + i] * inverse[i]);
 }
 
 QKGEOM_AMX_TARGET void attend_block(const query_rows& queries, const packed_keys& packed, index_t head, float scale,
@@ -272,11 +272,11 @@ void causal_attention_amx(thread_pool& pool, tensor_view<float> q, const key_buf
                           index_t key_heads, std::int32_t window, float scale) {
   const index_t group = q.heads / key_heads, total = q.rows * group, blocks = (total + rows - 1) / rows;
   const packed_keys packed(k, v, key_heads, q.rows, pool);
-  std::vector<workspace> workspaces(n(pool.size()), workspace(packed.dim()));
+  std::vector<workspace> workspaces(pool.size(), workspace(packed.dim()));
   pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
     const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
     attend_block({q, kv * group, group, block * rows, std::min(rows, total - block * rows)}, packed, kv, scale, window,
-                 workspaces[n(thread)]);
+                 workspaces[thread]);
   });
 }
 

@@ -15,8 +15,6 @@ namespace {
 
 using simd::floats;
 
-std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
-
 /// Weights 2^(s - top) of some keys: their sum, and the sum of each times s - top.
 struct weight_sums {
   double weight = 0, exponent = 0;
@@ -104,11 +102,11 @@ void run_tile(const tile& at, const matrix_view<const float>& q, const std::vect
               index_t window, scratch& s, tile_sums& to) {
   const index_t rows = at.end - at.begin, d = q.cols;
   const index_t first = std::max<index_t>(0, at.begin - window + 1), seen = at.end - first;
-  s.q.resize(n(rows * d));
-  s.scores.resize(n(rows * seen));
+  s.q.resize(rows * d);
+  s.scores.resize(rows * seen);
   const auto factor = static_cast<float>(scale * std::numbers::log2e);
   for (index_t r = 0; r < rows; ++r)
-    for (index_t c = 0; c < d; ++c) s.q[n(r * d + c)] = q(at.begin + r, c) * factor;
+    for (index_t c = 0; c < d; ++c) s.q[r * d + c] = q(at.begin + r, c) * factor;
   multiply_transposed(rows, seen, d, s.q.data(), d, keys.data() + first * d, s.scores.data(), seen);
   for (index_t r = 0; r < rows; ++r) {
     const index_t t = at.begin + r;
@@ -124,16 +122,16 @@ attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, 
   require(options.bins >= distance_bins(q.rows), "distances of ", q.rows, " tokens need more than ", options.bins,
           " bins");
   const index_t b = buckets.count(), window = std::min(options.window.value_or(q.rows), q.rows);
-  attention_sums sums{std::vector<double>(n(b)), {}, {}, {}};
-  const std::size_t cells = heads.size() * n(b);
+  attention_sums sums{std::vector<double>(b), {}, {}, {}};
+  const std::size_t cells = heads.size() * static_cast<std::size_t>(b);
   sums.first.resize(3 * cells);
   sums.entropy.resize(cells);
-  sums.distance.resize(cells * n(options.bins));
+  sums.distance.resize(cells * static_cast<std::size_t>(options.bins));
   for (index_t i = 0; i < b; ++i)
-    sums.count[n(i)] = static_cast<double>(std::clamp(q.rows, buckets.start(i), buckets.end(i)) - buckets.start(i));
+    sums.count[i] = static_cast<double>(std::clamp(q.rows, buckets.start(i), buckets.end(i)) - buckets.start(i));
 
-  std::vector<scratch> scratches(n(pool.size()));
-  std::vector<float> keys(n(k.rows * k.dim));
+  std::vector<scratch> scratches(pool.size());
+  std::vector<float> keys(k.rows * k.dim);
   for (index_t kv = 0; kv < k.heads; ++kv) {
     std::vector<index_t> members;
     for (std::size_t h = 0; h < heads.size(); ++h)
@@ -141,16 +139,17 @@ attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, 
     if (members.empty()) continue;
     for (index_t t = 0; t < k.rows; ++t) std::copy_n(k.head(kv).row(t), k.dim, keys.data() + t * k.dim);
     const auto tiles = tiles_of(members, buckets, q.rows);
-    std::vector<tile_sums> found(tiles.size(), tile_sums(4 + n(options.bins)));
+    std::vector<tile_sums> found(tiles.size(), tile_sums(4 + static_cast<std::size_t>(options.bins)));
     pool.for_each(static_cast<index_t>(tiles.size()), [&](index_t i, int thread) {
-      const tile& at = tiles[n(i)];
-      run_tile(at, q.head(heads[n(at.head)]), keys, options.scale, window, scratches[n(thread)], found[n(i)]);
+      const tile& at = tiles[i];
+      run_tile(at, q.head(heads[at.head]), keys, options.scale, window, scratches[thread], found[i]);
     });
     for (std::size_t i = 0; i < tiles.size(); ++i) {
-      const std::size_t cell = n(tiles[i].head * b + tiles[i].bucket);
+      const std::size_t cell = static_cast<std::size_t>(tiles[i].head * b + tiles[i].bucket);
       for (std::size_t f = 0; f < 3; ++f) sums.first[3 * cell + f] += found[i][f];
       sums.entropy[cell] += found[i][3];
-      for (std::size_t x = 0; x < n(options.bins); ++x) sums.distance[cell * n(options.bins) + x] += found[i][4 + x];
+      for (std::size_t x = 0; x < static_cast<std::size_t>(options.bins); ++x)
+        sums.distance[cell * static_cast<std::size_t>(options.bins) + x] += found[i][4 + x];
     }
   }
   return sums;

@@ -17,8 +17,6 @@ namespace {
 // shape.
 constexpr index_t tile_rows = 256;
 
-std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
-
 float rounded_if(float x, bool to_bf16) { return to_bf16 ? static_cast<float>(bf16::round(x)) : x; }
 
 }  // namespace
@@ -31,21 +29,21 @@ decoder::decoder(decoder_description description, const checkpoint& model, compu
       last_layer_(last_layer),
       pool_(&pool),
       kernel_(kernel),
-      scratches_(n(pool.size())) {
+      scratches_(static_cast<std::size_t>(pool.size())) {
   const decoder_description& d = description_;
   require(last_layer >= 0 && last_layer < d.n_layers(), "layer ", last_layer, " of a model with ", d.n_layers());
   use_one_blas_thread();
   prefix_ = find_prefix(d, model);
   model.check(prefix_ + d.embedding + ".weight", {d.embedding_rows > 0 ? d.embedding_rows : d.vocabulary, d.hidden});
   for (index_t l = 0; l <= last_layer; ++l)
-    if (!d.layers[n(l)].skipped) check_layer(d, model, prefix_, l, l == last_layer);
+    if (!d.layers[l].skipped) check_layer(d, model, prefix_, l, l == last_layer);
 }
 
 decoder::document_pass decoder::begin(std::size_t number, token_span ids) const {
   const decoder_description& d = description_;
   document_pass p{number, ids, static_cast<index_t>(ids.size()), {}, {}, {}, {}, {}, {}, nullptr, nullptr};
-  p.hidden.resize(n(p.tokens * d.hidden));
-  p.q.resize(n(p.tokens * d.query_heads * d.head_dim));
+  p.hidden.resize(p.tokens * d.hidden);
+  p.q.resize(p.tokens * d.query_heads * d.head_dim);
   p.k.reshape(p.tokens, d.key_heads, d.head_dim);
   p.v.reshape(p.tokens, d.key_heads, d.head_dim);
   embed(p);
@@ -60,7 +58,8 @@ void decoder::embed(document_pass& p) const {
   for (std::size_t t = 0; t < p.ids.size(); ++t) {
     require(p.ids[t] >= 0 && p.ids[t] < d.vocabulary, "token id ", p.ids[t], " at position ", t,
             " is outside the model's vocabulary of ", d.vocabulary);
-    const std::span<float> row(p.hidden.data() + t * n(d.hidden), n(d.hidden));
+    const std::span<float> row(p.hidden.data() + t * static_cast<std::size_t>(d.hidden),
+                               static_cast<std::size_t>(d.hidden));
     checkpoint_->read(name, shape, p.ids[t], 1, rounds(), row.data());
     if (d.scaled_embedding) scale_row(row, scale, rounds());
   }
@@ -90,10 +89,10 @@ const float* decoder::normed(const std::string& name, const norm_weights& w, con
   const decoder_description& d = description_;
   const float* const states = tile.document->hidden.data() + tile.first * d.hidden;
   if (name.empty()) return states;
-  to.resize(n(tile_rows * d.hidden));
+  to.resize(tile_rows * d.hidden);
   for (index_t r = 0; r < tile.rows; ++r)
-    normalise(d.norm, {states + r * d.hidden, n(d.hidden)}, w.w, w.b, static_cast<float>(d.norm_eps), rounds(),
-              to.data() + r * d.hidden);
+    normalise(d.norm, {states + r * d.hidden, static_cast<std::size_t>(d.hidden)}, w.w, w.b,
+              static_cast<float>(d.norm_eps), rounds(), to.data() + r * d.hidden);
   return to.data();
 }
 
@@ -103,14 +102,15 @@ void decoder::norm_out(const std::string& name, const norm_weights& w, index_t r
   const decoder_description& d = description_;
   for (index_t r = 0; r < rows; ++r) {
     float* const row = y + r * d.hidden;
-    normalise(d.norm, {row, n(d.hidden)}, w.w, w.b, static_cast<float>(d.norm_eps), rounds(), row);
+    normalise(d.norm, {row, static_cast<std::size_t>(d.hidden)}, w.w, w.b, static_cast<float>(d.norm_eps), rounds(),
+              row);
   }
 }
 
 void decoder::project(const row_tile& tile, bool only_qk, scratch& s) const {
   const decoder_description& d = description_;
   const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim, width = q + (only_qk ? 1 : 2) * k;
-  s.wide.resize(n(tile_rows * width));
+  s.wide.resize(tile_rows * width);
   const float* x = normed(d.names.attention_norm, weights_.attention_norm, tile, s.x);
   weights_.qkv.w.multiply(tile.rows, width, x, d.hidden, s.wide.data(), width, s.feed_forward.product);
   const auto keys = tile.document->k.view(), values = tile.document->v.view();
@@ -118,9 +118,9 @@ void decoder::project(const row_tile& tile, bool only_qk, scratch& s) const {
     float* row = s.wide.data() + r * width;
     const index_t token = tile.first + r;
     if (d.qkv_bias)
-      add_into({row, n(width)}, weights_.qkv.b, rounds());
+      add_into({row, static_cast<std::size_t>(width)}, weights_.qkv.b, rounds());
     else if (rounds())
-      round_row({row, n(width)});
+      round_row({row, static_cast<std::size_t>(width)});
     if (d.qk != qk_norm::none) norm_qk(row);
     std::copy_n(row, q, tile.document->q.data() + token * q);
     for (index_t h = 0; h < d.key_heads; ++h) {
@@ -134,7 +134,7 @@ void decoder::project(const row_tile& tile, bool only_qk, scratch& s) const {
 void decoder::norm_qk(float* row) const {
   const decoder_description& d = description_;
   const auto norm = [&](float* x, index_t size, const std::vector<float>& w) {
-    normalise(d.norm, {x, n(size)}, w, {}, static_cast<float>(d.norm_eps), rounds(), x);
+    normalise(d.norm, {x, static_cast<std::size_t>(size)}, w, {}, static_cast<float>(d.norm_eps), rounds(), x);
   };
   const bool each = d.qk == qk_norm::each_head;
   const index_t q_size = each ? d.head_dim : d.query_heads * d.head_dim;
@@ -164,14 +164,15 @@ void decoder::grow_queries(const row_tile& tile) const {
   for (index_t t = tile.first; t < tile.first + tile.rows; ++t) {
     const auto times = static_cast<float>(t / d.growth->context);
     const float factor = 1.0f + static_cast<float>(d.growth->beta) * std::log(1.0f + times);
-    scale_row({tile.document->q.data() + t * width, n(width)}, rounded_if(factor, rounds()), rounds());
+    scale_row({tile.document->q.data() + t * width, static_cast<std::size_t>(width)}, rounded_if(factor, rounds()),
+              rounds());
   }
 }
 
 /// The attention of a layer with the changes of its heads; its result replaces the queries.
 void decoder::attend(document_pass& p, index_t l) const {
   const decoder_description& d = description_;
-  const layer_description& layer = d.layers[n(l)];
+  const layer_description& layer = d.layers[l];
   const auto q = packed_tensor(p.q.data(), p.tokens, d.query_heads, d.head_dim);
   const attention_options options{
       .window = layer.window, .to_bf16 = rounds(), .scale = d.score_scale, .kernel = kernel_};
@@ -196,7 +197,7 @@ void decoder::attend(document_pass& p, index_t l) const {
         float* const row = to_k.head(c.head.head).row(t);
         for (index_t i = 0; i < d.head_dim; ++i)
           row[i] = rounded_if(
-              static_cast<float>(static_cast<double>(row[i]) - c.key_slope[n(i)] * (static_cast<double>(t) - c.centre)),
+              static_cast<float>(static_cast<double>(row[i]) - c.key_slope[i] * (static_cast<double>(t) - c.centre)),
               rounds());
       }
     causal_attention(*pool_, q, k, v, d.query_heads, options);
@@ -209,10 +210,10 @@ void decoder::attend(document_pass& p, index_t l) const {
 void decoder::finish_layer(const row_tile& tile, const layer_description& layer, scratch& s) const {
   const decoder_description& d = description_;
   const index_t rows = tile.rows, q = d.query_heads * d.head_dim;
-  s.y.resize(n(tile_rows * d.hidden));
-  s.z.resize(n(tile_rows * d.hidden));
+  s.y.resize(tile_rows * d.hidden);
+  s.z.resize(tile_rows * d.hidden);
   const auto row_of = [&](std::vector<float>& of, index_t r) {
-    return std::span<float>(of.data() + r * d.hidden, n(d.hidden));
+    return std::span<float>(of.data() + r * d.hidden, static_cast<std::size_t>(d.hidden));
   };
   const auto state = [&](index_t r) { return row_of(tile.document->hidden, tile.first + r); };
   weights_.output.w.multiply(rows, d.hidden, tile.document->q.data() + tile.first * q, q, s.y.data(), d.hidden,
@@ -251,10 +252,10 @@ namespace {
 tensor_view<const float> rows_at(tensor_view<const float> x, const std::vector<std::int32_t>& positions,
                                  std::vector<float>& to) {
   const auto rows = static_cast<index_t>(positions.size());
-  to.resize(n(rows * x.heads * x.dim));
+  to.resize(rows * x.heads * x.dim);
   for (index_t r = 0; r < rows; ++r)
     for (index_t h = 0; h < x.heads; ++h)
-      std::copy_n(x.head(h).row(positions[n(r)]), x.dim, to.data() + (r * x.heads + h) * x.dim);
+      std::copy_n(x.head(h).row(positions[r]), x.dim, to.data() + (r * x.heads + h) * x.dim);
   return packed_tensor(static_cast<const float*>(to.data()), rows, x.heads, x.dim);
 }
 
@@ -279,7 +280,7 @@ weight_reading decoder::reading() const {
 
 void decoder::check_output() const {
   for (index_t l = last_layer_; l < description_.n_layers(); ++l)
-    if (!description_.layers[n(l)].skipped) check_layer(description_, *checkpoint_, prefix_, l, false);
+    if (!description_.layers[l].skipped) check_layer(description_, *checkpoint_, prefix_, l, false);
   find_output(description_, *checkpoint_, prefix_);
 }
 
@@ -307,11 +308,11 @@ void decoder::run(std::span<const token_span> documents, rope_stage stage, const
     for (index_t t = 0; t < p.tokens; t += tile_rows) tiles.push_back({&p, t, std::min(tile_rows, p.tokens - t)});
   const auto in_tiles = [&](auto&& f) {
     pool_->for_each(static_cast<index_t>(tiles.size()),
-                    [&](index_t i, int thread) { f(tiles[n(i)], scratches_[n(thread)]); });
+                    [&](index_t i, int thread) { f(tiles[i], scratches_[thread]); });
   };
   const bool whole = static_cast<bool>(sinks.losses);
   for (index_t l = 0; l <= (whole ? d.n_layers() - 1 : last_layer_); ++l) {
-    const layer_description& layer = d.layers[n(l)];
+    const layer_description& layer = d.layers[l];
     const bool last = !whole && l == last_layer_;
     if (layer.skipped) continue;
     read_layer(d, *checkpoint_, prefix_, l, last, reading(), *pool_, weights_);

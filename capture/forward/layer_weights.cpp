@@ -78,7 +78,7 @@ class part_list {
 
 std::vector<tensor_part> parts_of(const decoder_description& d, const std::string& prefix, index_t layer, bool only_qk,
                                   layer_weights& to) {
-  const layer_description& l = d.layers[static_cast<std::size_t>(layer)];
+  const layer_description& l = d.layers[layer];
   part_list list(d, prefix + "layers." + std::to_string(layer) + ".");
   list.norm(d.names.attention_norm, to.attention_norm);
   list.qkv(only_qk, to.qkv);
@@ -98,9 +98,9 @@ std::vector<tensor_part> parts_of(const decoder_description& d, const std::strin
   }
   const experts_description& e = *d.experts;
   list.linear("mlp.gate", e.count, d.hidden, false, to.router);
-  to.experts.resize(static_cast<std::size_t>(e.count));
+  to.experts.resize(e.count);
   for (index_t i = 0; i < e.count; ++i)
-    list.gated("mlp.experts." + std::to_string(i) + ".", e.width, false, to.experts[static_cast<std::size_t>(i)]);
+    list.gated("mlp.experts." + std::to_string(i) + ".", e.width, false, to.experts[i]);
   return list.take();
 }
 
@@ -137,15 +137,15 @@ void read_matrix(const checkpoint& weights, const std::string& name, const std::
   constexpr index_t piece = 64;  // rows
   const index_t in = shape[1];
   to.reshape(at + count, in, how.format, how.memory);
-  std::vector<std::vector<float>> rows(static_cast<std::size_t>(pool.size()));
+  std::vector<std::vector<float>> rows(pool.size());
   pool.for_each((count + piece - 1) / piece, [&](index_t i, int thread) {
     const index_t skip = i * piece, n = std::min(piece, count - skip);
     if (how.format == weight_format::f32)
       return weights.read(name, shape, first + skip, n, how.to_bf16, to.row(at + skip));
     if (how.format == weight_format::bf16_rows)
       return weights.read_bf16(name, shape, first + skip, n, to.bf16_row(at + skip));
-    auto& own = rows[static_cast<std::size_t>(thread)];
-    own.resize(static_cast<std::size_t>(piece * in));
+    auto& own = rows[thread];
+    own.resize(piece * in);
     weights.read(name, shape, first + skip, n, how.to_bf16, own.data());
     to.pack(at + skip, n, own.data());
   });

@@ -12,8 +12,6 @@ namespace {
 constexpr index_t piece = vocabulary_piece;
 constexpr index_t tile_rows = 256;  // tokens that go through a product together
 
-std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
-
 /// The logits of a token met so far: sum of exp(logit - top), and the logit of the token that follows.
 struct partial_softmax {
   float top = -HUGE_VALF, next = 0;
@@ -26,7 +24,7 @@ struct partial_softmax {
     float here = 0;
     for (const float x : logits) here += std::exp(x - top);
     sum += static_cast<double>(here);
-    if (target >= first && target < first + static_cast<index_t>(logits.size())) next = logits[n(target - first)];
+    if (target >= first && target < first + static_cast<index_t>(logits.size())) next = logits[target - first];
   }
   bool right() const { return !(next < top); }
   float loss() const { return static_cast<float>(static_cast<double>(top - next) + std::log(sum)); }
@@ -73,26 +71,28 @@ std::vector<token_predictions> token_losses(const decoder_description& d, const 
       tiles.push_back({&documents[i], &softmax[i], t, std::min(tile_rows, tokens - t)});
   }
   const auto each_tile = [&](auto&& f) {
-    pool.for_each(static_cast<index_t>(tiles.size()), [&](index_t i, int thread) { f(tiles[n(i)], n(thread)); });
+    pool.for_each(static_cast<index_t>(tiles.size()),
+                  [&](index_t i, int thread) { f(tiles[i], static_cast<std::size_t>(thread)); });
   };
 
   const output_matrix output = find_output(d, weights, prefix);
   norm_weights norm;
   const auto read_norm = [&](const char* what, std::vector<float>& to) {
-    to.resize(n(d.hidden));
+    to.resize(d.hidden);
     weights.read(prefix + d.final_norm + what, {d.hidden}, 0, d.hidden, how.to_bf16, to.data());
   };
   read_norm(".weight", norm.w);
   if (d.norm == norm_kind::layer) read_norm(".bias", norm.b);
   each_tile([&](const row_tile& tile, std::size_t) {
     for (index_t t = tile.first; t < tile.first + tile.rows; ++t) {
-      const auto row = tile.document->hidden.subspan(n(t * d.hidden), n(d.hidden));
+      const auto row =
+          tile.document->hidden.subspan(static_cast<std::size_t>(t * d.hidden), static_cast<std::size_t>(d.hidden));
       normalise(d.norm, row, norm.w, norm.b, static_cast<float>(d.norm_eps), how.to_bf16, row.data());
     }
   });
   weight_matrix matrix;
-  std::vector<std::vector<float>> logits(n(pool.size()), std::vector<float>(n(tile_rows * piece)));
-  std::vector<product_scratch> scratches(n(pool.size()));
+  std::vector<std::vector<float>> logits(pool.size(), std::vector<float>(tile_rows * piece));
+  std::vector<product_scratch> scratches(pool.size());
   for (index_t word = 0; word < output.shape[0]; word += piece) {
     const index_t words = std::min(piece, output.shape[0] - word);
     read_matrix(weights, output.name, output.shape, word, words, how, pool, matrix);
@@ -102,9 +102,9 @@ std::vector<token_predictions> token_losses(const decoder_description& d, const 
       matrix.multiply(tile.rows, words, tile.document->hidden.data() + tile.first * d.hidden, d.hidden, y, words,
                       scratches[thread]);
       for (index_t r = 0; r < tile.rows; ++r) {
-        const std::span<float> row(y + r * words, n(words));
+        const std::span<float> row(y + r * words, static_cast<std::size_t>(words));
         if (how.to_bf16) round_row(row);
-        (*tile.softmax)[n(tile.first + r)].add(row, word, tile.document->ids[n(tile.first + r + 1)]);
+        (*tile.softmax)[tile.first + r].add(row, word, tile.document->ids[tile.first + r + 1]);
       }
     });
   }

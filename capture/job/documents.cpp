@@ -68,7 +68,7 @@ document document_list::read_line(std::string_view line, index_t number, index_t
 
 void document_list::for_each(const std::function<void(index_t, const document&)>& f) const {
   index_t index = 0;
-  const auto more = [&] { return options_.examples < 0 || index < options_.examples; };
+  const auto more = [&] { return options_.documents < 0 || index < options_.documents; };
   for (std::size_t i = 0; i < options_.text.size() && more(); ++i, ++index)
     f(index, {options_.text[i].filename().string(), replace_ill_formed(text_of(files_[i]))});
   if (options_.jsonl.empty()) return;

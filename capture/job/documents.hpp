@@ -19,7 +19,7 @@ struct document_options {
   std::string id_field = "id";
   std::vector<std::string> label_fields{};  ///< fields of a line that are kept as labels, beside its object `labels`
   std::vector<std::filesystem::path> text{};
-  index_t examples = -1;  ///< at most that many documents, the first ones; -1: all
+  index_t documents = -1;  ///< at most that many documents, the first ones; -1: all
   bool named() const { return !jsonl.empty() || !text.empty(); }
 };
 

@@ -34,7 +34,7 @@ layer_size size_of_layer(const decoder_description& m, index_t layer, bool only_
     size.entries += n;
   }
   size.used = size.entries;
-  if (!only_qk && m.layers[static_cast<std::size_t>(layer)].experts) {
+  if (!only_qk && m.layers[layer].experts) {
     const experts_description& e = *m.experts;
     size.used -= d(e.count - e.chosen) * 3 * d(e.width) * d(m.hidden);
   }
@@ -51,7 +51,7 @@ void add_work(capture_estimate& e, const decoder_description& m, const std::vect
   const bool whole = e.manifest.extra.contains("loss");
   const index_t last = e.manifest.layers.back().layer;
   for (index_t l = 0; l <= (whole ? m.n_layers() - 1 : last); ++l) {
-    const layer_description& layer = m.layers[static_cast<std::size_t>(l)];
+    const layer_description& layer = m.layers[l];
     if (layer.skipped) continue;
     const bool only_qk = l == last && !whole;
     e.linear_flop += 2 * size_of_layer(m, l, only_qk).used * d(e.tokens);
@@ -145,7 +145,7 @@ double add_rows(capture_estimate& e, const capture_options& o, const token_sampl
   const auto shards = shards_of(lengths, o.moments);
   for (const auto& [first, last] : shards) {
     double rows = 0;
-    for (std::size_t i = first; i < last && keeps_rows(o); ++i) rows += kept[static_cast<std::size_t>(lengths[i])];
+    for (std::size_t i = first; i < last && keeps_rows(o); ++i) rows += kept[lengths[i]];
     e.query_rows += layers * rows;
     e.key_rows += layers * rows;
     e.bytes += rows * token_bytes;
@@ -183,8 +183,7 @@ double peak_bytes(const capture_estimate& e, const decoder_description& m, const
   const index_t last = whole ? m.n_layers() - 1 : e.manifest.layers.back().layer;
   double weights = 0;
   for (index_t l = 0; l <= last; ++l)
-    if (!m.layers[static_cast<std::size_t>(l)].skipped)
-      weights = std::max(weights, size_of_layer(m, l, l == last && !whole).entries);
+    if (!m.layers[l].skipped) weights = std::max(weights, size_of_layer(m, l, l == last && !whole).entries);
   const double queries = d(m.query_heads * m.head_dim), keys = d(m.key_heads * m.head_dim);
   const double tables = d(m.rope.rotary_dim) * (m.local_rope ? 2 : 1);
   const double documents = d(batch) * (d(m.hidden) + queries + 2 * keys + tables);
@@ -199,8 +198,7 @@ double peak_bytes(const capture_estimate& e, const decoder_description& m, const
 
 std::vector<index_t> document_lengths(const capture_options& o, const prepared_capture& p) {
   const index_t length = p.manifest.context_length;
-  if (!o.documents.named())
-    return std::vector<index_t>(static_cast<std::size_t>(std::max<index_t>(1, o.documents.examples)), length);
+  if (!o.documents.named()) return std::vector<index_t>(std::max<index_t>(1, o.documents.documents), length);
   const tokenizer tokens = load_tokenizer(o, p);
   std::vector<index_t> lengths;
   document_list(o.documents).for_each([&](index_t, const document& doc) {

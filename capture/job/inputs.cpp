@@ -18,10 +18,10 @@ input_check check_inputs(const document_list& documents, const tokenizer& tokens
     for (std::size_t t = 0; t < ids.size(); ++t)
       require(ids[t] < model.vocabulary, "document '", d.id, "': token id ", ids[t], " at position ", t,
               " is outside the model's vocabulary of ", model.vocabulary, "; does the tokenizer belong to the model?");
-    check.examples.push_back({index, d.id, static_cast<index_t>(ids.size()), d.labels});
+    check.documents.push_back({index, d.id, static_cast<index_t>(ids.size()), d.labels});
     check.hash.add(d.id).add(std::string_view("\0", 1)).add(std::as_bytes(std::span(ids)));
   });
-  require(!check.examples.empty(), "there is no document to capture");
+  require(!check.documents.empty(), "there is no document to capture");
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".safetensors") files.push_back(entry.path());

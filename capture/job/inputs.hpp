@@ -15,7 +15,7 @@ namespace qkgeom {
 /// What identifies the inputs of a capture besides its settings: documents, ids, and the weights by size and beginning.
 struct input_check {
   sha256 hash;
-  std::vector<captured_example> examples;
+  std::vector<captured_document> documents;
 };
 
 /// Reads all documents once, each cut to `max_length` tokens, and the beginning of the weights in `folder`. Throws

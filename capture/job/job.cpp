@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 // Of manifest.json: documents as tokens, beginning of the weights.
 constexpr const char* inputs_field = "inputs_sha256";
 
-std::vector<index_t> lengths_of(const std::vector<captured_example>& examples) {
+std::vector<index_t> lengths_of(const std::vector<captured_document>& documents) {
   std::vector<index_t> tokens;
-  for (const captured_example& e : examples) tokens.push_back(e.tokens);
+  for (const captured_document& e : documents) tokens.push_back(e.tokens);
   return tokens;
 }
 
@@ -39,10 +39,10 @@ class capture_job {
  public:
   capture_job(const capture_options& options, const capture_manifest& manifest, input_check inputs,
               const decoder_description& model, forward_pass& forward, const tokenizer& tokens, thread_pool& pool,
-              const moment_function& moments, document_analyses* analyses)
+              const moment_function& moments, live_analysis* analyses)
       : options_(options),
         inputs_(std::move(inputs)),
-        lengths_(lengths_of(inputs_.examples)),
+        lengths_(lengths_of(inputs_.documents)),
         blocks_(moment_blocks_of(lengths_)),
         ranges_(shards_of(lengths_, options.moments)),
         forward_(forward),
@@ -67,11 +67,11 @@ class capture_job {
 
   void run(const document_list& documents, capture_summary& summary) {
     index_t left = 0;
-    for (std::size_t i = first_example(); i < inputs_.examples.size(); ++i) left += inputs_.examples[i].tokens;
+    for (std::size_t i = first_document(); i < inputs_.documents.size(); ++i) left += inputs_.documents[i].tokens;
     progress bar("capture", left, "tokens");
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::vector<std::int32_t>> batch;
-    std::size_t begin = first_example(), end = begin;
+    std::size_t begin = first_document(), end = begin;
     documents.for_each([&](index_t index, const document& d) {
       const auto i = static_cast<std::size_t>(index);
       if (i < begin) return;
@@ -93,12 +93,12 @@ class capture_job {
   }
 
  private:
-  std::size_t first_example() const {
-    return shard_ < ranges_.size() ? ranges_[shard_].first : inputs_.examples.size();
+  std::size_t first_document() const {
+    return shard_ < ranges_.size() ? ranges_[shard_].first : inputs_.documents.size();
   }
 
-  std::vector<captured_example> examples_of(std::size_t shard) const {
-    const auto begin = inputs_.examples.begin();
+  std::vector<captured_document> documents_of(std::size_t shard) const {
+    const auto begin = inputs_.documents.begin();
     return {begin + static_cast<std::ptrdiff_t>(ranges_[shard].first),
             begin + static_cast<std::ptrdiff_t>(ranges_[shard].second)};
   }
@@ -112,12 +112,12 @@ class capture_job {
     require(earlier.inputs == state_.inputs, where,
             " belongs to a capture of other documents, another tokenizer or other ", "weights");
     require(earlier.done.shards.size() <= ranges_.size(), where, " names more shards than there are");
-    std::vector<captured_example> examples;
-    if (earlier.done.examples) examples = *earlier.done.examples;
+    std::vector<captured_document> documents;
+    if (earlier.done.documents) documents = *earlier.done.documents;
     for (const captured_shard& shard : earlier.done.shards) {
-      const auto expected = examples_of(shard_);
-      const auto first = examples.begin() + static_cast<std::ptrdiff_t>(ranges_[shard_].first);
-      require(examples.size() >= ranges_[shard_].second && std::equal(expected.begin(), expected.end(), first), where,
+      const auto expected = documents_of(shard_);
+      const auto first = documents.begin() + static_cast<std::ptrdiff_t>(ranges_[shard_].first);
+      require(documents.size() >= ranges_[shard_].second && std::equal(expected.begin(), expected.end(), first), where,
               " disagrees with the documents about ", shard.file);
       writer_.adopt_shard(expected, shard);
       ++shard_;
@@ -150,8 +150,8 @@ class capture_job {
     capture_manifest own = writer_.manifest();
     std::size_t first = shard_;
     while (first > 0 && block_of(first - 1) == block_of(shard_)) --first;
-    own.examples->assign(inputs_.examples.begin() + static_cast<std::ptrdiff_t>(ranges_[first].first),
-                         inputs_.examples.begin() + static_cast<std::ptrdiff_t>(ranges_[shard_].second));
+    own.documents->assign(inputs_.documents.begin() + static_cast<std::ptrdiff_t>(ranges_[first].first),
+                          inputs_.documents.begin() + static_cast<std::ptrdiff_t>(ranges_[shard_].second));
     moments_->write(moments_path(shard_), own);
     if (ends_block(shard_))
       moments_->clear();
@@ -166,13 +166,13 @@ class capture_job {
         options_.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
     batch_sinks sinks;
     row_choice choice;
-    const auto example = [&](std::size_t i) { return static_cast<std::int32_t>(first + i); };
+    const auto document = [&](std::size_t i) { return static_cast<std::int32_t>(first + i); };
     if (keeps_rows(options_)) {
       sinks.choose = [&](std::size_t i, index_t layer) {
-        return choice = rows_.choose(layer, example(i), static_cast<index_t>(ids[i].size()));
+        return choice = rows_.choose(layer, document(i), static_cast<index_t>(ids[i].size()));
       };
       sinks.chosen = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-        rows_.add(layer, choice, q, k, example(i), ids[i]);
+        rows_.add(layer, choice, q, k, document(i), ids[i]);
       };
     }
     if (moments_ && !takes_moments_)
@@ -208,7 +208,7 @@ class capture_job {
     auto beside = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
     if (analyses_)
       for (auto& found : analyses_->tensors()) beside.push_back(std::move(found));
-    writer_.add_shard(examples_of(shard_), rows_.layers(), beside);
+    writer_.add_shard(documents_of(shard_), rows_.layers(), beside);
     if (statistics_) statistics_->clear();
     if (analyses_) analyses_->clear();
     if (moments_) write_moments();
@@ -228,7 +228,7 @@ class capture_job {
   const tokenizer& tokens_;
   thread_pool& pool_;
   capture_writer writer_;
-  document_analyses* analyses_;  // null: none
+  live_analysis* analyses_;  // null: none
   row_store rows_;
   std::optional<moment_store> moments_{};
   bool takes_moments_ = false;  // the forward pass brings them
@@ -244,8 +244,8 @@ bool is_complete(const capture_options& options, const capture_manifest& manifes
   if (!fs::exists(path)) return false;
   require(options.resume, "cannot write a capture to ", options.out.string(), ": it already holds one (manifest.json)");
   capture_manifest there = parse_manifest(read_text(path, std::size_t{1} << 30), path.string());
-  const bool same_documents = there.examples == inputs.examples;
-  there.examples.reset();
+  const bool same_documents = there.documents == inputs.documents;
+  there.documents.reset();
   there.shards.clear();
   auto wanted = manifest;
   if (there.extra.contains(inputs_field)) wanted.extra[inputs_field] = inputs.hash.hex();
@@ -269,11 +269,11 @@ void measure(const capture_options& options, const input_check& inputs, capture_
     summary.bytes += fs::file_size(options.out / s.file);
   }
   if (options.moments)
-    for (std::size_t b = 0; b < moment_blocks(lengths_of(inputs.examples)); ++b)
+    for (std::size_t b = 0; b < moment_blocks(lengths_of(inputs.documents)); ++b)
       summary.bytes += fs::file_size(options.out / moments_name(static_cast<index_t>(b)));
   summary.shards = static_cast<index_t>(manifest.shards.size());
   summary.empty =
-      std::count_if(inputs.examples.begin(), inputs.examples.end(), [](const auto& e) { return e.tokens == 0; });
+      std::count_if(inputs.documents.begin(), inputs.documents.end(), [](const auto& e) { return e.tokens == 0; });
 }
 
 std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, const checkpoint& weights,
@@ -284,7 +284,7 @@ std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, con
 /// Says where buckets will hold too little for profiles of plasticity.
 void note_buckets(const capture_manifest& m, const input_check& inputs, const capture_options& o, std::ostream& notes) {
   index_t longest = 0, documents = 0;
-  for (const captured_example& e : inputs.examples) {
+  for (const captured_document& e : inputs.documents) {
     longest = std::max(longest, e.tokens);
     documents += e.tokens > 0;
   }
@@ -330,15 +330,15 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   const document_list documents(options.documents);
   // All documents are read once before the first is run: a bad line shows now, not after hours.
   const input_check inputs = check_inputs(documents, tokens, model, manifest.context_length, options.model);
-  for (const captured_example& e : inputs.examples)
+  for (const captured_document& e : inputs.documents)
     if (e.tokens == 0) notes << "note: document '" << e.id << "' is empty and gives no rows\n";
 
   for (const std::string& field : options.documents.label_fields)
-    if (std::none_of(inputs.examples.begin(), inputs.examples.end(),
-                     [&](const captured_example& e) { return e.labels.is_object() && e.labels.contains(field); }))
+    if (std::none_of(inputs.documents.begin(), inputs.documents.end(),
+                     [&](const captured_document& e) { return e.labels.is_object() && e.labels.contains(field); }))
       notes << "note: no document has a field '" << field << "' for a label\n";
   note_buckets(manifest, inputs, options, notes);
-  if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(lengths_of(inputs.examples));
+  if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(lengths_of(inputs.documents));
   capture_summary summary;
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {

@@ -49,9 +49,9 @@ struct capture_options {
 
 /// What a capture computes with, given by who runs it.
 struct capture_backend {
-  moment_function moments{};             ///< needed where the options ask for moments
-  document_analyses_factory analyses{};  ///< needed where the options ask for analyses
-  forward_pass_factory forward{};        ///< none: `decoder`, on the CPU
+  moment_function moments{};         ///< needed where the options ask for moments
+  live_analysis_factory analyses{};  ///< needed where the options ask for analyses
+  forward_pass_factory forward{};    ///< none: `decoder`, on the CPU
 };
 
 /// Whether a capture keeps rows: analyses of every token leave nothing to be kept of every token.

@@ -23,9 +23,9 @@ struct document_analysis_options {
 
 /// Analyses of documents whose rows nobody keeps, given by who runs a capture: it feeds them, stores what they find
 /// with the shard, and has the tables written at the end.
-class document_analyses {
+class live_analysis {
  public:
-  virtual ~document_analyses() = default;
+  virtual ~live_analysis() = default;
 
   /// What the manifest is to say of them beside their options.
   virtual json settings() = 0;
@@ -42,7 +42,7 @@ class document_analyses {
 };
 
 /// Makes them for a capture as its manifest plans it.
-using document_analyses_factory =
-    std::function<std::unique_ptr<document_analyses>(const capture_manifest& plan, const document_analysis_options&)>;
+using live_analysis_factory =
+    std::function<std::unique_ptr<live_analysis>(const capture_manifest& plan, const document_analysis_options&)>;
 
 }  // namespace qkgeom

@@ -11,12 +11,11 @@ std::vector<index_t> choose_layers(const decoder_description& model, const plan_
   for (const index_t l : layers) {
     require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ",
             model.n_layers() - 1);
-    require(!model.layers[static_cast<std::size_t>(l)].skipped, "layer ", l,
-            " was asked for, but it attends to images alone");
+    require(!model.layers[l].skipped, "layer ", l, " was asked for, but it attends to images alone");
   }
   if (layers.empty())
     for (index_t l = 0; l < model.n_layers(); ++l) {
-      const layer_description& layer = model.layers[static_cast<std::size_t>(l)];
+      const layer_description& layer = model.layers[l];
       if (!layer.skipped && (options.include_windowed || !layer.window)) layers.push_back(l);
     }
   require(!layers.empty(), "every layer of the model has a sliding window; --include-windowed captures them");
@@ -84,7 +83,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
 
   for (const head_id& h : choose_heads(model, options)) {
     if (m.layers.empty() || m.layers.back().layer != h.layer) {
-      const layer_description& l = model.layers[static_cast<std::size_t>(h.layer)];
+      const layer_description& l = model.layers[h.layer];
       m.layers.push_back({h.layer, l.rope, l.window, {}, {}, {}});
       if (l.local_rope) m.layers.back().rope_parameters = rope_of(*model.local_rope);
     }

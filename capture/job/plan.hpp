@@ -48,8 +48,8 @@ inline token_sampler sampler_of(const decoder_description& model, const plan_opt
   return sampler;
 }
 
-/// The manifest of a capture before its examples and shards: layers, heads and everything else that the options and the
-/// model decide. Throws `error` on a layer or head that the model does not have and on an empty choice.
+/// The manifest of a capture before its documents and shards: layers, heads and everything else that the options and
+/// the model decide. Throws `error` on a layer or head that the model does not have and on an empty choice.
 capture_manifest plan_capture(const decoder_description& model, const std::string& name,
                               const std::string& config_sha256, const plan_options& options);
 

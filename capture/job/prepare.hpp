@@ -13,7 +13,7 @@ namespace qkgeom {
 /// What a capture is to be before weights and documents are read.
 struct prepared_capture {
   decoder_description model;
-  capture_manifest manifest;          ///< without examples and shards
+  capture_manifest manifest;          ///< without documents and shards
   std::optional<std::int32_t> bos{};  ///< config.json's bos_token_id
 };
 

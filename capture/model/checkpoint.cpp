@@ -155,7 +155,7 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
     if (!bad) return;
   }
   // Everything else, and every complaint, is `read`'s.
-  std::vector<float> rows(static_cast<std::size_t>(n));
+  std::vector<float> rows(n);
   read(name, shape, first, count, true, rows.data());
   std::transform(rows.begin(), rows.end(), out, bf16::round);
 }

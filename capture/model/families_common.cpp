@@ -36,7 +36,7 @@ decoder_description read_shape(const json_fields& c, const family_defaults& d) {
   m.context = c.integer("max_position_embeddings", 1, index_t{1} << 30).value_or(d.context);
   m.norm_eps = c.positive("rms_norm_eps").value_or(d.norm_eps);
   m.tied = c.boolean("tie_word_embeddings").value_or(d.tied);
-  m.layers.resize(static_cast<std::size_t>(integer_or(c, "num_hidden_layers", 4096, d.layers)));
+  m.layers.resize(integer_or(c, "num_hidden_layers", 4096, d.layers));
   return m;
 }
 

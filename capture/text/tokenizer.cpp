@@ -193,7 +193,7 @@ std::vector<std::int32_t> tokenizer::encode(std::string_view text, index_t max_t
   std::vector<std::int32_t> ids = prefix_;
   ids.insert(ids.end(), content.begin(), content.end());
   ids.insert(ids.end(), suffix_.begin(), suffix_.end());
-  if (static_cast<index_t>(ids.size()) > max_tokens) ids.resize(static_cast<std::size_t>(max_tokens));
+  if (static_cast<index_t>(ids.size()) > max_tokens) ids.resize(max_tokens);
   return ids;
 }
 

@@ -19,14 +19,14 @@ template <class T>
 std::vector<float> clamped_keys(const layer_view<T>& rows, const std::vector<candidate>& heads, std::size_t first,
                                 std::vector<double> candidate::*slope) {
   const index_t n = rows.k.rows, hq = rows.q.heads, d = rows.k.dim;
-  std::vector<float> k(static_cast<std::size_t>(n * hq * d));
+  std::vector<float> k(n * hq * d);
   for (index_t h = 0; h < hq; ++h) {
     const auto& c = heads[first + static_cast<std::size_t>(h)];
-    const auto of = rows.k.head(rows.key_of_query[static_cast<std::size_t>(h)]);
+    const auto of = rows.k.head(rows.key_of_query[h]);
     for (index_t r = 0; r < n; ++r)
       for (index_t i = 0; i < d; ++i)
-        k[static_cast<std::size_t>((r * hq + h) * d + i)] = static_cast<float>(
-            static_cast<double>(of(r, i)) - (c.*slope)[static_cast<std::size_t>(i)] * (rows.k_position[r] - c.centre));
+        k[(r * hq + h) * d + i] =
+            static_cast<float>(static_cast<double>(of(r, i)) - (c.*slope)[i] * (rows.k_position[r] - c.centre));
   }
   return k;
 }
@@ -42,10 +42,10 @@ void add_layer(cpu_context& cpu, const captured_layer& layer, const layer_view<T
       heads[first + h].plasticity[which] = summarize(profiles[h], context_length);
   };
   for (std::size_t h = 0; h < planes.size(); ++h) {
-    const auto& k = moments.k[static_cast<std::size_t>(moments.key_of_query[h])].total;
+    const auto& k = moments.k[moments.key_of_query[h]].total;
     candidate c;
     c.head = {layer.layer, layer.query_heads[h]};
-    c.k_head = layer.key_heads[static_cast<std::size_t>(layer.key_of_query[h])];
+    c.k_head = layer.key_heads[layer.key_of_query[h]];
     c.rope = layer.rope;
     c.bias_context = planes[h].bias_context;
     c.clamp_slope = dense::scaled(planes[h].drift_axis, planes[h].alpha_k);
@@ -65,7 +65,7 @@ void add_layer(cpu_context& cpu, const captured_layer& layer, const layer_view<T
                                     {},
                                     packed_tensor(k.data(), rows.k.rows, rows.q.heads, rows.k.dim),
                                     rows.k_position,
-                                    rows.k_example,
+                                    rows.k_document,
                                     own,
                                     rows.window};
     summaries(plasticity_profile(cpu, models, changed, all_pairs{}, pairs), which++);

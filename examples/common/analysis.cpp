@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "examples/common/cuda.hpp"
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "examples/common/outputs.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/progress.hpp"
@@ -104,7 +104,7 @@ void require_heads(const arguments& a, const std::vector<std::string>& names) {
   for (const auto& name : names) {
     const auto wanted = parse_head(name);
     const index_t at = manifest.find_layer(wanted.layer);
-    const auto* heads = at < 0 ? nullptr : &manifest.layers[static_cast<std::size_t>(at)].query_heads;
+    const auto* heads = at < 0 ? nullptr : &manifest.layers[at].query_heads;
     require(heads && std::find(heads->begin(), heads->end(), wanted.head) != heads->end(), "--head ", name,
             ": this head is not in the capture");
   }

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "qkgeom/report/head_csv.hpp"
 #include "qkgeom/report/model_heatmap.hpp"
 #include "qkgeom/study/heterogeneity.hpp"

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "examples/common/figures/figure_style.hpp"
-#include "examples/common/figures/report_cells.hpp"
+#include "examples/common/figures/head_cells.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/common/report_text.hpp"
+#include "examples/common/terminal.hpp"
 #include "qkgeom/io/capture_set.hpp"
 
 namespace qkgeom::examples {
@@ -137,7 +137,7 @@ line_figure loss_figure(const std::string& model, const loss_report& report) {
       "mean of " + grouped(static_cast<long long>(report.all_tokens)) + " tokens", palette::black, {}, {}, {}};
   double low = INFINITY, high = -INFINITY;
   for (index_t b = 0; b < report.buckets.count(); ++b) {
-    const auto& loss = report.loss[static_cast<std::size_t>(b)];
+    const auto& loss = report.loss[b];
     f.x.push_back(report.buckets.middle(b));
     g.mean.push_back(loss.value);
     g.error.push_back(2 * loss.error);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "examples/common/cli.hpp"
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/compare_models/models.hpp"
 #include "qkgeom/core/error.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/csv_read.hpp"
@@ -46,7 +46,7 @@ std::vector<model_score> read_scores(const std::filesystem::path& path, const st
     if (column == "model") continue;
     const auto values = file.numbers(column);
     scores.push_back({column, {}});
-    for (const auto r : row) scores.back().value.push_back(r < 0 ? NAN : values[static_cast<std::size_t>(r)]);
+    for (const auto r : row) scores.back().value.push_back(r < 0 ? NAN : values[r]);
   }
   require(!scores.empty(), path.string(), ": there is no column but model, a score needs one");
   return scores;

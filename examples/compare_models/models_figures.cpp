@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/compare_models/models.hpp"
 #include "qkgeom/stats/families.hpp"

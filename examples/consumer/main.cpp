@@ -19,12 +19,12 @@ int main() {
   std::srand(1);
   matrix q = matrix::Random(rows, dim), k = matrix::Random(rows, dim);
   const Eigen::VectorX<std::int32_t> position = Eigen::VectorX<std::int32_t>::LinSpaced(rows, 0, 2 * rows - 2);
-  const Eigen::VectorX<std::int32_t> example = Eigen::VectorX<std::int32_t>::Zero(rows);
+  const Eigen::VectorX<std::int32_t> document = Eigen::VectorX<std::int32_t>::Zero(rows);
   q.col(3) += 0.002f * position.cast<float>();
   k.col(3) -= 0.002f * position.cast<float>();
 
   qkgeom::cpu_context cpu{{.threads = 2}};
-  const auto t = qkgeom::as_view(position), e = qkgeom::as_view(example);
+  const auto t = qkgeom::as_view(position), e = qkgeom::as_view(document);
   const qkgeom::head_view head{qkgeom::as_view(q), t, e, qkgeom::as_view(k), t, e};
   const auto moments = qkgeom::accumulate(cpu, head, qkgeom::uniform_buckets{512});
   const auto result = qkgeom::pca(cpu, moments);

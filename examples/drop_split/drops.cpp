@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "examples/common/each_layer.hpp"
-#include "examples/common/figures/report_cells.hpp"
+#include "examples/common/figures/head_cells.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/common/report_text.hpp"
+#include "examples/common/terminal.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -17,10 +17,10 @@ using detail::none;
 constexpr const char* words[] = {"whole drop", "query's drift", "content means", "variance", "keys", "rest"};
 
 double value_of(const drop_split& s, std::size_t v) {
-  return v == 0 ? s.drop.value : v <= drop_parts ? s.part[v - 1].value : s.rest.value;
+  return v == 0 ? s.drop.value : v <= drop_causes ? s.cause[v - 1].value : s.rest.value;
 }
 
-map_figure parts_by_head(const split_heads& found) {
+map_figure terms_by_head(const split_heads& found) {
   map_figure f;
   f.text = {"What lets plasticity fall, by layer and head",
             found.model + ", " + std::string(found.heads[0].covariance) + " query model; the parts add up to the drop",
@@ -48,7 +48,7 @@ map_figure parts_by_head(const split_heads& found) {
   return f;
 }
 
-step_figure mean_parts(const split_heads& found) {
+step_figure mean_terms(const split_heads& found) {
   step_figure f;
   f.text = {"What lets plasticity fall, mean over heads",
             found.model + ", " + std::string(found.heads[0].covariance) + " query model; bars: 2 standard errors", "",
@@ -90,8 +90,7 @@ split_heads split_capture(const arguments& a, const drop_arguments& own) {
     const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
     auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
     for (std::size_t h = 0; h < splits.size(); ++h)
-      found.heads.push_back({layer.layer, layer.query_heads[h],
-                             layer.key_heads[static_cast<std::size_t>(layer.key_of_query[h])], layer.rope,
+      found.heads.push_back({layer.layer, layer.query_heads[h], layer.key_heads[layer.key_of_query[h]], layer.rope,
                              name_of(options.covariances.at(0)), split.rotation.has_value(), std::move(splits[h])});
   });
   return found;
@@ -100,8 +99,8 @@ split_heads split_capture(const arguments& a, const drop_arguments& own) {
 void write_drops(output_folder& out, const split_heads& found) {
   write_drop_split_csv(out.table("drop_split.csv"), found.heads);
   write_drop_means_csv(out.table("drop_means.csv"), mean_drops(found.heads));
-  draw(parts_by_head(found), out.figure("drop_parts"));
-  draw(mean_parts(found), out.figure("drop_means"));
+  draw(terms_by_head(found), out.figure("drop_parts"));
+  draw(mean_terms(found), out.figure("drop_means"));
 }
 
 void print_drops(printer& out, const split_heads& found) {

@@ -23,7 +23,7 @@ struct split_heads {
 };
 
 split_heads split_capture(const arguments& a, const drop_arguments& own);
-/// drop_split.csv, drop_means.csv, the parts by layer and head, and their means.
+/// drop_split.csv, drop_means.csv, the causes by layer and head, and their means.
 void write_drops(output_folder& out, const split_heads& found);
 void print_drops(printer& out, const split_heads& found);
 

@@ -30,7 +30,7 @@ void add_layer(cpu_context& cpu, const layer_view<T>& rows, const layer_moments&
       fit_layer(cpu, rows, names, report.buckets,
                 {.scores = {.position = options.position, .seed = options.seed}, .drift = {.seed = options.seed}});
   for (std::size_t h = 0; h < planes.size(); ++h) {
-    const index_t key = names.key_heads[static_cast<std::size_t>(rows.key_of_query[h])];
+    const index_t key = names.key_heads[rows.key_of_query[h]];
     found.complements.push_back({names.layer, names.query_heads[h], key, complement[h]});
     found.decays.push_back({names.layer, names.query_heads[h], key, decay[h]});
     found.tables.push_back(std::move(tables[h]));

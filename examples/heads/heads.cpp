@@ -3,12 +3,12 @@
 #include <cmath>
 
 #include "examples/common/cli.hpp"
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "examples/common/outputs.hpp"
-#include "examples/common/report_text.hpp"
 #include "examples/common/softmax.hpp"
+#include "examples/common/terminal.hpp"
 #include "examples/heads/details.hpp"
-#include "examples/heads/groups.hpp"
+#include "examples/heads/label_groups.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/study/shared_keys.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 using namespace qkgeom::examples;
 
 /// How much more alike profiles are of heads that share a key head: one line, of all heads.
-void print_key_groups(printer& out, const qkgeom::key_group_likeness& all) {
+void print_shared_keys(printer& out, const qkgeom::shared_key_likeness& all) {
   const auto text = [](const qkgeom::head_estimate& e) {
     return fixed(e.value, 3) + (std::isfinite(e.error) ? " ± " + fixed(e.error, 3) : "");
   };
@@ -48,8 +48,8 @@ void write_all(const choices& c, const analysed& found, const std::filesystem::p
   write_rotation(folder, found, c.heads);
   write_plasticity(folder, found);
   if (c.details) write_details(folder, found, c.a);
-  const auto key_groups = qkgeom::key_groups_of(found.report);
-  write_key_groups_csv(folder.table("key_groups.csv"), key_groups);
+  const auto keys_by_document = qkgeom::shared_keys_of(found.report);
+  write_shared_keys_csv(folder.table("key_groups.csv"), keys_by_document);
   const auto statistics = statistics_of(found);
   write_statistics(folder, found, statistics);
   if (!out) return;
@@ -57,7 +57,7 @@ void write_all(const choices& c, const analysed& found, const std::filesystem::p
   print_classes(*out, found.report, c.options.pca.thresholds);
   print_position(*out, found.report);
   print_plasticity(*out, found.report);
-  print_key_groups(*out, key_groups.at(0));
+  print_shared_keys(*out, keys_by_document.at(0));
   print_statistics(*out, statistics);
   print_extremes(*out, found.report);
   folder.print(*out);

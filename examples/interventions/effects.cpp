@@ -7,7 +7,7 @@
 #include <set>
 
 #include "examples/common/figures/figure.hpp"
-#include "examples/common/report_text.hpp"
+#include "examples/common/terminal.hpp"
 #include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples {

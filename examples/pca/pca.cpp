@@ -2,7 +2,7 @@
 // PCA of every head of a capture: how its components follow position, and which class that makes each head.
 #include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
-#include "examples/common/report_text.hpp"
+#include "examples/common/terminal.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;

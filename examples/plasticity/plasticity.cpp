@@ -2,7 +2,7 @@
 // Attention plasticity of every head of a capture: how often two queries would order a pair of keys differently.
 #include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
-#include "examples/common/report_text.hpp"
+#include "examples/common/terminal.hpp"
 #include "examples/plasticity/author_preset.hpp"
 
 int main(int argc, char** argv) {
@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   add_arguments(app, a);
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
-  app.add_flag("--across-examples", options.across_examples, "Pairs of keys of different documents too");
+  app.add_flag("--across-examples", options.across_documents, "Pairs of keys of different documents too");
   add_preset_arguments(app, preset);
   app.get_option("--preset")->excludes("--device");  // it runs on the CPU
   return run_main(argc, argv, app, a, [&] {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // One page about a study: tables, figures, every head, the target, and how it all was made. It opens without a network.
 #include "examples/common/cli.hpp"
-#include "examples/common/figures/report_figures.hpp"
-#include "examples/common/report_text.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "examples/common/softmax.hpp"
-#include "examples/report/report_page.hpp"
+#include "examples/common/terminal.hpp"
+#include "examples/report/page.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
 

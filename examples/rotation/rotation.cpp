@@ -2,7 +2,7 @@
 // The plane {a, b} of every head of a capture: drift, separation, and the bias that position alone gives to later keys.
 #include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
-#include "examples/common/report_text.hpp"
+#include "examples/common/terminal.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;

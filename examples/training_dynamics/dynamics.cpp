@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "qkgeom/study/trajectory_csv.hpp"
 

@@ -2,7 +2,7 @@
 // What a training trajectory looks like.
 #include <cmath>
 
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/training_dynamics/dynamics.hpp"
 #include "qkgeom/study/trajectory_csv.hpp"

@@ -12,12 +12,12 @@
 namespace qkgeom::test {
 
 /// `common` is the mean of every coordinate of the keys.
-inline planted_head compared_head(index_t dim, index_t examples, index_t rows, double common) {
-  planted_head spec{.dim = dim, .context_length = 1000, .examples = examples, .rows = rows, .seed = 21};
-  spec.drift_q.assign(static_cast<std::size_t>(dim), 2e-3);
-  spec.drift_k.assign(static_cast<std::size_t>(dim), 1e-3);
-  spec.mean_q.assign(static_cast<std::size_t>(dim), 0.3);
-  spec.mean_k.assign(static_cast<std::size_t>(dim), common);
+inline planted_head compared_head(index_t dim, index_t documents, index_t rows, double common) {
+  planted_head spec{.dim = dim, .context_length = 1000, .documents = documents, .rows = rows, .seed = 21};
+  spec.drift_q.assign(dim, 2e-3);
+  spec.drift_k.assign(dim, 1e-3);
+  spec.mean_q.assign(dim, 0.3);
+  spec.mean_k.assign(dim, common);
   return spec;
 }
 
@@ -26,7 +26,7 @@ struct odd_weight {
   QKGEOM_HD double operator()(const key_pair& p) const {
     if (p.distance() < 40 || (p.i + p.j) % 5 == 0) return 0;
     return 1 + 0.1 * static_cast<double>(p.i) + 0.03 * static_cast<double>(p.j * p.keys) + 1e-3 * p.t_j + 2e-3 * p.t_i +
-           0.2 * p.example_i + 0.7 * p.example_j + 1e-3 * p.tau;
+           0.2 * p.document_i + 0.7 * p.document_j + 1e-3 * p.tau;
   }
 };
 
@@ -41,7 +41,7 @@ inline double distance(const plasticity_profile_result& a, const plasticity_prof
   EXPECT_EQ(a.buckets.size(), b.buckets.size());
   for (std::size_t i = 0; i < a.buckets.size(); ++i) {
     EXPECT_EQ(a.buckets[i].pairs, b.buckets[i].pairs);
-    EXPECT_EQ(a.buckets[i].example_weight, b.buckets[i].example_weight);
+    EXPECT_EQ(a.buckets[i].document_weight, b.buckets[i].document_weight);
     EXPECT_EQ(std::isnan(a.buckets[i].plasticity), std::isnan(b.buckets[i].plasticity));
     if (!std::isnan(b.buckets[i].plasticity))
       worst = std::fmax(worst, std::abs(a.buckets[i].plasticity - b.buckets[i].plasticity));

@@ -35,17 +35,17 @@ Context make() {
 }
 
 template <class T>
-planted_rows<T> rows_of(index_t dim, index_t examples, index_t rows, double common = 0.3) {
-  return plant<T>(test::compared_head(dim, examples, rows, common));
+planted_rows<T> rows_of(index_t dim, index_t documents, index_t rows, double common = 0.3) {
+  return plant<T>(test::compared_head(dim, documents, rows, common));
 }
 
-/// The weighted mean of the plasticity, and sums of the parts.
-struct oracle_mean_of_parts {
+/// The weighted mean of the plasticity, and sums of the terms.
+struct oracle_mean_of_terms {
   test::oracle_mean mean;
-  std::array<double, static_cast<std::size_t>(pair_parts)> part{};
+  std::array<double, static_cast<std::size_t>(pair_terms)> term{};
   void add(const test::oracle_pair& p, double w) {
     mean.add(p.group, p.value[0], w);
-    for (std::size_t i = 0; i < part.size(); ++i) part[i] += w * p.value[i + 1];
+    for (std::size_t i = 0; i < term.size(); ++i) term[i] += w * p.value[i + 1];
   }
 };
 
@@ -60,7 +60,7 @@ TYPED_TEST(every_context, moments_equal_their_definition) {
   const auto m = moments_of(ctx, rows.view());
   const auto head = rows.view();
   for (index_t b = -1; b < m.buckets.count(); ++b) {
-    const auto& got = b < 0 ? m.k.total : m.k.bucket[static_cast<std::size_t>(b)];
+    const auto& got = b < 0 ? m.k.total : m.k.bucket[b];
     long double n = 0, t = 0, x = 0, y = 0, xt = 0, xy = 0, xx = 0;
     const auto each = [&](const auto& f) {
       for (index_t i = 0; i < head.k.rows; ++i)
@@ -114,16 +114,16 @@ TYPED_TEST(every_context, plasticity_of_keys_that_are_not_finite_is_refused) {
     const auto model = fit_queries(ctx, moments_of(ctx, rows.view()));
     const std::string of_1 = "plasticity: a key of example 1 is not finite";
     for (const float x : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
-      rows.k[static_cast<std::size_t>(5 * (n + 7) + 2)] = x;
+      rows.k[5 * (n + 7) + 2] = x;
       const auto head = rows.view();
       EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head); }), of_1) << n;
       EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, prefix_uniform{}); }), of_1) << n;
       EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, sampled{.n = 100}); }), of_1) << n;
-      EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, all_pairs{}, {.parts = true}); }), of_1)
+      EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, all_pairs{}, {.terms = true}); }), of_1)
           << n;
       EXPECT_EQ(test::message_of([&] { bucket_table(ctx, model, head); }), of_1) << n;
       EXPECT_EQ(test::message_of([&] { empirical_profile(ctx, head, uniform_buckets{150}, 1000); }), of_1) << n;
-      EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, all_pairs{.across_examples = true}); }),
+      EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, head, all_pairs{.across_documents = true}); }),
                 "plasticity: a key of one of the examples is not finite")
           << n;
     }
@@ -139,9 +139,9 @@ TYPED_TEST(every_context, weighted_pairs_equal_every_pair_written_out) {
       head.window = across ? std::optional<index_t>(400) : std::nullopt;
       const auto model = fit_queries(ctx, moments_of(ctx, head), {.covariance = kind});
       const device_weighted_pairs<test::odd_weight> pairs{{}, across};
-      const auto got = plasticity_profile(ctx, model, head, pairs, {.heatmap = true, .parts = true});
+      const auto got = plasticity_profile(ctx, model, head, pairs, {.heatmap = true, .terms = true});
       const auto erased = plasticity_profile(ctx, model, head, weighted_pairs{test::odd_weight{}, across});
-      std::map<index_t, oracle_mean_of_parts> want;
+      std::map<index_t, oracle_mean_of_terms> want;
       double heat = 0, got_heat = 0;
       test::for_each_pair(model, head, across, {}, [&](const test::oracle_pair& p) {
         const double w = test::odd_weight{}(p.keys);
@@ -150,18 +150,18 @@ TYPED_TEST(every_context, weighted_pairs_equal_every_pair_written_out) {
       });
       ASSERT_GE(want.size(), 5u);
       for (const auto& [b, w] : want) {
-        const auto& bucket = got.buckets[static_cast<std::size_t>(b)];
+        const auto& bucket = got.buckets[b];
         EXPECT_NEAR(bucket.plasticity, w.mean.mean(), 1e-12);
         EXPECT_EQ(bucket.pairs, w.mean.pairs);
-        EXPECT_NEAR(erased.buckets[static_cast<std::size_t>(b)].plasticity, bucket.plasticity, 1e-14);
+        EXPECT_NEAR(erased.buckets[b].plasticity, bucket.plasticity, 1e-14);
         // What coordinate 1's covariance adds is the rest of v, and errs by v's rounding.
-        const double variance = w.part[static_cast<std::size_t>(pair_part::drift_variance)] +
-                                w.part[static_cast<std::size_t>(pair_part::content_variance)];
-        for (std::size_t p = 0; p < w.part.size(); ++p) {
+        const double variance = w.term[static_cast<std::size_t>(pair_term::drift_variance)] +
+                                w.term[static_cast<std::size_t>(pair_term::content_variance)];
+        for (std::size_t p = 0; p < w.term.size(); ++p) {
           double sum = 0;
-          for (std::size_t e = 0; e < bucket.example_sum.size(); ++e)
-            sum += bucket.part_sum[p * bucket.example_sum.size() + e];
-          EXPECT_NEAR(sum, w.part[p], 1e-12 * (variance + std::abs(w.part[p])));
+          for (std::size_t e = 0; e < bucket.document_sum.size(); ++e)
+            sum += bucket.term_sum[p * bucket.document_sum.size() + e];
+          EXPECT_NEAR(sum, w.term[p], 1e-12 * (variance + std::abs(w.term[p])));
         }
       }
       for (const double x : got.heatmap.sum) got_heat += x;
@@ -191,7 +191,7 @@ TYPED_TEST(every_context, equal_keys_and_no_keys_have_defined_results) {
   EXPECT_EQ(equal.buckets.back().plasticity, 1);
   EXPECT_TRUE(std::isnan(equal.buckets.front().plasticity));
   auto head = rows.view();
-  head.k.rows = head.k_position.size = head.k_example.size = 0;
+  head.k.rows = head.k_position.size = head.k_document.size = 0;
   EXPECT_TRUE(std::isnan(plasticity_profile(ctx, model, head).buckets.back().plasticity));
 }
 
@@ -231,13 +231,13 @@ TYPED_TEST(every_element, the_contexts_agree) {
                          plasticity_profile(cpu, model, head, prefix_uniform{})),
                 bound);
       const sampled draws{.n = 300, .seed = 4};
-      const profile_options with_parts{.heatmap = true, .parts = true};
-      const auto x = plasticity_profile(omp, model, head, draws, with_parts);
-      const auto y = plasticity_profile(cpu, model, head, draws, with_parts);
+      const profile_options with_terms{.heatmap = true, .terms = true};
+      const auto x = plasticity_profile(omp, model, head, draws, with_terms);
+      const auto y = plasticity_profile(cpu, model, head, draws, with_terms);
       EXPECT_LE(distance(x, y), 1e-12);
-      for (std::size_t c = 0; c < x.heatmap.parts.square.size(); ++c)
-        EXPECT_NEAR(x.heatmap.parts.square[c], y.heatmap.parts.square[c],
-                    1e-9 * (1 + std::abs(y.heatmap.parts.square[c])));
+      for (std::size_t c = 0; c < x.heatmap.terms.square.size(); ++c)
+        EXPECT_NEAR(x.heatmap.terms.square[c], y.heatmap.terms.square[c],
+                    1e-9 * (1 + std::abs(y.heatmap.terms.square[c])));
     }
     // In f32 a score may be rounded the other way, which moves one pair's share by one query.
     const double flips = std::is_same_v<TypeParam, double> ? 1e-12 : 1e-4;
@@ -268,23 +268,23 @@ TEST(thrust_context, results_do_not_depend_on_the_thread_count) {
     auto ctx = make<omp_context>();
     const auto m = moments_of(ctx, rows.view());
     const auto model = fit_queries(ctx, m, {.covariance = covariance_kind::joint});
-    const auto p = plasticity_profile(ctx, model, rows.view(), all_pairs{true}, {.heatmap = true, .parts = true});
+    const auto p = plasticity_profile(ctx, model, rows.view(), all_pairs{true}, {.heatmap = true, .terms = true});
     return std::pair(m, p);
   };
   const auto one = run(1), three = run(3);
   EXPECT_EQ(one.first, three.first);
   EXPECT_EQ(one.second.heatmap.sum, three.second.heatmap.sum);
-  EXPECT_EQ(one.second.heatmap.parts.square, three.second.heatmap.parts.square);
+  EXPECT_EQ(one.second.heatmap.terms.square, three.second.heatmap.terms.square);
   for (std::size_t b = 1; b < one.second.buckets.size(); ++b) {
     EXPECT_EQ(one.second.buckets[b].plasticity, three.second.buckets[b].plasticity);
-    EXPECT_EQ(one.second.buckets[b].part_sum, three.second.buckets[b].part_sum);
+    EXPECT_EQ(one.second.buckets[b].term_sum, three.second.buckets[b].term_sum);
   }
 }
 
 // Views of the device and of the host are different types: a context of the host takes none of the device.
 template <class Context, memory_space S>
 concept takes = requires(Context& ctx, tensor_view<const float, S> x, vector_view<const std::int32_t, S> t,
-                         const key_groups& g, const std::vector<pair_problem>& p) {
+                         const keys_by_document& g, const std::vector<pair_problem>& p) {
   ctx.moments("k", x, t, std::vector<std::int32_t>{}, 1, scatter_kind::full);
   ctx.gaussian_pairs(x, g, p, pair_request{});
   ctx.host_copy(t);

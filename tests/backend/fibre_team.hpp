@@ -80,13 +80,13 @@ class fibre_team {
     const auto value = [](std::uint32_t word, int k) {
       return static_cast<float>(bf16{static_cast<std::uint16_t>(k % 2 == 0 ? word : word >> 16)});
     };
-    for (int part = 0; part < 4; ++part) {
-      const int row = lane_ / 4, row_half = part / 2, column = lane_ % 4 * 2 + part % 2;
+    for (int term = 0; term < 4; ++term) {
+      const int row = lane_ / 4, row_half = term / 2, column = lane_ % 4 * 2 + term % 2;
       float sum = 0;
       for (int k = 0; k < 16; ++k)
         sum += value(given[row * 4 + k % 8 / 2].a.word[row_half + k / 8 * 2], k) *
                value(given[column * 4 + k % 8 / 2].b[k / 8], k);
-      g.value.value[m][n][part] += sum;
+      g.value.value[m][n][term] += sum;
     }
   }
 
@@ -122,10 +122,10 @@ class fibre_team {
   mutable std::deque<std::vector<pending>> batches_;
 };
 
-/// host_engine whose programs are run by threads under a schedule.
-class fibre_engine : public host_engine {
+/// host_launcher whose programs are run by threads under a schedule.
+class fibre_launcher : public host_launcher {
  public:
-  explicit fibre_engine(const thread_schedule& schedule)
+  explicit fibre_launcher(const thread_schedule& schedule)
       : schedule_(schedule), block_(std::make_unique<fibre_block>(host_team::threads)) {}
 
   template <class Program>

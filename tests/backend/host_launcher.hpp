@@ -16,10 +16,10 @@
 
 namespace qkgeom::test {
 
-class host_engine {
+class host_launcher {
  public:
   using policy = std::remove_cvref_t<decltype(thrust::omp::par)>;
-  const auto& machine() const { return machine_; }
+  const auto& device() const { return device_; }
 
   template <class Program>
   void launch(const Program& program, index_t blocks) const {
@@ -28,35 +28,35 @@ class host_engine {
   template <class F>
   void multiply(index_t batch, index_t rows, index_t columns, index_t d, const thrust_kernels::matrix_batch<const F>& a,
                 const thrust_kernels::matrix_batch<const F>& b, const thrust_kernels::matrix_batch<F>& c) const {
-    thrust_kernels::multiply_by_loops{}(machine_, batch, rows, columns, d, a, b, c);
+    thrust_kernels::multiply_by_loops{}(device_, batch, rows, columns, d, a, b, c);
   }
 
  private:
   cpu_memory memory_;
   policy policy_ = thrust::omp::par;
-  thrust_kernels::machine<policy, cpu_memory> machine_{policy_, memory_};
+  thrust_kernels::device<policy, cpu_memory> device_{policy_, memory_};
 };
 
 /// cpu_context whose pair sums are the fused ones.
-template <class Engine>
-class fused_context_on : public cpu_context {
+template <class Launcher>
+class tile_context_on : public cpu_context {
  public:
   template <class... Arguments>
-  explicit fused_context_on(std::size_t scratch = std::size_t{1} << 30, bool split = true,
-                            const Arguments&... of_engine)
-      : cpu_context({.threads = 2}), scratch_(scratch), split_(split), engine_(of_engine...) {}
+  explicit tile_context_on(std::size_t scratch = std::size_t{1} << 30, bool split = true,
+                           const Arguments&... of_launcher)
+      : cpu_context({.threads = 2}), scratch_(scratch), split_(split), launcher_(of_launcher...) {}
 
   template <class T, class Weight = backend::no_weight>
-  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
                                         const Weight& weight = {}) {
     if (request.sample.pairs > 0)
-      return thrust_kernels::drawn_pairs<machine, thrust_kernels::multiply_by_loops, T, memory_space::host>(
-          engine_.machine(), multiply_, scratch_, k, groups, problems, request)();
-    using fused = thrust_kernels::fused_pairs<Engine, T, memory_space::host>;
+      return thrust_kernels::drawn_pairs<device, thrust_kernels::multiply_by_loops, T, memory_space::host>(
+          launcher_.device(), multiply_, scratch_, k, groups, problems, request)();
+    using fused = thrust_kernels::tile_pairs<Launcher, T, memory_space::host>;
     constexpr bool weighted = !std::is_same_v<Weight, backend::no_weight>;
     EXPECT_TRUE(fused::does(request, weighted));
-    fused sums(engine_, scratch_, split_, k, groups, problems, request);
+    fused sums(launcher_, scratch_, split_, k, groups, problems, request);
     if constexpr (weighted)
       return sums(backend::given_weight<Weight>{weight});
     else
@@ -65,18 +65,20 @@ class fused_context_on : public cpu_context {
 
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
-                                         const key_groups& groups, const std::vector<empirical_problem>& problems) {
-    return thrust_kernels::fused_observed<Engine, T, memory_space::host>(engine_, scratch_, q, k, groups, problems)();
+                                         const keys_by_document& groups,
+                                         const std::vector<empirical_problem>& problems) {
+    return thrust_kernels::tile_observed<Launcher, T, memory_space::host>(launcher_, scratch_, q, k, groups,
+                                                                          problems)();
   }
 
  private:
-  using machine = std::remove_cvref_t<decltype(std::declval<const Engine&>().machine())>;
+  using device = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
   thrust_kernels::multiply_by_loops multiply_;
   std::size_t scratch_;
   bool split_;
-  Engine engine_;
+  Launcher launcher_;
 };
 
-using fused_context = fused_context_on<host_engine>;
+using tile_context = tile_context_on<host_launcher>;
 
 }  // namespace qkgeom::test

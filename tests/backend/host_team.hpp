@@ -27,8 +27,8 @@ struct host_team {
   template <class T>
   struct per_thread {
     std::vector<T> values = std::vector<T>(threads);
-    T& operator[](int t) { return values[static_cast<std::size_t>(t)]; }
-    const T& operator[](int t) const { return values[static_cast<std::size_t>(t)]; }
+    T& operator[](int t) { return values[t]; }
+    const T& operator[](int t) const { return values[t]; }
   };
 
   template <class F>
@@ -73,16 +73,16 @@ struct host_team {
       for (int t = 0; t < 32; ++t)
         for (int k = 0; k < 2; ++k) {
           const int row = t / 4, column = t % 4 * 2 + k;
-          for (int part = 0; part < 4; ++part)
-            x[row + part % 2 * 8][column + part / 2 * 8] = value(a[w + t].word[part], k);
-          for (int part = 0; part < 2; ++part) y[row][column + part * 8] = value(b[w + t].word[2 * half + part], k);
+          for (int term = 0; term < 4; ++term)
+            x[row + term % 2 * 8][column + term / 2 * 8] = value(a[w + t].word[term], k);
+          for (int term = 0; term < 2; ++term) y[row][column + term * 8] = value(b[w + t].word[2 * half + term], k);
         }
       for (int t = 0; t < 32; ++t)
-        for (int part = 0; part < 4; ++part) {
-          const int row = t / 4 + part / 2 * 8, column = t % 4 * 2 + part % 2;
+        for (int term = 0; term < 4; ++term) {
+          const int row = t / 4 + term / 2 * 8, column = t % 4 * 2 + term % 2;
           float sum = 0;
           for (int k = 0; k < 16; ++k) sum += x[row][k] * y[column][k];
-          g[w + t].value[m][n][part] += sum;
+          g[w + t].value[m][n][term] += sum;
         }
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The parts of the pair kernels.
+// The terms of the pair kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ TEST(tile_math, split_operands_hold_f32_to_2_to_the_minus_17) {
 /// Keys as a kernel sees them, of order 1 a pair: z (n, d); every eighth key lies close to the one before it.
 std::vector<float> tile_of_keys(index_t n, index_t d) {
   const random_stream stream{.seed = 8};
-  std::vector<float> z(static_cast<std::size_t>(n * d));
+  std::vector<float> z(n * d);
   for (std::size_t i = 0; i < z.size(); ++i) {
     const auto row = i / static_cast<std::size_t>(d);
     const double x = (stream.uniform(i) - 0.5) * std::sqrt(12.0 / static_cast<double>(d));
@@ -78,7 +78,7 @@ std::vector<float> tile_of_keys(index_t n, index_t d) {
 template <class Product, class Square>
 std::pair<double, double> gram_errors(index_t n, index_t d, const Product& product, const Square& square, bool mend) {
   const auto z = tile_of_keys(n, d);
-  const auto at = [&](index_t i, index_t c) { return z[static_cast<std::size_t>(i * d + c)]; };
+  const auto at = [&](index_t i, index_t c) { return z[i * d + c]; };
   const auto dot = [&](index_t i, index_t j) {
     float sum = 0;
     for (index_t c = 0; c < d; ++c) sum += product(at(i, c), at(j, c));
@@ -167,9 +167,9 @@ void visit_tiles(const tile::tile_plan& plan, const std::vector<index_t>& group,
 }
 
 TEST(tile_plan, tiles_visit_every_pair_once_and_their_sums_are_found) {
-  // Groups of no keys, one, a few, just a tile, more than one tile; the law admits some of the keys of each.
+  // Groups of no keys, one, a few, just a tile, more than one tile; the distribution admits some of the keys of each.
   const std::vector<index_t> sizes{0, 1, 5, 90, 30, 128, 129, 2, 700, 60, 60, 60, 1};
-  key_groups groups;
+  keys_by_document groups;
   groups.offset = {0};
   std::vector<index_t> group;
   for (std::size_t g = 0; g < sizes.size(); ++g) {
@@ -180,17 +180,17 @@ TEST(tile_plan, tiles_visit_every_pair_once_and_their_sums_are_found) {
     groups.offset.push_back(static_cast<index_t>(group.size()));
   }
   for (const auto& [after, before] : {std::pair{-1.0, index_t{1000}}, {2.0, index_t{600}}, {-1.0, index_t{128}}}) {
-    score_law law;
-    law.after = after;
-    law.before = before;
+    score_distribution distribution;
+    distribution.after = after;
+    distribution.before = before;
     std::vector<bool> admitted;
     for (const std::int32_t t : groups.position) admitted.push_back(t < before && t > after);
-    const tile::tile_plan plan(ranges_of(groups, law));
+    const tile::tile_plan plan(ranges_of(groups, distribution));
     std::map<std::pair<index_t, index_t>, int> seen;
-    std::vector<double> by_tile(static_cast<std::size_t>(plan.tiles)), by_key(group.size());
+    std::vector<double> by_tile(plan.tiles), by_key(group.size());
     visit_tiles(plan, group, admitted, [&](index_t i, index_t j, const tile::tile_span& span, index_t t) {
       ++seen[{i, j}];
-      (span.large ? by_tile[static_cast<std::size_t>(t)] : by_key[static_cast<std::size_t>(i)]) += 1;
+      (span.large ? by_tile[t] : by_key[i]) += 1;
     });
     std::size_t pairs = 0;
     ASSERT_EQ(plan.sums.size(), plan.ranges.size());
@@ -198,7 +198,7 @@ TEST(tile_plan, tiles_visit_every_pair_once_and_their_sums_are_found) {
       const auto want = plan.ranges[r].count * (plan.ranges[r].count - 1) / 2;
       const auto& from = plan.sums[r].tiles ? by_tile : by_key;
       double found = 0;
-      for (index_t i = plan.sums[r].begin; i < plan.sums[r].end; ++i) found += from[static_cast<std::size_t>(i)];
+      for (index_t i = plan.sums[r].begin; i < plan.sums[r].end; ++i) found += from[i];
       EXPECT_EQ(found, static_cast<double>(want));
       pairs += static_cast<std::size_t>(want);
     }
@@ -221,27 +221,28 @@ TEST(tile_plan, a_tile_finds_its_span_by_a_table_of_any_size) {
     EXPECT_LE(static_cast<index_t>(table.at.size()), most + 1);
     EXPECT_EQ(table.shift == 0, most >= tiles);
     for (std::size_t t = 0; t < of.size(); ++t)
-      ASSERT_EQ(tile::span_of(spans.data(), table.at.data(), table.shift, static_cast<index_t>(t)).law, of[t]) << most;
+      ASSERT_EQ(tile::span_of(spans.data(), table.at.data(), table.shift, static_cast<index_t>(t)).distribution, of[t])
+          << most;
   }
 }
 
 TEST(drawn_pairs, every_pair_is_as_likely) {
   // 3 documents of 2, 3 and 5 keys, all before the query bucket: 14 pairs.
-  key_groups groups;
+  keys_by_document groups;
   groups.offset = {0, 2, 5, 10};
   groups.position = {1, 2, 1, 2, 3, 1, 2, 3, 4, 5};
-  groups.example = {0, 1, 2};
-  score_law law;
-  law.mean = {1};
-  law.before = 10;
+  groups.document = {0, 1, 2};
+  score_distribution distribution;
+  distribution.mean = {1};
+  distribution.before = 10;
   std::map<std::array<index_t, 3>, int> seen;
   const int n = 13, seeds = 2000;
   for (int s = 0; s < seeds; ++s) {
-    const auto d = backend::draw_pairs(groups, law, {n, static_cast<std::uint64_t>(s), 0}, 0, 0);
+    const auto d = backend::draw_pairs(groups, distribution, {n, static_cast<std::uint64_t>(s), 0}, 0, 0);
     ASSERT_FALSE(d.all);
     for (index_t g = 0; g < 3; ++g)
-      for (auto i = d.offset[static_cast<std::size_t>(g)]; i < d.offset[static_cast<std::size_t>(g) + 1]; ++i)
-        ++seen[{g, d.pairs[static_cast<std::size_t>(i)].i, d.pairs[static_cast<std::size_t>(i)].j}];
+      for (auto i = d.offset[g]; i < d.offset[static_cast<std::size_t>(g) + 1]; ++i)
+        ++seen[{g, d.pairs[i].i, d.pairs[i].j}];
   }
   EXPECT_EQ(seen.size(), 14u);
   double chi = 0;

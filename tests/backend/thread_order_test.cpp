@@ -33,13 +33,13 @@ std::vector<std::uint64_t> bits_of(const plasticity_profile_result& p) {
   };
   for (const auto& b : p.buckets) {
     add({b.plasticity, b.standard_error, static_cast<double>(b.pairs)});
-    add(b.example_sum);
-    add(b.example_weight);
-    add(b.part_sum);
+    add(b.document_sum);
+    add(b.document_weight);
+    add(b.term_sum);
   }
   add(p.heatmap.sum);
   add(p.heatmap.weight);
-  for (const auto* values : {&p.heatmap.parts.sum, &p.heatmap.parts.square, &p.heatmap.parts.product}) add(*values);
+  for (const auto* values : {&p.heatmap.terms.sum, &p.heatmap.terms.square, &p.heatmap.terms.product}) add(*values);
   return bits;
 }
 
@@ -48,16 +48,16 @@ template <class F>
 void expect_same_under_every_schedule(const F& profile_of, bool split = true) {
   constexpr std::size_t scratch = std::size_t{1} << 30;
   cpu_context cpu{{.threads = 2}};
-  for (const auto& [examples, rows] : {std::pair<index_t, index_t>{3, 40}, {1, 400}}) {
-    const auto planted = plant<bf16>(test::compared_head(72, examples, rows, 2));
+  for (const auto& [documents, rows] : {std::pair<index_t, index_t>{3, 40}, {1, 400}}) {
+    const auto planted = plant<bf16>(test::compared_head(72, documents, rows, 2));
     const auto head = planted.view();
     const auto moments = accumulate(cpu, head, buckets, {.context_length = 1000});
     const auto model = fit_queries(cpu, moments, {.covariance = covariance_kind::joint});
-    test::fused_context in_step(scratch, split);
+    test::tile_context in_step(scratch, split);
     const auto want = profile_of(in_step, model, head);
     EXPECT_GT(want.buckets.back().pairs, 100);
     for (const auto& schedule : schedules) {
-      test::fused_context_on<test::fibre_engine> threads(scratch, split, schedule);
+      test::tile_context_on<test::fibre_launcher> threads(scratch, split, schedule);
       EXPECT_TRUE(bits_of(profile_of(threads, model, head)) == bits_of(want))
           << rows << ' ' << static_cast<int>(schedule.order) << static_cast<int>(schedule.copies);
     }
@@ -89,8 +89,8 @@ TEST(thread_order, tiles_of_weights_do_not_depend_on_it) {
 }
 
 TEST(thread_order, tiles_of_parts_do_not_depend_on_it) {
-  expect_same_profile(all_pairs{}, {.parts = true});
-  expect_same_profile(all_pairs{}, {.heatmap = true, .parts = true});
+  expect_same_profile(all_pairs{}, {.terms = true});
+  expect_same_profile(all_pairs{}, {.heatmap = true, .terms = true});
 }
 
 TEST(thread_order, tiles_of_observed_queries_do_not_depend_on_it) {
@@ -105,7 +105,7 @@ TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
   const random_stream draws{.seed = 3};
   std::vector<double> z(2 * n * width);
   for (std::size_t i = 0; i < z.size(); ++i) z[i] = (i < z.size() / 2 ? 1e-3 : 1e4) * draws.uniform(i);
-  // Keys along u, which a reflection turns round; two laws, of which one takes them 1e7 times as large.
+  // Keys along u, which a reflection turns round; two distributions, of which one takes them 1e7 times as large.
   const std::vector<double> u(2 * width, 1 / std::sqrt(3.0)), factor{1, 1, 1, 1e7, 1e7, 1e7};
   std::vector<double> y(n * width);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = 1e-3 * draws.uniform(i / width);
@@ -120,17 +120,17 @@ TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
   const index_t problem = 0;
   const double tau = 500;
   for (const auto& schedule : schedules) {
-    const test::fibre_engine engine(schedule);
+    const test::fibre_launcher launcher(schedule);
     double scale[2] = {};
-    engine.launch(tile::scale_program<tile::stored_keys>{{z.data(), n, width}, n, width, scale}, 2);
+    launcher.launch(tile::scale_program<tile::stored_keys>{{z.data(), n, width}, n, width, scale}, 2);
     EXPECT_EQ(scale[0], 1024);
     EXPECT_EQ(scale[1], std::ldexp(1.0, -13));
-    engine.launch(tile::scale_program<tile::scaled_keys>{{y.data(), u.data(), factor.data(), width}, n, width, scale},
-                  2);
+    launcher.launch(tile::scale_program<tile::scaled_keys>{{y.data(), u.data(), factor.data(), width}, n, width, scale},
+                    2);
     EXPECT_EQ(scale[0], 1024);
     EXPECT_EQ(scale[1], std::ldexp(1.0, -13));
     unsigned long long most = 0;
-    batch.each_tile(engine, [&](const tile::tile_list& list) {
+    batch.each_tile(launcher, [&](const tile::tile_list& list) {
       return tile::largest_weight<weight>{list, {key.data(), key.data()}, &tau, &problem, {}, &most};
     });
     EXPECT_EQ(std::bit_cast<double>(most), static_cast<double>((n - 2) * 1000 + n - 1));
@@ -143,9 +143,9 @@ std::vector<int> handed_on(thread_order order, bool first_barrier, bool second_b
   std::vector<int> given(64, -1), got(64, 0);
   block.run(order, [&](int t) {
     for (int round = 0; round < 2; ++round) {
-      given[static_cast<std::size_t>(t)] = 100 * round + t;
+      given[t] = 100 * round + t;
       if (first_barrier) block.wait_for_block();
-      got[static_cast<std::size_t>(t)] += given[static_cast<std::size_t>((t + 1) % 64)];
+      got[t] += given[(t + 1) % 64];
       if (second_barrier) block.wait_for_block();
     }
   });

@@ -77,7 +77,7 @@ void expect_same(double a, double b) {
 void expect_same(const plasticity_profile_result& a, const plasticity_profile_result& b) {
   ASSERT_EQ(a.buckets.size(), b.buckets.size());
   EXPECT_EQ(a.model, b.model);
-  EXPECT_EQ(a.examples, b.examples);
+  EXPECT_EQ(a.documents, b.documents);
   for (std::size_t i = 0; i < a.buckets.size(); ++i) {
     const auto &x = a.buckets[i], &y = b.buckets[i];
     EXPECT_EQ(x.pairs, y.pairs);
@@ -85,11 +85,11 @@ void expect_same(const plasticity_profile_result& a, const plasticity_profile_re
     expect_same(x.plasticity, y.plasticity);
     expect_same(x.standard_error, y.standard_error);
     expect_same(x.sampling_error, y.sampling_error);
-    EXPECT_EQ(x.part_sum, y.part_sum);
+    EXPECT_EQ(x.term_sum, y.term_sum);
   }
   EXPECT_EQ(a.heatmap.sum, b.heatmap.sum);
   EXPECT_EQ(a.heatmap.weight, b.heatmap.weight);
-  for (const auto& array : heatmap_arrays) EXPECT_EQ(a.heatmap.parts.*array.values, b.heatmap.parts.*array.values);
+  for (const auto& array : heatmap_arrays) EXPECT_EQ(a.heatmap.terms.*array.values, b.heatmap.terms.*array.values);
 }
 
 void expect_same(const std::vector<plasticity_profile_result>& a, const std::vector<plasticity_profile_result>& b) {
@@ -101,8 +101,8 @@ void expect_same(const std::vector<plasticity_profile_result>& a, const std::vec
 template <class T>
 class planted_layer {
  public:
-  planted_layer(index_t dim, index_t examples, index_t rows, bool packed)
-      : one_(plant<T>(test::compared_head(dim, examples, rows, 0.3))),
+  planted_layer(index_t dim, index_t documents, index_t rows, bool packed)
+      : one_(plant<T>(test::compared_head(dim, documents, rows, 0.3))),
         gap_(packed ? 0 : 3),
         q_(spread(one_.q, 2)),
         k_(spread(one_.k, 1)) {}
@@ -113,7 +113,8 @@ class planted_layer {
       const index_t step = one_.dim + gap_;
       return tensor_view<const T>{x.data(), head.q.rows, heads, one_.dim, heads * step + gap_, step};
     };
-    return {tensor(q_, 2), head.q_position, head.q_example, tensor(k_, 1), head.k_position, head.k_example, {0, 0}, {}};
+    return {tensor(q_, 2),   head.q_position, head.q_document, tensor(k_, 1),
+            head.k_position, head.k_document, {0, 0},          {}};
   }
 
  private:
@@ -159,9 +160,9 @@ TYPED_TEST(uploading, gives_what_the_context_behind_it_gives) {
                   plasticity_profile(c.near, models, layer, pairs, options));
     };
     same(all_pairs{}, {.heatmap = true});
-    same(all_pairs{true}, {.heatmap = true, .precision = pair_precision::f64, .parts = true});
+    same(all_pairs{true}, {.heatmap = true, .precision = pair_precision::f64, .terms = true});
     same(prefix_uniform{}, {});
-    same(sampled{.n = 50, .seed = 4}, {.heatmap = true, .parts = true});
+    same(sampled{.n = 50, .seed = 4}, {.heatmap = true, .terms = true});
     expect_same(empirical_profile(c.uploading, layer, uniform_buckets{150}, 1000),
                 empirical_profile(c.near, layer, uniform_buckets{150}, 1000));
     EXPECT_EQ(c.far.memory().so_far().held, 0);
@@ -189,8 +190,8 @@ TEST(uploading_context, copies_the_heads_of_a_view_and_no_others) {
   const auto& copied = c.far.memory().so_far().copied;
   const auto by_the_context = [&](index_t rows, index_t heads) {  // what it copies beside the values
     const far_memory& memory = c.far.memory();
-    const buffer<float, far_memory> x(memory, std::vector<float>(static_cast<std::size_t>(rows * heads * 8), 1.0f));
-    const buffer<std::int32_t, far_memory> t(memory, std::vector<std::int32_t>(static_cast<std::size_t>(rows)));
+    const buffer<float, far_memory> x(memory, std::vector<float>(rows * heads * 8, 1.0f));
+    const buffer<std::int32_t, far_memory> t(memory, std::vector<std::int32_t>(rows));
     const index_t before = copied;
     c.far.moments("q", tensor_view<const float, memory_space::device>{x.data(), rows, heads, 8, heads * 8, 8},
                   vector_view<const std::int32_t, memory_space::device>{t.data(), rows}, bucket, 0, scatter_kind::full);
@@ -215,12 +216,12 @@ TEST(uploading_context, takes_heads_in_another_order) {
 TEST(uploading_context, rows_beyond_one_piece_and_no_rows) {
   both_contexts c;
   const index_t rows = (index_t{1} << 22) / 4 + 1000;  // a piece is 2^22 values
-  std::vector<bf16> x(static_cast<std::size_t>(5 * rows));
+  std::vector<bf16> x(5 * rows);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = bf16::round(static_cast<float>(i % 8191) - 3000);
-  std::vector<std::int32_t> position(static_cast<std::size_t>(rows)), bucket(position.size(), 0);
+  std::vector<std::int32_t> position(rows), bucket(position.size(), 0);
   for (std::size_t i = 0; i < position.size(); ++i) position[i] = static_cast<std::int32_t>(i);
   for (const index_t n : {rows, index_t{0}}) {
-    bucket.resize(static_cast<std::size_t>(n));
+    bucket.resize(n);
     const tensor_view<const bf16> view{x.data(), n, 1, 4, 5, 4};
     const vector_view<const std::int32_t> at{position.data(), n};
     EXPECT_EQ(c.uploading.moments("k", view, at, bucket, 1, scatter_kind::full),

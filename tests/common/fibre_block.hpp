@@ -85,8 +85,8 @@ class fibre_block {
   template <class T>
   of_lanes<T> exchange(const T& mine) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= most_exchanged);
-    fibre& f = fibres_[static_cast<std::size_t>(running_)];
-    std::byte* const all = warps_[static_cast<std::size_t>(running_ / warp)].given[f.exchanges++ % 2].data();
+    fibre& f = fibres_[running_];
+    std::byte* const all = warps_[running_ / warp].given[f.exchanges++ % 2].data();
     std::memcpy(all + running_ % warp * most_exchanged, &mine, sizeof(T));
     leave(place::at_warp);
     return of_lanes<T>(all);
@@ -125,7 +125,7 @@ class fibre_block {
 
   /// Thread t has stopped somewhere: if it was the last one that was waited for, all go on.
   void release(int t) {
-    const place where = at_[static_cast<std::size_t>(t)];
+    const place where = at_[t];
     if (where == place::done) return;
     const bool warps = where == place::at_warp;
     const auto first = at_.begin() + (warps ? t / warp * warp : 0), last = warps ? first + warp : at_.end();
@@ -152,7 +152,7 @@ class fibre_block {
   void resume(int t) {
     running_ = t;
     running_block() = this;
-    fibre& f = fibres_[static_cast<std::size_t>(t)];
+    fibre& f = fibres_[t];
 #if defined(__SANITIZE_ADDRESS__)
     void* fake = nullptr;
     __sanitizer_start_switch_fiber(&fake, f.stack.get(), stack_bytes);
@@ -169,8 +169,8 @@ class fibre_block {
   }
 
   void leave(place where) {
-    fibre& f = fibres_[static_cast<std::size_t>(running_)];
-    at_[static_cast<std::size_t>(running_)] = where;
+    fibre& f = fibres_[running_];
+    at_[running_] = where;
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&f.fake_stack, caller_stack_, caller_stack_bytes_);
 #endif
@@ -193,7 +193,7 @@ class fibre_block {
   static void begin() {
     fibre_block& block = *running_block();
     const int t = block.running_;
-    block.arrive(block.fibres_[static_cast<std::size_t>(t)]);
+    block.arrive(block.fibres_[t]);
     for (;;) {
       try {
         (*block.body_)(t);

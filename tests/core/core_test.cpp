@@ -122,7 +122,7 @@ TEST(thread_pool, does_every_task_once_and_rethrows) {
       pool.for_each(97, [&](index_t i, int thread) {
         ASSERT_LT(thread, threads);
         pool.for_each(3, [&](index_t, int inner) { EXPECT_EQ(inner, thread); });
-        ++done[static_cast<std::size_t>(i)];
+        ++done[i];
       });
       for (const auto& d : done) ASSERT_EQ(d, 1);
     }
@@ -136,12 +136,12 @@ TEST(thread_pool, does_every_task_once_and_rethrows) {
 TEST(thread_pool, a_smaller_pool_within_gives_its_own_thread_numbers) {
   for (const int threads : {1, 2}) {
     thread_pool outer(4), inner(threads);
-    std::vector<std::atomic<int>> busy(static_cast<std::size_t>(threads));
+    std::vector<std::atomic<int>> busy(threads);
     std::atomic<int> calls{0}, shared{0};
     outer.for_each(64, [&](index_t, int thread) {
       inner.for_each(5, [&](index_t, int within) {
         ASSERT_LT(within, threads);
-        auto& mine = busy[static_cast<std::size_t>(within)];
+        auto& mine = busy[within];
         shared += mine++ > 0;
         outer.for_each(2, [&](index_t, int again) { EXPECT_EQ(again, thread); });
         inner.for_each(2, [&](index_t, int again) { EXPECT_EQ(again, within); });

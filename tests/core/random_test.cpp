@@ -28,11 +28,11 @@ TEST(philox, equals_random123) {
 TEST(random_stream, streams_differ_and_repeat) {
   std::set<std::uint32_t> seen;
   for (std::uint64_t seed : {0ull, 1ull, 1ull << 40})
-    for (std::uint32_t example : {0u, 1u})
+    for (std::uint32_t document : {0u, 1u})
       for (std::uint32_t layer : {0u, 1u})
         for (draw use : {draw::query_token, draw::key_token, draw::head}) {
-          const random_stream s{seed, example, layer, use};
-          EXPECT_EQ(s.bits(7), (random_stream{seed, example, layer, use}).bits(7));
+          const random_stream s{seed, document, layer, use};
+          EXPECT_EQ(s.bits(7), (random_stream{seed, document, layer, use}).bits(7));
           seen.insert(s.bits(7)[0]);
         }
   EXPECT_EQ(seen.size(), 36u);

@@ -229,8 +229,8 @@ TEST(ptx, tensor_cores_multiply_matrices) {
   std::vector<std::uint16_t> in(512);
   for (int row = 0; row < 16; ++row)
     for (int k = 0; k < 16; ++k) {
-      in[static_cast<std::size_t>((row / 8 + k / 8 * 2) * 64 + row % 8 * 8 + k % 8)] = bf16::round(a(row, k)).bits;
-      if (row < 8) in[static_cast<std::size_t>(256 + k / 8 * 64 + row * 8 + k % 8)] = bf16::round(b(row, k)).bits;
+      in[(row / 8 + k / 8 * 2) * 64 + row % 8 * 8 + k % 8] = bf16::round(a(row, k)).bits;
+      if (row < 8) in[256 + k / 8 * 64 + row * 8 + k % 8] = bf16::round(b(row, k)).bits;
     }
   std::vector<std::uint32_t> words(256 + 128);
   std::memcpy(words.data(), in.data(), in.size() * sizeof(std::uint16_t));
@@ -240,8 +240,7 @@ TEST(ptx, tensor_cores_multiply_matrices) {
       float sum = 1;
       for (int k = 0; k < 16; ++k) sum += a(row, k) * b(column, k);
       const int lane = row % 8 * 4 + column / 2, word = row / 8 * 2 + column % 2;
-      EXPECT_EQ(std::bit_cast<float>(words[static_cast<std::size_t>(256 + lane * 4 + word)]), sum)
-          << row << " " << column;
+      EXPECT_EQ(std::bit_cast<float>(words[256 + lane * 4 + word]), sum) << row << " " << column;
     }
 }
 

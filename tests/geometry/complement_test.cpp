@@ -34,7 +34,7 @@ void add_turn(std::vector<T>& x, const std::vector<std::int32_t>& position, std:
 
 /// Dimension 0 drifts, dimension 1 separates the sides; the rest is noise of deviation 0.4.
 planted_head quiet_head(std::uint64_t seed) {
-  planted_head spec{.dim = 10, .context_length = 2048, .examples = 10, .rows = 60, .seed = seed};
+  planted_head spec{.dim = 10, .context_length = 2048, .documents = 10, .rows = 60, .seed = seed};
   spec.drift_q = spec.drift_k = std::vector<double>(10);
   spec.drift_q[0] = 2e-3;
   spec.drift_k[0] = 3e-3;
@@ -180,7 +180,7 @@ TEST(complement, at_the_default_level_noise_is_active_in_one_of_a_hundred) {
   for (int s = 0; s < 100; ++s) {
     auto spec = quiet_head(static_cast<std::uint64_t>(5000 + s));
     spec.context_length = 128;
-    spec.examples = 4;
+    spec.documents = 4;
     const auto rows = plant<float>(spec);
     cpu_context ctx{{.threads = 1}};
     const auto m = accumulate(ctx, rows.view(), uniform_buckets{64}, {.context_length = 128});
@@ -251,7 +251,7 @@ TEST(complement, a_layer_gives_each_head_what_it_gives_alone) {
 }
 
 TEST(complement, degenerate_rows_have_no_planes_or_none_active) {
-  auto rows = plant<double>({.dim = 6, .context_length = 512, .examples = 1, .rows = 40});
+  auto rows = plant<double>({.dim = 6, .context_length = 512, .documents = 1, .rows = 40});
   std::fill(rows.q_position.begin(), rows.q_position.end(), 3);
   std::fill(rows.k_position.begin(), rows.k_position.end(), 3);
   for (const auto& p : planes_of(rows, 1).planes) {

@@ -14,7 +14,7 @@ using namespace qkgeom;
 planted_rows<double> drifting() {
   return plant<double>({.dim = 3,
                         .context_length = 1000,
-                        .examples = 4,
+                        .documents = 4,
                         .rows = 30,
                         .seed = 8,
                         .mean_q = {1, -2, 0.5},

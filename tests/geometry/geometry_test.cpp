@@ -34,7 +34,7 @@ void with_moments(const planted_head& spec, F&& f) {
 }
 
 TEST(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
-  auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 100});
+  auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 100});
   for (auto* t : {&rows.q_position, &rows.k_position})
     std::fill(t->begin(), t->end(), 17);  // constant positions: Cov(x, t) = 0
   cpu_context ctx{{.threads = 1}};
@@ -48,12 +48,12 @@ TEST(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
   EXPECT_NEAR(dense::norm(r.separation_axis), 1, 1e-14);
   EXPECT_NEAR(r.mu_q_b - r.mu_k_b, dense::norm(dense::difference(m.q.total.mean, m.k.total.mean)), 1e-12);
   const auto p = pca(ctx, m);
-  EXPECT_EQ(p.cls, head_class::content_focused);
+  EXPECT_EQ(p.head_class, head_class::content_focused);
   EXPECT_EQ(p.q_linear_share, 0);
 }
 
 TEST(rotation, equal_centroids_give_no_axis_b) {
-  auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 100});
+  auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 100});
   rows.k = rows.q;
   rows.k_position = rows.q_position;
   cpu_context ctx{{.threads = 1}};
@@ -72,8 +72,8 @@ TEST(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
     k.insert(k.end(), {-y, y});  // the pool drifts along the second coordinate
     t.push_back(i);
   }
-  const vector_view<const std::int32_t> position{t.data(), 8}, example{e.data(), 8};
-  const head_view<double> h{{q.data(), 8, 2, 2}, position, example, {k.data(), 8, 2, 2}, position, example, {}};
+  const vector_view<const std::int32_t> position{t.data(), 8}, document{e.data(), 8};
+  const head_view<double> h{{q.data(), 8, 2, 2}, position, document, {k.data(), 8, 2, 2}, position, document, {}};
   const auto r = planar_rotation(ctx, accumulate(ctx, h, uniform_buckets{4}));
   EXPECT_EQ(r.drift_axis, (std::vector<double>{0, 1}));
   EXPECT_EQ(r.q_drift_off_a, 1);
@@ -85,7 +85,7 @@ TEST(rotation, in_one_dimension_there_is_no_second_axis) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const std::vector<double> drift{0.01}, mean{0.3};
     const auto rows = plant<double>(
-        {.dim = 1, .context_length = 512, .examples = 2, .rows = 40, .seed = seed, .mean_q = mean, .drift_k = drift});
+        {.dim = 1, .context_length = 512, .documents = 2, .rows = 40, .seed = seed, .mean_q = mean, .drift_k = drift});
     const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{128}),
                                    {.separation = separation_axis_kind::top_eigenvector});
     EXPECT_NEAR(std::abs(r.drift_axis[0]), 1, 1e-15);
@@ -95,7 +95,7 @@ TEST(rotation, in_one_dimension_there_is_no_second_axis) {
 }
 
 TEST(geometry, constant_rows_are_no_error) {
-  auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 50});
+  auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 50});
   std::fill(rows.q.begin(), rows.q.end(), 0.1);
   std::fill(rows.k.begin(), rows.k.end(), 0.1);
   cpu_context ctx{{.threads = 1}};
@@ -109,10 +109,10 @@ TEST(geometry, constant_rows_are_no_error) {
 }
 
 TEST(geometry, a_side_without_rows_is_refused) {
-  auto rows = plant<double>({.dim = 4, .examples = 1, .rows = 50});
+  auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 50});
   rows.k.clear();
   rows.k_position.clear();
-  rows.k_example.clear();
+  rows.k_document.clear();
   cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
   EXPECT_THROW(pca(ctx, m), error);
@@ -122,19 +122,19 @@ TEST(geometry, a_side_without_rows_is_refused) {
 /// Both sides drift along g; closed forms of section 4.3 with Var(t) = L^2 / 12.
 TEST(planted, rotation_comes_back_within_its_error) {
   const index_t d = 16, L = 8192;
-  planted_head spec{.dim = d, .context_length = L, .examples = 20, .rows = 2000, .seed = 21};
-  std::vector<double> g(static_cast<std::size_t>(d));
+  planted_head spec{.dim = d, .context_length = L, .documents = 20, .rows = 2000, .seed = 21};
+  std::vector<double> g(d);
   g[2] = 0.6;
   g[5] = -0.8;
   const double q_slope = 3e-4, k_slope = 4e-4, mean = 1.5;
   spec.drift_q = dense::scaled(g, q_slope);
   spec.drift_k = dense::scaled(g, k_slope);
   spec.mean_q = dense::scaled(g, mean);
-  spec.mean_k.assign(static_cast<std::size_t>(d), 0);
+  spec.mean_k.assign(d, 0);
   spec.mean_k[7] = -2;
   with_moments(spec, [&](cpu_context& ctx, const head_moments& m) {
     const auto r = planar_rotation(ctx, m);
-    const double n = static_cast<double>(spec.examples * spec.rows), sd_t = L / std::sqrt(12.0),
+    const double n = static_cast<double>(spec.documents * spec.rows), sd_t = L / std::sqrt(12.0),
                  se_slope = 1 / (sd_t * std::sqrt(n));
     EXPECT_NEAR(std::abs(dense::dot(r.drift_axis, g)), 1, 1e-3);
     EXPECT_NEAR(r.alpha_q, q_slope, 4 * se_slope);
@@ -161,7 +161,7 @@ TEST(planted, rotation_comes_back_within_its_error) {
 
 TEST(planted, head_classes_come_back) {
   const auto class_of = [](double q_slope, double k_slope) {
-    planted_head spec{.dim = 8, .examples = 8, .rows = 1000, .seed = 5};
+    planted_head spec{.dim = 8, .documents = 8, .rows = 1000, .seed = 5};
     spec.drift_q = {q_slope, 0, 0, 0, 0, 0, 0, 0};
     spec.drift_k = {k_slope, 0, 0, 0, 0, 0, 0, 0};
     spec.root_q.assign(64, 0);
@@ -169,7 +169,7 @@ TEST(planted, head_classes_come_back) {
     spec.root_q[0] = 1;  // the first coordinate leads also where it does not drift
     spec.root_k = spec.root_q;
     head_class c{};
-    with_moments(spec, [&](cpu_context& ctx, const head_moments& m) { c = pca(ctx, m).cls; });
+    with_moments(spec, [&](cpu_context& ctx, const head_moments& m) { c = pca(ctx, m).head_class; });
     return c;
   };
   EXPECT_EQ(class_of(2e-3, 2e-3), head_class::position_dominated);

@@ -82,7 +82,7 @@ TEST_P(golden, pca) {
       expect_close(r.r_q[j], c.at("r_q"), 1e-9, 1, "r_q " + std::to_string(j));
       expect_close(r.r_k[j], c.at("r_k"), 1e-9, 1, "r_k " + std::to_string(j));
     }
-    EXPECT_EQ(name_of(r.cls), w.at("head_class").get<std::string>());
+    EXPECT_EQ(name_of(r.head_class), w.at("head_class").get<std::string>());
     expect_close(r.q_linear_share, w.at("q_linear_share"), 1e-9, 0, "q_linear_share");
     expect_close(r.k_linear_share, w.at("k_linear_share"), 1e-9, 0, "k_linear_share");
     expect_close(r.q_component_share, w.at("q_component_share"), 1e-9, 0, "q_component_share");
@@ -218,7 +218,7 @@ void check_variants(const golden_case& c, cpu_context& ctx, pair_precision preci
       head.window = v.windowed ? std::optional<index_t>(3 * size) : std::nullopt;
       const profile_options options{.heatmap = v.name == "diagonal", .precision = precision};
       const auto p = v.prefix ? plasticity_profile(ctx, model, head, prefix_uniform{}, options)
-                              : plasticity_profile(ctx, model, head, all_pairs{.across_examples = v.across}, options);
+                              : plasticity_profile(ctx, model, head, all_pairs{.across_documents = v.across}, options);
       expect_profile(p, want.at("profiles").at(v.name), bound, v.name);
       expect_summary(p, length, want.at("summaries").at(v.name), bound, v.name);
       if (v.name != "diagonal") continue;
@@ -229,8 +229,7 @@ void check_variants(const golden_case& c, cpu_context& ctx, pair_precision preci
         const auto i = cell.at("key_distance_cell").template get<index_t>(),
                    j = cell.at("query_distance_cell").template get<index_t>();
         expect_close(p.heatmap.mean(i, j), cell.at("mean"), bound, 1, "heatmap");
-        EXPECT_EQ(p.heatmap.weight[static_cast<std::size_t>(i * p.heatmap.width + j)],
-                  cell.at("pairs").template get<double>());
+        EXPECT_EQ(p.heatmap.weight[i * p.heatmap.width + j], cell.at("pairs").template get<double>());
       }
     }
   });

@@ -48,16 +48,16 @@ template <class T>
 struct planted_pair {
   planted_rows<T> here;
   on_device<T> q, k;
-  on_device<std::int32_t> q_position, q_example, k_position, k_example;
+  on_device<std::int32_t> q_position, q_document, k_position, k_document;
 
   explicit planted_pair(const planted_head& spec)
       : here(plant<T>(spec)),
         q(here.q),
         k(here.k),
         q_position(here.q_position),
-        q_example(here.q_example),
+        q_document(here.q_document),
         k_position(here.k_position),
-        k_example(here.k_example) {}
+        k_document(here.k_document) {}
   head_view<T> host(std::optional<index_t> window = {}) const {
     auto view = here.view();
     view.window = window;
@@ -66,10 +66,10 @@ struct planted_pair {
   head_view<T, device> far(std::optional<index_t> window = {}) const {
     return {q.rows(here.dim),
             q_position.view(),
-            q_example.view(),
+            q_document.view(),
             k.rows(here.dim),
             k_position.view(),
-            k_example.view(),
+            k_document.view(),
             window};
   }
 };
@@ -135,24 +135,22 @@ TEST_F(on_gpu, a_row_that_is_not_finite_is_named) {
 TEST_F(on_gpu, factors_give_their_matrix_back) {
   cuda_context gpu{{.stream = stream}};
   const index_t d = 12, rank = 5;
-  std::vector<double> root(static_cast<std::size_t>(d * rank)), m(static_cast<std::size_t>(d * d));
+  std::vector<double> root(d * rank), m(static_cast<std::size_t>(d * d));
   const random_stream draws{.seed = 2};
   for (std::size_t i = 0; i < root.size(); ++i) root[i] = draws.uniform(i) - 0.5;
   const auto product = [&](const std::vector<double>& f, index_t r, index_t i, index_t j) {
     double sum = 0;
-    for (index_t c = 0; c < r; ++c)
-      sum += f[static_cast<std::size_t>(i * r + c)] * f[static_cast<std::size_t>(j * r + c)];
+    for (index_t c = 0; c < r; ++c) sum += f[i * r + c] * f[j * r + c];
     return sum;
   };
   for (index_t i = 0; i < d; ++i)
-    for (index_t j = 0; j < d; ++j) m[static_cast<std::size_t>(i * d + j)] = product(root, rank, i, j);
+    for (index_t j = 0; j < d; ++j) m[i * d + j] = product(root, rank, i, j);
   const auto found = gpu.cholesky({&m, &m}, d);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_GE(found[1].rank, rank);  // an eigenvalue of 0 may come out above what counts as 0
   EXPECT_LE(found[1].rank, d);
   for (index_t i = 0; i < d; ++i)
-    for (index_t j = 0; j < d; ++j)
-      EXPECT_NEAR(product(found[1].factor, found[1].rank, i, j), m[static_cast<std::size_t>(i * d + j)], 1e-13);
+    for (index_t j = 0; j < d; ++j) EXPECT_NEAR(product(found[1].factor, found[1].rank, i, j), m[i * d + j], 1e-13);
 }
 
 TEST_F(on_gpu, the_pair_kernel_errs_by_at_most_1e_5_and_fast_products_by_what_is_stated) {
@@ -229,33 +227,33 @@ TEST_F(on_gpu, in_f64_weights_parts_draws_and_observed_queries_agree) {
   EXPECT_LE(distance(plasticity_profile(gpu, model, head.far(), prefix_uniform{}),
                      plasticity_profile(cpu, model, head.host(), prefix_uniform{})),
             1e-12);
-  const profile_options options{.heatmap = true, .parts = true};
+  const profile_options options{.heatmap = true, .terms = true};
   const auto a = plasticity_profile(gpu, model, head.far(), sampled{.n = 100, .seed = 3}, options);
   const auto b = plasticity_profile(cpu, model, head.host(), sampled{.n = 100, .seed = 3}, options);
   EXPECT_LE(distance(a, b), 1e-12);
   const auto x = plasticity_profile(gpu, model, head.far(), all_pairs{}, options);
   const auto y = plasticity_profile(cpu, model, head.host(), all_pairs{}, options);
-  for (std::size_t i = 0; i < y.buckets.back().part_sum.size(); ++i)
-    EXPECT_NEAR(x.buckets.back().part_sum[i], y.buckets.back().part_sum[i],
-                1e-9 * (1 + std::abs(y.buckets.back().part_sum[i])));
+  for (std::size_t i = 0; i < y.buckets.back().term_sum.size(); ++i)
+    EXPECT_NEAR(x.buckets.back().term_sum[i], y.buckets.back().term_sum[i],
+                1e-9 * (1 + std::abs(y.buckets.back().term_sum[i])));
   EXPECT_LE(distance(empirical_profile(gpu, head.far(), uniform_buckets{150}, 1000),
                      empirical_profile(cpu, head.host(), uniform_buckets{150}, 1000)),
             1e-12);
   EXPECT_THROW(plasticity_profile(gpu, model, head.far(), [](const key_pair&) { return 1.0; }), error);
 }
 
-/// Two sums by example of a part of a profile, beside the size that errors are measured by: of variances that of v.
-void parts_agree(const plasticity_profile_result& got, const plasticity_profile_result& want, double bound) {
+/// Two sums by document of a term of a profile, beside the size that errors are measured by: of variances that of v.
+void terms_agree(const plasticity_profile_result& got, const plasticity_profile_result& want, double bound) {
   for (std::size_t b = 0; b < want.buckets.size(); ++b) {
-    const auto &x = got.buckets[b].part_sum, &y = want.buckets[b].part_sum;
-    const auto n = want.buckets[b].example_sum.size();
+    const auto &x = got.buckets[b].term_sum, &y = want.buckets[b].term_sum;
+    const auto n = want.buckets[b].document_sum.size();
     ASSERT_EQ(x.size(), y.size());
     for (std::size_t i = 0; i < y.size(); ++i) {
-      const auto part = i / n, e = i % n;
-      const bool of_v = part >= static_cast<std::size_t>(pair_part::drift_variance) &&
-                        part <= static_cast<std::size_t>(pair_part::cross_variance);
-      const double v = y[static_cast<std::size_t>(pair_part::drift_variance) * n + e] +
-                       y[static_cast<std::size_t>(pair_part::content_variance) * n + e];
+      const auto term = i / n, e = i % n;
+      const bool of_v = term >= static_cast<std::size_t>(pair_term::drift_variance) &&
+                        term <= static_cast<std::size_t>(pair_term::cross_variance);
+      const double v = y[static_cast<std::size_t>(pair_term::drift_variance) * n + e] +
+                       y[static_cast<std::size_t>(pair_term::content_variance) * n + e];
       EXPECT_NEAR(x[i], y[i], bound * (of_v ? v : std::abs(y[i])));
     }
   }
@@ -277,46 +275,46 @@ TEST_F(on_gpu, in_f32_weights_parts_draws_and_observed_queries_err_by_at_most_1e
         EXPECT_NEAR(weighted.buckets[b].plasticity, want.buckets[b].plasticity, 1e-5);
         EXPECT_EQ(weighted.buckets[b].pairs, want.buckets[b].pairs);
       }
-      const profile_options all{.heatmap = true, .parts = true};
+      const profile_options all{.heatmap = true, .terms = true};
       const auto x = plasticity_profile(gpu, model, far, all_pairs{across}, all);
       const auto y = plasticity_profile(cpu, model, here, all_pairs{across}, all);
       EXPECT_LE(distance(x, y), 1e-5);
-      parts_agree(x, y, 1e-5);
-      for (std::size_t i = 0; i < y.heatmap.parts.square.size(); i += heatmap_parts::values)
-        EXPECT_NEAR(x.heatmap.parts.square[i], y.heatmap.parts.square[i], 4e-5 * y.heatmap.parts.square[i]);
-      const sampled draws{.n = 200, .seed = 3, .across_examples = across};
+      terms_agree(x, y, 1e-5);
+      for (std::size_t i = 0; i < y.heatmap.terms.square.size(); i += heatmap_terms::values)
+        EXPECT_NEAR(x.heatmap.terms.square[i], y.heatmap.terms.square[i], 4e-5 * y.heatmap.terms.square[i]);
+      const sampled draws{.n = 200, .seed = 3, .across_documents = across};
       const auto drawn = plasticity_profile(gpu, model, far, draws, all);
       const auto same = plasticity_profile(cpu, model, here, draws, all);
       for (std::size_t b = 1; b < same.buckets.size(); ++b) {
         EXPECT_NEAR(drawn.buckets[b].plasticity, same.buckets[b].plasticity, 1e-12);
         EXPECT_NEAR(drawn.buckets[b].sampling_error, same.buckets[b].sampling_error, 1e-12);
       }
-      parts_agree(drawn, same, 1e-9);
-      const empirical_options options{.across_examples = across};
+      terms_agree(drawn, same, 1e-9);
+      const empirical_options options{.across_documents = across};
       EXPECT_LE(distance(empirical_profile(gpu, as_layer(far), uniform_buckets{150}, 1000, options)[0],
                          empirical_profile(cpu, as_layer(here), uniform_buckets{150}, 1000, options)[0]),
                 1e-5);
     }
 }
 
-/// Kernels with a heatmap and without, with a weight, with parts, of split products and of fast ones, on little data.
+/// Kernels with a heatmap and without, with a weight, with terms, of split products and of fast ones, on little data.
 TEST_F(on_gpu, small_profiles_are_the_same_with_a_heatmap_and_without) {
   cuda_context split{{.stream = stream}}, fast{{.stream = stream, .products = gram_products::bf16}};
   const planted_pair<float> head(test::compared_head(40, 3, 140, 0.3));
   const auto model = fit_queries(cpu, moments_of(cpu, head.host()));
   for (const bool across : {false, true}) {
-    const auto same = [&](const auto& pairs, cuda_context& ctx, bool parts) {
-      const auto with = plasticity_profile(ctx, model, head.far(), pairs, {.heatmap = true, .parts = parts});
-      const auto without = plasticity_profile(ctx, model, head.far(), pairs, {.parts = parts});
+    const auto same = [&](const auto& pairs, cuda_context& ctx, bool terms) {
+      const auto with = plasticity_profile(ctx, model, head.far(), pairs, {.heatmap = true, .terms = terms});
+      const auto without = plasticity_profile(ctx, model, head.far(), pairs, {.terms = terms});
       for (std::size_t b = 1; b < with.buckets.size(); ++b) {
         EXPECT_EQ(without.buckets[b].pairs, with.buckets[b].pairs);
         EXPECT_NEAR(without.buckets[b].plasticity, with.buckets[b].plasticity, 1e-7);
       }
-      if (parts) parts_agree(without, with, 1e-6);
+      if (terms) terms_agree(without, with, 1e-6);
       return with;
     };
     for (auto* ctx : {&split, &fast})
-      for (const bool parts : {false, true}) same(all_pairs{across}, *ctx, parts);
+      for (const bool terms : {false, true}) same(all_pairs{across}, *ctx, terms);
     const auto weighted = same(prefix_uniform{across}, split, false),
                want = plasticity_profile(cpu, model, head.host(), prefix_uniform{across}, {.heatmap = true});
     ASSERT_EQ(weighted.heatmap.sum.size(), want.heatmap.sum.size());
@@ -328,7 +326,7 @@ TEST_F(on_gpu, small_profiles_are_the_same_with_a_heatmap_and_without) {
   }
 }
 
-TEST_F(on_gpu, results_do_not_depend_on_the_run_or_on_how_laws_share_launches) {
+TEST_F(on_gpu, results_do_not_depend_on_the_run_or_on_how_distributions_share_launches) {
   const planted_pair<float> head(test::compared_head(64, 4, 400, 0.3));
   const auto model = fit_queries(cpu, moments_of(cpu, head.host()));
   cuda_context one{{.stream = stream}}, small{{.stream = stream, .scratch_bytes = 1 << 20}};

@@ -90,11 +90,11 @@ TEST(CaptureRefusal, Rows) {
               HasSubstr("layer.0.k.position row 0: position -1"));
   EXPECT_THAT(refusal([](spoilt& s) { s.rows.k0.position[3] = 3; }),
               HasSubstr("layer.0.k.position row 3: position 3 follows 4 in example 0"));
-  EXPECT_THAT(refusal([](spoilt& s) { s.rows.q0.example[14] = 0; }),
+  EXPECT_THAT(refusal([](spoilt& s) { s.rows.q0.document[14] = 0; }),
               HasSubstr("layer.0.q.example row 14: example 0 follows 4"));
-  EXPECT_THAT(refusal([](spoilt& s) { s.rows.q0.example[14] = 5; }),
+  EXPECT_THAT(refusal([](spoilt& s) { s.rows.q0.document[14] = 5; }),
               HasSubstr("layer.0.q.example row 14: the manifest lists no example 5 here"));
-  EXPECT_THAT(refusal([](spoilt& s) { s.rows.q0.example[0] = -1; }), HasSubstr("no example -1"));
+  EXPECT_THAT(refusal([](spoilt& s) { s.rows.q0.document[0] = -1; }), HasSubstr("no example -1"));
   EXPECT_THAT(refusal([](spoilt& s) {
                 s.wide.assign(15, 0);
                 s.wide[2] = std::int64_t{1} << 32;
@@ -207,8 +207,8 @@ TEST(CaptureRefusal, ShardsOfDifferentDtypes) {
   const test::scratch_folder folder;
   const auto m = sample_manifest();
   capture_writer writer(folder / "c", m);
-  writer.add_shard({(*m.examples)[0]}, sample_rows<float>({0}).layers());
-  writer.add_shard({(*m.examples)[1]}, sample_rows<double>({1}).layers());
+  writer.add_shard({(*m.documents)[0]}, sample_rows<float>({0}).layers());
+  writer.add_shard({(*m.documents)[1]}, sample_rows<double>({1}).layers());
   writer.finish();
   EXPECT_QKGEOM_ERROR("layer.0.q has dtype F64, but F32", capture::open(folder / "c").read_layer(0));
   EXPECT_EQ(capture::open(folder / "c").read_layer(0, 1).element, dtype::f64);

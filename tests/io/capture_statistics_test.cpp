@@ -118,7 +118,7 @@ TEST(CaptureStatistics, ThatDisagreeWithTheManifestAreRefused) {
               HasSubstr("the manifest's loss: bucket_size must be an integer from 1"));
   EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.extra["softmax"] = 3; }),
               HasSubstr("the manifest's softmax: the document must be an object, not 3"));
-  EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.examples.reset(); }),
+  EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.documents.reset(); }),
               HasSubstr("the manifest must list its examples"));
   // So many buckets that no capture has them, named by a manifest that claims a long context.
   EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.context_length = 1 << 30; }),

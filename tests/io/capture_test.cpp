@@ -36,9 +36,9 @@ void expect_sample(const captured_layer& l) {
     EXPECT_TRUE((std::is_same_v<T, U>));
     EXPECT_EQ(v.q.rows, 15);
     for (index_t i = 0; i < v.q.rows; ++i, ++seen) {
-      EXPECT_EQ(v.q_position[i], rows.q0.position[static_cast<std::size_t>(i)]);
-      EXPECT_EQ(v.k_position[i], rows.k0.position[static_cast<std::size_t>(i)]);
-      EXPECT_EQ(v.k_example[i], rows.k0.example[static_cast<std::size_t>(i)]);
+      EXPECT_EQ(v.q_position[i], rows.q0.position[i]);
+      EXPECT_EQ(v.k_position[i], rows.k0.position[i]);
+      EXPECT_EQ(v.k_document[i], rows.k0.document[i]);
       EXPECT_EQ(static_cast<double>(v.q.head(1)(i, 2)),
                 static_cast<double>(rows.q0.data[static_cast<std::size_t>(i) * 6 + 5]));
       EXPECT_EQ(static_cast<double>(v.k.head(0)(i, 1)),
@@ -69,11 +69,11 @@ TYPED_TEST(CaptureOf, FolderOfShardsIsJoined) {
   test::write_sample_folder<TypeParam>(folder / "c");
   const auto c = capture::open(folder / "c");
   EXPECT_EQ(c.n_shards(), 2);
-  EXPECT_EQ(c.manifest().examples, sample_manifest().examples);
+  EXPECT_EQ(c.manifest().documents, sample_manifest().documents);
   expect_sample<TypeParam>(c.read_layer(0));
   const auto last = c.read_layer(0, 1);
   EXPECT_EQ(last.q.rows, 5);
-  EXPECT_EQ(last.q.example[0], 4);
+  EXPECT_EQ(last.q.document[0], 4);
   EXPECT_EQ(last.q.data, c.file(1)->at("layer.0.q").data);
 }
 
@@ -81,8 +81,8 @@ TEST(Capture, AShardStandsAloneAndListsOnlyItsOwnExamples) {
   const test::scratch_folder folder;
   test::write_sample_folder(folder / "c");
   const auto c = capture::open(folder / "c" / "shard-00001.safetensors");
-  ASSERT_EQ(c.manifest().examples->size(), 1u);
-  EXPECT_EQ((*c.manifest().examples)[0].id, "c");
+  ASSERT_EQ(c.manifest().documents->size(), 1u);
+  EXPECT_EQ((*c.manifest().documents)[0].id, "c");
   EXPECT_EQ(c.read_layer(2).k.rows, 5);
 }
 
@@ -117,7 +117,7 @@ TEST(Capture, ReadsTheBareMinimumOfAnotherWriter) {
       R"("rope_stage":"pre","seed":0,)"
       R"("layers":[{"layer":0,"rope":true,"window":null,"query_heads":[0],"key_heads":[0]}],)"
       R"("unknown":[1],"written_by":"x"})";
-  const std::vector<std::int64_t> position{1, 3}, example{0, 9};
+  const std::vector<std::int64_t> position{1, 3}, document{0, 9};
   const std::vector<float> x{1, 2};
   std::vector<std::pair<std::string, std::string>> tensors;
   const auto bytes = [](const auto& v) {
@@ -135,18 +135,18 @@ TEST(Capture, ReadsTheBareMinimumOfAnotherWriter) {
   for (const std::string side : {"layer.0.q", "layer.0.k"}) {
     add(side, "F32", "[2,1,1]", bytes(x));
     add(side + ".position", "I64", "[2]", bytes(position));
-    add(side + ".example", "I64", "[2]", bytes(example));
+    add(side + ".example", "I64", "[2]", bytes(document));
   }
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
   put(folder / "c.safetensors", test::raw_safetensors(header, data));
   const auto c = capture::open(folder / "c.safetensors");
-  EXPECT_FALSE(c.manifest().examples.has_value());
+  EXPECT_FALSE(c.manifest().documents.has_value());
   EXPECT_EQ(c.manifest().extra, json({{"unknown", {1}}}));
   const auto l = c.read_layer(0);
   EXPECT_NE(l.q.data, c.file(0)->at("layer.0.q").data) << "misaligned: copied";
   EXPECT_EQ(l.view<float>().k.head(0)(1, 0), 2.f);
-  EXPECT_THAT(list(l.k.example), ElementsAre(0, 9));
+  EXPECT_THAT(list(l.k.document), ElementsAre(0, 9));
   EXPECT_EQ(l.q.token.size, 0);
 }
 

@@ -49,7 +49,7 @@ TEST(CaptureWriter, ManifestComesLast) {
   const auto m = sample_manifest();
   capture_writer writer(folder / "new/c", m);
   EXPECT_QKGEOM_ERROR("it has no shard", writer.finish());
-  const auto& shard = writer.add_shard(*m.examples, sample_rows<>().layers());
+  const auto& shard = writer.add_shard(*m.documents, sample_rows<>().layers());
   EXPECT_EQ(shard.file, "shard-00000.safetensors");
   EXPECT_EQ(shard.rows, 60);
   EXPECT_FALSE(std::filesystem::exists(folder / "new/c/manifest.json"));
@@ -65,11 +65,11 @@ TEST(CaptureWriter, AResumedFolderIsTheSame) {
   captured_shard first;
   {
     capture_writer killed(folder / "resumed", m);
-    first = killed.add_shard({(*m.examples)[0], (*m.examples)[1]}, sample_rows<>({0, 1}).layers());
+    first = killed.add_shard({(*m.documents)[0], (*m.documents)[1]}, sample_rows<>({0, 1}).layers());
   }
   capture_writer writer(folder / "resumed", m);
-  writer.adopt_shard({(*m.examples)[0], (*m.examples)[1]}, first);
-  writer.add_shard({(*m.examples)[2]}, sample_rows<>({4}).layers());
+  writer.adopt_shard({(*m.documents)[0], (*m.documents)[1]}, first);
+  writer.add_shard({(*m.documents)[2]}, sample_rows<>({4}).layers());
   writer.finish();
   for (const auto* name : {"manifest.json", "shard-00000.safetensors", "shard-00001.safetensors"})
     EXPECT_EQ(get(folder / "whole" / name), get(folder / "resumed" / name)) << name;
@@ -102,10 +102,10 @@ TEST(CaptureWriter, RefusesRowsThatNoReaderAccepts) {
   };
   EXPECT_QKGEOM_ERROR("layer.0.q.position row 1: position 40", write([](auto&, auto& r) { r.q0.position[1] = 40; }));
   EXPECT_QKGEOM_ERROR("layer.2.k.position row 1", write([](auto&, auto& r) { r.k2.position[0] = 5; }));
-  EXPECT_QKGEOM_ERROR("the manifest lists no example 4", write([](auto& m, auto&) { m.examples->pop_back(); }));
+  EXPECT_QKGEOM_ERROR("the manifest lists no example 4", write([](auto& m, auto&) { m.documents->pop_back(); }));
   EXPECT_QKGEOM_ERROR("layer.0.k of shape (15, 2, 3) and dtype F32 was given 356 bytes",
                       write([](auto&, auto& r) { r.k0.data.pop_back(); }));
-  EXPECT_QKGEOM_ERROR("14 examples", write([](auto&, auto& r) { r.q0.example.pop_back(); }));
+  EXPECT_QKGEOM_ERROR("14 examples", write([](auto&, auto& r) { r.q0.document.pop_back(); }));
   EXPECT_QKGEOM_ERROR("2 layers were given, the manifest lists 1", write([](auto& m, auto&) { m.layers.pop_back(); }));
   EXPECT_QKGEOM_ERROR("layer 3 of the manifest was not given", write([](auto& m, auto&) { m.layers[1].layer = 3; }));
   EXPECT_QKGEOM_ERROR("which key_heads does not list", write([](auto& m, auto&) { m.layers[0].key_heads = {0}; }));
@@ -117,9 +117,9 @@ TEST(CaptureWriter, RefusesExamplesOutOfOrder) {
   const test::scratch_folder folder;
   const auto m = sample_manifest();
   capture_writer writer(folder / "c", m);
-  writer.add_shard({(*m.examples)[1]}, sample_rows<>({1}).layers());
+  writer.add_shard({(*m.documents)[1]}, sample_rows<>({1}).layers());
   EXPECT_QKGEOM_ERROR("example 0 follows 1, but examples must ascend",
-                      writer.add_shard({(*m.examples)[0]}, sample_rows<>({0}).layers()));
+                      writer.add_shard({(*m.documents)[0]}, sample_rows<>({0}).layers()));
   EXPECT_QKGEOM_ERROR("the next shard is shard-00001", writer.adopt_shard({}, {shard_name(2), {}, 0}));
   EXPECT_QKGEOM_ERROR("the shard is missing", writer.adopt_shard({}, {shard_name(1), {}, 0}));
 }
@@ -132,10 +132,10 @@ TEST(CaptureWriter, AFullDiskLeavesTheFinishedShards) {
   if (child == 0) {
     try {
       capture_writer writer(folder / "c", m);
-      writer.add_shard({(*m.examples)[0]}, sample_rows<>({0}).layers());
+      writer.add_shard({(*m.documents)[0]}, sample_rows<>({0}).layers());
       const rlimit limit{1024, 1024};
       if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(3);
-      writer.add_shard({(*m.examples)[1]}, sample_rows<>({1}).layers());
+      writer.add_shard({(*m.documents)[1]}, sample_rows<>({1}).layers());
     } catch (const error& e) {
       _exit(std::string(e.what()).find("shard-00001.safetensors: File too large") != std::string::npos ? 0 : 4);
     }

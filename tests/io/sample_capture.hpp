@@ -11,7 +11,7 @@
 
 namespace qkgeom::test {
 
-/// A manifest of two layers (0 with heads of both groups, 2 without RoPE and with a window) and three examples.
+/// A manifest of two layers (0 with heads of both groups, 2 without RoPE and with a window) and three documents.
 inline capture_manifest sample_manifest() {
   capture_manifest m;
   m.model = {"sample", "llama", "00", 3, 4, 4, 2};
@@ -21,22 +21,22 @@ inline capture_manifest sample_manifest() {
   m.seed = 7;
   m.layers.push_back({0, true, std::nullopt, {0, 3}, {0, 1}, std::nullopt});
   m.layers.push_back({2, false, 16, {1}, {0}, std::nullopt});
-  m.examples = {{0, "a", 32, json{{"task", "qa"}}}, {1, "b", 20, nullptr}, {4, "c", 32, nullptr}};
+  m.documents = {{0, "a", 32, json{{"task", "qa"}}}, {1, "b", 20, nullptr}, {4, "c", 32, nullptr}};
   m.written_by = "test";
   return m;
 }
 
-/// Rows of one side: five for each example given, with elements that tell where they belong.
+/// Rows of one side: five for each document given, with elements that tell where they belong.
 template <class T>
 struct sample_side {
   std::vector<T> data;
-  std::vector<std::int32_t> position, example, token;
+  std::vector<std::int32_t> position, document, token;
 
-  sample_side(const std::vector<index_t>& examples, index_t heads, index_t dim, index_t step) {
-    for (const index_t e : examples)
+  sample_side(const std::vector<index_t>& documents, index_t heads, index_t dim, index_t step) {
+    for (const index_t e : documents)
       for (index_t i = 0; i < 5; ++i) {
         position.push_back(static_cast<std::int32_t>(i * step));
-        example.push_back(static_cast<std::int32_t>(e));
+        document.push_back(static_cast<std::int32_t>(e));
         token.push_back(static_cast<std::int32_t>(100 + i));
         for (index_t j = 0; j < heads * dim; ++j) {
           const auto x = static_cast<float>(100 * e + 10 * i + j);
@@ -47,16 +47,16 @@ struct sample_side {
         }
       }
   }
-  side_to_write view() const { return {std::as_bytes(std::span(data)), position, example, token}; }
+  side_to_write view() const { return {std::as_bytes(std::span(data)), position, document, token}; }
 };
 
-/// Rows of both layers of the sample for the given examples.
+/// Rows of both layers of the sample for the given documents.
 template <class T = float>
 struct sample_rows {
   sample_side<T> q0, k0, q2, k2;
 
-  explicit sample_rows(const std::vector<index_t>& examples = {0, 1, 4})
-      : q0(examples, 2, 3, 3), k0(examples, 2, 3, 2), q2(examples, 1, 3, 1), k2(examples, 1, 3, 4) {}
+  explicit sample_rows(const std::vector<index_t>& documents = {0, 1, 4})
+      : q0(documents, 2, 3, 3), k0(documents, 2, 3, 2), q2(documents, 1, 3, 1), k2(documents, 1, 3, 4) {}
   std::vector<layer_to_write> layers() const {
     return {{0, dtype_of<T>(), q0.view(), k0.view()}, {2, dtype_of<T>(), q2.view(), k2.view()}};
   }
@@ -69,24 +69,24 @@ struct sample_statistics {
   std::vector<std::vector<double>> values{};
   std::vector<tensor_to_write> tensors{};
 
-  explicit sample_statistics(const std::vector<index_t>& examples = {0, 1, 4}) {
-    const auto e = static_cast<index_t>(examples.size());
+  explicit sample_statistics(const std::vector<index_t>& documents = {0, 1, 4}) {
+    const auto e = static_cast<index_t>(documents.size());
     values.reserve(16);  // tensors point into it
     for (const auto& l : sample_manifest().layers) {
       const auto heads = static_cast<index_t>(l.query_heads.size());
       const std::string name = "layer." + std::to_string(l.layer) + ".attention";
-      add(name + ".count", {e, buckets}, examples, [](index_t d, index_t i) { return queries(d, i); });
-      add(name + ".first", {e, heads, buckets, 3}, examples, [&](index_t d, index_t i) {
+      add(name + ".count", {e, buckets}, documents, [](index_t d, index_t i) { return queries(d, i); });
+      add(name + ".first", {e, heads, buckets, 3}, documents, [&](index_t d, index_t i) {
         return queries(d, i / 3 % buckets) * static_cast<double>(1 + i % 3) * share(d, l.layer, i / 3) / 4;
       });
-      add(name + ".distance", {e, heads, buckets, bins}, examples, [&](index_t d, index_t i) {
+      add(name + ".distance", {e, heads, buckets, bins}, documents, [&](index_t d, index_t i) {
         return queries(d, i / bins % buckets) * static_cast<double>(1 + i % bins) / 21;
       });
-      add(name + ".entropy", {e, heads, buckets}, examples,
+      add(name + ".entropy", {e, heads, buckets}, documents,
           [&](index_t d, index_t i) { return queries(d, i % buckets) * 2 * share(d, l.layer, i); });
     }
-    add("loss.count", {e, buckets}, examples, [](index_t d, index_t i) { return queries(d, i); });
-    add("loss.sum", {e, buckets}, examples,
+    add("loss.count", {e, buckets}, documents, [](index_t d, index_t i) { return queries(d, i); });
+    add("loss.sum", {e, buckets}, documents,
         [](index_t d, index_t i) { return queries(d, i) * (3 + 0.1 * static_cast<double>(d)); });
   }
   /// Queries of document d in bucket b.
@@ -103,30 +103,30 @@ struct sample_statistics {
 
  private:
   template <class Value>
-  void add(const std::string& name, const std::vector<index_t>& shape, const std::vector<index_t>& examples,
+  void add(const std::string& name, const std::vector<index_t>& shape, const std::vector<index_t>& documents,
            const Value& value) {
     index_t inner = 1;
     for (std::size_t i = 1; i < shape.size(); ++i) inner *= shape[i];
     std::vector<double> list;
-    for (const index_t d : examples)
+    for (const index_t d : documents)
       for (index_t i = 0; i < inner; ++i) list.push_back(value(d, i));
     values.push_back(std::move(list));
     tensors.push_back(tensor_of(name, shape, values.back().data()));
   }
 };
 
-/// Writes the sample as a folder of two shards: examples 0 and 1, then 4.
+/// Writes the sample as a folder of two shards: documents 0 and 1, then 4.
 template <class T = float>
 void write_sample_folder(const std::filesystem::path& folder, bool statistics = false) {
   const auto m = statistics ? sample_statistics::manifest() : sample_manifest();
   capture_writer writer(folder, m);
-  const auto add = [&](const std::vector<captured_example>& examples, const std::vector<index_t>& numbers) {
+  const auto add = [&](const std::vector<captured_document>& documents, const std::vector<index_t>& numbers) {
     const sample_statistics extra(numbers);
-    writer.add_shard(examples, sample_rows<T>(numbers).layers(),
+    writer.add_shard(documents, sample_rows<T>(numbers).layers(),
                      statistics ? extra.tensors : std::vector<tensor_to_write>{});
   };
-  add({(*m.examples)[0], (*m.examples)[1]}, {0, 1});
-  add({(*m.examples)[2]}, {4});
+  add({(*m.documents)[0], (*m.documents)[1]}, {0, 1});
+  add({(*m.documents)[2]}, {4});
   writer.finish();
 }
 

@@ -14,7 +14,7 @@ namespace {
 using namespace qkgeom;
 
 planted_head head_of(std::uint64_t seed, double drift) {
-  planted_head p{.dim = 5, .context_length = 1000, .examples = 10, .rows = 40, .seed = seed};
+  planted_head p{.dim = 5, .context_length = 1000, .documents = 10, .rows = 40, .seed = seed};
   p.drift_q = {drift, 0, 0, 0, -drift};
   return p;
 }
@@ -23,10 +23,10 @@ drift_test_result run(const planted_head& planted, const drift_test_options& opt
   cpu_context ctx{{.threads = 1}};
   const auto rows = plant<double>(planted);
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000});
-  return drift_test(ctx, m, rows.view(), options);
+  return drift_significance(ctx, m, rows.view(), options);
 }
 
-TEST(drift_test, finds_a_drift_and_its_error) {
+TEST(drift_significance, finds_a_drift_and_its_error) {
   const auto r = run(head_of(1, 1e-3));
   EXPECT_EQ(r.documents, 10);
   EXPECT_DOUBLE_EQ(r.p, std::pow(2.0, -9));
@@ -35,20 +35,20 @@ TEST(drift_test, finds_a_drift_and_its_error) {
   EXPECT_NEAR(r.standard_error / (std::sqrt(12 / 400.0) / 1000), 1, 0.6);
 }
 
-TEST(drift_test, moments_of_other_heads_are_refused) {
+TEST(drift_significance, moments_of_other_heads_are_refused) {
   cpu_context ctx{{.threads = 1}};
   const auto rows = plant<double>(head_of(1, 1e-3));
   auto two = as_layer(rows.view());
   two.q.heads = 2, two.q.head_stride = 0, two.key_of_query = {0, 0};
   const auto m = accumulate(ctx, as_layer(rows.view()), uniform_buckets{250}, {.context_length = 1000});
-  EXPECT_QKGEOM_ERROR("drift_test: moments of 1 query and 1 key heads for 2 and 1", drift_test(ctx, m, two));
+  EXPECT_QKGEOM_ERROR("drift_test: moments of 1 query and 1 key heads for 2 and 1", drift_significance(ctx, m, two));
   auto head = rows.view();
-  head.q_example.size -= 1;
+  head.q_document.size -= 1;
   const head_moments of_head{m.buckets, m.q[0], m.k[0]};
-  EXPECT_THROW(drift_test(ctx, of_head, head), error);
+  EXPECT_THROW(drift_significance(ctx, of_head, head), error);
 }
 
-TEST(drift_test, has_its_level_where_nothing_drifts) {
+TEST(drift_significance, has_its_level_where_nothing_drifts) {
   const int runs = 300;
   int below = 0;
   double sum = 0;
@@ -61,7 +61,7 @@ TEST(drift_test, has_its_level_where_nothing_drifts) {
   EXPECT_NEAR(sum / runs, 0.5, 4 / std::sqrt(12.0 * runs));
 }
 
-TEST(drift_test, has_its_level_where_documents_differ) {
+TEST(drift_significance, has_its_level_where_documents_differ) {
   // A document's own offset and slope: rows of one document are far from independent, documents are.
   const int runs = 300;
   int below = 0;
@@ -70,16 +70,16 @@ TEST(drift_test, has_its_level_where_documents_differ) {
     auto rows = plant<double>(head_of(seed, 0));
     const random_stream own{.seed = seed + 1000};
     for (std::size_t i = 0; i < rows.q.size(); ++i) {
-      const auto e = static_cast<std::uint64_t>(rows.q_example[i / 5]);
+      const auto e = static_cast<std::uint64_t>(rows.q_document[i / 5]);
       rows.q[i] += 0.02 * (own.uniform(e * 5 + i % 5) - 0.5) * rows.q_position[i / 5];
     }
     const auto m = accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000});
-    below += drift_test(ctx, m, rows.view()).p <= 0.1;
+    below += drift_significance(ctx, m, rows.view()).p <= 0.1;
   }
   EXPECT_NEAR(below / double{runs}, 0.1, 4 * std::sqrt(0.09 / runs));
 }
 
-TEST(drift_test, draws_patterns_where_there_are_too_many) {
+TEST(drift_significance, draws_patterns_where_there_are_too_many) {
   const auto planted = head_of(3, 1e-4);
   const double all = run(planted).p, drawn = run(planted, {.most_flips = 400}).p;
   EXPECT_NEAR(drawn, all, 5 * std::sqrt(all * (1 - all) / 400) + 1 / 401.0);
@@ -88,24 +88,24 @@ TEST(drift_test, draws_patterns_where_there_are_too_many) {
   EXPECT_NEAR(drawn * 401, std::round(drawn * 401), 1e-9);  // the pattern as it is counts too
 }
 
-TEST(drift_test, two_documents_say_little) {
+TEST(drift_significance, two_documents_say_little) {
   auto two = head_of(2, 1e-3);
-  two.examples = 2;
+  two.documents = 2;
   const auto r = run(two);
   EXPECT_EQ(r.documents, 2);
   EXPECT_EQ(r.p, 0.5);
   EXPECT_GT(r.standard_error, 0);
 }
 
-TEST(drift_test, of_one_document_or_one_position_is_null) {
+TEST(drift_significance, of_one_document_or_one_position_is_null) {
   auto one = head_of(1, 1e-3);
-  one.examples = 1;
+  one.documents = 1;
   EXPECT_TRUE(std::isnan(run(one).p));
   cpu_context ctx{{.threads = 1}};
   auto rows = plant<double>(head_of(1, 1e-3));
   for (auto& t : rows.q_position) t = 3;
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000});
-  EXPECT_TRUE(std::isnan(drift_test(ctx, m, rows.view()).p));
+  EXPECT_TRUE(std::isnan(drift_significance(ctx, m, rows.view()).p));
 }
 
 }  // namespace

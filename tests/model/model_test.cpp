@@ -94,7 +94,7 @@ TEST(semidefinite_factor, is_a_factor_also_of_singular_matrices) {
 
 /// Any orthogonal change of basis leaves v of `joint` alone: it is the covariance of (q - drift) within the bucket.
 TEST(query_model, joint_does_not_depend_on_the_basis) {
-  planted_head spec{.dim = 5, .context_length = 400, .examples = 4, .rows = 100, .seed = 9};
+  planted_head spec{.dim = 5, .context_length = 400, .documents = 4, .rows = 100, .seed = 9};
   spec.drift_q = {1e-3, -2e-3, 0, 0, 1e-3};
   const auto rows = plant<double>(spec);
   auto turned = rows;
@@ -109,17 +109,18 @@ TEST(query_model, joint_does_not_depend_on_the_basis) {
   const auto v_of = [&](const planted_rows<double>& r, std::vector<double> delta, covariance_kind kind) {
     const auto model = fit_queries(ctx, accumulate(ctx, r.view(), uniform_buckets{100}, {.context_length = 400}),
                                    {.covariance = kind});
-    const auto law = law_of(model, 2, {});
-    if (!law.variance.empty()) {
+    const auto distribution = scores_of(model, 2, {});
+    if (!distribution.variance.empty()) {
       delta = reflect(model.reflector, delta);
       double v = 0;
-      for (std::size_t c = 0; c < 5; ++c) v += law.variance[c] * delta[c] * delta[c];
+      for (std::size_t c = 0; c < 5; ++c) v += distribution.variance[c] * delta[c] * delta[c];
       return v;
     }
     double v = 0;
-    for (std::size_t c = 0; c < static_cast<std::size_t>(law.rank); ++c) {
+    for (std::size_t c = 0; c < static_cast<std::size_t>(distribution.rank); ++c) {
       double along = 0;
-      for (std::size_t i = 0; i < 5; ++i) along += law.factor[i * static_cast<std::size_t>(law.rank) + c] * delta[i];
+      for (std::size_t i = 0; i < 5; ++i)
+        along += distribution.factor[i * static_cast<std::size_t>(distribution.rank) + c] * delta[i];
       v += along * along;
     }
     return v;
@@ -134,7 +135,7 @@ TEST(query_model, joint_does_not_depend_on_the_basis) {
 TEST(query_model, drift_along_e1_and_against_it_and_none) {
   cpu_context ctx{{.threads = 1}};
   for (const double drift : {2e-3, -2e-3, 0.0}) {
-    planted_head spec{.dim = 3, .context_length = 1000, .examples = 2, .rows = 200};
+    planted_head spec{.dim = 3, .context_length = 1000, .documents = 2, .rows = 200};
     spec.drift_q = {drift, 0, 0};
     auto rows = plant<double>(spec);
     // Exactly along the axis: the other coordinates do not vary at all.
@@ -149,7 +150,7 @@ TEST(query_model, drift_along_e1_and_against_it_and_none) {
 }
 
 TEST(query_model, needs_the_covariance_of_each_bucket) {
-  const auto rows = plant<float>({.dim = 3, .context_length = 100, .examples = 1, .rows = 50});
+  const auto rows = plant<float>({.dim = 3, .context_length = 100, .documents = 1, .rows = 50});
   cpu_context ctx{{.threads = 1}};
   const auto m =
       accumulate(ctx, rows.view(), uniform_buckets{25}, {.q_bucket = scatter_kind::diagonal, .context_length = 100});

@@ -30,7 +30,7 @@ double isotropic_plasticity(double length, int d) {
 }
 
 TEST(planted, heads_that_cannot_be_are_refused) {
-  const planted_head good{.dim = 3, .context_length = 10, .examples = 1, .rows = 2, .mean_q = {1, 2, 3}};
+  const planted_head good{.dim = 3, .context_length = 10, .documents = 1, .rows = 2, .mean_q = {1, 2, 3}};
   EXPECT_EQ(plant(good).q.size(), 6u);
   const auto refused = [&](const std::string& what, const auto& spoil) {
     auto head = good;
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(models, planted_plasticity, testing::ValuesIn(all_covar
 
 TEST_P(planted_plasticity, falls_with_the_drift_as_the_integral_says) {
   const int d = 12;
-  planted_head spec{.dim = d, .context_length = 4096, .examples = 60, .rows = 200, .seed = 77};
+  planted_head spec{.dim = d, .context_length = 4096, .documents = 60, .rows = 200, .seed = 77};
   const double slope = 2.5 / 4096;
   spec.drift_q.assign(d, 0);
   spec.drift_q[3] = slope;
@@ -89,7 +89,7 @@ TEST_P(planted_plasticity, falls_with_the_drift_as_the_integral_says) {
 }
 
 TEST(planted_plasticity, queries_without_a_mean_order_pairs_at_random) {
-  const auto rows = plant<double>({.dim = 8, .context_length = 1024, .examples = 30, .rows = 200, .seed = 3});
+  const auto rows = plant<double>({.dim = 8, .context_length = 1024, .documents = 30, .rows = 200, .seed = 3});
   cpu_context ctx{{.threads = 2}};
   const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 1024}));
   const auto p = plasticity_profile(ctx, model, rows.view());
@@ -98,7 +98,7 @@ TEST(planted_plasticity, queries_without_a_mean_order_pairs_at_random) {
 
 /// The jackknife's error against the spread over independent draws of the keys, the query model held fixed.
 TEST(standard_error, is_the_spread_over_repetitions) {
-  planted_head spec{.dim = 6, .context_length = 512, .examples = 40, .rows = 20, .seed = 1000};
+  planted_head spec{.dim = 6, .context_length = 512, .documents = 40, .rows = 20, .seed = 1000};
   spec.mean_q = {2, 0, 0, 0, 0, 0};
   cpu_context ctx{{.threads = 1}};
   const auto queries = plant<double>(spec);
@@ -116,7 +116,7 @@ TEST(standard_error, is_the_spread_over_repetitions) {
   double truth = 0;
   for (const double v : value) truth += v / n;
   for (int i = 0; i < n; ++i) {
-    const double t = (value[static_cast<std::size_t>(i)] - truth) / error[static_cast<std::size_t>(i)];
+    const double t = (value[i] - truth) / error[i];
     sum += t / n;
     square += t * t / n;
     inside += std::abs(t) < 2.02 ? 1.0 / n : 0;  // 95 % of Student's t with 39 degrees of freedom

@@ -8,7 +8,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
-#include "qkgeom/plasticity/pair_parts.hpp"
+#include "qkgeom/plasticity/pair_terms.hpp"
 
 namespace {
 
@@ -18,8 +18,8 @@ constexpr int seeds = 200;
 constexpr index_t context = 1000;
 constexpr std::size_t bucket = 4;
 
-planted_head spec_of(index_t examples, std::uint64_t seed) {
-  planted_head spec{.dim = 4, .context_length = context, .examples = examples, .rows = 12, .seed = seed};
+planted_head spec_of(index_t documents, std::uint64_t seed) {
+  planted_head spec{.dim = 4, .context_length = context, .documents = documents, .rows = 12, .seed = seed};
   spec.mean_q = {1.5, 0.3, 0, 0};
   spec.drift_q = {0, 0, 0, 1e-3};
   return spec;
@@ -27,11 +27,11 @@ planted_head spec_of(index_t examples, std::uint64_t seed) {
 
 /// Keys whose first coordinate, along which the queries' mean lies, is stretched by a factor of the document's own:
 /// pairs of one document are alike.
-planted_rows<double> documents(index_t examples, std::uint64_t seed) {
-  auto rows = plant<double>(spec_of(examples, seed));
+planted_rows<double> documents(index_t documents, std::uint64_t seed) {
+  auto rows = plant<double>(spec_of(documents, seed));
   const random_stream stretch{seed, 0, 2, draw::planted};
-  for (std::size_t i = 0; i < rows.k_example.size(); ++i)
-    rows.k[4 * i] *= 2.5 * stretch.uniform(static_cast<std::uint64_t>(rows.k_example[i]));
+  for (std::size_t i = 0; i < rows.k_document.size(); ++i)
+    rows.k[4 * i] *= 2.5 * stretch.uniform(static_cast<std::uint64_t>(rows.k_document[i]));
   return rows;
 }
 
@@ -88,13 +88,13 @@ TEST(coverage, sampling_error_against_all_pairs_of_the_same_data) {
 TEST(coverage, errors_over_documents_against_the_population) {
   cpu_context ctx{{.threads = 2}};
   const auto model = fixed_model(ctx);
-  const profile_options options{.heatmap = true, .parts = true};
+  const profile_options options{.heatmap = true, .terms = true};
   const auto everyone = documents(20000, 12345);
   const auto population = plasticity_profile(ctx, model, everyone.view(), all_pairs{}, options);
   const double truth = population.buckets[bucket].plasticity;
-  const double mean_z = part_profile(population, pair_part::abs_z).buckets[bucket].plasticity;
+  const double mean_z = term_profile(population, pair_term::abs_z).buckets[bucket].plasticity;
   const double cell = cell_mean(population.heatmap, 1, 2).value;
-  studentised drawn, all, part, in_cell, without_documents;
+  studentised drawn, all, term, in_cell, without_documents;
   for (int s = 0; s < seeds; ++s) {
     const auto rows = documents(40, static_cast<std::uint64_t>(s));
     const auto few = plasticity_profile(ctx, model, rows.view(), sampled{.n = 400, .seed = 1});
@@ -102,14 +102,14 @@ TEST(coverage, errors_over_documents_against_the_population) {
     without_documents.add(few.buckets[bucket].plasticity, truth, few.buckets[bucket].sampling_error);
     const auto p = plasticity_profile(ctx, model, rows.view(), all_pairs{}, options);
     all.add(p.buckets[bucket].plasticity, truth, p.buckets[bucket].standard_error);
-    const auto z = part_profile(p, pair_part::abs_z);
-    part.add(z.buckets[bucket].plasticity, mean_z, z.buckets[bucket].standard_error);
+    const auto z = term_profile(p, pair_term::abs_z);
+    term.add(z.buckets[bucket].plasticity, mean_z, z.buckets[bucket].standard_error);
     const auto c = cell_mean(p.heatmap, 1, 2);
     in_cell.add(c.value, cell, c.error);
   }
   drawn.expect_honest("drawn pairs");
   all.expect_honest("all pairs");
-  part.expect_honest("a part");
+  term.expect_honest("a part");
   in_cell.expect_honest("a heatmap cell");
   EXPECT_GT(without_documents.deviation(), 1.5);  // pairs of one document are alike: they must not count as independent
 }

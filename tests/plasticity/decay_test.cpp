@@ -25,25 +25,25 @@ TEST(decay_inequality, the_disc_inside_the_square_gives_a_constant_of_one) {
   EXPECT_GT(pair_plasticity(1, 1), 0.75 * std::exp(-0.5));  // it is no empty bound
 }
 
-/// Keys (n, d) at positions 4 i of two examples.
+/// Keys (n, d) at positions 4 i of two documents.
 struct keys_of_two {
   index_t d;
   std::vector<double> k, q;
-  std::vector<std::int32_t> position, example;
+  std::vector<std::int32_t> position, document;
 
   keys_of_two(index_t n, index_t dim, std::uint64_t seed) : d(dim) {
     const random_stream stream{seed, 0, 0, draw::planted};
     for (index_t e = 0; e < 2; ++e)
       for (index_t i = 0; i < n; ++i) {
         position.push_back(static_cast<std::int32_t>(4 * i));
-        example.push_back(static_cast<std::int32_t>(e));
+        document.push_back(static_cast<std::int32_t>(e));
         for (index_t c = 0; c < d; ++c) k.push_back(detail::normal(stream, k.size()));
       }
     q = k;
   }
   layer_view<double> layer() const {
     const index_t n = static_cast<index_t>(position.size());
-    const vector_view<const std::int32_t> at{position.data(), n}, of{example.data(), n};
+    const vector_view<const std::int32_t> at{position.data(), n}, of{document.data(), n};
     return {packed_tensor(q.data(), n, 1, d), at, of, packed_tensor(k.data(), n, 1, d), at, of, {0}, {}};
   }
 };
@@ -77,18 +77,18 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   const auto layer = rows.layer();
   const auto model = exact_model({0.01, -0.03, 0.02, 0, 0.01}, {0, 0.5, -1, 0.2, 0.3}, 1.2, 240, 20);
   cpu_context ctx{{.threads = 2}};
-  const auto present = detail::laws_of(model, {});
-  const auto drawn =
-      draw_admitted_pairs(detail::group_keys(layer.k_position, layer.k_example, false), present.laws, 1 << 20, 0);
+  const auto present = detail::distributions_of(model, {});
+  const auto drawn = draw_admitted_pairs(detail::order_keys_by_document(layer.k_position, layer.k_document, false),
+                                         present.distributions, 1 << 20, 0);
   ASSERT_GT(drawn.pairs.size(), 2000u);
   for (const auto& pair : drawn.pairs) {
-    const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.laws);
+    const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.distributions);
     EXPECT_NEAR(p.t_0 * std::abs(p.gamma), 2 * std::abs(p.z_0), 1e-12 * (1 + p.t_0 * std::abs(p.gamma)));
     if (pair.buckets > 1) {
       EXPECT_LT(std::abs(p.relative_slope), 1e-14) << "v must not depend on t";
     }
     for (std::size_t b = 0; b < pair.buckets; ++b) {
-      const double t = present.laws[pair.first + b].tau, z = p.gamma * t + p.z_0;
+      const double t = present.distributions[pair.first + b].tau, z = p.gamma * t + p.z_0;
       EXPECT_NEAR(p.plasticity[b], pair_plasticity(z, 1), 1e-12);
       if (t >= p.t_0) {
         EXPECT_LE(p.plasticity[b], std::exp(-p.gamma * p.gamma * t * t / 8) * (1 + 1e-12));
@@ -119,18 +119,18 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
     for (double& f : model.bucket[b].root.factor) f *= 1 + static_cast<double>(b);
   cpu_context ctx{{.threads = 2}};
   const auto r = decay_of(ctx, {model}, layer, "grows", {.most_pairs = 1 << 20})[0];
-  const auto present = detail::laws_of(model, {});
-  const auto drawn =
-      draw_admitted_pairs(detail::group_keys(layer.k_position, layer.k_example, false), present.laws, 1 << 20, 0);
-  std::map<std::pair<double, std::size_t>, std::array<double, 3>> by_bucket;  // example: pairs, past, broken
+  const auto present = detail::distributions_of(model, {});
+  const auto drawn = draw_admitted_pairs(detail::order_keys_by_document(layer.k_position, layer.k_document, false),
+                                         present.distributions, 1 << 20, 0);
+  std::map<std::pair<double, std::size_t>, std::array<double, 3>> by_bucket;  // document: pairs, past, broken
   std::array<double, 3> all{};
   for (const auto& pair : drawn.pairs) {
-    const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.laws);
+    const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.distributions);
     for (std::size_t b = 0; b < pair.buckets; ++b) {
-      const double t = present.laws[pair.first + b].tau;
+      const double t = present.distributions[pair.first + b].tau;
       const bool past = t * std::abs(p.gamma) >= 2 * std::abs(p.z_0);
       const bool broken = past && std::log(p.plasticity[b]) > -p.gamma * p.gamma * t * t / 8 + 1e-12;
-      for (auto* sums : {&all, &by_bucket[{t, pair.example}]}) {
+      for (auto* sums : {&all, &by_bucket[{t, pair.document}]}) {
         (*sums)[0] += 1;
         (*sums)[1] += past;
         (*sums)[2] += broken;
@@ -148,7 +148,7 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
     EXPECT_EQ(static_cast<double>(bucket.pairs), one[0] + other[0]);
     EXPECT_NEAR(bucket.past.value, (one[1] + other[1]) / (one[0] + other[0]), 1e-14);
     EXPECT_NEAR(bucket.broken.value, (one[2] + other[2]) / (one[0] + other[0]), 1e-14);
-    // Two examples of as many pairs: the jackknife's error is half their difference.
+    // Two documents of as many pairs: the jackknife's error is half their difference.
     EXPECT_NEAR(bucket.broken.error, std::abs(one[2] / one[0] - other[2] / other[0]) / 2, 1e-14);
   }
 }
@@ -178,12 +178,12 @@ TEST(decay, pairs_without_drift_are_what_remains) {
   EXPECT_NEAR(r.buckets[1].plasticity.value, r.ap_infinity.value,
               1e-12);  // the rest has decayed: z is 240 / 5.1 and more
   EXPECT_NEAR(r.buckets[1].bound.value, r.pi_0.value, 1e-6);
-  EXPECT_EQ(r.pi_0.error, 0);  // the same in both examples
+  EXPECT_EQ(r.pi_0.error, 0);  // the same in both documents
 }
 
 TEST(decay, planted_heads_show_it) {
   const int d = 12;
-  planted_head spec{.dim = d, .context_length = 4096, .examples = 40, .rows = 200, .seed = 7};
+  planted_head spec{.dim = d, .context_length = 4096, .documents = 40, .rows = 200, .seed = 7};
   const double slope = 4.0 / 4096;
   spec.drift_q.assign(d, 0);
   spec.drift_q[3] = slope;
@@ -221,7 +221,7 @@ TEST(decay, planted_heads_show_it) {
 
 TEST(decay, a_variance_that_grows_is_seen) {
   const int d = 6;
-  planted_head spec{.dim = d, .context_length = 2048, .examples = 30, .rows = 100, .seed = 8};
+  planted_head spec{.dim = d, .context_length = 2048, .documents = 30, .rows = 100, .seed = 8};
   auto rows = plant<double>(spec);
   for (std::size_t r = 0; r < rows.q_position.size(); ++r)  // standard deviation grows from 1 to 2 over the context
     for (std::size_t c = 0; c < 6; ++c) rows.q[6 * r + c] *= 1 + rows.q_position[r] / 2048.0;
@@ -235,7 +235,7 @@ TEST(decay, a_variance_that_grows_is_seen) {
 }
 
 TEST(decay, all_pairs_give_the_profile_of_the_model) {
-  planted_head spec{.dim = 8, .context_length = 1024, .examples = 5, .rows = 60, .seed = 9};
+  planted_head spec{.dim = 8, .context_length = 1024, .documents = 5, .rows = 60, .seed = 9};
   spec.drift_q.assign(8, 1e-3);
   const auto rows = plant<double>(spec);
   cpu_context ctx{{.threads = 2}};
@@ -260,36 +260,37 @@ TEST(decay, all_pairs_give_the_profile_of_the_model) {
 
 TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
   const random_stream stream{2, 0, 0, draw::planted};
-  std::vector<std::int32_t> position, example;
+  std::vector<std::int32_t> position, document;
   for (std::int32_t i = 0; i < 90; ++i) {
     position.push_back(static_cast<std::int32_t>(stream.below(static_cast<std::uint64_t>(i), 200)));
-    example.push_back(i % 3);
+    document.push_back(i % 3);
   }
   const index_t n = 90;
-  const auto keys = detail::group_keys({position.data(), n}, {example.data(), n}, false);
+  const auto keys = detail::order_keys_by_document({position.data(), n}, {document.data(), n}, false);
   for (const double window : {1e9, 70.0}) {
-    std::vector<score_law> laws;
+    std::vector<score_distribution> distributions;
     for (const index_t start : {20, 60, 100, 180}) {
-      score_law law;
-      law.before = start;
-      law.tau = static_cast<double>(start) + 10;
-      law.after = law.tau - window;
-      laws.push_back(law);
+      score_distribution distribution;
+      distribution.before = start;
+      distribution.tau = static_cast<double>(start) + 10;
+      distribution.after = distribution.tau - window;
+      distributions.push_back(distribution);
     }
     std::set<std::tuple<index_t, index_t, std::size_t, std::size_t>> want, got;
     for (index_t i = 0; i < n; ++i)
       for (index_t j = 0; j < i; ++j) {
         const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
-        if (example[a] != example[b]) continue;
+        if (document[a] != document[b]) continue;
         std::vector<std::size_t> in;
-        for (std::size_t l = 0; l < laws.size(); ++l)
-          if (std::max(position[a], position[b]) < laws[l].before && std::min(position[a], position[b]) > laws[l].after)
+        for (std::size_t l = 0; l < distributions.size(); ++l)
+          if (std::max(position[a], position[b]) < distributions[l].before &&
+              std::min(position[a], position[b]) > distributions[l].after)
             in.push_back(l);
         if (!in.empty()) want.insert({std::min(i, j), std::max(i, j), in.front(), in.size()});
       }
-    const auto drawn = draw_admitted_pairs(keys, laws, 1 << 20, 0);
+    const auto drawn = draw_admitted_pairs(keys, distributions, 1 << 20, 0);
     for (const auto& p : drawn.pairs) {
-      EXPECT_LE(position[static_cast<std::size_t>(p.row_i)], position[static_cast<std::size_t>(p.row_j)]);
+      EXPECT_LE(position[p.row_i], position[p.row_j]);
       got.insert({std::min(p.row_i, p.row_j), std::max(p.row_i, p.row_j), p.first, p.buckets});
     }
     EXPECT_EQ(got, want);
@@ -300,7 +301,7 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
     int total = 0;
     const int seeds = 2000;
     for (std::uint64_t s = 0; s < seeds; ++s)
-      for (const auto& p : draw_admitted_pairs(keys, laws, static_cast<index_t>(want.size() / 10), s).pairs) {
+      for (const auto& p : draw_admitted_pairs(keys, distributions, static_cast<index_t>(want.size() / 10), s).pairs) {
         ++seen[{p.row_i, p.row_j}];
         ++total;
       }
@@ -317,7 +318,7 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
 }
 
 TEST(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
-  planted_head spec{.dim = 4, .context_length = 512, .examples = 6, .rows = 40, .seed = 11};
+  planted_head spec{.dim = 4, .context_length = 512, .documents = 6, .rows = 40, .seed = 11};
   spec.drift_q = {1e-3, 2e-3, 0, 0};
   const auto rows = plant<double>(spec);
   cpu_context ctx{{.threads = 1}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pair sums and observed queries of parts of a capture against those of the whole.
+// Pair sums and observed queries of terms of a capture against those of the whole.
 #include "qkgeom/plasticity/merge.hpp"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace {
 
 using namespace qkgeom;
 
-planted_rows<float> rows_of(std::uint64_t seed, index_t examples) {
-  planted_head spec{.dim = 8, .context_length = 512, .examples = examples, .rows = 24, .seed = seed};
+planted_rows<float> rows_of(std::uint64_t seed, index_t documents) {
+  planted_head spec{.dim = 8, .context_length = 512, .documents = documents, .rows = 24, .seed = seed};
   spec.mean_q = {1, 0.5, 0, 0, -1, 0, 0, 0.25};
   spec.drift_q = {0.004, 0, 0, 0.002, 0, 0, 0, 0};
   spec.drift_k = {0.002, 0, 0, 0, 0, 0, 0, 0};
@@ -23,22 +23,22 @@ planted_rows<float> rows_of(std::uint64_t seed, index_t examples) {
 /// Rows of documents [first, last) of a planted head.
 layer_view<float> documents(const planted_rows<float>& rows, std::int32_t first, std::int32_t last) {
   auto v = as_layer(rows.view());
-  const auto cut = [&](auto& x, auto& position, auto& example) {
-    const index_t begin = std::lower_bound(example.begin(), example.end(), first) - example.begin();
-    const index_t end = std::lower_bound(example.begin(), example.end(), last) - example.begin();
+  const auto cut = [&](auto& x, auto& position, auto& document) {
+    const index_t begin = std::lower_bound(document.begin(), document.end(), first) - document.begin();
+    const index_t end = std::lower_bound(document.begin(), document.end(), last) - document.begin();
     x.data += begin * x.row_stride;
     x.rows = end - begin;
     position = {position.data + begin, end - begin};
-    example = {example.data + begin, end - begin};
+    document = {document.data + begin, end - begin};
   };
-  cut(v.q, v.q_position, v.q_example);
-  cut(v.k, v.k_position, v.k_example);
+  cut(v.q, v.q_position, v.q_document);
+  cut(v.k, v.k_position, v.k_document);
   return v;
 }
 
 void expect_equal(const plasticity_profile_result& a, const plasticity_profile_result& b) {
   ASSERT_EQ(a.buckets.size(), b.buckets.size());
-  EXPECT_EQ(a.examples, b.examples);
+  EXPECT_EQ(a.documents, b.documents);
   for (std::size_t i = 0; i < a.buckets.size(); ++i) {
     EXPECT_EQ(a.buckets[i].pairs, b.buckets[i].pairs);
     EXPECT_EQ(a.buckets[i].queries, b.buckets[i].queries);
@@ -66,8 +66,8 @@ TEST(merge, profiles_of_any_parts_are_the_profile_of_all) {
   for (const std::vector<std::int32_t>& cuts : {std::vector<std::int32_t>{0, 3, 7}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
     std::optional<plasticity_profile_result> all;
     for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
-      auto part = plasticity_profile(ctx, models, documents(rows, cuts[c], cuts[c + 1]), all_pairs{}, options)[0];
-      all = all ? merge(std::move(*all), part) : std::move(part);
+      auto term = plasticity_profile(ctx, models, documents(rows, cuts[c], cuts[c + 1]), all_pairs{}, options)[0];
+      all = all ? merge(std::move(*all), term) : std::move(term);
     }
     expect_equal(*all, want);
   }
@@ -78,19 +78,19 @@ TEST(merge, a_part_without_keys_changes_nothing) {
   const auto rows = rows_of(1, 3);
   const auto whole = as_layer(rows.view());
   const auto models = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{64}, {.context_length = 512}));
-  const profile_options options{.heatmap = true, .heatmap_cell = 64, .parts = true};
+  const profile_options options{.heatmap = true, .heatmap_cell = 64, .terms = true};
   const auto want = plasticity_profile(ctx, models, whole, all_pairs{}, options)[0];
   const auto none = plasticity_profile(ctx, models, documents(rows, 3, 4), all_pairs{}, options)[0];
-  EXPECT_TRUE(none.examples.empty());
+  EXPECT_TRUE(none.documents.empty());
   for (const auto& all : {merge(want, none), merge(none, want)}) {
     expect_equal(all, want);
-    for (std::size_t b = 0; b < want.buckets.size(); ++b) EXPECT_EQ(all.buckets[b].part_sum, want.buckets[b].part_sum);
+    for (std::size_t b = 0; b < want.buckets.size(); ++b) EXPECT_EQ(all.buckets[b].term_sum, want.buckets[b].term_sum);
   }
   const auto other = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{128}, {.context_length = 512}));
   EXPECT_THROW(merge(want, plasticity_profile(ctx, other, documents(rows, 3, 4), all_pairs{}, options)[0]), error);
 }
 
-TEST(merge, weighs_examples_the_same_over_parts_too) {
+TEST(merge, weighs_documents_the_same_over_parts_too) {
   cpu_context ctx{{.threads = 1}};
   const auto rows = rows_of(2, 5);
   const auto whole = as_layer(rows.view());
@@ -124,9 +124,9 @@ TEST(merge, folding_documents_keeps_means_and_bounds_what_is_kept) {
   const auto before = plasticity_profile(ctx, models, layer)[0];
   auto after = before;
   fold_documents(after, 4);
-  EXPECT_EQ(after.examples, (std::vector<std::int32_t>{0, 4, 8, 12}));
+  EXPECT_EQ(after.documents, (std::vector<std::int32_t>{0, 4, 8, 12}));
   for (std::size_t b = 0; b < before.buckets.size(); ++b) {
-    EXPECT_EQ(after.buckets[b].example_sum.size(), 4u);
+    EXPECT_EQ(after.buckets[b].document_sum.size(), 4u);
     if (std::isnan(before.buckets[b].plasticity)) continue;
     EXPECT_NEAR(after.buckets[b].plasticity, before.buckets[b].plasticity, 1e-14);
     EXPECT_GT(after.buckets[b].standard_error, 0.2 * before.buckets[b].standard_error);
@@ -142,11 +142,11 @@ TEST(merge, folding_documents_keeps_means_and_bounds_what_is_kept) {
 TEST(observed_queries, are_the_same_for_every_split_and_never_more_than_asked_for) {
   const auto rows = rows_of(6, 20);
   const auto edges = uniform_buckets{64}.edges(512);
-  observed_queries<float> at_once(edges, 16, 9), in_parts(edges, 16, 9), other_seed(edges, 16, 10);
+  observed_queries<float> at_once(edges, 16, 9), in_terms(edges, 16, 9), other_seed(edges, 16, 10);
   at_once.add(as_layer(rows.view()));
   other_seed.add(as_layer(rows.view()));
-  for (std::int32_t e = 0; e < 20; ++e) in_parts.add(documents(rows, e, e + 1));
-  const auto a = at_once.take(), b = in_parts.take(), c = other_seed.take();
+  for (std::int32_t e = 0; e < 20; ++e) in_terms.add(documents(rows, e, e + 1));
+  const auto a = at_once.take(), b = in_terms.take(), c = other_seed.take();
   EXPECT_EQ(a.values, b.values);
   EXPECT_EQ(a.bucket, b.bucket);
   EXPECT_EQ(a.count, b.count);
@@ -159,8 +159,8 @@ TEST(observed_queries, are_the_same_for_every_split_and_never_more_than_asked_fo
   // A copy would view the values of the original.
   static_assert(!std::is_copy_constructible_v<observed_queries<float>::rows>);
   static_assert(!std::is_copy_assignable_v<observed_queries<float>::rows>);
-  in_parts.add(documents(rows, 0, 1));
-  auto taken = in_parts.take();
+  in_terms.add(documents(rows, 0, 1));
+  auto taken = in_terms.take();
   const auto moved = std::move(taken);
   EXPECT_EQ(moved.q.data, moved.values.data());
 }
@@ -175,8 +175,8 @@ TEST(merge, observed_profiles_of_parts_are_the_profile_of_all) {
   const auto seen = queries.take();
   std::optional<plasticity_profile_result> all;
   for (const std::int32_t e : {0, 3, 6}) {
-    auto part = empirical_profile(ctx, seen, documents(rows, e, e + 3), queries.edges())[0];
-    all = all ? merge(std::move(*all), part) : std::move(part);
+    auto term = empirical_profile(ctx, seen, documents(rows, e, e + 3), queries.edges())[0];
+    all = all ? merge(std::move(*all), term) : std::move(term);
   }
   expect_equal(*all, want);
 }

@@ -7,20 +7,20 @@
 #include <map>
 #include <vector>
 
-#include "qkgeom/plasticity/pair_parts.hpp"
+#include "qkgeom/plasticity/pair_terms.hpp"
 
 namespace qkgeom::test {
 
-/// One pair by the definition: what a weight sees of it, its plasticity and its parts in the order of `pair_part`.
+/// One pair by the definition: what a weight sees of it, its plasticity and its terms in the order of `pair_term`.
 struct oracle_pair {
   index_t bucket = 0;
-  std::int32_t group = 0;  ///< example id; 0 across examples
+  std::int32_t group = 0;  ///< document id; 0 across documents
   key_pair keys;
-  std::array<double, 1 + pair_parts> value{};
+  std::array<double, 1 + pair_terms> value{};
 };
 
 /// Terms of delta = H(k_i - k_j) under query bucket b from the dense covariance.
-inline std::array<double, 1 + pair_parts> terms_of(const query_bucket& bucket, const std::vector<double>& delta,
+inline std::array<double, 1 + pair_terms> terms_of(const query_bucket& bucket, const std::vector<double>& delta,
                                                    bool same_position) {
   const auto d = delta.size();
   std::vector<double> covariance(d * d);
@@ -53,14 +53,14 @@ void for_each_pair(const query_model& model, const head_view<double>& head, bool
                    const Each& each) {
   const auto d = static_cast<std::size_t>(head.k.cols);
   for (index_t b = 0; b < model.buckets.count(); ++b) {
-    const auto& bucket = model.bucket[static_cast<std::size_t>(b)];
+    const auto& bucket = model.bucket[b];
     if (bucket.queries < 2) continue;
     std::map<std::pair<std::int32_t, index_t>, std::vector<index_t>> groups;
     for (index_t i = 0; i < head.k.rows; ++i) {
       if (head.k_position[i] >= model.buckets.start(b)) continue;
       if (head.window && !(head.k_position[i] > bucket.tau - static_cast<double>(*head.window))) continue;
-      const index_t part = key_edges.count() > 0 ? key_edges(head.k_position[i]) : 0;
-      if (part >= 0) groups[{across ? 0 : head.k_example[i], part}].push_back(i);
+      const index_t term = key_edges.count() > 0 ? key_edges(head.k_position[i]) : 0;
+      if (term >= 0) groups[{across ? 0 : head.k_document[i], term}].push_back(i);
     }
     for (auto& [id, g] : groups) {
       std::stable_sort(g.begin(), g.end(),
@@ -74,27 +74,27 @@ void for_each_pair(const query_model& model, const head_view<double>& head, bool
           each(oracle_pair{b,
                            id.first,
                            {static_cast<index_t>(i), static_cast<index_t>(j), static_cast<index_t>(g.size()), ti, tj,
-                            head.k_example[g[i]], head.k_example[g[j]], bucket.tau},
+                            head.k_document[g[i]], head.k_document[g[j]], bucket.tau},
                            terms_of(bucket, reflect(model.reflector, delta), ti == tj)});
         }
     }
   }
 }
 
-/// Weighted sums of one mean: by example, so that the mean and its delete-one jackknife follow by their definitions.
+/// Weighted sums of one mean: by document, so that the mean and its delete-one jackknife follow by their definitions.
 struct oracle_mean {
-  std::map<std::int32_t, std::pair<double, double>> by_example;
+  std::map<std::int32_t, std::pair<double, double>> by_document;
   std::int64_t pairs = 0;
 
-  void add(std::int32_t example, double value, double weight) {
+  void add(std::int32_t document, double value, double weight) {
     if (weight == 0) return;
-    by_example[example].first += weight * value;
-    by_example[example].second += weight;
+    by_document[document].first += weight * value;
+    by_document[document].second += weight;
     ++pairs;
   }
   double mean(std::int32_t left_out = -2) const {
     double sum = 0, weight = 0;
-    for (const auto& [e, x] : by_example)
+    for (const auto& [e, x] : by_document)
       if (e != left_out) {
         sum += x.first;
         weight += x.second;
@@ -102,17 +102,17 @@ struct oracle_mean {
     return sum / weight;
   }
   double jackknife() const {
-    const auto n = static_cast<double>(by_example.size());
+    const auto n = static_cast<double>(by_document.size());
     double average = 0, square = 0;
-    for (const auto& [e, x] : by_example) average += mean(e) / n;
-    for (const auto& [e, x] : by_example) square += (mean(e) - average) * (mean(e) - average);
+    for (const auto& [e, x] : by_document) average += mean(e) / n;
+    for (const auto& [e, x] : by_document) square += (mean(e) - average) * (mean(e) - average);
     return std::sqrt((n - 1) / n * square);
   }
   double infinitesimal_jackknife() const {
-    const auto n = static_cast<double>(by_example.size());
+    const auto n = static_cast<double>(by_document.size());
     double weight = 0, square = 0;
-    for (const auto& [e, x] : by_example) weight += x.second;
-    for (const auto& [e, x] : by_example) square += std::pow((x.first - mean() * x.second) / weight, 2);
+    for (const auto& [e, x] : by_document) weight += x.second;
+    for (const auto& [e, x] : by_document) square += std::pow((x.first - mean() * x.second) / weight, 2);
     return std::sqrt(n / (n - 1) * square);
   }
 };

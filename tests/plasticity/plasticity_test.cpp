@@ -37,13 +37,13 @@ TEST(pair_formula, equals_four_phi_phi) {
   EXPECT_EQ(win_probability(0, 0), 0.5);
 }
 
-/// The profile by the definition: rotated coordinates, every pair of one example, one after the other.
+/// The profile by the definition: rotated coordinates, every pair of one document, one after the other.
 std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& model, const head_view<double>& head,
                                                          const pair_weight& weight = {}, bool across = false) {
   std::vector<std::pair<double, std::int64_t>> result;
   const auto d = static_cast<std::size_t>(head.k.cols);
   for (index_t b = 0; b < model.buckets.count(); ++b) {
-    const auto& bucket = model.bucket[static_cast<std::size_t>(b)];
+    const auto& bucket = model.bucket[b];
     double sum = 0, total = 0;
     std::int64_t pairs = 0;
     std::vector<std::vector<index_t>> groups;
@@ -51,13 +51,13 @@ std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& mode
     for (index_t i = 0; i < head.k.rows; ++i) {
       if (head.k_position[i] >= model.buckets.start(b)) continue;
       if (head.window && !(head.k_position[i] > bucket.tau - static_cast<double>(*head.window))) continue;
-      const std::int32_t id = across ? 0 : head.k_example[i];
+      const std::int32_t id = across ? 0 : head.k_document[i];
       const auto at = std::find(ids.begin(), ids.end(), id);
       if (at == ids.end()) {
         ids.push_back(id);
         groups.push_back({i});
       } else {
-        groups[static_cast<std::size_t>(at - ids.begin())].push_back(i);
+        groups[at - ids.begin()].push_back(i);
       }
     }
     for (auto& g : groups) {
@@ -83,7 +83,7 @@ std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& mode
           const double w = weight
                                ? weight({static_cast<index_t>(i), static_cast<index_t>(j),
                                          static_cast<index_t>(g.size()), head.k_position[g[i]], head.k_position[g[j]],
-                                         head.k_example[g[i]], head.k_example[g[j]], bucket.tau})
+                                         head.k_document[g[i]], head.k_document[g[j]], bucket.tau})
                                : 1;
           sum += w * pair_plasticity(m, v);
           total += w;
@@ -96,7 +96,7 @@ std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& mode
 }
 
 struct head_shape {
-  index_t dim, examples, rows;
+  index_t dim, documents, rows;
 };
 
 class all_pairs_of : public testing::TestWithParam<head_shape> {};
@@ -110,9 +110,9 @@ INSTANTIATE_TEST_SUITE_P(sizes, all_pairs_of,
 
 TEST_P(all_pairs_of, equal_brute_force) {
   const auto s = GetParam();
-  planted_head spec{.dim = s.dim, .context_length = 1000, .examples = s.examples, .rows = s.rows, .seed = 11};
-  spec.drift_q.assign(static_cast<std::size_t>(s.dim), 1e-3);
-  spec.mean_k.assign(static_cast<std::size_t>(s.dim), 50.0);  // a large common mean must not matter
+  planted_head spec{.dim = s.dim, .context_length = 1000, .documents = s.documents, .rows = s.rows, .seed = 11};
+  spec.drift_q.assign(s.dim, 1e-3);
+  spec.mean_k.assign(s.dim, 50.0);  // a large common mean must not matter
   const auto rows = plant<double>(spec);
   cpu_context ctx{{.threads = 2}};
   for (const bool windowed : {false, true}) {
@@ -127,7 +127,7 @@ TEST_P(all_pairs_of, equal_brute_force) {
       for (const auto precision : {pair_precision::f64, pair_precision::f32}) {
         const auto got = plasticity_profile(ctx, model, head, all_pairs{}, {.heatmap = true, .precision = precision});
         const auto plain = plasticity_profile(ctx, model, head, all_pairs{}, {.precision = precision});
-        const auto prefix = plasticity_profile(ctx, model, head, prefix_uniform{.examples_weigh_same = false},
+        const auto prefix = plasticity_profile(ctx, model, head, prefix_uniform{.documents_weigh_same = false},
                                                {.precision = precision});
         // f32: 2e-7 of the formula, and keys rounded to 2^-24 of their distance from the mean.
         const double bound = precision == pair_precision::f64 ? 1e-11 : 1e-6;
@@ -153,14 +153,14 @@ TEST_P(all_pairs_of, equal_brute_force) {
   }
 }
 
-TEST(plasticity, pairs_across_examples) {
-  planted_head spec{.dim = 6, .context_length = 500, .examples = 5, .rows = 30, .seed = 4};
+TEST(plasticity, pairs_across_documents) {
+  planted_head spec{.dim = 6, .context_length = 500, .documents = 5, .rows = 30, .seed = 4};
   spec.drift_q = {1e-2, 0, 0, 0, 0, 0};
   const auto rows = plant<double>(spec);
   cpu_context ctx{{.threads = 2}};
   const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 500}));
   const auto want = brute_force(model, rows.view(), {}, true);
-  const auto got = plasticity_profile(ctx, model, rows.view(), all_pairs{.across_examples = true});
+  const auto got = plasticity_profile(ctx, model, rows.view(), all_pairs{.across_documents = true});
   for (std::size_t b = 1; b < want.size(); ++b) {
     EXPECT_EQ(got.buckets[b].pairs, want[b].second);
     EXPECT_NEAR(got.buckets[b].plasticity, want[b].first, 1e-12);
@@ -168,7 +168,7 @@ TEST(plasticity, pairs_across_examples) {
 }
 
 TEST(plasticity, does_not_depend_on_the_thread_count) {
-  const auto rows = plant<float>({.dim = 20, .context_length = 4000, .examples = 2, .rows = 1500, .seed = 2});
+  const auto rows = plant<float>({.dim = 20, .context_length = 4000, .documents = 2, .rows = 1500, .seed = 2});
   cpu_context one{{.threads = 1}}, three{{.threads = 3}};
   const auto model = fit_queries(one, accumulate(one, rows.view(), uniform_buckets{1000}, {.context_length = 4000}),
                                  {.covariance = covariance_kind::joint});
@@ -179,7 +179,7 @@ TEST(plasticity, does_not_depend_on_the_thread_count) {
 }
 
 TEST(plasticity, f32_holds_for_keys_with_a_common_mean_and_near_equal_keys) {
-  planted_head spec{.dim = 64, .context_length = 1000, .examples = 1, .rows = 600, .seed = 6};
+  planted_head spec{.dim = 64, .context_length = 1000, .documents = 1, .rows = 600, .seed = 6};
   spec.mean_k.assign(64, 300.0);
   spec.drift_q.assign(64, 1e-4);
   auto rows = plant<double>(spec);
@@ -277,7 +277,7 @@ TEST(degenerate, equal_keys_of_one_document_leave_the_others_alone) {
     }
   for (const auto kind : all_covariance_kinds) {
     const auto exact = profile(h, kind), fast = profile(h, kind, pair_precision::f32);
-    EXPECT_NEAR(exact.buckets[1].example_sum[0], 90 * 89 / 2, 1e-9) << name_of(kind);
+    EXPECT_NEAR(exact.buckets[1].document_sum[0], 90 * 89 / 2, 1e-9) << name_of(kind);
     for (std::size_t b = 1; b < 4; ++b)
       EXPECT_NEAR(fast.buckets[b].plasticity, exact.buckets[b].plasticity, 1e-6) << name_of(kind);
   }
@@ -357,16 +357,16 @@ TEST(degenerate, pairs_that_do_not_differ_where_queries_do) {
   m.buckets = bucket_edges({500, 600});
   m.covariance = covariance_kind::diagonal;
   m.bucket.push_back({2, 550, {0, 1, 1, 1}, {1, 0, 0, 0}, {}});
-  std::vector<std::int32_t> position(n), example(n);
+  std::vector<std::int32_t> position(n), document(n);
   std::iota(position.begin(), position.end(), 0);
   const std::vector<float> q(2 * d);
-  const std::vector<std::int32_t> q_position{500, 510}, q_example(2);
+  const std::vector<std::int32_t> q_position{500, 510}, q_document(2);
   const layer_view<float> layer{packed_tensor(q.data(), 2, 1, d),
                                 {q_position.data(), 2},
-                                {q_example.data(), 2},
+                                {q_document.data(), 2},
                                 packed_tensor(k.data(), n, 1, d),
                                 {position.data(), n},
-                                {example.data(), n},
+                                {document.data(), n},
                                 {0},
                                 {}};
   cpu_context ctx{{.threads = 1}};
@@ -387,16 +387,16 @@ TEST(empirical, equal_keys_tie) {
   cpu_context ctx{{.threads = 1}};
   for (const index_t d : {16, 33, 72, 128})
     for (const int copies : {2, 5, 7, 29, 50}) {
-      auto rows = plant<float>({.dim = d, .context_length = 1000, .examples = 1, .rows = 200});
+      auto rows = plant<float>({.dim = d, .context_length = 1000, .documents = 1, .rows = 200});
       const std::vector<float> key(rows.k.begin(), rows.k.begin() + d),
           other(rows.k.begin() + d, rows.k.begin() + 2 * d);
       rows.k = other;  // so that the mean is not the key
       rows.k_position = {600};
-      rows.k_example = {0};
+      rows.k_document = {0};
       for (int i = copies; i-- > 0;) {
         rows.k.insert(rows.k.begin(), key.begin(), key.end());
         rows.k_position.insert(rows.k_position.begin(), i);
-        rows.k_example.push_back(0);
+        rows.k_document.push_back(0);
       }
       const auto p = empirical_profile(ctx, rows.view(), uniform_buckets{500}, 1000);
       EXPECT_EQ(p.buckets[1].plasticity, 1) << d << ' ' << copies;
@@ -427,14 +427,14 @@ TYPED_TEST(exact_scores, tie_where_they_are_equal) {
       return to;
     };
     const std::vector<T> tq = as_t(q), tk = as_t(k);
-    std::vector<std::int32_t> q_position(queries, 500), k_position(keys), q_example(queries), k_example(keys);
+    std::vector<std::int32_t> q_position(queries, 500), k_position(keys), q_document(queries), k_document(keys);
     std::iota(k_position.begin(), k_position.end(), 0);
     const layer_view<T> layer{packed_tensor(tq.data(), queries, 1, d),
                               {q_position.data(), queries},
-                              {q_example.data(), queries},
+                              {q_document.data(), queries},
                               packed_tensor(tk.data(), keys, 1, d),
                               {k_position.data(), keys},
-                              {k_example.data(), keys},
+                              {k_document.data(), keys},
                               {0},
                               {}};
     double want = 0;
@@ -457,13 +457,13 @@ TYPED_TEST(exact_scores, tie_where_they_are_equal) {
 
 TEST(empirical, keys_whose_range_is_subnormal_are_ordered) {
   const std::vector<double> q{1, -1}, k{0, 1e-322};
-  const std::vector<std::int32_t> q_position{10, 11}, k_position{0, 1}, example(2);
+  const std::vector<std::int32_t> q_position{10, 11}, k_position{0, 1}, document(2);
   const layer_view<double> layer{packed_tensor(q.data(), 2, 1, 1),
                                  {q_position.data(), 2},
-                                 {example.data(), 2},
+                                 {document.data(), 2},
                                  packed_tensor(k.data(), 2, 1, 1),
                                  {k_position.data(), 2},
-                                 {example.data(), 2},
+                                 {document.data(), 2},
                                  {0},
                                  {}};
   cpu_context ctx{{.threads = 1}};
@@ -499,14 +499,14 @@ TEST(empirical, equals_counting) {
         sum += 4 * (wins / n) * (1 - wins / n);
         ++pairs;
       }
-    EXPECT_EQ(p.buckets[static_cast<std::size_t>(b)].pairs, pairs);
-    EXPECT_NEAR(p.buckets[static_cast<std::size_t>(b)].plasticity, sum / pairs, 1e-12);
-    EXPECT_NEAR(unbiased(p).buckets[static_cast<std::size_t>(b)].plasticity, sum / pairs * 10 / 9, 1e-12);
+    EXPECT_EQ(p.buckets[b].pairs, pairs);
+    EXPECT_NEAR(p.buckets[b].plasticity, sum / pairs, 1e-12);
+    EXPECT_NEAR(unbiased(p).buckets[b].plasticity, sum / pairs * 10 / 9, 1e-12);
   }
 }
 
 TEST(empirical, thins_to_the_queries_asked_for) {
-  const auto rows = plant<float>({.dim = 4, .context_length = 100, .examples = 3, .rows = 400});
+  const auto rows = plant<float>({.dim = 4, .context_length = 100, .documents = 3, .rows = 400});
   cpu_context ctx{{.threads = 1}};
   const auto all = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100);
   const auto few = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100});
@@ -522,8 +522,8 @@ TEST(empirical, thins_to_the_queries_asked_for) {
 }
 
 TEST(empirical, queries_that_do_not_fit_the_layer_are_refused) {
-  auto rows = plant<float>({.dim = 4, .context_length = 100, .examples = 2, .rows = 50});
-  const auto wider = plant<float>({.dim = 5, .context_length = 100, .examples = 2, .rows = 50});
+  auto rows = plant<float>({.dim = 4, .context_length = 100, .documents = 2, .rows = 50});
+  const auto wider = plant<float>({.dim = 5, .context_length = 100, .documents = 2, .rows = 50});
   cpu_context ctx{{.threads = 1}};
   observed_queries<float> gathered(uniform_buckets{50}.edges(100), 4096, 0);
   gathered.add(as_layer(rows.view()));
@@ -558,8 +558,8 @@ TEST(profile, a_heatmap_has_no_more_than_256_cells_a_side) {
 }
 
 TEST(profile, models_that_do_not_fit_the_layer_are_refused_by_name) {
-  const auto rows = plant<double>({.dim = 4, .context_length = 100, .examples = 2, .rows = 50});
-  auto wider = plant<double>({.dim = 5, .context_length = 100, .examples = 2, .rows = 50});
+  const auto rows = plant<double>({.dim = 4, .context_length = 100, .documents = 2, .rows = 50});
+  auto wider = plant<double>({.dim = 5, .context_length = 100, .documents = 2, .rows = 50});
   cpu_context ctx{{.threads = 1}};
   for (auto& t : wider.q_position) t = std::max(t, 50);  // the first bucket has no model
   const auto model = fit_queries(ctx, accumulate(ctx, wider.view(), uniform_buckets{50}, {.context_length = 100}));
@@ -576,7 +576,7 @@ TEST(profile, models_that_do_not_fit_the_layer_are_refused_by_name) {
             "plasticity_profile: a query model of 1 buckets has edges of 2");
 }
 
-TEST(prefix_uniform, weights_of_an_example_sum_to_one) {
+TEST(prefix_uniform, weights_of_an_document_sum_to_one) {
   const auto w = prefix_uniform{}.weight();
   for (const index_t m : {2, 3, 10, 57}) {
     double sum = 0;

@@ -13,14 +13,14 @@ namespace {
 
 using namespace qkgeom;
 
-planted_head normal_head() { return {.dim = 8, .context_length = 1024, .examples = 6, .rows = 160, .seed = 2}; }
+planted_head normal_head() { return {.dim = 8, .context_length = 1024, .documents = 6, .rows = 160, .seed = 2}; }
 
-key_groups two_groups() {
-  key_groups g;
+keys_by_document two_groups() {
+  keys_by_document g;
   g.position = {1, 3, 5, 7, 9, 2, 4, 6, 8};
   g.row = {0, 1, 2, 3, 4, 5, 6, 7, 8};
   g.offset = {0, 5, 9};
-  g.example = {0, 1};
+  g.document = {0, 1};
   return g;
 }
 
@@ -77,7 +77,7 @@ TEST(score_checks, equal_their_definition) {
   std::vector<normality> want;
   for (index_t j = 0; j < head.k.rows; ++j)
     for (index_t i = 0; i < j; ++i) {
-      if (head.k_example[i] != head.k_example[j] || head.k_position[i] >= 24 || head.k_position[j] >= 24) continue;
+      if (head.k_document[i] != head.k_document[j] || head.k_position[i] >= 24 || head.k_position[j] >= 24) continue;
       std::vector<double> score;
       for (index_t q = 0; q < head.q.rows; ++q) {
         if (head.q_position[q] < 24) continue;

@@ -35,14 +35,14 @@ capture_manifest manifest_of(index_t documents) {
   m.bucket = {"uniform", 32};
   m.rate = 1;
   m.layers = {{0, true, std::nullopt, {0}, {0}, std::nullopt}, {1, false, 128, {0}, {0}, std::nullopt}};
-  m.examples.emplace();
-  for (index_t e = 0; e < documents; ++e) m.examples->push_back({e, "d" + std::to_string(e), context, nullptr});
+  m.documents.emplace();
+  for (index_t e = 0; e < documents; ++e) m.documents->push_back({e, "d" + std::to_string(e), context, nullptr});
   m.written_by = "test";
   return m;
 }
 
 planted_rows<float> layer_rows(std::uint64_t seed) {
-  planted_head spec{.dim = dim, .context_length = context, .examples = 12, .rows = 12, .seed = seed};
+  planted_head spec{.dim = dim, .context_length = context, .documents = 12, .rows = 12, .seed = seed};
   spec.mean_q = {1, 0.5, -1, 0, 0, 0.25};
   spec.mean_k = {0, 0.5, 0, 0.5, 0, 0};
   spec.drift_q = {0.01, 0, 0.002, 0, 0, 0};
@@ -58,17 +58,20 @@ void write(const std::filesystem::path& folder, index_t first, index_t last, ind
   capture_writer writer(folder, manifest);
   for (index_t begin = first; begin < last; begin += step) {
     const index_t end = std::min(last, begin + step);
-    std::vector<captured_example> examples;
-    for (index_t e = begin; e < end; ++e) examples.push_back((*manifest.examples)[static_cast<std::size_t>(e - first)]);
+    std::vector<captured_document> documents;
+    for (index_t e = begin; e < end; ++e) documents.push_back((*manifest.documents)[e - first]);
     std::vector<std::vector<std::int32_t>> ids;
     ids.reserve(4);
     const auto side = [&](const std::vector<float>& x, const std::vector<std::int32_t>& position,
-                          const std::vector<std::int32_t>& example, bool lacks) {
-      const auto at = [&](index_t e) { return std::lower_bound(example.begin(), example.end(), e) - example.begin(); };
+                          const std::vector<std::int32_t>& document, bool lacks) {
+      const auto at = [&](index_t e) {
+        return std::lower_bound(document.begin(), document.end(), e) - document.begin();
+      };
       const auto from = static_cast<std::size_t>(at(begin)),
                  n = static_cast<std::size_t>(at(lacks ? begin : end)) - from;
       ids.emplace_back();
-      for (std::size_t i = from; i < from + n; ++i) ids.back().push_back(example[i] - static_cast<std::int32_t>(first));
+      for (std::size_t i = from; i < from + n; ++i)
+        ids.back().push_back(document[i] - static_cast<std::int32_t>(first));
       return side_to_write{std::as_bytes(std::span(x).subspan(from * dim, n * dim)),
                            std::span(position).subspan(from, n),
                            ids.back(),
@@ -79,9 +82,9 @@ void write(const std::filesystem::path& folder, index_t first, index_t last, ind
       const auto& r = layers[l];
       const bool lacks = l == 1 && begin == lacking;
       shard.push_back(
-          {l, dtype::f32, side(r.q, r.q_position, r.q_example, lacks), side(r.k, r.k_position, r.k_example, lacks)});
+          {l, dtype::f32, side(r.q, r.q_position, r.q_document, lacks), side(r.k, r.k_position, r.k_document, lacks)});
     }
-    writer.add_shard(examples, shard);
+    writer.add_shard(documents, shard);
   }
   writer.finish();
 }
@@ -105,7 +108,7 @@ void expect_same(const model_report& a, const model_report& b, double pair_toler
     expect_close(x.sigma2_pos, y.sigma2_pos);
     ASSERT_EQ(x.profiles.size(), y.profiles.size());
     for (std::size_t c = 0; c < x.profiles.size(); ++c) {
-      EXPECT_EQ(x.profiles[c].examples, y.profiles[c].examples);
+      EXPECT_EQ(x.profiles[c].documents, y.profiles[c].documents);
       EXPECT_NEAR(x.summaries[c].overall.value, y.summaries[c].overall.value, pair_tolerance);
       expect_close(x.summaries[c].overall.error, y.summaries[c].overall.error, pair_tolerance);
       EXPECT_EQ(x.summaries[c].pairs, y.summaries[c].pairs);
@@ -125,7 +128,7 @@ TEST(analyse, shards_and_captures_of_the_same_documents_give_the_same) {
   cpu_context ctx{{.threads = 2}};
   for (const bool across : {false, true}) {
     analysis_options options;
-    options.across_examples = across;
+    options.across_documents = across;
     options.geometry_blocks = 4;
     const auto whole = analyse(ctx, capture::open(folder / "whole"), options);
     expect_same(analyse(ctx, capture::open(folder / "shards"), options), whole, 1e-7);
@@ -145,25 +148,25 @@ void add_moments(cpu_context& ctx, const std::filesystem::path& folder, index_t 
       const auto rows = layer_rows(seed);
       const auto view = rows.view();
       // Rows of this block's documents, as queries and as keys of a head.
-      const auto pick = [&](const auto& x, const auto& positions, const auto& examples) {
-        planted_rows<float> part;
-        part.dim = dim;
+      const auto pick = [&](const auto& x, const auto& positions, const auto& documents) {
+        planted_rows<float> shard;
+        shard.dim = dim;
         for (index_t i = 0; i < x.rows; ++i) {
-          const index_t e = examples[i] - first;
+          const index_t e = documents[i] - first;
           if (e < 0 || e >= last - first || e % blocks != b) continue;
-          part.q.insert(part.q.end(), x.row(i), x.row(i) + dim);
-          part.q_position.push_back(positions[i]);
-          part.q_example.push_back(examples[i]);
+          shard.q.insert(shard.q.end(), x.row(i), x.row(i) + dim);
+          shard.q_position.push_back(positions[i]);
+          shard.q_document.push_back(documents[i]);
         }
-        part.k = part.q, part.k_position = part.q_position, part.k_example = part.q_example;
-        return part;
+        shard.k = shard.q, shard.k_position = shard.q_position, shard.k_document = shard.q_document;
+        return shard;
       };
-      const auto q = pick(view.q, view.q_position, view.q_example), k = pick(view.k, view.k_position, view.k_example);
+      const auto q = pick(view.q, view.q_position, view.q_document), k = pick(view.k, view.k_position, view.k_document);
       token_moments m;
       m.moments = accumulate(ctx, as_layer(q.view()), uniform_buckets{16}, {.context_length = context});
       m.moments.k = accumulate(ctx, as_layer(k.view()), uniform_buckets{16}, {.context_length = context}).k;
       const auto keys = as_layer(k.view());
-      const auto differences = moments_by_block(ctx, "k", keys.k, keys.k_position, keys.k_example, blocks_of(keys, 1));
+      const auto differences = moments_by_block(ctx, "k", keys.k, keys.k_position, keys.k_document, blocks_of(keys, 1));
       m.k_differences = {differences[0][0].differences};
       m.k_pairs = differences[0][0].pairs;
       layers.push_back(std::move(m));
@@ -188,12 +191,12 @@ TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
   EXPECT_EQ(from_rows.moment_tokens, 0);
   EXPECT_EQ(report.moment_tokens, 12 * 12);
   for (index_t l = 0; l < 2; ++l) {
-    const auto& head = report.heads[static_cast<std::size_t>(l)];
+    const auto& head = report.heads[l];
     const auto rows = layer_rows(static_cast<std::uint64_t>(11 + l));
     const auto moments = accumulate(ctx, rows.view(), uniform_buckets{32}, {.context_length = context});
     const auto plane = planar_rotation(ctx, moments, {.context_length = context});
     expect_close(head.rotation.bias_strength, plane.bias_strength);
-    EXPECT_NE(head.rotation.bias_strength, from_rows.heads[static_cast<std::size_t>(l)].rotation.bias_strength);
+    EXPECT_NE(head.rotation.bias_strength, from_rows.heads[l].rotation.bias_strength);
     const auto model = fit_queries(ctx, moments, {.covariance = covariance_kind::joint});
     expect_close(head.sigma2_pos, model.sigma2_pos);
     // The jackknife over the same blocks of documents, from the rows.
@@ -267,13 +270,13 @@ TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   auto some = analyse(ctx, shards.only({0, 1, 2, 8, 9, 10, 11}), options);
   for (auto& h : some.heads) {
     for (auto* p : {&h.profiles[0], &h.profiles[1]})
-      for (auto& e : p->examples) e -= e >= 8 ? 5 : 0;  // the capture of them alone numbers them from 0
+      for (auto& e : p->documents) e -= e >= 8 ? 5 : 0;  // the capture of them alone numbers them from 0
   }
   expect_same(some, analyse(ctx, capture_set::open({folder / "a", folder / "b"}), options), 1e-7);
 
   // Groups that share no document have all rows between them. One of them needs two of the three shards.
   const auto middle = shards.only({7, 6, 5, 4, 3, 7});
-  EXPECT_EQ(middle.n_parts(), 2);
+  EXPECT_EQ(middle.n_shards(), 2);
   EXPECT_FALSE(middle.has_all_documents());
   EXPECT_EQ(middle.listed_documents().size(), 5u);
   const auto rest = analyse(ctx, middle, options), whole = analyse(ctx, shards, options);
@@ -282,7 +285,7 @@ TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
     EXPECT_EQ(some.heads[h].keys + rest.heads[h].keys, whole.heads[h].keys);
     EXPECT_EQ(some.heads[h].summaries[0].pairs + rest.heads[h].summaries[0].pairs, whole.heads[h].summaries[0].pairs);
   }
-  options.across_examples = true;
+  options.across_documents = true;
   EXPECT_EQ(analyse(ctx, middle, options).heads[0].keys, rest.heads[0].keys);
 
   // What the capture holds of every token is of all documents, and is not read for some of them.
@@ -334,18 +337,18 @@ TEST(analyse, slopes_per_context_are_of_the_context_that_the_options_name) {
 
 TEST(document_analysis, keeps_what_it_was_made_with) {
   cpu_context ctx{{.threads = 1}};
-  const auto rows = plant<float>({.dim = dim, .context_length = context, .examples = 1, .rows = 60, .seed = 5});
-  std::vector<std::int32_t> position(60), example(60);
+  const auto rows = plant<float>({.dim = dim, .context_length = context, .documents = 1, .rows = 60, .seed = 5});
+  std::vector<std::int32_t> position(60), document(60);
   std::iota(position.begin(), position.end(), 0);
   auto layer = as_layer(rows.view());
   layer.q_position = layer.k_position = {position.data(), 60};
-  layer.q_example = layer.k_example = {example.data(), 60};
+  layer.q_document = layer.k_document = {document.data(), 60};
   // Everything but the context is a temporary.
   auto analysis = std::make_unique<document_analysis<cpu_context, float>>(
       ctx, analysed_layer{{3, true, {0}, {0}}, {0}, {}}, uniform_buckets{16}.edges(64), 64,
       analysis_options{.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
   analysis->add_queries(layer.q, 0, layer.q_position);
-  const auto found = analysis->finish(layer.k, layer.k_position, layer.k_example);
+  const auto found = analysis->finish(layer.k, layer.k_position, layer.k_document);
   const auto want = analyse_layer(ctx, layer, {3, true, {0}, {0}}, uniform_buckets{16}.edges(64), 64,
                                   {.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
   ASSERT_EQ(found.size(), 1u);
@@ -359,7 +362,7 @@ TEST(analyse, documents_that_no_shard_holds_are_refused) {
   const test::scratch_folder folder;
   write(folder / "c", 0, 3, 2);
   auto manifest = parse_manifest(read_text(folder / "c/manifest.json", 1 << 20), "manifest.json");
-  manifest.examples->push_back({3, "listed", context, nullptr});
+  manifest.documents->push_back({3, "listed", context, nullptr});
   write_text(folder / "c/manifest.json", manifest_text(manifest));
   EXPECT_QKGEOM_ERROR("is named twice", capture_set::open({folder / "c", folder.path() / "." / "c"}));
   EXPECT_QKGEOM_ERROR("no shard holds document 3", capture_set::open({folder / "c"}).only({3}));
@@ -372,7 +375,7 @@ TEST(analyse, refuses_captures_of_different_models) {
   other.model.name = "another";
   const planted_rows<float> r = layer_rows(1);
   capture_writer writer(folder / "b", other);
-  writer.add_shard({(*other.examples)[0], (*other.examples)[1]},
+  writer.add_shard({(*other.documents)[0], (*other.documents)[1]},
                    std::vector<layer_to_write>{{0, dtype::f32, {}, {}}, {1, dtype::f32, {}, {}}});
   writer.finish();
   EXPECT_QKGEOM_ERROR("only captures of one model", capture_set::open({folder / "a", folder / "b"}));
@@ -383,13 +386,13 @@ void write_documents(const std::filesystem::path& folder, index_t documents) {
   auto manifest = manifest_of(documents);
   manifest.model.head_dim = 64;
   capture_writer writer(folder, manifest);
-  auto rows = plant<float>({.dim = 64, .context_length = context, .examples = 10, .rows = 64});
+  auto rows = plant<float>({.dim = 64, .context_length = context, .documents = 10, .rows = 64});
   for (index_t begin = 0; begin < documents; begin += 10) {
-    const side_to_write q{std::as_bytes(std::span(rows.q)), rows.q_position, rows.q_example, {}};
-    const side_to_write k{std::as_bytes(std::span(rows.k)), rows.k_position, rows.k_example, {}};
-    const auto first = manifest.examples->begin() + begin;
+    const side_to_write q{std::as_bytes(std::span(rows.q)), rows.q_position, rows.q_document, {}};
+    const side_to_write k{std::as_bytes(std::span(rows.k)), rows.k_position, rows.k_document, {}};
+    const auto first = manifest.documents->begin() + begin;
     writer.add_shard({first, first + 10}, std::vector<layer_to_write>{{0, dtype::f32, q, k}, {1, dtype::f32, q, k}});
-    for (auto* ids : {&rows.q_example, &rows.k_example})
+    for (auto* ids : {&rows.q_document, &rows.k_document})
       for (auto& e : *ids) e += 10;
   }
   writer.finish();

@@ -46,7 +46,7 @@ TEST_F(fit_table, has_a_row_a_head_that_holds_what_was_found) {
 }
 
 TEST_F(fit_table, thins_heads_of_too_many_rows) {
-  planted_head planted{.dim = 6, .context_length = 1024, .examples = 4, .rows = 200, .seed = 6};
+  planted_head planted{.dim = 6, .context_length = 1024, .documents = 4, .rows = 200, .seed = 6};
   const auto rows = plant<float>(planted);
   const layer_names names{0, true, {0}, {0}};
   const auto edges = uniform_buckets{128}.edges(1024);
@@ -59,7 +59,7 @@ TEST_F(fit_table, thins_heads_of_too_many_rows) {
 }
 
 TEST_F(fit_table, gap_is_gaussian_minus_unbiased_empirical) {
-  planted_head planted{.dim = 6, .context_length = 1024, .examples = 12, .rows = 200, .seed = 6};
+  planted_head planted{.dim = 6, .context_length = 1024, .documents = 12, .rows = 200, .seed = 6};
   planted.mean_q = {1, 1, 0, 0, 0, 0};
   const auto rows = plant<double>(planted);
   const auto head = rows.view();
@@ -81,19 +81,19 @@ TEST_F(fit_table, gap_is_gaussian_minus_unbiased_empirical) {
               summarize(gaussian, 1024).overall.value - summarize(observed, 1024).overall.value, 1e-12);
   auto few = observed;  // other pairs in a bucket without a value are no matter, elsewhere they are
   few.buckets[3].plasticity = std::numeric_limits<double>::quiet_NaN();
-  few.buckets[3].example_weight[0] += 1;
+  few.buckets[3].document_weight[0] += 1;
   const auto rest = plasticity_gap(gaussian, few);
   EXPECT_TRUE(std::isnan(rest.buckets[3].plasticity));
   EXPECT_EQ(rest.buckets[4].plasticity, gap.buckets[4].plasticity);
-  few.buckets[4].example_weight[0] += 1;
+  few.buckets[4].document_weight[0] += 1;
   EXPECT_THROW(plasticity_gap(gaussian, few), error);
   auto other = observed;
-  other.examples[0] = 99;
+  other.documents[0] = 99;
   EXPECT_THROW(plasticity_gap(gaussian, other), error);
 }
 
 TEST_F(fit_table, gaps_csv_has_a_row_a_bucket_and_model) {
-  planted_head planted{.dim = 4, .context_length = 512, .examples = 3, .rows = 60, .seed = 6};
+  planted_head planted{.dim = 4, .context_length = 512, .documents = 3, .rows = 60, .seed = 6};
   const auto rows = plant<double>(planted);
   const uniform_buckets grid{128};
   const auto m = accumulate(ctx_, rows.view(), grid, {.context_length = 512});

@@ -27,7 +27,7 @@ struct analysed {
   analysed() {
     cpu_context ctx{{.threads = 1}};
     for (int h = 0; h < 3; ++h) {
-      planted_head spec{.dim = 8, .context_length = 1024, .examples = 6, .rows = 60};
+      planted_head spec{.dim = 8, .context_length = 1024, .documents = 6, .rows = 60};
       spec.seed = static_cast<std::uint64_t>(h + 1);
       spec.drift_q.assign(8, (1 + h) * 1e-3);
       spec.drift_k.assign(8, 1e-3);

@@ -33,7 +33,7 @@ struct pair_tables : testing::Test {
       (std::string("qkgeom_") + testing::UnitTest::GetInstance()->current_test_info()->name());
 
   pair_tables() {
-    planted_head spec{.dim = 4, .context_length = 1000, .examples = 8, .rows = 30, .seed = 5};
+    planted_head spec{.dim = 4, .context_length = 1000, .documents = 8, .rows = 30, .seed = 5};
     spec.mean_q = {0.8, 0, 0, 0};
     spec.drift_q = {1e-3, 0, 0, 0};
     spec.drift_k = {2e-3, 0, 0, 0};
@@ -44,7 +44,7 @@ struct pair_tables : testing::Test {
     h.q_head = 5;
     h.k_head = 2;
     h.rotation.bias_strength = 0.01;
-    h.profiles.push_back(plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.heatmap = true, .parts = true}));
+    h.profiles.push_back(plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.heatmap = true, .terms = true}));
     report.heads.push_back(std::move(h));
     std::filesystem::create_directories(folder);
   }
@@ -55,7 +55,7 @@ TEST_F(pair_tables, components_of_buckets_and_cells) {
   write_components_csv(folder / "components.csv", report);
   const read_table t(folder / "components.csv");
   const auto& profile = report.heads[0].profiles[0];
-  const auto z = part_profile(profile, pair_part::abs_z);
+  const auto z = term_profile(profile, pair_term::abs_z);
   std::size_t buckets = 0, cells = 0;
   for (std::size_t r = 0; r < t.rows(); ++r) {
     if (t.text(r, "level") == "bucket") {
@@ -73,7 +73,7 @@ TEST_F(pair_tables, components_of_buckets_and_cells) {
     const auto i = static_cast<index_t>(t.number(r, "key_distance")) / 200,
                j = static_cast<index_t>(t.number(r, "query_distance")) / 200;
     ++cells;
-    EXPECT_EQ(t.number(r, "later_wins"), cell_mean(profile.heatmap, i, j, pair_part::later_wins).value);
+    EXPECT_EQ(t.number(r, "later_wins"), cell_mean(profile.heatmap, i, j, pair_term::later_wins).value);
     EXPECT_NEAR(t.number(r, "plasticity"), profile.heatmap.mean(i, j), 1e-9);
     EXPECT_TRUE(std::isnan(t.number(r, "q_bucket")));
   }
@@ -87,7 +87,7 @@ TEST_F(pair_tables, later_keys_beside_the_bias) {
   write_later_keys_csv(folder / "later_keys.csv", report);
   const read_table t(folder / "later_keys.csv");
   ASSERT_EQ(t.rows(), 1u);
-  const auto later = part_profile(report.heads[0].profiles[0], pair_part::later_wins);
+  const auto later = term_profile(report.heads[0].profiles[0], pair_term::later_wins);
   EXPECT_EQ(t.number(0, "later_wins"), summarize(later, 1000).overall.value);
   EXPECT_EQ(t.number(0, "later_wins_error"), summarize(later, 1000).overall.error);
   EXPECT_GT(t.number(0, "later_wins"), 0.5);  // keys drift along the queries' mean

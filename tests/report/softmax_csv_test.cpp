@@ -66,7 +66,7 @@ TEST_F(softmax_tables, means_of_heads_and_groups_with_errors_over_documents) {
           entropy.back() += n * 2 * share;
         }
       }
-      const auto& m = row.buckets[static_cast<std::size_t>(b)];
+      const auto& m = row.buckets[b];
       EXPECT_EQ(m.queries, queries[0] + queries[1] + queries[2]);
       expect_ratio(m.first[1], first, queries);
       expect_ratio(m.entropy, entropy, queries);

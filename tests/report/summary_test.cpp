@@ -12,19 +12,19 @@ namespace {
 
 using namespace qkgeom;
 
-/// A profile of ten buckets over 1000 tokens from per-example sums.
+/// A profile of ten buckets over 1000 tokens from per-document sums.
 plasticity_profile_result hand_profile(const std::vector<std::vector<std::pair<double, double>>>& sums,
                                        const std::vector<index_t>& queries) {
   plasticity_profile_result p{"diagonal", false, {}, {}, {}};
-  for (std::size_t e = 0; e < sums[0].size(); ++e) p.examples.push_back(static_cast<std::int32_t>(10 + e));
+  for (std::size_t e = 0; e < sums[0].size(); ++e) p.documents.push_back(static_cast<std::int32_t>(10 + e));
   for (std::size_t b = 0; b < sums.size(); ++b) {
     profile_bucket out;
     out.start = static_cast<index_t>(100 * b);
     out.end = out.start + 100;
     out.queries = queries[b];
     for (const auto& [s, w] : sums[b]) {
-      out.example_sum.push_back(s);
-      out.example_weight.push_back(w);
+      out.document_sum.push_back(s);
+      out.document_weight.push_back(w);
       out.pairs += static_cast<std::int64_t>(w);
     }
     detail::finish_bucket(out, false);
@@ -61,7 +61,7 @@ TEST(summarize, weighs_buckets_by_their_queries) {
   EXPECT_THROW(summarize(p, 0), error);
 }
 
-/// Ten buckets, the first two of one example alone, the third of two of the four.
+/// Ten buckets, the first two of one document alone, the third of two of the four.
 plasticity_profile_result sparse(double shift = 0) {
   std::vector<std::vector<std::pair<double, double>>> sums(10);
   for (std::size_t b = 0; b < 10; ++b)
@@ -73,7 +73,7 @@ plasticity_profile_result sparse(double shift = 0) {
   return hand_profile(sums, {9, 8, 7, 6, 5, 4, 3, 2, 1, 10});
 }
 
-TEST(summarize, examples_without_pairs_in_a_region_have_no_say_in_its_error) {
+TEST(summarize, documents_without_pairs_in_a_region_have_no_say_in_its_error) {
   const auto p = sparse();
   const auto s = summarize(p, 1000);
   EXPECT_FALSE(std::isnan(s.first20.value));
@@ -88,7 +88,7 @@ TEST(summarize, examples_without_pairs_in_a_region_have_no_say_in_its_error) {
   }
 }
 
-TEST(summarize, means_over_heads_have_no_error_of_one_example) {
+TEST(summarize, means_over_heads_have_no_error_of_one_document) {
   model_report report{"m", 1000, uniform_buckets{100}.edges(1000), {}, 0};
   for (int h = 0; h < 3; ++h) {
     head_report head;
@@ -113,7 +113,7 @@ TEST(summarize, means_over_heads_have_no_error_of_one_example) {
   EXPECT_GT(mean_of(first).head_error, 0);
   EXPECT_NEAR(mean_of(third).error, report.heads[0].profiles[0].buckets[2].standard_error, 1e-14);
 
-  // One example with pairs among several: nothing recovers for sure.
+  // One document with pairs among several: nothing recovers for sure.
   std::vector<std::vector<std::pair<double, double>>> sums(10);
   const double wave[] = {0.5, 0.5, 0.5, 0.3, 0.3, 0.9, 0.9, 0.3, 0.2, 0.2};
   for (std::size_t b = 0; b < 10; ++b) sums[b] = {{10 * wave[b], 10}, {0, 0}, {0, 0}};
@@ -142,7 +142,7 @@ TEST(compared_numbers, are_paired_where_the_same_documents_were_drawn) {
   EXPECT_NEAR(difference_of(x, y, true).error, jackknife_error({-1.0, -0.9}), 1e-15);
 }
 
-TEST(summarize, errors_are_the_jackknife_over_examples_by_hand) {
+TEST(summarize, errors_are_the_jackknife_over_documents_by_hand) {
   const auto p = falling();
   const auto s = summarize(p, 1000);
   std::vector<double> without;
@@ -150,8 +150,8 @@ TEST(summarize, errors_are_the_jackknife_over_examples_by_hand) {
     double sum = 0, weight = 0;
     for (std::size_t f = 0; f < 3; ++f)
       if (f != e) {
-        sum += p.buckets[1].example_sum[f];
-        weight += p.buckets[1].example_weight[f];
+        sum += p.buckets[1].document_sum[f];
+        weight += p.buckets[1].document_weight[f];
       }
     without.push_back(sum / weight);
   }
@@ -181,11 +181,11 @@ TEST(model_summary, means_over_heads_and_their_groups) {
     h.rope = i < 3;
     h.pca.r_q = {0.2 * i};
     h.pca.r_k = {-0.1 * i};
-    h.pca.cls = i < 2 ? head_class::content_focused : head_class::mixed;
+    h.pca.head_class = i < 2 ? head_class::content_focused : head_class::mixed;
     h.rotation.bias_strength = i - 1.5;
     h.profiles.push_back(falling());
     for (auto& b : h.profiles[0].buckets)
-      for (double& x : b.example_sum) x *= 1 - 0.1 * i;
+      for (double& x : b.document_sum) x *= 1 - 0.1 * i;
     for (auto& b : h.profiles[0].buckets) b.plasticity *= 1 - 0.1 * i;
     h.summaries.push_back(summarize(h.profiles[0], 1000));
     report.heads.push_back(h);

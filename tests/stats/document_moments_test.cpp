@@ -16,18 +16,16 @@ using namespace qkgeom;
 std::vector<double> brute_force(const planted_rows<double>& rows, index_t d, const document_blocks& blocks,
                                 index_t left_out, double& pairs) {
   const auto n = static_cast<index_t>(rows.k_position.size());
-  std::vector<double> sum(static_cast<std::size_t>(d * d));
+  std::vector<double> sum(d * d);
   pairs = 0;
   for (index_t i = 0; i < n; ++i)
     for (index_t j = 0; j < i; ++j) {
       const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
-      if (rows.k_example[a] != rows.k_example[b] || blocks(rows.k_example[a]) == left_out) continue;
+      if (rows.k_document[a] != rows.k_document[b] || blocks(rows.k_document[a]) == left_out) continue;
       ++pairs;
       for (index_t x = 0; x < d; ++x)
         for (index_t y = 0; y < d; ++y)
-          sum[static_cast<std::size_t>(x * d + y)] +=
-              (rows.k[static_cast<std::size_t>(i * d + x)] - rows.k[static_cast<std::size_t>(j * d + x)]) *
-              (rows.k[static_cast<std::size_t>(i * d + y)] - rows.k[static_cast<std::size_t>(j * d + y)]);
+          sum[x * d + y] += (rows.k[i * d + x] - rows.k[j * d + x]) * (rows.k[i * d + y] - rows.k[j * d + y]);
     }
   return sum;
 }
@@ -36,7 +34,7 @@ void expect_exact(const planted_rows<double>& rows, index_t d, index_t most) {
   cpu_context ctx{{.threads = 2}};
   const auto layer = as_layer(rows.view());
   const auto blocks = blocks_of(layer, most);
-  const auto found = moments_by_block(ctx, "k", layer.k, layer.k_position, layer.k_example, blocks);
+  const auto found = moments_by_block(ctx, "k", layer.k, layer.k_position, layer.k_document, blocks);
   ASSERT_EQ(found.size(), 1u);
   ASSERT_EQ(static_cast<index_t>(found[0].size()), blocks.count);
   for (index_t left_out = -1; left_out < blocks.count; ++left_out) {
@@ -53,10 +51,10 @@ void expect_exact(const planted_rows<double>& rows, index_t d, index_t most) {
   EXPECT_LT(dense::norm(dense::difference(all.xt, whole.k[0].total.xt)), 1e-12 * dense::norm(all.xt));
 }
 
-planted_rows<double> documents(index_t examples) {
-  auto rows = plant<double>({.dim = 3, .examples = examples, .rows = 9, .seed = 4});
-  for (std::size_t i = 0; i < rows.k_example.size(); ++i)  // documents differ, so that pooled is not within
-    for (std::size_t j = 0; j < 3; ++j) rows.k[3 * i + j] += 0.4 * rows.k_example[i] * static_cast<double>(j + 1);
+planted_rows<double> documents(index_t documents) {
+  auto rows = plant<double>({.dim = 3, .documents = documents, .rows = 9, .seed = 4});
+  for (std::size_t i = 0; i < rows.k_document.size(); ++i)  // documents differ, so that pooled is not within
+    for (std::size_t j = 0; j < 3; ++j) rows.k[3 * i + j] += 0.4 * rows.k_document[i] * static_cast<double>(j + 1);
   return rows;
 }
 
@@ -69,10 +67,10 @@ TEST(document_moments, differences_are_those_of_every_pair_of_one_document) {
 TEST(document_moments, rows_of_documents_need_not_stand_together) {
   const auto sorted = documents(40);
   auto mixed = sorted;
-  const std::size_t n = sorted.k_example.size();
+  const std::size_t n = sorted.k_document.size();
   for (std::size_t i = 0; i < n; ++i) {
     const std::size_t from = i * 7 % n;  // 7 shares no factor with n = 360
-    mixed.k_example[i] = sorted.k_example[from];
+    mixed.k_document[i] = sorted.k_document[from];
     mixed.k_position[i] = sorted.k_position[from];
     for (std::size_t j = 0; j < 3; ++j) mixed.k[3 * i + j] = sorted.k[3 * from + j];
   }
@@ -81,14 +79,14 @@ TEST(document_moments, rows_of_documents_need_not_stand_together) {
 
 TEST(document_moments, a_document_s_rows_may_lie_beyond_all_others_though_other_documents_have_none) {
   auto rows = documents(40);
-  for (std::size_t i = rows.k_example.size() - 4; i < rows.k_example.size(); ++i) rows.k_example[i] = 0;
-  rows.q_example.back() = 40;  // a document of queries alone
+  for (std::size_t i = rows.k_document.size() - 4; i < rows.k_document.size(); ++i) rows.k_document[i] = 0;
+  rows.q_document.back() = 40;  // a document of queries alone
   expect_exact(rows, 3, 41);
 }
 
 TEST(document_moments, ids_are_any_numbers) {
   auto rows = documents(4);
-  for (auto* ids : {&rows.q_example, &rows.k_example})
+  for (auto* ids : {&rows.q_document, &rows.k_document})
     for (auto& id : *ids) id = 1000 - 17 * id;
   const auto blocks = blocks_of(as_layer(rows.view()), 3);
   EXPECT_EQ(blocks.document, (std::vector<std::int32_t>{949, 966, 983, 1000}));

@@ -14,7 +14,7 @@ namespace {
 using namespace qkgeom;
 
 planted_head head_with_drift() {
-  planted_head h{.dim = 7, .context_length = 1000, .examples = 5, .rows = 90, .seed = 3};
+  planted_head h{.dim = 7, .context_length = 1000, .documents = 5, .rows = 90, .seed = 3};
   h.mean_q = {100, -2, 3, 0, 0, 0, 1};
   h.drift_q = {0, 1e-3, 0, 0, -2e-3, 0, 0};
   return h;
@@ -83,8 +83,7 @@ TYPED_TEST(moments_of, equal_the_definition_for_every_element_type) {
     expect_near(m.k.total, brute_force(head.k, head.k_position, 0, 1000), 1e-13);
     ASSERT_EQ(m.q.bucket.size(), 4u);
     for (index_t b = 0; b < 4; ++b)
-      expect_near(m.q.bucket[static_cast<std::size_t>(b)], brute_force(head.q, head.q_position, 300 * b, 300 * (b + 1)),
-                  1e-13);
+      expect_near(m.q.bucket[b], brute_force(head.q, head.q_position, 300 * b, 300 * (b + 1)), 1e-13);
   }
 }
 
@@ -98,10 +97,10 @@ TEST(moments, any_split_merges_to_the_whole) {
     auto h = head;
     h.q = {head.q.row(q0), q1 - q0, 7, 7};
     h.q_position = {head.q_position.data + q0, q1 - q0};
-    h.q_example = {head.q_example.data + q0, q1 - q0};
+    h.q_document = {head.q_document.data + q0, q1 - q0};
     h.k = {head.k.row(k0), k1 - k0, 7, 7};
     h.k_position = {head.k_position.data + k0, k1 - k0};
-    h.k_example = {head.k_example.data + k0, k1 - k0};
+    h.k_document = {head.k_document.data + k0, k1 - k0};
     return accumulate(ctx, h, uniform_buckets{300}, options);
   };
   const random_stream s{.seed = 1};
@@ -121,7 +120,7 @@ TEST(moments, any_split_merges_to_the_whole) {
 }
 
 TEST(moments, do_not_depend_on_the_thread_count) {
-  const auto rows = plant<float>({.dim = 33, .examples = 3, .rows = 700});
+  const auto rows = plant<float>({.dim = 33, .documents = 3, .rows = 700});
   cpu_context one{{.threads = 1}}, three{{.threads = 3}};
   EXPECT_TRUE(accumulate(one, rows.view(), uniform_buckets{512}) ==
               accumulate(three, rows.view(), uniform_buckets{512}));
@@ -129,11 +128,11 @@ TEST(moments, do_not_depend_on_the_thread_count) {
 
 TEST(moments, a_batch_is_its_heads) {
   const index_t n = 300, heads = 4, d = 6;
-  std::vector<float> q(static_cast<std::size_t>(n * heads * d)), k(static_cast<std::size_t>(n * 2 * d));
+  std::vector<float> q(n * heads * d), k(static_cast<std::size_t>(n * 2 * d));
   const random_stream s{.seed = 8};
   for (std::size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(s.uniform(i));
   for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<float>(s.uniform((1u << 30) + i));
-  std::vector<std::int32_t> t(static_cast<std::size_t>(n)), e(static_cast<std::size_t>(n));
+  std::vector<std::int32_t> t(n), e(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < t.size(); ++i) t[i] = static_cast<std::int32_t>(i);
   const vector_view<const std::int32_t> tv{t.data(), n}, ev{e.data(), n};
   const layer_view<float> layer{packed_tensor<const float>(q.data(), n, heads, d),
@@ -147,8 +146,8 @@ TEST(moments, a_batch_is_its_heads) {
   const auto batch = accumulate(ctx, layer, uniform_buckets{100});
   for (index_t h = 0; h < heads; ++h) {
     const auto one = accumulate(ctx, layer.head(h), uniform_buckets{100});
-    EXPECT_TRUE(one.q == batch.q[static_cast<std::size_t>(h)]);
-    EXPECT_TRUE(one.k == batch.k[static_cast<std::size_t>(layer.key_of_query[static_cast<std::size_t>(h)])]);
+    EXPECT_TRUE(one.q == batch.q[h]);
+    EXPECT_TRUE(one.k == batch.k[layer.key_of_query[h]]);
   }
 }
 
@@ -166,7 +165,7 @@ TEST(moments, constants_have_exactly_no_variance) {
 
 TEST(moments, a_bad_row_is_named) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    auto rows = plant<float>({.dim = 4, .examples = 1, .rows = 600});
+    auto rows = plant<float>({.dim = 4, .documents = 1, .rows = 600});
     rows.k[4 * 437 + 2] = bad;
     cpu_context ctx{{.threads = 2}};
     try {
@@ -180,8 +179,8 @@ TEST(moments, a_bad_row_is_named) {
 
 TEST(moments, merging_what_does_not_fit_is_refused) {
   cpu_context ctx{{.threads = 1}};
-  const auto a = plant<float>({.dim = 4, .examples = 1, .rows = 50}),
-             b = plant<float>({.dim = 5, .examples = 1, .rows = 50});
+  const auto a = plant<float>({.dim = 4, .documents = 1, .rows = 50}),
+             b = plant<float>({.dim = 5, .documents = 1, .rows = 50});
   const auto of = [&](const auto& r, index_t size) {
     return accumulate(ctx, r.view(), uniform_buckets{size}, {.context_length = 8192});
   };

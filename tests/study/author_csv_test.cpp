@@ -121,18 +121,17 @@ std::vector<double> cell_variances(cpu_context& ctx, const head_view<T>& head, c
     k.emplace_back(head.k.row(i), head.k.row(i) + head.k.cols);
     for (std::size_t c = 0; c < d; ++c) k.back()[c] *= sign[c];
     z.push_back(reflect(problem.reflector, k.back()));
-    for (std::size_t c = 0; c < d; ++c) z.back()[c] *= std::sqrt(problem.laws.back().variance[c]);
+    for (std::size_t c = 0; c < d; ++c) z.back()[c] *= std::sqrt(problem.distributions.back().variance[c]);
   }
   std::vector<double> variance;
   for (const auto& cell : h.cells) {
     double sum = 0, square = 0, pairs = 0;
     for (index_t i = 0; i < head.k.rows; ++i)
       for (index_t j = 0; buckets(head.k_position[i]) == cell.k_bucket && j < i; ++j) {
-        if (head.k_example[i] != head.k_example[j] || buckets(head.k_position[j]) != cell.k_bucket) continue;
+        if (head.k_document[i] != head.k_document[j] || buckets(head.k_position[j]) != cell.k_bucket) continue;
         const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
         const auto delta = dense::difference(z[a], z[b]);
-        const double mean =
-            dense::dot(problem.laws[static_cast<std::size_t>(cell.q_bucket)].mean, dense::difference(k[a], k[b]));
+        const double mean = dense::dot(problem.distributions[cell.q_bucket].mean, dense::difference(k[a], k[b]));
         const double pp = pair_plasticity(mean, dense::dot(delta, delta));
         sum += pp;
         square += pp * pp;
@@ -205,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(captures, author,
                          });
 
 planted_head small_head() {
-  planted_head p{.dim = 6, .context_length = 1024, .examples = 5, .rows = 64, .seed = 11};
+  planted_head p{.dim = 6, .context_length = 1024, .documents = 5, .rows = 64, .seed = 11};
   p.drift_q.assign(6, 1e-3);
   p.mean_k = {1, -1, 0.5, -0.5, 2, -2};
   return p;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// AP_drop split into its parts: planted causes come back, parts add up, and one counterfactual written out.
+// AP_drop split into its causes: planted causes come back, causes add up, and one counterfactual written out.
 #include "qkgeom/study/drop_split.hpp"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ struct head {
   std::vector<query_model> models;
 
   head(cpu_context& cpu, const change& q, const change& k, covariance_kind kind = covariance_kind::joint,
-       index_t examples = 96)
-      : rows(plant({.dim = 4, .context_length = L, .examples = examples, .rows = 80, .seed = 5})) {
+       index_t documents = 96)
+      : rows(plant({.dim = 4, .context_length = L, .documents = documents, .rows = 80, .seed = 5})) {
     for (std::size_t i = 0; i < rows.q_position.size(); ++i) q(rows.q_position[i], &rows.q[4 * i]);
     for (std::size_t i = 0; i < rows.k_position.size(); ++i) k(rows.k_position[i], &rows.k[4 * i]);
     moments = accumulate(cpu, as_layer(rows.view()), uniform_buckets{50}, {.context_length = L});
@@ -40,14 +40,14 @@ struct head {
 void unchanged(double, double*) {}
 void add_mean(double, double* q) { q[0] += 3; }
 
-void expect_cause(const drop_split& s, drop_part cause) {
+void expect_cause(const drop_split& s, drop_cause cause) {
   EXPECT_GT(s.drop.value, 0.15);
   double sum = s.rest.value;
-  for (std::size_t p = 0; p < drop_parts; ++p) {
+  for (std::size_t p = 0; p < drop_causes; ++p) {
     const bool planted = p == static_cast<std::size_t>(cause);
-    EXPECT_NEAR(s.part[p].value, planted ? s.drop.value : 0.0, 0.03) << name_of(static_cast<drop_part>(p));
-    EXPECT_LT(s.part[p].error, 0.03);
-    sum += s.part[p].value;
+    EXPECT_NEAR(s.cause[p].value, planted ? s.drop.value : 0.0, 0.03) << name_of(static_cast<drop_cause>(p));
+    EXPECT_LT(s.cause[p].error, 0.03);
+    sum += s.cause[p].value;
   }
   EXPECT_NEAR(s.rest.value, 0, 0.03);
   EXPECT_NEAR(sum, s.drop.value, 1e-14);
@@ -57,7 +57,7 @@ TEST(drop_split, each_planted_cause_comes_back) {
   cpu_context cpu{{.threads = 2}};
   const head drift(
       cpu, [](double t, double* q) { q[0] += 0.5 + 0.005 * t; }, unchanged);
-  expect_cause(drift.split(cpu), drop_part::drift);
+  expect_cause(drift.split(cpu), drop_cause::drift);
 
   // Means of a fifth of the context each that have no slope over the whole.
   const head content(
@@ -67,7 +67,7 @@ TEST(drop_split, each_planted_cause_comes_back) {
         q[1] += mean[static_cast<int>(t / 200)];
       },
       unchanged);
-  expect_cause(content.split(cpu), drop_part::content_mean);
+  expect_cause(content.split(cpu), drop_cause::content_mean);
 
   const head variance(
       cpu,
@@ -75,10 +75,10 @@ TEST(drop_split, each_planted_cause_comes_back) {
         for (int c = 0; c < 4; ++c) q[c] = 1 + q[c] * (2.5 - 0.0022 * t);
       },
       unchanged);
-  expect_cause(variance.split(cpu), drop_part::variance);
+  expect_cause(variance.split(cpu), drop_cause::variance);
 
   const head keys(cpu, add_mean, [](double t, double* k) { k[0] += 0.006 * t; });
-  expect_cause(keys.split(cpu), drop_part::keys);
+  expect_cause(keys.split(cpu), drop_cause::keys);
 }
 
 TEST(drop_split, two_causes_share_the_drop_and_the_parts_add_up) {
@@ -88,20 +88,20 @@ TEST(drop_split, two_causes_share_the_drop_and_the_parts_add_up) {
         cpu, [](double t, double* q) { q[0] += 0.5 + 0.002 * t; }, [](double t, double* k) { k[0] += 0.006 * t; },
         kind);
     const auto s = both.split(cpu);
-    EXPECT_GT(s.part[static_cast<std::size_t>(drop_part::drift)].value, 0.05);
-    EXPECT_GT(s.part[static_cast<std::size_t>(drop_part::keys)].value, 0.05);
+    EXPECT_GT(s.cause[static_cast<std::size_t>(drop_cause::drift)].value, 0.05);
+    EXPECT_GT(s.cause[static_cast<std::size_t>(drop_cause::keys)].value, 0.05);
     double sum = s.rest.value;
-    for (const auto& p : s.part) sum += p.value;
+    for (const auto& p : s.cause) sum += p.value;
     const auto profile = plasticity_profile(cpu, both.models, as_layer(both.rows.view()))[0];
     const auto want = summarize(profile, L).drop;
     EXPECT_NEAR(sum, want.value, 1e-14);
     EXPECT_DOUBLE_EQ(s.drop.value, want.value);
     EXPECT_DOUBLE_EQ(s.drop.error, want.error);
-    EXPECT_EQ(s.examples.size(), 96u);
+    EXPECT_EQ(s.documents.size(), 96u);
     for (std::size_t e = 0; e < s.without.size(); ++e) {
-      double parts = 0;
-      for (std::size_t i = 1; i < s.without[e].size(); ++i) parts += s.without[e][i];
-      EXPECT_NEAR(parts, s.without[e][0], 1e-14);
+      double causes = 0;
+      for (std::size_t i = 1; i < s.without[e].size(); ++i) causes += s.without[e][i];
+      EXPECT_NEAR(causes, s.without[e][0], 1e-14);
     }
   }
 }
@@ -117,7 +117,7 @@ TEST(drop_split, a_counterfactual_is_what_its_definition_says) {
   double mean = 0, queries = 0;
   const auto in_first = [&](index_t b) { return b >= 1 && model.buckets.middle(b) < 0.2 * L; };
   for (index_t b = 0; b < 20; ++b) {
-    const auto& bucket = model.bucket[static_cast<std::size_t>(b)];
+    const auto& bucket = model.bucket[b];
     if (!in_first(b)) continue;
     mean += static_cast<double>(bucket.queries) * bucket.mean[0];
     queries += static_cast<double>(bucket.queries);
@@ -134,8 +134,7 @@ TEST(drop_split, a_counterfactual_is_what_its_definition_says) {
   std::map<index_t, double> region;
   for (auto& [b, cells] : count)
     if (in_first(b))
-      for (const auto& [c, n] : cells)
-        region[c] += n / all[b] * static_cast<double>(model.bucket[static_cast<std::size_t>(b)].queries);
+      for (const auto& [c, n] : cells) region[c] += n / all[b] * static_cast<double>(model.bucket[b].queries);
   std::map<index_t, test::oracle_mean> want;
   each_pair([&](const test::oracle_pair& p) {
     const index_t c = p.keys.distance() / cell;
@@ -145,7 +144,7 @@ TEST(drop_split, a_counterfactual_is_what_its_definition_says) {
     double sum = 0, weight = 0;
     for (const auto& [b, m] : want) {
       if (model.buckets.middle(b) < low || model.buckets.middle(b) >= high) continue;
-      const auto w = static_cast<double>(model.bucket[static_cast<std::size_t>(b)].queries);
+      const auto w = static_cast<double>(model.bucket[b].queries);
       sum += w * m.mean();
       weight += w;
     }
@@ -173,7 +172,7 @@ TEST(drop_split, keys_turned_back_see_no_distance) {
         EXPECT_NEAR(s.drop_with[0b1000], 0, 0.01) << style;
       }
       double sum = s.rest.value;
-      for (const auto& p : s.part) sum += p.value;
+      for (const auto& p : s.cause) sum += p.value;
       EXPECT_NEAR(sum, s.drop.value, 1e-14);
     }
 }
@@ -193,11 +192,10 @@ TEST(drop_split, means_over_heads_leave_a_document_out_of_all_at_once) {
   const auto x = a.split(cpu), y = b.split(cpu);
   drop_split none = x;
   none.drop.value = std::nan("");
-  for (index_t v = 0; v < drop_parts + 2; ++v) {
+  for (index_t v = 0; v < drop_causes + 2; ++v) {
     const auto mean = mean_over_heads({&x, &y, &none}, v);
     std::vector<double> without;
-    for (std::size_t e = 0; e < x.examples.size(); ++e)
-      without.push_back(0.5 * (x.without[e][static_cast<std::size_t>(v)] + y.without[e][static_cast<std::size_t>(v)]));
+    for (std::size_t e = 0; e < x.documents.size(); ++e) without.push_back(0.5 * (x.without[e][v] + y.without[e][v]));
     EXPECT_NEAR(mean.error, jackknife_error(without), 1e-13);
   }
   EXPECT_NEAR(mean_over_heads({&x, &y}, 0).value, 0.5 * (x.drop.value + y.drop.value), 1e-15);
@@ -210,7 +208,7 @@ TEST(drop_split, a_head_without_a_first_fifth_has_no_split) {
   for (std::size_t b = 0; b < 5; ++b) h.models[0].bucket[b] = {};
   const auto s = h.split(cpu);
   EXPECT_TRUE(std::isnan(s.drop.value));
-  EXPECT_TRUE(std::isnan(s.part[0].value));
+  EXPECT_TRUE(std::isnan(s.cause[0].value));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ model_report hand_report(int heads, const std::function<double(int, int, int)>& 
     head.rope = h % 4 < 2;
     plasticity_profile_result p{"diagonal", false, {}, {}, {}};
     for (int e = 0; e < documents; ++e)
-      if (e != left_out) p.examples.push_back(20 + e);
+      if (e != left_out) p.documents.push_back(20 + e);
     for (int b = 0; b < buckets; ++b) {
       profile_bucket out;
       out.start = 100 * b;
@@ -36,8 +36,8 @@ model_report hand_report(int heads, const std::function<double(int, int, int)>& 
       for (int e = 0; e < documents; ++e) {
         if (e == left_out) continue;
         const double pairs = b == 0 ? 0 : 5.0 + e;
-        out.example_sum.push_back(pairs * value(h, b, e));
-        out.example_weight.push_back(pairs);
+        out.document_sum.push_back(pairs * value(h, b, e));
+        out.document_weight.push_back(pairs);
         out.pairs += static_cast<std::int64_t>(pairs);
       }
       detail::finish_bucket(out, false);
@@ -104,9 +104,7 @@ TEST(heterogeneity, convergence_and_errors_are_those_of_reports_without_a_docume
   const auto whole = heterogeneity(hand_report(8, scattered))[0];
   std::vector<heterogeneity_result> less;
   for (int e = 0; e < documents; ++e) less.push_back(heterogeneity(hand_report(8, scattered, e))[0]);
-  const auto error_of = [&](auto&& part) {
-    return jackknife_by_hand([&](int e) { return part(less[static_cast<std::size_t>(e)]).value; });
-  };
+  const auto error_of = [&](auto&& part) { return jackknife_by_hand([&](int e) { return part(less[e]).value; }); };
   const auto check = [&](auto&& part) { EXPECT_NEAR(part(whole).error, error_of(part), 1e-12); };
   check([](const auto& r) { return r.buckets[4].mean; });
   check([](const auto& r) { return r.buckets[4].deviation; });
@@ -221,7 +219,7 @@ model_report grouped_report(double shared, int left_out = -1) {
       },
       left_out);
   for (int h = 0; h < 8; ++h) {
-    auto& head = report.heads[static_cast<std::size_t>(h)];
+    auto& head = report.heads[h];
     head.layer = h / 4;
     head.q_head = h % 4;
     head.k_head = h % 4 / 2;
@@ -230,9 +228,9 @@ model_report grouped_report(double shared, int left_out = -1) {
   return report;
 }
 
-TEST(key_groups, likeness_is_the_mean_over_pairs_of_a_layer) {
+TEST(keys_by_document, likeness_is_the_mean_over_pairs_of_a_layer) {
   const auto report = grouped_report(0.6);
-  const auto all = key_groups_of(report);
+  const auto all = shared_keys_of(report);
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].pairs_within, 4);
   EXPECT_EQ(all[0].pairs_between, 8);
@@ -264,15 +262,15 @@ TEST(key_groups, likeness_is_the_mean_over_pairs_of_a_layer) {
                 return by_hand(r, true).first - by_hand(r, false).first;
               }),
               1e-12);
-  const auto alike = key_groups_of(grouped_report(1))[0];
+  const auto alike = shared_keys_of(grouped_report(1))[0];
   EXPECT_GT(alike.correlation_within.value, 0.95);
   EXPECT_LT(alike.correlation_between.value, 0.8);
 }
 
-TEST(key_groups, a_model_whose_heads_share_no_keys_has_no_likeness_within) {
+TEST(keys_by_document, a_model_whose_heads_share_no_keys_has_no_likeness_within) {
   auto report = grouped_report(0.5);
   for (auto& h : report.heads) h.k_head = h.q_head;
-  const auto r = key_groups_of(report)[0];
+  const auto r = shared_keys_of(report)[0];
   EXPECT_EQ(r.pairs_within, 0);
   EXPECT_TRUE(std::isnan(r.correlation_within.value));
   EXPECT_TRUE(std::isnan(r.correlation_difference.value));

@@ -81,12 +81,12 @@ TEST(model_columns, layer_means_have_errors_of_their_own) {
   for (std::size_t h = 0; h < 4;
        ++h) {  // one bucket, two documents of weight 1 with values v - 0.1 and v + 0.1 (h + 1)
     plasticity_profile_result p;
-    p.examples = {0, 1};
+    p.documents = {0, 1};
     p.buckets.resize(1);
     p.buckets[0].end = 1000;
     p.buckets[0].queries = 2;
-    p.buckets[0].example_sum = {value[h] - 0.1, value[h] + 0.1 * static_cast<double>(h + 1)};
-    p.buckets[0].example_weight = {1, 1};
+    p.buckets[0].document_sum = {value[h] - 0.1, value[h] + 0.1 * static_cast<double>(h + 1)};
+    p.buckets[0].document_weight = {1, 1};
     detail::finish_bucket(p.buckets[0], false);
     report.heads[h].summaries.push_back(summarize(p, 1000));
     report.heads[h].profiles.push_back(std::move(p));

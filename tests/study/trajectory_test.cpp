@@ -17,12 +17,12 @@ using namespace qkgeom;
 
 struct planted_number {
   double mu = 0, alpha = 0;
-  head_class cls = head_class::mixed;
+  qkgeom::head_class head_class = qkgeom::head_class::mixed;
 };
 
 void set(pca_result& pca, rotation_result& r, const planted_number& x, double L) {
   pca.r_q = pca.r_k = pca.explained_variance = {0.5};
-  pca.cls = x.cls;
+  pca.head_class = x.head_class;
   r.mu_q_a = x.mu;
   r.alpha_k = x.alpha;
   r.bias_strength = x.mu * x.alpha;
@@ -57,7 +57,7 @@ TEST(head_statistics, median_error_is_that_of_every_redraw) {
   const std::vector<double> x{1000.5, 1003, 1001.25};
   double first = 0, second = 0;
   for (int i = 0; i < 27; ++i) {
-    const auto at = [&](int k) { return x[static_cast<std::size_t>(k % 3)] - 1000; };
+    const auto at = [&](int k) { return x[k % 3] - 1000; };
     const double m = quantile({at(i), at(i / 3), at(i / 9)}, 0.5);
     first += m / 27;
     second += m * m / 27;
@@ -192,7 +192,7 @@ model_report analysed(const planted_head& spec, index_t blocks, bool plasticity)
 planted_head drifting(std::uint64_t seed) {
   return {.dim = 4,
           .context_length = 1024,
-          .examples = 12,
+          .documents = 12,
           .rows = 40,
           .seed = seed,
           .mean_q = {2, 1, 0, 0},
@@ -235,10 +235,10 @@ TEST(trajectory, geometry_errors_cover_over_many_seeds) {
   EXPECT_LE(covered / n, 0.98);
 }
 
-TEST(trajectory, score_differences_are_those_of_one_example) {
+TEST(trajectory, score_differences_are_those_of_one_document) {
   auto spec = drifting(7);
   auto rows = plant<double>(spec);
-  for (std::size_t i = 0; i < rows.k_example.size(); ++i) rows.k[4 * i] += 5.0 * rows.k_example[i];
+  for (std::size_t i = 0; i < rows.k_document.size(); ++i) rows.k[4 * i] += 5.0 * rows.k_document[i];
   cpu_context ctx{{.threads = 1}};
   const auto heads = analyse_layer(ctx, as_layer(rows.view()), {0, true, {0}, {0}}, uniform_buckets{128}.edges(1024),
                                    1024, {.plasticity = false, .geometry_blocks = 12});
@@ -247,9 +247,9 @@ TEST(trajectory, score_differences_are_those_of_one_example) {
   double of_mean = 0, pairs = 0;
   std::vector<double> mu(4);
   for (std::size_t i = 0; i < rows.q.size(); ++i) mu[i % 4] += rows.q[i] * 4 / static_cast<double>(rows.q.size());
-  for (std::size_t i = 0; i < rows.k_example.size(); ++i)
+  for (std::size_t i = 0; i < rows.k_document.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
-      if (rows.k_example[i] != rows.k_example[j]) continue;
+      if (rows.k_document[i] != rows.k_document[j]) continue;
       double score = 0;
       for (std::size_t k = 0; k < 4; ++k) score += mu[k] * (rows.k[4 * i + k] - rows.k[4 * j + k]);
       of_mean += score * score;

@@ -99,11 +99,11 @@ struct attended_keys {
 
 /// Causal attention block by block of keys, by batched products and an online softmax, so that memory depends on the
 /// sizes of a block alone.
-template <class Machine, class T>
+template <class Device, class T>
 class blockwise_attention {
  public:
-  blockwise_attention(Machine& m, index_t block_rows, index_t block_keys)
-      : machine_(&m),
+  blockwise_attention(Device& m, index_t block_rows, index_t block_keys)
+      : device_(&m),
         block_rows_(block_rows),
         block_keys_(block_keys),
         scores_(m.memory(), 0),
@@ -112,7 +112,7 @@ class blockwise_attention {
         out_(m.memory(), 0),
         weights_(m.memory(), 0) {}
 
-  /// What it holds on the machine for so many query heads of `dim`.
+  /// What it holds on the device for so many query heads of `dim`.
   static index_t working_bytes(index_t heads, index_t dim, index_t block_rows, index_t block_keys) {
     return heads * block_rows * (block_keys * static_cast<index_t>(sizeof(float) + sizeof(T)) + 4 * (dim + 2));
   }
@@ -142,13 +142,13 @@ class blockwise_attention {
       const index_t keys = std::min(block_keys_, end - key);
       multiply_scores(c, key, keys);
       const auto scale = static_cast<float>(std::numbers::log2e * c.scale);
-      machine_->rows(c.heads * c.rows, device_kernels::weigh_scores<T>{
-                                           scores_.data(), weights_.data(), top_.data(), sum_.data(), out_.data(),
-                                           c.heads, c.rows, keys, c.dim, c.first, key, c.window, scale, key == begin});
+      device_->rows(c.heads * c.rows, device_kernels::weigh_scores<T>{
+                                          scores_.data(), weights_.data(), top_.data(), sum_.data(), out_.data(),
+                                          c.heads, c.rows, keys, c.dim, c.first, key, c.window, scale, key == begin});
       multiply_values(c, key, keys, key > begin);
     }
-    machine_->rows(c.heads * c.rows,
-                   device_kernels::finish_attention<T>{out_.data(), sum_.data(), c.out, c.heads, c.rows, c.dim});
+    device_->rows(c.heads * c.rows,
+                  device_kernels::finish_attention<T>{out_.data(), sum_.data(), c.out, c.heads, c.rows, c.dim});
   }
 
   // One batch runs over the key heads, for each query head of their groups.
@@ -158,7 +158,7 @@ class blockwise_attention {
         c.rows,     keys, c.dim, {c.heads * c.dim, group * c.dim}, {c.dim, c.capacity * c.dim}, {keys, group * a_head},
         c.key_heads};
     for (index_t g = 0; g < group; ++g)
-      machine_->multiply(shape, c.q + g * c.dim, c.k + key * c.dim, scores_.data() + g * a_head);
+      device_->multiply(shape, c.q + g * c.dim, c.k + key * c.dim, scores_.data() + g * a_head);
   }
   void multiply_values(const attention_call<T>& c, index_t key, index_t keys, bool adds) {
     const index_t group = c.heads / c.key_heads, a_head = c.rows * keys;
@@ -166,13 +166,13 @@ class blockwise_attention {
         c.rows,      c.dim, keys, {keys, group * a_head}, {c.dim, c.capacity * c.dim}, {c.heads * c.dim, group * c.dim},
         c.key_heads, true,  adds};
     for (index_t g = 0; g < group; ++g)
-      machine_->multiply(shape, weights_.data() + g * a_head, c.v + key * c.dim, out_.data() + g * c.dim);
+      device_->multiply(shape, weights_.data() + g * a_head, c.v + key * c.dim, out_.data() + g * c.dim);
   }
 
-  Machine* machine_;
+  Device* device_;
   index_t block_rows_, block_keys_;
-  buffer<float, typename Machine::memory_type> scores_, top_, sum_, out_;
-  buffer<T, typename Machine::memory_type> weights_;
+  buffer<float, typename Device::memory_type> scores_, top_, sum_, out_;
+  buffer<T, typename Device::memory_type> weights_;
 };
 
 }  // namespace qkgeom

@@ -128,17 +128,17 @@ struct add_measures {
 
 }  // namespace device_kernels
 
-/// The sums of `measure_attention` on a machine, of a document whose queries come chunk by chunk: batched products give
+/// The sums of `measure_attention` on a device, of a document whose queries come chunk by chunk: batched products give
 /// the scores of a block of rows and keys, whose size alone sets the memory that is needed.
-template <class Machine, class T>
+template <class Device, class T>
 class device_attention_sums {
  public:
-  using view = tensor_view<const T, Machine::memory_type::space>;
+  using view = tensor_view<const T, Device::memory_type::space>;
   static constexpr index_t default_block_heads = 32;
 
   /// The scores of so many rows, keys and heads are held.
-  device_attention_sums(Machine& m, index_t block_rows, index_t block_keys, index_t block_heads = default_block_heads)
-      : machine_(&m),
+  device_attention_sums(Device& m, index_t block_rows, index_t block_keys, index_t block_heads = default_block_heads)
+      : device_(&m),
         block_rows_(block_rows),
         block_keys_(block_keys),
         block_heads_(block_heads),
@@ -148,7 +148,7 @@ class device_attention_sums {
         sums_(m.memory(), 0),
         edges_(m.memory(), 0) {}
 
-  /// What it holds on the machine for so many query heads, besides the sums of a document.
+  /// What it holds on the device for so many query heads, besides the sums of a document.
   static index_t working_bytes(index_t heads, index_t block_rows, index_t block_keys, index_t bins,
                                index_t block_heads = default_block_heads) {
     const index_t a_query = (block_keys + 1) * static_cast<index_t>(sizeof(float)) +
@@ -163,7 +163,7 @@ class device_attention_sums {
     const attention_measures measures(what.options.bins);
     if (first == 0) {
       edges_.set(what.buckets.edges());
-      sums_.set(std::vector<double>(static_cast<std::size_t>(heads * buckets * measures.count())));
+      sums_.set(std::vector<double>(heads * buckets * measures.count()));
     }
     for (index_t r = 0; r < q.rows; r += block_rows_)
       for (index_t h = 0; h < heads; h += block_heads_) {
@@ -211,9 +211,9 @@ class device_attention_sums {
       const index_t keys = std::min(block_keys_, end - key);
       multiply(q, k, heads, key, keys);
       const auto scale = static_cast<float>(options.scale * std::numbers::log2e);
-      machine_->rows(rows,
-                     device_kernels::measure_scores{scores_.data(), top_.data(), rows_.data(), q.rows, keys, first, key,
-                                                    window, scale, measures, key == begin, key + keys == end});
+      device_->rows(rows,
+                    device_kernels::measure_scores{scores_.data(), top_.data(), rows_.data(), q.rows, keys, first, key,
+                                                   window, scale, measures, key == begin, key + keys == end});
     }
   }
 
@@ -226,8 +226,8 @@ class device_attention_sums {
         if (heads[end] != heads[end - 1] + 1 || key_head_of(heads[end], q.heads, k.heads) != of) break;
       product_shape shape{q.rows, keys, q.dim, {q.row_stride, q.head_stride}, {k.row_stride, 0}, {keys, a_head}};
       shape.batch = static_cast<index_t>(end - h);
-      machine_->multiply(shape, q.data + heads[h] * q.head_stride, k.data + of * k.head_stride + key * k.row_stride,
-                         scores_.data() + static_cast<index_t>(h) * a_head);
+      device_->multiply(shape, q.data + heads[h] * q.head_stride, k.data + of * k.head_stride + key * k.row_stride,
+                        scores_.data() + static_cast<index_t>(h) * a_head);
     }
   }
 
@@ -237,17 +237,17 @@ class device_attention_sums {
     while (begin < buckets.count() && buckets.end(begin) <= first) ++begin;
     for (end = begin; end < buckets.count() && buckets.start(end) < first + rows;) ++end;
     if (begin == end) return;
-    machine_->rows(static_cast<index_t>(heads.size()) * (end - begin),
-                   device_kernels::add_measures{rows_.data(), edges_.data(), to, rows,
-                                                attention_measures(what.options.bins).count(), first, end - begin,
-                                                begin, buckets.count()});
+    device_->rows(static_cast<index_t>(heads.size()) * (end - begin),
+                  device_kernels::add_measures{rows_.data(), edges_.data(), to, rows,
+                                               attention_measures(what.options.bins).count(), first, end - begin, begin,
+                                               buckets.count()});
   }
 
-  Machine* machine_;
+  Device* device_;
   index_t block_rows_, block_keys_, block_heads_;
-  buffer<float, typename Machine::memory_type> scores_, top_;
-  buffer<double, typename Machine::memory_type> rows_, sums_;  // of the queries of a block, of a document
-  buffer<index_t, typename Machine::memory_type> edges_;
+  buffer<float, typename Device::memory_type> scores_, top_;
+  buffer<double, typename Device::memory_type> rows_, sums_;  // of the queries of a block, of a document
+  buffer<index_t, typename Device::memory_type> edges_;
   index_t tokens_ = 0;
 };
 

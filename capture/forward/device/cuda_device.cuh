@@ -32,12 +32,12 @@ class pinned_resource : public std::pmr::memory_resource {
   cuda_kernels::pinned_memory memory_;
 };
 
-/// A CUDA device as the machine of a `device_decoder`: work on one stream, copies of weights on another.
-class cuda_machine {
+/// A CUDA device as the device of a `device_decoder`: work on one stream, copies of weights on another.
+class cuda_device {
  public:
   using memory_type = cuda_kernels::device_memory;
 
-  explicit cuda_machine(int device)
+  explicit cuda_device(int device)
       : device_(select(device)),
         work_(cuda_kernels::make_stream()),
         copies_(cuda_kernels::make_stream()),

@@ -28,16 +28,16 @@ struct device_decoder_options {
   index_t chunk = 4096;           ///< rows of a document that go through a layer together
   index_t attention_rows = 1024;  ///< of a block of the blockwise attention
   index_t attention_keys = 2048;
-  index_t resident = 0;  ///< bytes of weights that stay on the machine; the other layers stream through it
+  index_t resident = 0;  ///< bytes of weights that stay on the device; the other layers stream through it
 };
 
 /// Called for each layer of a document, chunk after chunk, with q (rows, query heads, d) and k (rows, key heads, d) of
-/// the rows from position `first` on. The values are on the machine and valid during the call.
+/// the rows from position `first` on. The values are on the device and valid during the call.
 template <class T, memory_space Space>
 using device_row_sink = std::function<void(std::size_t document, index_t layer, index_t first,
                                            tensor_view<const T, Space> q, tensor_view<const T, Space> k)>;
 
-/// What a forward pass on a machine hands out; what is not set is not computed.
+/// What a forward pass on a device hands out; what is not set is not computed.
 template <class T, memory_space Space>
 struct device_sinks {
   device_row_sink<T, Space> rows{};  ///< at the stage asked for
@@ -48,20 +48,20 @@ struct device_sinks {
   std::function<void(std::size_t document, const token_predictions&)> losses{};
 };
 
-/// The forward pass of a decoder on a machine: a GPU, or in tests the host through the same steps. T is float, or bf16
+/// The forward pass of a decoder on a device: a GPU, or in tests the host through the same steps. T is float, or bf16
 /// for a model in bf16. A document goes through a layer a chunk of rows at a time, from the norm before the attention
 /// to the sum after the feed-forward, which a causal mask allows: only hidden states, keys and values of the whole
 /// document are held.
-template <class Machine, class T>
+template <class Device, class T>
 class device_decoder {
  public:
-  static constexpr memory_space space = Machine::memory_type::space;
+  static constexpr memory_space space = Device::memory_type::space;
   using sinks = device_sinks<T, space>;
 
   /// Checks names and shapes of all weights that layers up to `last_layer` need. The arguments must live longer.
-  device_decoder(Machine& m, decoder_description description, const checkpoint& model, index_t last_layer,
+  device_decoder(Device& m, decoder_description description, const checkpoint& model, index_t last_layer,
                  thread_pool& pool, const device_decoder_options& options)
-      : machine_(&m),
+      : device_(&m),
         description_(std::move(description)),
         checkpoint_(&model),
         last_layer_(last_layer),
@@ -92,7 +92,7 @@ class device_decoder {
 
   const decoder_description& description() const { return description_; }
 
-  /// Bytes on the machine for documents of `tokens` tokens in all, besides weights: hidden states, keys and values,
+  /// Bytes on the device for documents of `tokens` tokens in all, besides weights: hidden states, keys and values,
   /// rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
   static index_t working_bytes(const decoder_description& d, index_t tokens, const device_decoder_options& o) {
     const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim, rows = std::min(o.chunk, tokens);
@@ -146,21 +146,21 @@ class device_decoder {
     if (!whole) return;
     std::vector<device_states<T>> states;
     for (pass& p : passes) states.push_back({p.ids, p.hidden.data()});
-    const auto found = device_losses<T>(*machine_, description_, *checkpoint_, prefix_, states, options_.chunk, *pool_);
+    const auto found = device_losses<T>(*device_, description_, *checkpoint_, prefix_, states, options_.chunk, *pool_);
     for (std::size_t i = 0; i < passes.size(); ++i) to.losses(passes[i].number, found[i]);
   }
 
  private:
-  using layer_type = device_layer<Machine, T>;
-  using attention_type = blockwise_attention<Machine, T>;
-  using experts_type = device_experts<Machine, T>;
+  using layer_type = device_layer<Device, T>;
+  using attention_type = blockwise_attention<Device, T>;
+  using experts_type = device_experts<Device, T>;
   template <class U>
-  using memory_of = buffer<U, typename Machine::memory_type>;
+  using memory_of = buffer<U, typename Device::memory_type>;
   static constexpr bool rounds = std::is_same_v<T, bf16>;
 
-  /// cos and sin on the machine.
+  /// cos and sin on the device.
   struct tables {
-    explicit tables(Machine& m) : cos(m.memory(), 0), sin(m.memory(), 0) {}
+    explicit tables(Device& m) : cos(m.memory(), 0), sin(m.memory(), 0) {}
     memory_of<float> cos, sin;
     index_t half = 0, positions = 0;
   };
@@ -177,7 +177,7 @@ class device_decoder {
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
     return std::max({(d.query_heads + 2 * d.key_heads) * d.head_dim, d.hidden, (gated ? 2 : 1) * d.feed_forward});
   }
-  const layer_description& layer_of(index_t l) const { return description_.layers[static_cast<std::size_t>(l)]; }
+  const layer_description& layer_of(index_t l) const { return description_.layers[l]; }
   std::vector<index_t> embedding_shape() const {
     const decoder_description& d = description_;
     return {d.embedding_rows > 0 ? d.embedding_rows : d.vocabulary, d.hidden};
@@ -186,31 +186,30 @@ class device_decoder {
   index_t key_width() const { return description_.key_heads * description_.head_dim; }
 
   void read(const layer_visit& v, layer_weights& to) const {
-    const weight_reading how{rounds, rounds ? weight_format::bf16_rows : weight_format::f32, machine_->staging()};
+    const weight_reading how{rounds, rounds ? weight_format::bf16_rows : weight_format::f32, device_->staging()};
     read_layer(description_, *checkpoint_, prefix_, v.layer, v.only_qk, how, *pool_, to);
   }
   pass begin(std::size_t number, token_span ids) {
     const decoder_description& d = description_;
     const auto tokens = static_cast<index_t>(ids.size());
-    pass p{number, ids, tokens, {machine_->memory(), tokens * d.hidden}};
+    pass p{number, ids, tokens, {device_->memory(), tokens * d.hidden}};
     const std::string name = prefix_ + d.embedding + ".weight";
     const auto shape = embedding_shape();
     const float scale = device_kernels::rounded<T>(static_cast<float>(std::sqrt(static_cast<double>(d.hidden))));
     std::vector<T> rows;
     for (index_t first = 0; first < tokens; first += options_.chunk) {
       const index_t count = std::min(options_.chunk, tokens - first);
-      rows.resize(static_cast<std::size_t>(count * d.hidden));
+      rows.resize(count * d.hidden);
       pool_->for_each(count, [&](index_t r, int) {
-        const std::int32_t id = ids[static_cast<std::size_t>(first + r)];
+        const std::int32_t id = ids[first + r];
         require(id >= 0 && id < d.vocabulary, "token id ", id, " at position ", first + r,
                 " is outside the model's vocabulary of ", d.vocabulary);
-        std::vector<float> row(static_cast<std::size_t>(d.hidden));
+        std::vector<float> row(d.hidden);
         checkpoint_->read(name, shape, id, 1, rounds, row.data());
         for (index_t c = 0; c < d.hidden; ++c)
-          rows[static_cast<std::size_t>(r * d.hidden + c)] =
-              device_kernels::to_element<T>(row[static_cast<std::size_t>(c)] * (d.scaled_embedding ? scale : 1.0f));
+          rows[r * d.hidden + c] = device_kernels::to_element<T>(row[c] * (d.scaled_embedding ? scale : 1.0f));
       });
-      machine_->memory().from_host(p.hidden.data() + first * d.hidden, rows.data(), rows.size() * sizeof(T));
+      device_->memory().from_host(p.hidden.data() + first * d.hidden, rows.data(), rows.size() * sizeof(T));
     }
     checkpoint_->forget(name);
     return p;
@@ -255,7 +254,7 @@ class device_decoder {
       project(p, visit, weights, turn, rows, !pre);
       if (pre) {
         hand_out(to.rows, first);
-        machine_->rows(rows, turn);
+        device_->rows(rows, turn);
       } else {
         hand_out(to.rows, first);
       }
@@ -309,11 +308,11 @@ class device_decoder {
               const T* x, const Use& use) {
     const product_shape shape{rows, out, in, {in, 0}, {in, 0}, {out, 0}};
     if (biased || !rounds) {
-      machine_->multiply(shape, x, map.w.data(), wide_.data());
+      device_->multiply(shape, x, map.w.data(), wide_.data());
       use(static_cast<const float*>(wide_.data()), biased ? map.b.data() : nullptr);
     } else {
       T* const y = reinterpret_cast<T*>(wide_.data());
-      machine_->multiply(shape, x, map.w.data(), y);
+      device_->multiply(shape, x, map.w.data(), y);
       use(static_cast<const T*>(y), static_cast<const float*>(nullptr));
     }
   }
@@ -325,8 +324,8 @@ class device_decoder {
     const T* const states = p.hidden.data() + turn.at.first * d.hidden;
     const T* x = states;
     if (!d.names.attention_norm.empty()) {
-      machine_->rows(rows,
-                     device_kernels::norm_rows<T>{states, normed_.data(), d.hidden, norm_of(weights.attention_norm)});
+      device_->rows(rows,
+                    device_kernels::norm_rows<T>{states, normed_.data(), d.hidden, norm_of(weights.attention_norm)});
       x = normed_.data();
     }
     const device_kernels::norm_parameters q_norm{weights.q_norm.data(), nullptr, d.norm,
@@ -334,8 +333,8 @@ class device_decoder {
         k_norm{weights.k_norm.data(), nullptr, d.norm, static_cast<float>(d.norm_eps)};
     T* const values = visit.only_qk ? nullptr : v_.data();
     linear(weights.qkv, d.qkv_bias, rows, width, d.hidden, x, [&]<class In>(const In* wide, const float* bias) {
-      machine_->rows(rows, device_kernels::finish_projection<In, T>{wide, width, bias, values, d.qk, q_norm, k_norm,
-                                                                    rotates, turn});
+      device_->rows(rows, device_kernels::finish_projection<In, T>{wide, width, bias, values, d.qk, q_norm, k_norm,
+                                                                   rotates, turn});
     });
   }
 
@@ -353,8 +352,8 @@ class device_decoder {
                                  capacity_,
                                  std::min(layer.window.value_or(capacity_), capacity_),
                                  d.score_scale.value_or(1 / std::sqrt(static_cast<double>(d.head_dim)))};
-    if constexpr (requires { machine_->attend(call); })
-      if (machine_->attend(call)) return;
+    if constexpr (requires { device_->attend(call); })
+      if (device_->attend(call)) return;
     attention_(call);
   }
 
@@ -365,11 +364,11 @@ class device_decoder {
     const bool norms = !d.names.feed_forward_norm.empty(), parallel = d.parallel_residual;
     const T* x = norms ? normed_.data() : states;
     if (parallel && norms)
-      machine_->rows(
-          rows, device_kernels::norm_rows<T>{states, normed_.data(), d.hidden, norm_of(weights.feed_forward_norm)});
+      device_->rows(rows,
+                    device_kernels::norm_rows<T>{states, normed_.data(), d.hidden, norm_of(weights.feed_forward_norm)});
     linear(weights.output, d.output_bias, rows, d.hidden, query_width(), attended_.data(),
            [&]<class In>(const In* wide, const float* bias) {
-             machine_->rows(
+             device_->rows(
                  rows, device_kernels::finish_block<In, T>{
                            wide, d.hidden, bias, norm_of(d.names.attention_out_norm, weights.attention_out_norm),
                            nullptr, !parallel, parallel ? block_.data() : states,
@@ -377,35 +376,35 @@ class device_decoder {
                            normed_.data()});
            });
     const auto close = [&]<class In>(const In* wide, const float* bias) {
-      machine_->rows(rows, device_kernels::finish_block<In, T>{
-                               wide,
-                               d.hidden,
-                               bias,
-                               norm_of(d.names.feed_forward_out_norm, weights.feed_forward_out_norm),
-                               parallel ? block_.data() : nullptr,
-                               true,
-                               states,
-                               {},
-                               nullptr});
+      device_->rows(rows, device_kernels::finish_block<In, T>{
+                              wide,
+                              d.hidden,
+                              bias,
+                              norm_of(d.names.feed_forward_out_norm, weights.feed_forward_out_norm),
+                              parallel ? block_.data() : nullptr,
+                              true,
+                              states,
+                              {},
+                              nullptr});
     };
     if (visit.experts) return close(experts_(weights, d, rows, x), static_cast<const float*>(nullptr));
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
     linear(weights.feed_forward.up, d.feed_forward_bias, rows, (gated ? 2 : 1) * d.feed_forward, d.hidden, x,
            [&]<class In>(const In* wide, const float* bias) {
-             machine_->rows(
+             device_->rows(
                  rows, device_kernels::activate_rows<In, T>{wide, d.feed_forward, bias, d.act, gated, active_.data()});
            });
     linear(weights.feed_forward.down, d.feed_forward_bias, rows, d.hidden, d.feed_forward, active_.data(), close);
   }
 
-  Machine* machine_;
+  Device* device_;
   decoder_description description_;
   const checkpoint* checkpoint_;
   index_t last_layer_;
   thread_pool* pool_;
   device_decoder_options options_;
   std::string prefix_;
-  weight_feed<Machine, T> feed_;
+  weight_feed<Device, T> feed_;
   attention_type attention_;
   experts_type experts_;
   tables rope_, local_rope_;

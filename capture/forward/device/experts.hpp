@@ -108,21 +108,21 @@ struct choices_by_expert {
     for (std::size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];
     auto next = begin;
     for (std::size_t i = 0; i < expert.size(); ++i) {
-      const index_t at = next[static_cast<std::size_t>(expert[i])]++;
-      choice[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(i);
+      const index_t at = next[expert[i]]++;
+      choice[at] = static_cast<std::int32_t>(i);
       place[i] = static_cast<std::int32_t>(at);
     }
     for (auto row = place.begin(); row < place.end(); row += chosen) std::sort(row, row + chosen);
   }
 };
 
-/// A layer's mixture of experts on a machine. The machine is waited for once a chunk: how many rows an expert takes
+/// A layer's mixture of experts on a device. The device is waited for once a chunk: how many rows an expert takes
 /// sets the shape of its products.
-template <class Machine, class T>
+template <class Device, class T>
 class device_experts {
  public:
-  explicit device_experts(Machine& m)
-      : machine_(&m),
+  explicit device_experts(Device& m)
+      : device_(&m),
         router_(m.memory(), 0),
         share_(m.memory(), 0),
         rows_(m.memory(), 0),
@@ -133,7 +133,7 @@ class device_experts {
         choice_(m.memory(), 0),
         place_(m.memory(), 0) {}
 
-  /// What it holds on the machine for so many rows.
+  /// What it holds on the device for so many rows.
   static index_t working_bytes(const decoder_description& d, index_t rows) {
     const experts_description& e = *d.experts;
     return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 3 * e.width)) + 4 * e.count +
@@ -141,15 +141,15 @@ class device_experts {
   }
 
   /// The sum (rows, hidden) of what the chosen experts make of x (rows, hidden). Valid until the next call.
-  const T* operator()(const device_layer<Machine, T>& weights, const decoder_description& d, index_t rows, const T* x) {
+  const T* operator()(const device_layer<Device, T>& weights, const decoder_description& d, index_t rows, const T* x) {
     const experts_description& e = *d.experts;
     const index_t choices = rows * e.chosen;
     router_.reserve(rows * e.count);
     expert_.reserve(choices);
     share_.reserve(choices);
     multiply(rows, e.count, d.hidden, x, weights.router.w.data(), router_.data());
-    machine_->rows(rows, device_kernels::choose_experts<T>{router_.data(), e.count, e.chosen, e.normalised,
-                                                           expert_.data(), share_.data()});
+    device_->rows(rows, device_kernels::choose_experts<T>{router_.data(), e.count, e.chosen, e.normalised,
+                                                          expert_.data(), share_.data()});
     const choices_by_expert sorted(expert_.host(choices), e.count, e.chosen);
     choice_.set(sorted.choice);
     place_.set(sorted.place);
@@ -163,32 +163,32 @@ class device_experts {
         if (const index_t count = sorted.begin[i + 1] - sorted.begin[i]; count > 0)
           f(weights.experts[i], sorted.begin[i], count);
     };
-    machine_->rows(choices, device_kernels::take_rows<T>{x, choice_.data(), e.chosen, d.hidden, rows_.data()});
+    device_->rows(choices, device_kernels::take_rows<T>{x, choice_.data(), e.chosen, d.hidden, rows_.data()});
     each([&](const auto& expert, index_t first, index_t count) {
       multiply(count, 2 * e.width, d.hidden, rows_.data() + first * d.hidden, expert.up.w.data(),
                wide_.data() + first * 2 * e.width);
     });
-    machine_->rows(choices,
-                   device_kernels::activate_rows<T, T>{wide_.data(), e.width, nullptr, d.act, true, active_.data()});
+    device_->rows(choices,
+                  device_kernels::activate_rows<T, T>{wide_.data(), e.width, nullptr, d.act, true, active_.data()});
     each([&](const auto& expert, index_t first, index_t count) {
       multiply(count, d.hidden, e.width, active_.data() + first * e.width, expert.down.w.data(),
                rows_.data() + first * d.hidden);
     });
-    machine_->rows(rows, device_kernels::add_expert_rows<T>{rows_.data(), place_.data(), choice_.data(), share_.data(),
-                                                            e.chosen, d.hidden, sum_.data()});
+    device_->rows(rows, device_kernels::add_expert_rows<T>{rows_.data(), place_.data(), choice_.data(), share_.data(),
+                                                           e.chosen, d.hidden, sum_.data()});
     return sum_.data();
   }
 
  private:
   template <class Out>
   void multiply(index_t rows, index_t out, index_t in, const T* x, const T* w, Out* y) {
-    machine_->multiply(product_shape{rows, out, in, {in, 0}, {in, 0}, {out, 0}}, x, w, y);
+    device_->multiply(product_shape{rows, out, in, {in, 0}, {in, 0}, {out, 0}}, x, w, y);
   }
 
-  Machine* machine_;
-  buffer<float, typename Machine::memory_type> router_, share_;
-  buffer<T, typename Machine::memory_type> rows_, active_, wide_, sum_;  // rows for the experts, then of them
-  buffer<std::int32_t, typename Machine::memory_type> expert_, choice_, place_;
+  Device* device_;
+  buffer<float, typename Device::memory_type> router_, share_;
+  buffer<T, typename Device::memory_type> rows_, active_, wide_, sum_;  // rows for the experts, then of them
+  buffer<std::int32_t, typename Device::memory_type> expert_, choice_, place_;
 };
 
 }  // namespace qkgeom

@@ -15,19 +15,19 @@
 
 namespace qkgeom {
 
-/// The forward pass of a capture on a machine: hands values of the machine to sinks of the host, a copy of a layer of a
+/// The forward pass of a capture on a device: hands values of the device to sinks of the host, a copy of a layer of a
 /// document each.
-template <class Machine, class T>
+template <class Device, class T>
 class device_forward_pass : public forward_pass {
  public:
-  using decoder_type = device_decoder<Machine, T>;
+  using decoder_type = device_decoder<Device, T>;
   static constexpr memory_space space = decoder_type::space;
   using view = tensor_view<const T, space>;
 
   /// The arguments must live longer.
-  device_forward_pass(Machine& m, const decoder_description& description, const checkpoint& model, index_t last_layer,
+  device_forward_pass(Device& m, const decoder_description& description, const checkpoint& model, index_t last_layer,
                       thread_pool& pool, const device_decoder_options& options)
-      : machine_(&m),
+      : device_(&m),
         pool_(&pool),
         decoder_(m, description, model, last_layer, pool, options),
         softmax_(m, options.attention_rows, options.attention_keys),
@@ -71,7 +71,7 @@ class device_forward_pass : public forward_pass {
   }
 
   /// Feeds the analyses of every document, of rows as they enter the attention, where they lie: queries chunk by chunk,
-  /// then the keys of the document. `found` is an `analyse_documents` of T in this memory, and lives as long as the
+  /// then the keys of the document. `found` is an `live_analysis_on` of T in this memory, and lives as long as the
   /// runs.
   template <class Analyses>
   void analyse(Analyses& found) {
@@ -80,16 +80,16 @@ class device_forward_pass : public forward_pass {
       found.add_queries(i, layer, first, q, positions(first, q.rows));
     };
     consumer.keys = [this, &found](std::size_t i, index_t layer, view k) {
-      if (zeros_.size() < k.rows) zeros_.set(std::vector<std::int32_t>(static_cast<std::size_t>(k.rows)));
+      if (zeros_.size() < k.rows) zeros_.set(std::vector<std::int32_t>(k.rows));
       found.finish(i, layer, k, positions(0, k.rows), {zeros_.data(), k.rows});
     };
     also(std::move(consumer));
   }
 
-  /// The numbers first, first + 1, .. on the machine, valid until the next call.
+  /// The numbers first, first + 1, .. on the device, valid until the next call.
   vector_view<const std::int32_t, space> positions(index_t first, index_t count) {
     if (positions_.size() < first + count) {
-      std::vector<std::int32_t> all(static_cast<std::size_t>(first + count));
+      std::vector<std::int32_t> all(first + count);
       std::iota(all.begin(), all.end(), 0);
       positions_.set(all);
     }
@@ -163,7 +163,7 @@ class device_forward_pass : public forward_pass {
 
       void resize(index_t n, const tensor_view<const T, space>& like) {
         rows = n, heads = like.heads, dim = like.dim;
-        values.resize(static_cast<std::size_t>(n * heads * dim));
+        values.resize(n * heads * dim);
       }
       float* row(index_t i) { return values.data() + i * heads * dim; }
       tensor_view<const float> view() const { return packed_tensor(values.data(), rows, heads, dim); }
@@ -197,19 +197,19 @@ class device_forward_pass : public forward_pass {
     const T* from = x.data;
     if (!places.empty() || x.head_stride != x.dim || x.row_stride != a_row) {
       if (heads_.size() < std::max(x.rows, x.heads)) {  // 0, 1, 2, ..., which stay
-        std::vector<std::int32_t> number(static_cast<std::size_t>(std::max(x.rows, x.heads)));
+        std::vector<std::int32_t> number(std::max(x.rows, x.heads));
         std::iota(number.begin(), number.end(), 0);
         heads_.set(number);
       }
       if (!places.empty()) places_.set(places);
       gathered_.reserve(rows * a_row);
-      machine_->rows(rows * x.heads, device_kernels::gather_rows<T>{x.data, x.row_stride, x.head_stride, x.dim,
-                                                                    places.empty() ? heads_.data() : places_.data(),
-                                                                    heads_.data(), x.heads, gathered_.data()});
+      device_->rows(rows * x.heads, device_kernels::gather_rows<T>{x.data, x.row_stride, x.head_stride, x.dim,
+                                                                   places.empty() ? heads_.data() : places_.data(),
+                                                                   heads_.data(), x.heads, gathered_.data()});
       from = gathered_.data();
     }
-    staged_.resize(static_cast<std::size_t>(rows * a_row));
-    machine_->memory().to_host(staged_.data(), from, staged_.size() * sizeof(T));
+    staged_.resize(rows * a_row);
+    device_->memory().to_host(staged_.data(), from, staged_.size() * sizeof(T));
     const auto widen = [&](index_t r, int) { std::copy_n(staged_.data() + r * a_row, a_row, to + r * a_row); };
     // The pool may be reading the weights of the next layer; few rows do not wait for it.
     if (rows * a_row > (index_t{1} << 22))
@@ -218,15 +218,15 @@ class device_forward_pass : public forward_pass {
       for (index_t r = 0; r < rows; ++r) widen(r, 0);
   }
 
-  Machine* machine_;
+  Device* device_;
   thread_pool* pool_;
   decoder_type decoder_;
-  device_attention_sums<Machine, T> softmax_;
+  device_attention_sums<Device, T> softmax_;
   std::vector<device_sinks<T, space>> consumers_;
   host_copy rows_, attended_, chosen_;
   row_choice choice_;
-  buffer<std::int32_t, typename Machine::memory_type> heads_, places_, positions_, zeros_;
-  buffer<T, typename Machine::memory_type> gathered_;
+  buffer<std::int32_t, typename Device::memory_type> heads_, places_, positions_, zeros_;
+  buffer<T, typename Device::memory_type> gathered_;
   std::vector<T> staged_;
 };
 

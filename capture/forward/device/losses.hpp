@@ -52,7 +52,7 @@ struct add_logits {
 
 namespace qkgeom {
 
-/// A document's ids and its hidden states on a machine, (tokens, hidden).
+/// A document's ids and its hidden states on a device, (tokens, hidden).
 template <class T>
 struct device_states {
   std::span<const std::int32_t> ids;
@@ -61,7 +61,7 @@ struct device_states {
 
 inline constexpr index_t device_losses_words = 8192;  ///< of the vocabulary, whose logits are computed together
 
-/// What `device_losses` holds on the machine for documents of `tokens` tokens in all.
+/// What `device_losses` holds on the device for documents of `tokens` tokens in all.
 template <class T>
 index_t device_losses_bytes(const decoder_description& d, index_t tokens, index_t chunk) {
   const index_t words = std::min(device_losses_words, d.vocabulary);
@@ -70,15 +70,15 @@ index_t device_losses_bytes(const decoder_description& d, index_t tokens, index_
 }
 
 /// See `token_losses`; at most `chunk` rows go through a product together.
-template <class T, class Machine>
-std::vector<token_predictions> device_losses(Machine& m, const decoder_description& d, const checkpoint& weights,
+template <class T, class Device>
+std::vector<token_predictions> device_losses(Device& m, const decoder_description& d, const checkpoint& weights,
                                              const std::string& prefix, const std::vector<device_states<T>>& documents,
                                              index_t chunk, thread_pool& pool) {
   constexpr bool rounds = std::is_same_v<T, bf16>;
-  using memory = typename Machine::memory_type;
+  using memory = typename Device::memory_type;
   const output_matrix output = find_output(d, weights, prefix);
   const auto norm_values = [&](const char* what) {
-    std::vector<float> values(static_cast<std::size_t>(d.hidden));
+    std::vector<float> values(d.hidden);
     weights.read(prefix + d.final_norm + what, {d.hidden}, 0, d.hidden, rounds, values.data());
     return buffer<float, memory>(m.memory(), values);
   };
@@ -95,21 +95,21 @@ std::vector<token_predictions> device_losses(Machine& m, const decoder_descripti
     m.rows(static_cast<index_t>(s.ids.size()), device_kernels::norm_rows<T>{s.hidden, s.hidden, d.hidden, norm});
   }
   weight_matrix matrix;
-  buffer<T, memory> on_machine(m.memory(), 0), logits(m.memory(), 0);
+  buffer<T, memory> on_device(m.memory(), 0), logits(m.memory(), 0);
   for (index_t word = 0; word < output.shape[0]; word += device_losses_words) {
     const index_t words = std::min(device_losses_words, output.shape[0] - word);
     read_matrix(weights, output.name, output.shape, word, words,
                 {rounds, rounds ? weight_format::bf16_rows : weight_format::f32}, pool, matrix);
     weights.forget(output.name);
-    on_machine.reserve(matrix.size());
-    m.memory().from_host(on_machine.data(), matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
+    on_device.reserve(matrix.size());
+    m.memory().from_host(on_device.data(), matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
     for (std::size_t i = 0; i < documents.size(); ++i)
       for (index_t first = 0; first < following[i].size(); first += chunk) {
         const index_t rows = std::min(chunk, following[i].size() - first);
         logits.reserve(rows * words);
         m.multiply(product_shape{rows, words, d.hidden, {d.hidden, 0}, {d.hidden, 0}, {words, 0}},
                    static_cast<const T*>(documents[i].hidden + first * d.hidden),
-                   static_cast<const T*>(on_machine.data()), logits.data());
+                   static_cast<const T*>(on_device.data()), logits.data());
         m.rows(rows, device_kernels::add_logits<T>{logits.data(), words, word, following[i].data() + first,
                                                    states[i].data() + first});
       }

@@ -19,22 +19,22 @@ struct layer_visit {
   bool only_qk, experts;
 };
 
-/// A layer's weights where a machine computes: matrices of T, row-major (out, in); the rest in f32.
-template <class Machine, class T>
+/// A layer's weights where a device computes: matrices of T, row-major (out, in); the rest in f32.
+template <class Device, class T>
 class device_layer {
  public:
   struct linear_map {
-    buffer<T, typename Machine::memory_type> w;
-    buffer<float, typename Machine::memory_type> b;
+    buffer<T, typename Device::memory_type> w;
+    buffer<float, typename Device::memory_type> b;
   };
   struct norm {
-    buffer<float, typename Machine::memory_type> w, b;
+    buffer<float, typename Device::memory_type> w, b;
   };
   struct feed_forward_maps {
     linear_map up, down;
   };
 
-  explicit device_layer(Machine& m)
+  explicit device_layer(Device& m)
       : attention_norm(make_norm(m)),
         attention_out_norm(make_norm(m)),
         feed_forward_norm(make_norm(m)),
@@ -47,8 +47,8 @@ class device_layer {
         feed_forward{make_map(m), make_map(m)} {}
 
   /// Copies what a visit needs, on the stream of copies. `from` must stay as it is until the copies are done.
-  void copy(Machine& m, const layer_weights& from, const layer_visit& visit) {
-    machine_ = &m;
+  void copy(Device& m, const layer_weights& from, const layer_visit& visit) {
+    device_ = &m;
     put(from.attention_norm, attention_norm);
     put(from.qkv, qkv);
     put(from.q_norm, q_norm);
@@ -69,21 +69,21 @@ class device_layer {
 
   norm attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_map qkv, output, router;
-  buffer<float, typename Machine::memory_type> q_norm, k_norm;
+  buffer<float, typename Device::memory_type> q_norm, k_norm;
   feed_forward_maps feed_forward;
   std::vector<feed_forward_maps> experts;
 
  private:
-  static norm make_norm(Machine& m) { return {{m.weight_memory(), 0}, {m.weight_memory(), 0}}; }
-  static linear_map make_map(Machine& m) { return {{m.weight_memory(), 0}, {m.weight_memory(), 0}}; }
+  static norm make_norm(Device& m) { return {{m.weight_memory(), 0}, {m.weight_memory(), 0}}; }
+  static linear_map make_map(Device& m) { return {{m.weight_memory(), 0}, {m.weight_memory(), 0}}; }
 
   template <class U>
-  void put(const void* from, index_t n, buffer<U, typename Machine::memory_type>& to) {
+  void put(const void* from, index_t n, buffer<U, typename Device::memory_type>& to) {
     if (n == 0) return;
     to.reserve(n);
-    machine_->copy_weights(to.data(), from, static_cast<std::size_t>(n) * sizeof(U));
+    device_->copy_weights(to.data(), from, static_cast<std::size_t>(n) * sizeof(U));
   }
-  void put(const std::vector<float>& from, buffer<float, typename Machine::memory_type>& to) {
+  void put(const std::vector<float>& from, buffer<float, typename Device::memory_type>& to) {
     put(from.data(), static_cast<index_t>(from.size()), to);
   }
   void put(const norm_weights& from, norm& to) {
@@ -100,21 +100,21 @@ class device_layer {
     put(from.down, to.down);
   }
 
-  Machine* machine_ = nullptr;
+  Device* device_ = nullptr;
 };
 
-/// Brings layer after layer to a machine: while one is used, the next is read from the checkpoint and copied, by a
+/// Brings layer after layer to a device: while one is used, the next is read from the checkpoint and copied, by a
 /// thread and on a stream of their own. Layers are kept there as far as `resident` bytes last; the others share two
 /// places.
-template <class Machine, class T>
+template <class Device, class T>
 class weight_feed {
  public:
-  using layer_type = device_layer<Machine, T>;
+  using layer_type = device_layer<Device, T>;
   using reader = std::function<void(const layer_visit&, layer_weights& to)>;
   using sizes = std::function<index_t(const layer_visit&)>;  // bytes
 
-  weight_feed(Machine& m, reader read, sizes size, index_t resident)
-      : machine_(&m),
+  weight_feed(Device& m, reader read, sizes size, index_t resident)
+      : device_(&m),
         read_(std::move(read)),
         size_(std::move(size)),
         resident_(resident),
@@ -124,7 +124,7 @@ class weight_feed {
   ~weight_feed() {
     forget();
     try {
-      for (const staging& s : staged_) machine_->host_waits(s.copied);  // nothing is copied from there any more
+      for (const staging& s : staged_) device_->host_waits(s.copied);  // nothing is copied from there any more
     } catch (const error&) {
     }
   }
@@ -137,30 +137,30 @@ class weight_feed {
     if (!visits_.empty()) start(0);
   }
 
-  /// The next layer's weights, for work that is given to the machine before `done`.
+  /// The next layer's weights, for work that is given to the device before `done`.
   const layer_type& take() {
     if (coming_.valid()) coming_.get();
     current_ = place_of(at_);
     if (at_ + 1 < visits_.size()) start(at_ + 1);
-    machine_->work_waits(current_->copied);
+    device_->work_waits(current_->copied);
     return current_->layer;
   }
   void done() {
-    machine_->record_work(current_->used);
+    device_->record_work(current_->used);
     ++at_;
   }
 
  private:
   struct place {
-    explicit place(Machine& m) : layer(m), copied(m.make_event()), used(m.make_event()) {}
+    explicit place(Device& m) : layer(m), copied(m.make_event()), used(m.make_event()) {}
     layer_type layer;
-    typename Machine::event copied, used;
+    typename Device::event copied, used;
     bool whole = false;
   };
   /// Memory of the host from which a layer is copied.
   struct staging {
     layer_weights weights;
-    typename Machine::event copied;
+    typename Device::event copied;
   };
 
   void forget() {
@@ -179,21 +179,21 @@ class weight_feed {
     if (kept != kept_.end() && (kept->second.whole || visit.only_qk)) return;
     if (kept == kept_.end() && kept_bytes_ + size_(visit) <= resident_) {
       kept_bytes_ += size_(visit);
-      kept_.try_emplace(visit.layer, *machine_);
+      kept_.try_emplace(visit.layer, *device_);
     }
     coming_ = std::async(std::launch::async, [this, visit, to = place_of(i), from = &staged_[i % 2]] {
-      machine_->enter();
-      machine_->host_waits(from->copied);
+      device_->enter();
+      device_->host_waits(from->copied);
       read_(visit, from->weights);
-      machine_->copies_wait(to->used);
-      to->layer.copy(*machine_, from->weights, visit);
+      device_->copies_wait(to->used);
+      to->layer.copy(*device_, from->weights, visit);
       to->whole = !visit.only_qk;
-      machine_->record_copies(to->copied);
-      machine_->record_copies(from->copied);
+      device_->record_copies(to->copied);
+      device_->record_copies(from->copied);
     });
   }
 
-  Machine* machine_;
+  Device* device_;
   reader read_;
   sizes size_;
   index_t resident_, kept_bytes_ = 0;

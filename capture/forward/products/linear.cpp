@@ -17,7 +17,7 @@ void weight_matrix::reshape(index_t out, index_t in, weight_format format, std::
   format_ = format;
   out_ = out, in_ = in;
   const auto grow = [](auto& to, index_t size) {
-    if (to.size() < static_cast<std::size_t>(size)) to.resize(static_cast<std::size_t>(size));
+    if (to.size() < static_cast<std::size_t>(size)) to.resize(size);
   };
   switch (format) {
     case weight_format::f32:

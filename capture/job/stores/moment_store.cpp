@@ -13,10 +13,9 @@ tensor_view<const float> chosen_heads(const tensor_view<const float>& x, const s
   const auto n = static_cast<index_t>(heads.size());
   if (heads.back() - heads.front() == n - 1)
     return {x.data + heads.front() * x.head_stride, x.rows, n, x.dim, x.row_stride, x.head_stride};
-  copy.resize(static_cast<std::size_t>(x.rows * n * x.dim));
+  copy.resize(x.rows * n * x.dim);
   for (index_t t = 0; t < x.rows; ++t)
-    for (index_t h = 0; h < n; ++h)
-      std::copy_n(x.head(heads[static_cast<std::size_t>(h)]).row(t), x.dim, copy.data() + (t * n + h) * x.dim);
+    for (index_t h = 0; h < n; ++h) std::copy_n(x.head(heads[h]).row(t), x.dim, copy.data() + (t * n + h) * x.dim);
   return packed_tensor(static_cast<const float*>(copy.data()), x.rows, n, x.dim);
 }
 
@@ -41,7 +40,7 @@ void moment_store::clear() {
     const std::size_t keys = info.key_heads.size();
     layers_.push_back({{buckets_, side(info.query_heads.size(), scatter_kind::full), side(keys, scatter_kind::diagonal),
                         manifest_->key_of_query(info)},
-                       std::vector<std::vector<double>>(keys, std::vector<double>(static_cast<std::size_t>(d * d))),
+                       std::vector<std::vector<double>>(keys, std::vector<double>(d * d)),
                        0});
   }
 }
@@ -60,7 +59,7 @@ void moment_store::take_keys(std::size_t layer, std::size_t head, std::size_t bu
 void moment_store::end_document(index_t layer) {
   const index_t at = manifest_->find_layer(layer);
   if (at < 0 || document_.empty()) return;
-  token_moments& to = layers_[static_cast<std::size_t>(at)];
+  token_moments& to = layers_[at];
   const double n = static_cast<double>(document_[0].count);
   for (std::size_t h = 0; h < document_.size(); ++h) {
     merge(to.moments.k[h].total, document_[h]);
@@ -73,11 +72,11 @@ void moment_store::end_document(index_t layer) {
 void moment_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
   const index_t at = manifest_->find_layer(layer);
   if (at < 0) return;
-  const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
+  const captured_layer_info& info = manifest_->layers[at];
   const auto add_side = [&](const char* side, tensor_view<const float> x, const std::vector<index_t>& heads,
                             const auto& take) {
     each_bucket(x, 0, [&](std::size_t bucket, tensor_view<const float> rows, index_t first) {
-      position_.resize(static_cast<std::size_t>(rows.rows));
+      position_.resize(rows.rows);
       std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(first));
       const auto found = moments_(side, chosen_heads(rows, heads, packed_), {position_.data(), rows.rows});
       for (std::size_t h = 0; h < found.size(); ++h) take(h, bucket, found[h].total);

@@ -26,7 +26,7 @@ class moment_store {
                  const Moments& moments) {
     const index_t at = manifest_->find_layer(layer);
     if (at < 0) return;
-    const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
+    const captured_layer_info& info = manifest_->layers[at];
     const auto add_side = [&](const char* side, const tensor_view<const T, S>& x, const std::vector<index_t>& heads,
                               const auto& take) {
       const index_t front = heads.front();
@@ -35,8 +35,7 @@ class moment_store {
       some.heads = heads.back() - front + 1;
       each_bucket(some, first, [&](std::size_t bucket, const tensor_view<const T, S>& rows, index_t position) {
         const auto found = moments(side, rows, position);
-        for (std::size_t h = 0; h < heads.size(); ++h)
-          take(h, bucket, found[static_cast<std::size_t>(heads[h] - front)].total);
+        for (std::size_t h = 0; h < heads.size(); ++h) take(h, bucket, found[heads[h] - front].total);
       });
     };
     add_side("q", q, info.query_heads, [&](std::size_t h, std::size_t bucket, const row_moments& found) {

@@ -11,7 +11,7 @@ namespace qkgeom {
 
 /// What progress.json holds while a capture is under way.
 struct resume_state {
-  std::string settings;     ///< the manifest without examples and shards
+  std::string settings;     ///< the manifest without documents and shards
   std::string inputs;       ///< SHA-256 over documents, token ids and samples of the weights
   capture_manifest done{};  ///< the manifest of the shards that are complete; without shards so far it says nothing
 };

@@ -34,17 +34,17 @@ row_store::row_store(const capture_manifest& manifest, token_sampler sampler, co
       rows_(manifest.layers.size()) {}
 
 void row_store::add_side(side& to, const std::vector<std::int32_t>& positions, tensor_view<const float> x,
-                         const std::vector<index_t>& heads, index_t layer, std::int32_t example,
+                         const std::vector<index_t>& heads, index_t layer, std::int32_t document,
                          std::span<const std::int32_t> ids) const {
   for (index_t r = 0; r < x.rows; ++r) {
-    const std::int32_t t = positions[static_cast<std::size_t>(r)];
+    const std::int32_t t = positions[r];
     to.position.push_back(t);
-    to.example.push_back(example);
-    to.token.push_back(ids[static_cast<std::size_t>(t)]);
+    to.document.push_back(document);
+    to.token.push_back(ids[t]);
     for (const index_t h : heads) {
       const float* row = x.head(h).row(r);
       const bool finite = std::all_of(row, row + x.dim, [](float v) { return std::isfinite(v); });
-      require(finite, "the model computes NaN or Inf: layer ", layer, ", head ", h, ", document ", example,
+      require(finite, "the model computes NaN or Inf: layer ", layer, ", head ", h, ", document ", document,
               ", position ", t);
       if (compute_ == compute_type::bf16)
         append<bf16>(to.data, row, x.dim);
@@ -54,9 +54,9 @@ void row_store::add_side(side& to, const std::vector<std::int32_t>& positions, t
   }
 }
 
-row_choice row_store::choose(index_t layer, std::int32_t example, index_t tokens) const {
+row_choice row_store::choose(index_t layer, std::int32_t document, index_t tokens) const {
   if (manifest_->find_layer(layer) < 0) return {};
-  random_stream stream{manifest_->seed, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer),
+  random_stream stream{manifest_->seed, static_cast<std::uint32_t>(document), static_cast<std::uint32_t>(layer),
                        draw::query_token};
   row_choice choice{draw_tokens(sampler_, tokens, stream), {}};
   if (!same_positions_) stream.use = draw::key_token;
@@ -65,15 +65,15 @@ row_choice row_store::choose(index_t layer, std::int32_t example, index_t tokens
 }
 
 void row_store::add(index_t layer, const row_choice& choice, tensor_view<const float> q, tensor_view<const float> k,
-                    std::int32_t example, std::span<const std::int32_t> ids) {
+                    std::int32_t document, std::span<const std::int32_t> ids) {
   const auto at = static_cast<std::size_t>(manifest_->find_layer(layer));
-  add_side(rows_[at].q, choice.q, q, manifest_->layers[at].query_heads, layer, example, ids);
-  add_side(rows_[at].k, choice.k, k, manifest_->layers[at].key_heads, layer, example, ids);
+  add_side(rows_[at].q, choice.q, q, manifest_->layers[at].query_heads, layer, document, ids);
+  add_side(rows_[at].k, choice.k, k, manifest_->layers[at].key_heads, layer, document, ids);
 }
 
 std::vector<layer_to_write> row_store::layers() const {
   std::vector<layer_to_write> list;
-  const auto view = [](const side& s) { return side_to_write{s.data, s.position, s.example, s.token}; };
+  const auto view = [](const side& s) { return side_to_write{s.data, s.position, s.document, s.token}; };
   const dtype element = compute_ == compute_type::bf16 ? dtype::bf16 : dtype::f32;
   for (std::size_t i = 0; i < rows_.size(); ++i)
     list.push_back({manifest_->layers[i].layer, element, view(rows_[i].q), view(rows_[i].k)});
@@ -85,7 +85,7 @@ void row_store::clear() {
     for (side* s : {&l.q, &l.k}) {
       s->data.clear();
       s->position.clear();
-      s->example.clear();
+      s->document.clear();
       s->token.clear();
     }
 }

@@ -20,11 +20,11 @@ class row_store {
   /// `same_positions`: keys are taken where queries are.
   row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions = false);
 
-  /// The rows that are drawn of one layer of document `example`; none of a layer that is not captured.
-  row_choice choose(index_t layer, std::int32_t example, index_t tokens) const;
+  /// The rows that are drawn of one layer of document `document`; none of a layer that is not captured.
+  row_choice choose(index_t layer, std::int32_t document, index_t tokens) const;
   /// Takes them: q (rows, query heads, d), k (rows, key heads, d) of the model's heads.
   void add(index_t layer, const row_choice& choice, tensor_view<const float> q, tensor_view<const float> k,
-           std::int32_t example, std::span<const std::int32_t> ids);
+           std::int32_t document, std::span<const std::int32_t> ids);
 
   /// All rows so far, valid until the next call.
   std::vector<layer_to_write> layers() const;
@@ -33,13 +33,13 @@ class row_store {
  private:
   struct side {
     std::vector<std::byte> data;
-    std::vector<std::int32_t> position, example, token;
+    std::vector<std::int32_t> position, document, token;
   };
   struct layer_rows {
     side q, k;
   };
   void add_side(side& to, const std::vector<std::int32_t>& positions, tensor_view<const float> x,
-                const std::vector<index_t>& heads, index_t layer, std::int32_t example,
+                const std::vector<index_t>& heads, index_t layer, std::int32_t document,
                 std::span<const std::int32_t> ids) const;
 
   const capture_manifest* manifest_;

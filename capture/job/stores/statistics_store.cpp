@@ -38,13 +38,13 @@ void statistics_store::add_documents(index_t count, index_t more) {
 std::optional<measured_heads> statistics_store::measured(index_t layer) const {
   const index_t at = manifest_->find_layer(layer);
   if (!softmax_ || at < 0) return std::nullopt;
-  const captured_layer_info& info = manifest_->layers[static_cast<std::size_t>(at)];
+  const captured_layer_info& info = manifest_->layers[at];
   const double scale = model_->score_scale.value_or(1 / std::sqrt(static_cast<double>(model_->head_dim)));
   return measured_heads{info.query_heads, buckets_, {.window = info.window, .scale = scale, .bins = bins_}};
 }
 
 void statistics_store::add(std::size_t document, index_t layer, const attention_sums& found) {
-  attention_sums& to = layers_[static_cast<std::size_t>(manifest_->find_layer(layer))];
+  attention_sums& to = layers_[manifest_->find_layer(layer)];
   const auto put = [&](const std::vector<double>& from, std::vector<double>& all) {
     std::copy(from.begin(), from.end(), all.begin() + static_cast<std::ptrdiff_t>((batch_ + document) * from.size()));
   };

@@ -94,7 +94,7 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
     figure_text text{p == 0 ? figure.text.title : "", p == 0 ? figure.text.subtitle : "", figure.text.x,
                      p == 0 ? figure.text.y : ""};
     s += style::frame(text, {script.width, script.height, x0, script.width - x1, bottom, top});
-    s += "set label 3 " + quoted(figure.panels[static_cast<std::size_t>(p)].title) + " at graph 0, screen " +
+    s += "set label 3 " + quoted(figure.panels[p].title) + " at graph 0, screen " +
          number_text(at_y(bottom + rows * high + 16)) + " left tc " + style::rgb(style::ink) + "\n";
     s += "set xrange [-0.5:" + std::to_string(columns) + "-0.5]\nset yrange [" + std::to_string(rows) + "-0.5:-0.5]\n";
     s += tics_of("x", figure.columns, static_cast<std::size_t>(std::max(4, columns * wide / 26)));

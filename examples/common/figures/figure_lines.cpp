@@ -148,8 +148,7 @@ void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
     for (const double v : g.values)
       if (std::isfinite(v)) {
         const auto bin = std::upper_bound(edges.begin(), edges.end(), v) - edges.begin() - 1;
-        ++count[static_cast<std::size_t>(
-            std::clamp<std::ptrdiff_t>(bin, 0, static_cast<std::ptrdiff_t>(base.size()) - 1))];
+        ++count[std::clamp<std::ptrdiff_t>(bin, 0, static_cast<std::ptrdiff_t>(base.size()) - 1)];
       }
     style::datablock data("bars" + std::to_string(i));
     for (std::size_t b = 0; b < base.size(); ++b) {

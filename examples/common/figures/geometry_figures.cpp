@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What a report's PCA and rotation look like.
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "examples/common/figures/report_cells.hpp"
+#include "examples/common/figures/head_cells.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/table.hpp"
 
@@ -48,7 +48,7 @@ std::string counted(std::size_t n, const std::string& singular) {
 scatter_figure class_scatter(const model_report& report, const class_thresholds& t) {
   scatter_figure f;
   std::size_t both = 0;
-  for (const auto& h : report.heads) both += h.pca.cls == head_class::position_dominated;
+  for (const auto& h : report.heads) both += h.pca.head_class == head_class::position_dominated;
   f.text = {
       "Queries and keys follow position in " + std::to_string(both) + " of " + counted(report.heads.size(), "head"),
       report.model + ", PCA component 0 of the pooled queries and keys",
@@ -66,7 +66,7 @@ scatter_figure class_scatter(const model_report& report, const class_thresholds&
     std::array<scatter_figure::series, 2> kinds;
     std::size_t n = 0;
     for (const auto& h : report.heads) {
-      if (h.pca.cls != c) continue;
+      if (h.pca.head_class != c) continue;
       ++n;
       auto& s = kinds[h.rope ? 0 : 1];
       s.x.push_back(h.pca.r_q[0]);
@@ -175,7 +175,7 @@ plane_figure::cloud cloud_of(const matrix_view<const T>& x, const vector_view<co
   plane_figure::cloud c;
   std::array<double, stretches> n{}, sum_x{}, sum_y{};
   const auto rows = static_cast<std::size_t>(x.rows);
-  std::vector<double> row(static_cast<std::size_t>(x.cols));
+  std::vector<double> row(x.cols);
   for (std::size_t i = 0; i < rows; ++i) {
     const T* source = x.row(static_cast<index_t>(i));
     for (std::size_t j = 0; j < row.size(); ++j) row[j] = static_cast<double>(source[j]);

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include "examples/common/figures/report_cells.hpp"
+#include "examples/common/figures/head_cells.hpp"
 
 namespace qkgeom::examples {
 
@@ -28,15 +28,15 @@ mean_line mean_over_heads(const std::vector<const plasticity_profile_result*>& p
       sum += bucket.plasticity;
       ++heads;
       double total = 0, weight = 0;
-      for (std::size_t e = 0; e < p->examples.size(); ++e) {
-        total += bucket.example_sum[e];
-        weight += bucket.example_weight[e];
+      for (std::size_t e = 0; e < p->documents.size(); ++e) {
+        total += bucket.document_sum[e];
+        weight += bucket.document_weight[e];
       }
-      for (std::size_t e = 0; e < p->examples.size(); ++e) {
-        if (!(bucket.example_weight[e] > 0)) continue;
-        const double rest = weight - bucket.example_weight[e];
-        auto& c = change[p->examples[e]];
-        c.first += (rest > 0 ? (total - bucket.example_sum[e]) / rest : 0.0) - bucket.plasticity;
+      for (std::size_t e = 0; e < p->documents.size(); ++e) {
+        if (!(bucket.document_weight[e] > 0)) continue;
+        const double rest = weight - bucket.document_weight[e];
+        auto& c = change[p->documents[e]];
+        c.first += (rest > 0 ? (total - bucket.document_sum[e]) / rest : 0.0) - bucket.plasticity;
         c.second -= rest > 0 ? 0 : 1;
       }
     }
@@ -93,7 +93,7 @@ std::string pairs_words(const model_report& report) {
   for (const auto& h : report.heads) {
     if (h.profiles.empty()) continue;
     for (const auto& b : h.profiles[0].buckets) drawn |= b.drawn > 0;
-    for (const std::int32_t e : h.profiles[0].examples) across |= e < 0;
+    for (const std::int32_t e : h.profiles[0].documents) across |= e < 0;
   }
   return std::string(drawn ? "drawn" : "all") + " pairs of keys" + (across ? "" : " of a document");
 }

@@ -57,8 +57,8 @@ class tester {
     const auto& names = stated_.column("hypothesis");
     const auto at = std::find(names.begin(), names.end(), name_);
     require(at != names.end(), "hypotheses.csv: there is no row ", name_);
-    result_.verdicts.push_back({name_, stated_.column("statement")[static_cast<std::size_t>(at - names.begin())],
-                                std::move(verdict), std::move(reading)});
+    result_.verdicts.push_back(
+        {name_, stated_.column("statement")[at - names.begin()], std::move(verdict), std::move(reading)});
   }
   const permutation_options& permutations() const { return permutations_; }
 

@@ -62,9 +62,9 @@ class cpu_context {
                                 [d](const std::vector<double>& m) { return linalg::semidefinite_factor(m, d); });
   }
 
-  /// Exact pair sums under Gaussian score laws, one result a problem; k is (n, key heads, d).
+  /// Exact pair sums under Gaussian distributions, one result a problem; k is (n, key heads, d).
   template <class T>
-  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
     return cpu::gaussian_pairs(*pool_, *memory_, request.precision.value_or(usual_precision<T>), cpu::widened(k),
                                groups, problems, request);
@@ -73,7 +73,8 @@ class cpu_context {
   /// Exact pair sums under observed queries: q is (n_q, query heads, d), problem.query_rows the rows of each bucket.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
-                                         const key_groups& groups, const std::vector<empirical_problem>& problems) {
+                                         const keys_by_document& groups,
+                                         const std::vector<empirical_problem>& problems) {
     return cpu::empirical_pairs(*pool_, usual_precision<T>, cpu::widened(q), cpu::widened(k), groups, problems);
   }
 

@@ -16,7 +16,7 @@
 namespace qkgeom {
 
 /// How the pair kernel multiplies keys: each as two bf16 (f32-faithful, three products), or rounded to one bf16. With a
-/// weight or parts it is always two.
+/// weight or terms it is always two.
 enum class gram_products { split_bf16, bf16 };
 
 struct cuda_options {
@@ -30,9 +30,9 @@ struct cuda_options {
 /// Scratch memory comes from a stream-ordered pool of the context, page-locked memory of the host that moments come
 /// through is kept by it; results are host values, so each primitive waits for the stream once or a few times, and
 /// nothing else does. Exact f32 pair sums of every pair, with a heatmap or without,
-/// with a weight (device_weighted_pairs, prefix_uniform) or with parts, are one kernel on the tensor cores over the
+/// with a weight (device_weighted_pairs, prefix_uniform) or with terms, are one kernel on the tensor cores over the
 /// tiles of many heads and query buckets; so are those under observed queries, of scores from a product. Drawn pairs
-/// (f64) are done for many heads and buckets at once. f64 pairs, f64 observed queries, and parts together with a weight
+/// (f64) are done for many heads and buckets at once. f64 pairs, f64 observed queries, and terms together with a weight
 /// go through Thrust, one bucket after the other. Results do not depend on the order in which blocks run. Not to be
 /// shared by threads at the same time.
 class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory> {
@@ -50,7 +50,7 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
                                     const vector_view<const std::int32_t, space>& position,
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
     return thrust_kernels::moments(
-        on(), thrust_kernels::scatter_by_products{cuda_kernels::scatter_engine{handles_.get(), staging_.get()}},
+        on(), thrust_kernels::scatter_by_products{cuda_kernels::scatter_launcher{handles_.get(), staging_.get()}},
         [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets, per_bucket);
   }
 
@@ -71,17 +71,17 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
     return roots;
   }
 
-  /// See cpu_context::gaussian_pairs. Sums of parts in f32 err by at most 1e-5 of their size (those of variances, of
+  /// See cpu_context::gaussian_pairs. Sums of terms in f32 err by at most 1e-5 of their size (those of variances, of
   /// v).
   template <class T>
-  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
     if (request.weight) return base::gaussian_pairs(k, groups, problems, request);
     return pairs_of(k, groups, problems, request, backend::no_weight{});
   }
   /// The same with a weight that runs on the device.
   template <class T, class Weight>
-  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
                                         const Weight& weight) {
     return pairs_of(k, groups, problems, request, backend::given_weight<Weight>{weight});
@@ -90,36 +90,37 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
   /// See cpu_context::empirical_pairs. f64 keys go through Thrust.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
-                                         const key_groups& groups, const std::vector<empirical_problem>& problems) {
+                                         const keys_by_document& groups,
+                                         const std::vector<empirical_problem>& problems) {
     if constexpr (std::is_same_v<T, double>) {
       return base::empirical_pairs(q, k, groups, problems);
     } else {
-      const auto machine = on();
-      const cuda_kernels::engine engine(machine, *handles_);
-      return thrust_kernels::fused_observed<engine_type, T, space>(engine, options_.scratch_bytes, q, k, groups,
-                                                                   problems)();
+      const auto device = on();
+      const cuda_kernels::launcher launcher(device, *handles_);
+      return thrust_kernels::tile_observed<launcher_type, T, space>(launcher, options_.scratch_bytes, q, k, groups,
+                                                                    problems)();
     }
   }
 
  private:
-  using machine_type = thrust_kernels::machine<cuda_kernels::policy, cuda_kernels::device_memory>;
-  using engine_type = cuda_kernels::engine<machine_type>;
+  using device_type = thrust_kernels::device<cuda_kernels::policy, cuda_kernels::device_memory>;
+  using launcher_type = cuda_kernels::launcher<device_type>;
 
   template <class T, class Weight>
-  std::vector<pair_sums> pairs_of(const tensor_view<const T, space>& k, const key_groups& groups,
+  std::vector<pair_sums> pairs_of(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                   const std::vector<pair_problem>& problems, const pair_request& request,
                                   const Weight& weight) {
-    const auto machine = on();
+    const auto device = on();
     if (request.sample.pairs > 0 && !Weight::given) {
       const cuda_kernels::multiply_by_gemm multiply{handles_.get()};
-      return thrust_kernels::drawn_pairs<machine_type, cuda_kernels::multiply_by_gemm, T, space>(
-          machine, multiply, options_.scratch_bytes, k, groups, problems, request)();
+      return thrust_kernels::drawn_pairs<device_type, cuda_kernels::multiply_by_gemm, T, space>(
+          device, multiply, options_.scratch_bytes, k, groups, problems, request)();
     }
-    using fused = thrust_kernels::fused_pairs<engine_type, T, space>;
+    using fused = thrust_kernels::tile_pairs<launcher_type, T, space>;
     if (!fused::does(request, Weight::given))
-      return thrust_kernels::gaussian_pairs(machine, k, groups, problems, request, weight);
-    const engine_type engine(machine, *handles_);
-    return fused(engine, options_.scratch_bytes, options_.products == gram_products::split_bf16, k, groups, problems,
+      return thrust_kernels::gaussian_pairs(device, k, groups, problems, request, weight);
+    const launcher_type launcher(device, *handles_);
+    return fused(launcher, options_.scratch_bytes, options_.products == gram_products::split_bf16, k, groups, problems,
                  request)(weight);
   }
 

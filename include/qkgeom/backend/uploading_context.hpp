@@ -64,7 +64,7 @@ class uploading_context {
 
   /// See cpu_context::gaussian_pairs.
   template <class T>
-  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
     if (request.weight) return here().gaussian_pairs(k, groups, problems, request);
     const auto keys = upload(k);
@@ -72,7 +72,7 @@ class uploading_context {
   }
   /// The same with a weight that runs where `Context` computes.
   template <class T, class Weight>
-  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const key_groups& groups,
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
                                         const Weight& weight) {
     const auto keys = upload(k);
@@ -82,7 +82,8 @@ class uploading_context {
   /// See cpu_context::empirical_pairs.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
-                                         const key_groups& groups, const std::vector<empirical_problem>& problems) {
+                                         const keys_by_document& groups,
+                                         const std::vector<empirical_problem>& problems) {
     const auto queries = upload(q), keys = upload(k);
     return there_->empirical_pairs(queries.view, keys.view, groups, problems);
   }
@@ -124,7 +125,7 @@ class uploading_context {
     std::vector<T> packed;
     for (index_t first = 0; first < x.rows; first += piece) {
       const index_t rows = std::min(piece, x.rows - first);
-      packed.resize(static_cast<std::size_t>(rows * width));
+      packed.resize(rows * width);
       for_each((rows + task_rows - 1) / task_rows, [&](index_t task) {
         for (index_t i = task * task_rows; i < std::min(rows, (task + 1) * task_rows); ++i)
           for (index_t h = 0; h < x.heads; ++h) {

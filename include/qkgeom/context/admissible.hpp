@@ -12,42 +12,42 @@
 /// Which keys a query bucket admits, and the pairs of them by number.
 namespace qkgeom {
 
-/// A law that says of no scores: it admits the keys before a bucket that starts at `before`, in windowed layers those
-/// after tau - window.
-inline score_law admitting(index_t before, double tau, std::optional<index_t> window) {
-  score_law law;
-  law.tau = tau;
-  law.before = before;
-  if (window) law.after = tau - static_cast<double>(*window);
-  return law;
+/// A distribution that says of no scores: it admits the keys before a bucket that starts at `before`, in windowed
+/// layers those after tau - window.
+inline score_distribution admitting(index_t before, double tau, std::optional<index_t> window) {
+  score_distribution distribution;
+  distribution.tau = tau;
+  distribution.before = before;
+  if (window) distribution.after = tau - static_cast<double>(*window);
+  return distribution;
 }
 
-/// Ranks [begin, end) of the keys of one group that a law admits.
+/// Ranks [begin, end) of the keys of one group that a distribution admits.
 struct rank_range {
   index_t begin = 0, end = 0;
   QKGEOM_HD index_t size() const { return end > begin ? end - begin : 0; }
   QKGEOM_HD std::int64_t pairs() const { return size() * (size() - 1) / 2; }
 };
 
-inline rank_range admissible(const key_groups& groups, index_t group, const score_law& law) {
-  const auto first = groups.position.begin() + groups.offset[static_cast<std::size_t>(group)];
+inline rank_range admissible(const keys_by_document& groups, index_t group, const score_distribution& distribution) {
+  const auto first = groups.position.begin() + groups.offset[group];
   const auto last = groups.position.begin() + groups.offset[static_cast<std::size_t>(group) + 1];
-  const auto begin = std::partition_point(first, last, [&](std::int32_t t) { return !(t > law.after); });
-  const auto end = std::lower_bound(first, last, law.before);
+  const auto begin = std::partition_point(first, last, [&](std::int32_t t) { return !(t > distribution.after); });
+  const auto end = std::lower_bound(first, last, distribution.before);
   return {begin - first, end - first};
 }
 
-/// The pairs of one group under one law: keys [first, first + count) of the groups' order.
+/// The pairs of one group under one distribution: keys [first, first + count) of the groups' order.
 struct group_range {
   index_t first = 0, count = 0, group = 0;
 };
 
-/// The ranges of a law over all groups, those with pairs alone.
-inline std::vector<group_range> ranges_of(const key_groups& groups, const score_law& law) {
+/// The ranges of a distribution over all groups, those with pairs alone.
+inline std::vector<group_range> ranges_of(const keys_by_document& groups, const score_distribution& distribution) {
   std::vector<group_range> ranges;
   for (index_t g = 0; g < groups.groups(); ++g) {
-    const auto r = admissible(groups, g, law);
-    if (r.size() >= 2) ranges.push_back({groups.offset[static_cast<std::size_t>(g)] + r.begin, r.size(), g});
+    const auto r = admissible(groups, g, distribution);
+    if (r.size() >= 2) ranges.push_back({groups.offset[g] + r.begin, r.size(), g});
   }
   return ranges;
 }

@@ -15,7 +15,7 @@ namespace qkgeom {
 
 /// Score distribution of one query bucket, as the pair kernels need it: for keys i, j with delta = k_i - k_j,
 /// m = mean . delta and v = sum_c variance_c (H delta)_c^2 or |factor' delta|^2.
-struct score_law {
+struct score_distribution {
   std::vector<double> mean;      ///< (d), in the keys' own coordinates
   std::vector<double> variance;  ///< (d), along the reflected coordinates; empty: `factor` holds the covariance
   std::vector<double> factor;    ///< (d, rank), row-major, in the keys' own coordinates
@@ -26,26 +26,26 @@ struct score_law {
   bool empty() const { return mean.empty(); }
 };
 
-/// The exact pair sums of one query head: its laws, one a query bucket, against the keys of one key head.
+/// The exact pair sums of one query head: its distributions, one a query bucket, against the keys of one key head.
 struct pair_problem {
   index_t key_head = 0;
   std::vector<double> reflector;  ///< unit u of H = I - 2uu', (d); empty: H = I
-  std::vector<score_law> laws;
+  std::vector<score_distribution> distributions;
 };
 
 /// Observed queries against the keys of one key head: bucket b's rows of q, and what it admits.
 struct empirical_problem {
   index_t query_head = 0, key_head = 0;
-  std::vector<std::vector<index_t>> query_rows;  ///< (laws) rows of q
-  std::vector<score_law> laws;                   ///< only `before`, `after`, `tau` are read
+  std::vector<std::vector<index_t>> query_rows;   ///< (distributions) rows of q
+  std::vector<score_distribution> distributions;  ///< only `before`, `after`, `tau` are read
 };
 
 /// A pair of keys as a weight sees it. Ranks count the admissible keys of the pair's group in position order, from 0.
 struct key_pair {
-  index_t i = 0, j = 0, keys = 0;             ///< ranks i < j, and how many keys the group admits
-  std::int32_t t_i = 0, t_j = 0;              ///< positions t_i <= t_j, tokens
-  std::int32_t example_i = 0, example_j = 0;  ///< example ids; they differ only across examples
-  double tau = 0;                             ///< query position of the bucket, tokens
+  index_t i = 0, j = 0, keys = 0;               ///< ranks i < j, and how many keys the group admits
+  std::int32_t t_i = 0, t_j = 0;                ///< positions t_i <= t_j, tokens
+  std::int32_t document_i = 0, document_j = 0;  ///< document ids; they differ only across documents
+  double tau = 0;                               ///< query position of the bucket, tokens
   QKGEOM_HD index_t distance() const { return index_t{t_j} - t_i; }
 };
 
@@ -69,8 +69,9 @@ template <class T>
 inline constexpr pair_precision usual_precision =
     std::is_same_v<compute_t<T>, double> ? pair_precision::f64 : pair_precision::f32;
 
-/// Pairs drawn instead of all: `pairs` a law, uniform over its admissible pairs, with replacement; 0: all pairs. Draw n
-/// of law l of problem p depends on (seed, layer, p, l, n) alone. A law with at most `pairs` pairs takes each once.
+/// Pairs drawn instead of all: `pairs` a distribution, uniform over its admissible pairs, with replacement; 0: all
+/// pairs. Draw n of distribution l of problem p depends on (seed, layer, p, l, n) alone. A distribution with at most
+/// `pairs` pairs takes each once.
 struct pair_sample {
   index_t pairs = 0;
   std::uint64_t seed = 0;
@@ -81,9 +82,9 @@ struct pair_sample {
 /// P(q . k_j > q . k_i) (the later key wins; 1/2 for keys at one position); |delta_1 mean_1|, |delta' mean| over
 /// coordinates 2..d; delta_1^2 variance_1, delta' covariance delta over coordinates 2..d, and what the covariance of
 /// coordinate 1 with the others adds to v (only `joint` has it); |z|.
-enum class pair_part { later_wins, drift_mean, content_mean, drift_variance, content_variance, cross_variance, abs_z };
-inline constexpr index_t pair_parts = 7;
-constexpr std::string_view name_of(pair_part p) {
+enum class pair_term { later_wins, drift_mean, content_mean, drift_variance, content_variance, cross_variance, abs_z };
+inline constexpr index_t pair_terms = 7;
+constexpr std::string_view name_of(pair_term p) {
   constexpr std::string_view names[] = {"later_wins",       "drift_mean",     "content_mean", "drift_variance",
                                         "content_variance", "cross_variance", "abs_z"};
   return names[static_cast<int>(p)];
@@ -91,63 +92,65 @@ constexpr std::string_view name_of(pair_part p) {
 
 struct pair_request {
   pair_weight weight{};
-  std::optional<pair_precision> precision{};  ///< none: f64 for f64 keys, else f32; drawn pairs are f64, parts mostly
+  std::optional<pair_precision> precision{};  ///< none: f64 for f64 keys, else f32; drawn pairs are f64, terms mostly
   index_t heatmap_cell = 0;                   ///< cell width in tokens; 0: no heatmap
   pair_sample sample{};
-  bool parts = false;  ///< sums of the pair_parts too
+  bool terms = false;  ///< sums of the pair_terms too
 };
 
-/// Sums of a heatmap's cells, value 0 being the plasticity and value 1 + p part p, with the sums over groups of
+/// Sums of a heatmap's cells, value 0 being the plasticity and value 1 + p term p, with the sums over groups of
 /// products of a group's sums, from which errors over groups follow. They merge by addition.
-struct heatmap_parts {
-  static constexpr index_t values = 1 + pair_parts;
+struct heatmap_terms {
+  static constexpr index_t values = 1 + pair_terms;
   std::vector<double> groups, weight, weight_square;  ///< (cells) groups with weight, sum of weights W_g, of W_g^2
   std::vector<double> sum, square, product;           ///< (cells, values) sums of S_g, S_g^2, S_g W_g
 };
 
-/// The arrays of heatmap_parts, and how many numbers a cell has in each.
+/// The arrays of heatmap_terms, and how many numbers a cell has in each.
 struct heatmap_array {
-  std::vector<double> heatmap_parts::*values;
+  std::vector<double> heatmap_terms::*values;
   index_t depth;
 };
-inline constexpr heatmap_array heatmap_arrays[] = {{&heatmap_parts::groups, 1},
-                                                   {&heatmap_parts::weight, 1},
-                                                   {&heatmap_parts::weight_square, 1},
-                                                   {&heatmap_parts::sum, heatmap_parts::values},
-                                                   {&heatmap_parts::square, heatmap_parts::values},
-                                                   {&heatmap_parts::product, heatmap_parts::values}};
+inline constexpr heatmap_array heatmap_arrays[] = {{&heatmap_terms::groups, 1},
+                                                   {&heatmap_terms::weight, 1},
+                                                   {&heatmap_terms::weight_square, 1},
+                                                   {&heatmap_terms::sum, heatmap_terms::values},
+                                                   {&heatmap_terms::square, heatmap_terms::values},
+                                                   {&heatmap_terms::product, heatmap_terms::values}};
 
 /// Sums of zero for a heatmap of that many cells.
-inline heatmap_parts blank_cells(std::size_t cells) {
-  heatmap_parts x;
+inline heatmap_terms blank_cells(std::size_t cells) {
+  heatmap_terms x;
   for (const auto& a : heatmap_arrays) (x.*a.values).assign(cells * static_cast<std::size_t>(a.depth), 0.0);
   return x;
 }
 
-/// Sums over pairs, kept apart by group (example), so that means, errors over examples and merges need nothing else.
+/// Sums over pairs, kept apart by group (document), so that means, errors over documents and merges need nothing else.
 struct pair_sums {
-  index_t laws = 0, groups = 0;
-  std::vector<double> sum;          ///< (laws, groups) weighted plasticity; of drawn pairs, as an estimate for all
-  std::vector<double> weight;       ///< (laws, groups) weights
-  std::vector<std::int64_t> pairs;  ///< (laws, groups) pairs of the set, of a weight above 0
+  index_t distributions = 0, groups = 0;
+  std::vector<double> sum;     ///< (distributions, groups) weighted plasticity; of drawn pairs, as an estimate for all
+  std::vector<double> weight;  ///< (distributions, groups) weights
+  std::vector<std::int64_t> pairs;  ///< (distributions, groups) pairs of the set, of a weight above 0
   index_t heatmap_width = 0;        ///< cells along each side
   std::vector<double> heatmap_sum;  ///< (key distance, query distance)
   std::vector<double> heatmap_weight;
-  std::vector<std::int64_t> drawn{};  ///< (laws, groups) pairs drawn, 0 where all were used; empty: all were
-  std::vector<double> square{};       ///< (laws, groups) weighted squares of drawn pairs' plasticity
-  std::vector<double> part_sum{};     ///< (laws, groups, parts) weighted, if asked for
-  heatmap_parts cells{};              ///< of the heatmap, if parts were asked for
+  std::vector<std::int64_t> drawn{};  ///< (distributions, groups) pairs drawn, 0 where all were used; empty: all were
+  std::vector<double> square{};       ///< (distributions, groups) weighted squares of drawn pairs' plasticity
+  std::vector<double> term_sum{};     ///< (distributions, groups, terms) weighted, if asked for
+  heatmap_terms cells{};              ///< of the heatmap, if terms were asked for
 
-  std::size_t at(index_t law, index_t group) const { return static_cast<std::size_t>(law * groups + group); }
+  std::size_t at(index_t distribution, index_t group) const {
+    return static_cast<std::size_t>(distribution * groups + group);
+  }
 };
 
 /// Keys of a layer in the order of the pair kernels: by group, then position. Group g is [offset[g], offset[g + 1]).
-struct key_groups {
-  std::vector<std::int64_t> row;            ///< row of the layer's k
-  std::vector<std::int32_t> position;       ///< (n) ascending within a group
-  std::vector<index_t> offset;              ///< (groups + 1)
-  std::vector<std::int32_t> example;        ///< (groups) example id; -1 where a group holds all examples
-  std::vector<std::int32_t> key_example{};  ///< (n) example ids, for weights; empty: the group's
+struct keys_by_document {
+  std::vector<std::int64_t> row;             ///< row of the layer's k
+  std::vector<std::int32_t> position;        ///< (n) ascending within a group
+  std::vector<index_t> offset;               ///< (groups + 1)
+  std::vector<std::int32_t> document;        ///< (groups) document id; -1 where a group holds all documents
+  std::vector<std::int32_t> key_document{};  ///< (n) document ids, for weights; empty: the group's
   index_t groups() const { return static_cast<index_t>(offset.size()) - 1; }
 };
 

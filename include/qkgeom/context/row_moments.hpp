@@ -34,7 +34,7 @@ struct row_moments {
   index_t dim() const { return static_cast<index_t>(mean.size()); }
   bool has_full_scatter() const { return xx.size() == mean.size() * mean.size(); }
   /// sum (x_i - mean_i)^2.
-  double xx_diagonal(index_t i) const { return xx[static_cast<std::size_t>(has_full_scatter() ? i * dim() + i : i)]; }
+  double xx_diagonal(index_t i) const { return xx[has_full_scatter() ? i * dim() + i : i]; }
   bool operator==(const row_moments&) const = default;
 };
 

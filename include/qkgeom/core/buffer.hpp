@@ -55,7 +55,7 @@ class buffer {
     if (!values.empty()) memory_->from_host(data_, values.data(), values.size() * sizeof(T));
   }
   std::vector<T> host(index_t n) const {
-    std::vector<T> values(static_cast<std::size_t>(n));
+    std::vector<T> values(n);
     if (n > 0) memory_->to_host(values.data(), data_, values.size() * sizeof(T));
     return values;
   }

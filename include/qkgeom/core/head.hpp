@@ -12,7 +12,7 @@
 namespace qkgeom {
 
 /// Input of one head: post-RoPE queries (n_q, d) and keys (n_k, d), each row with its token position (0-based) and the
-/// id of the example it comes from. Queries and keys need not be at the same positions.
+/// id of the document it comes from. Queries and keys need not be at the same positions.
 template <class T, memory_space Space = memory_space::host>
 struct head_view {
   static_assert(is_element_v<T>, "elements are bf16, f16, float or double");
@@ -21,10 +21,10 @@ struct head_view {
 
   matrix_view<const T, Space> q;
   vector_view<const std::int32_t, Space> q_position;
-  vector_view<const std::int32_t, Space> q_example;
+  vector_view<const std::int32_t, Space> q_document;
   matrix_view<const T, Space> k;
   vector_view<const std::int32_t, Space> k_position;
-  vector_view<const std::int32_t, Space> k_example;
+  vector_view<const std::int32_t, Space> k_document;
   std::optional<index_t> window{};  ///< sliding window in tokens; none: full attention
 };
 template <class T, class U, class P, memory_space S, class... Rest>
@@ -41,17 +41,16 @@ struct layer_view {
 
   tensor_view<const T, Space> q;  ///< (n_q, query heads, d)
   vector_view<const std::int32_t, Space> q_position;
-  vector_view<const std::int32_t, Space> q_example;
+  vector_view<const std::int32_t, Space> q_document;
   tensor_view<const T, Space> k;  ///< (n_k, key heads, d)
   vector_view<const std::int32_t, Space> k_position;
-  vector_view<const std::int32_t, Space> k_example;
+  vector_view<const std::int32_t, Space> k_document;
   std::vector<index_t> key_of_query;
   std::optional<index_t> window{};
 
   /// The view of query head h with its key head.
   head_view<T, Space> head(index_t h) const {
-    return {q.head(h),  q_position, q_example, k.head(key_of_query[static_cast<std::size_t>(h)]),
-            k_position, k_example,  window};
+    return {q.head(h), q_position, q_document, k.head(key_of_query[h]), k_position, k_document, window};
   }
 };
 
@@ -60,10 +59,10 @@ template <class T, memory_space S>
 layer_view<T, S> as_layer(const head_view<T, S>& h) {
   return {{h.q.data, h.q.rows, 1, h.q.cols, h.q.row_stride, h.q.cols},
           h.q_position,
-          h.q_example,
+          h.q_document,
           {h.k.data, h.k.rows, 1, h.k.cols, h.k.row_stride, h.k.cols},
           h.k_position,
-          h.k_example,
+          h.k_document,
           {0},
           h.window};
 }
@@ -74,9 +73,9 @@ void check_shapes(const layer_view<T, S>& x) {
   require(x.q.dim == x.k.dim, "q and k must have the same head size, but q has ", x.q.dim, " and k ", x.k.dim);
   require(x.q.dim > 0, "q and k must have a head size of at least 1");
   require(x.q_position.size == x.q.rows, "q_position has ", x.q_position.size, " entries for ", x.q.rows, " rows of q");
-  require(x.q_example.size == x.q.rows, "q_example has ", x.q_example.size, " entries for ", x.q.rows, " rows of q");
+  require(x.q_document.size == x.q.rows, "q_example has ", x.q_document.size, " entries for ", x.q.rows, " rows of q");
   require(x.k_position.size == x.k.rows, "k_position has ", x.k_position.size, " entries for ", x.k.rows, " rows of k");
-  require(x.k_example.size == x.k.rows, "k_example has ", x.k_example.size, " entries for ", x.k.rows, " rows of k");
+  require(x.k_document.size == x.k.rows, "k_example has ", x.k_document.size, " entries for ", x.k.rows, " rows of k");
   require(static_cast<index_t>(x.key_of_query.size()) == x.q.heads, "key_of_query has ", x.key_of_query.size(),
           " entries for ", x.q.heads, " query heads");
   const auto strides = [](const char* name, const auto& rows) {

@@ -41,16 +41,16 @@ enum class draw : std::uint32_t {
   probe = 13
 };
 
-/// A stream of random numbers without state, keyed by (seed, example, layer, use); entry i depends on nothing else.
+/// A stream of random numbers without state, keyed by (seed, document, layer, use); entry i depends on nothing else.
 struct random_stream {
   std::uint64_t seed = 0;
-  std::uint32_t example = 0;
+  std::uint32_t document = 0;
   std::uint32_t layer = 0;
   draw use = draw::query_token;
 
   QKGEOM_HD std::array<std::uint32_t, 4> bits(std::uint64_t i) const {
     return philox4x32({static_cast<std::uint32_t>(i),
-                       static_cast<std::uint32_t>(i >> 32) ^ (static_cast<std::uint32_t>(use) << 24), example, layer},
+                       static_cast<std::uint32_t>(i >> 32) ^ (static_cast<std::uint32_t>(use) << 24), document, layer},
                       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   }
   /// Uniform on [0, 1) with 53 bits.

@@ -25,7 +25,7 @@ struct pca_result {
   double k_linear_share = 0;
   double q_component_share = 0;  ///< the variant sum_j explained_variance_j r_j^2 over the first 10 components
   double k_component_share = 0;
-  head_class cls = head_class::mixed;
+  qkgeom::head_class head_class = qkgeom::head_class::mixed;
 };
 
 namespace detail {
@@ -76,7 +76,7 @@ inline pca_result pca_of(const row_moments& q, const row_moments& k, eigen_syste
   r.total_variance = count > 1 ? trace / (count - 1) : 0.0;
   r.q_linear_share = linear_share(q);
   r.k_linear_share = linear_share(k);
-  r.cls = classify(r.r_q[0], r.r_k[0], options.thresholds);
+  r.head_class = classify(r.r_q[0], r.r_k[0], options.thresholds);
   return r;
 }
 
@@ -90,10 +90,10 @@ auto pca(Context& ctx, const Moments& moments, const pca_options& options = {}) 
   const auto n = static_cast<index_t>(heads.size());
   std::vector<row_moments> pooled(heads.size());
   ctx.for_each(n, [&](index_t h) {
-    const auto& side = heads[static_cast<std::size_t>(h)];
+    const auto& side = heads[h];
     require(side.q->total.count > 0 && side.k->total.count > 0, "pca: a head needs at least one query and one key");
-    pooled[static_cast<std::size_t>(h)] = side.q->total;
-    merge(pooled[static_cast<std::size_t>(h)], side.k->total);
+    pooled[h] = side.q->total;
+    merge(pooled[h], side.k->total);
   });
   std::vector<const std::vector<double>*> scatters;
   for (const auto& p : pooled) scatters.push_back(&p.xx);

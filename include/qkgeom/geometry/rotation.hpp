@@ -47,10 +47,10 @@ struct rotation_result {
 
 /// Puts the spread of score differences and the bias in units of it into `r`. `differences` (d, d) is the mean of
 /// (k_i - k_j)(k_i - k_j)' over pairs of keys. The source does not say over what a score difference varies.
-/// **Decided**: over queries and keys drawn apart, all pairs of keys of one example counting once, whatever their
+/// **Decided**: over queries and keys drawn apart, all pairs of keys of one document counting once, whatever their
 /// positions: score_sd^2 = tr((Cov_Q + mu_Q mu_Q') D). Beside it the mean query's alone, mu_Q' D mu_Q, which is what
-/// bias_strength speaks of. Both orders of a pair count, so the mean is 0. From moments that do not know examples D is
-/// twice the pooled Cov_K, which holds the differences between examples too; `block_moments` has the exact D.
+/// bias_strength speaks of. Both orders of a pair count, so the mean is 0. From moments that do not know documents D is
+/// twice the pooled Cov_K, which holds the differences between documents too; `block_moments` has the exact D.
 inline void set_score_sd(rotation_result& r, const row_moments& q, const std::vector<double>& differences) {
   const double mean_query = dense::quadratic(differences, q.mean);
   const double drawn = q.count > 1 ? dense::dot(q.xx, differences) / static_cast<double>(q.count - 1) : 0.0;

@@ -41,12 +41,12 @@ struct captured_buckets {
 };
 
 /// A document of a capture: the number by which rows name it, its id, its tokens, and labels (an object, or null).
-struct captured_example {
+struct captured_document {
   index_t index = 0;
   std::string id;
   index_t tokens = 0;
   json labels = nullptr;
-  bool operator==(const captured_example&) const = default;
+  bool operator==(const captured_document&) const = default;
 };
 
 /// Rotary embedding as applied: `style` is "half" or "interleaved".
@@ -69,10 +69,10 @@ struct captured_layer_info {
   bool operator==(const captured_layer_info&) const = default;
 };
 
-/// A shard of a capture folder: its examples, and its rows, queries and keys of all layers together.
+/// A shard of a capture folder: its documents, and its rows, queries and keys of all layers together.
 struct captured_shard {
   std::string file;
-  std::vector<index_t> examples;
+  std::vector<index_t> documents;
   index_t rows = 0;
   bool operator==(const captured_shard&) const = default;
 };
@@ -86,7 +86,7 @@ struct capture_manifest {
   std::string rope_stage = "post";
   std::uint64_t seed = 0;
   std::vector<captured_layer_info> layers;
-  std::optional<std::vector<captured_example>> examples;
+  std::optional<std::vector<captured_document>> documents;
   std::optional<std::string> revision, compute_dtype, family;
   std::optional<captured_rope> rope;
   std::vector<captured_shard> shards;  ///< empty in a single file
@@ -103,7 +103,7 @@ struct capture_manifest {
   const captured_layer_info& layer(index_t number) const {
     const index_t at = find_layer(number);
     require(at >= 0, "layer ", number, " is not in this capture");
-    return layers[static_cast<std::size_t>(at)];
+    return layers[at];
   }
   /// Captured query heads of all layers.
   index_t query_heads() const {
@@ -139,7 +139,7 @@ struct capture_manifest {
 
 namespace detail {
 
-inline constexpr index_t largest_position = 0x7fffffff;  // positions and examples are 32-bit
+inline constexpr index_t largest_position = 0x7fffffff;  // positions and documents are 32-bit
 
 template <class List, class Key>
 void require_each_once(const List& list, const std::string& where, const char* what, Key key) {

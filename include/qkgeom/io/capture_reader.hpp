@@ -49,7 +49,7 @@ class capture {
   /// The rows of a layer in one shard, in place where the file is aligned.
   captured_layer read_layer(index_t layer, index_t shard) const {
     const auto file = this->file(shard);
-    const auto allowed = examples_of(shard);
+    const auto allowed = documents_of(shard);
     return assemble(layer, [&](const captured_layer_info& info, char kind) {
       return detail::read_side(file, manifest(), info, kind, allowed);
     });
@@ -60,7 +60,7 @@ class capture {
     return assemble(layer, [&](const captured_layer_info& info, char kind) {
       std::vector<captured_side> parts;
       for (index_t s = 0; s < n_shards(); ++s)
-        parts.push_back(detail::read_side(file(s), manifest(), info, kind, examples_of(s)));
+        parts.push_back(detail::read_side(file(s), manifest(), info, kind, documents_of(s)));
       return detail::join(std::move(parts), path().string());
     });
   }
@@ -69,9 +69,9 @@ class capture {
   std::shared_ptr<const safetensors_file> file(index_t shard) const {
     require(shard >= 0 && shard < n_shards(), path().string(), ": there is no shard ", shard, " of ", n_shards());
     const std::lock_guard lock(state_->mutex);
-    auto& file = state_->files[static_cast<std::size_t>(shard)];
+    auto& file = state_->files[shard];
     if (!file) {
-      const auto name = state_->path / manifest().shards[static_cast<std::size_t>(shard)].file;
+      const auto name = state_->path / manifest().shards[shard].file;
       auto opened = std::make_shared<const safetensors_file>(name);
       check_same_capture(manifest(), manifest_of(*opened), name.string());
       file = std::move(opened);
@@ -108,11 +108,11 @@ class capture {
     s.manifest = parse_manifest(read_text(name, max_safetensors_header), name.string());
     require(!s.manifest.shards.empty(), name.string(), ": shards must list at least one file");
     detail::require_each_once(s.manifest.shards, name.string(), "shard", [](const auto& x) { return x.file; });
-    if (s.manifest.examples) {
+    if (s.manifest.documents) {
       std::set<index_t> listed;
-      for (const auto& e : *s.manifest.examples) listed.insert(e.index);
+      for (const auto& e : *s.manifest.documents) listed.insert(e.index);
       for (const auto& shard : s.manifest.shards)
-        for (const index_t e : shard.examples)
+        for (const index_t e : shard.documents)
           require(listed.count(e) == 1, name.string(), ": ", shard.file, " holds example ", e,
                   ", which examples does not list");
     }
@@ -134,14 +134,14 @@ class capture {
     same(folder.layers == shard.layers, "layers");
   }
 
-  /// Ascending examples that the rows of a shard may name; none if the manifest does not say.
-  std::optional<std::vector<index_t>> examples_of(index_t shard) const {
+  /// Ascending documents that the rows of a shard may name; none if the manifest does not say.
+  std::optional<std::vector<index_t>> documents_of(index_t shard) const {
     std::vector<index_t> list;
     if (!manifest().shards.empty()) {
-      list = manifest().shards[static_cast<std::size_t>(shard)].examples;
+      list = manifest().shards[shard].documents;
     } else {
-      if (!manifest().examples) return std::nullopt;
-      for (const auto& e : *manifest().examples) list.push_back(e.index);
+      if (!manifest().documents) return std::nullopt;
+      for (const auto& e : *manifest().documents) list.push_back(e.index);
     }
     std::sort(list.begin(), list.end());
     return list;

@@ -12,7 +12,7 @@
 namespace qkgeom {
 
 /// Captures of one model, over different documents, as one. The documents of each capture follow those of the one
-/// before: example e of capture c is document e + offset of c. A layer is read in parts, a shard each, so that what
+/// before: document e of capture c is document e + offset of c. A layer is read in shards, a shard each, so that what
 /// streams over them needs the memory of one shard, however many documents there are.
 class capture_set {
  public:
@@ -26,7 +26,7 @@ class capture_set {
       offset_.push_back(documents_);
       documents_ += documents_of(c);
       require(documents_ <= detail::largest_position, c.path().string(), ": more documents than 32 bits count");
-      for (index_t s = 0; s < c.n_shards(); ++s) parts_.emplace_back(offset_.size() - 1, s);
+      for (index_t s = 0; s < c.n_shards(); ++s) shards_.emplace_back(offset_.size() - 1, s);
     }
   }
   /// Opens folders or single files. Throws `error` on one that is named twice, too: its documents would count twice.
@@ -47,17 +47,17 @@ class capture_set {
   /// One more than the largest document number.
   index_t documents() const { return documents_; }
   /// The documents that the manifests list, numbered over all captures; none of a capture that lists none.
-  std::vector<captured_example> listed_documents() const {
-    std::vector<captured_example> all;
+  std::vector<captured_document> listed_documents() const {
+    std::vector<captured_document> all;
     for (std::size_t c = 0; c < captures_.size(); ++c)
-      if (const auto& listed = captures_[c].manifest().examples)
+      if (const auto& listed = captures_[c].manifest().documents)
         for (auto e : *listed) {
           e.index += offset_[c];
           if (only_.empty() || std::binary_search(only_.begin(), only_.end(), e.index)) all.push_back(std::move(e));
         }
     return all;
   }
-  index_t n_parts() const { return static_cast<index_t>(parts_.size()); }
+  index_t n_shards() const { return static_cast<index_t>(shards_.size()); }
 
   /// Documents of rows, ascending.
   struct row_documents {
@@ -66,7 +66,7 @@ class capture_set {
   /// The documents that have queries, and those that have keys, in a layer.
   row_documents documents_in(index_t layer) const {
     row_documents found;
-    for (const auto& [c, shard] : parts_) {
+    for (const auto& [c, shard] : shards_) {
       const auto rows = captures_[c].read_layer(layer, shard);
       add_documents(rows.q, static_cast<std::int32_t>(offset_[c]), found.q);
       add_documents(rows.k, static_cast<std::int32_t>(offset_[c]), found.k);
@@ -87,11 +87,11 @@ class capture_set {
   }
 
   /// The rows of a layer in one shard, with documents numbered over all captures.
-  captured_layer read_part(index_t layer, index_t part) const {
-    const auto [c, shard] = parts_[static_cast<std::size_t>(part)];
+  captured_layer read_shard(index_t layer, index_t number) const {
+    const auto [c, shard] = shards_[number];
     auto rows = captures_[c].read_layer(layer, shard);
     if (offset_[c] > 0)
-      for (auto* side : {&rows.q, &rows.k}) shift_examples(*side, static_cast<std::int32_t>(offset_[c]));
+      for (auto* side : {&rows.q, &rows.k}) shift_documents(*side, static_cast<std::int32_t>(offset_[c]));
     if (!only_.empty())
       for (auto* side : {&rows.q, &rows.k}) *side = rows_of(std::move(*side), only_);
     return rows;
@@ -99,10 +99,10 @@ class capture_set {
   /// The rows of a layer in all shards of all captures: in place if there is one shard, else copied together.
   captured_layer read_layer(index_t layer) const {
     if (captures_.size() == 1 && only_.empty()) return captures_[0].read_layer(layer);
-    auto all = read_part(layer, 0);
+    auto all = read_shard(layer, 0);
     std::vector<captured_side> q{std::move(all.q)}, k{std::move(all.k)};
-    for (index_t p = 1; p < n_parts(); ++p) {
-      auto next = read_part(layer, p);
+    for (index_t p = 1; p < n_shards(); ++p) {
+      auto next = read_shard(layer, p);
       q.push_back(std::move(next.q));
       k.push_back(std::move(next.k));
     }
@@ -120,15 +120,15 @@ class capture_set {
     require(documents.front() >= 0 && documents.back() < documents_, "capture_set: there is no document ",
             documents.front() < 0 ? documents.front() : documents.back(), " of ", documents_);
     auto some = *this;
-    std::erase_if(some.parts_, [&](const auto& part) {
-      const auto& shards = captures_[part.first].manifest().shards;
-      if (shards.empty()) return false;  // a single file may hold any
-      const auto& held = shards[static_cast<std::size_t>(part.second)].examples;
+    std::erase_if(some.shards_, [&](const auto& shard) {
+      const auto& listed = captures_[shard.first].manifest().shards;
+      if (listed.empty()) return false;  // a single file may hold any
+      const auto& held = listed[shard.second].documents;
       return std::none_of(held.begin(), held.end(), [&](index_t e) {
-        return std::binary_search(documents.begin(), documents.end(), e + offset_[part.first]);
+        return std::binary_search(documents.begin(), documents.end(), e + offset_[shard.first]);
       });
     });
-    require(!some.parts_.empty(), "capture_set: no shard holds document ", documents.front(),
+    require(!some.shards_.empty(), "capture_set: no shard holds document ", documents.front(),
             documents.size() > 1 ? ", nor the others asked for" : "");
     some.only_ = std::move(documents);
     return some;
@@ -136,9 +136,9 @@ class capture_set {
   /// False for what `only` made.
   bool has_all_documents() const { return only_.empty(); }
 
-  /// Takes the pages of a part out of this process' memory; they are read again where they are needed.
-  void forget(index_t part) const {
-    const auto [c, shard] = parts_[static_cast<std::size_t>(part)];
+  /// Takes the pages of a shard out of this process' memory; they are read again where they are needed.
+  void forget(index_t number) const {
+    const auto [c, shard] = shards_[number];
     captures_[c].file(shard)->forget();
   }
 
@@ -158,32 +158,32 @@ class capture_set {
   static index_t documents_of(const capture& c) {
     index_t last = -1;
     const auto& m = c.manifest();
-    if (m.examples)
-      for (const auto& e : *m.examples) last = std::max(last, e.index);
+    if (m.documents)
+      for (const auto& e : *m.documents) last = std::max(last, e.index);
     for (const auto& s : m.shards)
-      for (const index_t e : s.examples) last = std::max(last, e);
+      for (const index_t e : s.documents) last = std::max(last, e);
     if (last >= 0) return last + 1;
     for (const index_t layer : c.layers()) {
       const auto rows = c.read_layer(layer);
       for (const auto* side : {&rows.q, &rows.k})
-        for (const std::int32_t e : side->example) last = std::max<index_t>(last, e);
+        for (const std::int32_t e : side->document) last = std::max<index_t>(last, e);
     }
     return last + 1;
   }
 
   /// Those of rows in the order of documents, wanted ones alone.
   void add_documents(const captured_side& side, std::int32_t offset, std::vector<std::int32_t>& to) const {
-    for (const std::int32_t e : side.example) {
+    for (const std::int32_t e : side.document) {
       const std::int32_t id = e + offset;
       if (!to.empty() && to.back() == id) continue;
       if (only_.empty() || std::binary_search(only_.begin(), only_.end(), index_t{id})) to.push_back(id);
     }
   }
 
-  static void shift_examples(captured_side& side, std::int32_t by) {
-    auto shifted = std::make_shared<std::vector<std::int32_t>>(side.example.begin(), side.example.end());
+  static void shift_documents(captured_side& side, std::int32_t by) {
+    auto shifted = std::make_shared<std::vector<std::int32_t>>(side.document.begin(), side.document.end());
     for (auto& e : *shifted) e += by;
-    side.example = {shifted->data(), static_cast<index_t>(shifted->size())};
+    side.document = {shifted->data(), static_cast<index_t>(shifted->size())};
     side.owners.push_back(std::move(shifted));
   }
 
@@ -193,25 +193,25 @@ class capture_set {
     const std::size_t width = side.rows > 0 ? side.bytes() / static_cast<std::size_t>(side.rows) : 0;
     std::vector<captured_side> runs;
     for (index_t from = 0, to = 0; from < side.rows; from = to) {
-      const bool wanted = std::binary_search(documents.begin(), documents.end(), index_t{side.example[from]});
-      for (to = from + 1; to < side.rows && side.example[to] == side.example[from];) ++to;
+      const bool wanted = std::binary_search(documents.begin(), documents.end(), index_t{side.document[from]});
+      for (to = from + 1; to < side.rows && side.document[to] == side.document[from];) ++to;
       if (!wanted) continue;
       runs.push_back(side);
       auto& run = runs.back();
       run.rows = to - from;
       run.data += static_cast<std::size_t>(from) * width;
-      for (auto* values : {&run.position, &run.example, &run.token})
+      for (auto* values : {&run.position, &run.document, &run.token})
         if (values->size == side.rows) *values = {values->data + from, run.rows};
     }
     if (!runs.empty()) return detail::join(std::move(runs), file);
     side.rows = 0;
-    side.position = side.example = side.token = {};
+    side.position = side.document = side.token = {};
     return side;
   }
 
   std::vector<capture> captures_;
-  std::vector<index_t> offset_;                           // (captures) of its document numbers
-  std::vector<std::pair<std::size_t, index_t>> parts_{};  // capture, shard
+  std::vector<index_t> offset_;                            // (captures) of its document numbers
+  std::vector<std::pair<std::size_t, index_t>> shards_{};  // capture, shard
   index_t documents_ = 0;
   std::vector<index_t> only_{};  // ascending; empty: all
 };

@@ -54,10 +54,10 @@ inline std::optional<bucket_edges> statistic_buckets(const capture_set& source, 
 
 inline index_t documents_in(const capture& c, index_t shard) {
   const auto& m = c.manifest();
-  if (!m.shards.empty()) return static_cast<index_t>(m.shards[static_cast<std::size_t>(shard)].examples.size());
-  require(m.examples.has_value(), c.path().string(),
+  if (!m.shards.empty()) return static_cast<index_t>(m.shards[shard].documents.size());
+  require(m.documents.has_value(), c.path().string(),
           ": the manifest must list its examples, whose statistics it holds");
-  return static_cast<index_t>(m.examples->size());
+  return static_cast<index_t>(m.documents->size());
 }
 
 enum class statistic_values { any, not_negative, whole };

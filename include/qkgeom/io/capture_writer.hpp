@@ -20,11 +20,11 @@
 
 namespace qkgeom {
 
-/// One side of a layer to be written: packed elements (rows, heads, dim) as bytes, and a position, an example and,
+/// One side of a layer to be written: packed elements (rows, heads, dim) as bytes, and a position, a document and,
 /// where known, a token id for each row. Owns nothing.
 struct side_to_write {
   std::span<const std::byte> data{};
-  std::span<const std::int32_t> position{}, example{};
+  std::span<const std::int32_t> position{}, document{};
   std::span<const std::int32_t> token{};  ///< empty: none
 };
 
@@ -39,7 +39,7 @@ struct layer_to_write {
 inline layer_to_write as_layer_to_write(const captured_layer& l) {
   const auto span_of = [](detail::int32_view v) { return std::span(v.data, static_cast<std::size_t>(v.size)); };
   const auto side = [&](const captured_side& s) {
-    return side_to_write{{s.data, s.bytes()}, span_of(s.position), span_of(s.example), span_of(s.token)};
+    return side_to_write{{s.data, s.bytes()}, span_of(s.position), span_of(s.document), span_of(s.token)};
   };
   return {l.layer, l.element, side(l.q), side(l.k)};
 }
@@ -63,14 +63,14 @@ inline void add_side(std::vector<tensor_to_write>& tensors, const capture_manife
   require(bytes && side.data.size() == *bytes, "cannot write ", target, ": tensor ", name, " of shape ",
           shape_text(shape), " and dtype ", name_of(element), " was given ", side.data.size(), " bytes");
   require(
-      side.example.size() == side.position.size() && (side.token.empty() || side.token.size() == side.position.size()),
-      "cannot write ", target, ": tensor ", name, " has ", rows, " positions, ", side.example.size(), " examples and ",
+      side.document.size() == side.position.size() && (side.token.empty() || side.token.size() == side.position.size()),
+      "cannot write ", target, ": tensor ", name, " has ", rows, " positions, ", side.document.size(), " examples and ",
       side.token.size(), " tokens");
-  const int32_view example{side.example.data(), rows};
-  check_rows(target, name, {side.position.data(), rows}, example, manifest.context_length, allowed);
+  const int32_view document{side.document.data(), rows};
+  check_rows(target, name, {side.position.data(), rows}, document, manifest.context_length, allowed);
   tensors.push_back({name, std::string(name_of(element)), shape, side.data, {}});
   tensors.push_back(tensor_of(name + ".position", {rows}, side.position.data()));
-  tensors.push_back(tensor_of(name + ".example", {rows}, side.example.data()));
+  tensors.push_back(tensor_of(name + ".example", {rows}, side.document.data()));
   if (!side.token.empty()) tensors.push_back(tensor_of(name + ".token", {rows}, side.token.data()));
 }
 
@@ -86,9 +86,9 @@ inline void write_capture_file(const std::filesystem::path& path, capture_manife
   const std::string text = manifest_text(manifest);
   parse_manifest(text, target + " (manifest)");  // a manifest that no reader accepts is refused before it is on disk
   std::optional<std::vector<index_t>> allowed;
-  if (manifest.examples) {
+  if (manifest.documents) {
     allowed.emplace();
-    for (const auto& e : *manifest.examples) allowed->push_back(e.index);
+    for (const auto& e : *manifest.documents) allowed->push_back(e.index);
     std::sort(allowed->begin(), allowed->end());
   }
   std::vector<tensor_to_write> tensors;
@@ -113,7 +113,7 @@ inline void write_capture_file(const std::filesystem::path& path, capture_manife
 /// last, by `finish`: a folder without it is not a capture yet. Throws `error` naming the file on every failure.
 class capture_writer {
  public:
-  /// `manifest` without examples and shards, which `add_shard` fills. The folder is made if it is not there; one that
+  /// `manifest` without documents and shards, which `add_shard` fills. The folder is made if it is not there; one that
   /// holds a finished capture is refused.
   capture_writer(std::filesystem::path folder, capture_manifest manifest)
       : folder_(std::move(folder)), manifest_(std::move(manifest)) {
@@ -122,31 +122,32 @@ class capture_writer {
     require(std::filesystem::is_directory(folder_), "cannot make the folder ", folder_.string(), ": ", code.message());
     require(!std::filesystem::exists(folder_ / "manifest.json"), "cannot write a capture to ", folder_.string(),
             ": it already holds one (manifest.json)");
-    manifest_.examples.emplace();
+    manifest_.documents.emplace();
     manifest_.shards.clear();
   }
 
-  /// Writes the next shard: its examples, later than those of the shards before, and the rows of every layer.
-  const captured_shard& add_shard(const std::vector<captured_example>& examples, std::span<const layer_to_write> layers,
+  /// Writes the next shard: its documents, later than those of the shards before, and the rows of every layer.
+  const captured_shard& add_shard(const std::vector<captured_document>& documents,
+                                  std::span<const layer_to_write> layers,
                                   const std::vector<tensor_to_write>& extra = {}) {
     captured_shard shard{shard_name(static_cast<index_t>(manifest_.shards.size())), {}, 0};
-    for (const auto& e : examples) shard.examples.push_back(e.index);
+    for (const auto& e : documents) shard.documents.push_back(e.index);
     for (const auto& l : layers) shard.rows += static_cast<index_t>(l.q.position.size() + l.k.position.size());
-    check_examples(examples, shard);
+    check_documents(documents, shard);
     capture_manifest own = manifest_;
-    own.examples = examples;
+    own.documents = documents;
     write_capture_file(folder_ / shard.file, own, layers, extra);
-    return append(examples, std::move(shard));
+    return append(documents, std::move(shard));
   }
 
   /// Takes over a shard that an earlier run has completed, as its `add_shard` returned it.
-  const captured_shard& adopt_shard(const std::vector<captured_example>& examples, captured_shard shard) {
+  const captured_shard& adopt_shard(const std::vector<captured_document>& documents, captured_shard shard) {
     const std::string expected = shard_name(static_cast<index_t>(manifest_.shards.size()));
     require(shard.file == expected, folder_.string(), ": the next shard is ", expected, ", not ", shard.file);
     require(std::filesystem::is_regular_file(folder_ / shard.file), (folder_ / shard.file).string(),
             ": the shard is missing");
-    check_examples(examples, shard);
-    return append(examples, std::move(shard));
+    check_documents(documents, shard);
+    return append(documents, std::move(shard));
   }
 
   /// Writes manifest.json: the capture is complete. `extra`: fields that stand there and in no shard.
@@ -161,19 +162,19 @@ class capture_writer {
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
-  void check_examples(const std::vector<captured_example>& examples, const captured_shard& shard) const {
-    index_t last = manifest_.examples->empty() ? -1 : manifest_.examples->back().index;
-    require(examples.size() == shard.examples.size(), shard.file, ": ", examples.size(), " examples were given for ",
-            shard.examples.size());
-    for (std::size_t i = 0; i < examples.size(); ++i) {
-      require(examples[i].index > last && examples[i].index == shard.examples[i], "cannot add ", shard.file, " to ",
-              folder_.string(), ": example ", examples[i].index, " follows ", last,
+  void check_documents(const std::vector<captured_document>& documents, const captured_shard& shard) const {
+    index_t last = manifest_.documents->empty() ? -1 : manifest_.documents->back().index;
+    require(documents.size() == shard.documents.size(), shard.file, ": ", documents.size(), " examples were given for ",
+            shard.documents.size());
+    for (std::size_t i = 0; i < documents.size(); ++i) {
+      require(documents[i].index > last && documents[i].index == shard.documents[i], "cannot add ", shard.file, " to ",
+              folder_.string(), ": example ", documents[i].index, " follows ", last,
               ", but examples must ascend over the shards");
-      last = examples[i].index;
+      last = documents[i].index;
     }
   }
-  const captured_shard& append(const std::vector<captured_example>& examples, captured_shard shard) {
-    manifest_.examples->insert(manifest_.examples->end(), examples.begin(), examples.end());
+  const captured_shard& append(const std::vector<captured_document>& documents, captured_shard shard) {
+    manifest_.documents->insert(manifest_.documents->end(), documents.begin(), documents.end());
     manifest_.shards.push_back(std::move(shard));
     return manifest_.shards.back();
   }

@@ -17,7 +17,7 @@
 
 namespace qkgeom {
 
-/// The queries or the keys of a captured layer: elements (rows, heads, dim), and per row position, example and, if the
+/// The queries or the keys of a captured layer: elements (rows, heads, dim), and per row position, document and, if the
 /// capture has it, token id. Views into mapped files or into copies; `owners` keeps those alive, so copies of this
 /// share.
 struct captured_side {
@@ -26,7 +26,7 @@ struct captured_side {
   dtype element = dtype::f32;
   index_t rows = 0, heads = 0, dim = 0;
   const std::byte* data = nullptr;
-  vector_view<const std::int32_t> position{}, example{};
+  vector_view<const std::int32_t> position{}, document{};
   vector_view<const std::int32_t> token{};  ///< empty if the capture has none
   std::vector<std::shared_ptr<const void>> owners{};
 
@@ -51,7 +51,7 @@ struct captured_layer {
     const auto tensor = [](const captured_side& s) {
       return packed_tensor(reinterpret_cast<const T*>(s.data), s.rows, s.heads, s.dim);
     };
-    return {tensor(q), q.position, q.example, tensor(k), k.position, k.example, key_of_query, window};
+    return {tensor(q), q.position, q.document, tensor(k), k.position, k.document, key_of_query, window};
   }
 
   /// Calls `f(layer_view<T>)` with the T of the capture: the place where its dtype becomes a type.
@@ -114,7 +114,7 @@ void check_finite(const captured_side& side) {
     std::size_t j = 0;
     while (all_finite(row + j, 1)) ++j;
     const double value = static_cast<double>(row[j]);
-    fail(side.file, ": tensor ", side.tensor, " row ", i, " (example ", side.example[i], ", position ",
+    fail(side.file, ": tensor ", side.tensor, " row ", i, " (example ", side.document[i], ", position ",
          side.position[i], ") holds ", value != value ? "NaN" : "an infinity", " at head ",
          j / static_cast<std::size_t>(side.dim), " of the tensor, coordinate ", j % static_cast<std::size_t>(side.dim));
   }

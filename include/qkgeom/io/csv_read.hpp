@@ -31,7 +31,7 @@ class csv_table {
   const std::vector<std::string>& column(std::string_view name) const {
     const auto it = std::find(columns_.begin(), columns_.end(), name);
     require(it != columns_.end(), where_, ": there is no column ", name);
-    return fields_[static_cast<std::size_t>(it - columns_.begin())];
+    return fields_[it - columns_.begin()];
   }
   /// A column of numbers; empty fields are NaN. Throws `error` naming file, column and row at what is no number.
   std::vector<double> numbers(std::string_view name) const {

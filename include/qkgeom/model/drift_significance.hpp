@@ -64,7 +64,7 @@ inline double sign_flip_p(const std::vector<double>& vectors, std::size_t d, con
 template <class T>
 drift_test_result drift_test_of(const row_moments& m, const matrix_view<const T>& q,
                                 const vector_view<const std::int32_t>& position,
-                                const vector_view<const std::int32_t>& example, const drift_test_options& options) {
+                                const vector_view<const std::int32_t>& document, const drift_test_options& options) {
   const auto d = static_cast<std::size_t>(q.cols);
   require(m.count == q.rows && m.dim() == q.cols, "drift_test: the moments are of ", m.count, " rows of size ", m.dim(),
           ", the queries of ", q.rows, " rows of size ", q.cols);
@@ -72,13 +72,13 @@ drift_test_result drift_test_of(const row_moments& m, const matrix_view<const T>
   drift_test_result r;
   r.beta_pos = dense::norm(beta);
   std::map<std::int32_t, std::size_t> place;
-  for (const std::int32_t e : example) place.emplace(e, place.size());
+  for (const std::int32_t e : document) place.emplace(e, place.size());
   r.documents = static_cast<index_t>(place.size());
   if (r.documents < 2 || !(m.tt > 0)) return r;
   // Of each document: sum of (x - mean)(t - mean t), and of the residuals' along the drift.
   std::vector<double> product(place.size() * d), along(place.size());
   for (index_t i = 0; i < q.rows; ++i) {
-    const std::size_t e = place.at(example[i]);
+    const std::size_t e = place.at(document[i]);
     const double t = static_cast<double>(position[i]) - m.mean_t;
     for (std::size_t c = 0; c < d; ++c) {
       const double x = static_cast<double>(q(i, static_cast<index_t>(c))) - m.mean[c];
@@ -99,25 +99,27 @@ drift_test_result drift_test_of(const row_moments& m, const matrix_view<const T>
 /// documents it is at least 2^(1 - G). The error of the slope along the drift is the sandwich over documents. Needs
 /// moments of exactly these rows, and rows on the host. Throws if the moments do not fit the layer.
 template <class Context, class T>
-std::vector<drift_test_result> drift_test(Context& ctx, const layer_moments& moments,
-                                          const layer_view<T, memory_space::host>& layer,
-                                          const drift_test_options& options = {}) {
+std::vector<drift_test_result> drift_significance(Context& ctx, const layer_moments& moments,
+                                                  const layer_view<T, memory_space::host>& layer,
+                                                  const drift_test_options& options = {}) {
   check_shapes(layer);
   check_moments("drift_test", moments, layer);
   std::vector<drift_test_result> results(moments.q.size());
   ctx.for_each(layer.q.heads, [&](index_t h) {
     const auto i = static_cast<std::size_t>(h);
-    results[i] = detail::drift_test_of(moments.q[i].total, layer.q.head(h), layer.q_position, layer.q_example, options);
+    results[i] =
+        detail::drift_test_of(moments.q[i].total, layer.q.head(h), layer.q_position, layer.q_document, options);
   });
   return results;
 }
 
 /// The same for one head.
 template <class Context, class T>
-drift_test_result drift_test(Context&, const head_moments& moments, const head_view<T, memory_space::host>& head,
-                             const drift_test_options& options = {}) {
+drift_test_result drift_significance(Context&, const head_moments& moments,
+                                     const head_view<T, memory_space::host>& head,
+                                     const drift_test_options& options = {}) {
   check_shapes(as_layer(head));
-  return detail::drift_test_of(moments.q.total, head.q, head.q_position, head.q_example, options);
+  return detail::drift_test_of(moments.q.total, head.q, head.q_position, head.q_document, options);
 }
 
 }  // namespace qkgeom

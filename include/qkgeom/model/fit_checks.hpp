@@ -18,7 +18,7 @@
 namespace qkgeom {
 
 /// How far values are from normal. The Kolmogorov-Smirnov distance is that of the values standardised by their own mean
-/// and deviation (n - 1) from the standard normal law, two-sided, and its p takes that law as given.
+/// and deviation (n - 1) from the standard normal distribution, two-sided, and its p takes that distribution as given.
 struct normality {
   index_t count = 0;
   double skewness = std::numeric_limits<double>::quiet_NaN();  ///< bias-corrected; NaN for fewer than 3 values
@@ -106,7 +106,7 @@ struct query_basis {
 /// 2 u . x of every row, what the reflection takes off along u.
 template <class T>
 std::vector<double> twice_along(const matrix_view<const T>& x, const query_basis& basis) {
-  std::vector<double> w(static_cast<std::size_t>(x.rows));
+  std::vector<double> w(x.rows);
   if (basis.reflector.empty()) return w;
   auto u = dense::scaled(basis.reflector, 2);
   for (std::size_t c = 0; c < basis.sign.size(); ++c) u[c] *= basis.sign[c];
@@ -114,7 +114,7 @@ std::vector<double> twice_along(const matrix_view<const T>& x, const query_basis
     const T* const row = x.row(i);
     double sum = 0;
     for (std::size_t c = 0; c < u.size(); ++c) sum += u[c] * static_cast<double>(row[c]);
-    w[static_cast<std::size_t>(i)] = sum;
+    w[i] = sum;
   }
   return w;
 }
@@ -142,7 +142,7 @@ inline std::vector<index_t> drawn_dimensions(index_t noise, const fit_check_opti
   for (index_t c = 0; c < noise; ++c) order.emplace_back(stream.uniform(static_cast<std::uint64_t>(c)), c);
   std::sort(order.begin(), order.end());
   std::vector<index_t> chosen;
-  for (index_t i = 0; i < options.most_dimensions; ++i) chosen.push_back(order[static_cast<std::size_t>(i)].second);
+  for (index_t i = 0; i < options.most_dimensions; ++i) chosen.push_back(order[i].second);
   return chosen;
 }
 
@@ -187,7 +187,7 @@ std::vector<fit_checks_result> fit_checks_of(Context& ctx, const std::vector<row
   const index_t heads = layer.q.heads, d = layer.q.dim;
   require(static_cast<index_t>(total.size()) == heads, "fit_checks: moments of ", total.size(), " heads for ", heads,
           " query heads");
-  std::vector<fit_checks_result> results(static_cast<std::size_t>(heads));
+  std::vector<fit_checks_result> results(heads);
   std::vector<query_basis> basis(results.size());
   std::vector<std::vector<double>> along(results.size());
   ctx.for_each(heads, [&](index_t h) {
@@ -203,11 +203,11 @@ std::vector<fit_checks_result> fit_checks_of(Context& ctx, const std::vector<row
     for (const double r2 : component_weights_of(m).r2) r.r2_pos += r2 / static_cast<double>(d);
     check_drift(r, coordinate(layer.q.head(h), basis[i], along[i], 0), layer.q_position, m.mean_t, r.beta_norm);
   });
-  std::vector<normality> noise(static_cast<std::size_t>(heads * (d - 1)));
+  std::vector<normality> noise(heads * (d - 1));
   ctx.for_each(heads * (d - 1), [&](index_t item) {
     const index_t h = item / (d - 1), c = 1 + item % (d - 1);
     const auto i = static_cast<std::size_t>(h);
-    noise[static_cast<std::size_t>(item)] = check_normality(coordinate(layer.q.head(h), basis[i], along[i], c));
+    noise[item] = check_normality(coordinate(layer.q.head(h), basis[i], along[i], c));
   });
   const auto tested = drawn_dimensions(d - 1, options);
   for (std::size_t h = 0; h < results.size(); ++h) {

@@ -91,9 +91,10 @@ inline double kolmogorov_series(index_t n, double d) {
 
 }  // namespace detail
 
-/// Probability, for n independent values of a known continuous law, that the two-sided Kolmogorov-Smirnov distance is
-/// at least `distance`. Relative error below 1e-3, for small tails 1e-4: twice the one-sided tail below 0.1, where both
-/// sides hardly ever exceed together, else exact up to n = 128, else the series corrected for n. Throws if n < 1.
+/// Probability, for n independent values of a known continuous distribution, that the two-sided Kolmogorov-Smirnov
+/// distance is at least `distance`. Relative error below 1e-3, for small tails 1e-4: twice the one-sided tail below
+/// 0.1, where both sides hardly ever exceed together, else exact up to n = 128, else the series corrected for n. Throws
+/// if n < 1.
 inline double kolmogorov_smirnov_p(index_t n, double distance) {
   require(n >= 1, "kolmogorov_smirnov_p needs at least 1 value, not ", n);
   if (std::isnan(distance)) return distance;
@@ -106,7 +107,7 @@ inline double kolmogorov_smirnov_p(index_t n, double distance) {
   return n > 128 ? std::clamp(series, 0.0, 1.0) : 1 - detail::kolmogorov_exact(n, distance);
 }
 
-/// sup |F_n(x) - Phi(x)| of ascending values against the standard normal law; 0 for none.
+/// sup |F_n(x) - Phi(x)| of ascending values against the standard normal distribution; 0 for none.
 inline double kolmogorov_smirnov_distance(const std::vector<double>& ascending) {
   const double n = static_cast<double>(ascending.size());
   double distance = 0;

@@ -133,7 +133,7 @@ inline query_model model_of(const moments_ref& head, const query_model_options& 
     drift_variance[0] = std::max(0.0, xx - xt * model.beta_pos) / static_cast<double>(q.count - 1);
   }
   for (index_t b = 0; b < head.buckets->count(); ++b) {
-    const auto& m = head.q->bucket[static_cast<std::size_t>(b)];
+    const auto& m = head.q->bucket[b];
     query_bucket out{
         m.count, options.position == query_position::mean ? m.mean_t : head.buckets->middle(b), {}, {}, {}};
     if (m.count >= 2) {
@@ -161,9 +161,7 @@ auto fit_queries(Context& ctx, const Moments& moments, const query_model_options
   const auto heads = heads_of(moments);
   const auto n = static_cast<index_t>(heads.size());
   std::vector<query_model> models(heads.size());
-  ctx.for_each(n, [&](index_t h) {
-    models[static_cast<std::size_t>(h)] = detail::model_of(heads[static_cast<std::size_t>(h)], options);
-  });
+  ctx.for_each(n, [&](index_t h) { models[h] = detail::model_of(heads[h], options); });
   if (options.covariance == covariance_kind::full || options.covariance == covariance_kind::joint) {
     std::vector<query_bucket*> buckets;
     std::vector<std::pair<const row_moments*, const query_model*>> source;
@@ -174,10 +172,8 @@ auto fit_queries(Context& ctx, const Moments& moments, const query_model_options
           source.emplace_back(&heads[h].q->bucket[b], &models[h]);
         }
     std::vector<std::vector<double>> covariances(buckets.size());
-    ctx.for_each(static_cast<index_t>(buckets.size()), [&](index_t i) {
-      covariances[static_cast<std::size_t>(i)] = detail::bucket_covariance(*source[static_cast<std::size_t>(i)].first,
-                                                                           *source[static_cast<std::size_t>(i)].second);
-    });
+    ctx.for_each(static_cast<index_t>(buckets.size()),
+                 [&](index_t i) { covariances[i] = detail::bucket_covariance(*source[i].first, *source[i].second); });
     std::vector<const std::vector<double>*> matrices;
     for (const auto& c : covariances) matrices.push_back(&c);
     auto roots = ctx.cholesky(matrices, heads.empty() ? 0 : heads[0].q->total.dim());
@@ -186,27 +182,27 @@ auto fit_queries(Context& ctx, const Moments& moments, const query_model_options
   return shaped_like(moments, std::move(models));
 }
 
-/// The score law of query bucket b, as the pair kernels need it (mean and factor in the keys' own coordinates); empty
-/// if the bucket has no model. Keys before the bucket's start are admissible, and after tau - window in windowed
+/// The distribution of query bucket b, as the pair kernels need it (mean and factor in the keys' own coordinates);
+/// empty if the bucket has no model. Keys before the bucket's start are admissible, and after tau - window in windowed
 /// layers.
-inline score_law law_of(const query_model& model, index_t b, std::optional<index_t> window) {
-  const auto& bucket = model.bucket[static_cast<std::size_t>(b)];
-  score_law law = admitting(model.buckets.start(b), bucket.tau, window);
-  if (bucket.queries < 2) return law;
-  law.mean = reflect(model.reflector, bucket.mean);
+inline score_distribution scores_of(const query_model& model, index_t b, std::optional<index_t> window) {
+  const auto& bucket = model.bucket[b];
+  score_distribution distribution = admitting(model.buckets.start(b), bucket.tau, window);
+  if (bucket.queries < 2) return distribution;
+  distribution.mean = reflect(model.reflector, bucket.mean);
   if (model.covariance == covariance_kind::diagonal || model.covariance == covariance_kind::linear_drift) {
-    law.variance = bucket.variance;
-    return law;
+    distribution.variance = bucket.variance;
+    return distribution;
   }
-  law.rank = bucket.root.rank;
-  law.factor = bucket.root.factor;
-  const auto d = model.reflector.size(), r = static_cast<std::size_t>(law.rank);
+  distribution.rank = bucket.root.rank;
+  distribution.factor = bucket.root.factor;
+  const auto d = model.reflector.size(), r = static_cast<std::size_t>(distribution.rank);
   std::vector<double> along(r);
   for (std::size_t i = 0; i < d; ++i)
-    for (std::size_t c = 0; c < r; ++c) along[c] += 2 * model.reflector[i] * law.factor[i * r + c];
+    for (std::size_t c = 0; c < r; ++c) along[c] += 2 * model.reflector[i] * distribution.factor[i * r + c];
   for (std::size_t i = 0; i < d; ++i)
-    for (std::size_t c = 0; c < r; ++c) law.factor[i * r + c] -= model.reflector[i] * along[c];
-  return law;
+    for (std::size_t c = 0; c < r; ++c) distribution.factor[i * r + c] -= model.reflector[i] * along[c];
+  return distribution;
 }
 
 }  // namespace qkgeom

@@ -21,8 +21,8 @@ namespace qkgeom {
 struct planted_head {
   index_t dim = 32;
   index_t context_length = 8192;  ///< tokens
-  index_t examples = 16;
-  index_t rows = 256;  ///< an example and side
+  index_t documents = 16;
+  index_t rows = 256;  ///< a document and side
   std::uint64_t seed = 0;
   std::vector<double> mean_q{}, mean_k{};    ///< (d) at the middle of the context; empty: 0
   std::vector<double> drift_q{}, drift_k{};  ///< (d) a token; empty: 0
@@ -34,7 +34,7 @@ template <class T>
 struct planted_rows {
   index_t dim = 0;
   std::vector<T> q, k;  ///< (rows, d)
-  std::vector<std::int32_t> q_position, q_example, k_position, k_example;
+  std::vector<std::int32_t> q_position, q_document, k_position, k_document;
 
   head_view<T> view() const&& = delete;
   head_view<T> view() const& {
@@ -44,7 +44,7 @@ struct planted_rows {
     const auto ints = [](const std::vector<std::int32_t>& x) {
       return vector_view<const std::int32_t>{x.data(), static_cast<index_t>(x.size())};
     };
-    return {rows(q), ints(q_position), ints(q_example), rows(k), ints(k_position), ints(k_example), {}};
+    return {rows(q), ints(q_position), ints(q_document), rows(k), ints(k_position), ints(k_document), {}};
   }
 };
 
@@ -66,13 +66,13 @@ T rounded(double x) {
 
 template <class T>
 void plant_side(const planted_head& head, bool query, std::vector<T>& x, std::vector<std::int32_t>& position,
-                std::vector<std::int32_t>& example) {
+                std::vector<std::int32_t>& document) {
   const auto d = static_cast<std::size_t>(head.dim);
   const auto& mean = query ? head.mean_q : head.mean_k;
   const auto& drift = query ? head.drift_q : head.drift_k;
   const auto& root = query ? head.root_q : head.root_k;
   std::vector<double> noise(d);
-  for (index_t e = 0; e < head.examples; ++e) {
+  for (index_t e = 0; e < head.documents; ++e) {
     const random_stream stream{head.seed, static_cast<std::uint32_t>(e), query ? 0u : 1u, draw::planted};
     std::vector<std::int32_t> at;
     for (index_t i = 0; i < head.rows; ++i)
@@ -91,7 +91,7 @@ void plant_side(const planted_head& head, bool query, std::vector<T>& x, std::ve
         x.push_back(rounded<T>(value));
       }
       position.push_back(at[i]);
-      example.push_back(static_cast<std::int32_t>(e));
+      document.push_back(static_cast<std::int32_t>(e));
     }
   }
 }
@@ -105,7 +105,7 @@ planted_rows<T> plant(const planted_head& head) {
   require(head.dim >= 1, "plant: dim must be at least 1, not ", head.dim);
   require(head.context_length >= 1 && head.context_length <= index_t{0x7fffffff},
           "plant: context_length must lie in [1, 2147483647], not ", head.context_length);
-  require(head.examples >= 0 && head.rows >= 0, "plant: examples (", head.examples, ") and rows (", head.rows,
+  require(head.documents >= 0 && head.rows >= 0, "plant: examples (", head.documents, ") and rows (", head.rows,
           ") must be at least 0");
   const auto check_size = [](const char* name, const std::vector<double>& x, index_t size) {
     require(x.empty() || static_cast<index_t>(x.size()) == size, "plant: ", name, " has ", x.size(),
@@ -119,8 +119,8 @@ planted_rows<T> plant(const planted_head& head) {
   check_size("root_k", head.root_k, head.dim * head.dim);
   planted_rows<T> rows;
   rows.dim = head.dim;
-  detail::plant_side(head, true, rows.q, rows.q_position, rows.q_example);
-  detail::plant_side(head, false, rows.k, rows.k_position, rows.k_example);
+  detail::plant_side(head, true, rows.q, rows.q_position, rows.q_document);
+  detail::plant_side(head, false, rows.k, rows.k_position, rows.k_document);
   return rows;
 }
 

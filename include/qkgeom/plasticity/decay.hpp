@@ -29,7 +29,7 @@ struct decay_spread {
 };
 
 /// The bound (A.5) beside the plasticity of one query bucket, t = tau: means over pairs, every pair counting once;
-/// errors are a jackknife over examples, given the query model.
+/// errors are a jackknife over documents, given the query model.
 struct decay_bucket {
   index_t start = 0, end = 0;  ///< tokens
   double tau = 0;              ///< tokens
@@ -61,13 +61,13 @@ struct decay_result {
 
 namespace detail {
 
-/// Sums of values a pair by example, for a mean with its error over examples.
+/// Sums of values a pair by document, for a mean with its error over documents.
 struct decay_sums {
   std::vector<double> sum, weight;
-  explicit decay_sums(std::size_t examples) : sum(examples), weight(examples) {}
-  void add(std::size_t example, double value) {
-    sum[example] += value;
-    weight[example] += 1;
+  explicit decay_sums(std::size_t documents) : sum(documents), weight(documents) {}
+  void add(std::size_t document, double value) {
+    sum[document] += value;
+    weight[document] += 1;
   }
   estimate mean() const { return ratio_of_sums(sum, weight); }
 };
@@ -78,15 +78,15 @@ inline decay_spread spread_of(std::vector<double> x) {
   return {quantile_of_sorted(x, 0.1), quantile_of_sorted(x, 0.5), quantile_of_sorted(x, 0.9)};
 }
 
-/// The bound beside the plasticity in the bucket of law `l`.
+/// The bound beside the plasticity in the bucket of distribution `l`.
 inline decay_bucket bucket_of(const std::vector<admitted_pair>& pairs, const std::vector<pair_decay>& decay,
-                              std::size_t l, double tau, std::size_t examples) {
-  decay_sums plasticity(examples), bound(examples), promised(examples), past(examples), broken(examples);
+                              std::size_t l, double tau, std::size_t documents) {
+  decay_sums plasticity(documents), bound(documents), promised(documents), past(documents), broken(documents);
   decay_bucket out;
   out.tau = tau;
   for (std::size_t p = 0; p < pairs.size(); ++p) {
     if (l < pairs[p].first || l >= pairs[p].first + pairs[p].buckets) continue;
-    const auto e = pairs[p].example;
+    const auto e = pairs[p].document;
     const double pp = decay[p].plasticity[l - pairs[p].first], limit = decay[p].bound(tau);
     const bool is_past = tau >= decay[p].t_0;
     plasticity.add(e, pp);
@@ -104,24 +104,24 @@ inline decay_bucket bucket_of(const std::vector<admitted_pair>& pairs, const std
   return out;
 }
 
-/// The laws of the buckets that have a model, and which buckets those are.
-struct present_laws {
-  std::vector<score_law> laws;
+/// The distributions of the buckets that have a model, and which buckets those are.
+struct present_distributions {
+  std::vector<score_distribution> distributions;
   std::vector<index_t> bucket;
 };
-inline present_laws laws_of(const query_model& model, std::optional<index_t> window) {
-  present_laws present;
+inline present_distributions distributions_of(const query_model& model, std::optional<index_t> window) {
+  present_distributions present;
   for (index_t b = 0; b < model.buckets.count(); ++b) {
-    auto law = law_of(model, b, window);
-    if (law.empty()) continue;
-    present.laws.push_back(std::move(law));
+    auto distribution = scores_of(model, b, window);
+    if (distribution.empty()) continue;
+    present.distributions.push_back(std::move(distribution));
     present.bucket.push_back(b);
   }
   return present;
 }
 
 inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector<pair_decay>& decay,
-                                  const query_model& model, const present_laws& present, std::size_t examples,
+                                  const query_model& model, const present_distributions& present, std::size_t documents,
                                   std::string label) {
   decay_result r;
   r.covariance = std::move(label);
@@ -129,17 +129,17 @@ inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector
   r.beta_pos = model.beta_pos;
   r.pairs = static_cast<index_t>(drawn.pairs.size());
   r.all_pairs = drawn.all;
-  decay_sums pi_0(examples), ap_infinity(examples), slope(examples), past(examples), broken(examples);
+  decay_sums pi_0(documents), ap_infinity(documents), slope(documents), past(documents), broken(documents);
   std::vector<double> gamma, abs_gamma, z_0, t_0, relative;
   for (std::size_t p = 0; p < decay.size(); ++p) {
     const auto& d = decay[p];
-    const auto e = drawn.pairs[p].example;
+    const auto e = drawn.pairs[p].document;
     pi_0.add(e, d.still);
     ap_infinity.add(e, d.still ? d.first_plasticity : 0.0);
     if (!std::isnan(d.slope)) slope.add(e, d.slope);
     relative.push_back(d.relative_slope);
     for (std::size_t b = 0; b < d.plasticity.size(); ++b) {
-      const double t = present.laws[drawn.pairs[p].first + b].tau;
+      const double t = present.distributions[drawn.pairs[p].first + b].tau;
       past.add(e, t >= d.t_0);
       broken.add(e, d.breaks(t, b));
     }
@@ -159,8 +159,8 @@ inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector
   r.broken = broken.mean();
   r.pi_0 = pi_0.mean();
   r.ap_infinity = ap_infinity.mean();
-  for (std::size_t l = 0; l < present.laws.size(); ++l) {
-    r.buckets.push_back(bucket_of(drawn.pairs, decay, l, present.laws[l].tau, examples));
+  for (std::size_t l = 0; l < present.distributions.size(); ++l) {
+    r.buckets.push_back(bucket_of(drawn.pairs, decay, l, present.distributions[l].tau, documents));
     r.buckets.back().start = model.buckets.start(present.bucket[l]);
     r.buckets.back().end = model.buckets.end(present.bucket[l]);
   }
@@ -169,7 +169,7 @@ inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector
 
 }  // namespace detail
 
-/// The decay theorem on each head of a layer under the query models of the same heads: pairs of keys of one example, a
+/// The decay theorem on each head of a layer under the query models of the same heads: pairs of keys of one document, a
 /// pair's constants from the first bucket that admits it and has a model. Costs pairs x buckets x d^2. `label` names
 /// the models. Needs rows on the host. Throws if the models do not fit the layer, or a key is not finite.
 template <class Context, class T>
@@ -179,16 +179,15 @@ std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>&
   check_shapes(layer);
   detail::check_models("decay_of", models, layer);
   require(options.most_pairs >= 1, "most_pairs must be at least 1, not ", options.most_pairs);
-  const auto keys = detail::group_keys(layer.k_position, layer.k_example, false);
+  const auto keys = detail::order_keys_by_document(layer.k_position, layer.k_document, false);
   std::vector<decay_result> results;
   for (std::size_t h = 0; h < models.size(); ++h) {
-    const auto present = detail::laws_of(models[h], layer.window);
-    const auto drawn = draw_admitted_pairs(keys, present.laws, options.most_pairs, options.seed);
+    const auto present = detail::distributions_of(models[h], layer.window);
+    const auto drawn = draw_admitted_pairs(keys, present.distributions, options.most_pairs, options.seed);
     const auto k = layer.k.head(layer.key_of_query[h]);
     std::vector<detail::pair_decay> decay(drawn.pairs.size());
     ctx.for_each(static_cast<index_t>(decay.size()), [&](index_t p) {
-      decay[static_cast<std::size_t>(p)] =
-          detail::decay_of_pair<T>(k, drawn.pairs[static_cast<std::size_t>(p)], models[h], present.laws);
+      decay[p] = detail::decay_of_pair<T>(k, drawn.pairs[p], models[h], present.distributions);
     });
     results.push_back(
         detail::decay_summary(drawn, decay, models[h], present, static_cast<std::size_t>(keys.groups()), label));

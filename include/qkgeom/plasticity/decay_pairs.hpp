@@ -15,10 +15,10 @@
 
 namespace qkgeom {
 
-/// A pair of keys of one example and the query buckets that admit it: a run of the buckets that have a model.
+/// A pair of keys of one document and the query buckets that admit it: a run of the buckets that have a model.
 struct admitted_pair {
   index_t row_i = 0, row_j = 0;        ///< rows of the layer's k, the earlier key first
-  std::size_t example = 0;             ///< index among the groups of keys
+  std::size_t document = 0;            ///< index among the groups of keys
   std::size_t first = 0, buckets = 0;  ///< the first of the run, and its length of at least 1
 };
 
@@ -59,30 +59,33 @@ struct partners {
   std::size_t first = 0;
 };
 
-/// Laws are those of the buckets that have a model, in order.
-inline partners partners_of(const key_groups& keys, index_t begin, index_t j, const std::vector<score_law>& laws) {
-  const auto t = keys.position[static_cast<std::size_t>(j)];
-  const auto law = std::partition_point(laws.begin(), laws.end(), [&](const score_law& l) { return l.before <= t; });
-  partners p{j, static_cast<std::size_t>(law - laws.begin())};
-  if (law == laws.end()) return p;
+/// Distributions are those of the buckets that have a model, in order.
+inline partners partners_of(const keys_by_document& keys, index_t begin, index_t j,
+                            const std::vector<score_distribution>& distributions) {
+  const auto t = keys.position[j];
+  const auto distribution = std::partition_point(distributions.begin(), distributions.end(),
+                                                 [&](const score_distribution& l) { return l.before <= t; });
+  partners p{j, static_cast<std::size_t>(distribution - distributions.begin())};
+  if (distribution == distributions.end()) return p;
   const auto first = keys.position.begin() + begin, last = keys.position.begin() + j;
-  p.from = std::partition_point(first, last, [&](std::int32_t s) { return !(s > law->after); }) - keys.position.begin();
+  p.from = std::partition_point(first, last, [&](std::int32_t s) { return !(s > distribution->after); }) -
+           keys.position.begin();
   return p;
 }
 
 }  // namespace detail
 
-/// Draws about `most` of the pairs that the laws admit, or takes all if there are no more; the same for every head
-/// whose buckets admit the same positions, for any number of threads.
-inline admitted_pairs draw_admitted_pairs(const key_groups& keys, const std::vector<score_law>& laws, index_t most,
+/// Draws about `most` of the pairs that the distributions admit, or takes all if there are no more; the same for every
+/// head whose buckets admit the same positions, for any number of threads.
+inline admitted_pairs draw_admitted_pairs(const keys_by_document& keys,
+                                          const std::vector<score_distribution>& distributions, index_t most,
                                           std::uint64_t seed) {
   admitted_pairs result;
   const auto each = [&](auto&& visit) {
     for (index_t g = 0; g < keys.groups(); ++g) {
-      const index_t begin = keys.offset[static_cast<std::size_t>(g)],
-                    end = keys.offset[static_cast<std::size_t>(g) + 1];
+      const index_t begin = keys.offset[g], end = keys.offset[static_cast<std::size_t>(g) + 1];
       for (index_t j = begin + 1; j < end; ++j)
-        if (const auto p = detail::partners_of(keys, begin, j, laws); p.from < j) visit(g, j, p);
+        if (const auto p = detail::partners_of(keys, begin, j, distributions); p.from < j) visit(g, j, p);
     }
   };
   each([&](index_t, index_t j, const detail::partners& p) { result.all += static_cast<double>(j - p.from); });
@@ -92,12 +95,12 @@ inline admitted_pairs draw_admitted_pairs(const key_groups& keys, const std::vec
   each([&](index_t g, index_t j, const detail::partners& p) {
     for (; kept.next() < passed + static_cast<double>(j - p.from); kept.advance()) {
       const index_t i = p.from + static_cast<index_t>(kept.next() - passed);
-      const double t_i = keys.position[static_cast<std::size_t>(i)];
-      const auto past = std::partition_point(laws.begin() + static_cast<std::ptrdiff_t>(p.first), laws.end(),
-                                             [&](const score_law& l) { return t_i > l.after; });
-      result.pairs.push_back({keys.row[static_cast<std::size_t>(i)], keys.row[static_cast<std::size_t>(j)],
-                              static_cast<std::size_t>(g), p.first,
-                              static_cast<std::size_t>(past - laws.begin()) - p.first});
+      const double t_i = keys.position[i];
+      const auto past =
+          std::partition_point(distributions.begin() + static_cast<std::ptrdiff_t>(p.first), distributions.end(),
+                               [&](const score_distribution& l) { return t_i > l.after; });
+      result.pairs.push_back({keys.row[i], keys.row[j], static_cast<std::size_t>(g), p.first,
+                              static_cast<std::size_t>(past - distributions.begin()) - p.first});
     }
     passed += static_cast<double>(j - p.from);
   });
@@ -141,16 +144,18 @@ inline double square_of_columns(const std::vector<double>& factor, std::size_t r
 }
 
 /// Mean and variance of the score difference of delta = k_i - k_j; `reflected` is H delta.
-inline std::pair<double, double> score_difference(const score_law& law, const std::vector<double>& delta,
+inline std::pair<double, double> score_difference(const score_distribution& distribution,
+                                                  const std::vector<double>& delta,
                                                   const std::vector<double>& reflected) {
   double v = 0;
-  if (!law.variance.empty()) {
-    for (std::size_t c = 0; c < delta.size(); ++c) v += law.variance[c] * reflected[c] * reflected[c];
-    return {dense::dot(law.mean, delta), v};
+  if (!distribution.variance.empty()) {
+    for (std::size_t c = 0; c < delta.size(); ++c) v += distribution.variance[c] * reflected[c] * reflected[c];
+    return {dense::dot(distribution.mean, delta), v};
   }
-  const auto rank = static_cast<std::size_t>(law.rank);
-  for (std::size_t c = 0; c < rank; c += 8) v += square_of_columns(law.factor, rank, c, std::min(rank, c + 8), delta);
-  return {dense::dot(law.mean, delta), v};
+  const auto rank = static_cast<std::size_t>(distribution.rank);
+  for (std::size_t c = 0; c < rank; c += 8)
+    v += square_of_columns(distribution.factor, rank, c, std::min(rank, c + 8), delta);
+  return {dense::dot(distribution.mean, delta), v};
 }
 
 /// A straight line through (t, v): its slope, and the slope over the mean of v.
@@ -165,12 +170,12 @@ inline std::pair<double, double> slope_of(const std::vector<std::pair<double, do
 
 template <class T>
 pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pair, const query_model& model,
-                         const std::vector<score_law>& laws) {
-  std::vector<double> delta(static_cast<std::size_t>(k.cols));
+                         const std::vector<score_distribution>& distributions) {
+  std::vector<double> delta(k.cols);
   double size = 0;
   for (index_t c = 0; c < k.cols; ++c) {
     const auto i = static_cast<double>(k(pair.row_i, c)), j = static_cast<double>(k(pair.row_j, c));
-    delta[static_cast<std::size_t>(c)] = i - j;
+    delta[c] = i - j;
     size += i * i + j * j;
   }
   require(std::isfinite(size), "decay_of: row ", pair.row_i, " or ", pair.row_j, " of k is not finite");
@@ -181,12 +186,12 @@ pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pai
   const double drift = result.still ? 0.0 : reflected[0] * model.beta_pos;
   std::vector<std::pair<double, double>> variances;
   for (std::size_t b = 0; b < pair.buckets; ++b) {
-    const auto& law = laws[pair.first + b];
-    const auto [m, v] = score_difference(law, delta, reflected);
+    const auto& distribution = distributions[pair.first + b];
+    const auto [m, v] = score_difference(distribution, delta, reflected);
     result.plasticity.push_back(pair_plasticity(m, v));
-    variances.emplace_back(law.tau, v);
+    variances.emplace_back(distribution.tau, v);
     if (b > 0) continue;
-    const double m_0 = m - drift * law.tau;
+    const double m_0 = m - drift * distribution.tau;
     result.gamma = drift == 0 ? 0.0 : drift / std::sqrt(v);
     result.z_0 = m_0 / std::sqrt(v);
     if (drift != 0) result.t_0 = 2 * std::abs(m_0) / std::abs(drift);

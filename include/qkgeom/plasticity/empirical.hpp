@@ -14,13 +14,13 @@ struct empirical_options {
   index_t most_queries = 4096;  ///< observed queries used a bucket; more are thinned by a counter-based draw
   std::uint64_t seed = 0;
   query_position position = query_position::middle;  ///< for the window of windowed layers
-  bool across_examples = false;
+  bool across_documents = false;
 };
 
 /// What is left to choose where the queries are gathered already: as in `empirical_options`.
 struct empirical_key_options {
   query_position position = query_position::middle;
-  bool across_examples = false;
+  bool across_documents = false;
 };
 
 namespace detail {
@@ -37,20 +37,20 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const ten
           " buckets for edges of ", edges.count());
   require(q.heads == layer.q.heads && q.dim == layer.k.dim, "empirical_profile: queries of ", q.heads,
           " heads of size ", q.dim, " for a layer of ", layer.q.heads, " of size ", layer.k.dim);
-  const auto groups = group_keys(ctx, layer, options.across_examples);
-  std::vector<score_law> laws;
+  const auto groups = order_keys_by_document(ctx, layer, options.across_documents);
+  std::vector<score_distribution> distributions;
   for (index_t b = 0; b < edges.count(); ++b) {
     const auto n = static_cast<std::size_t>(b);
     const bool by_mean = options.position == query_position::mean && queries.count[n] > 0;
-    laws.push_back(admitting(edges.start(b), by_mean ? queries.mean_position[n] : edges.middle(b), layer.window));
+    distributions.push_back(
+        admitting(edges.start(b), by_mean ? queries.mean_position[n] : edges.middle(b), layer.window));
   }
   std::vector<empirical_problem> problems;
-  for (index_t h = 0; h < layer.q.heads; ++h)
-    problems.push_back({h, layer.key_of_query[static_cast<std::size_t>(h)], query_rows, laws});
+  for (index_t h = 0; h < layer.q.heads; ++h) problems.push_back({h, layer.key_of_query[h], query_rows, distributions});
   auto sums = ctx.empirical_pairs(q, layer.k, groups, problems);
   std::vector<plasticity_profile_result> results;
   for (auto& s : sums) {
-    results.push_back(profile_of(edges, queries.count, std::move(s), groups.example, "empirical", false));
+    results.push_back(profile_of(edges, queries.count, std::move(s), groups.document, "empirical", false));
     for (std::size_t b = 0; b < query_rows.size(); ++b)
       results.back().buckets[b].queries_used = static_cast<index_t>(query_rows[b].size());
   }
@@ -61,7 +61,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const ten
 
 /// Plasticity of the observed queries themselves, without a model (4.7, 4.8): p is the share of the bucket's n queries
 /// that score key i above key j, a tie counts one half, and the mean is of 4p(1 - p), the plug-in form. It is low by
-/// the factor 1 - 1/n: `unbiased` undoes that. `queries` as gathered from this layer, or from all its parts where
+/// the factor 1 - 1/n: `unbiased` undoes that. `queries` as gathered from this layer, or from all its terms where
 /// `layer` is one of them: only its keys are read. Throws if queries, layer and edges do not fit each other.
 template <class Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
@@ -79,7 +79,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
   check_shapes(layer);
   observed_queries<T> queries(buckets.edges(context_length), options.most_queries, options.seed);
   queries.add(layer);
-  return empirical_profile(ctx, queries.take(), layer, queries.edges(), {options.position, options.across_examples});
+  return empirical_profile(ctx, queries.take(), layer, queries.edges(), {options.position, options.across_documents});
 }
 
 /// The same where the rows lie on the context's device: the same queries are used, and stay there.
@@ -93,9 +93,9 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
   const auto kept = queries.take();
   auto rows = kept.bucket;
   for (auto& bucket : rows)
-    for (index_t& i : bucket) i = kept.row[static_cast<std::size_t>(i)];
+    for (index_t& i : bucket) i = kept.row[i];
   return detail::empirical_profile(ctx, layer.q, rows, kept, layer, queries.edges(),
-                                   {options.position, options.across_examples});
+                                   {options.position, options.across_documents});
 }
 
 /// The same for one head.
@@ -112,7 +112,7 @@ inline plasticity_profile_result unbiased(plasticity_profile_result profile) {
     if (n < 2) continue;
     b.plasticity *= n / (n - 1);
     b.standard_error *= n / (n - 1);
-    for (double& s : b.example_sum) s *= n / (n - 1);
+    for (double& s : b.document_sum) s *= n / (n - 1);
   }
   return profile;
 }

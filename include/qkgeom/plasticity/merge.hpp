@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/plasticity/pair_parts.hpp"
+#include "qkgeom/plasticity/pair_terms.hpp"
 
 namespace qkgeom {
 
@@ -18,7 +18,7 @@ inline void merge_heatmap(plasticity_heatmap& into, const plasticity_heatmap& fr
     plasticity_heatmap wide{from.cell, from.width, {}, {}};
     wide.sum.resize(from.sum.size());
     wide.weight.resize(from.sum.size());
-    if (!into.parts.weight.empty()) wide.parts = blank_cells(static_cast<std::size_t>(from.width * from.width));
+    if (!into.terms.weight.empty()) wide.terms = blank_cells(static_cast<std::size_t>(from.width * from.width));
     std::swap(into, wide);
     merge_heatmap(into, wide);
   }
@@ -28,7 +28,7 @@ inline void merge_heatmap(plasticity_heatmap& into, const plasticity_heatmap& fr
       into.sum[to] += from.sum[at];
       into.weight[to] += from.weight[at];
     }
-  merge_cells(into.parts, into.width, from.parts, from.width);
+  merge_cells(into.terms, into.width, from.terms, from.width);
 }
 
 }  // namespace detail
@@ -41,32 +41,32 @@ inline void fold_documents(plasticity_profile_result& p, index_t block) {
   if (block == 1) return;
   std::map<std::int32_t, std::size_t> place;
   std::vector<std::size_t> to;
-  for (const std::int32_t e : p.examples) {
+  for (const std::int32_t e : p.documents) {
     const auto first = e < 0 ? e : static_cast<std::int32_t>(e / block * block);
     to.push_back(place.try_emplace(first, place.size()).first->second);
   }
-  std::vector<std::int32_t> examples(place.size());
-  for (const auto& [id, at] : place) examples[at] = id;
+  std::vector<std::int32_t> documents(place.size());
+  for (const auto& [id, at] : place) documents[at] = id;
   for (auto& b : p.buckets) {
     std::vector<double> sum(place.size()), weight(place.size());
     for (std::size_t e = 0; e < to.size(); ++e) {
-      sum[to[e]] += b.example_sum[e];
-      weight[to[e]] += b.example_weight[e];
+      sum[to[e]] += b.document_sum[e];
+      weight[to[e]] += b.document_weight[e];
     }
-    b.example_sum = std::move(sum);
-    b.example_weight = std::move(weight);
-    b.part_sum = detail::moved(b.part_sum, to, place.size());
+    b.document_sum = std::move(sum);
+    b.document_weight = std::move(weight);
+    b.term_sum = detail::moved(b.term_sum, to, place.size());
     if (b.queries >= 2) detail::finish_bucket(b, false);
   }
-  p.examples = std::move(examples);
+  p.documents = std::move(documents);
 }
 
 /// The profile of the pairs behind `a` and `b` together: of one head under one query model, over keys of different
-/// documents or different parts of a document block. Throws if the models, buckets or heatmap cells differ, since pair
+/// documents or different terms of a document block. Throws if the models, buckets or heatmap cells differ, since pair
 /// sums mean nothing across models.
 inline plasticity_profile_result merge(plasticity_profile_result a, const plasticity_profile_result& b) {
   require(a.covariance == b.covariance && a.model == b.model && a.buckets.size() == b.buckets.size() &&
-              a.examples_weigh_same == b.examples_weigh_same,
+              a.documents_weigh_same == b.documents_weigh_same,
           "merge: profiles under different query models or pair sets cannot be merged");
   for (std::size_t i = 0; i < a.buckets.size(); ++i) {
     const auto &into = a.buckets[i], &from = b.buckets[i];
@@ -74,26 +74,26 @@ inline plasticity_profile_result merge(plasticity_profile_result a, const plasti
                 into.queries_used == from.queries_used,
             "merge: profiles over different query buckets cannot be merged");
   }
-  if (b.examples.empty()) return a;  // no key, and so neither pairs nor their parts
-  if (a.examples.empty()) return b;
+  if (b.documents.empty()) return a;  // no key, and so neither pairs nor their terms
+  if (a.documents.empty()) return b;
   std::map<std::int32_t, std::size_t> place;
-  for (std::size_t e = 0; e < a.examples.size(); ++e) place.emplace(a.examples[e], e);
+  for (std::size_t e = 0; e < a.documents.size(); ++e) place.emplace(a.documents[e], e);
   std::vector<std::size_t> to;
-  for (const std::int32_t e : b.examples) {
+  for (const std::int32_t e : b.documents) {
     const auto [at, is_new] = place.try_emplace(e, place.size());
-    if (is_new) a.examples.push_back(e);
+    if (is_new) a.documents.push_back(e);
     to.push_back(at->second);
   }
   for (std::size_t i = 0; i < a.buckets.size(); ++i) {
     auto& into = a.buckets[i];
     const auto& from = b.buckets[i];
     into.pairs += from.pairs;
-    detail::merge_parts(into, from, to, a.examples.size());
-    into.example_sum.resize(a.examples.size());
-    into.example_weight.resize(a.examples.size());
+    detail::merge_terms(into, from, to, a.documents.size());
+    into.document_sum.resize(a.documents.size());
+    into.document_weight.resize(a.documents.size());
     for (std::size_t e = 0; e < to.size(); ++e) {
-      into.example_sum[to[e]] += from.example_sum[e];
-      into.example_weight[to[e]] += from.example_weight[e];
+      into.document_sum[to[e]] += from.document_sum[e];
+      into.document_weight[to[e]] += from.document_weight[e];
     }
     if (into.queries >= 2) detail::finish_bucket(into, false);
   }

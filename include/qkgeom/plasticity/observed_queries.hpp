@@ -12,7 +12,7 @@
 
 namespace qkgeom {
 
-/// The observed queries of a layer by query bucket, gathered from the layer's rows in one or several parts: at most
+/// The observed queries of a layer by query bucket, gathered from the layer's rows in one or several terms: at most
 /// `most` of a bucket, those with the smallest of a counter-based draw by row number, so memory does not grow with the
 /// rows and the choice does not depend on how the rows are parted.
 template <class T>
@@ -93,7 +93,7 @@ class observed_queries {
     for (index_t i = 0; i < position.size; ++i, ++seen_) {
       const index_t b = edges_(position[i]);
       if (b < 0) continue;
-      auto& mine = bucket_[static_cast<std::size_t>(b)];
+      auto& mine = bucket_[b];
       mine.position_sum += position[i];
       ++mine.count;
       const random_stream stream{seed_, 0, static_cast<std::uint32_t>(b), draw::query_subset};
@@ -109,7 +109,7 @@ class observed_queries {
       return std::pair(x.draw, x.row) < std::pair(y.draw, y.row);
     };
     std::nth_element(b.kept.begin(), b.kept.begin() + most_, b.kept.end(), before);
-    b.kept.resize(static_cast<std::size_t>(most_));
+    b.kept.resize(most_);
   }
 
   bucket_edges edges_;

@@ -11,36 +11,36 @@
 namespace qkgeom {
 
 /// A caller's own set of pairs, or their weights: a function of a `key_pair` that gives a weight of 0 or more, or
-/// whether the pair belongs to the set. Pairs are those of one example, and each counts by its weight.
+/// whether the pair belongs to the set. Pairs are those of one document, and each counts by its weight.
 template <class F>
 concept pair_functor = std::is_invocable_r_v<double, const F&, const key_pair&>;
 
-/// A pair set with its say in groups and examples: `weight()` gives the weight of a pair (empty: every pair counts 1);
-/// groups of keys are examples, or one group of all if `across_examples`; if `examples_weigh_same` every example counts
-/// once, else every pair. One that has `sample()` draws pairs instead of taking all.
+/// A pair set with its say in groups and documents: `weight()` gives the weight of a pair (empty: every pair counts 1);
+/// groups of keys are documents, or one group of all if `across_documents`; if `documents_weigh_same` every document
+/// counts once, else every pair. One that has `sample()` draws pairs instead of taking all.
 template <class P>
 concept described_pair_set = requires(const P& p) {
   { p.weight() } -> std::convertible_to<pair_weight>;
-  { p.across_examples } -> std::convertible_to<bool>;
-  { p.examples_weigh_same } -> std::convertible_to<bool>;
+  { p.across_documents } -> std::convertible_to<bool>;
+  { p.documents_weigh_same } -> std::convertible_to<bool>;
 };
 
 /// What a mean over pairs may run over.
 template <class P>
 concept pair_set = described_pair_set<P> || pair_functor<P>;
 
-/// Every pair of admissible keys, exactly. The default: pairs of one example (Definition 4.1 fixes the prefix).
+/// Every pair of admissible keys, exactly. The default: pairs of one document (Definition 4.1 fixes the prefix).
 struct all_pairs {
-  bool across_examples = false;
-  bool examples_weigh_same = false;
+  bool across_documents = false;
+  bool documents_weigh_same = false;
   pair_weight weight() const { return {}; }
 };
 
 /// Pairs by a weight of the caller's, e.g. `weighted_pairs{[](const key_pair& p) { return p.distance() < 1000; }}`.
 struct weighted_pairs {
   pair_weight weight_of;
-  bool across_examples = false;
-  bool examples_weigh_same = false;
+  bool across_documents = false;
+  bool documents_weigh_same = false;
   pair_weight weight() const {
     require(static_cast<bool>(weight_of), "weighted_pairs: give the weight of a pair, e.g. a lambda over key_pair");
     return weight_of;
@@ -52,8 +52,8 @@ struct weighted_pairs {
 template <class F>
 struct device_weighted_pairs {
   F weight_of;
-  bool across_examples = false;
-  bool examples_weigh_same = false;
+  bool across_documents = false;
+  bool documents_weigh_same = false;
   pair_weight weight() const { return weight_of; }
   const F& functor() const { return weight_of; }
 };
@@ -68,8 +68,8 @@ struct sampled {
   index_t n = 1024;
   std::uint64_t seed = 0;
   std::uint32_t layer = 0;  ///< layers of other numbers draw other pairs
-  bool across_examples = false;
-  static constexpr bool examples_weigh_same = false;
+  bool across_documents = false;
+  static constexpr bool documents_weigh_same = false;
   pair_weight weight() const { return {}; }
   pair_sample sample() const {
     require(n >= 2, "sampled: n must be at least 2 pairs a query bucket, not ", n);
@@ -78,10 +78,10 @@ struct sampled {
 };
 
 /// The exact expectation of Definition 4.3: N uniform on {2..m}, the pair uniform among the first N keys, so that a
-/// pair whose later key is the n-th weighs 2 / (m - 1) (1 / (n - 1) - 1 / m); the weights of an example sum to 1.
+/// pair whose later key is the n-th weighs 2 / (m - 1) (1 / (n - 1) - 1 / m); the weights of a document sum to 1.
 struct prefix_uniform {
-  bool across_examples = false;
-  bool examples_weigh_same = true;
+  bool across_documents = false;
+  bool documents_weigh_same = true;
   pair_weight weight() const { return prefix_weight{}; }
   prefix_weight functor() const { return {}; }
 };

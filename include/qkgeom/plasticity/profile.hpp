@@ -21,12 +21,13 @@ struct profile_bucket {
   index_t queries = 0;
   index_t queries_used = 0;  ///< of these, by the observed form: p is a share of so many; 0 under a query model
   std::int64_t pairs = 0;
-  double plasticity = std::numeric_limits<double>::quiet_NaN();      ///< NaN (null) without a model or without pairs
-  double standard_error = std::numeric_limits<double>::quiet_NaN();  ///< jackknife over examples, given the query model
-  std::vector<double> example_sum, example_weight;                   ///< (examples) what the mean is made of
-  std::int64_t drawn = 0;                                            ///< pairs drawn of `pairs`; 0: all were used
+  double plasticity = std::numeric_limits<double>::quiet_NaN();  ///< NaN (null) without a model or without pairs
+  double standard_error =
+      std::numeric_limits<double>::quiet_NaN();       ///< jackknife over documents, given the query model
+  std::vector<double> document_sum, document_weight;  ///< (documents) what the mean is made of
+  std::int64_t drawn = 0;                             ///< pairs drawn of `pairs`; 0: all were used
   double sampling_error = std::numeric_limits<double>::quiet_NaN();  ///< of the drawn pairs as a stand-in for all; or 0
-  std::vector<double> part_sum;  ///< (pair_parts, examples) if asked for: the same for the parts (pair_parts.hpp)
+  std::vector<double> term_sum;  ///< (pair_terms, documents) if asked for: the same for the terms (pair_parts.hpp)
 
   double middle() const { return 0.5 * static_cast<double>(start + end); }
 };
@@ -36,7 +37,7 @@ struct plasticity_heatmap {
   index_t cell = 0;                 ///< cell width, tokens
   index_t width = 0;                ///< cells along each side
   std::vector<double> sum, weight;  ///< (key distance, query distance)
-  heatmap_parts parts{};            ///< if parts were asked for: see `cell_mean` of pair_parts.hpp
+  heatmap_terms terms{};            ///< if terms were asked for: see `cell_mean` of pair_parts.hpp
 
   double mean(index_t key_distance, index_t query_distance) const {
     const auto at = static_cast<std::size_t>(key_distance * width + query_distance);
@@ -47,8 +48,8 @@ struct plasticity_heatmap {
 /// Plasticity over query buckets (4.4.5).
 struct plasticity_profile_result {
   std::string_view covariance;  ///< the model behind it: a covariance kind, or "empirical"
-  bool examples_weigh_same = false;
-  std::vector<std::int32_t> examples;  ///< example ids behind the example sums; -1: all examples as one
+  bool documents_weigh_same = false;
+  std::vector<std::int32_t> documents;  ///< document ids behind the document sums; -1: all documents as one
   std::vector<profile_bucket> buckets;
   plasticity_heatmap heatmap;  ///< width 0 if not asked for
   std::uint64_t model = 0;     ///< fingerprint of the query model; 0 for the observed queries
@@ -58,46 +59,46 @@ struct profile_options {
   bool heatmap = false;
   index_t heatmap_cell = 0;                   ///< tokens; 0: the first query bucket's width, or a 256th of all
   std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32
-  bool parts = false;  ///< what stands behind the plasticity too (pair_parts.hpp), by a slower kernel in f64
+  bool terms = false;  ///< what stands behind the plasticity too (pair_parts.hpp), by a slower kernel in f64
 };
 
 namespace detail {
 
-/// Rows of k by (example, position); across examples by position alone.
-inline key_groups group_keys(const vector_view<const std::int32_t>& position,
-                             const vector_view<const std::int32_t>& example, bool across) {
-  key_groups g;
-  g.row.resize(static_cast<std::size_t>(position.size));
+/// Rows of k by (document, position); across documents by position alone.
+inline keys_by_document order_keys_by_document(const vector_view<const std::int32_t>& position,
+                                               const vector_view<const std::int32_t>& document, bool across) {
+  keys_by_document g;
+  g.row.resize(position.size);
   std::iota(g.row.begin(), g.row.end(), std::int64_t{0});
   const auto before = [&](std::int64_t a, std::int64_t b) {
-    if (!across && example[a] != example[b]) return example[a] < example[b];
+    if (!across && document[a] != document[b]) return document[a] < document[b];
     return position[a] < position[b];
   };
   if (!std::is_sorted(g.row.begin(), g.row.end(), before)) std::stable_sort(g.row.begin(), g.row.end(), before);
   g.offset.push_back(0);
   for (std::size_t i = 0; i < g.row.size(); ++i) {
-    if (i == 0 || (!across && example[g.row[i]] != g.example.back())) {
+    if (i == 0 || (!across && document[g.row[i]] != g.document.back())) {
       if (i > 0) g.offset.push_back(static_cast<index_t>(i));
-      g.example.push_back(across ? -1 : example[g.row[i]]);
+      g.document.push_back(across ? -1 : document[g.row[i]]);
     }
     g.position.push_back(position[g.row[i]]);
-    if (across) g.key_example.push_back(example[g.row[i]]);
+    if (across) g.key_document.push_back(document[g.row[i]]);
   }
   if (!g.row.empty()) g.offset.push_back(static_cast<index_t>(g.row.size()));
   return g;
 }
 
-/// Mean over examples and its jackknife error; `same`: every example counts once.
+/// Mean over documents and its jackknife error; `same`: every document counts once.
 inline void finish_bucket(profile_bucket& b, bool same) {
-  const auto count = b.example_sum.size();
+  const auto count = b.document_sum.size();
   if (same)
     for (std::size_t e = 0; e < count; ++e)
-      if (b.example_weight[e] > 0) {
-        b.example_sum[e] /= b.example_weight[e];
-        for (std::size_t at = e; at < b.part_sum.size(); at += count) b.part_sum[at] /= b.example_weight[e];
-        b.example_weight[e] = 1;
+      if (b.document_weight[e] > 0) {
+        b.document_sum[e] /= b.document_weight[e];
+        for (std::size_t at = e; at < b.term_sum.size(); at += count) b.term_sum[at] /= b.document_weight[e];
+        b.document_weight[e] = 1;
       }
-  const auto mean = ratio_of_sums(b.example_sum, b.example_weight);
+  const auto mean = ratio_of_sums(b.document_sum, b.document_weight);
   if (std::isnan(mean.value)) return;
   b.plasticity = mean.value;
   b.standard_error = mean.error;
@@ -110,19 +111,20 @@ inline double draws_error(double mean, double mean_square, double n) {
                : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// The sums of law `law` over the groups `members` as one query bucket, whose edges and queries `b` has already.
-inline void fill_bucket(profile_bucket& b, const pair_sums& sums, index_t law, const std::vector<index_t>& members,
-                        bool same) {
+/// The sums of distribution `distribution` over the groups `members` as one query bucket, whose edges and queries `b`
+/// has already.
+inline void fill_bucket(profile_bucket& b, const pair_sums& sums, index_t distribution,
+                        const std::vector<index_t>& members, bool same) {
   const auto n = members.size();
   const bool modelled = b.queries >= 2;
   double square = 0, weight = 0;
-  b.part_sum.resize(sums.part_sum.empty() ? 0 : n * pair_parts);
+  b.term_sum.resize(sums.term_sum.empty() ? 0 : n * pair_terms);
   for (std::size_t e = 0; e < n; ++e) {
-    const auto at = sums.at(law, members[e]);
-    b.example_sum.push_back(sums.sum[at]);
-    b.example_weight.push_back(sums.weight[at]);
+    const auto at = sums.at(distribution, members[e]);
+    b.document_sum.push_back(sums.sum[at]);
+    b.document_weight.push_back(sums.weight[at]);
     b.pairs += modelled ? sums.pairs[at] : 0;
-    for (std::size_t p = 0; p < b.part_sum.size() / n; ++p) b.part_sum[p * n + e] = sums.part_sum[at * pair_parts + p];
+    for (std::size_t p = 0; p < b.term_sum.size() / n; ++p) b.term_sum[p * n + e] = sums.term_sum[at * pair_terms + p];
     if (sums.drawn.empty()) continue;
     b.drawn += sums.drawn[at];
     square += sums.square[at];
@@ -134,23 +136,23 @@ inline void fill_bucket(profile_bucket& b, const pair_sums& sums, index_t law, c
 }
 
 inline plasticity_profile_result profile_of(const bucket_edges& edges, const std::vector<index_t>& queries,
-                                            pair_sums&& sums, const std::vector<std::int32_t>& examples,
+                                            pair_sums&& sums, const std::vector<std::int32_t>& documents,
                                             std::string_view covariance, bool same) {
-  plasticity_profile_result r{covariance, same, examples, {}, {}};
-  std::vector<index_t> all(static_cast<std::size_t>(sums.groups));
+  plasticity_profile_result r{covariance, same, documents, {}, {}};
+  std::vector<index_t> all(sums.groups);
   std::iota(all.begin(), all.end(), index_t{0});
   for (index_t b = 0; b < edges.count(); ++b) {
     profile_bucket out;
     out.start = edges.start(b);
     out.end = edges.end(b);
-    out.queries = queries[static_cast<std::size_t>(b)];
+    out.queries = queries[b];
     fill_bucket(out, sums, b, all, same);
     r.buckets.push_back(std::move(out));
   }
   r.heatmap.width = sums.heatmap_width;
   r.heatmap.sum = std::move(sums.heatmap_sum);
   r.heatmap.weight = std::move(sums.heatmap_weight);
-  r.heatmap.parts = std::move(sums.cells);
+  r.heatmap.terms = std::move(sums.cells);
   return r;
 }
 
@@ -160,16 +162,16 @@ inline std::vector<index_t> queries_of(const query_model& model) {
   return n;
 }
 
-/// The same for a layer of any context, whose positions and examples may lie on a device.
+/// The same for a layer of any context, whose positions and documents may lie on a device.
 template <class Context, class T, memory_space S>
-key_groups group_keys(Context& ctx, const layer_view<T, S>& layer, bool across) {
-  const auto position = ctx.host_copy(layer.k_position), example = ctx.host_copy(layer.k_example);
-  return group_keys(position.view(), example.view(), across);
+keys_by_document order_keys_by_document(Context& ctx, const layer_view<T, S>& layer, bool across) {
+  const auto position = ctx.host_copy(layer.k_position), document = ctx.host_copy(layer.k_document);
+  return order_keys_by_document(position.view(), document.view(), across);
 }
 
 /// The context's pair sums over a pair set; a set's weight is given to the context as it is if both allow it.
 template <class Context, class T, memory_space S, class Set>
-std::vector<pair_sums> sums_over(Context& ctx, const layer_view<T, S>& layer, const key_groups& groups,
+std::vector<pair_sums> sums_over(Context& ctx, const layer_view<T, S>& layer, const keys_by_document& groups,
                                  const std::vector<pair_problem>& problems, const pair_request& request,
                                  const Set& set) {
   if constexpr (requires { ctx.gaussian_pairs(layer.k, groups, problems, request, set.functor()); })
@@ -212,7 +214,7 @@ std::vector<pair_problem> problems_of(const char* function, const std::vector<qu
   for (std::size_t h = 0; h < models.size(); ++h) {
     const auto& m = models[h];
     pair_problem p{layer.key_of_query[h], m.reflector, {}};
-    for (index_t b = 0; b < m.buckets.count(); ++b) p.laws.push_back(law_of(m, b, layer.window));
+    for (index_t b = 0; b < m.buckets.count(); ++b) p.distributions.push_back(scores_of(m, b, layer.window));
     problems.push_back(std::move(p));
   }
   return problems;
@@ -231,9 +233,9 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
                                                           const profile_options& options = {}) {
   check_shapes(layer);
   const auto& set = detail::described(pairs);
-  const auto groups = detail::group_keys(ctx, layer, set.across_examples);
+  const auto groups = detail::order_keys_by_document(ctx, layer, set.across_documents);
   auto request = detail::request_of(set, options.precision);
-  request.parts = options.parts;
+  request.terms = options.terms;
   const auto problems = detail::problems_of("plasticity_profile", models, layer);
   for (const auto& m : models)
     if (options.heatmap && m.buckets.count() > 0)
@@ -242,7 +244,7 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
   std::vector<plasticity_profile_result> results;
   for (std::size_t h = 0; h < models.size(); ++h) {
     results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]),
-                                         groups.example, name_of(models[h].covariance), set.examples_weigh_same));
+                                         groups.document, name_of(models[h].covariance), set.documents_weigh_same));
     results.back().heatmap.cell = request.heatmap_cell;
     results.back().model = fingerprint(models[h]);
   }

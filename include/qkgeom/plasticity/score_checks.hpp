@@ -13,7 +13,7 @@ namespace qkgeom {
 
 struct score_check_options {
   index_t pairs = 64;          ///< at most so many pairs of keys a query bucket, drawn without preference
-  index_t fewest_queries = 8;  ///< a bucket with fewer queries says nothing about a law and is left out
+  index_t fewest_queries = 8;  ///< a bucket with fewer queries says nothing about a distribution and is left out
   double alpha = 0.01;         ///< level of the Kolmogorov-Smirnov tests
   query_position position = query_position::middle;  ///< for the window of windowed layers
   std::uint64_t seed = 0;
@@ -30,9 +30,10 @@ namespace detail {
 
 /// Up to `most` pairs of admissible keys of one group (indices into `groups`), each pair as likely as any other; all
 /// pairs if there are no more.
-inline std::vector<std::pair<index_t, index_t>> drawn_pairs(const key_groups& groups, const score_law& law,
-                                                            index_t most, const random_stream& stream) {
-  const auto ranges = ranges_of(groups, law);
+inline std::vector<std::pair<index_t, index_t>> drawn_pairs(const keys_by_document& groups,
+                                                            const score_distribution& distribution, index_t most,
+                                                            const random_stream& stream) {
+  const auto ranges = ranges_of(groups, distribution);
   std::vector<std::int64_t> before{0};  // pairs of the ranges before each
   for (const auto& r : ranges) before.push_back(before.back() + rank_range{0, r.count}.pairs());
   const std::int64_t total = before.back();
@@ -51,7 +52,7 @@ inline std::vector<std::pair<index_t, index_t>> drawn_pairs(const key_groups& gr
 }  // namespace detail
 
 /// Checks the score differences of each query head of a layer, on the query buckets `buckets` lays over
-/// [0, context_length) tokens. Pairs are of one example, before the bucket and inside the window; the heads of a layer
+/// [0, context_length) tokens. Pairs are of one document, before the bucket and inside the window; the heads of a layer
 /// share them. Needs rows on the host.
 template <class Context, class T, bucketing Buckets>
 std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, memory_space::host>& layer,
@@ -59,44 +60,41 @@ std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, 
                                               const score_check_options& options = {}) {
   check_shapes(layer);
   const bucket_edges edges = buckets.edges(context_length);
-  const auto groups = detail::group_keys(layer.k_position, layer.k_example, false);
-  std::vector<std::vector<index_t>> rows(static_cast<std::size_t>(edges.count()));
+  const auto groups = detail::order_keys_by_document(layer.k_position, layer.k_document, false);
+  std::vector<std::vector<index_t>> rows(edges.count());
   for (index_t i = 0; i < layer.q_position.size; ++i)
-    if (const index_t b = edges(layer.q_position[i]); b >= 0) rows[static_cast<std::size_t>(b)].push_back(i);
+    if (const index_t b = edges(layer.q_position[i]); b >= 0) rows[b].push_back(i);
   std::vector<std::vector<std::pair<index_t, index_t>>> pairs(rows.size());
   for (index_t b = 0; b < edges.count(); ++b) {
-    const auto& mine = rows[static_cast<std::size_t>(b)];
+    const auto& mine = rows[b];
     if (static_cast<index_t>(mine.size()) < std::max<index_t>(1, options.fewest_queries)) continue;
     double tau = edges.middle(b);
     if (options.position == query_position::mean) {
       tau = 0;
       for (const index_t i : mine) tau += layer.q_position[i] / static_cast<double>(mine.size());
     }
-    pairs[static_cast<std::size_t>(b)] =
-        detail::drawn_pairs(groups, admitting(edges.start(b), tau, layer.window), options.pairs,
-                            {options.seed, static_cast<std::uint32_t>(b), 0, draw::score_pair});
+    pairs[b] = detail::drawn_pairs(groups, admitting(edges.start(b), tau, layer.window), options.pairs,
+                                   {options.seed, static_cast<std::uint32_t>(b), 0, draw::score_pair});
   }
   const index_t heads = layer.q.heads, d = layer.q.dim, n = edges.count();
-  std::vector<std::vector<normality>> checks(static_cast<std::size_t>(heads * n));
+  std::vector<std::vector<normality>> checks(heads * n);
   ctx.for_each(heads * n, [&](index_t item) {
     const index_t h = item / n;
     const auto b = static_cast<std::size_t>(item % n);
-    const auto q = layer.q.head(h), k = layer.k.head(layer.key_of_query[static_cast<std::size_t>(h)]);
-    std::vector<double> delta(static_cast<std::size_t>(d)), score(rows[b].size());
+    const auto q = layer.q.head(h), k = layer.k.head(layer.key_of_query[h]);
+    std::vector<double> delta(d), score(rows[b].size());
     for (const auto& [i, j] : pairs[b]) {
-      const T *const ki = k.row(groups.row[static_cast<std::size_t>(i)]), *const kj = k.row(
-                                                                              groups.row[static_cast<std::size_t>(j)]);
-      for (index_t c = 0; c < d; ++c)
-        delta[static_cast<std::size_t>(c)] = static_cast<double>(ki[c]) - static_cast<double>(kj[c]);
+      const T *const ki = k.row(groups.row[i]), *const kj = k.row(groups.row[j]);
+      for (index_t c = 0; c < d; ++c) delta[c] = static_cast<double>(ki[c]) - static_cast<double>(kj[c]);
       for (std::size_t r = 0; r < score.size(); ++r) {
         const T* const row = q.row(rows[b][r]);
         score[r] = 0;
-        for (index_t c = 0; c < d; ++c) score[r] += static_cast<double>(row[c]) * delta[static_cast<std::size_t>(c)];
+        for (index_t c = 0; c < d; ++c) score[r] += static_cast<double>(row[c]) * delta[c];
       }
-      checks[static_cast<std::size_t>(item)].push_back(check_normality(score));
+      checks[item].push_back(check_normality(score));
     }
   });
-  std::vector<score_checks_result> results(static_cast<std::size_t>(heads));
+  std::vector<score_checks_result> results(heads);
   for (std::size_t h = 0; h < results.size(); ++h) {
     std::vector<normality> all;
     for (std::size_t b = 0; b < rows.size(); ++b) {

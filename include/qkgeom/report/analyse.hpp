@@ -67,7 +67,7 @@ inline known_moments known_from(std::vector<token_moments> blocks, bool each_blo
 }  // namespace detail
 
 /// Runs the analyses on every captured head, a layer at a time, each layer a shard at a time (all rows of a layer at
-/// once for pairs across examples). Several captures of one model are analysed as one: their moments are merged, the
+/// once for pairs across documents). Several captures of one model are analysed as one: their moments are merged, the
 /// query models fitted, then the pairs of each summed under these. Where the captures hold moments of every token,
 /// these count, and the rows are left for pairs of keys and for the observed queries. `progress(heads)` is called after
 /// each layer with the number of query heads done there. A row that is not finite is an error that names the tensor and
@@ -82,20 +82,20 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
   const auto documents =
       options.geometry && options.geometry_blocks > 1 ? source.documents_with_rows() : std::vector<std::int32_t>{};
   for (const index_t number : source.layers()) {
-    const auto first = source.read_part(number, 0);
+    const auto first = source.read_shard(number, 0);
     bool checked = false;
-    const auto each_part = [&](const auto& visit) {
-      const auto part = [&](const captured_layer& rows) {
+    const auto each_shard = [&](const auto& visit) {
+      const auto shard = [&](const captured_layer& rows) {
         require(rows.element == first.element, rows.q.file, ": tensor ", rows.q.tensor, " has dtype ",
                 name_of(rows.element), ", but ", name_of(first.element), " in ", first.q.file);
         if (!checked) check_finite(rows);
         visit(rows);
       };
-      if (options.across_examples || source.n_parts() == 1)
-        part(source.n_parts() == 1 ? first : source.read_layer(number));
+      if (options.across_documents || source.n_shards() == 1)
+        shard(source.n_shards() == 1 ? first : source.read_layer(number));
       else
-        for (index_t p = 0; p < source.n_parts(); ++p) {
-          part(source.read_part(number, p));
+        for (index_t p = 0; p < source.n_shards(); ++p) {
+          shard(source.read_shard(number, p));
           source.forget(p);
         }
       checked = true;
@@ -106,8 +106,8 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
                                  options.geometry_blocks > 1 && stored->blocks() >= detail::least_blocks);
     if (known) report.moment_tokens = known->moments.q[0].total.count;
     visit_element_type(first.element, [&]<class T>() {
-      const auto parts = [&](const auto& f) { each_part([&](const captured_layer& rows) { f(rows.view<T>()); }); };
-      auto heads = analyse_layer<T>(ctx, parts, {number, first.rope, first.query_heads, first.key_heads},
+      const auto shards = [&](const auto& f) { each_shard([&](const captured_layer& rows) { f(rows.view<T>()); }); };
+      auto heads = analyse_layer<T>(ctx, shards, {number, first.rope, first.query_heads, first.key_heads},
                                     report.buckets, report.context_length, options, document_block(source.documents()),
                                     std::move(known), documents);
       for (auto& h : heads) report.heads.push_back(std::move(h));

@@ -28,11 +28,11 @@ struct layer_statistics {
   layer_blocks by_block;
 };
 
-/// Moments and observed queries of all parts of a layer; by block of documents too where geometry is asked for.
+/// Moments and observed queries of all shards of a layer; by block of documents too where geometry is asked for.
 /// `every_token`, where given, holds the moments of more rows than there are, which count instead. Blocks are of
 /// `documents`; where that is empty, of the layer's own.
-template <class T, class Context, class Parts>
-layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges& buckets, index_t context_length,
+template <class T, class Context, class Shards>
+layer_statistics<T> collect(Context& ctx, const Shards& shards, const bucket_edges& buckets, index_t context_length,
                             const analysis_options& options, std::optional<known_moments> every_token,
                             std::vector<std::int32_t> documents) {
   const edge_buckets grid{buckets.edges()};
@@ -40,17 +40,17 @@ layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges
   observed_queries<T> observed(buckets, empirical_options{}.most_queries, options.seed);
   std::vector<std::int32_t> own;
   bool first = true;
-  parts([&](const layer_view<T>& part) {
+  shards([&](const layer_view<T>& shard) {
     if (!every_token) {
-      auto m = accumulate(ctx, part, grid, {.context_length = context_length});
+      auto m = accumulate(ctx, shard, grid, {.context_length = context_length});
       s.moments = first ? std::move(m) : merge(std::move(s.moments), m);
     }
     first = false;
-    s.window = part.window;
-    s.queries += part.q.rows;
-    s.keys += part.k.rows;
-    if (options.plasticity && options.empirical) observed.add(part);
-    if (documents.empty()) add_documents(part, own);
+    s.window = shard.window;
+    s.queries += shard.q.rows;
+    s.keys += shard.k.rows;
+    if (options.plasticity && options.empirical) observed.add(shard);
+    if (documents.empty()) add_documents(shard, own);
   });
   if (options.plasticity && options.empirical) s.observed = observed.take();
   if (documents.empty()) documents = std::move(own);
@@ -65,7 +65,7 @@ layer_statistics<T> collect(Context& ctx, const Parts& parts, const bucket_edges
   }
   if (!options.geometry) return s;
   s.by_block.blocks = blocks_of(std::move(documents), std::max<index_t>(1, options.geometry_blocks));
-  parts([&](const layer_view<T>& part) { s.by_block.add(ctx, part, options.geometry_blocks > 1); });
+  shards([&](const layer_view<T>& shard) { s.by_block.add(ctx, shard, options.geometry_blocks > 1); });
   return s;
 }
 
@@ -88,9 +88,9 @@ void add_geometry(Context& ctx, const layer_moments& moments, const layer_blocks
 
 /// The pair set that the options ask for: `all_pairs`, or `sampled` if `draw.pairs` is above 0.
 struct chosen_pairs {
-  bool across_examples = false;
+  bool across_documents = false;
   pair_sample draw{};
-  static constexpr bool examples_weigh_same = false;
+  static constexpr bool documents_weigh_same = false;
   pair_weight weight() const { return {}; }
   pair_sample sample() const { return draw; }
 };
@@ -106,22 +106,22 @@ std::vector<std::vector<query_model>> fit_models(Context& ctx, const layer_momen
   return models;
 }
 
-/// Profiles of the heads of a layer under every query model over the keys of one part of it, (covariances)(heads).
-/// `part` is its number, for drawn pairs.
+/// Profiles of the heads of a layer under every query model over the keys of one shard of it, (covariances)(heads).
+/// `shard` is its number, for drawn pairs.
 template <class Context, class T, memory_space S>
-std::vector<std::vector<plasticity_profile_result>> part_profiles(Context& ctx, const layer_view<T, S>& rows,
-                                                                  const std::vector<std::vector<query_model>>& models,
-                                                                  index_t layer, std::uint32_t part,
-                                                                  const analysis_options& options) {
-  const chosen_pairs pairs{options.across_examples,
-                           {options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (part << 16)}};
+std::vector<std::vector<plasticity_profile_result>> shard_profiles(Context& ctx, const layer_view<T, S>& rows,
+                                                                   const std::vector<std::vector<query_model>>& models,
+                                                                   index_t layer, std::uint32_t shard,
+                                                                   const analysis_options& options) {
+  const chosen_pairs pairs{options.across_documents,
+                           {options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (shard << 16)}};
   std::vector<std::vector<plasticity_profile_result>> found;
   for (std::size_t c = 0; c < models.size(); ++c)
     found.push_back(plasticity_profile(ctx, models[c], rows, pairs,
                                        {.heatmap = options.heatmap && c == 0,
                                         .heatmap_cell = options.heatmap_cell,
                                         .precision = options.precision,
-                                        .parts = options.components && c == 0}));
+                                        .terms = options.components && c == 0}));
   return found;
 }
 
@@ -135,27 +135,27 @@ inline void add_drift(const std::vector<query_model>& headline, std::vector<head
   }
 }
 
-/// Profiles under every query model, and of the observed queries, over the keys of all parts. Each part of layer
+/// Profiles under every query model, and of the observed queries, over the keys of all shards. Each shard of layer
 /// `layer` draws pairs of its own.
-template <class T, class Context, class Parts>
-void add_profiles(Context& ctx, const Parts& parts, const layer_statistics<T>& s, index_t layer,
+template <class T, class Context, class Shards>
+void add_profiles(Context& ctx, const Shards& shards, const layer_statistics<T>& s, index_t layer,
                   const bucket_edges& buckets, index_t document_block, const analysis_options& options,
                   std::vector<head_report>& heads) {
   const auto models = fit_models(ctx, s.moments, options);
-  const auto add = [&](std::optional<plasticity_profile_result>& all, plasticity_profile_result&& part) {
-    fold_documents(part, document_block);
-    all = all ? merge(std::move(*all), part) : std::move(part);
+  const auto add = [&](std::optional<plasticity_profile_result>& all, plasticity_profile_result&& shard) {
+    fold_documents(shard, document_block);
+    all = all ? merge(std::move(*all), shard) : std::move(shard);
   };
   std::vector<std::vector<std::optional<plasticity_profile_result>>> profiles(models.size());
   for (auto& p : profiles) p.resize(heads.size());
   std::uint32_t number = 0;
-  parts([&](const layer_view<T>& part) {
-    auto found = part_profiles(ctx, part, models, layer, number++, options);
+  shards([&](const layer_view<T>& shard) {
+    auto found = shard_profiles(ctx, shard, models, layer, number++, options);
     for (std::size_t c = 0; c < models.size(); ++c)
       for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[c][h]));
     if (!options.empirical) return;
-    auto observed = empirical_profile(ctx, s.observed, part, buckets,
-                                      {.position = options.position, .across_examples = options.across_examples});
+    auto observed = empirical_profile(ctx, s.observed, shard, buckets,
+                                      {.position = options.position, .across_documents = options.across_documents});
     for (std::size_t h = 0; h < heads.size(); ++h) add(heads[h].empirical, std::move(observed[h]));
   });
   add_drift(models[0], heads);
@@ -171,7 +171,7 @@ inline std::vector<head_report> named_heads(const layer_names& names, const std:
     auto& r = heads[h];
     r.layer = names.layer;
     r.q_head = names.query_heads[h];
-    r.k_head = names.key_heads[static_cast<std::size_t>(key_of_query[h])];
+    r.k_head = names.key_heads[key_of_query[h]];
     r.rope = names.rope;
     r.window = window;
   }
@@ -180,19 +180,19 @@ inline std::vector<head_report> named_heads(const layer_names& names, const std:
 
 }  // namespace detail
 
-/// Runs the analyses on every head of one layer, whose rows come in one or several parts: `parts(f)` calls
-/// f(layer_view<T>) with each part in turn, as often as it is called. A document's keys must stand in one part; the
-/// query models are those of all parts. `context_length` in tokens. Documents e are counted in blocks e /
+/// Runs the analyses on every head of one layer, whose rows come in one or several shards: `shards(f)` calls
+/// f(layer_view<T>) with each shard in turn, as often as it is called. A document's keys must stand in one shard; the
+/// query models are those of all shards. `context_length` in tokens. Documents e are counted in blocks e /
 /// `document_block` (1: each alone), see `fold_documents`. `documents`: those of all layers, for blocks of documents
 /// that are the same in each layer (`geometry_blocks`); empty: the layer's own.
-template <class T, class Context, class Parts>
-std::vector<head_report> analyse_layer(Context& ctx, const Parts& parts, const layer_names& names,
+template <class T, class Context, class Shards>
+std::vector<head_report> analyse_layer(Context& ctx, const Shards& shards, const layer_names& names,
                                        const bucket_edges& buckets, index_t context_length,
                                        const analysis_options& options, index_t document_block,
                                        std::optional<known_moments> every_token = {},
                                        std::vector<std::int32_t> documents = {}) {
   const auto s =
-      detail::collect<T>(ctx, parts, buckets, context_length, options, std::move(every_token), std::move(documents));
+      detail::collect<T>(ctx, shards, buckets, context_length, options, std::move(every_token), std::move(documents));
   auto heads = detail::named_heads(names, s.moments.key_of_query, s.window);
   for (auto& r : heads) {
     r.queries = s.queries;
@@ -202,7 +202,7 @@ std::vector<head_report> analyse_layer(Context& ctx, const Parts& parts, const l
   if (!options.plasticity) return heads;
   require(options.sampled_pairs == 0 || options.sampled_pairs >= 2,
           "sampled_pairs must be 0 for all pairs, or at least 2 a query bucket, not ", options.sampled_pairs);
-  detail::add_profiles<T>(ctx, parts, s, names.layer, buckets, document_block, options, heads);
+  detail::add_profiles<T>(ctx, shards, s, names.layer, buckets, document_block, options, heads);
   for (auto& h : heads) {
     for (const auto& p : h.profiles) h.summaries.push_back(summarize(p, context_length));
     if (!h.empirical) continue;

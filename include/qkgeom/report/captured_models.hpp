@@ -62,7 +62,7 @@ class captured_models {
 
   /// The query models of a layer; those of the layer asked for last are kept.
   template <class Context>
-  const given_models& models(Context& ctx, index_t layer) {
+  const fixed_models& models(Context& ctx, index_t layer) {
     if (layer != layer_) models_.models = detail::fit_models(ctx, read(layer).moments, options_);
     layer_ = layer;
     return models_;
@@ -95,7 +95,7 @@ class captured_models {
   capture_set source_;
   analysis_options options_;
   std::optional<set_moments> moments_{};
-  given_models models_{};
+  fixed_models models_{};
   index_t layer_ = -1;
 };
 

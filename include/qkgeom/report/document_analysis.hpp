@@ -19,7 +19,7 @@ struct analysed_layer {
 };
 
 /// Query models that were fitted elsewhere, of the heads of one layer.
-struct given_models {
+struct fixed_models {
   std::vector<std::vector<query_model>> models;  ///< (covariances)(heads)
 };
 
@@ -49,14 +49,14 @@ class document_analysis {
   /// `context_length` in tokens. `given`, where not null, must be of the same heads, buckets and covariances. `ctx` and
   /// `given` must live longer.
   document_analysis(Context& ctx, const analysed_layer& layer, const bucket_edges& buckets, index_t context_length,
-                    const analysis_options& options, const given_models* given = nullptr)
+                    const analysis_options& options, const fixed_models* given = nullptr)
       : ctx_(&ctx),
         layer_(layer),
         context_length_(context_length),
         options_(options),
         given_(given),
         moments_{buckets, {}, {}, layer.key_of_query} {
-    require(!options.empirical && !options.across_examples && options.geometry_blocks == 0,
+    require(!options.empirical && !options.across_documents && options.geometry_blocks == 0,
             "document_analysis: observed queries, pairs across documents and errors of the geometry need rows that are "
             "kept");
   }
@@ -78,8 +78,8 @@ class document_analysis {
   }
 
   /// What there is to say of the document, a report a head: k (rows, the model's key heads, d) are the keys of all its
-  /// tokens that were added as queries, with their positions and the document's number `example` a row.
-  std::vector<head_report> finish(const tensor& k, const positions& position, const positions& example,
+  /// tokens that were added as queries, with their positions and the document's number `document` a row.
+  std::vector<head_report> finish(const tensor& k, const positions& position, const positions& document,
                                   const std::string& where = "document") {
     require(k.rows > 0 && first_ + k.rows == next_, where, ": ", k.rows, " keys for ", next_ - first_, " queries");
     const auto& heads = layer_.names.key_heads;
@@ -88,7 +88,7 @@ class document_analysis {
     for (auto& r : reports) r.queries = r.keys = k.rows;
     if (options_.geometry)
       detail::add_geometry(*ctx_, moments_, differences(k, position, where), context_length_, options_, reports);
-    if (options_.plasticity) add_profiles(k, position, example, reports);
+    if (options_.plasticity) add_profiles(k, position, document, reports);
     return reports;
   }
 
@@ -125,7 +125,7 @@ class document_analysis {
   layer_blocks differences(const tensor& k, const positions& position, const std::string& where) const {
     layer_blocks by_block;
     by_block.blocks = {{0}, 1};
-    const std::vector<std::int32_t> same(static_cast<std::size_t>(k.rows), 0);
+    const std::vector<std::int32_t> same(k.rows, 0);
     const double n = static_cast<double>(k.rows);
     for (const auto& head : moments_of("k", where, k, layer_.names.key_heads, position, same, scatter_kind::full, 1)) {
       const auto& m = head.bucket[0];
@@ -134,15 +134,15 @@ class document_analysis {
     return by_block;
   }
 
-  void add_profiles(const tensor& k, const positions& position, const positions& example,
+  void add_profiles(const tensor& k, const positions& position, const positions& document,
                     std::vector<head_report>& reports) const {
     std::vector<index_t> keys;
-    for (const index_t h : layer_.key_of_query) keys.push_back(layer_.names.key_heads[static_cast<std::size_t>(h)]);
+    for (const index_t h : layer_.key_of_query) keys.push_back(layer_.names.key_heads[h]);
     const tensor no_queries{nullptr, 0, static_cast<index_t>(keys.size()), k.dim, 0, 0};
-    const layer_view<T, S> rows{no_queries, {}, {}, k, position, example, std::move(keys), layer_.window};
+    const layer_view<T, S> rows{no_queries, {}, {}, k, position, document, std::move(keys), layer_.window};
     const auto own = given_ ? std::vector<std::vector<query_model>>{} : detail::fit_models(*ctx_, moments_, options_);
     const auto& models = given_ ? given_->models : own;
-    auto found = detail::part_profiles(*ctx_, rows, models, layer_.names.layer, 0, options_);
+    auto found = detail::shard_profiles(*ctx_, rows, models, layer_.names.layer, 0, options_);
     detail::add_drift(models[0], reports);
     for (std::size_t h = 0; h < reports.size(); ++h)
       for (auto& profiles : found) {
@@ -155,7 +155,7 @@ class document_analysis {
   analysed_layer layer_;
   index_t context_length_;
   analysis_options options_;
-  const given_models* given_;
+  const fixed_models* given_;
   layer_moments moments_;
   index_t first_ = 0, next_ = 0;
 };

@@ -48,13 +48,13 @@ std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const la
   const auto moments = accumulate(ctx, all, grid, {.q_bucket = scatter_kind::diagonal});
   const auto models = fit_queries(ctx, moments, {.covariance = covariance_kind::linear_drift});
   const auto fits = fit_checks(ctx, moments, all, options.checks);
-  const auto tests = drift_test(ctx, moments, all, options.drift);
+  const auto tests = drift_significance(ctx, moments, all, options.drift);
   auto scores = score_checks(ctx, all, grid, 0, options.scores);
   std::vector<head_fit> heads;
   for (std::size_t h = 0; h < fits.size(); ++h)
-    heads.push_back({names.layer, names.query_heads[h], names.key_heads[static_cast<std::size_t>(all.key_of_query[h])],
-                     all.q.rows, models[h].alpha_pos, models[h].beta_pos, models[h].sigma2_pos, models[h].r2_pos,
-                     tests[h], fits[h], std::move(scores[h])});
+    heads.push_back({names.layer, names.query_heads[h], names.key_heads[all.key_of_query[h]], all.q.rows,
+                     models[h].alpha_pos, models[h].beta_pos, models[h].sigma2_pos, models[h].r2_pos, tests[h], fits[h],
+                     std::move(scores[h])});
   return heads;
 }
 
@@ -129,17 +129,17 @@ inline void write_fits_csv(const std::filesystem::path& path, const std::vector<
 }
 
 /// Gaussian minus empirical plasticity by query bucket, the empirical form unbiased; its error is the jackknife over
-/// examples of the difference itself. Null where either is; elsewhere both must be of the same pairs.
+/// documents of the difference itself. Null where either is; elsewhere both must be of the same pairs.
 inline plasticity_profile_result plasticity_gap(const plasticity_profile_result& gaussian,
                                                 const plasticity_profile_result& empirical_unbiased) {
   require(gaussian.buckets.size() == empirical_unbiased.buckets.size() &&
-              gaussian.examples == empirical_unbiased.examples &&
-              gaussian.examples_weigh_same == empirical_unbiased.examples_weigh_same,
+              gaussian.documents == empirical_unbiased.documents &&
+              gaussian.documents_weigh_same == empirical_unbiased.documents_weigh_same,
           "plasticity_gap needs two profiles of the same buckets, examples and pairs");
   plasticity_profile_result gap;
   gap.covariance = gaussian.covariance;
-  gap.examples_weigh_same = gaussian.examples_weigh_same;
-  gap.examples = gaussian.examples;
+  gap.documents_weigh_same = gaussian.documents_weigh_same;
+  gap.documents = gaussian.documents;
   for (std::size_t b = 0; b < gaussian.buckets.size(); ++b) {
     const auto &mine = gaussian.buckets[b], &other = empirical_unbiased.buckets[b];
     profile_bucket out;
@@ -147,10 +147,10 @@ inline plasticity_profile_result plasticity_gap(const plasticity_profile_result&
     out.end = mine.end;
     out.queries = mine.queries;
     out.pairs = mine.pairs;
-    out.example_sum = dense::difference(mine.example_sum, other.example_sum);
-    out.example_weight = mine.example_weight;
+    out.document_sum = dense::difference(mine.document_sum, other.document_sum);
+    out.document_weight = mine.document_weight;
     if (!std::isnan(mine.plasticity) && !std::isnan(other.plasticity)) {
-      require(mine.example_weight == other.example_weight, "plasticity_gap needs two profiles of the same pairs");
+      require(mine.document_weight == other.document_weight, "plasticity_gap needs two profiles of the same pairs");
       detail::finish_bucket(out, false);
     }
     gap.buckets.push_back(std::move(out));

@@ -39,13 +39,13 @@ struct layer_blocks {
       for (std::size_t h = 0; h < all.size(); ++h)
         for (std::size_t b = 0; b < all[h].size(); ++b) merge(all[h][b], part[h][b]);
     };
-    merge_into(k, moments_by_block(ctx, "k", layer.k, layer.k_position, layer.k_example, blocks));
-    if (queries) merge_into(q, moments_by_block(ctx, "q", layer.q, layer.q_position, layer.q_example, blocks));
+    merge_into(k, moments_by_block(ctx, "k", layer.k, layer.k_position, layer.k_document, blocks));
+    if (queries) merge_into(q, moments_by_block(ctx, "q", layer.q, layer.q_position, layer.q_document, blocks));
   }
 };
 
 /// For each query head of a layer, PCA and rotation with each block of documents left out. Also puts into `planes`, the
-/// rotation of all rows, the exact spread of score differences of two keys of one example. With fewer than two blocks,
+/// rotation of all rows, the exact spread of score differences of two keys of one document. With fewer than two blocks,
 /// or without `q`, there is nothing to leave out.
 template <class Context>
 std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const layer_blocks& by_block,
@@ -58,7 +58,7 @@ std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const lay
     return dense::scaled(m.differences, m.pairs > 0 ? 1.0 / m.pairs : 0.0);
   };
   for (std::size_t h = 0; h < planes.size(); ++h) {
-    const auto& side = keys[static_cast<std::size_t>(moments.key_of_query[h])];
+    const auto& side = keys[moments.key_of_query[h]];
     set_score_sd(planes[h], moments.q[h].total, mean_difference(merged_without(side, -1)));
   }
   std::vector<geometry_replicates> result(planes.size(), {blocks, {}});
@@ -66,12 +66,8 @@ std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const lay
   for (index_t b = 0; b < blocks.count; ++b) {
     layer_moments rest{moments.buckets, {}, {}, moments.key_of_query};
     std::vector<block_moments> q(queries.size()), k(keys.size());
-    ctx.for_each(static_cast<index_t>(q.size()), [&](index_t h) {
-      q[static_cast<std::size_t>(h)] = merged_without(queries[static_cast<std::size_t>(h)], b);
-    });
-    ctx.for_each(static_cast<index_t>(k.size()), [&](index_t h) {
-      k[static_cast<std::size_t>(h)] = merged_without(keys[static_cast<std::size_t>(h)], b);
-    });
+    ctx.for_each(static_cast<index_t>(q.size()), [&](index_t h) { q[h] = merged_without(queries[h], b); });
+    ctx.for_each(static_cast<index_t>(k.size()), [&](index_t h) { k[h] = merged_without(keys[h], b); });
     if (q.empty() || q[0].rows.count == 0 || k[0].rows.count == 0) continue;  // this block has all rows of a side
     for (const auto& side : q) rest.q.push_back({side.rows, {}});
     for (const auto& side : k) rest.k.push_back({side.rows, {}});

@@ -80,7 +80,7 @@ inline void add_heads_rows(csv_writer& csv, const model_report& report) {
   detail::require_geometry("heads.csv", report.heads);
   detail::require_plasticity("heads.csv", report.heads);
   for (const auto& h : report.heads) {
-    csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.window).add(name_of(h.pca.cls));
+    csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.window).add(name_of(h.pca.head_class));
     detail::add_values(csv, h, pca_columns());
     detail::add_values(csv, h, rotation_columns());
     csv.add(h.profiles[0].covariance).add(h.summaries[0].pairs);
@@ -127,7 +127,7 @@ inline void add_heatmap_rows(csv_writer& csv, const model_report& report) {
     const auto& map = h.profiles[0].heatmap;
     for (index_t i = 0; i < map.width; ++i)
       for (index_t j = 0; j < map.width; ++j)
-        if (const double pairs = map.weight[static_cast<std::size_t>(i * map.width + j)]; pairs > 0)
+        if (const double pairs = map.weight[i * map.width + j]; pairs > 0)
           csv.row(h.layer, h.q_head, i * map.cell, j * map.cell, map.mean(i, j), pairs);
   }
 }

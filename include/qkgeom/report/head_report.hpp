@@ -22,11 +22,11 @@ struct analysis_options {
   bool geometry = true;                 ///< PCA and rotation
   bool plasticity = true;               ///< profiles under every model of `covariances`, the first is the headline
   std::vector<covariance_kind> covariances{covariance_kind::diagonal, covariance_kind::joint};
-  bool empirical = true;         ///< the observed queries' own profile, the models' yardstick
-  bool heatmap = true;           ///< of the headline model
-  index_t heatmap_cell = 0;      ///< tokens; 0: the width of the first query bucket
-  bool across_examples = false;  ///< pairs of keys of different examples too
-  index_t sampled_pairs = 0;     ///< pairs drawn a query bucket of each part (shard) of the rows; 0: all are used
+  bool empirical = true;          ///< the observed queries' own profile, the models' yardstick
+  bool heatmap = true;            ///< of the headline model
+  index_t heatmap_cell = 0;       ///< tokens; 0: the width of the first query bucket
+  bool across_documents = false;  ///< pairs of keys of different documents too
+  index_t sampled_pairs = 0;      ///< pairs drawn a query bucket of each part (shard) of the rows; 0: all are used
   query_position position = query_position::middle;
   std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
   bool no_drift = false;                      ///< query models without the term beta_pos tau (query_model_options)

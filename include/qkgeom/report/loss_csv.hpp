@@ -34,8 +34,8 @@ inline std::optional<loss_report> loss_of(const capture_set& source) {
     for (index_t e = 0; e < losses->documents; ++e) {
       double sum = 0, count = 0;
       for (index_t b = range.first; b < range.second; ++b) {
-        sum += losses->sum[static_cast<std::size_t>(e * buckets + b)];
-        count += losses->count[static_cast<std::size_t>(e * buckets + b)];
+        sum += losses->sum[e * buckets + b];
+        count += losses->count[e * buckets + b];
       }
       mean.add(sum, count);
     }

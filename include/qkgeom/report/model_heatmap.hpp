@@ -48,7 +48,7 @@ inline model_heatmap heatmap_of(const model_report& report, std::string group, c
       double pairs = 0;
       for (const auto* m : each) {
         if (i >= m->width || j >= m->width) continue;
-        const double weight = m->weight[static_cast<std::size_t>(i * m->width + j)];
+        const double weight = m->weight[i * m->width + j];
         if (!(weight >= options.least_pairs)) continue;
         means.push_back(m->mean(i, j));
         pairs += weight;

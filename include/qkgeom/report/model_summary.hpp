@@ -22,31 +22,31 @@ struct group_summary {
   double abs_r_q_pc0 = 0, abs_r_k_pc0 = 0, abs_r_q_a = 0, abs_r_k_a = 0;  ///< means over heads
   double positive_bias_share = 0;                                         ///< share of heads with bias_strength > 0
   double mean_bias = 0, mean_abs_bias = 0, median_bias = 0;
-  estimate overall, first20, last20, drop;  ///< headline model, mean over heads; error: jackknife over examples
+  estimate overall, first20, last20, drop;  ///< headline model, mean over heads; error: jackknife over documents
   estimate empirical_overall;               ///< observed queries, unbiased form
 };
 
 namespace detail {
 
-/// Mean over heads of (overall, first, last, drop) with a jackknife that leaves an example out of all heads at once.
+/// Mean over heads of (overall, first, last, drop) with a jackknife that leaves a document out of all heads at once.
 inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles,
                                                index_t context_length) {
   constexpr std::int32_t none = -2;
-  std::vector<std::int32_t> examples;
+  std::vector<std::int32_t> documents;
   std::vector<std::vector<std::pair<double, double>>> totals;
   for (const auto* p : profiles) {
     totals.push_back(bucket_totals(*p));
-    examples.insert(examples.end(), p->examples.begin(), p->examples.end());
+    documents.insert(documents.end(), p->documents.begin(), p->documents.end());
   }
-  std::sort(examples.begin(), examples.end());
-  examples.erase(std::unique(examples.begin(), examples.end()), examples.end());
+  std::sort(documents.begin(), documents.end());
+  documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
   std::vector<std::array<double, 4>> whole_values;  // (heads)
   std::array<bool, 4> has_a_say{};                  // the document left out changes a head's number
   const auto means = [&](std::int32_t left_out) {
     std::array<double, 4> sum{}, count{};
     has_a_say = {};
     for (std::size_t h = 0; h < profiles.size(); ++h) {
-      const auto& ids = profiles[h]->examples;
+      const auto& ids = profiles[h]->documents;
       const auto at = std::find(ids.begin(), ids.end(), left_out);
       const auto values = summary_values(*profiles[h], context_length, bucket_weight::queries,
                                          at == ids.end() ? -1 : at - ids.begin(), totals[h]);
@@ -64,7 +64,7 @@ inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticit
   };
   const auto whole = means(none);
   std::array<std::vector<double>, 4> without;
-  for (const std::int32_t e : examples) {
+  for (const std::int32_t e : documents) {
     if (e < 0) continue;
     const auto m = means(e);
     for (std::size_t i = 0; i < 4; ++i)
@@ -89,7 +89,7 @@ inline group_summary summarize_heads(const model_report& report, std::string nam
   for (const std::size_t i : heads) {
     const auto& h = report.heads[i];
     if (!h.pca.r_q.empty()) {
-      g.class_share[static_cast<std::size_t>(h.pca.cls)] += 1;
+      g.class_share[static_cast<std::size_t>(h.pca.head_class)] += 1;
       g.abs_r_q_pc0 += std::abs(h.pca.r_q[0]);
       g.abs_r_k_pc0 += std::abs(h.pca.r_k[0]);
       g.abs_r_q_a += std::abs(h.rotation.r_q_a);

@@ -17,42 +17,42 @@ namespace detail {
 inline std::vector<std::string> component_names() {
   std::vector<std::string> names;
   add_estimate_names(names, "plasticity");
-  for (index_t p = 0; p < pair_parts; ++p) add_estimate_names(names, std::string(name_of(static_cast<pair_part>(p))));
+  for (index_t p = 0; p < pair_terms; ++p) add_estimate_names(names, std::string(name_of(static_cast<pair_term>(p))));
   return names;
 }
 
 inline void write_bucket_components(csv_writer& csv, const head_report& h, const plasticity_profile_result& profile) {
-  std::vector<plasticity_profile_result> parts;
-  for (index_t p = 0; p < pair_parts; ++p) parts.push_back(part_profile(profile, static_cast<pair_part>(p)));
+  std::vector<plasticity_profile_result> terms;
+  for (index_t p = 0; p < pair_terms; ++p) terms.push_back(term_profile(profile, static_cast<pair_term>(p)));
   for (std::size_t b = 0; b < profile.buckets.size(); ++b) {
     const auto& bucket = profile.buckets[b];
     csv.add(h.layer).add(h.q_head).add(profile.covariance).add("bucket").add(b).add(bucket.start).add(bucket.end);
     csv.add(std::nullopt).add(std::nullopt).add(bucket.pairs).add(bucket.plasticity).add(bucket.standard_error);
-    for (const auto& p : parts) csv.add(p.buckets[b].plasticity).add(p.buckets[b].standard_error);
+    for (const auto& p : terms) csv.add(p.buckets[b].plasticity).add(p.buckets[b].standard_error);
     csv.end_row();
   }
 }
 
 inline void write_cell_components(csv_writer& csv, const head_report& h, const plasticity_profile_result& profile) {
   const auto& map = profile.heatmap;
-  if (map.parts.weight.empty()) return;
+  if (map.terms.weight.empty()) return;
   for (index_t i = 0; i < map.width; ++i)
     for (index_t j = 0; j < map.width; ++j) {
       const auto cell = static_cast<std::size_t>(i * map.width + j);
-      if (!(map.parts.weight[cell] > 0)) continue;
+      if (!(map.terms.weight[cell] > 0)) continue;
       csv.add(h.layer).add(h.q_head).add(profile.covariance).add("cell");
       csv.add(std::nullopt).add(std::nullopt).add(std::nullopt).add(i * map.cell).add(j * map.cell);
-      csv.add(map.parts.weight[cell]);
-      for (std::size_t v = 0; v < heatmap_parts::values; ++v) add_estimate(csv, estimate_of(map.parts, cell, v));
+      csv.add(map.terms.weight[cell]);
+      for (std::size_t v = 0; v < heatmap_terms::values; ++v) add_estimate(csv, estimate_of(map.terms, cell, v));
       csv.end_row();
     }
 }
 
 }  // namespace detail
 
-/// components.csv: what stands behind each profile that has parts, a row a query bucket (`level` is bucket; start and
+/// components.csv: what stands behind each profile that has terms, a row a query bucket (`level` is bucket; start and
 /// end in tokens) and a row a heatmap cell with pairs (`level` is cell; distances in tokens, the cell's lower edge):
-/// pair means and their errors over documents. Throws if no profile has parts.
+/// pair means and their errors over documents. Throws if no profile has terms.
 inline void write_components_csv(const std::filesystem::path& path, const model_report& report) {
   std::vector<std::string> names{"layer", "q_head", "covariance",   "level",          "q_bucket",
                                  "start", "end",    "key_distance", "query_distance", "pairs"};
@@ -61,7 +61,7 @@ inline void write_components_csv(const std::filesystem::path& path, const model_
   bool any = report.heads.empty();
   for (const auto& h : report.heads)
     for (const auto& p : h.profiles) {
-      if (p.buckets.empty() || p.buckets[0].part_sum.size() != p.examples.size() * pair_parts) continue;
+      if (p.buckets.empty() || p.buckets[0].term_sum.size() != p.documents.size() * pair_terms) continue;
       any = true;
       detail::write_bucket_components(csv, h, p);
       detail::write_cell_components(csv, h, p);
@@ -70,7 +70,7 @@ inline void write_components_csv(const std::filesystem::path& path, const model_
   csv.commit();
 }
 
-/// later_keys.csv: a row a head whose headline profile has parts: P(later key wins) and whether the bias agrees.
+/// later_keys.csv: a row a head whose headline profile has terms: P(later key wins) and whether the bias agrees.
 inline void write_later_keys_csv(const std::filesystem::path& path, const model_report& report) {
   csv_writer csv(path, {"layer", "q_head", "rope", "covariance", "bias_strength", "later_wins", "later_wins_error",
                         "favoured_wins", "agrees", "agreeing_share", "agreeing_share_error"});

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "qkgeom/plasticity/pair_parts.hpp"
+#include "qkgeom/plasticity/pair_terms.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom {
@@ -41,7 +41,7 @@ inline double region_sampling_error(const plasticity_profile_result& p, double l
   return weight > 0 ? std::sqrt(square) / weight : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Share of the buckets whose mean, without example `left_out` if that is >= 0, is above 1/2 (`above`) or below.
+/// Share of the buckets whose mean, without document `left_out` if that is >= 0, is above 1/2 (`above`) or below.
 inline double share_beyond_half(const plasticity_profile_result& p, bool above, index_t left_out, bucket_weight by,
                                 const std::vector<std::pair<double, double>>& totals) {
   double share = 0, weight = 0;
@@ -50,8 +50,8 @@ inline double share_beyond_half(const plasticity_profile_result& p, bool above, 
     if (std::isnan(b.plasticity)) continue;
     auto [sum, count] = totals[i];
     if (left_out >= 0) {
-      sum -= b.example_sum[static_cast<std::size_t>(left_out)];
-      count -= b.example_weight[static_cast<std::size_t>(left_out)];
+      sum -= b.document_sum[left_out];
+      count -= b.document_weight[left_out];
     }
     if (!(count > 0)) continue;
     const double w =
@@ -73,10 +73,10 @@ inline summary_sampling_errors sampling_errors(const plasticity_profile_result& 
   return {detail::region_sampling_error(p, 0, L + 1, by), first, last, std::hypot(first, last)};
 }
 
-/// From a profile with parts. Throws if it has none.
+/// From a profile with terms. Throws if it has none.
 inline later_key_summary later_keys(const plasticity_profile_result& profile, double bias_strength,
                                     index_t context_length, bucket_weight by = bucket_weight::queries) {
-  const auto p = part_profile(profile, pair_part::later_wins);
+  const auto p = term_profile(profile, pair_term::later_wins);
   later_key_summary s;
   s.bias_strength = bias_strength;
   s.later_wins = summarize(p, context_length, by).overall;

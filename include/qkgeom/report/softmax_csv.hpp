@@ -61,14 +61,14 @@ struct softmax_cells {
 inline softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
   const index_t b = s.buckets.count(), bins = s.distances.count(), firsts = static_cast<index_t>(first_tokens.size());
   softmax_cells cells{b, softmax_cells::distance_at + bins, {}};
-  cells.sums.resize(static_cast<std::size_t>(s.documents * b * cells.values));
+  cells.sums.resize(s.documents * b * cells.values);
   for (index_t e = 0; e < s.documents; ++e)
     for (index_t i = 0; i < b; ++i) {
       const index_t at = (e * s.heads + head) * b + i;
       double* const to = cells.cell(e, i);
-      to[0] = s.count[static_cast<std::size_t>(e * b + i)];
+      to[0] = s.count[e * b + i];
       std::copy_n(s.first.begin() + at * firsts, firsts, to + 1);
-      to[softmax_cells::entropy_at] = s.entropy[static_cast<std::size_t>(at)];
+      to[softmax_cells::entropy_at] = s.entropy[at];
       std::copy_n(s.distance.begin() + at * bins, bins, to + softmax_cells::distance_at);
     }
   return cells;
@@ -94,7 +94,7 @@ inline softmax_means means_of(softmax_cells& cells, const bucket_edges& distance
   m.queries = near.weight();
   m.near = near.mean();
   for (std::size_t f = 0; f < first_tokens.size(); ++f) m.first[f] = means[1 + f].mean();
-  m.entropy = means[static_cast<std::size_t>(softmax_cells::entropy_at)].mean();
+  m.entropy = means[softmax_cells::entropy_at].mean();
   for (std::size_t v = distance_at; v < values; ++v) m.distance.push_back(means[v].mean());
   return m;
 }
@@ -122,8 +122,7 @@ inline std::optional<softmax_report> softmax_of(const capture_set& source) {
     if (!report) report = softmax_report{sums->buckets, sums->distances, {}, {}};
     for (index_t h = 0; h < sums->heads; ++h) {
       auto cells = detail::cells_of_head(*sums, h);
-      softmax_row row{
-          .layer = layer.layer, .q_head = layer.query_heads[static_cast<std::size_t>(h)], .rope = layer.rope};
+      softmax_row row{.layer = layer.layer, .q_head = layer.query_heads[h], .rope = layer.rope};
       detail::fill(row, cells, *report);
       report->heads.push_back(std::move(row));
       auto& kind = kinds[layer.rope ? 1 : 0];
@@ -157,7 +156,7 @@ void for_each_softmax_row(csv_writer& csv, const softmax_report& report, const W
   for (const auto* rows : {&report.groups, &report.heads})
     for (const auto& row : *rows)
       for (index_t b = 0; b < report.buckets.count(); ++b)
-        write(row.buckets[static_cast<std::size_t>(b)], b, [&] {
+        write(row.buckets[b], b, [&] {
           if (row.group.empty())
             csv.add("head").add("").add(row.layer).add(row.q_head);
           else
@@ -192,7 +191,7 @@ inline void write_softmax_distance_csv(const std::filesystem::path& path, const 
   detail::for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t b, const auto& name) {
     for (index_t d = 0; d < bins.count() && bins.start(d) < report.buckets.end(b); ++d) {
       name();
-      const auto& mass = m.distance[static_cast<std::size_t>(d)];
+      const auto& mass = m.distance[d];
       csv.add(bins.start(d)).add(bins.end(d));
       detail::add_estimate(csv, mass);
       csv.end_row();

@@ -30,7 +30,7 @@ struct bin_mean {
 
 namespace detail {
 
-/// Mean over the buckets whose middle lies in [low, high); `left_out` >= 0 leaves that example out.
+/// Mean over the buckets whose middle lies in [low, high); `left_out` >= 0 leaves that document out.
 inline double region_mean(const plasticity_profile_result& p, double low, double high, bucket_weight by,
                           index_t left_out, const std::vector<std::pair<double, double>>& totals) {
   double sum = 0, weight = 0;
@@ -38,11 +38,11 @@ inline double region_mean(const plasticity_profile_result& p, double low, double
     const auto& bucket = p.buckets[b];
     if (std::isnan(bucket.plasticity) || bucket.middle() < low || bucket.middle() >= high) continue;
     double value = bucket.plasticity;
-    if (left_out >= 0 && bucket.example_weight[static_cast<std::size_t>(left_out)] > 0) {
+    if (left_out >= 0 && bucket.document_weight[left_out] > 0) {
       const auto e = static_cast<std::size_t>(left_out);
-      const double rest = totals[b].second - bucket.example_weight[e];
+      const double rest = totals[b].second - bucket.document_weight[e];
       if (!(rest > 0)) continue;
-      value = (totals[b].first - bucket.example_sum[e]) / rest;
+      value = (totals[b].first - bucket.document_sum[e]) / rest;
     }
     const double w = by == bucket_weight::queries ? static_cast<double>(bucket.queries)
                                                   : static_cast<double>(bucket.end - bucket.start);
@@ -56,9 +56,9 @@ inline std::vector<std::pair<double, double>> bucket_totals(const plasticity_pro
   std::vector<std::pair<double, double>> totals;
   for (const auto& b : p.buckets) {
     double sum = 0, weight = 0;
-    for (std::size_t e = 0; e < b.example_sum.size(); ++e) {
-      sum += b.example_sum[e];
-      weight += b.example_weight[e];
+    for (std::size_t e = 0; e < b.document_sum.size(); ++e) {
+      sum += b.document_sum[e];
+      weight += b.document_weight[e];
     }
     totals.emplace_back(sum, weight);
   }
@@ -71,24 +71,25 @@ inline bool differs(double a, double b) { return !(a == b || (std::isnan(a) && s
 /// A stretch of the context, [first, second) tokens.
 using token_range = std::pair<double, double>;
 
-/// Whether an example has pairs in a bucket with a value whose middle lies in one of the ranges, and so a say in what
+/// Whether a document has pairs in a bucket with a value whose middle lies in one of the ranges, and so a say in what
 /// is made of them.
-inline bool weighs_in(const plasticity_profile_result& p, const std::vector<token_range>& ranges, std::size_t example) {
+inline bool weighs_in(const plasticity_profile_result& p, const std::vector<token_range>& ranges,
+                      std::size_t document) {
   for (const auto& b : p.buckets)
     for (const auto& [low, high] : ranges)
-      if (!std::isnan(b.plasticity) && b.example_weight[example] > 0 && b.middle() >= low && b.middle() < high)
+      if (!std::isnan(b.plasticity) && b.document_weight[document] > 0 && b.middle() >= low && b.middle() < high)
         return true;
   return false;
 }
 
-/// value(-1), made of the buckets in `ranges`, with the jackknife error of value(e) over the examples that have pairs
+/// value(-1), made of the buckets in `ranges`, with the jackknife error of value(e) over the documents that have pairs
 /// there.
 template <class Value>
 estimate jackknife(const plasticity_profile_result& p, const std::vector<token_range>& ranges, const Value& value) {
   estimate result{value(index_t{-1}), std::numeric_limits<double>::quiet_NaN()};
   if (std::isnan(result.value)) return result;
   std::vector<double> without;
-  for (std::size_t e = 0; e < p.examples.size(); ++e)
+  for (std::size_t e = 0; e < p.documents.size(); ++e)
     if (weighs_in(p, ranges, e)) without.push_back(value(static_cast<index_t>(e)));
   result.error = jackknife_error(without);
   return result;
@@ -101,7 +102,7 @@ inline std::array<std::vector<token_range>, 4> summary_ranges(index_t context_le
   return {{{all}, {first}, {last}, {first, last}}};
 }
 
-/// Overall, first 20 %, last 20 % and drop, with the example of index `left_out` left out if that is >= 0.
+/// Overall, first 20 %, last 20 % and drop, with the document of index `left_out` left out if that is >= 0.
 inline std::array<double, 4> summary_values(const plasticity_profile_result& p, index_t context_length,
                                             bucket_weight by, index_t left_out,
                                             const std::vector<std::pair<double, double>>& totals) {

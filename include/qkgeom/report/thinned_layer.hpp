@@ -17,7 +17,7 @@ inline std::vector<index_t> kept_rows(index_t n, index_t most, const random_stre
   for (index_t i = 0; i < n; ++i) drawn.emplace_back(stream.uniform(static_cast<std::uint64_t>(i)), i);
   if (most < n) {
     std::nth_element(drawn.begin(), drawn.begin() + most, drawn.end());
-    drawn.resize(static_cast<std::size_t>(most));
+    drawn.resize(most);
   }
   std::vector<index_t> rows;
   for (const auto& [number, row] : drawn) rows.push_back(row);
@@ -30,8 +30,8 @@ template <class T>
 class thinned_layer {
  public:
   thinned_layer(const layer_view<T>& from, index_t most, std::uint64_t seed) : view_(from) {
-    keep(view_.q, view_.q_position, view_.q_example, q_, most, {seed, 0, 0, draw::fit_row});
-    keep(view_.k, view_.k_position, view_.k_example, k_, most, {seed, 1, 0, draw::fit_row});
+    keep(view_.q, view_.q_position, view_.q_document, q_, most, {seed, 0, 0, draw::fit_row});
+    keep(view_.k, view_.k_position, view_.k_document, k_, most, {seed, 1, 0, draw::fit_row});
   }
   thinned_layer(const thinned_layer&) = delete;
   thinned_layer& operator=(const thinned_layer&) = delete;
@@ -41,20 +41,20 @@ class thinned_layer {
  private:
   struct side {
     std::vector<T> rows;
-    std::vector<std::int32_t> position, example;
+    std::vector<std::int32_t> position, document;
   };
 
   static void keep(tensor_view<const T>& x, vector_view<const std::int32_t>& position,
-                   vector_view<const std::int32_t>& example, side& to, index_t most, const random_stream& stream) {
+                   vector_view<const std::int32_t>& document, side& to, index_t most, const random_stream& stream) {
     for (const index_t i : kept_rows(x.rows, most, stream)) {
       for (index_t h = 0; h < x.heads; ++h) to.rows.insert(to.rows.end(), x.head(h).row(i), x.head(h).row(i) + x.dim);
       to.position.push_back(position[i]);
-      to.example.push_back(example[i]);
+      to.document.push_back(document[i]);
     }
     const auto n = static_cast<index_t>(to.position.size());
     x = packed_tensor<const T>(to.rows.data(), n, x.heads, x.dim);
     position = {to.position.data(), n};
-    example = {to.example.data(), n};
+    document = {to.document.data(), n};
   }
 
   side q_, k_;

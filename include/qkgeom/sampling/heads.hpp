@@ -39,9 +39,9 @@ inline std::vector<head_id> draw_heads(const std::vector<index_t>& layers, index
   for (index_t i = 0; i < m; ++i) {
     const auto j =
         i + static_cast<index_t>(stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(n - i)));
-    std::swap(heads[static_cast<std::size_t>(i)], heads[static_cast<std::size_t>(j)]);
+    std::swap(heads[i], heads[j]);
   }
-  heads.resize(static_cast<std::size_t>(m));
+  heads.resize(m);
   std::sort(heads.begin(), heads.end());
   return heads;
 }

@@ -43,7 +43,7 @@ struct token_sampler {
   }
 };
 
-/// Ascending positions in [0, tokens) that `sampler` keeps for (seed, example, layer, use).
+/// Ascending positions in [0, tokens) that `sampler` keeps for (seed, document, layer, use).
 inline std::vector<std::int32_t> draw_tokens(const token_sampler& sampler, index_t tokens,
                                              const random_stream& stream) {
   require(sampler.bucket_size > 0, "bucket_size must be at least 1 token, not ", sampler.bucket_size);

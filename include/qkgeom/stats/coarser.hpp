@@ -26,10 +26,10 @@ inline layer_moments coarser(const layer_moments& m, const bucket_edges& edges) 
       side.bucket.clear();
       if (narrow.empty()) continue;
       const auto kind = narrow[0].has_full_scatter() ? scatter_kind::full : scatter_kind::diagonal;
-      side.bucket.assign(static_cast<std::size_t>(edges.count()), row_moments::zero(narrow[0].dim(), kind));
+      side.bucket.assign(edges.count(), row_moments::zero(narrow[0].dim(), kind));
       for (std::size_t b = 0; b < narrow.size(); ++b) {
         const index_t to = edges(m.buckets.start(static_cast<index_t>(b)));
-        if (to >= 0) merge(side.bucket[static_cast<std::size_t>(to)], narrow[b]);
+        if (to >= 0) merge(side.bucket[to], narrow[b]);
       }
     }
   return wide;

@@ -11,8 +11,8 @@
 
 namespace qkgeom {
 
-/// Documents (examples) in blocks: the document of rank r among the ascending ids is in block r modulo `count`. With as
-/// many blocks as documents each document is a block of its own.
+/// Documents (documents) in blocks: the document of rank r among the ascending ids is in block r modulo `count`. With
+/// as many blocks as documents each document is a block of its own.
 struct document_blocks {
   std::vector<std::int32_t> document;  ///< ids, ascending
   index_t count = 0;
@@ -38,7 +38,7 @@ inline document_blocks blocks_of(std::vector<std::int32_t> ids, index_t most) {
 /// Appends the documents of a layer's queries and keys to `ids`, most of them once.
 template <class T, memory_space S>
 void add_documents(const layer_view<T, S>& layer, std::vector<std::int32_t>& ids) {
-  for (const auto* side : {&layer.q_example, &layer.k_example})
+  for (const auto* side : {&layer.q_document, &layer.k_document})
     for (const std::int32_t id : *side)
       if (ids.empty() || ids.back() != id) ids.push_back(id);
 }
@@ -83,17 +83,17 @@ namespace detail {
 
 /// Ends of the stretches of rows that hold `most` documents each; one stretch of all rows if a document's rows do not
 /// stand together.
-inline std::vector<index_t> document_stretches(const vector_view<const std::int32_t>& example, index_t most) {
+inline std::vector<index_t> document_stretches(const vector_view<const std::int32_t>& document, index_t most) {
   std::vector<index_t> ends;
   std::vector<std::int32_t> runs;
-  for (index_t i = 1; i <= example.size; ++i)
-    if (i == example.size || example[i] != example[i - 1]) {
-      runs.push_back(example[i - 1]);
-      if (static_cast<index_t>(runs.size()) % most == 0 || i == example.size) ends.push_back(i);
+  for (index_t i = 1; i <= document.size; ++i)
+    if (i == document.size || document[i] != document[i - 1]) {
+      runs.push_back(document[i - 1]);
+      if (static_cast<index_t>(runs.size()) % most == 0 || i == document.size) ends.push_back(i);
     }
   std::sort(runs.begin(), runs.end());
   const bool together = std::adjacent_find(runs.begin(), runs.end()) == runs.end();
-  return together ? ends : std::vector<index_t>{example.size};
+  return together ? ends : std::vector<index_t>{document.size};
 }
 
 }  // namespace detail
@@ -104,16 +104,15 @@ inline std::vector<index_t> document_stretches(const vector_view<const std::int3
 template <class Context, class T, memory_space S>
 std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const char* side, const tensor_view<T, S>& x,
                                                          const vector_view<const std::int32_t, S>& position,
-                                                         const vector_view<const std::int32_t, S>& example,
+                                                         const vector_view<const std::int32_t, S>& document,
                                                          const document_blocks& blocks) {
   constexpr index_t documents_at_once = 32;
-  std::vector<std::vector<block_moments>> result(
-      static_cast<std::size_t>(x.heads),
-      std::vector<block_moments>(static_cast<std::size_t>(blocks.count), block_moments::zero(x.dim)));
+  std::vector<std::vector<block_moments>> result(x.heads,
+                                                 std::vector<block_moments>(blocks.count, block_moments::zero(x.dim)));
   index_t begin = 0;
-  for (const index_t end : detail::document_stretches(example, documents_at_once)) {
+  for (const index_t end : detail::document_stretches(document, documents_at_once)) {
     const index_t n = end - begin;
-    std::vector<std::int32_t> documents(example.begin() + begin, example.begin() + end), row(documents);
+    std::vector<std::int32_t> documents(document.begin() + begin, document.begin() + end), row(documents);
     std::sort(documents.begin(), documents.end());
     documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
     for (auto& id : row)
@@ -126,8 +125,7 @@ std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const cha
       for (std::size_t e = 0; e < documents.size(); ++e) {
         const auto& m = found[h].bucket[e];
         const double count = static_cast<double>(m.count);
-        merge(result[h][static_cast<std::size_t>(blocks(documents[e]))],
-              block_moments{m, dense::scaled(m.xx, count), 0.5 * count * (count - 1)});
+        merge(result[h][blocks(documents[e])], block_moments{m, dense::scaled(m.xx, count), 0.5 * count * (count - 1)});
       }
     });
     begin = end;

@@ -47,10 +47,10 @@ inline index_t length_of(const vector_view<const std::int32_t>& positions) {
 
 inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets,
                                                 const vector_view<const std::int32_t>& positions) {
-  std::vector<std::int32_t> rows(static_cast<std::size_t>(positions.size));
+  std::vector<std::int32_t> rows(positions.size);
   for (index_t i = 0; i < positions.size; ++i) {
     require(positions[i] >= 0, "position of row ", i, " is ", positions[i], ", but positions start at 0");
-    rows[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(buckets(positions[i]));
+    rows[i] = static_cast<std::int32_t>(buckets(positions[i]));
   }
   return rows;
 }
@@ -159,8 +159,7 @@ struct moments_ref {
 inline std::vector<moments_ref> heads_of(const head_moments& m) { return {{&m.buckets, &m.q, &m.k}}; }
 inline std::vector<moments_ref> heads_of(const layer_moments& m) {
   std::vector<moments_ref> heads;
-  for (std::size_t h = 0; h < m.q.size(); ++h)
-    heads.push_back({&m.buckets, &m.q[h], &m.k[static_cast<std::size_t>(m.key_of_query[h])]});
+  for (std::size_t h = 0; h < m.q.size(); ++h) heads.push_back({&m.buckets, &m.q[h], &m.k[m.key_of_query[h]]});
   return heads;
 }
 

@@ -14,7 +14,7 @@ struct sample_shape {
   double deviation = std::numeric_limits<double>::quiet_NaN();   ///< n - 1
   double skewness = std::numeric_limits<double>::quiet_NaN();    ///< bias-corrected, from 3 values on
   double kurtosis = std::numeric_limits<double>::quiet_NaN();    ///< excess, bias-corrected, from 4 values on
-  double bimodality = std::numeric_limits<double>::quiet_NaN();  ///< from 4 values on; 5/9 for a uniform law
+  double bimodality = std::numeric_limits<double>::quiet_NaN();  ///< from 4 values on; 5/9 for a uniform distribution
 };
 
 /// The bimodality coefficient is (s^2 + 1) / (k + 3 (n - 1)^2 / ((n - 2)(n - 3))), s and k the bias-corrected skewness

@@ -25,7 +25,7 @@ struct author_options {
   std::uint64_t seed = 0;        ///< of both draws
 };
 
-/// Mean plasticity of the pairs of keys of one example inside one key bucket, for the queries of a later bucket.
+/// Mean plasticity of the pairs of keys of one document inside one key bucket, for the queries of a later bucket.
 struct author_cell {
   index_t q_bucket = 0, k_bucket = 0;
   std::int64_t pairs = 0;
@@ -39,7 +39,7 @@ struct author_head {
   fit_checks_result fit;  ///< with coordinates flipped as below
   component_weights_result weights;
   std::vector<author_cell> cells;  ///< by query bucket, then key bucket
-  estimate overall;                ///< plain mean over cells; error: jackknife over examples, given the query model
+  estimate overall;                ///< plain mean over cells; error: jackknife over documents, given the query model
 };
 
 /// The grid of a capture under the author's bucket numbers.
@@ -80,20 +80,22 @@ inline row_moments flipped(row_moments m, const std::vector<double>& sign) {
   return m;
 }
 
-/// The pairs of one query head against its flipped keys, head 0 of a tensor: a law of `linear_drift` a query bucket.
+/// The pairs of one query head against its flipped keys, head 0 of a tensor: a distribution of `linear_drift` a query
+/// bucket.
 inline pair_problem author_problem(const query_model& model) {
-  pair_problem problem{0, model.reflector, std::vector<score_law>(model.bucket.size())};
+  pair_problem problem{0, model.reflector, std::vector<score_distribution>(model.bucket.size())};
   const auto known =
       std::find_if(model.bucket.begin(), model.bucket.end(), [](const auto& b) { return b.queries >= 2; });
   if (known == model.bucket.end()) return problem;
   for (std::size_t b = 0; b < model.bucket.size(); ++b) {
     if (model.bucket[b].queries < 1) continue;
-    auto& law = problem.laws[b];
-    law = admitting(model.buckets.start(static_cast<index_t>(b)), model.bucket[b].tau, {});
+    auto& distribution = problem.distributions[b];
+    distribution = admitting(model.buckets.start(static_cast<index_t>(b)), model.bucket[b].tau, {});
     auto mean = known->mean;  // one line for all buckets: a single query has a place on it
-    mean[0] = model.alpha_pos + model.beta_pos * law.tau;
-    law.mean = reflect(model.reflector, std::move(mean));
-    for (const double v : known->variance) law.variance.push_back(v > 0 ? v : 1e-12);  // the floor of the author's tool
+    mean[0] = model.alpha_pos + model.beta_pos * distribution.tau;
+    distribution.mean = reflect(model.reflector, std::move(mean));
+    for (const double v : known->variance)
+      distribution.variance.push_back(v > 0 ? v : 1e-12);  // the floor of the author's tool
   }
   return problem;
 }
@@ -102,29 +104,29 @@ inline pair_problem author_problem(const query_model& model) {
 template <class T>
 std::vector<double> flipped_rows(const matrix_view<const T>& k, const std::vector<double>& sign) {
   std::vector<double> rows;
-  rows.reserve(static_cast<std::size_t>(k.rows * k.cols));
+  rows.reserve(k.rows * k.cols);
   for (index_t i = 0; i < k.rows; ++i)
     for (std::size_t c = 0; c < sign.size(); ++c) rows.push_back(sign[c] * static_cast<double>(k.row(i)[c]));
   return rows;
 }
 
-/// Cells of a head and their plain mean, with its error over examples.
+/// Cells of a head and their plain mean, with its error over documents.
 inline void collect_cells(author_head& head, const pair_sums& sums, const bucketed_keys& keys,
-                          const std::vector<score_law>& laws, std::optional<index_t> window) {
+                          const std::vector<score_distribution>& distributions, std::optional<index_t> window) {
   using cell = std::pair<index_t, index_t>;
   struct total {
     double sum = 0, pairs = 0;
   };
   std::map<cell, total> cells;
-  std::map<std::int32_t, std::map<cell, total>> by_example;
-  for (index_t j = 0; j < sums.laws; ++j) {
-    if (laws[static_cast<std::size_t>(j)].empty()) continue;
+  std::map<std::int32_t, std::map<cell, total>> by_document;
+  for (index_t j = 0; j < sums.distributions; ++j) {
+    if (distributions[j].empty()) continue;
     for (index_t g = 0; g < sums.groups; ++g) {
-      const index_t c = keys.bucket[static_cast<std::size_t>(g)];
+      const index_t c = keys.bucket[g];
       if (c >= j || (window && c < j - *window)) continue;  // the tool compares the window with bucket numbers
       const auto at = sums.at(j, g);
       const auto pairs = static_cast<double>(sums.pairs[at]);
-      for (auto* t : {&cells[{j, c}], &by_example[keys.groups.example[static_cast<std::size_t>(g)]][{j, c}]}) {
+      for (auto* t : {&cells[{j, c}], &by_document[keys.groups.document[g]][{j, c}]}) {
         t->sum += sums.sum[at];
         t->pairs += pairs;
       }
@@ -139,7 +141,7 @@ inline void collect_cells(author_head& head, const pair_sums& sums, const bucket
   }
   head.overall.value = sum / count;
   std::vector<double> without;
-  for (const auto& [example, mine] : by_example) {
+  for (const auto& [document, mine] : by_document) {
     double rest = sum, left = count;
     for (const auto& [at, t] : mine) {
       const auto& whole = cells[at];
@@ -169,7 +171,7 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
     signs[h] = sign_of_key[key];
     totals[h] = flipped(moments.q[h].total, signs[h]);
   }
-  const auto keys = split_by_bucket(group_keys(layer.k_position, layer.k_example, false), moments.buckets);
+  const auto keys = split_by_bucket(order_keys_by_document(layer.k_position, layer.k_document, false), moments.buckets);
   std::vector<author_head> heads(n);
   for (std::size_t key = 0; key < readers.size(); ++key) {
     std::vector<pair_problem> problems;
@@ -183,7 +185,7 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
     const auto sums = ctx.gaussian_pairs(packed_tensor(k.data(), layer.k.rows, 1, layer.k.dim), keys.groups, problems,
                                          pair_request{});
     for (std::size_t i = 0; i < problems.size(); ++i)
-      collect_cells(heads[readers[key][i]], sums[i], keys, problems[i].laws, layer.window);
+      collect_cells(heads[readers[key][i]], sums[i], keys, problems[i].distributions, layer.window);
   }
   const auto weights = component_weights(ctx, moments);
   const auto fits =
@@ -192,7 +194,7 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
     auto& head = heads[h];
     head.layer = names.layer;
     head.q_head = names.query_heads[h];
-    head.k_head = names.key_heads[static_cast<std::size_t>(layer.key_of_query[h])];
+    head.k_head = names.key_heads[layer.key_of_query[h]];
     head.queries = layer.q.rows;
     head.keys = layer.k.rows;
     head.dim = layer.q.dim;
@@ -205,7 +207,7 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
 }  // namespace detail
 
 /// What attention-plasticity reports of each query head of a layer: linear-drift model, query position the bucket's
-/// mean, coordinates flipped by the sign of the keys' mean over bucket means, pairs of one example inside one key
+/// mean, coordinates flipped by the sign of the keys' mean over bucket means, pairs of one document inside one key
 /// bucket. Exact where the tool samples pairs. Needs rows on the host.
 template <class Context, class T>
 std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,

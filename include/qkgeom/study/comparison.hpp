@@ -110,13 +110,12 @@ inline std::vector<compared_number> headline_numbers(const trajectory_point& poi
     all.push_back(detail::number_of(c.name, point.column(c.column), heads, c.statistic));
   const auto& bias = point.column("bias_strength");
   all.push_back(detail::share_number("share_positive_bias", heads, bias.without.size(), [&](std::size_t h, index_t b) {
-    return (b < 0 ? bias.value : bias.without[static_cast<std::size_t>(b)])[h] > 0;
+    return (b < 0 ? bias.value : bias.without[b])[h] > 0;
   }));
   for (const head_class c : all_head_classes)
     all.push_back(detail::share_number(
-        "share_" + std::string(name_of(c)), heads, point.classes_without.size(), [&](std::size_t h, index_t b) {
-          return (b < 0 ? point.classes : point.classes_without[static_cast<std::size_t>(b)])[h] == c;
-        }));
+        "share_" + std::string(name_of(c)), heads, point.classes_without.size(),
+        [&](std::size_t h, index_t b) { return (b < 0 ? point.classes : point.classes_without[b])[h] == c; }));
   return all;
 }
 

@@ -22,17 +22,17 @@ struct head_drop {
   drop_split split;
 };
 
-/// A set of heads and the means over them: drop, the parts in the order of `drop_part`, rest.
+/// A set of heads and the means over them: drop, the causes in the order of `drop_cause`, rest.
 struct drop_means {
   std::string name;
   index_t heads = 0;
-  std::array<estimate, drop_parts + 2> mean;
+  std::array<estimate, drop_causes + 2> mean;
 };
 
-/// Columns of what a drop splits into: the drop, its parts in the order of `drop_part`, the rest.
+/// Columns of what a drop splits into: the drop, its causes in the order of `drop_cause`, the rest.
 inline std::vector<std::string> drop_names() {
   std::vector<std::string> names{"drop"};
-  for (index_t p = 0; p < drop_parts; ++p) names.emplace_back(name_of(static_cast<drop_part>(p)));
+  for (index_t p = 0; p < drop_causes; ++p) names.emplace_back(name_of(static_cast<drop_cause>(p)));
   names.push_back("rest");
   return names;
 }
@@ -66,7 +66,7 @@ inline void write_drop_split_csv(const std::filesystem::path& path, const std::v
     csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.covariance);
     csv.add(h.turned_back ? "turned_back" : "distances");
     detail::add_estimate(csv, h.split.drop);
-    for (const auto& p : h.split.part) detail::add_estimate(csv, p);
+    for (const auto& p : h.split.cause) detail::add_estimate(csv, p);
     detail::add_estimate(csv, h.split.rest);
     csv.end_row();
   }

@@ -21,11 +21,11 @@ struct region_values {
 
 namespace detail {
 
-/// Documents behind the headline profiles, ascending; none if pairs run across examples.
+/// Documents behind the headline profiles, ascending; none if pairs run across documents.
 inline std::vector<std::int32_t> documents_of(const model_report& report) {
   std::vector<std::int32_t> ids;
   for (const auto& h : report.heads)
-    if (!h.profiles.empty()) ids.insert(ids.end(), h.profiles[0].examples.begin(), h.profiles[0].examples.end());
+    if (!h.profiles.empty()) ids.insert(ids.end(), h.profiles[0].documents.begin(), h.profiles[0].documents.end());
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   ids.erase(std::remove_if(ids.begin(), ids.end(), [](std::int32_t id) { return id < 0; }), ids.end());
@@ -49,8 +49,8 @@ inline region_values values_in_region(const model_report& report, double start, 
     };
     r.value[h] = mean(-1);
     for (std::size_t e = 0; e < documents.size(); ++e) {
-      const auto at = std::find(p.examples.begin(), p.examples.end(), documents[e]);
-      r.without[e][h] = at == p.examples.end() ? r.value[h] : mean(at - p.examples.begin());
+      const auto at = std::find(p.documents.begin(), p.documents.end(), documents[e]);
+      r.without[e][h] = at == p.documents.end() ? r.value[h] : mean(at - p.documents.begin());
     }
   }
   return r;
@@ -96,7 +96,7 @@ namespace detail {
 /// The values of a group's heads with document `left_out` left out, nulls left out.
 inline std::vector<double> group_values(const region_values& r, index_t left_out,
                                         const std::vector<std::size_t>& heads) {
-  return picked(left_out < 0 ? r.value : r.without[static_cast<std::size_t>(left_out)], heads);
+  return picked(left_out < 0 ? r.value : r.without[left_out], heads);
 }
 
 }  // namespace detail

@@ -66,8 +66,8 @@ inline decile_values deciles_of(const model_report& report) {
 inline int extreme_in(const std::array<head_estimate, 10>& decile, int from, int to, double sign) {
   int best = -1;
   for (int i = from; i < to; ++i) {
-    const double v = sign * decile[static_cast<std::size_t>(i)].value;
-    if (!std::isnan(v) && (best < 0 || v < sign * decile[static_cast<std::size_t>(best)].value)) best = i;
+    const double v = sign * decile[i].value;
+    if (!std::isnan(v) && (best < 0 || v < sign * decile[best].value)) best = i;
   }
   return best;
 }
@@ -75,7 +75,7 @@ inline int extreme_in(const std::array<head_estimate, 10>& decile, int from, int
 /// The difference of two deciles' means over heads; the deciles stay the same where documents are left out.
 inline head_estimate decile_difference(const decile_values& deciles, const std::vector<std::size_t>& heads, int high,
                                        int low) {
-  const auto &a = deciles[static_cast<std::size_t>(high)], &b = deciles[static_cast<std::size_t>(low)];
+  const auto &a = deciles[high], &b = deciles[low];
   return estimate_over_heads({&a, &b}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
     return mean(group_values(a, e, in)) - mean(group_values(b, e, in));
   });
@@ -154,7 +154,7 @@ inline void write_recovery_csv(const std::filesystem::path& path, const model_re
       if (at < 0)
         csv.add(std::nullopt).add(std::nullopt);
       else
-        csv.add(edges[static_cast<std::size_t>(at)]).add(r.decile[static_cast<std::size_t>(at)].value);
+        csv.add(edges[at]).add(r.decile[at].value);
     for (const auto* e : {&r.rise, &r.fall}) detail::add_estimate(csv, *e);
   };
   const auto no_counts = [&] { csv.add(std::nullopt).add(std::nullopt).add(std::nullopt).end_row(); };

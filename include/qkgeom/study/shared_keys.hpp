@@ -16,7 +16,7 @@
 namespace qkgeom {
 
 /// How alike the profiles of two heads of a layer are, by whether they share a key head: means over pairs of heads.
-struct key_group_likeness {
+struct shared_key_likeness {
   std::string group;
   index_t pairs_within = 0, pairs_between = 0;
   /// Pearson correlation of two profiles over the query buckets: of heads that share a key head, of heads that do not,
@@ -39,7 +39,7 @@ inline likeness_sums likeness_of(const model_report& report, const std::vector<r
                                  index_t left_out, const std::vector<std::size_t>& heads) {
   likeness_sums sums{};
   const auto value = [&](const region_values& r, std::size_t h) {
-    return left_out < 0 ? r.value[h] : r.without[static_cast<std::size_t>(left_out)][h];
+    return left_out < 0 ? r.value[h] : r.without[left_out][h];
   };
   for (std::size_t i = 0; i < heads.size(); ++i)
     for (std::size_t j = i + 1; j < heads.size(); ++j) {
@@ -87,8 +87,8 @@ inline std::vector<std::size_t> layer_around(const model_report& report, const s
 
 /// The likeness of the profiles of the heads with these indices into the report's heads. Without a pair of either kind
 /// its mean is null.
-inline key_group_likeness key_group_likeness_of(const model_report& report, std::string group,
-                                                const std::vector<std::size_t>& heads) {
+inline shared_key_likeness shared_key_likeness_of(const model_report& report, std::string group,
+                                                  const std::vector<std::size_t>& heads) {
   std::vector<region_values> buckets;
   for (index_t b = 0; b < report.buckets.count(); ++b)
     buckets.push_back(values_in_region(report, static_cast<double>(report.buckets.start(b)),
@@ -125,15 +125,15 @@ inline key_group_likeness key_group_likeness_of(const model_report& report, std:
     }
     add(rest, without_head);
   }
-  key_group_likeness result{std::move(group),
-                            static_cast<index_t>(whole[0].pairs),
-                            static_cast<index_t>(whole[1].pairs),
-                            {},
-                            {},
-                            {},
-                            {},
-                            {},
-                            {}};
+  shared_key_likeness result{std::move(group),
+                             static_cast<index_t>(whole[0].pairs),
+                             static_cast<index_t>(whole[1].pairs),
+                             {},
+                             {},
+                             {},
+                             {},
+                             {},
+                             {}};
   head_estimate* const to[] = {&result.correlation_within, &result.correlation_between, &result.correlation_difference,
                                &result.distance_within,    &result.distance_between,    &result.distance_difference};
   const auto value = numbers(whole);
@@ -149,15 +149,15 @@ inline key_group_likeness key_group_likeness_of(const model_report& report, std:
 }
 
 /// All heads, then those of RoPE and of NoPE layers apart where the model has both.
-inline std::vector<key_group_likeness> key_groups_of(const model_report& report) {
-  std::vector<key_group_likeness> results;
+inline std::vector<shared_key_likeness> shared_keys_of(const model_report& report) {
+  std::vector<shared_key_likeness> results;
   for (const auto& [name, heads] : head_groups(report.heads))
-    results.push_back(key_group_likeness_of(report, name, heads));
+    results.push_back(shared_key_likeness_of(report, name, heads));
   return results;
 }
 
 /// key_groups.csv: a row a group of heads; `_error` is the jackknife over documents, `_head_error` that over heads.
-inline void write_key_groups_csv(const std::filesystem::path& path, const std::vector<key_group_likeness>& results) {
+inline void write_shared_keys_csv(const std::filesystem::path& path, const std::vector<shared_key_likeness>& results) {
   std::vector<std::string> names{"group", "pairs_within", "pairs_between"};
   for (const std::string what : {"correlation", "distance"})
     for (const char* which : {"_within", "_between", "_difference"})

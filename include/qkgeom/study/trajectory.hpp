@@ -65,13 +65,13 @@ inline void add_geometry(trajectory_point& point, const model_report& report) {
         for (const auto& c : *list) put(point.columns[i++], c.value(from));
     };
     read(h, [](head_values& column, double x) { column.value.push_back(x); });
-    point.classes.push_back(h.pca.cls);
+    point.classes.push_back(h.pca.head_class);
     auto scratch = h;
     for (std::size_t b = 0; b < replicates; ++b) {
       scratch.pca = h.geometry.without[b].pca;
       scratch.rotation = h.geometry.without[b].rotation;
       read(scratch, [b](head_values& column, double x) { column.without[b].push_back(x); });
-      point.classes_without[b].push_back(scratch.pca.cls);
+      point.classes_without[b].push_back(scratch.pca.head_class);
     }
   }
 }
@@ -79,9 +79,9 @@ inline void add_geometry(trajectory_point& point, const model_report& report) {
 /// A profile's aggregates without one document, given the query model.
 inline void leave_out(profile_summary& s, const plasticity_profile_result& p, index_t context_length, std::int32_t id,
                       const std::vector<std::pair<double, double>>& totals) {
-  const auto at = std::find(p.examples.begin(), p.examples.end(), id);
+  const auto at = std::find(p.documents.begin(), p.documents.end(), id);
   const auto values = summary_values(p, context_length, bucket_weight::queries,
-                                     at == p.examples.end() ? -1 : at - p.examples.begin(), totals);
+                                     at == p.documents.end() ? -1 : at - p.documents.begin(), totals);
   estimate* const parts[] = {&s.overall, &s.first20, &s.last20, &s.drop};
   for (std::size_t i = 0; i < 4; ++i) parts[i]->value = values[i];
 }
@@ -89,10 +89,10 @@ inline void leave_out(profile_summary& s, const plasticity_profile_result& p, in
 inline void add_plasticity(trajectory_point& point, const model_report& report) {
   std::vector<std::int32_t> documents;
   for (const auto& h : report.heads)
-    documents.insert(documents.end(), h.profiles[0].examples.begin(), h.profiles[0].examples.end());
+    documents.insert(documents.end(), h.profiles[0].documents.begin(), h.profiles[0].documents.end());
   std::sort(documents.begin(), documents.end());
   documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
-  if (!documents.empty() && documents[0] < 0) documents.clear();  // pairs across examples: one group, no error
+  if (!documents.empty() && documents[0] < 0) documents.clear();  // pairs across documents: one group, no error
   const std::size_t first = point.columns.size();
   for (const auto& c : plasticity_columns())
     point.columns.push_back({c.name, {}, std::vector<std::vector<double>>(documents.size())});
@@ -169,9 +169,10 @@ inline head_estimate over_heads(const head_values& column, const std::vector<std
 }
 
 /// Share of a group's heads in a class.
-inline head_estimate class_share(const trajectory_point& point, const std::vector<std::size_t>& group, head_class cls) {
+inline head_estimate class_share(const trajectory_point& point, const std::vector<std::size_t>& group,
+                                 head_class wanted) {
   const auto share = [&](const std::vector<head_class>& classes) {
-    return share_of(group, [&](std::size_t h) { return classes[h] == cls; });
+    return share_of(group, [&](std::size_t h) { return classes[h] == wanted; });
   };
   head_estimate e{share(point.classes)};
   e.head_error = share_error(e.value, group.size());

@@ -50,10 +50,10 @@ double change_error(const trajectory_point& from, const trajectory_point& to, co
 }
 
 inline const std::vector<double>& values_without(const head_values& column, index_t block) {
-  return block < 0 ? column.value : column.without[static_cast<std::size_t>(block)];
+  return block < 0 ? column.value : column.without[block];
 }
 inline const std::vector<head_class>& classes_without(const trajectory_point& p, index_t block) {
-  return block < 0 ? p.classes : p.classes_without[static_cast<std::size_t>(block)];
+  return block < 0 ? p.classes : p.classes_without[block];
 }
 
 inline bias_factors factors_of(const std::vector<double>& mu, const std::vector<double>& alpha,

@@ -39,9 +39,9 @@ std::vector<std::string> lines_of_document(const fs::path& file, const std::stri
   return own;
 }
 
-class analyse_documents_of : public test::capture_test {
+class live_analysis_of : public test::capture_test {
  protected:
-  analyse_documents_of() {
+  live_analysis_of() {
     options.plan.max_length = 320;
     options.plan.sampler = {sampler_kind::all, 64, 1};
     options.plan.head_list = {{0, 1}, {0, 2}, {0, 7}, {5, 4}};
@@ -63,12 +63,11 @@ class analyse_documents_of : public test::capture_test {
                 [this](const char* side, const tensor_view<const float>& x,
                        const vector_view<const std::int32_t>& position) {
                   if (calls_left-- == 0) fail("the power fails");
-                  return cpu.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1),
-                                     0, scatter_kind::full);
+                  return cpu.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
                 },
             .analyses =
                 [this](const capture_manifest& plan, const document_analysis_options& asked) {
-                  return std::make_unique<analyse_documents<cpu_context>>(cpu, plan, asked);
+                  return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, asked);
                 }};
   }
   /// Rows of every token, in OUT.
@@ -117,7 +116,7 @@ class analyse_documents_of : public test::capture_test {
   long calls_left = -1;
 };
 
-TEST_F(analyse_documents_of, every_token_is_what_stored_rows_give) {
+TEST_F(live_analysis_of, every_token_is_what_stored_rows_give) {
   for (const compute_type type : {compute_type::f32, compute_type::bf16}) {
     options.plan.compute = type;
     const std::string name(name_of(type));
@@ -129,7 +128,7 @@ TEST_F(analyse_documents_of, every_token_is_what_stored_rows_give) {
   }
 }
 
-TEST_F(analyse_documents_of, tokens_that_are_skipped_and_other_buckets_and_models) {
+TEST_F(live_analysis_of, tokens_that_are_skipped_and_other_buckets_and_models) {
   options.plan.sampler.skip_first = 5;
   options.statistics_bucket_size = 50;
   choice.covariances = {"linear_drift", "full"};
@@ -147,7 +146,7 @@ TEST_F(analyse_documents_of, tokens_that_are_skipped_and_other_buckets_and_model
 }
 
 // Rows of a sampled capture are kept beside, and are those of a capture without analyses.
-TEST_F(analyse_documents_of, sampled_captures_keep_their_rows) {
+TEST_F(live_analysis_of, sampled_captures_keep_their_rows) {
   const auto every = analysed("every");
   options.plan.sampler = {sampler_kind::uniform, 20, 5};
   const auto stored = rows("rows");
@@ -180,7 +179,7 @@ void expect_near_tables(const fs::path& found, const fs::path& expected, double 
   }
 }
 
-TEST_F(analyse_documents_of, query_models_of_other_captures_make_documents_add_up) {
+TEST_F(live_analysis_of, query_models_of_other_captures_make_documents_add_up) {
   options.moments = true;
   const auto stored = rows("rows");
   options.moments = false;
@@ -206,7 +205,7 @@ TEST_F(analyse_documents_of, query_models_of_other_captures_make_documents_add_u
   compare("model_report.csv", write_model_report_csv);
 }
 
-TEST_F(analyse_documents_of, means_are_over_documents) {
+TEST_F(live_analysis_of, means_are_over_documents) {
   const auto found = analysed("found");
   const auto heads = read_csv(found / "document_heads.csv"), means = read_csv(found / "document_means.csv");
   const auto numbers = [](const csv_table& t, const char* name) { return t.numbers(name); };
@@ -247,7 +246,7 @@ TEST_F(analyse_documents_of, means_are_over_documents) {
   EXPECT_GT(profile.numbers("plasticity_error")[15], 0);
 }
 
-TEST_F(analyse_documents_of, are_the_same_bytes_however_documents_are_batched_and_with_any_threads) {
+TEST_F(live_analysis_of, are_the_same_bytes_however_documents_are_batched_and_with_any_threads) {
   const auto expected = test::contents_of(analysed("one"));
   EXPECT_EQ(expected.size(), 2u + 7u);
   options.batch_tokens = 1;
@@ -256,7 +255,7 @@ TEST_F(analyse_documents_of, are_the_same_bytes_however_documents_are_batched_an
   EXPECT_EQ(test::contents_of(analysed("other")), expected);
 }
 
-TEST_F(analyse_documents_of, an_interrupted_capture_ends_with_the_same_bytes) {
+TEST_F(live_analysis_of, an_interrupted_capture_ends_with_the_same_bytes) {
   // Ten blocks of moments, a shard each; the moments' calls are where the power fails.
   std::vector<int> books;
   for (int i = 0; i < 56; ++i) books.push_back(i);
@@ -286,7 +285,7 @@ TEST_F(analyse_documents_of, an_interrupted_capture_ends_with_the_same_bytes) {
 }
 
 // Queries that come in chunks, as a forward pass in chunks hands them out, and a window.
-TEST_F(analyse_documents_of, chunks_of_queries_are_the_document) {
+TEST_F(live_analysis_of, chunks_of_queries_are_the_document) {
   const auto stored = rows("rows");
   const auto& m = stored.manifest();
   const auto buckets = uniform_buckets{20}.edges(m.context_length);
@@ -312,7 +311,7 @@ TEST_F(analyse_documents_of, chunks_of_queries_are_the_document) {
         analysis.add_queries(chunk, begin, {whole.q_position.data + begin, end - begin});
         begin = end;
       }
-      const auto found = analysis.finish(whole.k, whole.k_position, whole.k_example);
+      const auto found = analysis.finish(whole.k, whole.k_position, whole.k_document);
       ASSERT_EQ(found.size(), expected.size());
       const double tolerance = ends.size() == 1 ? 0 : 1e-9;
       for (std::size_t h = 0; h < found.size(); ++h) {
@@ -334,7 +333,7 @@ TEST_F(analyse_documents_of, chunks_of_queries_are_the_document) {
   }
 }
 
-TEST_F(analyse_documents_of, what_cannot_be_is_said_in_one_sentence) {
+TEST_F(live_analysis_of, what_cannot_be_is_said_in_one_sentence) {
   options.out = folder / "out";
   options.analyse = choice;
   EXPECT_EQ(refusal(), "analyses of every document need a backend to compute them");

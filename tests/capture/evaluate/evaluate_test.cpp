@@ -89,7 +89,7 @@ TEST_F(changed_model, an_ablated_head_is_one_whose_output_weights_are_0) {
   for (const auto& [layer, head] : {std::pair{0, 3}, std::pair{2, 7}}) {
     auto& o = without.at("model.layers." + std::to_string(layer) + ".self_attn.o_proj.weight").second;
     for (int row = 0; row < 128; ++row)
-      for (int c = 0; c < d; ++c) o[static_cast<std::size_t>(row * 256 + head * d + c)] = 0;
+      for (int c = 0; c < d; ++c) o[row * 256 + head * d + c] = 0;
   }
   const auto want = rows(without), as_it_is = rows(tensors),
              got = rows(tensors, {{{0, 3}, true, {}, 0}, {{2, 7}, true, {}, 0}});

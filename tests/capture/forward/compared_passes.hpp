@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A forward pass, wherever it runs, against what transformers computes and against the CPU's: the same bodies for a GPU
-// and for the host as a machine.
+// and for the host as a device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -151,7 +151,7 @@ inline std::map<std::string, std::vector<double>> measured_softmax(const forward
   for (index_t l = 0; l < d.n_layers(); ++l) {
     captured_layer_info layer;
     layer.layer = l;
-    layer.window = d.layers[static_cast<std::size_t>(l)].window;
+    layer.window = d.layers[l].window;
     for (index_t h = 0; h < d.query_heads; ++h)
       if (h != 1) layer.query_heads.push_back(h);
     if (l != 1) manifest.layers.push_back(layer);

@@ -21,7 +21,7 @@ namespace {
 
 /// Entries with a spread like that of real queries and keys.
 std::vector<float> entries(std::size_t n, std::uint32_t which, double spread = 1.5) {
-  const random_stream stream{.seed = 5, .example = which};
+  const random_stream stream{.seed = 5, .document = which};
   std::vector<float> x(n);
   for (std::size_t i = 0; i < n; ++i) {
     double sum = -6;
@@ -82,14 +82,14 @@ double attention_error(const shape& s, bool to_bf16, attention_kernel kernel) {
     for (index_t t = 0; t < s.tokens; ++t) {
       const auto keys = k.head(h * s.key_heads / s.query_heads), values = v.head(h * s.key_heads / s.query_heads);
       const std::size_t row = static_cast<std::size_t>((t * s.query_heads + h) * s.dim);
-      std::vector<double> out(static_cast<std::size_t>(s.dim), 0);
+      std::vector<double> out(s.dim, 0);
       double sum = 0;
       for (index_t j = s.window ? std::max<index_t>(0, t - *s.window + 1) : 0; j <= t; ++j) {
         double dot = 0;
         for (index_t c = 0; c < s.dim; ++c) dot += double{problem.q[row + static_cast<std::size_t>(c)]} * keys(j, c);
         const double p = std::exp(dot / std::sqrt(static_cast<double>(s.dim)));
         sum += p;
-        for (index_t c = 0; c < s.dim; ++c) out[static_cast<std::size_t>(c)] += p * values(j, c);
+        for (index_t c = 0; c < s.dim; ++c) out[c] += p * values(j, c);
       }
       for (std::size_t c = 0; c < out.size(); ++c) worst = std::max(worst, std::abs(out[c] / sum - result[row + c]));
     }
@@ -122,8 +122,7 @@ TEST(attention, kernels_agree_where_rounding_leaves_no_choice) {
       const auto out = problem.result({.window = s.window, .to_bf16 = true, .kernel = kernel});
       for (index_t h = 0; h < s.query_heads; ++h)
         for (index_t c = 0; c < s.dim; ++c)
-          ASSERT_EQ(out[static_cast<std::size_t>(h * s.dim + c)], v.head(h * s.key_heads / s.query_heads)(0, c))
-              << name(s) << ", head " << h;
+          ASSERT_EQ(out[h * s.dim + c], v.head(h * s.key_heads / s.query_heads)(0, c)) << name(s) << ", head " << h;
     }
   }
 }
@@ -188,7 +187,7 @@ TEST(row_ops, norm_gate_and_rotation_equal_their_formulas) {
 /// y (rows, out) of a product, with a stride wider than a row.
 std::vector<float> product(const weight_matrix& w, index_t rows, index_t out, index_t in, const std::vector<float>& x) {
   product_scratch scratch;
-  std::vector<float> y(static_cast<std::size_t>(rows * (out + 3)), -1.0f);
+  std::vector<float> y(rows * (out + 3), -1.0f);
   w.multiply(rows, out, x.data(), in + 5, y.data(), out + 3, scratch);
   return y;
 }
@@ -211,16 +210,14 @@ TEST(linear, tile_products_are_sums_of_exact_products) {
       for (index_t o = 0; o < out; ++o) {
         double sum = 0, size = 0;
         for (index_t i = 0; i < in; ++i) {
-          const double term = static_cast<double>(x[static_cast<std::size_t>(r * (in + 5) + i)]) *
-                              static_cast<double>(w[static_cast<std::size_t>(o * in + i)]);
+          const double term = static_cast<double>(x[r * (in + 5) + i]) * static_cast<double>(w[o * in + i]);
           sum += term;
           size += std::abs(term);
         }
-        ASSERT_NEAR(static_cast<double>(y[static_cast<std::size_t>(r * (out + 3) + o)]), sum,
-                    0x1p-24 * static_cast<double>(in + 1) * size)
+        ASSERT_NEAR(static_cast<double>(y[r * (out + 3) + o]), sum, 0x1p-24 * static_cast<double>(in + 1) * size)
             << rows << ' ' << out << ' ' << in;
       }
-      for (index_t o = out; o < out + 3; ++o) ASSERT_EQ(y[static_cast<std::size_t>(r * (out + 3) + o)], -1.0f);
+      for (index_t o = out; o < out + 3; ++o) ASSERT_EQ(y[r * (out + 3) + o], -1.0f);
     }
     // A row's result does not depend on the rows beside it.
     const auto fewer = product(tiles, (rows + 1) / 2, out, in, x);

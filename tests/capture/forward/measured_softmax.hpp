@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A document's queries and keys, and what its softmax gives as a machine measures it, chunk by chunk.
+// A document's queries and keys, and what its softmax gives as a device measures it, chunk by chunk.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace qkgeom::test {
 
 inline std::vector<float> noise_of(index_t size, std::uint64_t seed, float scale) {
   const random_stream stream{.seed = seed, .use = draw::permutation};
-  std::vector<float> x(static_cast<std::size_t>(size));
+  std::vector<float> x(size);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = scale * static_cast<float>(stream.uniform(i) - 0.5);
   return x;
 }
@@ -30,11 +30,11 @@ struct noisy_document {
   tensor_view<const float> keys() const { return packed_tensor(k.data(), tokens, key_heads, dim); }
 };
 
-/// On a machine in the host's memory, which is given the keys of a chunk after those of the chunks before.
-template <class T, class Machine>
-attention_sums measured_in_chunks(Machine& machine, const noisy_document& d, const measured_heads& what,
+/// On a device in the host's memory, which is given the keys of a chunk after those of the chunks before.
+template <class T, class Device>
+attention_sums measured_in_chunks(Device& device, const noisy_document& d, const measured_heads& what,
                                   index_t chunk = 70) {
-  device_attention_sums<Machine, T> sums(machine, 20, 32, 2);
+  device_attention_sums<Device, T> sums(device, 20, 32, 2);
   const auto elements = [](const std::vector<float>& x, index_t n) {
     std::vector<T> y;
     for (auto at = x.begin(); at < x.begin() + n; ++at) y.push_back(device_kernels::to_element<T>(*at));

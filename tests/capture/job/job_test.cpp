@@ -76,16 +76,16 @@ TEST_F(job, empty_short_and_long_documents) {
   EXPECT_EQ(s.empty, 1);
   EXPECT_THAT(notes.str(), HasSubstr("'none'"));
   const auto c = capture::open(options.out);
-  const auto& examples = *c.manifest().examples;
-  ASSERT_EQ(examples.size(), 4u);
-  EXPECT_EQ(examples[0].tokens, 0);
-  EXPECT_EQ(examples[1].id, "7");
-  EXPECT_LT(examples[1].tokens, 16);
-  EXPECT_EQ(examples[2].id, "2");
-  EXPECT_EQ(examples[2].tokens, 48);
-  EXPECT_EQ(examples[3].id, "bad");
+  const auto& documents = *c.manifest().documents;
+  ASSERT_EQ(documents.size(), 4u);
+  EXPECT_EQ(documents[0].tokens, 0);
+  EXPECT_EQ(documents[1].id, "7");
+  EXPECT_LT(documents[1].tokens, 16);
+  EXPECT_EQ(documents[2].id, "2");
+  EXPECT_EQ(documents[2].tokens, 48);
+  EXPECT_EQ(documents[3].id, "bad");
   index_t rows = 0;
-  for (const auto& e : examples) rows += e.tokens;
+  for (const auto& e : documents) rows += e.tokens;
   EXPECT_EQ(c.read_layer(0).q.position.size, rows);
   EXPECT_EQ(c.manifest().context_length, 48);
   EXPECT_EQ(c.manifest().layers.size(), 8u);
@@ -106,25 +106,24 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
   const auto tokens = tokenizer::load(bundled / "tokenizer.json");
   std::map<index_t, std::size_t> next;
   index_t heads = 0, rows = 0;
-  for (int example = 0; example < 2; ++example) {
-    const auto ids = tokens.encode(read_text(options.documents.text[static_cast<std::size_t>(example)], 1000), 48);
+  for (int document = 0; document < 2; ++document) {
+    const auto ids = tokens.encode(read_text(options.documents.text[document], 1000), 48);
     model.run(ids, rope_stage::post, [&](index_t layer, tensor_view<const float> q, tensor_view<const float>) {
       for (const auto& info : c.manifest().layers) {
         if (info.layer != layer) continue;
-        if (example == 0) heads += static_cast<index_t>(info.query_heads.size());
-        const auto kept =
-            draw_tokens(options.plan.sampler, q.rows,
-                        {4, static_cast<std::uint32_t>(example), static_cast<std::uint32_t>(layer), draw::query_token});
+        if (document == 0) heads += static_cast<index_t>(info.query_heads.size());
+        const auto kept = draw_tokens(
+            options.plan.sampler, q.rows,
+            {4, static_cast<std::uint32_t>(document), static_cast<std::uint32_t>(layer), draw::query_token});
         c.read_layer(layer).visit([&]<class T>(const layer_view<T>& view) {
           for (const std::int32_t t : kept) {
             const auto r = static_cast<index_t>(next[layer]++);
             ASSERT_LT(r, view.q.rows);
             EXPECT_EQ(view.q_position[r], t);
-            EXPECT_EQ(view.q_example[r], example);
+            EXPECT_EQ(view.q_document[r], document);
             for (index_t h = 0; h < view.q.heads; ++h)
               for (index_t x = 0; x < view.q.dim; ++x)
-                ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)),
-                          q.head(info.query_heads[static_cast<std::size_t>(h)])(t, x));
+                ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)), q.head(info.query_heads[h])(t, x));
             ++rows;
           }
         });
@@ -187,8 +186,8 @@ TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
   EXPECT_EQ(m.family, "SmolLM3");
   EXPECT_EQ(m.revision, "step-1000");
   EXPECT_EQ(m.extra["study"], "mine");
-  EXPECT_EQ((*m.examples)[0].labels, json({{"task", "T3.1"}, {"bin", 128}, {"language", "en"}}));
-  EXPECT_EQ((*m.examples)[1].labels, json({{"language", "zh"}}));
+  EXPECT_EQ((*m.documents)[0].labels, json({{"task", "T3.1"}, {"bin", 128}, {"language", "en"}}));
+  EXPECT_EQ((*m.documents)[1].labels, json({{"language", "zh"}}));
   // Other base, other frequencies: theta^(-2 / 32).
   EXPECT_FLOAT_EQ(static_cast<float>(m.rope->inv_freq[1]), static_cast<float>(std::pow(2e4, -1.0 / 16)));
   options.out = folder / "none";

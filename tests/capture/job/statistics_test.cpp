@@ -67,15 +67,15 @@ TEST(attention_statistics, of_a_device_equal_a_plain_softmax) {
   for (auto* side : {&d.q, &d.k})
     for (float& x : *side) x = device_kernels::rounded<bf16>(x);
   thread_pool pool(2);
-  test::host_machine machine(pool);
+  test::host_device device(pool);
   const std::vector<index_t> heads{0, 1, 2, 4, 5};
   for (const auto& buckets : {uniform_buckets{70}.edges(400), bucket_edges({0, 5, 47, 500})})
     for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(75), {5}, {1}}) {
       const attention_statistics_options o{.window = window, .scale = 0.3, .bins = distance_bins(400)};
       const auto expected = plain_softmax(d.queries(), d.keys(), heads, buckets, o);
-      test::expect_near(test::measured_in_chunks<float>(machine, d, {heads, buckets, o}), expected);
-      test::expect_near(test::measured_in_chunks<bf16>(machine, d, {heads, buckets, o}), expected);
-      test::expect_near(test::measured_in_chunks<float>(machine, d, {heads, buckets, o}, 1000), expected);
+      test::expect_near(test::measured_in_chunks<float>(device, d, {heads, buckets, o}), expected);
+      test::expect_near(test::measured_in_chunks<bf16>(device, d, {heads, buckets, o}), expected);
+      test::expect_near(test::measured_in_chunks<float>(device, d, {heads, buckets, o}, 1000), expected);
     }
 }
 
@@ -83,7 +83,7 @@ TEST(attention_statistics, of_a_device_equal_a_plain_softmax) {
 TEST(attention_statistics, of_equal_keys_are_known) {
   const index_t tokens = 700, dim = 8;
   const auto q = test::noise_of(tokens * dim, 3, 1);
-  const std::vector<float> k(static_cast<std::size_t>(tokens * dim));
+  const std::vector<float> k(tokens * dim);
   thread_pool pool(2);
   const auto found =
       measure_attention(pool, packed_tensor(q.data(), tokens, 1, dim), packed_tensor(k.data(), tokens, 1, dim),
@@ -92,7 +92,7 @@ TEST(attention_statistics, of_equal_keys_are_known) {
   for (int t = 600; t < 700; ++t) entropy += std::log(t + 1.0), first += 64 / (t + 1.0), self += 1 / (t + 1.0);
   EXPECT_NEAR(found.entropy[1], entropy, 1e-4);
   EXPECT_NEAR(found.first[5], first, 1e-5);
-  EXPECT_NEAR(found.distance[static_cast<std::size_t>(distance_bins(tokens))], self, 1e-6);
+  EXPECT_NEAR(found.distance[distance_bins(tokens)], self, 1e-6);
   EXPECT_EQ(distance_bins(1), 1);
   EXPECT_EQ(distance_bins(2), 2);
   EXPECT_EQ(distance_bins(4), 3);

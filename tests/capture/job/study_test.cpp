@@ -39,20 +39,20 @@ class python_sample {
     std::stringstream text;
     for (const std::uint32_t word : s) text << word << ' ';
     text << 624;
-    text >> engine_;
+    text >> launcher_;
   }
   std::vector<index_t> operator()(index_t n, index_t count) {
     index_t small = 21;
     for (index_t size = 1; count > 5 && small == 21; size *= 4)
       if (size >= count * 3) small += size;
-    std::vector<index_t> pool(static_cast<std::size_t>(n)), chosen;
-    for (index_t i = 0; i < n; ++i) pool[static_cast<std::size_t>(i)] = i;
+    std::vector<index_t> pool(n), chosen;
+    for (index_t i = 0; i < n; ++i) pool[i] = i;
     std::set<index_t> taken;
     for (index_t i = 0; i < count; ++i) {
       index_t j = below(n <= small ? n - i : n);
       if (n <= small) {
-        chosen.push_back(pool[static_cast<std::size_t>(j)]);
-        pool[static_cast<std::size_t>(j)] = pool[static_cast<std::size_t>(n - i - 1)];
+        chosen.push_back(pool[j]);
+        pool[j] = pool[n - i - 1];
         continue;
       }
       while (!taken.insert(j).second) j = below(n);
@@ -66,10 +66,10 @@ class python_sample {
   index_t below(index_t n) {
     const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n)));
     index_t r = n;
-    while (r >= n) r = static_cast<index_t>(engine_() >> (32 - bits));
+    while (r >= n) r = static_cast<index_t>(launcher_() >> (32 - bits));
     return r;
   }
-  std::mt19937 engine_;
+  std::mt19937 launcher_;
 };
 
 TEST(study, every_study_holds_the_heads_that_the_thesis_protocol_draws) {
@@ -230,7 +230,7 @@ class plan_only : public ::testing::Test {
     capture_options o = find_study(study_name);
     o.model = folder.path();
     o.threads = 2;
-    o.documents.examples = 500;
+    o.documents.documents = 500;
     std::ostringstream text;
     notes.str("");
     const auto e = estimate_capture(o, notes);
@@ -275,7 +275,7 @@ TEST_F(plan_only, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
   capture_options o;
   o.model = folder.path();
   o.threads = 2;
-  o.documents.examples = 1;
+  o.documents.documents = 1;
   o.plan.max_length = 256;
   o.plan.layers = std::vector<index_t>{0};
   const auto without = estimate_capture(o, notes);
@@ -291,7 +291,7 @@ TEST_F(plan_only, the_sums_of_softmax_and_losses_are_counted) {
   capture_options o;
   o.model = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
   o.plan.max_length = 64;
-  o.documents.examples = 300;  // of a shard's 16384 tokens
+  o.documents.documents = 300;  // of a shard's 16384 tokens
   const auto without = estimate_capture(o, notes);
   o.softmax = o.loss = true;
   const auto with = estimate_capture(o, notes);

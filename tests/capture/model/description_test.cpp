@@ -370,7 +370,7 @@ TEST(plan, lists_of_layers) {
     EXPECT_THROW(parse_layers(bad), error) << bad;
 }
 
-TEST(sha256, agrees_with_the_standard_s_examples) {
+TEST(sha256, agrees_with_the_standard_s_documents) {
   EXPECT_EQ(sha256().hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256().add("abc").hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(sha256().add("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomno").add("pnopq").hex(),

@@ -49,7 +49,7 @@ TEST(tokenizer, ids_of_the_held_out_books_equal_the_library_s) {
   const auto t = tokenizer::load(folder + "/tokenizer.json");
   index_t books = 0;
   document_list({.jsonl = folder + "/heldout.jsonl"}).for_each([&](index_t i, const document& d) {
-    const auto& book = fixture["books"][static_cast<std::size_t>(i)];
+    const auto& book = fixture["books"][i];
     const auto list = t.encode(d.text, no_limit);
     EXPECT_EQ(d.id, book["id"]);
     EXPECT_EQ(list.size(), book["count"]) << d.id;

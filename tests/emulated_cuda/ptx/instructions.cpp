@@ -323,8 +323,7 @@ void pack(warp& w, const instruction& i, lanes doing) {
   const auto bits = i.offset / i.count;
   for_each_lane(doing, [&](int l) {
     std::uint64_t x = 0;
-    for (int n = 0; n < i.count; ++n)
-      x |= (w.row(i.from[static_cast<std::size_t>(n)])[l] & ((std::uint64_t{1} << bits) - 1)) << bits * n;
+    for (int n = 0; n < i.count; ++n) x |= (w.row(i.from[n])[l] & ((std::uint64_t{1} << bits) - 1)) << bits * n;
     w.row(i.to[0])[l] = x;
   });
 }
@@ -332,8 +331,7 @@ void unpack(warp& w, const instruction& i, lanes doing) {
   const auto bits = i.offset / i.count;
   for_each_lane(doing, [&](int l) {
     const std::uint64_t x = w.row(i.from[0])[l];
-    for (int n = 0; n < i.count; ++n)
-      w.row(i.to[static_cast<std::size_t>(n)])[l] = x >> bits * n & ((std::uint64_t{1} << bits) - 1);
+    for (int n = 0; n < i.count; ++n) w.row(i.to[n])[l] = x >> bits * n & ((std::uint64_t{1} << bits) - 1);
   });
 }
 
@@ -343,7 +341,7 @@ void load_lane(warp& w, const instruction& i, int l) {
   for (int n = 0; n < i.count; ++n) {
     std::uint64_t x = 0;
     std::memcpy(&x, got.data() + n * i.bytes, static_cast<std::size_t>(i.bytes));
-    w.row(i.to[static_cast<std::size_t>(n)])[l] = x;
+    w.row(i.to[n])[l] = x;
   }
 }
 void load(warp& w, const instruction& i, lanes doing) {
@@ -354,7 +352,7 @@ void load_parameters(warp& w, const instruction& i, lanes doing) {
   const int first = std::countr_zero(doing);
   load_lane(w, i, first);
   for (int n = 0; n < i.count; ++n) {
-    std::uint64_t* const to = w.row(i.to[static_cast<std::size_t>(n)]);
+    std::uint64_t* const to = w.row(i.to[n]);
     for_each_lane(doing, [&](int l) { to[l] = to[first]; });
   }
 }
@@ -364,7 +362,7 @@ void load_signed(warp& w, const instruction& i, lanes doing) {
   load(w, i, doing);
   for (int n = 0; n < i.count; ++n)
     for_each_lane(doing, [&](int l) {
-      auto& x = w.row(i.to[static_cast<std::size_t>(n)])[l];
+      auto& x = w.row(i.to[n])[l];
       x = to_bits(static_cast<std::int64_t>(from_bits<T>(x)));
     });
 }
@@ -460,9 +458,9 @@ void shuffle(warp& w, const instruction& i, lanes doing) {
                limit = static_cast<std::uint32_t>(c[l]) & 0x1f, segment = static_cast<std::uint32_t>(c[l]) >> 8 & 0x1f,
                last = (own & segment) | (limit & ~segment),
                from = By ? own ^ given : (own & segment) | (given & ~segment);
-    got[static_cast<std::size_t>(l)] = x[from <= last ? from : own];
+    got[l] = x[from <= last ? from : own];
   });
-  for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = got[static_cast<std::size_t>(l)]; });
+  for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = got[l]; });
 }
 
 /// Whether a predicate holds in all lanes.
@@ -479,11 +477,9 @@ void load_matrices(warp& w, const instruction& i, lanes doing) {
   if (doing != all_lanes) w.refuse(i, 0, "lanes of the warp have ended");
   std::array<std::array<std::uint32_t, 4>, warp_lanes> rows;
   for (int l = 0; l < warp_lanes; ++l)
-    w.read(i, l, memory::shared, w.row(i.from[0])[l] + static_cast<std::uint64_t>(i.offset),
-           &rows[static_cast<std::size_t>(l)], 16);
+    w.read(i, l, memory::shared, w.row(i.from[0])[l] + static_cast<std::uint64_t>(i.offset), &rows[l], 16);
   for (int l = 0; l < warp_lanes; ++l)
-    for (int m = 0; m < 4; ++m)
-      w.row(i.to[m])[l] = rows[static_cast<std::size_t>(8 * m + l / 4)][static_cast<std::size_t>(l % 4)];
+    for (int m = 0; m < 4; ++m) w.row(i.to[m])[l] = rows[8 * m + l / 4][l % 4];
 }
 
 /// A sum as tensor cores add: its terms are cut off 24 bits below the first of the largest, and so is what they give.
@@ -517,20 +513,19 @@ void multiply(warp& w, const instruction& i, lanes doing) {
   for (int l = 0; l < warp_lanes; ++l)
     for (int half = 0; half < 2; ++half) {
       const int row = l / 4, column = l % 4 * 2 + half;
-      for (int n = 0; n < 4; ++n)
-        a[row + n % 2 * 8][column + n / 2 * 8] = value(i.from[static_cast<std::size_t>(n)], l, half);
-      for (int n = 0; n < 2; ++n) b[row][column + n * 8] = value(i.from[static_cast<std::size_t>(4 + n)], l, half);
+      for (int n = 0; n < 4; ++n) a[row + n % 2 * 8][column + n / 2 * 8] = value(i.from[n], l, half);
+      for (int n = 0; n < 2; ++n) b[row][column + n * 8] = value(i.from[4 + n], l, half);
     }
   for (int l = 0; l < warp_lanes; ++l)
     for (int n = 0; n < 4; ++n) {
       const int row = l / 4 + n / 2 * 8, column = l % 4 * 2 + n % 2;
       std::array<double, 17> terms;
-      for (int k = 0; k < 16; ++k) terms[static_cast<std::size_t>(k)] = a[row][k] * b[column][k];
-      terms[16] = static_cast<double>(from_bits<float>(w.row(i.from[static_cast<std::size_t>(6 + n)])[l]));
+      for (int k = 0; k < 16; ++k) terms[k] = a[row][k] * b[column][k];
+      terms[16] = static_cast<double>(from_bits<float>(w.row(i.from[6 + n])[l]));
       d[l][n] = cut_off_sum(terms);
     }
   for (int l = 0; l < warp_lanes; ++l)
-    for (int n = 0; n < 4; ++n) w.row(i.to[static_cast<std::size_t>(n)])[l] = to_bits(d[l][n]);
+    for (int n = 0; n < 4; ++n) w.row(i.to[n])[l] = to_bits(d[l][n]);
 }
 
 /// `given` bytes, the rest zeros.

@@ -49,7 +49,7 @@ void warp::start() {
 lanes warp::pick(int& pc) {
   pc = together_at_;
   if (!parted_) return live_;
-  const auto at = [&](int l) { return at_[static_cast<std::size_t>(l)]; };
+  const auto at = [&](int l) { return at_[l]; };
   const lanes free = live_ & ~waiting_, of = free != 0 ? free : live_;
   pc = at(std::countr_zero(of));
   for_each_lane(of, [&](int l) { pc = std::min(pc, at(l)); });
@@ -72,7 +72,7 @@ void warp::move(lanes who, int to) {
   }
   if (!parted_) at_.fill(together_at_);
   parted_ = true;
-  for_each_lane(who, [&](int l) { at_[static_cast<std::size_t>(l)] = to; });
+  for_each_lane(who, [&](int l) { at_[l] = to; });
 }
 
 void warp::go_on() {
@@ -115,7 +115,7 @@ warp::place warp::find(const instruction& i, int lane, memory where, std::uint64
   const auto n = static_cast<std::uint64_t>(bytes);
   if (address % n != 0) refuse(i, lane, "address ", address, " is no multiple of ", bytes);
   if (where == memory::global) {
-    auto& [begin, end] = in_.last_allocation[static_cast<std::size_t>(&i - in_.program.code.data())];
+    auto& [begin, end] = in_.last_allocation[&i - in_.program.code.data()];
     auto* const p = reinterpret_cast<char*>(address);  // a device's address is the host's here
     if (p < begin || p + n > end) std::tie(begin, end) = in_.find(p);
     if (p < begin || p + n > end) refuse(i, lane, "no allocation holds ", bytes, " bytes at ", static_cast<void*>(p));
@@ -159,11 +159,11 @@ void warp::copy_later(const instruction& i, int lane, std::uint64_t to, std::uin
   if (given > 0) note(i, lane, find(i, lane, memory::global, from, bytes), given, access::read, false);
   note(i, lane, into, bytes, access::write, true);
   block_.shared_watch.promise(to, bytes, true);
-  copies_[static_cast<std::size_t>(lane)].back().push_back({to, from, bytes, given});
+  copies_[lane].back().push_back({to, from, bytes, given});
 }
 
 void warp::wait_for_groups(const instruction& i, int lane, int but_last) {
-  auto& groups = copies_[static_cast<std::size_t>(lane)];
+  auto& groups = copies_[lane];
   for (; static_cast<int>(groups.size()) - 1 > but_last; groups.pop_front())
     for (const copy& c : groups.front()) {
       block_.shared_watch.promise(c.to, c.bytes, false);

@@ -83,7 +83,7 @@ class warp {
 
   /// Asynchronous copies from global to shared memory come when their thread waits for their group.
   void copy_later(const instruction& i, int lane, std::uint64_t to, std::uint64_t from, int bytes, int given);
-  void end_group(int lane) { copies_[static_cast<std::size_t>(lane)].emplace_back(); }
+  void end_group(int lane) { copies_[lane].emplace_back(); }
   void wait_for_groups(const instruction& i, int lane, int but_last);
 
   template <class... Parts>

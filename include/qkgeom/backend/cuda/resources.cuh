@@ -27,7 +27,7 @@ inline void check(cusolverStatus_t status, const char* what) {
   require(status == CUSOLVER_STATUS_SUCCESS, "cuSOLVER: ", what, " failed with status ", static_cast<int>(status));
 }
 
-/// Throws `error` unless this machine has a CUDA device.
+/// Throws `error` unless this device has a CUDA device.
 inline void require_device() {
   int devices = 0;
   require(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0, "there is no CUDA device on this machine");

@@ -11,8 +11,7 @@ namespace qkgeom::backend {
 template <class Context, class F>
 auto each_matrix(Context& ctx, const std::vector<const std::vector<double>*>& matrices, const F& f) {
   std::vector<decltype(f(*matrices[0]))> result(matrices.size());
-  ctx.for_each(static_cast<index_t>(matrices.size()),
-               [&](index_t i) { result[static_cast<std::size_t>(i)] = f(*matrices[static_cast<std::size_t>(i)]); });
+  ctx.for_each(static_cast<index_t>(matrices.size()), [&](index_t i) { result[i] = f(*matrices[i]); });
   return result;
 }
 

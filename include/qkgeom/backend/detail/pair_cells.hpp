@@ -28,7 +28,7 @@ struct heatmap_cells {
   QKGEOM_HD pair_place place(std::int32_t t_i, std::int32_t t_j) const {
     return {floor_cells(static_cast<double>(t_j - t_i)), 0.5 * (static_cast<double>(t_i) + static_cast<double>(t_j))};
   }
-  /// The heatmap's cell of a pair under a law whose query stands at tau; -1 outside.
+  /// The heatmap's cell of a pair under a distribution whose query stands at tau; -1 outside.
   QKGEOM_HD index_t cell_of(const pair_place& at, double tau) const {
     if (at.row < 0 || at.row >= width) return -1;
     const index_t back = floor_cells(tau - at.middle);
@@ -64,7 +64,7 @@ struct heatmap_cells {
   }
 };
 
-/// Plasticity of a pair, then its parts in the order of `pair_part`: m = drift + content is the mean of the score
+/// Plasticity of a pair, then its terms in the order of `pair_term`: m = drift + content is the mean of the score
 /// difference, v its variance, of which coordinate 1 alone gives `along` and coordinates 2..d give `rest`.
 QKGEOM_HD inline void set_pair_values(double drift, double content, double along, double rest, double v,
                                       bool same_position, double* out) {
@@ -79,24 +79,24 @@ QKGEOM_HD inline void set_pair_values(double drift, double content, double along
   out[7] = v > 0 ? std::fabs(m) / std::sqrt(v) : (m == 0 ? 0.0 : HUGE_VAL);
 }
 
-/// A cell's weight, then its sums of the plasticity and of the parts, as one group gives them.
-inline constexpr std::size_t cell_stride = 1 + static_cast<std::size_t>(heatmap_parts::values);
+/// A cell's weight, then its sums of the plasticity and of the terms, as one group gives them.
+inline constexpr std::size_t cell_stride = 1 + static_cast<std::size_t>(heatmap_terms::values);
 
-inline void merge(heatmap_parts& to, const heatmap_parts& from) {
+inline void merge(heatmap_terms& to, const heatmap_terms& from) {
   for (const auto& array : heatmap_arrays)
     for (std::size_t i = 0; i < (to.*array.values).size(); ++i) (to.*array.values)[i] += (from.*array.values)[i];
 }
 
 /// A group's sums by cell (cells, cell_stride) into the sums over groups.
-inline void fold(const std::vector<double>& group, heatmap_parts& to) {
+inline void fold(const std::vector<double>& group, heatmap_terms& to) {
   for (std::size_t c = 0; c < to.weight.size(); ++c) {
     const double* const x = group.data() + c * cell_stride;
     if (x[0] == 0) continue;
     to.groups[c] += 1;
     to.weight[c] += x[0];
     to.weight_square[c] += x[0] * x[0];
-    for (std::size_t v = 0; v < heatmap_parts::values; ++v) {
-      const auto at = c * heatmap_parts::values + v;
+    for (std::size_t v = 0; v < heatmap_terms::values; ++v) {
+      const auto at = c * heatmap_terms::values + v;
       to.sum[at] += x[1 + v];
       to.square[at] += x[1 + v] * x[1 + v];
       to.product[at] += x[1 + v] * x[0];

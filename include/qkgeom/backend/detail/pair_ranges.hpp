@@ -13,7 +13,8 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
 
-/// What every backend's pair sums share: which pairs a law draws, which keys and weights are refused, where results go.
+/// What every backend's pair sums share: which pairs a distribution draws, which keys and weights are refused, where
+/// results go.
 namespace qkgeom::backend {
 
 /// Power of two near 1 / sqrt(mean_square), so that scaled values are of order 1 without rounding.
@@ -46,20 +47,20 @@ inline void check_weight(double w, std::int32_t t_i, std::int32_t t_j) {
           " (positions ", t_i, " and ", t_j, ")");
 }
 
-[[noreturn]] inline void refuse_key(const key_groups& groups, index_t group) {
-  const std::int32_t example = groups.example[static_cast<std::size_t>(group)];
-  fail("plasticity: a key of ", example < 0 ? "one of the examples" : "example " + std::to_string(example),
+[[noreturn]] inline void refuse_key(const keys_by_document& groups, index_t group) {
+  const std::int32_t document = groups.document[group];
+  fail("plasticity: a key of ", document < 0 ? "one of the examples" : "example " + std::to_string(document),
        " is not finite");
 }
 /// Throws unless the keys of a group are finite, by their mean (d): what is not finite stays so in a sum.
-inline void check_finite_keys(const key_groups& groups, index_t group, const double* mean, index_t d) {
+inline void check_finite_keys(const keys_by_document& groups, index_t group, const double* mean, index_t d) {
   if (!std::all_of(mean, mean + d, [](double x) { return std::isfinite(x); })) refuse_key(groups, group);
 }
 
-/// Sums of zero by law and group.
-inline pair_sums zero_sums(const key_groups& groups, std::size_t laws) {
-  pair_sums s{static_cast<index_t>(laws), groups.groups(), {}, {}, {}, 0, {}, {}};
-  s.sum.resize(static_cast<std::size_t>(s.laws * s.groups));
+/// Sums of zero by distribution and group.
+inline pair_sums zero_sums(const keys_by_document& groups, std::size_t distributions) {
+  pair_sums s{static_cast<index_t>(distributions), groups.groups(), {}, {}, {}, 0, {}, {}};
+  s.sum.resize(s.distributions * s.groups);
   s.weight.resize(s.sum.size());
   s.pairs.resize(s.sum.size());
   return s;
@@ -69,19 +70,20 @@ inline pair_sums zero_sums(const key_groups& groups, std::size_t laws) {
 inline constexpr index_t most_cells = 16384;
 
 /// Sums of zero, one result a problem, with a heatmap that covers all distances if one is asked for.
-inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::vector<pair_problem>& problems,
+inline std::vector<pair_sums> empty_sums(const keys_by_document& groups, const std::vector<pair_problem>& problems,
                                          const pair_request& request) {
   std::vector<pair_sums> results;
   index_t length = 0;
   for (const std::int32_t t : groups.position) length = std::max<index_t>(length, index_t{t} + 1);
   for (const auto& p : problems) {
-    auto s = zero_sums(groups, p.laws.size());
+    auto s = zero_sums(groups, p.distributions.size());
     if (request.heatmap_cell > 0) {
-      for (const auto& law : p.laws) length = std::max(length, static_cast<index_t>(law.tau) + 1);
+      for (const auto& distribution : p.distributions)
+        length = std::max(length, static_cast<index_t>(distribution.tau) + 1);
       s.heatmap_width = (length + request.heatmap_cell - 1) / request.heatmap_cell;
       require(s.heatmap_width <= most_cells, "heatmap_cell: cells of ", request.heatmap_cell, " tokens over ", length,
               " are more than the ", most_cells, " a side that a heatmap may have");
-      s.heatmap_sum.resize(static_cast<std::size_t>(s.heatmap_width * s.heatmap_width));
+      s.heatmap_sum.resize(s.heatmap_width * s.heatmap_width);
       s.heatmap_weight.resize(s.heatmap_sum.size());
     }
     results.push_back(std::move(s));
@@ -89,22 +91,23 @@ inline std::vector<pair_sums> empty_sums(const key_groups& groups, const std::ve
   return results;
 }
 
-/// The pairs one law takes, by group: those of group g are pairs [offset[g], offset[g + 1]).
-struct law_draws {
+/// The pairs one distribution takes, by group: those of group g are pairs [offset[g], offset[g + 1]).
+struct pair_draws {
   bool all = false;   ///< every admissible pair once
   double weight = 1;  ///< pairs that each one stands for
   std::vector<std::int64_t> offset;
   std::vector<rank_pair> pairs;
 };
 
-/// Draws of law `l` of problem `p`: uniform over the pairs that the law admits, with replacement.
-inline law_draws draw_pairs(const key_groups& groups, const score_law& law, const pair_sample& sample, index_t p,
-                            index_t l) {
+/// Draws of distribution `l` of problem `p`: uniform over the pairs that the distribution admits, with replacement.
+inline pair_draws draw_pairs(const keys_by_document& groups, const score_distribution& distribution,
+                             const pair_sample& sample, index_t p, index_t l) {
   const auto n = static_cast<std::size_t>(groups.groups());
   std::vector<std::int64_t> before(n + 1);
   for (std::size_t g = 0; g < n; ++g)
-    before[g + 1] = before[g] + (law.empty() ? 0 : admissible(groups, static_cast<index_t>(g), law).pairs());
-  law_draws result;
+    before[g + 1] =
+        before[g] + (distribution.empty() ? 0 : admissible(groups, static_cast<index_t>(g), distribution).pairs());
+  pair_draws result;
   result.all = sample.pairs == 0 || before[n] <= sample.pairs;
   if (result.all) return result;
   result.weight = static_cast<double>(before[n]) / static_cast<double>(sample.pairs);
@@ -121,8 +124,7 @@ inline law_draws draw_pairs(const key_groups& groups, const score_law& law, cons
   for (std::size_t g = 0; g < n; ++g) result.offset[g + 1] += result.offset[g];
   auto next = result.offset;
   result.pairs.resize(drawn.size());
-  for (const auto& [g, pair] : drawn)
-    result.pairs[static_cast<std::size_t>(next[static_cast<std::size_t>(g)]++)] = pair;
+  for (const auto& [g, pair] : drawn) result.pairs[next[g]++] = pair;
   return result;
 }
 

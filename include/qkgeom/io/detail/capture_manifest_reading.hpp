@@ -54,13 +54,13 @@ inline captured_shard read_shard(const json_value& v) {
     return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
   });
   v["file"].expect(plain, "the plain name of a file in the capture's folder");
-  s.examples = v["examples"].integers(0, largest_position);
+  s.documents = v["examples"].integers(0, largest_position);
   s.rows = v["rows"].integer(0);
   return s;
 }
 
-inline captured_example read_example(const json_value& v) {
-  captured_example e;
+inline captured_document read_document(const json_value& v) {
+  captured_document e;
   e.index = v["index"].integer(0, largest_position);
   e.id = v["id"].string();
   e.tokens = v["tokens"].integer(0);
@@ -93,15 +93,15 @@ inline void read_optional(const json_value& v, capture_manifest& m) {
   if (v.has("rope")) m.rope = read_rope(v["rope"], m.model.head_dim);
   if (v.has("written_by")) m.written_by = v["written_by"].string();
   if (v.has("examples")) {
-    m.examples.emplace();
-    for (const auto& e : v["examples"].entries()) m.examples->push_back(read_example(e));
-    require_each_once(*m.examples, v.where(), "example", [](const auto& e) { return e.index; });
+    m.documents.emplace();
+    for (const auto& e : v["examples"].entries()) m.documents->push_back(read_document(e));
+    require_each_once(*m.documents, v.where(), "example", [](const auto& e) { return e.index; });
   }
   if (v.has("shards")) {
     std::set<index_t> seen;
     for (const auto& s : v["shards"].entries()) {
       m.shards.push_back(read_shard(s));
-      for (const index_t e : m.shards.back().examples)
+      for (const index_t e : m.shards.back().documents)
         require(seen.insert(e).second, v.where(), ": example ", e, " is in more than one shard");
     }
   }

@@ -28,14 +28,14 @@ inline ordered to_ordered(const captured_layer_info& l) {
   return j;
 }
 
-inline ordered to_ordered(const captured_example& e) {
+inline ordered to_ordered(const captured_document& e) {
   ordered j = {{"index", e.index}, {"id", e.id}, {"tokens", e.tokens}};
   if (!e.labels.is_null()) j["labels"] = e.labels;
   return j;
 }
 
 inline ordered to_ordered(const captured_shard& s) {
-  return {{"file", s.file}, {"examples", s.examples}, {"rows", s.rows}};
+  return {{"file", s.file}, {"examples", s.documents}, {"rows", s.rows}};
 }
 
 template <class T>
@@ -62,7 +62,7 @@ QKGEOM_INLINE std::string manifest_text(const capture_manifest& m, int indent) {
   j["rate"] = m.rate;
   j["rope_stage"] = m.rope_stage;
   j["seed"] = m.seed;
-  if (m.examples) j["examples"] = to_ordered_list(*m.examples);
+  if (m.documents) j["examples"] = to_ordered_list(*m.documents);
   if (m.revision) j["revision"] = *m.revision;
   if (m.compute_dtype) j["compute_dtype"] = *m.compute_dtype;
   if (m.family) j["family"] = *m.family;

@@ -20,23 +20,23 @@ namespace qkgeom::detail {
 
 using int32_view = vector_view<const std::int32_t>;
 
-/// Rows must be in (example, position) order, positions in [0, context_length), examples among the `allowed`
+/// Rows must be in (document, position) order, positions in [0, context_length), documents among the `allowed`
 /// (ascending; none: any). Throws `error` naming tensor and row. Rows of a single shard, or of shards one after
 /// another.
-inline void check_rows(const std::string& file, const std::string& tensor, int32_view position, int32_view example,
+inline void check_rows(const std::string& file, const std::string& tensor, int32_view position, int32_view document,
                        index_t context_length, const std::optional<std::vector<index_t>>& allowed) {
   for (index_t i = 0; i < position.size; ++i) {
-    const bool new_example = i == 0 || example[i] != example[i - 1];
-    if (new_example) {
-      require(example[i] >= 0 && (!allowed || std::binary_search(allowed->begin(), allowed->end(), example[i])), file,
-              ": tensor ", tensor, ".example row ", i, ": the manifest lists no example ", example[i], " here");
-      require(i == 0 || example[i] > example[i - 1], file, ": tensor ", tensor, ".example row ", i, ": example ",
-              example[i], " follows ", i ? example[i - 1] : 0, ", but rows must be in (example, position) order");
+    const bool new_document = i == 0 || document[i] != document[i - 1];
+    if (new_document) {
+      require(document[i] >= 0 && (!allowed || std::binary_search(allowed->begin(), allowed->end(), document[i])), file,
+              ": tensor ", tensor, ".example row ", i, ": the manifest lists no example ", document[i], " here");
+      require(i == 0 || document[i] > document[i - 1], file, ": tensor ", tensor, ".example row ", i, ": example ",
+              document[i], " follows ", i ? document[i - 1] : 0, ", but rows must be in (example, position) order");
     }
     require(position[i] >= 0 && position[i] < context_length, file, ": tensor ", tensor, ".position row ", i,
             ": position ", position[i], " is not in [0, ", context_length, "), the context length");
-    require(new_example || position[i] >= position[i - 1], file, ": tensor ", tensor, ".position row ", i,
-            ": position ", position[i], " follows ", i ? position[i - 1] : 0, " in example ", example[i],
+    require(new_document || position[i] >= position[i - 1], file, ": tensor ", tensor, ".position row ", i,
+            ": position ", position[i], " follows ", i ? position[i - 1] : 0, " in example ", document[i],
             ", but rows must be in (example, position) order");
   }
 }
@@ -101,9 +101,9 @@ inline captured_side read_side(const std::shared_ptr<const safetensors_file>& fi
     side.owners.push_back(copy);
   }
   side.position = read_row_vector(file, side, "position");
-  side.example = read_row_vector(file, side, "example");
+  side.document = read_row_vector(file, side, "example");
   if (file->find(side.tensor + ".token")) side.token = read_row_vector(file, side, "token");
-  check_rows(side.file, side.tensor, side.position, side.example, manifest.context_length, allowed);
+  check_rows(side.file, side.tensor, side.position, side.document, manifest.context_length, allowed);
   return side;
 }
 
@@ -124,25 +124,25 @@ inline captured_side join(std::vector<captured_side> parts, const std::string& w
           " has more rows than 32 bits count");
   const auto data = std::make_shared<std::vector<std::byte>>();
   const auto position = std::make_shared<std::vector<std::int32_t>>();
-  const auto example = std::make_shared<std::vector<std::int32_t>>();
+  const auto document = std::make_shared<std::vector<std::int32_t>>();
   const auto token = std::make_shared<std::vector<std::int32_t>>();
   data->reserve(bytes);
   for (const auto& part : parts) {
-    require(example->empty() || part.rows == 0 || part.example[0] > example->back(), part.file, ": tensor ",
-            part.tensor, " starts with example ", part.rows ? part.example[0] : 0,
-            " where the shards before it end with ", example->empty() ? 0 : example->back(),
+    require(document->empty() || part.rows == 0 || part.document[0] > document->back(), part.file, ": tensor ",
+            part.tensor, " starts with example ", part.rows ? part.document[0] : 0,
+            " where the shards before it end with ", document->empty() ? 0 : document->back(),
             ", but rows must be in (example, position) order");
     data->insert(data->end(), part.data, part.data + part.bytes());
     position->insert(position->end(), part.position.begin(), part.position.end());
-    example->insert(example->end(), part.example.begin(), part.example.end());
+    document->insert(document->end(), part.document.begin(), part.document.end());
     if (tokens) token->insert(token->end(), part.token.begin(), part.token.end());
   }
   const auto view = [](const auto& v) { return int32_view{v->data(), static_cast<index_t>(v->size())}; };
   all.file = where;
   all.rows = static_cast<index_t>(rows);
   all.data = data->data();
-  all.position = view(position), all.example = view(example), all.token = view(token);
-  all.owners = {data, position, example, token};
+  all.position = view(position), all.document = view(document), all.token = view(token);
+  all.owners = {data, position, document, token};
   return all;
 }
 

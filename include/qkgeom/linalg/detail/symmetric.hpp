@@ -21,8 +21,7 @@ QKGEOM_INLINE eigen_system symmetric_eigen(const std::vector<double>& matrix, in
   require(m.allFinite(), "symmetric_eigen: the matrix (", d, " x ", d, ") has entries that are not finite");
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver{Eigen::MatrixXd(m)};
   require(solver.info() == Eigen::Success, "symmetric_eigen: no convergence on a ", d, " x ", d, " matrix");
-  eigen_system result{std::vector<double>(static_cast<std::size_t>(d)),
-                      std::vector<double>(static_cast<std::size_t>(d * d))};
+  eigen_system result{std::vector<double>(d), std::vector<double>(d * d)};
   Eigen::Map<Eigen::VectorXd>(result.values.data(), d) = solver.eigenvalues().reverse();
   Eigen::Map<row_major>(result.vectors.data(), d, d) = solver.eigenvectors().rowwise().reverse().transpose();
   return result;
@@ -42,8 +41,7 @@ QKGEOM_INLINE semidefinite_root semidefinite_factor(const std::vector<double>& m
   semidefinite_root root{static_cast<index_t>(kept.size()),
                          std::vector<double>(static_cast<std::size_t>(d) * kept.size())};
   Eigen::Map<row_major> f(root.factor.data(), d, root.rank);
-  for (index_t c = 0; c < root.rank; ++c)
-    f.col(c) = lower.col(kept[static_cast<std::size_t>(c)]) * std::sqrt(pivots[kept[static_cast<std::size_t>(c)]]);
+  for (index_t c = 0; c < root.rank; ++c) f.col(c) = lower.col(kept[c]) * std::sqrt(pivots[kept[c]]);
   return root;
 }
 

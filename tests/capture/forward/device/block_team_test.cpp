@@ -35,9 +35,9 @@ struct fibre_thread {
   float across(float x, int step) const { return block->exchange(x)[mine % fibre_block::warp ^ step]; }
 };
 
-class fibre_machine : public test::host_machine {
+class fibre_device : public test::host_device {
  public:
-  fibre_machine(thread_pool& pool, thread_order order) : test::host_machine(pool), order_(order) {}
+  fibre_device(thread_pool& pool, thread_order order) : test::host_device(pool), order_(order) {}
 
   template <class Kernel>
   void rows(index_t n, const Kernel& kernel) {
@@ -59,16 +59,16 @@ class fibre_pass : public forward_pass {
  public:
   fibre_pass(thread_order order, const decoder_description& d, const checkpoint& weights, index_t last_layer,
              thread_pool& pool)
-      : machine_(pool, order),
-        pass_(machine_, d, weights, last_layer, pool, {.chunk = 9, .attention_rows = 5, .attention_keys = 8}) {}
+      : device_(pool, order),
+        pass_(device_, d, weights, last_layer, pool, {.chunk = 9, .attention_rows = 5, .attention_keys = 8}) {}
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     pass_.run(documents, stage, sinks);
   }
   void check_output() const override { pass_.check_output(); }
 
  private:
-  fibre_machine machine_;
-  device_forward_pass<fibre_machine, T> pass_;
+  fibre_device device_;
+  device_forward_pass<fibre_device, T> pass_;
 };
 
 forward_pass_factory pass(thread_order order) {
@@ -109,31 +109,29 @@ TEST(block_team, chooses_the_experts_of_the_largest_logits) {
   const auto noise = test::noise_of(rows * experts, 4, 3);
   std::vector<float> logits;
   for (const float x : noise) logits.push_back(std::round(4 * x) / 4);
-  for (index_t i = 0; i < experts; ++i) logits[static_cast<std::size_t>(3 * experts + i)] = 2;
-  for (index_t i = 0; i < 68; ++i)
-    logits[static_cast<std::size_t>(4 * experts + i)] = std::numeric_limits<float>::quiet_NaN();
+  for (index_t i = 0; i < experts; ++i) logits[3 * experts + i] = 2;
+  for (index_t i = 0; i < 68; ++i) logits[4 * experts + i] = std::numeric_limits<float>::quiet_NaN();
   thread_pool pool(2);
   for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
     for (const bool normalised : {false, true}) {
-      fibre_machine machine(pool, order);
+      fibre_device device(pool, order);
       std::vector<std::int32_t> expert(rows * chosen, -1);
       std::vector<float> share(rows * chosen, -1);
-      machine.rows(rows, device_kernels::choose_experts<float>{logits.data(), experts, chosen, normalised,
-                                                               expert.data(), share.data()});
+      device.rows(rows, device_kernels::choose_experts<float>{logits.data(), experts, chosen, normalised, expert.data(),
+                                                              share.data()});
       for (index_t r = 0; r < rows; ++r) {
         std::vector<std::pair<double, std::int32_t>> sorted;
         for (std::int32_t i = 0; i < experts; ++i) {
-          const double x = static_cast<double>(logits[static_cast<std::size_t>(r * experts + i)]);
+          const double x = static_cast<double>(logits[r * experts + i]);
           sorted.emplace_back(std::isnan(x) ? -HUGE_VAL : x, i);
         }
         std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
           return a.first > b.first || (a.first == b.first && a.second < b.second);
         });
         double sum = 0;
-        for (index_t i = 0; i < (normalised ? chosen : experts); ++i)
-          sum += std::exp(sorted[static_cast<std::size_t>(i)].first);
+        for (index_t i = 0; i < (normalised ? chosen : experts); ++i) sum += std::exp(sorted[i].first);
         for (index_t i = 0; i < chosen; ++i) {
-          const auto& [logit, number] = sorted[static_cast<std::size_t>(i)];
+          const auto& [logit, number] = sorted[i];
           const auto at = static_cast<std::size_t>(r * chosen + i);
           EXPECT_EQ(expert[at], number) << r << ' ' << i;
           EXPECT_NEAR(static_cast<double>(share[at]), std::exp(logit) / sum, 1e-6) << r << ' ' << i;
@@ -143,7 +141,7 @@ TEST(block_team, chooses_the_experts_of_the_largest_logits) {
       for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e)
         for (index_t i = by_expert.begin[e]; i < by_expert.begin[e + 1]; ++i) {
           const auto at = static_cast<std::size_t>(i);
-          EXPECT_EQ(expert[static_cast<std::size_t>(by_expert.choice[at])], static_cast<std::int32_t>(e));
+          EXPECT_EQ(expert[by_expert.choice[at]], static_cast<std::int32_t>(e));
           EXPECT_TRUE(i == by_expert.begin[e] || by_expert.choice[at - 1] < by_expert.choice[at]);
         }
       EXPECT_EQ(by_expert.begin.back(), rows * chosen);
@@ -158,8 +156,8 @@ TEST(block_team, sums_of_the_softmax_are_the_same_bits_and_near_the_cpu_s) {
   for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(10)}) {
     const measured_heads what{heads, buckets, {.window = window, .scale = 0.3, .bins = distance_bins(d.tokens)}};
     const auto on = [&](thread_order order) {
-      fibre_machine machine(pool, order);
-      return test::measured_in_chunks<float>(machine, d, what);
+      fibre_device device(pool, order);
+      return test::measured_in_chunks<float>(device, d, what);
     };
     const auto one = on(thread_order::first_comes_first), other = on(thread_order::last_comes_first);
     EXPECT_EQ(one.first, other.first);

@@ -31,13 +31,13 @@ constexpr device_decoder_options small{.chunk = 48, .attention_rows = 20, .atten
 /// so far.
 constexpr device_decoder_options as_theirs{.chunk = 48, .attention_rows = 20, .attention_keys = 512, .resident = 0};
 
-/// A host machine and a forward pass on it, with moments taken where the rows lie.
-template <class T, class Machine = test::host_machine>
+/// A host device and a forward pass on it, with moments taken where the rows lie.
+template <class T, class Device = test::host_device>
 class host_pass : public forward_pass {
  public:
   host_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool,
             const device_decoder_options& options = small)
-      : machine_(pool), pass_(machine_, d, weights, last_layer, pool, options) {}
+      : device_(pool), pass_(device_, d, weights, last_layer, pool, options) {}
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     if (forbids_rows) {
       EXPECT_FALSE(sinks.rows || sinks.attended) << "whole layers leave the machine, but nothing needs that";
@@ -48,8 +48,7 @@ class host_pass : public forward_pass {
   bool takes_moments(moment_store& store) override {
     pass_.bring_moments(store, [this](const char* side, const tensor_view<const T>& x,
                                       const vector_view<const std::int32_t>& position) {
-      return cpu_.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1), 0,
-                          scatter_kind::full);
+      return cpu_.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
     });
     return true;
   }
@@ -57,29 +56,27 @@ class host_pass : public forward_pass {
     pass_.bring_softmax(store);
     return true;
   }
-  using analyses_type = analyse_documents<cpu_context, T>;
+  using analyses_type = live_analysis_on<cpu_context, T>;
   void analyse(analyses_type& found) { pass_.analyse(found); }
 
   bool forbids_rows = false;
 
  private:
-  Machine machine_;
+  Device device_;
   cpu_context cpu_{{.threads = 2}};
-  device_forward_pass<Machine, T> pass_;
+  device_forward_pass<Device, T> pass_;
 };
 
-template <class Machine>
+template <class Device>
 forward_pass_factory pass_on(const device_decoder_options& options) {
   return [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
                    thread_pool& pool) -> std::unique_ptr<forward_pass> {
     if (type == compute_type::bf16)
-      return std::make_unique<host_pass<bf16, Machine>>(d, weights, last_layer, pool, options);
-    return std::make_unique<host_pass<float, Machine>>(d, weights, last_layer, pool, options);
+      return std::make_unique<host_pass<bf16, Device>>(d, weights, last_layer, pool, options);
+    return std::make_unique<host_pass<float, Device>>(d, weights, last_layer, pool, options);
   };
 }
-forward_pass_factory pass(const device_decoder_options& options = small) {
-  return pass_on<test::host_machine>(options);
-}
+forward_pass_factory pass(const device_decoder_options& options = small) { return pass_on<test::host_device>(options); }
 
 TEST(device, f32_agrees_with_transformers) {
   for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, pass());
@@ -111,10 +108,10 @@ struct unset_memory : cpu_memory {
   void* allocate(std::size_t bytes) const { return std::memset(cpu_memory::allocate(bytes), 0xff, bytes); }
 };
 
-/// A machine whose attention is a fused kernel as cuDNN's are: of the keys that are seen, up to the last query's.
-class fused_machine : public test::host_machine_with<unset_memory> {
+/// A device whose attention is a fused kernel as cuDNN's are: of the keys that are seen, up to the last query's.
+class tile_device : public test::host_device_with<unset_memory> {
  public:
-  using host_machine_with::host_machine_with;
+  using host_device_with::host_device_with;
 
   template <class T>
   bool attend(const attention_call<T>& c) {
@@ -126,23 +123,22 @@ class fused_machine : public test::host_machine_with<unset_memory> {
         const auto key = [&](const T* side, index_t i) {
           return side + ((h / group) * c.capacity + keys.begin + i) * c.dim;
         };
-        std::vector<double> weight(static_cast<std::size_t>(keys.count));
+        std::vector<double> weight(keys.count);
         double top = -std::numeric_limits<double>::infinity(), sum = 0;
         const index_t last = keys.count - c.rows + r, first = std::max<index_t>(0, last - keys.window + 1);
         for (index_t i = first; i <= last; ++i) {
           double score = 0;
           for (index_t j = 0; j < c.dim; ++j)
             score += static_cast<double>(c.q[at + static_cast<std::size_t>(j)]) * static_cast<double>(key(c.k, i)[j]);
-          top = std::max(top, weight[static_cast<std::size_t>(i)] = c.scale * score);
+          top = std::max(top, weight[i] = c.scale * score);
         }
         for (index_t i = first; i <= last; ++i) {
-          auto& w = weight[static_cast<std::size_t>(i)];
+          auto& w = weight[i];
           sum += w = std::exp(w - top);
         }
         for (index_t j = 0; j < c.dim; ++j) {
           double x = 0;  // keys that are not seen count 0 times their value
-          for (index_t i = 0; i < keys.count; ++i)
-            x += weight[static_cast<std::size_t>(i)] / sum * static_cast<double>(key(c.v, i)[j]);
+          for (index_t i = 0; i < keys.count; ++i) x += weight[i] / sum * static_cast<double>(key(c.v, i)[j]);
           c.out[at + static_cast<std::size_t>(j)] = device_kernels::to_element<T>(static_cast<float>(x));
         }
       }
@@ -153,7 +149,7 @@ class fused_machine : public test::host_machine_with<unset_memory> {
 TEST(device, fused_attention_gives_what_the_cpu_gives) {
   for (const auto& name : test::varied_families)
     for (const index_t chunk : {9, 4096})
-      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass_on<fused_machine>({.chunk = chunk}), 21);
+      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass_on<tile_device>({.chunk = chunk}), 21);
 }
 
 /// Memory of the host that counts what is held of it.
@@ -181,30 +177,30 @@ class counted_memory : public cpu_memory {
 
 // `--resident auto` plans with these.
 TEST(device, holds_as_many_bytes_as_it_says) {
-  using machine_type = test::host_machine_with<counted_memory>;
+  using device_type = test::host_device_with<counted_memory>;
   const auto check = [](const std::string& name, const device_decoder_options& options) {
     const forward_fixture f = family_fixture(name);
     const safetensors_file fixture = f.open();
     const auto ids = fixture.values<std::int32_t>("ids");
     const checkpoint model(f.folder);
     thread_pool pool(2);
-    machine_type machine(pool);
+    device_type device(pool);
     const auto d = f.description();
-    using decoder_type = device_decoder<machine_type, bf16>;
-    decoder_type decoder(machine, d, model, d.n_layers() - 1, pool, options);
+    using decoder_type = device_decoder<device_type, bf16>;
+    decoder_type decoder(device, d, model, d.n_layers() - 1, pool, options);
     device_sinks<bf16, memory_space::host> sinks;
     sinks.losses = [](std::size_t, const token_predictions&) {};
     decoder.run(std::vector<token_span>{{ids.data(), ids.size()}}, rope_stage::post, sinks);
     const auto stated = static_cast<double>(decoder_type::working_bytes(d, static_cast<index_t>(ids.size()), options));
-    const auto held = static_cast<double>(machine.memory().most());
+    const auto held = static_cast<double>(device.memory().most());
     EXPECT_LE(held, stated) << name;
     EXPECT_GE(held, 0.8 * stated) << name;
     index_t weights = 0;
     for (index_t l = 0; l < d.n_layers(); ++l) weights += decoder_type::layer_bytes(d, l);
     if (options.resident > 0) {
-      EXPECT_EQ(machine.weight_memory().most(), static_cast<std::size_t>(weights)) << name;
+      EXPECT_EQ(device.weight_memory().most(), static_cast<std::size_t>(weights)) << name;
     } else {
-      EXPECT_LT(machine.weight_memory().most(), static_cast<std::size_t>(weights)) << name;
+      EXPECT_LT(device.weight_memory().most(), static_cast<std::size_t>(weights)) << name;
     }
   };
   for (const auto& name : test::varied_families)
@@ -214,16 +210,16 @@ TEST(device, holds_as_many_bytes_as_it_says) {
 
 TEST(device, softmax_holds_as_many_bytes_as_it_says) {
   thread_pool pool(1);
-  test::host_machine_with<counted_memory> machine(pool);
+  test::host_device_with<counted_memory> device(pool);
   const test::noisy_document d;
   const std::vector<index_t> heads{0, 1, 2, 4, 5};
   const auto buckets = uniform_buckets{100}.edges(d.tokens);
   const measured_heads what{heads, buckets, {.bins = distance_bins(d.tokens)}};
-  const auto found = test::measured_in_chunks<float>(machine, d, what);
+  const auto found = test::measured_in_chunks<float>(device, d, what);
   const std::size_t sums = found.first.size() + found.entropy.size() + found.distance.size(),
                     edges = buckets.edges().size();
-  const auto stated = device_attention_sums<test::host_machine, float>::working_bytes(5, 20, 32, what.options.bins, 2);
-  EXPECT_EQ(machine.memory().most(), static_cast<std::size_t>(stated) + (sums + edges) * sizeof(double));
+  const auto stated = device_attention_sums<test::host_device, float>::working_bytes(5, 20, 32, what.options.bins, 2);
+  EXPECT_EQ(device.memory().most(), static_cast<std::size_t>(stated) + (sums + edges) * sizeof(double));
 }
 
 /// C = op(A) B + (adds) C as BLAS defines it, column-major.
@@ -243,7 +239,7 @@ void multiply_as_blas(const column_major_product& p, index_t batch, bool adds, c
 
 TEST(device, products_for_blas_are_the_transposed_ones) {
   thread_pool pool(1);
-  test::host_machine machine(pool);
+  test::host_device device(pool);
   const random_stream draws{.seed = 9};
   std::vector<float> a(400), b(400), start(600);
   for (std::size_t i = 0; i < 600; ++i) start[i] = static_cast<float>(draws.uniform(i) - 0.5);
@@ -255,7 +251,7 @@ TEST(device, products_for_blas_are_the_transposed_ones) {
                                          product_shape{5, 2, 7, {7, 0}, {plain ? 2 : 7, 0}, {2, 10}, 3, plain, adds},
                                          product_shape{4, 4, 4, {4, 16}, {4, 16}, {4, 16}, 4, plain, adds}}) {
         auto ours = start, theirs = start;
-        machine.multiply(shape, a.data(), b.data(), ours.data());
+        device.multiply(shape, a.data(), b.data(), ours.data());
         multiply_as_blas(column_major_product(shape), shape.batch, adds, b.data(), a.data(), theirs.data());
         EXPECT_LE(distance(ours, theirs), 1e-5 * norm(theirs)) << plain << adds << shape.rows;
         EXPECT_GT(distance(ours, start), 0.1);
@@ -272,13 +268,11 @@ class device_capture : public test::capture_test {
     options.moments = options.softmax = options.loss = true;
     options.plan.head_list = {{1, 0}, {1, 5}, {3, 2}};
   }
-  void of(const std::string& name, const forward_pass_factory& forward,
-          const document_analyses_factory& analyses = {}) {
+  void of(const std::string& name, const forward_pass_factory& forward, const live_analysis_factory& analyses = {}) {
     options.out = folder / name;
     const auto moments = [&](const char* side, const tensor_view<const float>& x,
                              const vector_view<const std::int32_t>& position) {
-      return cpu.moments(side, x, position, std::vector<std::int32_t>(static_cast<std::size_t>(x.rows), -1), 0,
-                         scatter_kind::full);
+      return cpu.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
     };
     run_capture(options, notes, {.moments = moments, .analyses = analyses, .forward = forward});
   }
@@ -343,7 +337,7 @@ TEST_F(device_capture, analyses_where_rows_lie_are_those_of_rows_handed_out) {
     return analyses;
   });
   of("handed out", forward(false), [&](const capture_manifest& plan, const document_analysis_options& choice) {
-    return std::make_unique<analyse_documents<cpu_context>>(cpu, plan, choice);
+    return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, choice);
   });
   std::size_t numbers = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "lie")) {

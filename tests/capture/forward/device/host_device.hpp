@@ -13,14 +13,14 @@
 
 namespace qkgeom::test {
 
-/// The host as a machine of `device_decoder`: every step is the one that a GPU runs, at once and in order.
+/// The host as a device of `device_decoder`: every step is the one that a GPU runs, at once and in order.
 template <class Memory>
-class host_machine_with {
+class host_device_with {
  public:
   using memory_type = Memory;
   struct event {};
 
-  explicit host_machine_with(thread_pool& pool) : pool_(&pool) { use_one_blas_thread(); }
+  explicit host_device_with(thread_pool& pool) : pool_(&pool) { use_one_blas_thread(); }
 
   const Memory& memory() const { return memory_; }
   const Memory& weight_memory() const { return weight_memory_; }
@@ -66,6 +66,6 @@ class host_machine_with {
   thread_pool* pool_;
 };
 
-using host_machine = host_machine_with<cpu_memory>;
+using host_device = host_device_with<cpu_memory>;
 
 }  // namespace qkgeom::test

@@ -29,36 +29,35 @@ inline std::int64_t wins_doubled(const F* a, const F* b, index_t n) {
 /// Sum over pairs of 4 p (1 - p), the plug-in form of (4.7, 4.8): the unbiased one is n / (n - 1) times it.
 template <class F>
 std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, const wide_tensor& k,
-                                       const key_groups& groups, const std::vector<empirical_problem>& problems) {
+                                       const keys_by_document& groups, const std::vector<empirical_problem>& problems) {
   const index_t d = k.first.cols;
   std::vector<pair_sums> results;
   std::vector<std::pair<std::size_t, std::size_t>> tasks;
   for (std::size_t p = 0; p < problems.size(); ++p) {
-    results.push_back(backend::zero_sums(groups, problems[p].laws.size()));
-    for (std::size_t l = 0; l < problems[p].laws.size(); ++l) tasks.emplace_back(p, l);
+    results.push_back(backend::zero_sums(groups, problems[p].distributions.size()));
+    for (std::size_t l = 0; l < problems[p].distributions.size(); ++l) tasks.emplace_back(p, l);
   }
   pool.for_each(static_cast<index_t>(tasks.size()), [&](index_t task, int) {
-    const auto [p, l] = tasks[static_cast<std::size_t>(task)];
+    const auto [p, l] = tasks[task];
     const auto& problem = problems[p];
     const auto& rows = problem.query_rows[l];
     const auto n = static_cast<index_t>(rows.size());
     if (n < 2) return;
     const index_t width = (n + lanes<F> - 1) / lanes<F> * lanes<F>;
-    std::vector<F> queries(static_cast<std::size_t>(d * width)), y, scores;  // queries (d, width)
-    std::vector<double> wide(static_cast<std::size_t>(d));
+    std::vector<F> queries(d * width), y, scores;  // queries (d, width)
+    std::vector<double> wide(d);
     for (index_t i = 0; i < n; ++i) {
-      q.head(problem.query_head).read(rows[static_cast<std::size_t>(i)], wide.data());
-      for (index_t c = 0; c < d; ++c)
-        queries[static_cast<std::size_t>(c * width + i)] = static_cast<F>(wide[static_cast<std::size_t>(c)]);
+      q.head(problem.query_head).read(rows[i], wide.data());
+      for (index_t c = 0; c < d; ++c) queries[c * width + i] = static_cast<F>(wide[c]);
     }
     for (index_t g = 0; g < groups.groups(); ++g) {
-      const auto range = admissible(groups, g, problem.laws[l]);
+      const auto range = admissible(groups, g, problem.distributions[l]);
       if (range.size() < 2) continue;
-      const index_t keys = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
-      y.resize(static_cast<std::size_t>((keys + block_rows) * d));  // a block may read beyond the last key
+      const index_t keys = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[g];
+      y.resize((keys + block_rows) * d);  // a block may read beyond the last key
       centred_keys(pool, k.head(problem.key_head), groups, g, y.data(), backend::key_centre::on_grid);
       // The order of a score's sum depends on no row, so that equal keys tie. A GEMM's depends on the row's place.
-      scores.resize(static_cast<std::size_t>((range.size() + block_rows) * width));
+      scores.resize((range.size() + block_rows) * width);
       for (index_t i = 0; i < range.size(); i += block_rows)
         rows_times_lanes(y.data() + (range.begin + i) * d, d, d, queries.data(), width, scores.data() + i * width);
       double sum = 0;

@@ -12,11 +12,10 @@ QKGEOM_INLINE std::vector<side_moments> moments(thread_pool& pool, const char* s
                                                 const vector_view<const std::int32_t>& position,
                                                 const std::vector<std::int32_t>& bucket, index_t buckets,
                                                 scatter_kind per_bucket) {
-  std::vector<side_moments> result(static_cast<std::size_t>(x.heads));
+  std::vector<side_moments> result(x.heads);
   const row_order order(bucket, buckets);
-  pool.for_each(x.heads, [&](index_t h, int) {
-    result[static_cast<std::size_t>(h)] = side_moments_of(side, h, x.head(h), position, order, per_bucket);
-  });
+  pool.for_each(x.heads,
+                [&](index_t h, int) { result[h] = side_moments_of(side, h, x.head(h), position, order, per_bucket); });
   return result;
 }
 
@@ -28,7 +27,7 @@ struct pair_memory {
 QKGEOM_INLINE std::shared_ptr<pair_memory> make_pair_memory() { return std::make_shared<pair_memory>(); }
 
 QKGEOM_INLINE std::vector<pair_sums> gaussian_pairs(thread_pool& pool, pair_memory& memory, pair_precision precision,
-                                                    const wide_tensor& k, const key_groups& groups,
+                                                    const wide_tensor& k, const keys_by_document& groups,
                                                     const std::vector<pair_problem>& problems,
                                                     const pair_request& request) {
   return precision == pair_precision::f64 ? gaussian_pairs(pool, memory.f64, k, groups, problems, request)
@@ -36,7 +35,7 @@ QKGEOM_INLINE std::vector<pair_sums> gaussian_pairs(thread_pool& pool, pair_memo
 }
 
 QKGEOM_INLINE std::vector<pair_sums> empirical_pairs(thread_pool& pool, pair_precision precision, const wide_tensor& q,
-                                                     const wide_tensor& k, const key_groups& groups,
+                                                     const wide_tensor& k, const keys_by_document& groups,
                                                      const std::vector<empirical_problem>& problems) {
   return precision == pair_precision::f64 ? empirical_pairs<double>(pool, q, k, groups, problems)
                                           : empirical_pairs<float>(pool, q, k, groups, problems);

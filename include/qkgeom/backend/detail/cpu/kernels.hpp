@@ -25,13 +25,13 @@ QKGEOM_INLINE std::shared_ptr<pair_memory> make_pair_memory();
 
 /// See cpu_context::gaussian_pairs.
 QKGEOM_INLINE std::vector<pair_sums> gaussian_pairs(thread_pool& pool, pair_memory& memory, pair_precision precision,
-                                                    const wide_tensor& k, const key_groups& groups,
+                                                    const wide_tensor& k, const keys_by_document& groups,
                                                     const std::vector<pair_problem>& problems,
                                                     const pair_request& request);
 
 /// See cpu_context::empirical_pairs.
 QKGEOM_INLINE std::vector<pair_sums> empirical_pairs(thread_pool& pool, pair_precision precision, const wide_tensor& q,
-                                                     const wide_tensor& k, const key_groups& groups,
+                                                     const wide_tensor& k, const keys_by_document& groups,
                                                      const std::vector<empirical_problem>& problems);
 
 }  // namespace qkgeom::cpu

@@ -23,8 +23,7 @@ struct row_order {
     for (const std::int32_t b : bucket) ++offset[slot(b) + 1];
     for (std::size_t b = 1; b < offset.size(); ++b) offset[b] += offset[b - 1];
     auto next = offset;
-    for (std::size_t i = 0; i < bucket.size(); ++i)
-      row[static_cast<std::size_t>(next[slot(bucket[i])]++)] = static_cast<index_t>(i);
+    for (std::size_t i = 0; i < bucket.size(); ++i) row[next[slot(bucket[i])]++] = static_cast<index_t>(i);
   }
 };
 
@@ -42,10 +41,9 @@ inline void corrected_scatter(const scatter_sum& scatter, double weight, const s
   for (index_t i0 = 0; i0 < d; i0 += block)
     for (index_t j0 = i0; j0 < d; j0 += block)
       for (index_t i = i0; i < std::min(d, i0 + block); ++i) {
-        const double wi = weight * mean[static_cast<std::size_t>(i)];
+        const double wi = weight * mean[i];
         for (index_t j = std::max(i, j0); j < std::min(d, j0 + block); ++j)
-          out[static_cast<std::size_t>(i * d + j)] = out[static_cast<std::size_t>(j * d + i)] =
-              scatter(i, j) - wi * mean[static_cast<std::size_t>(j)];
+          out[i * d + j] = out[j * d + i] = scatter(i, j) - wi * mean[j];
       }
 }
 
@@ -112,23 +110,22 @@ inline side_moments side_moments_of(const char* side, index_t head, const wide_r
   const auto buckets = static_cast<index_t>(order.offset.size()) - 2;
   moment_scratch scratch;
   side_moments m{row_moments::zero(x.cols, scatter_kind::full), {}};
-  m.bucket.reserve(static_cast<std::size_t>(buckets));
+  m.bucket.reserve(buckets);
   for (index_t b = 0; b <= buckets; ++b) {
-    const index_t begin = order.offset[static_cast<std::size_t>(b)],
-                  end = order.offset[static_cast<std::size_t>(b) + 1];
+    const index_t begin = order.offset[b], end = order.offset[static_cast<std::size_t>(b) + 1];
     std::optional<row_moments> sum;
     for (index_t i = begin; i < end; i += run_rows) {
       const index_t* const rows = order.row.data() + i;
       scratch.shift = m.total.mean;
       if (m.total.count == 0) x.read(rows[0], scratch.shift.data());
-      auto part = shifted_moments(side, head, x, position, rows, std::min(end - i, run_rows), scratch);
-      merge(m.total, part);
+      auto term = shifted_moments(side, head, x, position, rows, std::min(end - i, run_rows), scratch);
+      merge(m.total, term);
       if (!sum && per_bucket == scatter_kind::full) {
-        sum = std::move(part);
+        sum = std::move(term);
         continue;
       }
       if (!sum) sum = row_moments::zero(x.cols, per_bucket);
-      merge(*sum, part);
+      merge(*sum, term);
     }
     if (b < buckets) m.bucket.push_back(sum ? std::move(*sum) : row_moments::zero(x.cols, per_bucket));
   }

@@ -9,24 +9,25 @@
 
 namespace qkgeom::cpu {
 
-/// Laws with a factor of their covariance, for small groups: one GEMM a law takes the admissible keys of many groups to
-/// z = F'k, then v_ij = |z_i - z_j|^2 straight from the differences, lanes over j.
+/// Distributions with a factor of their covariance, for small groups: one GEMM a distribution takes the admissible keys
+/// of many groups to z = F'k, then v_ij = |z_i - z_j|^2 straight from the differences, lanes over j.
 template <class F>
-class factor_laws {
+class factor_distributions {
  public:
-  factor_laws(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
-    for (std::size_t l = 0; l < problem.laws.size(); ++l)
-      if (!problem.laws[l].empty() && problem.laws[l].variance.empty()) which_.push_back(static_cast<index_t>(l));
+  factor_distributions(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
+    for (std::size_t l = 0; l < problem.distributions.size(); ++l)
+      if (!problem.distributions[l].empty() && problem.distributions[l].variance.empty())
+        which_.push_back(static_cast<index_t>(l));
   }
   bool empty() const { return which_.empty(); }
 
   /// `y` holds the groups' centred keys one after the other, (rows, d); `small` the groups among them.
   void add_groups(const std::vector<index_t>& small, const F* y, pair_sink& sink) {
     for (const index_t l : which_) {
-      const auto& law = problem_.laws[static_cast<std::size_t>(l)];
-      gather(small, y, law, sink);
+      const auto& distribution = problem_.distributions[l];
+      gather(small, y, distribution, sink);
       if (kept_.rows() == 0) continue;
-      scale(law);
+      scale(distribution);
       index_t row = 0;
       for (std::size_t g = 0; g < small.size(); ++g) {
         if (range_[g].size() < 2) continue;
@@ -39,11 +40,12 @@ class factor_laws {
  private:
   using rows = rows_matrix<F>;
 
-  void gather(const std::vector<index_t>& small, const F* y, const score_law& law, const pair_sink& sink) {
+  void gather(const std::vector<index_t>& small, const F* y, const score_distribution& distribution,
+              const pair_sink& sink) {
     range_.clear();
     index_t count = 0, row = 0;
     for (const index_t g : small) {
-      range_.push_back(admissible(*sink.groups, g, law));
+      range_.push_back(admissible(*sink.groups, g, distribution));
       if (range_.back().size() >= 2) count += range_.back().size();
     }
     kept_.resize(count, d_);
@@ -59,12 +61,11 @@ class factor_laws {
   }
 
   /// z and the scores of the kept keys, scaled by a power of two so that v is of order 1.
-  void scale(const score_law& law) {
-    factor_.resize(d_, law.rank);
-    for (index_t i = 0; i < factor_.size(); ++i)
-      factor_.data()[i] = static_cast<F>(law.factor[static_cast<std::size_t>(i)]);
+  void scale(const score_distribution& distribution) {
+    factor_.resize(d_, distribution.rank);
+    for (index_t i = 0; i < factor_.size(); ++i) factor_.data()[i] = static_cast<F>(distribution.factor[i]);
     mean_.resize(d_);
-    for (index_t c = 0; c < d_; ++c) mean_[c] = static_cast<F>(law.mean[static_cast<std::size_t>(c)]);
+    for (index_t c = 0; c < d_; ++c) mean_[c] = static_cast<F>(distribution.mean[c]);
     z_.noalias() = kept_ * factor_;
     score_.noalias() = kept_ * mean_;
     const double square = static_cast<double>(z_.squaredNorm());
@@ -76,12 +77,12 @@ class factor_laws {
   void add_group(index_t l, index_t group, const rank_range& range, index_t first, pair_sink& sink) {
     constexpr int L = lanes<F>, block = 4;
     const index_t m = range.size(), rank = z_.cols(), width = padded<F>(m);
-    across_.assign(static_cast<std::size_t>(rank * width), F{0});
+    across_.assign(rank * width, F{0});
     for (index_t i = 0; i < m; ++i)
-      for (index_t c = 0; c < rank; ++c) across_[static_cast<std::size_t>(c * width + i)] = z_(first + i, c);
-    scores_.assign(static_cast<std::size_t>(width), F{0});
-    for (index_t i = 0; i < m; ++i) scores_[static_cast<std::size_t>(i)] = score_[first + i];
-    const auto& law = problem_.laws[static_cast<std::size_t>(l)];
+      for (index_t c = 0; c < rank; ++c) across_[c * width + i] = z_(first + i, c);
+    scores_.assign(width, F{0});
+    for (index_t i = 0; i < m; ++i) scores_[i] = score_[first + i];
+    const auto& distribution = problem_.distributions[l];
     const bool simple = sink.simple();
     weighted_sums total;
     for (index_t i = 0; i + 1 < m; i += block)
@@ -99,7 +100,7 @@ class factor_laws {
         const vec<F> sj = load(scores_.data() + j);
         for (index_t r = 0; r < block && i + r + 1 < m; ++r) {
           F pp[L];
-          store(pp, difference_plasticity<F>(sj - scores_[static_cast<std::size_t>(i + r)], v[r]));
+          store(pp, difference_plasticity<F>(sj - scores_[i + r], v[r]));
           for (index_t k = std::max(j, i + r + 1); k < std::min(m, j + L); ++k) {
             const auto value = static_cast<double>(pp[k - j]);
             if (simple) {
@@ -107,9 +108,9 @@ class factor_laws {
               continue;
             }
             const index_t left = range.begin + i + r, right = range.begin + k;
-            const double w = sink.weight(group, range, law, left, right);
+            const double w = sink.weight(group, range, distribution, left, right);
             if (w == 0) continue;
-            sink.add_heat(sink.place(group, left, right), law, value, w);
+            sink.add_heat(sink.place(group, left, right), distribution, value, w);
             total.add(value, w);
           }
         }

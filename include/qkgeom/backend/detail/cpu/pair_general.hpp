@@ -9,8 +9,8 @@
 
 namespace qkgeom::cpu {
 
-/// Sums over pairs of one law and group.
-struct term_sums {
+/// Sums over pairs of one distribution and group.
+struct value_sums {
   pair_values sum{};
   double weight = 0, square = 0;
   std::int64_t pairs = 0;
@@ -21,7 +21,7 @@ struct term_sums {
     square += w * x[0] * x[0];
     ++pairs;
   }
-  void add(const term_sums& x) {
+  void add(const value_sums& x) {
     for (std::size_t v = 0; v < sum.size(); ++v) sum[v] += x.sum[v];
     weight += x.weight;
     square += x.square;
@@ -32,8 +32,8 @@ struct term_sums {
 /// Pairs one after the other in f64: drawn pairs, and what stands behind the plasticity of all. One object a task.
 class general_pairs {
  public:
-  general_pairs(thread_pool& pool, const wide_rows& k, const key_groups& groups, const pair_problem& problem,
-                const pair_request& request, const std::vector<backend::law_draws>& draws, pair_sums& sums)
+  general_pairs(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, const pair_problem& problem,
+                const pair_request& request, const std::vector<backend::pair_draws>& draws, pair_sums& sums)
       : pool_(pool),
         k_(k),
         groups_(groups),
@@ -42,25 +42,24 @@ class general_pairs {
         sums_(sums),
         sink_(sums, groups, request) {}
 
-  /// All laws over one group; a large one is shared among the threads.
-  void add_group(index_t group, heatmap_parts& cells) {
+  /// All distributions over one group; a large one is shared among the threads.
+  void add_group(index_t group, heatmap_terms& cells) {
     const index_t n = size(group), d = k_.cols;
     if (!any_pairs(group)) return;
-    y_.resize(static_cast<std::size_t>(n * d));
+    y_.resize(n * d);
     centred_keys(pool_, k_, groups_, group, y_.data());
     reflect_rows(y_.data(), n, d, problem_.reflector);
-    slice_cells_.assign(static_cast<std::size_t>(slices(group)), std::vector<double>(cells.weight.size() * stride));
-    for (std::size_t l = 0; l < problem_.laws.size(); ++l) {
-      const auto& law = problem_.laws[l];
-      const auto range = admissible(groups_, group, law);
-      if (law.empty() || range.size() < 2) continue;
-      term_sums total;
+    slice_cells_.assign(slices(group), std::vector<double>(cells.weight.size() * stride));
+    for (std::size_t l = 0; l < problem_.distributions.size(); ++l) {
+      const auto& distribution = problem_.distributions[l];
+      const auto range = admissible(groups_, group, distribution);
+      if (distribution.empty() || range.size() < 2) continue;
+      value_sums total;
       if (takes_pairs(l, group)) {
-        keys_.set(law, problem_.reflector, y_.data(), d, range);
-        std::vector<term_sums> parts(slice_cells_.size());
-        pool_.for_each(slices(group),
-                       [&](index_t s, int) { parts[static_cast<std::size_t>(s)] = slice(l, group, range, s); });
-        for (const auto& x : parts) total.add(x);
+        keys_.set(distribution, problem_.reflector, y_.data(), d, range);
+        std::vector<value_sums> terms(slice_cells_.size());
+        pool_.for_each(slices(group), [&](index_t s, int) { terms[s] = slice(l, group, range, s); });
+        for (const auto& x : terms) total.add(x);
       }
       write(l, group, range, total);
     }
@@ -69,42 +68,40 @@ class general_pairs {
     backend::fold(slice_cells_[0], cells);
   }
 
-  static bool is_large(const key_groups& groups, index_t group) {
-    return groups.offset[static_cast<std::size_t>(group) + 1] - groups.offset[static_cast<std::size_t>(group)] > 1024;
+  static bool is_large(const keys_by_document& groups, index_t group) {
+    return groups.offset[static_cast<std::size_t>(group) + 1] - groups.offset[group] > 1024;
   }
 
  private:
   static constexpr std::size_t stride = backend::cell_stride;
 
-  index_t size(index_t g) const {
-    return groups_.offset[static_cast<std::size_t>(g) + 1] - groups_.offset[static_cast<std::size_t>(g)];
-  }
+  index_t size(index_t g) const { return groups_.offset[static_cast<std::size_t>(g) + 1] - groups_.offset[g]; }
   index_t slices(index_t g) const { return is_large(groups_, g) ? 32 : 1; }
 
-  bool takes_pairs(std::size_t law, index_t group) const {
-    const auto& d = draws_[law];
-    return d.all || d.offset[static_cast<std::size_t>(group)] < d.offset[static_cast<std::size_t>(group) + 1];
+  bool takes_pairs(std::size_t distribution, index_t group) const {
+    const auto& d = draws_[distribution];
+    return d.all || d.offset[group] < d.offset[static_cast<std::size_t>(group) + 1];
   }
   bool any_pairs(index_t group) const {
-    for (const auto& law : problem_.laws)
-      if (!law.empty() && admissible(groups_, group, law).size() >= 2) return true;
+    for (const auto& distribution : problem_.distributions)
+      if (!distribution.empty() && admissible(groups_, group, distribution).size() >= 2) return true;
     return false;
   }
 
-  term_sums slice(std::size_t l, index_t group, const rank_range& range, index_t number) {
-    const auto& law = problem_.laws[l];
+  value_sums slice(std::size_t l, index_t group, const rank_range& range, index_t number) {
+    const auto& distribution = problem_.distributions[l];
     const auto& draws = draws_[l];
-    const auto* t = groups_.position.data() + groups_.offset[static_cast<std::size_t>(group)] + range.begin;
-    auto& cells = slice_cells_[static_cast<std::size_t>(number)];
+    const auto* t = groups_.position.data() + groups_.offset[group] + range.begin;
+    auto& cells = slice_cells_[number];
     const index_t step = slices(group);
-    term_sums sums;
+    value_sums sums;
     const auto add = [&](index_t i, index_t j) {
       const index_t a = range.begin + i, b = range.begin + j;
-      const double w = draws.weight * sink_.weight(group, range, law, a, b);
+      const double w = draws.weight * sink_.weight(group, range, distribution, a, b);
       if (w == 0) return;
       const auto x = keys_.values(i, j, t[i] == t[j]);
       sums.add(x, w);
-      const index_t cell = sink_.cells.cell_of(sink_.place(group, a, b), law.tau);
+      const index_t cell = sink_.cells.cell_of(sink_.place(group, a, b), distribution.tau);
       if (cell < 0) return;
       double* const to = cells.data() + static_cast<std::size_t>(cell) * stride;
       to[0] += w;
@@ -115,13 +112,12 @@ class general_pairs {
         for (index_t i = 0; i < j; ++i) add(i, j);
     } else {
       const auto last = draws.offset[static_cast<std::size_t>(group) + 1];
-      for (auto n = draws.offset[static_cast<std::size_t>(group)] + number; n < last; n += step)
-        add(draws.pairs[static_cast<std::size_t>(n)].i, draws.pairs[static_cast<std::size_t>(n)].j);
+      for (auto n = draws.offset[group] + number; n < last; n += step) add(draws.pairs[n].i, draws.pairs[n].j);
     }
     return sums;
   }
 
-  void write(std::size_t l, index_t group, const rank_range& range, const term_sums& x) {
+  void write(std::size_t l, index_t group, const rank_range& range, const value_sums& x) {
     const auto at = sums_.at(static_cast<index_t>(l), group);
     if (!sums_.drawn.empty()) {
       sums_.sum[at] = x.sum[0];
@@ -130,44 +126,43 @@ class general_pairs {
       sums_.drawn[at] = draws_[l].all ? 0 : x.pairs;
       sums_.square[at] = x.square;
     }
-    if (!sums_.part_sum.empty())
-      std::copy(x.sum.begin() + 1, x.sum.end(), sums_.part_sum.begin() + static_cast<index_t>(at) * pair_parts);
+    if (!sums_.term_sum.empty())
+      std::copy(x.sum.begin() + 1, x.sum.end(), sums_.term_sum.begin() + static_cast<index_t>(at) * pair_terms);
   }
 
   thread_pool& pool_;
   wide_rows k_;
-  const key_groups& groups_;
+  const keys_by_document& groups_;
   const pair_problem& problem_;
-  const std::vector<backend::law_draws>& draws_;
+  const std::vector<backend::pair_draws>& draws_;
   pair_sums& sums_;
   pair_sink sink_;
-  law_keys keys_;
+  distribution_keys keys_;
   std::vector<double> y_;
   std::vector<std::vector<double>> slice_cells_;  ///< (slices) by cell
 };
 
 /// One problem: groups in runs of a number that no thread count changes, then the large ones one after another.
-inline void add_general(thread_pool& pool, const wide_rows& k, const key_groups& groups, const pair_problem& problem,
-                        const pair_request& request, index_t number, pair_sums& sums) {
+inline void add_general(thread_pool& pool, const wide_rows& k, const keys_by_document& groups,
+                        const pair_problem& problem, const pair_request& request, index_t number, pair_sums& sums) {
   const auto entries = sums.sum.size();
-  if (request.parts) sums.part_sum.assign(entries * pair_parts, 0.0);
+  if (request.terms) sums.term_sum.assign(entries * pair_terms, 0.0);
   if (request.sample.pairs > 0) {
     sums.drawn.assign(entries, 0);
     sums.square.assign(entries, 0.0);
   }
-  std::vector<backend::law_draws> draws(problem.laws.size());
+  std::vector<backend::pair_draws> draws(problem.distributions.size());
   pool.for_each(static_cast<index_t>(draws.size()), [&](index_t l, int) {
-    draws[static_cast<std::size_t>(l)] =
-        backend::draw_pairs(groups, problem.laws[static_cast<std::size_t>(l)], request.sample, number, l);
+    draws[l] = backend::draw_pairs(groups, problem.distributions[l], request.sample, number, l);
   });
   const auto n = groups.groups();
   const index_t runs = std::min<index_t>(n, 32);
-  std::vector<heatmap_parts> cells(static_cast<std::size_t>(runs + 1), blank_cells(sums.heatmap_sum.size()));
+  std::vector<heatmap_terms> cells(runs + 1, blank_cells(sums.heatmap_sum.size()));
   const auto task = [&] { return general_pairs(pool, k, groups, problem, request, draws, sums); };
   pool.for_each(runs, [&](index_t r, int) {
     auto mine = task();
     for (index_t g = n * r / runs; g < n * (r + 1) / runs; ++g)
-      if (!general_pairs::is_large(groups, g)) mine.add_group(g, cells[static_cast<std::size_t>(r)]);
+      if (!general_pairs::is_large(groups, g)) mine.add_group(g, cells[r]);
   });
   auto alone = task();
   for (index_t g = 0; g < n; ++g)
@@ -176,9 +171,9 @@ inline void add_general(thread_pool& pool, const wide_rows& k, const key_groups&
   if (request.sample.pairs > 0 && !sums.heatmap_sum.empty()) {
     sums.heatmap_weight = cells[0].weight;
     for (std::size_t c = 0; c < sums.heatmap_sum.size(); ++c)
-      sums.heatmap_sum[c] = cells[0].sum[c * heatmap_parts::values];
+      sums.heatmap_sum[c] = cells[0].sum[c * heatmap_terms::values];
   }
-  if (request.parts && !sums.heatmap_sum.empty()) sums.cells = std::move(cells[0]);
+  if (request.terms && !sums.heatmap_sum.empty()) sums.cells = std::move(cells[0]);
 }
 
 }  // namespace qkgeom::cpu

@@ -11,24 +11,25 @@ namespace qkgeom::cpu {
 /// Groups of at most this many keys are done from differences; larger ones from Gram tiles.
 inline constexpr index_t small_group = 64;
 
-/// All laws with a diagonal covariance at once: lanes are laws. Squared differences of a block of pairs times the
-/// variances of all laws is one small GEMM; means are differences of per-key scores.
+/// All distributions with a diagonal covariance at once: lanes are distributions. Squared differences of a block of
+/// pairs times the variances of all distributions is one small GEMM; means are differences of per-key scores.
 template <class F>
-class diagonal_laws {
+class diagonal_distributions {
  public:
-  diagonal_laws(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
-    for (std::size_t l = 0; l < problem.laws.size(); ++l)
-      if (!problem.laws[l].empty() && !problem.laws[l].variance.empty()) which_.push_back(static_cast<index_t>(l));
+  diagonal_distributions(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
+    for (std::size_t l = 0; l < problem.distributions.size(); ++l)
+      if (!problem.distributions[l].empty() && !problem.distributions[l].variance.empty())
+        which_.push_back(static_cast<index_t>(l));
     width_ = padded<F>(static_cast<index_t>(which_.size()));
-    variance_.resize(static_cast<std::size_t>(d * width_));
+    variance_.resize(d * width_);
     mean_.resize(variance_.size());
     for (std::size_t j = 0; j < which_.size(); ++j) {
-      const auto& law = problem.laws[static_cast<std::size_t>(which_[j])];
-      auto mean = law.mean;
+      const auto& distribution = problem.distributions[which_[j]];
+      auto mean = distribution.mean;
       reflect_rows(mean.data(), 1, d, problem.reflector);
       for (index_t c = 0; c < d; ++c) {
-        variance_[static_cast<std::size_t>(c * width_) + j] = static_cast<F>(law.variance[static_cast<std::size_t>(c)]);
-        mean_[static_cast<std::size_t>(c * width_) + j] = static_cast<F>(mean[static_cast<std::size_t>(c)]);
+        variance_[static_cast<std::size_t>(c * width_) + j] = static_cast<F>(distribution.variance[c]);
+        mean_[static_cast<std::size_t>(c * width_) + j] = static_cast<F>(mean[c]);
       }
     }
   }
@@ -36,26 +37,26 @@ class diagonal_laws {
 
   /// `y` (n, d): the group's centred, reflected keys.
   void add_group(index_t group, const F* y, index_t n, pair_sink& sink) {
-    const auto laws = which_.size();
-    range_.resize(laws);
-    first_.assign(static_cast<std::size_t>(width_), 1);
-    last_.assign(static_cast<std::size_t>(width_), 0);
+    const auto distributions = which_.size();
+    range_.resize(distributions);
+    first_.assign(width_, 1);
+    last_.assign(width_, 0);
     index_t end = 0, begin = n;
-    for (std::size_t j = 0; j < laws; ++j) {
-      range_[j] = admissible(*sink.groups, group, law(j));
+    for (std::size_t j = 0; j < distributions; ++j) {
+      range_[j] = admissible(*sink.groups, group, distribution(j));
       first_[j] = static_cast<lane_int>(range_[j].begin);
       last_[j] = static_cast<lane_int>(range_[j].end);
       if (range_[j].size() < 2) continue;
       end = std::max(end, range_[j].end);
       begin = std::min(begin, range_[j].begin);
     }
-    total_.assign(static_cast<std::size_t>(width_), 0.0);
-    weighted_.assign(static_cast<std::size_t>(request_weight(sink) ? width_ : 0), {});
+    total_.assign(width_, 0.0);
+    weighted_.assign(request_weight(sink) ? width_ : 0, {});
     if (end - begin >= 2) {
       scale_scores(y, n);
       visit_pairs(group, y, begin, end, sink);
     }
-    for (std::size_t j = 0; j < laws; ++j)
+    for (std::size_t j = 0; j < distributions; ++j)
       sink.add_sums(which_[j], group, range_[j], request_weight(sink) ? weighted_[j] : weighted_sums{total_[j]});
   }
 
@@ -63,32 +64,30 @@ class diagonal_laws {
   using lane_int = std::conditional_t<sizeof(F) == 4, std::int32_t, std::int64_t>;
   using mask = typename simd<F>::mask;
 
-  const score_law& law(std::size_t j) const { return problem_.laws[static_cast<std::size_t>(which_[j])]; }
+  const score_distribution& distribution(std::size_t j) const { return problem_.distributions[which_[j]]; }
 
-  /// Scores (n, laws), and variances scaled by a power of two so that v is of order 1 for this group.
+  /// Scores (n, distributions), and variances scaled by a power of two so that v is of order 1 for this group.
   void scale_scores(const F* y, index_t n) {
     const index_t rows = (n + block_rows - 1) / block_rows * block_rows;
-    padded_.assign(static_cast<std::size_t>(rows * d_), F{0});
+    padded_.assign(rows * d_, F{0});
     std::copy(y, y + n * d_, padded_.begin());
-    score_.resize(static_cast<std::size_t>(rows * width_));
+    score_.resize(rows * width_);
     for (index_t i = 0; i < rows; i += block_rows)
       rows_times_lanes(padded_.data() + i * d_, d_, d_, mean_.data(), width_, score_.data() + i * width_);
-    square_.assign(static_cast<std::size_t>(d_), F{0});
+    square_.assign(d_, F{0});
     for (index_t i = 0; i < n; ++i)
-      for (index_t c = 0; c < d_; ++c) square_[static_cast<std::size_t>(c)] += y[i * d_ + c] * y[i * d_ + c];
-    factor_.assign(static_cast<std::size_t>(width_), F{0});
+      for (index_t c = 0; c < d_; ++c) square_[c] += y[i * d_ + c] * y[i * d_ + c];
+    factor_.assign(width_, F{0});
     for (index_t c = 0; c < d_; ++c)
-      for (index_t j = 0; j < width_; ++j)
-        factor_[static_cast<std::size_t>(j)] +=
-            square_[static_cast<std::size_t>(c)] * variance_[static_cast<std::size_t>(c * width_ + j)];
+      for (index_t j = 0; j < width_; ++j) factor_[j] += square_[c] * variance_[c * width_ + j];
     for (F& f : factor_) f = static_cast<F>(backend::unit_scale(static_cast<double>(f) / static_cast<double>(n)));
   }
 
   void visit_pairs(index_t group, const F* y, index_t begin, index_t end, pair_sink& sink) {
     index_t left[block_rows], right[block_rows];
     int filled = 0;
-    difference_.assign(static_cast<std::size_t>(block_rows * d_), F{0});
-    v_.resize(static_cast<std::size_t>(block_rows * width_));
+    difference_.assign(block_rows * d_, F{0});
+    v_.resize(block_rows * width_);
     for (index_t j = begin + 1; j < end; ++j)
       for (index_t i = begin; i < j; ++i) {
         left[filled] = i;
@@ -122,22 +121,22 @@ class diagonal_laws {
         if (!simple) store(v_.data() + p * width_ + j, pp);
       }
       if (!request_weight(sink))
-        for (int l = 0; l < lanes<F>; ++l) total_[static_cast<std::size_t>(j + l)] += static_cast<double>(sum[l]);
+        for (int l = 0; l < lanes<F>; ++l) total_[j + l] += static_cast<double>(sum[l]);
     }
     for (int p = 0; p < filled && !simple; ++p) add_pair(group, left[p], right[p], v_.data() + p * width_, sink);
   }
 
   static bool request_weight(const pair_sink& sink) { return static_cast<bool>(sink.request->weight); }
 
-  /// Weights and heatmap cells of one pair under every law that admits it; `pp` (laws).
+  /// Weights and heatmap cells of one pair under every distribution that admits it; `pp` (distributions).
   void add_pair(index_t group, index_t left, index_t right, const F* pp, pair_sink& sink) {
     const auto place = sink.place(group, left, right);
     for (std::size_t l = 0; l < which_.size(); ++l) {
       if (first_[l] > left || last_[l] <= right) continue;
       const auto value = static_cast<double>(pp[l]);
-      const double w = sink.weight(group, range_[l], law(l), left, right);
+      const double w = sink.weight(group, range_[l], distribution(l), left, right);
       if (w == 0) continue;
-      sink.add_heat(place, law(l), value, w);
+      sink.add_heat(place, distribution(l), value, w);
       if (request_weight(sink)) weighted_[l].add(value, w);
     }
   }
@@ -152,10 +151,10 @@ class diagonal_laws {
   const pair_problem& problem_;
   index_t d_, width_ = 0;
   std::vector<index_t> which_;
-  std::vector<F> variance_, mean_;  // (d, width): coordinate-major, lanes are laws
+  std::vector<F> variance_, mean_;  // (d, width): coordinate-major, lanes are distributions
   std::vector<rank_range> range_;
   std::vector<lane_int> first_, last_;
-  std::vector<double> total_;            // of all pairs, lanes are laws
+  std::vector<double> total_;            // of all pairs, lanes are distributions
   std::vector<weighted_sums> weighted_;  // of weighted ones
   std::vector<F> padded_, score_, square_, factor_, difference_, v_;
 };

@@ -17,21 +17,20 @@ template <class F>
 using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 /// Keys of one group minus their centre, which no difference sees: it keeps f32 exact for keys with a large common
-/// part. Throws if a key is not finite.
+/// term. Throws if a key is not finite.
 template <class F>
-void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& groups, index_t group, F* out,
+void centred_keys(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, index_t group, F* out,
                   backend::key_centre about = backend::key_centre::mean) {
   constexpr index_t block = 256;
-  const index_t begin = groups.offset[static_cast<std::size_t>(group)],
-                n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
+  const index_t begin = groups.offset[group], n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
   const index_t d = k.cols, blocks = (n + block - 1) / block;
-  std::vector<double> sums(static_cast<std::size_t>((blocks + 1) * d));
+  std::vector<double> sums((blocks + 1) * d);
   double* const mean = sums.data() + blocks * d;
   const auto over_rows = [&](index_t b, const auto& body) {
-    std::vector<double> wide(static_cast<std::size_t>(d));
+    std::vector<double> wide(d);
     for (index_t i = b * block; i < std::min(n, (b + 1) * block); ++i) {
-      if (i + 8 < n) k.prefetch(groups.row[static_cast<std::size_t>(begin + i + 8)]);
-      k.read(groups.row[static_cast<std::size_t>(begin + i)], wide.data());
+      if (i + 8 < n) k.prefetch(groups.row[begin + i + 8]);
+      k.read(groups.row[begin + i], wide.data());
       body(i, wide.data());
     }
   };
@@ -49,12 +48,12 @@ void centred_keys(thread_pool& pool, const wide_rows& k, const key_groups& group
   };
   pool.for_each(blocks, add);
   for (index_t b = 0; b < blocks; ++b)
-    for (index_t c = 0; c < d; ++c) mean[c] += sums[static_cast<std::size_t>(b * d + c)] / static_cast<double>(n);
+    for (index_t c = 0; c < d; ++c) mean[c] += sums[b * d + c] / static_cast<double>(n);
   backend::check_finite_keys(groups, group, mean, d);
   if (about == backend::key_centre::on_grid) {
-    std::vector<double> wide(static_cast<std::size_t>(d)), low(wide), high(wide);
+    std::vector<double> wide(d), low(wide), high(wide);
     for (index_t j = 0; j < backend::grid_keys(n); ++j) {
-      k.read(groups.row[static_cast<std::size_t>(begin + backend::grid_key(j, n))], wide.data());
+      k.read(groups.row[begin + backend::grid_key(j, n)], wide.data());
       for (std::size_t c = 0; c < wide.size(); ++c) {
         low[c] = j == 0 ? wide[c] : std::min(low[c], wide[c]);
         high[c] = j == 0 ? wide[c] : std::max(high[c], wide[c]);
@@ -87,15 +86,16 @@ struct weighted_sums {
   }
 };
 
-/// Where a task adds what it found: sums per law and group are the task's own, the heatmap is private to the task.
+/// Where a task adds what it found: sums per distribution and group are the task's own, the heatmap is private to the
+/// task.
 struct pair_sink {
   pair_sums* sums;
-  const key_groups* groups;
+  const keys_by_document* groups;
   const pair_request* request;
   backend::heatmap_cells cells;
   std::vector<double> heat_sum, heat_weight;
 
-  pair_sink(pair_sums& s, const key_groups& g, const pair_request& r)
+  pair_sink(pair_sums& s, const keys_by_document& g, const pair_request& r)
       : sums(&s),
         groups(&g),
         request(&r),
@@ -107,25 +107,26 @@ struct pair_sink {
   bool simple() const { return !request->weight && request->heatmap_cell == 0; }
 
   /// Weight of the pair of keys i < j of the group, which are in `range`. Throws if the caller's weight is none.
-  double weight(index_t group, const rank_range& range, const score_law& law, index_t i, index_t j) const {
+  double weight(index_t group, const rank_range& range, const score_distribution& distribution, index_t i,
+                index_t j) const {
     if (!request->weight) return 1.0;
-    const index_t first = groups->offset[static_cast<std::size_t>(group)];
+    const index_t first = groups->offset[group];
     const auto a = static_cast<std::size_t>(first + i), b = static_cast<std::size_t>(first + j);
     key_pair pair{i - range.begin, j - range.begin, range.size(), groups->position[a], groups->position[b]};
-    pair.example_i = pair.example_j = groups->example[static_cast<std::size_t>(group)];
-    if (!groups->key_example.empty()) {
-      pair.example_i = groups->key_example[a];
-      pair.example_j = groups->key_example[b];
+    pair.document_i = pair.document_j = groups->document[group];
+    if (!groups->key_document.empty()) {
+      pair.document_i = groups->key_document[a];
+      pair.document_j = groups->key_document[b];
     }
-    pair.tau = law.tau;
+    pair.tau = distribution.tau;
     const double w = request->weight(pair);
     backend::check_weight(w, pair.t_i, pair.t_j);
     return w;
   }
 
-  /// Adds the sums of a law over a group, whose pairs are those of `range` if no weight was asked for.
-  void add_sums(index_t law, index_t group, const rank_range& range, const weighted_sums& x) {
-    const auto at = sums->at(law, group);
+  /// Adds the sums of a distribution over a group, whose pairs are those of `range` if no weight was asked for.
+  void add_sums(index_t distribution, index_t group, const rank_range& range, const weighted_sums& x) {
+    const auto at = sums->at(distribution, group);
     sums->sum[at] += x.sum;
     sums->pairs[at] += request->weight ? x.pairs : range.pairs();
     sums->weight[at] += request->weight ? x.weight : static_cast<double>(range.pairs());
@@ -135,14 +136,14 @@ struct pair_sink {
   using pair_place = backend::heatmap_cells::pair_place;
   pair_place place(index_t group, index_t i, index_t j) const {
     if (request->heatmap_cell == 0) return {};
-    const auto* t = groups->position.data() + groups->offset[static_cast<std::size_t>(group)];
+    const auto* t = groups->position.data() + groups->offset[group];
     return cells.place(t[i], t[j]);
   }
-  void add_heat(const pair_place& at, const score_law& law, double plasticity, double weight) {
-    const index_t to = cells.cell_of(at, law.tau);
+  void add_heat(const pair_place& at, const score_distribution& distribution, double plasticity, double weight) {
+    const index_t to = cells.cell_of(at, distribution.tau);
     if (to < 0) return;
-    heat_sum[static_cast<std::size_t>(to)] += weight * plasticity;
-    heat_weight[static_cast<std::size_t>(to)] += weight;
+    heat_sum[to] += weight * plasticity;
+    heat_weight[to] += weight;
   }
 };
 

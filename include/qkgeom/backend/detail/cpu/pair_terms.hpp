@@ -12,35 +12,35 @@
 
 namespace qkgeom::cpu {
 
-/// Plasticity of a pair, then its parts in the order of `pair_part`.
-using pair_values = std::array<double, static_cast<std::size_t>(heatmap_parts::values)>;
+/// Plasticity of a pair, then its terms in the order of `pair_term`.
+using pair_values = std::array<double, static_cast<std::size_t>(heatmap_terms::values)>;
 
-/// The admissible keys of one group under one law, in f64, laid out so that everything the model says of a pair comes
-/// from differences of rows: v of coordinates 2..d is |z_i - z_j|^2.
-class law_keys {
+/// The admissible keys of one group under one distribution, in f64, laid out so that everything the model says of a
+/// pair comes from differences of rows: v of coordinates 2..d is |z_i - z_j|^2.
+class distribution_keys {
  public:
   /// `y` (n, d): the group's centred keys in Householder coordinates.
-  void set(const score_law& law, const std::vector<double>& reflector, const double* y, index_t d,
+  void set(const score_distribution& distribution, const std::vector<double>& reflector, const double* y, index_t d,
            const rank_range& range) {
-    const index_t n = range.size(), rank = law.variance.empty() ? law.rank : d;
+    const index_t n = range.size(), rank = distribution.variance.empty() ? distribution.rank : d;
     width_ = (rank + unroll - 1) / unroll * unroll;
-    z_.assign(static_cast<std::size_t>(n * width_), 0.0);
-    drift_.resize(static_cast<std::size_t>(n));
-    content_.resize(static_cast<std::size_t>(n));
-    auto mean = law.mean;
+    z_.assign(n * width_, 0.0);
+    drift_.resize(n);
+    content_.resize(n);
+    auto mean = distribution.mean;
     reflect_rows(mean.data(), 1, d, reflector);
     drift_mean_ = mean[0];
     const double* row = y + range.begin * d;
     for (index_t i = 0; i < n; ++i, row += d) {
-      drift_[static_cast<std::size_t>(i)] = row[0];
+      drift_[i] = row[0];
       double score = 0;
-      for (index_t c = 1; c < d; ++c) score += mean[static_cast<std::size_t>(c)] * row[c];
-      content_[static_cast<std::size_t>(i)] = score;
+      for (index_t c = 1; c < d; ++c) score += mean[c] * row[c];
+      content_[i] = score;
     }
-    if (law.variance.empty())
-      set_factor(law, reflector, y + range.begin * d, d, n);
+    if (distribution.variance.empty())
+      set_factor(distribution, reflector, y + range.begin * d, d, n);
     else
-      set_diagonal(law, y + range.begin * d, d, n);
+      set_diagonal(distribution, y + range.begin * d, d, n);
   }
 
   /// Of the keys of ranks i < j in the admissible range; `same_position`: neither is later.
@@ -59,26 +59,26 @@ class law_keys {
  private:
   static constexpr index_t unroll = 4 * lanes<double>;
 
-  void set_diagonal(const score_law& law, const double* y, index_t d, index_t n) {
-    drift_variance_ = law.variance[0];
+  void set_diagonal(const score_distribution& distribution, const double* y, index_t d, index_t n) {
+    drift_variance_ = distribution.variance[0];
     factor_.clear();
     std::vector<double> root;
-    for (const double v : law.variance) root.push_back(std::sqrt(v));
+    for (const double v : distribution.variance) root.push_back(std::sqrt(v));
     for (index_t i = 0; i < n; ++i)
-      for (index_t c = 1; c < d; ++c)
-        z_[static_cast<std::size_t>(i * width_ + c)] = root[static_cast<std::size_t>(c)] * y[i * d + c];
+      for (index_t c = 1; c < d; ++c) z_[i * width_ + c] = root[c] * y[i * d + c];
   }
 
   /// z of coordinates 2..d; coordinate 1 joins in `squares` through its row of the factor.
-  void set_factor(const score_law& law, const std::vector<double>& reflector, const double* y, index_t d, index_t n) {
-    const index_t rank = law.rank;
-    rows_matrix<double> across = Eigen::Map<const rows_matrix<double>>(law.factor.data(), d, rank).transpose();
+  void set_factor(const score_distribution& distribution, const std::vector<double>& reflector, const double* y,
+                  index_t d, index_t n) {
+    const index_t rank = distribution.rank;
+    rows_matrix<double> across = Eigen::Map<const rows_matrix<double>>(distribution.factor.data(), d, rank).transpose();
     reflect_rows(across.data(), rank, d, reflector);
     rows_matrix<double> factor = across.transpose();
-    factor_.assign(static_cast<std::size_t>(std::max<index_t>(width_, unroll)), 0.0);
+    factor_.assign(std::max<index_t>(width_, unroll), 0.0);
     drift_variance_ = 0;
     for (index_t c = 0; c < rank; ++c) {
-      factor_[static_cast<std::size_t>(c)] = factor(0, c);
+      factor_[c] = factor(0, c);
       drift_variance_ += factor(0, c) * factor(0, c);
       factor(0, c) = 0;
     }

@@ -11,8 +11,8 @@
 
 namespace qkgeom::cpu {
 
-/// Keys of one group under one law, scaled so that v_ij = |z_i - z_j|^2: panels of `panel` keys, coordinate-major, so
-/// that one panel feeds both sides of the Gram tile.
+/// Keys of one group under one distribution, scaled so that v_ij = |z_i - z_j|^2: panels of `panel` keys,
+/// coordinate-major, so that one panel feeds both sides of the Gram tile.
 template <class F>
 struct scaled_keys {
 #if defined(__AVX512F__)
@@ -32,9 +32,9 @@ struct scaled_keys {
   void resize(index_t keys, index_t r) {
     n = keys;
     rank = r;
-    z.resize(static_cast<std::size_t>(panels() * rank * panel));
+    z.resize(panels() * rank * panel);
     if (n % panel != 0) std::fill(z.end() - rank * panel, z.end(), F{0});
-    norm.assign(static_cast<std::size_t>(panels() * panel), F{0});
+    norm.assign(panels() * panel, F{0});
     score.assign(norm.size(), F{0});
   }
   /// Packs keys [begin, begin + count): rows (count, rank), row-major, times `scale` by column; begin is a multiple of
@@ -54,7 +54,7 @@ struct scaled_keys {
           const auto x = static_cast<double>(to[c * panel + i]);
           square[i] += x * x;
         }
-      for (index_t i = 0; i < width; ++i) norm[static_cast<std::size_t>(first + i)] = static_cast<F>(square[i]);
+      for (index_t i = 0; i < width; ++i) norm[first + i] = static_cast<F>(square[i]);
     }
   }
 
@@ -92,7 +92,7 @@ struct gram_tile {
 #endif
   /// Below this share of |z_i|^2 + |z_j|^2, v is mostly rounding.
   static constexpr F cancelled = static_cast<F>(0x1p-10);
-  alignas(64) F plasticity[static_cast<std::size_t>(rows * panel)];
+  alignas(64) F plasticity[rows * panel];
   vec<F> sum;  ///< over the tile, lane by lane
 
   /// Sets `sum` alone; false where some v cancelled, or is 0, and the sum is worth nothing.
@@ -163,17 +163,15 @@ struct gram_tile {
       const double x = static_cast<double>(a[c * panel]) - static_cast<double>(b[c * panel]);
       v += x * x;
     }
-    return static_cast<F>(pair_plasticity(static_cast<double>(keys.score[static_cast<std::size_t>(j)]) -
-                                              static_cast<double>(keys.score[static_cast<std::size_t>(i)]),
-                                          v));
+    return static_cast<F>(pair_plasticity(static_cast<double>(keys.score[j]) - static_cast<double>(keys.score[i]), v));
   }
 };
 
-/// Sum over all pairs i < j of one group under one law whose panel of j is p = part, part + parts, ...; blocks of i
-/// stay in the second-level cache while the panels pass. Adds to `sink` where weights or a heatmap are wanted.
+/// Sum over all pairs i < j of one group under one distribution whose panel of j is p = term, term + terms, ...; blocks
+/// of i stay in the second-level cache while the panels pass. Adds to `sink` where weights or a heatmap are wanted.
 template <class F>
-void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const score_law& law, index_t group,
-               const rank_range& range, pair_sink& sink, weighted_sums& out) {
+void sum_tiles(const scaled_keys<F>& keys, index_t term, index_t terms, const score_distribution& distribution,
+               index_t group, const rank_range& range, pair_sink& sink, weighted_sums& out) {
   constexpr index_t panel = gram_tile<F>::panel, block = 16 * panel;
   constexpr int rows = gram_tile<F>::rows;
   gram_tile<F> tile;
@@ -181,9 +179,9 @@ void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const sc
   weighted_sums total;  // written out once: neighbours in memory belong to other threads
   const bool simple = sink.simple();
   const auto add_pair = [&](index_t i, index_t j, double pp) {
-    const double w = sink.weight(group, range, law, i, j);
+    const double w = sink.weight(group, range, distribution, i, j);
     if (w == 0) return;
-    sink.add_heat(sink.place(group, i, j), law, pp, w);
+    sink.add_heat(sink.place(group, i, j), distribution, pp, w);
     total.add(pp, w);
   };
   const auto add_tile = [&](index_t i, index_t p) {
@@ -198,7 +196,7 @@ void sum_tiles(const scaled_keys<F>& keys, index_t part, index_t parts, const sc
         add_pair(range.begin + i + r, range.begin + j, static_cast<double>(tile.plasticity[r * panel + j - p * panel]));
   };
   for (index_t from = 0; from < keys.n; from += block)
-    for (index_t p = part; p < keys.panels(); p += parts)
+    for (index_t p = term; p < keys.panels(); p += terms)
       for (index_t i = from; i < std::min({keys.n, from + block, (p + 1) * panel}); i += rows) add_tile(i, p);
   total.sum += tile_sums.value();
   out = total;

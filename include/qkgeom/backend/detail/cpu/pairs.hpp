@@ -19,11 +19,11 @@ struct group_run {
   bool small = false;
 };
 
-inline std::vector<group_run> group_runs(const key_groups& groups) {
+inline std::vector<group_run> group_runs(const keys_by_document& groups) {
   constexpr index_t run_rows = 512;
   std::vector<group_run> runs;
   for (index_t g = 0; g < groups.groups(); ++g) {
-    const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
+    const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[g];
     if (n < 2) continue;
     const bool joins = !runs.empty() && runs.back().end == g && n <= small_group && runs.back().rows + n <= run_rows &&
                        runs.back().small;
@@ -44,22 +44,21 @@ struct pair_scratch {
   scaled_keys<F> keys;
 };
 
-/// Scores mean . (k - centre) and the scaled keys of the admissible range of a group under `law`; y (n, d) are the
-/// group's centred keys, reflected if the law is diagonal.
+/// Scores mean . (k - centre) and the scaled keys of the admissible range of a group under `distribution`; y (n, d) are
+/// the group's centred keys, reflected if the distribution is diagonal.
 template <class F>
-void scale_keys(thread_pool& pool, const score_law& law, const std::vector<double>& reflector, const F* y, index_t d,
-                const rank_range& range, scaled_keys<F>& keys) {
-  const bool diagonal = !law.variance.empty();
-  const index_t rank = diagonal ? d : law.rank;
-  auto mean = law.mean;
+void scale_keys(thread_pool& pool, const score_distribution& distribution, const std::vector<double>& reflector,
+                const F* y, index_t d, const rank_range& range, scaled_keys<F>& keys) {
+  const bool diagonal = !distribution.variance.empty();
+  const index_t rank = diagonal ? d : distribution.rank;
+  auto mean = distribution.mean;
   if (diagonal) reflect_rows(mean.data(), 1, d, reflector);
   keys.resize(range.size(), rank);
   rows_matrix<F> factor(diagonal ? 0 : d, diagonal ? 0 : rank);
-  for (index_t i = 0; i < factor.size(); ++i)
-    factor.data()[i] = static_cast<F>(law.factor[static_cast<std::size_t>(i)]);
-  std::vector<F> column_scale(static_cast<std::size_t>(rank), F{1}), direction(mean.begin(), mean.end());
+  for (index_t i = 0; i < factor.size(); ++i) factor.data()[i] = static_cast<F>(distribution.factor[i]);
+  std::vector<F> column_scale(rank, F{1}), direction(mean.begin(), mean.end());
   for (std::size_t c = 0; diagonal && c < column_scale.size(); ++c)
-    column_scale[c] = static_cast<F>(std::sqrt(law.variance[c]));
+    column_scale[c] = static_cast<F>(std::sqrt(distribution.variance[c]));
   constexpr index_t block = 8 * scaled_keys<F>::panel;
   using const_rows = Eigen::Map<const rows_matrix<F>>;
   const auto rows_from = [&](index_t begin) { return y + (range.begin + begin) * d; };
@@ -77,7 +76,7 @@ void scale_keys(thread_pool& pool, const score_law& law, const std::vector<doubl
     const F* rows = unscaled(0, sampled, products);
     for (index_t i = 0; i < sampled; ++i, rows += rank)
       for (index_t c = 0; c < rank; ++c) {
-        const auto x = static_cast<double>(rows[c] * column_scale[static_cast<std::size_t>(c)]);
+        const auto x = static_cast<double>(rows[c] * column_scale[c]);
         squares += x * x;
       }
   }
@@ -94,21 +93,20 @@ void scale_keys(thread_pool& pool, const score_law& law, const std::vector<doubl
   });
 }
 
-/// One group under one law by tiles, in parts whose sums are added in a fixed order.
+/// One group under one distribution by tiles, in terms whose sums are added in a fixed order.
 template <class F>
-void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t law_index, index_t group, const F* y,
-                        index_t d, scaled_keys<F>& keys, pair_sink& sink) {
-  const auto& law = problem.laws[static_cast<std::size_t>(law_index)];
-  const auto range = admissible(*sink.groups, group, law);
+void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t distribution_index, index_t group,
+                        const F* y, index_t d, scaled_keys<F>& keys, pair_sink& sink) {
+  const auto& distribution = problem.distributions[distribution_index];
+  const auto range = admissible(*sink.groups, group, distribution);
   if (range.size() < 2) return;
-  scale_keys(pool, law, problem.reflector, y, d, range, keys);
-  const index_t parts = std::clamp<index_t>(keys.panels() / 2, 1, 64);
-  std::vector<weighted_sums> sums(static_cast<std::size_t>(parts));
-  std::vector<pair_sink> sinks(static_cast<std::size_t>(sink.simple() ? 1 : parts),
-                               pair_sink(*sink.sums, *sink.groups, *sink.request));
-  pool.for_each(parts, [&](index_t p, int) {
-    auto& mine = sinks[static_cast<std::size_t>(sink.simple() ? 0 : p)];
-    sum_tiles(keys, parts - 1 - p, parts, law, group, range, mine, sums[static_cast<std::size_t>(p)]);
+  scale_keys(pool, distribution, problem.reflector, y, d, range, keys);
+  const index_t terms = std::clamp<index_t>(keys.panels() / 2, 1, 64);
+  std::vector<weighted_sums> sums(terms);
+  std::vector<pair_sink> sinks(sink.simple() ? 1 : terms, pair_sink(*sink.sums, *sink.groups, *sink.request));
+  pool.for_each(terms, [&](index_t p, int) {
+    auto& mine = sinks[sink.simple() ? 0 : p];
+    sum_tiles(keys, terms - 1 - p, terms, distribution, group, range, mine, sums[p]);
   });
   weighted_sums total;
   for (const auto& x : sums) {
@@ -116,7 +114,7 @@ void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t 
     total.weight += x.weight;
     total.pairs += x.pairs;
   }
-  sink.add_sums(law_index, group, range, total);
+  sink.add_sums(distribution_index, group, range, total);
   for (const auto& s : sinks)
     for (std::size_t c = 0; c < s.heat_sum.size(); ++c) {
       sink.heat_sum[c] += s.heat_sum[c];
@@ -125,20 +123,18 @@ void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t 
 }
 
 template <class F>
-void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, const pair_problem& problem,
+void add_run(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, const pair_problem& problem,
              const group_run& run, pair_scratch<F>& scratch, pair_sink& sink) {
   const index_t d = k.cols;
-  diagonal_laws<F> diagonal(problem, d);
-  factor_laws<F> factors(problem, d);
-  const auto size = [&](index_t g) {
-    return groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[static_cast<std::size_t>(g)];
-  };
+  diagonal_distributions<F> diagonal(problem, d);
+  factor_distributions<F> factors(problem, d);
+  const auto size = [&](index_t g) { return groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[g]; };
   const bool tiles = size(run.begin) > small_group;  // then the run is this group alone
   std::vector<index_t> members;
   index_t rows = 0;
   for (index_t g = run.begin; g < run.end; ++g) {
     members.push_back(g);
-    scratch.y.resize(static_cast<std::size_t>((rows + size(g)) * d));
+    scratch.y.resize((rows + size(g)) * d);
     centred_keys(pool, k, groups, g, scratch.y.data() + rows * d);
     rows += size(g);
   }
@@ -161,37 +157,35 @@ void add_run(thread_pool& pool, const wide_rows& k, const key_groups& groups, co
     }
     return;
   }
-  for (std::size_t l = 0; l < problem.laws.size(); ++l) {
-    const auto& law = problem.laws[l];
-    if (law.empty()) continue;
+  for (std::size_t l = 0; l < problem.distributions.size(); ++l) {
+    const auto& distribution = problem.distributions[l];
+    if (distribution.empty()) continue;
     add_group_by_tiles(pool, problem, static_cast<index_t>(l), run.begin,
-                       law.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
+                       distribution.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
   }
 }
 
 /// Plasticity of all pairs, by the fast kernels.
 template <class F>
 std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch,
-                                          const wide_tensor& k, const key_groups& groups,
+                                          const wide_tensor& k, const keys_by_document& groups,
                                           const std::vector<pair_problem>& problems, const pair_request& request) {
   constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
   auto results = backend::empty_sums(groups, problems, request);
   const auto runs = group_runs(groups);
   const auto count = static_cast<index_t>(runs.size());
   std::vector<std::unique_ptr<pair_sink>> sinks(problems.size() * runs.size());
-  scratch.resize(static_cast<std::size_t>(pool.size()));
+  scratch.resize(pool.size());
   const auto work = [&](index_t task, int thread) {
     const auto p = static_cast<std::size_t>(task / count);
-    auto& sink = sinks[static_cast<std::size_t>(task)];
+    auto& sink = sinks[task];
     sink = std::make_unique<pair_sink>(results[p], groups, request);
-    add_run<F>(pool, k.head(problems[p].key_head), groups, problems[p], runs[static_cast<std::size_t>(task % count)],
-               scratch[static_cast<std::size_t>(thread)], *sink);
+    add_run<F>(pool, k.head(problems[p].key_head), groups, problems[p], runs[task % count], scratch[thread], *sink);
   };
   std::vector<index_t> alone, together;
   for (index_t t = 0; t < count * static_cast<index_t>(problems.size()); ++t)
-    (runs[static_cast<std::size_t>(t % count)].rows > shared_rows ? alone : together).push_back(t);
-  pool.for_each(static_cast<index_t>(together.size()),
-                [&](index_t i, int thread) { work(together[static_cast<std::size_t>(i)], thread); });
+    (runs[t % count].rows > shared_rows ? alone : together).push_back(t);
+  pool.for_each(static_cast<index_t>(together.size()), [&](index_t i, int thread) { work(together[i], thread); });
   for (const index_t t : alone) work(t, 0);
   for (std::size_t t = 0; t < sinks.size(); ++t) {
     auto& r = results[t / runs.size()];
@@ -206,13 +200,13 @@ std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_sc
 /// See cpu_context::gaussian_pairs.
 template <class F>
 std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const wide_tensor& k,
-                                      const key_groups& groups, const std::vector<pair_problem>& problems,
+                                      const keys_by_document& groups, const std::vector<pair_problem>& problems,
                                       const pair_request& request) {
   const bool sampled = request.sample.pairs > 0;
   require(!sampled || !request.weight, "gaussian_pairs: drawn pairs count 1 each, but a weight was given too");
   auto results = sampled ? backend::empty_sums(groups, problems, request)
                          : all_gaussian_pairs(pool, scratch, k, groups, problems, request);
-  for (std::size_t p = 0; p < problems.size() && (sampled || request.parts); ++p)
+  for (std::size_t p = 0; p < problems.size() && (sampled || request.terms); ++p)
     add_general(pool, k.head(problems[p].key_head), groups, problems[p], request, static_cast<index_t>(p), results[p]);
   return results;
 }

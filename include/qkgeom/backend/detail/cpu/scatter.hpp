@@ -14,8 +14,8 @@ class scatter_sum {
  public:
   void reset(index_t d) {
     stride_ = (d + block - 1) / block * block;
-    upper_.assign(static_cast<std::size_t>(stride_ * stride_), 0.0);
-    tile_.assign(static_cast<std::size_t>(tile_rows() * stride_), 0.0);
+    upper_.assign(stride_ * stride_, 0.0);
+    tile_.assign(tile_rows() * stride_, 0.0);
   }
 
   /// Rows of a tile, and where row i of the next one is to be written: d values.
@@ -32,7 +32,7 @@ class scatter_sum {
   }
 
   /// Element (i, j), i <= j.
-  double operator()(index_t i, index_t j) const { return upper_[static_cast<std::size_t>(i * stride_ + j)]; }
+  double operator()(index_t i, index_t j) const { return upper_[i * stride_ + j]; }
 
  private:
 #if defined(__AVX512F__)

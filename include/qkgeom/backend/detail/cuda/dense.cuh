@@ -20,15 +20,15 @@ inline index_t eigen_batch(index_t d) {
 
 /// Eigenvalues, descending, and eigenvectors as rows of symmetric (d, d) matrices: batched calls, mostly one. The
 /// host's work on them is done by for_each(n, f).
-template <class Machine, class ForEach>
-std::vector<eigen_system> symmetric_eigen(const Machine& on, const handles& use, ForEach&& for_each,
+template <class Device, class ForEach>
+std::vector<eigen_system> symmetric_eigen(const Device& on, const handles& use, ForEach&& for_each,
                                           const std::vector<const std::vector<double>*>& matrices, index_t d) {
   const auto batch = static_cast<index_t>(matrices.size());
   std::vector<eigen_system> result(matrices.size());
   if (batch == 0 || d == 0) return result;
-  std::vector<double> packed(static_cast<std::size_t>(batch * d * d));
+  std::vector<double> packed(batch * d * d);
   for_each(batch, [&](index_t b) {
-    const auto& m = *matrices[static_cast<std::size_t>(b)];
+    const auto& m = *matrices[b];
     require(std::all_of(m.begin(), m.end(), [](double x) { return std::isfinite(x); }), "symmetric_eigen: the matrix (",
             d, " x ", d, ") has entries that are not finite");
     std::copy(m.begin(), m.end(), packed.begin() + b * d * d);
@@ -55,9 +55,9 @@ std::vector<eigen_system> symmetric_eigen(const Machine& on, const handles& use,
     require(failed == 0, "symmetric_eigen: no convergence on a ", d, " x ", d, " matrix");
   // Ascending, with eigenvector i in column i of a column-major matrix: row i of what is read here.
   for_each(batch, [&](index_t b) {
-    auto& to = result[static_cast<std::size_t>(b)];
+    auto& to = result[b];
     for (index_t i = d; i-- > 0;) {
-      to.values.push_back(values[static_cast<std::size_t>(b * d + i)]);
+      to.values.push_back(values[b * d + i]);
       const auto row = vectors.begin() + (b * d + i) * d;
       to.vectors.insert(to.vectors.end(), row, row + d);
     }
@@ -70,17 +70,15 @@ inline semidefinite_root root_of(const eigen_system& s, index_t d) {
   const double tiny = static_cast<double>(d) * std::numeric_limits<double>::epsilon() *
                       std::max(0.0, s.values.empty() ? 0.0 : s.values.front());
   semidefinite_root root;
-  while (root.rank < d && s.values[static_cast<std::size_t>(root.rank)] > tiny) ++root.rank;
-  root.factor.resize(static_cast<std::size_t>(d * root.rank));
+  while (root.rank < d && s.values[root.rank] > tiny) ++root.rank;
+  root.factor.resize(d * root.rank);
   for (index_t c = 0; c < root.rank; ++c)
-    for (index_t i = 0; i < d; ++i)
-      root.factor[static_cast<std::size_t>(i * root.rank + c)] =
-          std::sqrt(s.values[static_cast<std::size_t>(c)]) * s.vectors[static_cast<std::size_t>(c * d + i)];
+    for (index_t i = 0; i < d; ++i) root.factor[i * root.rank + c] = std::sqrt(s.values[c]) * s.vectors[c * d + i];
   return root;
 }
 
 /// What `scatter_by_products` needs of a device.
-struct scatter_engine {
+struct scatter_launcher {
   const handles* use;
   buffer<double, pinned_memory>* staging;
 

@@ -13,8 +13,8 @@ namespace qkgeom::cuda_kernels {
 struct multiply_by_gemm {
   const handles* use;
 
-  template <class Machine, class F>
-  void operator()(const Machine&, index_t batch, index_t rows, index_t columns, index_t d,
+  template <class Device, class F>
+  void operator()(const Device&, index_t batch, index_t rows, index_t columns, index_t d,
                   const thrust_kernels::matrix_batch<const F>& a, const thrust_kernels::matrix_batch<const F>& b,
                   const thrust_kernels::matrix_batch<F>& c) const {
     if (batch == 0 || rows == 0 || columns == 0) return;
@@ -32,11 +32,11 @@ struct multiply_by_gemm {
 };
 
 /// How programs are launched and matrices multiplied on a stream.
-template <class Machine>
-class engine {
+template <class Device>
+class launcher {
  public:
-  engine(const Machine& on, const handles& use) : on_(on), multiply_{&use} {}
-  const Machine& machine() const { return on_; }
+  launcher(const Device& on, const handles& use) : on_(on), multiply_{&use} {}
+  const Device& device() const { return on_; }
 
   template <class Program>
   void launch(const Program& program, index_t blocks) const {
@@ -48,7 +48,7 @@ class engine {
   }
 
  private:
-  const Machine& on_;
+  const Device& on_;
   multiply_by_gemm multiply_;
 };
 

@@ -11,8 +11,8 @@
 namespace qkgeom::cuda_kernels {
 
 using tile_prefix = backend::given_weight<prefix_weight>;
-using tile_parts = tile::pair_tiles<true, false, backend::no_weight, true>;
-using tile_part_cells = tile::pair_tiles<true, true, backend::no_weight, true>;
+using tile_terms = tile::pair_tiles<true, false, backend::no_weight, true>;
+using tile_term_cells = tile::pair_tiles<true, true, backend::no_weight, true>;
 
 #if defined(QKGEOM_PRECOMPILED)
 extern template void launch_program(const tile::observed_tiles&, index_t, cudaStream_t);
@@ -25,8 +25,8 @@ extern template void launch_program(const tile::pair_tiles<true, false>&, index_
 extern template void launch_program(const tile::pair_tiles<true, true>&, index_t, cudaStream_t);
 extern template void launch_program(const tile::pair_tiles<false, false>&, index_t, cudaStream_t);
 extern template void launch_program(const tile::pair_tiles<false, true>&, index_t, cudaStream_t);
-extern template void launch_program(const tile_parts&, index_t, cudaStream_t);
-extern template void launch_program(const tile_part_cells&, index_t, cudaStream_t);
+extern template void launch_program(const tile_terms&, index_t, cudaStream_t);
+extern template void launch_program(const tile_term_cells&, index_t, cudaStream_t);
 extern template void launch_program(const tile::pair_tiles<true, false, tile_prefix>&, index_t, cudaStream_t);
 extern template void launch_program(const tile::pair_tiles<true, true, tile_prefix>&, index_t, cudaStream_t);
 extern template void launch_program(const tile::largest_weight<tile_prefix>&, index_t, cudaStream_t);

@@ -10,82 +10,83 @@
 #include "qkgeom/backend/detail/thrust/products.hpp"
 #include "qkgeom/backend/detail/tiles/sums.hpp"
 
-/// Launches of tile programs over many laws. An engine says how programs are launched and matrices multiplied:
-///   machine: see thrust/device.hpp
+/// Launches of tile programs over many distributions. A launcher says how programs are launched and matrices
+/// multiplied:
+///   device: see thrust/device.hpp
 ///   launch(program, blocks)
 ///   multiply(batch, rows, columns, d, a, b, c): see thrust/products.hpp
 namespace qkgeom::thrust_kernels {
 
-/// The plans of laws, one for each set of keys that laws admit.
+/// The plans of distributions, one for each set of keys that distributions admit.
 class tile_plans {
  public:
-  const tile::tile_plan& of(const key_groups& groups, const score_law& law) {
-    const auto key = std::pair(law.before, law.after);
+  const tile::tile_plan& of(const keys_by_document& groups, const score_distribution& distribution) {
+    const auto key = std::pair(distribution.before, distribution.after);
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
-    return plans_.emplace(key, tile::tile_plan(ranges_of(groups, law))).first->second;
+    return plans_.emplace(key, tile::tile_plan(ranges_of(groups, distribution))).first->second;
   }
 
  private:
   std::map<std::pair<index_t, double>, tile::tile_plan> plans_;
 };
 
-/// The tiles of several laws over the same n keys as one launch.
+/// The tiles of several distributions over the same n keys as one launch.
 class tile_batch {
  public:
   explicit tile_batch(index_t n) : n_(n) {}
 
-  /// Adds the tiles of the next law. The plan must outlive the batch.
+  /// Adds the tiles of the next distribution. The plan must outlive the batch.
   void add(const tile::tile_plan& plan) {
     const auto found = first_range_.try_emplace(&plan, static_cast<index_t>(ranges_.size()));
     if (found.second) ranges_.insert(ranges_.end(), plan.ranges.begin(), plan.ranges.end());
     for (auto s : plan.spans) {
       s.first_tile += tiles_;
       s.first_range += found.first->second;
-      s.law = static_cast<std::int32_t>(laws_);
+      s.distribution = static_cast<std::int32_t>(distributions_);
       spans_.push_back(s);
     }
     for (auto s : plan.sums) {
-      const index_t from = s.tiles ? tiles_ : laws_ * n_;
+      const index_t from = s.tiles ? tiles_ : distributions_ * n_;
       s.begin += from;
       s.end += from;
       sums_.push_back(s);
     }
     tiles_ += plan.tiles;
-    ++laws_;
+    ++distributions_;
   }
 
   /// Launches `program(list)` over all tiles.
-  template <class Engine, class MakeProgram>
-  void each_tile(const Engine& engine, const MakeProgram& program) const {
+  template <class Launcher, class MakeProgram>
+  void each_tile(const Launcher& launcher, const MakeProgram& program) const {
     constexpr index_t most_blocks = index_t{1} << 30;
     const tile::span_table table(spans_, tiles_, index_t{1} << 20);
-    const auto spans = engine.machine().copy(spans_);
-    const auto span_at = engine.machine().copy(table.at);
-    const auto ranges = engine.machine().copy(ranges_);
+    const auto spans = launcher.device().copy(spans_);
+    const auto span_at = launcher.device().copy(table.at);
+    const auto ranges = launcher.device().copy(ranges_);
     for (index_t first = 0; first < tiles_; first += most_blocks)
-      engine.launch(program(tile::tile_list{spans.data(), span_at.data(), table.shift, first, ranges.data(), n_}),
-                    std::min(most_blocks, tiles_ - first));
+      launcher.launch(program(tile::tile_list{spans.data(), span_at.data(), table.shift, first, ranges.data(), n_}),
+                      std::min(most_blocks, tiles_ - first));
   }
 
   /// Sums (values, sums of the plans in order) of what `program(list, sums)` writes.
-  template <class Engine, class MakeProgram>
-  std::vector<double> run(const Engine& engine, index_t values, const MakeProgram& program) const {
+  template <class Launcher, class MakeProgram>
+  std::vector<double> run(const Launcher& launcher, index_t values, const MakeProgram& program) const {
     if (tiles_ == 0) return {};
-    const auto& on = engine.machine();
+    const auto& on = launcher.device();
     const auto sums = on.copy(sums_);
     const auto by_tile = on.template make<double>(values * tiles_),
-               by_key = on.template make<double>(values * laws_ * n_),
+               by_key = on.template make<double>(values * distributions_ * n_),
                found = on.template make<double>(values * sums.size());
-    const tile::tile_sums to{by_tile.data(), by_key.data(), tiles_, laws_ * n_};
-    each_tile(engine, [&](const tile::tile_list& list) { return program(list, to); });
+    const tile::tile_sums to{by_tile.data(), by_key.data(), tiles_, distributions_ * n_};
+    each_tile(launcher, [&](const tile::tile_list& list) { return program(list, to); });
     const tile::sum_program add{sums.data(), sums.size(), values, to, found.data()};
-    engine.launch(add, add.blocks());
+    launcher.launch(add, add.blocks());
     return found.host();
   }
 
  private:
-  index_t n_, tiles_ = 0, laws_ = 0;
+  index_t n_, tiles_ = 0, distributions_ = 0;
   std::vector<tile::tile_span> spans_;
   std::vector<group_range> ranges_;
   std::vector<tile::sum_span> sums_;

@@ -14,30 +14,30 @@
 namespace qkgeom::thrust_kernels {
 
 /// What the heatmap of each problem is counted in where pairs have weights: one look at all of them finds the largest.
-template <class Engine, class Groups, class Weight>
-std::vector<tile::fixed_point> heat_units(const Engine& engine, const Groups& groups, const std::int32_t* example,
-                                          const std::vector<pair_problem>& problems, const std::vector<law_place>& laws,
-                                          tile_plans& plans, const Weight& weight) {
-  const auto& on = engine.machine();
+template <class Launcher, class Groups, class Weight>
+std::vector<tile::fixed_point> heat_units(const Launcher& launcher, const Groups& groups, const std::int32_t* document,
+                                          const std::vector<pair_problem>& problems,
+                                          const std::vector<distribution_place>& distributions, tile_plans& plans,
+                                          const Weight& weight) {
+  const auto& on = launcher.device();
   tile_batch batch(groups.n);
   std::vector<double> tau, pairs(problems.size());
   std::vector<index_t> problem;
-  for (const auto& place : laws) {
-    const auto& law = law_at(problems, place);
-    const auto& plan = plans.of(groups.host, law);
+  for (const auto& place : distributions) {
+    const auto& distribution = distribution_at(problems, place);
+    const auto& plan = plans.of(groups.host, distribution);
     batch.add(plan);
-    tau.push_back(law.tau);
+    tau.push_back(distribution.tau);
     problem.push_back(place.problem);
-    for (const auto& r : plan.ranges)
-      pairs[static_cast<std::size_t>(place.problem)] += 0.5 * static_cast<double>(r.count * (r.count - 1));
+    for (const auto& r : plan.ranges) pairs[place.problem] += 0.5 * static_cast<double>(r.count * (r.count - 1));
   }
   const auto on_tau = on.copy(tau);
   const auto on_problem = on.copy(problem);
   const auto most = on.template make<unsigned long long>(static_cast<index_t>(problems.size()));
   on.fill(most.data(), most.size(), 0ull);
-  batch.each_tile(engine, [&](const tile::tile_list& list) {
+  batch.each_tile(launcher, [&](const tile::tile_list& list) {
     return tile::largest_weight<Weight>{
-        list, {groups.position.data(), example}, on_tau.data(), on_problem.data(), weight, most.data()};
+        list, {groups.position.data(), document}, on_tau.data(), on_problem.data(), weight, most.data()};
   });
   std::vector<tile::fixed_point> units;
   for (const auto bits : most.host())
@@ -79,11 +79,11 @@ struct square_norms {
 /// What the cells of one problem's groups are counted in: bounds of each value over keys of at most that norm.
 inline std::vector<tile::fixed_point> cell_units(const pair_problem& problem, double largest_norm, double pairs) {
   double mean = 0, variance = 0;
-  for (const auto& law : problem.laws) {
+  for (const auto& distribution : problem.distributions) {
     double m = 0, v = 0;
-    for (const double x : law.mean) m += x * x;
-    for (const double x : law.variance) v += x;
-    for (const double x : law.factor) v += x * x;
+    for (const double x : distribution.mean) m += x * x;
+    for (const double x : distribution.variance) v += x;
+    for (const double x : distribution.factor) v += x * x;
     mean = std::max(mean, std::sqrt(m));
     variance = std::max(variance, v);
   }
@@ -94,10 +94,10 @@ inline std::vector<tile::fixed_point> cell_units(const pair_problem& problem, do
   return units;
 }
 
-/// to(problem, cell, ...) = what heatmap_parts keeps of the groups' sums: groups, weight, weight^2, then sums, squares
+/// to(problem, cell, ...) = what heatmap_terms keeps of the groups' sums: groups, weight, weight^2, then sums, squares
 /// and products with the weight of each value.
 struct fold_groups {
-  static constexpr index_t values = heatmap_parts::values, width = 3 + 3 * values;
+  static constexpr index_t values = heatmap_terms::values, width = 3 + 3 * values;
   tile::group_cells of;
   index_t cells;
   double* to;
@@ -130,7 +130,7 @@ struct fold_groups {
 /// What fold_groups gave for one problem, `from` (cells of `width` a side), as the problem's heatmap.
 inline void read_cells(const double* from, index_t width, pair_sums& to) {
   to.cells = blank_cells(to.heatmap_sum.size());
-  constexpr auto values = static_cast<std::size_t>(heatmap_parts::values);
+  constexpr auto values = static_cast<std::size_t>(heatmap_terms::values);
   for (index_t i = 0; i < to.heatmap_width; ++i)
     for (index_t j = 0; j < to.heatmap_width; ++j) {
       const double* const x = from + (i * width + j) * fold_groups::width;

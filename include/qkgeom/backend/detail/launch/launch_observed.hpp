@@ -29,33 +29,33 @@ struct gather_queries {
 };
 
 /// Pair sums under observed queries in f32, of many heads and query buckets in a launch: scores by matrix products, as
-/// many laws at a time as `scratch` bytes of scores hold, then one program over the tiles of all of them.
-template <class Engine, class T, memory_space S>
-class fused_observed {
-  using machine_type = std::remove_cvref_t<decltype(std::declval<const Engine&>().machine())>;
+/// many distributions at a time as `scratch` bytes of scores hold, then one program over the tiles of all of them.
+template <class Launcher, class T, memory_space S>
+class tile_observed {
+  using device_type = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
   template <class F>
-  using buffer = typename machine_type::template buffer<F>;
+  using buffer = typename device_type::template buffer<F>;
 
  public:
-  fused_observed(const Engine& engine, std::size_t scratch, const tensor_view<const T, S>& q,
-                 const tensor_view<const T, S>& k, const key_groups& groups,
-                 const std::vector<empirical_problem>& problems)
-      : engine_(engine),
+  tile_observed(const Launcher& launcher, std::size_t scratch, const tensor_view<const T, S>& q,
+                const tensor_view<const T, S>& k, const keys_by_document& groups,
+                const std::vector<empirical_problem>& problems)
+      : launcher_(launcher),
         q_(q),
         problems_(problems),
-        groups_(engine.machine(), groups),
-        keys_(engine.machine(), k, groups_, backend::key_centre::on_grid),
+        groups_(launcher.device(), groups),
+        keys_(launcher.device(), k, groups_, backend::key_centre::on_grid),
         d_(k.dim),
         most_queries_(static_cast<index_t>(scratch / sizeof(float)) / std::max<index_t>(1, groups_.n)) {}
 
   std::vector<pair_sums> operator()() {
     std::vector<pair_sums> results;
-    for (const auto& p : problems_) results.push_back(backend::zero_sums(groups_.host, p.laws.size()));
+    for (const auto& p : problems_) results.push_back(backend::zero_sums(groups_.host, p.distributions.size()));
     if (groups_.host.groups() <= 0) return results;
     std::vector<place> some;
     index_t queries = 0;
     for (index_t p = 0; p < static_cast<index_t>(problems_.size()); ++p)
-      for (index_t l = 0; l < static_cast<index_t>(of(p).laws.size()); ++l) {
+      for (index_t l = 0; l < static_cast<index_t>(of(p).distributions.size()); ++l) {
         const auto more = static_cast<index_t>(rows(p, l).size());
         if (more < 2) continue;
         require(more <= index_t{1} << 20, "empirical_pairs: at most 1048576 queries a bucket, not ", more);
@@ -73,14 +73,16 @@ class fused_observed {
 
  private:
   struct place {
-    index_t problem, law, first;  ///< first row of the batch's scores
+    index_t problem, distribution, first;  ///< first row of the batch's scores
   };
-  const empirical_problem& of(index_t p) const { return problems_[static_cast<std::size_t>(p)]; }
-  const std::vector<index_t>& rows(index_t p, index_t l) const { return of(p).query_rows[static_cast<std::size_t>(l)]; }
-  const score_law& law(const place& at) const { return of(at.problem).laws[static_cast<std::size_t>(at.law)]; }
+  const empirical_problem& of(index_t p) const { return problems_[p]; }
+  const std::vector<index_t>& rows(index_t p, index_t l) const { return of(p).query_rows[l]; }
+  const score_distribution& distribution(const place& at) const {
+    return of(at.problem).distributions[at.distribution];
+  }
 
   void run(const std::vector<place>& some, index_t queries, std::vector<pair_sums>& results) {
-    const auto& on = engine_.machine();
+    const auto& on = launcher_.device();
     const index_t n = groups_.n;
     const auto score = on.template make<float>(queries * n);
     for (std::size_t begin = 0, end = 0; begin < some.size(); begin = end) {
@@ -88,34 +90,35 @@ class fused_observed {
       add_scores(some, begin, end, score.data() + some[begin].first * n);
     }
     groups_.require_finite();  // wins are counted in integers
-    std::vector<tile::observed_law> laws;
+    std::vector<tile::observed_distribution> distributions;
     tile_batch batch(n);
     for (const auto& at : some) {
-      laws.push_back({score.data() + at.first * n, static_cast<index_t>(rows(at.problem, at.law).size())});
-      batch.add(plans_.of(groups_.host, law(at)));
+      distributions.push_back(
+          {score.data() + at.first * n, static_cast<index_t>(rows(at.problem, at.distribution).size())});
+      batch.add(plans_.of(groups_.host, distribution(at)));
     }
-    const auto on_laws = on.copy(laws);
-    const auto sums = batch.run(engine_, 1, [&](const tile::tile_list& list, const tile::tile_sums& to) {
-      return tile::observed_tiles{list, on_laws.data(), to};
+    const auto on_distributions = on.copy(distributions);
+    const auto sums = batch.run(launcher_, 1, [&](const tile::tile_list& list, const tile::tile_sums& to) {
+      return tile::observed_tiles{list, on_distributions.data(), to};
     });
     std::size_t next = 0;
     for (const auto& at : some)
-      for (const auto& range : plans_.of(groups_.host, law(at)).ranges) {
-        auto& r = results[static_cast<std::size_t>(at.problem)];
-        const auto to = r.at(at.law, range.group);
+      for (const auto& range : plans_.of(groups_.host, distribution(at)).ranges) {
+        auto& r = results[at.problem];
+        const auto to = r.at(at.distribution, range.group);
         r.sum[to] = sums[next++];
         r.pairs[to] = range.count * (range.count - 1) / 2;
         r.weight[to] = static_cast<double>(r.pairs[to]);
       }
   }
 
-  /// Scores of all queries of laws [begin, end) of one problem with all keys of its key head.
+  /// Scores of all queries of distributions [begin, end) of one problem with all keys of its key head.
   void add_scores(const std::vector<place>& some, std::size_t begin, std::size_t end, float* to) {
-    const auto& on = engine_.machine();
+    const auto& on = launcher_.device();
     const auto& problem = of(some[begin].problem);
     std::vector<index_t> row;
     for (std::size_t i = begin; i < end; ++i) {
-      const auto& more = rows(some[i].problem, some[i].law);
+      const auto& more = rows(some[i].problem, some[i].distribution);
       row.insert(row.end(), more.begin(), more.end());
     }
     const auto on_row = on.copy(row);
@@ -123,15 +126,15 @@ class fused_observed {
     on.each(queries.size(), gather_queries<T>{q_.data + problem.query_head * q_.head_stride, q_.row_stride, d_,
                                               on_row.data(), queries.data()});
     on.each(keys.size(), narrow_values{keys_(problem.key_head), keys.data()});
-    engine_.multiply(1, on_row.size(), groups_.n, d_, matrix_batch<const float>{queries.data(), 0},
-                     matrix_batch<const float>{keys.data(), 0}, matrix_batch<float>{to, 0});
+    launcher_.multiply(1, on_row.size(), groups_.n, d_, matrix_batch<const float>{queries.data(), 0},
+                       matrix_batch<const float>{keys.data(), 0}, matrix_batch<float>{to, 0});
   }
 
-  const Engine& engine_;
+  const Launcher& launcher_;
   tensor_view<const T, S> q_;
   const std::vector<empirical_problem>& problems_;
-  device_groups<machine_type> groups_;
-  keys_of_head<machine_type, T, S> keys_;
+  device_keys<device_type> groups_;
+  keys_of_head<device_type, T, S> keys_;
   tile_plans plans_;
   index_t d_, most_queries_;
 };

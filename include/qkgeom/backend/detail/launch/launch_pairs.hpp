@@ -11,59 +11,60 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// Exact f32 pair sums of many heads and laws, as many in a launch as `scratch` bytes of keys hold. `split`: keys are
-/// two bf16 each, else one. With a heatmap, or with parts, or with a weight, or with none of them: not with two.
-template <class Engine, class T, memory_space S>
-class fused_pairs {
-  using machine_type = std::remove_cvref_t<decltype(std::declval<const Engine&>().machine())>;
+/// Exact f32 pair sums of many heads and distributions, as many in a launch as `scratch` bytes of keys hold. `split`:
+/// keys are two bf16 each, else one. With a heatmap, or with terms, or with a weight, or with none of them: not with
+/// two.
+template <class Launcher, class T, memory_space S>
+class tile_pairs {
+  using device_type = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
   template <class F>
-  using buffer = typename machine_type::template buffer<F>;
+  using buffer = typename device_type::template buffer<F>;
 
  public:
-  fused_pairs(const Engine& engine, std::size_t scratch, bool split, const tensor_view<const T, S>& k,
-              const key_groups& groups, const std::vector<pair_problem>& problems, const pair_request& request)
-      : engine_(engine),
+  tile_pairs(const Launcher& launcher, std::size_t scratch, bool split, const tensor_view<const T, S>& k,
+             const keys_by_document& groups, const std::vector<pair_problem>& problems, const pair_request& request)
+      : launcher_(launcher),
         scratch_(scratch),
-        split_(split || request.parts),
+        split_(split || request.terms),
         d_(k.dim),
         columns_((k.dim + tile::stage_k - 1) / tile::stage_k * tile::stage_k),
         problems_(problems),
         request_(request),
-        groups_(engine.machine(), groups),
-        example_(engine.machine().copy(examples_of(groups))),
-        keys_(engine.machine(), k, groups_) {
-    const auto a_law = static_cast<std::size_t>(groups_.n * (columns_ * 4 + 64));
-    laws_a_launch_ = std::max<std::size_t>(1, scratch / std::max<std::size_t>(1, a_law));
+        groups_(launcher.device(), groups),
+        document_(launcher.device().copy(documents_of(groups))),
+        keys_(launcher.device(), k, groups_) {
+    const auto a_distribution = static_cast<std::size_t>(groups_.n * (columns_ * 4 + 64));
+    distributions_per_launch_ = std::max<std::size_t>(1, scratch / std::max<std::size_t>(1, a_distribution));
   }
 
   /// Whether these programs do what is asked for.
   static bool does(const pair_request& request, bool weighted) {
     return request.sample.pairs == 0 && request.precision.value_or(usual_precision<T>) == pair_precision::f32 &&
-           !(request.parts && weighted);
+           !(request.terms && weighted);
   }
 
   template <class Weight>
   std::vector<pair_sums> operator()(const Weight& weight) {
     auto results = backend::empty_sums(groups_.host, problems_, request_);
     if (groups_.host.groups() <= 0 || problems_.empty()) return results;
-    if (request_.parts)
-      for (auto& r : results) r.part_sum.assign(r.sum.size() * pair_parts, 0.0);
-    // A heatmap's width depends on the laws; the widest one holds them all.
+    if (request_.terms)
+      for (auto& r : results) r.term_sum.assign(r.sum.size() * pair_terms, 0.0);
+    // A heatmap's width depends on the distributions; the widest one holds them all.
     index_t width = 0;
     for (const auto& r : results) width = std::max(width, r.heatmap_width);
-    if (request_.parts && width > 0) {
+    if (request_.terms && width > 0) {
       add_with_cells(width, weight, results);
       groups_.require_finite();
       return results;
     }
-    const auto laws = laws_of(0, static_cast<index_t>(problems_.size()));
-    const auto& on = engine_.machine();
+    const auto distributions = distributions_of(0, static_cast<index_t>(problems_.size()));
+    const auto& on = launcher_.device();
     const index_t cells = static_cast<index_t>(problems_.size()) * width * width;
     const auto sum = on.template make<unsigned long long>((Weight::given ? 4 : 2) * cells);
     on.fill(sum.data(), sum.size(), 0ull);
     std::vector<tile::fixed_point> units;
     if constexpr (Weight::given)
-      if (width > 0) units = heat_units(engine_, groups_, example_.data(), problems_, laws, plans_, weight);
+      if (width > 0) units = heat_units(launcher_, groups_, document_.data(), problems_, distributions, plans_, weight);
     const auto on_units = on.copy(units);
     unsigned long long* const rest = Weight::given ? sum.data() + 2 * cells : nullptr;
     const tile::tile_heat heat{sum.data(),
@@ -72,7 +73,7 @@ class fused_pairs {
                                rest ? rest + cells : nullptr,
                                on_units.data(),
                                backend::heatmap_cells::of(request_.heatmap_cell, width)};
-    run_all(laws, 0, weight, heat, results);
+    run_all(distributions, 0, weight, heat, results);
     groups_.require_finite();
     if (width > 0) read_heat(sum.host(), units, width, results);
     return results;
@@ -82,37 +83,37 @@ class fused_pairs {
   template <bool Split, bool Heat, bool Parts>
   struct kind {};
 
-  /// The laws of problems [first, end) that say something.
-  std::vector<law_place> laws_of(index_t first, index_t end) const {
-    std::vector<law_place> laws;
+  /// The distributions of problems [first, end) that say something.
+  std::vector<distribution_place> distributions_of(index_t first, index_t end) const {
+    std::vector<distribution_place> distributions;
     for (index_t p = first; p < end; ++p)
-      for (index_t l = 0; l < static_cast<index_t>(problems_[static_cast<std::size_t>(p)].laws.size()); ++l)
-        if (!law_at(problems_, {p, l}).empty()) laws.push_back({p, l});
-    return laws;
+      for (index_t l = 0; l < static_cast<index_t>(problems_[p].distributions.size()); ++l)
+        if (!distribution_at(problems_, {p, l}).empty()) distributions.push_back({p, l});
+    return distributions;
   }
 
-  /// As many laws a launch as there is room for; `first` is the problem whose heatmap is the first.
+  /// As many distributions a launch as there is room for; `first` is the problem whose heatmap is the first.
   template <class Weight>
-  void run_all(const std::vector<law_place>& laws, index_t first, const Weight& weight, const tile::tile_heat& heat,
-               std::vector<pair_sums>& results) {
-    for (std::size_t at = 0; at < laws.size(); at += laws_a_launch_) {
-      const auto end = std::min(laws.size(), at + laws_a_launch_);
-      run({laws.begin() + static_cast<index_t>(at), laws.begin() + static_cast<index_t>(end)}, first, weight, heat,
-          results);
+  void run_all(const std::vector<distribution_place>& distributions, index_t first, const Weight& weight,
+               const tile::tile_heat& heat, std::vector<pair_sums>& results) {
+    for (std::size_t at = 0; at < distributions.size(); at += distributions_per_launch_) {
+      const auto end = std::min(distributions.size(), at + distributions_per_launch_);
+      run({distributions.begin() + static_cast<index_t>(at), distributions.begin() + static_cast<index_t>(end)}, first,
+          weight, heat, results);
     }
   }
 
-  /// With parts by cell: sums by group, of as many problems at a time as there is room for.
+  /// With terms by cell: sums by group, of as many problems at a time as there is room for.
   template <class Weight>
   void add_with_cells(index_t width, const Weight& weight, std::vector<pair_sums>& results) {
-    const auto& on = engine_.machine();
+    const auto& on = launcher_.device();
     const index_t cells = width * width, groups = groups_.host.groups(),
                   a_problem = tile::group_cells::place(groups * cells, 0),
                   some = std::max<index_t>(1, static_cast<index_t>(scratch_ / sizeof(double)) / a_problem);
     for (index_t first = 0; first < static_cast<index_t>(problems_.size()); first += some) {
       const index_t end = std::min(first + some, static_cast<index_t>(problems_.size()));
       std::vector<tile::fixed_point> units;
-      for (index_t p = first; p < end; ++p) add_cell_units(problems_[static_cast<std::size_t>(p)], units);
+      for (index_t p = first; p < end; ++p) add_cell_units(problems_[p], units);
       const auto sum = on.template make<unsigned long long>((end - first) * a_problem);
       on.fill(sum.data(), sum.size(), 0ull);
       const auto on_units = on.copy(units);
@@ -120,69 +121,66 @@ class fused_pairs {
       const tile::tile_heat heat{nullptr, nullptr, nullptr,
                                  nullptr, nullptr, backend::heatmap_cells::of(request_.heatmap_cell, width),
                                  by_group};
-      run_all(laws_of(first, end), first, weight, heat, results);
+      run_all(distributions_of(first, end), first, weight, heat, results);
       const auto folded = on.template make<double>((end - first) * cells * fold_groups::width);
       on.each((end - first) * cells, fold_groups{by_group, cells, folded.data()});
       const auto values = folded.host();
       for (index_t p = first; p < end; ++p)
-        read_cells(values.data() + (p - first) * cells * fold_groups::width, width,
-                   results[static_cast<std::size_t>(p)]);
+        read_cells(values.data() + (p - first) * cells * fold_groups::width, width, results[p]);
     }
   }
   void add_cell_units(const pair_problem& problem, std::vector<tile::fixed_point>& to) {
-    const auto& on = engine_.machine();
+    const auto& on = launcher_.device();
     const auto square = on.template make<double>(groups_.n);
     on.each(groups_.n, square_norms{keys_(problem.key_head), d_, square.data()});
     double largest = 0, pairs = 0;
     for (const double x : square.host()) largest = std::max(largest, x);
-    for (const auto& law : problem.laws)
-      if (!law.empty())
-        for (const auto& r : plans_.of(groups_.host, law).ranges)
+    for (const auto& distribution : problem.distributions)
+      if (!distribution.empty())
+        for (const auto& r : plans_.of(groups_.host, distribution).ranges)
           pairs += 0.5 * static_cast<double>(r.count * (r.count - 1));
     const auto units = cell_units(problem, std::sqrt(largest), pairs);
     to.insert(to.end(), units.begin(), units.end());
   }
-  const score_law& law_of(const law_place& at) const { return law_at(problems_, at); }
+  const score_distribution& scores_of(const distribution_place& at) const { return distribution_at(problems_, at); }
 
-  static std::vector<std::int32_t> examples_of(const key_groups& groups) {
-    auto example = groups.key_example;
-    for (index_t g = 0; g < groups.groups() && groups.key_example.empty(); ++g)
-      example.resize(static_cast<std::size_t>(groups.offset[static_cast<std::size_t>(g) + 1]),
-                     groups.example[static_cast<std::size_t>(g)]);
-    return example;
+  static std::vector<std::int32_t> documents_of(const keys_by_document& groups) {
+    auto document = groups.key_document;
+    for (index_t g = 0; g < groups.groups() && groups.key_document.empty(); ++g)
+      document.resize(groups.offset[static_cast<std::size_t>(g) + 1], groups.document[g]);
+    return document;
   }
 
   template <class Weight>
-  void run(const std::vector<law_place>& laws, index_t first_problem, const Weight& weight, const tile::tile_heat& heat,
-           std::vector<pair_sums>& results) {
-    const auto& on = engine_.machine();
-    const auto count = static_cast<index_t>(laws.size());
-    fused_operands made(engine_, {groups_.n, d_, columns_, split_, request_.parts}, problems_, laws, first_problem);
-    const auto key_head = [&](index_t law) {
-      return problems_[static_cast<std::size_t>(laws[static_cast<std::size_t>(law)].problem)].key_head;
-    };
+  void run(const std::vector<distribution_place>& distributions, index_t first_problem, const Weight& weight,
+           const tile::tile_heat& heat, std::vector<pair_sums>& results) {
+    const auto& on = launcher_.device();
+    const auto count = static_cast<index_t>(distributions.size());
+    tile_operands made(launcher_, {groups_.n, d_, columns_, split_, request_.terms}, problems_, distributions,
+                       first_problem);
+    const auto key_head = [&](index_t distribution) { return problems_[distributions[distribution].problem].key_head; };
     for (index_t first = 0, end = 0; first < count; first = end) {
       while (end < count && key_head(end) == key_head(first)) ++end;
       made.make(first, end, keys_(key_head(first)));
     }
     tile_batch batch(groups_.n);
-    for (const auto& place : laws) batch.add(plans_.of(groups_.host, law_of(place)));
-    const auto keys = made.keys(groups_.position.data(), example_.data());
+    for (const auto& place : distributions) batch.add(plans_.of(groups_.host, scores_of(place)));
+    const auto keys = made.keys(groups_.position.data(), document_.data());
     const auto refused = on.template make<unsigned long long>(Weight::given ? count : 0);
     on.fill(refused.data(), refused.size(), none_refused);
     const auto launch = [&]<bool Split, bool Heat, bool Parts>(kind<Split, Heat, Parts>) {
       using program = tile::pair_tiles<Split, Heat, Weight, Parts>;
       const auto sums =
-          batch.run(engine_, program::values, [&](const tile::tile_list& list, const tile::tile_sums& to) {
-            return program{list, keys, made.laws(), made.scale(), to, heat, weight, refused.data()};
+          batch.run(launcher_, program::values, [&](const tile::tile_list& list, const tile::tile_sums& to) {
+            return program{list, keys, made.distributions(), made.scale(), to, heat, weight, refused.data()};
           });
-      if (Weight::given) check_refused(laws, weight, refused.host());
-      read(laws, sums, Weight::given, results);
+      if (Weight::given) check_refused(distributions, weight, refused.host());
+      read(distributions, sums, Weight::given, results);
     };
     if constexpr (Weight::given) {
       request_.heatmap_cell > 0 ? launch(kind<true, true, false>{}) : launch(kind<true, false, false>{});
     } else {
-      if (request_.parts)
+      if (request_.terms)
         request_.heatmap_cell > 0 ? launch(kind<true, true, true>{}) : launch(kind<true, false, true>{});
       else if (request_.heatmap_cell > 0)
         split_ ? launch(kind<true, true, false>{}) : launch(kind<false, true, false>{});
@@ -191,56 +189,56 @@ class fused_pairs {
     }
   }
 
-  void read(const std::vector<law_place>& laws, const std::vector<double>& sums, bool weighted,
+  void read(const std::vector<distribution_place>& distributions, const std::vector<double>& sums, bool weighted,
             std::vector<pair_sums>& results) {
     std::size_t at = 0, all = 0;
-    for (const auto& place : laws) all += plans_.of(groups_.host, law_of(place)).ranges.size();
-    for (const auto& place : laws) {
-      auto& r = results[static_cast<std::size_t>(place.problem)];
-      for (const auto& range : plans_.of(groups_.host, law_of(place)).ranges) {
-        const auto to = r.at(place.law, range.group);
+    for (const auto& place : distributions) all += plans_.of(groups_.host, scores_of(place)).ranges.size();
+    for (const auto& place : distributions) {
+      auto& r = results[place.problem];
+      for (const auto& range : plans_.of(groups_.host, scores_of(place)).ranges) {
+        const auto to = r.at(place.distribution, range.group);
         r.sum[to] = sums[at];
         r.pairs[to] = weighted ? static_cast<std::int64_t>(sums[2 * all + at]) : range.count * (range.count - 1) / 2;
         r.weight[to] = weighted ? sums[all + at] : static_cast<double>(r.pairs[to]);
-        for (std::size_t p = 0; p < pair_parts && request_.parts; ++p)
-          r.part_sum[to * pair_parts + p] = sums[(1 + p) * all + at];
+        for (std::size_t p = 0; p < pair_terms && request_.terms; ++p)
+          r.term_sum[to * pair_terms + p] = sums[(1 + p) * all + at];
         ++at;
       }
     }
   }
 
-  /// Throws what the CPU throws for the first pair of a law whose weight is none.
+  /// Throws what the CPU throws for the first pair of a distribution whose weight is none.
   template <class Weight>
-  void check_refused(const std::vector<law_place>& laws, const Weight& weight,
+  void check_refused(const std::vector<distribution_place>& distributions, const Weight& weight,
                      const std::vector<unsigned long long>& refused) const {
     for (std::size_t l = 0; l < refused.size(); ++l) {
       if (refused[l] == none_refused) continue;
       const auto i = static_cast<index_t>(refused[l]) / groups_.n, j = static_cast<index_t>(refused[l]) % groups_.n;
       const auto& g = groups_.host;
       const auto group = std::upper_bound(g.offset.begin(), g.offset.end(), i) - g.offset.begin() - 1;
-      const auto range = admissible(g, group, law_of(laws[l]));
-      const index_t first = g.offset[static_cast<std::size_t>(group)] + range.begin;
+      const auto range = admissible(g, group, scores_of(distributions[l]));
+      const index_t first = g.offset[group] + range.begin;
       const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
-      const auto example = [&](std::size_t key) {
-        return g.key_example.empty() ? g.example[static_cast<std::size_t>(group)] : g.key_example[key];
+      const auto document = [&](std::size_t key) {
+        return g.key_document.empty() ? g.document[group] : g.key_document[key];
       };
-      const key_pair pair{i - first,     j - first,  range.size(), g.position[a],
-                          g.position[b], example(a), example(b),   law_of(laws[l]).tau};
+      const key_pair pair{i - first,     j - first,   range.size(), g.position[a],
+                          g.position[b], document(a), document(b),  scores_of(distributions[l]).tau};
       backend::check_weight(weight(pair), pair.t_i, pair.t_j);
     }
   }
 
   static constexpr unsigned long long none_refused = std::numeric_limits<unsigned long long>::max();
-  const Engine& engine_;
+  const Launcher& launcher_;
   std::size_t scratch_;
   bool split_;
   index_t d_, columns_;
   const std::vector<pair_problem>& problems_;
   const pair_request& request_;
-  device_groups<machine_type> groups_;
-  buffer<std::int32_t> example_;
-  keys_of_head<machine_type, T, S> keys_;
-  std::size_t laws_a_launch_ = 1;
+  device_keys<device_type> groups_;
+  buffer<std::int32_t> document_;
+  keys_of_head<device_type, T, S> keys_;
+  std::size_t distributions_per_launch_ = 1;
   tile_plans plans_;
 };
 

@@ -20,7 +20,7 @@ namespace qkgeom::thrust_kernels {
 /// A policy and the memory it works on. Every algorithm runs on raw pointers of that memory, and floating sums go
 /// through tiles of a fixed size added in a fixed order, so that results do not depend on how a policy shares out work.
 template <class Policy, class Memory>
-struct machine {
+struct device {
   using memory_type = Memory;
   template <class T>
   using buffer = qkgeom::buffer<T, Memory>;
@@ -78,7 +78,7 @@ struct sum_chunks {
 
 /// Sums of the values of each segment by a tree whose shape depends on the number of values alone. T has add(T).
 template <class Policy, class Memory, class T>
-std::vector<T> segment_sums(const machine<Policy, Memory>& on, qkgeom::buffer<T, Memory> values,
+std::vector<T> segment_sums(const device<Policy, Memory>& on, qkgeom::buffer<T, Memory> values,
                             std::vector<index_t> offset) {
   constexpr index_t fan = 64;
   const auto segments = static_cast<index_t>(offset.size()) - 1;

@@ -30,7 +30,7 @@ struct key_scores {
 
 /// 4 p (1 - p), p the share of queries that score one key above the other, ties counting one half.
 template <class F>
-struct share_terms {
+struct share_of_pair {
   static constexpr int values = 1;
   const F* score;
   index_t queries;
@@ -45,14 +45,14 @@ struct share_terms {
   }
 };
 
-/// Sums of one law over as many groups at a time as their scores leave room for.
-template <class F, class Machine, class T>
-void add_empirical_law(const Machine& on, const device_groups<Machine>& groups, const T* q, index_t row_stride,
-                       const std::vector<index_t>& rows, const score_law& law, index_t l, const double* y, index_t d,
-                       pair_sums& to) {
+/// Sums of one distribution over as many groups at a time as their scores leave room for.
+template <class F, class Device, class T>
+void add_empirical_distribution(const Device& on, const device_keys<Device>& groups, const T* q, index_t row_stride,
+                                const std::vector<index_t>& rows, const score_distribution& distribution, index_t l,
+                                const double* y, index_t d, pair_sums& to) {
   constexpr index_t memory_of_scores = index_t{1} << 25;
   const auto n = static_cast<index_t>(rows.size());
-  const auto ranges = ranges_of(groups.host, law);
+  const auto ranges = ranges_of(groups.host, distribution);
   if (n < 2) return;
   const auto query = on.copy(rows);
   for (std::size_t first = 0; first < ranges.size();) {
@@ -68,7 +68,7 @@ void add_empirical_law(const Machine& on, const device_groups<Machine>& groups, 
     const auto on_keys = on.copy(keys);
     const auto score = on.template make<F>(on_keys.size() * n);
     on.each(score.size(), key_scores<T, F>{q, row_stride, query.data(), n, d, y, on_keys.data(), score.data()});
-    const auto sums = sum_ranges(on, groups, batch, law, share_terms<F>{score.data(), n}, no_weight{}, {},
+    const auto sums = sum_ranges(on, groups, batch, distribution, share_of_pair<F>{score.data(), n}, no_weight{}, {},
                                  [](index_t, const std::vector<double>&) {});
     for (std::size_t r = 0; r < batch.size(); ++r) {
       const auto at = to.at(l, batch[r].group);
@@ -81,21 +81,21 @@ void add_empirical_law(const Machine& on, const device_groups<Machine>& groups, 
 }
 
 /// See cpu_context::empirical_pairs.
-template <class Machine, class T, memory_space S>
-std::vector<pair_sums> empirical_pairs(const Machine& on, const tensor_view<const T, S>& q,
-                                       const tensor_view<const T, S>& k, const key_groups& groups,
+template <class Device, class T, memory_space S>
+std::vector<pair_sums> empirical_pairs(const Device& on, const tensor_view<const T, S>& q,
+                                       const tensor_view<const T, S>& k, const keys_by_document& groups,
                                        const std::vector<empirical_problem>& problems) {
   std::vector<pair_sums> results;
-  for (const auto& p : problems) results.push_back(backend::zero_sums(groups, p.laws.size()));
+  for (const auto& p : problems) results.push_back(backend::zero_sums(groups, p.distributions.size()));
   if (groups.groups() <= 0) return results;
-  const device_groups<Machine> on_groups(on, groups);
+  const device_keys<Device> on_groups(on, groups);
   for (std::size_t p = 0; p < problems.size(); ++p) {
     const auto& problem = problems[p];
     const auto y = on_groups.centred(on, k, problem.key_head, backend::key_centre::on_grid);
-    for (std::size_t l = 0; l < problem.laws.size(); ++l)
-      add_empirical_law<compute_t<T>>(on, on_groups, q.data + problem.query_head * q.head_stride, q.row_stride,
-                                      problem.query_rows[l], problem.laws[l], static_cast<index_t>(l), y.data(), k.dim,
-                                      results[p]);
+    for (std::size_t l = 0; l < problem.distributions.size(); ++l)
+      add_empirical_distribution<compute_t<T>>(on, on_groups, q.data + problem.query_head * q.head_stride, q.row_stride,
+                                               problem.query_rows[l], problem.distributions[l], static_cast<index_t>(l),
+                                               y.data(), k.dim, results[p]);
   }
   on_groups.require_finite();
   return results;

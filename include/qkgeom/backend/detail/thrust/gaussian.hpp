@@ -12,51 +12,53 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// The pair sums of one query head, law by law.
-template <class Machine>
+/// The pair sums of one query head, distribution by distribution.
+template <class Device>
 class problem_sums {
  public:
-  problem_sums(const Machine& on, const device_groups<Machine>& groups, const pair_problem& problem,
+  problem_sums(const Device& on, const device_keys<Device>& groups, const pair_problem& problem,
                const pair_request& request, const double* centred, index_t d, pair_sums& to)
       : on_(on), groups_(groups), problem_(problem), request_(request), y_(centred), d_(d), to_(to) {}
 
   /// Plasticity of all pairs.
   template <class F, class Weight>
   void add_plasticity(const Weight& weight) {
-    for_each_law([&](index_t l, const score_law& law, const std::vector<group_range>& ranges) {
-      const law_keys<Machine, F> keys(on_, law, problem_.reflector, y_, groups_.n, d_);
-      const auto take_heat = [&](index_t, const std::vector<double>& heat) {
-        for (std::size_t c = 0; c < to_.heatmap_sum.size(); ++c) {
-          to_.heatmap_weight[c] += heat[2 * c];
-          to_.heatmap_sum[c] += heat[2 * c + 1];
-        }
-      };
-      const auto sums = sum_ranges(on_, groups_, ranges, law, keys.terms(), weight, cells(), take_heat);
-      for (std::size_t r = 0; r < ranges.size(); ++r) {
-        const auto at = to_.at(l, ranges[r].group);
-        to_.sum[at] = sums[r].sum[0];
-        to_.weight[at] = sums[r].weight;
-        to_.pairs[at] = sums[r].pairs;
-      }
-    });
+    for_each_distribution(
+        [&](index_t l, const score_distribution& distribution, const std::vector<group_range>& ranges) {
+          const distribution_keys<Device, F> keys(on_, distribution, problem_.reflector, y_, groups_.n, d_);
+          const auto take_heat = [&](index_t, const std::vector<double>& heat) {
+            for (std::size_t c = 0; c < to_.heatmap_sum.size(); ++c) {
+              to_.heatmap_weight[c] += heat[2 * c];
+              to_.heatmap_sum[c] += heat[2 * c + 1];
+            }
+          };
+          const auto sums = sum_ranges(on_, groups_, ranges, distribution, keys.evaluate(), weight, cells(), take_heat);
+          for (std::size_t r = 0; r < ranges.size(); ++r) {
+            const auto at = to_.at(l, ranges[r].group);
+            to_.sum[at] = sums[r].sum[0];
+            to_.weight[at] = sums[r].weight;
+            to_.pairs[at] = sums[r].pairs;
+          }
+        });
   }
 
-  /// What stands behind the plasticity of all pairs. Memory on the host: a heatmap of parts a group, if asked for.
+  /// What stands behind the plasticity of all pairs. Memory on the host: a heatmap of terms a group, if asked for.
   template <class Weight>
-  void add_parts(const Weight& weight) {
-    to_.part_sum.assign(to_.sum.size() * pair_parts, 0.0);
+  void add_terms(const Weight& weight) {
+    to_.term_sum.assign(to_.sum.size() * pair_terms, 0.0);
     start_cells();
-    for_each_law([&](index_t l, const score_law& law, const std::vector<group_range>& ranges) {
-      const part_keys<Machine> keys(on_, law, problem_.reflector, y_, groups_.n, d_);
-      const auto take_heat = [&](index_t group, const std::vector<double>& heat) {
-        auto& cell = group_cells_[static_cast<std::size_t>(group)];
-        for (std::size_t c = 0; c < heat.size(); ++c) cell[c] += heat[c];
-      };
-      const auto sums = sum_ranges(on_, groups_, ranges, law, keys.terms(), weight, cells(), take_heat);
-      for (std::size_t r = 0; r < ranges.size(); ++r)
-        std::copy(sums[r].sum + 1, sums[r].sum + part_terms::values,
-                  to_.part_sum.begin() + static_cast<index_t>(to_.at(l, ranges[r].group)) * pair_parts);
-    });
+    for_each_distribution(
+        [&](index_t l, const score_distribution& distribution, const std::vector<group_range>& ranges) {
+          const term_keys<Device> keys(on_, distribution, problem_.reflector, y_, groups_.n, d_);
+          const auto take_heat = [&](index_t group, const std::vector<double>& heat) {
+            auto& cell = group_cells_[group];
+            for (std::size_t c = 0; c < heat.size(); ++c) cell[c] += heat[c];
+          };
+          const auto sums = sum_ranges(on_, groups_, ranges, distribution, keys.evaluate(), weight, cells(), take_heat);
+          for (std::size_t r = 0; r < ranges.size(); ++r)
+            std::copy(sums[r].sum + 1, sums[r].sum + pair_term_values::values,
+                      to_.term_sum.begin() + static_cast<index_t>(to_.at(l, ranges[r].group)) * pair_terms);
+        });
     if (request_.heatmap_cell > 0) to_.cells = folded();
   }
 
@@ -64,12 +66,12 @@ class problem_sums {
   backend::heatmap_cells cells() const { return backend::heatmap_cells::of(request_.heatmap_cell, to_.heatmap_width); }
 
   template <class Each>
-  void for_each_law(const Each& each) const {
-    for (std::size_t l = 0; l < problem_.laws.size(); ++l) {
-      const auto& law = problem_.laws[l];
-      if (law.empty()) continue;
-      const auto ranges = ranges_of(groups_.host, law);
-      if (!ranges.empty()) each(static_cast<index_t>(l), law, ranges);
+  void for_each_distribution(const Each& each) const {
+    for (std::size_t l = 0; l < problem_.distributions.size(); ++l) {
+      const auto& distribution = problem_.distributions[l];
+      if (distribution.empty()) continue;
+      const auto ranges = ranges_of(groups_.host, distribution);
+      if (!ranges.empty()) each(static_cast<index_t>(l), distribution, ranges);
     }
   }
 
@@ -78,51 +80,51 @@ class problem_sums {
     group_cells_.assign(entries > 0 ? static_cast<std::size_t>(groups_.host.groups()) : 0,
                         std::vector<double>(entries));
   }
-  heatmap_parts folded() const {
-    auto parts = blank_cells(to_.heatmap_sum.size());
-    for (const auto& cell : group_cells_) backend::fold(cell, parts);
-    return parts;
+  heatmap_terms folded() const {
+    auto terms = blank_cells(to_.heatmap_sum.size());
+    for (const auto& cell : group_cells_) backend::fold(cell, terms);
+    return terms;
   }
 
-  const Machine& on_;
-  const device_groups<Machine>& groups_;
+  const Device& on_;
+  const device_keys<Device>& groups_;
   const pair_problem& problem_;
   const pair_request& request_;
   const double* y_;
   index_t d_;
   pair_sums& to_;
-  std::vector<std::vector<double>> group_cells_;  ///< (groups) by cell, over all laws
+  std::vector<std::vector<double>> group_cells_;  ///< (groups) by cell, over all distributions
 };
 
 /// See cpu_context::gaussian_pairs. `weight` stands for request.weight where it is given.
-template <class Machine, class T, memory_space S, class Weight>
-std::vector<pair_sums> gaussian_pairs(const Machine& on, const tensor_view<const T, S>& k, const key_groups& groups,
-                                      const std::vector<pair_problem>& problems, const pair_request& request,
-                                      const Weight& weight) {
+template <class Device, class T, memory_space S, class Weight>
+std::vector<pair_sums> gaussian_pairs(const Device& on, const tensor_view<const T, S>& k,
+                                      const keys_by_document& groups, const std::vector<pair_problem>& problems,
+                                      const pair_request& request, const Weight& weight) {
   const bool sampled = request.sample.pairs > 0,
              f64 = request.precision.value_or(usual_precision<T>) == pair_precision::f64;
   require(!sampled || !Weight::given, "gaussian_pairs: drawn pairs count 1 each, but a weight was given too");
   if (sampled) {
     const multiply_by_loops multiply;
     constexpr std::size_t scratch = std::size_t{1} << 26;
-    return drawn_pairs<Machine, multiply_by_loops, T, S>(on, multiply, scratch, k, groups, problems, request)();
+    return drawn_pairs<Device, multiply_by_loops, T, S>(on, multiply, scratch, k, groups, problems, request)();
   }
   auto results = backend::empty_sums(groups, problems, request);
   if (groups.groups() <= 0) return results;
-  const device_groups<Machine> on_groups(on, groups);
-  std::unique_ptr<qkgeom::buffer<double, typename Machine::memory_type>> y;
+  const device_keys<Device> on_groups(on, groups);
+  std::unique_ptr<qkgeom::buffer<double, typename Device::memory_type>> y;
   index_t key_head = -1;
   for (std::size_t p = 0; p < problems.size(); ++p) {
     if (problems[p].key_head != key_head || !y) {
       key_head = problems[p].key_head;
-      y = std::make_unique<qkgeom::buffer<double, typename Machine::memory_type>>(on_groups.centred(on, k, key_head));
+      y = std::make_unique<qkgeom::buffer<double, typename Device::memory_type>>(on_groups.centred(on, k, key_head));
     }
-    problem_sums<Machine> sums(on, on_groups, problems[p], request, y->data(), k.dim, results[p]);
+    problem_sums<Device> sums(on, on_groups, problems[p], request, y->data(), k.dim, results[p]);
     if (f64)
       sums.template add_plasticity<double>(weight);
     else
       sums.template add_plasticity<float>(weight);
-    if (request.parts) sums.add_parts(weight);
+    if (request.terms) sums.add_terms(weight);
   }
   on_groups.require_finite();
   return results;

@@ -47,32 +47,32 @@ struct centres_on_grid {
 };
 
 /// Keys of the groups in order, on the device.
-template <class Machine>
-struct device_groups {
+template <class Device>
+struct device_keys {
   template <class T>
-  using buffer = typename Machine::template buffer<T>;
-  const key_groups& host;
+  using buffer = typename Device::template buffer<T>;
+  const keys_by_document& host;
   index_t n;
   buffer<std::int64_t> row;
-  buffer<std::int32_t> position, example, key_example;
+  buffer<std::int32_t> position, document, key_document;
   buffer<index_t> offset;
-  segment_averages<Machine> averages;
+  segment_averages<Device> averages;
   buffer<unsigned long long> unfinished;  ///< the first group that has a key which is not finite, or their number
 
-  device_groups(const Machine& on, const key_groups& g)
+  device_keys(const Device& on, const keys_by_document& g)
       : host(g),
         n(static_cast<index_t>(g.row.size())),
         row(on.copy(g.row)),
         position(on.copy(g.position)),
-        example(on.copy(g.example)),
-        key_example(on.copy(g.key_example)),
+        document(on.copy(g.document)),
+        key_document(on.copy(g.key_document)),
         offset(on.copy(g.offset)),
         averages(on, g.offset),
         unfinished(on.copy(std::vector<unsigned long long>{static_cast<unsigned long long>(g.groups())})) {}
 
   /// Centred keys (n, d) of one key head.
   template <class T, memory_space S>
-  buffer<double> centred(const Machine& on, const tensor_view<const T, S>& k, index_t head,
+  buffer<double> centred(const Device& on, const tensor_view<const T, S>& k, index_t head,
                          backend::key_centre about = backend::key_centre::mean) const {
     const row_segments<T> x{k.data,       k.dim,         k.heads,    host.groups(),
                             k.row_stride, k.head_stride, row.data(), offset.data()};
@@ -111,7 +111,7 @@ struct map_keys {
 
 /// H e_1 = e_1 - 2 u_1 u, which coordinate 1 of reflected keys is along; e_1 without a reflector.
 inline std::vector<double> reflected_axis(const std::vector<double>& u, index_t d) {
-  std::vector<double> axis(static_cast<std::size_t>(d));
+  std::vector<double> axis(d);
   axis[0] = 1;
   for (std::size_t j = 0; j < u.size(); ++j) axis[j] -= 2 * u[0] * u[j];
   return axis;
@@ -129,26 +129,29 @@ inline std::vector<double> reflection(const std::vector<double>& u, index_t d) {
 }
 
 /// The matrix (rank, d) that takes keys to z with v_ij = |z_i - z_j|^2.
-inline std::vector<double> key_map(const score_law& law, const std::vector<double>& reflector, index_t d) {
+inline std::vector<double> key_map(const score_distribution& distribution, const std::vector<double>& reflector,
+                                   index_t d) {
   const auto n = static_cast<std::size_t>(d);
-  if (law.variance.empty()) {
-    const auto rank = static_cast<std::size_t>(law.rank);
+  if (distribution.variance.empty()) {
+    const auto rank = static_cast<std::size_t>(distribution.rank);
     std::vector<double> map(rank * n);
     for (std::size_t j = 0; j < n; ++j)
-      for (std::size_t c = 0; c < rank; ++c) map[c * n + j] = law.factor[j * rank + c];
+      for (std::size_t c = 0; c < rank; ++c) map[c * n + j] = distribution.factor[j * rank + c];
     return map;
   }
   auto map = reflection(reflector, d);
   for (std::size_t c = 0; c < n; ++c)
-    for (std::size_t j = 0; j < n; ++j) map[c * n + j] *= std::sqrt(law.variance[c]);
+    for (std::size_t j = 0; j < n; ++j) map[c * n + j] *= std::sqrt(distribution.variance[c]);
   return map;
 }
-inline index_t rank_of(const score_law& law, index_t d) { return law.variance.empty() ? law.rank : d; }
+inline index_t rank_of(const score_distribution& distribution, index_t d) {
+  return distribution.variance.empty() ? distribution.rank : d;
+}
 
 /// What the plasticity of a pair needs: z (n, rank) and score (n), scaled alike by a power of two so that v is of order
 /// 1.
 template <class F>
-struct plasticity_terms {
+struct plasticity_of_pair {
   static constexpr int values = 1;
   const F *z, *score;
   index_t rank;
@@ -165,16 +168,18 @@ struct plasticity_terms {
   }
 };
 
-/// Owns what plasticity_terms points to.
-template <class Machine, class F>
-struct law_keys {
-  typename Machine::template buffer<F> z, score;
+/// Owns what plasticity_of_pair points to.
+template <class Device, class F>
+struct distribution_keys {
+  typename Device::template buffer<F> z, score;
   index_t rank;
 
-  law_keys(const Machine& on, const score_law& law, const std::vector<double>& reflector, const double* y, index_t n,
-           index_t d)
-      : z(on.template make<F>(n * rank_of(law, d))), score(on.template make<F>(n)), rank(rank_of(law, d)) {
-    const auto map = on.copy(key_map(law, reflector, d)), mean = on.copy(law.mean);
+  distribution_keys(const Device& on, const score_distribution& distribution, const std::vector<double>& reflector,
+                    const double* y, index_t n, index_t d)
+      : z(on.template make<F>(n * rank_of(distribution, d))),
+        score(on.template make<F>(n)),
+        rank(rank_of(distribution, d)) {
+    const auto map = on.copy(key_map(distribution, reflector, d)), mean = on.copy(distribution.mean);
     double scale = 1;
     if (const index_t sampled = std::min<index_t>(256, n); std::is_same_v<F, float> && sampled > 0) {
       const auto sample = on.template make<double>(sampled * rank);
@@ -186,12 +191,12 @@ struct law_keys {
     on.each(n * rank, map_keys<F>{y, map.data(), d, rank, rank, scale, z.data()});
     on.each(n, map_keys<F>{y, mean.data(), d, 1, 1, scale, score.data()});
   }
-  plasticity_terms<F> terms() const { return {z.data(), score.data(), rank}; }
+  plasticity_of_pair<F> evaluate() const { return {z.data(), score.data(), rank}; }
 };
 
-/// Plasticity of a pair and what stands behind it, in f64, in the order of `pair_part`.
-struct part_terms {
-  static constexpr int values = static_cast<int>(heatmap_parts::values);
+/// Plasticity of a pair and what stands behind it, in f64, in the order of `pair_term`.
+struct pair_term_values {
+  static constexpr int values = static_cast<int>(heatmap_terms::values);
   const double *z, *drift, *content, *factor;  ///< coordinates 2..d; 1; mean . y of 2..d; coordinate 1's row, or null
   index_t rank;
   double drift_mean, drift_variance;
@@ -212,30 +217,30 @@ struct part_terms {
   }
 };
 
-/// Owns what part_terms points to.
-template <class Machine>
-struct part_keys {
+/// Owns what pair_term_values points to.
+template <class Device>
+struct term_keys {
   template <class T>
-  using buffer = typename Machine::template buffer<T>;
+  using buffer = typename Device::template buffer<T>;
   buffer<double> z, drift, content, factor;
-  part_terms made;
+  pair_term_values made;
 
-  part_keys(const Machine& on, const score_law& law, const std::vector<double>& reflector, const double* y, index_t n,
-            index_t d)
-      : z(on.template make<double>(n * rank_of(law, d))),
+  term_keys(const Device& on, const score_distribution& distribution, const std::vector<double>& reflector,
+            const double* y, index_t n, index_t d)
+      : z(on.template make<double>(n * rank_of(distribution, d))),
         drift(on.template make<double>(n)),
         content(on.template make<double>(n)),
-        factor(on.template make<double>(rank_of(law, d))) {
+        factor(on.template make<double>(rank_of(distribution, d))) {
     const auto size = static_cast<std::size_t>(d);
-    const auto rank = static_cast<std::size_t>(rank_of(law, d));
+    const auto rank = static_cast<std::size_t>(rank_of(distribution, d));
     made = {z.data(), drift.data(), content.data(), nullptr, static_cast<index_t>(rank), 0, 0};
     const auto first = reflected_axis(reflector, d);
-    std::vector<double> others(law.mean), row(rank);
-    for (std::size_t j = 0; j < size; ++j) made.drift_mean += first[j] * law.mean[j];
+    std::vector<double> others(distribution.mean), row(rank);
+    for (std::size_t j = 0; j < size; ++j) made.drift_mean += first[j] * distribution.mean[j];
     for (std::size_t j = 0; j < size; ++j) others[j] -= made.drift_mean * first[j];
-    auto map = key_map(law, reflector, d);
-    if (law.variance.empty()) {
-      // Coordinate 1's part of the factor: F' = row e_1' H + the map of coordinates 2..d.
+    auto map = key_map(distribution, reflector, d);
+    if (distribution.variance.empty()) {
+      // Coordinate 1's term of the factor: F' = row e_1' H + the map of coordinates 2..d.
       for (std::size_t c = 0; c < rank; ++c) {
         for (std::size_t j = 0; j < size; ++j) row[c] += map[c * size + j] * first[j];
         for (std::size_t j = 0; j < size; ++j) map[c * size + j] -= row[c] * first[j];
@@ -245,14 +250,14 @@ struct part_keys {
       made.factor = factor.data();
     } else {
       std::fill(map.begin(), map.begin() + d, 0.0);
-      made.drift_variance = law.variance[0];
+      made.drift_variance = distribution.variance[0];
     }
     const auto on_map = on.copy(map), on_first = on.copy(first), on_others = on.copy(others);
     on.each(n * made.rank, map_keys<double>{y, on_map.data(), d, made.rank, made.rank, 1.0, z.data()});
     on.each(n, map_keys<double>{y, on_first.data(), d, 1, 1, 1.0, drift.data()});
     on.each(n, map_keys<double>{y, on_others.data(), d, 1, 1, 1.0, content.data()});
   }
-  const part_terms& terms() const { return made; }
+  const pair_term_values& evaluate() const { return made; }
 };
 
 }  // namespace qkgeom::thrust_kernels

@@ -74,18 +74,18 @@ struct segment_mean {
 };
 
 /// Means of segments of rows, a thread a tile and column: large segments are few.
-template <class Machine>
+template <class Device>
 class segment_averages {
  public:
   /// The offsets of `row_segments`, on the host.
-  segment_averages(const Machine& on, const std::vector<index_t>& offset) : first_tile_(on.copy(tiles_of(offset))) {
+  segment_averages(const Device& on, const std::vector<index_t>& offset) : first_tile_(on.copy(tiles_of(offset))) {
     for (std::size_t s = 1; s < offset.size(); ++s) tiles_ += tiles_in(offset[s] - offset[s - 1]);
   }
 
   /// (heads, segments, d) of the first `heads` heads, about each segment's first row, so that constants stay exact.
   template <class T>
-  typename Machine::template buffer<double> operator()(const Machine& on, const row_segments<T>& x, index_t heads,
-                                                       unsigned long long* unfinished = nullptr) const {
+  typename Device::template buffer<double> operator()(const Device& on, const row_segments<T>& x, index_t heads,
+                                                      unsigned long long* unfinished = nullptr) const {
     const auto sum = on.template make<double>(heads * tiles_ * x.dim);
     on.each(sum.size(), tile_sums_of_segments<T>{x, first_tile_.data(), tiles_, sum.data()});
     auto mean = on.template make<double>(heads * x.segments * x.dim);
@@ -101,7 +101,7 @@ class segment_averages {
     return first;
   }
 
-  typename Machine::template buffer<index_t> first_tile_;
+  typename Device::template buffer<index_t> first_tile_;
   index_t tiles_ = 0;
 };
 
@@ -197,8 +197,8 @@ struct pack_scatter {
 /// Second moments by one item a run of entries. Calls each(first head, heads, values (heads, layout.values())) in
 /// order.
 struct scatter_by_loops {
-  template <class Machine, class T, class Each>
-  void operator()(const Machine& on, const segment_means<T>& about, const scatter_layout& layout,
+  template <class Device, class T, class Each>
+  void operator()(const Device& on, const segment_means<T>& about, const scatter_layout& layout,
                   const Each& each) const {
     const auto& rows = about.rows;
     const index_t d = rows.dim, segments = rows.segments,
@@ -231,12 +231,12 @@ struct unfinished_row {
 };
 
 /// Rows by segment: stable, rows of segment -1 last. (row, offset), the last segment being -1's.
-template <class Machine>
+template <class Device>
 struct sorted_rows {
-  typename Machine::template buffer<std::int64_t> row;
+  typename Device::template buffer<std::int64_t> row;
   std::vector<index_t> offset;
 
-  sorted_rows(const Machine& on, const std::vector<std::int32_t>& bucket, index_t buckets)
+  sorted_rows(const Device& on, const std::vector<std::int32_t>& bucket, index_t buckets)
       : row(on.template make<std::int64_t>(static_cast<index_t>(bucket.size()))) {
     const auto n = static_cast<index_t>(bucket.size());
     std::vector<std::int32_t> slot(bucket);
@@ -272,18 +272,18 @@ inline side_moments unpacked(const scatter_layout& layout, const segment_facts& 
       }
   };
   side_moments m{row_moments::zero(d, scatter_kind::full), {}};
-  auto part = row_moments::zero(d, scatter_kind::full);  // without the scatter about its own mean
+  auto term = row_moments::zero(d, scatter_kind::full);  // without the scatter about its own mean
   for (index_t s = 0; s < layout.segments; ++s) {
     const auto at = static_cast<std::size_t>(s);
     const bool is_bucket = s + 1 < layout.segments;
     if (is_bucket) m.bucket.push_back(row_moments::zero(d, layout.kind));
-    part.count = facts.offset[at + 1] - facts.offset[at];
-    if (part.count == 0) continue;
-    part.mean_t = facts.t_mean[at];
-    part.tt = facts.tt[at];
-    part.mean = vector_at(facts.mean.data() + (head * layout.segments + s) * d);
-    part.xt = vector_at(from + layout.xt(s));
-    merge(m.total, part);
+    term.count = facts.offset[at + 1] - facts.offset[at];
+    if (term.count == 0) continue;
+    term.mean_t = facts.t_mean[at];
+    term.tt = facts.tt[at];
+    term.mean = vector_at(facts.mean.data() + (head * layout.segments + s) * d);
+    term.xt = vector_at(from + layout.xt(s));
+    merge(m.total, term);
     if (!is_bucket) continue;
     row_moments& own = m.bucket.back();
     auto xx = std::exchange(own.xx, {});
@@ -291,24 +291,24 @@ inline side_moments unpacked(const scatter_layout& layout, const segment_facts& 
       add_triangle(from + layout.of_segment(s), xx);
     else
       xx = vector_at(from + layout.of_segment(s));
-    own = {part.count, part.mean_t, part.tt, part.mean, part.xt, std::move(xx)};
+    own = {term.count, term.mean_t, term.tt, term.mean, term.xt, std::move(xx)};
   }
   add_triangle(from, m.total.xx);
   return m;
 }
 
 /// See cpu_context::moments. Two passes: means about a first row, then second moments about the means, by `scatter_of`.
-template <class Machine, class T, memory_space S, class Scatter, class ForEach>
-std::vector<side_moments> moments(const Machine& on, const Scatter& scatter_of, ForEach&& for_each, const char* side,
+template <class Device, class T, memory_space S, class Scatter, class ForEach>
+std::vector<side_moments> moments(const Device& on, const Scatter& scatter_of, ForEach&& for_each, const char* side,
                                   const tensor_view<const T, S>& x, const vector_view<const std::int32_t, S>& position,
                                   const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
   const index_t d = x.dim, segments = buckets + 1;
   const auto n_segments = static_cast<std::size_t>(segments);
-  const sorted_rows<Machine> order(on, bucket, buckets);
+  const sorted_rows<Device> order(on, bucket, buckets);
   const auto offset = on.copy(order.offset);
   const row_segments<T> rows{x.data,       d, x.heads, segments, x.row_stride, x.head_stride, order.row.data(),
                              offset.data()};
-  const auto mean = segment_averages<Machine>(on, order.offset)(on, rows, x.heads);
+  const auto mean = segment_averages<Device>(on, order.offset)(on, rows, x.heads);
   const auto host_mean = mean.host();
   if (!std::all_of(host_mean.begin(), host_mean.end(), [](double v) { return std::isfinite(v); })) {
     const index_t bad = thrust::transform_reduce(
@@ -318,27 +318,26 @@ std::vector<side_moments> moments(const Machine& on, const Scatter& scatter_of, 
             bad % std::max<index_t>(1, x.rows), " holds a value that is not finite");
   }
   // Positions are the same for all heads: their sums are made once, on the host.
-  std::vector<std::int32_t> t(static_cast<std::size_t>(x.rows));
+  std::vector<std::int32_t> t(x.rows);
   if (x.rows > 0) on.memory.to_host(t.data(), position.data, t.size() * sizeof(std::int32_t));
   const auto host_row = order.row.host();
   std::vector<double> t_mean(n_segments), tt(n_segments);
   for (std::size_t s = 0; s < n_segments; ++s) {
     const auto begin = order.offset[s], end = order.offset[s + 1];
-    for (auto i = begin; i < end; ++i) t_mean[s] += t[static_cast<std::size_t>(host_row[static_cast<std::size_t>(i)])];
+    for (auto i = begin; i < end; ++i) t_mean[s] += t[host_row[i]];
     t_mean[s] /= std::max(1.0, static_cast<double>(end - begin));
     for (auto i = begin; i < end; ++i) {
-      const double y = t[static_cast<std::size_t>(host_row[static_cast<std::size_t>(i)])] - t_mean[s];
+      const double y = t[host_row[i]] - t_mean[s];
       tt[s] += y * y;
     }
   }
-  std::vector<side_moments> result(static_cast<std::size_t>(x.heads));
+  std::vector<side_moments> result(x.heads);
   const segment_means<T> about{rows, order.offset, mean.data(), t_mean, position.data};
   const scatter_layout layout{d, segments, per_bucket};
   const segment_facts facts{order.offset, host_mean, t_mean, tt};
   scatter_of(on, about, layout, [&](index_t first, index_t heads, const double* values) {
-    for_each(heads, [&](index_t h) {
-      result[static_cast<std::size_t>(first + h)] = unpacked(layout, facts, first + h, values + h * layout.values());
-    });
+    for_each(heads,
+             [&](index_t h) { result[first + h] = unpacked(layout, facts, first + h, values + h * layout.values()); });
   });
   return result;
 }

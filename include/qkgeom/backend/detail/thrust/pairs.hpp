@@ -10,16 +10,16 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// Sums over pairs of one law and group.
+/// Sums over pairs of one distribution and group.
 template <int Values>
-struct term_sums {
+struct value_sums {
   double sum[Values] = {};
   double weight = 0;
   std::int64_t pairs = 0;
   index_t refused_i = -1, refused_j = -1;  ///< keys of a pair whose weight is none
   double refused = 0;
 
-  QKGEOM_HD void add(const term_sums& x) {
+  QKGEOM_HD void add(const value_sums& x) {
     for (int v = 0; v < Values; ++v) sum[v] += x.sum[v];
     weight += x.weight;
     pairs += x.pairs;
@@ -33,28 +33,29 @@ struct term_sums {
 using backend::given_weight;
 using backend::no_weight;
 
-/// Sums over slices of the pairs of one law: a slice is a run of square tiles of one range, its pairs visited in order.
-template <class Terms, class Weight>
+/// Sums over slices of the pairs of one distribution: a slice is a run of square tiles of one range, its pairs visited
+/// in order.
+template <class Evaluate, class Weight>
 struct pair_slices {
   static constexpr index_t side = 32;
-  Terms terms;
+  Evaluate evaluate;
   Weight weight;
   const group_range* range;
   const index_t* slice_of_range;  ///< (ranges + 1) first slice
   index_t ranges, tiles_a_slice, first_slice;
-  const std::int32_t *position, *example, *key_example;  ///< key_example: null where a group is one example
+  const std::int32_t *position, *document, *key_document;  ///< key_document: null where a group is one document
   double tau;
   backend::heatmap_cells cells;
   double* heat;  ///< (slices from first_slice on, cells, 1 + values); null: no heatmap
-  term_sums<Terms::values>* out;
+  value_sums<Evaluate::values>* out;
 
   QKGEOM_HD void operator()(index_t at) const {
     const index_t slice = first_slice + at, r = place_in(slice_of_range, ranges, slice);
     const group_range g = range[r];
     const index_t across = (g.count + side - 1) / side, tiles = across * (across + 1) / 2;
     const index_t begin = (slice - slice_of_range[r]) * tiles_a_slice, stop = begin + tiles_a_slice;
-    double* const mine = heat ? heat + at * cells.width * cells.width * (1 + Terms::values) : nullptr;
-    term_sums<Terms::values> sums;
+    double* const mine = heat ? heat + at * cells.width * cells.width * (1 + Evaluate::values) : nullptr;
+    value_sums<Evaluate::values> sums;
     for (index_t t = begin; t < stop && t < tiles; ++t) {
       // Tile number t of i <= j is pair number t of i < j + 1.
       const auto tile = pair_of_number(t);
@@ -64,21 +65,21 @@ struct pair_slices {
   }
 
  private:
-  QKGEOM_HD void add_tile(const group_range& g, index_t i0, index_t j0, term_sums<Terms::values>& sums,
+  QKGEOM_HD void add_tile(const group_range& g, index_t i0, index_t j0, value_sums<Evaluate::values>& sums,
                           double* mine) const {
     const index_t i1 = i0 + side < g.count ? i0 + side : g.count, j1 = j0 + side < g.count ? j0 + side : g.count;
     for (index_t j = j0; j < j1; ++j)
       for (index_t i = i0; i < i1 && i < j; ++i) add_pair(g, i, j, sums, mine);
   }
 
-  QKGEOM_HD void add_pair(const group_range& g, index_t i, index_t j, term_sums<Terms::values>& sums,
+  QKGEOM_HD void add_pair(const group_range& g, index_t i, index_t j, value_sums<Evaluate::values>& sums,
                           double* mine) const {
     const index_t a = g.first + i, b = g.first + j;
     double w = 1;
     if constexpr (Weight::given) {
       key_pair pair{i, j, g.count, position[a], position[b], 0, 0, tau};
-      pair.example_i = key_example ? key_example[a] : example[g.group];
-      pair.example_j = key_example ? key_example[b] : example[g.group];
+      pair.document_i = key_document ? key_document[a] : document[g.group];
+      pair.document_j = key_document ? key_document[b] : document[g.group];
       w = weight(pair);
       if (!backend::is_weight(w)) {
         if (sums.refused_i < 0) {
@@ -90,17 +91,17 @@ struct pair_slices {
       }
       if (w == 0) return;
     }
-    double value[Terms::values];
-    terms(a, b, position[a] == position[b], value);
-    for (int v = 0; v < Terms::values; ++v) sums.sum[v] += w * value[v];
+    double value[Evaluate::values];
+    evaluate(a, b, position[a] == position[b], value);
+    for (int v = 0; v < Evaluate::values; ++v) sums.sum[v] += w * value[v];
     sums.weight += w;
     ++sums.pairs;
     if (!mine) return;
     const index_t cell = cells.cell_of(cells.place(position[a], position[b]), tau);
     if (cell < 0) return;
-    double* const to = mine + cell * (1 + Terms::values);
+    double* const to = mine + cell * (1 + Evaluate::values);
     to[0] += w;
-    for (int v = 0; v < Terms::values; ++v) to[1 + v] += w * value[v];
+    for (int v = 0; v < Evaluate::values; ++v) to[1 + v] += w * value[v];
   }
 };
 
@@ -116,17 +117,18 @@ struct add_heat {
   }
 };
 
-/// Sums by range of `ranges` of everything `terms` says of pairs under one law. `each_group(group, cells)` is called
-/// with each group's heatmap (cells, 1 + values), in order, if one is asked for.
-template <class Machine, class Terms, class Weight, class EachGroup>
-std::vector<term_sums<Terms::values>> sum_ranges(const Machine& on, const device_groups<Machine>& groups,
-                                                 const std::vector<group_range>& ranges, const score_law& law,
-                                                 const Terms& terms, const Weight& weight,
-                                                 const backend::heatmap_cells& cells, EachGroup&& each_group) {
-  using sums = term_sums<Terms::values>;
-  constexpr index_t memory_of_heat = index_t{1} << 23, side = pair_slices<Terms, Weight>::side;
+/// Sums by range of `ranges` of everything `terms` says of pairs under one distribution. `each_group(group, cells)` is
+/// called with each group's heatmap (cells, 1 + values), in order, if one is asked for.
+template <class Device, class Evaluate, class Weight, class EachGroup>
+std::vector<value_sums<Evaluate::values>> sum_ranges(const Device& on, const device_keys<Device>& groups,
+                                                     const std::vector<group_range>& ranges,
+                                                     const score_distribution& distribution, const Evaluate& evaluate,
+                                                     const Weight& weight, const backend::heatmap_cells& cells,
+                                                     EachGroup&& each_group) {
+  using sums = value_sums<Evaluate::values>;
+  constexpr index_t memory_of_heat = index_t{1} << 23, side = pair_slices<Evaluate, Weight>::side;
   if (ranges.empty()) return {};
-  const index_t entries = cells.width * cells.width * (1 + Terms::values);
+  const index_t entries = cells.width * cells.width * (1 + Evaluate::values);
   const index_t tiles_a_slice = entries > 0 ? 16 : 1;
   std::vector<index_t> slice{0};
   for (const auto& r : ranges) {
@@ -145,10 +147,11 @@ std::vector<term_sums<Terms::values>> sum_ranges(const Machine& on, const device
   for (index_t first = 0; first < slice.back(); first += batch) {
     const index_t count = std::min(batch, slice.back() - first);
     if (entries > 0) on.fill(heat.data(), count * entries, 0.0);
-    on.each(count, pair_slices<Terms, Weight>{terms, weight, on_range.data(), on_slice.data(), n_ranges, tiles_a_slice,
-                                              first, groups.position.data(), groups.example.data(),
-                                              groups.host.key_example.empty() ? nullptr : groups.key_example.data(),
-                                              law.tau, cells, entries > 0 ? heat.data() : nullptr, out.data() + first});
+    on.each(count, pair_slices<Evaluate, Weight>{
+                       evaluate, weight, on_range.data(), on_slice.data(), n_ranges, tiles_a_slice, first,
+                       groups.position.data(), groups.document.data(),
+                       groups.host.key_document.empty() ? nullptr : groups.key_document.data(), distribution.tau, cells,
+                       entries > 0 ? heat.data() : nullptr, out.data() + first});
     for (index_t done = first; entries > 0 && done < first + count;) {
       const index_t end = std::min(first + count, slice[r + 1]);
       on.each(entries, add_heat{heat.data(), done - first, end - first, entries, group_heat.data()});
@@ -162,8 +165,7 @@ std::vector<term_sums<Terms::values>> sum_ranges(const Machine& on, const device
   auto result = segment_sums(on, std::move(out), std::move(slice));
   for (const auto& x : result)
     if (x.refused_i >= 0)
-      backend::check_weight(x.refused, groups.host.position[static_cast<std::size_t>(x.refused_i)],
-                            groups.host.position[static_cast<std::size_t>(x.refused_j)]);
+      backend::check_weight(x.refused, groups.host.position[x.refused_i], groups.host.position[x.refused_j]);
   return result;
 }
 

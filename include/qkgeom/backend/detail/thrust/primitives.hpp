@@ -67,7 +67,7 @@ class primitives {
     if constexpr (space == memory_space::host) {
       return host_values<value>(x);
     } else {
-      std::vector<value> copy(static_cast<std::size_t>(x.size));
+      std::vector<value> copy(x.size);
       if (x.size > 0) memory_.to_host(copy.data(), x.data, copy.size() * sizeof(value));
       return host_values<value>(std::move(copy));
     }
@@ -86,7 +86,7 @@ class primitives {
   /// See cpu_context::gaussian_pairs. On a device a weight must be a function object that runs there: give the pair set
   /// as `device_weighted_pairs`.
   template <class T>
-  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
     if (!request.weight)
       return thrust_kernels::gaussian_pairs(on(), k, groups, problems, request, thrust_kernels::no_weight{});
@@ -104,7 +104,7 @@ class primitives {
 
   /// The same with a weight that runs where the policy does.
   template <class T, class Weight>
-  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const key_groups& groups,
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
                                         const Weight& weight) {
     return thrust_kernels::gaussian_pairs(on(), k, groups, problems, request,
@@ -114,12 +114,13 @@ class primitives {
   /// See cpu_context::empirical_pairs.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
-                                         const key_groups& groups, const std::vector<empirical_problem>& problems) {
+                                         const keys_by_document& groups,
+                                         const std::vector<empirical_problem>& problems) {
     return thrust_kernels::empirical_pairs(on(), q, k, groups, problems);
   }
 
  protected:
-  machine<Policy, Memory> on() const { return {policy_, memory_}; }
+  device<Policy, Memory> on() const { return {policy_, memory_}; }
 
  private:
   Policy policy_;

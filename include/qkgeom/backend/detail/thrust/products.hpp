@@ -32,26 +32,27 @@ struct multiply_entry {
   }
 };
 struct multiply_by_loops {
-  template <class Machine, class F>
-  void operator()(const Machine& on, index_t batch, index_t rows, index_t columns, index_t d,
+  template <class Device, class F>
+  void operator()(const Device& on, index_t batch, index_t rows, index_t columns, index_t d,
                   const matrix_batch<const F>& a, const matrix_batch<const F>& b, const matrix_batch<F>& c) const {
     on.each(batch * rows * columns, multiply_entry<F>{rows, columns, d, a, b, c});
   }
 };
 
-/// A law of the problems of a call.
-struct law_place {
-  index_t problem, law;
+/// A distribution of the problems of a call.
+struct distribution_place {
+  index_t problem, distribution;
 };
-inline const score_law& law_at(const std::vector<pair_problem>& problems, const law_place& at) {
-  return problems[static_cast<std::size_t>(at.problem)].laws[static_cast<std::size_t>(at.law)];
+inline const score_distribution& distribution_at(const std::vector<pair_problem>& problems,
+                                                 const distribution_place& at) {
+  return problems[at.problem].distributions[at.distribution];
 }
 
 /// The centred keys of one key head at a time, as F.
-template <class Machine, class T, memory_space S>
+template <class Device, class T, memory_space S>
 class keys_of_head {
  public:
-  keys_of_head(const Machine& on, const tensor_view<const T, S>& k, const device_groups<Machine>& groups,
+  keys_of_head(const Device& on, const tensor_view<const T, S>& k, const device_keys<Device>& groups,
                backend::key_centre about = backend::key_centre::mean)
       : on_(on), k_(k), groups_(groups), about_(about), y_(on.template make<double>(0)) {}
   const double* operator()(index_t head) {
@@ -61,11 +62,11 @@ class keys_of_head {
   }
 
  private:
-  const Machine& on_;
+  const Device& on_;
   tensor_view<const T, S> k_;
-  const device_groups<Machine>& groups_;
+  const device_keys<Device>& groups_;
   backend::key_centre about_;
-  typename Machine::template buffer<double> y_;
+  typename Device::template buffer<double> y_;
   index_t head_ = -1;
 };
 

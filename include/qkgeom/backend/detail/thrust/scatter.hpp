@@ -48,15 +48,15 @@ struct add_products {
 };
 
 /// Second moments by batched f64 products over chunks of rows of several heads, which are added in a fixed order. An
-/// engine has
+/// launcher has
 ///   multiply(batch, width, rows, x, products): products (batch, width, width) = x' x of x (batch, rows, width)
 ///   on_host(n): n doubles on the host to copy into, the same every time
-template <class Engine>
+template <class Launcher>
 struct scatter_by_products {
-  Engine engine;
+  Launcher launcher;
 
-  template <class Machine, class T, class Each>
-  void operator()(const Machine& on, const segment_means<T>& about, const scatter_layout& layout,
+  template <class Device, class T, class Each>
+  void operator()(const Device& on, const segment_means<T>& about, const scatter_layout& layout,
                   const Each& each) const {
     constexpr index_t rows_a_chunk = tile_rows, memory = index_t{1} << 27;  // values
     const auto& x = about.rows;
@@ -64,7 +64,7 @@ struct scatter_by_products {
     std::vector<index_t> first, count, segment, first_chunk{0};
     for (index_t s = 0; s < x.segments; ++s) {
       const index_t end = about.offset[static_cast<std::size_t>(s) + 1];
-      for (index_t i = about.offset[static_cast<std::size_t>(s)]; i < end; i += rows_a_chunk) {
+      for (index_t i = about.offset[s]; i < end; i += rows_a_chunk) {
         first.push_back(i);
         count.push_back(std::min(rows_a_chunk, end - i));
         segment.push_back(s);
@@ -87,13 +87,13 @@ struct scatter_by_products {
       on.each(batch * rows_a_chunk * width,
               centred_chunks<T>{x, about.mean, t_mean.data(), about.position, on_first.data(), on_count.data(),
                                 on_segment.data(), chunks, h, centred.data()});
-      if (batch > 0) engine.multiply(batch, width, rows_a_chunk, centred.data(), products.data());
+      if (batch > 0) launcher.multiply(batch, width, rows_a_chunk, centred.data(), products.data());
       on.each(heads * x.segments * entries,
               add_products{products.data(), on_chunk.data(), x.segments, chunks, entries, sums.data()});
       on.each(heads * d * d,
               pack_scatter{layout, sums.data(), sums.data() + d, width, entries, width, entries, packed.data()});
       const index_t values = heads * layout.values();
-      double* const on_host = engine.on_host(values);
+      double* const on_host = launcher.on_host(values);
       on.memory.to_host(on_host, packed.data(), static_cast<std::size_t>(values) * sizeof(double));
       each(h, heads, on_host);
     }

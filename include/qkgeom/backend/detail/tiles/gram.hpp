@@ -10,10 +10,10 @@ namespace qkgeom::tile {
 /// Columns of a stage; rows of shared memory are padded to 80 bytes, so that eight of them hit all banks once.
 inline constexpr int stage_k = 32, stage_row = stage_k + 8, operand_elements = tile_side * stage_row;
 
-/// Operands of a launch: laws lie one after the other, each with the same n keys and `width` columns (a multiple of
-/// stage_k). A key is high + low, or high alone.
+/// Operands of a launch: distributions lie one after the other, each with the same n keys and `width` columns (a
+/// multiple of stage_k). A key is high + low, or high alone.
 struct gram_keys {
-  const bf16 *high, *low;  ///< (laws, n, width)
+  const bf16 *high, *low;  ///< (distributions, n, width)
   index_t n;
   int width;
 };
@@ -27,10 +27,10 @@ struct warp_place {
 /// Shared memory of the operands of both sides, two stages of them.
 template <bool Split>
 struct gram_stage {
-  static constexpr int parts = Split ? 2 : 1, elements = 2 * parts * operand_elements;
+  static constexpr int terms = Split ? 2 : 1, elements = 2 * terms * operand_elements;
   static constexpr int bytes = 2 * elements * static_cast<int>(sizeof(bf16));
   bf16* base;
-  QKGEOM_HD bf16* operand(int side, int part) const { return base + (side * parts + part) * operand_elements; }
+  QKGEOM_HD bf16* operand(int side, int term) const { return base + (side * terms + term) * operand_elements; }
 };
 
 /// What a thread brings of a stage: pieces of eight elements of both sides, of every operand.
@@ -58,27 +58,27 @@ template <bool Split, class Team>
 QKGEOM_HD void multiply_stage(const Team& team, typename Team::template per_thread<products>& g,
                               const gram_stage<Split>& stage) {
   using fragments = typename Team::template per_thread<fragment>;
-  constexpr int parts = gram_stage<Split>::parts;
-  fragments a[parts], b[parts][2];
+  constexpr int terms = gram_stage<Split>::terms;
+  fragments a[terms], b[terms][2];
   QKGEOM_UNROLL
   for (int k = 0; k < stage_k; k += 16) {
     QKGEOM_UNROLL
-    for (int part = 0; part < parts; ++part) {
+    for (int term = 0; term < terms; ++term) {
       QKGEOM_UNROLL
       for (int n = 0; n < 2; ++n)
-        team.load_matrices(b[part][n], [&](int t) {
+        team.load_matrices(b[term][n], [&](int t) {
           const warp_place me(t);
-          return stage.operand(1, part) + (me.column + 16 * n + me.lane % 8 + me.lane / 16 * 8) * stage_row + k +
+          return stage.operand(1, term) + (me.column + 16 * n + me.lane % 8 + me.lane / 16 * 8) * stage_row + k +
                  me.lane / 8 % 2 * 8;
         });
     }
     QKGEOM_UNROLL
     for (int m = 0; m < 4; ++m) {
       QKGEOM_UNROLL
-      for (int part = 0; part < parts; ++part)
-        team.load_matrices(a[part], [&](int t) {
+      for (int term = 0; term < terms; ++term)
+        team.load_matrices(a[term], [&](int t) {
           const warp_place me(t);
-          return stage.operand(0, part) + (me.row + 16 * m + me.lane % 16) * stage_row + k + me.lane / 16 * 8;
+          return stage.operand(0, term) + (me.row + 16 * m + me.lane % 16) * stage_row + k + me.lane / 16 * 8;
         });
       QKGEOM_UNROLL
       for (int n = 0; n < 4; ++n) {
@@ -92,12 +92,12 @@ QKGEOM_HD void multiply_stage(const Team& team, typename Team::template per_thre
   }
 }
 
-/// g = the Gram tile of one law, through two stages of shared memory.
+/// g = the Gram tile of one distribution, through two stages of shared memory.
 template <bool Split, class Team>
 QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<products>& g, bf16* shared,
                     const gram_keys& keys, const placed_tile& tile) {
-  constexpr int parts = gram_stage<Split>::parts;
-  const index_t law = tile.span.law * keys.n;
+  constexpr int terms = gram_stage<Split>::terms;
+  const index_t distribution = tile.span.distribution * keys.n;
   const auto stage = [&](int which) { return gram_stage<Split>{shared + which * gram_stage<Split>::elements}; };
   typename Team::template per_thread<stage_share> share;
   const auto fill = [&](int k, int which, int t) {
@@ -107,11 +107,11 @@ QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<product
       for (int piece = 0; piece < stage_share::pieces; ++piece) {
         const int to = stage_share::row(t, piece) * stage_row + stage_share::column(t);
         QKGEOM_UNROLL
-        for (int part = 0; part < parts; ++part)
-          team.template copy<16>(
-              stage(which).operand(side, part) + to,
-              (part ? keys.low : keys.high) + (law + tile.key(side, 0)) * keys.width + k + share[t].from[side][piece],
-              share[t].there[side][piece]);
+        for (int term = 0; term < terms; ++term)
+          team.template copy<16>(stage(which).operand(side, term) + to,
+                                 (term ? keys.low : keys.high) + (distribution + tile.key(side, 0)) * keys.width + k +
+                                     share[t].from[side][piece],
+                                 share[t].there[side][piece]);
       }
     }
     team.commit();

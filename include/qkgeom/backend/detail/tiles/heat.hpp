@@ -13,7 +13,7 @@ namespace qkgeom::tile {
 struct fixed_point {
   double coarse = 1, fine = 1;
 
-  /// For `count` numbers of at most `most` in size: neither part overflows, and a number errs by at most fine / 2, some
+  /// For `count` numbers of at most `most` in size: neither term overflows, and a number errs by at most fine / 2, some
   /// 2^-90 count^2 most.
   static fixed_point of(double most, double count) {
     if (!(most * count > 0)) return {};
@@ -38,10 +38,10 @@ inline constexpr float most_abs_z = 0x1p40f;
 /// Where every pair counts 1: 2^30 times the plasticity, and numbers of pairs.
 inline constexpr double heat_unit = 1073741824.0;
 
-/// Cells that keep sums apart by group: (problems, groups, cells) of the number of pairs, the plasticity and its parts,
+/// Cells that keep sums apart by group: (problems, groups, cells) of the number of pairs, the plasticity and its terms,
 /// in two words each.
 struct group_cells {
-  static constexpr int values = 1 + static_cast<int>(heatmap_parts::values);
+  static constexpr int values = 1 + static_cast<int>(heatmap_terms::values);
   unsigned long long* sum;
   const fixed_point* unit;  ///< (problems, values)
   index_t groups;
@@ -55,7 +55,7 @@ struct group_cells {
   }
 };
 
-/// (problems, cells) sums of plasticity and of weights; what is left of them where there are weights. With parts
+/// (problems, cells) sums of plasticity and of weights; what is left of them where there are weights. With terms
 /// `by_group` takes their place.
 struct tile_heat {
   unsigned long long *sum, *weight, *sum_rest, *weight_rest;

@@ -58,11 +58,11 @@ QKGEOM_HD inline float plasticity(float m, float v) {
 }
 QKGEOM_HD inline double plasticity(double m, double v) { return pair_plasticity(m, v); }
 
-/// What stands behind a pair's plasticity, in the order of `pair_part`, from m = score difference, v as found (0 or
-/// less: the keys are equal in every direction that queries vary in), the parts of m and those of v that a difference
+/// What stands behind a pair's plasticity, in the order of `pair_term`, from m = score difference, v as found (0 or
+/// less: the keys are equal in every direction that queries vary in), the terms of m and those of v that a difference
 /// of two numbers a key gives.
-inline constexpr int parts_of_pair = 7;
-QKGEOM_HD inline void set_parts(float m, float v, float drift, float content, float along, float cross,
+inline constexpr int terms_of_pair = 7;
+QKGEOM_HD inline void set_terms(float m, float v, float drift, float content, float along, float cross,
                                 bool same_position, float* out) {
   const bool varies = v > least_v<float>;
   const float root = std::sqrt(varies ? v : 1.0f), size = std::fabs(m);

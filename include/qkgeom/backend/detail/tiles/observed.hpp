@@ -18,16 +18,17 @@ QKGEOM_HD inline float wins(float x, float y) {
 #endif
 }
 
-/// The observed queries of one law: scores (queries, n) of the launch's keys.
-struct observed_law {
+/// The observed queries of one distribution: scores (queries, n) of the launch's keys.
+struct observed_distribution {
   const float* score;
   index_t queries;
 };
 
-/// 4 p (1 - p) of every pair of a tile, p the share of a law's queries that score one key above the other, ties
-/// counting one half. A thread counts for 8 x 8 pairs over scores in shared memory, two stages of 32 queries; where a
-/// tile has few pairs its blocks of 8 x 8 are shared among the threads by query. Counts are multiples of 1/2 and sums
-/// of products of integers, so nothing is rounded before the sum of a row is: at most 2^20 queries a law.
+/// 4 p (1 - p) of every pair of a tile, p the share of a distribution's queries that score one key above the other,
+/// ties counting one half. A thread counts for 8 x 8 pairs over scores in shared memory, two stages of 32 queries;
+/// where a tile has few pairs its blocks of 8 x 8 are shared among the threads by query. Counts are multiples of 1/2
+/// and sums of products of integers, so nothing is rounded before the sum of a row is: at most 2^20 queries a
+/// distribution.
 struct observed_tiles {
   static constexpr int threads = tile_threads, blocks_a_processor = 2;
   static constexpr int block = 8, across = tile_side / block, stage_queries = 32;
@@ -35,7 +36,7 @@ struct observed_tiles {
   static_assert(across * across == threads && 2 * tile_side == threads);
 
   tile_list tiles;
-  const observed_law* laws;
+  const observed_distribution* distributions;
   tile_sums out;
 
   struct shared_values {
@@ -54,7 +55,7 @@ struct observed_tiles {
     auto* const stage = reinterpret_cast<float*>(shared);
     auto& values = *reinterpret_cast<shared_values*>(shared + main_floats * sizeof(float));
     const placed_tile tile(tiles, block_number);
-    const observed_law law = laws[tile.span.law];
+    const observed_distribution distribution = distributions[tile.span.distribution];
     list_blocks(team, tile, values);
     const int actives = values.actives;
     int ways = 1;  // threads that share a block
@@ -63,8 +64,8 @@ struct observed_tiles {
     typename Team::template per_thread<thread_counts> mine;
     team.own([&](int t) {
       auto& m = mine[t];
-      m.part = t < ways * actives ? t / actives : -1;
-      const int number = m.part < 0 ? 0 : values.active[t % actives];
+      m.term = t < ways * actives ? t / actives : -1;
+      const int number = m.term < 0 ? 0 : values.active[t % actives];
       m.row = number / across * block;
       m.column = number % across * block;
       QKGEOM_UNROLL
@@ -73,26 +74,26 @@ struct observed_tiles {
         for (int b = 0; b < block; ++b) m.wins[a][b] = 0;
       }
     });
-    team.own([&](int t) { load(team, tile, law, 0, stage, t); });
-    for (index_t first = 0, which = 0; first < law.queries; first += stage_queries, which ^= 1) {
-      const bool more = first + stage_queries < law.queries;
+    team.own([&](int t) { load(team, tile, distribution, 0, stage, t); });
+    for (index_t first = 0, which = 0; first < distribution.queries; first += stage_queries, which ^= 1) {
+      const bool more = first + stage_queries < distribution.queries;
       team.each([&](int t) {
-        if (more) load(team, tile, law, first + stage_queries, stage + (which ^ 1) * stage_floats, t);
+        if (more) load(team, tile, distribution, first + stage_queries, stage + (which ^ 1) * stage_floats, t);
         if (more)
           team.template wait<1>();
         else
           team.template wait<0>();
       });
-      const index_t left = law.queries - first;
+      const index_t left = distribution.queries - first;
       const int count = left < stage_queries ? static_cast<int>(left) : stage_queries;
       const float* const scores = stage + which * stage_floats;
       const int second_side = tile.i0 == tile.j0 ? 0 : tile_side;
       team.each([&](int t) { add_wins(mine[t], scores, second_side, count, ways); });
     }
-    for (int part = 0; part < ways; ++part) team.each([&](int t) { put_wins(mine[t], part, stage); });
-    add_rows(team, tile, law, values, stage);
+    for (int term = 0; term < ways; ++term) team.each([&](int t) { put_wins(mine[t], term, stage); });
+    add_rows(team, tile, distribution, values, stage);
     team.each([&](int t) {
-      const double doubled = 2.0 * static_cast<double>(law.queries);
+      const double doubled = 2.0 * static_cast<double>(distribution.queries);
       if (t < tile_side)
         values.row[t] = 4.0 * static_cast<double>(values.sum[t][0] + values.sum[t][1]) / (doubled * doubled);
     });
@@ -101,7 +102,7 @@ struct observed_tiles {
 
  private:
   struct thread_counts {
-    int part, row, column;  ///< which share of the queries (-1: none), and the first pair of the block
+    int term, row, column;  ///< which share of the queries (-1: none), and the first pair of the block
     float wins[block][block];
   };
 
@@ -127,14 +128,14 @@ struct observed_tiles {
 
   /// Scores of up to stage_queries queries from `first` on: a thread takes a key of either side.
   template <class Team>
-  QKGEOM_HD void load(const Team& team, const placed_tile& tile, const observed_law& law, index_t first, float* to,
-                      int t) const {
+  QKGEOM_HD void load(const Team& team, const placed_tile& tile, const observed_distribution& distribution,
+                      index_t first, float* to, int t) const {
     const int side = t / tile_side;
     if (side == 0 || tile.i0 != tile.j0) {
       const index_t key = tile.key(side, t % tile_side);
       const bool there = key < tile.end;
-      const float* from = law.score + first * tiles.n + (there ? key : 0);
-      const index_t left = law.queries - first;
+      const float* from = distribution.score + first * tiles.n + (there ? key : 0);
+      const index_t left = distribution.queries - first;
       const int count = left < stage_queries ? static_cast<int>(left) : stage_queries;
       for (int q = 0; q < count; ++q, from += tiles.n)
         team.template copy<sizeof(float)>(to + q * 2 * tile_side + t, from, there);
@@ -143,8 +144,8 @@ struct observed_tiles {
   }
 
   static QKGEOM_HD void add_wins(thread_counts& mine, const float* scores, int second_side, int count, int ways) {
-    if (mine.part < 0) return;
-    for (int q = mine.part; q < count; q += ways) {
+    if (mine.term < 0) return;
+    for (int q = mine.term; q < count; q += ways) {
       const float* const of_query = scores + q * 2 * tile_side;
       const float *const first = of_query + mine.row, *const second = of_query + second_side + mine.column;
       const four_floats x[2] = {four_floats(first), four_floats(first + 4)};
@@ -157,29 +158,29 @@ struct observed_tiles {
     }
   }
 
-  static QKGEOM_HD void put_wins(const thread_counts& mine, int part, float* counts) {
-    if (mine.part != part) return;
+  static QKGEOM_HD void put_wins(const thread_counts& mine, int term, float* counts) {
+    if (mine.term != term) return;
     QKGEOM_UNROLL
     for (int a = 0; a < block; ++a) {
       QKGEOM_UNROLL
       for (int b = 0; b < block; ++b) {
         float& to = counts[(mine.row + a) * count_row + mine.column + b];
-        to = part == 0 ? mine.wins[a][b] : to + mine.wins[a][b];
+        to = term == 0 ? mine.wins[a][b] : to + mine.wins[a][b];
       }
     }
   }
 
   /// sum(row, half) = w (2 n - w) over the pairs of half a row, w being twice the wins.
   template <class Team>
-  QKGEOM_HD void add_rows(const Team& team, const placed_tile& tile, const observed_law& law, shared_values& values,
-                          const float* counts) const {
+  QKGEOM_HD void add_rows(const Team& team, const placed_tile& tile, const observed_distribution& distribution,
+                          shared_values& values, const float* counts) const {
     team.each([&](int t) {
       const int r = t / 2, from = t % 2 * (tile_side / 2);
       const auto columns = values.keys.columns(tile, r, from, from + tile_side / 2);
       std::int64_t sum = 0;
       for (int c = columns.first; c < columns.end; ++c) {
         const auto w = static_cast<std::int64_t>(2.0f * counts[r * count_row + c]);
-        sum += w * (2 * law.queries - w);
+        sum += w * (2 * distribution.queries - w);
       }
       values.sum[r][t % 2] = sum;
     });

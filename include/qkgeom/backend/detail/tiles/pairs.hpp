@@ -14,14 +14,14 @@ namespace qkgeom::tile {
 /// Keys of a launch beyond their operands.
 struct tile_keys {
   gram_keys operand;
-  const float *norm, *score;  ///< (laws, n)
+  const float *norm, *score;  ///< (distributions, n)
   const float *drift, *content,
-      *cross;  ///< (laws, n) of the parts: coordinate 1, mean . y of the others, see set_parts
-  const std::int32_t *position, *example;  ///< (n)
+      *cross;  ///< (distributions, n) of the terms: coordinate 1, mean . y of the others, see set_terms
+  const std::int32_t *position, *document;  ///< (n)
 };
 
-/// A law of a launch.
-struct tile_law {
+/// A distribution of a launch.
+struct tile_distribution {
   double tau;
   index_t problem;  ///< whose heatmap it adds to
   float drift_mean, drift_variance;
@@ -29,21 +29,21 @@ struct tile_law {
 
 /// Plasticity of a tile's pairs: its Gram matrix by tensor cores, the rest in registers, added up by 32 pairs of a row,
 /// in f32 where there is no weight, then by row and tile in f64. Values: the sum, or with a weight sum, weight and
-/// number of pairs, or with Parts the sum and the seven parts. Heat: by cell too, with Parts by group and cell.
-/// `refused` (laws): the first pair, i n + j, whose weight is none.
+/// number of pairs, or with Parts the sum and the seven terms. Heat: by cell too, with Parts by group and cell.
+/// `refused` (distributions): the first pair, i n + j, whose weight is none.
 template <bool Split, bool Heat, class Weight = backend::no_weight, bool Parts = false>
 struct pair_tiles {
   static_assert(!Parts || !Weight::given, "parts come without a weight");
   static constexpr int threads = tile_threads,
                        blocks_a_processor = Parts || (Weight::given && (Heat || !Weight::of_later_key)) ? 1 : 2;
-  static constexpr int values = Weight::given ? 3 : (Parts ? 1 + parts_of_pair : 1);
+  static constexpr int values = Weight::given ? 3 : (Parts ? 1 + terms_of_pair : 1);
   /// Sums of a quarter of a row, 32 pairs.
   using partial = std::conditional_t<Weight::given, double, float>;
 
   tile_list tiles;
   tile_keys keys;
-  const tile_law* laws;
-  const double* scale;  ///< (laws) of the keys
+  const tile_distribution* distributions;
+  const double* scale;  ///< (distributions) of the keys
   tile_sums out;
   tile_heat heat;
   Weight weight;
@@ -52,7 +52,7 @@ struct pair_tiles {
   struct shared_values {
     alignas(16) float norm_score[2][tile_side][2];
     admitted_keys admitted;
-    float part[Parts ? 3 : 1][2][Parts ? tile_side : 1];
+    float term[Parts ? 3 : 1][2][Parts ? tile_side : 1];
     std::int32_t position[2][tile_side];
     std::conditional_t<Weight::given, tile_weights<Weight>, int> weights;
     double row[tile_side];
@@ -71,7 +71,7 @@ struct pair_tiles {
   QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char* shared) const {
     auto& side = *reinterpret_cast<shared_values*>(shared + main_bytes);
     const placed_tile tile(tiles, block);
-    const tile_law law = laws[tile.span.law];
+    const tile_distribution distribution = distributions[tile.span.distribution];
     team.own([&](int t) { load(tile, side, t / tile_side, t % tile_side); });
     typename Team::template per_thread<products> g;
     gram<Split>(team, g, reinterpret_cast<bf16*>(shared), keys.operand, tile);
@@ -88,7 +88,8 @@ struct pair_tiles {
         for (int half = 0; half < 2; ++half) {
           team.own([&](int t) {
             partial of_row[values];
-            add_row<Whole>(tile, law, side, columns[t], g[t].value[m], half, t, row_of(t, m, half), plasticity, of_row);
+            add_row<Whole>(tile, distribution, side, columns[t], g[t].value[m], half, t, row_of(t, m, half), plasticity,
+                           of_row);
             QKGEOM_UNROLL
             for (int v = 0; v < values; ++v) sum[v][t] = of_row[v];
           });
@@ -108,14 +109,14 @@ struct pair_tiles {
     else
       add_rows(std::false_type());
     team.barrier();
-    if constexpr (Heat && Parts) team.own([&](int t) { add_cells(plasticity, side, tile, law, t); });
+    if constexpr (Heat && Parts) team.own([&](int t) { add_cells(plasticity, side, tile, distribution, t); });
     if constexpr (Heat && !Parts) {
       typename Team::template per_thread<joined> rest;
-      team.own([&](int t) { rest[t] = add_heat(plasticity, side, tile, law, t); });
+      team.own([&](int t) { rest[t] = add_heat(plasticity, side, tile, distribution, t); });
       if constexpr (!Weight::given) team.join_lanes(rest, [&](const joined& x) { add_to_cell(x); });
     }
     for (int v = 0; v < values; ++v) {
-      const double unit = unit_of(v, scale[tile.span.law]);
+      const double unit = unit_of(v, scale[tile.span.distribution]);
       team.each([&](int t) {
         const partial* const x = sums + (v * tile_side + t) * 4;
         const auto of = [&](int quarter) { return static_cast<double>(x[quarter]); };
@@ -160,7 +161,7 @@ struct pair_tiles {
 
   /// Where a key's operands begin.
   QKGEOM_HD index_t place(const placed_tile& tile, index_t key) const {
-    return (tile.span.law * tiles.n + key) * keys.operand.width;
+    return (tile.span.distribution * tiles.n + key) * keys.operand.width;
   }
 
   /// What undoes the keys' scale in the sums of a value.
@@ -172,33 +173,34 @@ struct pair_tiles {
   QKGEOM_HD void load(const placed_tile& tile, shared_values& to, int side, int row) const {
     const index_t key = tile.key(side, row);
     const bool there = key < tile.end;
-    const index_t of_law = tile.span.law * tiles.n + key;
-    to.norm_score[side][row][0] = there ? keys.norm[of_law] : 0.0f;
-    to.norm_score[side][row][1] = there ? keys.score[of_law] : 0.0f;
+    const index_t of_distribution = tile.span.distribution * tiles.n + key;
+    to.norm_score[side][row][0] = there ? keys.norm[of_distribution] : 0.0f;
+    to.norm_score[side][row][1] = there ? keys.score[of_distribution] : 0.0f;
     if constexpr (Heat || Parts) to.position[side][row] = there ? keys.position[key] : 0;
     if constexpr (Parts) {
-      to.part[0][side][row] = there ? keys.drift[of_law] : 0.0f;
-      to.part[1][side][row] = there ? keys.content[of_law] : 0.0f;
-      to.part[2][side][row] = there ? keys.cross[of_law] : 0.0f;
+      to.term[0][side][row] = there ? keys.drift[of_distribution] : 0.0f;
+      to.term[1][side][row] = there ? keys.content[of_distribution] : 0.0f;
+      to.term[2][side][row] = there ? keys.cross[of_distribution] : 0.0f;
     }
     if constexpr (Weight::given) {
       const std::int32_t range = to.admitted.load(tiles, tile, side, row);
-      to.weights.load(weight, tiles, tile, range, {keys.position, keys.example}, side, row);
+      to.weights.load(weight, tiles, tile, range, {keys.position, keys.document}, side, row);
     } else {
       if (side == 0) to.admitted.load(tiles, tile, side, row);
     }
   }
 
-  QKGEOM_HD static void parts_at(const tile_law& law, const shared_values& side, int r, int c, float m, float v,
-                                 float* to) {
-    const float step = side.part[0][0][r] - side.part[0][1][c];
-    set_parts(m, v, law.drift_mean * step, side.part[1][0][r] - side.part[1][1][c], law.drift_variance * step * step,
-              2.0f * step * (side.part[2][0][r] - side.part[2][1][c]), side.position[0][r] == side.position[1][c], to);
+  QKGEOM_HD static void terms_at(const tile_distribution& distribution, const shared_values& side, int r, int c,
+                                 float m, float v, float* to) {
+    const float step = side.term[0][0][r] - side.term[0][1][c];
+    set_terms(m, v, distribution.drift_mean * step, side.term[1][0][r] - side.term[1][1][c],
+              distribution.drift_variance * step * step, 2.0f * step * (side.term[2][0][r] - side.term[2][1][c]),
+              side.position[0][r] == side.position[1][c], to);
   }
 
   /// Values of the eight pairs of row `r` that a thread holds in g. Whole: all of them are admitted.
   template <bool Whole>
-  QKGEOM_HD void add_row(const placed_tile& tile, const tile_law& law, const shared_values& side,
+  QKGEOM_HD void add_row(const placed_tile& tile, const tile_distribution& distribution, const shared_values& side,
                          const columns_of_thread& columns, const float (&g)[4][4], int half, int t, int r,
                          float* plasticity, partial (&to)[values]) const {
     const int column = first_column_of(t);
@@ -231,7 +233,7 @@ struct pair_tiles {
       }
     }
 
-    float sum = 0, part[parts_of_pair] = {};
+    float sum = 0, term[terms_of_pair] = {};
     double weighted = 0, weights = 0;
     int pairs = 0;
     QKGEOM_UNROLL
@@ -241,22 +243,23 @@ struct pair_tiles {
                   p = tile::plasticity(m, !Parts || v[i] > least_v<float> ? v[i] : least_v<float>);
       if constexpr (Heat) plasticity[r * heat_row + c] = Parts ? v[i] : p;
       if constexpr (Weight::given) {
-        const double w = is_pair(i) ? side.weights.of_pair(weight, law.tau, r, c) : 0.0;
+        const double w = is_pair(i) ? side.weights.of_pair(weight, distribution.tau, r, c) : 0.0;
         if (backend::is_weight(w)) {
           weighted += is_pair(i) ? w * static_cast<double>(p) : 0.0;
           weights += w;
           pairs += w > 0;
         } else {
-          keep_least(refused + tile.span.law, static_cast<unsigned long long>((tile.i0 + r) * tiles.n + tile.j0 + c));
+          keep_least(refused + tile.span.distribution,
+                     static_cast<unsigned long long>((tile.i0 + r) * tiles.n + tile.j0 + c));
         }
       } else {
         sum += is_pair(i) ? p : 0.0f;
       }
       if constexpr (Parts) {
-        float x[parts_of_pair];
-        parts_at(law, side, r, c, m, v[i], x);
+        float x[terms_of_pair];
+        terms_at(distribution, side, r, c, m, v[i], x);
         QKGEOM_UNROLL
-        for (int q = 0; q < parts_of_pair; ++q) part[q] += is_pair(i) ? x[q] : 0.0f;
+        for (int q = 0; q < terms_of_pair; ++q) term[q] += is_pair(i) ? x[q] : 0.0f;
       }
     }
 
@@ -269,7 +272,7 @@ struct pair_tiles {
     }
     if constexpr (Parts) {
       QKGEOM_UNROLL
-      for (int i = 0; i < parts_of_pair; ++i) to[1 + i] = part[i];
+      for (int i = 0; i < terms_of_pair; ++i) to[1 + i] = term[i];
     }
   }
 
@@ -302,8 +305,8 @@ struct pair_tiles {
   /// Adds a tile's plasticity to a heatmap: a thread takes half a row, and adds a run at once. The last run, most often
   /// the only one and of one cell with those of its neighbours, is returned where there is no weight.
   QKGEOM_HD joined add_heat(const float* plasticity, const shared_values& side, const placed_tile& tile,
-                            const tile_law& law, int t) const {
-    const index_t offset = law.problem * heat.cells.width * heat.cells.width;
+                            const tile_distribution& distribution, int t) const {
+    const index_t offset = distribution.problem * heat.cells.width * heat.cells.width;
     double sum = 0;
     std::conditional_t<Weight::given, double, int> weights = 0;
     const auto in_fixed_point = [&](index_t cell) {
@@ -312,7 +315,7 @@ struct pair_tiles {
     };
     const auto add = [&](int c, float p) {
       if constexpr (Weight::given) {
-        const double w = side.weights.of_pair(weight, law.tau, heat_row_of(t), c);
+        const double w = side.weights.of_pair(weight, distribution.tau, heat_row_of(t), c);
         if (!backend::is_weight(w)) return;
         sum += w * static_cast<double>(p);
         weights += w;
@@ -323,7 +326,7 @@ struct pair_tiles {
     };
     const auto flush = [&](index_t cell) {
       if constexpr (Weight::given) {
-        const fixed_point unit = heat.unit[law.problem];
+        const fixed_point unit = heat.unit[distribution.problem];
         if (weights > 0) {
           unit.add(heat.sum + offset + cell, heat.sum_rest + offset + cell, sum);
           unit.add(heat.weight + offset + cell, heat.weight_rest + offset + cell, weights);
@@ -333,37 +336,37 @@ struct pair_tiles {
       }
       sum = weights = 0;
     };
-    const index_t last = each_run(plasticity, side, tile, law.tau, t, add, flush);
+    const index_t last = each_run(plasticity, side, tile, distribution.tau, t, add, flush);
     if (last < 0) return {-1, 0, 0};
     if constexpr (!Weight::given) return in_fixed_point(last);
     flush(last);
     return {-1, 0, 0};
   }
 
-  /// Adds plasticity and parts, made anew from v, to the cells of the row's group.
-  QKGEOM_HD void add_cells(const float* of_v, const shared_values& side, const placed_tile& tile, const tile_law& law,
-                           int t) const {
+  /// Adds plasticity and terms, made anew from v, to the cells of the row's group.
+  QKGEOM_HD void add_cells(const float* of_v, const shared_values& side, const placed_tile& tile,
+                           const tile_distribution& distribution, int t) const {
     const int row = heat_row_of(t);
     const std::int32_t range = side.admitted.range[row];
     if (range < 0) return;
     const index_t group = tiles.ranges[tile.span.first_range + range].group;
-    const index_t offset = (law.problem * heat.by_group.groups + group) * heat.cells.width * heat.cells.width;
+    const index_t offset = (distribution.problem * heat.by_group.groups + group) * heat.cells.width * heat.cells.width;
     double sum[group_cells::values] = {};
     const auto add = [&](int c, float v) {
       const float m = side.norm_score[0][row][1] - side.norm_score[1][c][1];
-      float x[parts_of_pair];
-      parts_at(law, side, row, c, m, v, x);
-      if (!(x[parts_of_pair - 1] < most_abs_z)) x[parts_of_pair - 1] = most_abs_z;
+      float x[terms_of_pair];
+      terms_at(distribution, side, row, c, m, v, x);
+      if (!(x[terms_of_pair - 1] < most_abs_z)) x[terms_of_pair - 1] = most_abs_z;
       sum[0] += 1;
       sum[1] += static_cast<double>(tile::plasticity(m, v > least_v<float> ? v : least_v<float>));
-      for (int i = 0; i < parts_of_pair; ++i) sum[2 + i] += static_cast<double>(x[i]);
+      for (int i = 0; i < terms_of_pair; ++i) sum[2 + i] += static_cast<double>(x[i]);
     };
     const auto flush = [&](index_t cell) {
-      for (int v = 2; v < group_cells::values; ++v) sum[v] *= unit_of(v - 1, scale[tile.span.law]);
-      heat.by_group.add(law.problem, offset + cell, sum);
+      for (int v = 2; v < group_cells::values; ++v) sum[v] *= unit_of(v - 1, scale[tile.span.distribution]);
+      heat.by_group.add(distribution.problem, offset + cell, sum);
       for (double& x : sum) x = 0;
     };
-    if (const index_t last = each_run(of_v, side, tile, law.tau, t, add, flush); last >= 0) flush(last);
+    if (const index_t last = each_run(of_v, side, tile, distribution.tau, t, add, flush); last >= 0) flush(last);
   }
 };
 

@@ -6,17 +6,17 @@
 
 #include "qkgeom/context/admissible.hpp"
 
-/// How the pairs of a law are cut into square tiles of keys.
+/// How the pairs of a distribution are cut into square tiles of keys.
 namespace qkgeom::tile {
 
 inline constexpr int tile_side = 128, tile_threads = 256;
 
-/// A run of tiles of one law. One group of more than tile_side keys: the upper triangle of tiles over keys
+/// A run of tiles of one distribution. One group of more than tile_side keys: the upper triangle of tiles over keys
 /// [first, first + count), one sum a tile. Else small groups that lie in at most tile_side keys from `first` on: one
 /// tile, one sum a key.
 struct tile_span {
   index_t first_tile, first, count, first_range;
-  std::int32_t ranges, law, large, unused;
+  std::int32_t ranges, distribution, large, unused;
 };
 
 /// Which span holds every 2^shift-th tile, so that others are not far: spans are in the order of their tiles.
@@ -74,7 +74,7 @@ struct sum_span {
   std::int32_t unused;
 };
 
-/// The tiles of one law, the same for all laws that admit the same keys.
+/// The tiles of one distribution, the same for all distributions that admit the same keys.
 struct tile_plan {
   std::vector<group_range> ranges;
   std::vector<tile_span> spans;  ///< first_tile and first_range from 0

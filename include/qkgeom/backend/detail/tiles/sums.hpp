@@ -7,7 +7,7 @@
 /// What all programs of tiles share: which keys a tile holds, and where its sums go.
 namespace qkgeom::tile {
 
-/// The tiles of a launch, over the same n keys under each law.
+/// The tiles of a launch, over the same n keys under each distribution.
 struct tile_list {
   const tile_span* spans;
   const std::int32_t* span_at;  ///< a `span_table`
@@ -17,7 +17,7 @@ struct tile_list {
   index_t n;
 };
 
-/// Sums in f64 by tile (values, tiles) for large groups, by key (values, laws n) for small ones.
+/// Sums in f64 by tile (values, tiles) for large groups, by key (values, distributions n) for small ones.
 struct tile_sums {
   double *tile, *key;
   index_t tiles, keys;
@@ -76,7 +76,8 @@ QKGEOM_HD void write_sums(const Team& team, const placed_tile& tile, index_t n, 
                           index_t value) {
   if (!tile.span.large) {
     team.own([&](int t) {
-      if (t < tile_side && tile.i0 + t < tile.end) to.key[value * to.keys + tile.span.law * n + tile.i0 + t] = rows[t];
+      if (t < tile_side && tile.i0 + t < tile.end)
+        to.key[value * to.keys + tile.span.distribution * n + tile.i0 + t] = rows[t];
     });
     return;
   }

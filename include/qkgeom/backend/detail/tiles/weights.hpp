@@ -12,7 +12,7 @@ namespace qkgeom::tile {
 
 /// What a weight reads of the keys of a launch.
 struct weight_keys {
-  const std::int32_t *position, *example;  ///< (n)
+  const std::int32_t *position, *document;  ///< (n)
 };
 
 /// What the weights of a tile's pairs are made from, in shared memory; of a weight that depends on the later key alone
@@ -20,7 +20,7 @@ struct weight_keys {
 template <class Weight>
 struct tile_weights {
   static constexpr int many = Weight::of_later_key ? 1 : tile_side;
-  std::int32_t rank[2][many], position[2][many], example[2][many], keys[many];
+  std::int32_t rank[2][many], position[2][many], document[2][many], keys[many];
   double weight[Weight::of_later_key ? tile_side : 1];
 
   /// `number`: the range that admits the key, -1: none.
@@ -35,7 +35,7 @@ struct tile_weights {
       const bool there = key < tile.end;
       rank[side][row] = static_cast<std::int32_t>(place);
       position[side][row] = there ? of.position[key] : 0;
-      example[side][row] = there ? of.example[key] : 0;
+      document[side][row] = there ? of.document[key] : 0;
       if (side == 0) keys[row] = static_cast<std::int32_t>(range.count);
     }
   }
@@ -46,8 +46,8 @@ struct tile_weights {
     if constexpr (Weight::of_later_key)
       return weight[c];
     else
-      return weigh(
-          key_pair{rank[0][r], rank[1][c], keys[r], position[0][r], position[1][c], example[0][r], example[1][c], tau});
+      return weigh(key_pair{rank[0][r], rank[1][c], keys[r], position[0][r], position[1][c], document[0][r],
+                            document[1][c], tau});
   }
 };
 
@@ -57,8 +57,8 @@ struct largest_weight {
   static constexpr int threads = tile_threads, blocks_a_processor = 2;
   tile_list tiles;
   weight_keys keys;
-  const double* tau;       ///< (laws)
-  const index_t* problem;  ///< (laws)
+  const double* tau;       ///< (distributions)
+  const index_t* problem;  ///< (distributions)
   Weight weight;
   unsigned long long* most;
 
@@ -81,7 +81,7 @@ struct largest_weight {
       double largest = 0;
       const auto columns = side.admitted.columns(tile, t / 2);
       for (int c = columns.first + t % 2; c < columns.end; c += 2) {
-        const double w = side.weights.of_pair(weight, tau[tile.span.law], t / 2, c);
+        const double w = side.weights.of_pair(weight, tau[tile.span.distribution], t / 2, c);
         if (backend::is_weight(w) && w > largest) largest = w;
       }
       side.most[t] = largest;
@@ -91,7 +91,7 @@ struct largest_weight {
         if (t < step && side.most[t + step] > side.most[t]) side.most[t] = side.most[t + step];
       });
     team.own([&](int t) {
-      if (t == 0) keep_most(most + problem[tile.span.law], std::bit_cast<unsigned long long>(side.most[0]));
+      if (t == 0) keep_most(most + problem[tile.span.distribution], std::bit_cast<unsigned long long>(side.most[0]));
     });
   }
 };

@@ -13,7 +13,8 @@
 
 namespace qkgeom::detail {
 
-/// What a head's query law is in the mean over the buckets of a region that have a value, weighted by their queries.
+/// What a head's query distribution is in the mean over the buckets of a region that have a value, weighted by their
+/// queries.
 struct frozen_query {
   double weight = 0;                   ///< queries; 0: no bucket of the region has a value
   std::vector<bool> in_region;         ///< (buckets)
@@ -38,20 +39,20 @@ inline frozen_query frozen_over(const query_model& model, const plasticity_profi
   for (std::size_t b = 0; b < model.bucket.size(); ++b) {
     if (std::isnan(profile.buckets[b].plasticity) || profile.buckets[b].middle() >= end) continue;
     f.in_region[b] = true;
-    const auto& law = model.bucket[b];
-    const auto w = static_cast<double>(law.queries);
-    const auto d = law.mean.size();
+    const auto& distribution = model.bucket[b];
+    const auto w = static_cast<double>(distribution.queries);
+    const auto d = distribution.mean.size();
     if (f.weight == 0) {
       f.mean.resize(d);
       f.variance.resize(d);
-      if (law.root.rank > 0) f.covariance.resize(d * d);
+      if (distribution.root.rank > 0) f.covariance.resize(d * d);
     }
     f.weight += w;
-    f.mean = dense::sum(std::move(f.mean), law.mean, w);
-    f.variance = dense::sum(std::move(f.variance), law.variance, w);
-    if (law.root.rank > 0) {
+    f.mean = dense::sum(std::move(f.mean), distribution.mean, w);
+    f.variance = dense::sum(std::move(f.variance), distribution.variance, w);
+    if (distribution.root.rank > 0) {
       f.covariance.resize(d * d);
-      add_product(f.covariance, law.root, d, w);
+      add_product(f.covariance, distribution.root, d, w);
     }
   }
   if (f.weight == 0) return f;
@@ -92,16 +93,16 @@ inline void freeze(query_model& model, const frozen_query& f, unsigned set) {
 template <class Context, class T>
 std::vector<std::vector<double>> distance_histograms(Context& ctx, const query_model& model, const layer_view<T>& layer,
                                                      index_t cell, index_t cells) {
-  const auto groups = group_keys(layer.k_position, layer.k_example, false);
-  std::vector<std::vector<double>> count(model.bucket.size(), std::vector<double>(static_cast<std::size_t>(cells)));
+  const auto groups = order_keys_by_document(layer.k_position, layer.k_document, false);
+  std::vector<std::vector<double>> count(model.bucket.size(), std::vector<double>(cells));
   ctx.for_each(static_cast<index_t>(count.size()), [&](index_t b) {
-    const auto law = law_of(model, b, layer.window);
-    if (law.empty()) return;
-    auto& mine = count[static_cast<std::size_t>(b)];
-    for (const auto& range : ranges_of(groups, law)) {
+    const auto distribution = scores_of(model, b, layer.window);
+    if (distribution.empty()) return;
+    auto& mine = count[b];
+    for (const auto& range : ranges_of(groups, distribution)) {
       const auto first = groups.position.begin() + range.first, last = first + range.count;
       for (auto j = first; j < last; ++j)
-        for (auto i = first; i < j; ++i) mine[static_cast<std::size_t>((*j - *i) / cell)] += 1;
+        for (auto i = first; i < j; ++i) mine[(*j - *i) / cell] += 1;
     }
   });
   return count;
@@ -115,7 +116,7 @@ struct weights_by_distance {
   double operator()(const key_pair& p) const {
     const auto at = std::lower_bound(by_tau.begin(), by_tau.end(), p.tau,
                                      [](const auto& entry, double tau) { return entry.first < tau; });
-    return at->second[static_cast<std::size_t>(p.distance() / cell)];
+    return at->second[p.distance() / cell];
   }
 };
 
@@ -130,7 +131,7 @@ weights_by_distance distance_weights(Context& ctx, const std::vector<query_model
   index_t cells = 1;
   for (index_t r = 0; r < layer.k.rows; ++r) cells = std::max<index_t>(cells, layer.k_position[r] / cell + 1);
   const auto count = distance_histograms(ctx, model, layer, cell, cells);
-  std::vector<double> region(static_cast<std::size_t>(cells));
+  std::vector<double> region(cells);
   const auto total = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
   for (std::size_t b = 0; b < count.size(); ++b)
     if (frozen[0].in_region[b])
@@ -178,12 +179,11 @@ class turned_back_keys {
   using value = compute_t<T>;
   turned_back_keys(const layer_view<T>& layer, const captured_rope& rope)
       : of_(layer), k_(static_cast<std::size_t>(layer.k.rows * layer.k.heads * layer.k.dim)) {
-    std::vector<double> x(static_cast<std::size_t>(layer.k.dim));
+    std::vector<double> x(layer.k.dim);
     for (index_t r = 0; r < layer.k.rows; ++r) {
       const rotary_turn turn(rope, -static_cast<double>(layer.k_position[r]));
       for (index_t h = 0; h < layer.k.heads; ++h) {
-        for (index_t c = 0; c < layer.k.dim; ++c)
-          x[static_cast<std::size_t>(c)] = static_cast<double>(layer.k.head(h)(r, c));
+        for (index_t c = 0; c < layer.k.dim; ++c) x[c] = static_cast<double>(layer.k.head(h)(r, c));
         turn(x.data());
         std::transform(x.begin(), x.end(), k_.begin() + (r * layer.k.heads + h) * layer.k.dim,
                        [](double v) { return static_cast<value>(v); });
@@ -196,7 +196,7 @@ class turned_back_keys {
             {},
             packed_tensor(k_.data(), of_.k.rows, of_.k.heads, of_.k.dim),
             of_.k_position,
-            of_.k_example,
+            of_.k_document,
             of_.key_of_query,
             of_.window};
   }
@@ -206,7 +206,8 @@ class turned_back_keys {
   std::vector<value> k_;
 };
 
-/// The laws of keys that all stand at their bucket's start, for keys turned back to position 0: q'R(t)k = (R(-t)q)'k.
+/// The distributions of keys that all stand at their bucket's start, for keys turned back to position 0: q'R(t)k =
+/// (R(-t)q)'k.
 inline query_model at_bucket_start(const query_model& model, const captured_rope& rope) {
   query_model turned = model;
   turned.covariance = covariance_kind::joint;
@@ -216,25 +217,25 @@ inline query_model at_bucket_start(const query_model& model, const captured_rope
     if (to.queries < 2) continue;
     const auto d = to.mean.size();
     const rotary_turn turn(rope, -static_cast<double>(model.buckets.start(static_cast<index_t>(b))));
-    auto law = law_of(model, static_cast<index_t>(b), std::nullopt);
-    if (!law.variance.empty()) {  // a factor of H diag(variance) H
-      law.rank = static_cast<index_t>(d);
-      law.factor.assign(d * d, 0.0);
+    auto distribution = scores_of(model, static_cast<index_t>(b), std::nullopt);
+    if (!distribution.variance.empty()) {  // a factor of H diag(variance) H
+      distribution.rank = static_cast<index_t>(d);
+      distribution.factor.assign(d * d, 0.0);
       for (std::size_t c = 0; c < d; ++c) {
         std::vector<double> column(d);
-        column[c] = std::sqrt(law.variance[c]);
+        column[c] = std::sqrt(distribution.variance[c]);
         column = reflect(model.reflector, std::move(column));
-        for (std::size_t i = 0; i < d; ++i) law.factor[i * d + c] = column[i];
+        for (std::size_t i = 0; i < d; ++i) distribution.factor[i * d + c] = column[i];
       }
     }
-    turn(law.mean.data());
-    to.mean = law.mean;
-    to.root.rank = law.rank;
-    to.root.factor.resize(law.factor.size());
-    const auto r = static_cast<std::size_t>(law.rank);
+    turn(distribution.mean.data());
+    to.mean = distribution.mean;
+    to.root.rank = distribution.rank;
+    to.root.factor.resize(distribution.factor.size());
+    const auto r = static_cast<std::size_t>(distribution.rank);
     std::vector<double> column(d);
     for (std::size_t c = 0; c < r; ++c) {
-      for (std::size_t i = 0; i < d; ++i) column[i] = law.factor[i * r + c];
+      for (std::size_t i = 0; i < d; ++i) column[i] = distribution.factor[i * r + c];
       turn(column.data());
       for (std::size_t i = 0; i < d; ++i) to.root.factor[i * r + c] = column[i];
     }

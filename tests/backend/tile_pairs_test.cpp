@@ -17,11 +17,11 @@ namespace {
 
 using namespace qkgeom;
 using test::distance;
-using test::fused_context;
 using test::moments_of;
+using test::tile_context;
 
 /// x' x by loops.
-struct loop_engine {
+struct loop_launcher {
   std::shared_ptr<std::vector<double>> host = std::make_shared<std::vector<double>>();
 
   void multiply(index_t batch, index_t width, index_t rows, const double* x, double* products) const {
@@ -57,9 +57,9 @@ void expect_same_moments(const row_moments& a, const row_moments& b) {
   near(a.xx, b.xx);
 }
 
-TEST(fused_pairs, moments_by_products_of_chunks_are_those_of_the_cpu) {
+TEST(tile_pairs, moments_by_products_of_chunks_are_those_of_the_cpu) {
   cpu_context cpu{{.threads = 2}};
-  const test::host_engine engine;
+  const test::host_launcher launcher;
   const auto planted = plant<bf16>(test::compared_head(20, 3, 400, 100));
   auto rows = as_layer(planted.view()).q;
   rows.heads = 2, rows.dim = rows.head_stride = 10;
@@ -69,7 +69,7 @@ TEST(fused_pairs, moments_by_products_of_chunks_are_those_of_the_cpu) {
   for (const auto kind : {scatter_kind::full, scatter_kind::diagonal}) {
     const auto want = cpu.moments("q", rows, position, bucket, 4, kind);
     const auto got = thrust_kernels::moments(
-        engine.machine(), thrust_kernels::scatter_by_products{loop_engine{}},
+        launcher.device(), thrust_kernels::scatter_by_products{loop_launcher{}},
         [&](index_t n, auto&& f) { cpu.for_each(n, f); }, "q", rows, position, bucket, 4, kind);
     for (std::size_t h = 0; h < 2; ++h) {
       expect_same_moments(got[h].total, want[h].total);
@@ -78,26 +78,26 @@ TEST(fused_pairs, moments_by_products_of_chunks_are_those_of_the_cpu) {
   }
 }
 
-TEST(fused_pairs, observed_queries_give_the_sums_of_the_cpu) {
+TEST(tile_pairs, observed_queries_give_the_sums_of_the_cpu) {
   cpu_context cpu{{.threads = 2}};
-  fused_context fused;
-  for (const auto& [dim, examples, rows] : {std::array<index_t, 3>{24, 3, 90}, {8, 9, 20}, {16, 2, 300}})
+  tile_context fused;
+  for (const auto& [dim, documents, rows] : {std::array<index_t, 3>{24, 3, 90}, {8, 9, 20}, {16, 2, 300}})
     for (const bool across : {false, true})
       for (const auto window : {std::optional<index_t>(), std::optional<index_t>(300)}) {
-        const auto planted = plant<bf16>(test::compared_head(dim, examples, rows, 20));
+        const auto planted = plant<bf16>(test::compared_head(dim, documents, rows, 20));
         auto head = planted.view();
         head.window = window;
-        const auto want = empirical_profile(cpu, head, uniform_buckets{150}, 1000, {.across_examples = across});
-        const auto got = empirical_profile(fused, head, uniform_buckets{150}, 1000, {.across_examples = across});
+        const auto want = empirical_profile(cpu, head, uniform_buckets{150}, 1000, {.across_documents = across});
+        const auto got = empirical_profile(fused, head, uniform_buckets{150}, 1000, {.across_documents = across});
         EXPECT_LE(distance(got, want), 1e-5);
         EXPECT_LE(test::distance_of_errors(got, want), 1e-5);
         EXPECT_GT(want.buckets.back().pairs, 100);
       }
 }
 
-TEST(fused_pairs, keys_that_are_not_finite_are_refused) {
+TEST(tile_pairs, keys_that_are_not_finite_are_refused) {
   cpu_context cpu{{.threads = 1}};
-  fused_context fused;
+  tile_context fused;
   auto planted = plant<bf16>(test::compared_head(16, 3, 90, 0));
   const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
   planted.k[16 * 100 + 3] = bf16::round(std::nanf(""));
@@ -109,8 +109,8 @@ TEST(fused_pairs, keys_that_are_not_finite_are_refused) {
 }
 
 /// Small integers, so that scores are exact and many of them tie.
-planted_rows<bf16> rows_with_ties(index_t examples, index_t rows) {
-  auto planted = plant<bf16>(test::compared_head(4, examples, rows, 0));
+planted_rows<bf16> rows_with_ties(index_t documents, index_t rows) {
+  auto planted = plant<bf16>(test::compared_head(4, documents, rows, 0));
   const random_stream draws{.seed = 5};
   for (std::size_t i = 0; i < planted.k.size(); ++i) {
     planted.k[i] = bf16::round(static_cast<float>(draws.below(i, 5)) - 1.0f);
@@ -120,7 +120,7 @@ planted_rows<bf16> rows_with_ties(index_t examples, index_t rows) {
 }
 
 // 99 KiB is what a block may have on GPUs of compute capability 8.6, 8.9 and 12, which have the least.
-TEST(fused_pairs, tiles_fit_into_the_shared_memory_of_every_gpu) {
+TEST(tile_pairs, tiles_fit_into_the_shared_memory_of_every_gpu) {
   const auto fits = [](const auto& program) { EXPECT_LE(program.shared_bytes(), 99 * 1024); };
   using tile::pair_tiles;
   using later = backend::given_weight<prefix_weight>;
@@ -134,7 +134,7 @@ TEST(fused_pairs, tiles_fit_into_the_shared_memory_of_every_gpu) {
   fits(tile::largest_weight<odd>{});
 }
 
-TEST(fused_pairs, a_score_wins_ties_or_loses) {
+TEST(tile_pairs, a_score_wins_ties_or_loses) {
   for (const float x : {1e-25f, 1.0f, 3e38f})
     for (const float y : {-x, 0.0f, std::nextafter(x, 0.0f)}) {
       EXPECT_EQ(tile::wins(x, y), 1);
@@ -143,24 +143,24 @@ TEST(fused_pairs, a_score_wins_ties_or_loses) {
     }
 }
 
-TEST(fused_pairs, observed_queries_that_tie_count_one_half) {
+TEST(tile_pairs, observed_queries_that_tie_count_one_half) {
   cpu_context cpu{{.threads = 2}};
-  fused_context fused;
-  for (const auto& [examples, rows] : {std::pair<index_t, index_t>{3, 40}, {1, 600}}) {
-    const auto planted = rows_with_ties(examples, rows);
+  tile_context fused;
+  for (const auto& [documents, rows] : {std::pair<index_t, index_t>{3, 40}, {1, 600}}) {
+    const auto planted = rows_with_ties(documents, rows);
     const auto want = empirical_profile(cpu, planted.view(), uniform_buckets{150}, 1000);
     EXPECT_LE(distance(empirical_profile(fused, planted.view(), uniform_buckets{150}, 1000), want), 1e-12);
   }
 }
 
-TEST(fused_pairs, tiles_of_pairs_err_by_at_most_1e_5_and_fast_products_by_what_is_stated) {
+TEST(tile_pairs, tiles_of_pairs_err_by_at_most_1e_5_and_fast_products_by_what_is_stated) {
   cpu_context cpu{{.threads = 2}};
-  fused_context split, fast(std::size_t{1} << 30, false);
+  tile_context split, fast(std::size_t{1} << 30, false);
   double worst = 0, fast_worst = 0;
-  for (const auto& [dim, examples, rows] : {std::array<index_t, 3>{72, 3, 40}, {24, 2, 300}})
+  for (const auto& [dim, documents, rows] : {std::array<index_t, 3>{72, 3, 40}, {24, 2, 300}})
     for (const double common : {0.3, 1000.0})
       for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
-        const auto planted = plant<float>(test::compared_head(dim, examples, rows, common));
+        const auto planted = plant<float>(test::compared_head(dim, documents, rows, common));
         auto head = planted.view();
         const auto model = fit_queries(cpu, moments_of(cpu, head), {.covariance = kind});
         for (const bool across : {false, true}) {
@@ -181,11 +181,11 @@ TEST(fused_pairs, tiles_of_pairs_err_by_at_most_1e_5_and_fast_products_by_what_i
   EXPECT_LE(fast_worst, 2e-2);
 }
 
-TEST(fused_pairs, weights_are_taken_in_the_tiles) {
+TEST(tile_pairs, weights_are_taken_in_the_tiles) {
   cpu_context cpu{{.threads = 2}};
-  fused_context fused;
-  for (const auto& [examples, rows] : {std::pair<index_t, index_t>{4, 45}, {2, 300}}) {
-    const auto planted = plant<f16>(test::compared_head(20, examples, rows, 5));
+  tile_context fused;
+  for (const auto& [documents, rows] : {std::pair<index_t, index_t>{4, 45}, {2, 300}}) {
+    const auto planted = plant<f16>(test::compared_head(20, documents, rows, 5));
     auto head = planted.view();
     for (const bool across : {false, true}) {
       head.window = across ? std::optional<index_t>(400) : std::nullopt;
@@ -204,8 +204,8 @@ TEST(fused_pairs, weights_are_taken_in_the_tiles) {
           EXPECT_NEAR(x.plasticity, y.plasticity, 1e-5);
           EXPECT_EQ(x.plasticity, alone.buckets[b].plasticity);
           EXPECT_EQ(x.pairs, y.pairs);
-          for (std::size_t e = 0; e < y.example_weight.size(); ++e)
-            EXPECT_NEAR(x.example_weight[e], y.example_weight[e], 1e-12 * y.example_weight[e]);
+          for (std::size_t e = 0; e < y.document_weight.size(); ++e)
+            EXPECT_NEAR(x.document_weight[e], y.document_weight[e], 1e-12 * y.document_weight[e]);
         }
       };
       agree(device_weighted_pairs<test::odd_weight>{{}, across});
@@ -214,7 +214,7 @@ TEST(fused_pairs, weights_are_taken_in_the_tiles) {
   }
 }
 
-TEST(fused_pairs, fixed_point_sums_are_near_exact_and_do_not_overflow) {
+TEST(tile_pairs, fixed_point_sums_are_near_exact_and_do_not_overflow) {
   const random_stream draws{.seed = 9};
   for (const double most : {1e-12, 1.0, 3e9})
     for (const int count : {1, 1000, 100000}) {
@@ -233,13 +233,13 @@ TEST(fused_pairs, fixed_point_sums_are_near_exact_and_do_not_overflow) {
     }
 }
 
-TEST(fused_pairs, a_weight_that_is_none_is_refused_by_its_pair) {
+TEST(tile_pairs, a_weight_that_is_none_is_refused_by_its_pair) {
   cpu_context cpu{{.threads = 2}};
-  fused_context fused;
+  tile_context fused;
   const auto planted = plant<float>(test::compared_head(8, 3, 60, 0));
   const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
   struct negative {
-    double operator()(const key_pair& p) const { return p.example_j == 1 && p.j == 4 ? -2.0 : 1.0; }
+    double operator()(const key_pair& p) const { return p.document_j == 1 && p.j == 4 ? -2.0 : 1.0; }
   };
   try {
     plasticity_profile(fused, model, planted.view(), device_weighted_pairs{negative{}});
@@ -249,49 +249,49 @@ TEST(fused_pairs, a_weight_that_is_none_is_refused_by_its_pair) {
   }
 }
 
-TEST(fused_pairs, parts_are_taken_in_the_tiles) {
+TEST(tile_pairs, parts_are_taken_in_the_tiles) {
   cpu_context cpu{{.threads = 2}};
-  fused_context fused;
+  tile_context fused;
   for (const auto kind : all_covariance_kinds)
-    for (const auto& [examples, rows] : {std::pair<index_t, index_t>{4, 45}, {1, 300}}) {
-      const auto planted = plant<bf16>(test::compared_head(20, examples, rows, 5));
+    for (const auto& [documents, rows] : {std::pair<index_t, index_t>{4, 45}, {1, 300}}) {
+      const auto planted = plant<bf16>(test::compared_head(20, documents, rows, 5));
       const auto head = planted.view();
       const auto model = fit_queries(cpu, moments_of(cpu, head), {.covariance = kind});
-      const auto want = plasticity_profile(cpu, model, head, all_pairs{}, {.parts = true});
-      const auto got = plasticity_profile(fused, model, head, all_pairs{}, {.parts = true});
+      const auto want = plasticity_profile(cpu, model, head, all_pairs{}, {.terms = true});
+      const auto got = plasticity_profile(fused, model, head, all_pairs{}, {.terms = true});
       EXPECT_LE(distance(got, want), 1e-5);
       for (std::size_t b = 2; b < want.buckets.size(); ++b) {
-        const auto &x = got.buckets[b].part_sum, &y = want.buckets[b].part_sum;
-        const auto n = want.buckets[b].example_sum.size();
-        const auto sum = [&](pair_part p, std::size_t e) { return y[static_cast<std::size_t>(p) * n + e]; };
+        const auto &x = got.buckets[b].term_sum, &y = want.buckets[b].term_sum;
+        const auto n = want.buckets[b].document_sum.size();
+        const auto sum = [&](pair_term p, std::size_t e) { return y[static_cast<std::size_t>(p) * n + e]; };
         ASSERT_EQ(x.size(), y.size());
-        for (std::size_t p = 0; p < pair_parts; ++p)
+        for (std::size_t p = 0; p < pair_terms; ++p)
           for (std::size_t e = 0; e < n; ++e) {
             const bool of_v = p >= 3 && p <= 5;
             const double size =
-                of_v ? sum(pair_part::drift_variance, e) + sum(pair_part::content_variance, e) : std::abs(y[p * n + e]);
-            EXPECT_NEAR(x[p * n + e], y[p * n + e], 1e-5 * size) << name_of(static_cast<pair_part>(p)) << " " << b;
+                of_v ? sum(pair_term::drift_variance, e) + sum(pair_term::content_variance, e) : std::abs(y[p * n + e]);
+            EXPECT_NEAR(x[p * n + e], y[p * n + e], 1e-5 * size) << name_of(static_cast<pair_term>(p)) << " " << b;
           }
       }
     }
 }
 
-TEST(fused_pairs, parts_by_cell_keep_the_sums_of_groups) {
+TEST(tile_pairs, parts_by_cell_keep_the_sums_of_groups) {
   cpu_context cpu{{.threads = 2}};
-  fused_context fused, small(std::size_t{1} << 16);
+  tile_context fused, small(std::size_t{1} << 16);
   for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint})
-    for (const auto& [examples, rows] : {std::pair<index_t, index_t>{4, 45}, {2, 300}}) {
-      const auto planted = plant<bf16>(test::compared_head(20, examples, rows, 5));
+    for (const auto& [documents, rows] : {std::pair<index_t, index_t>{4, 45}, {2, 300}}) {
+      const auto planted = plant<bf16>(test::compared_head(20, documents, rows, 5));
       const auto head = planted.view();
       const auto model = fit_queries(cpu, moments_of(cpu, head), {.covariance = kind});
-      const profile_options options{.heatmap = true, .parts = true};
-      const auto want = plasticity_profile(cpu, model, head, all_pairs{}, options).heatmap.parts;
+      const profile_options options{.heatmap = true, .terms = true};
+      const auto want = plasticity_profile(cpu, model, head, all_pairs{}, options).heatmap.terms;
       const auto whole = plasticity_profile(fused, model, head, all_pairs{}, options);
-      const auto& got = whole.heatmap.parts;
+      const auto& got = whole.heatmap.terms;
       EXPECT_EQ(got.groups, want.groups);
       EXPECT_EQ(got.weight, want.weight);
       EXPECT_EQ(got.weight_square, want.weight_square);
-      constexpr auto values = static_cast<std::size_t>(heatmap_parts::values);
+      constexpr auto values = static_cast<std::size_t>(heatmap_terms::values);
       for (std::size_t c = 0; c < want.weight.size(); ++c)
         for (std::size_t v = 0; v < values; ++v) {
           const auto at = c * values + v, first = c * values;
@@ -302,16 +302,16 @@ TEST(fused_pairs, parts_by_cell_keep_the_sums_of_groups) {
           EXPECT_NEAR(got.square[at], want.square[at], 4e-5 * squares);
           EXPECT_NEAR(got.product[at], want.product[at], 1e-5 * size * std::sqrt(want.weight_square[c]));
         }
-      EXPECT_EQ(got.sum, plasticity_profile(small, model, head, all_pairs{}, options).heatmap.parts.sum);
-      const auto alone = plasticity_profile(fused, model, head, all_pairs{}, {.parts = true});
+      EXPECT_EQ(got.sum, plasticity_profile(small, model, head, all_pairs{}, options).heatmap.terms.sum);
+      const auto alone = plasticity_profile(fused, model, head, all_pairs{}, {.terms = true});
       for (std::size_t b = 1; b < alone.buckets.size(); ++b)
-        EXPECT_EQ(alone.buckets[b].part_sum, whole.buckets[b].part_sum);
+        EXPECT_EQ(alone.buckets[b].term_sum, whole.buckets[b].term_sum);
     }
 }
 
-TEST(fused_pairs, pairs_that_cancel_stand_beside_pairs_that_do_not) {
+TEST(tile_pairs, pairs_that_cancel_stand_beside_pairs_that_do_not) {
   cpu_context cpu{{.threads = 2}};
-  fused_context fused;
+  tile_context fused;
   auto planted = plant<float>(test::compared_head(24, 2, 300, 1));
   const auto model = fit_queries(cpu, moments_of(cpu, planted.view()), {.covariance = covariance_kind::joint});
   const random_stream draws{.seed = 8};
@@ -323,24 +323,24 @@ TEST(fused_pairs, pairs_that_cancel_stand_beside_pairs_that_do_not) {
   EXPECT_LE(distance(plasticity_profile(fused, model, planted.view(), all_pairs{}, {.heatmap = true}), want), 1e-5);
 }
 
-TEST(fused_pairs, equal_keys_have_plasticity_1) {
+TEST(tile_pairs, equal_keys_have_plasticity_1) {
   cpu_context cpu{{.threads = 2}};
-  fused_context fused;
+  tile_context fused;
   auto planted = plant<float>(test::compared_head(6, 2, 50, 0));
   const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
   std::fill(planted.k.begin(), planted.k.end(), 2.5f);
-  const auto got = plasticity_profile(fused, model, planted.view(), all_pairs{}, {.parts = true}).buckets.back();
+  const auto got = plasticity_profile(fused, model, planted.view(), all_pairs{}, {.terms = true}).buckets.back();
   EXPECT_EQ(got.plasticity, 1);
-  const auto n = got.example_sum.size();
+  const auto n = got.document_sum.size();
   for (std::size_t e = 0; e < n; ++e) {
-    EXPECT_EQ(got.part_sum[e], 0.5 * got.example_weight[e]);
-    for (std::size_t p = 1; p < pair_parts; ++p) EXPECT_EQ(got.part_sum[p * n + e], 0);
+    EXPECT_EQ(got.term_sum[e], 0.5 * got.document_weight[e]);
+    for (std::size_t p = 1; p < pair_terms; ++p) EXPECT_EQ(got.term_sum[p * n + e], 0);
   }
 }
 
-TEST(fused_pairs, heads_of_a_layer_share_launches_as_many_as_there_is_room_for) {
+TEST(tile_pairs, heads_of_a_layer_share_launches_as_many_as_there_is_room_for) {
   cpu_context cpu{{.threads = 2}};
-  fused_context one, small(std::size_t{1} << 16);
+  tile_context one, small(std::size_t{1} << 16);
   const auto planted = plant<f16>(test::compared_head(24, 4, 70, 1));
   auto layer = as_layer(planted.view());
   for (auto* x : {&layer.q, &layer.k}) x->heads = 3, x->dim = x->head_stride = 8;
@@ -356,7 +356,7 @@ TEST(fused_pairs, heads_of_a_layer_share_launches_as_many_as_there_is_room_for) 
     for (std::size_t h = 0; h < 3; ++h) {
       EXPECT_LE(distance(a[h], want[h]), 1e-5);
       EXPECT_EQ(a[h].heatmap.sum, b[h].heatmap.sum);
-      EXPECT_EQ(a[h].heatmap.parts.square, b[h].heatmap.parts.square);
+      EXPECT_EQ(a[h].heatmap.terms.square, b[h].heatmap.terms.square);
       for (std::size_t i = 1; i < a[h].buckets.size(); ++i)
         EXPECT_EQ(a[h].buckets[i].plasticity, b[h].buckets[i].plasticity);
     }
@@ -365,8 +365,8 @@ TEST(fused_pairs, heads_of_a_layer_share_launches_as_many_as_there_is_room_for) 
     if (joint_heads > 0) models[0] = joint[0];
     if (joint_heads > 1) models = joint;
     agree(all_pairs{true}, {.heatmap = true});
-    agree(all_pairs{}, {.heatmap = true, .parts = true});
-    agree(sampled{.n = 150, .seed = 2}, {.heatmap = true, .parts = true});
+    agree(all_pairs{}, {.heatmap = true, .terms = true});
+    agree(sampled{.n = 150, .seed = 2}, {.heatmap = true, .terms = true});
   }
   const auto a = empirical_profile(one, layer, uniform_buckets{150}, 1000);
   const auto b = empirical_profile(small, layer, uniform_buckets{150}, 1000);

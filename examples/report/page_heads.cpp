@@ -6,8 +6,8 @@
 #include <set>
 
 #include "examples/common/figures/gnuplot.hpp"
-#include "examples/common/figures/report_figures.hpp"
-#include "examples/report/report_page.hpp"
+#include "examples/common/figures/head_figures.hpp"
+#include "examples/report/page.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -33,7 +33,7 @@ std::vector<head_table_column> columns_of(const model_report& report) {
   const auto any = [&](const auto& has) { return std::any_of(report.heads.begin(), report.heads.end(), has); };
   std::vector<head_table_column> columns{
       {"Layers", "", [](const head_report& h) { return words(h.rope ? "RoPE" : "NoPE"); }},
-      {"Class", "", [](const head_report& h) { return words(class_words(h.pca.cls)); }}};
+      {"Class", "", [](const head_report& h) { return words(class_words(h.pca.head_class)); }}};
   if (any([](const head_report& h) { return h.window.has_value(); }))
     columns.push_back({"Window", "tokens", [length = report.context_length](const head_report& h) {
                          return h.window ? cell{grouped(*h.window), static_cast<double>(*h.window)}
@@ -87,7 +87,7 @@ std::string controls(const model_report& report) {
   for (const auto& h : report.heads) {
     layers.insert(h.layer);
     kinds.insert(h.rope);
-    classes.insert(static_cast<int>(h.pca.cls));
+    classes.insert(static_cast<int>(h.pca.head_class));
   }
   std::vector<std::pair<std::string, std::string>> of_layer, of_class;
   for (const index_t l : layers) of_layer.emplace_back(std::to_string(l), std::to_string(l));
@@ -107,7 +107,7 @@ std::string controls(const model_report& report) {
 std::string words_of_head(const head_report& h) {
   const std::string layer = std::to_string(h.layer), head = std::to_string(h.q_head);
   return layer + "." + head + " layer " + layer + " head " + head + " key head " + std::to_string(h.k_head) + " " +
-         class_words(h.pca.cls) + (h.rope ? " RoPE" : " NoPE");
+         class_words(h.pca.head_class) + (h.rope ? " RoPE" : " NoPE");
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ std::string heads_html(const model_report& report) {
   s += "</tr>\n</thead>\n<tbody>\n";
   std::size_t place = 0;
   for (const auto& h : report.heads) {
-    s += "<tr data-layer=\"" + std::to_string(h.layer) + "\" data-class=\"" + class_words(h.pca.cls) +
+    s += "<tr data-layer=\"" + std::to_string(h.layer) + "\" data-class=\"" + class_words(h.pca.head_class) +
          "\" data-kind=\"" + (h.rope ? "RoPE" : "NoPE") + "\" data-text=\"" + words_of_head(h) +
          "\"><th scope=\"row\" class=\"words\" data-value=\"" + std::to_string(place++) + "\">" +
          std::to_string(h.layer) + "." + std::to_string(h.q_head) + "</th>";

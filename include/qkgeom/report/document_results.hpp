@@ -48,9 +48,9 @@ struct document_shape {
 /// What the analyses of some documents in one layer have found, as numbers that stand in the shards of a capture and
 /// from which the reports come back: PCA and rotation as they are, profiles and the headline's heatmap by their sums
 /// over pairs. A document of which nothing was found has no tokens.
-class document_sums {
+class document_results {
  public:
-  explicit document_sums(document_shape shape) : shape_(std::move(shape)) {}
+  explicit document_results(document_shape shape) : shape_(std::move(shape)) {}
   const document_shape& shape() const { return shape_; }
   index_t documents() const { return documents_; }
 
@@ -65,26 +65,27 @@ class document_sums {
   void put(index_t document, const std::vector<head_report>& heads) {
     require(document >= 0 && document < documents_ && static_cast<index_t>(heads.size()) == shape_.heads,
             "document_sums: no room for ", heads.size(), " heads of document ", document);
-    const auto b = n(shape_.buckets.count()), c = shape_.covariances.size(), w = n(shape_.cells());
+    const auto b = static_cast<std::size_t>(shape_.buckets.count()), c = shape_.covariances.size(),
+               w = static_cast<std::size_t>(shape_.cells());
     for (const auto& h : heads) {
       require(h.profiles.size() == c, "document_sums: ", h.profiles.size(), " profiles a head for ", c,
               " query models");
       for (const auto& p : h.profiles)
         require(p.buckets.size() == b, "document_sums: a profile of ", p.buckets.size(), " buckets for ", b);
     }
-    tokens_[n(document)] = static_cast<double>(heads[0].queries);
-    double* const queries = queries_.data() + n(document) * b;
-    double* const pairs = pairs_.data() + n(document) * b;
+    tokens_[document] = static_cast<double>(heads[0].queries);
+    double* const queries = queries_.data() + static_cast<std::size_t>(document) * b;
+    double* const pairs = pairs_.data() + static_cast<std::size_t>(document) * b;
     for (std::size_t i = 0; i < b; ++i) {
       queries[i] = static_cast<double>(heads[0].profiles[0].buckets[i].queries);
       pairs[i] = static_cast<double>(heads[0].profiles[0].buckets[i].pairs);
     }
     for (std::size_t h = 0; h < heads.size(); ++h) {
-      const std::size_t at = n(document) * heads.size() + h;
+      const std::size_t at = static_cast<std::size_t>(document) * heads.size() + h;
       put_geometry(at, heads[h]);
       for (std::size_t m = 0; m < c; ++m)
         for (std::size_t i = 0; i < b; ++i) {
-          const auto& found = heads[h].profiles[m].buckets[i].example_sum;
+          const auto& found = heads[h].profiles[m].buckets[i].document_sum;
           require(found.size() == 1, "document_sums: a profile of ", found.size(), " documents");
           sum_[(at * c + m) * b + i] = found[0];
         }
@@ -92,17 +93,18 @@ class document_sums {
     }
   }
 
-  /// The reports of a document's heads under `names`; none if nothing was found of it. Their one example is `example`.
-  std::vector<head_report> get(index_t document, const analysed_layer& layer, std::int32_t example) const {
-    const auto b = n(shape_.buckets.count()), c = shape_.covariances.size();
-    if (tokens_[n(document)] == 0) return {};
+  /// The reports of a document's heads under `names`; none if nothing was found of it. Their one document has the
+  /// number `id`.
+  std::vector<head_report> get(index_t document, const analysed_layer& layer, std::int32_t id) const {
+    const auto b = static_cast<std::size_t>(shape_.buckets.count()), c = shape_.covariances.size();
+    if (tokens_[document] == 0) return {};
     auto heads = detail::named_heads(layer.names, layer.key_of_query, layer.window);
-    for (auto& head : heads) head.queries = head.keys = static_cast<index_t>(tokens_[n(document)]);
+    for (auto& head : heads) head.queries = head.keys = static_cast<index_t>(tokens_[document]);
     for (std::size_t h = 0; h < heads.size(); ++h) {
-      const std::size_t at = n(document) * heads.size() + h;
+      const std::size_t at = static_cast<std::size_t>(document) * heads.size() + h;
       get_geometry(at, heads[h]);
       for (std::size_t m = 0; m < c; ++m) {
-        heads[h].profiles.push_back(profile(document, &sum_[(at * c + m) * b], shape_.covariances[m], example));
+        heads[h].profiles.push_back(profile(document, &sum_[(at * c + m) * b], shape_.covariances[m], id));
         if (m == 0) get_heatmap(document, at, heads[h].profiles[0].heatmap);
         heads[h].summaries.push_back(summarize(heads[h].profiles[m], shape_.context_length));
       }
@@ -113,7 +115,7 @@ class document_sums {
   /// Everything as tensors `NAME.numbers` and so on, documents in front; valid until the next change.
   std::vector<tensor_to_write> tensors(const std::string& name) const {
     std::vector<tensor_to_write> list;
-    for (const auto& a : const_cast<document_sums*>(this)->arrays(documents_))
+    for (const auto& a : const_cast<document_results*>(this)->arrays(documents_))
       list.push_back(tensor_of(name + a.name, a.shape, a.values->data()));
     return list;
   }
@@ -138,11 +140,10 @@ class document_sums {
 
  private:
   static constexpr double none = std::numeric_limits<double>::quiet_NaN();
-  static std::size_t n(index_t i) { return static_cast<std::size_t>(i); }
   static std::size_t size_of(const std::vector<index_t>& shape) {
     index_t size = 1;
     for (const index_t s : shape) size *= s;
-    return n(size);
+    return static_cast<std::size_t>(size);
   }
 
   struct array {
@@ -168,30 +169,31 @@ class document_sums {
   }
 
   void put_geometry(std::size_t at, const head_report& head) {
-    double* number = numbers_.data() + at * n(kept_);
+    double* number = numbers_.data() + at * static_cast<std::size_t>(kept_);
     detail::each_kept_number(head, [&](double x) { *number++ = x; });
-    double* component = components_.data() + at * n(shape_.dim) * 3;
+    double* component = components_.data() + at * static_cast<std::size_t>(shape_.dim) * 3;
     for (std::size_t j = 0; j < head.pca.r_q.size(); ++j)
       for (const double x : {head.pca.r_q[j], head.pca.r_k[j], head.pca.explained_variance[j]}) *component++ = x;
   }
   void get_geometry(std::size_t at, head_report& head) const {
-    const double* number = numbers_.data() + at * n(kept_);
+    const double* number = numbers_.data() + at * static_cast<std::size_t>(kept_);
     detail::each_kept_number(head, [&](double& x) { x = *number++; });
-    const double* component = components_.data() + at * n(shape_.dim) * 3;
+    const double* component = components_.data() + at * static_cast<std::size_t>(shape_.dim) * 3;
     for (index_t j = 0; j < shape_.dim; ++j)
       for (auto* to : {&head.pca.r_q, &head.pca.r_k, &head.pca.explained_variance}) to->push_back(*component++);
-    head.pca.cls = classify(head.pca.r_q[0], head.pca.r_k[0]);
+    head.pca.head_class = classify(head.pca.r_q[0], head.pca.r_k[0]);
   }
 
   void put_heatmap(const plasticity_heatmap& map, std::size_t at, index_t document) {
-    const auto w = n(shape_.cells());
+    const auto w = static_cast<std::size_t>(shape_.cells());
     require(map.cell == shape_.heatmap_cell && map.width <= shape_.cells(), "document_sums: a heatmap of ", map.width,
             " cells of ", map.cell, " tokens");
     for (index_t i = 0; i < map.width; ++i)
       for (index_t j = 0; j < map.width; ++j) {
-        const auto from = n(i * map.width + j), to = n(i) * w + n(j);
+        const auto from = static_cast<std::size_t>(i * map.width + j),
+                   to = static_cast<std::size_t>(i) * w + static_cast<std::size_t>(j);
         heatmap_sum_[at * w * w + to] = map.sum[from];
-        heatmap_pairs_[n(document) * w * w + to] = map.weight[from];
+        heatmap_pairs_[static_cast<std::size_t>(document) * w * w + to] = map.weight[from];
       }
   }
   void get_heatmap(index_t document, std::size_t at, plasticity_heatmap& map) const {
@@ -205,17 +207,17 @@ class document_sums {
   }
 
   plasticity_profile_result profile(index_t document, const double* sum, covariance_kind covariance,
-                                    std::int32_t example) const {
-    plasticity_profile_result p{name_of(covariance), false, {example}, {}, {}};
+                                    std::int32_t id) const {
+    plasticity_profile_result p{name_of(covariance), false, {id}, {}, {}};
     for (index_t b = 0; b < shape_.buckets.count(); ++b) {
-      const std::size_t at = n(document * shape_.buckets.count() + b);
+      const std::size_t at = static_cast<std::size_t>(document * shape_.buckets.count() + b);
       profile_bucket out;
       out.start = shape_.buckets.start(b);
       out.end = shape_.buckets.end(b);
       out.queries = static_cast<index_t>(queries_[at]);
       out.pairs = static_cast<std::int64_t>(pairs_[at]);
-      out.example_sum = {sum[b]};
-      out.example_weight = {pairs_[at]};
+      out.document_sum = {sum[b]};
+      out.document_weight = {pairs_[at]};
       if (out.queries >= 2) detail::finish_bucket(out, false);
       p.buckets.push_back(std::move(out));
     }

@@ -7,7 +7,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
-#include "qkgeom/plasticity/pair_parts.hpp"
+#include "qkgeom/plasticity/pair_terms.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
@@ -16,12 +16,12 @@ using namespace qkgeom;
 using test::oracle_mean;
 using test::oracle_pair;
 
-constexpr std::array<pair_part, pair_parts> parts{
-    pair_part::later_wins,       pair_part::drift_mean,     pair_part::content_mean, pair_part::drift_variance,
-    pair_part::content_variance, pair_part::cross_variance, pair_part::abs_z};
+constexpr std::array<pair_term, pair_terms> terms{
+    pair_term::later_wins,       pair_term::drift_mean,     pair_term::content_mean, pair_term::drift_variance,
+    pair_term::content_variance, pair_term::cross_variance, pair_term::abs_z};
 
 struct shape {
-  index_t dim, examples, rows;
+  index_t dim, documents, rows;
   bool windowed, across;
 };
 
@@ -33,7 +33,7 @@ class parts_of : public testing::TestWithParam<shape> {
 
   void SetUp() override {
     const auto s = GetParam();
-    planted_head spec{.dim = s.dim, .context_length = 1000, .examples = s.examples, .rows = s.rows, .seed = 3};
+    planted_head spec{.dim = s.dim, .context_length = 1000, .documents = s.documents, .rows = s.rows, .seed = 3};
     const auto d = static_cast<std::size_t>(s.dim);
     spec.drift_q.assign(d, 1e-3);
     spec.mean_q.assign(d, 0.2);
@@ -59,21 +59,21 @@ TEST_P(parts_of, buckets_equal_brute_force) {
     SCOPED_TRACE(name_of(kind));
     const auto m = model(kind);
     const bool across = GetParam().across;
-    const auto got = plasticity_profile(ctx, m, head, all_pairs{.across_examples = across}, {.parts = true});
-    std::map<index_t, std::array<oracle_mean, 1 + pair_parts>> want;
+    const auto got = plasticity_profile(ctx, m, head, all_pairs{.across_documents = across}, {.terms = true});
+    std::map<index_t, std::array<oracle_mean, 1 + pair_terms>> want;
     test::for_each_pair(m, head, across, {}, [&](const oracle_pair& p) {
       for (std::size_t v = 0; v < p.value.size(); ++v) want[p.bucket][v].add(p.group, p.value[v], 1);
     });
     ASSERT_GE(want.size(), 4u);
-    for (const auto part : parts) {
-      SCOPED_TRACE(name_of(part));
-      const auto profile = part_profile(got, part);
+    for (const auto term : terms) {
+      SCOPED_TRACE(name_of(term));
+      const auto profile = term_profile(got, term);
       for (const auto& [b, w] : want) {
-        const auto& bucket = profile.buckets[static_cast<std::size_t>(b)];
-        const auto& mean = w[1 + static_cast<std::size_t>(part)];
+        const auto& bucket = profile.buckets[b];
+        const auto& mean = w[1 + static_cast<std::size_t>(term)];
         EXPECT_NEAR(bucket.plasticity, mean.mean(), 1e-9 * (1 + std::fabs(mean.mean())));
         EXPECT_EQ(bucket.pairs, mean.pairs);
-        if (across || mean.by_example.size() < 2) continue;
+        if (across || mean.by_document.size() < 2) continue;
         EXPECT_NEAR(bucket.standard_error, mean.jackknife(), 1e-8 * (1 + mean.jackknife()));
       }
       EXPECT_TRUE(std::isnan(profile.buckets[0].plasticity));
@@ -85,21 +85,21 @@ TEST_P(parts_of, cells_equal_brute_force) {
   const auto m = model(covariance_kind::joint);
   const bool across = GetParam().across;
   const index_t cell = 130;
-  const auto got = plasticity_profile(ctx, m, head, all_pairs{.across_examples = across},
-                                      {.heatmap = true, .heatmap_cell = cell, .parts = true});
-  std::map<std::pair<index_t, index_t>, std::array<oracle_mean, 1 + pair_parts>> want;
+  const auto got = plasticity_profile(ctx, m, head, all_pairs{.across_documents = across},
+                                      {.heatmap = true, .heatmap_cell = cell, .terms = true});
+  std::map<std::pair<index_t, index_t>, std::array<oracle_mean, 1 + pair_terms>> want;
   test::for_each_pair(m, head, across, {}, [&](const oracle_pair& p) {
     const auto back = static_cast<index_t>(std::floor((p.keys.tau - 0.5 * (p.keys.t_i + p.keys.t_j)) / cell));
     for (std::size_t v = 0; v < p.value.size(); ++v)
       want[{p.keys.distance() / cell, back}][v].add(p.group, p.value[v], 1);
   });
   std::size_t filled = 0;
-  for (const double w : got.heatmap.parts.weight) filled += w > 0;
+  for (const double w : got.heatmap.terms.weight) filled += w > 0;
   EXPECT_EQ(filled, want.size());
   for (const auto& [at, w] : want) {
     const auto check = [&](const estimate& x, const oracle_mean& mean) {
       EXPECT_NEAR(x.value, mean.mean(), 1e-9 * (1 + std::fabs(mean.mean())));
-      if (mean.by_example.size() < 2) {
+      if (mean.by_document.size() < 2) {
         EXPECT_TRUE(std::isnan(x.error));
         return;
       }
@@ -107,16 +107,16 @@ TEST_P(parts_of, cells_equal_brute_force) {
     };
     check(cell_mean(got.heatmap, at.first, at.second), w[0]);
     EXPECT_NEAR(got.heatmap.mean(at.first, at.second), w[0].mean(), 1e-6);
-    for (const auto part : parts)
-      check(cell_mean(got.heatmap, at.first, at.second, part), w[1 + static_cast<std::size_t>(part)]);
+    for (const auto term : terms)
+      check(cell_mean(got.heatmap, at.first, at.second, term), w[1 + static_cast<std::size_t>(term)]);
   }
 }
 
-TEST_P(parts_of, weights_and_examples_that_weigh_the_same_hold_for_parts_too) {
+TEST_P(parts_of, weights_and_documents_that_weigh_the_same_hold_for_parts_too) {
   const auto m = model(covariance_kind::full);
   const auto weight = [](const key_pair& p) { return p.distance() > 100 ? 0.01 * static_cast<double>(p.t_j) : 0.0; };
-  const auto got = plasticity_profile(ctx, m, head, weighted_pairs{.weight_of = weight, .examples_weigh_same = true},
-                                      {.parts = true});
+  const auto got = plasticity_profile(ctx, m, head, weighted_pairs{.weight_of = weight, .documents_weigh_same = true},
+                                      {.terms = true});
   std::map<index_t, std::map<std::int32_t, std::pair<double, double>>> sums;
   test::for_each_pair(m, head, false, {}, [&](const oracle_pair& p) {
     const double w = weight(p.keys);
@@ -124,59 +124,59 @@ TEST_P(parts_of, weights_and_examples_that_weigh_the_same_hold_for_parts_too) {
     sums[p.bucket][p.group].first += w * p.value[1];
     sums[p.bucket][p.group].second += w;
   });
-  const auto later = part_profile(got, pair_part::later_wins);
-  for (const auto& [b, examples] : sums) {
+  const auto later = term_profile(got, pair_term::later_wins);
+  for (const auto& [b, documents] : sums) {
     oracle_mean mean;
-    for (const auto& [e, x] : examples) mean.add(e, x.first / x.second, 1);
-    EXPECT_NEAR(later.buckets[static_cast<std::size_t>(b)].plasticity, mean.mean(), 1e-12);
-    if (mean.by_example.size() < 2) continue;
-    EXPECT_NEAR(later.buckets[static_cast<std::size_t>(b)].standard_error, mean.jackknife(), 1e-12);
+    for (const auto& [e, x] : documents) mean.add(e, x.first / x.second, 1);
+    EXPECT_NEAR(later.buckets[b].plasticity, mean.mean(), 1e-12);
+    if (mean.by_document.size() < 2) continue;
+    EXPECT_NEAR(later.buckets[b].standard_error, mean.jackknife(), 1e-12);
   }
 }
 
 TEST_P(parts_of, asking_for_them_changes_nothing_else) {
   const auto m = model(covariance_kind::diagonal);
-  const auto with = plasticity_profile(ctx, m, head, all_pairs{}, {.heatmap = true, .parts = true});
+  const auto with = plasticity_profile(ctx, m, head, all_pairs{}, {.heatmap = true, .terms = true});
   const auto without = plasticity_profile(ctx, m, head, all_pairs{}, {.heatmap = true});
   EXPECT_EQ(with.heatmap.sum, without.heatmap.sum);
   for (std::size_t b = 1; b < with.buckets.size(); ++b)
-    EXPECT_EQ(with.buckets[b].example_sum, without.buckets[b].example_sum);
-  EXPECT_THROW(part_profile(without, pair_part::abs_z), error);
+    EXPECT_EQ(with.buckets[b].document_sum, without.buckets[b].document_sum);
+  EXPECT_THROW(term_profile(without, pair_term::abs_z), error);
   EXPECT_THROW(cell_mean(without.heatmap, 0, 0), error);
   EXPECT_THROW(cell_mean(with.heatmap, 0, with.heatmap.width), error);
 }
 
-TEST(parts, of_a_large_group_do_not_depend_on_the_thread_count_and_add_up_by_document) {
-  const auto rows = plant<float>({.dim = 8, .context_length = 4000, .examples = 3, .rows = 1400, .seed = 2});
+TEST(terms, of_a_large_group_do_not_depend_on_the_thread_count_and_add_up_by_document) {
+  const auto rows = plant<float>({.dim = 8, .context_length = 4000, .documents = 3, .rows = 1400, .seed = 2});
   cpu_context one{{.threads = 1}}, three{{.threads = 3}};
   const auto head = rows.view();
   const auto m = fit_queries(one, accumulate(one, head, uniform_buckets{2000}, {.context_length = 4000}),
                              {.covariance = covariance_kind::joint});
-  const profile_options options{.heatmap = true, .parts = true};
+  const profile_options options{.heatmap = true, .terms = true};
   const auto a = plasticity_profile(one, m, head, all_pairs{}, options);
   const auto b = plasticity_profile(three, m, head, all_pairs{}, options);
-  EXPECT_EQ(a.buckets[1].part_sum, b.buckets[1].part_sum);
-  EXPECT_EQ(a.heatmap.parts.product, b.heatmap.parts.product);
-  std::vector<double> square(a.heatmap.parts.square.size());
+  EXPECT_EQ(a.buckets[1].term_sum, b.buckets[1].term_sum);
+  EXPECT_EQ(a.heatmap.terms.product, b.heatmap.terms.product);
+  std::vector<double> square(a.heatmap.terms.square.size());
   for (index_t e = 0; e < 3; ++e) {  // documents apart: their sums are the whole's
-    auto part = head;
-    part.k = {head.k.data + e * 1400 * 8, 1400, 8, 8};
-    part.k_position = {head.k_position.data + e * 1400, 1400};
-    part.k_example = {head.k_example.data + e * 1400, 1400};
-    const auto p = plasticity_profile(three, m, part, all_pairs{}, options);
-    for (std::size_t v = 0; v < pair_parts; ++v)
-      EXPECT_EQ(p.buckets[1].part_sum[v], a.buckets[1].part_sum[v * 3 + static_cast<std::size_t>(e)]);
-    for (std::size_t i = 0; i < square.size(); ++i) square[i] += p.heatmap.parts.square[i];
+    auto term = head;
+    term.k = {head.k.data + e * 1400 * 8, 1400, 8, 8};
+    term.k_position = {head.k_position.data + e * 1400, 1400};
+    term.k_document = {head.k_document.data + e * 1400, 1400};
+    const auto p = plasticity_profile(three, m, term, all_pairs{}, options);
+    for (std::size_t v = 0; v < pair_terms; ++v)
+      EXPECT_EQ(p.buckets[1].term_sum[v], a.buckets[1].term_sum[v * 3 + static_cast<std::size_t>(e)]);
+    for (std::size_t i = 0; i < square.size(); ++i) square[i] += p.heatmap.terms.square[i];
   }
   for (std::size_t i = 0; i < square.size(); ++i)
-    EXPECT_NEAR(square[i], a.heatmap.parts.square[i], 1e-12 * (1 + square[i]));
+    EXPECT_NEAR(square[i], a.heatmap.terms.square[i], 1e-12 * (1 + square[i]));
 }
 
 /// Keys that drift along the queries' mean: later keys score higher, and in closed form by how much.
-TEST(parts, later_keys_win_where_the_bias_says_so) {
+TEST(terms, later_keys_win_where_the_bias_says_so) {
   cpu_context ctx{{.threads = 2}};
   for (const double sign : {1.0, -1.0}) {
-    planted_head spec{.dim = 3, .context_length = 1000, .examples = 30, .rows = 40, .seed = 8};
+    planted_head spec{.dim = 3, .context_length = 1000, .documents = 30, .rows = 40, .seed = 8};
     spec.mean_q = {0.5, 0, 0};
     spec.drift_k = {sign * 4e-3, 0, 0};
     spec.root_k.assign(9, 0.0);  // keys are their drift alone: z = 0.5 / 1 for every pair
@@ -184,7 +184,7 @@ TEST(parts, later_keys_win_where_the_bias_says_so) {
     const auto m = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000}),
                                {.covariance = covariance_kind::joint});
     const auto later =
-        part_profile(plasticity_profile(ctx, m, rows.view(), all_pairs{}, {.parts = true}), pair_part::later_wins);
+        term_profile(plasticity_profile(ctx, m, rows.view(), all_pairs{}, {.terms = true}), pair_term::later_wins);
     for (std::size_t b = 1; b < 4; ++b)
       EXPECT_NEAR(later.buckets[b].plasticity, sign > 0 ? 0.6915 : 0.3085, 0.05);  // Phi(0.5)
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/report/report_page.hpp"
+#include "examples/report/page.hpp"
 
 #include <algorithm>
 

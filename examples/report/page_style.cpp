@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The report's style sheet and its script; both are XML as they stand but for the script's CDATA section.
-#include "examples/report/report_page.hpp"
+#include "examples/report/page.hpp"
 
 namespace qkgeom::examples {
 

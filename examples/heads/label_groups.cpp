@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/heads/groups.hpp"
+#include "examples/heads/label_groups.hpp"
 
 #include <algorithm>
 #include <map>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "examples/common/figures/figure.hpp"
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 
 namespace qkgeom::examples::detail {
 

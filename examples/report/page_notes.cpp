@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "examples/common/figures/gnuplot.hpp"
-#include "examples/common/figures/report_figures.hpp"
-#include "examples/report/report_page.hpp"
+#include "examples/common/figures/head_figures.hpp"
+#include "examples/report/page.hpp"
 #include "qkgeom/io/capture_set.hpp"
 
 namespace qkgeom::examples {
@@ -93,8 +93,8 @@ std::string sampling_words(const capture_manifest& m) {
 entries capture_of(const capture& c) {
   const auto& m = c.manifest();
   index_t documents = 0, tokens = 0, rows = 0;
-  if (m.examples)
-    for (const auto& e : *m.examples) {
+  if (m.documents)
+    for (const auto& e : *m.documents) {
       ++documents;
       tokens += e.tokens;
     }
@@ -109,7 +109,7 @@ entries capture_of(const capture& c) {
                {"Written by", m.written_by},
                {"Computed in", m.compute_dtype.value_or("")},
                {"Context", grouped(m.context_length) + " tokens"},
-               {"Documents", m.examples ? grouped(documents) + ", " + grouped(tokens) + " tokens together" : ""},
+               {"Documents", m.documents ? grouped(documents) + ", " + grouped(tokens) + " tokens together" : ""},
                {"Captured rows", rows > 0 ? grouped(rows) + " queries and keys of all layers" : ""},
                {"Sampling", sampling_words(m) + ", seed " + std::to_string(m.seed)},
                {"Layers captured", layers_words(m)},
@@ -121,19 +121,19 @@ entries capture_of(const capture& c) {
 }
 
 std::string documents_html(const capture_manifest& m) {
-  if (!m.examples || m.examples->empty()) return {};
+  if (!m.documents || m.documents->empty()) return {};
   const bool labelled =
-      std::any_of(m.examples->begin(), m.examples->end(), [](const auto& e) { return !e.labels.is_null(); });
+      std::any_of(m.documents->begin(), m.documents->end(), [](const auto& e) { return !e.labels.is_null(); });
   std::vector<table::column> columns{{"document", table::align::left}, {"tokens"}};
   if (labelled) columns.push_back({"labels", table::align::left});
   table t(std::move(columns));
-  for (const auto& e : *m.examples) {
+  for (const auto& e : *m.documents) {
     std::vector<std::string> cells{e.id, grouped(e.tokens)};
     if (labelled) cells.push_back(e.labels.is_null() ? "" : e.labels.dump());
     if (cells[0].empty()) cells[0] = "document " + std::to_string(e.index);
     t.row(std::move(cells));
   }
-  return "<details><summary>" + counted(m.examples->size(), "document") + "</summary>\n" +
+  return "<details><summary>" + counted(m.documents->size(), "document") + "</summary>\n" +
          html_table(t, "Documents of the capture") + "</details>\n";
 }
 

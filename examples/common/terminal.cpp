@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "examples/common/report_text.hpp"
+#include "examples/common/terminal.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "examples/common/figures/report_figures.hpp"
+#include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/pair_summary.hpp"
@@ -29,7 +29,7 @@ model_report with_headline(const model_report& report, int profile) {
     head_report one;
     one.rope = h.rope;
     if (profile >= 0)
-      one.profiles.push_back(h.profiles[static_cast<std::size_t>(profile)]);
+      one.profiles.push_back(h.profiles[profile]);
     else if (h.empirical)
       one.profiles.push_back(unbiased(*h.empirical));
     r.heads.push_back(std::move(one));
