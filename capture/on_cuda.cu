@@ -8,6 +8,8 @@
 #include "capture/analysis/live_analysis_on.hpp"
 #include "capture/forward/device/cuda_device.cuh"
 #include "capture/forward/device/forward_pass.hpp"
+#include "capture/job/stores/moment_store.hpp"
+#include "capture/job/stores/statistics_store.hpp"
 #include "qkgeom/backend/cuda_context.cuh"
 
 namespace qkgeom {
