@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "capture/forward/device/forward_pass.hpp"
+#include "capture/job/stores/moment_store.hpp"
+#include "capture/job/stores/statistics_store.hpp"
 #include "tests/capture/forward/compared_passes.hpp"
 #include "tests/capture/forward/device/host_device.hpp"
 #include "tests/capture/forward/measured_softmax.hpp"

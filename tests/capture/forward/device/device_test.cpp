@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The forward pass of a device, its steps run by the host, against what transformers computes and against the CPU's.
 #include "capture/forward/device/forward_pass.hpp"
+#include "capture/job/stores/moment_store.hpp"
+#include "capture/job/stores/statistics_store.hpp"
 
 #include <gtest/gtest.h>
 
