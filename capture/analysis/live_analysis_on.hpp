@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "capture/job/live_analysis.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/plasticity/merge.hpp"
@@ -37,7 +38,7 @@ inline analysis_options analysis_of(const document_analysis_options& choice) {
 
 /// Pairs of keys a second that a context on the host computes under these query models for heads of that size, measured
 /// on 4096 keys.
-template <class Context>
+template <context Context>
 double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_kind>& covariances) {
   constexpr index_t n = 4096;
   const random_stream stream{.seed = 1, .use = draw::permutation};
@@ -65,7 +66,7 @@ double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_
 
 /// `live_analysis` through any context: rows of T that lie in S come from the capture's sink, or chunk by chunk
 /// from a forward pass that holds them there.
-template <class Context, class T = float, memory_space S = memory_space::host>
+template <context Context, class T = float, memory_space S = memory_space::host>
 class live_analysis_on final : public live_analysis {
  public:
   using tensor = tensor_view<const T, S>;

@@ -30,7 +30,7 @@ struct odd_weight {
   }
 };
 
-template <class Context, class Head>
+template <context Context, class Head>
 auto moments_of(Context& ctx, const Head& head) {
   return accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000});
 }

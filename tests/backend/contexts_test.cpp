@@ -26,7 +26,7 @@ using test::moments_of;
 using omp_policy = std::remove_cvref_t<decltype(thrust::omp::par)>;
 using omp_context = thrust_context<omp_policy>;
 
-template <class Context>
+template <context Context>
 Context make() {
   if constexpr (std::is_same_v<Context, cpu_context>)
     return cpu_context{{.threads = 2}};
@@ -49,7 +49,7 @@ struct oracle_mean_of_terms {
   }
 };
 
-template <class Context>
+template <context Context>
 class every_context : public testing::Test {};
 using contexts = testing::Types<cpu_context, omp_context>;
 TYPED_TEST_SUITE(every_context, contexts);

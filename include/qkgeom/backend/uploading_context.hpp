@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/buffer.hpp"
 
 namespace qkgeom {
@@ -19,7 +20,7 @@ namespace qkgeom {
 /// with a weight that runs on the host alone (`pair_request::weight`) are summed there, by a `cpu_context`; see
 /// `device_weighted_pairs`. `Context` has `memory()`, the memory that it computes on, and must outlive this. Not to be
 /// shared by threads at the same time.
-template <class Context>
+template <context Context>
 class uploading_context {
  public:
   static constexpr memory_space space = memory_space::host;

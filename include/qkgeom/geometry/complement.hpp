@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/detail/fourier.hpp"
 #include "qkgeom/geometry/rotation.hpp"
@@ -52,7 +53,7 @@ struct plane_angles {
 };
 
 /// Projects the rows x (n, d) on consecutive pairs of the first 2 `planes` rows of `components` (d, d).
-template <class Context, class T>
+template <context Context, class T>
 plane_angles angles_in_planes(Context& ctx, const matrix_view<const T>& x, const std::vector<double>& components,
                               std::size_t planes) {
   const auto n = static_cast<std::size_t>(x.rows), d = static_cast<std::size_t>(x.cols), m = 2 * planes;
@@ -199,7 +200,7 @@ inline complement_result complement_of(const moments_ref& head, const row_moment
   return result;
 }
 
-template <class Context, class T>
+template <context Context, class T>
 void find_turns(Context& ctx, const matrix_view<const T>& x, const position_grid& positions,
                 const std::vector<double>& components, complement_result& result, plane_turn complement_plane::*side,
                 std::uint32_t key, const complement_options& options) {
@@ -225,7 +226,7 @@ void find_turns(Context& ctx, const matrix_view<const T>& x, const position_grid
 /// with grid; then omega is refined. Cost: O(T log T + n) a plane, side and draw, O(n d^2) a head for n rows; strong
 /// planes are decided by a bound without draws, most others by the first few. Needs rows on the host. Throws if the
 /// arguments do not fit each other.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<complement_result> complement_planes(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                                  const layer_moments& moments,
                                                  const std::vector<rotation_result>& planes,
@@ -272,7 +273,7 @@ std::vector<complement_result> complement_planes(Context& ctx, const layer_view<
 }
 
 /// The same for one head.
-template <class Context, class T>
+template <context Context, class T>
 complement_result complement_planes(Context& ctx, const head_view<T, memory_space::host>& head,
                                     const head_moments& moments, const rotation_result& plane,
                                     const complement_options& options = {}) {

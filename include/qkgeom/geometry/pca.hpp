@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/context/eigen_system.hpp"
 #include "qkgeom/geometry/head_class.hpp"
 #include "qkgeom/linalg/dense.hpp"
@@ -84,7 +85,7 @@ inline pca_result pca_of(const row_moments& q, const row_moments& k, eigen_syste
 
 /// PCA of the pooled Q and K rows of each head, from moments alone: one result for `head_moments`, a vector (query
 /// heads) for `layer_moments`. Throws if a side has no rows.
-template <class Context, class Moments>
+template <context Context, class Moments>
 auto pca(Context& ctx, const Moments& moments, const pca_options& options = {}) {
   const auto heads = heads_of(moments);
   const auto n = static_cast<index_t>(heads.size());

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/moments.hpp"
@@ -142,7 +143,7 @@ inline rotation_result rotation_of(const row_moments& q, const row_moments& k, c
 
 /// Drift axis, separation axis and their metrics for each head, from moments alone: one result for `head_moments`, a
 /// vector (query heads) for `layer_moments`. Equations 4.3 to 4.6. Throws if a side has no rows.
-template <class Context, class Moments>
+template <context Context, class Moments>
 auto planar_rotation(Context& ctx, const Moments& moments, const rotation_options& options = {}) {
   const auto heads = heads_of(moments);
   const auto n = static_cast<index_t>(heads.size());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
@@ -33,7 +34,7 @@ inline component_weights_result component_weights_of(const row_moments& q) {
 
 /// Component weights of each head from its query moments: a result for `head_moments`, a vector (query heads) for
 /// `layer_moments`. Flipping the sign of a coordinate changes nothing.
-template <class Context, class Moments>
+template <context Context, class Moments>
 auto component_weights(Context& ctx, const Moments& moments) {
   const auto heads = heads_of(moments);
   std::vector<component_weights_result> results(heads.size());

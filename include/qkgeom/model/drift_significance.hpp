@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/dense.hpp"
@@ -98,7 +99,7 @@ drift_test_result drift_test_of(const row_moments& m, const matrix_view<const T>
 /// likely as its negative, so p is the share of sign patterns over documents that give a drift as large; with G
 /// documents it is at least 2^(1 - G). The error of the slope along the drift is the sandwich over documents. Needs
 /// moments of exactly these rows, and rows on the host. Throws if the moments do not fit the layer.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<drift_test_result> drift_significance(Context& ctx, const layer_moments& moments,
                                                   const layer_view<T, memory_space::host>& layer,
                                                   const drift_test_options& options = {}) {
@@ -114,7 +115,7 @@ std::vector<drift_test_result> drift_significance(Context& ctx, const layer_mome
 }
 
 /// The same for one head.
-template <class Context, class T>
+template <context Context, class T>
 drift_test_result drift_significance(Context&, const head_moments& moments,
                                      const head_view<T, memory_space::host>& head,
                                      const drift_test_options& options = {}) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/model/component_weights.hpp"
@@ -179,7 +180,7 @@ inline void check_drift(fit_checks_result& r, std::vector<double> first, const v
 
 /// Checks of each query head of a layer in bases with the given signs, one vector a head; `total` the moments of its
 /// queries in those signs. Coordinates of all heads run in parallel, each needs memory for its own values only.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<fit_checks_result> fit_checks_of(Context& ctx, const std::vector<row_moments>& total,
                                              const layer_view<T, memory_space::host>& layer,
                                              std::vector<std::vector<double>> signs, const fit_check_options& options) {
@@ -227,7 +228,7 @@ inline std::vector<row_moments> query_totals(const std::vector<moments_ref>& hea
 
 /// Fit checks of each query head of a layer: moments of exactly these rows, and the rows once more. Needs rows on the
 /// host. Throws if the moments are of other rows.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<fit_checks_result> fit_checks(Context& ctx, const layer_moments& moments,
                                           const layer_view<T, memory_space::host>& layer,
                                           const fit_check_options& options = {}) {
@@ -237,7 +238,7 @@ std::vector<fit_checks_result> fit_checks(Context& ctx, const layer_moments& mom
 }
 
 /// The same for one head.
-template <class Context, class T>
+template <context Context, class T>
 fit_checks_result fit_checks(Context& ctx, const head_moments& moments, const head_view<T, memory_space::host>& head,
                              const fit_check_options& options = {}) {
   return detail::fit_checks_of(ctx, {moments.q.total}, as_layer(head), {{}}, options).front();

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/model/query_model.hpp"
 
 namespace qkgeom {
@@ -11,7 +12,7 @@ namespace qkgeom {
 /// `full` or `joint` models with one covariance for all buckets of a head, the mean of the buckets' own weighted by
 /// their degrees of freedom n - 1; means stay the buckets' own. The decay theorem (4.4, A.1) takes such a covariance
 /// for granted. `models` are what `fit_queries` gave for `moments`. Throws if they do not fit each other.
-template <class Context>
+template <context Context>
 std::vector<query_model> with_pooled_covariance(Context& ctx, const layer_moments& moments,
                                                 std::vector<query_model> models) {
   const auto heads = heads_of(moments);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/context/eigen_system.hpp"
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/linalg/dense.hpp"
@@ -156,7 +157,7 @@ inline query_model model_of(const moments_ref& head, const query_model_options& 
 
 /// Fits the Gaussian query model of each head from its moments (4.9 to 4.12): one model for `head_moments`, a vector
 /// (query heads) for `layer_moments`.
-template <class Context, class Moments>
+template <context Context, class Moments>
 auto fit_queries(Context& ctx, const Moments& moments, const query_model_options& options = {}) {
   const auto heads = heads_of(moments);
   const auto n = static_cast<index_t>(heads.size());

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
 namespace qkgeom {
@@ -93,7 +94,7 @@ inline profile_bucket table_cell(const query_model& model, index_t b, const buck
 
 /// The table of each head of a layer, by the same kernels and pair sets as `plasticity_profile`: a weight's ranks count
 /// the keys of the pair's document and key bucket. Throws as that does.
-template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
+template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
                                                   const layer_view<T, S>& layer, const Pairs& pairs = {},
                                                   const bucket_table_options& options = {}) {
@@ -123,7 +124,7 @@ std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vecto
 }
 
 /// The same for one head.
-template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
+template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 plasticity_bucket_table bucket_table(Context& ctx, const query_model& model, const head_view<T, S>& head,
                                      const Pairs& pairs = {}, const bucket_table_options& options = {}) {
   return std::move(bucket_table(ctx, std::vector<query_model>{model}, as_layer(head), pairs, options).front());

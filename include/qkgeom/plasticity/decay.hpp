@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/model/pooled_covariance.hpp"
 #include "qkgeom/plasticity/decay_pairs.hpp"
 #include "qkgeom/stats/jackknife.hpp"
@@ -172,7 +173,7 @@ inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector
 /// The decay theorem on each head of a layer under the query models of the same heads: pairs of keys of one document, a
 /// pair's constants from the first bucket that admits it and has a model. Costs pairs x buckets x d^2. `label` names
 /// the models. Needs rows on the host. Throws if the models do not fit the layer, or a key is not finite.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>& models,
                                    const layer_view<T, memory_space::host>& layer, const std::string& label,
                                    const decay_options& options = {}) {
@@ -203,7 +204,7 @@ struct decay_check {
 
 /// Checks the decay theorem on every head of a layer from the layer's rows and moments (with the covariance of each
 /// query bucket). Needs rows on the host. Throws if the moments do not fit the layer.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments,
                                      const layer_view<T, memory_space::host>& layer,
                                      const decay_options& options = {}) {
@@ -217,7 +218,7 @@ std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments,
 }
 
 /// The same for one head.
-template <class Context, class T>
+template <context Context, class T>
 decay_check check_decay(Context& ctx, const head_moments& moments, const head_view<T, memory_space::host>& head,
                         const decay_options& options = {}) {
   const layer_moments layer{moments.buckets, {moments.q}, {moments.k}, {0}};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/plasticity/observed_queries.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -26,7 +27,7 @@ struct empirical_key_options {
 namespace detail {
 
 /// Rows `query_rows` of `q`, by bucket, against the keys of the layer; `queries` are those that they were chosen from.
-template <class Context, class T, memory_space S, class Rows>
+template <context Context, class T, memory_space S, class Rows>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const tensor_view<const T, S>& q,
                                                          const std::vector<std::vector<index_t>>& query_rows,
                                                          const Rows& queries, const layer_view<T, S>& layer,
@@ -63,7 +64,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const ten
 /// that score key i above key j, a tie counts one half, and the mean is of 4p(1 - p), the plug-in form. It is low by
 /// the factor 1 - 1/n: `unbiased` undoes that. `queries` as gathered from this layer, or from all its terms where
 /// `layer` is one of them: only its keys are read. Throws if queries, layer and edges do not fit each other.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,
                                                          const layer_view<T>& layer, const bucket_edges& edges,
@@ -72,7 +73,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
 }
 
 /// The same with the layer's own queries over `buckets`.
-template <class Context, class T, bucketing Buckets>
+template <context Context, class T, bucketing Buckets>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T>& layer,
                                                          const Buckets& buckets, index_t context_length,
                                                          const empirical_options& options = {}) {
@@ -83,7 +84,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
 }
 
 /// The same where the rows lie on the context's device: the same queries are used, and stay there.
-template <class Context, class T, bucketing Buckets>
+template <context Context, class T, bucketing Buckets>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T, memory_space::device>& layer,
                                                          const Buckets& buckets, index_t context_length,
                                                          const empirical_options& options = {}) {
@@ -99,7 +100,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
 }
 
 /// The same for one head.
-template <class Context, class T, memory_space S, bucketing Buckets>
+template <context Context, class T, memory_space S, bucketing Buckets>
 plasticity_profile_result empirical_profile(Context& ctx, const head_view<T, S>& head, const Buckets& buckets,
                                             index_t context_length, const empirical_options& options = {}) {
   return std::move(empirical_profile(ctx, as_layer(head), buckets, context_length, options).front());

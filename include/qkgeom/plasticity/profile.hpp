@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/pair_sets.hpp"
@@ -163,14 +164,14 @@ inline std::vector<index_t> queries_of(const query_model& model) {
 }
 
 /// The same for a layer of any context, whose positions and documents may lie on a device.
-template <class Context, class T, memory_space S>
+template <context Context, class T, memory_space S>
 keys_by_document order_keys_by_document(Context& ctx, const layer_view<T, S>& layer, bool across) {
   const auto position = ctx.host_copy(layer.k_position), document = ctx.host_copy(layer.k_document);
   return order_keys_by_document(position.view(), document.view(), across);
 }
 
 /// The context's pair sums over a pair set; a set's weight is given to the context as it is if both allow it.
-template <class Context, class T, memory_space S, class Set>
+template <context Context, class T, memory_space S, class Set>
 std::vector<pair_sums> sums_over(Context& ctx, const layer_view<T, S>& layer, const keys_by_document& groups,
                                  const std::vector<pair_problem>& problems, const pair_request& request,
                                  const Set& set) {
@@ -227,7 +228,7 @@ std::vector<pair_problem> problems_of(const char* function, const std::vector<qu
 /// all_pairs, prefix_uniform, sampled, or any function of a `key_pair` that gives a weight. f32 pair
 /// arithmetic errs by about 1e-8 on a mean over many pairs, below 1e-6 on captures; a single pair may be off by 1e-5
 /// (docs/numerics.md). Throws if the models do not fit the layer, or a weight is negative or not finite.
-template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
+template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
                                                           const layer_view<T, S>& layer, const Pairs& pairs = {},
                                                           const profile_options& options = {}) {
@@ -252,7 +253,7 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
 }
 
 /// The same for one head.
-template <class Context, class T, memory_space S, pair_set Pairs = all_pairs>
+template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 plasticity_profile_result plasticity_profile(Context& ctx, const query_model& model, const head_view<T, S>& head,
                                              const Pairs& pairs = {}, const profile_options& options = {}) {
   return std::move(plasticity_profile(ctx, std::vector<query_model>{model}, as_layer(head), pairs, options).front());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -54,7 +55,7 @@ inline std::vector<std::pair<index_t, index_t>> drawn_pairs(const keys_by_docume
 /// Checks the score differences of each query head of a layer, on the query buckets `buckets` lays over
 /// [0, context_length) tokens. Pairs are of one document, before the bucket and inside the window; the heads of a layer
 /// share them. Needs rows on the host.
-template <class Context, class T, bucketing Buckets>
+template <context Context, class T, bucketing Buckets>
 std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                               const Buckets& buckets, index_t context_length,
                                               const score_check_options& options = {}) {
@@ -108,7 +109,7 @@ std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, 
 }
 
 /// The same for one head.
-template <class Context, class T, bucketing Buckets>
+template <context Context, class T, bucketing Buckets>
 score_checks_result score_checks(Context& ctx, const head_view<T, memory_space::host>& head, const Buckets& buckets,
                                  index_t context_length, const score_check_options& options = {}) {
   return std::move(score_checks(ctx, as_layer(head), buckets, context_length, options).front());

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_moments.hpp"
@@ -72,7 +73,7 @@ inline known_moments known_from(std::vector<token_moments> blocks, bool each_blo
 /// these count, and the rows are left for pairs of keys and for the observed queries. `progress(heads)` is called after
 /// each layer with the number of query heads done there. A row that is not finite is an error that names the tensor and
 /// the row.
-template <class Context, class Progress>
+template <context Context, class Progress>
 model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options, Progress&& progress) {
   const auto& manifest = source.manifest();
   model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}, 0};
@@ -117,7 +118,7 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
   return report;
 }
 
-template <class Context>
+template <context Context>
 model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options = {}) {
   return analyse(ctx, source, options, [](index_t) {});
 }

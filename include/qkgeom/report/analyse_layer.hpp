@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/plasticity/merge.hpp"
 #include "qkgeom/report/head_report.hpp"
 
@@ -31,7 +32,7 @@ struct layer_statistics {
 /// Moments and observed queries of all shards of a layer; by block of documents too where geometry is asked for.
 /// `every_token`, where given, holds the moments of more rows than there are, which count instead. Blocks are of
 /// `documents`; where that is empty, of the layer's own.
-template <class T, class Context, class Shards>
+template <class T, context Context, class Shards>
 layer_statistics<T> collect(Context& ctx, const Shards& shards, const bucket_edges& buckets, index_t context_length,
                             const analysis_options& options, std::optional<known_moments> every_token,
                             std::vector<std::int32_t> documents) {
@@ -70,7 +71,7 @@ layer_statistics<T> collect(Context& ctx, const Shards& shards, const bucket_edg
 }
 
 /// PCA and rotation of every head; slopes per context are of `context_length` tokens unless the options give another.
-template <class Context>
+template <context Context>
 void add_geometry(Context& ctx, const layer_moments& moments, const layer_blocks& by_block, index_t context_length,
                   const analysis_options& options, std::vector<head_report>& heads) {
   auto components = pca(ctx, moments, options.pca);
@@ -96,7 +97,7 @@ struct chosen_pairs {
 };
 
 /// The query models that the options ask for, (covariances)(heads).
-template <class Context>
+template <context Context>
 std::vector<std::vector<query_model>> fit_models(Context& ctx, const layer_moments& moments,
                                                  const analysis_options& options) {
   require(!options.covariances.empty(), "covariances: name at least one query model");
@@ -108,7 +109,7 @@ std::vector<std::vector<query_model>> fit_models(Context& ctx, const layer_momen
 
 /// Profiles of the heads of a layer under every query model over the keys of one shard of it, (covariances)(heads).
 /// `shard` is its number, for drawn pairs.
-template <class Context, class T, memory_space S>
+template <context Context, class T, memory_space S>
 std::vector<std::vector<plasticity_profile_result>> shard_profiles(Context& ctx, const layer_view<T, S>& rows,
                                                                    const std::vector<std::vector<query_model>>& models,
                                                                    index_t layer, std::uint32_t shard,
@@ -137,7 +138,7 @@ inline void add_drift(const std::vector<query_model>& headline, std::vector<head
 
 /// Profiles under every query model, and of the observed queries, over the keys of all shards. Each shard of layer
 /// `layer` draws pairs of its own.
-template <class T, class Context, class Shards>
+template <class T, context Context, class Shards>
 void add_profiles(Context& ctx, const Shards& shards, const layer_statistics<T>& s, index_t layer,
                   const bucket_edges& buckets, index_t document_block, const analysis_options& options,
                   std::vector<head_report>& heads) {
@@ -185,7 +186,7 @@ inline std::vector<head_report> named_heads(const layer_names& names, const std:
 /// query models are those of all shards. `context_length` in tokens. Documents e are counted in blocks e /
 /// `document_block` (1: each alone), see `fold_documents`. `documents`: those of all layers, for blocks of documents
 /// that are the same in each layer (`geometry_blocks`); empty: the layer's own.
-template <class T, class Context, class Shards>
+template <class T, context Context, class Shards>
 std::vector<head_report> analyse_layer(Context& ctx, const Shards& shards, const layer_names& names,
                                        const bucket_edges& buckets, index_t context_length,
                                        const analysis_options& options, index_t document_block,
@@ -213,7 +214,7 @@ std::vector<head_report> analyse_layer(Context& ctx, const Shards& shards, const
 }
 
 /// The same of rows in memory.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<head_report> analyse_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
                                        const bucket_edges& buckets, index_t context_length,
                                        const analysis_options& options) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/report/document_analysis.hpp"
 
@@ -61,7 +62,7 @@ class captured_models {
   }
 
   /// The query models of a layer; those of the layer asked for last are kept.
-  template <class Context>
+  template <context Context>
   const fixed_models& models(Context& ctx, index_t layer) {
     if (layer != layer_) models_.models = detail::fit_models(ctx, read(layer).moments, options_);
     layer_ = layer;
@@ -69,7 +70,7 @@ class captured_models {
   }
 
   /// Tells these models from others: over the models of every kind and head.
-  template <class Context>
+  template <context Context>
   std::uint64_t fingerprint_of_all(Context& ctx) {
     std::uint64_t all = 0;
     for (const auto& info : plan_.layers)

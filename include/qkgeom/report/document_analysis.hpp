@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 
 namespace qkgeom {
@@ -40,7 +41,7 @@ void each_run(const std::vector<index_t>& heads, const F& f) {
 /// or several chunks, the keys of the whole document at the end. Gives what `analyse_layer` gives for the document's
 /// rows: PCA and rotation of its own moments, profiles over all pairs of its keys under its own query models or under
 /// given ones. There is no form of the observed queries. T is the element type, S where the rows lie.
-template <class Context, class T, memory_space S = memory_space::host>
+template <context Context, class T, memory_space S = memory_space::host>
 class document_analysis {
  public:
   using tensor = tensor_view<const T, S>;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/model/drift_significance.hpp"
 #include "qkgeom/model/fit_checks.hpp"
@@ -35,7 +36,7 @@ struct head_fit {
 };
 
 /// Fit checks of every query head of a layer, with query buckets by edges. Needs rows on the host.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const layer_names& names,
                                 const bucket_edges& buckets, const fit_options& options = {}) {
   if (options.most_rows > 0 && std::max(all.q.rows, all.k.rows) > options.most_rows) {
@@ -60,7 +61,7 @@ std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const la
 
 /// The same for every captured head of `source`, a capture. `progress(heads)` is called after each layer with the query
 /// heads done there.
-template <class Context, class Source, class Progress>
+template <context Context, class Source, class Progress>
 std::vector<head_fit> fit_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
                                    const fit_options& options, Progress&& progress) {
   std::vector<head_fit> heads;

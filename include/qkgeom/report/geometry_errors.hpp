@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
 #include "qkgeom/stats/document_moments.hpp"
@@ -29,7 +30,7 @@ struct layer_blocks {
   std::vector<std::vector<block_moments>> q, k;  ///< (heads)(blocks)
 
   /// Adds the rows of the layer, or of a part of it; every document must be one of `blocks`.
-  template <class Context, class T, memory_space S>
+  template <context Context, class T, memory_space S>
   void add(Context& ctx, const layer_view<T, S>& layer, bool queries) {
     const auto merge_into = [](auto& all, auto&& part) {
       if (all.empty()) {
@@ -47,7 +48,7 @@ struct layer_blocks {
 /// For each query head of a layer, PCA and rotation with each block of documents left out. Also puts into `planes`, the
 /// rotation of all rows, the exact spread of score differences of two keys of one document. With fewer than two blocks,
 /// or without `q`, there is nothing to leave out.
-template <class Context>
+template <context Context>
 std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const layer_blocks& by_block,
                                                          const layer_moments& moments, const pca_options& pca_choice,
                                                          const rotation_options& rotation_choice,

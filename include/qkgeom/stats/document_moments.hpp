@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/moments.hpp"
 
@@ -101,7 +102,7 @@ inline std::vector<index_t> document_stretches(const vector_view<const std::int3
 /// Moments of each block of documents for each head of one side, (heads)(blocks), from the rows x (n, heads, d) with
 /// their token positions and documents. The pairs of a document with n rows and scatter S about its mean sum up to n S,
 /// so no pair is formed; memory does not grow with the number of documents where each one's rows stand together.
-template <class Context, class T, memory_space S>
+template <context Context, class T, memory_space S>
 std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const char* side, const tensor_view<T, S>& x,
                                                          const vector_view<const std::int32_t, S>& position,
                                                          const vector_view<const std::int32_t, S>& document,

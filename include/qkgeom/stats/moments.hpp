@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/head.hpp"
@@ -59,7 +60,7 @@ inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets,
 
 /// Moments of every head of a layer, per bucket and in total, in f64 whatever the element type. NaN or Inf rows are an
 /// error that names the side, the head and the row.
-template <class Context, class T, memory_space S, bucketing Buckets>
+template <context Context, class T, memory_space S, bucketing Buckets>
 layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buckets& buckets,
                          const moment_options& options = {}) {
   check_shapes(layer);
@@ -76,7 +77,7 @@ layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buck
 }
 
 /// The same for one head.
-template <class Context, class T, memory_space S, bucketing Buckets>
+template <context Context, class T, memory_space S, bucketing Buckets>
 head_moments accumulate(Context& ctx, const head_view<T, S>& head, const Buckets& buckets,
                         const moment_options& options = {}) {
   auto m = accumulate(ctx, as_layer(head), buckets, options);

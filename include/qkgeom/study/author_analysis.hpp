@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
@@ -157,7 +158,7 @@ inline void collect_cells(author_head& head, const pair_sums& sums, const bucket
   head.overall.error = jackknife_error(without);
 }
 
-template <class Context, class T>
+template <context Context, class T>
 std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& layer, const layer_moments& moments,
                                          const std::vector<std::vector<double>>& sign_of_key, const layer_names& names,
                                          const author_options& options) {
@@ -209,7 +210,7 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
 /// What attention-plasticity reports of each query head of a layer: linear-drift model, query position the bucket's
 /// mean, coordinates flipped by the sign of the keys' mean over bucket means, pairs of one document inside one key
 /// bucket. Exact where the tool samples pairs. Needs rows on the host.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
                                       const bucket_edges& buckets, const author_options& options = {}) {
   const edge_buckets grid{buckets.edges()};
@@ -226,7 +227,7 @@ std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, 
 
 /// The same for every captured head of `source`, a capture. `progress(heads)` is called after each layer with the query
 /// heads done there.
-template <class Context, class Source, class Progress>
+template <context Context, class Source, class Progress>
 std::vector<author_head> author_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
                                          const author_options& options, Progress&& progress) {
   std::vector<author_head> heads;

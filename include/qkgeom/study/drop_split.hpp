@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/report/summary.hpp"
 #include "qkgeom/study/detail/frozen_causes.hpp"
 
@@ -91,7 +92,7 @@ inline drop_split split_of(const std::vector<plasticity_profile_result>& profile
 /// by turning each key from its position back to the bucket's start, so that all stand there. Sixteen profiles,
 /// averaged over the orders in which causes are let go. A head without a drop has NaN throughout. Throws `error` if the
 /// rotation turns more coordinates than there are.
-template <class Context, class T>
+template <context Context, class T>
 std::vector<drop_split> split_drop(Context& ctx, const std::vector<query_model>& models, const layer_view<T>& layer,
                                    index_t context_length, const drop_split_options& options = {}) {
   require(!options.rotation || 2 * static_cast<index_t>(options.rotation->inv_freq.size()) <= layer.k.dim,

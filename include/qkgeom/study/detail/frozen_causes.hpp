@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -60,7 +61,7 @@ inline frozen_query frozen_over(const query_model& model, const plasticity_profi
   return f;
 }
 
-template <class Context>
+template <context Context>
 void factor_covariances(Context& ctx, std::vector<frozen_query>& heads) {
   std::vector<const std::vector<double>*> matrices;
   std::vector<frozen_query*> of;
@@ -90,7 +91,7 @@ inline void freeze(query_model& model, const frozen_query& f, unsigned set) {
 }
 
 /// Numbers of admissible pairs by distance cell of each bucket of a layer, (buckets)(cells).
-template <class Context, class T>
+template <context Context, class T>
 std::vector<std::vector<double>> distance_histograms(Context& ctx, const query_model& model, const layer_view<T>& layer,
                                                      index_t cell, index_t cells) {
   const auto groups = order_keys_by_document(layer.k_position, layer.k_document, false);
@@ -121,7 +122,7 @@ struct weights_by_distance {
 };
 
 /// Weights that give the pairs of every bucket the mean histogram of distances of the region's buckets.
-template <class Context, class T>
+template <context Context, class T>
 weights_by_distance distance_weights(Context& ctx, const std::vector<query_model>& models,
                                      const std::vector<frozen_query>& frozen, const layer_view<T>& layer,
                                      index_t cell) {

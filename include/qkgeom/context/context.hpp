@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <vector>
+
+#include "qkgeom/context/eigen_system.hpp"
+#include "qkgeom/context/host_values.hpp"
+#include "qkgeom/context/pair_problem.hpp"
+#include "qkgeom/context/row_moments.hpp"
+#include "qkgeom/core/view.hpp"
+
+namespace qkgeom {
+
+/// Runs independent work of the host, and shows the host what lies in the context's memory.
+template <class C>
+concept runs_host_work = requires(C& ctx, const vector_view<const std::int32_t, C::space>& values) {
+  { C::space } -> std::convertible_to<memory_space>;
+  ctx.for_each(index_t{}, [](index_t) {});
+  { ctx.host_copy(values) } -> std::same_as<host_values<std::int32_t>>;
+};
+
+/// Moments of rows: see cpu_context::moments.
+template <class C>
+concept sums_moments =
+    requires(C& ctx, const tensor_view<const float, C::space>& x,
+             const vector_view<const std::int32_t, C::space>& position, const std::vector<std::int32_t>& bucket) {
+      {
+        ctx.moments("q", x, position, bucket, index_t{}, scatter_kind::full)
+      } -> std::same_as<std::vector<side_moments>>;
+    };
+
+/// Work on symmetric (d, d) matrices: see cpu_context::symmetric_eigen and cpu_context::cholesky.
+template <class C>
+concept solves_symmetric = requires(C& ctx, const std::vector<const std::vector<double>*>& matrices) {
+  { ctx.symmetric_eigen(matrices, index_t{}) } -> std::same_as<std::vector<eigen_system>>;
+  { ctx.cholesky(matrices, index_t{}) } -> std::same_as<std::vector<semidefinite_root>>;
+};
+
+/// Sums over pairs of keys: see cpu_context::gaussian_pairs and cpu_context::empirical_pairs.
+template <class C>
+concept sums_pairs = requires(C& ctx, const tensor_view<const float, C::space>& x, const keys_by_document& keys,
+                              const std::vector<pair_problem>& problems, const pair_request& request,
+                              const std::vector<empirical_problem>& observed) {
+  { ctx.gaussian_pairs(x, keys, problems, request) } -> std::same_as<std::vector<pair_sums>>;
+  { ctx.empirical_pairs(x, x, keys, observed) } -> std::same_as<std::vector<pair_sums>>;
+};
+
+/// Where an analysis runs: `C::space` is the memory that its views point to; the primitives take views of float and of
+/// every other element type alike. Every algorithm of the library is written once, over a context.
+template <class C>
+concept context = runs_host_work<C> && sums_moments<C> && solves_symmetric<C> && sums_pairs<C>;
+
+}  // namespace qkgeom
