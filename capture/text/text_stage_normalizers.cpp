@@ -97,7 +97,7 @@ void read_strip(const json_fields& f, text_stages* stages) {
   stages->push_back(std::make_shared<strip_stage>(*left, *right));
 }
 
-constexpr std::array<detail::stage_type, 6> types{{{"Prepend", read_prepend},
+constexpr std::array<detail::stage_type, 6> known_normalizers{{{"Prepend", read_prepend},
                                                    {"Replace", read_replace},
                                                    {"NFC", read_function<normal_form_c>},
                                                    {"NFD", read_function<normal_form_d>},
@@ -106,6 +106,6 @@ constexpr std::array<detail::stage_type, 6> types{{{"Prepend", read_prepend},
 
 }  // namespace
 
-std::span<const detail::stage_type> detail::normalizer_types() { return types; }
+std::span<const detail::stage_type> detail::normalizer_types() { return known_normalizers; }
 
 }  // namespace qkgeom

@@ -202,7 +202,7 @@ void read_whitespace_split(const json_fields&, text_stages* stages) {
   stages->push_back(std::make_shared<split_stage>(text_pattern(is_space), split_behavior::removed));
 }
 
-constexpr std::array<detail::stage_type, 5> types{{{"Split", read_split},
+constexpr std::array<detail::stage_type, 5> known_pre_tokenizers{{{"Split", read_split},
                                                    {"ByteLevel", read_byte_level},
                                                    {"Digits", read_digits},
                                                    {"Metaspace", read_metaspace},
@@ -210,6 +210,6 @@ constexpr std::array<detail::stage_type, 5> types{{{"Split", read_split},
 
 }  // namespace
 
-std::span<const detail::stage_type> detail::pre_tokenizer_types() { return types; }
+std::span<const detail::stage_type> detail::pre_tokenizer_types() { return known_pre_tokenizers; }
 
 }  // namespace qkgeom
