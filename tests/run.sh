@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # run.sh [--sanitize | --preset NAME] [CTEST ARGUMENTS]
 # Installs what is missing, builds the preset (default: release) and runs its whole suite; e.g. tests/run.sh -R '^stats'.
+# CUDA code is compiled for one architecture; CUDAARCHS="80-real;90-real;100" names others, QKGEOM_CUDA=OFF leaves it out.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -10,7 +11,7 @@ preset=release
 case ${1-} in
   --sanitize) preset=sanitize; shift ;;
   --preset) preset=${2:?--preset needs a name}; shift 2 ;;
-  -h | --help) sed -n '3,4s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
+  -h | --help) sed -n '3,5s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
 esac
 
 bash .ci/install-packages.sh tests
@@ -19,9 +20,10 @@ bash .ci/python-packages.sh "$root/build/python"
 # Fresh clones of the same sources share the compiler cache.
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 jobs=$(nproc)
-cmake --preset "$preset" -DQKGEOM_WERROR="${QKGEOM_WERROR:-OFF}" -DQKGEOM_BUILD_TESTS=ON
+settings=(-DQKGEOM_WERROR="${QKGEOM_WERROR:-OFF}" -DQKGEOM_BUILD_TESTS=ON)
+[[ $preset == sanitize ]] || settings+=(-DQKGEOM_CUDA="${QKGEOM_CUDA:-AUTO}" -DCMAKE_CUDA_ARCHITECTURES="${CUDAARCHS:-90-real}")
+cmake --preset "$preset" "${settings[@]}"
 cmake --build --preset "$preset" -j "$jobs"
-
 
 [[ $preset != native ]] || exec ctest --test-dir build/native --output-on-failure --no-tests=error -j "$jobs" "$@"
 exec ctest --preset "$preset" -j "$jobs" "$@"
