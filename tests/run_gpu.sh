@@ -129,7 +129,7 @@ cmake -S "$root" -B "$build" "${generator[@]}" "${options[@]}" >"$build/configur
 # What does not compile stops nothing else.
 onwards=(-k)
 [[ ${#generator[@]} == 0 ]] || onwards=(-k 0)
-timeout "$( ((build_only)) && echo 3600 || left 400)" cmake --build "$build" -j "$(nproc)" --target qkgeom_test_gpu gpu_bench embed_cuda \
+timeout "$( ((build_only)) && echo 3600 || left 400)" cmake --build "$build" -j "$(nproc)" --target qkgeom_test_gpu gpu_bench library_device \
   qkgeom-capture qkgeom-capture-cuda heads heads-cuda -- "${onwards[@]}" >"$build/build.log" 2>&1 ||
   { grep -E -m 40 'error|FAILED|undefined' "$build/build.log" || true; keep "$build/build.log"; failed "the build failed, or took too long"; }
 mkdir -p "$build/bin"
@@ -167,7 +167,7 @@ if ((build_only)); then
   step "what skips"
   ./qkgeom_test_gpu >tests.log || status=1
   tail -3 tests.log
-  for program in gpu_bench embed_cuda; do
+  for program in gpu_bench library_device; do
     code=0
     ./$program || code=$?
     echo "$program: exit status $code"
@@ -195,7 +195,7 @@ if wanted benches; then
     failed "gpu_bench failed: $(tail -1 "$build/bench.log")"
 fi
 if wanted example; then
-  timeout "$(left 60)" ./embed_cuda || failed "embed_cuda failed"
+  timeout "$(left 60)" ./library_device || failed "library_device failed"
   data=$root/examples/data/kjv-smollm3 # two documents analysed over all their pairs, on the GPU and on the CPU
   for device in cuda cpu; do
     rm -rf "$build/analysed-$device"

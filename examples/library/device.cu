@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// embed_cuda: a program with device pointers and a stream of its own calls the library, and reads host values.
+// Rows that are on a GPU already: the same calls on the program's own device pointers and stream.
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/geometry/pca.hpp"
@@ -17,23 +18,29 @@ T* on_device(const std::vector<T>& x) {  // stands for memory that the program f
 }
 
 int main() try {
-  using namespace qkgeom;
-  constexpr auto device = memory_space::device;
-  const auto rows = plant<bf16>({.dim = 64, .context_length = 8192, .documents = 8, .rows = 512});
-  const index_t n = 8 * 512;
-  const matrix_view<const bf16, device> q{on_device(rows.q), n, 64, 64}, k{on_device(rows.k), n, 64, 64};
-  const vector_view<const std::int32_t, device> q_at{on_device(rows.q_position), n},
-      k_at{on_device(rows.k_position), n}, q_document{on_device(rows.q_document), n},
-      k_document{on_device(rows.k_document), n};
+  constexpr qkgeom::index_t dim = 64, documents = 8, rows_each = 512, n = documents * rows_each;
+  const auto rows =
+      qkgeom::plant<qkgeom::bf16>({.dim = dim, .context_length = 8192, .documents = documents, .rows = rows_each});
+  const auto matrix = [&](const std::vector<qkgeom::bf16>& x) {
+    return qkgeom::matrix_view<const qkgeom::bf16, qkgeom::memory_space::device>{on_device(x), n, dim, dim};
+  };
+  const auto vector = [&](const std::vector<std::int32_t>& x) {
+    return qkgeom::vector_view<const std::int32_t, qkgeom::memory_space::device>{on_device(x), n};
+  };
+  const qkgeom::head_view<qkgeom::bf16, qkgeom::memory_space::device> head{
+      matrix(rows.q), vector(rows.q_position), vector(rows.q_document),
+      matrix(rows.k), vector(rows.k_position), vector(rows.k_document)};
+
   cudaStream_t stream = nullptr;
   cudaStreamCreate(&stream);
-  cuda_context ctx{{.stream = stream}};
-  const head_view<bf16, device> head{q, q_at, q_document, k, k_at, k_document};
-  const auto moments = accumulate(ctx, head, uniform_buckets{1024}, {.context_length = 8192});
-  std::printf("%s\n", std::string(name_of(pca(ctx, moments).head_class)).c_str());
-  for (const auto& b : plasticity_profile(ctx, fit_queries(ctx, moments), head).buckets)
-    std::printf("%lld %.6f +- %.6f\n", static_cast<long long>(b.start), b.plasticity, b.standard_error);
+  qkgeom::cuda_context gpu{{.stream = stream}};
+  const auto moments = qkgeom::accumulate(gpu, head, qkgeom::uniform_buckets{1024}, {.context_length = 8192});
+  std::printf("%s\n", std::string(name_of(qkgeom::pca(gpu, moments).head_class)).c_str());
+  for (const auto& bucket : qkgeom::plasticity_profile(gpu, qkgeom::fit_queries(gpu, moments), head).buckets)
+    if (bucket.pairs > 0)
+      std::printf("%5d to %4d  %.6f ± %.6f\n", static_cast<int>(bucket.start), static_cast<int>(bucket.end),
+                  bucket.plasticity, bucket.standard_error);
 } catch (const std::exception& e) {
-  std::fprintf(stderr, "embed_cuda: %s\n", e.what());
+  std::fprintf(stderr, "library_device: %s\n", e.what());
   return 1;
 }

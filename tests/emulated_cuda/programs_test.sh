@@ -40,8 +40,8 @@ for file in "$work/rows-cuda"/*.safetensors; do
   cmp "$file" "$work/rows-stream/$(basename "$file")" || bad "$file is another with --resident stream"
 done
 
-QKGEOM_BIN=$cuda run embed_cuda
-(($(grep -cE '^[0-9]+ 0\.[0-9]{6} \+- 0\.[0-9]{6}$' "$work/stdout") == 7)) || bad "embed_cuda prints $(cat "$work/stdout")"
+QKGEOM_BIN=$cuda run library_device
+(($(grep -cE '^ *[0-9]+ to +[0-9]+  0\.[0-9]{6} ± 0\.[0-9]{6}$' "$work/stdout") == 7)) || bad "library_device prints $(cat "$work/stdout")"
 
 # The whole bench, on a hundredth of its data: no benchmark throws, and its table is written.
 if [[ -x $cuda/gpu_bench ]]; then
