@@ -23,7 +23,7 @@ RETIRED = [
     (re.compile(r"\bthrust_fused\w*|\bfused_(pairs|operands|observed|context)\b"), "tile program", CODE | {".md"}),
     (re.compile(r"\bcls\b"), "head_class", CODE | {".md"}),
     (re.compile(r"\bpair_parts?\b|\bpart_(profile|sum|keys)\b|\bheatmap_parts\b"), "pair term", CODE | {".md"}),
-    (re.compile(r"\bdrop_parts?\b"), "cause", CODE | {".md"}),
+    (re.compile(r"\bdrop_parts?\b"), "cause", CODE),
     (re.compile(r"\bkey_groups(_of)?\b|\bgroup_keys\b"), "keys_by_document, shared_keys", CODE),
     (re.compile(r"\bha(s|ve) a say\b|\bis told\b|\bare told\b|\bsays? of\b", re.I), "plain words: subject, verb, object",
      CODE | {".md"}),
