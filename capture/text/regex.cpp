@@ -58,7 +58,7 @@ regex::regex(std::string_view pattern) : state_(std::make_shared<state>()) {
 
 bool regex::find(std::string_view text, std::size_t from, span* match) const {
   const state& s = *state_;
-  // The caller hands over well-formed text; checking it again at every match would cost the square of its length.
+  // The text is well-formed; checking it again at every match would take time quadratic in its length.
   const int found = pcre2_match(s.code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                                 PCRE2_NO_UTF_CHECK, s.match, s.context);
   if (found == PCRE2_ERROR_NOMATCH) return false;
@@ -79,7 +79,7 @@ bool regex::cursor::next(span* match) {
       from_ = last_end_ = match->end;
       return true;
     }
-    from_ += from_ < text_.size() ? utf8_size(static_cast<unsigned char>(text_[from_])) : 1;
+    from_ += from_ < text_.size() ? utf8_size_at(text_, from_) : 1;
   }
   return false;
 }

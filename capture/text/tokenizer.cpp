@@ -66,7 +66,7 @@ void tokenizer::read_added_tokens(const nlohmann::json& list) {
 void tokenizer::read_added_token(const json_fields& token, bool special) {
   const std::string content = token.required_string("content");
   auto id = static_cast<std::int32_t>(token.required_integer("id", 0, std::numeric_limits<std::int32_t>::max() - 1));
-  if (const std::int32_t known = model_.find(content); known >= 0) id = known;  // the vocabulary's word counts
+  if (const std::int32_t known = model_.find(content); known >= 0) id = known;  // the vocabulary's id wins
   const added_token_finder::options how{.strip_left = token.boolean("lstrip").value_or(false),
                                         .strip_right = token.boolean("rstrip").value_or(false),
                                         .single_word = token.boolean("single_word").value_or(false)};
@@ -84,7 +84,7 @@ void tokenizer::read_added_token(const json_fields& token, bool special) {
 void tokenizer::read_post_processor(const nlohmann::json& object) {
   const json_fields fields(object, "tokenizer.json: post_processor");
   const std::string type = fields.required_string("type");
-  if (type == "ByteLevel") return;  // it moves offsets, which nobody reads here
+  if (type == "ByteLevel") return;  // it changes offsets alone, which are not read here
   if (type == "TemplateProcessing") return read_template(object);
   require(type == "Sequence", "tokenizer.json: post_processor '", type,
           "' is not supported; supported: none, Sequence, ByteLevel, TemplateProcessing");
@@ -129,7 +129,7 @@ void tokenizer::apply_config(const nlohmann::json& config) {
   const json_fields fields(config, "tokenizer_config.json");
   const std::string side = fields.string("truncation_side").value_or("right");
   require(side == "right", "tokenizer_config.json: truncation_side '", side, "' is not supported; supported: right");
-  // transformers replaces the post-processor when the file says either of these.
+  // transformers replaces the post-processor when the file has either field.
   const auto bos = fields.boolean("add_bos_token"), eos = fields.boolean("add_eos_token");
   const auto content_of = [&](const char* name) {
     const auto* value = fields.find(name);

@@ -66,7 +66,7 @@ class live_analysis_of : public test::capture_test {
                   return cpu.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
                 },
             .analyses =
-                [this](const capture_manifest& plan, const document_analysis_options& asked) {
+                [this](const capture_manifest& plan, const live_analysis_options& asked) {
                   return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, asked);
                 }};
   }
@@ -83,7 +83,7 @@ class live_analysis_of : public test::capture_test {
     run(backend());
     return options.out;
   }
-  analysis_options same_analysis() const { return analysis_of(choice); }
+  analysis_options same_analysis() const { return analysis_options_of(choice); }
 
   /// The tables of stored rows of one document are the document's part of the tables of --analyse, in every digit.
   void expect_tables_of_rows(const capture_set& rows, const fs::path& found) {
@@ -111,7 +111,7 @@ class live_analysis_of : public test::capture_test {
     EXPECT_EQ(lines_of(found / "document_heads.csv").size(), 1 + 4 * documents.size());
   }
 
-  document_analysis_options choice;
+  live_analysis_options choice;
   cpu_context cpu{{.threads = 2}};
   long calls_left = -1;
 };

@@ -230,7 +230,7 @@ class plan_only : public ::testing::Test {
     capture_options o = find_study(study_name);
     o.model = folder.path();
     o.threads = 2;
-    o.documents.documents = 500;
+    o.documents.count = 500;
     std::ostringstream text;
     notes.str("");
     const auto e = estimate_capture(o, notes);
@@ -275,7 +275,7 @@ TEST_F(plan_only, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
   capture_options o;
   o.model = folder.path();
   o.threads = 2;
-  o.documents.documents = 1;
+  o.documents.count = 1;
   o.plan.max_length = 256;
   o.plan.layers = std::vector<index_t>{0};
   const auto without = estimate_capture(o, notes);
@@ -291,7 +291,7 @@ TEST_F(plan_only, the_sums_of_softmax_and_losses_are_counted) {
   capture_options o;
   o.model = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
   o.plan.max_length = 64;
-  o.documents.documents = 300;  // of a shard's 16384 tokens
+  o.documents.count = 300;  // of a shard's 16384 tokens
   const auto without = estimate_capture(o, notes);
   o.softmax = o.loss = true;
   const auto with = estimate_capture(o, notes);
