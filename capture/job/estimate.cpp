@@ -18,10 +18,7 @@
 namespace qkgeom {
 namespace {
 
-template <class Integer>
-double real(Integer i) {
-  return static_cast<double>(i);
-}
+double real(auto integer) { return static_cast<double>(integer); }
 
 /// Entries of a layer's weights that the pass reads; `used`: those in a token's products (with experts, fewer).
 struct layer_size {

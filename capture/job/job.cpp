@@ -40,7 +40,7 @@ capture_manifest manifest_in(const fs::path& folder) {
 }
 
 /// What a job works with; all of it must outlive the job.
-struct job_parts {
+struct job_setup {
   const capture_options& options;
   const capture_manifest& manifest;
   const input_check& inputs;
@@ -55,37 +55,34 @@ struct job_parts {
 /// A running capture: takes the documents in order and writes a shard whenever one is full.
 class capture_job {
  public:
-  explicit capture_job(const job_parts& parts)
-      : options_(parts.options),
-        inputs_(parts.inputs),
-        lengths_(lengths_of(inputs_.documents)),
+  explicit capture_job(const job_setup& setup)
+      : setup_(setup),
+        options_(setup.options),
+        lengths_(lengths_of(setup.inputs.documents)),
         blocks_(moment_blocks_of(lengths_)),
         ranges_(shards_of(lengths_, options_.moments)),
-        forward_(parts.forward),
-        tokens_(parts.tokens),
-        pool_(parts.pool),
-        writer_(options_.out, parts.manifest),
-        analysis_(parts.analysis),
-        rows_(writer_.manifest(), sampler_of(parts.model, options_.plan), options_.plan.compute,
+        writer_(options_.out, setup.manifest),
+        rows_(writer_.manifest(), sampler_of(setup.model, options_.plan), options_.plan.compute,
               options_.plan.same_positions) {
     if (options_.moments) {
-      moments_.emplace(writer_.manifest(), grid_of(parts.manifest, "moments"), parts.moments,
+      moments_.emplace(writer_.manifest(), grid_of(setup.manifest, "moments"), setup.moments,
                        options_.plan.sampler.skip_first);
-      takes_moments_ = forward_.takes_moments(*moments_);
+      takes_moments_ = setup_.forward.takes_moments(*moments_);
     }
     if (options_.softmax || options_.loss)
-      statistics_.emplace(writer_.manifest(), parts.model, grid_of(parts.manifest, options_.loss ? "loss" : "softmax"),
+      statistics_.emplace(writer_.manifest(), setup.model, grid_of(setup.manifest, options_.loss ? "loss" : "softmax"),
                           options_.softmax, options_.loss);
-    takes_softmax_ = options_.softmax && forward_.takes_softmax(*statistics_);
-    state_.settings = manifest_text(parts.manifest);
-    state_.inputs = inputs_.hash.hex();
+    takes_softmax_ = options_.softmax && setup_.forward.takes_softmax(*statistics_);
+    state_.settings = manifest_text(setup.manifest);
+    state_.inputs = setup_.inputs.hash.hex();
     if (const auto earlier = read_state(options_.out)) adopt(*earlier);
     write_state(options_.out, state_);
   }
 
   void run(const document_list& documents, capture_summary& summary) {
     index_t left = 0;
-    for (std::size_t i = first_document(); i < inputs_.documents.size(); ++i) left += inputs_.documents[i].tokens;
+    for (std::size_t i = first_document(); i < setup_.inputs.documents.size(); ++i)
+      left += setup_.inputs.documents[i].tokens;
     progress bar("capture", left, "tokens");
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::vector<std::int32_t>> batch;
@@ -94,7 +91,7 @@ class capture_job {
       const std::size_t i = index;
       if (i < begin) return;
       if (batch.empty()) end = batch_end(lengths_, begin, ranges_[shard_].second, options_.batch_tokens);
-      batch.push_back(tokens_.encode(d.text, writer_.manifest().context_length));
+      batch.push_back(setup_.tokens.encode(d.text, writer_.manifest().context_length));
       ++summary.documents;
       summary.tokens += lengths_[i];
       if (i + 1 < end) return;
@@ -112,11 +109,11 @@ class capture_job {
 
  private:
   std::size_t first_document() const {
-    return shard_ < ranges_.size() ? ranges_[shard_].first : inputs_.documents.size();
+    return shard_ < ranges_.size() ? ranges_[shard_].first : setup_.inputs.documents.size();
   }
 
   std::vector<captured_document> documents_of(std::size_t shard) const {
-    const captured_document* const all = inputs_.documents.data();
+    const captured_document* const all = setup_.inputs.documents.data();
     return {all + ranges_[shard].first, all + ranges_[shard].second};
   }
 
@@ -167,7 +164,7 @@ class capture_job {
     capture_manifest own = writer_.manifest();
     std::size_t first = shard_;
     while (first > 0 && block_of(first - 1) == block_of(shard_)) --first;
-    const captured_document* const all = inputs_.documents.data();
+    const captured_document* const all = setup_.inputs.documents.data();
     own.documents->assign(all + ranges_[first].first, all + ranges_[shard_].second);
     moments_->write(moments_path(shard_), own);
     if (ends_block(shard_))
@@ -203,8 +200,8 @@ class capture_job {
     const auto count = static_cast<index_t>(ids.size());
     const index_t more = static_cast<index_t>(ranges_[shard_].second - first) - count;
     if (statistics_) statistics_->add_documents(count, more);
-    if (analysis_) analysis_->add_documents(count, more);
-    const auto analyse = analysis_ ? analysis_->sink() : nullptr;
+    if (setup_.analysis) setup_.analysis->add_documents(count, more);
+    const auto analyse = setup_.analysis ? setup_.analysis->sink() : nullptr;
     const bool measures = options_.softmax && !takes_softmax_;
     if (measures || analyse)
       sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
@@ -213,21 +210,21 @@ class capture_job {
       };
     if (options_.loss)
       sinks.losses = [&](std::size_t i, const token_predictions& found) { statistics_->add_losses(i, found.loss); };
-    forward_.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
+    setup_.forward.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
   }
 
   void measure_softmax(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
     if (const auto measured = statistics_->measured(layer))
-      statistics_->add(document, layer, measure_attention(pool_, q, k, *measured));
+      statistics_->add(document, layer, measure_attention(setup_.pool, q, k, *measured));
   }
 
   void write_shard() {
     auto tensors = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
-    if (analysis_)
-      for (auto& tensor : analysis_->tensors()) tensors.push_back(std::move(tensor));
+    if (setup_.analysis)
+      for (auto& tensor : setup_.analysis->tensors()) tensors.push_back(std::move(tensor));
     writer_.add_shard(documents_of(shard_), rows_.layers(), tensors);
     if (statistics_) statistics_->clear();
-    if (analysis_) analysis_->clear();
+    if (setup_.analysis) setup_.analysis->clear();
     if (moments_) write_moments();
     state_.done = writer_.manifest();
     write_state(options_.out, state_);
@@ -236,16 +233,12 @@ class capture_job {
     ++shard_;
   }
 
+  const job_setup setup_;
   const capture_options& options_;
-  const input_check& inputs_;
   std::vector<index_t> lengths_;
   std::vector<std::size_t> blocks_;     // each document's block of moments
   std::vector<document_range> ranges_;  // documents of each shard
-  forward_pass& forward_;
-  const tokenizer& tokens_;
-  thread_pool& pool_;
   capture_writer writer_;
-  live_analysis* analysis_;
   row_store rows_;
   std::optional<moment_store> moments_{};
   bool takes_moments_ = false;  // the forward pass fills the store itself
@@ -359,7 +352,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {
     require_fresh(options);
-    const job_parts parts{.options = options,
+    const job_setup setup{.options = options,
                           .manifest = manifest,
                           .inputs = inputs,
                           .model = model,
@@ -368,7 +361,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
                           .forward = *forward,
                           .analysis = analysis.get(),
                           .pool = pool};
-    capture_job(parts).run(documents, summary);
+    capture_job(setup).run(documents, summary);
   } else {
     remove_state(options.out);
   }

@@ -89,12 +89,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   for (const head_id& h : choose_heads(model, options)) {
     if (m.layers.empty() || m.layers.back().layer != h.layer) {
       const layer_description& l = model.layers[h.layer];
-      m.layers.push_back({.layer = h.layer,
-                          .rope = l.rope,
-                          .window = l.window,
-                          .query_heads = {},
-                          .key_heads = {},
-                          .rope_parameters = {}});
+      m.layers.push_back({h.layer, l.rope, l.window, {}, {}, {}});
       if (l.local_rope) m.layers.back().rope_parameters = rope_of(*model.local_rope);
     }
     captured_layer_info& info = m.layers.back();

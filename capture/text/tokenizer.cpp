@@ -18,9 +18,11 @@ const nlohmann::json& model_object(const nlohmann::json& file) {
   return file.at("model");
 }
 
-/// Calls `gap(piece)` and `token(id)` for the parts of `piece` in order, until one returns false.
-template <class Gap, class Token>
-bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, Gap&& gap, Token&& token) {
+/// Appends the tokens in `piece` to `ids` and calls `gap(piece)` between them, in order, until `gap` returns false or
+/// `ids` holds `limit`.
+template <class Gap>
+bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, std::size_t limit,
+                   std::vector<std::int32_t>* ids, Gap&& gap) {
   const auto part = [&](std::size_t a, std::size_t b) {
     return text_piece{piece.text.substr(a, b - a), piece.at_start && a == 0};
   };
@@ -28,7 +30,8 @@ bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, Gap&& gap
   added_token_finder::cursor cursor(tokens, piece.text);
   for (added_token_finder::match m; cursor.next(&m); from = m.end) {
     if (m.begin > from && !gap(part(from, m.begin))) return false;
-    if (!token(m.id)) return false;
+    ids->push_back(m.id);
+    if (ids->size() >= limit) return false;
   }
   return from == piece.text.size() || gap(part(from, piece.text.size()));
 }
@@ -164,12 +167,8 @@ bool tokenizer::encode_normalized(text_piece piece, std::size_t limit, std::vect
     model_.encode(p.text, limit, ids);
     return ids->size() < limit;
   };
-  const auto text = [&](text_piece p) { return run_stages(pre_tokenizer_, 0, p, word); };
-  const auto token = [&](std::int32_t id) {
-    ids->push_back(id);
-    return ids->size() < limit;
-  };
-  return cut_at_tokens(normalized_tokens_, piece, text, token);
+  return cut_at_tokens(normalized_tokens_, piece, limit, ids,
+                       [&](text_piece p) { return run_stages(pre_tokenizer_, 0, p, word); });
 }
 
 bool tokenizer::encode_plain(text_piece piece, std::size_t limit, std::vector<std::int32_t>* ids) const {
@@ -179,16 +178,12 @@ bool tokenizer::encode_plain(text_piece piece, std::size_t limit, std::vector<st
 std::vector<std::int32_t> tokenizer::encode(std::string_view text, index_t max_tokens) const {
   const auto around = static_cast<index_t>(prefix_.size() + suffix_.size());
   require(max_tokens >= 0, "max_tokens must be at least 0, not ", max_tokens);
-  const auto limit = static_cast<std::size_t>(std::max<index_t>(0, max_tokens - around));
+  const std::size_t limit = std::max<index_t>(0, max_tokens - around);
   const std::string clean = replace_ill_formed(text);
   std::vector<std::int32_t> content;
   if (limit > 0)
-    cut_at_tokens(
-        raw_tokens_, {clean, true}, [&](text_piece p) { return encode_plain(p, limit, &content); },
-        [&](std::int32_t id) {
-          content.push_back(id);
-          return content.size() < limit;
-        });
+    cut_at_tokens(raw_tokens_, {clean, true}, limit, &content,
+                  [&](text_piece p) { return encode_plain(p, limit, &content); });
   if (content.size() > limit) content.resize(limit);
   std::vector<std::int32_t> ids = prefix_;
   ids.insert(ids.end(), content.begin(), content.end());
