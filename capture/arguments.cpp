@@ -151,13 +151,13 @@ void choose_heads(const std::string& text, plan_options& plan) {
   if (text == "all") return;
   index_t heads = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), heads);
-  if (code == std::errc() && end == text.data() + text.size()) {
-    require(heads > 0, "--heads must be a number of at least 1, all, or a file, not '", text, "'");
+  const bool is_number = code == std::errc() && end == text.data() + text.size();
+  require(is_number ? heads > 0 : std::filesystem::exists(text),
+          "--heads must be a number of at least 1, all, or a file, not '", text, "'");
+  if (is_number)
     plan.heads = heads;
-    return;
-  }
-  require(std::filesystem::exists(text), "--heads must be a number of at least 1, all, or a file, not '", text, "'");
-  plan.head_list = read_head_list(text);
+  else
+    plan.head_list = read_head_list(text);
 }
 
 /// Interprets the options that captures and evaluations share.

@@ -46,13 +46,7 @@ double pairs_per_second(Context& context, index_t dim, const std::vector<covaria
   std::iota(position.begin(), position.end(), 0);
   const vector_view<const std::int32_t> positions{position.data(), n}, documents{document.data(), n};
   const tensor_view<const float> rows = packed_tensor(static_cast<const float*>(k.data()), n, 1, dim);
-  const layer_view<float> layer{.q = rows,
-                                .q_position = positions,
-                                .q_document = documents,
-                                .k = rows,
-                                .k_position = positions,
-                                .k_document = documents,
-                                .key_of_query = {0}};
+  const layer_view<float> layer{rows, positions, documents, rows, positions, documents, {0}};
   const auto moments = accumulate(context, layer, edge_buckets{{n - 256, n}});
   double pairs = 0, seconds = 0;
   for (const covariance_kind kind : covariances) {
@@ -87,12 +81,9 @@ class live_analysis_on final : public live_analysis {
     for (const auto& info : plan.layers) {
       layers_.push_back(
           {{info.layer, info.rope, info.query_heads, info.key_heads}, plan.key_of_query(info), info.window});
-      results_.push_back(document_results({.heads = static_cast<index_t>(info.query_heads.size()),
-                                           .dim = plan.model.head_dim,
-                                           .covariances = options_.covariances,
-                                           .buckets = buckets_,
-                                           .context_length = plan.context_length,
-                                           .heatmap_cell = live.heatmap ? buckets_.end(0) - buckets_.start(0) : 0}));
+      results_.push_back(
+          document_results({static_cast<index_t>(info.query_heads.size()), plan.model.head_dim, options_.covariances,
+                            buckets_, plan.context_length, live.heatmap ? buckets_.end(0) - buckets_.start(0) : 0}));
     }
     if (!live.models_of.empty()) shared_models_.emplace(live.models_of, plan, buckets_, options_);
   }

@@ -40,7 +40,7 @@ layer_size size_of_layer(const decoder_description& model, index_t layer, bool o
   return size;
 }
 
-/// Pairs of a query and a key it sees, in a document of n tokens.
+/// Pairs of a query and a key that it sees in a document of n tokens.
 double seen_keys(double n, std::optional<index_t> window) {
   const double w = window ? std::min(real(*window), n) : n;
   return w * (w + 1) / 2 + (n - w) * w;
@@ -66,7 +66,7 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
           2 * real(static_cast<index_t>(info.query_heads.size()) * model.head_dim) * seen_keys(real(n), info.window);
 }
 
-/// Pairs of keys of a document that a query bucket admits which begins at `start` and has its middle at `tau`.
+/// Pairs of a document's keys that a query bucket with this start and middle (`tau`) admits.
 double admitted_pairs(index_t tokens, index_t skip_first, double tau, index_t start, std::optional<index_t> window) {
   const double first = window ? std::max(real(skip_first), std::floor(tau - real(*window)) + 1) : real(skip_first);
   const double keys = std::max(0.0, real(std::min(start, tokens)) - first);

@@ -126,8 +126,7 @@ class capture_job {
     require(earlier.inputs == state_.inputs, where,
             " belongs to a capture of other documents, another tokenizer or other weights");
     require(earlier.done.shards.size() <= ranges_.size(), where, " names more shards than there are");
-    std::vector<captured_document> documents;
-    if (earlier.done.documents) documents = *earlier.done.documents;
+    const auto documents = earlier.done.documents.value_or(std::vector<captured_document>{});
     for (const captured_shard& shard : earlier.done.shards) {
       const auto expected = documents_of(shard_);
       const captured_document* const first = documents.data() + ranges_[shard_].first;

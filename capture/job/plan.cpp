@@ -65,13 +65,8 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
           " tokens, not ", options.max_length);
   require(!options.heads || *options.heads > 0, "at least one head must be captured, not ", options.heads.value_or(0));
   capture_manifest m;
-  m.model = {.name = name,
-             .model_type = model.model_type,
-             .config_sha256 = config_sha256,
-             .head_dim = model.head_dim,
-             .n_layers = model.n_layers(),
-             .n_query_heads = model.query_heads,
-             .n_key_heads = model.key_heads};
+  m.model = {name,           model.model_type, config_sha256, model.head_dim, model.n_layers(), model.query_heads,
+             model.key_heads};
   m.context_length = context_of(model, options);
   const token_sampler s = sampler_of(model, options);
   m.bucket = {std::string(name_of(s.kind)), s.bucket_size};

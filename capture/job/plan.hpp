@@ -14,7 +14,7 @@
 
 namespace qkgeom {
 
-/// Most tokens of a document and most buckets: positions are 32-bit.
+/// Most tokens of a document: positions are 32-bit.
 inline constexpr index_t most_tokens = 0x7fffffff;
 
 /// Which tokens, heads and layers of a model are captured, and how it runs.

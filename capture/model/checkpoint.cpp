@@ -159,9 +159,6 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
   std::transform(rows.begin(), rows.end(), out, bf16::round);
 }
 
-void checkpoint::forget(const std::string& name) const {
-  const tensor_entry& t = entry(name);
-  files_.at(name)->forget(t);
-}
+void checkpoint::forget(const std::string& name) const { files_.at(name)->forget(entry(name)); }
 
 }  // namespace qkgeom

@@ -91,9 +91,7 @@ struct decoder_description {
   std::vector<std::string> prefixes{"model."};  ///< of tensor names: the first under which there is an embedding
 
   index_t n_layers() const { return static_cast<index_t>(layers.size()); }
-  const rope_description& rope_of(const layer_description& layer) const {
-    return layer.local_rope ? *local_rope : rope;
-  }
+  const rope_description& rope_of(const layer_description& l) const { return l.local_rope ? *local_rope : rope; }
 };
 
 /// One line of the table of families: how a model_type's config.json becomes a description.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the readers of several families share.
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "capture/model/family_readers.hpp"
@@ -87,16 +88,11 @@ namespace {
 
 std::vector<double> numbers_after_colons(const std::string& text, std::size_t count) {
   std::vector<double> numbers;
-  for (std::size_t at = text.find(':'); at != std::string::npos; at = text.find(':', at + 1)) {
-    std::size_t end = 0;
-    double x = 0;
-    try {
-      x = std::stod(text.substr(at + 1), &end);
-    } catch (const std::exception&) {
-      end = 0;
-    }
-    const std::size_t next = at + 1 + end;
-    require(end > 0 && x > 0 && (next == text.size() || text[next] == ':'), "rope scaling '", text,
+  for (std::size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
+    const char* const begin = text.c_str() + colon + 1;
+    char* end = nullptr;
+    const double x = std::strtod(begin, &end);
+    require(end > begin && x > 0 && std::isfinite(x) && (*end == '\0' || *end == ':'), "rope scaling '", text,
             "': each number must be positive");
     numbers.push_back(x);
   }

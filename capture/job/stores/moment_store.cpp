@@ -44,15 +44,16 @@ void moment_store::clear() {
   }
 }
 
-void moment_store::take_queries(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found) {
-  merge(layers_[layer].moments.q[head].bucket[bucket], found);
+void moment_store::take_queries(std::size_t layer, std::size_t bucket, const std::vector<row_moments>& heads) {
+  for (std::size_t h = 0; h < heads.size(); ++h) merge(layers_[layer].moments.q[h].bucket[bucket], heads[h]);
 }
 
-void moment_store::take_keys(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found) {
-  if (document_.empty())
-    document_.assign(layers_[layer].moments.k.size(), row_moments::zero(manifest_->model.head_dim, scatter_kind::full));
-  merge(layers_[layer].moments.k[head].bucket[bucket], found);
-  merge(document_[head], found);
+void moment_store::take_keys(std::size_t layer, std::size_t bucket, const std::vector<row_moments>& heads) {
+  document_.resize(heads.size(), row_moments::zero(manifest_->model.head_dim, scatter_kind::full));
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    merge(layers_[layer].moments.k[h].bucket[bucket], heads[h]);
+    merge(document_[h], heads[h]);
+  }
 }
 
 void moment_store::end_document(index_t layer) {
@@ -69,22 +70,15 @@ void moment_store::end_document(index_t layer) {
 }
 
 void moment_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-  const index_t index = manifest_->find_layer(layer);
-  if (index < 0) return;
-  const captured_layer_info& info = manifest_->layers[index];
-  const auto add_side = [&](const char* side, tensor_view<const float> x, const std::vector<index_t>& heads,
-                            const auto& take) {
-    each_bucket(x, 0, [&](std::size_t bucket, tensor_view<const float> rows, index_t first) {
-      position_.resize(rows.rows);
-      std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(first));
-      const auto found = moments_(side, chosen_heads(rows, heads, packed_), {position_.data(), rows.rows});
-      for (std::size_t h = 0; h < found.size(); ++h) take(h, bucket, found[h].total);
-    });
-  };
-  add_side("q", q, info.query_heads,
-           [&](std::size_t h, std::size_t bucket, const row_moments& found) { take_queries(index, h, bucket, found); });
-  add_side("k", k, info.key_heads,
-           [&](std::size_t h, std::size_t bucket, const row_moments& found) { take_keys(index, h, bucket, found); });
+  add_rows(layer, 0, q, k,
+           [&](const char* side, tensor_view<const float> rows, const std::vector<index_t>& heads, index_t position) {
+             position_.resize(rows.rows);
+             std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(position));
+             std::vector<row_moments> totals;
+             for (auto& found : moments_(side, chosen_heads(rows, heads, packed_), {position_.data(), rows.rows}))
+               totals.push_back(std::move(found.total));
+             return totals;
+           });
   end_document(layer);
 }
 

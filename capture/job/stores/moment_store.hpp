@@ -24,25 +24,16 @@ class moment_store {
   template <class T, memory_space S, class Moments>
   void add_chunk(index_t layer, index_t first, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
                  const Moments& moments) {
-    const index_t index = manifest_->find_layer(layer);
-    if (index < 0) return;
-    const captured_layer_info& info = manifest_->layers[index];
-    const auto add_side = [&](const char* side, const tensor_view<const T, S>& x, const std::vector<index_t>& heads,
-                              const auto& take) {
-      const index_t front = heads.front();
-      tensor_view<const T, S> some = x;
-      some.data += front * x.head_stride;
-      some.heads = heads.back() - front + 1;
-      each_bucket(some, first, [&](std::size_t bucket, const tensor_view<const T, S>& rows, index_t position) {
-        const auto found = moments(side, rows, position);
-        for (std::size_t h = 0; h < heads.size(); ++h) take(h, bucket, found[heads[h] - front].total);
-      });
+    const auto total_of = [&](const char* side, tensor_view<const T, S> rows, const std::vector<index_t>& heads,
+                              index_t position) {
+      rows.data += heads.front() * rows.head_stride;
+      rows.heads = heads.back() - heads.front() + 1;
+      auto found = moments(side, rows, position);
+      std::vector<row_moments> totals;
+      for (const index_t head : heads) totals.push_back(std::move(found[head - heads.front()].total));
+      return totals;
     };
-    add_side("q", q, info.query_heads, [&](std::size_t h, std::size_t bucket, const row_moments& found) {
-      take_queries(index, h, bucket, found);
-    });
-    add_side("k", k, info.key_heads,
-             [&](std::size_t h, std::size_t bucket, const row_moments& found) { take_keys(index, h, bucket, found); });
+    add_rows(layer, first, q, k, total_of);
   }
   /// Ends the document whose chunks were added.
   void end_document(index_t layer);
@@ -55,6 +46,21 @@ class moment_store {
   void clear();
 
  private:
+  /// Adds rows from token `first` on. `total_of(side, rows, heads, position)` gives moments of the heads of `rows`,
+  /// whose first is token `position`.
+  template <class T, memory_space S, class TotalOf>
+  void add_rows(index_t layer, index_t first, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
+                const TotalOf& total_of) {
+    const index_t index = manifest_->find_layer(layer);
+    if (index < 0) return;
+    const captured_layer_info& info = manifest_->layers[index];
+    each_bucket(q, first, [&](std::size_t bucket, const tensor_view<const T, S>& rows, index_t position) {
+      take_queries(index, bucket, total_of("q", rows, info.query_heads, position));
+    });
+    each_bucket(k, first, [&](std::size_t bucket, const tensor_view<const T, S>& rows, index_t position) {
+      take_keys(index, bucket, total_of("k", rows, info.key_heads, position));
+    });
+  }
   /// Calls f(bucket, rows, position of the first row) for each bucket with rows of x, whose row 0 is token `first`.
   template <class T, memory_space S, class F>
   void each_bucket(const tensor_view<const T, S>& x, index_t first, F&& f) const {
@@ -68,8 +74,8 @@ class moment_store {
       f(b, rows, begin);
     }
   }
-  void take_queries(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found);
-  void take_keys(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found);
+  void take_queries(std::size_t layer, std::size_t bucket, const std::vector<row_moments>& heads);
+  void take_keys(std::size_t layer, std::size_t bucket, const std::vector<row_moments>& heads);
 
   const capture_manifest* manifest_;
   bucket_edges buckets_;
