@@ -13,89 +13,89 @@
 namespace qkgeom {
 namespace {
 
-constexpr index_t longest = 0x7fffffff;
-
 const std::map<std::string, sampler_kind> samplers(std::begin(sampler_names), std::end(sampler_names));
 
-/// Options as text where their meaning is checked after parsing. What is not said leaves the study's setting.
+/// Options that are checked and interpreted after parsing. An option that is not given keeps the study's setting.
 struct raw_options {
   std::string study{}, heads{}, layers = "all", sampler = "uniform", compute = "f32";
   index_t documents = 0;
   std::string device = "cpu", resident = "auto";
   bool pre_rope = false, prepend_bos = false, no_bos = false, analyse = false;
-  document_analysis_options analysis{};
+  live_analysis_options analysis{};
 };
 
-void declare_inputs(CLI::App& app, capture_options& o, raw_options& raw) {
+void declare_inputs(CLI::App& app, capture_options& options, raw_options& raw) {
   app.add_option("--study", raw.study,
-                 "settings and heads of a study: a name of capture/studies, or a file like those");
-  app.add_option("--model", o.model, "folder with config.json, safetensors and tokenizer.json")->required();
-  auto* const jsonl = app.add_option("--jsonl", o.documents.jsonl, "documents, one JSON object a line");
-  app.add_option("--text-field", o.documents.text_field, "field of the text")->capture_default_str()->needs(jsonl);
-  app.add_option("--id-field", o.documents.id_field, "field of the document's name")
+                 "settings and heads of a study: a built-in name, or a file like those of capture/job/studies");
+  app.add_option("--model", options.model, "folder with config.json, safetensors and tokenizer.json")->required();
+  auto* const jsonl = app.add_option("--jsonl", options.documents.jsonl, "documents, one JSON object a line");
+  app.add_option("--text-field", options.documents.text_field, "field of the text")
       ->capture_default_str()
       ->needs(jsonl);
-  app.add_option("--label-fields", o.documents.label_fields,
-                 "fields kept as the document's labels, beside an object 'labels' in its line")
+  app.add_option("--id-field", options.documents.id_field, "field of the document's name")
+      ->capture_default_str()
+      ->needs(jsonl);
+  app.add_option("--label-fields", options.documents.label_fields,
+                 "fields kept as the document's labels, beside an object 'labels'")
       ->delimiter(',')
       ->needs(jsonl);
-  app.add_option("--text", o.documents.text, "text files, one document each")->excludes(jsonl);
-  app.add_option("--tokenizer", o.tokenizer,
+  app.add_option("--text", options.documents.text, "text files, one document each")->excludes(jsonl);
+  app.add_option("--tokenizer", options.tokenizer,
                  "tokenizer.json or the folder of one [the model's folder, else the one above]");
   auto* const prepend = app.add_flag("--prepend-bos", raw.prepend_bos, "every document begins with the BOS token");
-  app.add_flag("--no-bos", raw.no_bos, "nothing is put before a document, whatever the tokenizer says")
+  app.add_flag("--no-bos", raw.no_bos, "no token is put before a document, whatever the tokenizer does")
       ->excludes(prepend);
-  app.add_option("--out", o.out, "folder for the capture");
-  app.add_option("--max-length", o.plan.max_length, "tokens a document is cut to [the model's context]")
-      ->check(CLI::Range(index_t{1}, longest));
-  app.add_option("--examples", raw.documents, "at most that many documents")->check(CLI::Range(index_t{1}, longest));
+  app.add_option("--out", options.out, "folder for the capture");
+  app.add_option("--max-length", options.plan.max_length, "tokens to which a document is cut [the model's context]")
+      ->check(CLI::Range(index_t{1}, most_tokens));
+  app.add_option("--examples", raw.documents, "at most that many documents")
+      ->check(CLI::Range(index_t{1}, most_tokens));
 }
 
-void declare_rows(CLI::App& app, capture_options& o, raw_options& raw) {
+void declare_rows(CLI::App& app, capture_options& options, raw_options& raw) {
   app.add_option("--sampler", raw.sampler, "tokens that are kept: uniform or log2 buckets, or all")
       ->check(CLI::IsMember(samplers))
       ->capture_default_str();
-  app.add_option("--bucket-size", o.plan.sampler.bucket_size,
+  app.add_option("--bucket-size", options.plan.sampler.bucket_size,
                  "tokens of a bucket (log2: of the smallest) [a sixteenth of the context]")
-      ->check(CLI::Range(index_t{1}, longest));
-  app.add_option("--rate", o.plan.sampler.rate, "expected tokens kept in a bucket")->capture_default_str();
-  app.add_option("--skip-first", o.plan.sampler.skip_first, "tokens at a document's beginning that are never kept")
-      ->check(CLI::Range(index_t{0}, longest))
+      ->check(CLI::Range(index_t{1}, most_tokens));
+  app.add_option("--rate", options.plan.sampler.rate, "expected tokens kept in a bucket")->capture_default_str();
+  app.add_option("--skip-first", options.plan.sampler.skip_first, "leading tokens of a document that are never kept")
+      ->check(CLI::Range(index_t{0}, most_tokens))
       ->capture_default_str();
-  app.add_flag("--same-positions", o.plan.same_positions, "keys at the positions of the queries");
+  app.add_flag("--same-positions", options.plan.same_positions, "keys at the positions of the queries");
   app.add_option("--heads", raw.heads,
                  "query heads: a number of them, drawn over all captured layers; all; or a file, LAYER.HEAD words or "
                  "{\"LAYER\": [HEAD, ...]} [the study's, else all]");
   app.add_option("--layers", raw.layers, "layers such as 0,3,5-7, or all")->capture_default_str();
-  app.add_flag("--include-windowed", o.plan.include_windowed, "capture layers with a sliding window too");
-  app.add_option("--seed", o.plan.seed, "seed of all draws")->capture_default_str();
+  app.add_flag("--include-windowed", options.plan.include_windowed, "capture layers with a sliding window too");
+  app.add_option("--seed", options.plan.seed, "seed of all draws")->capture_default_str();
 }
 
-void declare_arithmetic(CLI::App& app, capture_options& o, raw_options& raw) {
-  app.add_option("--rope-scaling", o.rope_scaling,
+void declare_arithmetic(CLI::App& app, capture_options& options, raw_options& raw) {
+  app.add_option("--rope-scaling", options.rope_scaling,
                  "rotary scaling instead of config.json's: none, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR:CONTEXT or "
                  "llama3:FACTOR:LOW:HIGH:CONTEXT; the base frequency stays");
-  app.add_option("--rope-theta", o.rope_theta, "base of the rotary frequencies instead of config.json's");
-  app.add_option("--threads", o.threads, "threads; 0: one for each core")
+  app.add_option("--rope-theta", options.rope_theta, "base of the rotary frequencies instead of config.json's");
+  app.add_option("--threads", options.threads, "threads; 0: one for each core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   app.add_option(
-         "--batch-tokens", o.batch_tokens,
-         "documents (of one shard) with that many tokens in all share a visit of each layer's weights and take the "
-         "memory of one document as long; the output does not depend on it")
-      ->check(CLI::Range(index_t{1}, longest))
+         "--batch-tokens", options.batch_tokens,
+         "documents of a shard with that many tokens together run as a batch, which shares each read of the weights "
+         "and takes the memory of one such document; the output does not depend on it")
+      ->check(CLI::Range(index_t{1}, most_tokens))
       ->capture_default_str();
   app.add_option("--dtype", raw.compute, "arithmetic and element type: f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
 }
 
-void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
-  app.add_flag("--moments", o.moments,
-               "moments of every token of the captured heads too, not of the sampled ones alone");
-  app.add_flag("--softmax", o.softmax,
-               "what the softmax of the captured heads gives: mass on the first tokens and by distance, entropy");
-  app.add_flag("--loss", o.loss, "the loss of every token by position; runs all layers");
+void declare_model(CLI::App& app, capture_options& options, raw_options& raw) {
+  app.add_flag("--moments", options.moments, "moments of every token of the captured heads, beside the sampled rows");
+  app.add_flag("--softmax", options.softmax,
+               "attention mass on the first tokens and by distance, and entropy, of the captured heads");
+  app.add_flag("--loss", options.loss, "the loss of every token by position; runs all layers");
   auto* const analyse =
       app.add_flag("--analyse", raw.analyse,
                    "PCA, rotation and plasticity of every document over all its tokens and pairs of keys, as tables; "
@@ -111,28 +111,29 @@ void declare_model(CLI::App& app, capture_options& o, raw_options& raw) {
                  "then add up [each document's own]")
       ->delimiter(',')
       ->needs(analyse);
-  app.add_option("--statistics-bucket-size", o.statistics_bucket_size,
+  app.add_option("--statistics-bucket-size", options.statistics_bucket_size,
                  "tokens of a bucket of --moments, --softmax, --loss and --analyse [--bucket-size of uniform buckets, "
                  "else a sixteenth of the context]")
-      ->check(CLI::Range(index_t{1}, longest));
+      ->check(CLI::Range(index_t{1}, most_tokens));
   app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
-  app.add_option("--family", o.family, "label of the model's family, kept in the manifest");
-  app.add_option("--revision", o.revision, "label of the checkpoint, kept in the manifest");
-  app.add_flag("--resume", o.resume, "continue an interrupted capture");
+  app.add_option("--family", options.family, "label of the model's family, kept in the manifest");
+  app.add_option("--revision", options.revision, "label of the checkpoint, kept in the manifest");
+  app.add_flag("--resume", options.resume, "continue an interrupted capture");
 }
 
 void declare_device(CLI::App& app, raw_options& raw) {
   app.add_option("--device", raw.device, "where the forward pass runs: cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  app.add_option("--resident", raw.resident,
-                 "weights that stay on a GPU from one batch of documents to the next: auto (as many layers as there is "
-                 "room for), all or stream (none; the card holds two layers at a time)")
+  app.add_option(
+         "--resident", raw.resident,
+         "weights that stay on a GPU between batches of documents: auto (as many layers as there is room for), all "
+         "or stream (none; the card holds two layers at a time)")
       ->check(CLI::IsMember({"auto", "all", "stream"}))
       ->capture_default_str();
 }
 
-/// The study that the command line names, before the other options are parsed; they go before its settings.
+/// Settings of the study that the command line names. They are read first, so that the other options override them.
 capture_options settings_of_study(int argc, const char* const* argv) {
   constexpr std::string_view option = "--study";
   for (int i = 1; i < argc; ++i) {
@@ -150,43 +151,44 @@ void choose_heads(const std::string& text, plan_options& plan) {
   if (text == "all") return;
   index_t heads = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), heads);
-  if (code == std::errc() && end == text.data() + text.size()) {
-    require(heads > 0, "--heads must be a number of at least 1, all, or a file, not '", text, "'");
+  const bool is_number = code == std::errc() && end == text.data() + text.size();
+  require(is_number ? heads > 0 : std::filesystem::exists(text),
+          "--heads must be a number of at least 1, all, or a file, not '", text, "'");
+  if (is_number)
     plan.heads = heads;
-    return;
-  }
-  require(std::filesystem::exists(text), "--heads must be a number of at least 1, all, or a file, not '", text, "'");
-  plan.head_list = read_head_list(text);
+  else
+    plan.head_list = read_head_list(text);
 }
 
-/// What captures and evaluations share.
-void interpret_common(const raw_options& raw, capture_options& o) {
-  require(!o.rope_theta || (*o.rope_theta > 0 && std::isfinite(*o.rope_theta)), "--rope-theta must be positive, not ",
-          o.rope_theta.value_or(0));
-  o.plan.compute = raw.compute == "bf16" ? compute_type::bf16 : compute_type::f32;
-  if (raw.prepend_bos) o.bos = bos_rule::prepend;
-  if (raw.no_bos) o.bos = bos_rule::none;
-  if (raw.documents > 0) o.documents.documents = raw.documents;
+/// Interprets the options that captures and evaluations share.
+void interpret_common(const raw_options& raw, capture_options& options) {
+  require(!options.rope_theta || (*options.rope_theta > 0 && std::isfinite(*options.rope_theta)),
+          "--rope-theta must be positive, not ", options.rope_theta.value_or(0));
+  options.plan.compute = raw.compute == "bf16" ? compute_type::bf16 : compute_type::f32;
+  if (raw.prepend_bos) options.bos = bos_rule::prepend;
+  if (raw.no_bos) options.bos = bos_rule::none;
+  if (raw.documents > 0) options.documents.count = raw.documents;
 }
 
-void interpret(const raw_options& raw, capture_arguments& a) {
-  capture_options& o = a.options;
-  require(a.plan || o.documents.named(), "--jsonl or --text must say where the documents are");
-  require(a.plan || !o.out.empty(), "--out must name the capture's folder");
-  choose_heads(raw.heads, o.plan);
-  const double rate = o.plan.sampler.rate;
+void interpret(const raw_options& raw, capture_arguments& arguments) {
+  capture_options& options = arguments.options;
+  require(arguments.plan || options.documents.named(), "--jsonl or --text must say where the documents are");
+  require(arguments.plan || !options.out.empty(), "--out must name the capture's folder");
+  choose_heads(raw.heads, options.plan);
+  const double rate = options.plan.sampler.rate;
   require(rate > 0 && std::isfinite(rate), "--rate must be positive, not ", rate);
-  o.plan.layers = parse_layers(raw.layers);
-  o.plan.sampler.kind = samplers.at(raw.sampler);
-  if (raw.pre_rope) o.plan.stage = rope_stage::pre;
-  if (raw.analyse) o.analyse = raw.analysis;
-  a.cuda = raw.device == "cuda";
-  require(a.cuda || raw.resident == "auto", "--resident is of --device cuda");
-  if (raw.resident != "auto") a.resident = raw.resident == "all" ? resident_layers::all : resident_layers::stream;
-  interpret_common(raw, o);
+  options.plan.layers = parse_layers(raw.layers);
+  options.plan.sampler.kind = samplers.at(raw.sampler);
+  if (raw.pre_rope) options.plan.stage = rope_stage::pre;
+  if (raw.analyse) options.analyse = raw.analysis;
+  arguments.cuda = raw.device == "cuda";
+  require(arguments.cuda || raw.resident == "auto", "--resident needs --device cuda");
+  if (raw.resident != "auto")
+    arguments.resident = raw.resident == "all" ? resident_layers::all : resident_layers::stream;
+  interpret_common(raw, options);
 }
 
-/// Whether there is something to do: not after --help, which is printed.
+/// Parses; returns false after --help, which is printed.
 bool parsed(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
@@ -204,58 +206,59 @@ bool parsed(CLI::App& app, int argc, const char* const* argv) {
 
 std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv) {
   CLI::App app("Captures queries and keys of attention heads from text and a checkpoint.", "qkgeom-capture");
-  capture_arguments a;
-  a.options = settings_of_study(argc, argv);
+  capture_arguments arguments;
+  arguments.options = settings_of_study(argc, argv);
   raw_options raw;
-  raw.sampler = name_of(a.options.plan.sampler.kind);
-  raw.compute = name_of(a.options.plan.compute);
-  declare_inputs(app, a.options, raw);
-  declare_rows(app, a.options, raw);
-  declare_model(app, a.options, raw);
-  declare_arithmetic(app, a.options, raw);
+  raw.sampler = name_of(arguments.options.plan.sampler.kind);
+  raw.compute = name_of(arguments.options.plan.compute);
+  declare_inputs(app, arguments.options, raw);
+  declare_rows(app, arguments.options, raw);
+  declare_model(app, arguments.options, raw);
+  declare_arithmetic(app, arguments.options, raw);
   declare_device(app, raw);
-  app.add_flag("--plan", a.plan,
+  app.add_flag("--plan", arguments.plan,
                "print layers, heads, rows, bytes, peak memory and work of this capture and stop; needs config.json but "
                "no weights");
   if (!parsed(app, argc, argv)) return std::nullopt;
-  interpret(raw, a);
-  return a;
+  interpret(raw, arguments);
+  return arguments;
 }
 
 std::optional<evaluation_options> parse_evaluation(int argc, const char* const* argv) {
   CLI::App app(
-      "Evaluates a model as it is and with some heads changed: loss by position, and whether it finds again what stood "
-      "before.",
+      "Evaluates a model with and without changes to some heads: loss by position, and recall of earlier tokens.",
       "qkgeom-evaluate");
-  evaluation_options o;
-  o.capture = settings_of_study(argc, argv);
+  evaluation_options options;
+  options.capture = settings_of_study(argc, argv);
   // No rows are kept: heads, layers and windows are those of the whole model.
-  o.capture.plan.heads.reset();
-  o.capture.plan.head_list.clear();
-  o.capture.plan.layers.clear();
-  o.capture.plan.include_windowed = true;
+  options.capture.plan.heads.reset();
+  options.capture.plan.head_list.clear();
+  options.capture.plan.layers.clear();
+  options.capture.plan.include_windowed = true;
   raw_options raw;
-  raw.compute = name_of(o.capture.plan.compute);
-  declare_inputs(app, o.capture, raw);
-  app.add_option("--conditions", o.conditions, "what is changed: JSON, as choose_heads writes it [nothing]");
-  app.add_option("--distances", o.distances, "tokens over which probes ask, e.g. 512,2048 [no probes]")
+  raw.compute = name_of(options.capture.plan.compute);
+  declare_inputs(app, options.capture, raw);
+  app.add_option("--conditions", options.conditions, "heads to change: JSON, as choose_heads writes it [none]");
+  app.add_option("--distances", options.distances,
+                 "tokens between what a probe shows and asks for, e.g. 512,2048 [no probes]")
       ->delimiter(',')
-      ->check(CLI::Range(index_t{1}, longest));
-  app.add_option("--records", o.records, "words of lookup probes: JSON with before, between, after, names, things");
-  app.add_option("--trials", o.trials, "probes of a kind and distance")
-      ->check(CLI::Range(index_t{1}, longest))
+      ->check(CLI::Range(index_t{1}, most_tokens));
+  app.add_option("--records", options.records,
+                 "words of lookup probes: JSON with before, between, after, names, things");
+  app.add_option("--trials", options.trials, "probes per kind and distance")
+      ->check(CLI::Range(index_t{1}, most_tokens))
       ->capture_default_str();
-  app.add_option("--loss-bucket-size", o.bucket_size,
-                 "tokens of a stretch of condition_loss.csv [a sixteenth of the context]")
-      ->check(CLI::Range(index_t{1}, longest));
-  app.add_option("--seed", o.seed, "seed of the probes")->capture_default_str();
-  declare_arithmetic(app, o.capture, raw);
+  app.add_option("--loss-bucket-size", options.bucket_size,
+                 "tokens per row of condition_loss.csv [a sixteenth of the context]")
+      ->check(CLI::Range(index_t{1}, most_tokens));
+  app.add_option("--seed", options.seed, "seed of the probes")->capture_default_str();
+  declare_arithmetic(app, options.capture, raw);
   if (!parsed(app, argc, argv)) return std::nullopt;
-  require(!o.capture.out.empty(), "--out must name the folder for condition_loss.csv and condition_probes.csv");
-  require(o.records.empty() || (!o.distances.empty() && o.capture.documents.named()),
+  require(!options.capture.out.empty(), "--out must name the folder for condition_loss.csv and condition_probes.csv");
+  require(options.records.empty() || (!options.distances.empty() && options.capture.documents.named()),
           "--records needs --distances, and documents to put between the records");
-  interpret_common(raw, o.capture);
-  return o;
+  interpret_common(raw, options.capture);
+  return options;
 }
 
 }  // namespace qkgeom

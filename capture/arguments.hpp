@@ -9,19 +9,19 @@
 
 namespace qkgeom {
 
-/// What qkgeom-capture was asked for on its command line.
+/// The command line of qkgeom-capture, parsed.
 struct capture_arguments {
   capture_options options;
-  bool plan = false;  ///< print what would be captured, and stop
+  bool plan = false;  ///< print an estimate and stop
   bool cuda = false;  ///< the forward pass runs on a GPU
   resident_layers resident = resident_layers::automatic;
 };
 
-/// Parses a command line: settings of the study that `--study` names, and options, which go before the study's. None
-/// after --help, which is printed. Throws `error` with one sentence on everything else that cannot be run.
+/// Parses qkgeom-capture's command line; options override settings of the study that `--study` names. Prints --help and
+/// then returns none. Throws `error` with one sentence on anything else that cannot run.
 std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv);
 
-/// The same of qkgeom-evaluate.
+/// Parses qkgeom-evaluate's command line likewise.
 std::optional<evaluation_options> parse_evaluation(int argc, const char* const* argv);
 
 }  // namespace qkgeom

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// qkgeom-evaluate: what a model loses when some of its heads are changed.
+// qkgeom-evaluate: loss and recall of a model with some of its heads changed.
 #include <fmt/format.h>
 
 #include <cstdio>

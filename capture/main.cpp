@@ -35,13 +35,13 @@ void print(const capture_summary& s, const std::string& out) {
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
 }
 
-/// What runs on a GPU is in a program of its own, beside this one, which takes its place.
+/// A program without CUDA becomes the one with it that lies beside it.
 capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked, [[maybe_unused]] char** argv) {
 #if defined(QKGEOM_CAPTURE_CUDA)
   const auto& options = asked.options;
   return cuda_backend({.resident = asked.resident,
-                       .longest = options.plan.max_length,
-                       .batch = options.batch_tokens,
+                       .max_length = options.plan.max_length,
+                       .batch_tokens = options.batch_tokens,
                        .softmax = options.softmax},
                       options.plan.compute);
 #else
@@ -56,23 +56,22 @@ int run(int argc, char** argv) {
   if (asked->plan) {
     auto estimate = estimate_capture(asked->options, std::cerr);
     if (asked->options.analyse)
-      estimate.pairs_per_second =
-          pairs_per_second(cpu, estimate.manifest.model.head_dim, analysis_of(*asked->options.analyse).covariances);
+      estimate.pairs_per_second = pairs_per_second(cpu, estimate.manifest.model.head_dim,
+                                                   analysis_options_of(*asked->options.analyse).covariances);
     print_estimate(std::cout, estimate);
     return 0;
   }
   const auto moments = [&](const char* side, const tensor_view<const float>& x,
                            const vector_view<const std::int32_t>& position) {
-    const std::vector<std::int32_t> no_bucket(x.rows, -1);
-    return cpu.moments(side, x, position, no_bucket, 0, scatter_kind::full);
+    return total_moments(cpu, side, x, position);
   };
-  const auto analyses = [&](const capture_manifest& plan, const document_analysis_options& choice) {
-    return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, choice);
+  const auto analyses = [&](const capture_manifest& plan, const live_analysis_options& live) {
+    return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, live);
   };
   capture_backend backend{.moments = moments, .analyses = analyses, .forward = {}};
   if (asked->cuda) {
     backend = cuda_backend_for(*asked, argv);
-    backend.moments = moments;  // the forward pass brings them itself
+    backend.moments = moments;  // never called: the forward pass on the GPU takes moments itself
   }
   print(run_capture(asked->options, std::cerr, backend), asked->options.out.string());
   return 0;

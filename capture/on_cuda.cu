@@ -15,9 +15,9 @@
 namespace qkgeom {
 namespace {
 
-/// A device, the library's context on it, and the analyses that are made there.
+/// A device, the library's context on it, and the capture's analysis, which the backend's factories share.
 template <class T>
-struct cuda_side {
+struct cuda_resources {
   using analyses_type = live_analysis_on<cuda_context, T, memory_space::device>;
   cuda_device device{0};
   cuda_options context_options{.stream = device.stream()};
@@ -28,10 +28,10 @@ struct cuda_side {
 template <class T>
 class cuda_pass : public forward_pass {
  public:
-  cuda_pass(std::shared_ptr<cuda_side<T>> on, const cuda_capture_options& options, const decoder_description& d,
+  cuda_pass(std::shared_ptr<cuda_resources<T>> cuda, const cuda_capture_options& options, const decoder_description& d,
             const checkpoint& weights, index_t last_layer, thread_pool& pool)
-      : on_(std::move(on)), pass_(on_->device, d, weights, last_layer, pool, sizes_for(*on_, options, d)) {
-    if (on_->analyses) pass_.analyse(*on_->analyses);
+      : cuda_(std::move(cuda)), pass_(cuda_->device, d, weights, last_layer, pool, sizes_for(*cuda_, options, d)) {
+    if (cuda_->analyses) pass_.analyse(*cuda_->analyses);
   }
 
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
@@ -41,8 +41,7 @@ class cuda_pass : public forward_pass {
   bool takes_moments(moment_store& store) override {
     pass_.bring_moments(store, [this](const char* side, const tensor_view<const T, memory_space::device>& x,
                                       const vector_view<const std::int32_t, memory_space::device>& position) {
-      const std::vector<std::int32_t> no_bucket(x.rows, -1);
-      return on_->context.moments(side, x, position, no_bucket, 0, scatter_kind::full);
+      return total_moments(cuda_->context, side, x, position);
     });
     return true;
   }
@@ -54,7 +53,7 @@ class cuda_pass : public forward_pass {
  private:
   using decoder_type = device_decoder<cuda_device, T>;
 
-  static device_decoder_options sizes_for(const cuda_side<T>& on, const cuda_capture_options& options,
+  static device_decoder_options sizes_for(const cuda_resources<T>& cuda, const cuda_capture_options& options,
                                           const decoder_description& d) {
     device_decoder_options sizes;
     if (options.chunk > 0) sizes.chunk = options.chunk;
@@ -65,10 +64,10 @@ class cuda_pass : public forward_pass {
         sizes.resident = std::numeric_limits<index_t>::max();
         break;
       case resident_layers::automatic: {
-        // The two places that other layers share, what analyses and the softmax work in, and a tenth for what pools and
-        // libraries take.
-        auto consumers = static_cast<index_t>(on.analyses ? on.context_options.scratch_bytes : 0);
-        const index_t tokens = std::max(options.longest > 0 ? options.longest : d.context, options.batch);
+        // Leaves room for the two layers that stream through, for analyses and softmax, and a tenth for pools and
+        // libraries.
+        auto consumers = static_cast<index_t>(cuda.analyses ? cuda.context_options.scratch_bytes : 0);
+        const index_t tokens = std::max(options.max_length > 0 ? options.max_length : d.context, options.batch_tokens);
         index_t largest = 0;
         for (index_t l = 0; l < d.n_layers(); ++l)
           if (!d.layers[l].skipped) largest = std::max(largest, decoder_type::layer_bytes(d, l));
@@ -85,24 +84,24 @@ class cuda_pass : public forward_pass {
     return sizes;
   }
 
-  std::shared_ptr<cuda_side<T>> on_;
+  std::shared_ptr<cuda_resources<T>> cuda_;
   device_forward_pass<cuda_device, T> pass_;
 };
 
 template <class T>
 capture_backend backend_on(const cuda_capture_options& options) {
-  const auto side = std::make_shared<cuda_side<T>>();
+  const auto cuda = std::make_shared<cuda_resources<T>>();
   return {.moments = {},
           .analyses =
-              [side](const capture_manifest& plan, const document_analysis_options& choice) {
-                auto made = std::make_unique<typename cuda_side<T>::analyses_type>(side->context, plan, choice);
-                side->analyses = made.get();
+              [cuda](const capture_manifest& plan, const live_analysis_options& live) {
+                auto made = std::make_unique<typename cuda_resources<T>::analyses_type>(cuda->context, plan, live);
+                cuda->analyses = made.get();
                 return made;
               },
           .forward =
-              [side, options](const decoder_description& d, const checkpoint& weights, compute_type, index_t last_layer,
+              [cuda, options](const decoder_description& d, const checkpoint& weights, compute_type, index_t last_layer,
                               thread_pool& pool) {
-                return std::make_unique<cuda_pass<T>>(side, options, d, weights, last_layer, pool);
+                return std::make_unique<cuda_pass<T>>(cuda, options, d, weights, last_layer, pool);
               }};
 }
 

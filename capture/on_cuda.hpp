@@ -7,23 +7,23 @@
 
 namespace qkgeom {
 
-/// Which layers' weights stay on the device from one batch of documents to the next: as many as memory holds beside the
-/// work, all, or none.
+/// How many layers' weights stay on the device between batches: as many as fit beside the working memory, all, or none.
 enum class resident_layers { automatic, all, stream };
 
+/// Sizes of a capture on a device.
 struct cuda_capture_options {
   resident_layers resident = resident_layers::automatic;
-  index_t longest = 0;   ///< tokens of a document, at most; 0: the model's context
-  index_t batch = 0;     ///< tokens of documents that run together, at most, if one is not longer
-  bool softmax = false;  ///< what the softmax gives is measured, which `automatic` leaves room for
-  index_t chunk = 0;     ///< rows of a document that go through a layer together; 0: as a device_decoder has it
+  index_t max_length = 0;    ///< tokens of the longest document; 0: the model's context
+  index_t batch_tokens = 0;  ///< tokens of a batch of several documents, at most
+  bool softmax = false;      ///< softmax statistics are measured; `automatic` leaves room for them
+  index_t chunk = 0;         ///< rows of a document that go through a layer together; 0: device_decoder's default
 };
 
 /// Makes forward passes on the first CUDA device. Throws `error` if there is none.
 forward_pass_factory cuda_forward_pass(const cuda_capture_options& options);
 
-/// The forward pass and the analyses of one capture on the first CUDA device, for a model that runs in `type`: moments
-/// are taken and documents analysed where their rows lie. Throws `error` if there is none.
+/// Forward pass, moments and analyses of one capture on the first CUDA device, for a model that runs in `type`. Throws
+/// `error` if there is none.
 capture_backend cuda_backend(const cuda_capture_options& options, compute_type type);
 
 }  // namespace qkgeom

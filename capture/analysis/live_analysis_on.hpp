@@ -22,22 +22,21 @@
 
 namespace qkgeom {
 
-/// The query models that the options of a capture name.
-inline analysis_options analysis_of(const document_analysis_options& choice) {
-  analysis_options o{.covariances = {}, .empirical = false, .heatmap = choice.heatmap};
-  for (const auto& name : choice.covariances) {
+/// The options of `analyse` that a live analysis stands for. Throws `error` on an unknown query model.
+inline analysis_options analysis_options_of(const live_analysis_options& live) {
+  analysis_options options{.covariances = {}, .empirical = false, .heatmap = live.heatmap};
+  for (const auto& name : live.covariances) {
     const auto it = std::find_if(all_covariance_kinds.begin(), all_covariance_kinds.end(),
                                  [&](covariance_kind kind) { return name == name_of(kind); });
     require(it != all_covariance_kinds.end(),
             "--covariance must name query models (diagonal, full, joint, linear_drift), not '", name, "'");
-    o.covariances.push_back(*it);
+    options.covariances.push_back(*it);
   }
-  require(!o.covariances.empty(), "--covariance must name a query model");
-  return o;
+  require(!options.covariances.empty(), "--covariance must name a query model");
+  return options;
 }
 
-/// Pairs of keys a second that a context on the host computes under these query models for heads of that size, measured
-/// on 4096 keys.
+/// Pairs of keys per second under these query models for heads of `dim` channels, measured on 4096 keys in host memory.
 template <context Context>
 double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_kind>& covariances) {
   constexpr index_t n = 4096;
@@ -46,9 +45,9 @@ double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_
   for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<float>(stream.uniform(i)) - 0.5f;
   std::vector<std::int32_t> position(n), document(position.size());
   std::iota(position.begin(), position.end(), 0);
-  const vector_view<const std::int32_t> at{position.data(), n};
+  const vector_view<const std::int32_t> positions{position.data(), n}, documents{document.data(), n};
   const tensor_view<const float> rows = packed_tensor(static_cast<const float*>(k.data()), n, 1, dim);
-  const layer_view<float> layer{rows, at, {document.data(), n}, rows, at, {document.data(), n}, {0}};
+  const layer_view<float> layer{rows, positions, documents, rows, positions, documents, {0}};
   const auto moments = accumulate(ctx, layer, edge_buckets{{n - 256, n}});
   double pairs = 0, seconds = 0;
   for (const covariance_kind kind : covariances) {
@@ -64,41 +63,42 @@ double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_
   return pairs / seconds;
 }
 
-/// `live_analysis` through any context: rows of T that lie in S come from the capture's sink, or chunk by chunk
-/// from a forward pass that holds them there.
+/// `live_analysis` on a context. Rows of T in memory S come from the capture's sink, or chunk by chunk from a forward
+/// pass that has them there.
 template <context Context, class T = float, memory_space S = memory_space::host>
 class live_analysis_on final : public live_analysis {
  public:
   using tensor = tensor_view<const T, S>;
   using positions = vector_view<const std::int32_t, S>;
 
-  /// `ctx` must live longer. `plan` says at "analyse" over which query buckets.
-  live_analysis_on(Context& ctx, const capture_manifest& plan, const document_analysis_options& choice)
-      : ctx_(&ctx),
+  /// `ctx` must outlive the analysis. The query buckets are those of the field "analyse" of `plan`.
+  live_analysis_on(Context& ctx, const capture_manifest& plan, const live_analysis_options& live)
+      : context_(&ctx),
         plan_(plan),
-        options_(analysis_of(choice)),
+        options_(analysis_options_of(live)),
         skip_first_(plan.extra.value("skip_first", index_t{0})) {
     const index_t size = plan.extra["analyse"]["bucket_size"].template get<index_t>();
     buckets_ = captured_buckets{"uniform", size}.edges(plan.context_length);
     for (const auto& info : plan.layers) {
       layers_.push_back(
           {{info.layer, info.rope, info.query_heads, info.key_heads}, plan.key_of_query(info), info.window});
-      sums_.push_back(
+      results_.push_back(
           document_results({static_cast<index_t>(info.query_heads.size()), plan.model.head_dim, options_.covariances,
-                            buckets_, plan.context_length, choice.heatmap ? buckets_.end(0) - buckets_.start(0) : 0}));
+                            buckets_, plan.context_length, live.heatmap ? buckets_.end(0) - buckets_.start(0) : 0}));
     }
-    if (!choice.models_of.empty()) given_.emplace(choice.models_of, plan, buckets_, options_);
+    if (!live.models_of.empty()) shared_models_.emplace(live.models_of, plan, buckets_, options_);
   }
 
   json settings() override {
-    json s{{"numbers", kept_numbers()}};
-    if (given_)
-      s["models_of"] = {{"documents", given_->documents()}, {"fingerprint", given_->fingerprint_of_all(*ctx_)}};
-    return s;
+    json fields{{"numbers", kept_numbers()}};
+    if (shared_models_)
+      fields["models_of"] = {{"documents", shared_models_->documents()},
+                             {"fingerprint", shared_models_->fingerprint_of_all(*context_)}};
+    return fields;
   }
   void add_documents(index_t count, index_t more) override {
-    batch_ = sums_[0].documents();
-    for (auto& s : sums_) s.add_documents(count, more);
+    batch_ = results_[0].documents();
+    for (auto& layer : results_) layer.add_documents(count, more);
   }
   batch_sinks::layer_sink sink() override {
     if constexpr (std::is_same_v<T, float> && S == memory_space::host)
@@ -108,35 +108,34 @@ class live_analysis_on final : public live_analysis {
   }
   std::vector<tensor_to_write> tensors() const override {
     std::vector<tensor_to_write> all;
-    for (std::size_t l = 0; l < sums_.size(); ++l)
-      for (auto& t : sums_[l].tensors(name_of_layer(l))) all.push_back(std::move(t));
+    for (std::size_t l = 0; l < results_.size(); ++l)
+      for (auto& t : results_[l].tensors(name_of_layer(l))) all.push_back(std::move(t));
     return all;
   }
   void clear() override {
-    for (auto& s : sums_) s.clear();
+    for (auto& layer : results_) layer.clear();
   }
 
-  /// Adds the queries of a document of the batch in one layer from token `first` on, with their positions. Layers that
-  /// are not captured are passed over.
+  /// Adds a chunk of a document's queries in one layer, from token `first` on, with their positions; `document` counts
+  /// within the batch. Ignores layers that are not captured.
   void add_queries(std::size_t document, index_t layer, index_t first, const tensor& q, const positions& position) {
-    const index_t at = plan_.find_layer(layer), cut = std::max<index_t>(0, skip_first_ - first);
-    if (at < 0 || cut >= q.rows) return;
+    const index_t index = plan_.find_layer(layer), cut = std::max<index_t>(0, skip_first_ - first);
+    if (index < 0 || cut >= q.rows) return;
     if (!current_) {
-      const fixed_models* const given = given_ ? &given_->models(*ctx_, layer) : nullptr;
-      current_.emplace(*ctx_, layers_[at], buckets_, plan_.context_length, options_, given);
+      const fixed_models* const models = shared_models_ ? &shared_models_->models(*context_, layer) : nullptr;
+      current_.emplace(*context_, layers_[index], buckets_, plan_.context_length, options_, models);
     }
     current_->add_queries(without_first(q, cut), first + cut, {position.data + cut, position.size - cut},
                           where(document, layer));
   }
-  /// Ends what `add_queries` began: the keys of the whole document, with their positions; `same` is one number for
-  /// every row.
+  /// Finishes the document that `add_queries` began, with the keys of all its tokens and their positions. `same` has an
+  /// entry per row, all equal: it marks the rows as those of one document.
   void finish(std::size_t document, index_t layer, const tensor& k, const positions& position, const positions& same) {
     if (!current_) return;
-    const auto at = static_cast<std::size_t>(plan_.find_layer(layer));
     const index_t rest = k.rows - skip_first_;
     const auto reports = current_->finish(without_first(k, skip_first_), {position.data + skip_first_, rest},
                                           {same.data + skip_first_, rest}, where(document, layer));
-    sums_[at].put(batch_ + static_cast<index_t>(document), reports);
+    results_[plan_.find_layer(layer)].put(batch_ + static_cast<index_t>(document), reports);
     current_.reset();
   }
 
@@ -146,25 +145,25 @@ class live_analysis_on final : public live_analysis {
     document_tables tables(folder, options_.heatmap);
     model_report pooled = report_of({});
     const index_t block = document_block(static_cast<index_t>(manifest.documents->size()));
-    auto sums = sums_;
+    auto results = results_;
     for (index_t shard = 0; shard < source.n_shards(); ++shard) {
       const auto file = source.file(shard);
       const auto& documents = manifest.shards[shard].documents;
-      for (std::size_t l = 0; l < sums.size(); ++l)
-        sums[l].read(*file, name_of_layer(l), static_cast<index_t>(documents.size()));
-      for (std::size_t e = 0; e < documents.size(); ++e) {
+      for (std::size_t l = 0; l < results.size(); ++l)
+        results[l].read(*file, name_of_layer(l), static_cast<index_t>(documents.size()));
+      for (std::size_t d = 0; d < documents.size(); ++d) {
         std::vector<head_report> heads;
-        for (std::size_t l = 0; l < sums.size(); ++l)
-          for (auto& h : sums[l].get(static_cast<index_t>(e), layers_[l], static_cast<std::int32_t>(documents[e])))
+        for (std::size_t l = 0; l < results.size(); ++l)
+          for (auto& h : results[l].get(static_cast<index_t>(d), layers_[l], static_cast<std::int32_t>(documents[d])))
             heads.push_back(std::move(h));
         if (heads.empty()) continue;
         const auto document = report_of(std::move(heads));
-        tables.add(documents[e], manifest.documents->at(static_cast<std::size_t>(documents[e])).id, document);
-        if (given_) pool(pooled, document, block);
+        tables.add(documents[d], manifest.documents->at(documents[d]).id, document);
+        if (shared_models_) pool(pooled, document, block);
       }
     }
     tables.commit();
-    if (given_ && !pooled.heads.empty()) write_pooled(folder, pooled);
+    if (shared_models_ && !pooled.heads.empty()) write_pooled(folder, pooled);
   }
 
  private:
@@ -181,7 +180,7 @@ class live_analysis_on final : public live_analysis {
     return {plan_.model.name, plan_.context_length, buckets_, std::move(heads), 0};
   }
 
-  /// A whole document in host memory.
+  /// Analyses a document in host memory.
   void add(std::size_t document, index_t layer, const tensor& q, const tensor& k) {
     for (auto i = static_cast<std::int32_t>(position_.size()); i < q.rows; ++i) position_.push_back(i);
     document_.resize(position_.size());
@@ -190,7 +189,7 @@ class live_analysis_on final : public live_analysis {
     finish(document, layer, k, position, {document_.data(), q.rows});
   }
 
-  /// Profiles of one document under query models of all: they add up.
+  /// Adds a document's profiles, which are under the same query models for all documents.
   static void pool(model_report& all, const model_report& document, index_t block) {
     const bool first = all.heads.empty();
     if (first) all = document;
@@ -202,13 +201,13 @@ class live_analysis_on final : public live_analysis {
         to = first ? std::move(profile) : merge(std::move(to), profile);
       }
   }
-  /// The tables of all documents together, as `heads` writes them: PCA and rotation are those of the given moments.
+  /// Writes the tables of all documents together as `heads` does, PCA and rotation from the moments of `models_of`.
   void write_pooled(const std::filesystem::path& folder, model_report& pooled) {
     std::size_t next = 0;
     for (const auto& layer : layers_) {
-      const auto known = given_->read(layer.names.layer);
+      const auto stored = shared_models_->read(layer.names.layer);
       std::vector<head_report> heads(layer.names.query_heads.size());
-      detail::add_geometry(*ctx_, known.moments, known.by_block, plan_.context_length, options_, heads);
+      detail::add_geometry(*context_, stored.moments, stored.by_block, plan_.context_length, options_, heads);
       for (auto& h : heads) {
         auto& to = pooled.heads[next++];
         to.pca = std::move(h.pca);
@@ -227,15 +226,15 @@ class live_analysis_on final : public live_analysis {
     if (options_.heatmap) write_heatmap_csv(folder / "heatmap.csv", pooled);
   }
 
-  Context* ctx_;
+  Context* context_;
   capture_manifest plan_;
   analysis_options options_;
   index_t skip_first_;
   bucket_edges buckets_{};
-  std::vector<analysed_layer> layers_;  // as plan_.layers
-  std::vector<document_results> sums_;  // the same
-  index_t batch_ = 0;                   // documents of the shard before the batch
-  std::optional<captured_models> given_{};
+  std::vector<analysed_layer> layers_;     // one for each of plan_.layers
+  std::vector<document_results> results_;  // one for each of plan_.layers
+  index_t batch_ = 0;                      // documents of the shard before this batch
+  std::optional<captured_models> shared_models_{};
   std::optional<document_analysis<Context, T, S>> current_{};
   std::vector<std::int32_t> position_, document_;
 };

@@ -29,12 +29,12 @@ struct evaluation_input {
 };
 
 /// Documents of at least two tokens, and the probes.
-evaluation_input read_input(const evaluation_options& o, const prepared_capture& prepared) {
+evaluation_input read_input(const evaluation_options& options, const prepared_capture& prepared) {
   evaluation_input input;
   const index_t length = prepared.manifest.context_length;
-  tokenizer tokens = load_tokenizer(o.capture, prepared);
-  if (o.capture.documents.named())
-    document_list(o.capture.documents).for_each([&](index_t, const document& d) {
+  tokenizer tokens = load_tokenizer(options.capture, prepared);
+  if (options.capture.documents.named())
+    document_list(options.capture.documents).for_each([&](index_t, const document& d) {
       auto ids = tokens.encode(d.text, length);
       if (ids.size() >= 2) input.documents.emplace_back(d.id, std::move(ids));
     });
@@ -46,13 +46,13 @@ evaluation_input read_input(const evaluation_options& o, const prepared_capture&
     text.insert(text.end(), d.second.begin() + static_cast<std::ptrdiff_t>(std::min(prefix.size(), d.second.size())),
                 d.second.end());
   std::optional<record_words> words;
-  if (!o.records.empty()) words = read_record_words(o.records);
-  for (const index_t distance : o.distances)
-    for (index_t trial = 0; trial < o.trials; ++trial) {
-      input.probes.push_back(copy_probe(prepared.model.vocabulary, distance, trial, o.seed));
-      if (words) input.probes.push_back(lookup_probe(*words, encode, text, distance, trial, o.seed));
+  if (!options.records.empty()) words = read_record_words(options.records);
+  for (const index_t distance : options.distances)
+    for (index_t trial = 0; trial < options.trials; ++trial) {
+      input.probes.push_back(copy_probe(prepared.model.vocabulary, distance, trial, options.seed));
+      if (words) input.probes.push_back(lookup_probe(*words, encode, text, distance, trial, options.seed));
     }
-  for (auto& p : input.probes) {  // a probe is a document, and begins like one
+  for (auto& p : input.probes) {  // a probe begins as a document does
     p.ids.insert(p.ids.begin(), prefix.begin(), prefix.end());
     p.first += static_cast<index_t>(prefix.size());
   }
@@ -99,12 +99,12 @@ class evaluation {
     const auto documents = input_.documents.size();
     if (number < documents) return add_loss(name, input_.documents[number].first, found.loss);
     const probe& p = input_.probes[number - documents];
-    // The prediction of token t stands at t - 1.
+    // Token t is predicted at position t - 1.
     const auto right = std::accumulate(found.right.begin() + p.first - 1, found.right.end(), index_t{0});
     probes_.row(name, p.kind, p.distance, p.trial, static_cast<index_t>(p.ids.size()) - p.first, right);
   }
 
-  /// The loss of token t + 1 belongs to position t, where it is predicted.
+  /// The loss of token t + 1 counts at position t, where it is predicted.
   void add_loss(const std::string& name, const std::string& document, const std::vector<float>& losses) {
     const auto n = static_cast<index_t>(losses.size());
     for (index_t start = 0; start < n; start += bucket_) {
@@ -124,22 +124,22 @@ class evaluation {
 
 }  // namespace
 
-void evaluate_model(const evaluation_options& o, std::ostream& notes) {
-  const prepared_capture prepared = prepare_capture(o.capture, notes);
+void evaluate_model(const evaluation_options& options, std::ostream& notes) {
+  const prepared_capture prepared = prepare_capture(options.capture, notes);
   std::vector<condition> conditions{{"none", {}}};
-  if (!o.conditions.empty())
-    for (auto& c : read_conditions(o.conditions, prepared.model)) {
-      require(c.name != "none", o.conditions.string(), ": \"none\" names the model as it is");
+  if (!options.conditions.empty())
+    for (auto& c : read_conditions(options.conditions, prepared.model)) {
+      require(c.name != "none", options.conditions.string(), ": \"none\" names the model as it is");
       conditions.push_back(std::move(c));
     }
-  const evaluation_input input = read_input(o, prepared);
-  const checkpoint weights(o.capture.model);
-  thread_pool pool(o.capture.threads);
-  decoder model(prepared.model, weights, o.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  const evaluation_input input = read_input(options, prepared);
+  const checkpoint weights(options.capture.model);
+  thread_pool pool(options.capture.threads);
+  decoder model(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
   model.check_output();
   const index_t bucket =
-      o.bucket_size > 0 ? o.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);
-  evaluation all(model, input, bucket, o.capture.batch_tokens, o.capture.out);
+      options.bucket_size > 0 ? options.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);
+  evaluation all(model, input, bucket, options.capture.batch_tokens, options.capture.out);
   progress bar("evaluate", input.tokens() * static_cast<index_t>(conditions.size()), "tokens");
   for (const condition& c : conditions) all.run(c, bar);
   all.commit();

@@ -10,7 +10,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr index_t unannounced = 8, asked = 64, others = 8;
+constexpr index_t unannounced = 8, asked = 64, other_records = 8;
 
 std::vector<std::string> strings(const json_value& v) {
   std::vector<std::string> list;
@@ -34,8 +34,7 @@ probe copy_probe(index_t vocabulary, index_t distance, index_t trial, std::uint6
   const auto stream = stream_of(seed, distance, trial);
   probe p{"copy", distance, trial, {}, distance + unannounced};
   for (index_t i = 0; i < distance; ++i)
-    p.ids.push_back(static_cast<std::int32_t>(
-        1 + stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(vocabulary - 1))));
+    p.ids.push_back(static_cast<std::int32_t>(1 + stream.below(i, vocabulary - 1)));
   const index_t again = std::min(distance, unannounced + asked);
   for (index_t i = 0; i < again; ++i) p.ids.push_back(p.ids[i]);
   return p;
@@ -46,7 +45,7 @@ record_words read_record_words(const std::filesystem::path& path) {
   const json_value v(document, path.string());
   record_words w{v["before"].string(), v["between"].string(), v["after"].string(), strings(v["names"]),
                  strings(v["things"])};
-  require(w.names.size() > others && !w.things.empty(), path.string(), ": more than ", others,
+  require(w.names.size() > other_records && !w.things.empty(), path.string(), ": more than ", other_records,
           " names are needed, and a thing");
   return w;
 }
@@ -55,12 +54,12 @@ probe lookup_probe(const record_words& words, const std::function<std::vector<st
                    std::span<const std::int32_t> text, index_t distance, index_t trial, std::uint64_t seed) {
   const auto stream = stream_of(seed, distance, trial);
   std::uint64_t draws = 0;
-  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(stream.below(draws++, n)); };
+  const auto below = [&](std::size_t n) { return stream.below(draws++, n); };
   auto names = words.names;
   std::vector<std::vector<std::int32_t>> records;
   std::vector<std::int32_t> stem;
   index_t size = 0;
-  for (std::size_t i = 0; i <= others; ++i) {
+  for (std::size_t i = 0; i <= other_records; ++i) {
     std::swap(names[i], names[i + below(names.size() - i)]);
     const std::string start = words.before + names[i] + words.between;
     records.push_back(encode(start + words.things[below(words.things.size())] + words.after));
@@ -75,7 +74,7 @@ probe lookup_probe(const record_words& words, const std::function<std::vector<st
           distance - gap);
   require(gap < static_cast<index_t>(text.size()), "lookup probes of ", distance, " tokens need a longer text than ",
           text.size(), " tokens");
-  const auto filler = text.subspan(below(text.size() - static_cast<std::size_t>(gap)), static_cast<std::size_t>(gap));
+  const auto filler = text.subspan(below(text.size() - gap), gap);
   const auto half = filler.size() / 2;
   probe p{"lookup", distance, trial, records[0], 0};
   append(p.ids, filler.first(half));

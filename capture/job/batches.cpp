@@ -4,11 +4,10 @@
 #include <algorithm>
 
 namespace qkgeom {
-
 namespace {
 
 std::size_t with_tokens(std::span<const index_t> tokens) {
-  return static_cast<std::size_t>(std::count_if(tokens.begin(), tokens.end(), [](index_t n) { return n > 0; }));
+  return std::count_if(tokens.begin(), tokens.end(), [](index_t n) { return n > 0; });
 }
 
 }  // namespace
@@ -43,10 +42,10 @@ std::vector<document_range> shards_of(std::span<const index_t> tokens, bool by_b
   return ranges;
 }
 
-std::size_t batch_end(std::span<const index_t> tokens, std::size_t first, std::size_t end, index_t most) {
+std::size_t batch_end(std::span<const index_t> tokens, std::size_t first, std::size_t end, index_t max_tokens) {
   index_t sum = tokens[first];
   std::size_t i = first + 1;
-  while (i < end && sum + tokens[i] <= most) sum += tokens[i++];
+  while (i < end && sum + tokens[i] <= max_tokens) sum += tokens[i++];
   return i;
 }
 

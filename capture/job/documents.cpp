@@ -15,7 +15,7 @@ std::string_view text_of(const mapped_file& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-/// The code unit of an escape \uXXXX at `i`; -1 if none stands there.
+/// The code unit of the escape \uXXXX at `i`; -1 if there is none.
 int escaped_unit(std::string_view json, std::size_t i) {
   if (json.substr(i, 2) != "\\u" || i + 6 > json.size()) return -1;
   int unit = -1;
@@ -23,7 +23,7 @@ int escaped_unit(std::string_view json, std::size_t i) {
   return failed == std::errc() && end == json.data() + i + 6 ? unit : -1;
 }
 
-/// JSON whose escapes of surrogates without a partner are U+FFFD, as ill-formed UTF-8 is: Python writes such lines.
+/// Replaces escapes of lone surrogates, which Python writes, by U+FFFD.
 std::string replace_lone_surrogates(std::string json) {
   const auto is = [](int unit, int from) { return unit >= from && unit < from + 0x400; };
   for (std::size_t i = json.find('\\'); i != std::string::npos; i = json.find('\\', i)) {
@@ -68,7 +68,7 @@ document document_list::read_line(std::string_view line, index_t number, index_t
 
 void document_list::for_each(const std::function<void(index_t, const document&)>& f) const {
   index_t index = 0;
-  const auto more = [&] { return options_.documents < 0 || index < options_.documents; };
+  const auto more = [&] { return options_.count < 0 || index < options_.count; };
   for (std::size_t i = 0; i < options_.text.size() && more(); ++i, ++index)
     f(index, {options_.text[i].filename().string(), replace_ill_formed(text_of(files_[i]))});
   if (options_.jsonl.empty()) return;

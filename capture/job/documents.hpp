@@ -17,9 +17,9 @@ struct document_options {
   std::filesystem::path jsonl{};
   std::string text_field = "text";
   std::string id_field = "id";
-  std::vector<std::string> label_fields{};  ///< fields of a line that are kept as labels, beside its object `labels`
+  std::vector<std::string> label_fields{};  ///< fields kept as labels, beside an object `labels`
   std::vector<std::filesystem::path> text{};
-  index_t documents = -1;  ///< at most that many documents, the first ones; -1: all
+  index_t count = -1;  ///< takes at most the first `count` documents; -1: all
   bool named() const { return !jsonl.empty() || !text.empty(); }
 };
 
@@ -28,14 +28,14 @@ struct document {
   nlohmann::json labels = nullptr;  ///< an object, or null
 };
 
-/// The documents, as often as they are wanted. Ill-formed UTF-8 is read as U+FFFD.
+/// Documents that can be read repeatedly. Ill-formed UTF-8 is read as U+FFFD.
 class document_list {
  public:
   /// Throws `error` naming the file if it cannot be read.
   explicit document_list(document_options options);
 
   /// Calls f(index, document) for each document in order. A line that holds no JSON object with the text field throws
-  /// `error` naming file and line; empty lines are passed over. A document without the id field is called by its index.
+  /// `error` naming file and line; empty lines are skipped. A document without the id field has its index as id.
   void for_each(const std::function<void(index_t, const document&)>& f) const;
 
  private:

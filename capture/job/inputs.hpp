@@ -12,14 +12,15 @@
 
 namespace qkgeom {
 
-/// What identifies the inputs of a capture besides its settings: documents, ids, and the weights by size and beginning.
+/// Identity of a capture's inputs: its documents, and a hash of their ids, their tokens, and the size and first bytes
+/// of the weights.
 struct input_check {
   sha256 hash;
   std::vector<captured_document> documents;
 };
 
-/// Reads all documents once, each cut to `max_length` tokens, and the beginning of the weights in `folder`. Throws
-/// `error` on a token that the model does not have, and if there is no document.
+/// Reads all documents once, each cut to `max_length` tokens, and the first bytes of the weights in `folder`. Throws
+/// `error` on a token outside the model's vocabulary, and if there is no document.
 input_check check_inputs(const document_list& documents, const tokenizer& tokens, const decoder_description& model,
                          index_t max_length, const std::filesystem::path& folder);
 

@@ -25,58 +25,73 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of manifest.json: documents as tokens, beginning of the weights.
+// Manifest field: hash of the tokenised documents and of the first bytes of the weights.
 constexpr const char* inputs_field = "inputs_sha256";
 
 std::vector<index_t> lengths_of(const std::vector<captured_document>& documents) {
   std::vector<index_t> tokens;
-  for (const captured_document& e : documents) tokens.push_back(e.tokens);
+  for (const captured_document& d : documents) tokens.push_back(d.tokens);
   return tokens;
 }
 
-/// The capture under way: takes the documents in order and writes a shard whenever one is full.
+capture_manifest manifest_in(const fs::path& folder) {
+  const fs::path path = folder / "manifest.json";
+  return parse_manifest(read_text(path, std::size_t{1} << 30), path.string());
+}
+
+/// What a job works with; all of it must outlive the job.
+struct job_setup {
+  const capture_options& options;
+  const capture_manifest& manifest;
+  const input_check& inputs;
+  const decoder_description& model;
+  const tokenizer& tokens;
+  const moment_function& moments;
+  forward_pass& forward;
+  live_analysis* analysis;  ///< null: none
+  thread_pool& pool;
+};
+
+/// A running capture: takes the documents in order and writes a shard whenever one is full.
 class capture_job {
  public:
-  capture_job(const capture_options& options, const capture_manifest& manifest, input_check inputs,
-              const decoder_description& model, forward_pass& forward, const tokenizer& tokens, thread_pool& pool,
-              const moment_function& moments, live_analysis* analyses)
-      : options_(options),
-        inputs_(std::move(inputs)),
-        lengths_(lengths_of(inputs_.documents)),
+  explicit capture_job(const job_setup& setup)
+      : setup_(setup),
+        options_(setup.options),
+        lengths_(lengths_of(setup.inputs.documents)),
         blocks_(moment_blocks_of(lengths_)),
-        ranges_(shards_of(lengths_, options.moments)),
-        forward_(forward),
-        tokens_(tokens),
-        pool_(pool),
-        writer_(options.out, manifest),
-        analyses_(analyses),
-        rows_(writer_.manifest(), sampler_of(model, options.plan), options.plan.compute, options.plan.same_positions) {
-    if (options.moments) {
-      moments_.emplace(writer_.manifest(), grid_of(manifest, "moments"), moments, options.plan.sampler.skip_first);
-      takes_moments_ = forward_.takes_moments(*moments_);
+        ranges_(shards_of(lengths_, options_.moments)),
+        writer_(options_.out, setup.manifest),
+        rows_(writer_.manifest(), sampler_of(setup.model, options_.plan), options_.plan.compute,
+              options_.plan.same_positions) {
+    if (options_.moments) {
+      moments_.emplace(writer_.manifest(), grid_of(setup.manifest, "moments"), setup.moments,
+                       options_.plan.sampler.skip_first);
+      takes_moments_ = setup_.forward.takes_moments(*moments_);
     }
-    if (options.softmax || options.loss)
-      statistics_.emplace(writer_.manifest(), model, grid_of(manifest, options.loss ? "loss" : "softmax"),
-                          options.softmax, options.loss);
-    takes_softmax_ = options.softmax && forward_.takes_softmax(*statistics_);
-    state_.settings = manifest_text(manifest);
-    state_.inputs = inputs_.hash.hex();
-    if (const auto earlier = read_state(options.out)) adopt(*earlier);
-    write_state(options.out, state_);
+    if (options_.softmax || options_.loss)
+      statistics_.emplace(writer_.manifest(), setup.model, grid_of(setup.manifest, options_.loss ? "loss" : "softmax"),
+                          options_.softmax, options_.loss);
+    takes_softmax_ = options_.softmax && setup_.forward.takes_softmax(*statistics_);
+    state_.settings = manifest_text(setup.manifest);
+    state_.inputs = setup_.inputs.hash.hex();
+    if (const auto earlier = read_state(options_.out)) adopt(*earlier);
+    write_state(options_.out, state_);
   }
 
   void run(const document_list& documents, capture_summary& summary) {
     index_t left = 0;
-    for (std::size_t i = first_document(); i < inputs_.documents.size(); ++i) left += inputs_.documents[i].tokens;
+    for (std::size_t i = first_document(); i < setup_.inputs.documents.size(); ++i)
+      left += setup_.inputs.documents[i].tokens;
     progress bar("capture", left, "tokens");
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::vector<std::int32_t>> batch;
     std::size_t begin = first_document(), end = begin;
     documents.for_each([&](index_t index, const document& d) {
-      const auto i = static_cast<std::size_t>(index);
+      const std::size_t i = index;
       if (i < begin) return;
       if (batch.empty()) end = batch_end(lengths_, begin, ranges_[shard_].second, options_.batch_tokens);
-      batch.push_back(tokens_.encode(d.text, writer_.manifest().context_length));
+      batch.push_back(setup_.tokens.encode(d.text, writer_.manifest().context_length));
       ++summary.documents;
       summary.tokens += lengths_[i];
       if (i + 1 < end) return;
@@ -94,13 +109,12 @@ class capture_job {
 
  private:
   std::size_t first_document() const {
-    return shard_ < ranges_.size() ? ranges_[shard_].first : inputs_.documents.size();
+    return shard_ < ranges_.size() ? ranges_[shard_].first : setup_.inputs.documents.size();
   }
 
   std::vector<captured_document> documents_of(std::size_t shard) const {
-    const auto begin = inputs_.documents.begin();
-    return {begin + static_cast<std::ptrdiff_t>(ranges_[shard].first),
-            begin + static_cast<std::ptrdiff_t>(ranges_[shard].second)};
+    const captured_document* const all = setup_.inputs.documents.data();
+    return {all + ranges_[shard].first, all + ranges_[shard].second};
   }
 
   void adopt(const resume_state& earlier) {
@@ -108,15 +122,14 @@ class capture_job {
     require(options_.resume, options_.out.string(),
             " holds an unfinished capture (progress.json): --resume continues it");
     require(earlier.settings == state_.settings, where,
-            " belongs to a capture with other settings; a capture is resumed with ", "the options it was begun with");
+            " belongs to a capture with other settings; a capture is resumed with the options it was begun with");
     require(earlier.inputs == state_.inputs, where,
-            " belongs to a capture of other documents, another tokenizer or other ", "weights");
+            " belongs to a capture of other documents, another tokenizer or other weights");
     require(earlier.done.shards.size() <= ranges_.size(), where, " names more shards than there are");
-    std::vector<captured_document> documents;
-    if (earlier.done.documents) documents = *earlier.done.documents;
+    const auto documents = earlier.done.documents.value_or(std::vector<captured_document>{});
     for (const captured_shard& shard : earlier.done.shards) {
       const auto expected = documents_of(shard_);
-      const auto first = documents.begin() + static_cast<std::ptrdiff_t>(ranges_[shard_].first);
+      const captured_document* const first = documents.data() + ranges_[shard_].first;
       require(documents.size() >= ranges_[shard_].second && std::equal(expected.begin(), expected.end(), first), where,
               " disagrees with the documents about ", shard.file);
       writer_.adopt_shard(expected, shard);
@@ -141,7 +154,7 @@ class capture_job {
   bool ends_block(std::size_t shard) const {
     return shard + 1 == ranges_.size() || block_of(shard + 1) != block_of(shard);
   }
-  /// Where the moments up to and with a shard are kept: a block's last shard completes its file.
+  /// File of the moments of a block up to this shard. A block's last shard completes its file.
   fs::path moments_path(std::size_t shard) const {
     const std::string name = moments_name(static_cast<index_t>(block_of(shard)));
     return options_.out / (ends_block(shard) ? name : name + ".upto-" + std::to_string(shard));
@@ -150,8 +163,8 @@ class capture_job {
     capture_manifest own = writer_.manifest();
     std::size_t first = shard_;
     while (first > 0 && block_of(first - 1) == block_of(shard_)) --first;
-    own.documents->assign(inputs_.documents.begin() + static_cast<std::ptrdiff_t>(ranges_[first].first),
-                          inputs_.documents.begin() + static_cast<std::ptrdiff_t>(ranges_[shard_].second));
+    const captured_document* const all = setup_.inputs.documents.data();
+    own.documents->assign(all + ranges_[first].first, all + ranges_[shard_].second);
     moments_->write(moments_path(shard_), own);
     if (ends_block(shard_))
       moments_->clear();
@@ -159,8 +172,8 @@ class capture_job {
       moments_->read(moments_path(shard_));
   }
 
-  /// Runs documents from `first` on through the layers together. Of each layer they come in their order, so what is
-  /// kept by layer is in the order of the documents, however they are parted.
+  /// Runs a batch of documents, `first` and those after it. Each layer hands them out in order, so that stores by layer
+  /// hold them in order whatever the batches.
   void run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar) {
     const index_t layers =
         options_.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
@@ -186,8 +199,8 @@ class capture_job {
     const auto count = static_cast<index_t>(ids.size());
     const index_t more = static_cast<index_t>(ranges_[shard_].second - first) - count;
     if (statistics_) statistics_->add_documents(count, more);
-    if (analyses_) analyses_->add_documents(count, more);
-    const auto analyse = analyses_ ? analyses_->sink() : nullptr;
+    if (setup_.analysis) setup_.analysis->add_documents(count, more);
+    const auto analyse = setup_.analysis ? setup_.analysis->sink() : nullptr;
     const bool measures = options_.softmax && !takes_softmax_;
     if (measures || analyse)
       sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
@@ -196,21 +209,21 @@ class capture_job {
       };
     if (options_.loss)
       sinks.losses = [&](std::size_t i, const token_predictions& found) { statistics_->add_losses(i, found.loss); };
-    forward_.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
+    setup_.forward.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
   }
 
   void measure_softmax(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-    if (const auto asked = statistics_->measured(layer))
-      statistics_->add(document, layer, measure_attention(pool_, q, k, *asked));
+    if (const auto measured = statistics_->measured(layer))
+      statistics_->add(document, layer, measure_attention(setup_.pool, q, k, *measured));
   }
 
   void write_shard() {
-    auto beside = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
-    if (analyses_)
-      for (auto& found : analyses_->tensors()) beside.push_back(std::move(found));
-    writer_.add_shard(documents_of(shard_), rows_.layers(), beside);
+    auto tensors = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
+    if (setup_.analysis)
+      for (auto& tensor : setup_.analysis->tensors()) tensors.push_back(std::move(tensor));
+    writer_.add_shard(documents_of(shard_), rows_.layers(), tensors);
     if (statistics_) statistics_->clear();
-    if (analyses_) analyses_->clear();
+    if (setup_.analysis) setup_.analysis->clear();
     if (moments_) write_moments();
     state_.done = writer_.manifest();
     write_state(options_.out, state_);
@@ -219,37 +232,32 @@ class capture_job {
     ++shard_;
   }
 
+  const job_setup setup_;
   const capture_options& options_;
-  input_check inputs_;
   std::vector<index_t> lengths_;
-  std::vector<std::size_t> blocks_;     // of moments, of each document
-  std::vector<document_range> ranges_;  // of the shards
-  forward_pass& forward_;
-  const tokenizer& tokens_;
-  thread_pool& pool_;
+  std::vector<std::size_t> blocks_;     // each document's block of moments
+  std::vector<document_range> ranges_;  // documents of each shard
   capture_writer writer_;
-  live_analysis* analyses_;  // null: none
   row_store rows_;
   std::optional<moment_store> moments_{};
-  bool takes_moments_ = false;  // the forward pass brings them
+  bool takes_moments_ = false;  // the forward pass fills the store itself
   std::optional<statistics_store> statistics_{};
   bool takes_softmax_ = false;  // likewise
   resume_state state_;
   std::size_t shard_ = 0;
 };
 
-/// Whether OUT already holds this very capture, finished. One with other settings throws.
+/// Whether OUT already holds this capture, complete. Throws if it holds one with other settings.
 bool is_complete(const capture_options& options, const capture_manifest& manifest, const input_check& inputs) {
-  const fs::path path = options.out / "manifest.json";
-  if (!fs::exists(path)) return false;
+  if (!fs::exists(options.out / "manifest.json")) return false;
   require(options.resume, "cannot write a capture to ", options.out.string(), ": it already holds one (manifest.json)");
-  capture_manifest there = parse_manifest(read_text(path, std::size_t{1} << 30), path.string());
-  const bool same_documents = there.documents == inputs.documents;
-  there.documents.reset();
-  there.shards.clear();
+  capture_manifest found = manifest_in(options.out);
+  const bool same_documents = found.documents == inputs.documents;
+  found.documents.reset();
+  found.shards.clear();
   auto wanted = manifest;
-  if (there.extra.contains(inputs_field)) wanted.extra[inputs_field] = inputs.hash.hex();
-  require(same_documents && manifest_text(there) == manifest_text(wanted), options.out.string(),
+  if (found.extra.contains(inputs_field)) wanted.extra[inputs_field] = inputs.hash.hex();
+  require(same_documents && manifest_text(found) == manifest_text(wanted), options.out.string(),
           " holds a capture of other documents or weights, or with other settings");
   return true;
 }
@@ -261,9 +269,9 @@ void require_fresh(const capture_options& options) {
             " holds safetensors files that belong to no capture under way: ", entry.path().filename().string());
 }
 
+/// Sums up the whole capture, from its files.
 void measure(const capture_options& options, const input_check& inputs, capture_summary& summary) {
-  const fs::path path = options.out / "manifest.json";
-  const auto manifest = parse_manifest(read_text(path, std::size_t{1} << 30), path.string());
+  const auto manifest = manifest_in(options.out);
   for (const captured_shard& s : manifest.shards) {
     summary.rows += s.rows;
     summary.bytes += fs::file_size(options.out / s.file);
@@ -273,7 +281,7 @@ void measure(const capture_options& options, const input_check& inputs, capture_
       summary.bytes += fs::file_size(options.out / moments_name(static_cast<index_t>(b)));
   summary.shards = static_cast<index_t>(manifest.shards.size());
   summary.empty =
-      std::count_if(inputs.documents.begin(), inputs.documents.end(), [](const auto& e) { return e.tokens == 0; });
+      std::count_if(inputs.documents.begin(), inputs.documents.end(), [](const auto& d) { return d.tokens == 0; });
 }
 
 std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, const checkpoint& weights,
@@ -281,12 +289,12 @@ std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, con
   return std::make_unique<decoder>(model, weights, type, last_layer, pool);
 }
 
-/// Says where buckets will hold too little for profiles of plasticity.
+/// Notes that buckets will hold too little for profiles of plasticity.
 void note_buckets(const capture_manifest& m, const input_check& inputs, const capture_options& o, std::ostream& notes) {
   index_t longest = 0, documents = 0;
-  for (const captured_document& e : inputs.documents) {
-    longest = std::max(longest, e.tokens);
-    documents += e.tokens > 0;
+  for (const captured_document& d : inputs.documents) {
+    longest = std::max(longest, d.tokens);
+    documents += d.tokens > 0;
   }
   if (documents == 0) return;
   const bool uniform = m.bucket.kind == "uniform";
@@ -316,8 +324,8 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   prepared_capture prepared = prepare_capture(options, notes);
   const decoder_description& model = prepared.model;
   capture_manifest& manifest = prepared.manifest;
-  const auto analyses = options.analyse ? backend.analyses(manifest, *options.analyse) : nullptr;
-  if (analyses) manifest.extra["analyse"].update(analyses->settings());
+  const auto analysis = options.analyse ? backend.analyses(manifest, *options.analyse) : nullptr;
+  if (analysis) manifest.extra["analyse"].update(analysis->settings());
   const checkpoint weights(options.model);
   if (weights.has_fp8())
     notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
@@ -328,14 +336,14 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   if (options.loss) forward->check_output();
   const tokenizer tokens = load_tokenizer(options, prepared);
   const document_list documents(options.documents);
-  // All documents are read once before the first is run: a bad line shows now, not after hours.
+  // All documents are read before the first is run, so that a bad line fails now, not after hours.
   const input_check inputs = check_inputs(documents, tokens, model, manifest.context_length, options.model);
-  for (const captured_document& e : inputs.documents)
-    if (e.tokens == 0) notes << "note: document '" << e.id << "' is empty and gives no rows\n";
+  for (const captured_document& d : inputs.documents)
+    if (d.tokens == 0) notes << "note: document '" << d.id << "' is empty and gives no rows\n";
 
   for (const std::string& field : options.documents.label_fields)
     if (std::none_of(inputs.documents.begin(), inputs.documents.end(),
-                     [&](const captured_document& e) { return e.labels.is_object() && e.labels.contains(field); }))
+                     [&](const captured_document& d) { return d.labels.is_object() && d.labels.contains(field); }))
       notes << "note: no document has a field '" << field << "' for a label\n";
   note_buckets(manifest, inputs, options, notes);
   if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(lengths_of(inputs.documents));
@@ -343,12 +351,20 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   summary.was_complete = is_complete(options, manifest, inputs);
   if (!summary.was_complete) {
     require_fresh(options);
-    capture_job(options, manifest, inputs, model, *forward, tokens, pool, backend.moments, analyses.get())
-        .run(documents, summary);
+    const job_setup setup{.options = options,
+                          .manifest = manifest,
+                          .inputs = inputs,
+                          .model = model,
+                          .tokens = tokens,
+                          .moments = backend.moments,
+                          .forward = *forward,
+                          .analysis = analysis.get(),
+                          .pool = pool};
+    capture_job(setup).run(documents, summary);
   } else {
     remove_state(options.out);
   }
-  if (analyses) analyses->write_tables(options.out);
+  if (analysis) analysis->write_tables(options.out);
   measure(options, inputs, summary);
   return summary;
 }

@@ -15,63 +15,64 @@
 
 namespace qkgeom {
 
-/// Which documents begin with the beginning-of-text token: what tokenizer.json says, all of them (once), none.
+/// Which documents begin with the beginning-of-text token: as the tokenizer decides, all (with one), or none.
 enum class bos_rule { as_tokenizer, prepend, none };
 
-/// Where a capture's settings come from, and what they were made for. Names are the hub's; empty and 0: not said.
+/// The study that a capture follows, and the model it was made for. Names are the hub's; empty and 0: unknown.
 struct study_facts {
   std::string name{}, model{}, tokenizer{}, documents{};
   index_t n_layers = 0, n_query_heads = 0, n_key_heads = 0;
 };
 
-/// Options of a whole capture.
+/// Options of a capture.
 struct capture_options {
   std::filesystem::path model;        ///< folder with config.json and weights
   std::filesystem::path tokenizer{};  ///< file or folder; empty: the model's folder, else the folder above
   std::filesystem::path out;
-  std::string rope_scaling{};          ///< as `with_rope_scaling` takes it; empty: config.json's
+  std::string rope_scaling{};          ///< see `with_rope_scaling`; empty: config.json's
   std::optional<double> rope_theta{};  ///< base of the rotary frequencies; none: config.json's
   bos_rule bos = bos_rule::as_tokenizer;
-  std::string family{}, revision{};  ///< kept in the manifest where not empty
+  std::string family{}, revision{};  ///< labels for the manifest; empty: none
   study_facts study{};
   document_options documents{};
   plan_options plan{};
   bool moments = false;  ///< moments of every token of the captured heads, beside the rows
-  bool softmax = false;  ///< what the softmax of the captured heads gives: mass at the beginning, by distance, entropy
+  bool softmax = false;  ///< attention mass on the first tokens and by distance, and entropy, of the captured heads
   bool loss = false;     ///< the loss of every token but a document's first, by position
-  /// What is analysed of every document while it passes; rows of every token (`sampler_kind::all`) are then not kept.
-  std::optional<document_analysis_options> analyse{};
-  index_t statistics_bucket_size = 0;  ///< of moments, softmax, loss, analyses, tokens; 0: analyses' default
-  index_t batch_tokens = 8192;         ///< documents of a shard with that many in all share a visit of each layer
-  int threads = 0;                     ///< 0: as many as the machine has cores
+  /// Analyses of every document while it passes. With `sampler_kind::all` no rows are then kept.
+  std::optional<live_analysis_options> analyse{};
+  index_t statistics_bucket_size = 0;  ///< tokens, for the four above; 0: `usual_bucket_size`
+  index_t batch_tokens = 8192;         ///< documents of a shard with that many together are a batch
+  int threads = 0;                     ///< 0: one per core
   bool resume = false;
 };
 
-/// What a capture computes with, given by who runs it.
+/// Backends of a capture, from the program that runs it.
 struct capture_backend {
   moment_function moments{};         ///< needed where the options ask for moments
   live_analysis_factory analyses{};  ///< needed where the options ask for analyses
   forward_pass_factory forward{};    ///< none: `decoder`, on the CPU
 };
 
-/// Whether a capture keeps rows: analyses of every token leave nothing to be kept of every token.
-inline bool keeps_rows(const capture_options& o) { return !o.analyse || o.plan.sampler.kind != sampler_kind::all; }
+/// Whether a capture keeps rows. One that analyses and samples every token does not.
+inline bool keeps_rows(const capture_options& options) {
+  return !options.analyse || options.plan.sampler.kind != sampler_kind::all;
+}
 
-/// What a capture did.
+/// Summary of a capture run.
 struct capture_summary {
   index_t documents = 0, empty = 0, tokens = 0;  ///< tokens of this run
-  index_t rows = 0, shards = 0;                  ///< of the whole capture, with what an earlier run wrote
+  index_t rows = 0, shards = 0;                  ///< of the whole capture, earlier runs included
   std::uintmax_t bytes = 0;
-  double seconds = 0;              ///< of the forward passes and writing
-  double loss = 0, last_loss = 0;  ///< nats a token in this run, over all and over the last fifth of the context
+  double seconds = 0;              ///< of forward passes and writing
+  double loss = 0, last_loss = 0;  ///< nats per token in this run; `last`: last fifth of the context
   double loss_tokens = 0, last_loss_tokens = 0;
   bool was_complete = false;
 };
 
-/// Text and a checkpoint in, a capture folder out. A shard holds a few documents and is written whole; progress.json
-/// names the complete ones until manifest.json ends the capture. With `resume` the complete shards are kept, and the
-/// folder is at the end byte for byte what an undisturbed run writes. Notes (documents without tokens) go to `notes`.
-/// Throws `error`.
+/// Runs documents through a checkpoint and writes a capture folder. Each shard is written whole; progress.json lists
+/// the complete ones until manifest.json ends the capture. With `resume` these are kept, and the folder ends byte for
+/// byte as an undisturbed run writes it. Notes (for example on empty documents) go to `notes`. Throws `error`.
 capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend = {});
 
 }  // namespace qkgeom

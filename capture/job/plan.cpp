@@ -24,7 +24,7 @@ std::vector<index_t> choose_layers(const decoder_description& model, const plan_
 
 namespace {
 
-/// The heads of a list that stand in candidate layers.
+/// The heads of the list that are in these layers.
 std::vector<head_id> listed_heads(const decoder_description& model, const plan_options& options,
                                   const std::vector<index_t>& layers) {
   std::vector<head_id> heads;
@@ -61,8 +61,8 @@ index_t heads_without_data(const decoder_description& model, const plan_options&
 
 capture_manifest plan_capture(const decoder_description& model, const std::string& name,
                               const std::string& config_sha256, const plan_options& options) {
-  require(options.max_length >= 0 && options.max_length <= detail::largest_position, "max-length must be from 1 to ",
-          detail::largest_position, " tokens, not ", options.max_length);
+  require(options.max_length >= 0 && options.max_length <= most_tokens, "max-length must be from 1 to ", most_tokens,
+          " tokens, not ", options.max_length);
   require(!options.heads || *options.heads > 0, "at least one head must be captured, not ", options.heads.value_or(0));
   capture_manifest m;
   m.model = {name,           model.model_type, config_sha256, model.head_dim, model.n_layers(), model.query_heads,
@@ -70,7 +70,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   m.context_length = context_of(model, options);
   const token_sampler s = sampler_of(model, options);
   m.bucket = {std::string(name_of(s.kind)), s.bucket_size};
-  // The format keeps a probability for uniform buckets, the expected tokens of a bucket for log2.
+  // The format has a probability for uniform buckets, expected tokens per bucket for log2.
   m.rate = s.kind == sampler_kind::log2 ? s.rate : s.probability(s.skip_first);
   m.rope_stage = options.stage == rope_stage::post ? "post" : "pre";
   m.seed = options.seed;

@@ -14,16 +14,16 @@ namespace {
 namespace fs = std::filesystem;
 
 void check_shape(const study_facts& s, const decoder_description& model) {
-  const auto same = [&](index_t said, index_t is, const char* what) {
-    require(said == 0 || said == is, "study ", s.name, " is of ", s.model.empty() ? "a model" : s.model, " with ", said,
-            " ", what, ", but this model has ", is);
+  const auto check = [&](index_t expected, index_t found, const char* what) {
+    require(expected == 0 || expected == found, "study ", s.name, " is of ", s.model.empty() ? "a model" : s.model,
+            " with ", expected, " ", what, ", but this model has ", found);
   };
-  same(s.n_layers, model.n_layers(), "layers");
-  same(s.n_query_heads, model.query_heads, "query heads a layer");
-  same(s.n_key_heads, model.key_heads, "key heads a layer");
+  check(s.n_layers, model.n_layers(), "layers");
+  check(s.n_query_heads, model.query_heads, "query heads per layer");
+  check(s.n_key_heads, model.key_heads, "key heads per layer");
 }
 
-/// What the format has no field for, so that a capture says how it was made.
+/// Settings for which the format has no field of its own.
 void add_settings(capture_manifest& m, const capture_options& o) {
   if (!o.family.empty()) m.family = o.family;
   if (!o.revision.empty()) m.revision = o.revision;
@@ -33,7 +33,7 @@ void add_settings(capture_manifest& m, const capture_options& o) {
   if (o.bos != bos_rule::as_tokenizer) m.extra["bos"] = o.bos == bos_rule::prepend ? "prepend" : "none";
 }
 
-/// The grid of moments, softmax, loss and analyses: by default the one that analyses choose.
+/// Buckets of moments, softmax, loss and analyses; by default those that `heads` takes.
 void add_statistics(capture_manifest& m, const capture_options& o) {
   const index_t size = o.statistics_bucket_size > 0 ? o.statistics_bucket_size : m.usual_bucket_size();
   const captured_buckets grid{"uniform", size};

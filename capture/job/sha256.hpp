@@ -10,12 +10,12 @@
 
 namespace qkgeom {
 
-/// SHA-256 (FIPS 180-4) of bytes given piece by piece.
+/// SHA-256 (FIPS 180-4) of bytes that are added piece by piece.
 class sha256 {
  public:
   sha256& add(std::span<const std::byte> bytes);
   sha256& add(std::string_view text) { return add(std::as_bytes(std::span(text.data(), text.size()))); }
-  /// The digest of what was added so far, as 64 hexadecimal digits.
+  /// Digest of the bytes so far, as 64 hexadecimal digits.
   std::string hex() const;
 
  private:

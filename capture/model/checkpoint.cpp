@@ -108,7 +108,7 @@ void checkpoint::check(const std::string& name, const std::vector<index_t>& shap
           ": tensor ", name, " must be BF16, F16, F32 or F8_E4M3, not ", t.dtype);
 }
 
-/// Named an inverse, but it multiplies.
+/// The scale is named an inverse, but it multiplies.
 float checkpoint::scale_of(const std::string& name) const {
   const tensor_entry& s = entry(name + "_scale_inv");
   require(tensor_bytes(s.shape, 1) == 1 && (s.dtype == "BF16" || s.dtype == "F32"), "the checkpoint in ",
@@ -148,21 +148,17 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
   const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
   const tensor_entry& t = entry(name);
   if (t.dtype == "BF16" && t.shape == shape && first >= 0 && count >= 0 && first + count <= shape[0]) {
-    std::memcpy(out, t.data + first * width * static_cast<index_t>(sizeof(bf16)),
-                static_cast<std::size_t>(n) * sizeof(bf16));
+    std::memcpy(out, t.data + first * width * static_cast<index_t>(sizeof(bf16)), n * sizeof(bf16));
     unsigned bad = 0;
     for (index_t i = 0; i < n; ++i) bad |= (out[i].bits & 0x7f80u) == 0x7f80u;
     if (!bad) return;
   }
-  // Everything else, and every complaint, is `read`'s.
+  // `read` handles the other types and reports errors.
   std::vector<float> rows(n);
   read(name, shape, first, count, true, rows.data());
   std::transform(rows.begin(), rows.end(), out, bf16::round);
 }
 
-void checkpoint::forget(const std::string& name) const {
-  const tensor_entry& t = entry(name);
-  files_.at(name)->forget(t);
-}
+void checkpoint::forget(const std::string& name) const { files_.at(name)->forget(entry(name)); }
 
 }  // namespace qkgeom

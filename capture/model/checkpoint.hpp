@@ -21,25 +21,24 @@ class checkpoint {
   explicit checkpoint(const std::filesystem::path& folder);
 
   bool has(const std::string& name) const { return files_.count(name) != 0; }
-  /// Whether some weights are FP8. They are read as value times scale; what the model does to activations in that
-  /// format is not done.
+  /// Whether some weights are FP8. They are read as value times scale; activations are not quantised, as a model that
+  /// runs in FP8 would.
   bool has_fp8() const;
 
-  /// Throws unless the tensor is there, of that shape and of dtype BF16, F16, F32, or F8_E4M3 with one scale beside it
+  /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, or F8_E4M3 with one scale
   /// (NAME_scale_inv).
   void check(const std::string& name, const std::vector<index_t>& shape) const;
 
-  /// Rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened to
-  /// f32. `to_bf16`: rounded to bf16 as a model loaded in bf16 is. Throws on NaN and Inf, naming the tensor and the
-  /// entry.
+  /// Reads rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened
+  /// to f32. `to_bf16`: rounds them as a model loaded in bf16 does. Throws on NaN and Inf, naming tensor and entry.
   void read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count, bool to_bf16,
             float* out) const;
 
-  /// The same rows as a model loaded in bf16 has them; where they are BF16 already, they are copied.
+  /// Reads these rows rounded to bf16; BF16 weights are copied.
   void read_bf16(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
                  bf16* out) const;
 
-  /// Takes the tensor's pages out of this process' memory until it is read again. They stay in the system's cache.
+  /// Releases the tensor's pages from this process' memory until it is read again. They stay in the system's cache.
   void forget(const std::string& name) const;
 
  private:

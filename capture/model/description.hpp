@@ -23,7 +23,8 @@ struct layer_description {
 
 enum class activation { silu, gelu, gelu_tanh };
 
-/// Norms with weights w (and, `layer`, biases b), n = x / sqrt(mean(x^2) + eps), by where a model in bf16 rounds.
+/// Norms of x with weights w (`layer`: and biases b), where n = x / sqrt(mean(x^2) + eps). `llama`, `gemma` and `olmo`
+/// differ in where a bf16 model rounds.
 enum class norm_kind {
   llama,  ///< w round(n)
   gemma,  ///< (1 + w) n
@@ -31,16 +32,16 @@ enum class norm_kind {
   layer   ///< (x - mean) / sqrt(variance + eps) w + b
 };
 
-/// What is normed of queries and keys before they are rotated.
+/// Norm of queries and keys before rotation.
 enum class qk_norm { none, each_head, all_heads };
 
 enum class feed_forward_kind {
   gated,        ///< down(act(gate x) (up x))
-  fused_gated,  ///< the same, gate and up stored as one matrix
+  fused_gated,  ///< as `gated`, with gate and up stored as one matrix
   not_gated     ///< down(act(up x))
 };
 
-/// Names of a layer's tensors without their `.weight`. An empty norm is not there.
+/// Names of a layer's tensors without `.weight`. Empty: the layer has no such norm.
 struct weight_names {
   std::string attention_norm = "input_layernorm", attention_out_norm{};
   std::string feed_forward_norm = "post_attention_layernorm", feed_forward_out_norm{};
@@ -49,13 +50,13 @@ struct weight_names {
   std::string up = "mlp.up_proj", down = "mlp.down_proj";  ///< `fused_gated`: gate and up
 };
 
-/// A mixture of experts: of each token the `chosen` experts with the largest probabilities, weighted by them.
+/// A mixture of experts: each token takes the `chosen` experts of largest probability, weighted by it.
 struct experts_description {
   index_t count = 0, chosen = 0, width = 0;
   bool normalised = false;  ///< the chosen probabilities are divided by their sum
 };
 
-/// Queries times 1 + beta ln(1 + floor(position / context)) after rotation.
+/// Rotated queries are multiplied by 1 + beta ln(1 + floor(position / context)).
 struct query_growth {
   double beta = 0;
   index_t context = 0;  ///< tokens
@@ -68,7 +69,7 @@ struct decoder_description {
   index_t query_heads = 0, key_heads = 0, head_dim = 0;
   index_t context = 0;             ///< tokens, max_position_embeddings
   index_t embedding_rows = 0;      ///< 0: as many as the vocabulary
-  bool tied = false;               ///< the output matrix is the embedding, where there is none of its own
+  bool tied = false;               ///< the embedding is the output matrix where there is no other
   bool caps_logits = false;        ///< final_logit_softcapping
   bool scaled_embedding = false;   ///< embeddings times sqrt(hidden)
   bool parallel_residual = false;  ///< attention and feed-forward read the same hidden state
@@ -86,8 +87,8 @@ struct decoder_description {
   std::vector<layer_description> layers;
   weight_names names{};
   std::string embedding = "embed_tokens", final_norm = "norm";
-  std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< whole names
-  std::vector<std::string> prefixes{"model."};  ///< of the tensors' names: the first with which the embedding is there
+  std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< full names
+  std::vector<std::string> prefixes{"model."};  ///< of tensor names: the first under which there is an embedding
 
   index_t n_layers() const { return static_cast<index_t>(layers.size()); }
   const rope_description& rope_of(const layer_description& l) const { return l.local_rope ? *local_rope : rope; }
@@ -103,11 +104,11 @@ struct decoder_family {
 /// the bad field.
 decoder_description read_description(const nlohmann::json& config);
 
-/// config.json with rotary scaling as asked for on the command line: "none", "linear:FACTOR", "dynamic:FACTOR",
+/// config.json with its rotary scaling replaced by `scaling`: "none", "linear:FACTOR", "dynamic:FACTOR",
 /// "yarn:FACTOR:ORIGINAL_CONTEXT" or "llama3:FACTOR:LOW:HIGH:ORIGINAL_CONTEXT". The base frequency stays.
 nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scaling);
 
-/// config.json with that base of the rotary frequencies. Refused for families with several bases (Gemma 3).
+/// config.json with `theta` as base of the rotary frequencies. Throws for families with several bases (Gemma 3).
 nlohmann::json with_rope_theta(nlohmann::json config, double theta);
 
 }  // namespace qkgeom

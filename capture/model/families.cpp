@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of decoder families. Facts about a family belong to its reader and nowhere else.
+// The table of decoder families. Facts about a family belong into its reader alone.
 #include <array>
 
 #include "capture/model/description.hpp"

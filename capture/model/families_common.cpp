@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the readers of several families share.
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "capture/model/family_readers.hpp"
@@ -10,64 +11,75 @@ namespace {
 
 constexpr index_t largest = index_t{1} << 24;
 
-index_t integer_or(const json_fields& c, const char* name, index_t high, index_t otherwise) {
-  return otherwise > 0 ? c.integer(name, 1, high).value_or(otherwise) : c.required_integer(name, 1, high);
+index_t integer_or(const json_fields& config, const char* name, index_t high, index_t otherwise) {
+  return otherwise > 0 ? config.integer(name, 1, high).value_or(otherwise) : config.required_integer(name, 1, high);
 }
 
 }  // namespace
 
-decoder_description read_shape(const json_fields& c, const family_defaults& d) {
-  decoder_description m;
-  m.model_type = c.required_string("model_type");
-  m.hidden = integer_or(c, "hidden_size", largest, d.hidden);
-  m.feed_forward = integer_or(c, "intermediate_size", largest, d.feed_forward);
-  m.vocabulary = integer_or(c, "vocab_size", largest, d.vocabulary);
-  m.query_heads = integer_or(c, "num_attention_heads", 65536, d.query_heads);
-  const bool silent = !c.object().contains("num_key_value_heads");
-  m.key_heads =
-      c.integer("num_key_value_heads", 1, 65536).value_or(silent && d.key_heads ? d.key_heads : m.query_heads);
-  require(m.query_heads % m.key_heads == 0, c.where(), ": num_attention_heads (", m.query_heads,
-          ") must be a multiple of num_key_value_heads (", m.key_heads, ")");
-  auto head_dim = c.integer("head_dim", 1, 1024);
-  if (!head_dim && d.head_dim > 0 && !c.object().contains("head_dim")) head_dim = d.head_dim;
-  require(head_dim || m.hidden % m.query_heads == 0, c.where(), ": hidden_size (", m.hidden,
-          ") must be a multiple of num_attention_heads (", m.query_heads, ") when there is no head_dim");
-  m.head_dim = head_dim.value_or(m.hidden / m.query_heads);
-  m.context = c.integer("max_position_embeddings", 1, index_t{1} << 30).value_or(d.context);
-  m.norm_eps = c.positive("rms_norm_eps").value_or(d.norm_eps);
-  m.tied = c.boolean("tie_word_embeddings").value_or(d.tied);
-  m.layers.resize(integer_or(c, "num_hidden_layers", 4096, d.layers));
-  return m;
+decoder_description read_shape(const json_fields& config, const family_defaults& defaults) {
+  decoder_description model;
+  model.model_type = config.required_string("model_type");
+  model.hidden = integer_or(config, "hidden_size", largest, defaults.hidden);
+  model.feed_forward = integer_or(config, "intermediate_size", largest, defaults.feed_forward);
+  model.vocabulary = integer_or(config, "vocab_size", largest, defaults.vocabulary);
+  model.query_heads = integer_or(config, "num_attention_heads", 65536, defaults.query_heads);
+  const bool silent = !config.object().contains("num_key_value_heads");
+  model.key_heads = config.integer("num_key_value_heads", 1, 65536)
+                        .value_or(silent && defaults.key_heads ? defaults.key_heads : model.query_heads);
+  require(model.query_heads % model.key_heads == 0, config.where(), ": num_attention_heads (", model.query_heads,
+          ") must be a multiple of num_key_value_heads (", model.key_heads, ")");
+  auto head_dim = config.integer("head_dim", 1, 1024);
+  if (!head_dim && defaults.head_dim > 0 && !config.object().contains("head_dim")) head_dim = defaults.head_dim;
+  require(head_dim || model.hidden % model.query_heads == 0, config.where(), ": hidden_size (", model.hidden,
+          ") must be a multiple of num_attention_heads (", model.query_heads, ") when there is no head_dim");
+  model.head_dim = head_dim.value_or(model.hidden / model.query_heads);
+  model.context = config.integer("max_position_embeddings", 1, index_t{1} << 30).value_or(defaults.context);
+  model.norm_eps = config.positive("rms_norm_eps").value_or(defaults.norm_eps);
+  model.tied = config.boolean("tie_word_embeddings").value_or(defaults.tied);
+  model.layers.resize(integer_or(config, "num_hidden_layers", 4096, defaults.layers));
+  return model;
 }
 
-decoder_description read_common(const json_fields& c, const family_defaults& d) {
-  decoder_description m = read_shape(c, d);
-  m.act = read_activation(c, "hidden_act", "silu");
-  m.rope = read_rope(c, m.head_dim, m.context, d.rope);
-  return m;
+decoder_description read_common(const json_fields& config, const family_defaults& defaults) {
+  decoder_description model = read_shape(config, defaults);
+  model.act = read_activation(config, "hidden_act", "silu");
+  model.rope = read_rope(config, model.head_dim, model.context, defaults.rope);
+  return model;
 }
 
-const nlohmann::json* layer_list(const json_fields& c, const char* name, std::size_t layers) {
-  const auto* list = c.find(name);
-  require(!list || (list->is_array() && list->size() >= layers), c.where(), ": ", name, " must list the ", layers,
+json_fields text_config(const json_fields& config) {
+  auto text = config.child("text_config");
+  require(text.has_value(), config.where(), " has no field text_config");
+  return *text;
+}
+
+const nlohmann::json* layer_list(const json_fields& config, const char* name, std::size_t layers) {
+  const auto* list = config.find(name);
+  require(!list || (list->is_array() && list->size() >= layers), config.where(), ": ", name, " must list the ", layers,
           " layers");
   return list;
 }
 
-std::optional<index_t> read_window(const json_fields& c, std::optional<index_t> otherwise) {
-  if (!c.object().contains("sliding_window")) return otherwise;
-  return c.integer("sliding_window", 1, index_t{1} << 30);
+std::optional<index_t> read_window(const json_fields& config, std::optional<index_t> otherwise) {
+  if (!config.object().contains("sliding_window")) return otherwise;
+  return config.integer("sliding_window", 1, index_t{1} << 30);
 }
 
-activation read_activation(const json_fields& c, const char* field, const std::string& otherwise) {
+std::optional<index_t> read_switched_window(const json_fields& config, std::optional<index_t> otherwise) {
+  const auto window = read_window(config, otherwise);
+  return config.boolean("use_sliding_window").value_or(false) ? window : std::nullopt;
+}
+
+activation read_activation(const json_fields& config, const char* field, const std::string& otherwise) {
   static const std::map<std::string, activation> known{{"silu", activation::silu},
                                                        {"gelu", activation::gelu},
                                                        {"gelu_pytorch_tanh", activation::gelu_tanh},
                                                        {"gelu_new", activation::gelu_tanh},
                                                        {"gelu_fast", activation::gelu_tanh}};
-  const std::string act = c.string(field).value_or(otherwise);
+  const std::string act = config.string(field).value_or(otherwise);
   const auto found = known.find(act);
-  require(found != known.end(), c.where(), ": ", field, " '", act,
+  require(found != known.end(), config.where(), ": ", field, " '", act,
           "' is not supported; supported: silu, gelu, gelu_pytorch_tanh, gelu_new, gelu_fast");
   return found->second;
 }
@@ -76,16 +88,11 @@ namespace {
 
 std::vector<double> numbers_after_colons(const std::string& text, std::size_t count) {
   std::vector<double> numbers;
-  for (std::size_t at = text.find(':'); at != std::string::npos; at = text.find(':', at + 1)) {
-    std::size_t end = 0;
-    double x = 0;
-    try {
-      x = std::stod(text.substr(at + 1), &end);
-    } catch (const std::exception&) {
-      end = 0;
-    }
-    const std::size_t next = at + 1 + end;
-    require(end > 0 && x > 0 && (next == text.size() || text[next] == ':'), "rope scaling '", text,
+  for (std::size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
+    const char* const begin = text.c_str() + colon + 1;
+    char* end = nullptr;
+    const double x = std::strtod(begin, &end);
+    require(end > begin && x > 0 && std::isfinite(x) && (*end == '\0' || *end == ':'), "rope scaling '", text,
             "': each number must be positive");
     numbers.push_back(x);
   }
@@ -93,11 +100,7 @@ std::vector<double> numbers_after_colons(const std::string& text, std::size_t co
   return numbers;
 }
 
-}  // namespace
-
-namespace {
-
-/// The part of a config that describes the text model, with its rotary parameters said where they are known silently.
+/// The part of config.json that describes the text model. Ministral 3's rotary parameters are added where it has none.
 nlohmann::json& text_part(nlohmann::json& config) {
   nlohmann::json& text = config.contains("text_config") ? config["text_config"] : config;
   require(text.is_object(), "config.json: text_config must hold a JSON object");
@@ -132,7 +135,7 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
     for (const char* name : names) {
       const double x = numbers[i++];
       patch[name] = x;
-      if (x == std::floor(x) && x < 1e9) patch[name] = static_cast<index_t>(x);  // tokens are whole numbers
+      if (x == std::floor(x) && x < 1e9) patch[name] = static_cast<index_t>(x);  // tokens are integers
     }
   };
   if (type == "none")
@@ -149,15 +152,15 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
   nlohmann::json& text = text_part(config);
   require(!text.contains("rope_parameters") || !text["rope_parameters"].contains("full_attention"),
           "rope scaling cannot be replaced in a model with a rotary embedding for each type of layer");
-  // The old dictionary's base frequency stays, its scaling goes.
+  // The old dictionary keeps its base frequency and loses its scaling.
   for (const char* name : {"rope_scaling", "rope_parameters"})
     if (text.contains(name) && text[name].is_object() && !text[name].empty()) {
       for (const char* kept : {"rope_theta", "partial_rotary_factor", "llama_4_scaling_beta"})
         if (text[name].contains(kept) && !patch.contains(kept)) patch[kept] = text[name][kept];
-      // The growth of queries with their position is counted from it.
+      // Ministral 3's queries grow from the original context on.
       constexpr const char* original = "original_max_position_embeddings";
       const json_fields outside(text, "config.json"), inside(text[name], outside.where() + ": " + name);
-      const auto* const from = says_original_context(outside, inside).find(original);
+      const auto* const from = original_context_holder(outside, inside).find(original);
       if (patch.contains("llama_4_scaling_beta") && from && !patch.contains(original)) patch[original] = *from;
       break;
     }

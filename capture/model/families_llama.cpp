@@ -9,63 +9,55 @@ namespace {
 
 constexpr auto always = [](std::size_t) { return true; };
 
-/// Where the tensors of a model inside a wrapper with images begin, by the age of the file.
+/// Prefixes of the text model's tensors in checkpoints with images, older and newer ones.
 const std::vector<std::string> wrapped{"language_model.model.", "model.language_model.", "model."};
 
-json_fields text_config(const json_fields& c) {
-  auto text = c.child("text_config");
-  require(text.has_value(), c.where(), " has no field text_config");
-  return *text;
-}
-
-/// One bias switch for q, k, v and output, as most families have it.
-void read_attention_bias(const json_fields& c, decoder_description& m) {
-  m.qkv_bias = m.output_bias = c.boolean("attention_bias").value_or(false);
+/// `attention_bias` switches the biases of q, k, v and output, as in most families.
+void read_attention_bias(const json_fields& config, decoder_description& model) {
+  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
 }
 
 }  // namespace
 
-decoder_description read_llama(const json_fields& c) {
-  decoder_description m = read_common(c, {});
-  read_attention_bias(c, m);
-  m.feed_forward_bias = c.boolean("mlp_bias").value_or(false);
-  return m;
+decoder_description read_llama(const json_fields& config) {
+  decoder_description model = read_common(config, {});
+  read_attention_bias(config, model);
+  model.feed_forward_bias = config.boolean("mlp_bias").value_or(false);
+  return model;
 }
 
-/// SmolLM3: some layers have no rotary embedding (`no_rope_layers` holds 1 where there IS one), and these alone may
-/// slide.
-decoder_description read_smollm3(const json_fields& c) {
-  decoder_description m = read_common(c, {.key_heads = 4, .context = 32768, .tied = true, .rope = {.theta = 2e6}});
-  read_attention_bias(c, m);
-  m.feed_forward_bias = c.boolean("mlp_bias").value_or(false);
-  const index_t interval = c.integer("no_rope_layer_interval", 1, index_t{1} << 30).value_or(4);
-  const auto* switches = layer_list(c, "no_rope_layers", m.layers.size());
-  for (std::size_t i = 0; i < m.layers.size(); ++i) {
-    layer_description& layer = m.layers[i];
+/// SmolLM3: some layers have no rotary embedding (`no_rope_layers` holds 1 where there IS one); only these may slide.
+decoder_description read_smollm3(const json_fields& config) {
+  decoder_description model =
+      read_common(config, {.key_heads = 4, .context = 32768, .tied = true, .rope = {.theta = 2e6}});
+  read_attention_bias(config, model);
+  model.feed_forward_bias = config.boolean("mlp_bias").value_or(false);
+  const index_t interval = config.integer("no_rope_layer_interval", 1, index_t{1} << 30).value_or(4);
+  const auto* switches = layer_list(config, "no_rope_layers", model.layers.size());
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    layer_description& layer = model.layers[i];
     layer.rope = (static_cast<index_t>(i) + 1) % interval != 0;
     if (!switches) continue;
     const auto& s = (*switches)[i];
-    require(s.is_boolean() || s == 0 || s == 1, c.where(), ": no_rope_layers must hold 0 and 1, not ", s.dump());
+    require(s.is_boolean() || s == 0 || s == 1, config.where(), ": no_rope_layers must hold 0 and 1, not ", s.dump());
     layer.rope = s.is_boolean() ? s.get<bool>() : s.get<int>() == 1;
   }
-  auto window = read_window(c, {});
-  if (!c.boolean("use_sliding_window").value_or(false)) window.reset();
-  set_windows(c, m, window, [&](std::size_t i) { return !m.layers[i].rope; });
-  return m;
+  set_windows(config, model, read_switched_window(config, {}), [&](std::size_t i) { return !model.layers[i].rope; });
+  return model;
 }
 
-/// Mistral: no biases; a window on all layers, 4096 when config.json does not mention it.
-decoder_description read_mistral(const json_fields& c) {
-  decoder_description m = read_common(c, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
-  const auto window = read_window(c, 4096);
-  for (layer_description& l : m.layers) l.window = window;
-  return m;
+/// Mistral: no biases; all layers have a window, 4096 tokens where config.json has no field for it.
+decoder_description read_mistral(const json_fields& config) {
+  decoder_description model = read_common(config, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
+  const auto window = read_window(config, 4096);
+  for (layer_description& layer : model.layers) layer.window = window;
+  return model;
 }
 
-decoder_description read_ministral(const json_fields& c) {
-  decoder_description m = read_common(c, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
-  set_windows(c, m, read_window(c, 4096), always);
-  return m;
+decoder_description read_ministral(const json_fields& config) {
+  decoder_description model = read_common(config, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
+  set_windows(config, model, read_window(config, 4096), always);
+  return model;
 }
 
 const nlohmann::json& ministral3_rope() {
@@ -79,133 +71,132 @@ const nlohmann::json& ministral3_rope() {
   return released;
 }
 
-/// Ministral 3: YaRN, and queries that grow with the position.
-decoder_description read_ministral3(const json_fields& c) {
-  const family_defaults d{.hidden = 4096,
-                          .feed_forward = 14336,
-                          .vocabulary = 131072,
-                          .query_heads = 32,
-                          .layers = 34,
-                          .key_heads = 8,
-                          .head_dim = 128,
-                          .context = 262144,
-                          .norm_eps = 1e-5};
-  decoder_description m = read_shape(c, d);
-  m.act = read_activation(c, "hidden_act", "silu");
-  auto dictionary = rope_dictionary(c);
-  if (!dictionary) dictionary = json_fields(ministral3_rope(), c.where() + ": rope_parameters");
-  m.rope =
-      read_rope_dictionary(c, dictionary, m.head_dim, m.context, {.theta = c.positive("rope_theta").value_or(1e4)});
+/// Ministral 3: YaRN, and queries that grow with their position.
+decoder_description read_ministral3(const json_fields& config) {
+  const family_defaults defaults{.hidden = 4096,
+                                 .feed_forward = 14336,
+                                 .vocabulary = 131072,
+                                 .query_heads = 32,
+                                 .layers = 34,
+                                 .key_heads = 8,
+                                 .head_dim = 128,
+                                 .context = 262144,
+                                 .norm_eps = 1e-5};
+  decoder_description model = read_shape(config, defaults);
+  model.act = read_activation(config, "hidden_act", "silu");
+  auto dictionary = rope_dictionary(config);
+  if (!dictionary) dictionary = json_fields(ministral3_rope(), config.where() + ": rope_parameters");
+  model.rope = read_rope_dictionary(config, dictionary, model.head_dim, model.context,
+                                    {.theta = config.positive("rope_theta").value_or(1e4)});
   const double beta = dictionary->number("llama_4_scaling_beta").value_or(0);
   const auto original =
-      says_original_context(c, *dictionary).integer("original_max_position_embeddings", 1, index_t{1} << 30);
-  if (beta != 0) m.growth = query_growth{beta, original.value_or(m.context)};
-  const auto window = read_window(c, {});
-  for (layer_description& l : m.layers) l.window = window;
-  return m;
+      original_context_holder(config, *dictionary).integer("original_max_position_embeddings", 1, index_t{1} << 30);
+  if (beta != 0) model.growth = query_growth{beta, original.value_or(model.context)};
+  const auto window = read_window(config, {});
+  for (layer_description& layer : model.layers) layer.window = window;
+  return model;
 }
 
-decoder_description read_mistral3(const json_fields& c) {
-  const json_fields given = text_config(c);
+decoder_description read_mistral3(const json_fields& config) {
+  const json_fields given = text_config(config);
   nlohmann::json named = given.object();
   if (!named.contains("model_type")) named["model_type"] = "mistral";
   const json_fields text(named, given.where());
   const std::string type = text.required_string("model_type");
   require(type == "ministral3" || type == "mistral", text.where(), ": model_type '", type,
           "' is not supported inside mistral3; supported: ministral3, mistral");
-  for (const auto& quantised : {c.child("quantization_config"), text.child("quantization_config")}) {
+  for (const auto& quantised : {config.child("quantization_config"), text.child("quantization_config")}) {
     if (!quantised) continue;
     const std::string method = quantised->required_string("quant_method");
     require(method == "fp8" && !quantised->find("weight_block_size"), quantised->where(), ": quant_method '", method,
             "' is not supported; supported: fp8 with one scale a tensor");
   }
-  decoder_description m = type == "ministral3" ? read_ministral3(text) : read_mistral(text);
-  m.model_type = "mistral3";
-  m.tied = c.boolean("tie_word_embeddings").value_or(text.boolean("tie_word_embeddings").value_or(true));
-  m.prefixes = wrapped;
-  return m;
+  decoder_description model = type == "ministral3" ? read_ministral3(text) : read_mistral(text);
+  model.model_type = "mistral3";
+  model.tied = config.boolean("tie_word_embeddings").value_or(text.boolean("tie_word_embeddings").value_or(true));
+  model.prefixes = wrapped;
+  return model;
 }
 
 namespace {
 
-/// Qwen 2 and 3: a window only if `use_sliding_window` says so, and then from layer max_window_layers on.
-void read_qwen_windows(const json_fields& c, decoder_description& m) {
-  auto window = read_window(c, 4096);
-  if (!c.boolean("use_sliding_window").value_or(false)) window.reset();
-  const auto first = static_cast<std::size_t>(c.integer("max_window_layers", 0, 65536).value_or(28));
-  set_windows(c, m, window, [&](std::size_t i) { return i >= first; });
+/// Qwen 2 and 3: with `use_sliding_window`, layers from max_window_layers on have a window.
+void read_qwen_windows(const json_fields& config, decoder_description& model) {
+  const index_t first = config.integer("max_window_layers", 0, 65536).value_or(28);
+  set_windows(config, model, read_switched_window(config, 4096),
+              [&](std::size_t i) { return static_cast<index_t>(i) >= first; });
 }
 
 }  // namespace
 
-decoder_description read_qwen2(const json_fields& c) {
-  decoder_description m = read_common(c, {.key_heads = 32, .context = 32768});
-  m.qkv_bias = true;
-  read_qwen_windows(c, m);
-  return m;
+decoder_description read_qwen2(const json_fields& config) {
+  decoder_description model = read_common(config, {.key_heads = 32, .context = 32768});
+  model.qkv_bias = true;
+  read_qwen_windows(config, model);
+  return model;
 }
 
-decoder_description read_qwen3(const json_fields& c) {
-  decoder_description m = read_common(c, {.key_heads = 32, .head_dim = 128, .context = 32768});
-  read_attention_bias(c, m);
-  m.qk = qk_norm::each_head;
-  read_qwen_windows(c, m);
-  return m;
+decoder_description read_qwen3(const json_fields& config) {
+  decoder_description model = read_common(config, {.key_heads = 32, .head_dim = 128, .context = 32768});
+  read_attention_bias(config, model);
+  model.qk = qk_norm::each_head;
+  read_qwen_windows(config, model);
+  return model;
 }
 
-decoder_description read_qwen3_moe(const json_fields& c) {
-  decoder_description m = read_common(c, {.feed_forward = 6144, .key_heads = 4, .context = 32768});
-  read_attention_bias(c, m);
-  m.qk = qk_norm::each_head;
-  auto window = read_window(c, 4096);
-  if (!c.boolean("use_sliding_window").value_or(false)) window.reset();
-  for (layer_description& l : m.layers) l.window = window;
+decoder_description read_qwen3_moe(const json_fields& config) {
+  decoder_description model = read_common(config, {.feed_forward = 6144, .key_heads = 4, .context = 32768});
+  read_attention_bias(config, model);
+  model.qk = qk_norm::each_head;
+  const auto window = read_switched_window(config, 4096);
+  for (layer_description& layer : model.layers) layer.window = window;
 
   experts_description e;
   // transformers 5 writes num_local_experts.
-  e.count = c.integer("num_experts", 0, 65536).value_or(c.integer("num_local_experts", 0, 65536).value_or(128));
-  e.chosen = c.integer("num_experts_per_tok", 1, 65536).value_or(8);
-  e.width = c.integer("moe_intermediate_size", 1, index_t{1} << 24).value_or(768);
-  e.normalised = c.boolean("norm_topk_prob").value_or(false);
-  require(e.count == 0 || e.chosen <= e.count, c.where(), ": num_experts_per_tok (", e.chosen,
+  e.count =
+      config.integer("num_experts", 0, 65536).value_or(config.integer("num_local_experts", 0, 65536).value_or(128));
+  e.chosen = config.integer("num_experts_per_tok", 1, 65536).value_or(8);
+  e.width = config.integer("moe_intermediate_size", 1, index_t{1} << 24).value_or(768);
+  e.normalised = config.boolean("norm_topk_prob").value_or(false);
+  require(e.count == 0 || e.chosen <= e.count, config.where(), ": num_experts_per_tok (", e.chosen,
           ") must be at most num_experts (", e.count, ")");
-  const index_t step = c.integer("decoder_sparse_step", 1, 65536).value_or(1);
-  const auto* dense = c.find("mlp_only_layers");
-  require(!dense || dense->is_array(), c.where(), ": mlp_only_layers must be a list");
-  for (std::size_t i = 0; i < m.layers.size(); ++i)
-    m.layers[i].experts = e.count > 0 && (static_cast<index_t>(i) + 1) % step == 0 &&
-                          (!dense || std::find(dense->begin(), dense->end(), i) == dense->end());
-  m.experts = e;
-  return m;
+  const index_t step = config.integer("decoder_sparse_step", 1, 65536).value_or(1);
+  const auto* dense = config.find("mlp_only_layers");
+  require(!dense || dense->is_array(), config.where(), ": mlp_only_layers must be a list");
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    model.layers[i].experts = e.count > 0 && (static_cast<index_t>(i) + 1) % step == 0 &&
+                              (!dense || std::find(dense->begin(), dense->end(), i) == dense->end());
+  model.experts = e;
+  return model;
 }
 
-/// Llama 3.2 with images: without an image the layers that attend to it do nothing.
-decoder_description read_mllama_text(const json_fields& c) {
-  const family_defaults d{.hidden = 4096,
-                          .feed_forward = 14336,
-                          .vocabulary = 128256,
-                          .query_heads = 32,
-                          .layers = 40,
-                          .key_heads = 8,
-                          .context = 131072,
-                          .norm_eps = 1e-5,
-                          .rope = {.theta = 5e5}};
-  decoder_description m = read_common(c, d);
-  m.embedding_rows = m.vocabulary + 8;
-  m.prefixes = wrapped;
+/// Llama 3.2 with images: layers that attend to an image do nothing without one.
+decoder_description read_mllama_text(const json_fields& config) {
+  const family_defaults defaults{.hidden = 4096,
+                                 .feed_forward = 14336,
+                                 .vocabulary = 128256,
+                                 .query_heads = 32,
+                                 .layers = 40,
+                                 .key_heads = 8,
+                                 .context = 131072,
+                                 .norm_eps = 1e-5,
+                                 .rope = {.theta = 5e5}};
+  decoder_description model = read_common(config, defaults);
+  model.embedding_rows = model.vocabulary + 8;
+  model.prefixes = wrapped;
   nlohmann::json cross{3, 8, 13, 18, 23, 28, 33, 38};
-  if (const auto* listed = c.find("cross_attention_layers")) cross = *listed;
-  require(cross.is_array(), c.where(), ": cross_attention_layers must be a list");
-  for (std::size_t i = 0; i < m.layers.size(); ++i)
-    m.layers[i].skipped = std::find(cross.begin(), cross.end(), i) != cross.end();
-  return m;
+  if (const auto* listed = config.find("cross_attention_layers")) cross = *listed;
+  require(cross.is_array(), config.where(), ": cross_attention_layers must be a list");
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    model.layers[i].skipped = std::find(cross.begin(), cross.end(), i) != cross.end();
+  return model;
 }
 
-decoder_description read_mllama(const json_fields& c) {
-  decoder_description m = read_mllama_text(text_config(c));
-  m.model_type = "mllama";
-  m.tied = c.boolean("tie_word_embeddings").value_or(m.tied);
-  return m;
+decoder_description read_mllama(const json_fields& config) {
+  decoder_description model = read_mllama_text(text_config(config));
+  model.model_type = "mllama";
+  model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);
+  return model;
 }
 
 }  // namespace qkgeom

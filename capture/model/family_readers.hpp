@@ -7,7 +7,7 @@
 
 namespace qkgeom {
 
-/// Values that a family's configuration class takes when config.json is silent. 0: the field must be there.
+/// A family's values for fields that config.json lacks. 0: the field is required.
 struct family_defaults {
   index_t hidden = 0, feed_forward = 0, vocabulary = 0, query_heads = 0, layers = 0;
   index_t key_heads = 0;  ///< 0: as many as query heads
@@ -18,41 +18,46 @@ struct family_defaults {
   rope_defaults rope{};
 };
 
-/// The fields that Llama and the families made after it share, but for rotary embedding, activation and biases.
-decoder_description read_shape(const json_fields& config, const family_defaults& d);
+/// Reads the fields that Llama and its successors share, except rotary embedding, activation and biases.
+decoder_description read_shape(const json_fields& config, const family_defaults& defaults);
 
-/// `read_shape`, rotary embedding and silu.
-decoder_description read_common(const json_fields& config, const family_defaults& d);
+/// Reads shape, rotary embedding and hidden_act (silu where it is absent).
+decoder_description read_common(const json_fields& config, const family_defaults& defaults);
 
-/// A list of a config with one entry a layer, or nullptr.
+/// The text model's part of a config.json with images.
+json_fields text_config(const json_fields& config);
+
+/// The list `name` with an entry per layer; nullptr if config.json has none.
 const nlohmann::json* layer_list(const json_fields& config, const char* name, std::size_t layers);
 
-/// Gives the window to the layers that `layer_types` calls sliding or, where there is no such list, for which
-/// `slides(i)` holds.
+/// Sets `window` on the layers that `layer_types` calls sliding; without that list, on those for which `slides(i)`.
 template <class Slides>
-void set_windows(const json_fields& config, decoder_description& m, std::optional<index_t> window, Slides&& slides) {
-  const auto* types = layer_list(config, "layer_types", m.layers.size());
-  for (std::size_t i = 0; i < m.layers.size(); ++i) {
+void set_windows(const json_fields& config, decoder_description& model, std::optional<index_t> window,
+                 Slides&& slides) {
+  const auto* types = layer_list(config, "layer_types", model.layers.size());
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
     bool sliding = slides(i);
     if (types) {
-      const auto& t = (*types)[i];
-      require(t == "full_attention" || t == "sliding_attention", config.where(), ": layer type ", t.dump(),
+      const auto& type = (*types)[i];
+      require(type == "full_attention" || type == "sliding_attention", config.where(), ": layer type ", type.dump(),
               " is not supported for this family; supported: full_attention, sliding_attention");
-      sliding = t == "sliding_attention";
+      sliding = type == "sliding_attention";
       require(!sliding || window, config.where(), ": layer_types calls layer ", i,
               " sliding_attention, but sliding_window or use_sliding_window gives it no window");
     }
-    if (sliding) m.layers[i].window = window;
+    if (sliding) model.layers[i].window = window;
   }
 }
 
-/// `sliding_window`: absent means `otherwise`, null none.
+/// `sliding_window`; `otherwise` where it is absent, none where it is null.
 std::optional<index_t> read_window(const json_fields& config, std::optional<index_t> otherwise);
+/// `read_window` where `use_sliding_window` is true, else none.
+std::optional<index_t> read_switched_window(const json_fields& config, std::optional<index_t> otherwise);
 
-/// Refuses a hidden_act (or another field's activation) that is not one of the listed ones.
+/// The activation that `field` names; `otherwise` where it is absent. Throws on those that are not supported.
 activation read_activation(const json_fields& config, const char* field, const std::string& otherwise);
 
-/// The rotary parameters of Ministral 3 where config.json names none.
+/// Ministral 3's rotary parameters where config.json has none.
 const nlohmann::json& ministral3_rope();
 
 decoder_description read_llama(const json_fields& config);

@@ -10,23 +10,23 @@
 
 namespace qkgeom {
 
-/// What is done to one query head in the forward pass.
+/// A change to one query head in the forward pass.
 struct head_change {
   head_id head;
   bool ablate = false;              ///< its output is 0
-  std::vector<double> key_slope{};  ///< (head size) a token; not empty: it sees keys k - key_slope (t - centre)
+  std::vector<double> key_slope{};  ///< (d) per token; not empty: the head sees keys k - key_slope (t - centre)
   double centre = 0;                ///< tokens
 };
 
-/// Changes that are made together, under a name.
+/// Named changes that are made together.
 struct condition {
   std::string name;
   std::vector<head_change> changes;
 };
 
-/// Conditions of a JSON file {"conditions": [{"name": "...", "changes": [{"head": "3.12", "ablate": true}, {"head":
+/// Reads a JSON file {"conditions": [{"name": "...", "changes": [{"head": "3.12", "ablate": true}, {"head":
 /// "2.0", "key_slope": [...], "centre": 4096}]}]}. Throws `error` naming the field that is wrong or does not fit the
-/// model: a head that is not there or stands twice, a slope of another length, a name that stands twice.
+/// model: an unknown or repeated head, a slope of another length, a repeated name.
 std::vector<condition> read_conditions(const std::filesystem::path& path, const decoder_description& model);
 
 }  // namespace qkgeom

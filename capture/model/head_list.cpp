@@ -24,8 +24,7 @@ std::vector<head_id> in_order(std::vector<head_id> heads, const std::string& whe
   require(!heads.empty(), where, ": the list names no head");
   std::sort(heads.begin(), heads.end());
   const auto twice = std::adjacent_find(heads.begin(), heads.end());
-  require(twice == heads.end(), where, ": the list names layer ", twice == heads.end() ? 0 : twice->layer, " head ",
-          twice == heads.end() ? 0 : twice->head, " twice");
+  if (twice != heads.end()) fail(where, ": the list names layer ", twice->layer, " head ", twice->head, " twice");
   return heads;
 }
 

@@ -15,7 +15,7 @@ namespace qkgeom {
 head_id parse_head(std::string_view word, const std::string& where);
 
 /// Query heads of a JSON object {"LAYER": [HEAD, ...], ...}, ascending. `where` names it in errors. Throws `error` on
-/// anything else, a head that is named twice and an empty list.
+/// anything else, a repeated head and an empty list.
 std::vector<head_id> parse_head_lists(const json& object, const std::string& where);
 
 /// Query heads of a file: such a JSON object, or LAYER.HEAD words between blanks, commas and lines; # begins a comment.

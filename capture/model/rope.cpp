@@ -35,7 +35,7 @@ std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_
 }
 
 std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling) {
-  // The dimension that turns `turns` times within the original context.
+  // The dimension that makes `turns` turns within the original context.
   const auto dimension = [&](double turns) {
     return static_cast<double>(d) * std::log(scaling.original_context / (turns * 2 * std::numbers::pi)) /
            (2 * std::log(theta));
@@ -63,21 +63,21 @@ std::string type_of(const json_fields& dictionary) {
   return dictionary.string("rope_type").value_or(dictionary.string("type").value_or("default"));
 }
 
-/// A scaling's dictionary of config.json.
+/// Reads the numbers of a scaling from its dictionary.
 struct scaling_fields {
   const json_fields& config;
   const json_fields& dictionary;
   index_t context;
 
-  double needed(const char* name) const {
+  double required_positive(const char* name) const {
     const auto x = dictionary.positive(name);
     require(x.has_value(), dictionary.where(), " has no field ", name);
     return *x;
   }
   double original_context() const {
-    return says_original_context(config, dictionary).positive(original_field).value_or(static_cast<double>(context));
+    return original_context_holder(config, dictionary).positive(original_field).value_or(static_cast<double>(context));
   }
-  /// A number that counts as absent when it is 0.
+  /// A number; 0 counts as absent.
   double or_default(const char* name, double otherwise) const {
     const double x = dictionary.number(name).value_or(0);
     return x == 0 ? otherwise : x;
@@ -85,15 +85,15 @@ struct scaling_fields {
 };
 
 void read_llama3(const scaling_fields& from, rope_description& rope) {
-  const llama3_scaling scaling{from.needed("factor"), from.needed("low_freq_factor"), from.needed("high_freq_factor"),
-                               from.original_context()};
+  const llama3_scaling scaling{from.required_positive("factor"), from.required_positive("low_freq_factor"),
+                               from.required_positive("high_freq_factor"), from.original_context()};
   require(scaling.high_freq_factor > scaling.low_freq_factor, from.dictionary.where(),
           ": high_freq_factor must be larger than low_freq_factor");
   rope.inv_freq = llama3_frequencies(std::move(rope.inv_freq), scaling);
 }
 
 void read_yarn(const scaling_fields& from, rope_description& rope) {
-  // In Python null is false; only a field that is not there has the default.
+  // In Python null is false; only an absent field has the default.
   const bool silent = !from.dictionary.object().contains("truncate");
   yarn_scaling scaling{1, from.original_context(), from.or_default("beta_fast", 32), from.or_default("beta_slow", 1),
                        from.dictionary.boolean("truncate").value_or(silent)};
@@ -124,35 +124,36 @@ std::optional<json_fields> rope_dictionary(const json_fields& config) {
   return scaling && !scaling->object().empty() ? scaling : config.child("rope_parameters");
 }
 
-const json_fields& says_original_context(const json_fields& config, const json_fields& dictionary) {
+const json_fields& original_context_holder(const json_fields& config, const json_fields& dictionary) {
   const std::string type = type_of(dictionary);
   return (type == "yarn" || type == "llama3") && config.find(original_field) ? config : dictionary;
 }
 
-rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& d) {
-  // The dictionary's theta goes before the top-level one.
+rope_description read_rope(const json_fields& config, index_t head_dim, index_t context,
+                           const rope_defaults& defaults) {
+  // The dictionary's theta takes precedence over the top-level one.
   const auto dictionary = rope_dictionary(config);
-  rope_defaults top = d;
-  top.theta = config.positive("rope_theta").value_or(d.theta);
-  top.partial = config.positive("partial_rotary_factor").value_or(d.partial);
+  rope_defaults top = defaults;
+  top.theta = config.positive("rope_theta").value_or(defaults.theta);
+  top.partial = config.positive("partial_rotary_factor").value_or(defaults.partial);
   return read_rope_dictionary(config, dictionary, head_dim, context, top);
 }
 
 rope_description read_rope_dictionary(const json_fields& config, const std::optional<json_fields>& dictionary,
-                                      index_t head_dim, index_t context, const rope_defaults& d) {
+                                      index_t head_dim, index_t context, const rope_defaults& defaults) {
   rope_description rope;
-  rope.theta = d.theta;
-  double partial = d.partial;
+  rope.theta = defaults.theta;
+  double partial = defaults.partial;
   if (dictionary) {
     for (const char* type : {"full_attention", "sliding_attention"})
       require(!dictionary->find(type), dictionary->where(),
               " for each type of layer are not supported for this family");
-    rope.theta = dictionary->positive("rope_theta").value_or(d.theta);
+    rope.theta = dictionary->positive("rope_theta").value_or(defaults.theta);
     rope.type = type_of(*dictionary);
     partial = dictionary->positive("partial_rotary_factor").value_or(partial);
   }
-  require(partial == 1 || (d.may_be_partial && partial < 1), config.where(), ": a partial_rotary_factor of ", partial,
-          " is not supported for this family");
+  require(partial == 1 || (defaults.may_be_partial && partial < 1), config.where(), ": a partial_rotary_factor of ",
+          partial, " is not supported for this family");
   rope.rotary_dim = static_cast<index_t>(static_cast<double>(head_dim) * partial);
   require(rope.rotary_dim % 2 == 0 && rope.rotary_dim > 0, config.where(), ": ", rope.rotary_dim,
           " rotated channels of a head of ", head_dim, " are no pairs, which rotary embedding needs");
@@ -164,11 +165,11 @@ rope_description read_rope_dictionary(const json_fields& config, const std::opti
   } else if (rope.type == "yarn") {
     read_yarn(fields, rope);
   } else if (rope.type == "linear") {
-    const auto factor = static_cast<float>(fields.needed("factor"));
+    const auto factor = static_cast<float>(fields.required_positive("factor"));
     for (float& f : rope.inv_freq) f /= factor;
   } else if (rope.type == "dynamic") {
     require(rope.rotary_dim > 2, config.where(), ": dynamic scaling needs more than one rotated pair");
-    rope.dynamic = dynamic_scaling{fields.needed("factor"), context};
+    rope.dynamic = dynamic_scaling{fields.required_positive("factor"), context};
   } else {
     fail(config.where(), ": rope type '", rope.type,
          "' is not supported; supported: default, linear, dynamic, llama3, yarn");
@@ -179,9 +180,8 @@ rope_description read_rope_dictionary(const json_fields& config, const std::opti
 rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16) {
   rope_table table;
   table.half = rope.rotary_dim / 2;
-  const auto size = static_cast<std::size_t>(positions * table.half);
-  table.cos.resize(size);
-  table.sin.resize(size);
+  table.cos.reserve(positions * table.half);
+  table.sin.reserve(positions * table.half);
   const auto factor = static_cast<float>(rope.attention_factor);
   const auto rounded = [&](double x) {
     const float y = static_cast<float>(x) * factor;
@@ -190,12 +190,11 @@ rope_table make_rope_table(const rope_description& rope, index_t positions, bool
   const bool grows = rope.dynamic && positions > rope.dynamic->context;
   const std::vector<float> inv_freq =
       grows ? default_frequencies(dynamic_theta(rope, positions), rope.rotary_dim) : rope.inv_freq;
-  std::size_t at = 0;
   for (index_t t = 0; t < positions; ++t)
     for (const float f : inv_freq) {
       const float angle = static_cast<float>(t) * f;
-      table.cos[at] = rounded(std::cos(static_cast<double>(angle)));
-      table.sin[at++] = rounded(std::sin(static_cast<double>(angle)));
+      table.cos.push_back(rounded(std::cos(static_cast<double>(angle))));
+      table.sin.push_back(rounded(std::sin(static_cast<double>(angle))));
     }
   return table;
 }

@@ -21,11 +21,11 @@ struct dynamic_scaling {
 struct rope_description {
   std::string type = "default";
   double theta = 10000;
-  index_t rotary_dim = 0;         ///< the first that many channels of a head are rotated
+  index_t rotary_dim = 0;         ///< so many leading channels of a head are rotated
   bool interleaved = false;       ///< pairs are (2j, 2j + 1); else (j, j + rotary_dim / 2), the "half" style
   bool exact = false;             ///< a model in bf16 rotates in f32 and rounds the result once
   double attention_factor = 1;    ///< multiplies cos and sin
-  std::vector<float> inv_freq{};  ///< (rotary_dim / 2), radians a token
+  std::vector<float> inv_freq{};  ///< (rotary_dim / 2), radians per token
   std::optional<dynamic_scaling> dynamic{};
 
   const char* style() const { return interleaved ? "interleaved" : "half"; }
@@ -52,27 +52,27 @@ std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_
 
 std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling);
 
-/// What a family takes when config.json is silent, and what it knows.
+/// A family's values for fields that config.json lacks.
 struct rope_defaults {
   double theta = 10000;
   double partial = 1;  ///< share of a head's channels that is rotated
   bool may_be_partial = false;
 };
 
-/// The rotary parameters of a config.json: `rope_scaling` where it says anything, else `rope_parameters`.
+/// The rotary parameters of a config.json: `rope_scaling` unless it is empty, else `rope_parameters`.
 std::optional<json_fields> rope_dictionary(const json_fields& config);
 
-/// Which of a config.json and its rotary parameters says `original_max_position_embeddings`: the scalings that have an
-/// original context (yarn, llama3) take the one outside the dictionary first.
-const json_fields& says_original_context(const json_fields& config, const json_fields& dictionary);
+/// The object whose `original_max_position_embeddings` counts: config.json itself if the scaling is yarn or llama3 and
+/// config.json has the field, else the dictionary of rotary parameters.
+const json_fields& original_context_holder(const json_fields& config, const json_fields& dictionary);
 
 /// Reads `rope_scaling`, else `rope_parameters`, and the top-level `rope_theta` of a config.json as transformers does.
 /// Throws on a rope type that is not known, by name.
-rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& d);
+rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& defaults);
 
-/// The same from one dictionary, which may be absent; `theta` and `partial` for what it does not say.
+/// Reads one dictionary of rotary parameters, which may be absent.
 rope_description read_rope_dictionary(const json_fields& config, const std::optional<json_fields>& dictionary,
-                                      index_t head_dim, index_t context, const rope_defaults& d);
+                                      index_t head_dim, index_t context, const rope_defaults& defaults);
 
 /// cos and sin of every position, (positions, rotary_dim / 2) each, in single precision like transformers: the angle is
 /// the f32 product of position and frequency.
@@ -80,7 +80,7 @@ struct rope_table {
   index_t half = 0;
   std::vector<float> cos, sin;
 };
-/// `to_bf16`: the table is rounded to bf16, as a model that runs in bf16 does.
+/// `to_bf16`: rounded to bf16, as in a model that runs in bf16.
 rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16);
 
 }  // namespace qkgeom

@@ -12,25 +12,22 @@ namespace {
 /// Whether a word character ends before byte `begin` or starts at byte `end`.
 bool within_word(std::string_view text, std::size_t begin, std::size_t end) {
   if (end < text.size() && is_word_character(utf8_at(text, end))) return true;
-  if (begin == 0) return false;
-  --begin;
-  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
-  return is_word_character(utf8_at(text, begin));
+  return begin > 0 && is_word_character(utf8_at(text, character_start(text, begin)));
 }
 
 }  // namespace
 
-void added_token_finder::add(std::string_view content, std::int32_t id, options o) {
+void added_token_finder::add(std::string_view content, std::int32_t id, options how) {
   if (content.empty()) return;
-  std::uint32_t at = 0;
+  std::uint32_t current = 0;
   for (const char c : content) {
     const auto fresh = static_cast<std::uint32_t>(nodes_.size());
-    const auto [i, added] = nodes_[at].next.emplace(static_cast<unsigned char>(c), fresh);
-    at = i->second;
+    const auto [i, added] = nodes_[current].next.emplace(static_cast<unsigned char>(c), fresh);
+    current = i->second;
     if (added) nodes_.emplace_back();
   }
-  nodes_[at].id = id;
-  nodes_[at].how = o;
+  nodes_[current].id = id;
+  nodes_[current].how = how;
   starts_[static_cast<unsigned char>(content[0])] = true;
 }
 
@@ -38,13 +35,13 @@ void added_token_finder::add(std::string_view content, std::int32_t id, options 
 const added_token_finder::node* added_token_finder::longest(std::string_view text, std::size_t begin,
                                                             std::size_t* end) const {
   const node* found = nullptr;
-  std::uint32_t at = 0;
+  std::uint32_t current = 0;
   for (std::size_t i = begin; i < text.size(); ++i) {
-    const auto next = nodes_[at].next.find(static_cast<unsigned char>(text[i]));
-    if (next == nodes_[at].next.end()) break;
-    at = next->second;
-    if (nodes_[at].id < 0) continue;
-    found = &nodes_[at];
+    const auto next = nodes_[current].next.find(static_cast<unsigned char>(text[i]));
+    if (next == nodes_[current].next.end()) break;
+    current = next->second;
+    if (nodes_[current].id < 0) continue;
+    found = &nodes_[current];
     *end = i + 1;
   }
   return found;
@@ -58,14 +55,14 @@ bool added_token_finder::cursor::next(match* m) {
     const node* token = finder_.longest(text_, begin, &end);
     if (!token) continue;
     if (token->how.single_word && within_word(text_, begin, end)) {
-      from_ = end - 1;  // what it covers is not looked at again
+      from_ = end - 1;  // its bytes are not searched again
       continue;
     }
     from_ = end;
     if (token->how.strip_left) begin = std::max(space_before(text_, 0, begin), done_);
     if (token->how.strip_right) end = space_after(text_, end);
     done_ = end;
-    if (begin >= end) {  // white space that the token before has taken
+    if (begin >= end) {  // white space that the previous token took
       --from_;
       continue;
     }

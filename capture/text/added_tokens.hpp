@@ -10,7 +10,8 @@
 
 namespace qkgeom {
 
-/// Finds added tokens (specials and the like) in text: leftmost first, the longest of those that start there.
+/// Finds a tokenizer's added tokens (specials and others) in a text, from left to right; of those that start at the
+/// same byte, the longest.
 class added_token_finder {
  public:
   added_token_finder() { nodes_.emplace_back(); }
@@ -18,22 +19,23 @@ class added_token_finder {
   struct options {
     bool strip_left = false;   ///< the token takes the white space before it
     bool strip_right = false;  ///< the token takes the white space after it
-    bool single_word = false;  ///< it is passed over where a word character stands beside it
+    bool single_word = false;  ///< it is not found beside a word character
   };
-  /// Of several tokens with the same content the last one counts.
-  void add(std::string_view content, std::int32_t id, options o);
+  /// Adds a token. Of tokens with the same content, the last one counts.
+  void add(std::string_view content, std::int32_t id, options how);
   bool empty() const { return nodes_.size() == 1; }
 
+  /// Bytes [begin, end) of a text and the token found there.
   struct match {
     std::size_t begin = 0, end = 0;
     std::int32_t id = -1;
   };
-  /// Goes through the tokens of `text`. White space that a token has taken can still hold another token, which then
-  /// begins before the end of the one before.
+  /// Iterates over the tokens of `text`. White space that a `strip_right` token takes is searched too: a token found
+  /// there begins before the previous match ends.
   class cursor {
    public:
     cursor(const added_token_finder& finder, std::string_view text) : finder_(finder), text_(text) {}
-    /// Returns false if there is none any more.
+    /// Returns false if there are no more.
     bool next(match* m);
 
    private:

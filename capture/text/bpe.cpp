@@ -14,16 +14,6 @@ namespace {
 constexpr std::size_t cached_words = 1 << 16;
 constexpr std::size_t cached_word_bytes = 64;
 
-std::size_t character_size(std::string_view text, std::size_t i) {
-  return std::min(utf8_size(static_cast<unsigned char>(text[i])), text.size() - i);
-}
-
-char32_t last_character(std::string_view text) {
-  std::size_t i = text.size() - 1;
-  while (i > 0 && (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80) --i;
-  return utf8_at(text, i);
-}
-
 }  // namespace
 
 bpe_model::bpe_model(const nlohmann::json& model) {
@@ -62,7 +52,7 @@ void bpe_model::read_vocabulary(const nlohmann::json& vocabulary) {
     require(fits, "tokenizer.json: the id of '", token, "' must be an integer from 0 to 2^31 - 2, not ", id.dump());
     vocabulary_.emplace(token, id.get<std::int32_t>());
     size_ = std::max<index_t>(size_, id.get<index_t>() + 1);
-    if (token.empty() || character_size(token, 0) != token.size()) continue;
+    if (token.empty() || utf8_size_at(token, 0) != token.size()) continue;
     const char32_t c = utf8_at(token, 0);
     if (characters_.size() <= c) characters_.resize(c + 1, -1);
     characters_[c] = id.get<std::int32_t>();
@@ -91,7 +81,7 @@ void bpe_model::add_merge(std::uint32_t rank, const std::string& left, const std
   require(a >= 0 && b >= 0 && merged >= 0 && !left.empty() && !right.empty(), "tokenizer.json: merge ", rank, " ('",
           left, "' '", right, "') names a token outside the vocabulary");
   merges_.add(a, b, merged);
-  joints_.set(last_character(left), utf8_at(right, 0), 1);
+  joints_.set(utf8_at(left, character_start(left, left.size())), utf8_at(right, 0), 1);
   const auto odd = [&](std::int32_t id) {
     return id == unknown_ || std::find(byte_tokens_, byte_tokens_ + 256, id) != byte_tokens_ + 256;
   };
@@ -103,25 +93,25 @@ std::int32_t bpe_model::find(std::string_view token) const {
   return i == vocabulary_.end() ? -1 : i->second;
 }
 
-/// Whether the symbols of `before` and `after` stay apart whatever surrounds them. A merge across would take a symbol
-/// that ends with `before` and one that starts with `after`.
+/// Whether no merge can join the symbols of these neighbours, whatever surrounds them: it would take a symbol that ends
+/// with `before` and one that starts with `after`.
 bool bpe_model::may_cut(char32_t before, char32_t after) const {
   const bool a = character(before) >= 0, b = character(after) >= 0;
   if (a && b) return joints_.find(before, after) == pair_map::absent;
-  // Byte tokens and the unknown token take part in no merge, but the latter's runs are fused, and a character that
-  // leaves no token lets its neighbours meet.
+  // Byte and unknown tokens take part in no merge. But a run of unknown tokens may become one, and the neighbours of a
+  // character without a token meet.
   return !odd_merges_ && (all_bytes_ || (a != b && unknown_ >= 0));
 }
 
-/// Bytes of the first part of `word` that can be encoded alone.
+/// Bytes of the first part of `word` that can be encoded by itself.
 std::size_t bpe_model::part_size(std::string_view word) const {
-  std::size_t i = character_size(word, 0);
+  std::size_t i = utf8_size_at(word, 0);
   char32_t before = utf8_at(word, 0);
   while (i < word.size()) {
     const char32_t c = utf8_at(word, i);
     if (may_cut(before, c)) break;
     before = c;
-    i += character_size(word, i);
+    i += utf8_size_at(word, i);
   }
   return i;
 }
@@ -131,7 +121,7 @@ std::vector<std::int32_t> bpe_model::symbols(std::string_view word) const {
   symbols.reserve(word.size());
   bool pending = false;  // an unknown token is due; byte tokens overtake it, as they do in the `tokenizers` library
   for (std::size_t i = 0, n = 0; i < word.size(); i += n) {
-    n = character_size(word, i);
+    n = utf8_size_at(word, i);
     if (const std::int32_t id = character(utf8_at(word, i)); id >= 0) {
       if (std::exchange(pending, false)) symbols.push_back(unknown_);
       symbols.push_back(id);

@@ -15,16 +15,16 @@
 namespace qkgeom {
 
 /// Byte-pair encoding of words, as the "model" object of tokenizer.json describes it. Merges are applied lowest rank
-/// first, ties from the left, in O(n log n) for a word of n characters. A long word, as a whole document is to a
-/// vocabulary of the SentencePiece kind, is first cut where no merge can reach across.
+/// first, ties from the left, in O(n log n) for a word of n characters. A long word (to a SentencePiece vocabulary, a
+/// whole document) is first cut where no merge can reach across. One object is used by one thread at a time.
 class bpe_model {
  public:
   /// Throws `error` on a model that is not BPE, and on dropout, prefixes and suffixes, which no decoder family uses.
   explicit bpe_model(const nlohmann::json& model);
 
-  /// Appends the ids of `word`, given in the vocabulary's alphabet as well-formed UTF-8, or at least the first ones so
-  /// that `ids` holds `limit`. Characters outside the vocabulary become byte tokens or the unknown token if the model
-  /// has them, else they are left out. Keeps a cache: one object is used by one thread at a time.
+  /// Appends the ids of `word`, well-formed UTF-8 in the vocabulary's alphabet; it may stop once `ids` holds `limit`.
+  /// Characters outside the vocabulary become byte tokens or the unknown token where the model has them; else they are
+  /// dropped.
   void encode(std::string_view word, std::size_t limit, std::vector<std::int32_t>* ids) const;
 
   /// See bpe_merges::lookups.
@@ -54,11 +54,11 @@ class bpe_model {
   text_map<std::int32_t> vocabulary_;
   std::vector<std::int32_t> characters_;  // ids of the tokens of one character
   bpe_merges merges_;
-  pair_map joints_;  // the characters on both sides of a place where some merge joins two tokens
+  pair_map joints_;  // pairs of characters that meet where a merge joins two tokens
   std::int32_t byte_tokens_[256];
   std::int32_t unknown_ = -1;
   bool byte_fallback_ = false, fuse_unknown_ = false, ignore_merges_ = false;
-  bool all_bytes_ = false;   // every character has byte tokens
+  bool all_bytes_ = false;   // every byte has its token
   bool odd_merges_ = false;  // a merge takes a byte token or the unknown token
   index_t size_ = 0;
   mutable text_map<std::vector<std::int32_t>> cache_;

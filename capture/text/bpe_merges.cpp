@@ -60,8 +60,8 @@ void bpe_merges::apply_to_short(std::vector<std::int32_t>* symbols) const {
   symbols->resize(n);
 }
 
-/// The symbols as a list, and the positions where a merge may be done, by rank. A position whose merge has become
-/// impossible stays and is recognised by its symbols when it comes up.
+/// The symbols as a linked list, and by rank the positions where a merge may apply. A position whose merge has become
+/// impossible stays in its bucket; its symbols give it away when its turn comes.
 class bpe_merges::long_word {
  public:
   long_word(const bpe_merges& merges, std::vector<std::int32_t>* symbols)
@@ -92,9 +92,9 @@ class bpe_merges::long_word {
   }
 
  private:
-  void look(std::uint32_t at) {
-    if (at == none || next_[at] == none) return;
-    const std::uint32_t rank = merges_.rank_of(symbols_[at], symbols_[next_[at]]);
+  void look(std::uint32_t position) {
+    if (position == none || next_[position] == none) return;
+    const std::uint32_t rank = merges_.rank_of(symbols_[position], symbols_[next_[position]]);
     if (rank == none) return;
     std::uint32_t& slot = merges_.bucket_of_rank_[rank];
     if (slot == none) {
@@ -108,10 +108,10 @@ class bpe_merges::long_word {
       ranks_.push(rank);
     }
     bucket& b = buckets_[slot];
-    if (b.ascending.empty() || b.ascending.back() < at) {
-      b.ascending.push_back(at);
+    if (b.ascending.empty() || b.ascending.back() < position) {
+      b.ascending.push_back(position);
     } else {
-      b.late.push_back(at);
+      b.late.push_back(position);
       std::push_heap(b.late.begin(), b.late.end(), std::greater<>{});
     }
   }
@@ -120,9 +120,9 @@ class bpe_merges::long_word {
     if (b->late.empty() || (b->taken < b->ascending.size() && b->ascending[b->taken] < b->late.front()))
       return b->ascending[b->taken++];
     std::pop_heap(b->late.begin(), b->late.end(), std::greater<>{});
-    const std::uint32_t at = b->late.back();
+    const std::uint32_t position = b->late.back();
     b->late.pop_back();
-    return at;
+    return position;
   }
 
   void release(std::uint32_t slot) {
@@ -134,15 +134,15 @@ class bpe_merges::long_word {
     ranks_.pop();
   }
 
-  void merge_at(std::uint32_t at, const rule& r) {
-    const std::uint32_t right = next_[at];
-    if (symbols_[at] != r.left || right == none || symbols_[right] != r.right) return;
-    symbols_[at] = r.merged;
+  void merge_at(std::uint32_t position, const rule& r) {
+    const std::uint32_t right = next_[position];
+    if (symbols_[position] != r.left || right == none || symbols_[right] != r.right) return;
+    symbols_[position] = r.merged;
     symbols_[right] = -1;
-    next_[at] = next_[right];
-    if (next_[at] != none) previous_[next_[at]] = at;
-    look(previous_[at]);
-    look(at);
+    next_[position] = next_[right];
+    if (next_[position] != none) previous_[next_[position]] = position;
+    look(previous_[position]);
+    look(position);
   }
 
   const bpe_merges& merges_;

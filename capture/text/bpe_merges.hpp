@@ -45,21 +45,22 @@ class pair_map {
 /// The merges of a byte-pair encoding. One object is used by one thread at a time.
 class bpe_merges {
  public:
-  /// `left` and `right` become `merged`; later merges come later in rank. A pair given twice has its last rank.
+  /// Adds the rule that `left` and `right` become `merged`. Rules rank in the order in which they are added; a pair
+  /// added twice has its last rank.
   void add(std::int32_t left, std::int32_t right, std::int32_t merged);
 
-  /// Replaces the symbols by what the merges make of them: always the pair of lowest rank, of equals the leftmost,
-  /// until none is left. In O(n) look-ups, and O(n log r) comparisons for r different ranks at most.
+  /// Merges the pair of lowest rank, of equals the leftmost, until no rule applies. O(n) look-ups and O(n log r)
+  /// comparisons for r different ranks.
   void apply(std::vector<std::int32_t>* symbols) const;
 
-  /// Look-ups of pairs so far: what applying merges has cost.
+  /// Look-ups of pairs so far, a measure of the work.
   std::uint64_t lookups() const { return lookups_; }
 
  private:
   struct rule {
     std::int32_t left, right, merged;
   };
-  /// Positions that wait for one rank: nearly always they come in ascending order, the others go into a heap.
+  /// Positions that wait for one rank. Nearly all come in ascending order; `late` is a heap of the others.
   struct bucket {
     std::vector<std::uint32_t> ascending, late;
     std::size_t taken = 0;
@@ -76,7 +77,7 @@ class bpe_merges {
   mutable std::uint64_t lookups_ = 0;
   std::vector<rule> rules_;
   pair_map ranks_;
-  mutable std::vector<std::uint32_t> bucket_of_rank_;  // working memory of long words: `absent` everywhere in between
+  mutable std::vector<std::uint32_t> bucket_of_rank_;  // scratch of `long_word`; all `absent` between words
 };
 
 }  // namespace qkgeom

@@ -11,6 +11,15 @@
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
+namespace {
+
+std::string message_of(int code) {
+  unsigned char message[256];
+  pcre2_get_error_message(code, message, sizeof message);
+  return reinterpret_cast<const char*>(message);
+}
+
+}  // namespace
 
 struct regex::state {
   pcre2_code* code = nullptr;
@@ -39,11 +48,7 @@ regex::regex(std::string_view pattern) : state_(std::make_shared<state>()) {
   PCRE2_SIZE offset = 0;
   s.code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                          PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &code, &offset, nullptr);
-  if (!s.code) {
-    unsigned char message[256];
-    pcre2_get_error_message(code, message, sizeof message);
-    fail("the regular expression '", pattern, "' does not compile: ", reinterpret_cast<const char*>(message));
-  }
+  if (!s.code) fail("the regular expression '", pattern, "' does not compile: ", message_of(code));
   s.jit = pcre2_jit_compile(s.code, PCRE2_JIT_COMPLETE) == 0;
   s.match = pcre2_match_data_create_from_pattern(s.code, nullptr);
   s.context = pcre2_match_context_create(nullptr);
@@ -58,16 +63,13 @@ regex::regex(std::string_view pattern) : state_(std::make_shared<state>()) {
 
 bool regex::find(std::string_view text, std::size_t from, span* match) const {
   const state& s = *state_;
-  // The caller hands over well-formed text; checking it again at every match would cost the square of its length.
+  // The text is well-formed; checking it again at every match would take time quadratic in its length.
   const int found = pcre2_match(s.code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                                 PCRE2_NO_UTF_CHECK, s.match, s.context);
   if (found == PCRE2_ERROR_NOMATCH) return false;
-  if (found < 0) {
-    unsigned char message[256];
-    pcre2_get_error_message(found, message, sizeof message);
+  if (found < 0)
     fail("matching '", s.pattern, "' failed at byte ", from, " of a text of ", text.size(),
-         " bytes: ", reinterpret_cast<const char*>(message));
-  }
+         " bytes: ", message_of(found));
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(s.match);
   *match = {ends[0], ends[1]};
   return true;
@@ -79,7 +81,7 @@ bool regex::cursor::next(span* match) {
       from_ = last_end_ = match->end;
       return true;
     }
-    from_ += from_ < text_.size() ? utf8_size(static_cast<unsigned char>(text_[from_])) : 1;
+    from_ += from_ < text_.size() ? utf8_size_at(text_, from_) : 1;
   }
   return false;
 }

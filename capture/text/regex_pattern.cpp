@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From the dialect of tokenizer.json (Oniguruma's Ruby syntax) to PCRE2's. What the two read differently is rewritten
-// or refused; nothing is handed on in the hope that it means the same.
+// Translates the dialect of tokenizer.json (Oniguruma's Ruby syntax) to PCRE2's. Constructs that the two read
+// differently are rewritten or refused.
 #include <algorithm>
 #include <cstdint>
 
@@ -25,8 +25,8 @@ class translator {
   explicit translator(std::string_view pattern) : pattern_(pattern) {}
 
   std::string run() {
-    while (at_ < pattern_.size()) {
-      const char c = pattern_[at_];
+    while (position_ < pattern_.size()) {
+      const char c = pattern_[position_];
       if (c == '\\')
         escape();
       else if (in_class_)
@@ -44,14 +44,14 @@ class translator {
   }
 
  private:
-  bool starts_with(std::string_view text) const { return pattern_.substr(at_, text.size()) == text; }
-  char ahead(std::size_t n) const { return at_ + n < pattern_.size() ? pattern_[at_ + n] : '\0'; }
+  bool starts_with(std::string_view text) const { return pattern_.substr(position_, text.size()) == text; }
+  char ahead(std::size_t n) const { return position_ + n < pattern_.size() ? pattern_[position_ + n] : '\0'; }
   void copy(std::size_t n) {
-    out_.append(pattern_, at_, n);
-    at_ += n;
+    out_.append(pattern_, position_, n);
+    position_ += n;
   }
   [[noreturn]] void refuse(std::string_view what) const {
-    fail("the regular expression '", pattern_, "' has ", what, " at byte ", at_, ", which is not supported");
+    fail("the regular expression '", pattern_, "' has ", what, " at byte ", position_, ", which is not supported");
   }
 
   void open_class() {
@@ -70,25 +70,25 @@ class translator {
   void group() {
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"})
       if (starts_with(known)) return copy(known.size());
-    if (at_ == 0 && starts_with("(?i)")) return copy(4);
+    if (position_ == 0 && starts_with("(?i)")) return copy(4);
     refuse("an unknown kind of group");
   }
 
   void braces() {
     std::size_t n = 1;
     while (is_digit(ahead(n)) || ahead(n) == ',') ++n;
-    const std::string_view inside = pattern_.substr(at_ + 1, n - 1);
+    const std::string_view inside = pattern_.substr(position_ + 1, n - 1);
     const auto commas = std::count(inside.begin(), inside.end(), ',');
-    if (ahead(n) != '}' || commas > 1 || inside.empty() || inside == ",") {  // to both a plain character
+    if (ahead(n) != '}' || commas > 1 || inside.empty() || inside == ",") {  // a plain character in both dialects
       out_ += "\\{";
-      ++at_;
+      ++position_;
       return;
     }
     // In Ruby {n,m}+ is a repetition of the repetition, and {n}? an optional one.
     if (ahead(n + 1) == '+' || (ahead(n + 1) == '?' && commas == 0)) refuse("a repetition of {..}");
     if (inside[0] == ',') {
       out_ += "{0";
-      ++at_;
+      ++position_;
       --n;
     }
     copy(n + 1);
@@ -109,32 +109,33 @@ class translator {
   }
 
   void property() {
-    const std::size_t close = pattern_.find('}', at_);
+    const std::size_t close = pattern_.find('}', position_);
     require(ahead(2) == '{' && close != std::string_view::npos, "the regular expression '", pattern_, "' has a \\",
             ahead(1), " without {class}");
-    std::string_view name = pattern_.substr(at_ + 3, close - at_ - 3);
+    std::string_view name = pattern_.substr(position_ + 3, close - position_ - 3);
     bool negative = ahead(1) == 'P';
     if (!name.empty() && name[0] == '^') {
       negative = !negative;
       name.remove_prefix(1);
     }
     members(class_members(name), negative);
-    at_ = close + 1;
+    position_ = close + 1;
   }
 
   void hexadecimal() {
     if (ahead(1) == 'u') {
       for (std::size_t i = 2; i < 6; ++i)
         if (!is_hex(ahead(i))) refuse("\\u without four digits");
-      out_ += "\\x{" + std::string(pattern_.substr(at_ + 2, 4)) + "}";
-      at_ += 6;
+      out_ += "\\x{" + std::string(pattern_.substr(position_ + 2, 4)) + "}";
+      position_ += 6;
       return;
     }
     if (ahead(2) == '{') {
-      const std::size_t close = pattern_.find('}', at_);
-      const std::string_view digits = pattern_.substr(at_ + 3, close == std::string_view::npos ? 0 : close - at_ - 3);
+      const std::size_t close = pattern_.find('}', position_);
+      const std::string_view digits =
+          pattern_.substr(position_ + 3, close == std::string_view::npos ? 0 : close - position_ - 3);
       if (digits.empty() || !std::all_of(digits.begin(), digits.end(), is_hex)) refuse("\\x{..} without a number");
-      return copy(close + 1 - at_);
+      return copy(close + 1 - position_);
     }
     // Two digits are a byte to Oniguruma, a character to PCRE2.
     if (!is_hex(ahead(2)) || !is_hex(ahead(3)) || ahead(2) > '7') refuse("a byte written with \\x");
@@ -153,7 +154,7 @@ class translator {
         members(c == 's' ? space_ranges : non_space_ranges, false);
       else
         members(class_members("Nd"), c == 'D');
-      at_ += 2;
+      position_ += 2;
       return;
     }
     constexpr std::string_view same = "nrtfaezZA";
@@ -165,7 +166,7 @@ class translator {
 
   std::string_view pattern_;
   std::string out_;
-  std::size_t at_ = 0;
+  std::size_t position_ = 0;
   bool in_class_ = false;
 };
 

@@ -9,7 +9,7 @@
 
 namespace qkgeom {
 
-/// A part of a document on its way through the tokenizer, well-formed UTF-8.
+/// A piece of a document on its way through the tokenizer, well-formed UTF-8.
 struct text_piece {
   std::string_view text;
   bool at_start = false;  ///< whether it starts at the document's first byte
@@ -18,23 +18,23 @@ struct text_piece {
 /// Takes the pieces that a stage makes, in order. Returns false when it wants no more.
 using piece_sink = std::function<bool(text_piece)>;
 
-/// One step from text to words: a normalizer hands on one changed piece, a pre-tokenizer several. Stages are chained,
-/// so that a document is tokenized lazily and only as far as its first `max_tokens` tokens need.
+/// One step from text to words: a normalizer changes a piece, a pre-tokenizer splits it. Chained stages tokenize a
+/// document only as far as its first `max_tokens` tokens need.
 class text_stage {
  public:
   virtual ~text_stage() = default;
-  /// Hands the parts of `piece` to `next`; stops and returns false as soon as `next` does.
+  /// Hands the resulting pieces to `next`; stops and returns false as soon as `next` does.
   virtual bool run(text_piece piece, const piece_sink& next) const = 0;
 };
 
 using text_stages = std::vector<std::shared_ptr<const text_stage>>;
 
-/// Stages of tokenizer.json's "normalizer" or "pre_tokenizer" (null: none; a Sequence is flattened). An unknown type is
-/// refused by name, with those that are supported.
+/// Stages of tokenizer.json's "normalizer" or "pre_tokenizer" (null: none; a Sequence is flattened). Throws `error` on
+/// an unknown type, naming it and those that are supported.
 text_stages read_normalizer(const nlohmann::json* object);
 text_stages read_pre_tokenizer(const nlohmann::json* object);
 
-/// Runs `piece` through the stages from number `first` on.
+/// Runs `piece` through the stages from index `first` on.
 bool run_stages(const text_stages& stages, std::size_t first, text_piece piece, const piece_sink& sink);
 
 }  // namespace qkgeom

@@ -12,7 +12,7 @@ namespace {
 
 using normalized_text = std::string (*)(std::string_view);
 
-/// A function of the text alone.
+/// Applies a function to the text.
 class function_stage final : public text_stage {
  public:
   explicit function_stage(normalized_text f) : f_(f) {}
@@ -53,7 +53,7 @@ class replace_stage final : public text_stage {
         text += content_;
       else
         text.append(piece.text, begin, end - begin);
-      if (text.empty()) at_start = false;  // what follows does not stand at the document's start
+      if (text.empty()) at_start = false;  // what follows is not the document's first byte
       return true;
     });
     return next({text, at_start});

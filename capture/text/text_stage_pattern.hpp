@@ -11,7 +11,7 @@
 
 namespace qkgeom {
 
-/// What a Split or Replace looks for: a fixed string, a regular expression, or any one character of a kind.
+/// The pattern of a Split or Replace: a fixed string, a regular expression, or any one character of a kind.
 class text_pattern {
  public:
   using character_test = bool (*)(char32_t);
@@ -25,12 +25,12 @@ class text_pattern {
     require(pattern.has_value(), fields.where(), " has no pattern");
     if (const auto expression = pattern->string("Regex")) return text_pattern(regex(*expression));
     const std::string literal = pattern->required_string("String");
-    return literal.empty() ? text_pattern(regex(""))
-                           : text_pattern(literal);  // nothing is found before every character
+    // An empty string matches before every character.
+    return literal.empty() ? text_pattern(regex("")) : text_pattern(literal);
   }
 
-  /// Calls `part(begin, end, is_match)` for the matches and what lies between them, in order and without gaps, until
-  /// one call returns false; then returns false.
+  /// Calls `part(begin, end, is_match)` for the matches and the gaps between them, in order, until a call returns
+  /// false; then returns false.
   template <class F>
   bool for_each_part(std::string_view text, F&& part) const {
     std::size_t done = 0;
@@ -45,7 +45,7 @@ class text_pattern {
         if (!match(m.begin, m.end)) return false;
     } else if (test_) {
       for (std::size_t i = 0, n = 0; i < text.size(); i += n) {
-        n = utf8_size(static_cast<unsigned char>(text[i]));
+        n = utf8_size_at(text, i);
         if (test_(utf8_at(text, i)) && !match(i, i + n)) return false;
       }
     } else if (!literal_.empty()) {

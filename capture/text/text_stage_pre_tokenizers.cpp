@@ -11,10 +11,10 @@
 namespace qkgeom {
 namespace {
 
-/// What becomes of the matches of a split.
+/// What a split does with its matches.
 enum class split_behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-/// Makes pieces of the matches and gaps of a text, which come one after the other, and hands them on.
+/// Joins the successive matches and gaps of a text into pieces and hands them on.
 class piece_joiner {
  public:
   piece_joiner(text_piece whole, split_behavior behavior, const piece_sink& next)
@@ -65,7 +65,7 @@ class piece_joiner {
   bool open_ = false, was_match_ = false;
 };
 
-/// Cuts at the matches of a pattern; `invert` takes the matches for gaps and the gaps for matches.
+/// Cuts at the matches of a pattern; `invert` swaps matches and gaps.
 class split_stage final : public text_stage {
  public:
   split_stage(text_pattern pattern, split_behavior behavior, bool invert = false)
@@ -120,7 +120,7 @@ class prefix_space_stage final : public text_stage {
   }
 };
 
-/// Writes spaces as another character and puts one in front.
+/// Replaces spaces by another character and puts one in front.
 class metaspace_stage final : public text_stage {
  public:
   enum class prefix { always, first, never };
@@ -183,8 +183,8 @@ void read_digits(const json_fields& f, text_stages* stages) {
 void read_metaspace(const json_fields& f, text_stages* stages) {
   using prefix = metaspace_stage::prefix;
   const std::string replacement = f.required_string("replacement");
-  require(!replacement.empty() && utf8_size(static_cast<unsigned char>(replacement[0])) == replacement.size(),
-          f.where(), ": Metaspace replacement must be one character, not '", replacement, "'");
+  require(!replacement.empty() && utf8_size_at(replacement, 0) == replacement.size(), f.where(),
+          ": Metaspace replacement must be one character, not '", replacement, "'");
   const std::string scheme = f.string("prepend_scheme").value_or("always");
   const bool never = scheme == "never";
   require(never || scheme == "always" || scheme == "first", f.where(), ": Metaspace prepend_scheme '", scheme,

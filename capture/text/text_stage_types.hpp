@@ -7,7 +7,7 @@
 #include "capture/text/text_stage.hpp"
 #include "include/qkgeom/io/json_fields.hpp"
 
-/// The types of stages that tokenizer.json may name, and how each is read. Another type is a line in one of the tables.
+/// Types of stages that tokenizer.json may name, each with its reader. A new type is a new line in one of the tables.
 namespace qkgeom::detail {
 
 struct stage_type {

@@ -18,9 +18,11 @@ const nlohmann::json& model_object(const nlohmann::json& file) {
   return file.at("model");
 }
 
-/// Calls `gap(piece)` and `token(id)` for the parts of `piece` in order, until one returns false.
-template <class Gap, class Token>
-bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, Gap&& gap, Token&& token) {
+/// Appends the tokens in `piece` to `ids` and calls `gap(piece)` between them, in order, until `gap` returns false or
+/// `ids` holds `limit`.
+template <class Gap>
+bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, std::size_t limit,
+                   std::vector<std::int32_t>* ids, Gap&& gap) {
   const auto part = [&](std::size_t a, std::size_t b) {
     return text_piece{piece.text.substr(a, b - a), piece.at_start && a == 0};
   };
@@ -28,7 +30,8 @@ bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, Gap&& gap
   added_token_finder::cursor cursor(tokens, piece.text);
   for (added_token_finder::match m; cursor.next(&m); from = m.end) {
     if (m.begin > from && !gap(part(from, m.begin))) return false;
-    if (!token(m.id)) return false;
+    ids->push_back(m.id);
+    if (ids->size() >= limit) return false;
   }
   return from == piece.text.size() || gap(part(from, piece.text.size()));
 }
@@ -66,7 +69,7 @@ void tokenizer::read_added_tokens(const nlohmann::json& list) {
 void tokenizer::read_added_token(const json_fields& token, bool special) {
   const std::string content = token.required_string("content");
   auto id = static_cast<std::int32_t>(token.required_integer("id", 0, std::numeric_limits<std::int32_t>::max() - 1));
-  if (const std::int32_t known = model_.find(content); known >= 0) id = known;  // the vocabulary's word counts
+  if (const std::int32_t known = model_.find(content); known >= 0) id = known;  // the vocabulary's id wins
   const added_token_finder::options how{.strip_left = token.boolean("lstrip").value_or(false),
                                         .strip_right = token.boolean("rstrip").value_or(false),
                                         .single_word = token.boolean("single_word").value_or(false)};
@@ -84,7 +87,7 @@ void tokenizer::read_added_token(const json_fields& token, bool special) {
 void tokenizer::read_post_processor(const nlohmann::json& object) {
   const json_fields fields(object, "tokenizer.json: post_processor");
   const std::string type = fields.required_string("type");
-  if (type == "ByteLevel") return;  // it moves offsets, which nobody reads here
+  if (type == "ByteLevel") return;  // it changes offsets alone, which are not read here
   if (type == "TemplateProcessing") return read_template(object);
   require(type == "Sequence", "tokenizer.json: post_processor '", type,
           "' is not supported; supported: none, Sequence, ByteLevel, TemplateProcessing");
@@ -129,7 +132,7 @@ void tokenizer::apply_config(const nlohmann::json& config) {
   const json_fields fields(config, "tokenizer_config.json");
   const std::string side = fields.string("truncation_side").value_or("right");
   require(side == "right", "tokenizer_config.json: truncation_side '", side, "' is not supported; supported: right");
-  // transformers replaces the post-processor when the file says either of these.
+  // transformers replaces the post-processor when the file has either field.
   const auto bos = fields.boolean("add_bos_token"), eos = fields.boolean("add_eos_token");
   const auto content_of = [&](const char* name) {
     const auto* value = fields.find(name);
@@ -164,12 +167,8 @@ bool tokenizer::encode_normalized(text_piece piece, std::size_t limit, std::vect
     model_.encode(p.text, limit, ids);
     return ids->size() < limit;
   };
-  const auto text = [&](text_piece p) { return run_stages(pre_tokenizer_, 0, p, word); };
-  const auto token = [&](std::int32_t id) {
-    ids->push_back(id);
-    return ids->size() < limit;
-  };
-  return cut_at_tokens(normalized_tokens_, piece, text, token);
+  return cut_at_tokens(normalized_tokens_, piece, limit, ids,
+                       [&](text_piece p) { return run_stages(pre_tokenizer_, 0, p, word); });
 }
 
 bool tokenizer::encode_plain(text_piece piece, std::size_t limit, std::vector<std::int32_t>* ids) const {
@@ -179,16 +178,12 @@ bool tokenizer::encode_plain(text_piece piece, std::size_t limit, std::vector<st
 std::vector<std::int32_t> tokenizer::encode(std::string_view text, index_t max_tokens) const {
   const auto around = static_cast<index_t>(prefix_.size() + suffix_.size());
   require(max_tokens >= 0, "max_tokens must be at least 0, not ", max_tokens);
-  const auto limit = static_cast<std::size_t>(std::max<index_t>(0, max_tokens - around));
+  const std::size_t limit = std::max<index_t>(0, max_tokens - around);
   const std::string clean = replace_ill_formed(text);
   std::vector<std::int32_t> content;
   if (limit > 0)
-    cut_at_tokens(
-        raw_tokens_, {clean, true}, [&](text_piece p) { return encode_plain(p, limit, &content); },
-        [&](std::int32_t id) {
-          content.push_back(id);
-          return content.size() < limit;
-        });
+    cut_at_tokens(raw_tokens_, {clean, true}, limit, &content,
+                  [&](text_piece p) { return encode_plain(p, limit, &content); });
   if (content.size() > limit) content.resize(limit);
   std::vector<std::int32_t> ids = prefix_;
   ids.insert(ids.end(), content.begin(), content.end());

@@ -16,29 +16,29 @@
 
 namespace qkgeom {
 
-/// Text to token ids as tokenizer.json describes it: added tokens are cut out, the rest goes through normalizer,
-/// pre-tokenizer and model, the post-processor's tokens go around it. One object is used by one thread at a time.
+/// Turns text into token ids as tokenizer.json describes: added tokens are cut out, the rest goes through normalizer,
+/// pre-tokenizer and model, and the post-processor adds tokens around it. One object is used by one thread at a time.
 class tokenizer {
  public:
   /// `file` is the content of tokenizer.json; `config` that of tokenizer_config.json, or null. Throws `error`, naming
   /// the field, on a type of normalizer, pre-tokenizer, model or post-processor that is not supported.
   tokenizer(const nlohmann::json& file, const nlohmann::json& config);
 
-  /// Reads FOLDER/tokenizer.json and, if it is there, FOLDER/tokenizer_config.json beside it.
+  /// Reads a tokenizer.json and, if there is one, the tokenizer_config.json beside it.
   static tokenizer load(const std::filesystem::path& tokenizer_json);
 
-  /// Ids of `text`, cut on the right so that there are at most `max_tokens`, those of the post-processor included.
+  /// Ids of `text`, its end cut so that there are at most `max_tokens` with those of the post-processor.
   /// Ill-formed UTF-8 is read as U+FFFD.
   std::vector<std::int32_t> encode(std::string_view text, index_t max_tokens) const;
 
   /// The beginning-of-text token that tokenizer_config.json names; -1 if there is none.
   std::int32_t bos() const { return bos_; }
-  /// Puts `token` before every text in place of what the post-processor puts there; none: puts nothing there.
+  /// Begins every text with `token` instead of the post-processor's tokens; none: with nothing.
   void begin_with(std::optional<std::int32_t> token);
-  /// What stands before every text.
+  /// Tokens before every text.
   const std::vector<std::int32_t>& prefix() const { return prefix_; }
 
-  /// Look-ups of pairs of tokens so far: the work that merging has been.
+  /// See bpe_merges::lookups.
   std::uint64_t lookups() const { return model_.lookups(); }
 
   /// Largest id + 1.
@@ -59,7 +59,7 @@ class tokenizer {
   added_token_finder raw_tokens_, normalized_tokens_;
   std::vector<std::pair<std::string, std::int32_t>> added_;
   std::vector<std::int32_t> prefix_, suffix_;
-  bool splits_specials_ = false;  ///< special tokens that stand in a text are text
+  bool splits_specials_ = false;  ///< special tokens in a text are plain text
   index_t size_ = 0;
   std::int32_t bos_ = -1;
 };

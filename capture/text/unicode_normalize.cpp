@@ -140,10 +140,10 @@ std::string normal_form(std::string_view text, bool compose) {
     const char32_t c = utf8_at(text, i);
     if (tables.stays(c, compose)) {
       last = i;
-      i += utf8_size(static_cast<unsigned char>(text[i]));
+      i += utf8_size_at(text, i);
       continue;
     }
-    // From the character before to the next one that stays: nothing reaches further.
+    // Normalise from the previous character to the next one that stays; nothing reaches further.
     const std::size_t begin = std::max(last, copied);
     out.append(text, copied, begin - copied);
     part.clear();
@@ -152,7 +152,7 @@ std::string normal_form(std::string_view text, bool compose) {
       const char32_t x = utf8_at(text, end);
       if (end > i && tables.stays(x, compose)) break;
       tables.decompose(x, &part);
-      end += utf8_size(static_cast<unsigned char>(text[end]));
+      end += utf8_size_at(text, end);
     }
     order_marks(&part);
     if (compose) compose_marks(tables, &part);
@@ -178,9 +178,9 @@ std::string lower_case(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   const auto& ranges = detail::lower_ranges;
-  for (std::size_t i = 0; i < text.size(); i += utf8_size(static_cast<unsigned char>(text[i]))) {
+  for (std::size_t i = 0; i < text.size(); i += utf8_size_at(text, i)) {
     const char32_t c = utf8_at(text, i);
-    if (c == 0x130) {  // the one that becomes two
+    if (c == 0x130) {  // the only one that becomes two
       out += "i\xcc\x87";
       continue;
     }

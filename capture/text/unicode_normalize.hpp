@@ -11,13 +11,13 @@ namespace qkgeom {
 std::string normal_form_c(std::string_view text);
 std::string normal_form_d(std::string_view text);
 
-/// `text` in lower case, character by character, without regard to the neighbours.
+/// `text` in lower case; each character is mapped regardless of its neighbours.
 std::string lower_case(std::string_view text);
 
-/// Whether `c` is a numeral to the Digits pre-tokenizer (the categories Nd, Nl and No).
+/// Whether the Digits pre-tokenizer takes `c` for a numeral (categories Nd, Nl and No).
 bool is_numeral(char32_t c);
 
-/// Whether `c` is part of a word to an added token that is `single_word`.
+/// Whether a `single_word` added token takes `c` for part of a word.
 bool is_word_character(char32_t c);
 
 }  // namespace qkgeom

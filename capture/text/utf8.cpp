@@ -3,6 +3,12 @@
 
 namespace qkgeom {
 
+std::size_t character_start(std::string_view text, std::size_t end, std::size_t low) {
+  std::size_t i = end - 1;
+  while (i > low && (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80) --i;
+  return i;
+}
+
 char32_t utf8_at(std::string_view text, std::size_t i) {
   const auto byte = [&](std::size_t j) { return static_cast<unsigned char>(text[j]); };
   const std::size_t n = utf8_size(byte(i));
@@ -54,8 +60,7 @@ bool is_space(char32_t c) {
 
 std::size_t space_before(std::string_view text, std::size_t low, std::size_t end) {
   while (end > low) {
-    std::size_t i = end - 1;
-    while (i > low && (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80) --i;
+    const std::size_t i = character_start(text, end, low);
     if (!is_space(utf8_at(text, i))) break;
     end = i;
   }
@@ -63,7 +68,7 @@ std::size_t space_before(std::string_view text, std::size_t low, std::size_t end
 }
 
 std::size_t space_after(std::string_view text, std::size_t i) {
-  while (i < text.size() && is_space(utf8_at(text, i))) i += utf8_size(static_cast<unsigned char>(text[i]));
+  while (i < text.size() && is_space(utf8_at(text, i))) i += utf8_size_at(text, i);
   return i;
 }
 

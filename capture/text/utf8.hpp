@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -33,11 +34,19 @@ inline void append_utf8(std::string& out, char32_t c) {
   }
 }
 
+/// Bytes of the character at byte `i` of `text`, as far as the text reaches.
+inline std::size_t utf8_size_at(std::string_view text, std::size_t i) {
+  return std::min(utf8_size(static_cast<unsigned char>(text[i])), text.size() - i);
+}
+
+/// Start of the character that ends at byte `end` > 0 of well-formed text, not before `low`.
+std::size_t character_start(std::string_view text, std::size_t end, std::size_t low = 0);
+
 /// The character at byte `i` of well-formed UTF-8 text.
 char32_t utf8_at(std::string_view text, std::size_t i);
 
-/// Bytes of the well-formed character at byte `i` of `text`, or 0 if it is ill-formed there; `*skip` then is the length
-/// of the maximal ill-formed part (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts").
+/// Bytes of the well-formed character at byte `i` of `text`; 0 if it is ill-formed: `*skip` is then the length of the
+/// maximal ill-formed part (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts").
 std::size_t well_formed_size(std::string_view text, std::size_t i, std::size_t* skip);
 
 /// `text` with each maximal ill-formed part replaced by U+FFFD, as Python's `errors="replace"` does.

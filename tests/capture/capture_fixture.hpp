@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -13,33 +14,33 @@
 
 namespace qkgeom::test {
 
-/// The bundled model: its checkpoints' folders, its tokenizer, twelve held-out books.
+/// The bundled model: checkpoints, tokenizer, twelve held-out books.
 inline const std::filesystem::path bundled = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3";
 
-/// Writes held-out books as JSON lines: those of these numbers, which begin again after the last book.
+/// Writes held-out books as JSON lines; numbers beyond the last book begin again at the first.
 inline void write_books(const std::filesystem::path& path, const std::vector<int>& numbers) {
   std::ifstream in(bundled / "heldout.jsonl");
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   std::string text;
-  for (const int n : numbers) text += lines.at(static_cast<std::size_t>(n) % lines.size()) + '\n';
+  for (const int n : numbers) text += lines.at(n % static_cast<int>(lines.size())) + '\n';
   put(path, text);
 }
-/// The first `count` of them.
+/// Writes the first `count` books.
 inline void write_books(const std::filesystem::path& path, int count) {
-  std::vector<int> numbers;
-  for (int i = 0; i < count; ++i) numbers.push_back(i);
+  std::vector<int> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
   write_books(path, numbers);
 }
 
-/// The bytes of every file of a folder by name.
+/// Bytes of a folder's files by name.
 inline std::map<std::string, std::string> contents_of(const std::filesystem::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& e : std::filesystem::directory_iterator(folder)) files[e.path().filename().string()] = get(e.path());
   return files;
 }
 
-/// A capture of a checkpoint of the bundled model into a folder of its own, as `options` say.
+/// Captures a checkpoint of the bundled model into a folder of its own.
 class capture_test : public ::testing::Test {
  protected:
   capture_test() {
@@ -56,7 +57,7 @@ class capture_test : public ::testing::Test {
     notes.str("");
     return run_capture(options, notes, backend);
   }
-  /// The sentence with which it is refused.
+  /// The error message of a run.
   std::string refusal() {
     return message_of([&] { run(); });
   }

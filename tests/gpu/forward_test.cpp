@@ -21,7 +21,7 @@ class forward_on_gpu : public testing::Test {
   }
 
   static forward_pass_factory pass(resident_layers resident = resident_layers::automatic, index_t chunk = 0) {
-    return cuda_forward_pass({.resident = resident, .longest = 4096, .chunk = chunk});
+    return cuda_forward_pass({.resident = resident, .max_length = 4096, .chunk = chunk});
   }
   /// Documents in one chunk, and in several: queries that are not the first of their document.
   static std::vector<forward_pass_factory> passes() {

@@ -7,7 +7,7 @@
 namespace qkgeom {
 namespace {
 
-/// The heads of a list, in place where they follow one another, else copied together.
+/// The listed heads: in place if they are consecutive, else copied.
 tensor_view<const float> chosen_heads(const tensor_view<const float>& x, const std::vector<index_t>& heads,
                                       std::vector<float>& copy) {
   const auto n = static_cast<index_t>(heads.size());
@@ -30,10 +30,9 @@ moment_store::moment_store(const capture_manifest& manifest, bucket_edges bucket
 void moment_store::clear() {
   layers_.clear();
   const index_t d = manifest_->model.head_dim;
-  const auto b = static_cast<std::size_t>(buckets_.count());
   const auto side = [&](std::size_t heads, scatter_kind kind) {
     const side_moments zero{row_moments::zero(d, scatter_kind::full),
-                            std::vector<row_moments>(b, row_moments::zero(d, kind))};
+                            std::vector<row_moments>(buckets_.count(), row_moments::zero(d, kind))};
     return std::vector<side_moments>(heads, zero);
   };
   for (const auto& info : manifest_->layers) {
@@ -45,48 +44,41 @@ void moment_store::clear() {
   }
 }
 
-void moment_store::take_queries(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found) {
-  merge(layers_[layer].moments.q[head].bucket[bucket], found);
+void moment_store::take_queries(std::size_t layer, std::size_t bucket, const std::vector<row_moments>& heads) {
+  for (std::size_t h = 0; h < heads.size(); ++h) merge(layers_[layer].moments.q[h].bucket[bucket], heads[h]);
 }
 
-void moment_store::take_keys(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found) {
-  if (document_.empty())
-    document_.assign(layers_[layer].moments.k.size(), row_moments::zero(manifest_->model.head_dim, scatter_kind::full));
-  merge(layers_[layer].moments.k[head].bucket[bucket], found);
-  merge(document_[head], found);
+void moment_store::take_keys(std::size_t layer, std::size_t bucket, const std::vector<row_moments>& heads) {
+  document_.resize(heads.size(), row_moments::zero(manifest_->model.head_dim, scatter_kind::full));
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    merge(layers_[layer].moments.k[h].bucket[bucket], heads[h]);
+    merge(document_[h], heads[h]);
+  }
 }
 
 void moment_store::end_document(index_t layer) {
-  const index_t at = manifest_->find_layer(layer);
-  if (at < 0 || document_.empty()) return;
-  token_moments& to = layers_[at];
+  const index_t index = manifest_->find_layer(layer);
+  if (index < 0 || document_.empty()) return;
+  token_moments& sums = layers_[index];
   const double n = static_cast<double>(document_[0].count);
   for (std::size_t h = 0; h < document_.size(); ++h) {
-    merge(to.moments.k[h].total, document_[h]);
-    to.k_differences[h] = dense::sum(std::move(to.k_differences[h]), dense::scaled(document_[h].xx, n));
+    merge(sums.moments.k[h].total, document_[h]);
+    sums.k_differences[h] = dense::sum(std::move(sums.k_differences[h]), dense::scaled(document_[h].xx, n));
   }
-  to.k_pairs += 0.5 * n * (n - 1);
+  sums.k_pairs += 0.5 * n * (n - 1);
   document_.clear();
 }
 
 void moment_store::add(index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-  const index_t at = manifest_->find_layer(layer);
-  if (at < 0) return;
-  const captured_layer_info& info = manifest_->layers[at];
-  const auto add_side = [&](const char* side, tensor_view<const float> x, const std::vector<index_t>& heads,
-                            const auto& take) {
-    each_bucket(x, 0, [&](std::size_t bucket, tensor_view<const float> rows, index_t first) {
-      position_.resize(rows.rows);
-      std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(first));
-      const auto found = moments_(side, chosen_heads(rows, heads, packed_), {position_.data(), rows.rows});
-      for (std::size_t h = 0; h < found.size(); ++h) take(h, bucket, found[h].total);
-    });
-  };
-  const auto l = static_cast<std::size_t>(at);
-  add_side("q", q, info.query_heads,
-           [&](std::size_t h, std::size_t bucket, const row_moments& found) { take_queries(l, h, bucket, found); });
-  add_side("k", k, info.key_heads,
-           [&](std::size_t h, std::size_t bucket, const row_moments& found) { take_keys(l, h, bucket, found); });
+  add_rows(layer, 0, q, k,
+           [&](const char* side, tensor_view<const float> rows, const std::vector<index_t>& heads, index_t position) {
+             position_.resize(rows.rows);
+             std::iota(position_.begin(), position_.end(), static_cast<std::int32_t>(position));
+             std::vector<row_moments> totals;
+             for (auto& found : moments_(side, chosen_heads(rows, heads, packed_), {position_.data(), rows.rows}))
+               totals.push_back(std::move(found.total));
+             return totals;
+           });
   end_document(layer);
 }
 

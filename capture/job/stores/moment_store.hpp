@@ -13,51 +13,55 @@ namespace qkgeom {
 /// Moments of every token of the captured heads, over the documents of one block.
 class moment_store {
  public:
-  /// `manifest` must live longer. Tokens before `skip_first` are left out.
+  /// `manifest` must outlive the store. Leaves out tokens before `skip_first`.
   moment_store(const capture_manifest& manifest, bucket_edges buckets, moment_function moments, index_t skip_first);
 
-  /// Adds all tokens of one layer of a document: q (tokens, query heads, d), k (tokens, key heads, d).
+  /// Adds a document in one layer: q (tokens, query heads, d), k (tokens, key heads, d).
   void add(index_t layer, tensor_view<const float> q, tensor_view<const float> k);
 
-  /// The same for rows that lie elsewhere, in chunks that follow one another, the tokens from `first` on.
-  /// `moments(side, rows, position)` gives the moments of each head of some of the rows, whose first is at `position`.
+  /// Adds a chunk of a document whose rows may be in any memory; row 0 is token `first`, and chunks come in order.
+  /// `moments(side, rows, position)` gives the moments of each head of `rows`, whose first is token `position`.
   template <class T, memory_space S, class Moments>
   void add_chunk(index_t layer, index_t first, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
                  const Moments& moments) {
-    const index_t at = manifest_->find_layer(layer);
-    if (at < 0) return;
-    const captured_layer_info& info = manifest_->layers[at];
-    const auto add_side = [&](const char* side, const tensor_view<const T, S>& x, const std::vector<index_t>& heads,
-                              const auto& take) {
-      const index_t front = heads.front();
-      tensor_view<const T, S> some = x;
-      some.data += front * x.head_stride;
-      some.heads = heads.back() - front + 1;
-      each_bucket(some, first, [&](std::size_t bucket, const tensor_view<const T, S>& rows, index_t position) {
-        const auto found = moments(side, rows, position);
-        for (std::size_t h = 0; h < heads.size(); ++h) take(h, bucket, found[heads[h] - front].total);
-      });
+    const auto total_of = [&](const char* side, tensor_view<const T, S> rows, const std::vector<index_t>& heads,
+                              index_t position) {
+      rows.data += heads.front() * rows.head_stride;
+      rows.heads = heads.back() - heads.front() + 1;
+      auto found = moments(side, rows, position);
+      std::vector<row_moments> totals;
+      for (const index_t head : heads) totals.push_back(std::move(found[head - heads.front()].total));
+      return totals;
     };
-    add_side("q", q, info.query_heads, [&](std::size_t h, std::size_t bucket, const row_moments& found) {
-      take_queries(static_cast<std::size_t>(at), h, bucket, found);
-    });
-    add_side("k", k, info.key_heads, [&](std::size_t h, std::size_t bucket, const row_moments& found) {
-      take_keys(static_cast<std::size_t>(at), h, bucket, found);
-    });
+    add_rows(layer, first, q, k, total_of);
   }
-  /// Ends the document that `add_chunk` began.
+  /// Ends the document whose chunks were added.
   void end_document(index_t layer);
 
-  /// Writes what was added so far.
+  /// Writes the moments so far.
   void write(const std::filesystem::path& path, const capture_manifest& manifest) const;
-  /// Goes on with what a file holds. A file does not hold every bit: who adds more after `write` reads first, so that a
-  /// capture that is interrupted and goes on from the file ends with the same bits.
+  /// Continues from a file. A file does not hold every bit, so a writer that adds more reads its file back first: a
+  /// capture resumed from the file then ends with the same bits.
   void read(const std::filesystem::path& path);
   void clear();
 
  private:
-  /// f(bucket, rows, position of the first) for each bucket with tokens, which follow one another. Row 0 of x is token
-  /// `first`.
+  /// Adds rows from token `first` on. `total_of(side, rows, heads, position)` gives moments of the heads of `rows`,
+  /// whose first is token `position`.
+  template <class T, memory_space S, class TotalOf>
+  void add_rows(index_t layer, index_t first, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
+                const TotalOf& total_of) {
+    const index_t index = manifest_->find_layer(layer);
+    if (index < 0) return;
+    const captured_layer_info& info = manifest_->layers[index];
+    each_bucket(q, first, [&](std::size_t bucket, const tensor_view<const T, S>& rows, index_t position) {
+      take_queries(index, bucket, total_of("q", rows, info.query_heads, position));
+    });
+    each_bucket(k, first, [&](std::size_t bucket, const tensor_view<const T, S>& rows, index_t position) {
+      take_keys(index, bucket, total_of("k", rows, info.key_heads, position));
+    });
+  }
+  /// Calls f(bucket, rows, position of the first row) for each bucket with rows of x, whose row 0 is token `first`.
   template <class T, memory_space S, class F>
   void each_bucket(const tensor_view<const T, S>& x, index_t first, F&& f) const {
     for (index_t b = 0; b < buckets_.count(); ++b) {
@@ -67,18 +71,18 @@ class moment_store {
       tensor_view<const T, S> rows = x;
       rows.data += (begin - first) * x.row_stride;
       rows.rows = end - begin;
-      f(static_cast<std::size_t>(b), rows, begin);
+      f(b, rows, begin);
     }
   }
-  void take_queries(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found);
-  void take_keys(std::size_t layer, std::size_t head, std::size_t bucket, const row_moments& found);
+  void take_queries(std::size_t layer, std::size_t bucket, const std::vector<row_moments>& heads);
+  void take_keys(std::size_t layer, std::size_t bucket, const std::vector<row_moments>& heads);
 
   const capture_manifest* manifest_;
   bucket_edges buckets_;
   moment_function moments_;
   index_t skip_first_;
   std::vector<token_moments> layers_;  // as manifest_->layers
-  std::vector<row_moments> document_;  // of the keys of the document under way, by key head
+  std::vector<row_moments> document_;  // of the current document's keys, by key head
   std::vector<float> packed_;
   std::vector<std::int32_t> position_;
 };

@@ -32,7 +32,7 @@ void remove_state(const std::filesystem::path& folder) {
   std::error_code none;
   std::filesystem::remove(folder / (std::string(file_name) + ".partial"), none);
   std::filesystem::remove(folder / file_name, none);
-  // Moments of a block that was under way: "moments-03.safetensors.upto-17", or what a write has left of it.
+  // Moments of an unfinished block, "moments-03.safetensors.upto-17", or a part of such a file.
   for (const auto& entry : std::filesystem::directory_iterator(folder, none))
     if (entry.path().filename().string().rfind("moments-", 0) == 0 && entry.path().extension() != ".safetensors")
       std::filesystem::remove(entry.path(), none);

@@ -9,17 +9,17 @@
 
 namespace qkgeom {
 
-/// What progress.json holds while a capture is under way.
+/// Content of progress.json while a capture is unfinished.
 struct resume_state {
   std::string settings;     ///< the manifest without documents and shards
-  std::string inputs;       ///< SHA-256 over documents, token ids and samples of the weights
-  capture_manifest done{};  ///< the manifest of the shards that are complete; without shards so far it says nothing
+  std::string inputs;       ///< SHA-256, see `input_check`
+  capture_manifest done{};  ///< manifest of the complete shards; unset while there are none
 };
 
-/// Reads FOLDER/progress.json; none if it is not there.
+/// Reads FOLDER/progress.json; none if there is no such file.
 std::optional<resume_state> read_state(const std::filesystem::path& folder);
 void write_state(const std::filesystem::path& folder, const resume_state& state);
-/// Removes progress.json and what a killed program may have left of it.
+/// Removes progress.json and partial files that a killed program may have left.
 void remove_state(const std::filesystem::path& folder);
 
 }  // namespace qkgeom

@@ -11,16 +11,16 @@ namespace qkgeom {
 namespace {
 
 template <class T>
-void append(std::vector<std::byte>& to, const float* row, index_t n) {
-  const std::size_t at = to.size();
-  to.resize(at + static_cast<std::size_t>(n) * sizeof(T));
+void append(std::vector<std::byte>& bytes, const float* row, index_t n) {
+  const std::size_t begin = bytes.size();
+  bytes.resize(begin + n * sizeof(T));
   for (index_t c = 0; c < n; ++c) {
     T x;
     if constexpr (std::is_same_v<T, bf16>)
       x = bf16::round(row[c]);
     else
       x = row[c];
-    std::memcpy(to.data() + at + static_cast<std::size_t>(c) * sizeof(T), &x, sizeof(T));
+    std::memcpy(bytes.data() + begin + c * sizeof(T), &x, sizeof(T));
   }
 }
 
@@ -33,23 +33,23 @@ row_store::row_store(const capture_manifest& manifest, token_sampler sampler, co
       same_positions_(same_positions),
       rows_(manifest.layers.size()) {}
 
-void row_store::add_side(side& to, const std::vector<std::int32_t>& positions, tensor_view<const float> x,
+void row_store::add_side(side& rows, const std::vector<std::int32_t>& positions, tensor_view<const float> x,
                          const std::vector<index_t>& heads, index_t layer, std::int32_t document,
                          std::span<const std::int32_t> ids) const {
   for (index_t r = 0; r < x.rows; ++r) {
     const std::int32_t t = positions[r];
-    to.position.push_back(t);
-    to.document.push_back(document);
-    to.token.push_back(ids[t]);
+    rows.position.push_back(t);
+    rows.document.push_back(document);
+    rows.token.push_back(ids[t]);
     for (const index_t h : heads) {
       const float* row = x.head(h).row(r);
       const bool finite = std::all_of(row, row + x.dim, [](float v) { return std::isfinite(v); });
       require(finite, "the model computes NaN or Inf: layer ", layer, ", head ", h, ", document ", document,
               ", position ", t);
       if (compute_ == compute_type::bf16)
-        append<bf16>(to.data, row, x.dim);
+        append<bf16>(rows.data, row, x.dim);
       else
-        append<float>(to.data, row, x.dim);
+        append<float>(rows.data, row, x.dim);
     }
   }
 }
@@ -66,9 +66,9 @@ row_choice row_store::choose(index_t layer, std::int32_t document, index_t token
 
 void row_store::add(index_t layer, const row_choice& choice, tensor_view<const float> q, tensor_view<const float> k,
                     std::int32_t document, std::span<const std::int32_t> ids) {
-  const auto at = static_cast<std::size_t>(manifest_->find_layer(layer));
-  add_side(rows_[at].q, choice.q, q, manifest_->layers[at].query_heads, layer, document, ids);
-  add_side(rows_[at].k, choice.k, k, manifest_->layers[at].key_heads, layer, document, ids);
+  const index_t index = manifest_->find_layer(layer);
+  add_side(rows_[index].q, choice.q, q, manifest_->layers[index].query_heads, layer, document, ids);
+  add_side(rows_[index].k, choice.k, k, manifest_->layers[index].key_heads, layer, document, ids);
 }
 
 std::vector<layer_to_write> row_store::layers() const {

@@ -13,20 +13,20 @@
 
 namespace qkgeom {
 
-/// The rows of one shard: of each captured layer the drawn tokens of the captured heads.
+/// The rows of one shard: in each captured layer, the drawn tokens of the captured heads.
 class row_store {
  public:
-  /// `manifest` must live longer. `compute` decides the element type: BF16 values are stored as such, without loss.
-  /// `same_positions`: keys are taken where queries are.
+  /// `manifest` must outlive the store. `compute` is the element type of the rows: bf16 values are stored without loss.
+  /// `same_positions`: keys at the positions of the queries.
   row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions = false);
 
-  /// The rows that are drawn of one layer of document `document`; none of a layer that is not captured.
+  /// Draws the rows of a document in one layer; none if the layer is not captured.
   row_choice choose(index_t layer, std::int32_t document, index_t tokens) const;
-  /// Takes them: q (rows, query heads, d), k (rows, key heads, d) of the model's heads.
+  /// Adds these rows: q (rows, query heads, d), k (rows, key heads, d) of all heads of the model.
   void add(index_t layer, const row_choice& choice, tensor_view<const float> q, tensor_view<const float> k,
            std::int32_t document, std::span<const std::int32_t> ids);
 
-  /// All rows so far, valid until the next call.
+  /// Rows so far, valid until the next call.
   std::vector<layer_to_write> layers() const;
   void clear();
 
@@ -38,7 +38,7 @@ class row_store {
   struct layer_rows {
     side q, k;
   };
-  void add_side(side& to, const std::vector<std::int32_t>& positions, tensor_view<const float> x,
+  void add_side(side& rows, const std::vector<std::int32_t>& positions, tensor_view<const float> x,
                 const std::vector<index_t>& heads, index_t layer, std::int32_t document,
                 std::span<const std::int32_t> ids) const;
 

@@ -12,26 +12,26 @@
 
 namespace qkgeom {
 
-/// What the softmax of the captured heads gives, and the losses, of each document of one shard.
+/// Softmax statistics of the captured heads, and losses, of each document of one shard.
 class statistics_store {
  public:
-  /// `manifest` and `model` must live longer.
+  /// `manifest` and `model` must outlive the store.
   statistics_store(const capture_manifest& manifest, const decoder_description& model, bucket_edges buckets,
                    bool softmax, bool losses);
 
-  /// Makes room for a batch of documents, empty ones too, before anything of them is added, by their numbers in it.
-  /// `more` will follow before `clear`.
+  /// Makes room for the documents of the next batch, empty ones too; `add` and `add_losses` number them from 0. `more`
+  /// will follow before `clear`.
   void add_documents(index_t count, index_t more);
 
-  /// What is kept of a layer's softmax; none: nothing.
+  /// Heads, buckets and bins to measure in a layer; none: nothing.
   std::optional<measured_heads> measured(index_t layer) const;
-  void add(std::size_t document, index_t layer, const attention_sums& found);
+  void add(std::size_t document, index_t layer, const attention_sums& sums);
   void add_losses(std::size_t document, std::span<const float> losses);
 
-  /// Everything so far as tensors of a shard, valid until the next call.
+  /// Everything since `clear` as tensors of a shard, valid until the next call.
   std::vector<tensor_to_write> tensors() const;
   void clear();
-  /// Loss of every document so far: sum and tokens, and those of the last fifth of the context.
+  /// Loss of all documents so far: sum and tokens; `last`: in the last fifth of the context.
   struct loss_sums {
     double sum = 0, tokens = 0, last_sum = 0, last_tokens = 0;
   };
@@ -43,8 +43,8 @@ class statistics_store {
   bucket_edges buckets_;
   bool softmax_, losses_;
   index_t bins_;
-  std::size_t batch_ = 0, documents_ = 0;  // before the batch, in all
-  std::vector<attention_sums> layers_;     // as manifest_->layers, documents in front of the other dimensions
+  std::size_t batch_ = 0, documents_ = 0;  // before the batch; with it
+  std::vector<attention_sums> layers_;     // as manifest_->layers; documents are the first dimension
   std::vector<double> loss_sum_, loss_count_;
   loss_sums loss_;
 };

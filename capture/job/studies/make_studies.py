@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the capture studies beside this script: what was captured of each model of the thesis, heads included.
+"""Writes the capture studies beside this script: the settings and heads of each capture of the thesis.
 
 Usage: make_studies.py [--check]
-The thesis draws 300 query heads a model: CPython's random.Random(0).sample over all (layer, head) pairs in layer-major
-order, so the lists follow from the shapes below. Llama 3.2 11B counts its eight layers that attend to images alone;
-their heads hold no data. --check compares the files with what would be written.
+The thesis draws 300 query heads per model: CPython's random.Random(0).sample over all (layer, head) pairs in layer-major
+order, so the lists follow from the shapes below. The draw for Llama 3.2 11B includes its eight layers
+that attend to images alone, whose heads hold no data. --check compares the files with what would be written.
 """
 import argparse
 import json
@@ -79,7 +79,7 @@ def all_studies():
 
 
 def text_of(fields):
-    """A line a field, a line a layer of heads."""
+    """One line per field, and one per layer of heads."""
     lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in fields.items() if k != "heads"]
     rows = [f"    {json.dumps(layer)}: {json.dumps(heads)}" for layer, heads in fields["heads"].items()]
     return "{\n" + ",\n".join(lines + ['  "heads": {\n' + ",\n".join(rows) + "\n  }"]) + "\n}\n"

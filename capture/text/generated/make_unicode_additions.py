@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes unicode_additions.hpp: the code points that the `tokenizers` library counts to a class and Unicode 14 does not.
+"""Writes unicode_additions.hpp: the code points that a class has in the `tokenizers` library but not in Unicode 14.
 
-PCRE2 as Debian 12 ships it knows Unicode 14; the regular expressions of tokenizer.json are meant for the tables of the
-`tokenizers` library. Classes by script, and those that lost members, are written out whole. Needs `tokenizers` and a Python whose unicodedata is of version 14.0.0 (Python 3.11).
+Debian 12's PCRE2 has Unicode 14; the regular expressions of tokenizer.json expect the tables of the `tokenizers` library.
+Classes by script, and those that lost members, are written out whole. Needs `tokenizers`, and a Python whose unicodedata
+has version 14.0.0 (Python 3.11).
 Usage: make_unicode_additions.py > unicode_additions.hpp
 """
 import unicodedata
@@ -19,7 +20,7 @@ TEXT = "".join(map(chr, POINTS))
 
 
 def members(name):
-    """Code points in the class, as the library's regular expressions see it."""
+    """Code points of the class in the library's regular expressions."""
     outside = set()
     for _, (a, b) in pre_tokenizers.Split(Regex(r"\p{%s}" % name), "removed").pre_tokenize_str(TEXT):
         outside.update(POINTS[a:b])
@@ -41,8 +42,8 @@ def main():
     print("// SPDX-License-Identifier: MIT")
     print("// Made by make_unicode_additions.py from tokenizers %s; do not edit.\n#pragma once\n" % tokenizers.__version__)
     print("#include <string_view>\n\nnamespace qkgeom::detail {\n")
-    print("/// Ranges, as written inside a character class, by which a class of the `tokenizers` library exceeds Unicode 14;")
-    print("/// if `whole`, all of the class.")
+    print("/// Ranges, as written inside a character class, that a class of the `tokenizers` library has beyond Unicode 14;")
+    print("/// `whole`: all ranges of the class.")
     print("struct class_addition {\n  std::string_view name;\n  bool whole;\n  std::string_view ranges;\n};\n")
     print("inline constexpr class_addition unicode_additions[] = {")
     for name in CLASSES + SCRIPTS:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Writes unicode_tables.cpp: normal forms, lower case, numerals and word characters as the `tokenizers` library has them.
 
-Everything is found by asking the library, whose parts rest on different versions of Unicode: its normal forms are older
-than its regular expressions. Combining classes are recovered by their order, which is all that normal forms need: two
-marks are swapped exactly if the second one's class is lower and not 0.
+The library itself is asked, since its normal forms have an older version of Unicode than its regular expressions.
+Combining classes are recovered by their order alone, which is all that normal forms need: two marks are swapped exactly
+if the second one's class is lower and not 0.
 Usage: make_unicode_tables.py > unicode_tables.cpp   (needs tokenizers)
 """
 import unicodedata
@@ -44,7 +44,7 @@ def combining_classes():
 
 
 def decompositions():
-    """Canonical mappings in one step, those that normal form C undoes and the others."""
+    """Canonical one-step mappings: those that normal form C undoes, and the others."""
     full = {c: NFD.normalize_str(chr(c)) for c in POINTS if c not in HANGUL}
     full = {c: d for c, d in full.items() if d != chr(c)}
     inverse = {}
@@ -87,7 +87,7 @@ def numerals():
 
 
 def word_characters():
-    """Those beside which a single-word token is not found."""
+    """Characters beside which a single-word token is not found."""
     t = Tokenizer(models.BPE(vocab={}, merges=[]))
     t.add_tokens([AddedToken("\ue000", single_word=True, normalized=False)])
     points = [c for c in POINTS if c != 0xE000]

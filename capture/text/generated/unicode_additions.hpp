@@ -6,8 +6,8 @@
 
 namespace qkgeom::detail {
 
-/// Ranges, as written inside a character class, by which a class of the `tokenizers` library exceeds Unicode 14;
-/// if `whole`, all of the class.
+/// Ranges, as written inside a character class, that a class of the `tokenizers` library has beyond Unicode 14;
+/// `whole`: all ranges of the class.
 struct class_addition {
   std::string_view name;
   bool whole;

@@ -27,8 +27,8 @@ using weights = std::map<std::string, std::pair<std::vector<index_t>, std::vecto
 
 constexpr index_t tokens = 96, d = 32;
 
-/// A bundled checkpoint in f32 whose layer 0 has no rotary embedding, and whose first words tell their place: with
-/// equal norms, coordinate 0 of word t is t / tokens.
+/// A bundled checkpoint in f32 without rotary embedding in layer 0. The embeddings of its first words encode positions:
+/// all have one norm, and coordinate 0 of word t is t / tokens.
 class changed_model : public testing::Test {
  protected:
   changed_model() {
@@ -99,7 +99,7 @@ TEST_F(changed_model, an_ablated_head_is_one_whose_output_weights_are_0) {
 }
 
 TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
-  // Key head 0 loses slope (t - centre); what is constant in t moves no softmax. Heads 0 to 3 read it.
+  // Key head 0, which heads 0 to 3 read, loses slope (t - centre). A constant shift of keys changes no softmax.
   std::vector<double> slope(d);
   for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = 0.2 * std::sin(1.0 + static_cast<double>(i));
   weights without = tensors;
@@ -173,7 +173,7 @@ TEST(probes, lookups_ask_for_the_first_record) {
     const auto p = lookup_probe(words, encode, text, 300, trial, 1);
     ASSERT_EQ(p.ids.size(), 301u);
     EXPECT_EQ(p.first, 300);
-    // The end repeats the beginning, as far as the token that is asked for.
+    // The end repeats the beginning, up to the token that is asked for.
     const auto before = encode("The lot of");
     std::size_t start = p.ids.size() - 1;
     while (!std::equal(before.begin(), before.end(), p.ids.begin() + static_cast<std::ptrdiff_t>(start))) --start;

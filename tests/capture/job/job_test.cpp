@@ -44,7 +44,7 @@ class job : public test::capture_test {
     for (const auto& e : fs::directory_iterator(options.model))
       fs::permissions(e.path(), fs::perms::owner_write, fs::perm_options::add);
   }
-  /// Writes the weights anew, each tensor as `change` leaves it; it returns whether the tensor stays.
+  /// Rewrites the weights: `change` may change each tensor, and returns whether it stays.
   void change_weights(const std::function<bool(tensor_to_write&, std::vector<bf16>&)>& change) {
     copy_model();
     std::map<std::string, std::vector<bf16>> values;
@@ -188,7 +188,7 @@ TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
   EXPECT_EQ(m.extra["study"], "mine");
   EXPECT_EQ((*m.documents)[0].labels, json({{"task", "T3.1"}, {"bin", 128}, {"language", "en"}}));
   EXPECT_EQ((*m.documents)[1].labels, json({{"language", "zh"}}));
-  // Other base, other frequencies: theta^(-2 / 32).
+  // Frequencies of the other base: theta^(-2 / 32).
   EXPECT_FLOAT_EQ(static_cast<float>(m.rope->inv_freq[1]), static_cast<float>(std::pow(2e4, -1.0 / 16)));
   options.out = folder / "none";
   options.plan.head_list = {{8, 0}};
@@ -198,7 +198,7 @@ TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
   EXPECT_THAT(refusal(), HasSubstr("line 1: label list must be"));
 }
 
-TEST_F(job, documents_begin_with_bos_when_told_to_and_with_nothing_when_told_not_to) {
+TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {
   copy_model();
   fs::create_directories(folder / "tok");
   fs::rename(options.model / "tokenizer.json", folder / "tok" / "tokenizer.json");
@@ -222,7 +222,7 @@ TEST_F(job, documents_begin_with_bos_when_told_to_and_with_nothing_when_told_not
   auto expected = plain;
   expected.insert(expected.begin(), 7);
   EXPECT_EQ(first_tokens("config"), expected);
-  // The tokenizer's own name goes first, and what it puts before a text is not doubled.
+  // The tokenizer's own BOS token counts first, and is not put before a text twice.
   auto file = read_json(folder / "tok" / "tokenizer.json");
   file["added_tokens"].push_back({{"id", 9}, {"content", "<s>"}, {"special", true}});
   file["model"]["vocab"]["<s>"] = 9;
@@ -294,7 +294,7 @@ TEST_F(job, a_finished_capture_is_that_of_its_documents_and_weights) {
   run();
   options.resume = true;
   EXPECT_TRUE(run().was_complete);
-  write("a.txt", "And the earth was without form");  // as many tokens of a document of the same name
+  write("a.txt", "And the earth was without form");  // the same name and number of tokens
   EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
   write("a.txt", "In the beginning God created");
   EXPECT_TRUE(run().was_complete);
@@ -446,6 +446,35 @@ TEST_F(job, a_tokenizer_of_another_model_is_noticed) {
   EXPECT_THAT(refusal(), HasSubstr("token id 5000 at position 0 is outside the model's vocabulary of 1024"));
   fs::remove(options.model / "tokenizer.json");
   EXPECT_THAT(refusal(), HasSubstr("no tokenizer.json"));
+}
+
+// The bundled model's README has 3.074 nats per token for this checkpoint, over sixteen contexts of each book; here is
+// the first of each.
+TEST_F(job, softmax_and_losses_stand_in_a_capture_by_document) {
+  options.documents.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(test::bundled / "heldout.jsonl"));
+  options.softmax = options.loss = true;
+  options.plan.max_length = 513;
+  options.plan.head_list = {{0, 3}, {1, 0}};
+  options.plan.sampler = {.bucket_size = 100};
+  options.statistics_bucket_size = 100;
+  const auto summary = run();
+  EXPECT_EQ(summary.loss_tokens, 12 * 512);
+  EXPECT_NEAR(summary.loss, 3.07, 0.25);
+  const auto c = capture::open(options.out);
+  const auto file = c.file(0);
+  const auto count = file->values<double>("layer.0.attention.count"), sums = file->values<double>("loss.sum");
+  const auto tokens = file->values<double>("loss.count"), distance = file->values<double>("layer.0.attention.distance");
+  ASSERT_EQ(count.size(), 13u * 6);
+  double loss = 0, mass = 0, queries = 0;
+  for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(count[b] + tokens[b] + sums[b], 0);  // the empty document
+  for (std::size_t b = 6; b < 12; ++b) EXPECT_EQ(count[b], b < 11 ? 100 : 13);
+  for (const double x : sums) loss += x;
+  for (const double x : count) queries += x;
+  for (const double x : distance) mass += x;
+  EXPECT_NEAR(loss / (12 * 512), summary.loss, 1e-12);
+  EXPECT_NEAR(mass, queries, 1e-6);
+  EXPECT_EQ(file->at("layer.1.attention.first").shape, (std::vector<index_t>{13, 1, 6, 3}));
+  EXPECT_EQ(file->at("layer.1.attention.distance").shape, (std::vector<index_t>{13, 1, 6, 11}));
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ void write_llama(const fs::path& folder, index_t layers) {
   write_safetensors(folder / "model.safetensors", tensors);
 }
 
-/// Peak memory in MB of the program with these arguments. Counts what a child has from this process, so that all
-/// children are to be started from the same state.
+/// Peak memory in MB of the program with these arguments. It includes memory inherited from this process, so compare
+/// children that start from the same state.
 double peak_memory(const std::vector<std::string>& arguments) {
   const std::string program = std::string(QKGEOM_BIN) + "/qkgeom-capture";
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
@@ -68,7 +68,7 @@ double peak_memory(const std::vector<std::string>& arguments) {
   argv.push_back(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {
-    ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // what is touched counts, not the huge page it may lie in
+    ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // counts touched pages, not whole huge pages
     ::execv(program.c_str(), argv.data());
     ::_exit(127);
   }

@@ -59,7 +59,7 @@ class capture_program : public ::testing::Test {
   int run(const std::vector<std::string>& arguments, rlim_t file_limit = 0) const {
     return wait(start(arguments, file_limit));
   }
-  /// Kills the program when it has worked so long, whatever else the machine does; false: it ended before.
+  /// Kills the program once it has used that much CPU time; false: it ended before.
   static bool kill_after(pid_t pid, double cpu_seconds) {
     clockid_t clock{};
     timespec worked{};
@@ -79,7 +79,7 @@ class capture_program : public ::testing::Test {
   }
   std::string log() const { return read_text(folder / "log", 1 << 20); }
 
-  /// A capture of about a second in several shards: of the first layer, so that the time goes into files, not products.
+  /// A capture of about a second in several shards, of the first layer, so that writing takes most of the time.
   std::vector<std::string> capture_to(const std::string& out, bool resume = false) const {
     std::vector<std::string> a{"--model",       data + "/stage1-step-1000",
                                "--jsonl",       (folder / "documents.jsonl").string(),
@@ -111,7 +111,7 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
     return text;
   };
-  // The options of a good capture, but with these; an option that is there gets the other value.
+  // A good capture with these options added or replaced.
   const auto with = [&](std::vector<std::string> more) {
     auto a = capture_to("o");
     const auto there = std::find(a.begin(), a.end(), more[0]);
@@ -150,7 +150,7 @@ TEST_F(capture_program, a_study_in_a_file_and_its_plan) {
   plan.push_back("--plan");
   plan.push_back("--moments");
   ASSERT_EQ(run(plan), 0) << log();
-  // Three heads of 16 buckets of 32 x 32, f64, and what stands beside them; three documents, so many blocks.
+  // Three heads of 16 buckets of 32 x 32 f64 and some vectors, in three blocks of a document each.
   EXPECT_THAT(log(), HasSubstr(" kB, and 1.5 MB of moments"));
   plan.pop_back();
   ASSERT_EQ(run(plan), 0) << log();
@@ -161,7 +161,7 @@ TEST_F(capture_program, a_study_in_a_file_and_its_plan) {
   EXPECT_THAT(planned, HasSubstr("1536 of queries, 1536 of keys (expected)"));
   a.insert(a.end(), {"--out", (folder / "o").string()});
   ASSERT_EQ(run(a), 0) << log();
-  // 3072 rows expected, with a standard deviation of 52; bytes as planned but for headers and that.
+  // 3072 rows expected, with a standard deviation of 52.
   const std::string done = log();
   const auto number_before = [](const std::string& text, const std::string& unit) {
     const std::size_t end = text.find(unit), begin = text.find_last_of(" ", end - 1);
@@ -170,7 +170,7 @@ TEST_F(capture_program, a_study_in_a_file_and_its_plan) {
   EXPECT_NEAR(number_before(done, " rows in"), 3072, 5 * 52) << done;
   const double planned_memory = number_before(planned, " MB, and the pages");
   const double memory = number_before(done.substr(done.find("peak memory")), " MB");
-#if !defined(__SANITIZE_ADDRESS__)  // which keeps memory of its own
+#if !defined(__SANITIZE_ADDRESS__)  // it needs memory of its own
   EXPECT_LT(memory, 2 * planned_memory) << planned << done;
 #endif
   EXPECT_GT(memory, planned_memory / 2) << planned << done;
@@ -191,7 +191,7 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
   EXPECT_EQ(expected.size(), 21u);  // ten shards, their moments and the manifest
   EXPECT_EQ(expected.count("progress.json"), 0u);
 
-#if defined(__SANITIZE_ADDRESS__)  // which sees nothing more when it is killed more often
+#if defined(__SANITIZE_ADDRESS__)  // more kills would show it nothing new
   constexpr int times = 4;
 #else
   constexpr int times = 20;
@@ -211,7 +211,7 @@ TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
   }
 }
 
-TEST_F(capture_program, an_unfinished_capture_is_continued_only_when_told_to_and_with_its_options) {
+TEST_F(capture_program, an_unfinished_capture_is_continued_only_with_resume_and_its_options) {
   write_documents(40);
   const pid_t pid = start(capture_to("o"));
   while (!fs::exists(folder / "o" / "shard-00000.safetensors"))

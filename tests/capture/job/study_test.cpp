@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Studies as files, head lists, the command line, and what a capture would take.
 #include "capture/job/study.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <random>
+#include <set>
 #include <sstream>
 
-#include "capture/arguments.hpp"
-#include "capture/forward/products/amx.hpp"
-#include "capture/job/estimate.hpp"
 #include "capture/model/head_list.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -19,8 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// CPython's random.Random(seed).sample(range(n), count) for seeds of one word, written after the published algorithm:
-/// Mersenne twister seeded by an array, bits taken from the top, a pool of numbers or a set of those taken.
+/// CPython's random.Random(seed).sample(range(n), count) for seeds of one word, sorted, after the published algorithm:
+/// a Mersenne twister seeded by an array, whose top bits draw from a pool of numbers or avoid a set of those taken.
 class python_sample {
  public:
   explicit python_sample(std::uint32_t seed) {
@@ -39,7 +37,7 @@ class python_sample {
     std::stringstream text;
     for (const std::uint32_t word : s) text << word << ' ';
     text << 624;
-    text >> launcher_;
+    text >> generator_;
   }
   std::vector<index_t> operator()(index_t n, index_t count) {
     index_t small = 21;
@@ -66,10 +64,10 @@ class python_sample {
   index_t below(index_t n) {
     const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n)));
     index_t r = n;
-    while (r >= n) r = static_cast<index_t>(launcher_() >> (32 - bits));
+    while (r >= n) r = static_cast<index_t>(generator_() >> (32 - bits));
     return r;
   }
-  std::mt19937 launcher_;
+  std::mt19937 generator_;
 };
 
 TEST(study, every_study_holds_the_heads_that_the_thesis_protocol_draws) {
@@ -140,179 +138,6 @@ TEST(study, head_lists_as_words_and_as_json) {
   EXPECT_THAT(test::message_of([&] { read("2.x"); }), HasSubstr("'x'"));
   EXPECT_THAT(test::message_of([&] { read("2.1 2.1"); }), HasSubstr("twice"));
   EXPECT_THAT(test::message_of([&] { read("# none\n"); }), HasSubstr("no head"));
-}
-
-capture_arguments parsed(std::vector<const char*> words) {
-  words.insert(words.begin(), "qkgeom-capture");
-  return *parse_arguments(static_cast<int>(words.size()), words.data());
-}
-
-TEST(study, options_of_the_command_line_go_before_the_study_s) {
-  auto a = parsed({"--study", "smollm3-stage1-step-40000", "--model", "m", "--text", "t", "--out", "o"}).options;
-  EXPECT_EQ(a.plan.max_length, 4096);
-  EXPECT_EQ(a.plan.sampler.bucket_size, 256);
-  EXPECT_EQ(a.plan.head_list.size(), 300u);
-  EXPECT_EQ(a.plan.compute, compute_type::bf16);
-  EXPECT_EQ(a.revision, "stage1-step-40000");
-  EXPECT_EQ(a.family, "SmolLM3");
-  a = parsed({"--max-length",
-              "64",
-              "--study=smollm3-stage1-step-40000",
-              "--model",
-              "m",
-              "--text",
-              "t",
-              "--out",
-              "o",
-              "--dtype",
-              "f32",
-              "--heads",
-              "5",
-              "--rate",
-              "2",
-              "--family",
-              "mine",
-              "--skip-first",
-              "4",
-              "--same-positions",
-              "--sampler",
-              "log2",
-              "--prepend-bos",
-              "--rope-theta",
-              "5e4",
-              "--rope-scaling",
-              "none"})
-          .options;
-  EXPECT_EQ(a.plan.max_length, 64);
-  EXPECT_EQ(a.plan.compute, compute_type::f32);
-  EXPECT_TRUE(a.plan.head_list.empty());
-  EXPECT_EQ(a.plan.heads, 5);
-  EXPECT_EQ(a.plan.sampler.rate, 2);
-  EXPECT_EQ(a.plan.sampler.skip_first, 4);
-  EXPECT_EQ(a.plan.sampler.kind, sampler_kind::log2);
-  EXPECT_TRUE(a.plan.same_positions);
-  EXPECT_EQ(a.bos, bos_rule::prepend);
-  EXPECT_EQ(a.rope_theta, 5e4);
-  EXPECT_EQ(a.rope_scaling, "none");
-  EXPECT_EQ(a.family, "mine");
-  EXPECT_EQ(parsed({"--model", "m", "--text", "t", "--out", "o", "--threads", "0"}).options.threads, 0);
-  EXPECT_THAT(test::message_of([] { parsed({"--model", "m", "--out", "o"}); }), HasSubstr("--jsonl or --text"));
-  EXPECT_THAT(test::message_of([] { parsed({"--model", "m", "--text", "t"}); }), HasSubstr("--out"));
-  EXPECT_THAT(test::message_of([] {
-                parsed({"--model", "m", "--text", "t", "--out", "o", "--no-bos", "--prepend-bos"});
-              }),
-              HasSubstr("excludes"));
-  EXPECT_THAT(test::message_of([] {
-                parsed({"--model", "m", "--text", "t", "--out", "o", "--rope-theta", "0"});
-              }),
-              HasSubstr("--rope-theta"));
-}
-
-TEST(study, evaluations_take_its_model_and_documents_but_not_its_heads) {
-  const std::vector<const char*> words{"qkgeom-evaluate", "--study", "qwen3-8b", "--model", "m", "--out", "o"};
-  const auto study = parsed({"--study", "qwen3-8b", "--model", "m", "--text", "t", "--out", "o"}).options;
-  ASSERT_FALSE(study.rope_scaling.empty());
-  const auto o = parse_evaluation(static_cast<int>(words.size()), words.data())->capture;
-  EXPECT_EQ(o.rope_scaling, study.rope_scaling);
-  EXPECT_EQ(o.plan.max_length, study.plan.max_length);
-  EXPECT_EQ(o.plan.compute, study.plan.compute);
-  EXPECT_TRUE(o.plan.head_list.empty() && !o.plan.heads && o.plan.layers.empty());
-  EXPECT_TRUE(o.plan.include_windowed);
-  const std::vector<const char*> wrong{"qkgeom-evaluate", "--study", "none-such", "--model", "m", "--out", "o"};
-  EXPECT_THROW(parse_evaluation(static_cast<int>(wrong.size()), wrong.data()), error);
-}
-
-/// A folder with nothing but a config.json.
-class plan_only : public ::testing::Test {
- protected:
-  capture_estimate plan(const std::string& study_name, const std::string& config) {
-    test::put(folder / "config.json", config);
-    capture_options o = find_study(study_name);
-    o.model = folder.path();
-    o.threads = 2;
-    o.documents.documents = 500;
-    std::ostringstream text;
-    notes.str("");
-    const auto e = estimate_capture(o, notes);
-    print_estimate(text, e);
-    printed = text.str();
-    return e;
-  }
-  const test::scratch_folder folder;
-  std::ostringstream notes;
-  std::string printed;
-};
-
-TEST_F(plan_only, a_study_is_planned_from_config_json_alone) {
-  const auto e = plan("qwen3-8b", R"({"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 36, "vocab_size": 151936,
-    "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6})");
-  EXPECT_EQ(e.query_heads, 300);
-  EXPECT_EQ(e.manifest.layers.size(), 36u);
-  EXPECT_EQ(e.manifest.rope->attention_factor, 0.1 * std::log(4.0) + 1);
-  EXPECT_EQ(e.tokens, 500 * 131072);
-  EXPECT_NEAR(e.query_rows, 36 * 500 * 16, 1e-6);  // a token in 8192 of each layer
-  EXPECT_NEAR(e.bytes, 500 * 16 * ((300.0 + static_cast<double>(e.key_heads)) * 128 * 2 + 36 * 24), 1);
-  // A layer has 192.9 M weights, 4 bytes each, or 2 where the CPU multiplies bf16 tiles; 131072 tokens of
-  // 4096 + 4096 + 2048 + 128 numbers are 5.4 GB.
-  EXPECT_NEAR(e.peak_bytes, 5.48e9 + 192.9e6 * (amx_available() ? 2 : 4), 0.1e9);
-  // 35 whole layers and a last one of queries and keys; attention is 4 n^2 / 2 channels.
-  EXPECT_NEAR(e.linear_flop, 2 * 65536000.0 * (35 * 192.9e6 + 21e6), 1e15);
-  EXPECT_NEAR(e.attention_flop, 500 * 35 * 2 * 131072.0 * 131072 * 4096, 1e14);
-  EXPECT_THAT(printed, HasSubstr("36 captured: 0-35"));
-  EXPECT_THAT(printed, HasSubstr("300 query heads"));
-  EXPECT_THAT(test::message_of([&] {
-                plan("qwen3-4b", R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 64,
-    "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 99})");
-              }),
-              HasSubstr("is of Qwen/Qwen3-4B with 36 layers, but this model has 2"));
-}
-
-TEST_F(plan_only, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
-  test::put(folder / "config.json", R"({"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 36, "vocab_size": 151936,
-    "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6})");
-  capture_options o;
-  o.model = folder.path();
-  o.threads = 2;
-  o.documents.documents = 1;
-  o.plan.max_length = 256;
-  o.plan.layers = std::vector<index_t>{0};
-  const auto without = estimate_capture(o, notes);
-  o.loss = true;
-  const auto with = estimate_capture(o, notes);
-  // Layer 0's queries and keys become a whole layer; 2048 words of the output matrix; logits of 256 tokens a thread.
-  EXPECT_NEAR(with.peak_bytes - without.peak_bytes, 4 * (192.9e6 - 21e6 + 2048 * 4096 + 2 * 256 * 2048), 1e6);
-  EXPECT_GT(with.linear_flop, 36 * without.linear_flop);
-}
-
-// What softmax and losses keep by document is in memory until a shard is written; of short documents it is most of it.
-TEST_F(plan_only, the_sums_of_softmax_and_losses_are_counted) {
-  capture_options o;
-  o.model = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
-  o.plan.max_length = 64;
-  o.documents.documents = 300;  // of a shard's 16384 tokens
-  const auto without = estimate_capture(o, notes);
-  o.softmax = o.loss = true;
-  const auto with = estimate_capture(o, notes);
-  // Of each bucket: three masses, seven distances (up to 64 tokens) and the entropy of a head, the queries of a layer,
-  // the loss and its tokens.
-  const double document = 8.0 * 16 * (64 * (3 + 7 + 1) + 8 + 2);
-  EXPECT_EQ(with.statistics_bytes, 300 * document);
-  EXPECT_GT(with.peak_bytes - without.peak_bytes, 256 * document);
-  std::ostringstream text;
-  print_estimate(text, with);
-  EXPECT_THAT(text.str(), HasSubstr("and 27.4 MB of softmax and losses"));
-}
-
-TEST_F(plan_only, heads_of_layers_without_data_are_counted_and_passed_over) {
-  const auto e = plan(
-      "llama3.2-11b",
-      R"({"model_type": "mllama", "text_config": {"model_type": "mllama_text_model", "rope_scaling": {"rope_type": "llama3",
-    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}}})");
-  EXPECT_EQ(e.query_heads, 239);  // the thesis has 239 heads of this model
-  EXPECT_EQ(e.manifest.layers.size(), 32u);
-  EXPECT_THAT(notes.str(), HasSubstr("61 of the 300 heads"));
 }
 
 }  // namespace

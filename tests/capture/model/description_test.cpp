@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "capture/model/description.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,7 @@
 
 #include "capture/job/plan.hpp"
 #include "capture/job/sha256.hpp"
-#include "capture/model/description.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace qkgeom {
 namespace {
@@ -46,12 +48,7 @@ json with(json config, const json& patch) {
   return config;
 }
 std::string refusal(const json& config) {
-  try {
-    read_description(config);
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "";
+  return test::message_of([&] { read_description(config); });
 }
 void expect_near(float x, double expected) { EXPECT_NEAR(x, expected, 1e-6 * expected); }
 
@@ -85,7 +82,7 @@ TEST(description, llama3_frequencies_have_their_golden_values) {
 }
 
 TEST(description, yarn_frequencies_have_their_golden_values) {
-  // Qwen3 by --rope-scaling: the factor is the one asked for, whatever max_position_embeddings says.
+  // Qwen3 by --rope-scaling takes the given factor; max_position_embeddings does not matter.
   const json qwen{{"model_type", "qwen3"},    {"hidden_size", 64},
                   {"intermediate_size", 64},  {"num_hidden_layers", 1},
                   {"num_attention_heads", 4}, {"num_key_value_heads", 2},
@@ -96,7 +93,7 @@ TEST(description, yarn_frequencies_have_their_golden_values) {
   expect_near(rope.inv_freq[24], 5.37532149e-3);
   expect_near(rope.inv_freq[36], 1.79841156e-4);
   expect_near(rope.inv_freq[63], 3.1023444e-7);
-  const auto ministral = read_description({{"model_type", "ministral3"}}).rope;  // the class's own numbers
+  const auto ministral = read_description({{"model_type", "ministral3"}}).rope;  // the family's default parameters
   EXPECT_DOUBLE_EQ(ministral.attention_factor, 1);
   expect_near(ministral.inv_freq[24], 4.38295445e-3);
   expect_near(ministral.inv_freq[36], 4.96113533e-5);
@@ -154,12 +151,12 @@ TEST(description, ministral3_s_growth_counts_from_the_context_that_its_scaling_t
   const json plain{{"model_type", "ministral3"}, {"rope_parameters", yarn}};
   const auto d = read_description(plain);
   EXPECT_EQ(d.growth->context, 64);
-  // An empty rope_scaling says nothing.
+  // An empty rope_scaling counts as absent.
   json empty = plain;
   empty["rope_scaling"] = json::object();
   EXPECT_EQ(read_description(empty).growth->context, 64);
   EXPECT_EQ(read_description(empty).rope.inv_freq, d.rope.inv_freq);
-  // What stands outside the dictionary goes first, where the scaling has such a context.
+  // The field outside the dictionary counts first, if the scaling has an original context.
   json outside = plain;
   outside["original_max_position_embeddings"] = 100;
   EXPECT_EQ(read_description(outside).growth->context, 100);
@@ -168,7 +165,7 @@ TEST(description, ministral3_s_growth_counts_from_the_context_that_its_scaling_t
   outside["rope_parameters"]["rope_type"] = "default";
   EXPECT_EQ(read_description(outside).growth->context, 64);
   EXPECT_EQ(read_description(with_rope_scaling(outside, "none")).growth->context, 64);
-  // And where the class's own dictionary holds, an empty rope_scaling changes nothing either.
+  // An empty rope_scaling does not replace the family's default parameters either.
   const json released{{"model_type", "ministral3"}};
   EXPECT_EQ(read_description(with(released, {{"rope_scaling", json::object()}})).growth->context, 16384);
   EXPECT_EQ(read_description(with_rope_scaling(with(released, {{"rope_scaling", json::object()}}), "none")).rope.theta,
@@ -203,7 +200,7 @@ TEST(description, a_mistral3_without_a_text_type_is_a_mistral) {
   EXPECT_FALSE(read_description({{"model_type", "mistral3"}, {"text_config", text}}).tied);
 }
 
-TEST(description, rope_theta_is_replaced_wherever_a_config_says_it) {
+TEST(description, rope_theta_is_replaced_wherever_a_config_has_it) {
   const auto theta = [](const json& config) { return read_description(with_rope_theta(config, 777)).rope.theta; };
   EXPECT_DOUBLE_EQ(theta(llama()), 777);
   json nested = llama();
@@ -370,7 +367,7 @@ TEST(plan, lists_of_layers) {
     EXPECT_THROW(parse_layers(bad), error) << bad;
 }
 
-TEST(sha256, agrees_with_the_standard_s_documents) {
+TEST(sha256, agrees_with_the_standard_s_test_vectors) {
   EXPECT_EQ(sha256().hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256().add("abc").hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(sha256().add("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomno").add("pnopq").hex(),

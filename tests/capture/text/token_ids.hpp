@@ -13,7 +13,7 @@ namespace qkgeom::test {
 using ids = std::vector<std::int32_t>;
 inline constexpr index_t no_limit = index_t{1} << 40;
 
-/// The hash of a list of ids (FNV-1a, their bytes little endian), as the makers of fixtures write it.
+/// FNV-1a hash of ids as little-endian bytes, as the scripts that make the fixtures compute it.
 inline std::string fnv1a(const ids& list) {
   std::uint64_t h = 0xCBF29CE484222325u;
   for (const std::int32_t id : list)

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "capture/job/documents.hpp"
-#include "capture/text/regex.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/json.hpp"
 #include "tests/capture/text/token_ids.hpp"
@@ -23,7 +22,6 @@ namespace {
 using test::fnv1a;
 using test::ids;
 using test::no_limit;
-using ::testing::HasSubstr;
 
 const std::string tokenizers = std::string(QKGEOM_TEST_DATA) + "/tokenizers/";
 
@@ -118,26 +116,6 @@ TEST(tokenizer_schemes, random_tokenizers_and_texts_equal_the_library_s) {
     }
   }
   EXPECT_GT(compared, 1000u);
-}
-
-TEST(regex, what_the_dialects_read_differently_is_refused_by_name) {
-  const auto refusal = [](std::string_view pattern) -> std::string {
-    try {
-      pcre2_pattern(pattern);
-    } catch (const error& e) {
-      return e.what();
-    }
-    return "";
-  };
-  EXPECT_THAT(refusal(R"(\w+)"), HasSubstr("\\w at byte 0"));
-  EXPECT_THAT(refusal(R"(a\b)"), HasSubstr("\\b at byte 1"));
-  EXPECT_THAT(refusal(R"(\p{N}{1,3}+)"), HasSubstr("repetition"));
-  EXPECT_THAT(refusal(R"([a-z&&[^b]])"), HasSubstr("intersection"));
-  EXPECT_THAT(refusal(R"([[a]])"), HasSubstr("class within a class"));
-  EXPECT_THAT(refusal(R"(\p{Klingon})"), HasSubstr("Klingon"));
-  EXPECT_THAT(refusal(R"(a(?m)b)"), HasSubstr("group"));
-  EXPECT_THAT(refusal(R"(\xE9)"), HasSubstr("byte written"));
-  EXPECT_EQ(pcre2_pattern(R"(a{,2}\v{x\u00e9)"), R"(a{0,2}\x0b\{x\x{00e9})");
 }
 
 }  // namespace

@@ -322,7 +322,7 @@ TEST_F(device_capture, analyses_where_rows_lie_are_those_of_rows_handed_out) {
   options.moments = options.softmax = options.loss = false;
   options.plan.compute = compute_type::bf16;
   options.plan.sampler = {.kind = sampler_kind::all, .bucket_size = 32};
-  options.analyse = document_analysis_options{.covariances = {"joint"}, .heatmap = true};
+  options.analyse = live_analysis_options{.covariances = {"joint"}, .heatmap = true};
   host_pass<bf16>::analyses_type* made = nullptr;
   const auto forward = [&](bool where_they_lie) {
     return [&, where_they_lie](const decoder_description& d, const checkpoint& weights, compute_type, index_t last,
@@ -333,12 +333,12 @@ TEST_F(device_capture, analyses_where_rows_lie_are_those_of_rows_handed_out) {
       return pass;
     };
   };
-  of("lie", forward(true), [&](const capture_manifest& plan, const document_analysis_options& choice) {
+  of("lie", forward(true), [&](const capture_manifest& plan, const live_analysis_options& choice) {
     auto analyses = std::make_unique<host_pass<bf16>::analyses_type>(cpu, plan, choice);
     made = analyses.get();
     return analyses;
   });
-  of("handed out", forward(false), [&](const capture_manifest& plan, const document_analysis_options& choice) {
+  of("handed out", forward(false), [&](const capture_manifest& plan, const live_analysis_options& choice) {
     return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, choice);
   });
   std::size_t numbers = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// --analyse: what is found of documents while they pass through the model is what the analyses find in stored rows.
+// A live analysis gives the tables that `analyse` gives for stored rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ std::vector<std::string> lines_of(const fs::path& file) {
   return lines;
 }
 
-/// The rows of a table of documents that begin with that document, without it: a table as `heads` writes it.
+/// A document's rows of a table of documents, without its own columns: the rows that `heads` writes.
 std::vector<std::string> lines_of_document(const fs::path& file, const std::string& document) {
   std::vector<std::string> own;
   for (const auto& line : lines_of(file))
@@ -47,9 +48,8 @@ class live_analysis_of : public test::capture_test {
     options.plan.head_list = {{0, 1}, {0, 2}, {0, 7}, {5, 4}};
     // Of full length, shorter, of one token, without any, of full length.
     const auto book = [](const std::string& id, std::size_t from, std::size_t length) {
-      const std::string all = json::parse(test::get(test::bundled / "heldout.jsonl")
-                                              .substr(0, test::get(test::bundled / "heldout.jsonl").find('\n')))["text"]
-                                  .get<std::string>();
+      const std::string books = test::get(test::bundled / "heldout.jsonl");
+      const std::string all = json::parse(books.substr(0, books.find('\n')))["text"].get<std::string>();
       return json({{"id", id}, {"text", all.substr(from, length)}}).dump() + '\n';
     };
     options.documents.jsonl =
@@ -63,14 +63,14 @@ class live_analysis_of : public test::capture_test {
                 [this](const char* side, const tensor_view<const float>& x,
                        const vector_view<const std::int32_t>& position) {
                   if (calls_left-- == 0) fail("the power fails");
-                  return cpu.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
+                  return total_moments(cpu, side, x, position);
                 },
             .analyses =
-                [this](const capture_manifest& plan, const document_analysis_options& asked) {
+                [this](const capture_manifest& plan, const live_analysis_options& asked) {
                   return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, asked);
                 }};
   }
-  /// Rows of every token, in OUT.
+  /// A capture with the rows of every token.
   capture_set rows(const std::string& out) {
     options.out = folder / out;
     options.analyse.reset();
@@ -83,9 +83,9 @@ class live_analysis_of : public test::capture_test {
     run(backend());
     return options.out;
   }
-  analysis_options same_analysis() const { return analysis_of(choice); }
+  analysis_options same_analysis() const { return analysis_options_of(choice); }
 
-  /// The tables of stored rows of one document are the document's part of the tables of --analyse, in every digit.
+  /// Expects a document's rows of the live tables to be those of the analysis of its stored rows, in every digit.
   void expect_tables_of_rows(const capture_set& rows, const fs::path& found) {
     const std::vector<std::pair<index_t, std::string>> documents{
         {0, "first"}, {1, "\"short, quoted\""}, {2, "letter"}, {4, "last"}};
@@ -111,7 +111,7 @@ class live_analysis_of : public test::capture_test {
     EXPECT_EQ(lines_of(found / "document_heads.csv").size(), 1 + 4 * documents.size());
   }
 
-  document_analysis_options choice;
+  live_analysis_options choice;
   cpu_context cpu{{.threads = 2}};
   long calls_left = -1;
 };
@@ -145,7 +145,7 @@ TEST_F(live_analysis_of, tokens_that_are_skipped_and_other_buckets_and_models) {
   EXPECT_EQ(lines.size(), 4u * 2 * 7);
 }
 
-// Rows of a sampled capture are kept beside, and are those of a capture without analyses.
+// A sampled capture keeps its rows, the same as without an analysis.
 TEST_F(live_analysis_of, sampled_captures_keep_their_rows) {
   const auto every = analysed("every");
   options.plan.sampler = {sampler_kind::uniform, 20, 5};
@@ -161,7 +161,7 @@ TEST_F(live_analysis_of, sampled_captures_keep_their_rows) {
     EXPECT_EQ(lines_of(folder / "found" / name), lines_of(every / name)) << name;
 }
 
-// Numbers of two tables, field by field; text must be the same.
+/// Compares the numbers of two tables; other fields must be equal.
 void expect_near_tables(const fs::path& found, const fs::path& expected, double relative) {
   const auto a = lines_of(found), b = lines_of(expected);
   ASSERT_EQ(a.size(), b.size()) << found;
@@ -186,7 +186,7 @@ TEST_F(live_analysis_of, query_models_of_other_captures_make_documents_add_up) {
   options.plan.head_list = {{0, 1}, {0, 7}, {5, 4}};
   choice.models_of = {folder / "rows"};
   const auto found = analysed("found");
-  // What `heads` makes of all rows and moments, of these heads.
+  // What `heads` gives for all rows and moments, of these heads.
   auto expected = analyse(cpu, stored, same_analysis());
   EXPECT_GT(expected.moment_tokens, 600);
   std::erase_if(expected.heads, [](const head_report& h) { return h.layer == 0 && h.q_head == 2; });
@@ -238,7 +238,7 @@ TEST_F(live_analysis_of, means_are_over_documents) {
 
   const auto profile = read_csv(found / "document_profile_means.csv");
   EXPECT_EQ(profile.rows(), 4u * 2 * 16);
-  // Bucket 0 has no earlier key; the short document ends in bucket 7; what the letter has is no pair.
+  // Bucket 0 has no earlier key; the short document ends in bucket 7; a document of one token has no pair.
   EXPECT_EQ(profile.numbers("documents")[0], 0);
   EXPECT_TRUE(std::isnan(profile.numbers("plasticity")[0]));
   EXPECT_EQ(profile.numbers("documents")[1], 3);
@@ -256,9 +256,9 @@ TEST_F(live_analysis_of, are_the_same_bytes_however_documents_are_batched_and_wi
 }
 
 TEST_F(live_analysis_of, an_interrupted_capture_ends_with_the_same_bytes) {
-  // Ten blocks of moments, a shard each; the moments' calls are where the power fails.
-  std::vector<int> books;
-  for (int i = 0; i < 56; ++i) books.push_back(i);
+  // Ten blocks of moments, a shard each; the run fails in a call for moments.
+  std::vector<int> books(56);
+  std::iota(books.begin(), books.end(), 0);
   options.documents.jsonl = folder / "books.jsonl";
   test::write_books(options.documents.jsonl, books);
   options.plan.head_list = {{0, 1}};
@@ -284,7 +284,7 @@ TEST_F(live_analysis_of, an_interrupted_capture_ends_with_the_same_bytes) {
   }
 }
 
-// Queries that come in chunks, as a forward pass in chunks hands them out, and a window.
+// Queries in chunks, as a forward pass in chunks hands them out, and a window.
 TEST_F(live_analysis_of, chunks_of_queries_are_the_document) {
   const auto stored = rows("rows");
   const auto& m = stored.manifest();
@@ -296,7 +296,7 @@ TEST_F(live_analysis_of, chunks_of_queries_are_the_document) {
     whole.window = 150;
     const layer_names names{number, layer.rope, layer.query_heads, layer.key_heads};
     const auto expected = analyse_layer(cpu, whole, names, buckets, m.context_length, options_of_both);
-    // The stored heads, numbered as they stand.
+    // The stored heads, numbered by their place in the file.
     analysed_layer chosen{names, layer.key_of_query, whole.window};
     for (std::size_t h = 0; h < chosen.names.query_heads.size(); ++h)
       chosen.names.query_heads[h] = static_cast<index_t>(h);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <numeric>
 
 #include "capture/job/batches.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
@@ -65,7 +66,7 @@ class moments_of_tokens : public test::capture_test {
     return
         [this](const char* side, const tensor_view<const float>& x, const vector_view<const std::int32_t>& position) {
           if (calls_left-- == 0) fail("the power fails");
-          return cpu.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
+          return total_moments(cpu, side, x, position);
         };
   }
   capture_set run(const std::string& out, const std::vector<int>& books) {
@@ -125,21 +126,20 @@ TEST_F(moments_of_tokens, of_two_captures_are_those_of_both_documents) {
   }
 }
 
-// Ten blocks of two shards each: a run that ends within a block goes on from what the block had.
+// Ten blocks of two shards each: a resumed run continues within a block.
 TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
   options.plan.max_length = 2048;
   options.plan.head_list = {{0, 1}, {0, 7}};
   options.plan.sampler = {sampler_kind::uniform, 1024, 1};
-  const std::vector<int> books(13 * 8, 0);
-  std::vector<int> many;
-  for (std::size_t i = 0; i < books.size(); ++i) many.push_back(static_cast<int>(i));
+  std::vector<int> many(13 * 8);
+  std::iota(many.begin(), many.end(), 0);
   const auto whole = run("whole", many);
   EXPECT_EQ(whole.captures()[0].manifest().extra["moments"]["blocks"], 10);
   const auto expected = test::contents_of(folder / "whole");
   EXPECT_EQ(expected.size(), 20u + 10u + 1u);
   const auto resumed = [&](const std::string& after) {
     options.resume = true;
-    options.batch_tokens = 3 * 2048;  // may be another one than before
+    options.batch_tokens = 3 * 2048;  // need not be that of the first run
     run("cut", many);
     EXPECT_EQ(test::contents_of(folder / "cut"), expected) << after;
     options.batch_tokens = 8192;
@@ -158,7 +158,7 @@ TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
     fs::rename(folder / "aside", folder / "cut" / "shard-00002.safetensors");
     resumed("after " + std::to_string(calls) + " calls");
   }
-  // The disk fills while what a block has so far is written.
+  // The disk fills while an unfinished block is written.
   fs::create_directory(folder / "cut");
   const fs::path so_far = folder / "cut" / "moments-00.safetensors.upto-0";
   fs::create_symlink("/dev/full", so_far);
@@ -194,7 +194,7 @@ TEST_F(moments_of_tokens, and_everything_else_are_the_same_bytes_however_documen
   }
 }
 
-// Blocks are of documents: errors over them would be none where all documents stand in one shard.
+// Blocks hold documents, not shards: errors over blocks exist even if all documents fit into one shard.
 TEST_F(moments_of_tokens, are_dealt_to_blocks_of_documents) {
   using blocks = std::vector<std::size_t>;
   EXPECT_EQ(moment_blocks_of(std::vector<index_t>{9, 9, 9}), (blocks{0, 1, 2}));
@@ -212,7 +212,7 @@ TEST_F(moments_of_tokens, are_dealt_to_blocks_of_documents) {
   EXPECT_EQ(last.read(0).k_pairs, alone.k_pairs);
 }
 
-// Where nobody asks for buckets, those of the moments are taken: over others they would be passed over.
+// By default analyses take the buckets of the moments, since moments over others cannot be used.
 TEST_F(moments_of_tokens, say_the_buckets_of_a_capture_without_uniform_ones) {
   options.plan.sampler = {sampler_kind::log2, 16, 4};
   options.statistics_bucket_size = 31;
@@ -237,14 +237,11 @@ TEST_F(moments_of_tokens, of_an_empty_document_are_none) {
 TEST_F(moments_of_tokens, damaged_files_are_refused) {
   run("a", {0});
   const auto refused = [&] {
-    try {
+    return test::message_of([&] {
       const auto source = capture_set::open({folder / "a"});
       const auto stored = set_moments::open(source, uniform_buckets{19}.edges(300));
       for (const index_t layer : source.layers()) stored->read(layer);
-    } catch (const error& e) {
-      return std::string(e.what());
-    }
-    return std::string();
+    });
   };
   EXPECT_EQ(refused(), "");
   const fs::path path = folder / "a" / "moments-00.safetensors";
@@ -262,7 +259,7 @@ TEST_F(moments_of_tokens, damaged_files_are_refused) {
   EXPECT_THAT(refused(), HasSubstr("moments-00.safetensors"));
   options.statistics_bucket_size = 0;
   options.resume = true;
-  EXPECT_ANY_THROW(run("a", {0}));  // complete by its manifest, but a file is missing
+  EXPECT_ANY_THROW(run("a", {0}));  // the manifest says complete, but a file is missing
   options.documents.jsonl = folder / "a.jsonl";
   options.out = folder / "b";
   EXPECT_THAT(refusal(), HasSubstr("need a backend"));

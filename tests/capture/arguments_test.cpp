@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "capture/arguments.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/io/scratch.hpp"
+
+namespace qkgeom {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Splits a command line at its blanks and parses it.
+template <class Parse>
+auto parsed_by(const Parse& parse, const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return *parse(static_cast<int>(argv.size()), argv.data());
+}
+capture_options parsed(const std::string& line) { return parsed_by(parse_arguments, "qkgeom-capture " + line).options; }
+
+TEST(arguments, override_the_settings_of_a_study) {
+  auto a = parsed("--study smollm3-stage1-step-40000 --model m --text t --out o");
+  EXPECT_EQ(a.plan.max_length, 4096);
+  EXPECT_EQ(a.plan.sampler.bucket_size, 256);
+  EXPECT_EQ(a.plan.head_list.size(), 300u);
+  EXPECT_EQ(a.plan.compute, compute_type::bf16);
+  EXPECT_EQ(a.revision, "stage1-step-40000");
+  EXPECT_EQ(a.family, "SmolLM3");
+  a = parsed(
+      "--max-length 64 --study=smollm3-stage1-step-40000 --model m --text t --out o --dtype f32 --heads 5 --rate 2 "
+      "--family mine --skip-first 4 --same-positions --sampler log2 --prepend-bos --rope-theta 5e4 --rope-scaling "
+      "none");
+  EXPECT_EQ(a.plan.max_length, 64);
+  EXPECT_EQ(a.plan.compute, compute_type::f32);
+  EXPECT_TRUE(a.plan.head_list.empty());
+  EXPECT_EQ(a.plan.heads, 5);
+  EXPECT_EQ(a.plan.sampler.rate, 2);
+  EXPECT_EQ(a.plan.sampler.skip_first, 4);
+  EXPECT_EQ(a.plan.sampler.kind, sampler_kind::log2);
+  EXPECT_TRUE(a.plan.same_positions);
+  EXPECT_EQ(a.bos, bos_rule::prepend);
+  EXPECT_EQ(a.rope_theta, 5e4);
+  EXPECT_EQ(a.rope_scaling, "none");
+  EXPECT_EQ(a.family, "mine");
+  EXPECT_EQ(parsed("--model m --text t --out o --threads 0").threads, 0);
+  EXPECT_THAT(test::message_of([] { parsed("--model m --out o"); }), HasSubstr("--jsonl or --text"));
+  EXPECT_THAT(test::message_of([] { parsed("--model m --text t"); }), HasSubstr("--out"));
+  EXPECT_THAT(test::message_of([] { parsed("--model m --text t --out o --no-bos --prepend-bos"); }),
+              HasSubstr("excludes"));
+  EXPECT_THAT(test::message_of([] { parsed("--model m --text t --out o --rope-theta 0"); }), HasSubstr("--rope-theta"));
+}
+
+TEST(arguments, of_an_evaluation_take_a_study_without_its_heads) {
+  const auto study = parsed("--study qwen3-8b --model m --text t --out o");
+  ASSERT_FALSE(study.rope_scaling.empty());
+  const auto o = parsed_by(parse_evaluation, "qkgeom-evaluate --study qwen3-8b --model m --out o").capture;
+  EXPECT_EQ(o.rope_scaling, study.rope_scaling);
+  EXPECT_EQ(o.plan.max_length, study.plan.max_length);
+  EXPECT_EQ(o.plan.compute, study.plan.compute);
+  EXPECT_TRUE(o.plan.head_list.empty() && !o.plan.heads && o.plan.layers.empty());
+  EXPECT_TRUE(o.plan.include_windowed);
+  EXPECT_THROW(parsed_by(parse_evaluation, "qkgeom-evaluate --study none-such --model m --out o"), error);
+}
+
+}  // namespace
+}  // namespace qkgeom

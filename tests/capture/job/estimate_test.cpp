@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+#include "capture/job/estimate.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "capture/forward/products/amx.hpp"
+#include "capture/job/study.hpp"
+#include "tests/io/scratch.hpp"
+
+namespace qkgeom {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string qwen3_8b = R"({"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 36, "vocab_size": 151936,
+    "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6})";
+
+/// A model's folder with a config.json alone.
+class estimate : public ::testing::Test {
+ protected:
+  capture_estimate plan(const std::string& study_name, const std::string& config) {
+    test::put(folder / "config.json", config);
+    capture_options o = find_study(study_name);
+    o.model = folder.path();
+    o.threads = 2;
+    o.documents.count = 500;
+    std::ostringstream text;
+    notes.str("");
+    const auto e = estimate_capture(o, notes);
+    print_estimate(text, e);
+    printed = text.str();
+    return e;
+  }
+  const test::scratch_folder folder;
+  std::ostringstream notes;
+  std::string printed;
+};
+
+TEST_F(estimate, a_study_is_planned_from_config_json_alone) {
+  const auto e = plan("qwen3-8b", qwen3_8b);
+  EXPECT_EQ(e.query_heads, 300);
+  EXPECT_EQ(e.manifest.layers.size(), 36u);
+  EXPECT_EQ(e.manifest.rope->attention_factor, 0.1 * std::log(4.0) + 1);
+  EXPECT_EQ(e.tokens, 500 * 131072);
+  EXPECT_NEAR(e.query_rows, 36 * 500 * 16, 1e-6);  // a token in 8192 of each layer
+  EXPECT_NEAR(e.bytes, 500 * 16 * ((300.0 + static_cast<double>(e.key_heads)) * 128 * 2 + 36 * 24), 1);
+  // A layer has 192.9 M weights, 4 bytes each, or 2 where the CPU multiplies bf16 tiles; 131072 tokens of
+  // 4096 + 4096 + 2048 + 128 numbers are 5.4 GB.
+  EXPECT_NEAR(e.peak_bytes, 5.48e9 + 192.9e6 * (amx_available() ? 2 : 4), 0.1e9);
+  // 35 whole layers and a last one of queries and keys; attention is 4 n^2 / 2 channels.
+  EXPECT_NEAR(e.linear_flop, 2 * 65536000.0 * (35 * 192.9e6 + 21e6), 1e15);
+  EXPECT_NEAR(e.attention_flop, 500 * 35 * 2 * 131072.0 * 131072 * 4096, 1e14);
+  EXPECT_THAT(printed, HasSubstr("36 captured: 0-35"));
+  EXPECT_THAT(printed, HasSubstr("300 query heads"));
+  EXPECT_THAT(test::message_of([&] {
+                plan("qwen3-4b", R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 64,
+    "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 99})");
+              }),
+              HasSubstr("is of Qwen/Qwen3-4B with 36 layers, but this model has 2"));
+}
+
+TEST_F(estimate, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
+  test::put(folder / "config.json", qwen3_8b);
+  capture_options o;
+  o.model = folder.path();
+  o.threads = 2;
+  o.documents.count = 1;
+  o.plan.max_length = 256;
+  o.plan.layers = std::vector<index_t>{0};
+  const auto without = estimate_capture(o, notes);
+  o.loss = true;
+  const auto with = estimate_capture(o, notes);
+  // Layer 0's queries and keys become a whole layer; 2048 words of the output matrix; logits of 256 tokens a thread.
+  EXPECT_NEAR(with.peak_bytes - without.peak_bytes, 4 * (192.9e6 - 21e6 + 2048 * 4096 + 2 * 256 * 2048), 1e6);
+  EXPECT_GT(with.linear_flop, 36 * without.linear_flop);
+}
+
+// Softmax statistics and losses are in memory until their shard is written; for short documents they are most of it.
+TEST_F(estimate, the_sums_of_softmax_and_losses_are_counted) {
+  capture_options o;
+  o.model = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
+  o.plan.max_length = 64;
+  o.documents.count = 300;  // of a shard's 16384 tokens
+  const auto without = estimate_capture(o, notes);
+  o.softmax = o.loss = true;
+  const auto with = estimate_capture(o, notes);
+  // Per bucket: three masses, seven distances (up to 64 tokens) and the entropy of each head; queries of each layer;
+  // loss and tokens.
+  const double document = 8.0 * 16 * (64 * (3 + 7 + 1) + 8 + 2);
+  EXPECT_EQ(with.statistics_bytes, 300 * document);
+  EXPECT_GT(with.peak_bytes - without.peak_bytes, 256 * document);
+  std::ostringstream text;
+  print_estimate(text, with);
+  EXPECT_THAT(text.str(), HasSubstr("and 27.4 MB of softmax and losses"));
+}
+
+TEST_F(estimate, heads_of_layers_without_data_are_counted_and_passed_over) {
+  const auto e = plan(
+      "llama3.2-11b",
+      R"({"model_type": "mllama", "text_config": {"model_type": "mllama_text_model", "rope_scaling": {"rope_type": "llama3",
+    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}}})");
+  EXPECT_EQ(e.query_heads, 239);  // the thesis has 239 heads of this model
+  EXPECT_EQ(e.manifest.layers.size(), 32u);
+  EXPECT_THAT(notes.str(), HasSubstr("61 of the 300 heads"));
+}
+
+}  // namespace
+}  // namespace qkgeom
