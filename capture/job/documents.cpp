@@ -5,7 +5,6 @@
 #include <charconv>
 
 #include "capture/text/utf8.hpp"
-#include "include/qkgeom/io/json_fields.hpp"
 #include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
@@ -50,14 +49,14 @@ document_list::document_list(document_options options) : options_(std::move(opti
 document document_list::read_line(std::string_view line, index_t number, index_t index) const {
   const std::string where = options_.jsonl.string() + " line " + std::to_string(number);
   const auto parsed = parse_json(replace_lone_surrogates(replace_ill_formed(line)), where);
-  const json_fields fields(parsed, where);
+  const json_value fields(parsed, where);
   document d;
-  d.text = fields.required_string(options_.text_field.c_str());
+  d.text = fields[options_.text_field.c_str()].string();
   const auto* id = fields.find(options_.id_field.c_str());
   require(!id || id->is_string() || id->is_number_integer(), where, ": ", options_.id_field,
           " must be a string or an integer");
   d.id = !id ? std::to_string(index) : id->is_string() ? id->get<std::string>() : id->dump();
-  if (const auto labels = fields.child("labels")) d.labels = labels->object();
+  if (const auto labels = fields.object("labels")) d.labels = labels->raw();
   for (const std::string& name : options_.label_fields)
     if (const auto* value = fields.find(name.c_str())) d.labels[name] = *value;
   for (const auto& label : d.labels.items())

@@ -40,10 +40,7 @@ void read_sampling(const json_value& v, plan_options& plan) {
   if (v.has("max_length")) plan.max_length = v["max_length"].integer(1, most_tokens);
   if (v.has("sampler")) plan.sampler.kind = one_of(v["sampler"], sampler_names);
   if (v.has("bucket_size")) plan.sampler.bucket_size = v["bucket_size"].integer(1, most_tokens);
-  if (v.has("rate")) {
-    plan.sampler.rate = v["rate"].number();
-    v["rate"].expect(plan.sampler.rate > 0, "a positive number");
-  }
+  if (v.has("rate")) plan.sampler.rate = v["rate"].positive();
   if (v.has("skip_first")) plan.sampler.skip_first = v["skip_first"].integer(0, most_tokens);
   if (v.has("same_positions")) plan.same_positions = v["same_positions"].boolean();
   if (v.has("seed")) plan.seed = v["seed"].unsigned_integer();
@@ -80,10 +77,7 @@ capture_options parse_study(std::string_view text, const std::string& where) {
   word("rope_scaling", o.rope_scaling);
   word("text_field", o.documents.text_field);
   word("id_field", o.documents.id_field);
-  if (v.has("rope_theta")) {
-    o.rope_theta = v["rope_theta"].number();
-    v["rope_theta"].expect(*o.rope_theta > 0, "a positive number");
-  }
+  o.rope_theta = v.positive("rope_theta");
   if (v.has("bos"))
     o.bos = one_of<bos_rule>(
         v["bos"], {{"tokenizer", bos_rule::as_tokenizer}, {"prepend", bos_rule::prepend}, {"none", bos_rule::none}});

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 
-#include "include/qkgeom/io/json_fields.hpp"
 #include "qkgeom/core/scalar.hpp"
 #include "qkgeom/io/json.hpp"
 
@@ -74,11 +73,10 @@ checkpoint::checkpoint(const std::filesystem::path& folder) : folder_(folder) {
   require(std::filesystem::exists(index_path), folder.string(),
           " has neither model.safetensors nor model.safetensors.index.json");
   const auto index = read_json(index_path);
-  const json_fields fields(index, index_path.string());
-  const auto map = fields.child("weight_map");
-  require(map.has_value(), index_path.string(), " has no field weight_map");
+  const json_value fields(index, index_path.string());
+  const auto map = fields["weight_map"].object();
   std::map<std::string, std::vector<std::string>> shards;
-  for (const auto& [tensor, file] : map->object().items()) {
+  for (const auto& [tensor, file] : map.raw().items()) {
     require(file.is_string() && file.template get<std::string>().find('/') == std::string::npos, index_path.string(),
             ": weight_map of ", tensor, " must be the plain name of a file");
     shards[file.template get<std::string>()].push_back(tensor);

@@ -97,7 +97,7 @@ struct decoder_description {
 /// One line of the table of families: how a model_type's config.json becomes a description.
 struct decoder_family {
   std::string_view model_type;
-  decoder_description (*read)(const json_fields& config);
+  decoder_description (*read)(const json_value& config);
 };
 
 /// Describes the model of a parsed config.json. Throws `error` that names an unknown family, an unsupported feature or

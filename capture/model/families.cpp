@@ -29,11 +29,11 @@ constexpr std::array<decoder_family, 17> families{{{"llama", read_llama},
 }  // namespace
 
 decoder_description read_description(const nlohmann::json& config) {
-  const json_fields fields(config, "config.json");
-  const std::string type = fields.required_string("model_type");
+  const json_value fields(config, "config.json");
+  const std::string type = fields["model_type"].string();
   for (const decoder_family& family : families) {
     if (family.model_type != type) continue;
-    for (const auto& part : {std::optional(fields), fields.child("text_config")})
+    for (const auto& part : {std::optional(fields), fields.object("text_config")})
       require(!part || part->boolean("is_causal").value_or(true), part ? part->where() : "",
               ": is_causal is false, but only causal attention is supported");
     return family.read(fields);

@@ -11,26 +11,26 @@ namespace {
 
 constexpr index_t largest = index_t{1} << 24;
 
-index_t integer_or(const json_fields& config, const char* name, index_t high, index_t otherwise) {
-  return otherwise > 0 ? config.integer(name, 1, high).value_or(otherwise) : config.required_integer(name, 1, high);
+index_t integer_or(const json_value& config, const char* name, index_t high, index_t otherwise) {
+  return otherwise > 0 ? config.integer(name, 1, high).value_or(otherwise) : config[name].integer(1, high);
 }
 
 }  // namespace
 
-decoder_description read_shape(const json_fields& config, const family_defaults& defaults) {
+decoder_description read_shape(const json_value& config, const family_defaults& defaults) {
   decoder_description model;
-  model.model_type = config.required_string("model_type");
+  model.model_type = config["model_type"].string();
   model.hidden = integer_or(config, "hidden_size", largest, defaults.hidden);
   model.feed_forward = integer_or(config, "intermediate_size", largest, defaults.feed_forward);
   model.vocabulary = integer_or(config, "vocab_size", largest, defaults.vocabulary);
   model.query_heads = integer_or(config, "num_attention_heads", 65536, defaults.query_heads);
-  const bool silent = !config.object().contains("num_key_value_heads");
+  const bool silent = !config.raw().contains("num_key_value_heads");
   model.key_heads = config.integer("num_key_value_heads", 1, 65536)
                         .value_or(silent && defaults.key_heads ? defaults.key_heads : model.query_heads);
   require(model.query_heads % model.key_heads == 0, config.where(), ": num_attention_heads (", model.query_heads,
           ") must be a multiple of num_key_value_heads (", model.key_heads, ")");
   auto head_dim = config.integer("head_dim", 1, 1024);
-  if (!head_dim && defaults.head_dim > 0 && !config.object().contains("head_dim")) head_dim = defaults.head_dim;
+  if (!head_dim && defaults.head_dim > 0 && !config.raw().contains("head_dim")) head_dim = defaults.head_dim;
   require(head_dim || model.hidden % model.query_heads == 0, config.where(), ": hidden_size (", model.hidden,
           ") must be a multiple of num_attention_heads (", model.query_heads, ") when there is no head_dim");
   model.head_dim = head_dim.value_or(model.hidden / model.query_heads);
@@ -41,37 +41,33 @@ decoder_description read_shape(const json_fields& config, const family_defaults&
   return model;
 }
 
-decoder_description read_common(const json_fields& config, const family_defaults& defaults) {
+decoder_description read_common(const json_value& config, const family_defaults& defaults) {
   decoder_description model = read_shape(config, defaults);
   model.act = read_activation(config, "hidden_act", "silu");
   model.rope = read_rope(config, model.head_dim, model.context, defaults.rope);
   return model;
 }
 
-json_fields text_config(const json_fields& config) {
-  auto text = config.child("text_config");
-  require(text.has_value(), config.where(), " has no field text_config");
-  return *text;
-}
+json_value text_config(const json_value& config) { return config["text_config"].object(); }
 
-const nlohmann::json* layer_list(const json_fields& config, const char* name, std::size_t layers) {
+const nlohmann::json* layer_list(const json_value& config, const char* name, std::size_t layers) {
   const auto* list = config.find(name);
   require(!list || (list->is_array() && list->size() >= layers), config.where(), ": ", name, " must list the ", layers,
           " layers");
   return list;
 }
 
-std::optional<index_t> read_window(const json_fields& config, std::optional<index_t> otherwise) {
-  if (!config.object().contains("sliding_window")) return otherwise;
+std::optional<index_t> read_window(const json_value& config, std::optional<index_t> otherwise) {
+  if (!config.raw().contains("sliding_window")) return otherwise;
   return config.integer("sliding_window", 1, index_t{1} << 30);
 }
 
-std::optional<index_t> read_switched_window(const json_fields& config, std::optional<index_t> otherwise) {
+std::optional<index_t> read_switched_window(const json_value& config, std::optional<index_t> otherwise) {
   const auto window = read_window(config, otherwise);
   return config.boolean("use_sliding_window").value_or(false) ? window : std::nullopt;
 }
 
-activation read_activation(const json_fields& config, const char* field, const std::string& otherwise) {
+activation read_activation(const json_value& config, const char* field, const std::string& otherwise) {
   static const std::map<std::string, activation> known{{"silu", activation::silu},
                                                        {"gelu", activation::gelu},
                                                        {"gelu_pytorch_tanh", activation::gelu_tanh},
@@ -104,7 +100,7 @@ std::vector<double> numbers_after_colons(const std::string& text, std::size_t co
 nlohmann::json& text_part(nlohmann::json& config) {
   nlohmann::json& text = config.contains("text_config") ? config["text_config"] : config;
   require(text.is_object(), "config.json: text_config must hold a JSON object");
-  if (text.value("model_type", "") == "ministral3" && !rope_dictionary(json_fields(text, "config.json")))
+  if (text.value("model_type", "") == "ministral3" && !rope_dictionary(json_value(text, "config.json")))
     text["rope_parameters"] = ministral3_rope();
   return text;
 }
@@ -159,7 +155,7 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
         if (text[name].contains(kept) && !patch.contains(kept)) patch[kept] = text[name][kept];
       // Ministral 3's queries grow from the original context on.
       constexpr const char* original = "original_max_position_embeddings";
-      const json_fields outside(text, "config.json"), inside(text[name], outside.where() + ": " + name);
+      const json_value outside(text, "config.json"), inside(text[name], "config.json", name);
       const auto* const from = original_context_holder(outside, inside).find(original);
       if (patch.contains("llama_4_scaling_beta") && from && !patch.contains(original)) patch[original] = *from;
       break;

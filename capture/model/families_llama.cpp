@@ -13,13 +13,13 @@ constexpr auto always = [](std::size_t) { return true; };
 const std::vector<std::string> wrapped{"language_model.model.", "model.language_model.", "model."};
 
 /// `attention_bias` switches the biases of q, k, v and output, as in most families.
-void read_attention_bias(const json_fields& config, decoder_description& model) {
+void read_attention_bias(const json_value& config, decoder_description& model) {
   model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
 }
 
 }  // namespace
 
-decoder_description read_llama(const json_fields& config) {
+decoder_description read_llama(const json_value& config) {
   decoder_description model = read_common(config, {});
   read_attention_bias(config, model);
   model.feed_forward_bias = config.boolean("mlp_bias").value_or(false);
@@ -27,7 +27,7 @@ decoder_description read_llama(const json_fields& config) {
 }
 
 /// SmolLM3: some layers have no rotary embedding (`no_rope_layers` holds 1 where there IS one); only these may slide.
-decoder_description read_smollm3(const json_fields& config) {
+decoder_description read_smollm3(const json_value& config) {
   decoder_description model =
       read_common(config, {.key_heads = 4, .context = 32768, .tied = true, .rope = {.theta = 2e6}});
   read_attention_bias(config, model);
@@ -47,14 +47,14 @@ decoder_description read_smollm3(const json_fields& config) {
 }
 
 /// Mistral: no biases; all layers have a window, 4096 tokens where config.json has no field for it.
-decoder_description read_mistral(const json_fields& config) {
+decoder_description read_mistral(const json_value& config) {
   decoder_description model = read_common(config, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
   const auto window = read_window(config, 4096);
   for (layer_description& layer : model.layers) layer.window = window;
   return model;
 }
 
-decoder_description read_ministral(const json_fields& config) {
+decoder_description read_ministral(const json_value& config) {
   decoder_description model = read_common(config, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
   set_windows(config, model, read_window(config, 4096), always);
   return model;
@@ -72,7 +72,7 @@ const nlohmann::json& ministral3_rope() {
 }
 
 /// Ministral 3: YaRN, and queries that grow with their position.
-decoder_description read_ministral3(const json_fields& config) {
+decoder_description read_ministral3(const json_value& config) {
   const family_defaults defaults{.hidden = 4096,
                                  .feed_forward = 14336,
                                  .vocabulary = 131072,
@@ -85,7 +85,7 @@ decoder_description read_ministral3(const json_fields& config) {
   decoder_description model = read_shape(config, defaults);
   model.act = read_activation(config, "hidden_act", "silu");
   auto dictionary = rope_dictionary(config);
-  if (!dictionary) dictionary = json_fields(ministral3_rope(), config.where() + ": rope_parameters");
+  if (!dictionary) dictionary = json_value(ministral3_rope(), config.where() + ": rope_parameters");
   model.rope = read_rope_dictionary(config, dictionary, model.head_dim, model.context,
                                     {.theta = config.positive("rope_theta").value_or(1e4)});
   const double beta = dictionary->number("llama_4_scaling_beta").value_or(0);
@@ -97,17 +97,17 @@ decoder_description read_ministral3(const json_fields& config) {
   return model;
 }
 
-decoder_description read_mistral3(const json_fields& config) {
-  const json_fields given = text_config(config);
-  nlohmann::json named = given.object();
+decoder_description read_mistral3(const json_value& config) {
+  const json_value given = text_config(config);
+  nlohmann::json named = given.raw();
   if (!named.contains("model_type")) named["model_type"] = "mistral";
-  const json_fields text(named, given.where());
-  const std::string type = text.required_string("model_type");
+  const json_value text(named, given.where());
+  const std::string type = text["model_type"].string();
   require(type == "ministral3" || type == "mistral", text.where(), ": model_type '", type,
           "' is not supported inside mistral3; supported: ministral3, mistral");
-  for (const auto& quantised : {config.child("quantization_config"), text.child("quantization_config")}) {
+  for (const auto& quantised : {config.object("quantization_config"), text.object("quantization_config")}) {
     if (!quantised) continue;
-    const std::string method = quantised->required_string("quant_method");
+    const std::string method = (*quantised)["quant_method"].string();
     require(method == "fp8" && !quantised->find("weight_block_size"), quantised->where(), ": quant_method '", method,
             "' is not supported; supported: fp8 with one scale a tensor");
   }
@@ -121,7 +121,7 @@ decoder_description read_mistral3(const json_fields& config) {
 namespace {
 
 /// Qwen 2 and 3: with `use_sliding_window`, layers from max_window_layers on have a window.
-void read_qwen_windows(const json_fields& config, decoder_description& model) {
+void read_qwen_windows(const json_value& config, decoder_description& model) {
   const index_t first = config.integer("max_window_layers", 0, 65536).value_or(28);
   set_windows(config, model, read_switched_window(config, 4096),
               [&](std::size_t i) { return static_cast<index_t>(i) >= first; });
@@ -129,14 +129,14 @@ void read_qwen_windows(const json_fields& config, decoder_description& model) {
 
 }  // namespace
 
-decoder_description read_qwen2(const json_fields& config) {
+decoder_description read_qwen2(const json_value& config) {
   decoder_description model = read_common(config, {.key_heads = 32, .context = 32768});
   model.qkv_bias = true;
   read_qwen_windows(config, model);
   return model;
 }
 
-decoder_description read_qwen3(const json_fields& config) {
+decoder_description read_qwen3(const json_value& config) {
   decoder_description model = read_common(config, {.key_heads = 32, .head_dim = 128, .context = 32768});
   read_attention_bias(config, model);
   model.qk = qk_norm::each_head;
@@ -144,7 +144,7 @@ decoder_description read_qwen3(const json_fields& config) {
   return model;
 }
 
-decoder_description read_qwen3_moe(const json_fields& config) {
+decoder_description read_qwen3_moe(const json_value& config) {
   decoder_description model = read_common(config, {.feed_forward = 6144, .key_heads = 4, .context = 32768});
   read_attention_bias(config, model);
   model.qk = qk_norm::each_head;
@@ -171,7 +171,7 @@ decoder_description read_qwen3_moe(const json_fields& config) {
 }
 
 /// Llama 3.2 with images: layers that attend to an image do nothing without one.
-decoder_description read_mllama_text(const json_fields& config) {
+decoder_description read_mllama_text(const json_value& config) {
   const family_defaults defaults{.hidden = 4096,
                                  .feed_forward = 14336,
                                  .vocabulary = 128256,
@@ -192,7 +192,7 @@ decoder_description read_mllama_text(const json_fields& config) {
   return model;
 }
 
-decoder_description read_mllama(const json_fields& config) {
+decoder_description read_mllama(const json_value& config) {
   decoder_description model = read_mllama_text(text_config(config));
   model.model_type = "mllama";
   model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);

@@ -8,16 +8,16 @@ namespace qkgeom {
 namespace {
 
 /// Gemma 3: full and sliding layers have different rotary embeddings.
-void read_gemma3_rope(const json_fields& config, decoder_description& model) {
-  const auto both = config.child("rope_parameters");
-  auto full = both ? both->child("full_attention") : std::nullopt;
-  const auto local = both ? both->child("sliding_attention") : std::nullopt;
+void read_gemma3_rope(const json_value& config, decoder_description& model) {
+  const auto both = config.object("rope_parameters");
+  auto full = both ? both->object("full_attention") : std::nullopt;
+  const auto local = both ? both->object("sliding_attention") : std::nullopt;
   require(!both || full || local, config.where(), ": rope_parameters must hold full_attention and sliding_attention");
   // rope_scaling overrides the full layers' dictionary.
-  nlohmann::json merged = full ? full->object() : nlohmann::json{{"rope_type", "default"}};
-  if (const auto scaling = config.child("rope_scaling")) merged.update(scaling->object());
+  nlohmann::json merged = full ? full->raw() : nlohmann::json{{"rope_type", "default"}};
+  if (const auto scaling = config.object("rope_scaling")) merged.update(scaling->raw());
   const std::string where = config.where() + ": rope_parameters";
-  model.rope = read_rope_dictionary(config, json_fields(merged, where), model.head_dim, model.context,
+  model.rope = read_rope_dictionary(config, json_value(merged, where), model.head_dim, model.context,
                                     {.theta = config.positive("rope_theta").value_or(1e6)});
   model.local_rope = read_rope_dictionary(config, local, model.head_dim, model.context,
                                           {.theta = config.positive("rope_local_base_freq").value_or(1e4)});
@@ -25,7 +25,7 @@ void read_gemma3_rope(const json_fields& config, decoder_description& model) {
 
 }  // namespace
 
-decoder_description read_gemma3_text(const json_fields& config) {
+decoder_description read_gemma3_text(const json_value& config) {
   const family_defaults defaults{.hidden = 2304,
                                  .feed_forward = 9216,
                                  .vocabulary = 262208,
@@ -61,11 +61,11 @@ decoder_description read_gemma3_text(const json_fields& config) {
   return model;
 }
 
-decoder_description read_gemma3(const json_fields& config) {
-  const json_fields text = text_config(config);
-  nlohmann::json named = text.object();
+decoder_description read_gemma3(const json_value& config) {
+  const json_value text = text_config(config);
+  nlohmann::json named = text.raw();
   if (!named.contains("model_type")) named["model_type"] = "gemma3_text";
-  decoder_description model = read_gemma3_text(json_fields(named, text.where()));
+  decoder_description model = read_gemma3_text(json_value(named, text.where()));
   model.model_type = "gemma3";
   model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);
   model.prefixes = {"language_model.model.", "model.language_model.", "model."};
@@ -73,7 +73,7 @@ decoder_description read_gemma3(const json_fields& config) {
 }
 
 /// GLM rotates half of a head's channels, in neighbouring pairs; gate and up are one matrix.
-decoder_description read_glm(const json_fields& config) {
+decoder_description read_glm(const json_value& config) {
   decoder_description model = read_common(config, {.key_heads = 2,
                                                    .head_dim = 128,
                                                    .context = 131072,
@@ -86,7 +86,7 @@ decoder_description read_glm(const json_fields& config) {
   return model;
 }
 
-decoder_description read_glm4(const json_fields& config) {
+decoder_description read_glm4(const json_value& config) {
   decoder_description model = read_glm(config);
   model.names.attention_out_norm = "post_self_attn_layernorm";
   model.names.feed_forward_out_norm = "post_mlp_layernorm";
@@ -94,7 +94,7 @@ decoder_description read_glm4(const json_fields& config) {
 }
 
 /// OLMo 2 norms the outputs of attention and feed-forward, not their inputs, and queries and keys over all heads.
-decoder_description read_olmo2(const json_fields& config) {
+decoder_description read_olmo2(const json_value& config) {
   decoder_description model = read_common(config, {.norm_eps = 1e-5});
   model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
   model.norm = norm_kind::olmo;
@@ -107,7 +107,7 @@ decoder_description read_olmo2(const json_fields& config) {
 }
 
 /// GPT-NeoX and Pythia.
-decoder_description read_gpt_neox(const json_fields& config) {
+decoder_description read_gpt_neox(const json_value& config) {
   const rope_defaults rope{.theta = config.positive("rotary_emb_base").value_or(10000),
                            .partial = config.positive("rotary_pct").value_or(0.25),
                            .may_be_partial = true};

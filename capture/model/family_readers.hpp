@@ -19,21 +19,20 @@ struct family_defaults {
 };
 
 /// Reads the fields that Llama and its successors share, except rotary embedding, activation and biases.
-decoder_description read_shape(const json_fields& config, const family_defaults& defaults);
+decoder_description read_shape(const json_value& config, const family_defaults& defaults);
 
 /// Reads shape, rotary embedding and hidden_act (silu where it is absent).
-decoder_description read_common(const json_fields& config, const family_defaults& defaults);
+decoder_description read_common(const json_value& config, const family_defaults& defaults);
 
 /// The text model's part of a config.json with images.
-json_fields text_config(const json_fields& config);
+json_value text_config(const json_value& config);
 
 /// The list `name` with an entry per layer; nullptr if config.json has none.
-const nlohmann::json* layer_list(const json_fields& config, const char* name, std::size_t layers);
+const nlohmann::json* layer_list(const json_value& config, const char* name, std::size_t layers);
 
 /// Sets `window` on the layers that `layer_types` calls sliding; without that list, on those for which `slides(i)`.
 template <class Slides>
-void set_windows(const json_fields& config, decoder_description& model, std::optional<index_t> window,
-                 Slides&& slides) {
+void set_windows(const json_value& config, decoder_description& model, std::optional<index_t> window, Slides&& slides) {
   const auto* types = layer_list(config, "layer_types", model.layers.size());
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     bool sliding = slides(i);
@@ -50,32 +49,32 @@ void set_windows(const json_fields& config, decoder_description& model, std::opt
 }
 
 /// `sliding_window`; `otherwise` where it is absent, none where it is null.
-std::optional<index_t> read_window(const json_fields& config, std::optional<index_t> otherwise);
+std::optional<index_t> read_window(const json_value& config, std::optional<index_t> otherwise);
 /// `read_window` where `use_sliding_window` is true, else none.
-std::optional<index_t> read_switched_window(const json_fields& config, std::optional<index_t> otherwise);
+std::optional<index_t> read_switched_window(const json_value& config, std::optional<index_t> otherwise);
 
 /// The activation that `field` names; `otherwise` where it is absent. Throws on those that are not supported.
-activation read_activation(const json_fields& config, const char* field, const std::string& otherwise);
+activation read_activation(const json_value& config, const char* field, const std::string& otherwise);
 
 /// Ministral 3's rotary parameters where config.json has none.
 const nlohmann::json& ministral3_rope();
 
-decoder_description read_llama(const json_fields& config);
-decoder_description read_smollm3(const json_fields& config);
-decoder_description read_mistral(const json_fields& config);
-decoder_description read_ministral(const json_fields& config);
-decoder_description read_ministral3(const json_fields& config);
-decoder_description read_mistral3(const json_fields& config);
-decoder_description read_qwen2(const json_fields& config);
-decoder_description read_qwen3(const json_fields& config);
-decoder_description read_qwen3_moe(const json_fields& config);
-decoder_description read_mllama(const json_fields& config);
-decoder_description read_mllama_text(const json_fields& config);
-decoder_description read_gemma3(const json_fields& config);
-decoder_description read_gemma3_text(const json_fields& config);
-decoder_description read_glm(const json_fields& config);
-decoder_description read_glm4(const json_fields& config);
-decoder_description read_olmo2(const json_fields& config);
-decoder_description read_gpt_neox(const json_fields& config);
+decoder_description read_llama(const json_value& config);
+decoder_description read_smollm3(const json_value& config);
+decoder_description read_mistral(const json_value& config);
+decoder_description read_ministral(const json_value& config);
+decoder_description read_ministral3(const json_value& config);
+decoder_description read_mistral3(const json_value& config);
+decoder_description read_qwen2(const json_value& config);
+decoder_description read_qwen3(const json_value& config);
+decoder_description read_qwen3_moe(const json_value& config);
+decoder_description read_mllama(const json_value& config);
+decoder_description read_mllama_text(const json_value& config);
+decoder_description read_gemma3(const json_value& config);
+decoder_description read_gemma3_text(const json_value& config);
+decoder_description read_glm(const json_value& config);
+decoder_description read_glm4(const json_value& config);
+decoder_description read_olmo2(const json_value& config);
+decoder_description read_gpt_neox(const json_value& config);
 
 }  // namespace qkgeom

@@ -56,7 +56,7 @@ std::vector<head_id> parse_head_lists(const json& object, const std::string& whe
   v.expect(v.is_object(), "an object with a list of heads for each layer");
   std::vector<head_id> heads;
   for (const auto& [layer, list] : object.items())
-    for (const index_t head : json_value(list, where + ": " + printable(layer)).integers(0, most))
+    for (const index_t head : json_value(list, where, printable(layer)).integers(0, most))
       heads.push_back({number(layer, where), head});
   return in_order(std::move(heads), where);
 }

@@ -59,21 +59,17 @@ namespace {
 
 constexpr const char* original_field = "original_max_position_embeddings";
 
-std::string type_of(const json_fields& dictionary) {
+std::string type_of(const json_value& dictionary) {
   return dictionary.string("rope_type").value_or(dictionary.string("type").value_or("default"));
 }
 
 /// Reads the numbers of a scaling from its dictionary.
 struct scaling_fields {
-  const json_fields& config;
-  const json_fields& dictionary;
+  const json_value& config;
+  const json_value& dictionary;
   index_t context;
 
-  double required_positive(const char* name) const {
-    const auto x = dictionary.positive(name);
-    require(x.has_value(), dictionary.where(), " has no field ", name);
-    return *x;
-  }
+  double required_positive(const char* name) const { return dictionary[name].positive(); }
   double original_context() const {
     return original_context_holder(config, dictionary).positive(original_field).value_or(static_cast<double>(context));
   }
@@ -94,7 +90,7 @@ void read_llama3(const scaling_fields& from, rope_description& rope) {
 
 void read_yarn(const scaling_fields& from, rope_description& rope) {
   // In Python null is false; only an absent field has the default.
-  const bool silent = !from.dictionary.object().contains("truncate");
+  const bool silent = !from.dictionary.raw().contains("truncate");
   yarn_scaling scaling{1, from.original_context(), from.or_default("beta_fast", 32), from.or_default("beta_slow", 1),
                        from.dictionary.boolean("truncate").value_or(silent)};
   scaling.factor =
@@ -119,18 +115,17 @@ double dynamic_theta(const rope_description& rope, index_t length) {
 
 }  // namespace
 
-std::optional<json_fields> rope_dictionary(const json_fields& config) {
-  const auto scaling = config.child("rope_scaling");
-  return scaling && !scaling->object().empty() ? scaling : config.child("rope_parameters");
+std::optional<json_value> rope_dictionary(const json_value& config) {
+  const auto scaling = config.object("rope_scaling");
+  return scaling && !scaling->raw().empty() ? scaling : config.object("rope_parameters");
 }
 
-const json_fields& original_context_holder(const json_fields& config, const json_fields& dictionary) {
+const json_value& original_context_holder(const json_value& config, const json_value& dictionary) {
   const std::string type = type_of(dictionary);
   return (type == "yarn" || type == "llama3") && config.find(original_field) ? config : dictionary;
 }
 
-rope_description read_rope(const json_fields& config, index_t head_dim, index_t context,
-                           const rope_defaults& defaults) {
+rope_description read_rope(const json_value& config, index_t head_dim, index_t context, const rope_defaults& defaults) {
   // The dictionary's theta takes precedence over the top-level one.
   const auto dictionary = rope_dictionary(config);
   rope_defaults top = defaults;
@@ -139,7 +134,7 @@ rope_description read_rope(const json_fields& config, index_t head_dim, index_t 
   return read_rope_dictionary(config, dictionary, head_dim, context, top);
 }
 
-rope_description read_rope_dictionary(const json_fields& config, const std::optional<json_fields>& dictionary,
+rope_description read_rope_dictionary(const json_value& config, const std::optional<json_value>& dictionary,
                                       index_t head_dim, index_t context, const rope_defaults& defaults) {
   rope_description rope;
   rope.theta = defaults.theta;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "include/qkgeom/io/json_fields.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
 
@@ -60,18 +60,18 @@ struct rope_defaults {
 };
 
 /// The rotary parameters of a config.json: `rope_scaling` unless it is empty, else `rope_parameters`.
-std::optional<json_fields> rope_dictionary(const json_fields& config);
+std::optional<json_value> rope_dictionary(const json_value& config);
 
 /// The object whose `original_max_position_embeddings` counts: config.json itself if the scaling is yarn or llama3 and
 /// config.json has the field, else the dictionary of rotary parameters.
-const json_fields& original_context_holder(const json_fields& config, const json_fields& dictionary);
+const json_value& original_context_holder(const json_value& config, const json_value& dictionary);
 
 /// Reads `rope_scaling`, else `rope_parameters`, and the top-level `rope_theta` of a config.json as transformers does.
 /// Throws on a rope type that is not known, by name.
-rope_description read_rope(const json_fields& config, index_t head_dim, index_t context, const rope_defaults& defaults);
+rope_description read_rope(const json_value& config, index_t head_dim, index_t context, const rope_defaults& defaults);
 
 /// Reads one dictionary of rotary parameters, which may be absent.
-rope_description read_rope_dictionary(const json_fields& config, const std::optional<json_fields>& dictionary,
+rope_description read_rope_dictionary(const json_value& config, const std::optional<json_value>& dictionary,
                                       index_t head_dim, index_t context, const rope_defaults& defaults);
 
 /// cos and sin of every position, (positions, rotary_dim / 2) each, in single precision like transformers: the angle is

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "capture/text/utf8.hpp"
-#include "include/qkgeom/io/json_fields.hpp"
+#include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::size_t cached_word_bytes = 64;
 }  // namespace
 
 bpe_model::bpe_model(const nlohmann::json& model) {
-  const json_fields fields(model, "tokenizer.json: model");
+  const json_value fields(model, "tokenizer.json", "model");
   const std::string type = fields.string("type").value_or("BPE");
   require(type == "BPE", "tokenizer.json: model type '", type, "' is not supported; supported: BPE");
   require(fields.number("dropout").value_or(0) == 0, "tokenizer.json: model dropout is not supported");

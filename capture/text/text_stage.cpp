@@ -4,15 +4,15 @@
 #include <string>
 
 #include "capture/text/text_stage_types.hpp"
-#include "include/qkgeom/io/json_fields.hpp"
+#include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
 namespace {
 
 void read_stages(const nlohmann::json& object, const char* what, const char* list,
                  std::span<const detail::stage_type> types, text_stages* out) {
-  const json_fields fields(object, std::string("tokenizer.json: ") + what);
-  const std::string type = fields.required_string("type");
+  const json_value fields(object, "tokenizer.json", what);
+  const std::string type = fields["type"].string();
   if (type == "Sequence") {
     const auto* parts = fields.find(list);
     require(parts && parts->is_array(), fields.where(), ": Sequence has no list ", list);

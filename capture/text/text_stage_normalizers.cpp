@@ -79,30 +79,30 @@ class strip_stage final : public text_stage {
 };
 
 template <normalized_text f>
-void read_function(const json_fields&, text_stages* stages) {
+void read_function(const json_value&, text_stages* stages) {
   stages->push_back(std::make_shared<function_stage>(f));
 }
 
-void read_prepend(const json_fields& f, text_stages* stages) {
-  stages->push_back(std::make_shared<prepend_stage>(f.required_string("prepend")));
+void read_prepend(const json_value& f, text_stages* stages) {
+  stages->push_back(std::make_shared<prepend_stage>(f["prepend"].string()));
 }
 
-void read_replace(const json_fields& f, text_stages* stages) {
-  stages->push_back(std::make_shared<replace_stage>(text_pattern::read(f), f.required_string("content")));
+void read_replace(const json_value& f, text_stages* stages) {
+  stages->push_back(std::make_shared<replace_stage>(text_pattern::read(f), f["content"].string()));
 }
 
-void read_strip(const json_fields& f, text_stages* stages) {
+void read_strip(const json_value& f, text_stages* stages) {
   const auto left = f.boolean("strip_left"), right = f.boolean("strip_right");
   require(left && right, f.where(), ": Strip must have strip_left and strip_right");
   stages->push_back(std::make_shared<strip_stage>(*left, *right));
 }
 
 constexpr std::array<detail::stage_type, 6> known_normalizers{{{"Prepend", read_prepend},
-                                                   {"Replace", read_replace},
-                                                   {"NFC", read_function<normal_form_c>},
-                                                   {"NFD", read_function<normal_form_d>},
-                                                   {"Lowercase", read_function<lower_case>},
-                                                   {"Strip", read_strip}}};
+                                                               {"Replace", read_replace},
+                                                               {"NFC", read_function<normal_form_c>},
+                                                               {"NFD", read_function<normal_form_d>},
+                                                               {"Lowercase", read_function<lower_case>},
+                                                               {"Strip", read_strip}}};
 
 }  // namespace
 

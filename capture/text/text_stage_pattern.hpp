@@ -7,7 +7,7 @@
 
 #include "capture/text/regex.hpp"
 #include "capture/text/utf8.hpp"
-#include "include/qkgeom/io/json_fields.hpp"
+#include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
 
@@ -20,11 +20,10 @@ class text_pattern {
   explicit text_pattern(character_test test) : test_(test) {}
 
   /// From an object with a field "pattern": {"String": ..} or {"Regex": ..}.
-  static text_pattern read(const json_fields& fields) {
-    const auto pattern = fields.child("pattern");
-    require(pattern.has_value(), fields.where(), " has no pattern");
-    if (const auto expression = pattern->string("Regex")) return text_pattern(regex(*expression));
-    const std::string literal = pattern->required_string("String");
+  static text_pattern read(const json_value& fields) {
+    const auto pattern = fields["pattern"].object();
+    if (const auto expression = pattern.string("Regex")) return text_pattern(regex(*expression));
+    const std::string& literal = pattern["String"].string();
     // An empty string matches before every character.
     return literal.empty() ? text_pattern(regex("")) : text_pattern(literal);
   }

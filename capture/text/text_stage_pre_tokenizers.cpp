@@ -144,14 +144,14 @@ class metaspace_stage final : public text_stage {
   prefix prefix_;
 };
 
-void read_split(const json_fields& f, text_stages* stages) {
+void read_split(const json_value& f, text_stages* stages) {
   constexpr std::array<std::pair<std::string_view, split_behavior>, 5> behaviors{
       {{"Removed", split_behavior::removed},
        {"Isolated", split_behavior::isolated},
        {"MergedWithPrevious", split_behavior::merged_with_previous},
        {"MergedWithNext", split_behavior::merged_with_next},
        {"Contiguous", split_behavior::contiguous}}};
-  const std::string name = f.required_string("behavior");
+  const std::string name = f["behavior"].string();
   for (const auto& [known, behavior] : behaviors)
     if (known == name) {
       const bool invert = f.boolean("invert").value_or(false);
@@ -162,7 +162,7 @@ void read_split(const json_fields& f, text_stages* stages) {
        "' is not supported; supported: Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous");
 }
 
-void read_byte_level(const json_fields& f, text_stages* stages) {
+void read_byte_level(const json_value& f, text_stages* stages) {
   const bool space = f.boolean("add_prefix_space").value_or(true);
   if (!f.boolean("use_regex").value_or(true)) {
     stages->push_back(std::make_shared<byte_level_stage>(space));
@@ -174,15 +174,15 @@ void read_byte_level(const json_fields& f, text_stages* stages) {
   stages->push_back(std::make_shared<byte_level_stage>(false));
 }
 
-void read_digits(const json_fields& f, text_stages* stages) {
+void read_digits(const json_value& f, text_stages* stages) {
   const bool apart = f.boolean("individual_digits").value_or(false);
   stages->push_back(std::make_shared<split_stage>(text_pattern(is_numeral),
                                                   apart ? split_behavior::isolated : split_behavior::contiguous));
 }
 
-void read_metaspace(const json_fields& f, text_stages* stages) {
+void read_metaspace(const json_value& f, text_stages* stages) {
   using prefix = metaspace_stage::prefix;
-  const std::string replacement = f.required_string("replacement");
+  const std::string replacement = f["replacement"].string();
   require(!replacement.empty() && utf8_size_at(replacement, 0) == replacement.size(), f.where(),
           ": Metaspace replacement must be one character, not '", replacement, "'");
   const std::string scheme = f.string("prepend_scheme").value_or("always");
@@ -198,15 +198,15 @@ void read_metaspace(const json_fields& f, text_stages* stages) {
     stages->push_back(std::make_shared<split_stage>(text_pattern(replacement), split_behavior::merged_with_next));
 }
 
-void read_whitespace_split(const json_fields&, text_stages* stages) {
+void read_whitespace_split(const json_value&, text_stages* stages) {
   stages->push_back(std::make_shared<split_stage>(text_pattern(is_space), split_behavior::removed));
 }
 
 constexpr std::array<detail::stage_type, 5> known_pre_tokenizers{{{"Split", read_split},
-                                                   {"ByteLevel", read_byte_level},
-                                                   {"Digits", read_digits},
-                                                   {"Metaspace", read_metaspace},
-                                                   {"WhitespaceSplit", read_whitespace_split}}};
+                                                                  {"ByteLevel", read_byte_level},
+                                                                  {"Digits", read_digits},
+                                                                  {"Metaspace", read_metaspace},
+                                                                  {"WhitespaceSplit", read_whitespace_split}}};
 
 }  // namespace
 

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "capture/text/utf8.hpp"
-#include "include/qkgeom/io/json_fields.hpp"
 #include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
@@ -39,12 +38,12 @@ bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, std::size
 }  // namespace
 
 tokenizer::tokenizer(const nlohmann::json& file, const nlohmann::json& config) : model_(model_object(file)) {
-  const json_fields fields(file, "tokenizer.json");
+  const json_value fields(file, "tokenizer.json");
   size_ = model_.size();
   normalizer_ = read_normalizer(fields.find("normalizer"));
   pre_tokenizer_ = read_pre_tokenizer(fields.find("pre_tokenizer"));
   if (!config.is_null())
-    splits_specials_ = json_fields(config, "tokenizer_config.json").boolean("split_special_tokens").value_or(false);
+    splits_specials_ = json_value(config, "tokenizer_config.json").boolean("split_special_tokens").value_or(false);
   if (const auto* added = fields.find("added_tokens")) read_added_tokens(*added);
   if (const auto* post = fields.find("post_processor")) read_post_processor(*post);
   if (!config.is_null()) apply_config(config);
@@ -61,14 +60,14 @@ void tokenizer::read_added_tokens(const nlohmann::json& list) {
   // Specials come first: of two tokens that look the same after normalization, the last one wins.
   for (const bool specials : {true, false})
     for (const auto& object : list) {
-      const json_fields token(object, "tokenizer.json: added_tokens");
+      const json_value token(object, "tokenizer.json", "added_tokens");
       if (token.boolean("special").value_or(false) == specials) read_added_token(token, specials);
     }
 }
 
-void tokenizer::read_added_token(const json_fields& token, bool special) {
-  const std::string content = token.required_string("content");
-  auto id = static_cast<std::int32_t>(token.required_integer("id", 0, std::numeric_limits<std::int32_t>::max() - 1));
+void tokenizer::read_added_token(const json_value& token, bool special) {
+  const std::string content = token["content"].string();
+  auto id = static_cast<std::int32_t>(token["id"].integer(0, std::numeric_limits<std::int32_t>::max() - 1));
   if (const std::int32_t known = model_.find(content); known >= 0) id = known;  // the vocabulary's id wins
   const added_token_finder::options how{.strip_left = token.boolean("lstrip").value_or(false),
                                         .strip_right = token.boolean("rstrip").value_or(false),
@@ -85,8 +84,8 @@ void tokenizer::read_added_token(const json_fields& token, bool special) {
 }
 
 void tokenizer::read_post_processor(const nlohmann::json& object) {
-  const json_fields fields(object, "tokenizer.json: post_processor");
-  const std::string type = fields.required_string("type");
+  const json_value fields(object, "tokenizer.json", "post_processor");
+  const std::string type = fields["type"].string();
   if (type == "ByteLevel") return;  // it changes offsets alone, which are not read here
   if (type == "TemplateProcessing") return read_template(object);
   require(type == "Sequence", "tokenizer.json: post_processor '", type,
@@ -97,25 +96,25 @@ void tokenizer::read_post_processor(const nlohmann::json& object) {
 }
 
 void tokenizer::read_template(const nlohmann::json& object) {
-  const json_fields fields(object, "tokenizer.json: post_processor");
+  const json_value fields(object, "tokenizer.json", "post_processor");
   const auto* single = fields.find("single");
-  const auto specials = fields.child("special_tokens");
+  const auto specials = fields.object("special_tokens");
   require(single && single->is_array(), fields.where(), ": TemplateProcessing has no list single");
   require(prefix_.empty() && suffix_.empty(), fields.where(),
           " has several TemplateProcessing, which is not supported");
   bool before = true;
   for (const auto& item : *single) {
-    const json_fields part(item, fields.where());
-    if (const auto text = part.child("Sequence")) {
+    const json_value part(item, "tokenizer.json", "post_processor.single");
+    if (const auto text = part.object("Sequence")) {
       require(text->string("id").value_or("A") == "A", fields.where(), " has a second text in single");
       require(before, fields.where(), " has the text twice");
       before = false;
       continue;
     }
-    const auto special = part.child("SpecialToken");
+    const auto special = part.object("SpecialToken");
     require(special.has_value() && specials.has_value(), fields.where(), " has an item that is no token and no text");
-    const std::string name = special->required_string("id");
-    const auto entry = specials->child(name.c_str());
+    const std::string name = (*special)["id"].string();
+    const auto entry = specials->object(name.c_str());
     const auto* ids = entry ? entry->find("ids") : nullptr;
     require(ids && ids->is_array(), fields.where(), " does not say which ids '", name, "' has");
     for (const auto& id : *ids) {
@@ -129,7 +128,7 @@ void tokenizer::read_template(const nlohmann::json& object) {
 }
 
 void tokenizer::apply_config(const nlohmann::json& config) {
-  const json_fields fields(config, "tokenizer_config.json");
+  const json_value fields(config, "tokenizer_config.json");
   const std::string side = fields.string("truncation_side").value_or("right");
   require(side == "right", "tokenizer_config.json: truncation_side '", side, "' is not supported; supported: right");
   // transformers replaces the post-processor when the file has either field.
@@ -137,7 +136,7 @@ void tokenizer::apply_config(const nlohmann::json& config) {
   const auto content_of = [&](const char* name) {
     const auto* value = fields.find(name);
     require(value, "tokenizer_config.json asks for ", name, " but does not name it");
-    return value->is_object() ? json_fields(*value, fields.where()).required_string("content") : *fields.string(name);
+    return value->is_object() ? json_value(*value, fields.where())["content"].string() : *fields.string(name);
   };
   if (fields.find("bos_token")) bos_ = id_of(content_of("bos_token"));
   if (!bos && !eos) return;

@@ -11,8 +11,8 @@
 #include "capture/text/added_tokens.hpp"
 #include "capture/text/bpe.hpp"
 #include "capture/text/text_stage.hpp"
-#include "include/qkgeom/io/json_fields.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
 
@@ -46,7 +46,7 @@ class tokenizer {
 
  private:
   void read_added_tokens(const nlohmann::json& list);
-  void read_added_token(const json_fields& token, bool special);
+  void read_added_token(const json_value& token, bool special);
   void read_post_processor(const nlohmann::json& object);
   void read_template(const nlohmann::json& object);
   void apply_config(const nlohmann::json& config);

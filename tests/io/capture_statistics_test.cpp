@@ -115,9 +115,9 @@ TEST(CaptureStatistics, ThatDisagreeWithTheManifestAreRefused) {
   EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.extra["loss"]["bucket_size"] = 4; }),
               HasSubstr("loss.sum must have shape (3, 8)"));
   EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.extra["loss"]["bucket_size"] = 0; }),
-              HasSubstr("the manifest's loss: bucket_size must be an integer from 1"));
+              HasSubstr("(manifest): loss.bucket_size must be an integer from 1"));
   EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.extra["softmax"] = 3; }),
-              HasSubstr("the manifest's softmax: the document must be an object, not 3"));
+              HasSubstr("(manifest): softmax must be an object, not 3"));
   EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.documents.reset(); }),
               HasSubstr("the manifest must list its examples"));
   // So many buckets that no capture has them, named by a manifest that claims a long context.

@@ -26,6 +26,23 @@ TEST(Json, ReadsTypedValues) {
   EXPECT_EQ(v["a"]["b"].entries()[2].integer(), -3);
 }
 
+TEST(Json, ReadsFieldsThatMayBeAbsent) {
+  const json document = parse_json(R"({"a":{"b":2},"s":"text","t":true,"n":null,"x":-1.5})", "x.json");
+  const json_value v(document, "x.json");
+  EXPECT_EQ(v["a"].integer("b", 0, 9), 2);
+  EXPECT_EQ(v.string("s"), "text");
+  EXPECT_EQ(v.boolean("t"), true);
+  EXPECT_EQ(v.number("x"), -1.5);
+  EXPECT_EQ(v.number("n"), std::nullopt);
+  EXPECT_FALSE(v.object("none"));
+  EXPECT_EQ(v.find("n"), nullptr);
+  EXPECT_EQ(v["a"].where(), "x.json: a");
+  EXPECT_QKGEOM_ERROR("x.json: a.b must be an integer from 3 to 9, not 2", v["a"].integer("b", 3, 9));
+  EXPECT_QKGEOM_ERROR("x.json: x must be a positive number, not -1.5", v.positive("x"));
+  EXPECT_QKGEOM_ERROR("x.json: s must be an object, not \"text\"", v.object("s"));
+  EXPECT_QKGEOM_ERROR("x.json: s must be an object, not \"text\"", v["s"].number("b"));
+}
+
 TEST(Json, NamesTheFieldThatIsWrong) {
   const json document = parse_json(R"({"a":{"b":[1,2.5,-3]},"s":"text","n":null,"u":18446744073709551615})", "x.json");
   const json_value v(document, "x.json");

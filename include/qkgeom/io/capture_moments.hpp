@@ -213,7 +213,7 @@ inline std::vector<moments_file> open_moments(const capture& c) {
     return files;
   }
   if (!m.extra.contains("moments")) return files;
-  const json_value blocks(m.extra["moments"], (c.path() / "manifest.json").string() + ": moments");
+  const json_value blocks(m.extra["moments"], (c.path() / "manifest.json").string(), "moments");
   const index_t n = blocks["blocks"].integer(1, 100);
   for (index_t b = 0; b < n; ++b) {
     auto file = std::make_shared<const safetensors_file>(c.path() / moments_name(b));

@@ -38,7 +38,7 @@ inline std::optional<bucket_edges> statistic_buckets(const capture& c, const cha
   constexpr index_t most = 4096;
   const auto& m = c.manifest();
   if (!m.extra.contains(statistic)) return std::nullopt;
-  const json_value settings(m.extra[statistic], c.path().string() + ": the manifest's " + statistic);
+  const json_value settings(m.extra[statistic], c.path().string() + " (manifest)", statistic);
   const index_t size = settings["bucket_size"].integer((m.context_length + most - 1) / most, largest_position);
   return uniform_buckets{size}.edges(m.context_length);
 }

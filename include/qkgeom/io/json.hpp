@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,40 +25,45 @@ using json = nlohmann::json;
 /// what is not JSON, nesting deeper than `max_depth`, and an object that names a field twice.
 QKGEOM_INLINE json parse_json(std::string_view text, const std::string& where, int max_depth = 64);
 
-/// A value inside a JSON document together with its path, so that errors can name it: "config.json: head_dim must be an
-/// integer from 1 to 1024, not "x"". Owns nothing: valid as long as the document.
+/// A value inside a JSON document and its path there, which errors name: `config.json: rope.factor must be a number,
+/// not "x"`. Owns nothing: it is valid as long as the document. A field that is null counts as absent, but for `[]`.
 class json_value {
  public:
-  json_value(const json& node, std::string where) : node_(&node), where_(std::move(where)) {}
+  /// `where` names the document, `path` the value's place inside it; "" is the document itself.
+  json_value(const json& node, std::string where, std::string path = {})
+      : node_(&node), document_(std::move(where)), path_(std::move(path)) {}
 
   const json& raw() const { return *node_; }
-  bool is_null() const { return node_->is_null(); }
   bool is_object() const { return node_->is_object(); }
-  bool is_boolean() const { return node_->is_boolean(); }
+  /// Document and path, as errors begin: "config.json: rope".
+  std::string where() const { return path_.empty() ? document_ : document_ + ": " + path_; }
 
-  /// True if this is an object with the field, and the field is not null.
-  bool has(const char* field) const {
-    if (!node_->is_object()) return false;
-    const auto it = node_->find(field);
-    return it != node_->end() && !it->is_null();
-  }
-  /// The field of this object, which must be there.
+  /// A field of this object; an error where there is none.
   json_value operator[](const char* field) const {
     expect(node_->is_object(), "an object");
     const auto it = node_->find(field);
-    require(it != node_->end(), where_, ": the field ", inner(field), " is missing");
-    return {*it, where_, inner(field)};
+    require(it != node_->end(), document_, ": the field ", inner(field), " is missing");
+    return {*it, document_, inner(field)};
   }
-  /// The entries of this array.
+  /// A field of this object; null if it is absent.
+  const json* find(const char* field) const {
+    expect(node_->is_object(), "an object");
+    const auto it = node_->find(field);
+    return it == node_->end() || it->is_null() ? nullptr : &*it;
+  }
+  /// Whether this is an object with the field.
+  bool has(const char* field) const { return node_->is_object() && find(field); }
+  /// The entries of this list.
   std::vector<json_value> entries() const {
     expect(node_->is_array(), "a list");
     std::vector<json_value> list;
     list.reserve(node_->size());
     for (std::size_t i = 0; i < node_->size(); ++i)
-      list.push_back({(*node_)[i], where_, path_ + '[' + std::to_string(i) + ']'});
+      list.push_back({(*node_)[i], document_, path_ + '[' + std::to_string(i) + ']'});
     return list;
   }
 
+  /// This value as what its name says; an error if it is anything else.
   index_t integer(index_t lowest = std::numeric_limits<index_t>::min(),
                   index_t highest = std::numeric_limits<index_t>::max()) const {
     const bool fits = node_->is_number_integer() &&
@@ -76,6 +82,10 @@ class json_value {
     expect(node_->is_number() && std::isfinite(node_->get<double>()), "a number");
     return node_->get<double>();
   }
+  double positive() const {
+    expect(number() > 0, "a positive number");
+    return number();
+  }
   bool boolean() const {
     expect(node_->is_boolean(), "true or false");
     return node_->get<bool>();
@@ -83,6 +93,10 @@ class json_value {
   const std::string& string() const {
     expect(node_->is_string(), "a string");
     return node_->get_ref<const std::string&>();
+  }
+  json_value object() const {
+    expect(is_object(), "an object");
+    return *this;
   }
   std::vector<index_t> integers(index_t lowest, index_t highest) const {
     std::vector<index_t> list;
@@ -95,19 +109,35 @@ class json_value {
     return list;
   }
 
+  /// A field of this object as what the name says; none if it is absent, an error if it is anything else.
+  std::optional<index_t> integer(const char* field, index_t lowest, index_t highest) const {
+    return find(field) ? std::optional((*this)[field].integer(lowest, highest)) : std::nullopt;
+  }
+  std::optional<double> number(const char* field) const {
+    return find(field) ? std::optional((*this)[field].number()) : std::nullopt;
+  }
+  std::optional<double> positive(const char* field) const {
+    return find(field) ? std::optional((*this)[field].positive()) : std::nullopt;
+  }
+  std::optional<bool> boolean(const char* field) const {
+    return find(field) ? std::optional((*this)[field].boolean()) : std::nullopt;
+  }
+  std::optional<std::string> string(const char* field) const {
+    return find(field) ? std::optional((*this)[field].string()) : std::nullopt;
+  }
+  std::optional<json_value> object(const char* field) const {
+    return find(field) ? std::optional((*this)[field].object()) : std::nullopt;
+  }
+
   /// Throws: this value must be `expected`, not what it is.
   [[noreturn]] void wrong(const std::string& expected) const {
-    fail(where_, ": ", path_.empty() ? "the document" : path_, " must be ", expected, ", not ", shown());
+    fail(document_, ": ", path_.empty() ? "the document" : path_, " must be ", expected, ", not ", shown());
   }
   void expect(bool condition, const char* expected) const {
     if (!condition) wrong(expected);
   }
-  const std::string& where() const { return where_; }
 
  private:
-  json_value(const json& node, std::string where, std::string path)
-      : node_(&node), where_(std::move(where)), path_(std::move(path)) {}
-
   std::string inner(const char* field) const { return path_.empty() ? field : path_ + '.' + field; }
   /// The value as it stands in the file, cut short.
   std::string shown() const {
@@ -119,7 +149,7 @@ class json_value {
   }
 
   const json* node_;
-  std::string where_, path_;
+  std::string document_, path_;
 };
 
 /// Reads and parses a JSON file of at most `max_bytes`.

@@ -266,7 +266,7 @@ TEST_F(job, bad_lines_are_named_before_anything_is_written) {
   };
   EXPECT_THAT(refused("{\"text\": "), HasSubstr("line 2"));
   EXPECT_THAT(refused("{\"text\": \"\\ud8\"}"), HasSubstr("line 2"));
-  EXPECT_THAT(refused("{\"title\": \"x\"}"), HasSubstr("line 2 has no field text"));
+  EXPECT_THAT(refused("{\"title\": \"x\"}"), HasSubstr("line 2: the field text is missing"));
   EXPECT_THAT(refused("{\"text\": 5}"), HasSubstr("text must be a string, not 5"));
   EXPECT_THAT(refused("[1]"), HasSubstr("object"));
   options.documents.jsonl = write("empty.jsonl", "\n");
