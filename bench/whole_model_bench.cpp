@@ -128,8 +128,8 @@ void write_layer_and_answers(const std::string& path) {
       for (const auto* values : {&p.explained_variance, &p.r_q, &p.r_k})
         pca.insert(pca.end(), values->begin(), values->end());
       const auto& r = answers.rotation[h];
-      rotation.insert(rotation.end(), {r.r_q_a, r.r_k_a, r.alpha_q, r.alpha_k, r.mu_q_a, r.mu_k_a, r.mu_q_b, r.mu_k_b,
-                                       r.bias_strength, r.separation_strength, r.plane_var_fraction});
+      rotation.insert(rotation.end(), {r.q.r, r.k.r, r.q.alpha, r.k.alpha, r.q.mu, r.k.mu, r.q.mu_b, r.k.mu_b,
+                                       r.bias.strength, r.separation_strength, r.plane_var_fraction});
       for (const auto& b : answers.profile[h].buckets) profile.push_back(b.plasticity);
       for (index_t i = 0; i < width; ++i)
         for (index_t j = 0; j < width; ++j) heatmap.push_back(answers.profile[h].heatmap.mean(i, j));

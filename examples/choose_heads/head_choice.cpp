@@ -47,8 +47,8 @@ void add_layer(cpu_context& cpu, const captured_layer& layer, const layer_view<T
     c.head = {layer.layer, layer.query_heads[h]};
     c.k_head = layer.key_heads[layer.key_of_query[h]];
     c.rope = layer.rope;
-    c.bias_context = planes[h].bias_context;
-    c.clamp_slope = dense::scaled(planes[h].drift_axis, planes[h].alpha_k);
+    c.bias_context = planes[h].bias.context;
+    c.clamp_slope = dense::scaled(planes[h].drift_axis, planes[h].k.alpha);
     c.clamp_all_slope = dense::scaled(k.xt, k.tt > 0 ? 1 / k.tt : 0.0);
     c.centre = k.mean_t;
     heads.push_back(std::move(c));

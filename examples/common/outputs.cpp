@@ -82,7 +82,7 @@ std::vector<const head_report*> heads_to_draw(const model_report& report, const 
   }
   if (!names.empty() || report.heads.empty()) return heads;
   const auto weaker = [](const head_report& x, const head_report& y) {
-    return std::abs(x.rotation.bias_strength) < std::abs(y.rotation.bias_strength);
+    return std::abs(x.rotation.bias.strength) < std::abs(y.rotation.bias.strength);
   };
   const auto [weakest, strongest] = std::minmax_element(report.heads.begin(), report.heads.end(), weaker);
   heads.push_back(&*strongest);

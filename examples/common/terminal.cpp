@@ -85,9 +85,9 @@ void extreme_rows(table& t, const model_report& report, std::size_t each, const 
     std::vector<std::string> cells{label, head_name(h)};
     const auto& r = h.rotation;
     if (has.geometry) {
-      cells.push_back(signed_significant(r.bias_strength * static_cast<double>(report.context_length)));
-      cells.push_back(fixed(r.r_q_a, 2));
-      cells.push_back(fixed(r.r_k_a, 2));
+      cells.push_back(signed_significant(r.bias.strength * static_cast<double>(report.context_length)));
+      cells.push_back(fixed(r.q.r, 2));
+      cells.push_back(fixed(r.k.r, 2));
     }
     if (has.plasticity) cells.push_back(estimate_text(h.summaries[0].overall, true));
     t.row(std::move(cells));
@@ -228,7 +228,7 @@ void print_extremes(printer& out, const model_report& report, std::size_t each) 
   table t(std::move(columns));
   if (has.geometry)
     extreme_rows(t, report, each, "strongest bias", "weakest bias",
-                 [](const head_report& h) { return std::abs(h.rotation.bias_strength); });
+                 [](const head_report& h) { return std::abs(h.rotation.bias.strength); });
   if (has.geometry && has.plasticity) t.rule();
   if (has.plasticity)
     extreme_rows(t, report, each, "most plastic", "least plastic",

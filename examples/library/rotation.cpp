@@ -42,13 +42,13 @@ int main() {
   std::printf("  %-42s %10s %10s\n", "", "planted", "found");
   line("drift axis a: cosine with the planted one", 1, dot(plane.drift_axis, a));
   line("separation axis b: the same", 1, dot(plane.separation_axis, b));
-  line("mean query along a", 1.5, plane.mu_q_a);
-  line("mean query less mean key along b", 2, plane.mu_q_b - plane.mu_k_b);
-  line("slope of the keys along a, per token", 4.0 / tokens, plane.alpha_k);
-  line("bias strength, score per token", 1.5 * 4 / tokens, plane.bias_strength);
-  line("bias over the context, score", 1.5 * 4, plane.bias_context);
+  line("mean query along a", 1.5, plane.q.mu);
+  line("mean query less mean key along b", 2, plane.q.mu_b - plane.k.mu_b);
+  line("slope of the keys along a, per token", 4.0 / tokens, plane.k.alpha);
+  line("bias strength, score per token", 1.5 * 4 / tokens, plane.bias.strength);
+  line("bias over the context, score", 1.5 * 4, plane.bias.context);
   std::printf(
       "\nTo the mean query the last key of the context scores %.1f above the first by position alone:\n"
       "%.1f standard deviations of the score difference of two keys.\n",
-      plane.bias_context, plane.bias_context_in_sd);
+      plane.bias.context, plane.bias.context_in_sd);
 }

@@ -218,8 +218,8 @@ TYPED_TEST(every_element, the_contexts_agree) {
       EXPECT_NEAR(p.explained_variance[c], q.explained_variance[c], 1e-12);
     EXPECT_NEAR(std::abs(p.r_q[0]), std::abs(q.r_q[0]), 1e-9);
     const auto a = planar_rotation(omp, ours), b = planar_rotation(cpu, theirs);
-    EXPECT_NEAR(a.bias_strength, b.bias_strength, 1e-12 * (1 + std::abs(b.bias_strength)));
-    EXPECT_NEAR(a.mu_k_b, b.mu_k_b, 1e-9 * (1 + std::abs(b.mu_k_b)));
+    EXPECT_NEAR(a.bias.strength, b.bias.strength, 1e-12 * (1 + std::abs(b.bias.strength)));
+    EXPECT_NEAR(a.k.mu_b, b.k.mu_b, 1e-9 * (1 + std::abs(b.k.mu_b)));
     for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
       const auto model = fit_queries(cpu, theirs, {.covariance = kind});
       EXPECT_NEAR(fit_queries(omp, ours, {.covariance = kind}).sigma2_pos, model.sigma2_pos, 1e-12);

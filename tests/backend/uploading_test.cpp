@@ -150,8 +150,8 @@ TYPED_TEST(uploading, gives_what_the_context_behind_it_gives) {
     const auto moments = moments_of(c.near, layer);
     ASSERT_EQ(moments_of(c.uploading, layer), moments);
     EXPECT_EQ(pca(c.uploading, moments)[1].explained_variance, pca(c.near, moments)[1].explained_variance);
-    EXPECT_EQ(planar_rotation(c.uploading, moments)[1].bias_strength,
-              planar_rotation(c.near, moments)[1].bias_strength);
+    EXPECT_EQ(planar_rotation(c.uploading, moments)[1].bias.strength,
+              planar_rotation(c.near, moments)[1].bias.strength);
     const auto models = fit_queries(c.near, moments, {.covariance = covariance_kind::joint});
     const auto same_models = fit_queries(c.uploading, moments, {.covariance = covariance_kind::joint});
     EXPECT_EQ(fingerprint(same_models[1]), fingerprint(models[1]));
@@ -242,7 +242,7 @@ TEST(uploading_context, analyses_a_capture) {
       const auto &x = a.heads[h], &y = b.heads[h];
       EXPECT_EQ(x.pca.explained_variance, y.pca.explained_variance);
       EXPECT_EQ(x.pca.r_q, y.pca.r_q);
-      EXPECT_EQ(x.rotation.bias_strength, y.rotation.bias_strength);
+      EXPECT_EQ(x.rotation.bias.strength, y.rotation.bias.strength);
       EXPECT_EQ(x.sigma2_pos, y.sigma2_pos);
       expect_same(x.profiles, y.profiles);
       expect_same(*x.empirical, *y.empirical);

@@ -29,17 +29,17 @@ TEST(context_units, slopes_times_the_context_length) {
   cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000});
   const auto r = planar_rotation(ctx, m);
-  EXPECT_DOUBLE_EQ(r.alpha_q_context, 1000 * r.alpha_q);
-  EXPECT_DOUBLE_EQ(r.alpha_k_context, 1000 * r.alpha_k);
-  EXPECT_DOUBLE_EQ(r.bias_context, r.mu_q_a * r.alpha_k_context);
-  EXPECT_DOUBLE_EQ(r.alpha_k_b_context, 1000 * r.alpha_k_b);
-  EXPECT_DOUBLE_EQ(r.bias_b_context, r.mu_q_b * r.alpha_k_b_context);
-  EXPECT_NE(r.bias_context, 0);
-  EXPECT_NE(r.bias_b_context, 0);
+  EXPECT_DOUBLE_EQ(r.q.alpha_context, 1000 * r.q.alpha);
+  EXPECT_DOUBLE_EQ(r.k.alpha_context, 1000 * r.k.alpha);
+  EXPECT_DOUBLE_EQ(r.bias.context, r.q.mu * r.k.alpha_context);
+  EXPECT_DOUBLE_EQ(r.bias.alpha_k_b_context, 1000 * r.bias.alpha_k_b);
+  EXPECT_DOUBLE_EQ(r.bias.context_b, r.q.mu_b * r.bias.alpha_k_b_context);
+  EXPECT_NE(r.bias.context, 0);
+  EXPECT_NE(r.bias.context_b, 0);
   // Buckets may end before the context does.
   const auto some = accumulate(ctx, rows.view(), edge_buckets{{0, 100, 300}}, {.context_length = 1000});
-  EXPECT_DOUBLE_EQ(planar_rotation(ctx, some).alpha_k_context, 300 * r.alpha_k);
-  EXPECT_DOUBLE_EQ(planar_rotation(ctx, some, {.context_length = 1000}).alpha_k_context, 1000 * r.alpha_k);
+  EXPECT_DOUBLE_EQ(planar_rotation(ctx, some).k.alpha_context, 300 * r.k.alpha);
+  EXPECT_DOUBLE_EQ(planar_rotation(ctx, some, {.context_length = 1000}).k.alpha_context, 1000 * r.k.alpha);
 }
 
 TEST(context_units, spread_of_score_differences_is_that_of_all_queries_and_pairs_of_keys) {
@@ -67,8 +67,8 @@ TEST(context_units, spread_of_score_differences_is_that_of_all_queries_and_pairs
     }
   EXPECT_NEAR(r.score_sd_mean_query, std::sqrt(of_mean / pairs), 1e-12);
   EXPECT_NEAR(r.score_sd, std::sqrt((of_mean + about_mean) / pairs), 1e-12);
-  EXPECT_DOUBLE_EQ(r.bias_context_in_sd, r.bias_context / r.score_sd);
-  EXPECT_DOUBLE_EQ(r.bias_context_in_sd_mean_query, r.bias_context / r.score_sd_mean_query);
+  EXPECT_DOUBLE_EQ(r.bias.context_in_sd, r.bias.context / r.score_sd);
+  EXPECT_DOUBLE_EQ(r.bias.context_in_sd_mean_query, r.bias.context / r.score_sd_mean_query);
 }
 
 TEST(context_units, equal_keys_have_no_spread_and_no_bias_in_units_of_it) {
@@ -77,8 +77,8 @@ TEST(context_units, equal_keys_have_no_spread_and_no_bias_in_units_of_it) {
   cpu_context ctx{{.threads = 1}};
   const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000}));
   EXPECT_EQ(r.score_sd, 0);
-  EXPECT_EQ(r.bias_context_in_sd, 0);
-  EXPECT_EQ(r.bias_context_in_sd_mean_query, 0);
+  EXPECT_EQ(r.bias.context_in_sd, 0);
+  EXPECT_EQ(r.bias.context_in_sd_mean_query, 0);
 }
 
 }  // namespace

@@ -41,12 +41,12 @@ TEST(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
   const auto r = planar_rotation(ctx, m);
   EXPECT_EQ(dense::norm(r.drift_axis), 0);
-  EXPECT_EQ(r.alpha_k, 0);
-  EXPECT_EQ(r.mu_q_a, 0);
-  EXPECT_EQ(r.bias_strength, 0);
-  EXPECT_EQ(r.r_q_a, 0);
+  EXPECT_EQ(r.k.alpha, 0);
+  EXPECT_EQ(r.q.mu, 0);
+  EXPECT_EQ(r.bias.strength, 0);
+  EXPECT_EQ(r.q.r, 0);
   EXPECT_NEAR(dense::norm(r.separation_axis), 1, 1e-14);
-  EXPECT_NEAR(r.mu_q_b - r.mu_k_b, dense::norm(dense::difference(m.q.total.mean, m.k.total.mean)), 1e-12);
+  EXPECT_NEAR(r.q.mu_b - r.k.mu_b, dense::norm(dense::difference(m.q.total.mean, m.k.total.mean)), 1e-12);
   const auto p = pca(ctx, m);
   EXPECT_EQ(p.head_class, head_class::content_focused);
   EXPECT_EQ(p.q_linear_share, 0);
@@ -76,8 +76,8 @@ TEST(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
   const head_view<double> h{{q.data(), 8, 2, 2}, position, document, {k.data(), 8, 2, 2}, position, document, {}};
   const auto r = planar_rotation(ctx, accumulate(ctx, h, uniform_buckets{4}));
   EXPECT_EQ(r.drift_axis, (std::vector<double>{0, 1}));
-  EXPECT_EQ(r.q_drift_off_a, 1);
-  EXPECT_NEAR(r.k_drift_off_a, 0.5, 1e-12);
+  EXPECT_EQ(r.q.drift_off_a, 1);
+  EXPECT_NEAR(r.k.drift_off_a, 0.5, 1e-12);
 }
 
 TEST(rotation, in_one_dimension_there_is_no_second_axis) {
@@ -105,7 +105,7 @@ TEST(geometry, constant_rows_are_no_error) {
   for (const double x : p.r_q) EXPECT_EQ(x, 0);
   const auto r = planar_rotation(ctx, m, {.separation = separation_axis_kind::top_eigenvector});
   EXPECT_EQ(r.var_frac_a, 0);
-  EXPECT_EQ(r.bias_strength, 0);
+  EXPECT_EQ(r.bias.strength, 0);
 }
 
 TEST(geometry, a_side_without_rows_is_refused) {
@@ -137,19 +137,19 @@ TEST(planted, rotation_comes_back_within_its_error) {
     const double n = static_cast<double>(spec.documents * spec.rows), sd_t = L / std::sqrt(12.0),
                  se_slope = 1 / (sd_t * std::sqrt(n));
     EXPECT_NEAR(std::abs(dense::dot(r.drift_axis, g)), 1, 1e-3);
-    EXPECT_NEAR(r.alpha_q, q_slope, 4 * se_slope);
-    EXPECT_NEAR(r.alpha_k, k_slope, 4 * se_slope);
+    EXPECT_NEAR(r.q.alpha, q_slope, 4 * se_slope);
+    EXPECT_NEAR(r.k.alpha, k_slope, 4 * se_slope);
     // mu_q_a holds the noise of the axis too: each of d - 1 directions is off by se / slope.
     const double se_mean = std::sqrt((1 + q_slope * q_slope * sd_t * sd_t) / n);
-    EXPECT_NEAR(r.mu_q_a, mean, 4 * se_mean + 4 * 2 * se_slope / k_slope);
-    EXPECT_NEAR(r.bias_strength, mean * k_slope, 0.02 * mean * k_slope);
+    EXPECT_NEAR(r.q.mu, mean, 4 * se_mean + 4 * 2 * se_slope / k_slope);
+    EXPECT_NEAR(r.bias.strength, mean * k_slope, 0.02 * mean * k_slope);
     const auto correlation_of = [&](double slope) { return slope * sd_t / std::sqrt(1 + slope * slope * sd_t * sd_t); };
-    EXPECT_NEAR(r.r_q_a, correlation_of(q_slope), 4 / std::sqrt(n));
-    EXPECT_NEAR(r.r_k_a, correlation_of(k_slope), 4 / std::sqrt(n));
-    EXPECT_GT(r.bias_strength, 0);  // later keys score higher: recency
+    EXPECT_NEAR(r.q.r, correlation_of(q_slope), 4 / std::sqrt(n));
+    EXPECT_NEAR(r.k.r, correlation_of(k_slope), 4 / std::sqrt(n));
+    EXPECT_GT(r.bias.strength, 0);  // later keys score higher: recency
     EXPECT_NEAR(dense::dot(r.drift_axis, r.separation_axis), 0, 1e-15);
-    EXPECT_GT(r.mu_q_b, r.mu_k_b);
-    EXPECT_NEAR(r.cos_a_beta_q, 1, 1e-3);
+    EXPECT_GT(r.q.mu_b, r.k.mu_b);
+    EXPECT_NEAR(r.q.cos_a_beta, 1, 1e-3);
     EXPECT_LT(r.residual_pos_r, 1e-13);
     const auto p = pca(ctx, m);
     EXPECT_NEAR(p.q_linear_share, q_slope * q_slope * sd_t * sd_t / (q_slope * q_slope * sd_t * sd_t + d), 0.005);

@@ -104,7 +104,7 @@ void expect_same(const model_report& a, const model_report& b, double pair_toler
     EXPECT_EQ(x.keys, y.keys);
     EXPECT_EQ(x.window, y.window);
     expect_close(x.pca.explained_variance[0], y.pca.explained_variance[0]);
-    expect_close(x.rotation.bias_strength, y.rotation.bias_strength);
+    expect_close(x.rotation.bias.strength, y.rotation.bias.strength);
     expect_close(x.sigma2_pos, y.sigma2_pos);
     ASSERT_EQ(x.profiles.size(), y.profiles.size());
     for (std::size_t c = 0; c < x.profiles.size(); ++c) {
@@ -195,8 +195,8 @@ TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
     const auto rows = layer_rows(static_cast<std::uint64_t>(11 + l));
     const auto moments = accumulate(ctx, rows.view(), uniform_buckets{32}, {.context_length = context});
     const auto plane = planar_rotation(ctx, moments, {.context_length = context});
-    expect_close(head.rotation.bias_strength, plane.bias_strength);
-    EXPECT_NE(head.rotation.bias_strength, from_rows.heads[l].rotation.bias_strength);
+    expect_close(head.rotation.bias.strength, plane.bias.strength);
+    EXPECT_NE(head.rotation.bias.strength, from_rows.heads[l].rotation.bias.strength);
     const auto model = fit_queries(ctx, moments, {.covariance = covariance_kind::joint});
     expect_close(head.sigma2_pos, model.sigma2_pos);
     // The jackknife over the same blocks of documents, from the rows.
@@ -207,7 +207,7 @@ TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
     const auto without = geometry_without_blocks(ctx, blocks, layer, options.pca, {.context_length = context}, planes);
     ASSERT_EQ(head.geometry.without.size(), 4u);
     for (std::size_t b = 0; b < 4; ++b)
-      expect_close(head.geometry.without[b].rotation.bias_strength, without[0].without[b].rotation.bias_strength);
+      expect_close(head.geometry.without[b].rotation.bias.strength, without[0].without[b].rotation.bias.strength);
     expect_close(head.rotation.score_sd, planes[0].score_sd);
   }
   expect_same(analyse(ctx, capture_set::open({folder / "a", folder / "b"}), options), report, 1e-7);
@@ -220,7 +220,7 @@ TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
   const auto geometry = analyse(ctx, capture::open(folder / "whole"), options);
   EXPECT_EQ(geometry.moment_tokens, 12 * 12);
   for (std::size_t h = 0; h < 2; ++h)
-    expect_close(geometry.heads[h].rotation.bias_strength, report.heads[h].rotation.bias_strength);
+    expect_close(geometry.heads[h].rotation.bias.strength, report.heads[h].rotation.bias.strength);
 }
 
 TEST(analyse, blocks_of_documents_are_those_of_all_layers) {
@@ -236,7 +236,7 @@ TEST(analyse, blocks_of_documents_are_those_of_all_layers) {
   for (const auto& h : report.heads) {
     ASSERT_EQ(h.geometry.without.size(), 12u);
     for (std::size_t b = 0; b < 12; ++b) {
-      const double without = h.geometry.without[b].rotation.bias_strength, all = h.rotation.bias_strength;
+      const double without = h.geometry.without[b].rotation.bias.strength, all = h.rotation.bias.strength;
       if (h.layer == 1 && b == 5)
         EXPECT_NEAR(without, all, 1e-12 * std::abs(all)) << "it has no rows there";
       else
@@ -329,7 +329,7 @@ TEST(analyse, slopes_per_context_are_of_the_context_that_the_options_name) {
     options.rotation.context_length = length;
     const auto heads = analyse_layer(ctx, as_layer(rows.view()), {0, true, {0}, {0}},
                                      uniform_buckets{32}.edges(context), context, options);
-    return std::pair(heads[0].rotation.bias_strength, heads[0].rotation.bias_context);
+    return std::pair(heads[0].rotation.bias.strength, heads[0].rotation.bias.context);
   };
   EXPECT_DOUBLE_EQ(bias(0).second, context * bias(0).first);
   EXPECT_DOUBLE_EQ(bias(1000).second, 1000 * bias(0).first);

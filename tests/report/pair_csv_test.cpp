@@ -43,7 +43,7 @@ struct pair_tables : testing::Test {
     h.layer = 3;
     h.q_head = 5;
     h.k_head = 2;
-    h.rotation.bias_strength = 0.01;
+    h.rotation.bias.strength = 0.01;
     h.profiles.push_back(plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.heatmap = true, .terms = true}));
     report.heads.push_back(std::move(h));
     std::filesystem::create_directories(folder);

@@ -182,7 +182,7 @@ TEST(model_summary, means_over_heads_and_their_groups) {
     h.pca.r_q = {0.2 * i};
     h.pca.r_k = {-0.1 * i};
     h.pca.head_class = i < 2 ? head_class::content_focused : head_class::mixed;
-    h.rotation.bias_strength = i - 1.5;
+    h.rotation.bias.strength = i - 1.5;
     h.profiles.push_back(falling());
     for (auto& b : h.profiles[0].buckets)
       for (double& x : b.document_sum) x *= 1 - 0.1 * i;

@@ -23,7 +23,7 @@ model_report four_heads() {
     head.q_head = h % 2;
     head.rope = h < 2;
     head.pca.r_q = head.pca.r_k = head.pca.explained_variance = {0.1};
-    head.rotation.mu_q_a = mu[h];
+    head.rotation.q.mu = mu[h];
     report.heads.push_back(head);
   }
   return report;

@@ -23,11 +23,11 @@ struct planted_number {
 void set(pca_result& pca, rotation_result& r, const planted_number& x, double L) {
   pca.r_q = pca.r_k = pca.explained_variance = {0.5};
   pca.head_class = x.head_class;
-  r.mu_q_a = x.mu;
-  r.alpha_k = x.alpha;
-  r.bias_strength = x.mu * x.alpha;
-  r.alpha_k_context = x.alpha * L;
-  r.bias_context = r.bias_strength * L;
+  r.q.mu = x.mu;
+  r.k.alpha = x.alpha;
+  r.bias.strength = x.mu * x.alpha;
+  r.k.alpha_context = x.alpha * L;
+  r.bias.context = r.bias.strength * L;
 }
 
 /// A report whose geometry is given, with the numbers of each replicate: (replicates)(heads).

@@ -89,7 +89,7 @@ scatter_figure class_scatter(const model_report& report, const class_thresholds&
 namespace {
 
 double context_bias(const model_report& report, const head_report& h) {
-  return h.rotation.bias_strength * static_cast<double>(report.context_length);
+  return h.rotation.bias.strength * static_cast<double>(report.context_length);
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ map_figure bias_in_sd_map(const model_report& report, double limit) {
   f.text = {"How position weighs against content", about(report) + "; red: later keys win, blue: earlier keys",
             "query head", "layer"};
   f.panels.push_back({"bias over the context / sd of a score difference",
-                      cells_of(report, f, [](const head_report& h) { return h.rotation.bias_context_in_sd; })});
+                      cells_of(report, f, [](const head_report& h) { return h.rotation.bias.context_in_sd; })});
   f.scale = colour_scale::diverging;
   f.high = limit;
   f.low = -limit;
@@ -142,7 +142,7 @@ histogram_figure bias_histogram(const model_report& report) {
   std::size_t later = 0;
   for (const auto& h : report.heads) {
     kinds[h.rope ? 0 : 1].values.push_back(context_bias(report, h));
-    later += h.rotation.bias_strength > 0;
+    later += h.rotation.bias.strength > 0;
   }
   const double share = report.heads.empty() ? 0 : static_cast<double>(later) / static_cast<double>(report.heads.size());
   f.text = {"In " + percent(share) + " of the heads position alone favours later keys", about(report),

@@ -23,42 +23,52 @@ struct rotation_options {
   index_t context_length = 0;  ///< L of the slopes per context, tokens; 0: the last bucket edge of the moments
 };
 
-/// The plane {a, b} of a head (section 4.3). Slopes are per token, those named `_context` per context: times L.
+/// One side of a head, its queries or its keys, projected on axis a; `mu_b` on axis b.
+struct axis_projection {
+  double r = 0;              ///< correlation with position
+  double alpha = 0;          ///< regression slope on position, per token
+  double alpha_context = 0;  ///< the slope per context: times L
+  double mu = 0, mu_b = 0;   ///< means
+  double cos_a_beta = 0;     ///< cosine of a and the side's own slope vector Cov(x, t)
+  double drift_off_a = 0;    ///< share of ||Cov(x, t)||^2 off a
+};
+
+/// What position adds to a head's scores along axis a (4.6), and along b: mean projection of the queries times slope of
+/// the keys. Per token, or per context: times L.
+struct position_bias {
+  double strength = 0, context = 0;             ///< mu_q_a alpha_k; positive: later keys score higher (recency)
+  double alpha_k_b = 0, alpha_k_b_context = 0;  ///< slope of the keys' projection on b
+  double strength_b = 0, context_b = 0;         ///< mu_q_b alpha_k_b: what b adds
+  double context_in_sd = 0, context_in_sd_mean_query = 0;  ///< `context` over the two `score_sd`; 0 if they are 0
+};
+
+/// The plane {a, b} of a head (section 4.3).
 struct rotation_result {
   std::vector<double> drift_axis;  ///< a (d): Cov(x, t) of the pooled rows, normalised (4.3); 0 if there is no drift
   std::vector<double> separation_axis;  ///< b (d), orthogonal to a; 0 if the centroids are equal
-  double r_q_a = 0, r_k_a = 0;          ///< correlation of the projection on a with position
-  double alpha_q = 0, alpha_k = 0;      ///< regression slope of the projection on a, a token
-  double mu_q_a = 0, mu_k_a = 0;        ///< mean projection on a
-  double mu_q_b = 0, mu_k_b = 0;        ///< mean projection on b
-  double bias_strength = 0;             ///< mu_q_a alpha_k (4.6); positive: later keys score higher (recency)
-  double alpha_k_b = 0;                 ///< slope of the keys' projection on b
-  double bias_strength_b = 0;           ///< mu_q_b alpha_k_b: what b adds
+  axis_projection q, k;
+  position_bias bias;
   double var_frac_a = 0, var_frac_b = 0, plane_var_fraction = 0;  ///< shares of the pooled variance
-  double separation_strength = 0;               ///< b'Cb / tr C, C = Cov_Q + Cov_K + (mu_Q - mu_K)(mu_Q - mu_K)'
-  double content_var_b = 0;                     ///< mean of the two within-side variances on b (n - 1)
-  double cos_a_beta_q = 0, cos_a_beta_k = 0;    ///< cosine of a and each side's own slope vector
-  double q_drift_off_a = 0, k_drift_off_a = 0;  ///< share of each side's ||Cov(x, t)||^2 off a
-  double residual_pos_r = 0;  ///< |correlation| of t with the pooled covariance left orthogonal to a: rounding
-  double alpha_q_context = 0, alpha_k_context = 0, bias_context = 0, alpha_k_b_context = 0, bias_b_context = 0;
+  double separation_strength = 0;  ///< b'Cb / tr C, C = Cov_Q + Cov_K + (mu_Q - mu_K)(mu_Q - mu_K)'
+  double content_var_b = 0;        ///< mean of the two within-side variances on b (n - 1)
+  double residual_pos_r = 0;       ///< |correlation| of t with the pooled covariance left orthogonal to a: rounding
   double score_sd = 0;  ///< of q.(k_i - k_j), k_i and k_j two keys: root of its mean square, see `set_score_sd`
-  double score_sd_mean_query = 0;                                    ///< the same with q = mu_Q
-  double bias_context_in_sd = 0, bias_context_in_sd_mean_query = 0;  ///< bias_context over the two; 0 if they are 0
+  double score_sd_mean_query = 0;  ///< the same with q = mu_Q
 };
 
 /// Puts the spread of score differences and the bias in units of it into `r`. `differences` (d, d) is the mean of
 /// (k_i - k_j)(k_i - k_j)' over pairs of keys. The source does not say over what a score difference varies.
 /// **Decided**: over queries and keys drawn apart, all pairs of keys of one document counting once, whatever their
 /// positions: score_sd^2 = tr((Cov_Q + mu_Q mu_Q') D). Beside it the mean query's alone, mu_Q' D mu_Q, which is what
-/// bias_strength speaks of. Both orders of a pair count, so the mean is 0. From moments that do not know documents D is
+/// `bias.strength` speaks of. Both orders of a pair count, so the mean is 0. From moments that do not know documents D is
 /// twice the pooled Cov_K, which holds the differences between documents too; `block_moments` has the exact D.
 inline void set_score_sd(rotation_result& r, const row_moments& q, const std::vector<double>& differences) {
   const double mean_query = dense::quadratic(differences, q.mean);
   const double drawn = q.count > 1 ? dense::dot(q.xx, differences) / static_cast<double>(q.count - 1) : 0.0;
   r.score_sd_mean_query = std::sqrt(std::max(0.0, mean_query));
   r.score_sd = std::sqrt(std::max(0.0, mean_query + drawn));
-  r.bias_context_in_sd = r.score_sd > 0 ? r.bias_context / r.score_sd : 0.0;
-  r.bias_context_in_sd_mean_query = r.score_sd_mean_query > 0 ? r.bias_context / r.score_sd_mean_query : 0.0;
+  r.bias.context_in_sd = r.score_sd > 0 ? r.bias.context / r.score_sd : 0.0;
+  r.bias.context_in_sd_mean_query = r.score_sd_mean_query > 0 ? r.bias.context / r.score_sd_mean_query : 0.0;
 }
 
 namespace detail {
@@ -94,31 +104,31 @@ inline std::vector<double> projected_off(std::vector<double> c, const std::vecto
   return c;
 }
 
-inline void side_on_axis(const row_moments& m, const std::vector<double>& a, double& r, double& alpha, double& mu,
-                         double& cosine, double& off) {
+inline axis_projection projection_of(const row_moments& m, const std::vector<double>& a, const std::vector<double>& b,
+                                     double context_length) {
+  axis_projection p;
   const double xt = dense::dot(m.xt, a), xx = dense::quadratic(m.xx, a), all = dense::dot(m.xt, m.xt);
-  r = xx > rounding_floor(m) ? correlation(xt, xx, m.tt) : 0.0;
-  alpha = slope(xt, m.tt);
-  mu = dense::dot(m.mean, a);
-  cosine = all > 0 ? xt / std::sqrt(all) : 0.0;
-  off = all > 0 && dense::norm(a) > 0 ? std::max(0.0, 1.0 - cosine * cosine) : 0.0;
+  p.r = xx > rounding_floor(m) ? correlation(xt, xx, m.tt) : 0.0;
+  p.alpha = slope(xt, m.tt);
+  p.alpha_context = p.alpha * context_length;
+  p.mu = dense::dot(m.mean, a);
+  p.mu_b = dense::dot(m.mean, b);
+  p.cos_a_beta = all > 0 ? xt / std::sqrt(all) : 0.0;
+  p.drift_off_a = all > 0 && dense::norm(a) > 0 ? std::max(0.0, 1.0 - p.cos_a_beta * p.cos_a_beta) : 0.0;
+  return p;
 }
 
 inline rotation_result rotation_of(const row_moments& q, const row_moments& k, const row_moments& pooled,
                                    std::vector<double> a, std::vector<double> b, double context_length) {
   rotation_result r;
-  side_on_axis(q, a, r.r_q_a, r.alpha_q, r.mu_q_a, r.cos_a_beta_q, r.q_drift_off_a);
-  side_on_axis(k, a, r.r_k_a, r.alpha_k, r.mu_k_a, r.cos_a_beta_k, r.k_drift_off_a);
-  r.mu_q_b = dense::dot(q.mean, b);
-  r.mu_k_b = dense::dot(k.mean, b);
-  r.bias_strength = r.mu_q_a * r.alpha_k;
-  r.alpha_k_b = slope(dense::dot(k.xt, b), k.tt);
-  r.bias_strength_b = r.mu_q_b * r.alpha_k_b;
-  r.alpha_q_context = r.alpha_q * context_length;
-  r.alpha_k_context = r.alpha_k * context_length;
-  r.bias_context = r.bias_strength * context_length;
-  r.alpha_k_b_context = r.alpha_k_b * context_length;
-  r.bias_b_context = r.bias_strength_b * context_length;
+  r.q = projection_of(q, a, b, context_length);
+  r.k = projection_of(k, a, b, context_length);
+  r.bias.strength = r.q.mu * r.k.alpha;
+  r.bias.context = r.bias.strength * context_length;
+  r.bias.alpha_k_b = slope(dense::dot(k.xt, b), k.tt);
+  r.bias.alpha_k_b_context = r.bias.alpha_k_b * context_length;
+  r.bias.strength_b = r.q.mu_b * r.bias.alpha_k_b;
+  r.bias.context_b = r.bias.strength_b * context_length;
   set_score_sd(r, q, dense::scaled(covariance(k), 2.0));
   const auto d = static_cast<std::size_t>(q.dim());
   if (const double total = dense::trace(pooled.xx, d); total > 0) {

@@ -36,49 +36,51 @@ inline void require_plasticity(const char* what, const std::vector<head_report>&
 
 }  // namespace detail
 
-/// A number of the rotation, under its name in the field's files.
+/// A number of the rotation and its column's name.
 struct rotation_number {
   const char* name;
-  double rotation_result::*value;
+  double& (*in)(rotation_result&);
+  double of(const rotation_result& r) const { return in(const_cast<rotation_result&>(r)); }
 };
+/// All of them, in the order of the columns.
 inline constexpr rotation_number rotation_numbers[] = {
-    {"r_q_a", &rotation_result::r_q_a},
-    {"r_k_a", &rotation_result::r_k_a},
-    {"alpha_q", &rotation_result::alpha_q},
-    {"alpha_k", &rotation_result::alpha_k},
-    {"mu_q_a", &rotation_result::mu_q_a},
-    {"mu_k_a", &rotation_result::mu_k_a},
-    {"mu_q_b", &rotation_result::mu_q_b},
-    {"mu_k_b", &rotation_result::mu_k_b},
-    {"bias_strength", &rotation_result::bias_strength},
-    {"separation_strength", &rotation_result::separation_strength},
-    {"content_var_b", &rotation_result::content_var_b},
-    {"var_frac_a", &rotation_result::var_frac_a},
-    {"var_frac_b", &rotation_result::var_frac_b},
-    {"plane_var_fraction", &rotation_result::plane_var_fraction},
-    {"residual_pos_r", &rotation_result::residual_pos_r},
-    {"alpha_k_b", &rotation_result::alpha_k_b},
-    {"bias_strength_b", &rotation_result::bias_strength_b},
-    {"cos_a_beta_q", &rotation_result::cos_a_beta_q},
-    {"cos_a_beta_k", &rotation_result::cos_a_beta_k},
-    {"q_drift_off_a", &rotation_result::q_drift_off_a},
-    {"k_drift_off_a", &rotation_result::k_drift_off_a},
-    {"alpha_q_context", &rotation_result::alpha_q_context},
-    {"alpha_k_context", &rotation_result::alpha_k_context},
-    {"bias_context", &rotation_result::bias_context},
-    {"alpha_k_b_context", &rotation_result::alpha_k_b_context},
-    {"bias_b_context", &rotation_result::bias_b_context},
-    {"score_sd", &rotation_result::score_sd},
-    {"score_sd_mean_query", &rotation_result::score_sd_mean_query},
-    {"bias_context_in_sd", &rotation_result::bias_context_in_sd},
-    {"bias_context_in_sd_mean_query", &rotation_result::bias_context_in_sd_mean_query}};
+    {"r_q_a", [](rotation_result& r) -> double& { return r.q.r; }},
+    {"r_k_a", [](rotation_result& r) -> double& { return r.k.r; }},
+    {"alpha_q", [](rotation_result& r) -> double& { return r.q.alpha; }},
+    {"alpha_k", [](rotation_result& r) -> double& { return r.k.alpha; }},
+    {"mu_q_a", [](rotation_result& r) -> double& { return r.q.mu; }},
+    {"mu_k_a", [](rotation_result& r) -> double& { return r.k.mu; }},
+    {"mu_q_b", [](rotation_result& r) -> double& { return r.q.mu_b; }},
+    {"mu_k_b", [](rotation_result& r) -> double& { return r.k.mu_b; }},
+    {"bias_strength", [](rotation_result& r) -> double& { return r.bias.strength; }},
+    {"separation_strength", [](rotation_result& r) -> double& { return r.separation_strength; }},
+    {"content_var_b", [](rotation_result& r) -> double& { return r.content_var_b; }},
+    {"var_frac_a", [](rotation_result& r) -> double& { return r.var_frac_a; }},
+    {"var_frac_b", [](rotation_result& r) -> double& { return r.var_frac_b; }},
+    {"plane_var_fraction", [](rotation_result& r) -> double& { return r.plane_var_fraction; }},
+    {"residual_pos_r", [](rotation_result& r) -> double& { return r.residual_pos_r; }},
+    {"alpha_k_b", [](rotation_result& r) -> double& { return r.bias.alpha_k_b; }},
+    {"bias_strength_b", [](rotation_result& r) -> double& { return r.bias.strength_b; }},
+    {"cos_a_beta_q", [](rotation_result& r) -> double& { return r.q.cos_a_beta; }},
+    {"cos_a_beta_k", [](rotation_result& r) -> double& { return r.k.cos_a_beta; }},
+    {"q_drift_off_a", [](rotation_result& r) -> double& { return r.q.drift_off_a; }},
+    {"k_drift_off_a", [](rotation_result& r) -> double& { return r.k.drift_off_a; }},
+    {"alpha_q_context", [](rotation_result& r) -> double& { return r.q.alpha_context; }},
+    {"alpha_k_context", [](rotation_result& r) -> double& { return r.k.alpha_context; }},
+    {"bias_context", [](rotation_result& r) -> double& { return r.bias.context; }},
+    {"alpha_k_b_context", [](rotation_result& r) -> double& { return r.bias.alpha_k_b_context; }},
+    {"bias_b_context", [](rotation_result& r) -> double& { return r.bias.context_b; }},
+    {"score_sd", [](rotation_result& r) -> double& { return r.score_sd; }},
+    {"score_sd_mean_query", [](rotation_result& r) -> double& { return r.score_sd_mean_query; }},
+    {"bias_context_in_sd", [](rotation_result& r) -> double& { return r.bias.context_in_sd; }},
+    {"bias_context_in_sd_mean_query", [](rotation_result& r) -> double& { return r.bias.context_in_sd_mean_query; }}};
 
 /// Those of every head.
 inline const std::vector<head_column>& rotation_columns() {
   static const std::vector<head_column> columns = [] {
     std::vector<head_column> list;
     for (const auto& n : rotation_numbers)
-      list.push_back({n.name, [value = n.value](const head_report& h) { return h.rotation.*value; }});
+      list.push_back({n.name, [n](const head_report& h) { return n.of(h.rotation); }});
     return list;
   }();
   return columns;

@@ -22,18 +22,6 @@ inline std::vector<std::string> kept_numbers() {
   return names;
 }
 
-namespace detail {
-
-/// Where those numbers stand in a report. Calls f(number) for each in order.
-template <class Head, class F>
-void each_kept_number(Head& head, const F& f) {
-  for (const auto& n : rotation_numbers) f(head.rotation.*n.value);
-  f(head.pca.q_linear_share);
-  f(head.pca.k_linear_share);
-}
-
-}  // namespace detail
-
 /// How the analyses of documents in one layer are kept.
 struct document_shape {
   index_t heads = 0, dim = 0;
@@ -170,14 +158,16 @@ class document_results {
 
   void put_geometry(std::size_t at, const head_report& head) {
     double* number = numbers_.data() + at * static_cast<std::size_t>(kept_);
-    detail::each_kept_number(head, [&](double x) { *number++ = x; });
+    for (const auto& n : rotation_numbers) *number++ = n.of(head.rotation);
+    for (const double share : {head.pca.q_linear_share, head.pca.k_linear_share}) *number++ = share;
     double* component = components_.data() + at * static_cast<std::size_t>(shape_.dim) * 3;
     for (std::size_t j = 0; j < head.pca.r_q.size(); ++j)
       for (const double x : {head.pca.r_q[j], head.pca.r_k[j], head.pca.explained_variance[j]}) *component++ = x;
   }
   void get_geometry(std::size_t at, head_report& head) const {
     const double* number = numbers_.data() + at * static_cast<std::size_t>(kept_);
-    detail::each_kept_number(head, [&](double& x) { x = *number++; });
+    for (const auto& n : rotation_numbers) n.in(head.rotation) = *number++;
+    for (double* const share : {&head.pca.q_linear_share, &head.pca.k_linear_share}) *share = *number++;
     const double* component = components_.data() + at * static_cast<std::size_t>(shape_.dim) * 3;
     for (index_t j = 0; j < shape_.dim; ++j)
       for (auto* to : {&head.pca.r_q, &head.pca.r_k, &head.pca.explained_variance}) to->push_back(*component++);

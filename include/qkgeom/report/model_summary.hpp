@@ -92,9 +92,9 @@ inline group_summary summarize_heads(const model_report& report, std::string nam
       g.class_share[static_cast<std::size_t>(h.pca.head_class)] += 1;
       g.abs_r_q_pc0 += std::abs(h.pca.r_q[0]);
       g.abs_r_k_pc0 += std::abs(h.pca.r_k[0]);
-      g.abs_r_q_a += std::abs(h.rotation.r_q_a);
-      g.abs_r_k_a += std::abs(h.rotation.r_k_a);
-      bias.push_back(h.rotation.bias_strength);
+      g.abs_r_q_a += std::abs(h.rotation.q.r);
+      g.abs_r_k_a += std::abs(h.rotation.k.r);
+      bias.push_back(h.rotation.bias.strength);
     }
     if (!h.profiles.empty()) profiles.push_back(&h.profiles[0]);
     if (h.empirical) observed.push_back(unbiased(*h.empirical));

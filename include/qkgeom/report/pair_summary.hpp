@@ -93,7 +93,7 @@ inline later_key_summary later_keys(const plasticity_profile_result& profile, do
 /// Of a head's headline profile.
 inline later_key_summary later_keys(const head_report& head, index_t context_length) {
   require(!head.profiles.empty(), "later_keys: layer ", head.layer, " head ", head.q_head, " has no profile");
-  return later_keys(head.profiles[0], head.rotation.bias_strength, context_length);
+  return later_keys(head.profiles[0], head.rotation.bias.strength, context_length);
 }
 
 }  // namespace qkgeom

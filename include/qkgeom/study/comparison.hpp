@@ -245,7 +245,7 @@ inline compared_model compare_by(const model_report& report, std::string label, 
     m.groups.push_back(std::move(g));
   }
   for (const auto& h : report.heads)
-    m.heads.push_back({h.rope, h.pca.r_q[0], h.pca.r_k[0], h.rotation.bias_strength, h.rotation.bias_context,
+    m.heads.push_back({h.rope, h.pca.r_q[0], h.pca.r_k[0], h.rotation.bias.strength, h.rotation.bias.context,
                        h.rotation.separation_strength});
   return m;
 }

@@ -315,7 +315,7 @@ TEST_F(live_analysis_of, chunks_of_queries_are_the_document) {
       ASSERT_EQ(found.size(), expected.size());
       const double tolerance = ends.size() == 1 ? 0 : 1e-9;
       for (std::size_t h = 0; h < found.size(); ++h) {
-        EXPECT_NEAR(found[h].rotation.bias_strength, expected[h].rotation.bias_strength, tolerance);
+        EXPECT_NEAR(found[h].rotation.bias.strength, expected[h].rotation.bias.strength, tolerance);
         EXPECT_NEAR(found[h].rotation.score_sd, expected[h].rotation.score_sd, tolerance);
         for (std::size_t j = 0; j < 32; ++j) EXPECT_NEAR(found[h].pca.r_q[j], expected[h].pca.r_q[j], tolerance);
         EXPECT_NEAR(found[h].summaries[1].drop.value, expected[h].summaries[1].drop.value, tolerance);
