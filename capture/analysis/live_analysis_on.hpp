@@ -207,7 +207,7 @@ class live_analysis_on final : public live_analysis {
     for (const auto& layer : layers_) {
       const auto stored = shared_models_->read(layer.names.layer);
       std::vector<head_report> heads(layer.names.query_heads.size());
-      detail::add_geometry(*context_, stored.moments, stored.by_block, plan_.context_length, options_, heads);
+      add_geometry(*context_, stored.moments, stored.by_block, plan_.context_length, options_, heads);
       for (auto& h : heads) {
         auto& to = pooled.heads[next++];
         to.pca = std::move(h.pca);

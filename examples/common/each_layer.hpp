@@ -27,7 +27,7 @@ void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments
     check_finite(layer);
     layer.visit([&]<class T>(const layer_view<T>& rows) {
       const auto moments =
-          stored ? qkgeom::detail::known_from(stored->read(number), false).moments
+          stored ? known_moments_of(stored->read(number), false).moments
                  : accumulate(cpu, rows, edge_buckets{buckets.edges()}, {.context_length = manifest.context_length});
       f(layer, rows, moments);
     });

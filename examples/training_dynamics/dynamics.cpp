@@ -58,7 +58,7 @@ void print_splits(printer& out, const std::vector<trajectory_point>& points) {
            {"alpha_K a context"},
            {"covariance"}});
   const auto group = every_head(points[0].heads);
-  const auto steps = qkgeom::detail::steps_of(points);
+  const auto steps = checkpoint_steps(points);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (i + 1 == points.size()) t.rule();
     const auto &from = points[steps[i].first], &to = points[steps[i].second];

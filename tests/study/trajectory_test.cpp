@@ -62,10 +62,10 @@ TEST(head_statistics, median_error_is_that_of_every_redraw) {
     first += m / 27;
     second += m * m / 27;
   }
-  EXPECT_NEAR(detail::median_error(x), std::sqrt(second - first * first), 1e-12);
-  EXPECT_NEAR(detail::mean_error({1, 3}), 1, 1e-15);
-  EXPECT_TRUE(std::isnan(detail::median_error({1})));
-  EXPECT_TRUE(std::isnan(detail::mean_error({1})));
+  EXPECT_NEAR(head_error_of(head_statistic::median, x), std::sqrt(second - first * first), 1e-12);
+  EXPECT_NEAR(head_error_of(head_statistic::mean, {1, 3}), 1, 1e-15);
+  EXPECT_TRUE(std::isnan(head_error_of(head_statistic::median, {1})));
+  EXPECT_TRUE(std::isnan(head_error_of(head_statistic::mean, {1})));
 }
 
 TEST(trajectory, statistics_over_heads_and_their_errors) {

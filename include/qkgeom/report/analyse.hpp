@@ -12,8 +12,8 @@
 
 namespace qkgeom {
 
-/// Query buckets that `options` asks for on this capture: given edges, a given width, or the capture's usual one. What
-/// lies beyond the context is cut off. Throws `error` if given edges begin before position 0 or beyond the context.
+/// Query buckets of this capture under `options`: given edges, a given width, or the capture's usual one. What lies
+/// beyond the context is cut off. Throws `error` if given edges begin before position 0 or beyond the context.
 inline bucket_edges query_buckets(const capture_manifest& manifest, const analysis_options& options) {
   if (!options.bucket_edges.empty()) {
     auto edges = bucket_edges(options.bucket_edges).edges();
@@ -28,53 +28,21 @@ inline bucket_edges query_buckets(const capture_manifest& manifest, const analys
   return uniform_buckets{size}.edges(manifest.context_length);
 }
 
-/// Documents a block where profiles keep at most 1024 blocks, so that memory does not grow with the documents.
+/// Documents per block such that profiles keep at most 1024 blocks: their memory does not grow with the documents.
 inline index_t document_block(index_t documents) {
   index_t block = 1;
   while (documents > 1024 * block) block *= 2;
   return block;
 }
 
-namespace detail {
-
-/// Blocks of stored moments that errors need: fewer say little, and the blocks are not of one size.
-inline constexpr index_t least_blocks = 4;
-
-/// The moments of a layer's blocks as `analyse_layer` takes them; with `each_block` its geometry without one block.
-inline known_moments known_from(std::vector<token_moments> blocks, bool each_block) {
-  known_moments known{blocks.at(0).moments, {}};
-  auto& by_block = known.by_block;
-  by_block.blocks.count = each_block ? static_cast<index_t>(blocks.size()) : 1;
-  by_block.blocks.as_stored = each_block;
-  for (std::size_t b = 1; b < blocks.size(); ++b) {
-    known.moments = merge(std::move(known.moments), blocks[b].moments);
-    if (!each_block) merge(blocks[0], blocks[b]);
-  }
-  if (!each_block) blocks.resize(1);
-  by_block.k.resize(known.moments.k.size());
-  if (each_block) by_block.q.resize(known.moments.q.size());
-  for (auto& block : blocks) {
-    for (std::size_t h = 0; h < by_block.k.size(); ++h)
-      by_block.k[h].push_back({std::move(block.moments.k[h].total), std::move(block.k_differences[h]), block.k_pairs});
-    for (std::size_t h = 0; h < by_block.q.size(); ++h) {
-      auto& total = block.moments.q[h].total;
-      std::vector<double> none(total.xx.size());
-      by_block.q[h].push_back({std::move(total), std::move(none), 0});
-    }
-  }
-  return known;
-}
-
-}  // namespace detail
-
-/// Runs the analyses on every captured head, a layer at a time, each layer a shard at a time (all rows of a layer at
-/// once for pairs across documents). Several captures of one model are analysed as one: their moments are merged, the
-/// query models fitted, then the pairs of each summed under these. Where the captures hold moments of every token,
-/// these count, and the rows are left for pairs of keys and for the observed queries. `progress(heads)` is called after
-/// each layer with the number of query heads done there. A row that is not finite is an error that names the tensor and
-/// the row.
+/// Runs the analyses on every captured head, layer by layer and shard by shard (for pairs across documents: all rows of
+/// a layer at once). Several captures of one model are analysed as one: their moments are merged and the query models
+/// fitted, then the pairs of each capture are summed under these. Where the captures hold moments of every token, these
+/// count, and the rows serve for pairs of keys and for the observed queries. `progress(heads)` is called after each
+/// layer with the number of its query heads. Throws `error` naming tensor and row where a row is not finite.
 template <context Context, class Progress>
 model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options, Progress&& progress) {
+  constexpr index_t least_blocks = 4;  // errors from fewer blocks of stored moments say little
   const auto& manifest = source.manifest();
   model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}, 0};
   const auto stored = !options.every_token ? std::nullopt
@@ -103,14 +71,18 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
     };
     std::optional<known_moments> known;
     if (stored)
-      known = detail::known_from(stored->read(number),
-                                 options.geometry_blocks > 1 && stored->blocks() >= detail::least_blocks);
+      known = known_moments_of(stored->read(number), options.geometry_blocks > 1 && stored->blocks() >= least_blocks);
     if (known) report.moment_tokens = known->moments.q[0].total.count;
     visit_element_type(first.element, [&]<class T>() {
       const auto shards = [&](const auto& f) { each_shard([&](const captured_layer& rows) { f(rows.view<T>()); }); };
-      auto heads = analyse_layer<T>(ctx, shards, {number, first.rope, first.query_heads, first.key_heads},
-                                    report.buckets, report.context_length, options, document_block(source.documents()),
-                                    std::move(known), documents);
+      auto heads = analyse_layer<T>(ctx, shards,
+                                    {.names = {number, first.rope, first.query_heads, first.key_heads},
+                                     .buckets = report.buckets,
+                                     .context_length = report.context_length,
+                                     .document_block = document_block(source.documents()),
+                                     .every_token = std::move(known),
+                                     .documents = documents},
+                                    options);
       for (auto& h : heads) report.heads.push_back(std::move(h));
     });
     progress(static_cast<index_t>(first.query_heads.size()));
@@ -118,6 +90,7 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
   return report;
 }
 
+/// The same without progress.
 template <context Context>
 model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options = {}) {
   return analyse(ctx, source, options, [](index_t) {});

@@ -49,7 +49,7 @@ class captured_models {
   known_moments read(index_t layer) const {
     const auto& own = plan_.layer(layer);
     const auto& theirs = source_.manifest().layer(layer);
-    auto all = detail::known_from(moments_->read(layer), false);
+    auto all = known_moments_of(moments_->read(layer), false);
     known_moments chosen{{all.moments.buckets, {}, {}, plan_.key_of_query(own)}, {}};
     chosen.by_block.blocks = std::move(all.by_block.blocks);
     for (const std::size_t h : places(own.query_heads, theirs.query_heads, layer, "query"))
@@ -64,7 +64,7 @@ class captured_models {
   /// The query models of a layer; those of the layer asked for last are kept.
   template <context Context>
   const fixed_models& models(Context& ctx, index_t layer) {
-    if (layer != layer_) models_.models = detail::fit_models(ctx, read(layer).moments, options_);
+    if (layer != layer_) models_.models = fit_query_models(ctx, read(layer).moments, options_);
     layer_ = layer;
     return models_;
   }

@@ -7,34 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "qkgeom/core/error.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom {
 
-/// A number that a table gives of a head; NaN is null.
+/// A column of tables of heads and the number of a head that stands there; NaN is null.
 struct head_column {
   std::string name;
   std::function<double(const head_report&)> value;
 };
-
-namespace detail {
-
-/// Throws, beginning with `what`, unless every head has the PCA and rotation that a table reads.
-inline void require_geometry(const char* what, const std::vector<head_report>& heads) {
-  for (const auto& h : heads)
-    require(!h.pca.r_q.empty(), what, ": layer ", h.layer, " head ", h.q_head,
-            " has no PCA and rotation (analysis_options::geometry)");
-}
-
-/// The same of the headline profile and its summary.
-inline void require_plasticity(const char* what, const std::vector<head_report>& heads) {
-  for (const auto& h : heads)
-    require(!h.profiles.empty() && !h.summaries.empty(), what, ": layer ", h.layer, " head ", h.q_head,
-            " has no profile (analysis_options::plasticity)");
-}
-
-}  // namespace detail
 
 /// A number of the rotation and its column's name.
 struct rotation_number {
@@ -75,7 +56,7 @@ inline constexpr rotation_number rotation_numbers[] = {
     {"bias_context_in_sd", [](rotation_result& r) -> double& { return r.bias.context_in_sd; }},
     {"bias_context_in_sd_mean_query", [](rotation_result& r) -> double& { return r.bias.context_in_sd_mean_query; }}};
 
-/// Those of every head.
+/// The numbers of the rotation.
 inline const std::vector<head_column>& rotation_columns() {
   static const std::vector<head_column> columns = [] {
     std::vector<head_column> list;
@@ -86,29 +67,23 @@ inline const std::vector<head_column>& rotation_columns() {
   return columns;
 }
 
-namespace detail {
-
-/// sum_j ev_j r_j^2 over the first 10 components: the variant of the linear share that weighs by the pooled variance.
-inline double linear_share_of_components(const pca_result& pca, const std::vector<double>& r) {
-  double sum = 0;
-  for (std::size_t j = 0; j < std::min<std::size_t>(10, r.size()); ++j) sum += pca.explained_variance[j] * r[j] * r[j];
-  return sum;
-}
-
-}  // namespace detail
-
-/// The numbers of PCA, of its first components; for heads that have one.
+/// The numbers of PCA; for heads that have one. The linear shares over pc10 are sum_j ev_j r_j^2 over the first 10
+/// components: weighed by the pooled variance.
 inline const std::vector<head_column>& pca_columns() {
+  static constexpr auto share_of_ten = [](const pca_result& pca, const std::vector<double>& r) {
+    double sum = 0;
+    for (std::size_t j = 0; j < std::min<std::size_t>(10, r.size()); ++j)
+      sum += pca.explained_variance[j] * r[j] * r[j];
+    return sum;
+  };
   static const std::vector<head_column> columns = {
       {"ev_pc0", [](const head_report& h) { return h.pca.explained_variance[0]; }},
       {"r_q_pc0", [](const head_report& h) { return h.pca.r_q[0]; }},
       {"r_k_pc0", [](const head_report& h) { return h.pca.r_k[0]; }},
       {"q_linear_share", [](const head_report& h) { return h.pca.q_linear_share; }},
       {"k_linear_share", [](const head_report& h) { return h.pca.k_linear_share; }},
-      {"q_linear_share_pc10",
-       [](const head_report& h) { return detail::linear_share_of_components(h.pca, h.pca.r_q); }},
-      {"k_linear_share_pc10",
-       [](const head_report& h) { return detail::linear_share_of_components(h.pca, h.pca.r_k); }}};
+      {"q_linear_share_pc10", [](const head_report& h) { return share_of_ten(h.pca, h.pca.r_q); }},
+      {"k_linear_share_pc10", [](const head_report& h) { return share_of_ten(h.pca, h.pca.r_k); }}};
   return columns;
 }
 

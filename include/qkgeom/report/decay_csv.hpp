@@ -25,8 +25,7 @@ inline void write_decay_csv(const std::filesystem::path& path, const std::vector
                                  "alpha_pos", "beta_pos", "pairs",  "all_pairs"};
   for (const char* spread : {"gamma", "abs_gamma", "z_0", "t_0", "variance_relative_slope"})
     for (const char* share : {"_p10", "_median", "_p90"}) names.push_back(std::string(spread) + share);
-  for (const char* mean : {"variance_slope", "pi_0", "ap_infinity", "past", "broken"})
-    detail::add_estimate_names(names, mean);
+  for (const char* mean : {"variance_slope", "pi_0", "ap_infinity", "past", "broken"}) add_estimate_names(names, mean);
   csv_writer csv(path, names);
   for (const auto& h : heads)
     for (const auto* r : {&h.decay.full, &h.decay.pooled}) {
@@ -35,7 +34,7 @@ inline void write_decay_csv(const std::filesystem::path& path, const std::vector
       for (const auto* s : {&r->gamma, &r->abs_gamma, &r->z_0, &r->t_0, &r->variance_slope})
         csv.add(s->p10).add(s->median).add(s->p90);
       for (const auto* m : {&r->variance_slope_mean, &r->pi_0, &r->ap_infinity, &r->past, &r->broken})
-        detail::add_estimate(csv, *m);
+        add_estimate(csv, *m);
       csv.end_row();
     }
   csv.commit();
@@ -45,15 +44,14 @@ inline void write_decay_csv(const std::filesystem::path& path, const std::vector
 /// mean(min(1, exp(-gamma^2 t^2 / 8))), the bound with 1 for pairs before T_0 (`promised`), and the shares.
 inline void write_decay_profile_csv(const std::filesystem::path& path, const std::vector<head_decay>& heads) {
   std::vector<std::string> names{"layer", "q_head", "k_head", "covariance", "start", "end", "tau", "pairs"};
-  for (const char* mean : {"plasticity", "bound", "promised", "past", "broken"})
-    detail::add_estimate_names(names, mean);
+  for (const char* mean : {"plasticity", "bound", "promised", "past", "broken"}) add_estimate_names(names, mean);
   csv_writer csv(path, names);
   for (const auto& h : heads)
     for (const auto* r : {&h.decay.full, &h.decay.pooled})
       for (const auto& b : r->buckets) {
         csv.add(h.layer).add(h.q_head).add(h.k_head).add(r->covariance);
         csv.add(b.start).add(b.end).add(b.tau).add(b.pairs);
-        for (const auto* m : {&b.plasticity, &b.bound, &b.promised, &b.past, &b.broken}) detail::add_estimate(csv, *m);
+        for (const auto* m : {&b.plasticity, &b.bound, &b.promised, &b.past, &b.broken}) add_estimate(csv, *m);
         csv.end_row();
       }
   csv.commit();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/report/analyse_layer.hpp"
+#include "qkgeom/report/analysis_steps.hpp"
 
 namespace qkgeom {
 
@@ -23,19 +23,6 @@ struct analysed_layer {
 struct fixed_models {
   std::vector<std::vector<query_model>> models;  ///< (covariances)(heads)
 };
-
-namespace detail {
-
-/// f(first, count) for every stretch of heads that follow one another.
-template <class F>
-void each_run(const std::vector<index_t>& heads, const F& f) {
-  for (std::size_t i = 0, end = 0; i < heads.size(); i = end) {
-    for (end = i + 1; end < heads.size() && heads[end] == heads[end - 1] + 1;) ++end;
-    f(heads[i], static_cast<index_t>(end - i));
-  }
-}
-
-}  // namespace detail
 
 /// The analyses of one document in one layer over all its tokens, from rows that nobody keeps: the queries come in one
 /// or several chunks, the keys of the whole document at the end. Gives what `analyse_layer` gives for the document's
@@ -71,11 +58,8 @@ class document_analysis {
     next_ += q.rows;
     auto chunk = moments_of("q", where, q, layer_.names.query_heads, position, buckets_from(first, q.rows),
                             moment_options{}.q_bucket);
-    if (moments_.q.empty()) {
-      moments_.q = std::move(chunk);
-      return;
-    }
-    for (std::size_t h = 0; h < chunk.size(); ++h) detail::merge_side(moments_.q[h], chunk[h]);
+    layer_moments more{moments_.buckets, std::move(chunk), {}, moments_.key_of_query};
+    moments_ = moments_.q.empty() ? std::move(more) : merge(std::move(moments_), more);
   }
 
   /// What there is to say of the document, a report a head: k (rows, the model's key heads, d) are the keys of all its
@@ -85,10 +69,10 @@ class document_analysis {
     require(k.rows > 0 && first_ + k.rows == next_, where, ": ", k.rows, " keys for ", next_ - first_, " queries");
     const auto& heads = layer_.names.key_heads;
     moments_.k = moments_of("k", where, k, heads, position, buckets_from(first_, k.rows), moment_options{}.k_bucket);
-    auto reports = detail::named_heads(layer_.names, layer_.key_of_query, layer_.window);
+    auto reports = named_heads(layer_.names, layer_.key_of_query, layer_.window);
     for (auto& r : reports) r.queries = r.keys = k.rows;
     if (options_.geometry)
-      detail::add_geometry(*ctx_, moments_, differences(k, position, where), context_length_, options_, reports);
+      add_geometry(*ctx_, moments_, differences(k, position, where), context_length_, options_, reports);
     if (options_.plasticity) add_profiles(k, position, document, reports);
     return reports;
   }
@@ -112,13 +96,15 @@ class document_analysis {
     require(std::all_of(heads.begin(), heads.end(), [&](index_t h) { return h >= 0 && h < x.heads; }), where, ": ",
             side, " has ", x.heads, " heads, which are not all that are named");
     std::vector<side_moments> all;
-    detail::each_run(heads, [&](index_t first, index_t count) {
-      const std::string name = where + ", " + side + " from head " + std::to_string(first) + " on";
-      const tensor run{x.data + first * x.head_stride, x.rows, count, x.dim, x.row_stride, x.head_stride};
+    for (std::size_t i = 0, end = 0; i < heads.size(); i = end) {
+      for (end = i + 1; end < heads.size() && heads[end] == heads[end - 1] + 1;) ++end;
+      const std::string name = where + ", " + side + " from head " + std::to_string(heads[i]) + " on";
+      const tensor run{
+          x.data + heads[i] * x.head_stride, x.rows, static_cast<index_t>(end - i), x.dim, x.row_stride, x.head_stride};
       auto found =
           ctx_->moments(name.c_str(), run, position, bucket, buckets < 0 ? moments_.buckets.count() : buckets, kind);
       for (auto& m : found) all.push_back(std::move(m));
-    });
+    }
     return all;
   }
 
@@ -141,10 +127,10 @@ class document_analysis {
     for (const index_t h : layer_.key_of_query) keys.push_back(layer_.names.key_heads[h]);
     const tensor no_queries{nullptr, 0, static_cast<index_t>(keys.size()), k.dim, 0, 0};
     const layer_view<T, S> rows{no_queries, {}, {}, k, position, document, std::move(keys), layer_.window};
-    const auto own = given_ ? std::vector<std::vector<query_model>>{} : detail::fit_models(*ctx_, moments_, options_);
+    const auto own = given_ ? std::vector<std::vector<query_model>>{} : fit_query_models(*ctx_, moments_, options_);
     const auto& models = given_ ? given_->models : own;
-    auto found = detail::shard_profiles(*ctx_, rows, models, layer_.names.layer, 0, options_);
-    detail::add_drift(models[0], reports);
+    auto found = profiles_of_shard(*ctx_, rows, models, layer_.names.layer, 0, options_);
+    add_drift(models[0], reports);
     for (std::size_t h = 0; h < reports.size(); ++h)
       for (auto& profiles : found) {
         reports[h].summaries.push_back(summarize(profiles[h], context_length_));

@@ -15,51 +15,26 @@
 
 namespace qkgeom {
 
-namespace detail {
-
-/// One of the tables of heads, with the document in front of every row.
-class document_table {
- public:
-  using rows = void (*)(csv_writer&, const model_report&);
-  document_table(const std::filesystem::path& path, columns names, rows add_rows)
-      : csv_(path, with_document(std::move(names))), add_rows_(add_rows) {}
-  void add(index_t number, const std::string& id, const model_report& document) {
-    csv_.begin_rows_with({std::to_string(number), id});
-    add_rows_(csv_, document);
-  }
-  void commit() { csv_.commit(); }
-
- private:
-  static columns with_document(columns names) {
-    names.insert(names.begin(), {"document", "id"});
-    return names;
-  }
-  csv_writer csv_;
-  rows add_rows_;
-};
-
-}  // namespace detail
-
-/// Tables of documents that were analysed one by one, each with a report of its own: those of heads with the document
-/// in front, and means over documents with their standard errors, which hold a document's own query model, PCA and
-/// rotation too. A document at a time is held, and a number for each mean.
+/// Writes the tables of documents that were analysed one by one: those of heads with the document in front of every
+/// row, and means over documents with their standard errors, which include those of each document's own query model,
+/// PCA and rotation. Holds one document at a time and a number for each mean.
 class document_tables {
  public:
   /// Writes into `folder`.
   document_tables(std::filesystem::path folder, bool heatmap) : folder_(std::move(folder)) {
-    const auto table = [&](const char* name, detail::columns names, detail::document_table::rows add_rows) {
-      tables_.emplace_back(folder_ / name, std::move(names), add_rows);
-    };
-    table("document_heads.csv", heads_table(), add_heads_rows);
-    table("document_qk.csv", qk_table(), add_qk_rows);
-    table("document_profile.csv", profile_table(), add_profile_rows);
-    table("document_bins.csv", bins_table(), add_bins_rows);
-    if (heatmap) table("document_heatmap.csv", heatmap_table(), add_heatmap_rows);
+    add_table("document_heads.csv", heads_table());
+    add_table("document_qk.csv", qk_table());
+    add_table("document_profile.csv", profile_table());
+    add_table("document_bins.csv", bins_table());
+    if (heatmap) add_table("document_heatmap.csv", heatmap_table());
   }
 
   /// Adds a document by its number and name.
   void add(index_t number, const std::string& id, const model_report& document) {
-    for (auto& t : tables_) t.add(number, id, document);
+    for (auto& t : tables_) {
+      t.csv.begin_rows_with({std::to_string(number), id});
+      t.add_rows(t.csv, document);
+    }
     std::map<std::pair<int, std::size_t>, std::pair<double, double>> groups;  // group, column: sum over heads, heads
     for (const auto& h : document.heads) {
       for (std::size_t c = 0; c < numbers().size(); ++c) {
@@ -79,13 +54,13 @@ class document_tables {
 
   /// Completes the tables; the means come last.
   void commit() {
-    for (auto& t : tables_) t.commit();
+    for (auto& t : tables_) t.csv.commit();
     write_means();
     write_profile_means();
   }
 
  private:
-  /// The numbers of heads.csv that a document alone has: no errors over documents, nothing of the observed queries.
+  /// The numbers of heads.csv that one document has: no errors over documents, nothing about the observed queries.
   static const std::vector<head_column>& numbers() {
     static const std::vector<head_column> all = [] {
       std::vector<head_column> list;
@@ -95,6 +70,11 @@ class document_tables {
       return list;
     }();
     return all;
+  }
+
+  void add_table(const char* name, head_table table) {
+    table.columns.insert(table.columns.begin(), {"document", "id"});
+    tables_.emplace_back(folder_ / name, std::move(table));
   }
 
   void add_profiles(const head_report& h) {
@@ -148,8 +128,15 @@ class document_tables {
     document_mean plasticity{};
   };
 
+  struct open_table {
+    open_table(const std::filesystem::path& path, head_table table)
+        : csv(path, std::move(table.columns)), add_rows(table.add_rows) {}
+    csv_writer csv;
+    void (*add_rows)(csv_writer&, const model_report&);
+  };
+
   std::filesystem::path folder_;
-  std::deque<detail::document_table> tables_;
+  std::deque<open_table> tables_;
   std::map<std::pair<int, std::size_t>, document_mean> groups_;
   std::map<std::tuple<index_t, index_t, std::size_t>, document_mean> heads_;
   std::map<std::tuple<index_t, index_t, std::size_t, std::size_t>, bucket_mean> profiles_;

@@ -86,7 +86,7 @@ class document_results {
   std::vector<head_report> get(index_t document, const analysed_layer& layer, std::int32_t id) const {
     const auto b = static_cast<std::size_t>(shape_.buckets.count()), c = shape_.covariances.size();
     if (tokens_[document] == 0) return {};
-    auto heads = detail::named_heads(layer.names, layer.key_of_query, layer.window);
+    auto heads = named_heads(layer.names, layer.key_of_query, layer.window);
     for (auto& head : heads) head.queries = head.keys = static_cast<index_t>(tokens_[document]);
     for (std::size_t h = 0; h < heads.size(); ++h) {
       const std::size_t at = static_cast<std::size_t>(document) * heads.size() + h;

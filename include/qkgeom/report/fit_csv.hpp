@@ -3,22 +3,18 @@
 
 #include <filesystem>
 #include <iterator>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/model/drift_significance.hpp"
 #include "qkgeom/model/fit_checks.hpp"
-#include "qkgeom/model/query_model.hpp"
-#include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/score_checks.hpp"
 #include "qkgeom/report/head_report.hpp"
-#include "qkgeom/report/thinned_layer.hpp"
 
 namespace qkgeom {
 
+/// Options of the checks of a layer's query models.
 struct fit_options {
   fit_check_options checks{};
   score_check_options scores{};
@@ -35,32 +31,13 @@ struct head_fit {
   score_checks_result scores;
 };
 
-/// Fit checks of every query head of a layer, with query buckets by edges. Needs rows on the host.
+/// Fit checks of every query head of a layer over these query buckets. Needs rows in host memory.
 template <context Context, class T>
 std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const layer_names& names,
-                                const bucket_edges& buckets, const fit_options& options = {}) {
-  if (options.most_rows > 0 && std::max(all.q.rows, all.k.rows) > options.most_rows) {
-    const detail::thinned_layer<T> thinned(all, options.most_rows, options.checks.seed);
-    auto same = options;
-    same.most_rows = 0;
-    return fit_layer(ctx, thinned.view(), names, buckets, same);
-  }
-  const edge_buckets grid{buckets.edges()};
-  const auto moments = accumulate(ctx, all, grid, {.q_bucket = scatter_kind::diagonal});
-  const auto models = fit_queries(ctx, moments, {.covariance = covariance_kind::linear_drift});
-  const auto fits = fit_checks(ctx, moments, all, options.checks);
-  const auto tests = drift_significance(ctx, moments, all, options.drift);
-  auto scores = score_checks(ctx, all, grid, 0, options.scores);
-  std::vector<head_fit> heads;
-  for (std::size_t h = 0; h < fits.size(); ++h)
-    heads.push_back({names.layer, names.query_heads[h], names.key_heads[all.key_of_query[h]], all.q.rows,
-                     models[h].alpha_pos, models[h].beta_pos, models[h].sigma2_pos, models[h].r2_pos, tests[h], fits[h],
-                     std::move(scores[h])});
-  return heads;
-}
+                                const bucket_edges& buckets, const fit_options& options = {});
 
-/// The same for every captured head of `source`, a capture. `progress(heads)` is called after each layer with the query
-/// heads done there.
+/// The same for every head of `source`, a capture or a set of them. `progress(heads)` is called after each layer with
+/// the number of its query heads.
 template <context Context, class Source, class Progress>
 std::vector<head_fit> fit_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
                                    const fit_options& options, Progress&& progress) {
@@ -77,104 +54,17 @@ std::vector<head_fit> fit_analysis(Context& ctx, const Source& source, const buc
   return heads;
 }
 
-/// fits.csv: a row a head; the fit columns under the names of the author's tool, then ours.
-inline void write_fits_csv(const std::filesystem::path& path, const std::vector<head_fit>& heads) {
-  csv_writer csv(path, {"layer",
-                        "q_head",
-                        "k_head",
-                        "n_q_tokens",
-                        "q_R2_pos",
-                        "q_beta_norm",
-                        "q_R2_scalar",
-                        "q_mae_baseline",
-                        "q_mae_proj",
-                        "q_mae_ratio",
-                        "q_resid0_skew",
-                        "q_resid0_kurt",
-                        "q_resid0_ks",
-                        "q_resid0_ks_p",
-                        "q_noise_med_abs_skew",
-                        "q_noise_med_abs_kurt",
-                        "q_noise_med_ks",
-                        "q_noise_med_ks_p",
-                        "q_noise_frac_ks_p_lt_alpha",
-                        "score_pairs",
-                        "score_med_abs_skew",
-                        "score_med_abs_kurt",
-                        "score_med_ks",
-                        "score_med_ks_p",
-                        "score_frac_ks_p_lt_alpha",
-                        "alpha_pos",
-                        "beta_pos",
-                        "beta_pos_error",
-                        "beta_pos_p",
-                        "documents",
-                        "sigma2_pos",
-                        "r2_axis"});
-  const auto add = [&](const normality_medians& m) {
-    csv.add(m.abs_skewness).add(m.abs_kurtosis).add(m.ks_distance).add(m.ks_p).add(m.share_below_alpha);
-  };
-  for (const auto& h : heads) {
-    const auto& f = h.fit;
-    csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.queries);
-    csv.add(f.r2_pos).add(f.beta_norm).add(f.r2_scalar).add(f.mae_baseline).add(f.mae_proj).add(f.mae_ratio());
-    csv.add(f.residual.skewness).add(f.residual.kurtosis).add(f.residual.ks_distance).add(f.residual.ks_p);
-    add(f.noise);
-    csv.add(h.scores.all.samples);
-    add(h.scores.all);
-    csv.add(h.alpha_pos).add(h.beta_pos).add(h.drift.standard_error).add(h.drift.p).add(h.drift.documents);
-    csv.add(h.sigma2_pos).add(h.r2_axis);
-    csv.end_row();
-  }
-  csv.commit();
-}
+/// fits.csv: a row per head; the fit columns under the names of the author's tool, then ours.
+inline void write_fits_csv(const std::filesystem::path& path, const std::vector<head_fit>& heads);
 
-/// Gaussian minus empirical plasticity by query bucket, the empirical form unbiased; its error is the jackknife over
-/// documents of the difference itself. Null where either is; elsewhere both must be of the same pairs.
+/// Gaussian minus empirical plasticity by query bucket, with the jackknife error of the difference over documents; NaN
+/// where either is. Throws `error` if the two are of different buckets, documents or pairs.
 inline plasticity_profile_result plasticity_gap(const plasticity_profile_result& gaussian,
-                                                const plasticity_profile_result& empirical_unbiased) {
-  require(gaussian.buckets.size() == empirical_unbiased.buckets.size() &&
-              gaussian.documents == empirical_unbiased.documents &&
-              gaussian.documents_weigh_same == empirical_unbiased.documents_weigh_same,
-          "plasticity_gap needs two profiles of the same buckets, examples and pairs");
-  plasticity_profile_result gap;
-  gap.covariance = gaussian.covariance;
-  gap.documents_weigh_same = gaussian.documents_weigh_same;
-  gap.documents = gaussian.documents;
-  for (std::size_t b = 0; b < gaussian.buckets.size(); ++b) {
-    const auto &mine = gaussian.buckets[b], &other = empirical_unbiased.buckets[b];
-    profile_bucket out;
-    out.start = mine.start;
-    out.end = mine.end;
-    out.queries = mine.queries;
-    out.pairs = mine.pairs;
-    out.document_sum = dense::difference(mine.document_sum, other.document_sum);
-    out.document_weight = mine.document_weight;
-    if (!std::isnan(mine.plasticity) && !std::isnan(other.plasticity)) {
-      require(mine.document_weight == other.document_weight, "plasticity_gap needs two profiles of the same pairs");
-      detail::finish_bucket(out, false);
-    }
-    gap.buckets.push_back(std::move(out));
-  }
-  return gap;
-}
+                                                const plasticity_profile_result& empirical_unbiased);
 
-/// gaps.csv: a row a head, query bucket and query model that the report holds beside the empirical form.
-inline void write_gaps_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(
-      path, {"layer", "q_head", "q_bucket", "start", "end", "gap", "standard_error", "pairs", "queries", "covariance"});
-  for (const auto& h : report.heads) {
-    if (!h.empirical) continue;
-    const auto observed = unbiased(*h.empirical);
-    for (const auto& p : h.profiles) {
-      const auto gap = plasticity_gap(p, observed);
-      for (std::size_t b = 0; b < gap.buckets.size(); ++b) {
-        const auto& v = gap.buckets[b];
-        csv.row(h.layer, h.q_head, b, v.start, v.end, v.plasticity, v.standard_error, v.pairs, v.queries, p.covariance);
-      }
-    }
-  }
-  csv.commit();
-}
+/// gaps.csv: `plasticity_gap`, a row per head, query bucket and query model of the report.
+inline void write_gaps_csv(const std::filesystem::path& path, const model_report& report);
 
 }  // namespace qkgeom
+
+#include "qkgeom/report/detail/fit_csv.hpp"

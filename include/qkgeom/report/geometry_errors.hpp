@@ -17,73 +17,43 @@ struct geometry_replicate {
   rotation_result rotation;  ///< axes emptied
 };
 
-/// A head's geometry found again with each block of documents left out: any number made of it gets a jackknife error
-/// over documents (`jackknife_error`), which holds the error of the axes too.
+/// PCA and rotation of a head without each block of documents. The `jackknife_error` of any number that they give
+/// includes the error of the axes.
 struct geometry_replicates {
   document_blocks blocks;
   std::vector<geometry_replicate> without;  ///< (blocks)
 };
 
-/// Moments of each head of a layer by block of documents; `q` stays empty where nothing is to be left out.
+/// Moments of each head of a layer by block of documents. `q` is empty where no block is to be left out.
 struct layer_blocks {
   document_blocks blocks;
   std::vector<std::vector<block_moments>> q, k;  ///< (heads)(blocks)
 
-  /// Adds the rows of the layer, or of a part of it; every document must be one of `blocks`.
+  /// Adds rows of the layer; every document must be one of `blocks`.
   template <context Context, class T, memory_space S>
   void add(Context& ctx, const layer_view<T, S>& layer, bool queries) {
-    const auto merge_into = [](auto& all, auto&& part) {
+    const auto merge_into = [](auto& all, auto&& more) {
       if (all.empty()) {
-        all = std::move(part);
+        all = std::move(more);
         return;
       }
       for (std::size_t h = 0; h < all.size(); ++h)
-        for (std::size_t b = 0; b < all[h].size(); ++b) merge(all[h][b], part[h][b]);
+        for (std::size_t b = 0; b < all[h].size(); ++b) merge(all[h][b], more[h][b]);
     };
     merge_into(k, moments_by_block(ctx, "k", layer.k, layer.k_position, layer.k_document, blocks));
     if (queries) merge_into(q, moments_by_block(ctx, "q", layer.q, layer.q_position, layer.q_document, blocks));
   }
 };
 
-/// For each query head of a layer, PCA and rotation with each block of documents left out. Also puts into `planes`, the
-/// rotation of all rows, the exact spread of score differences of two keys of one document. With fewer than two blocks,
-/// or without `q`, there is nothing to leave out.
+/// For each query head of a layer, PCA and rotation without each block of documents; none without `by_block.q` or with
+/// fewer than two blocks. Also puts the exact spread of score differences of two keys of one document into `planes`,
+/// the rotation of all rows (see `set_score_sd`).
 template <context Context>
 std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const layer_blocks& by_block,
                                                          const layer_moments& moments, const pca_options& pca_choice,
                                                          const rotation_options& rotation_choice,
-                                                         std::vector<rotation_result>& planes) {
-  const auto& blocks = by_block.blocks;
-  const auto &queries = by_block.q, &keys = by_block.k;
-  const auto mean_difference = [](const block_moments& m) {
-    return dense::scaled(m.differences, m.pairs > 0 ? 1.0 / m.pairs : 0.0);
-  };
-  for (std::size_t h = 0; h < planes.size(); ++h) {
-    const auto& side = keys[moments.key_of_query[h]];
-    set_score_sd(planes[h], moments.q[h].total, mean_difference(merged_without(side, -1)));
-  }
-  std::vector<geometry_replicates> result(planes.size(), {blocks, {}});
-  if (queries.empty() || blocks.count < 2) return result;
-  for (index_t b = 0; b < blocks.count; ++b) {
-    layer_moments rest{moments.buckets, {}, {}, moments.key_of_query};
-    std::vector<block_moments> q(queries.size()), k(keys.size());
-    ctx.for_each(static_cast<index_t>(q.size()), [&](index_t h) { q[h] = merged_without(queries[h], b); });
-    ctx.for_each(static_cast<index_t>(k.size()), [&](index_t h) { k[h] = merged_without(keys[h], b); });
-    if (q.empty() || q[0].rows.count == 0 || k[0].rows.count == 0) continue;  // this block has all rows of a side
-    for (const auto& side : q) rest.q.push_back({side.rows, {}});
-    for (const auto& side : k) rest.k.push_back({side.rows, {}});
-    auto components = pca(ctx, rest, pca_choice);
-    auto axes = planar_rotation(ctx, rest, rotation_choice);
-    for (std::size_t h = 0; h < planes.size(); ++h) {
-      const auto key = static_cast<std::size_t>(moments.key_of_query[h]);
-      set_score_sd(axes[h], q[h].rows, mean_difference(k[key]));
-      components[h].components.clear();
-      axes[h].drift_axis.clear();
-      axes[h].separation_axis.clear();
-      result[h].without.push_back({std::move(components[h]), std::move(axes[h])});
-    }
-  }
-  return result;
-}
+                                                         std::vector<rotation_result>& planes);
 
 }  // namespace qkgeom
+
+#include "qkgeom/report/detail/geometry_errors.hpp"

@@ -54,13 +54,12 @@ inline std::optional<loss_report> loss_of(const capture_set& source) {
   return r;
 }
 
-/// loss.csv: a row a bucket of positions.
+/// loss.csv: a row per bucket of positions.
 inline void write_loss_csv(const std::filesystem::path& path, const loss_report& report) {
   csv_writer csv(path, {"bucket", "start", "end", "documents", "tokens", "loss", "loss_error"});
   for (index_t b = 0; b < report.buckets.count(); ++b) {
-    const auto i = static_cast<std::size_t>(b);
-    csv.row(b, report.buckets.start(b), report.buckets.end(b), report.documents[i], report.tokens[i],
-            report.loss[i].value, report.loss[i].error);
+    csv.row(b, report.buckets.start(b), report.buckets.end(b), report.documents[b], report.tokens[b],
+            report.loss[b].value, report.loss[b].error);
   }
   csv.commit();
 }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/head_groups.hpp"
+#include "qkgeom/report/head_report.hpp"
 #include "qkgeom/report/head_statistics.hpp"
 
 namespace qkgeom {
 
+/// Options of `heatmap_of`.
 struct model_heatmap_options {
   double least_pairs = 30;  ///< a head counts in a cell from so many pairs (sum of weights) there
 };
@@ -53,8 +54,8 @@ inline model_heatmap heatmap_of(const model_report& report, std::string group, c
         means.push_back(m->mean(i, j));
         pairs += weight;
       }
-      map.plasticity.push_back(detail::mean(means));
-      map.head_error.push_back(detail::mean_error(means));
+      map.plasticity.push_back(statistic_of(head_statistic::mean, means));
+      map.head_error.push_back(head_error_of(head_statistic::mean, means));
       map.heads.push_back(static_cast<index_t>(means.size()));
       map.pairs.push_back(pairs);
     }
@@ -69,13 +70,14 @@ inline std::vector<model_heatmap> model_heatmaps(const model_report& report,
   return maps;
 }
 
-/// model_heatmap.csv: a row a group of heads and cell that some head fills; distances in tokens, the cell's lower edge.
+/// model_heatmap.csv: a row per group of heads and cell that some head fills; distances in tokens, the cell's lower
+/// edge.
 inline void write_model_heatmap_csv(const std::filesystem::path& path, const std::vector<model_heatmap>& maps) {
   csv_writer csv(path, {"group", "key_distance", "query_distance", "plasticity", "head_error", "heads", "pairs"});
   for (const auto& m : maps)
     for (index_t i = 0; i < m.width; ++i)
       for (index_t j = 0; j < m.width; ++j) {
-        const auto at = static_cast<std::size_t>(i * m.width + j);
+        const index_t at = i * m.width + j;
         if (m.heads[at] > 0)
           csv.row(m.group, i * m.cell, j * m.cell, m.plasticity[at], m.head_error[at], m.heads[at], m.pairs[at]);
       }

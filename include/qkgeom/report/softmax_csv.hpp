@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "qkgeom/io/capture_statistics.hpp"
-#include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
-#include "qkgeom/report/summary.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
 
-/// Distances below this count as near, tokens; a power of 2, so that bins of distance tell.
+/// Distances below this count as near, tokens; a power of 2, where bins of distance begin.
 inline constexpr index_t near_tokens = 64;
 
 /// Means over the queries of a stretch of the context; errors are a jackknife over documents.
@@ -27,8 +23,8 @@ struct softmax_means {
   std::vector<estimate> distance;  ///< mass by distance
 };
 
-/// What the softmax of one head, or of the heads of a group together, sees: queries of each bucket, of the whole
-/// context, and of the buckets whose middle lies in its first and in its last fifth.
+/// Where the attention of one head, or of a group of heads, goes: for queries of each bucket, of the whole context, and
+/// of the buckets whose middle lies in its first and in its last fifth.
 struct softmax_row {
   std::string group{};  ///< all, rope or nope; empty: one head
   index_t layer = -1, q_head = -1;
@@ -38,166 +34,23 @@ struct softmax_row {
   softmax_means overall{}, first20{}, last20{};
 };
 
+/// The softmax of a model's captured heads.
 struct softmax_report {
   bucket_edges buckets, distances;
   std::vector<softmax_row> groups;  ///< all, and rope and nope where the model has both
   std::vector<softmax_row> heads;   ///< by layer, then query head
 };
 
-namespace detail {
+/// Where attention goes, by head and bucket of queries; none unless every capture holds it over the same buckets. Reads
+/// one layer at a time. A group's means are over the queries of all its heads.
+inline std::optional<softmax_report> softmax_of(const capture_set& source);
 
-/// Sums of one head, or of several, by document and bucket: queries, mass on the first tokens, entropy, mass by
-/// distance.
-struct softmax_cells {
-  index_t buckets = 0, values = 0;
-  std::vector<double> sums;  ///< (documents, buckets, values)
+/// softmax.csv: a row per group or head and query bucket.
+inline void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report);
 
-  static constexpr index_t entropy_at = 1 + static_cast<index_t>(first_tokens.size()), distance_at = entropy_at + 1;
-
-  double* cell(index_t document, index_t bucket) { return sums.data() + (document * buckets + bucket) * values; }
-  index_t documents() const { return static_cast<index_t>(sums.size()) / std::max<index_t>(1, buckets * values); }
-};
-
-inline softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
-  const index_t b = s.buckets.count(), bins = s.distances.count(), firsts = static_cast<index_t>(first_tokens.size());
-  softmax_cells cells{b, softmax_cells::distance_at + bins, {}};
-  cells.sums.resize(s.documents * b * cells.values);
-  for (index_t e = 0; e < s.documents; ++e)
-    for (index_t i = 0; i < b; ++i) {
-      const index_t at = (e * s.heads + head) * b + i;
-      double* const to = cells.cell(e, i);
-      to[0] = s.count[e * b + i];
-      std::copy_n(s.first.begin() + at * firsts, firsts, to + 1);
-      to[softmax_cells::entropy_at] = s.entropy[at];
-      std::copy_n(s.distance.begin() + at * bins, bins, to + softmax_cells::distance_at);
-    }
-  return cells;
-}
-
-/// Means over the buckets [range.first, range.second).
-inline softmax_means means_of(softmax_cells& cells, const bucket_edges& distances, std::pair<index_t, index_t> range) {
-  softmax_means m;
-  const auto values = static_cast<std::size_t>(cells.values);
-  constexpr auto distance_at = static_cast<std::size_t>(softmax_cells::distance_at);
-  std::vector<document_mean> means(values);
-  document_mean near;
-  for (index_t e = 0; e < cells.documents(); ++e) {
-    std::vector<double> sums(values);
-    for (index_t b = range.first; b < range.second; ++b)
-      for (std::size_t v = 0; v < values; ++v) sums[v] += cells.cell(e, b)[v];
-    double close = 0;
-    for (index_t d = 0; d < distances.count() && distances.start(d) < near_tokens; ++d)
-      close += sums[distance_at + static_cast<std::size_t>(d)];
-    near.add(close, sums[0]);
-    for (std::size_t v = 1; v < values; ++v) means[v].add(sums[v], sums[0]);
-  }
-  m.queries = near.weight();
-  m.near = near.mean();
-  for (std::size_t f = 0; f < first_tokens.size(); ++f) m.first[f] = means[1 + f].mean();
-  m.entropy = means[softmax_cells::entropy_at].mean();
-  for (std::size_t v = distance_at; v < values; ++v) m.distance.push_back(means[v].mean());
-  return m;
-}
-
-inline void fill(softmax_row& row, softmax_cells& cells, const softmax_report& report) {
-  const bucket_edges& buckets = report.buckets;
-  const auto means = [&](std::pair<index_t, index_t> range) { return means_of(cells, report.distances, range); };
-  for (index_t b = 0; b < buckets.count(); ++b) row.buckets.push_back(means({b, b + 1}));
-  row.overall = means({0, buckets.count()});
-  row.first20 = means(buckets_between(buckets, 0, 0.2));
-  row.last20 = means(buckets_between(buckets, 0.8, 2));
-}
-
-}  // namespace detail
-
-/// What the softmax sees by head and bucket of queries; none unless every capture holds it over the same buckets.
-/// Layers are read one at a time. A group's means are over the queries of all its heads.
-inline std::optional<softmax_report> softmax_of(const capture_set& source) {
-  std::optional<softmax_report> report;
-  std::array<detail::softmax_cells, 2> kinds;  // NoPE, RoPE
-  std::array<index_t, 2> heads{};
-  for (const auto& layer : source.manifest().layers) {
-    const auto sums = read_softmax(source, layer.layer);
-    if (!sums) return std::nullopt;
-    if (!report) report = softmax_report{sums->buckets, sums->distances, {}, {}};
-    for (index_t h = 0; h < sums->heads; ++h) {
-      auto cells = detail::cells_of_head(*sums, h);
-      softmax_row row{.layer = layer.layer, .q_head = layer.query_heads[h], .rope = layer.rope};
-      detail::fill(row, cells, *report);
-      report->heads.push_back(std::move(row));
-      auto& kind = kinds[layer.rope ? 1 : 0];
-      ++heads[layer.rope ? 1 : 0];
-      if (kind.sums.empty())
-        kind = std::move(cells);
-      else
-        std::transform(kind.sums.begin(), kind.sums.end(), cells.sums.begin(), kind.sums.begin(), std::plus<>());
-    }
-  }
-  if (!report) return report;
-  const auto add = [&](const char* name, bool rope, index_t n, detail::softmax_cells& cells) {
-    softmax_row row{.group = name, .heads = n, .rope = rope};
-    detail::fill(row, cells, *report);
-    report->groups.push_back(std::move(row));
-  };
-  const bool both = heads[0] > 0 && heads[1] > 0;
-  auto all = kinds[heads[1] > 0 ? 1 : 0];
-  for (std::size_t i = 0; both && i < all.sums.size(); ++i) all.sums[i] += kinds[0].sums[i];
-  add("all", heads[1] > 0, heads[0] + heads[1], all);
-  if (both) add("rope", true, heads[1], kinds[1]);
-  if (both) add("nope", false, heads[0], kinds[0]);
-  return report;
-}
-
-namespace detail {
-
-/// Calls `write(row)` for the groups, then the heads, and puts what names them before it.
-template <class Write>
-void for_each_softmax_row(csv_writer& csv, const softmax_report& report, const Write& write) {
-  for (const auto* rows : {&report.groups, &report.heads})
-    for (const auto& row : *rows)
-      for (index_t b = 0; b < report.buckets.count(); ++b)
-        write(row.buckets[b], b, [&] {
-          if (row.group.empty())
-            csv.add("head").add("").add(row.layer).add(row.q_head);
-          else
-            csv.add("model").add(row.group).add(std::nullopt).add(std::nullopt);
-          csv.add(b).add(report.buckets.start(b)).add(report.buckets.end(b));
-        });
-}
-
-}  // namespace detail
-
-/// softmax.csv: a row a group or head and query bucket.
-inline void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report) {
-  std::vector<std::string> names{"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "queries"};
-  for (const index_t f : first_tokens) detail::add_estimate_names(names, "first_" + std::to_string(f));
-  detail::add_estimate_names(names, "last_" + std::to_string(near_tokens));
-  detail::add_estimate_names(names, "entropy");
-  csv_writer csv(path, names);
-  detail::for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t, const auto& name) {
-    name();
-    csv.add(m.queries);
-    for (const auto* e : {&m.first[0], &m.first[1], &m.first[2], &m.near, &m.entropy}) detail::add_estimate(csv, *e);
-    csv.end_row();
-  });
-  csv.commit();
-}
-
-/// softmax_distance.csv: a row a group or head, query bucket and bin of distances that some of its queries have.
-inline void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report) {
-  csv_writer csv(path, {"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "distance_start",
-                        "distance_end", "mass", "mass_error"});
-  const auto& bins = report.distances;
-  detail::for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t b, const auto& name) {
-    for (index_t d = 0; d < bins.count() && bins.start(d) < report.buckets.end(b); ++d) {
-      name();
-      const auto& mass = m.distance[d];
-      csv.add(bins.start(d)).add(bins.end(d));
-      detail::add_estimate(csv, mass);
-      csv.end_row();
-    }
-  });
-  csv.commit();
-}
+/// softmax_distance.csv: a row per group or head, query bucket and bin of distances that some of its queries have.
+inline void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report);
 
 }  // namespace qkgeom
+
+#include "qkgeom/report/detail/softmax_csv.hpp"

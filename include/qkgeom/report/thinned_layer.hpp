@@ -9,23 +9,10 @@
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/random.hpp"
 
-namespace qkgeom::detail {
+namespace qkgeom {
 
-/// At most `most` of n rows, ascending: those with the smallest random numbers.
-inline std::vector<index_t> kept_rows(index_t n, index_t most, const random_stream& stream) {
-  std::vector<std::pair<double, index_t>> drawn;
-  for (index_t i = 0; i < n; ++i) drawn.emplace_back(stream.uniform(static_cast<std::uint64_t>(i)), i);
-  if (most < n) {
-    std::nth_element(drawn.begin(), drawn.begin() + most, drawn.end());
-    drawn.resize(most);
-  }
-  std::vector<index_t> rows;
-  for (const auto& [number, row] : drawn) rows.push_back(row);
-  std::sort(rows.begin(), rows.end());
-  return rows;
-}
-
-/// A copy of at most `most` rows of each side of a layer.
+/// A copy of at most `most` queries and at most `most` keys of a layer: those whose counter-based random numbers are
+/// smallest, in their order.
 template <class T>
 class thinned_layer {
  public:
@@ -44,6 +31,20 @@ class thinned_layer {
     std::vector<std::int32_t> position, document;
   };
 
+  /// At most `most` of n rows, ascending.
+  static std::vector<index_t> kept_rows(index_t n, index_t most, const random_stream& stream) {
+    std::vector<std::pair<double, index_t>> drawn;
+    for (index_t i = 0; i < n; ++i) drawn.emplace_back(stream.uniform(static_cast<std::uint64_t>(i)), i);
+    if (most < n) {
+      std::nth_element(drawn.begin(), drawn.begin() + most, drawn.end());
+      drawn.resize(most);
+    }
+    std::vector<index_t> rows;
+    for (const auto& [number, row] : drawn) rows.push_back(row);
+    std::sort(rows.begin(), rows.end());
+    return rows;
+  }
+
   static void keep(tensor_view<const T>& x, vector_view<const std::int32_t>& position,
                    vector_view<const std::int32_t>& document, side& to, index_t most, const random_stream& stream) {
     for (const index_t i : kept_rows(x.rows, most, stream)) {
@@ -61,4 +62,4 @@ class thinned_layer {
   layer_view<T> view_;
 };
 
-}  // namespace qkgeom::detail
+}  // namespace qkgeom

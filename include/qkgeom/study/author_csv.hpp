@@ -9,10 +9,10 @@
 
 namespace qkgeom {
 
-/// The three tables of attention-plasticity, with its names and columns, so that what reads them keeps working. Null is
-/// an empty field; each file appears whole.
+/// The three tables of attention-plasticity under its file names and columns, so that programs that read those work on
+/// ours. Null is an empty field; each file appears whole.
 
-/// head_metrics.csv: a row a head.
+/// head_metrics.csv: a row per head.
 inline void write_head_metrics_csv(const std::filesystem::path& path, const std::vector<author_head>& heads) {
   csv_writer csv(path, {"layer",
                         "q_head",
@@ -43,7 +43,7 @@ inline void write_head_metrics_csv(const std::filesystem::path& path, const std:
   csv.commit();
 }
 
-/// head_bucket_plasticity.csv: a row a head, query bucket and earlier key bucket. `first_bucket` is the number of the
+/// head_bucket_plasticity.csv: a row per head, query bucket and earlier key bucket. `first_bucket` is the number of the
 /// grid's first bucket.
 inline void write_head_bucket_plasticity_csv(const std::filesystem::path& path, const std::vector<author_head>& heads,
                                              index_t first_bucket = 0) {
@@ -54,7 +54,7 @@ inline void write_head_bucket_plasticity_csv(const std::filesystem::path& path, 
   csv.commit();
 }
 
-/// head_component_weights.csv: a row a head and coordinate.
+/// head_component_weights.csv: a row per head and coordinate.
 inline void write_head_component_weights_csv(const std::filesystem::path& path, const std::vector<author_head>& heads) {
   csv_writer csv(path, {"layer", "q_head", "k_head", "component", "component_r2", "component_weight"});
   for (const auto& h : heads)

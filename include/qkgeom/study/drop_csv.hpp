@@ -22,14 +22,14 @@ struct head_drop {
   drop_split split;
 };
 
-/// A set of heads and the means over them: drop, the causes in the order of `drop_cause`, rest.
+/// Means over a group of heads: drop, the causes in the order of `drop_cause`, rest.
 struct drop_means {
   std::string name;
   index_t heads = 0;
   std::array<estimate, drop_causes + 2> mean;
 };
 
-/// Columns of what a drop splits into: the drop, its causes in the order of `drop_cause`, the rest.
+/// Names of the columns of a split: the drop, its causes in the order of `drop_cause`, the rest.
 inline std::vector<std::string> drop_names() {
   std::vector<std::string> names{"drop"};
   for (index_t p = 0; p < drop_causes; ++p) names.emplace_back(name_of(static_cast<drop_cause>(p)));
@@ -51,36 +51,30 @@ inline std::vector<drop_means> mean_drops(const std::vector<head_drop>& heads) {
   return groups;
 }
 
-namespace detail {
-inline void add_drop_columns(std::vector<std::string>& names) {
-  for (const auto& name : drop_names()) add_estimate_names(names, name);
-}
-}  // namespace detail
-
-/// drop_split.csv: a row a head.
+/// drop_split.csv: a row per head.
 inline void write_drop_split_csv(const std::filesystem::path& path, const std::vector<head_drop>& heads) {
   std::vector<std::string> names{"layer", "q_head", "k_head", "rope", "covariance", "frozen_keys"};
-  detail::add_drop_columns(names);
+  for (const auto& name : drop_names()) add_estimate_names(names, name);
   csv_writer csv(path, names);
   for (const auto& h : heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.covariance);
     csv.add(h.turned_back ? "turned_back" : "distances");
-    detail::add_estimate(csv, h.split.drop);
-    for (const auto& p : h.split.cause) detail::add_estimate(csv, p);
-    detail::add_estimate(csv, h.split.rest);
+    add_estimate(csv, h.split.drop);
+    for (const auto& p : h.split.cause) add_estimate(csv, p);
+    add_estimate(csv, h.split.rest);
     csv.end_row();
   }
   csv.commit();
 }
 
-/// drop_means.csv: a row a group of heads.
+/// drop_means.csv: a row per group of heads.
 inline void write_drop_means_csv(const std::filesystem::path& path, const std::vector<drop_means>& groups) {
   std::vector<std::string> names{"group", "heads"};
-  detail::add_drop_columns(names);
+  for (const auto& name : drop_names()) add_estimate_names(names, name);
   csv_writer csv(path, names);
   for (const auto& g : groups) {
     csv.add(g.name).add(g.heads);
-    for (const auto& m : g.mean) detail::add_estimate(csv, m);
+    for (const auto& m : g.mean) add_estimate(csv, m);
     csv.end_row();
   }
   csv.commit();

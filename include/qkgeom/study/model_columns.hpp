@@ -14,7 +14,7 @@
 
 namespace qkgeom {
 
-/// What a model's heads say of one column of heads.csv: every alpha, r, mu and the rest.
+/// One column of heads.csv over the heads of a group.
 struct column_summary {
   std::string group, column;
   index_t heads = 0;  ///< that have a value
@@ -29,27 +29,27 @@ inline std::vector<column_summary> column_summaries(const model_report& report) 
   std::vector<column_summary> all;
   for (const auto& [name, heads] : head_groups(report.heads))
     for (const auto& c : point.columns)
-      all.push_back({name, c.name, static_cast<index_t>(detail::picked(c.value, heads).size()),
+      all.push_back({name, c.name, static_cast<index_t>(values_of(c.value, heads).size()),
                      over_heads(c, heads, head_statistic::mean), over_heads(c, heads, head_statistic::mean_abs),
                      over_heads(c, heads, head_statistic::median)});
   return all;
 }
 
-/// model_columns.csv: a row a group of heads and column of heads.csv; `_error` is the jackknife over documents,
+/// model_columns.csv: a row per group of heads and column of heads.csv; `_error` is the jackknife over documents,
 /// `_head_error` the error of drawing these heads.
 inline void write_model_columns_csv(const std::filesystem::path& path, const std::vector<column_summary>& summaries) {
   std::vector<std::string> names{"group", "column", "heads"};
-  for (const auto s : all_head_statistics) detail::add_head_estimate_names(names, std::string(name_of(s)));
+  for (const auto s : all_head_statistics) add_head_estimate_names(names, std::string(name_of(s)));
   csv_writer csv(path, names);
   for (const auto& s : summaries) {
     csv.add(s.group).add(s.column).add(s.heads);
-    for (const auto* e : {&s.mean, &s.mean_abs, &s.median}) detail::add_estimate(csv, *e);
+    for (const auto* e : {&s.mean, &s.mean_abs, &s.median}) add_estimate(csv, *e);
     csv.end_row();
   }
   csv.commit();
 }
 
-/// layers.csv: means over the heads of a layer of every number in heads.csv, a row a layer. `_error` is the jackknife
+/// layers.csv: a row per layer, means of every number in heads.csv over its heads. `_error` is the jackknife
 /// over documents, known as for `column_summaries`; `_head_error` the error of drawing these heads. Throws as that
 /// does.
 inline void write_layers_csv(const std::filesystem::path& path, const model_report& report) {
@@ -58,7 +58,7 @@ inline void write_layers_csv(const std::filesystem::path& path, const model_repo
   const auto is_error = [](const std::string& name) { return name.ends_with("_error"); };
   std::vector<std::string> names{"layer", "rope", "heads"};
   for (const auto& c : point.columns)
-    if (!is_error(c.name)) detail::add_head_estimate_names(names, c.name);
+    if (!is_error(c.name)) add_head_estimate_names(names, c.name);
   csv_writer csv(path, names);
   std::map<index_t, std::vector<std::size_t>> layers;
   for (std::size_t h = 0; h < report.heads.size(); ++h) layers[report.heads[h].layer].push_back(h);
@@ -66,7 +66,7 @@ inline void write_layers_csv(const std::filesystem::path& path, const model_repo
     csv.add(layer).add(report.heads[heads[0]].rope).add(heads.size());
     for (const auto& c : point.columns) {
       if (is_error(c.name)) continue;
-      detail::add_estimate(csv, over_heads(c, heads, head_statistic::mean));
+      add_estimate(csv, over_heads(c, heads, head_statistic::mean));
     }
     csv.end_row();
   }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <array>
-#include <cmath>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/study/trajectory.hpp"
@@ -17,13 +15,13 @@ struct class_transition {
   head_estimate share;  ///< of the group's heads
 };
 
-/// A mean bias in factors: bias = mu alpha covariance, where `covariance` is 1 + cov(mu_Q^a, alpha_K) / (mu alpha) over
-/// heads (cov divides by the number of heads): above 1, heads with much of one have much of the other.
+/// The mean bias over heads in factors: bias = mu alpha covariance, where `covariance` is 1 + cov(mu_Q^a, alpha_K) /
+/// (mu alpha), cov dividing by the number of heads. Above 1: heads with a large mu have a large alpha.
 struct bias_factors {
   double bias = 0, mu = 0, alpha = 0, covariance = 0;
 };
 
-/// The change of log |mean bias| between two checkpoints and the parts it is the sum of.
+/// The change of log |mean bias| between two checkpoints and the three changes that add up to it.
 struct bias_split {
   bool absolute = false;     ///< means of |mu_Q^a|, |alpha_K| and |bias|; else signed means
   bool per_context = false;  ///< alpha_K L in place of alpha_K
@@ -31,118 +29,27 @@ struct bias_split {
   head_estimate bias, mu, alpha, covariance;  ///< natural logs of the ratios; bias = mu + alpha + covariance
 };
 
-namespace detail {
-
-/// Jackknife error over documents of `change(i, j)`, which has block i of the first checkpoint's documents and block j
-/// of the second's left out, -1 leaving out none. The same documents are left out of both at once; where they differ
-/// the checkpoints count as independent.
-template <class Change>
-double change_error(const trajectory_point& from, const trajectory_point& to, const Change& change) {
-  const auto n = static_cast<index_t>(from.classes_without.size()), m = static_cast<index_t>(to.classes_without.size());
-  std::vector<double> both, first, second;
-  if (n == m && from.blocks == to.blocks) {
-    for (index_t b = 0; b < n; ++b) both.push_back(change(b, b));
-    return jackknife_error(both);
-  }
-  for (index_t b = 0; b < n; ++b) first.push_back(change(b, index_t{-1}));
-  for (index_t b = 0; b < m; ++b) second.push_back(change(index_t{-1}, b));
-  return std::hypot(jackknife_error(first), jackknife_error(second));
+/// Pairs of consecutive checkpoints, then the first and the last where that is another pair; by index.
+inline std::vector<std::pair<std::size_t, std::size_t>> checkpoint_steps(const std::vector<trajectory_point>& points) {
+  std::vector<std::pair<std::size_t, std::size_t>> steps;
+  for (std::size_t i = 1; i < points.size(); ++i) steps.emplace_back(i - 1, i);
+  if (points.size() > 2) steps.emplace_back(0, points.size() - 1);
+  return steps;
 }
-
-inline const std::vector<double>& values_without(const head_values& column, index_t block) {
-  return block < 0 ? column.value : column.without[block];
-}
-inline const std::vector<head_class>& classes_without(const trajectory_point& p, index_t block) {
-  return block < 0 ? p.classes : p.classes_without[block];
-}
-
-inline bias_factors factors_of(const std::vector<double>& mu, const std::vector<double>& alpha,
-                               const std::vector<std::size_t>& group, bool absolute) {
-  bias_factors f;
-  const double n = static_cast<double>(group.size());
-  for (const std::size_t h : group) {
-    f.mu += (absolute ? std::abs(mu[h]) : mu[h]) / n;
-    f.alpha += (absolute ? std::abs(alpha[h]) : alpha[h]) / n;
-    f.bias += (absolute ? std::abs(mu[h] * alpha[h]) : mu[h] * alpha[h]) / n;
-  }
-  f.covariance = f.bias / (f.mu * f.alpha);
-  return f;
-}
-
-/// log |to / from| of bias, mu, alpha and covariance; all NaN where one of the factors is 0.
-inline std::array<double, 4> log_change(const bias_factors& from, const bias_factors& to) {
-  std::array<double, 4> change{std::log(std::abs(to.bias / from.bias)), std::log(std::abs(to.mu / from.mu)),
-                               std::log(std::abs(to.alpha / from.alpha)),
-                               std::log(std::abs(to.covariance / from.covariance))};
-  for (const double x : change)
-    if (!std::isfinite(x)) change.fill(std::numeric_limits<double>::quiet_NaN());
-  return change;
-}
-
-}  // namespace detail
 
 /// The 25 transitions between head classes, row by row of `all_head_classes`. Throws if the heads differ.
 inline std::vector<class_transition> class_transitions(const trajectory_point& from, const trajectory_point& to,
-                                                       const std::vector<std::size_t>& group) {
-  check_comparable(from, to);
-  std::vector<class_transition> table;
-  for (const head_class a : all_head_classes)
-    for (const head_class b : all_head_classes) {
-      const auto share = [&](index_t i, index_t j) {
-        const auto &before = detail::classes_without(from, i), &after = detail::classes_without(to, j);
-        return share_of(group, [&](std::size_t h) { return before[h] == a && after[h] == b; });
-      };
-      class_transition t{a, b, 0, {share(-1, -1)}};
-      for (const std::size_t h : group) t.heads += from.classes[h] == a && to.classes[h] == b;
-      t.share.error = detail::change_error(from, to, share);
-      t.share.head_error = share_error(t.share.value, group.size());
-      table.push_back(t);
-    }
-  return table;
-}
+                                                       const std::vector<std::size_t>& group);
 
 /// Splits the change of the log of the mean bias over a group of heads, exactly. Since mean(mu alpha) = mean(mu)
 /// mean(alpha) + cov(mu, alpha), the mean bias is the product mean(mu) mean(alpha) (1 + cov / (mean(mu) mean(alpha))),
-/// and the logs of the three ratios add up to that of the bias whatever the size and the sign of the changes. Per
-/// context, alpha_K L takes the place of alpha_K: its part gains log(L_to / L_from), the others stay. Signed means can
-/// cross 0, where the logs speak of sizes alone; those of absolute values cannot. Errors: `error` over documents with
-/// the geometry found again (the same documents left out of both checkpoints), `head_error` a jackknife over heads.
+/// and the logs of the three ratios add up to that of the bias. Per context, alpha_K L takes the place of alpha_K: its
+/// change gains log(L_to / L_from), the others stay. Signed means can cross 0, where the logs compare sizes alone;
+/// means of absolute values cannot. `error` is a jackknife over documents with the geometry found again (the same
+/// documents left out of both checkpoints), `head_error` one over heads. Throws `error` if the heads differ.
 inline bias_split split_bias(const trajectory_point& from, const trajectory_point& to,
-                             const std::vector<std::size_t>& group, bool absolute, bool per_context) {
-  check_comparable(from, to);
-  const std::string slope = per_context ? "alpha_k_context" : "alpha_k";
-  const auto &mu_from = from.column("mu_q_a"), &alpha_from = from.column(slope);
-  const auto &mu_to = to.column("mu_q_a"), &alpha_to = to.column(slope);
-  const auto change = [&](index_t i, index_t j, const std::vector<std::size_t>& heads) {
-    using detail::values_without;
-    return detail::log_change(
-        detail::factors_of(values_without(mu_from, i), values_without(alpha_from, i), heads, absolute),
-        detail::factors_of(values_without(mu_to, j), values_without(alpha_to, j), heads, absolute));
-  };
-  bias_split split{absolute,
-                   per_context,
-                   detail::factors_of(mu_from.value, alpha_from.value, group, absolute),
-                   detail::factors_of(mu_to.value, alpha_to.value, group, absolute),
-                   {},
-                   {},
-                   {},
-                   {}};
-  head_estimate* const parts[] = {&split.bias, &split.mu, &split.alpha, &split.covariance};
-  const auto whole = change(-1, -1, group);
-  std::vector<std::array<double, 4>> without_head;
-  for (std::size_t left_out = 0; left_out < group.size(); ++left_out) {
-    auto rest = group;
-    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(left_out));
-    without_head.push_back(change(-1, -1, rest));
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    parts[i]->value = whole[i];
-    parts[i]->error = detail::change_error(from, to, [&](index_t a, index_t b) { return change(a, b, group)[i]; });
-    std::vector<double> values;
-    for (const auto& w : without_head) values.push_back(w[i]);
-    parts[i]->head_error = jackknife_error(values);
-  }
-  return split;
-}
+                             const std::vector<std::size_t>& group, bool absolute, bool per_context);
 
 }  // namespace qkgeom
+
+#include "qkgeom/study/detail/trajectory_changes.hpp"

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/report/analyse_layer.hpp"
+#include "qkgeom/report/analysis_steps.hpp"
+
+namespace qkgeom {
+
+namespace detail {
+
+/// What one pass over the rows of a layer collects.
+template <class T>
+struct layer_statistics {
+  layer_moments moments;
+  std::optional<index_t> window;
+  index_t queries = 0, keys = 0;
+  typename observed_queries<T>::rows observed;
+  layer_blocks by_block;
+};
+
+/// Moments and observed queries of all shards of a layer; moments by block of documents too if geometry is asked for.
+/// Takes `every_token` and `documents` out of `layer`.
+template <class T, context Context, class Shards>
+layer_statistics<T> collect(Context& ctx, const Shards& shards, layer_request& layer, const analysis_options& options) {
+  const edge_buckets grid{layer.buckets.edges()};
+  auto documents = std::move(layer.documents);
+  layer_statistics<T> s;
+  observed_queries<T> observed(layer.buckets, empirical_options{}.most_queries, options.seed);
+  std::vector<std::int32_t> own;
+  bool first = true;
+  shards([&](const layer_view<T>& shard) {
+    if (!layer.every_token) {
+      auto m = accumulate(ctx, shard, grid, {.context_length = layer.context_length});
+      s.moments = first ? std::move(m) : merge(std::move(s.moments), m);
+    }
+    first = false;
+    s.window = shard.window;
+    s.queries += shard.q.rows;
+    s.keys += shard.k.rows;
+    if (options.plasticity && options.empirical) observed.add(shard);
+    if (documents.empty()) add_documents(shard, own);
+  });
+  if (options.plasticity && options.empirical) s.observed = observed.take();
+  if (documents.empty()) documents = std::move(own);
+  if (layer.every_token) {
+    s.moments = std::move(layer.every_token->moments);
+    // Observed queries stand where the models' do, so that windows admit the same keys.
+    for (std::size_t b = 0; b < s.observed.mean_position.size(); ++b)
+      s.observed.mean_position[b] = s.moments.q.at(0).bucket.at(b).mean_t;
+    s.by_block = std::move(layer.every_token->by_block);
+    s.by_block.blocks.document = blocks_of(std::move(documents), 1).document;
+    return s;
+  }
+  if (!options.geometry) return s;
+  s.by_block.blocks = blocks_of(std::move(documents), std::max<index_t>(1, options.geometry_blocks));
+  shards([&](const layer_view<T>& shard) { s.by_block.add(ctx, shard, options.geometry_blocks > 1); });
+  return s;
+}
+
+/// Profiles under every query model, and of the observed queries, over the keys of all shards. Each shard draws pairs
+/// of its own.
+template <class T, context Context, class Shards>
+void add_profiles(Context& ctx, const Shards& shards, const layer_statistics<T>& s, const layer_request& layer,
+                  const analysis_options& options, std::vector<head_report>& heads) {
+  const auto models = fit_query_models(ctx, s.moments, options);
+  const auto add = [&](std::optional<plasticity_profile_result>& all, plasticity_profile_result&& shard) {
+    fold_documents(shard, layer.document_block);
+    all = all ? merge(std::move(*all), shard) : std::move(shard);
+  };
+  std::vector<std::vector<std::optional<plasticity_profile_result>>> profiles(models.size());
+  for (auto& p : profiles) p.resize(heads.size());
+  std::uint32_t number = 0;
+  shards([&](const layer_view<T>& shard) {
+    auto found = profiles_of_shard(ctx, shard, models, layer.names.layer, number++, options);
+    for (std::size_t c = 0; c < models.size(); ++c)
+      for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[c][h]));
+    if (!options.empirical) return;
+    auto observed = empirical_profile(ctx, s.observed, shard, layer.buckets,
+                                      {.position = options.position, .across_documents = options.across_documents});
+    for (std::size_t h = 0; h < heads.size(); ++h) add(heads[h].empirical, std::move(observed[h]));
+  });
+  add_drift(models[0], heads);
+  for (std::size_t h = 0; h < heads.size(); ++h)
+    for (auto& p : profiles) heads[h].profiles.push_back(std::move(*p[h]));
+}
+
+}  // namespace detail
+
+template <class T, context Context, class Shards>
+std::vector<head_report> analyse_layer(Context& ctx, const Shards& shards, layer_request layer,
+                                       const analysis_options& options) {
+  const auto s = detail::collect<T>(ctx, shards, layer, options);
+  const index_t length = layer.context_length;
+  auto heads = named_heads(layer.names, s.moments.key_of_query, s.window);
+  for (auto& r : heads) {
+    r.queries = s.queries;
+    r.keys = s.keys;
+  }
+  if (options.geometry) add_geometry(ctx, s.moments, s.by_block, length, options, heads);
+  if (!options.plasticity) return heads;
+  require(options.sampled_pairs == 0 || options.sampled_pairs >= 2,
+          "sampled_pairs must be 0 for all pairs, or at least 2 a query bucket, not ", options.sampled_pairs);
+  detail::add_profiles<T>(ctx, shards, s, layer, options, heads);
+  for (auto& h : heads) {
+    for (const auto& p : h.profiles) h.summaries.push_back(summarize(p, length));
+    if (!h.empirical) continue;
+    h.empirical_summary = summarize(*h.empirical, length);
+    h.empirical_unbiased = summarize(unbiased(*h.empirical), length);
+  }
+  return heads;
+}
+
+}  // namespace qkgeom

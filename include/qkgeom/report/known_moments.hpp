@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/io/capture_moments.hpp"
+#include "qkgeom/report/geometry_errors.hpp"
+
+namespace qkgeom {
+
+/// Moments of a layer that were taken elsewhere, over the query buckets of the analysis.
+struct known_moments {
+  layer_moments moments;
+  layer_blocks by_block;  ///< `blocks.document` is not needed
+};
+
+/// Merges the moments of a layer's blocks, as `set_moments::read` gives them. `each_block` keeps the blocks apart too,
+/// for the errors of PCA and rotation.
+inline known_moments known_moments_of(std::vector<token_moments> blocks, bool each_block) {
+  known_moments known{blocks.at(0).moments, {}};
+  auto& by_block = known.by_block;
+  by_block.blocks.count = each_block ? static_cast<index_t>(blocks.size()) : 1;
+  by_block.blocks.as_stored = each_block;
+  for (std::size_t b = 1; b < blocks.size(); ++b) {
+    known.moments = merge(std::move(known.moments), blocks[b].moments);
+    if (!each_block) merge(blocks[0], blocks[b]);
+  }
+  if (!each_block) blocks.resize(1);
+  by_block.k.resize(known.moments.k.size());
+  if (each_block) by_block.q.resize(known.moments.q.size());
+  for (auto& block : blocks) {
+    for (std::size_t h = 0; h < by_block.k.size(); ++h)
+      by_block.k[h].push_back({std::move(block.moments.k[h].total), std::move(block.k_differences[h]), block.k_pairs});
+    for (std::size_t h = 0; h < by_block.q.size(); ++h) {
+      auto& total = block.moments.q[h].total;
+      std::vector<double> none(total.xx.size());
+      by_block.q[h].push_back({std::move(total), std::move(none), 0});
+    }
+  }
+  return known;
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "qkgeom/study/comparison.hpp"
+
+namespace qkgeom {
+
+namespace detail {
+
+inline compared_number number_of(std::string name, const head_values& column, const std::vector<std::size_t>& heads,
+                                 head_statistic statistic) {
+  const auto whole = over_heads(column, heads, statistic);
+  compared_number n{std::move(name), whole.value, {}, whole.head_error};
+  if (!std::isnan(whole.error)) n.without = replicates_of(column, heads, statistic);
+  return n;
+}
+
+/// Share of the heads for which `in(head, block)` holds; block -1: nothing left out.
+template <class In>
+compared_number share_number(std::string name, const std::vector<std::size_t>& heads, std::size_t blocks,
+                             const In& in) {
+  const auto share = [&](index_t block) { return share_of(heads, [&](std::size_t h) { return in(h, block); }); };
+  compared_number n{std::move(name), share(-1), {}, {}};
+  n.head_error = share_error(n.value, heads.size());
+  for (std::size_t b = 0; b < blocks; ++b) n.without.push_back(share(static_cast<index_t>(b)));
+  return n;
+}
+
+inline std::vector<std::pair<std::string, region_values>> compared_regions(const model_report& report,
+                                                                           const std::vector<double>& token_edges) {
+  std::vector<std::pair<std::string, region_values>> regions;
+  const auto add = [&](const char* kind, const std::vector<double>& edges) {
+    for (std::size_t i = 0; i + 1 < edges.size(); ++i)
+      regions.emplace_back(kind, values_in_region(report, edges[i], edges[i + 1]));
+  };
+  add("quintile", equal_bins(report.context_length, 5));
+  add("decile", equal_bins(report.context_length, 10));
+  add("length", length_bins(report.context_length));
+  add("tokens", token_edges);
+  return regions;
+}
+
+inline std::vector<compared_component> compared_components(const model_report& report,
+                                                           const std::vector<std::size_t>& heads, std::size_t most) {
+  const auto& geometry = report.heads.at(0).geometry;
+  const std::size_t n = std::min(most, report.heads[0].pca.r_q.size());
+  std::vector<compared_component> all;
+  for (std::size_t j = 0; j < n; ++j) {
+    const auto number = [&](const char* name, std::vector<double> pca_result::*values) {
+      head_values column{name, {}, std::vector<std::vector<double>>(geometry.without.size())};
+      for (const auto& h : report.heads) {
+        column.value.push_back((h.pca.*values)[j]);
+        for (std::size_t b = 0; b < column.without.size(); ++b)
+          column.without[b].push_back((h.geometry.without[b].pca.*values)[j]);
+      }
+      return number_of(name, column, heads, head_statistic::mean_abs);
+    };
+    all.push_back({number("abs_r_q", &pca_result::r_q), number("abs_r_k", &pca_result::r_k),
+                   number("explained_variance", &pca_result::explained_variance)});
+  }
+  return all;
+}
+
+}  // namespace detail
+
+inline head_estimate difference_of(const compared_number& a, const compared_number& b, bool paired) {
+  head_estimate d{a.value - b.value};
+  if (std::isnan(d.value)) return d;
+  d.head_error = std::hypot(a.head_error, b.head_error);
+  if (!paired || a.without.size() != b.without.size()) {
+    d.error = std::hypot(a.estimate().error, b.estimate().error);
+    return d;
+  }
+  std::vector<double> without;
+  const auto of = [](const compared_number& x, std::size_t i) {
+    return std::isnan(x.without[i]) ? x.value : x.without[i];
+  };
+  for (std::size_t i = 0; i < a.without.size(); ++i)
+    if (!std::isnan(a.without[i]) || !std::isnan(b.without[i])) without.push_back(of(a, i) - of(b, i));
+  d.error = jackknife_error(without);
+  return d;
+}
+
+inline std::vector<compared_number> headline_numbers(const trajectory_point& point,
+                                                     const std::vector<std::size_t>& heads) {
+  std::vector<compared_number> all;
+  for (const auto& c : headline_columns())
+    all.push_back(detail::number_of(c.name, point.column(c.column), heads, c.statistic));
+  const auto& bias = point.column("bias_strength");
+  all.push_back(detail::share_number("share_positive_bias", heads, bias.without.size(), [&](std::size_t h, index_t b) {
+    return (b < 0 ? bias.value : bias.without[b])[h] > 0;
+  }));
+  for (const head_class c : all_head_classes)
+    all.push_back(detail::share_number(
+        "share_" + std::string(name_of(c)), heads, point.classes_without.size(),
+        [&](std::size_t h, index_t b) { return (b < 0 ? point.classes : point.classes_without[b])[h] == c; }));
+  return all;
+}
+
+inline compared_model compare_by(const model_report& report, std::string label, std::string family,
+                                 std::vector<std::string> document_ids, const std::vector<double>& token_edges) {
+  const auto point = point_of(report, label);
+  require(!report.heads[0].profiles.empty(), "model ", label, ": models are compared by plasticity too");
+  constexpr std::size_t components = 10;
+  compared_model m{std::move(label),
+                   std::move(family),
+                   report.context_length,
+                   point.blocks.document.size(),
+                   std::move(document_ids),
+                   {},
+                   {},
+                   detail::profile_documents(report),
+                   point.blocks};
+  const auto regions = detail::compared_regions(report, token_edges);
+  for (const auto& [name, heads] : head_groups(report.heads)) {
+    compared_group g{name, static_cast<index_t>(heads.size()), headline_numbers(point, heads), {}, {}};
+    for (const auto& [kind, region] : regions)
+      g.bins.push_back(
+          {kind, region.start, region.end,
+           detail::number_of("plasticity", {"plasticity", region.value, region.without}, heads, head_statistic::mean)});
+    g.components = detail::compared_components(report, heads, components);
+    m.groups.push_back(std::move(g));
+  }
+  for (const auto& h : report.heads)
+    m.heads.push_back({h.rope, h.pca.r_q[0], h.pca.r_k[0], h.rotation.bias.strength, h.rotation.bias.context,
+                       h.rotation.separation_strength});
+  return m;
+}
+
+}  // namespace qkgeom
