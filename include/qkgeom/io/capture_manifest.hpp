@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "qkgeom/core/buckets.hpp"
@@ -17,21 +15,25 @@
 
 namespace qkgeom {
 
-/// What a capture says of its model.
+/// Largest position and document number of a capture: both are 32-bit.
+inline constexpr index_t largest_position = 0x7fffffff;
+
+/// The model of a capture.
 struct captured_model {
   std::string name, model_type, config_sha256;
   index_t head_dim = 0, n_layers = 0, n_query_heads = 0, n_key_heads = 0;
   bool operator==(const captured_model&) const = default;
 };
 
-/// Buckets over which tokens were drawn. `kind` is "uniform", "log2" or "all"; `size` in tokens (log2: the smallest).
+/// Position buckets over which tokens were drawn. `kind` is "uniform", "log2" or "all"; `size` in tokens, of "log2"
+/// that of the smallest bucket.
 struct captured_buckets {
   std::string kind = "uniform";
   index_t size = 0;
   bool operator==(const captured_buckets&) const = default;
 
-  /// The edges over [0, context_length); "all" has the uniform grid of its size. Throws
-  /// `error` if they would be millions.
+  /// The edges over [0, context_length); "all" has the uniform grid of its size. Throws `error` above 4 million
+  /// buckets.
   bucket_edges edges(index_t context_length) const {
     constexpr index_t most = index_t{1} << 22;
     require(size > 0 && (kind == "log2" || context_length / size <= most), "buckets of ", size, " tokens over ",
@@ -40,7 +42,7 @@ struct captured_buckets {
   }
 };
 
-/// A document of a capture: the number by which rows name it, its id, its tokens, and labels (an object, or null).
+/// A document of a capture: the number that rows hold, its id, how many tokens it has, and labels (an object, or null).
 struct captured_document {
   index_t index = 0;
   std::string id;
@@ -58,8 +60,8 @@ struct captured_rope {
   bool operator==(const captured_rope&) const = default;
 };
 
-/// A layer of a capture and the model's head indices in the order of the tensors' axis 1. `window` in tokens.
-/// `rope_parameters` stands only where layers differ.
+/// A layer of a capture. Heads are the model's indices in the order of the tensors' axis 1; `window` in tokens;
+/// `rope_parameters` only where layers differ.
 struct captured_layer_info {
   index_t layer = 0;
   bool rope = true;
@@ -69,7 +71,7 @@ struct captured_layer_info {
   bool operator==(const captured_layer_info&) const = default;
 };
 
-/// A shard of a capture folder: its documents, and its rows, queries and keys of all layers together.
+/// A shard of a capture folder: its documents, and its number of rows, queries and keys of all layers together.
 struct captured_shard {
   std::string file;
   std::vector<index_t> documents;
@@ -94,7 +96,7 @@ struct capture_manifest {
   json extra = json::object();
   bool operator==(const capture_manifest&) const = default;
 
-  /// Place in `layers` of the layer of that number; -1 if it was not captured.
+  /// Index into `layers` of the layer of that number; -1 if it was not captured.
   index_t find_layer(index_t number) const {
     const auto it = std::find_if(layers.begin(), layers.end(), [&](const auto& l) { return l.layer == number; });
     return it == layers.end() ? -1 : it - layers.begin();
@@ -111,10 +113,10 @@ struct capture_manifest {
     for (const captured_layer_info& l : layers) n += static_cast<index_t>(l.query_heads.size());
     return n;
   }
-  /// Tokens of a bucket where sixteen cover the context: a sixteenth of it, rounded up (section 4.1.2).
+  /// Width of a bucket when sixteen cover the context, rounded up (section 4.1.2), tokens.
   static constexpr index_t sixteenth_of(index_t context) { return std::max<index_t>(1, (context + 15) / 16); }
-  /// Tokens of a query bucket where nobody asks for others: the capture's own uniform buckets, else those of its
-  /// moments of every token, or a sixteenth of the context.
+  /// Width of a query bucket by default, tokens: that of the capture's uniform buckets, else of its moments of every
+  /// token, else a sixteenth of the context.
   index_t usual_bucket_size() const {
     if (bucket.kind == "uniform" && bucket.size > 0) return bucket.size;
     if (const auto at = extra.find("moments"); at != extra.end() && at->is_object())
@@ -123,7 +125,8 @@ struct capture_manifest {
         return size->get<index_t>();
     return sixteenth_of(context_length);
   }
-  /// Indices into `key_heads` by query head: head h reads `key_head_of` it. Throws if there is no such head.
+  /// Index into `key_heads` by query head, (query_heads): that of the key head that it reads. Throws `error` if the key
+  /// head was not captured.
   std::vector<index_t> key_of_query(const captured_layer_info& l) const {
     std::vector<index_t> map;
     for (const index_t h : l.query_heads) {
@@ -136,19 +139,6 @@ struct capture_manifest {
     return map;
   }
 };
-
-namespace detail {
-
-inline constexpr index_t largest_position = 0x7fffffff;  // positions and documents are 32-bit
-
-template <class List, class Key>
-void require_each_once(const List& list, const std::string& where, const char* what, Key key) {
-  std::set<std::decay_t<decltype(key(*list.begin()))>> seen;
-  for (const auto& entry : list)
-    require(seen.insert(key(entry)).second, where, ": ", what, ' ', key(entry), " stands twice");
-}
-
-}  // namespace detail
 
 /// Reads a manifest from its JSON text; `where` names the file in errors. Throws `error` with one sentence naming the
 /// field that is missing, of a wrong type, out of range, or at odds with another.

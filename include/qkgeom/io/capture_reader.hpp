@@ -15,6 +15,7 @@
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/captured_layer.hpp"
 #include "qkgeom/io/detail/capture_rows.hpp"
+#include "qkgeom/io/detail/each_once.hpp"
 #include "qkgeom/io/safetensors_file.hpp"
 
 namespace qkgeom {

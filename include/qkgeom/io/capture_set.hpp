@@ -25,7 +25,7 @@ class capture_set {
       check_same_model(c);
       offset_.push_back(documents_);
       documents_ += documents_of(c);
-      require(documents_ <= detail::largest_position, c.path().string(), ": more documents than 32 bits count");
+      require(documents_ <= largest_position, c.path().string(), ": more documents than 32 bits count");
       for (index_t s = 0; s < c.n_shards(); ++s) shards_.emplace_back(offset_.size() - 1, s);
     }
   }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,7 +13,6 @@
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/capture_manifest_text.hpp"
 #include "qkgeom/io/captured_layer.hpp"
-#include "qkgeom/io/detail/capture_rows.hpp"
 #include "qkgeom/io/safetensors_write.hpp"
 
 namespace qkgeom {
@@ -37,7 +34,9 @@ struct layer_to_write {
 
 /// A captured layer as it would be written again, valid as long as the layer.
 inline layer_to_write as_layer_to_write(const captured_layer& l) {
-  const auto span_of = [](detail::int32_view v) { return std::span(v.data, static_cast<std::size_t>(v.size)); };
+  const auto span_of = [](vector_view<const std::int32_t> v) {
+    return std::span(v.data, static_cast<std::size_t>(v.size));
+  };
   const auto side = [&](const captured_side& s) {
     return side_to_write{{s.data, s.bytes()}, span_of(s.position), span_of(s.document), span_of(s.token)};
   };
@@ -51,63 +50,11 @@ inline std::string shard_name(index_t i) {
   return name;
 }
 
-namespace detail {
-
-/// Adds the tensors of one side after checking them against the manifest.
-inline void add_side(std::vector<tensor_to_write>& tensors, const capture_manifest& manifest, const std::string& target,
-                     const std::string& name, dtype element, index_t heads, const side_to_write& side,
-                     const std::optional<std::vector<index_t>>& allowed) {
-  const auto rows = static_cast<index_t>(side.position.size());
-  const std::vector<index_t> shape{rows, heads, manifest.model.head_dim};
-  const auto bytes = tensor_bytes(shape, size_of(element));
-  require(bytes && side.data.size() == *bytes, "cannot write ", target, ": tensor ", name, " of shape ",
-          shape_text(shape), " and dtype ", name_of(element), " was given ", side.data.size(), " bytes");
-  require(
-      side.document.size() == side.position.size() && (side.token.empty() || side.token.size() == side.position.size()),
-      "cannot write ", target, ": tensor ", name, " has ", rows, " positions, ", side.document.size(), " examples and ",
-      side.token.size(), " tokens");
-  const int32_view document{side.document.data(), rows};
-  check_rows(target, name, {side.position.data(), rows}, document, manifest.context_length, allowed);
-  tensors.push_back({name, std::string(name_of(element)), shape, side.data, {}});
-  tensors.push_back(tensor_of(name + ".position", {rows}, side.position.data()));
-  tensors.push_back(tensor_of(name + ".example", {rows}, side.document.data()));
-  if (!side.token.empty()) tensors.push_back(tensor_of(name + ".token", {rows}, side.token.data()));
-}
-
-}  // namespace detail
-
 /// Writes a capture, or one shard of a capture, as a single safetensors file that stands alone: rows of every layer
 /// that the manifest lists, `extra` tensors as they are, and the manifest without its shard list. Throws `error` if the
 /// rows disagree with the manifest or cannot be written; then nothing is left behind.
 inline void write_capture_file(const std::filesystem::path& path, capture_manifest manifest,
-                               std::span<const layer_to_write> layers, const std::vector<tensor_to_write>& extra = {}) {
-  const std::string target = path.string();
-  manifest.shards.clear();
-  const std::string text = manifest_text(manifest);
-  parse_manifest(text, target + " (manifest)");  // a manifest that no reader accepts is refused before it is on disk
-  std::optional<std::vector<index_t>> allowed;
-  if (manifest.documents) {
-    allowed.emplace();
-    for (const auto& e : *manifest.documents) allowed->push_back(e.index);
-    std::sort(allowed->begin(), allowed->end());
-  }
-  std::vector<tensor_to_write> tensors;
-  require(layers.size() == manifest.layers.size(), "cannot write ", target, ": ", layers.size(),
-          " layers were given, the manifest lists ", manifest.layers.size());
-  for (const auto& info : manifest.layers) {
-    const auto l = std::find_if(layers.begin(), layers.end(), [&](const auto& x) { return x.layer == info.layer; });
-    require(l != layers.end(), "cannot write ", target, ": layer ", info.layer, " of the manifest was not given");
-    const std::string name = "layer." + std::to_string(info.layer);
-    const auto add = [&](const char* kind, const std::vector<index_t>& heads, const side_to_write& side) {
-      detail::add_side(tensors, manifest, target, name + kind, l->element, static_cast<index_t>(heads.size()), side,
-                       allowed);
-    };
-    add(".q", info.query_heads, l->q);
-    add(".k", info.key_heads, l->k);
-  }
-  tensors.insert(tensors.end(), extra.begin(), extra.end());
-  write_safetensors(path, std::move(tensors), {{"qkgeom", text}});
-}
+                               std::span<const layer_to_write> layers, const std::vector<tensor_to_write>& extra = {});
 
 /// Writes a capture folder one shard at a time. Each shard appears whole or not at all, and manifest.json is written
 /// last, by `finish`: a folder without it is not a capture yet. Throws `error` naming the file on every failure.
@@ -184,3 +131,5 @@ class capture_writer {
 };
 
 }  // namespace qkgeom
+
+#include "qkgeom/io/detail/capture_writer.hpp"

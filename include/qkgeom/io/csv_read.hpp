@@ -13,11 +13,12 @@
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/detail/csv_splitter.hpp"
 #include "qkgeom/io/file.hpp"
 
 namespace qkgeom {
 
-/// A CSV table by columns. Fields are text as they stand in the file, without quotes.
+/// A CSV table by columns. Fields are the text in the file without its quotes.
 class csv_table {
  public:
   csv_table(std::string where, std::vector<std::string> columns)
@@ -47,7 +48,7 @@ class csv_table {
     return values;
   }
 
-  /// Adds a row. Throws unless it has a field a column.
+  /// Adds a row. Throws `error` unless it has one field per column.
   void add_row(std::vector<std::string> fields) {
     require(fields.size() == columns_.size(), where_, ": a row of ", fields.size(), " fields for ", columns_.size(),
             " columns");
@@ -59,57 +60,6 @@ class csv_table {
   std::vector<std::string> columns_;
   std::vector<std::vector<std::string>> fields_;
 };
-
-namespace detail {
-
-/// Splits CSV text into rows, RFC 4180: quoted fields may hold commas, quotes (doubled) and line ends.
-class csv_splitter {
- public:
-  csv_splitter(std::string_view text, const std::string& where) : text_(text), where_(where) {
-    if (text_.substr(0, 3) == "\xEF\xBB\xBF") text_.remove_prefix(3);  // the byte order mark of spreadsheets
-  }
-
-  bool more() const { return at_ < text_.size(); }
-  std::size_t line() const { return line_; }
-
-  std::vector<std::string> next_row() {
-    std::vector<std::string> fields(1);
-    while (at_ < text_.size()) {
-      const char c = text_[at_++];
-      if (c == '"' && fields.back().empty()) {
-        quoted(fields.back());
-      } else if (c == ',') {
-        fields.emplace_back();
-      } else if (c == '\n' || (c == '\r' && at_ < text_.size() && text_[at_] == '\n')) {
-        at_ += c == '\r';
-        ++line_;
-        break;
-      } else {
-        fields.back() += c;
-      }
-    }
-    return fields;
-  }
-
- private:
-  void quoted(std::string& field) {
-    const std::size_t start = line_;
-    while (at_ < text_.size()) {
-      const char c = text_[at_++];
-      if (c == '"' && (at_ == text_.size() || text_[at_] != '"')) return;
-      at_ += c == '"';
-      line_ += c == '\n';
-      field += c;
-    }
-    fail(where_, ": the quote opened in line ", start, " is never closed");
-  }
-
-  std::string_view text_;
-  const std::string& where_;
-  std::size_t at_ = 0, line_ = 1;
-};
-
-}  // namespace detail
 
 /// Reads a CSV file with a header row. Throws `error` naming the file and the line: a row with another number of
 /// fields, a column named twice, an open quote, a file above `max_bytes`.

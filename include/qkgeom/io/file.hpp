@@ -2,8 +2,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +9,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -20,64 +17,14 @@
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/detail/descriptor.hpp"
 
 namespace qkgeom {
 
-namespace detail {
-
-/// Owns a file descriptor.
-class descriptor {
- public:
-  explicit descriptor(int fd = -1) : fd_(fd) {}
-  descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  descriptor& operator=(descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  /// Closes now, so that a late error of the file system is seen: false with errno set.
-  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
-
- private:
-  int fd_;
-};
-
-/// A write past the file size limit raises SIGXFSZ, whose default is death. It is held back in this thread while the
-/// guard lives and taken away again, so that the write just fails with EFBIG.
-class file_size_signal_guard {
- public:
-  file_size_signal_guard() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &set_, &before_);
-  }
-  ~file_size_signal_guard() {
-    if (sigismember(&before_, SIGXFSZ) == 1) return;
-    const int saved = errno;
-    const timespec now{};
-    while (sigtimedwait(&set_, nullptr, &now) == -1 && errno == EINTR) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = saved;
-  }
-  file_size_signal_guard(const file_size_signal_guard&) = delete;
-  file_size_signal_guard& operator=(const file_size_signal_guard&) = delete;
-
- private:
-  sigset_t set_{};
-  sigset_t before_{};
-};
-
-}  // namespace detail
-
 /// A file that appears whole or not at all: it is written as `<name>.partial` beside the target, then synced and
 /// renamed by `commit`. Without a commit the destructor removes the partial file and the target stays as it was. The
-/// name of the partial file is fixed, so that a killed program's remains are overwritten by its next run; a lock keeps
-/// a second writer out. A target that is a device or a pipe is written directly. Every failure throws `error` with the
-/// file's name.
+/// remains of a killed program are overwritten by its next run; a lock keeps a second writer out. A target that is a
+/// device or a pipe is written directly. Every failure throws `error` with the file's name.
 class atomic_file {
  public:
   explicit atomic_file(const std::filesystem::path& path) : target_(resolve(path)) {
@@ -133,7 +80,7 @@ class atomic_file {
  private:
   static constexpr std::size_t buffer_size = std::size_t{1} << 18;
 
-  /// A link's own target is replaced, not the link.
+  /// The file itself where `path` is a symbolic link, which stays.
   static std::filesystem::path resolve(const std::filesystem::path& path) {
     std::error_code none;
     if (!std::filesystem::is_symlink(path, none)) return path;
@@ -151,7 +98,7 @@ class atomic_file {
       }
       struct stat ours {
       }, named{};
-      // Between the opening and the lock another writer may have renamed or removed the file: then it is not ours.
+      // Another writer may have renamed or removed the file before it was locked: then it is not ours.
       if (::fstat(file_.get(), &ours) == 0 && ::lstat(partial_.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
           ours.st_dev == named.st_dev)
         break;
@@ -174,7 +121,7 @@ class atomic_file {
     }
   }
 
-  /// Makes the rename itself last. Not every file system can: a failure here loses nothing that was promised.
+  /// Makes the rename survive a crash. Not every file system can, so that a failure is ignored.
   void sync_folder() const {
     const auto folder = target_.parent_path();
     const detail::descriptor fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkgeom/io/capture_manifest.hpp"
+#include "qkgeom/io/detail/each_once.hpp"
 
 namespace qkgeom {
 
@@ -123,11 +124,11 @@ QKGEOM_INLINE capture_manifest parse_manifest(std::string_view text, const std::
   v["version"].expect(v["version"].integer() == 1, "1, the version this program reads");
   capture_manifest m;
   m.model = detail::read_model(v["model"]);
-  m.context_length = v["context_length"].integer(1, detail::largest_position);
+  m.context_length = v["context_length"].integer(1, largest_position);
   m.bucket.kind = v["bucket"]["kind"].string();
   v["bucket"]["kind"].expect(m.bucket.kind == "uniform" || m.bucket.kind == "log2" || m.bucket.kind == "all",
                              "\"uniform\", \"log2\" or \"all\"");
-  m.bucket.size = v["bucket"]["size"].integer(1, detail::largest_position);
+  m.bucket.size = v["bucket"]["size"].integer(1, largest_position);
   m.rate = v["rate"].number();
   v["rate"].expect(m.rate >= 0, "a number >= 0");
   m.rope_stage = v["rope_stage"].string();

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/io/capture_manifest_text.hpp"
+#include "qkgeom/io/capture_moments.hpp"
+#include "qkgeom/io/safetensors_write.hpp"
+
+namespace qkgeom {
+
+namespace detail {
+
+/// The tensors of one side of a layer, each (heads, buckets, ...).
+struct moment_arrays {
+  std::string name;  ///< "layer.3.q"
+  index_t heads = 0, buckets = 0, dim = 0;
+  bool full = false;  ///< the scatter of every bucket; else its diagonal, and one scatter of all
+  std::vector<double> count{}, sum_t{}, sum_tt{}, mean{}, cov_t{}, cov{}, var{}, differences{}, pairs{};
+
+  struct field {
+    const char* name;
+    std::vector<index_t> shape;
+    std::vector<double>* values;
+  };
+  std::vector<field> fields() {
+    const index_t h = heads, b = buckets, d = dim;
+    std::vector<field> list{{".count", {b}, &count},
+                            {".sum_t", {b}, &sum_t},
+                            {".sum_tt", {b}, &sum_tt},
+                            {".mean", {h, b, d}, &mean},
+                            {".cov_t", {h, b, d}, &cov_t}};
+    if (full) {
+      list.push_back({".cov", {h, b, d, d}, &cov});
+    } else {
+      list.push_back({".cov", {h, d, d}, &cov});
+      list.push_back({".var", {h, b, d}, &var});
+      list.push_back({".differences", {h, d, d}, &differences});
+      list.push_back({".pairs", {1}, &pairs});
+    }
+    return list;
+  }
+};
+
+inline void append(std::vector<double>& to, const std::vector<double>& x) { to.insert(to.end(), x.begin(), x.end()); }
+
+inline moment_arrays pack(const std::string& name, const std::vector<side_moments>& sides, bool full) {
+  const auto& first = sides.at(0);
+  moment_arrays a{name, static_cast<index_t>(sides.size()), static_cast<index_t>(first.bucket.size()),
+                  first.total.dim(), full};
+  for (const auto& b : first.bucket) {
+    a.count.push_back(static_cast<double>(b.count));
+    a.sum_t.push_back(b.mean_t * static_cast<double>(b.count));
+    a.sum_tt.push_back(b.tt);
+  }
+  for (const auto& side : sides) {
+    for (const auto& b : side.bucket) {
+      append(a.mean, b.mean);
+      append(a.cov_t, b.xt);
+      append(full ? a.cov : a.var, b.xx);
+    }
+    if (!full) append(a.cov, side.total.xx);
+  }
+  return a;
+}
+
+inline std::vector<double> slice(const std::vector<double>& from, index_t i, index_t size) {
+  return {from.begin() + i * size, from.begin() + (i + 1) * size};
+}
+
+inline std::vector<side_moments> unpack(const moment_arrays& a) {
+  const index_t d = a.dim;
+  const auto kind = a.full ? scatter_kind::full : scatter_kind::diagonal;
+  std::vector<side_moments> sides;
+  for (index_t h = 0; h < a.heads; ++h) {
+    side_moments side{row_moments::zero(d, kind), {}};
+    for (index_t b = 0; b < a.buckets; ++b) {
+      const index_t i = h * a.buckets + b;
+      row_moments m{static_cast<index_t>(a.count[b]),
+                    a.count[b] > 0 ? a.sum_t[b] / a.count[b] : 0,
+                    a.sum_tt[b],
+                    slice(a.mean, i, d),
+                    slice(a.cov_t, i, d),
+                    a.full ? slice(a.cov, i, d * d) : slice(a.var, i, d)};
+      merge(side.total, m);
+      side.bucket.push_back(std::move(m));
+    }
+    if (!a.full) side.total.xx = slice(a.cov, h, d * d);
+    sides.push_back(std::move(side));
+  }
+  return sides;
+}
+
+inline void read_arrays(const safetensors_file& file, moment_arrays& a) {
+  for (auto& f : a.fields()) {
+    const std::string name = a.name + ".moments" + f.name;
+    const auto& tensor = file.at(name);
+    require(tensor.shape == f.shape, file.path().string(), ": tensor ", name, " must have shape ", shape_text(f.shape),
+            " by the manifest, not ", shape_text(tensor.shape));
+    const auto values = file.values<double>(tensor);
+    f.values->assign(values.begin(), values.end());
+    for (const double x : *f.values)
+      require(std::isfinite(x), file.path().string(), ": tensor ", name, " holds a number that is not finite");
+  }
+  for (const double n : a.count)
+    require(n >= 0 && n < 9e15 && n == std::floor(n), file.path().string(), ": tensor ", a.name,
+            ".moments.count must hold counts");
+}
+
+}  // namespace detail
+
+inline void write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
+                               std::span<const token_moments> layers) {
+  require(layers.size() == manifest.layers.size() && !layers.empty(), "cannot write ", path.string(), ": ",
+          layers.size(), " layers were given, the manifest lists ", manifest.layers.size());
+  manifest.shards.clear();
+  const std::vector<index_t>& edges = layers[0].moments.buckets.edges();
+  const std::vector<std::int64_t> wide(edges.begin(), edges.end());
+  std::vector<detail::moment_arrays> arrays;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const std::string name = "layer." + std::to_string(manifest.layers[l].layer);
+    arrays.push_back(detail::pack(name + ".q", layers[l].moments.q, true));
+    arrays.push_back(detail::pack(name + ".k", layers[l].moments.k, false));
+    for (const auto& x : layers[l].k_differences) detail::append(arrays.back().differences, x);
+    arrays.back().pairs = {layers[l].k_pairs};
+  }
+  std::vector<tensor_to_write> tensors;
+  for (auto& a : arrays)
+    for (const auto& f : a.fields())
+      tensors.push_back(tensor_of(a.name + ".moments" + f.name, f.shape, f.values->data()));
+  tensors.push_back(tensor_of("moments.edges", {static_cast<index_t>(wide.size())}, wide.data()));
+  write_safetensors(path, std::move(tensors), {{"qkgeom", manifest_text(manifest)}});
+}
+
+inline token_moments moments_file::read(index_t layer) const {
+  const auto& info = manifest_.layer(layer);
+  const std::string name = "layer." + std::to_string(layer);
+  const auto side = [&](const char* kind, const std::vector<index_t>& heads, bool full) {
+    detail::moment_arrays a{name + kind, static_cast<index_t>(heads.size()), edges_.count(), manifest_.model.head_dim,
+                            full};
+    detail::read_arrays(*file_, a);
+    return a;
+  };
+  const auto q = side(".q", info.query_heads, true), k = side(".k", info.key_heads, false);
+  token_moments m{{edges_, detail::unpack(q), detail::unpack(k), manifest_.key_of_query(info)}, {}, k.pairs[0]};
+  for (index_t h = 0; h < k.heads; ++h) m.k_differences.push_back(detail::slice(k.differences, h, k.dim * k.dim));
+  return m;
+}
+
+inline std::vector<moments_file> open_moments(const capture& c) {
+  std::vector<moments_file> files;
+  const auto& m = c.manifest();
+  if (!std::filesystem::is_directory(c.path())) {
+    if (c.file(0)->find("moments.edges")) files.emplace_back(c.file(0), m);
+    return files;
+  }
+  if (!m.extra.contains("moments")) return files;
+  const json_value blocks(m.extra["moments"], (c.path() / "manifest.json").string(), "moments");
+  const index_t n = blocks["blocks"].integer(1, 100);
+  for (index_t b = 0; b < n; ++b) {
+    auto file = std::make_shared<const safetensors_file>(c.path() / moments_name(b));
+    const auto it = file->metadata().find("qkgeom");
+    require(it != file->metadata().end(), file->path().string(), ": its metadata has no field qkgeom");
+    const auto own = parse_manifest(it->second, file->path().string() + " (manifest)");
+    require(own.model == m.model && own.layers == m.layers && own.seed == m.seed, file->path().string(),
+            ": its manifest differs from manifest.json: it belongs to another capture");
+    files.emplace_back(std::move(file), m);
+    require(files.back().edges() == files[0].edges(), (c.path() / moments_name(b)).string(),
+            ": its bucket edges differ from those of ", moments_name(0));
+  }
+  return files;
+}
+
+}  // namespace qkgeom
