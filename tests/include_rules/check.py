@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Check every #include of include/, capture/, examples/, bench/ and tests/ against rooms.txt.
+"""Check every #include of include/, capture/, examples/, bench/ and tests/ against rooms.txt, and that no code names what
+stands in the `detail` namespace of another room.
 
 Usage: check.py SOURCE_DIR     exit status 1 and one line a violation, else one line of summary
        check.py --self-test    plants violations in a scratch folder and expects each to be found
@@ -18,6 +19,13 @@ PLATFORM = re.compile(r"^(sys/|linux/|immintrin\.h$|x86intrin\.h$|cpuid\.h$|unis
                       r"pthread\.h$|signal\.h$|poll\.h$|dlfcn\.h$|dirent\.h$|errno\.h$)")
 THIRD_PARTY = {"Eigen": "Eigen", "unsupported": "Eigen", "boost": "boost", "xtensor": "xtensor", "xtl": "xtensor",
                "nlohmann": "nlohmann", "thrust": "Thrust"}
+DETAIL = r"(?:\w+::)*detail"
+DETAIL_NAMESPACE = re.compile(rf"^namespace {DETAIL}(?:::(\w+))?\b[^\n{{]*\{{\n(.*?)^\}}  // namespace {DETAIL}\b", re.M | re.S)
+DETAIL_USE = re.compile(r"(?:(?<![\w:])|(?<=qkgeom::)|(?<=examples::))detail::(\w+)")
+DEFINED = re.compile(r"^(?:struct|class|enum class|enum|concept|using|namespace) (\w+)|(\w+)(?:<[^()\n]*>)?\("
+                     r"|(\w+)(?:\[[^\n]*\])?(?: =|\{|;)")
+COMMENT = re.compile(r"//(?! namespace)[^\n]*")
+CHECKS_DETAIL_NAMES = False   # True as soon as no room names another room's detail
 CUDA = re.compile(r"^(cuda|cublas|cusolver|mma)[A-Za-z0-9_]*\.h$")
 
 
@@ -117,21 +125,51 @@ def system_violation(room, header, third):
     return f"{room} may include {', '.join(sorted(third.get(room, ()))) or 'no third party'} besides Boost.Math"
 
 
-def violations(source):
+def owner_of(relative):
+    """What owns the `detail` names that a file may use: a room of include/ (of its tests too), capture, examples, bench."""
+    parts = relative.parts
+    return parts[1] if parts[0] == "tests" and len(parts) > 2 else parts[2] if parts[0] == "include" else parts[0]
+
+
+def defined_names(text):
+    """Names that a text defines in a namespace `detail`: those of lines that start a declaration."""
+    names = set()
+    for inner, body in DETAIL_NAMESPACE.findall(text):
+        names.add(inner)
+        for line in body.splitlines():
+            if line[:1].isalpha():
+                names.update(name for match in DEFINED.findall(line) for name in match)
+    return names
+
+
+def detail_violations(texts):
+    """Uses of detail::NAME where the file's owner defines no such name; `texts`: file -> its text without comments."""
+    defined, found = {}, []
+    for relative, text in texts.items():
+        defined.setdefault(owner_of(relative), set()).update(defined_names(text))
+    for relative, text in texts.items():
+        for match in DETAIL_USE.finditer(text):
+            if match[1] not in defined[owner_of(relative)]:
+                line = text.count("\n", 0, match.start()) + 1
+                found.append(f"{relative}:{line}: names detail::{match[1]}, which {owner_of(relative)} does not define")
+    return found
+
+
+def violations(source, detail_names=CHECKS_DETAIL_NAMES):
     rooms, third = read_table(source / "tests" / "include_rules" / "rooms.txt")
-    found, files = [], 0
+    found, texts = [], {}
     for top in ("include", "capture", "examples", "bench", "tests"):
         for path in sorted((source / top).rglob("*")):
             relative = path.relative_to(source)
             if path.suffix not in SUFFIXES or "data" in relative.parts:
                 continue
-            files += 1
             room = room_of(relative, rooms)
             text = path.read_text()
             if top == "include" and room != "top" and room not in rooms:
                 found.append(f"{relative}: {room} is no room of rooms.txt")
                 continue
             text = BLOCK_COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text)
+            texts[relative] = COMMENT.sub("", text)
             for match in INCLUDE.finditer(text):
                 quoted, angle = match.groups()
                 header = quoted or angle
@@ -142,7 +180,7 @@ def violations(source):
                 if why:
                     line = text.count("\n", 0, match.start()) + 1
                     found.append(f"{relative}:{line}: includes {header}: {why}")
-    return found, files
+    return found + (detail_violations(texts) if detail_names else []), len(texts)
 
 
 def check_page(source):
@@ -186,6 +224,14 @@ PLANTED = {   # file -> (text, what the message must contain; None: must pass)
     "examples/e.cpp": ('#include "capture/f.hpp"\n', "nothing uses capture/"),
     "examples/f.cpp": ('#include "qkgeom/report/detail/x.hpp"\n', "detail/ stays inside report"),
     "tests/stats/t.cpp": ('#include "qkgeom/stats/detail/x.hpp"\n#include "qkgeom/report/a.hpp"\n', None),
+    "include/qkgeom/stats/names.hpp": (
+        "namespace qkgeom::detail {\ninline double half(double x) {\n  return x / 2;\n}\n}  // namespace qkgeom::detail\n"
+        "// detail::other\ninline double quarter(double x) { return detail::half(detail::half(x)); }\n", None),
+    "include/qkgeom/model/names.hpp": ("inline double same(double x) { return 2 * detail::half(x); }\n",
+                                       "names detail::half, which model does not define"),
+    "examples/names.cpp": ("double x = qkgeom::detail::half(2);\n", "which examples does not define"),
+    "tests/stats/names.cpp": ("double x = detail::half(2);\n", None),
+    "tests/model/names.cpp": ("double x = detail::half(2);\n", "which model does not define"),
     "tests/stats/u.cpp": ('#include "qkgeom/io/detail/x.hpp"\n', "detail/ stays inside io"),
 }
 
@@ -197,7 +243,7 @@ def self_test():
         for file, (text, _) in {**PLANTED, "tests/include_rules/rooms.txt": (table, None)}.items():
             (source / file).parent.mkdir(parents=True, exist_ok=True)
             (source / file).write_text(text)
-        found, _ = violations(source)
+        found, _ = violations(source, detail_names=True)
         rows, _ = read_rows(source / "tests" / "include_rules" / "rooms.txt")
         lines = [f"| `{room}/` | things | {', '.join(sorted(may)) or '-'} |" for room, may in rows.items() if room != "capture"]
         (source / "docs").mkdir()
