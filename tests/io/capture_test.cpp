@@ -39,10 +39,8 @@ void expect_sample(const captured_layer& l) {
       EXPECT_EQ(v.q_position[i], rows.q0.position[i]);
       EXPECT_EQ(v.k_position[i], rows.k0.position[i]);
       EXPECT_EQ(v.k_document[i], rows.k0.document[i]);
-      EXPECT_EQ(static_cast<double>(v.q.head(1)(i, 2)),
-                static_cast<double>(rows.q0.data[static_cast<std::size_t>(i) * 6 + 5]));
-      EXPECT_EQ(static_cast<double>(v.k.head(0)(i, 1)),
-                static_cast<double>(rows.k0.data[static_cast<std::size_t>(i) * 6 + 1]));
+      EXPECT_EQ(static_cast<double>(v.q.head(1)(i, 2)), static_cast<double>(rows.q0.data[i * 6 + 5]));
+      EXPECT_EQ(static_cast<double>(v.k.head(0)(i, 1)), static_cast<double>(rows.k0.data[i * 6 + 1]));
     }
   });
   EXPECT_EQ(seen, 15);

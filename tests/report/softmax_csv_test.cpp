@@ -97,7 +97,7 @@ TEST_F(softmax_tables, losses_by_position) {
       count.push_back(sample_statistics::queries(d, b));
       sum.push_back(count.back() * (3 + 0.1 * static_cast<double>(d)));
     }
-    const auto i = static_cast<std::size_t>(b);
+    const index_t i = b;
     expect_ratio(report->loss[i], sum, count);
     EXPECT_EQ(report->documents[i], b == 3 ? 2u : 3u);
   }

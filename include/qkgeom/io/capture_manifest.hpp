@@ -79,7 +79,7 @@ struct captured_shard {
   bool operator==(const captured_shard&) const = default;
 };
 
-/// The manifest of a capture, format version 1. `extra` keeps the fields that are not known here.
+/// The manifest of a capture, format version 1. `extra` keeps the fields that the format does not name.
 struct capture_manifest {
   captured_model model;
   index_t context_length = 0;

@@ -7,8 +7,8 @@
 
 namespace qkgeom {
 
-/// The manifest as JSON, fields in the order of the format. The same manifest gives the same text. `indent` as nlohmann
-/// has it: -1 is one line. Throws `error` if a string is not UTF-8.
+/// The manifest as JSON, fields in the order of the format; the same manifest gives the same text. `indent`: spaces per
+/// level; -1: one line. Throws `error` if a string is not UTF-8.
 QKGEOM_INLINE std::string manifest_text(const capture_manifest& m, int indent = -1);
 
 }  // namespace qkgeom

@@ -20,9 +20,9 @@
 
 namespace qkgeom {
 
-/// Reader of a capture: a folder with manifest.json and shards, or one safetensors file. Shards are opened when a layer
-/// is read from them. Files are untrusted: what disagrees with the format or the manifest throws `error` with one
-/// sentence naming file and tensor. Copies share the open files; reading from several threads is fine.
+/// Reads a capture: a folder with manifest.json and shards, or one safetensors file. Shards are opened when a layer is
+/// read from them. Throws `error` naming file and tensor where a file disagrees with the format or the manifest. Copies
+/// share the open files; several threads may read.
 class capture {
  public:
   /// Opens a folder or a single file and checks its manifest.
@@ -59,10 +59,10 @@ class capture {
   captured_layer read_layer(index_t layer) const {
     if (n_shards() == 1) return read_layer(layer, 0);
     return assemble(layer, [&](const captured_layer_info& info, char kind) {
-      std::vector<captured_side> parts;
+      std::vector<captured_side> sides;
       for (index_t s = 0; s < n_shards(); ++s)
-        parts.push_back(detail::read_side(file(s), manifest(), info, kind, documents_of(s)));
-      return detail::join(std::move(parts), path().string());
+        sides.push_back(detail::read_side(file(s), manifest(), info, kind, documents_of(s)));
+      return detail::join(std::move(sides), path().string());
     });
   }
 
@@ -98,7 +98,7 @@ class capture {
   static void open_file(state& s) {
     s.files.push_back(std::make_shared<const safetensors_file>(s.path));
     s.manifest = manifest_of(*s.files[0]);
-    // A shard on its own stands for itself only.
+    // A single file that was a shard has its manifest, but not the other shards.
     s.manifest.shards.clear();
   }
 
@@ -135,7 +135,7 @@ class capture {
     same(folder.layers == shard.layers, "layers");
   }
 
-  /// Ascending documents that the rows of a shard may name; none if the manifest does not say.
+  /// Documents that the rows of a shard may have, ascending; none if the manifest lists none.
   std::optional<std::vector<index_t>> documents_of(index_t shard) const {
     std::vector<index_t> list;
     if (!manifest().shards.empty()) {

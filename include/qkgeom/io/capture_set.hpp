@@ -11,9 +11,9 @@
 
 namespace qkgeom {
 
-/// Captures of one model, over different documents, as one. The documents of each capture follow those of the one
-/// before: document e of capture c is document e + offset of c. A layer is read in shards, a shard each, so that what
-/// streams over them needs the memory of one shard, however many documents there are.
+/// Captures of one model over different documents, as one capture. The documents of each follow those of the one
+/// before: document e of capture c gets the number e + offset of c. A layer can be read shard by shard, in the memory
+/// of one.
 class capture_set {
  public:
   capture_set(capture one) : capture_set(std::vector<capture>{std::move(one)}) {}
@@ -29,7 +29,7 @@ class capture_set {
       for (index_t s = 0; s < c.n_shards(); ++s) shards_.emplace_back(offset_.size() - 1, s);
     }
   }
-  /// Opens folders or single files. Throws `error` on one that is named twice, too: its documents would count twice.
+  /// Opens folders or single files. Throws `error` if one is named twice: its documents would count twice.
   static capture_set open(const std::vector<std::filesystem::path>& paths) {
     std::vector<capture> captures;
     for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -41,12 +41,12 @@ class capture_set {
   }
 
   const std::vector<capture>& captures() const { return captures_; }
-  /// Of the first capture; model, layers and context length are those of all.
+  /// The first capture's; model, layers and context length are the same in all.
   const capture_manifest& manifest() const { return captures_[0].manifest(); }
   std::vector<index_t> layers() const { return captures_[0].layers(); }
   /// One more than the largest document number.
   index_t documents() const { return documents_; }
-  /// The documents that the manifests list, numbered over all captures; none of a capture that lists none.
+  /// The documents that the manifests list, numbered over all captures.
   std::vector<captured_document> listed_documents() const {
     std::vector<captured_document> all;
     for (std::size_t c = 0; c < captures_.size(); ++c)
@@ -63,7 +63,7 @@ class capture_set {
   struct row_documents {
     std::vector<std::int32_t> q, k;
   };
-  /// The documents that have queries, and those that have keys, in a layer.
+  /// The documents that have queries, and those that have keys, in a layer; the shards are read.
   row_documents documents_in(index_t layer) const {
     row_documents found;
     for (const auto& [c, shard] : shards_) {
@@ -110,9 +110,9 @@ class capture_set {
     all.k = detail::join(std::move(k), captures_[0].path().string());
     return all;
   }
-  /// The same captures as if they held the rows of these documents alone, which keep their numbers. Moments of every
-  /// token and sums of the forward pass are of all documents together, and count as not there. Throws `error` if there
-  /// is no such document, none is named, or no shard may hold any of them.
+  /// The same captures with the rows of these documents alone, which keep their numbers. Moments of every token and
+  /// sums of the forward pass, which are of all documents together, count as absent. Throws `error` if no document is
+  /// named, if one is not there, or if no shard holds any of them.
   capture_set only(std::vector<index_t> documents) const {
     require(!documents.empty(), "capture_set: name at least one document");
     std::sort(documents.begin(), documents.end());
@@ -133,10 +133,10 @@ class capture_set {
     some.only_ = std::move(documents);
     return some;
   }
-  /// False for what `only` made.
+  /// False for a set that `only` made.
   bool has_all_documents() const { return only_.empty(); }
 
-  /// Takes the pages of a shard out of this process' memory; they are read again where they are needed.
+  /// Takes the pages of a shard out of this process' memory until they are read again.
   void forget(index_t number) const {
     const auto [c, shard] = shards_[number];
     captures_[c].file(shard)->forget();
@@ -171,7 +171,7 @@ class capture_set {
     return last + 1;
   }
 
-  /// Those of rows in the order of documents, wanted ones alone.
+  /// Appends the documents of rows, which are in the order of documents, if they are wanted.
   void add_documents(const captured_side& side, std::int32_t offset, std::vector<std::int32_t>& to) const {
     for (const std::int32_t e : side.document) {
       const std::int32_t id = e + offset;
@@ -187,10 +187,10 @@ class capture_set {
     side.owners.push_back(std::move(shifted));
   }
 
-  /// The rows of some documents: runs of rows, since these stand in the order of documents.
+  /// The rows of some documents. Rows are in the order of documents, so that these are runs.
   static captured_side rows_of(captured_side side, const std::vector<index_t>& documents) {
     const std::string file = side.file;
-    const std::size_t width = side.rows > 0 ? side.bytes() / static_cast<std::size_t>(side.rows) : 0;
+    const std::size_t width = side.rows > 0 ? side.bytes() / side.rows : 0;
     std::vector<captured_side> runs;
     for (index_t from = 0, to = 0; from < side.rows; from = to) {
       const bool wanted = std::binary_search(documents.begin(), documents.end(), index_t{side.document[from]});
@@ -199,7 +199,7 @@ class capture_set {
       runs.push_back(side);
       auto& run = runs.back();
       run.rows = to - from;
-      run.data += static_cast<std::size_t>(from) * width;
+      run.data += from * width;
       for (auto* values : {&run.position, &run.document, &run.token})
         if (values->size == side.rows) *values = {values->data + from, run.rows};
     }
@@ -210,7 +210,7 @@ class capture_set {
   }
 
   std::vector<capture> captures_;
-  std::vector<index_t> offset_;                            // (captures) of its document numbers
+  std::vector<index_t> offset_;                            // (captures) added to its document numbers
   std::vector<std::pair<std::size_t, index_t>> shards_{};  // capture, shard
   index_t documents_ = 0;
   std::vector<index_t> only_{};  // ascending; empty: all

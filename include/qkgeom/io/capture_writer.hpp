@@ -32,7 +32,7 @@ struct layer_to_write {
   side_to_write q, k;
 };
 
-/// A captured layer as it would be written again, valid as long as the layer.
+/// A captured layer for writing it again, valid as long as the layer.
 inline layer_to_write as_layer_to_write(const captured_layer& l) {
   const auto span_of = [](vector_view<const std::int32_t> v) {
     return std::span(v.data, static_cast<std::size_t>(v.size));
@@ -73,7 +73,8 @@ class capture_writer {
     manifest_.shards.clear();
   }
 
-  /// Writes the next shard: its documents, later than those of the shards before, and the rows of every layer.
+  /// Writes the next shard: the rows of its documents, whose numbers are above those of the shards before, in every
+  /// layer.
   const captured_shard& add_shard(const std::vector<captured_document>& documents,
                                   std::span<const layer_to_write> layers,
                                   const std::vector<tensor_to_write>& extra = {}) {
@@ -87,7 +88,7 @@ class capture_writer {
     return append(documents, std::move(shard));
   }
 
-  /// Takes over a shard that an earlier run has completed, as its `add_shard` returned it.
+  /// Counts a shard that an earlier run has written, as its `add_shard` returned it.
   const captured_shard& adopt_shard(const std::vector<captured_document>& documents, captured_shard shard) {
     const std::string expected = shard_name(static_cast<index_t>(manifest_.shards.size()));
     require(shard.file == expected, folder_.string(), ": the next shard is ", expected, ", not ", shard.file);
@@ -97,7 +98,7 @@ class capture_writer {
     return append(documents, std::move(shard));
   }
 
-  /// Writes manifest.json: the capture is complete. `extra`: fields that stand there and in no shard.
+  /// Writes manifest.json, which completes the capture. `extra`: fields of manifest.json that the shards do not have.
   void finish(const json& extra = json::object()) {
     require(!manifest_.shards.empty(), "cannot finish the capture in ", folder_.string(), ": it has no shard");
     auto whole = manifest_;

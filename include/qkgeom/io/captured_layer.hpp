@@ -29,7 +29,7 @@ struct captured_side {
   vector_view<const std::int32_t> token{};  ///< empty if the capture has none
   std::vector<std::shared_ptr<const void>> owners{};
 
-  std::size_t bytes() const { return static_cast<std::size_t>(rows * heads * dim) * size_of(element); }
+  std::size_t bytes() const { return rows * heads * dim * size_of(element); }
 };
 
 /// A layer as captured: rows of its query and key heads. Stays valid without the capture it was read from.

@@ -34,7 +34,7 @@ class csv_table {
     require(it != columns_.end(), where_, ": there is no column ", name);
     return fields_[it - columns_.begin()];
   }
-  /// A column of numbers; empty fields are NaN. Throws `error` naming file, column and row at what is no number.
+  /// A column of numbers; empty fields are NaN. Throws `error` naming file, column and row where a field is no number.
   std::vector<double> numbers(std::string_view name) const {
     std::vector<double> values;
     for (const auto& field : column(name)) {

@@ -45,10 +45,10 @@ class csv_writer {
     end_row();
   }
 
-  /// Fields that every further row begins with: those of its first columns.
+  /// Fills the first columns of every further row.
   void begin_rows_with(std::vector<std::string> fields) { first_fields_ = std::move(fields); }
 
-  /// Writes one row, a field for each column but those that `begin_rows_with` fills.
+  /// Writes one row: a field for each column that `begin_rows_with` does not fill.
   template <class... Fields>
   void row(const Fields&... fields) {
     (add(fields), ...);

@@ -12,8 +12,8 @@
 namespace qkgeom {
 
 /// Replaces this program by the one beside it whose name ends in "-cuda", with the same arguments `argv`: CUDA's
-/// libraries take 200 MB of every process that is linked to them. Returns only by throwing `error`, where there is
-/// none or it cannot be started.
+/// libraries take 200 MB of every process that is linked to them. Throws `error` if it is not there or cannot be
+/// started.
 [[noreturn]] inline void become_cuda_program(char** argv) {
   std::error_code unread;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", unread);

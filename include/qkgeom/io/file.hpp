@@ -117,7 +117,7 @@ class atomic_file {
       const auto n = ::write(file_.get(), bytes.data(), bytes.size());
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) fail_with("cannot write", n < 0 ? errno : ENOSPC);
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
+      bytes = bytes.subspan(n);
     }
   }
 
@@ -166,12 +166,11 @@ inline std::string read_text(const std::filesystem::path& path, std::size_t max_
   std::string text;
   for (;;) {
     const std::size_t used = text.size();
-    const std::size_t guess =
-        used == 0 && S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) + 1 : used + 65536;
+    const std::size_t guess = used == 0 && S_ISREG(info.st_mode) ? info.st_size + 1 : used + 65536;
     text.resize(guess);
     const auto n = ::read(fd.get(), text.data() + used, text.size() - used);
     if (n < 0 && errno != EINTR) fail("cannot read ", path.string(), ": ", std::strerror(errno));
-    text.resize(used + static_cast<std::size_t>(n < 0 ? 0 : n));
+    text.resize(used + (n < 0 ? 0 : n));
     if (text.size() > max_bytes) too_large();
     if (n == 0) return text;
   }

@@ -21,12 +21,12 @@ namespace qkgeom {
 
 using json = nlohmann::json;
 
-/// Parses JSON from an untrusted source. `where` names it in errors, e.g. "/x/config.json". Refused with one sentence:
-/// what is not JSON, nesting deeper than `max_depth`, and an object that names a field twice.
+/// Parses JSON from an untrusted source, which errors call `where`, e.g. "/x/config.json". Throws `error` if it is not
+/// JSON, if it is nested deeper than `max_depth`, or if an object names a field twice.
 QKGEOM_INLINE json parse_json(std::string_view text, const std::string& where, int max_depth = 64);
 
 /// A value inside a JSON document and its path there, which errors name: `config.json: rope.factor must be a number,
-/// not "x"`. Owns nothing: it is valid as long as the document. A field that is null counts as absent, but for `[]`.
+/// not "x"`. Owns nothing: it is valid as long as the document. A field that is null counts as absent, except for `[]`.
 class json_value {
  public:
   /// `where` names the document, `path` the value's place inside it; "" is the document itself.
@@ -35,10 +35,10 @@ class json_value {
 
   const json& raw() const { return *node_; }
   bool is_object() const { return node_->is_object(); }
-  /// Document and path, as errors begin: "config.json: rope".
+  /// Document and path, the beginning of an error: "config.json: rope".
   std::string where() const { return path_.empty() ? document_ : document_ + ": " + path_; }
 
-  /// A field of this object; an error where there is none.
+  /// A field of this object. Throws `error` if it is missing.
   json_value operator[](const char* field) const {
     expect(node_->is_object(), "an object");
     const auto it = node_->find(field);
@@ -63,7 +63,7 @@ class json_value {
     return list;
   }
 
-  /// This value as what its name says; an error if it is anything else.
+  /// The value as the type that the function names; throws `error` if it has another one.
   index_t integer(index_t lowest = std::numeric_limits<index_t>::min(),
                   index_t highest = std::numeric_limits<index_t>::max()) const {
     const bool fits = node_->is_number_integer() &&
@@ -109,7 +109,7 @@ class json_value {
     return list;
   }
 
-  /// A field of this object as what the name says; none if it is absent, an error if it is anything else.
+  /// The same for a field of this object; none if it is absent.
   std::optional<index_t> integer(const char* field, index_t lowest, index_t highest) const {
     return find(field) ? std::optional((*this)[field].integer(lowest, highest)) : std::nullopt;
   }

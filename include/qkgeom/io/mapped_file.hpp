@@ -23,14 +23,14 @@ namespace qkgeom {
 class mapped_file {
  public:
   explicit mapped_file(std::filesystem::path path) : path_(std::move(path)) {
-    // O_NONBLOCK: opening a pipe without a writer would wait for ever, and it is refused below anyway.
+    // O_NONBLOCK: opening a pipe without a writer would wait for ever; pipes are refused below.
     const detail::descriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd.get() < 0) fail("cannot open ", path_.string(), ": ", std::strerror(errno));
     struct stat info {};
     if (::fstat(fd.get(), &info) != 0) fail("cannot read ", path_.string(), ": ", std::strerror(errno));
     require(S_ISREG(info.st_mode), "cannot read ", path_.string(), ": it is not a file but ",
             S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device");
-    size_ = static_cast<std::size_t>(info.st_size);
+    size_ = info.st_size;
     if (size_ == 0) return;
     void* const memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (memory == MAP_FAILED) fail("cannot map ", path_.string(), ": ", std::strerror(errno));
@@ -52,16 +52,15 @@ class mapped_file {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  /// Takes its pages out of this process' memory; the next look at them brings them back from the file.
+  /// Takes the file's pages out of this process' memory until they are read again.
   void forget() const { forget(bytes()); }
-  /// The same for the pages that `part`, some of its bytes, lies on, and for their neighbours: a look at one page
-  /// brings in all of an aligned 64 kB.
-  void forget(std::span<const std::byte> part) const {
-    if (part.empty()) return;
+  /// The same for the aligned blocks of 64 kB that some of its bytes lie in: the system reads a whole block at once.
+  void forget(std::span<const std::byte> some) const {
+    if (some.empty()) return;
     constexpr std::size_t reach = std::size_t{64} << 10;
-    const auto offset = static_cast<std::size_t>(part.data() - data_);
+    const std::size_t offset = some.data() - data_;
     const std::size_t begin = offset / reach * reach;
-    const std::size_t end = std::min(size_, (offset + part.size() + reach - 1) / reach * reach);
+    const std::size_t end = std::min(size_, (offset + some.size() + reach - 1) / reach * reach);
     ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
   }
 

@@ -25,7 +25,7 @@ class progress {
   progress& operator=(const progress&) = delete;
   ~progress() { done(); }
 
-  /// `n` more units are done.
+  /// Counts `n` more units.
   void add(index_t n = 1) {
     const std::lock_guard lock(mutex_);
     count_ += n;
@@ -37,7 +37,7 @@ class progress {
     print(std::chrono::duration<double>(now - start_).count(), false);
   }
 
-  /// The work has ended. A bar that was shown gets its last state and a new line.
+  /// Ends the work: a bar that was shown gets its last state and a new line.
   void done() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(done_, true) || !shown_) return;

@@ -29,7 +29,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 /// Largest header that is read or written, in bytes: the limit of the safetensors library.
 inline constexpr std::size_t max_safetensors_header = 100'000'000;
 
-/// Bytes of one element of a safetensors dtype ("BF16", "F8_E4M3", ...); none if the name is not known.
+/// Bytes of one element of a safetensors dtype ("BF16", "F8_E4M3", ...); none if the dtype is unknown.
 inline std::optional<std::size_t> safetensors_element_size(std::string_view dtype) {
   constexpr std::pair<std::string_view, std::size_t> sizes[] = {
       {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
@@ -40,7 +40,7 @@ inline std::optional<std::size_t> safetensors_element_size(std::string_view dtyp
   return std::nullopt;
 }
 
-/// "(1149, 2, 32)".
+/// A shape as text: "(1149, 2, 32)".
 inline std::string shape_text(const std::vector<index_t>& shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
@@ -96,9 +96,9 @@ class tensor_values {
   std::size_t size_;
 };
 
-/// A safetensors file mapped into memory. The constructor checks everything the format promises (header length and
-/// JSON, shapes against bytes, offsets that cover the data once and without holes) and throws `error` naming the file.
-/// A tensor of a dtype that is not known is only checked for its bounds, and refused when its values are asked for.
+/// A safetensors file mapped into memory. The constructor checks the header's length and JSON, the shapes against the
+/// bytes, and that the tensors cover the data once and without holes; it throws `error` naming the file. A tensor of an
+/// unknown dtype is only checked for its bounds; `values` refuses it.
 class safetensors_file {
  public:
   explicit safetensors_file(const std::filesystem::path& path) : file_(path) {
@@ -132,7 +132,7 @@ class safetensors_file {
     const auto it = index_.find(name);
     return it == index_.end() ? nullptr : &tensors_[it->second];
   }
-  /// The same; throws `error` naming file and tensor if it is not there.
+  /// The tensor of that name. Throws `error` naming file and tensor if it is not there.
   const tensor_entry& at(std::string_view name) const {
     const tensor_entry* const entry = find(name);
     require(entry != nullptr, path().string(), ": there is no tensor ", name);
@@ -178,7 +178,7 @@ class safetensors_file {
               overlap ? " inside the tensor before it, which ends at " : " and leaves a hole after byte ", end);
       end = t.offsets[1];
       tensors_.push_back({std::move(t.name), std::move(t.dtype), std::move(t.shape), data.data() + t.offsets[0],
-                          static_cast<std::size_t>(t.offsets[1] - t.offsets[0])});
+                          t.offsets[1] - t.offsets[0]});
     }
     require(end == data.size(), file, ": the tensors end at byte ", end, " of ", data.size(), " bytes of data");
     for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);

@@ -16,7 +16,7 @@
 
 namespace qkgeom {
 
-/// Takes bytes in order.
+/// Takes the next bytes.
 using byte_sink = std::function<void(std::span<const std::byte>)>;
 
 /// A tensor to be written: its bytes, or a function that hands them out piece by piece.
@@ -28,7 +28,7 @@ struct tensor_to_write {
   std::function<void(const byte_sink&)> produce{};  ///< used instead of `data` if set
 };
 
-/// A tensor that views `count` elements of T, the product of the shape.
+/// A tensor to write whose elements lie at `data`, as many as the shape says. Owns nothing.
 template <class T>
 tensor_to_write tensor_of(std::string name, std::vector<index_t> shape, const T* data) {
   const auto bytes = tensor_bytes(shape, sizeof(T));

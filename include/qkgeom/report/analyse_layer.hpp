@@ -22,7 +22,7 @@ struct layer_request {
 };
 
 /// Runs the analyses on every head of one layer, whose rows come in one or several shards: `shards(f)` calls
-/// f(layer_view<T>) with each shard in turn, as often as it is called. A document's keys must stand in one shard; the
+/// f(layer_view<T>) for each shard, each time it is called. A document's keys must stand in one shard; the
 /// query models are those of all shards. Returns a report per query head.
 template <class T, context Context, class Shards>
 std::vector<head_report> analyse_layer(Context& ctx, const Shards& shards, layer_request layer,

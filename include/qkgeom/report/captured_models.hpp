@@ -13,12 +13,12 @@
 
 namespace qkgeom {
 
-/// PCA, rotation and query models that hold for all documents: from the moments of every token that captures of the
-/// same model hold. Of the heads and over the query buckets of another capture.
+/// Moments and query models of all documents together, from the moments of every token in captures of the same model;
+/// for the heads and query buckets of another capture, whose documents are analysed one by one.
 class captured_models {
  public:
-  /// `plan` is the manifest of the capture whose documents are to be analysed; of its heads all must be there. Throws
-  /// `error` naming the capture that does not fit.
+  /// `plan` is the manifest of the capture whose documents are to be analysed. Throws `error` naming the capture if it
+  /// lacks one of its heads or differs otherwise.
   captured_models(const std::vector<std::filesystem::path>& captures, const capture_manifest& plan,
                   const bucket_edges& buckets, const analysis_options& options)
       : plan_(plan), source_(capture_set::open(captures)), options_(options) {
@@ -61,7 +61,7 @@ class captured_models {
     return chosen;
   }
 
-  /// The query models of a layer; those of the layer asked for last are kept.
+  /// The query models of a layer; those of the last layer are kept.
   template <context Context>
   const fixed_models& models(Context& ctx, index_t layer) {
     if (layer != layer_) models_.models = fit_query_models(ctx, read(layer).moments, options_);
@@ -69,7 +69,7 @@ class captured_models {
     return models_;
   }
 
-  /// Tells these models from others: over the models of every kind and head.
+  /// Fingerprint of the models of every layer, kind and head.
   template <context Context>
   std::uint64_t fingerprint_of_all(Context& ctx) {
     std::uint64_t all = 0;
@@ -87,7 +87,7 @@ class captured_models {
       const auto it = std::find(among.begin(), among.end(), h);
       require(it != among.end(), source_.captures()[0].path().string(), ": it holds no moments of layer ", layer, ", ",
               kind, " head ", h);
-      at.push_back(static_cast<std::size_t>(it - among.begin()));
+      at.push_back(it - among.begin());
     }
     return at;
   }

@@ -17,9 +17,9 @@ struct head_decay {
   decay_check decay;
 };
 
-/// decay.csv: a row a head and covariance (`full`, `pooled`): constants of the theorem over pairs of keys (10 %, 50 %,
-/// 90 % quantiles; slopes a token, t_0 in tokens), pi_0, AP_infinity, and over all pairs and buckets the share past T_0
-/// and the share that breaks the bound there; `_error` is the jackknife over documents, given the query model.
+/// decay.csv: a row per head and covariance (`full`, `pooled`): constants of the theorem over pairs of keys (10 %, 50
+/// %, 90 % quantiles; slopes per token, t_0 in tokens), pi_0, AP_infinity, and over all pairs and buckets the share
+/// past T_0 and the share that breaks the bound there; `_error` is the jackknife over documents, given the query model.
 inline void write_decay_csv(const std::filesystem::path& path, const std::vector<head_decay>& heads) {
   std::vector<std::string> names{"layer",     "q_head",   "k_head", "covariance",
                                  "alpha_pos", "beta_pos", "pairs",  "all_pairs"};
@@ -40,7 +40,7 @@ inline void write_decay_csv(const std::filesystem::path& path, const std::vector
   csv.commit();
 }
 
-/// decay_profile.csv: a row a head, covariance and query bucket: AP_t of the same pairs, the aggregate bound
+/// decay_profile.csv: a row per head, covariance and query bucket: AP_t of the same pairs, the aggregate bound
 /// mean(min(1, exp(-gamma^2 t^2 / 8))), the bound with 1 for pairs before T_0 (`promised`), and the shares.
 inline void write_decay_profile_csv(const std::filesystem::path& path, const std::vector<head_decay>& heads) {
   std::vector<std::string> names{"layer", "q_head", "k_head", "covariance", "start", "end", "tau", "pairs"};

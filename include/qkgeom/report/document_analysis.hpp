@@ -24,10 +24,10 @@ struct fixed_models {
   std::vector<std::vector<query_model>> models;  ///< (covariances)(heads)
 };
 
-/// The analyses of one document in one layer over all its tokens, from rows that nobody keeps: the queries come in one
-/// or several chunks, the keys of the whole document at the end. Gives what `analyse_layer` gives for the document's
-/// rows: PCA and rotation of its own moments, profiles over all pairs of its keys under its own query models or under
-/// given ones. There is no form of the observed queries. T is the element type, S where the rows lie.
+/// The analyses of one document in one layer over all its tokens, for rows that are not stored: the queries come in one
+/// or several chunks, the keys of the whole document at the end. Gives the reports that `analyse_layer` gives for the
+/// document's rows: PCA and rotation of its own moments, profiles over all pairs of its keys under its own query models
+/// or under given ones, none of the observed queries. T is the element type, S the memory of the rows.
 template <context Context, class T, memory_space S = memory_space::host>
 class document_analysis {
  public:
@@ -50,8 +50,8 @@ class document_analysis {
   }
 
   /// Adds the queries of the tokens from `first` on: q (rows, the model's query heads, d) with their positions. Tokens
-  /// before those of the first call are left out of everything. Throws on a row that is not finite; `where` names the
-  /// document there.
+  /// before those of the first call do not count. Throws `error`, which calls the document `where`, if a row is not
+  /// finite.
   void add_queries(const tensor& q, index_t first, const positions& position, const std::string& where = "document") {
     if (moments_.q.empty()) first_ = next_ = first;
     require(first == next_, where, ": its queries go on at token ", first, ", but those before end at ", next_);
@@ -62,8 +62,8 @@ class document_analysis {
     moments_ = moments_.q.empty() ? std::move(more) : merge(std::move(moments_), more);
   }
 
-  /// What there is to say of the document, a report a head: k (rows, the model's key heads, d) are the keys of all its
-  /// tokens that were added as queries, with their positions and the document's number `document` a row.
+  /// The reports of the document, one per head. k (rows, the model's key heads, d): the keys of all tokens whose
+  /// queries were added, with the position and the document's number of each row.
   std::vector<head_report> finish(const tensor& k, const positions& position, const positions& document,
                                   const std::string& where = "document") {
     require(k.rows > 0 && first_ + k.rows == next_, where, ": ", k.rows, " keys for ", next_ - first_, " queries");
@@ -87,7 +87,7 @@ class document_analysis {
     return bucket;
   }
 
-  /// Moments of some heads of x, in place: those that follow one another together.
+  /// Moments of some heads of x, without a copy: heads that follow one another are one call.
   std::vector<side_moments> moments_of(const char* side, const std::string& where, const tensor& x,
                                        const std::vector<index_t>& heads, const positions& position,
                                        const std::vector<std::int32_t>& bucket, scatter_kind kind,
@@ -108,7 +108,7 @@ class document_analysis {
     return all;
   }
 
-  /// What two keys of the document differ by: its n keys with scatter S about their mean sum up to n S.
+  /// Scatter of the differences of two keys of the document: n keys with scatter S about their mean give n S.
   layer_blocks differences(const tensor& k, const positions& position, const std::string& where) const {
     layer_blocks by_block;
     by_block.blocks = {{0}, 1};

@@ -13,8 +13,8 @@
 
 namespace qkgeom {
 
-/// The numbers of a head's geometry that are kept of a document, by their names in heads.csv: those of the rotation in
-/// the order of `rotation_numbers`, then each side's share of variance that is linear in position.
+/// Names in heads.csv of the numbers of a head's geometry that are stored per document: `rotation_numbers` in their
+/// order, then each side's share of variance that is linear in position.
 inline std::vector<std::string> kept_numbers() {
   std::vector<std::string> names;
   for (const auto& n : rotation_numbers) names.push_back(n.name);
@@ -22,7 +22,7 @@ inline std::vector<std::string> kept_numbers() {
   return names;
 }
 
-/// How the analyses of documents in one layer are kept.
+/// Shape of the results of documents in one layer.
 struct document_shape {
   index_t heads = 0, dim = 0;
   std::vector<covariance_kind> covariances{};
@@ -33,16 +33,16 @@ struct document_shape {
   index_t cells() const { return heatmap_cell > 0 ? (context_length + heatmap_cell - 1) / heatmap_cell : 0; }
 };
 
-/// What the analyses of some documents in one layer have found, as numbers that stand in the shards of a capture and
-/// from which the reports come back: PCA and rotation as they are, profiles and the headline's heatmap by their sums
-/// over pairs. A document of which nothing was found has no tokens.
+/// Results of analysed documents in one layer, stored as tensors of a shard, from which reports are rebuilt: PCA and
+/// rotation as they are, profiles and the headline's heatmap as sums over pairs. A document without results has no
+/// tokens.
 class document_results {
  public:
   explicit document_results(document_shape shape) : shape_(std::move(shape)) {}
   const document_shape& shape() const { return shape_; }
   index_t documents() const { return documents_; }
 
-  /// Makes room for documents of which nothing was found yet; `more` will follow.
+  /// Makes room for `count` documents without results; `more` will follow.
   void add_documents(index_t count, index_t more = 0) {
     documents_ += count;
     for (auto& a : arrays(documents_ + more)) a.values->reserve(size_of(a.shape));
@@ -52,44 +52,42 @@ class document_results {
   /// Keeps the reports of a document's heads, as `document_analysis` gives them.
   void put(index_t document, const std::vector<head_report>& heads) {
     require(document >= 0 && document < documents_ && static_cast<index_t>(heads.size()) == shape_.heads,
-            "document_sums: no room for ", heads.size(), " heads of document ", document);
-    const auto b = static_cast<std::size_t>(shape_.buckets.count()), c = shape_.covariances.size(),
-               w = static_cast<std::size_t>(shape_.cells());
+            "document_results: no room for ", heads.size(), " heads of document ", document);
+    const std::size_t b = shape_.buckets.count(), c = shape_.covariances.size(), w = shape_.cells();
     for (const auto& h : heads) {
-      require(h.profiles.size() == c, "document_sums: ", h.profiles.size(), " profiles a head for ", c,
+      require(h.profiles.size() == c, "document_results: ", h.profiles.size(), " profiles a head for ", c,
               " query models");
       for (const auto& p : h.profiles)
-        require(p.buckets.size() == b, "document_sums: a profile of ", p.buckets.size(), " buckets for ", b);
+        require(p.buckets.size() == b, "document_results: a profile of ", p.buckets.size(), " buckets for ", b);
     }
     tokens_[document] = static_cast<double>(heads[0].queries);
-    double* const queries = queries_.data() + static_cast<std::size_t>(document) * b;
-    double* const pairs = pairs_.data() + static_cast<std::size_t>(document) * b;
+    double* const queries = queries_.data() + document * b;
+    double* const pairs = pairs_.data() + document * b;
     for (std::size_t i = 0; i < b; ++i) {
       queries[i] = static_cast<double>(heads[0].profiles[0].buckets[i].queries);
       pairs[i] = static_cast<double>(heads[0].profiles[0].buckets[i].pairs);
     }
     for (std::size_t h = 0; h < heads.size(); ++h) {
-      const std::size_t at = static_cast<std::size_t>(document) * heads.size() + h;
+      const std::size_t at = document * heads.size() + h;
       put_geometry(at, heads[h]);
       for (std::size_t m = 0; m < c; ++m)
         for (std::size_t i = 0; i < b; ++i) {
           const auto& found = heads[h].profiles[m].buckets[i].document_sum;
-          require(found.size() == 1, "document_sums: a profile of ", found.size(), " documents");
+          require(found.size() == 1, "document_results: a profile of ", found.size(), " documents");
           sum_[(at * c + m) * b + i] = found[0];
         }
       if (w > 0) put_heatmap(heads[h].profiles[0].heatmap, at, document);
     }
   }
 
-  /// The reports of a document's heads under `names`; none if nothing was found of it. Their one document has the
-  /// number `id`.
+  /// The reports of a document's heads; none if it has no results. Their one document gets the number `id`.
   std::vector<head_report> get(index_t document, const analysed_layer& layer, std::int32_t id) const {
-    const auto b = static_cast<std::size_t>(shape_.buckets.count()), c = shape_.covariances.size();
+    const std::size_t b = shape_.buckets.count(), c = shape_.covariances.size();
     if (tokens_[document] == 0) return {};
     auto heads = named_heads(layer.names, layer.key_of_query, layer.window);
     for (auto& head : heads) head.queries = head.keys = static_cast<index_t>(tokens_[document]);
     for (std::size_t h = 0; h < heads.size(); ++h) {
-      const std::size_t at = static_cast<std::size_t>(document) * heads.size() + h;
+      const std::size_t at = document * heads.size() + h;
       get_geometry(at, heads[h]);
       for (std::size_t m = 0; m < c; ++m) {
         heads[h].profiles.push_back(profile(document, &sum_[(at * c + m) * b], shape_.covariances[m], id));
@@ -100,14 +98,14 @@ class document_results {
     return heads;
   }
 
-  /// Everything as tensors `NAME.numbers` and so on, documents in front; valid until the next change.
+  /// All results as tensors `NAME.numbers` and so on, (documents, ...); valid until the next change.
   std::vector<tensor_to_write> tensors(const std::string& name) const {
     std::vector<tensor_to_write> list;
     for (const auto& a : const_cast<document_results*>(this)->arrays(documents_))
       list.push_back(tensor_of(name + a.name, a.shape, a.values->data()));
     return list;
   }
-  /// Reads these tensors of `documents` documents. Throws `error` naming file and tensor where one is not as it should.
+  /// Reads these tensors. Throws `error` naming file and tensor where a shape or a count is wrong.
   void read(const safetensors_file& file, const std::string& name, index_t documents) {
     documents_ = documents;
     for (auto& a : arrays(documents_)) {
@@ -131,7 +129,7 @@ class document_results {
   static std::size_t size_of(const std::vector<index_t>& shape) {
     index_t size = 1;
     for (const index_t s : shape) size *= s;
-    return static_cast<std::size_t>(size);
+    return size;
   }
 
   struct array {
@@ -157,33 +155,32 @@ class document_results {
   }
 
   void put_geometry(std::size_t at, const head_report& head) {
-    double* number = numbers_.data() + at * static_cast<std::size_t>(kept_);
+    double* number = numbers_.data() + at * kept_;
     for (const auto& n : rotation_numbers) *number++ = n.of(head.rotation);
     for (const double share : {head.pca.q_linear_share, head.pca.k_linear_share}) *number++ = share;
-    double* component = components_.data() + at * static_cast<std::size_t>(shape_.dim) * 3;
+    double* component = components_.data() + at * shape_.dim * 3;
     for (std::size_t j = 0; j < head.pca.r_q.size(); ++j)
       for (const double x : {head.pca.r_q[j], head.pca.r_k[j], head.pca.explained_variance[j]}) *component++ = x;
   }
   void get_geometry(std::size_t at, head_report& head) const {
-    const double* number = numbers_.data() + at * static_cast<std::size_t>(kept_);
+    const double* number = numbers_.data() + at * kept_;
     for (const auto& n : rotation_numbers) n.in(head.rotation) = *number++;
     for (double* const share : {&head.pca.q_linear_share, &head.pca.k_linear_share}) *share = *number++;
-    const double* component = components_.data() + at * static_cast<std::size_t>(shape_.dim) * 3;
+    const double* component = components_.data() + at * shape_.dim * 3;
     for (index_t j = 0; j < shape_.dim; ++j)
       for (auto* to : {&head.pca.r_q, &head.pca.r_k, &head.pca.explained_variance}) to->push_back(*component++);
     head.pca.head_class = classify(head.pca.r_q[0], head.pca.r_k[0]);
   }
 
   void put_heatmap(const plasticity_heatmap& map, std::size_t at, index_t document) {
-    const auto w = static_cast<std::size_t>(shape_.cells());
-    require(map.cell == shape_.heatmap_cell && map.width <= shape_.cells(), "document_sums: a heatmap of ", map.width,
-            " cells of ", map.cell, " tokens");
+    const std::size_t w = shape_.cells();
+    require(map.cell == shape_.heatmap_cell && map.width <= shape_.cells(), "document_results: a heatmap of ",
+            map.width, " cells of ", map.cell, " tokens");
     for (index_t i = 0; i < map.width; ++i)
       for (index_t j = 0; j < map.width; ++j) {
-        const auto from = static_cast<std::size_t>(i * map.width + j),
-                   to = static_cast<std::size_t>(i) * w + static_cast<std::size_t>(j);
+        const index_t from = i * map.width + j, to = i * w + j;
         heatmap_sum_[at * w * w + to] = map.sum[from];
-        heatmap_pairs_[static_cast<std::size_t>(document) * w * w + to] = map.weight[from];
+        heatmap_pairs_[document * w * w + to] = map.weight[from];
       }
   }
   void get_heatmap(index_t document, std::size_t at, plasticity_heatmap& map) const {
@@ -200,7 +197,7 @@ class document_results {
                                     std::int32_t id) const {
     plasticity_profile_result p{name_of(covariance), false, {id}, {}, {}};
     for (index_t b = 0; b < shape_.buckets.count(); ++b) {
-      const std::size_t at = static_cast<std::size_t>(document * shape_.buckets.count() + b);
+      const index_t at = document * shape_.buckets.count() + b;
       profile_bucket out;
       out.start = shape_.buckets.start(b);
       out.end = shape_.buckets.end(b);

@@ -15,40 +15,40 @@
 
 namespace qkgeom {
 
-/// Which analyses run, and with what. Defaults are the thesis' choices.
+/// Which analyses run, and their options. Defaults are the thesis' choices.
 struct analysis_options {
   index_t bucket_size = 0;              ///< query buckets, tokens; 0: the capture's own, or a sixteenth of the context
   std::vector<index_t> bucket_edges{};  ///< query buckets by edges instead, tokens
-  bool geometry = true;                 ///< PCA and rotation
-  bool plasticity = true;               ///< profiles under every model of `covariances`, the first is the headline
+  bool geometry = true;                 ///< run PCA and rotation
+  bool plasticity = true;               ///< run profiles under every model of `covariances`; the first is the headline
   std::vector<covariance_kind> covariances{covariance_kind::diagonal, covariance_kind::joint};
-  bool empirical = true;          ///< the observed queries' own profile, the models' yardstick
+  bool empirical = true;          ///< profile of the observed queries too, to compare the models with
   bool heatmap = true;            ///< of the headline model
   index_t heatmap_cell = 0;       ///< tokens; 0: the width of the first query bucket
   bool across_documents = false;  ///< pairs of keys of different documents too
-  index_t sampled_pairs = 0;      ///< pairs drawn a query bucket of each part (shard) of the rows; 0: all are used
+  index_t sampled_pairs = 0;      ///< pairs drawn per query bucket and shard; 0: all are used
   query_position position = query_position::middle;
   std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
-  bool no_drift = false;                      ///< query models without the term beta_pos tau (query_model_options)
+  bool no_drift = false;                      ///< query models without the drift term beta_pos tau
   pca_options pca{};
   rotation_options rotation{};  ///< its context_length 0: the capture's
-  bool components = false;      ///< what stands behind the headline profile too, by a slower kernel
-  bool every_token = true;      ///< moments of every token where the captures hold them, not of the rows
+  bool components = false;      ///< the terms of the headline profile too, by a slower kernel
+  bool every_token = true;      ///< moments of every token where the captures hold them, else of the rows
   index_t geometry_blocks = 0;  ///< PCA and rotation again without each of at most this many blocks of documents
-  std::uint64_t seed = 0;       ///< of drawn pairs, and for thinning the queries of the empirical form
+  std::uint64_t seed = 0;       ///< of drawn pairs and of the queries that the empirical form keeps
 };
 
-/// Everything found about one query head.
+/// Results of all analyses of one query head.
 struct head_report {
   index_t layer = 0, q_head = 0, k_head = 0;
   bool rope = true;                 ///< false: NoPE layer
   std::optional<index_t> window{};  ///< tokens
   index_t queries = 0, keys = 0;    ///< rows
-  pca_result pca;                   ///< `components` emptied: they are d^2 numbers a head
+  pca_result pca;                   ///< without `components`, which are d^2 numbers per head
   rotation_result rotation;
-  geometry_replicates geometry{};  ///< the same with documents left out, if `geometry_blocks` asks for it
+  geometry_replicates geometry{};  ///< both without each block of documents, with `geometry_blocks`
   double alpha_pos = 0, beta_pos = 0, sigma2_pos = 0, r2_pos = 0;  ///< of the headline query model
-  std::vector<plasticity_profile_result> profiles;                 ///< one a covariance asked for
+  std::vector<plasticity_profile_result> profiles;                 ///< one per covariance of the options
   std::vector<profile_summary> summaries;                          ///< of `profiles`
   std::optional<plasticity_profile_result> empirical{};            ///< plug-in form
   std::optional<profile_summary> empirical_summary{}, empirical_unbiased{};
@@ -60,10 +60,10 @@ struct model_report {
   index_t context_length = 0;
   qkgeom::bucket_edges buckets;
   std::vector<head_report> heads;  ///< by layer, then query head
-  index_t moment_tokens = 0;       ///< queries behind a head's moments where these are of every token; 0: of its rows
+  index_t moment_tokens = 0;       ///< queries of a head's moments of every token; 0: moments are of the rows
 };
 
-/// What a layer is called in a capture.
+/// A layer and its heads by their numbers in the model.
 struct layer_names {
   index_t layer = 0;
   bool rope = true;

@@ -12,11 +12,11 @@
 
 namespace qkgeom {
 
-/// -ln p of the next token by the position it is predicted from: means over the tokens of each bucket, of the whole
+/// -ln p of the next token by the position that predicts it: means over the tokens of each bucket, of the whole
 /// context, and of the buckets whose middle lies in its first and in its last fifth; errors over documents.
 struct loss_report {
   bucket_edges buckets;
-  std::vector<estimate> loss{};          ///< (buckets) nats a token
+  std::vector<estimate> loss{};          ///< (buckets) nats per token
   std::vector<double> tokens{};          ///< (buckets) predicted tokens
   std::vector<std::size_t> documents{};  ///< (buckets) documents that have some
   estimate overall{}, first20{}, last20{};

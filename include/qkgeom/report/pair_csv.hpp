@@ -9,7 +9,7 @@
 
 namespace qkgeom {
 
-/// components.csv: what stands behind each profile that has terms: a row per query bucket (`level` is bucket; start and
+/// components.csv: the terms of each profile that has them: a row per query bucket (`level` is bucket; start and
 /// end in tokens) and a row per heatmap cell with pairs (`level` is cell; distances in tokens, the cell's lower edge):
 /// pair means and their errors over documents. Throws if no profile has terms.
 inline void write_components_csv(const std::filesystem::path& path, const model_report& report);
@@ -17,8 +17,8 @@ inline void write_components_csv(const std::filesystem::path& path, const model_
 /// later_keys.csv: a row per head whose headline profile has terms: P(later key wins) and whether the bias agrees.
 inline void write_later_keys_csv(const std::filesystem::path& path, const model_report& report);
 
-/// bucket_table.csv: a row per head, query bucket and key bucket with pairs; starts and ends in tokens. `tables` are of
-/// the heads of the report, in their order. Throws if they are not as many.
+/// bucket_table.csv: a row per head, query bucket and key bucket with pairs; starts and ends in tokens. `tables`: one
+/// per head of the report; throws `error` if their number differs.
 inline void write_bucket_table_csv(const std::filesystem::path& path, const model_report& report,
                                    const std::vector<plasticity_bucket_table>& tables);
 

@@ -33,7 +33,8 @@ inline std::vector<shared_key_likeness> shared_keys_of(const model_report& repor
   return results;
 }
 
-/// key_groups.csv: a row per group of heads; `_error` is the jackknife over documents, `_head_error` that over heads.
+/// A row per group of heads; `_error` is the jackknife over documents, `_head_error` that over
+/// heads.
 inline void write_shared_keys_csv(const std::filesystem::path& path, const std::vector<shared_key_likeness>& results);
 
 }  // namespace qkgeom

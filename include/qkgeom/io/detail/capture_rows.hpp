@@ -20,9 +20,8 @@ namespace qkgeom::detail {
 
 using int32_view = vector_view<const std::int32_t>;
 
-/// Rows must be in (document, position) order, positions in [0, context_length), documents among the `allowed`
-/// (ascending; none: any). Throws `error` naming tensor and row. Rows of a single shard, or of shards one after
-/// another.
+/// Throws `error` naming tensor and row unless rows are in (document, position) order, positions in [0, context_length)
+/// and documents among the `allowed` ones (ascending; none: any).
 inline void check_rows(const std::string& file, const std::string& tensor, int32_view position, int32_view document,
                        index_t context_length, const std::optional<std::vector<index_t>>& allowed) {
   for (index_t i = 0; i < position.size; ++i) {
@@ -41,7 +40,7 @@ inline void check_rows(const std::string& file, const std::string& tensor, int32
   }
 }
 
-/// A vector of integers of a shard as 32-bit ones: in place where the file has I32 and is aligned, else copied.
+/// Integers of a shard as 32-bit ones: in place where the file has I32 and is aligned, else copied.
 inline int32_view read_integers(const std::shared_ptr<const safetensors_file>& file, const tensor_entry& entry,
                                 std::vector<std::shared_ptr<const void>>& owners) {
   const std::string where = file->path().string() + ": tensor " + entry.name;
@@ -70,14 +69,14 @@ inline int32_view read_row_vector(const std::shared_ptr<const safetensors_file>&
   return read_integers(file, entry, side.owners);
 }
 
-/// Dtype of a tensor of rows. Throws `error` naming the tensor if it is none that rows may have.
+/// Dtype of a tensor of rows. Throws `error` naming the tensor if rows may not have it.
 inline dtype row_dtype(const std::string& file, const tensor_entry& entry) {
   for (const dtype t : {dtype::bf16, dtype::f16, dtype::f32, dtype::f64})
     if (entry.dtype == name_of(t)) return t;
   fail(file, ": tensor ", entry.name, " must have dtype BF16, F16, F32 or F64, not ", printable(entry.dtype));
 }
 
-/// One side of a layer from one shard; `kind` is 'q' or 'k'. Everything but finiteness is checked.
+/// One side of a layer from one shard; `kind` is 'q' or 'k'. Checks everything but finiteness.
 inline captured_side read_side(const std::shared_ptr<const safetensors_file>& file, const capture_manifest& manifest,
                                const captured_layer_info& info, char kind,
                                const std::optional<std::vector<index_t>>& allowed) {
@@ -108,38 +107,38 @@ inline captured_side read_side(const std::shared_ptr<const safetensors_file>& fi
 }
 
 /// Rows of several shards, one after another. Token ids are kept if every shard has them.
-inline captured_side join(std::vector<captured_side> parts, const std::string& where) {
-  if (parts.size() == 1) return std::move(parts.front());
-  captured_side all = parts.front();
-  std::size_t bytes = 0, rows = 0;
+inline captured_side join(std::vector<captured_side> shards, const std::string& where) {
+  if (shards.size() == 1) return std::move(shards.front());
+  captured_side all = shards.front();
+  std::size_t bytes = 0;
+  index_t rows = 0;
   bool tokens = true;
-  for (const auto& part : parts) {
-    require(part.element == all.element, part.file, ": tensor ", part.tensor, " has dtype ", name_of(part.element),
+  for (const auto& shard : shards) {
+    require(shard.element == all.element, shard.file, ": tensor ", shard.tensor, " has dtype ", name_of(shard.element),
             ", but ", name_of(all.element), " in ", all.file);
-    bytes += part.bytes();
-    rows += static_cast<std::size_t>(part.rows);
-    tokens = tokens && part.token.size == part.rows;
+    bytes += shard.bytes();
+    rows += shard.rows;
+    tokens = tokens && shard.token.size == shard.rows;
   }
-  require(rows <= static_cast<std::size_t>(largest_position), where, ": tensor ", all.tensor,
-          " has more rows than 32 bits count");
+  require(rows <= largest_position, where, ": tensor ", all.tensor, " has more rows than 32 bits count");
   const auto data = std::make_shared<std::vector<std::byte>>();
   const auto position = std::make_shared<std::vector<std::int32_t>>();
   const auto document = std::make_shared<std::vector<std::int32_t>>();
   const auto token = std::make_shared<std::vector<std::int32_t>>();
   data->reserve(bytes);
-  for (const auto& part : parts) {
-    require(document->empty() || part.rows == 0 || part.document[0] > document->back(), part.file, ": tensor ",
-            part.tensor, " starts with example ", part.rows ? part.document[0] : 0,
+  for (const auto& shard : shards) {
+    require(document->empty() || shard.rows == 0 || shard.document[0] > document->back(), shard.file, ": tensor ",
+            shard.tensor, " starts with example ", shard.rows ? shard.document[0] : 0,
             " where the shards before it end with ", document->empty() ? 0 : document->back(),
             ", but rows must be in (example, position) order");
-    data->insert(data->end(), part.data, part.data + part.bytes());
-    position->insert(position->end(), part.position.begin(), part.position.end());
-    document->insert(document->end(), part.document.begin(), part.document.end());
-    if (tokens) token->insert(token->end(), part.token.begin(), part.token.end());
+    data->insert(data->end(), shard.data, shard.data + shard.bytes());
+    position->insert(position->end(), shard.position.begin(), shard.position.end());
+    document->insert(document->end(), shard.document.begin(), shard.document.end());
+    if (tokens) token->insert(token->end(), shard.token.begin(), shard.token.end());
   }
   const auto view = [](const auto& v) { return int32_view{v->data(), static_cast<index_t>(v->size())}; };
   all.file = where;
-  all.rows = static_cast<index_t>(rows);
+  all.rows = rows;
   all.data = data->data();
   all.position = view(position), all.document = view(document), all.token = view(token);
   all.owners = {data, position, document, token};

@@ -84,8 +84,8 @@ class npy_header_reader {
       std::int64_t n = 0;
       const auto result = std::from_chars(text_.data() + at_, text_.data() + text_.size(), n);
       if (result.ec != std::errc() || n < 0 || values.size() == 32) wrong();
-      at_ = static_cast<std::size_t>(result.ptr - text_.data());
-      values.push_back(static_cast<std::size_t>(n));
+      at_ = result.ptr - text_.data();
+      values.push_back(n);
       if (!take(',')) {
         expect(')');
         break;

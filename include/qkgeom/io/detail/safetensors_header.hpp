@@ -11,7 +11,7 @@
 
 namespace qkgeom::detail {
 
-/// A tensor as the header of a safetensors file describes it; nothing of it is checked against the file yet.
+/// A tensor in the header of a safetensors file, not yet checked against the file.
 struct tensor_header {
   std::string name, dtype;
   std::vector<index_t> shape;
@@ -19,7 +19,7 @@ struct tensor_header {
   bool has_dtype = false, has_shape = false, has_offsets = false;
 };
 
-/// All that the JSON header of a safetensors file says.
+/// The contents of the JSON header of a safetensors file.
 struct safetensors_header {
   std::map<std::string, std::string> metadata;
   std::vector<tensor_header> tensors;

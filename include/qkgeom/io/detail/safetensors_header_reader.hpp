@@ -17,9 +17,8 @@
 
 namespace qkgeom::detail {
 
-/// Reads the JSON header of a safetensors file event by event, without a document in memory, and refuses at once what
-/// cannot be one: other types, deep nesting, long shapes, a name given twice. Fields of a tensor that are not known are
-/// skipped. Throws `error` naming the file.
+/// Reads the JSON header of a safetensors file event by event, without a document in memory. Throws `error` naming the
+/// file at other types, deep nesting, long shapes or a name given twice. Unknown fields of a tensor are skipped.
 class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit safetensors_header_reader(std::string file) : file_(std::move(file)) {}
@@ -111,7 +110,7 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class state { before, top, metadata, tensor, shape, offsets, after };
 
-  /// True inside a field of a tensor that is not known.
+  /// True inside an unknown field of a tensor.
   bool skipping() const {
     return skip_ > 0 || (state_ == state::tensor && key_ != "dtype" && key_ != "shape" && key_ != "data_offsets");
   }

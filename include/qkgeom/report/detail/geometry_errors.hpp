@@ -32,7 +32,7 @@ std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const lay
     auto components = pca(ctx, rest, pca_choice);
     auto axes = planar_rotation(ctx, rest, rotation_choice);
     for (std::size_t h = 0; h < planes.size(); ++h) {
-      const auto key = static_cast<std::size_t>(moments.key_of_query[h]);
+      const index_t key = moments.key_of_query[h];
       set_score_sd(axes[h], q[h].rows, mean_difference(k[key]));
       components[h].components.clear();
       axes[h].drift_axis.clear();

@@ -14,8 +14,7 @@
 
 namespace qkgeom::detail {
 
-/// What a head's query distribution is in the mean over the buckets of a region that have a value, weighted by their
-/// queries.
+/// A head's query distribution averaged over the buckets of a region that have a value, weighted by their queries.
 struct frozen_query {
   double weight = 0;                   ///< queries; 0: no bucket of the region has a value
   std::vector<bool> in_region;         ///< (buckets)
@@ -25,7 +24,7 @@ struct frozen_query {
 };
 
 inline void add_product(std::vector<double>& to, const semidefinite_root& root, std::size_t d, double factor) {
-  const auto r = static_cast<std::size_t>(root.rank);
+  const std::size_t r = root.rank;
   for (std::size_t i = 0; i < d; ++i)
     for (std::size_t j = 0; j < d; ++j) {
       double s = 0;
@@ -109,7 +108,7 @@ std::vector<std::vector<double>> distance_histograms(Context& ctx, const query_m
   return count;
 }
 
-/// Weights of pairs by bucket, which a pair's tau tells, and distance.
+/// Weights of pairs by bucket, which is found by the pair's tau, and distance.
 struct weights_by_distance {
   index_t cell = 1;
   std::vector<std::pair<double, std::vector<double>>> by_tau;  ///< ascending
@@ -179,7 +178,7 @@ class turned_back_keys {
  public:
   using value = compute_t<T>;
   turned_back_keys(const layer_view<T>& layer, const captured_rope& rope)
-      : of_(layer), k_(static_cast<std::size_t>(layer.k.rows * layer.k.heads * layer.k.dim)) {
+      : of_(layer), k_(layer.k.rows * layer.k.heads * layer.k.dim) {
     std::vector<double> x(layer.k.dim);
     for (index_t r = 0; r < layer.k.rows; ++r) {
       const rotary_turn turn(rope, -static_cast<double>(layer.k_position[r]));
@@ -233,7 +232,7 @@ inline query_model at_bucket_start(const query_model& model, const captured_rope
     to.mean = distribution.mean;
     to.root.rank = distribution.rank;
     to.root.factor.resize(distribution.factor.size());
-    const auto r = static_cast<std::size_t>(distribution.rank);
+    const std::size_t r = distribution.rank;
     std::vector<double> column(d);
     for (std::size_t c = 0; c < r; ++c) {
       for (std::size_t i = 0; i < d; ++i) column[i] = distribution.factor[i * r + c];
