@@ -5,11 +5,9 @@
 # language model on the bundled held-out books (8192 tokens each), and looks at the geometry of every head. What an
 # earlier run has built or captured is used again.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/common/prepare.sh"
-options "$here/demo.sh" "$@"
-out=$(realpath -m "${1:-$here/../out/demo}")
-prepare "$here/demo.sh" "$out" heads qkgeom-capture
+source "$(dirname "${BASH_SOURCE[0]}")/common/prepare.sh"
+options demo "$@"
+prepare heads qkgeom-capture
 
 step "Capturing queries and keys of all heads: 12 books of 8192 tokens"
 "$bin/qkgeom-capture" --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" \

@@ -6,11 +6,9 @@
 # again what stood before. OUT: out/interventions by default. Installs the Debian packages that are missing and builds
 # qkgeom. About ten minutes on two cores; what an earlier run has built, captured or evaluated is used again.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/../common/prepare.sh"
-options "$here/interventions.sh" "$@"
-out=$(realpath -m "${1:-$here/../out/interventions}")
-prepare "$here/interventions.sh" "$out" choose_heads interventions qkgeom-capture qkgeom-evaluate
+source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
+options interventions "$@"
+prepare choose_heads interventions qkgeom-capture qkgeom-evaluate
 
 model=$data/lc-512-to-4096-step-80 length=4096
 

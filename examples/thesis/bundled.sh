@@ -7,11 +7,9 @@
 # long-context checkpoints (H6), heads of the last one by testament. What an earlier run has built or captured is used again.
 # docs/reproduction.md reads the result.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/../common/prepare.sh"
-options "$here/bundled.sh" "$@"
-out=$(realpath -m "${1:-$here/../../out/bundled}")
-prepare "$here" "$out" qkgeom-capture training_dynamics compare_models drop_split heads
+source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
+options bundled "$@"
+prepare qkgeom-capture training_dynamics compare_models drop_split heads
 
 checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
              lc-512-to-4096-step-80 lc-4096-to-8192-step-10)

@@ -6,11 +6,9 @@
 # training: in OUT/own with each checkpoint at the context it is made for (512, 4096, 8192 tokens), in OUT/same with all
 # of them at the shortest. What an earlier run has built or captured is used again.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/../common/prepare.sh"
-options "$here/trajectory.sh" "$@"
-out=$(realpath -m "${1:-$here/../out/trajectory}")
-prepare "$here/trajectory.sh" "$out" training_dynamics qkgeom-capture
+source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
+options trajectory "$@"
+prepare training_dynamics qkgeom-capture
 
 checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
              lc-512-to-4096-step-80 lc-4096-to-8192-step-10)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Chapter 6.2: plasticity profiles.
 #include "examples/common/table.hpp"
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/resampling.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "examples/common/outputs.hpp"
-#include "examples/thesis/published/published.hpp"
+#include "examples/thesis/published.hpp"
 
 namespace qkgeom::examples::thesis {
 

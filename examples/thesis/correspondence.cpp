@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Scores by length and profiles: how they go together, how much of that is length, and how far each reaches.
-#include "examples/thesis/published/correspondence.hpp"
+#include "examples/thesis/correspondence.hpp"
 
 #include <algorithm>
 #include <map>
 
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/io/csv_write.hpp"
 #include "qkgeom/stats/resampling.hpp"
 

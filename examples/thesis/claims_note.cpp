@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "examples/common/table.hpp"
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/correspondence.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/correspondence.hpp"
+#include "examples/thesis/profiles.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {

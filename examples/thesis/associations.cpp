@@ -2,7 +2,7 @@
 // Metrics and scores over models: what n rows support, and what of it lies inside families.
 #include <functional>
 
-#include "examples/thesis/published/outputs.hpp"
+#include "examples/thesis/outputs.hpp"
 #include "qkgeom/io/csv_write.hpp"
 #include "qkgeom/stats/families.hpp"
 

@@ -2,9 +2,9 @@
 // H1, H2, H3, H5 and H7: plasticity beside benchmark scores.
 #include <algorithm>
 
-#include "examples/thesis/published/correspondence.hpp"
-#include "examples/thesis/published/hypothesis_tests.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/correspondence.hpp"
+#include "examples/thesis/hypothesis_tests.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples::thesis {

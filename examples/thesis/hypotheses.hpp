@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "examples/common/table.hpp"
-#include "examples/thesis/published/published.hpp"
+#include "examples/thesis/published.hpp"
 
 namespace qkgeom::examples::thesis {
 

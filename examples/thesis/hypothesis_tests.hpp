@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/thesis/published/hypotheses.hpp"
+#include "examples/thesis/hypotheses.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/csv_read.hpp"
 #include "qkgeom/stats/resampling.hpp"

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "examples/thesis/published/claims.hpp"
+#include "examples/thesis/claims.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/csv_read.hpp"
 #include "qkgeom/io/csv_write.hpp"

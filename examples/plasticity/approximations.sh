@@ -6,11 +6,9 @@
 # OUT/approximations.csv, docs/numerics.md reads it. Installs the Debian packages that are missing and builds qkgeom; what
 # an earlier run has built or captured is used again.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/common/prepare.sh"
-options "$here/approximations.sh" "$@"
-out=$(realpath -m "${1:-$here/../out/approximations}")
-prepare "$here/approximations.sh" "$out" heads plasticity qkgeom-capture
+source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
+options approximations "$@"
+prepare heads plasticity qkgeom-capture
 
 step "Capturing queries and keys of all heads, in f32 and in bf16"
 for dtype in f32 bf16; do

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/thesis/published/published.hpp"
+#include "examples/thesis/published.hpp"
 
 #include <algorithm>
 #include <cctype>

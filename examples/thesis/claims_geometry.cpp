@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/profiles.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {

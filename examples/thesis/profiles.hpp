@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "examples/thesis/published/published.hpp"
+#include "examples/thesis/published.hpp"
 
 namespace qkgeom::examples::thesis {
 

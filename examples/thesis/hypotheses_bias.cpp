@@ -2,9 +2,9 @@
 // H4, H6 and H8: bias, what makes a profile fall, and the profiles that recover.
 #include <algorithm>
 
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/hypothesis_tests.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/hypothesis_tests.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples::thesis {

@@ -2,9 +2,9 @@
 // The thesis' tables, made of the published numbers.
 #include <algorithm>
 
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/outputs.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/outputs.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/io/csv_write.hpp"
 
 namespace qkgeom::examples::thesis {
