@@ -9,8 +9,6 @@
 namespace qkgeom::examples::thesis {
 namespace {
 
-using condition_list = std::vector<std::pair<std::string, bool>>;
-
 bool same(double a, double b) { return std::abs(a - b) <= printed_step + 1e-9; }
 
 finding quintiles_from_deciles(const published& p) {
@@ -160,7 +158,7 @@ finding highest_overall(const published& p) {
   return conditions(std::move(which));
 }
 
-/// The thesis takes a weak association for none; the same test of AP_drop comes out the same way.
+/// The thesis takes a weak association of AP_overall for none; AP_drop passes the same test no better.
 finding overall_does_not_predict(const published& p) {
   const auto models = p.scored();
   const auto lbp = column(models, &model::lbp);

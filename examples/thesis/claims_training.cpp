@@ -9,12 +9,10 @@
 namespace qkgeom::examples::thesis {
 namespace {
 
-using condition_list = std::vector<std::pair<std::string, bool>>;
-
 const std::string split_command =
     "training_dynamics over captures of the ten checkpoints (qkgeom-capture --study smollm3-...) writes bias_split.csv";
 
-/// The checkpoints that chapter 6.3 speaks of.
+/// The checkpoints of chapter 6.3.
 struct stages {
   const checkpoint &first, &annealed, &long_onset, &long_32k, &last;
 };

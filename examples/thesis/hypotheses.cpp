@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// H1 to H8 of the benchmark note: run in order, written, printed.
+// H1 to H8 of the benchmark note.
 #include "examples/thesis/hypotheses.hpp"
 
 #include "examples/thesis/hypothesis_tests.hpp"
