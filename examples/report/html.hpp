@@ -24,7 +24,7 @@ std::string inline_svg(const std::string& svg, const std::string& prefix, const 
 /// A table as HTML, in a box that scrolls if the table is too wide. `label` names it to screen readers.
 std::string html_table(const table& t, const std::string& label);
 
-/// Collects what is printed as sections of a page.
+/// Collects printed text and tables as sections of a page.
 class page_printer : public printer {
  public:
   struct section {

@@ -79,7 +79,7 @@ std::string choice(const std::string& name, const std::string& label, const std:
   return s + "</select></label>\n";
 }
 
-/// What is there to choose from: layers, kinds of layers, classes.
+/// The choices of the filters: layers, kinds of layers, classes.
 std::string controls(const model_report& report) {
   std::set<index_t> layers;
   std::set<bool> kinds;
@@ -103,7 +103,7 @@ std::string controls(const model_report& report) {
   return s + "<button type=\"reset\">Clear</button>\n<output id=\"head-count\" role=\"status\"></output>\n</form>\n";
 }
 
-/// What the text filter looks into.
+/// The text that the filter searches.
 std::string words_of_head(const head_report& h) {
   const std::string layer = std::to_string(h.layer), head = std::to_string(h.q_head);
   return layer + "." + head + " layer " + layer + " head " + head + " key head " + std::to_string(h.k_head) + " " +

@@ -158,7 +158,7 @@ finding highest_overall(const published& p) {
   return conditions(std::move(which));
 }
 
-/// The thesis takes a weak association of AP_overall for none; AP_drop passes the same test no better.
+/// The thesis reads AP_overall's insignificant association as none; AP_drop's is insignificant as well.
 finding overall_does_not_predict(const published& p) {
   const auto models = p.scored();
   const auto lbp = column(models, &model::lbp);

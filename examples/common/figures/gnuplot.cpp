@@ -116,7 +116,7 @@ void run_gnuplot(const std::string& script) {
   require(WEXITSTATUS(status) == 0, "gnuplot failed: ", complaint(all_of(messages.get())));
 }
 
-/// gnuplot does not notice a full disk: a file counts when its closing mark is there.
+/// gnuplot does not notice a full disk: a file is complete if it ends in `closing`.
 void require_complete(const fs::path& path, std::string_view closing, const fs::path& target) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
