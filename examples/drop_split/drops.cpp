@@ -25,7 +25,7 @@ map_figure terms_by_head(const split_heads& found) {
             "query head", "layer"};
   f.scale = colour_scale::diverging;
   f.scale_label = "first fifth - last fifth";
-  model_report names{found.model, found.context_length, {}, {}, 0};
+  model_report names;
   for (const auto& h : found.heads) {
     names.heads.emplace_back();
     names.heads.back().layer = h.layer;
@@ -87,8 +87,13 @@ split_heads split_capture(const arguments& a, const drop_arguments& choice) {
     const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
     auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
     for (std::size_t h = 0; h < splits.size(); ++h)
-      found.heads.push_back({layer.layer, layer.query_heads[h], layer.key_heads[layer.key_of_query[h]], layer.rope,
-                             name_of(options.covariances.at(0)), split.rotation.has_value(), std::move(splits[h])});
+      found.heads.push_back({.layer = layer.layer,
+                             .q_head = layer.query_heads[h],
+                             .k_head = layer.key_heads[layer.key_of_query[h]],
+                             .rope = layer.rope,
+                             .covariance = name_of(options.covariances.at(0)),
+                             .turned_back = split.rotation.has_value(),
+                             .split = std::move(splits[h])});
   });
   return found;
 }
