@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # demo.sh [OUT]   From text and a checkpoint to tables and figures, in one command on a CPU. OUT: out/demo by default.
-# Installs the Debian packages that are missing, builds qkgeom, captures the queries and keys of all heads of the bundled
-# language model on the bundled held-out books (8192 tokens each), and looks at the geometry of every head. What an
-# earlier run has built or captured is used again.
+# Installs missing Debian packages, builds qkgeom, captures the queries and keys of all heads of the bundled language
+# model on the bundled held-out books (8192 tokens each), and analyses every head. Reuses what an earlier run built or
+# captured.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/common/prepare.sh"
-options "$here/demo.sh" "$@"
-out=$(realpath -m "${1:-$here/../out/demo}")
-prepare "$here/demo.sh" "$out" heads qkgeom-capture
+source "$(dirname "${BASH_SOURCE[0]}")/common/prepare.sh"
+options demo "$@"
+prepare heads qkgeom-capture
 
 step "Capturing queries and keys of all heads: 12 books of 8192 tokens"
 "$bin/qkgeom-capture" --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" \
@@ -18,4 +16,4 @@ step "Capturing queries and keys of all heads: 12 books of 8192 tokens"
 step "PCA, rotation and plasticity of every head"
 "$bin/heads" "$out/capture" --out "$out"
 
-step "Done. The capture itself is in $out/capture; build/native/bin/heads --help tells what else can be asked of it."
+step "Done. The capture itself is in $out/capture; build/native/bin/heads --help lists further analyses."

@@ -14,19 +14,19 @@
 namespace qkgeom::examples {
 namespace {
 
-/// Keys of a layer, one head a query head, each without its slope.
+/// Keys (n, query heads, d) of a layer without the slope: a key head is copied for each of its query heads.
 template <class T>
 std::vector<float> clamped_keys(const layer_view<T>& rows, const std::vector<candidate>& heads, std::size_t first,
                                 std::vector<double> candidate::*slope) {
   const index_t n = rows.k.rows, hq = rows.q.heads, d = rows.k.dim;
   std::vector<float> k(n * hq * d);
   for (index_t h = 0; h < hq; ++h) {
-    const auto& c = heads[first + static_cast<std::size_t>(h)];
-    const auto of = rows.k.head(rows.key_of_query[h]);
+    const auto& c = heads[first + h];
+    const auto key = rows.k.head(rows.key_of_query[h]);
     for (index_t r = 0; r < n; ++r)
       for (index_t i = 0; i < d; ++i)
         k[(r * hq + h) * d + i] =
-            static_cast<float>(static_cast<double>(of(r, i)) - (c.*slope)[i] * (rows.k_position[r] - c.centre));
+            static_cast<float>(static_cast<double>(key(r, i)) - (c.*slope)[i] * (rows.k_position[r] - c.centre));
   }
   return k;
 }
@@ -55,32 +55,32 @@ void add_layer(cpu_context& cpu, const captured_layer& layer, const layer_view<T
   }
   const profile_options pairs{.precision = options.precision};
   summaries(plasticity_profile(cpu, models, rows, all_pairs{}, pairs), 0);
-  std::vector<index_t> own(planes.size());
-  std::iota(own.begin(), own.end(), index_t{0});
+  std::vector<index_t> one_to_one(planes.size());
+  std::iota(one_to_one.begin(), one_to_one.end(), index_t{0});
   std::size_t which = 1;
   for (auto slope : {&candidate::clamp_slope, &candidate::clamp_all_slope}) {
     const auto k = clamped_keys(rows, heads, first, slope);
-    const layer_view<float> changed{packed_tensor<const float>(k.data(), 0, rows.q.heads, rows.q.dim),
-                                    {},
-                                    {},
-                                    packed_tensor(k.data(), rows.k.rows, rows.q.heads, rows.k.dim),
-                                    rows.k_position,
-                                    rows.k_document,
-                                    own,
-                                    rows.window};
+    const layer_view<float> changed{.q = packed_tensor<const float>(k.data(), 0, rows.q.heads, rows.q.dim),
+                                    .q_position = {},
+                                    .q_document = {},
+                                    .k = packed_tensor(k.data(), rows.k.rows, rows.q.heads, rows.k.dim),
+                                    .k_position = rows.k_position,
+                                    .k_document = rows.k_document,
+                                    .key_of_query = one_to_one,
+                                    .window = rows.window};
     summaries(plasticity_profile(cpu, models, changed, all_pairs{}, pairs), which++);
   }
 }
 
-/// How many of a layer's heads may be chosen: a quarter, of two or three one, so that as many others are left.
+/// Number of a layer's heads that may be chosen: a quarter, one of two or three, so that as many others are left.
 index_t quota_of(index_t heads) { return heads < 2 ? 0 : std::max<index_t>(1, heads / 4); }
 
-void require_enough(const choice_arguments& choice, index_t most, index_t heads) {
-  require(most >= choice.count, "of ", heads, " heads at most ", most,
+void require_enough(const choice_arguments& choice, index_t quota, index_t heads) {
+  require(quota >= choice.count, "of ", heads, " heads at most ", quota,
           " can be chosen, a quarter of each layer's, none of a layer that has one");
 }
 
-/// As many heads in each layer as `chosen` has, of the others.
+/// Random heads outside `chosen`, equally many in each layer.
 std::vector<std::size_t> matched(const std::vector<candidate>& heads, const std::vector<std::size_t>& chosen,
                                  const random_stream& stream) {
   std::vector<std::size_t> members;
@@ -106,13 +106,13 @@ std::vector<candidate> read_candidates(const arguments& a, const choice_argument
   cpu_context cpu{{.threads = a.threads}};
   const auto options = with_arguments({}, a);
   const auto source = capture_set::open(a.captures);
-  index_t captured = 0, most = 0;
+  index_t captured = 0, quota = 0;
   for (const auto& layer : source.manifest().layers) {
     const auto n = static_cast<index_t>(layer.query_heads.size());
     captured += n;
-    most += quota_of(n);
+    quota += quota_of(n);
   }
-  require_enough(choice, most, captured);
+  require_enough(choice, quota, captured);
   std::vector<candidate> heads;
   for_each_layer(cpu, source, a, options, "Looking at heads",
                  [&](const auto& layer, const auto& rows, const auto& moments) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one place of the programs where the analyses are instantiated for the CPU.
+// Instantiates the analyses for the CPU, once for all programs.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -16,7 +16,7 @@
 namespace qkgeom::examples {
 namespace {
 
-/// "all" is 0, "sampled:N" is N.
+/// Number of drawn pairs: N of "sampled:N", 0 of "all".
 index_t drawn_pairs(const std::string& text) {
   constexpr std::string_view prefix = "sampled:";
   if (text == "all") return 0;
@@ -29,7 +29,7 @@ index_t drawn_pairs(const std::string& text) {
   return n;
 }
 
-/// Not what `qkgeom-capture --sampler all --analyse` makes. Of a single file nobody says how many there are.
+/// False for captures of `qkgeom-capture --sampler all --analyse`. A single file states no number of rows: true.
 bool has_rows(const capture_set& source) {
   index_t rows = 0;
   bool known = true;
@@ -47,9 +47,9 @@ model_report analyse_on(const arguments& a, const capture_set& source, const ana
   return analyse(cpu, source, options, progress);
 }
 
-/// Says so where two captures were made of the same texts.
+/// Warns if two captures were made from the same texts.
 void note_same_documents(printer& out, const capture_set& source) {
-  std::map<std::string, std::string> seen;  // inputs, of qkgeom-capture's captures; who has them
+  std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
   for (const auto& c : source.captures()) {
     const auto& extra = c.manifest().extra;
     if (!extra.contains("inputs_sha256") || !extra["inputs_sha256"].is_string()) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one place of the programs where the analyses are instantiated for a GPU.
+// Instantiates the analyses for a GPU, once for all programs.
 #include "examples/common/cuda.hpp"
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/backend/uploading_context.hpp"

@@ -49,7 +49,7 @@ void add_bucket_arguments(CLI::App& app, arguments& a) {
 }
 
 void add_pair_arguments(CLI::App& app, arguments& a) {
-  app.add_option("--query-position", a.query_position, "Where in its bucket a model's query stands: middle or mean")
+  app.add_option("--query-position", a.query_position, "Position of the query in its bucket: middle or mean")
       ->check(CLI::IsMember({"middle", "mean"}))
       ->capture_default_str();
   app.add_option("--precision", a.precision, "Pair arithmetic: auto (f64 for f64 captures, else f32), f32 or f64")
@@ -119,7 +119,7 @@ int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std
     std::error_code failed;
     if (!a.out.empty()) std::filesystem::create_directories(a.out, failed);
     require(!failed, "--out ", a.out.string(), ": the folder cannot be made: ", failed.message());
-    // Where nothing can be written is said before hours of work; the file is gone at once.
+    // Fails before the analysis if nothing can be written there; the file vanishes at once.
     if (!a.out.empty()) const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));
     body();
     return 0;

@@ -11,23 +11,20 @@ namespace qkgeom::examples {
 
 /// CAPTURE, --out, --rows-only and --threads.
 void add_arguments(CLI::App& app, arguments& a);
-/// --device, for programs whose analyses may run on a GPU.
+/// --device: cpu or cuda.
 void add_device_argument(CLI::App& app, arguments& a);
-/// --bucket-size, --bucket-edges, --covariance, --pairs, --query-position, --precision and --seed, for programs that
-/// compute plasticity.
+/// --bucket-size, --bucket-edges, --covariance (several query models), --pairs, --query-position, --precision, --seed.
 void add_plasticity_arguments(CLI::App& app, arguments& a);
-/// --bucket-size, --bucket-edges, --covariance, --query-position and --precision, for programs that sum all pairs under
-/// one query model.
+/// --bucket-size, --bucket-edges, --covariance (one query model), --query-position, --precision.
 void add_query_model_arguments(CLI::App& app, arguments& a);
 void add_seed_argument(CLI::App& app, arguments& a);
-/// --low and --high, the limits of |r| between head classes.
+/// --low and --high: limits of |r| between head classes.
 void add_threshold_arguments(CLI::App& app, class_thresholds& thresholds);
-
-/// --blocks, the blocks of documents that errors of PCA and rotation leave out.
+/// --blocks: number of blocks of documents; errors of PCA and rotation leave out one block at a time.
 void add_blocks_argument(CLI::App& app, index_t& blocks);
 
-/// Parses the command line, makes `a.out` and runs `body`; with --device cuda in the program that can. The exit status
-/// of a program: 0, or 2 after one sentence on stderr when the command line or the input is bad.
+/// Parses the command line, creates `a.out` and runs `body`; --device cuda first replaces this program by the one with
+/// CUDA. Returns the exit status: 0, or 2 after one sentence on stderr if the command line or the input is bad.
 int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std::function<void()>& body);
 
 }  // namespace qkgeom::examples

@@ -11,14 +11,14 @@ struct analysis_options;
 struct model_report;
 }  // namespace qkgeom
 
-// What a program does with --device cuda. Defined twice: in analysis_cuda.cu for the programs whose names end in -cuda,
-// in no_cuda.cpp for all others, which become those.
+// --device cuda. analysis_cuda.cu defines these functions for heads-cuda, pca-cuda and the like, no_cuda.cpp for all
+// other programs, where start_cuda replaces the process by the program with CUDA.
 namespace qkgeom::examples {
 
-/// Before anything is done. Throws `error` where there is no device, or no program that can use it.
+/// Call it first. Throws `error` if there is no device, or no program built with CUDA.
 void start_cuda(char** argv);
 
-/// `analyse` with the rows in host memory and the primitives on the first CUDA device; `threads` of the host.
+/// `analyse` on the first CUDA device, with rows in host memory; `threads` is the number of host threads.
 model_report analyse_on_cuda(const capture_set& source, const analysis_options& options, int threads,
                              const std::function<void(index_t)>& progress);
 

@@ -10,9 +10,9 @@
 
 namespace qkgeom::examples {
 
-/// Calls f(captured_layer, layer_view<T>, layer_moments) for every layer of the captures with all its rows, in order,
-/// under a progress bar. Moments are those of every token where the captures hold them. Throws `error` on a row that is
-/// not finite.
+/// Calls f(captured_layer, layer_view<T>, layer_moments) for each layer in order, with all its rows and a progress bar.
+/// The moments are of every token if the captures hold those, else of the rows. Throws `error` on a row that is not
+/// finite.
 template <class F>
 void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments& a, const analysis_options& options,
                     const std::string& label, const F& f) {

@@ -25,7 +25,7 @@ std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>
       const auto named = whole.has_filename() ? whole : whole.parent_path();
       labels.push_back((named.extension() == ".safetensors" ? named.stem() : named.filename()).string());
     }
-  std::vector<std::string> sorted;  // as file names, which labels become
+  std::vector<std::string> sorted;  // labels become file names, so these must differ
   for (const auto& label : labels) sorted.push_back(file_name_of(label));
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
@@ -35,16 +35,14 @@ std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>
 }
 
 std::string file_name_of(const std::string& text) {
-  constexpr std::size_t longest = 120, kept = 111;  // bytes, of the 255 that file systems give with what stands around
+  constexpr std::size_t longest = 120, kept = 111;  // bytes; file systems allow 255, and callers add words around
   const auto stays = [](std::string_view c) {
     return c.size() > 1 || std::isalnum(static_cast<unsigned char>(c[0])) || c.find_first_of("._-+=") == 0;
   };
   std::string name;
-  for (const std::string_view c : characters(text)) {
-    name += stays(c) ? c : "_";
-  }
+  for (const std::string_view c : characters(text)) name += stays(c) ? c : "_";
   if (name.size() <= longest) return name;
-  // The beginning, and what tells it from others that begin so: FNV-1a of the whole.
+  // FNV-1a hash of the whole text tells apart names that begin alike.
   std::uint32_t hash = 2166136261u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
   std::size_t end = kept;

@@ -17,7 +17,7 @@ struct captured_layer;
 
 namespace qkgeom::examples {
 
-/// Captures read as one and what was found in them. The reader stays out of this header, it is dear to compile.
+/// Captures read as one, with their report. The reader is only forward-declared: it is slow to compile.
 struct analysed {
   std::shared_ptr<const capture_set> source;
   model_report report;
@@ -25,34 +25,33 @@ struct analysed {
   captured_layer rows(index_t layer) const;
 };
 
-/// `options` with buckets, query models and seed from the command line. Throws `error` if that names no query model.
+/// `options` with the settings of the command line. Throws `error` if it names no query model.
 analysis_options with_arguments(analysis_options options, const arguments& a);
 
-/// Opens the captures and analyses every head of them on `a.device`, with a progress bar.
+/// Opens the captures and analyses every head on `a.device`, with a progress bar.
 analysed analyse_capture(const arguments& a, analysis_options options);
 
-/// Throws `error` unless every name is LAYER.HEAD and the captures hold that head. Reads no rows.
+/// Throws `error` unless each name is LAYER.HEAD of a captured head. Reads no rows.
 void require_heads(const arguments& a, const std::vector<std::string>& names);
 
-/// The model, and how much of it was captured.
+/// Prints the model and the extent of the capture.
 void print_capture(printer& out, const analysed& a);
 
-/// The folder that a program writes to, and what it has written there.
+/// A program's output folder; keeps the names of the files written to it.
 class output_folder {
  public:
   explicit output_folder(std::filesystem::path path) : path_(std::move(path)) {}
 
   /// Path of a table, e.g. "qk.csv".
   std::filesystem::path table(const std::string& name);
-  /// Path of a figure without ending.
+  /// Path of a figure without extension.
   std::filesystem::path figure(const std::string& name);
-  /// Path of a page to read, e.g. "report.html".
+  /// Path of an HTML page, e.g. "report.html".
   std::filesystem::path page(const std::string& name);
-  /// Says what was written since the folder was opened.
+  /// Prints the names of all files.
   void print(printer& out) const;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Names of the figures so far.
   const std::vector<std::string>& figures() const { return figures_; }
 
  private:
@@ -60,21 +59,21 @@ class output_folder {
   std::vector<std::string> tables_, figures_, pages_;
 };
 
-/// A head named on the command line, "L.H".
 struct chosen_head {
   index_t layer = 0, head = 0;
 };
+/// Parses LAYER.HEAD of the command line.
 chosen_head parse_head(const std::string& text);
 
-/// qk.csv, the scatter of r_q and r_k, their map.
+/// Writes qk.csv, the scatter of r_q and r_k, and their map.
 void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds);
-/// rotated.csv, histogram and map of the bias strength, the plane of each chosen head; of the strongest and the weakest
-/// by |bias strength| if none is chosen. Colours of the map end at +-`bias_limit`; 0: at its largest value.
+/// Writes rotated.csv, histogram and map of the bias strength, and the planes of `heads`, by default of the heads with
+/// the largest and the smallest |bias strength|. Colours of the map end at +-`bias_limit`; 0: at its largest value.
 void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads,
                     double bias_limit = 0);
-/// profile.csv, heatmap.csv, bins.csv and the figures of profile, heatmap and plasticity by layer and head.
+/// Writes profile.csv, heatmap.csv, bins.csv and the figures profile, heatmap and plasticity_map.
 void write_plasticity(output_folder& out, const analysed& a);
-/// heads.csv, layers.csv, and what a model's heads say together: model_report.csv, model_columns.csv,
+/// Writes heads.csv, layers.csv and the tables of means over heads: model_report.csv, model_columns.csv,
 /// model_heatmap.csv, heterogeneity.csv, recovery.csv.
 void write_heads(output_folder& out, const analysed& a);
 

@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: MIT
-# What the scripts of examples/ share, sourced by them after `set -euo pipefail`; their own comment is their help.
-# prepare SCRIPT OUT TARGET...   goes to the repository's root, installs the Debian packages that are missing and builds
-# the targets for this machine's CPU. Sets `bin`, the folder of the programs, and `data`, that of the bundled model.
+# Shared by the scripts of examples/, which source it after `set -euo pipefail`. A script's opening comment is its help.
 
-# step TEXT: says what comes next, and after how much time.
+# step TEXT: prints the time since the start and what comes next.
 step() { printf '\n[%2d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
 
-# options SCRIPT ARGUMENT...: prints the script's comment for --help, refuses other options.
+# options NAME [OUT]: sets `out`, by default out/NAME of the repository. Prints the script's comment for --help and refuses
+# other options.
 options() {
   case ${2-} in
-    -h | --help) sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$1"; exit 0 ;;
-    -*) echo "$(basename "$1"): unknown option $2 (see --help)" >&2; exit 2 ;;
+    -h | --help) sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "$(basename "$0"): unknown option $2 (see --help)" >&2; exit 2 ;;
   esac
+  root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+  out=$(realpath -m "${2:-$root/out/$1}")
 }
 
+# prepare TARGET...: goes to the repository's root, installs missing Debian packages and builds the targets for this
+# machine's CPU. Sets `bin`, the folder of the programs, and `data`, the folder of the bundled model.
 prepare() {
-  local script=$1 out=$2 log=build/demo-configure.log root
-  shift 2
-  root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+  local log=build/demo-configure.log
   cd "$root"
   data=examples/data/kjv-smollm3
   bin=build/native/bin

@@ -13,25 +13,21 @@
 namespace qkgeom::examples {
 namespace {
 
-using detail::nope_colour, detail::rope_colour;
+bool has_both_kinds(const softmax_report& report) { return report.groups.size() > 1; }
 
-constexpr const char* position_axis = "query position (tokens, K = 1024)";
-
-bool apart(const softmax_report& report) { return report.groups.size() > 1; }
-
-/// The groups that figures show: RoPE and NoPE layers where there are both, else all heads.
+/// The groups that figures show: RoPE and NoPE layers if the model has both, else all heads.
 std::vector<const softmax_row*> drawn_groups(const softmax_report& report) {
   std::vector<const softmax_row*> rows;
-  for (std::size_t i = apart(report) ? 1 : 0; i < report.groups.size(); ++i) rows.push_back(&report.groups[i]);
+  for (std::size_t i = has_both_kinds(report) ? 1 : 0; i < report.groups.size(); ++i) rows.push_back(&report.groups[i]);
   return rows;
 }
 
 std::string group_words(const softmax_report& report, const softmax_row& group) {
-  return std::string(apart(report) ? group.rope ? "RoPE: " : "NoPE: " : "") + "mean of " +
-         counted(static_cast<std::size_t>(group.heads), "head");
+  return std::string(has_both_kinds(report) ? group.rope ? "RoPE: " : "NoPE: " : "") + "mean of " +
+         counted(group.heads, "head");
 }
 
-/// Mean over a bucket's positions t of f(t + 1), the number of keys seen.
+/// Mean of f(t + 1) over a bucket's positions t; a query at t sees t + 1 keys.
 template <class F>
 double over_bucket(const bucket_edges& buckets, index_t b, const F& f) {
   double sum = 0;
@@ -39,17 +35,19 @@ double over_bucket(const bucket_edges& buckets, index_t b, const F& f) {
   return sum / static_cast<double>(buckets.end(b) - buckets.start(b));
 }
 
-/// A value of every head and group over the context; `even`: the same where all scores are equal.
-template <class Value, class Even>
-line_figure over_context(const softmax_report& report, figure_text text, const Value& value, const Even& even) {
+/// A value of each head and group over the context, and `equal_scores`(number of keys), its value for equal scores.
+template <class Value, class Equal>
+line_figure over_context(const std::string& model, const softmax_report& report, const char* title, const char* y,
+                         const Value& value, const Equal& equal_scores) {
   line_figure f;
-  f.text = std::move(text);
+  f.text = {title, model + "; mean over the queries of a bucket; thin: one head, band: 2 standard errors",
+            "query position (tokens, K = 1024)", y};
   f.x_end = static_cast<double>(report.buckets.edges().back());
   for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
   for (const auto* group : drawn_groups(report)) {
     line_figure::group g{group_words(report, *group), group->rope ? rope_colour : nope_colour, {}, {}, {}};
     for (const auto& head : report.heads) {
-      if (apart(report) && head.rope != group->rope) continue;
+      if (has_both_kinds(report) && head.rope != group->rope) continue;
       std::vector<double> trace;
       for (const auto& m : head.buckets) trace.push_back(value(m).value);
       g.traces.push_back(std::move(trace));
@@ -61,7 +59,8 @@ line_figure over_context(const softmax_report& report, figure_text text, const V
     f.groups.push_back(std::move(g));
   }
   line_figure::group uniform{"equal scores", palette::grey, {}, {}, {}, true};
-  for (index_t b = 0; b < report.buckets.count(); ++b) uniform.mean.push_back(over_bucket(report.buckets, b, even));
+  for (index_t b = 0; b < report.buckets.count(); ++b)
+    uniform.mean.push_back(over_bucket(report.buckets, b, equal_scores));
   f.groups.push_back(std::move(uniform));
   return f;
 }
@@ -76,10 +75,7 @@ std::string share_text(const estimate& e) { return with_error({100 * e.value, 10
 
 line_figure sink_figure(const std::string& model, const softmax_report& report) {
   auto f = over_context(
-      report,
-      {"Attention mass on the first token",
-       model + "; mean over the queries of a bucket; thin: one head, band: 2 standard errors", position_axis,
-       "share of the attention"},
+      model, report, "Attention mass on the first token", "share of the attention",
       [](const softmax_means& m) { return m.first[0]; }, [](double keys) { return 1 / keys; });
   double least = 0.1;
   for (const auto& g : f.groups) {
@@ -97,11 +93,8 @@ line_figure sink_figure(const std::string& model, const softmax_report& report) 
 
 line_figure entropy_figure(const std::string& model, const softmax_report& report) {
   auto f = over_context(
-      report,
-      {"Entropy of the attention",
-       model + "; mean over the queries of a bucket; thin: one head, band: 2 standard errors", position_axis,
-       "entropy (nats)"},
-      [](const softmax_means& m) { return m.entropy; }, [](double keys) { return std::log(keys); });
+      model, report, "Entropy of the attention", "entropy (nats)", [](const softmax_means& m) { return m.entropy; },
+      [](double keys) { return std::log(keys); });
   f.y_high = std::ceil(std::log(f.x_end));
   return f;
 }
@@ -172,9 +165,7 @@ void print_statistics(printer& out, const forward_statistics& found) {
     const auto& groups = found.softmax->groups;
     out.heading("What the softmax sees: mean over heads and queries ± standard error over documents");
     out.line("  Shares of the attention on a document's first and last tokens, the query's own among the last.\n");
-    std::vector<table::column> columns{{"", table::align::left}, {"", table::align::left}};
-    for (const char* name : {"overall", "first 20 %", "last 20 %"}) columns.push_back({name});
-    table t(std::move(columns));
+    table t({"", ""}, {"overall", "first 20 %", "last 20 %"});
     const auto rows = [&](const std::string& name, const auto& cell) {
       for (const auto& g : groups)
         t.row(

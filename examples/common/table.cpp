@@ -62,7 +62,12 @@ std::string grouped(long long count) {
 }
 
 std::size_t display_width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+table::table(const std::vector<std::string>& words, const std::vector<std::string>& numbers) {
+  for (const auto& header : words) columns_.push_back({header, align::left});
+  for (const auto& header : numbers) columns_.push_back({header, align::right});
 }
 
 void table::row(std::vector<std::string> cells) {

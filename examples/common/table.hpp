@@ -7,26 +7,26 @@
 
 namespace qkgeom::examples {
 
-/// A number with `digits` decimals, "-" where there is none. Never "-0.00".
+/// A number with `digits` decimals; "-" for NaN and infinity, never "-0.00".
 std::string fixed(double value, int digits = 2);
-/// The same with a sign.
+/// `fixed` with a plus sign for positive numbers.
 std::string signed_fixed(double value, int digits = 2);
-/// Decimals for an error beside a value with `digits` of them: up to `more` others where it would read as nothing.
+/// Decimals for an error beside a value of `digits` decimals: up to `more` additional ones if it would print as 0.
 int decimals_of_error(double error, int digits, int more = 1);
 
 /// `digits` significant digits, for values of any size: 0.000123, 4.56, 78900.
 std::string significant(double value, int digits = 3);
-/// The same with a sign: +87.3, -0.0012.
+/// `significant` with a plus sign for positive numbers: +87.3, -0.0012.
 std::string signed_significant(double value, int digits = 3);
 /// A share as "43 %".
 std::string percent(double share);
-/// A count with thin groups: 1 234 567.
+/// A count with spaces between thousands: 1 234 567.
 std::string grouped(long long count);
 
-/// How many columns of a terminal a UTF-8 text takes.
+/// Number of terminal columns of a UTF-8 text.
 std::size_t display_width(const std::string& text);
 
-/// A table for a terminal: columns as wide as they need, numbers to the right, thin rules.
+/// A table for a terminal; columns are as wide as their longest cell.
 class table {
  public:
   enum class align { left, right };
@@ -36,25 +36,27 @@ class table {
   };
 
   explicit table(std::vector<column> columns) : columns_(std::move(columns)) {}
+  /// Columns of words, aligned to the left, then columns of numbers, aligned to the right.
+  table(const std::vector<std::string>& words, const std::vector<std::string>& numbers);
 
-  /// Cells from the left; those not given stay empty. More cells than columns are an error.
+  /// Adds a row; missing cells stay empty. Throws `error` if there are more cells than columns.
   void row(std::vector<std::string> cells);
   /// A thin line before the next row.
   void rule();
-  /// The table's lines, indented by two spaces; `bold` marks the header with terminal codes.
+  /// The table as lines indented by two spaces; `bold` sets the header in bold with terminal codes.
   std::string str(bool bold = false) const;
 
   const std::vector<column>& columns() const { return columns_; }
-  /// All as wide as `columns`; an empty one stands for a rule.
+  /// Rows of columns().size() cells; an empty row is a rule.
   const std::vector<std::vector<std::string>>& rows() const { return rows_; }
 
  private:
   std::vector<column> columns_;
-  std::vector<std::vector<std::string>> rows_;  ///< empty: a rule
+  std::vector<std::vector<std::string>> rows_;
 };
 
-/// Prints headings, lines and tables; bold only where `out` is a terminal and NO_COLOR is not set. What keeps them for
-/// a page instead overrides all three.
+/// Prints headings, lines and tables, bold if `out` is a terminal and NO_COLOR is not set. `page_printer` overrides all
+/// three to collect HTML.
 class printer {
  public:
   explicit printer(std::FILE* out = stdout);
@@ -65,7 +67,7 @@ class printer {
   virtual void print(const table& t);
 
  private:
-  std::FILE* out_;  ///< none: everything is overridden
+  std::FILE* out_;  ///< null in page_printer
   bool bold_;
 };
 

@@ -65,20 +65,20 @@ std::vector<const head_report*> sorted_heads(const model_report& report, double 
 }
 
 /// Which analyses a report holds.
-struct parts {
+struct analyses_of {
   bool geometry = false, plasticity = false;
 
-  explicit parts(const model_report& report) {
+  explicit analyses_of(const model_report& report) {
     if (report.heads.empty()) return;
     geometry = !report.heads[0].rotation.drift_axis.empty();
     plasticity = !report.heads[0].summaries.empty();
   }
 };
 
-/// The first `each` and the last `each` heads of an order, less if there are too few for both.
+/// Rows for the first and the last `each` heads by falling `key`, fewer if the model has too few heads.
 void extreme_rows(table& t, const model_report& report, std::size_t each, const char* top, const char* bottom,
                   double (*key)(const head_report&)) {
-  const parts has(report);
+  const analyses_of has(report);
   const auto heads = sorted_heads(report, key);
   const std::size_t n = std::min(each, (heads.size() + 1) / 2), m = std::min(each, heads.size() / 2);
   const auto row = [&](const head_report& h, const std::string& label) {
@@ -119,9 +119,7 @@ void print_classes(printer& out, const model_report& report, const class_thresho
               " is positional, below " + significant(thresholds.low, 2) + " is not");
   auto t = table_of_groups("class", groups);
   for (std::size_t i = 0; i < all_head_classes.size(); ++i) {
-    std::string name(name_of(all_head_classes[i]));
-    std::replace(name.begin(), name.end(), '_', '-');
-    std::vector<std::string> cells{name};
+    std::vector<std::string> cells{class_words(all_head_classes[i])};
     for (const auto& g : groups) {
       const auto e = class_share(point, g.heads, all_head_classes[i]);
       cells.push_back(percent(e.value) + (std::isfinite(e.error) ? " ± " + percent(e.error) : std::string()));
@@ -177,11 +175,11 @@ std::string no_plasticity_words(const model_report& report) {
   if (buckets.size() == 1 && buckets[0].start == 0 && buckets[0].end >= report.context_length)
     return "None: one query bucket covers the whole context, and no key stands before it; --bucket-size makes narrower "
            "ones.";
-  // Of the head that comes furthest: layers differ in their rows.
+  // Layers differ in their rows: the head with most usable buckets counts.
   std::size_t modelled = 0, paired = 0;
   for (const auto& h : report.heads) {
     const auto count = [&](auto&& has) {
-      return static_cast<std::size_t>(std::count_if(h.profiles[0].buckets.begin(), h.profiles[0].buckets.end(), has));
+      return std::size_t(std::count_if(h.profiles[0].buckets.begin(), h.profiles[0].buckets.end(), has));
     };
     modelled = std::max(modelled, count([](const profile_bucket& b) { return b.queries >= 2; }));
     paired = std::max(paired, count([](const profile_bucket& b) { return b.pairs > 0; }));
@@ -206,7 +204,7 @@ void print_plasticity(printer& out, const model_report& report) {
   if (drawing > 0)
     out.line("  Drawing pairs adds an error to a head's overall value: at most " + significant(drawing) + ".");
   out.line("");
-  table t({{"query model", align::left}, {"", align::left}, {"overall"}, {"first 20 %"}, {"last 20 %"}, {"drop"}});
+  table t({"query model", ""}, {"overall", "first 20 %", "last 20 %", "drop"});
   for (std::size_t c = 0; c < report.heads[0].profiles.size(); ++c) {
     if (c > 0) t.rule();
     plasticity_rows(t, with_headline(report, static_cast<int>(c)), std::string(report.heads[0].profiles[c].covariance));
@@ -219,7 +217,7 @@ void print_plasticity(printer& out, const model_report& report) {
 }
 
 void print_extremes(printer& out, const model_report& report, std::size_t each) {
-  const parts has(report);
+  const analyses_of has(report);
   out.heading("Strongest and weakest heads");
   std::vector<table::column> columns{{"", align::left}, {"head", align::left}};
   if (has.geometry)

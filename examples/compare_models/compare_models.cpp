@@ -10,13 +10,13 @@
 
 namespace {
 
-/// Bins in tokens where nobody names some: doubling from a sixteenth of the shortest context to the longest.
+/// Default bins in tokens, doubling from a sixteenth of the shortest context to the longest context.
 std::vector<double> common_bins(const std::vector<qkgeom::index_t>& context_lengths) {
   const auto [shortest, longest] = std::minmax_element(context_lengths.begin(), context_lengths.end());
   std::vector<double> edges{0};
-  for (double at = std::max(1.0, static_cast<double>(*shortest) / 16); edges.back() < static_cast<double>(*longest);
-       at *= 2)
-    edges.push_back(std::min(at, static_cast<double>(*longest)));
+  const double end = static_cast<double>(*longest);
+  for (double edge = std::max(1.0, static_cast<double>(*shortest) / 16); edges.back() < end; edge *= 2)
+    edges.push_back(std::min(edge, end));
   return edges;
 }
 

@@ -55,8 +55,8 @@ std::vector<model_score> read_scores(const std::filesystem::path& path, const st
 std::vector<std::pair<std::size_t, std::size_t>> model_pairs(const std::vector<std::string>& texts,
                                                              const std::vector<std::string>& labels) {
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  const auto place = [&](const std::string& name) {
-    return static_cast<std::size_t>(std::find(labels.begin(), labels.end(), name) - labels.begin());
+  const auto place = [&](const std::string& name) -> std::size_t {
+    return std::find(labels.begin(), labels.end(), name) - labels.begin();
   };
   for (const auto& text : texts) {
     const std::size_t comma = std::min(text.find(','), text.size());
@@ -71,9 +71,7 @@ std::vector<std::pair<std::size_t, std::size_t>> model_pairs(const std::vector<s
 
 namespace {
 
-using align = table::align;
-
-/// Rows of models with a value, for associations.
+/// Models that have both a number (x) and a score (y).
 struct scored_rows {
   std::vector<double> x, y;
   std::vector<std::string> labels, families;
@@ -92,7 +90,7 @@ scored_rows rows_with(const std::vector<compared_model>& models, const std::stri
   return r;
 }
 
-/// scores.csv: a row a score, headline number and coefficient, over the models that have both.
+/// scores.csv: a row per score, headline number and coefficient, over the models that have both.
 void write_scores(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
   csv_writer csv(out.table("scores.csv"),
                  {"score", "number", "kind", "n", "estimate", "p", "p_standard_error", "orders", "low", "high",
@@ -114,8 +112,8 @@ void write_scores(output_folder& out, const std::vector<compared_model>& models,
   csv.commit();
 }
 
-void write_parts(csv_writer& csv, const std::string& x, const std::string& y, const char* rows,
-                 const family_decomposition& d) {
+void write_decomposition(csv_writer& csv, const std::string& x, const std::string& y, const char* rows,
+                         const family_decomposition& d) {
   const auto part = [&](const std::string& name, const std::string& family, const slope_and_correlation& s) {
     csv.row(x, y, rows, name, family, s.n, s.correlation, s.slope, d.reverses());
   };
@@ -125,7 +123,7 @@ void write_parts(csv_writer& csv, const std::string& x, const std::string& y, co
   for (const auto& f : d.families) part("family", f.name, f.inside);
 }
 
-/// families.csv: what goes together among all rows, inside families and among their means. Rows are heads, or models.
+/// families.csv: associations over all rows, within families and between family means. Rows are heads, or models.
 void write_families(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
   csv_writer csv(out.table("families.csv"), {"x", "y", "rows", "part", "family", "n", "pearson", "slope", "reverses"});
   std::vector<double> separation, token, context;
@@ -137,8 +135,10 @@ void write_families(output_folder& out, const std::vector<compared_model>& model
       context.push_back(h.bias_context);
       families.push_back(m.family);
     }
-  write_parts(csv, "separation_strength", "bias_strength", "heads", decompose_by_family(separation, token, families));
-  write_parts(csv, "separation_strength", "bias_context", "heads", decompose_by_family(separation, context, families));
+  write_decomposition(csv, "separation_strength", "bias_strength", "heads",
+                      decompose_by_family(separation, token, families));
+  write_decomposition(csv, "separation_strength", "bias_context", "heads",
+                      decompose_by_family(separation, context, families));
   std::vector<model_score> targets = choices.scores;
   targets.push_back({"ap_drop", {}});
   for (const auto& m : models) targets.back().value.push_back(m.groups[0].number("ap_drop").value);
@@ -147,40 +147,23 @@ void write_families(output_folder& out, const std::vector<compared_model>& model
       if (number.name == target.name) continue;
       const auto r = rows_with(models, number.name, target);
       if (r.x.size() >= 3)
-        write_parts(csv, number.name, target.name, "models", decompose_by_family(r.x, r.y, r.families));
+        write_decomposition(csv, number.name, target.name, "models", decompose_by_family(r.x, r.y, r.families));
     }
   csv.commit();
 }
 
-std::string of(const compared_group& g, const char* number) { return with_error(g.number(number).estimate()); }
-
 void print_headlines(printer& out, const std::vector<compared_model>& models, const std::string& query_model) {
   out.heading("Means over all heads ± standard error over documents; " + query_model + " query model");
-  table ap({{"model", align::left},
-            {"family", align::left},
-            {"heads"},
-            {"context"},
-            {"AP overall"},
-            {"observed"},
-            {"first 20 %"},
-            {"last 20 %"},
-            {"drop"}});
-  table bias({{"model", align::left},
-              {"|r_q| comp. 0"},
-              {"|r_k| comp. 0"},
-              {"|r_q| axis a"},
-              {"|r_k| axis a"},
-              {"|bias| a token"},
-              {"|bias| a context"},
-              {"... in sd"},
-              {"bias > 0"},
-              {"position-dominated"}});
+  table ap({"model", "family"}, {"heads", "context", "AP overall", "observed", "first 20 %", "last 20 %", "drop"});
+  table bias({"model"}, {"|r_q| comp. 0", "|r_k| comp. 0", "|r_q| axis a", "|r_k| axis a", "|bias| a token",
+                         "|bias| a context", "... in sd", "bias > 0", "position-dominated"});
   for (const auto& m : models) {
     const auto& g = m.groups.at(0);
-    ap.row({m.label, m.family, grouped(g.heads), grouped(m.context_length), of(g, "ap_overall"),
-            of(g, "ap_empirical_unbiased"), of(g, "ap_first_20pct"), of(g, "ap_last_20pct"), of(g, "ap_drop")});
-    bias.row({m.label, of(g, "abs_r_q_pc0"), of(g, "abs_r_k_pc0"), of(g, "abs_r_q_a"), of(g, "abs_r_k_a"),
-              of(g, "abs_bias_strength"), of(g, "abs_bias_context"), of(g, "abs_bias_context_in_sd"),
+    const auto text = [&](const char* number) { return with_error(g.number(number).estimate()); };
+    ap.row({m.label, m.family, grouped(g.heads), grouped(m.context_length), text("ap_overall"),
+            text("ap_empirical_unbiased"), text("ap_first_20pct"), text("ap_last_20pct"), text("ap_drop")});
+    bias.row({m.label, text("abs_r_q_pc0"), text("abs_r_k_pc0"), text("abs_r_q_a"), text("abs_r_k_a"),
+              text("abs_bias_strength"), text("abs_bias_context"), text("abs_bias_context_in_sd"),
               percent(g.number("share_positive_bias").value), percent(g.number("share_position_dominated").value)});
   }
   out.print(ap);
@@ -190,7 +173,7 @@ void print_headlines(printer& out, const std::vector<compared_model>& models, co
 
 void print_quintiles(printer& out, const std::vector<compared_model>& models) {
   out.heading("Plasticity by fifth of each model's context");
-  table t({{"model", align::left}, {"0-20 %"}, {"20-40 %"}, {"40-60 %"}, {"60-80 %"}, {"80-100 %"}});
+  table t({"model"}, {"0-20 %", "20-40 %", "40-60 %", "60-80 %", "80-100 %"});
   for (const auto& m : models) {
     std::vector<std::string> row{m.label};
     for (const auto& b : m.groups[0].bins)
@@ -200,59 +183,43 @@ void print_quintiles(printer& out, const std::vector<compared_model>& models) {
   out.print(t);
 }
 
-/// Numbers of which differences are printed; differences.csv has all.
-constexpr const char* told[] = {"ap_overall",        "ap_drop",          "ap_last_20pct",
-                                "abs_bias_strength", "abs_bias_context", "plane_var_fraction"};
+/// Numbers whose differences are printed, with their headers; differences.csv has all.
+constexpr const char* differing[] = {"ap_overall",        "ap_drop",          "ap_last_20pct",
+                                     "abs_bias_strength", "abs_bias_context", "plane_var_fraction"};
+const std::vector<std::string> difference_headers{
+    "AP overall", "drop", "last 20 %", "|bias| a token", "|bias| a context", "plane's variance"};
+
+std::vector<std::string> difference_row(std::vector<std::string> cells, const compared_group& first,
+                                        const compared_group& second, bool paired) {
+  for (const char* number : differing)
+    cells.push_back(with_error(difference_of(first.number(number), second.number(number), paired), true));
+  return cells;
+}
 
 void print_differences(printer& out, const std::vector<compared_model>& models,
                        const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
   if (pairs.empty()) return;
-  table t({{"model", align::left},
-           {"less", align::left},
-           {"AP overall"},
-           {"drop"},
-           {"last 20 %"},
-           {"|bias| a token"},
-           {"|bias| a context"},
-           {"plane's variance"}});
-  for (const auto& [i, j] : pairs) {
-    std::vector<std::string> row{models[i].label, models[j].label};
-    for (const char* number : told)
-      row.push_back(with_error(difference_of(models[i].groups[0].number(number), models[j].groups[0].number(number),
-                                             same_documents(models[i], models[j])),
-                               true));
-    t.row(row);
-  }
+  table t({"model", "less"}, difference_headers);
+  for (const auto& [i, j] : pairs)
+    t.row(difference_row({models[i].label, models[j].label}, models[i].groups[0], models[j].groups[0],
+                         same_documents(models[i], models[j])));
   out.heading("Differences ± standard error over documents");
   out.print(t);
 }
 
 void print_kinds(printer& out, const std::vector<compared_model>& models) {
-  table t({{"RoPE less NoPE layers", align::left},
-           {"AP overall"},
-           {"drop"},
-           {"last 20 %"},
-           {"|bias| a token"},
-           {"|bias| a context"},
-           {"plane's variance"}});
-  bool any = false;
-  for (const auto& m : models) {
-    const auto *rope = m.group("rope"), *nope = m.group("nope");
-    if (!rope || !nope) continue;
-    any = true;
-    std::vector<std::string> row{m.label};
-    for (const char* number : told)
-      row.push_back(with_error(difference_of(rope->number(number), nope->number(number), true), true));
-    t.row(row);
-  }
-  if (!any) return;
+  table t({"RoPE less NoPE layers"}, difference_headers);
+  for (const auto& m : models)
+    if (const auto* rope = m.group("rope"), *nope = m.group("nope"); rope && nope)
+      t.row(difference_row({m.label}, *rope, *nope, true));
+  if (t.rows().empty()) return;
   out.heading("RoPE against NoPE layers of one model");
   out.print(t);
 }
 
 void print_scores(printer& out, const std::vector<compared_model>& models, const model_choices& choices) {
   for (const auto& score : choices.scores) {
-    table t({{score.name, align::left}, {"models"}, {"Pearson"}, {"p"}, {"Spearman"}, {"p"}, {"Kendall"}, {"p"}});
+    table t({score.name}, {"models", "Pearson", "p", "Spearman", "p", "Kendall", "p"});
     for (const char* number : {"ap_overall", "ap_first_20pct", "ap_last_20pct", "ap_drop", "abs_bias_strength",
                                "abs_bias_context", "abs_r_k_a"}) {
       const auto r = rows_with(models, number, score);

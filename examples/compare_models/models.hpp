@@ -12,44 +12,44 @@
 
 namespace qkgeom::examples {
 
-/// One score of each model; NaN where it has none.
+/// A benchmark's scores; NaN for models without one.
 struct model_score {
   std::string name;
   std::vector<double> value;  ///< (models)
 };
 
-/// What models are compared by beside their captures.
+/// Settings of a comparison.
 struct model_choices {
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;  ///< told apart one by one: the first less the second
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;  ///< differences to write: first less second
   std::vector<model_score> scores;
   class_thresholds thresholds;
-  std::string query_model;  ///< behind the columns ap_*
-  std::uint64_t seed = 0;   ///< of resamples
+  std::string query_model;  ///< of the columns ap_*
+  std::uint64_t seed = 0;   ///< of resampling
 };
 
-/// Lengths at which the documents of the captures were cut, tokens.
+/// Context lengths of the captures, tokens.
 std::vector<index_t> context_lengths(const std::vector<std::filesystem::path>& captures);
-/// What a capture's manifest says of its model: its family, or what kind of model it is.
+/// The manifest's family, or its model_type if it names no family.
 std::string family_of(const analysed& a);
-/// Ids of the documents, which captures of the same texts share; none if the manifest does not list them.
+/// Ids of the documents; captures of the same texts have the same. Empty if the manifest lists no documents.
 std::vector<std::string> document_ids_of(const analysed& a);
 
-/// Scores of the models, from a CSV file with the column `model` and one column for each score. Throws `error` if a
-/// model is there twice, or if none of `labels` is there.
+/// Reads scores from a CSV file with the column `model` and one column per score. Throws `error` if a model occurs
+/// twice or none of `labels` occurs.
 std::vector<model_score> read_scores(const std::filesystem::path& path, const std::vector<std::string>& labels);
 
-/// The pairs that `texts` name, "A,B" each; without any, each model with the first. Throws `error` at what is no pair
-/// of labels.
+/// Parses pairs "A,B" of labels; if `texts` is empty, pairs each model with the first. Throws `error` at any other
+/// text.
 std::vector<std::pair<std::size_t, std::size_t>> model_pairs(const std::vector<std::string>& texts,
                                                              const std::vector<std::string>& labels);
 
-/// models.csv, positions.csv, model_components.csv, differences.csv, rope_nope.csv, families.csv, scores.csv and the
-/// figures.
+/// Writes models.csv, positions.csv, model_components.csv, differences.csv, rope_nope.csv, families.csv, scores.csv and
+/// the figures.
 void write_models(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices);
-/// The same as tables for a terminal.
+/// Prints the main numbers as tables.
 void print_models(printer& out, const std::vector<compared_model>& models, const model_choices& choices);
 
-/// The figures alone.
+/// Draws the figures.
 void draw_models(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices);
 
 }  // namespace qkgeom::examples

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What several models look like side by side.
+// Figures of several models side by side.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -30,7 +30,7 @@ std::vector<std::string> labels_of(const std::vector<compared_model>& models) {
   return labels;
 }
 
-/// What colours tell apart: families where there are several, else models.
+/// The name of each model's colour: its family if there are several families, else its label.
 std::vector<std::string> kinds_of(const std::vector<compared_model>& models) {
   std::vector<std::string> kinds;
   for (const auto& m : models) kinds.push_back(m.family);
@@ -45,7 +45,7 @@ std::vector<std::string> distinct(const std::vector<std::string>& names) {
   return each;
 }
 
-/// A series of points for each kind, one point for each head.
+/// A series per kind, one point per head.
 template <class X, class Y>
 std::vector<scatter_figure::series> head_points(const std::vector<compared_model>& models, const X& x, const Y& y) {
   const auto kinds = kinds_of(models), names = distinct(kinds);
@@ -64,7 +64,7 @@ std::vector<scatter_figure::series> head_points(const std::vector<compared_model
   return all;
 }
 
-/// One number of every model: all heads, and RoPE and NoPE apart where a model has both.
+/// One number per model: of all heads, and of RoPE and NoPE layers if a model has both.
 step_figure number_figure(const std::vector<compared_model>& models, const std::string& number, figure_text text,
                           bool log_y) {
   step_figure f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The smallest outside program: a head's queries and keys in Eigen matrices, and how much of their geometry is
-// position.
+// A small outside program: queries and keys of a head in Eigen matrices, and the correlation of their first principal
+// component with position.
 #include <Eigen/Core>
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,7 @@ int main() {
   using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   constexpr Eigen::Index rows = 2000, dim = 16;
 
-  // Noise, and along coordinate 3 a drift: queries go up with position, keys go down.
+  // Noise, and a drift along coordinate 3: queries rise with position, keys fall.
   std::srand(1);
   matrix q = matrix::Random(rows, dim), k = matrix::Random(rows, dim);
   const Eigen::VectorX<std::int32_t> position = Eigen::VectorX<std::int32_t>::LinSpaced(rows, 0, 2 * rows - 2);

@@ -12,11 +12,11 @@ HEAD_FOLDER = re.compile(r"l(\d+)h(\d+)([qk])")
 
 
 class ConversionError(Exception):
-    """One sentence for the person who runs a converter."""
+    """The sentence that a converter prints before it exits with status 2."""
 
 
 def open_safetensors(path):
-    """(name -> (dtype name, mapped array), metadata) of a safetensors file."""
+    """Opens a safetensors file: (name -> (dtype name, mapped array), metadata)."""
     try:
         size = path.stat().st_size
         with open(path, "rb") as f:
@@ -37,7 +37,7 @@ def open_safetensors(path):
 
 
 def open_capture(path):
-    """(manifest, [tensors of each shard]) of a capture: a folder or a single file."""
+    """Opens a capture, a folder or a single file: (manifest, [tensors of each shard])."""
     path = pathlib.Path(path)
     if not path.exists():
         raise ConversionError(f"{path}: there is no such capture")
@@ -54,7 +54,7 @@ def open_capture(path):
 
 
 def widen(dtype, x):
-    """x as f32. Every bf16 and f16 is one; an f64 that is none is an error."""
+    """x as f32; f64 values that f32 cannot hold are an error."""
     if dtype == "BF16":
         return (x.astype(np.uint32) << 16).view(np.float32)
     y = x.astype(np.float32)
@@ -64,7 +64,7 @@ def widen(dtype, x):
 
 
 def narrow(dtype, x):
-    """f32 values as `dtype`, bf16 as its bits; one that does not fit is an error."""
+    """f32 values as F32 or as the bits of BF16; values that bf16 cannot hold are an error."""
     if dtype == "F32":
         return x
     bits = x.view(np.uint32)
@@ -84,10 +84,10 @@ def bucket_of(bucket, position):
 
 
 class SafetensorsWriter:
-    """Writes a file of tensors of known shapes one after the other; it appears whole or not at all."""
+    """Writes a safetensors file tensor by tensor; it appears complete or not at all."""
 
     def __init__(self, path, shapes, manifest):
-        """shapes: name -> (dtype name, shape), in the order in which `add` will be called."""
+        """shapes: name -> (dtype name, shape), in the order of the calls of `add`."""
         header, at = {"__metadata__": {"qkgeom": json.dumps(manifest, separators=(",", ":"))}}, 0
         for name, (dtype, shape) in shapes.items():
             size = int(np.prod(shape, dtype=np.int64)) * np.dtype(TYPES[dtype]).itemsize
@@ -117,7 +117,7 @@ class SafetensorsWriter:
 
 
 def run(program, main):
-    """Runs main(); one sentence on stderr and exit status 2 where it raises ConversionError."""
+    """Runs main(); on an error prints one sentence to stderr and exits with status 2."""
     import sys
 
     try:

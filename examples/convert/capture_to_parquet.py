@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A capture as the folders of parquet files that attention-plasticity reads: OUT/l{LL}h{HH}{q|k}/data.parquet with the
-columns bucket, example_id, position (int32), vector (list of f32) and sliding_window (nullable); token ids, where the
-capture has them, in a further column token.
+"""Converts a capture to the parquet folders that attention-plasticity reads: OUT/l{LL}h{HH}{q|k}/data.parquet with the
+columns bucket, example_id, position (int32), vector (list of f32) and sliding_window (nullable), and token if the capture
+holds token ids.
 
 Usage: capture_to_parquet.py CAPTURE OUT
-Lossless for bf16, f16 and f32. The manifest rides in the parquet metadata, so that parquet_to_capture.py gives the same
-capture back. Needs numpy and pyarrow.
+Lossless for bf16, f16 and f32. The parquet metadata hold the manifest, so that parquet_to_capture.py restores the
+capture. Needs numpy and pyarrow.
 """
 import argparse
 import json
@@ -20,20 +20,20 @@ from capture_files import ConversionError, bucket_of, open_capture, run, widen
 
 
 def side_of(shards, layer, side):
-    """Of one side of a layer: dtype, rows (n, heads, d) of each shard, the order of all rows by (example, position), and
-    the columns position, example_id and, if the capture has it, token in that order."""
-    name, parts = f"layer.{layer}.{side}", []
+    """One side of a layer: dtype, rows (n, heads, d) of each shard, the order of all rows by (document, position), and in
+    that order the columns position, example_id and, if the capture has it, token."""
+    name, found = f"layer.{layer}.{side}", []
     for tensors in shards:
         try:
-            parts.append([tensors[name], tensors[name + ".position"], tensors[name + ".example"]])
+            found.append([tensors[name], tensors[name + ".position"], tensors[name + ".example"]])
         except KeyError as e:
             raise ConversionError(f"the capture has no tensor {e.args[0]}") from None
-    columns = {"position": np.concatenate([p[1][1] for p in parts]), "example_id": np.concatenate([p[2][1] for p in parts])}
+    columns = {"position": np.concatenate([s[1][1] for s in found]), "example_id": np.concatenate([s[2][1] for s in found])}
     if all(name + ".token" in tensors for tensors in shards):
         columns["token"] = np.concatenate([tensors[name + ".token"][1] for tensors in shards])
     order = np.lexsort((columns["position"], columns["example_id"]))
     columns = {c: x[order].astype(np.int32) for c, x in columns.items()}
-    return parts[0][0][0], [p[0][1] for p in parts], order, columns
+    return found[0][0][0], [s[0][1] for s in found], order, columns
 
 
 def write_head(folder, x, columns, window, manifest):

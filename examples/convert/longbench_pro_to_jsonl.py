@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""LongBench Pro as the hub has it (parquet, or its JSON list) into JSON lines for qkgeom-capture --jsonl.
+"""Converts LongBench Pro (parquet, or its JSON list) to JSON lines for qkgeom-capture --jsonl.
 
 Usage: longbench_pro_to_jsonl.py INPUT... OUT.jsonl [--lengths 128k,256k] [options]
-INPUT is a parquet or JSON file, or a folder of those. A line holds id, text and labels: length, language, task,
-primary_task, requirement, difficulty, as far as the file has them. The benchmark is balanced: 250 documents a length,
-125 of them English (the thesis' table A.3); other counts are refused unless --any-count is given. Needs pyarrow.
+INPUT is a parquet or JSON file, or a folder of such files. A line holds id, text and labels: length, language, task,
+primary_task, requirement, difficulty, as far as the file has them. The benchmark has 250 documents per length, 125 of
+them English (the thesis' table A.3); other counts need --any-count. Needs pyarrow.
 """
 import argparse
 import collections
@@ -16,13 +16,13 @@ import pathlib
 from capture_files import ConversionError, run
 
 LENGTHS = ["8k", "16k", "32k", "64k", "128k", "256k"]
-A_LENGTH, ENGLISH = 250, 125  # documents of a length, and how many of them are English: table A.3
+PER_LENGTH, ENGLISH = 250, 125  # documents per length, English ones among them: table A.3
 LABELS = {"language": "language", "task": "secondary_task", "primary_task": "primary_task",
           "requirement": "contextual_requirement", "difficulty": "difficulty"}
 
 
 def rows_of(path):
-    """Rows of one file, as dictionaries, one after the other."""
+    """Yields the rows of a file as dictionaries."""
     try:
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq
@@ -48,7 +48,7 @@ def files_of(inputs):
 
 
 def length_of(row, where):
-    """The row's length bin: as the benchmark writes it, or the bin nearest to a number of tokens."""
+    """The row's length bin: the benchmark's word, or the bin nearest to a number of tokens."""
     value = row.get("token_length")
     if isinstance(value, str) and value.strip().lower() in LENGTHS:
         return value.strip().lower()
@@ -62,7 +62,7 @@ def length_of(row, where):
 
 
 def text_of(row, how, where):
-    """The document's text: a column, or the benchmark's prompt, context and question with four line ends between."""
+    """The document's text: a column, or the benchmark's prompt (context, four line ends, question)."""
     if how == "prompt":
         fields, glue = ["context", "question_nonthinking"], "\n\n\n\n"
     else:
@@ -75,9 +75,9 @@ def text_of(row, how, where):
 
 def check_counts(counts, english, lengths):
     for length in lengths:
-        if counts[length] != A_LENGTH or english[length] != ENGLISH:
+        if counts[length] != PER_LENGTH or english[length] != ENGLISH:
             raise ConversionError(f"length {length} has {counts[length]} documents, {english[length]} of them English; "
-                                  f"the benchmark has {A_LENGTH} and {ENGLISH} (--any-count takes any)")
+                                  f"the benchmark has {PER_LENGTH} and {ENGLISH} (--any-count takes any)")
 
 
 def convert(args):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The parquet folders of attention-plasticity, FOLDER/l{LL}h{HH}{q|k}/data.parquet, as one capture file.
+"""Converts the parquet folders of attention-plasticity, FOLDER/l{LL}h{HH}{q|k}/data.parquet, to one capture file.
 
 Usage: parquet_to_capture.py FOLDER OUT.safetensors [options]
-Lossless: f32 in, f32 out. What the parquet files do not say (model, grid, context length, head counts) comes from the
-manifest that capture_to_parquet.py left in them, else from the options, else from the data where they leave no choice.
-Needs numpy and pyarrow; the memory of one layer.
+Lossless: f32 in, f32 out. Model, buckets, context length and head counts come from the manifest that
+capture_to_parquet.py wrote into the files, else from the options, else from the data if these determine them. Needs numpy
+and pyarrow, and memory for one layer.
 """
 import argparse
 import json
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from capture_files import HEAD_FOLDER, ConversionError, SafetensorsWriter, bucket_of, narrow, run
 
 COLUMNS = ["bucket", "example_id", "position", "vector"]
-OPTIONAL = ["token", "sliding_window"]  # token is ours: capture_to_parquet.py writes it
+OPTIONAL = ["token", "sliding_window"]  # only capture_to_parquet.py writes token
 
 
 def find_heads(folder):
@@ -70,7 +70,7 @@ def vectors_of(table, path):
 
 
 def read_head(path):
-    """(vectors (n, d), columns) in (example, position) order, and the window or None."""
+    """Vectors (n, d) and columns, sorted by (document, position), and the window or None."""
     table = read_table(path)
     x = vectors_of(table, path)
     columns = {c: integers(table, c, path) for c in table.column_names if c not in ("vector", "sliding_window")}
@@ -86,13 +86,13 @@ def read_head(path):
 
 
 def guess_bucket(bucket, position):
-    """The grid that gives these bucket numbers: uniform if any, else log2."""
+    """The buckets with these numbers: uniform ones if some fit, else log2."""
     later = bucket > 0
     if later.any() and (position >= bucket).all():
         high = int((position[later] // bucket[later]).min())
         low = int((position // (bucket + 1)).max()) + 1
         for size in sorted(range(low, min(high, low + 4096) + 1), key=lambda b: (b & -b, -b), reverse=True):
-            if np.array_equal(position // size, bucket):  # the roundest of those that fit
+            if np.array_equal(position // size, bucket):  # most factors of 2, then the smallest
                 return {"kind": "uniform", "size": size}
     smallest = {"kind": "log2", "size": 1 << min(int(bucket.min()), 62)}
     if np.array_equal(bucket_of(smallest, position), bucket):
@@ -101,7 +101,7 @@ def guess_bucket(bucket, position):
 
 
 def head_count(layers, side, given, option):
-    """How many heads the model has, which folder names tell only if none is missing from all layers."""
+    """Number of heads of the model; folder names determine it only if each head occurs in some layer."""
     seen = sorted(set().union(*(s[side] for s in layers.values())))
     if given is None and seen != list(range(len(seen))):
         raise ConversionError(f"not all heads are there in any layer, so say how many the model has: {option}")
@@ -111,7 +111,7 @@ def head_count(layers, side, given, option):
 
 
 def guessed_manifest(a, layers):
-    """A manifest from the options and the first head of the first layer."""
+    """A manifest made of the options and of the first head of the first layer."""
     first = next(iter(layers.values()))
     x, columns, _ = read_head(next(iter(first["q"].values())))
     bucket, position = columns["bucket"], columns["position"]
@@ -146,7 +146,7 @@ def guessed_manifest(a, layers):
 
 
 def with_heads(manifest, layers, windows):
-    """The manifest with the layers and heads that are there."""
+    """The manifest with the layers and heads of the folder."""
     model, known = manifest["model"], {layer["layer"]: layer for layer in manifest["layers"]}
     for number, sides in layers.items():
         for q in sides["q"]:
@@ -164,7 +164,7 @@ def with_heads(manifest, layers, windows):
 
 
 def read_side(heads, rows):
-    """(vectors (n, heads, d), columns, window) of one side of a layer; all heads must hold the same rows."""
+    """One side of a layer: vectors (n, heads, d), columns, window. All heads must hold the same rows."""
     all_heads = first = None
     for i, path in enumerate(heads.values()):
         x, columns, window = read_head(path)

@@ -12,8 +12,6 @@
 namespace qkgeom::examples {
 namespace {
 
-using detail::none;
-
 constexpr const char* words[] = {"whole drop", "query's drift", "content means", "variance", "keys", "rest"};
 
 double value_of(const drop_split& s, std::size_t v) {
@@ -27,23 +25,22 @@ map_figure terms_by_head(const split_heads& found) {
             "query head", "layer"};
   f.scale = colour_scale::diverging;
   f.scale_label = "first fifth - last fifth";
-  model_report names{found.model, found.context_length, {}, {}, 0};
+  model_report names;
   for (const auto& h : found.heads) {
     names.heads.emplace_back();
     names.heads.back().layer = h.layer;
     names.heads.back().q_head = h.q_head;
     names.heads.back().rope = h.rope;
   }
-  double most = 0;
+  double largest = 0;
   for (std::size_t v = 0; v < std::size(words); ++v) {
-    std::size_t at = 0;
-    f.panels.push_back({words[v], detail::cells_of(names, f, [&](const head_report&) {
-                          return value_of(found.heads[at++].split, v);
-                        })});
+    std::size_t next = 0;  // cells_of visits the heads in order
+    f.panels.push_back(
+        {words[v], cells_of(names, f, [&](const head_report&) { return value_of(found.heads[next++].split, v); })});
     for (const double x : f.panels.back().values)
-      if (std::isfinite(x)) most = std::max(most, std::abs(x));
+      if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
   }
-  f.high = most > 0 ? most : 1;
+  f.high = largest > 0 ? largest : 1;
   f.low = -f.high;
   return f;
 }
@@ -55,7 +52,7 @@ step_figure mean_terms(const split_heads& found) {
             "first fifth - last fifth"};
   f.joined = false;
   f.steps.assign(std::begin(words), std::end(words));
-  constexpr colour colours[] = {palette::black, detail::rope_colour, detail::nope_colour};
+  constexpr colour colours[] = {palette::black, rope_colour, nope_colour};
   std::size_t g = 0;
   for (const auto& group : mean_drops(found.heads)) {
     step_figure::series s{words_for_heads(group.name), colours[g], {}, {}};
@@ -71,16 +68,16 @@ step_figure mean_terms(const split_heads& found) {
 
 }  // namespace
 
-split_heads split_capture(const arguments& a, const drop_arguments& own) {
+split_heads split_capture(const arguments& a, const drop_arguments& choice) {
   cpu_context cpu{{.threads = a.threads}};
   const auto options = with_arguments({}, a);
   const auto source = capture_set::open(a.captures);
   const auto& manifest = source.manifest();
-  const bool turn_back = own.keys == "rotation";
+  const bool turn_back = choice.keys == "rotation";
   require(!turn_back || manifest.rope_stage == "post", "--keys rotation needs keys after the rotary embedding");
   split_heads found{manifest.model.name, manifest.context_length, {}};
   for_each_layer(cpu, source, a, options, "Splitting", [&](const auto& layer, const auto& rows, const auto& moments) {
-    drop_split_options split{{}, own.distance_cell, options.precision};
+    drop_split_options split{{}, choice.distance_cell, options.precision};
     if (turn_back && layer.rope) {
       const auto& info = manifest.layer(layer.layer);
       split.rotation = info.rope_parameters ? info.rope_parameters : manifest.rope;
@@ -90,8 +87,13 @@ split_heads split_capture(const arguments& a, const drop_arguments& own) {
     const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
     auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
     for (std::size_t h = 0; h < splits.size(); ++h)
-      found.heads.push_back({layer.layer, layer.query_heads[h], layer.key_heads[layer.key_of_query[h]], layer.rope,
-                             name_of(options.covariances.at(0)), split.rotation.has_value(), std::move(splits[h])});
+      found.heads.push_back({.layer = layer.layer,
+                             .q_head = layer.query_heads[h],
+                             .k_head = layer.key_heads[layer.key_of_query[h]],
+                             .rope = layer.rope,
+                             .covariance = name_of(options.covariances.at(0)),
+                             .turned_back = split.rotation.has_value(),
+                             .split = std::move(splits[h])});
   });
   return found;
 }
@@ -111,9 +113,9 @@ void print_drops(printer& out, const split_heads& found) {
     return out.line(
         "  None: no head has plasticity in both fifths (`plasticity` says why). Narrower buckets "
         "(--bucket-size), more rows or more documents give it.");
-  std::vector<table::column> columns{{"", table::align::left}, {"heads"}};
-  for (const char* w : words) columns.push_back({w});
-  table t(columns);
+  std::vector<std::string> columns{"heads"};
+  columns.insert(columns.end(), std::begin(words), std::end(words));
+  table t({""}, columns);
   for (const auto& g : mean_drops(found.heads)) {
     std::vector<std::string> cells{words_for_heads(g.name), std::to_string(g.heads)};
     for (const auto& m : g.mean) cells.push_back(signed_estimate_text(m));

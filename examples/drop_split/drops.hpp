@@ -9,21 +9,21 @@
 
 namespace qkgeom::examples {
 
-/// What drop_split alone is told.
+/// Options of drop_split.
 struct drop_arguments {
   std::string keys = "distances";  ///< or rotation
   index_t distance_cell = 0;       ///< tokens; 0: a 128th of the context
 };
 
-/// Every head's split under the first query model asked for.
+/// Every head's split under the first query model.
 struct split_heads {
   std::string model;
   index_t context_length = 0;
   std::vector<head_drop> heads;
 };
 
-split_heads split_capture(const arguments& a, const drop_arguments& own);
-/// drop_split.csv, drop_means.csv, the causes by layer and head, and their means.
+split_heads split_capture(const arguments& a, const drop_arguments& choice);
+/// Writes drop_split.csv, drop_means.csv, the map of causes by layer and head, and the figure of their means.
 void write_drops(output_folder& out, const split_heads& found);
 void print_drops(printer& out, const split_heads& found);
 

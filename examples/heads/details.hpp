@@ -5,9 +5,8 @@
 
 namespace qkgeom::examples {
 
-/// The tables that need each layer's rows once more, or a slower kernel: fits.csv and gaps.csv, complement.csv,
-/// decay.csv and decay_profile.csv, bucket_table.csv, components.csv and later_keys.csv. The report must have been made
-/// with `components`.
+/// Writes the tables that need a second pass over the rows or a slower kernel: fits.csv, gaps.csv, complement.csv,
+/// decay.csv, decay_profile.csv, bucket_table.csv, components.csv, later_keys.csv. The report must hold `components`.
 void write_details(output_folder& out, const analysed& a, const arguments& choice);
 
 }  // namespace qkgeom::examples

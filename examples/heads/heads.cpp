@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// PCA, rotation and plasticity of every head of a capture: one row a head, every table and figure, a printed summary.
+// PCA, rotation and plasticity of every head of a capture: one row per head, all tables and figures, a printed summary.
 #include <cmath>
 
 #include "examples/common/cli.hpp"
@@ -16,7 +16,7 @@ namespace {
 
 using namespace qkgeom::examples;
 
-/// How much more alike profiles are of heads that share a key head: one line, of all heads.
+/// One line: correlations between the profiles of heads that share a key head, and of heads that do not.
 void print_shared_keys(printer& out, const qkgeom::shared_key_likeness& all) {
   const auto text = [](const qkgeom::head_estimate& e) {
     return fixed(e.value, 3) + (std::isfinite(e.error) ? " ± " + fixed(e.error, 3) : "");
@@ -27,10 +27,9 @@ void print_shared_keys(printer& out, const qkgeom::shared_key_likeness& all) {
         "in common");
   else
     out.line("  Profiles of two heads of a layer correlate at " + text(all.correlation_within) +
-             " where they share a key head (" + counted(static_cast<std::size_t>(all.pairs_within), "pair") + "), at " +
-             text(all.correlation_between) + " where they do not (" +
-             counted(static_cast<std::size_t>(all.pairs_between), "pair") + "): difference " +
-             text(all.correlation_difference));
+             " where they share a key head (" + counted(all.pairs_within, "pair") + "), at " +
+             text(all.correlation_between) + " where they do not (" + counted(all.pairs_between, "pair") +
+             "): difference " + text(all.correlation_difference));
 }
 
 struct choices {
@@ -40,7 +39,7 @@ struct choices {
   bool details = false;
 };
 
-/// Every table and figure of what was found; a summary where there is somebody to read it.
+/// Writes every table and figure; prints a summary if `out` is not null.
 void write_all(const choices& c, const analysed& found, const std::filesystem::path& path, printer* out) {
   output_folder folder(path);
   write_heads(folder, found);
@@ -48,8 +47,8 @@ void write_all(const choices& c, const analysed& found, const std::filesystem::p
   write_rotation(folder, found, c.heads);
   write_plasticity(folder, found);
   if (c.details) write_details(folder, found, c.a);
-  const auto keys_by_document = qkgeom::shared_keys_of(found.report);
-  write_shared_keys_csv(folder.table("key_groups.csv"), keys_by_document);
+  const auto likeness = qkgeom::shared_keys_of(found.report);
+  write_shared_keys_csv(folder.table("key_groups.csv"), likeness);
   const auto statistics = statistics_of(found);
   write_statistics(folder, found, statistics);
   if (!out) return;
@@ -57,20 +56,20 @@ void write_all(const choices& c, const analysed& found, const std::filesystem::p
   print_classes(*out, found.report, c.options.pca.thresholds);
   print_position(*out, found.report);
   print_plasticity(*out, found.report);
-  print_shared_keys(*out, keys_by_document.at(0));
+  print_shared_keys(*out, likeness.at(0));
   print_statistics(*out, statistics);
   print_extremes(*out, found.report);
   folder.print(*out);
 }
 
-/// The same of the documents with each value of a label, in folders of their own, and groups.csv.
+/// Analyses the documents of each label value, writes a folder for each, and groups.csv.
 void write_by_label(const choices& c, const std::string& label, printer& out) {
   auto values = documents_by_label(c.a.captures, label);
   const bool two = values.size() == 2;
   std::vector<std::string> left_out;
   for (const auto& v : values)
-    if (!v.lack.empty()) left_out.push_back((v.value.empty() ? "(none)" : v.value) + ": " + v.lack);
-  std::erase_if(values, [](const auto& v) { return !v.lack.empty(); });
+    if (!v.missing.empty()) left_out.push_back((v.value.empty() ? "(none)" : v.value) + ": " + v.missing);
+  std::erase_if(values, [](const auto& v) { return !v.missing.empty(); });
   const auto analyse_of = [&](const std::vector<qkgeom::index_t>& documents) {
     auto a = c.a;
     a.documents = documents;
@@ -88,8 +87,8 @@ void write_by_label(const choices& c, const std::string& label, printer& out) {
     groups.push_back({label, v.value, summary(found, v.value), {}});
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i].others_lack) continue;
-    if (two)  // the others are the other value's
+    if (values[i].others_incomplete) continue;
+    if (two)  // the others are the documents of the other value
       groups[i].outside = groups[1 - i].inside.groups;
     else
       groups[i].outside = summary(analyse_of(values[i].others), "rest").groups;
@@ -134,7 +133,7 @@ int main(int argc, char** argv) {
     options.geometry_blocks = refit_errors || !label.empty() ? 10 : 0;
     options = with_arguments(options, a);
     qkgeom::require(!c.details || options.sampled_pairs == 0, "--details looks at all pairs, leave --pairs out");
-    if (!label.empty()) documents_by_label(a.captures, label);  // what is wrong with it is said at once
+    if (!label.empty()) documents_by_label(a.captures, label);  // refuses a wrong label before the analysis
     printer out;
     write_all(c, analyse_capture(a, options), a.out, &out);
     if (!label.empty()) write_by_label(c, label, out);

@@ -11,9 +11,9 @@
 namespace qkgeom::examples {
 namespace {
 
-/// Which rows a set of documents lacks for an analysis of every layer; empty: none.
-std::string lack_of(const std::vector<index_t>& documents, const std::vector<index_t>& layers,
-                    const std::vector<capture_set::row_documents>& rows) {
+/// The first layer and side in which the documents have no rows, "no keys in layer 3"; empty: none.
+std::string missing_rows(const std::vector<index_t>& documents, const std::vector<index_t>& layers,
+                         const std::vector<capture_set::row_documents>& rows) {
   const auto none_in = [&](const std::vector<std::int32_t>& held) {
     return std::none_of(documents.begin(), documents.end(), [&](index_t e) {
       return std::binary_search(held.begin(), held.end(), static_cast<std::int32_t>(e));
@@ -39,8 +39,8 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
     std::string value;
     if (d.labels.is_object()) {
       for (const auto& entry : d.labels.items()) names.insert(entry.key());
-      if (const auto at = d.labels.find(label); at != d.labels.end() && !at->is_null()) {
-        value = at->is_string() ? at->get<std::string>() : at->dump();
+      if (const auto found = d.labels.find(label); found != d.labels.end() && !found->is_null()) {
+        value = found->is_string() ? found->get<std::string>() : found->dump();
         known = true;
       }
     }
@@ -59,33 +59,26 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
   std::map<std::string, std::string> folders;
   for (auto& [value, inside] : documents) {
     const std::string folder = file_name_of(label + "=" + value);
-    const auto [at, is_new] = folders.emplace(folder, value);
-    require(is_new, "--group-by ", label, ": the values ", at->second, " and ", value, " would share the folder ",
+    const auto [first, is_new] = folders.emplace(folder, value);
+    require(is_new, "--group-by ", label, ": the values ", first->second, " and ", value, " would share the folder ",
             folder);
     std::sort(inside.begin(), inside.end());
     labelled_documents g{value, folder, std::move(inside), {}};
     std::set_difference(all.begin(), all.end(), g.inside.begin(), g.inside.end(), std::back_inserter(g.others));
-    g.lack = lack_of(g.inside, source.layers(), rows);
-    g.others_lack = !lack_of(g.others, source.layers(), rows).empty();
+    g.missing = missing_rows(g.inside, source.layers(), rows);
+    g.others_incomplete = !missing_rows(g.others, source.layers(), rows).empty();
     groups.push_back(std::move(g));
   }
-  require(std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.lack.empty(); }), "--group-by ", label,
-          ": no value's documents have queries and keys in every layer");
+  require(std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.missing.empty(); }), "--group-by ",
+          label, ": no value's documents have queries and keys in every layer");
   return groups;
 }
 
 void print_groups(printer& out, const std::vector<document_group>& groups) {
-  using align = table::align;
   out.heading("By " + groups.at(0).label + ": means over all heads ± standard error over documents");
   out.line("  PCA, rotation and query models of the captured rows alone: moments of every token are of all documents");
-  table t({{groups[0].label, align::left},
-           {"documents"},
-           {"AP overall"},
-           {"AP_drop"},
-           {"less the rest's"},
-           {"bias a context"},
-           {"less the rest's"},
-           {"position-dominated"}});
+  table t({groups[0].label}, {"documents", "AP overall", "AP_drop", "less the rest's", "bias a context",
+                              "less the rest's", "position-dominated"});
   for (const auto& g : groups) {
     const auto& in = g.inside.groups.at(0);
     const auto rest = [&](const char* name) {

@@ -9,21 +9,21 @@
 
 namespace qkgeom::examples {
 
-/// The documents that have one value of a label, and all others; numbered as the captures are read.
+/// The documents with one value of a label, and all others, as indices in the order of the captures.
 struct labelled_documents {
-  std::string value;             ///< a number as text; empty: the document has no such label
+  std::string value;             ///< as text; empty: documents without this label
   std::filesystem::path folder;  ///< "LABEL=VALUE" as a file name
   std::vector<index_t> inside, others;
-  std::string lack{};        ///< why `inside` cannot be analysed, "no keys in layer 3"; empty: it can
-  bool others_lack = false;  ///< whether `others` can be analysed neither
+  std::string missing{};           ///< why `inside` cannot be analysed, "no keys in layer 3"; empty: it can
+  bool others_incomplete = false;  ///< `others` cannot be analysed
 };
 
-/// The values of a label in ascending order. Throws `error` if no document of the captures has the label, all have the
-/// same value, or two values would share a folder.
+/// Groups by value, in ascending order. Throws `error` if no document has the label, all have the same value, or two
+/// values would share a folder.
 std::vector<labelled_documents> documents_by_label(const std::vector<std::filesystem::path>& captures,
                                                    const std::string& label);
 
-/// What the label says of the model, as a table for a terminal.
+/// Prints plasticity and bias of each label group, and their differences from the other documents.
 void print_groups(printer& out, const std::vector<document_group>& groups);
 
 }  // namespace qkgeom::examples

@@ -14,18 +14,16 @@ namespace qkgeom::examples {
 namespace {
 
 using key = std::pair<std::string, std::string>;                 // measure, place
-using units = std::map<std::string, std::pair<double, double>>;  // by document or trial: sum, weight
-using measured = std::map<key, units>;
+using units = std::map<std::string, std::pair<double, double>>;  // document or trial -> sum, weight
 
-/// Each condition's measures.
 struct evaluation_tables {
-  std::map<std::string, measured> of;
-  std::vector<std::string> conditions;  ///< as they stand in the files
+  std::map<std::string, std::map<key, units>> by_condition;
+  std::vector<std::string> conditions;  ///< in the order of the files
   std::vector<key> measures;
 
   void add(const std::string& condition, const key& what, const std::string& unit, double sum, double weight) {
-    if (!of.count(condition)) conditions.push_back(condition);
-    auto& measure = of[condition];
+    if (!by_condition.count(condition)) conditions.push_back(condition);
+    auto& measure = by_condition[condition];
     if (condition == "none" && !measure.count(what)) measures.push_back(what);
     auto& u = measure[what][unit];
     u.first += sum;
@@ -53,17 +51,17 @@ evaluation_tables read_tables(const std::filesystem::path& folder) {
   for (std::size_t i = 0; i < probes.rows(); ++i)
     t.add(probes.column("condition")[i], {probes.column("probe")[i], probes.column("distance")[i]},
           probes.column("trial")[i], right[i], asked[i]);
-  require(t.of.count("none") == 1, folder.string(), ": there is no condition none");
+  require(t.by_condition.count("none") == 1, folder.string(), ": there is no condition none");
   return t;
 }
 
-/// Mean of each unit's value under a condition less that of the model as it is.
+/// Each unit's mean under a condition less its mean in the unchanged model.
 std::vector<double> shifts(const evaluation_tables& t, const std::string& condition, const key& what,
                            const std::filesystem::path& folder) {
-  const auto& base = t.of.at("none").at(what);
-  const auto found = t.of.at(condition).find(what);
-  require(found != t.of.at(condition).end() && found->second.size() == base.size(), folder.string(), ": condition ",
-          condition, " lacks documents or probes of ", what.first, " ", what.second);
+  const auto& base = t.by_condition.at("none").at(what);
+  const auto found = t.by_condition.at(condition).find(what);
+  require(found != t.by_condition.at(condition).end() && found->second.size() == base.size(), folder.string(),
+          ": condition ", condition, " lacks documents or probes of ", what.first, " ", what.second);
   std::vector<double> d;
   for (const auto& [unit, x] : base) {
     const auto& y = found->second.at(unit);
@@ -72,7 +70,7 @@ std::vector<double> shifts(const evaluation_tables& t, const std::string& condit
   return d;
 }
 
-/// Their mean; its error is the jackknife over them, the standard deviation by the root of their number.
+/// Mean with its jackknife error, which is the standard deviation over the root of the number of values.
 estimate mean_of(const std::vector<double>& x) {
   document_mean mean;
   for (const double v : x) mean.add(v, 1);
@@ -82,7 +80,7 @@ estimate mean_of(const std::vector<double>& x) {
 effect effect_of(const evaluation_tables& t, const std::string& ranking, const std::string& intervention,
                  const std::vector<std::string>& random, const key& what, const std::filesystem::path& folder) {
   effect e{ranking, intervention, what.first, what.second};
-  const auto& base = t.of.at("none").at(what);
+  const auto& base = t.by_condition.at("none").at(what);
   e.n = base.size();
   for (const auto& [unit, x] : base) e.base += x.first / x.second / static_cast<double>(e.n);
   auto difference = shifts(t, ranking + "/chosen/" + intervention, what, folder);
@@ -184,7 +182,7 @@ void print_effects(printer& out, const std::vector<effect>& effects) {
                                    : "Share named, " + m.first + " over " + m.second + " tokens: ") +
                 fixed(first->base, 3) + " in the model as it is; change when heads are changed, " +
                 std::to_string(first->n) + (m.first == "loss" ? " documents" : " probes"));
-    table t({{"", table::align::left}, {"chosen"}, {"random, same layers"}, {"difference"}, {"sd of random sets"}});
+    table t({""}, {"chosen", "random, same layers", "difference", "sd of random sets"});
     for (const auto& e : effects)
       if (key{e.measure, e.place} == m)
         t.row({e.ranking + " " + e.intervention, signed_estimate_text(e.chosen), signed_estimate_text(e.random),

@@ -9,24 +9,24 @@
 
 namespace qkgeom::examples {
 
-/// What a change of some heads did to one measure: condition less the model as it is, paired by document or probe.
-/// Errors are over those, given the random sets; `random_spread` is the standard deviation over the random sets.
+/// Effect of changed heads on one measure: changed model less unchanged model, paired by document or probe. Errors run
+/// over these for given random sets; `random_spread` is the standard deviation over the random sets.
 struct effect {
   std::string ranking, intervention;
-  std::string
-      measure;        ///< "loss" (nats a token), or "copy" and "lookup" (share of the tokens asked for that are named)
+  /// "loss" (nats per token), "copy" or "lookup" (share of the right tokens among those asked for).
+  std::string measure;
   std::string place;  ///< "all", "near" (first fifth of the context), "far" (last fifth), or the distance in tokens
   std::size_t n = 0;  ///< documents or probes
-  double base = 0;    ///< of the model as it is
+  double base = 0;    ///< of the unchanged model
   estimate chosen{}, random{}, difference{};  ///< difference: chosen less the mean of the random sets
   double random_spread = 0;
 };
 
 /// Effects of the conditions RANKING/chosen/INTERVENTION and RANKING/random-N/INTERVENTION in a folder that
-/// qkgeom-evaluate wrote. Throws `error` where a table lacks what another has.
+/// qkgeom-evaluate wrote. Throws `error` if a condition lacks documents or probes that others have.
 std::vector<effect> read_effects(const std::filesystem::path& folder);
 
-/// effects.csv and two figures, of the loss and of the probes.
+/// Writes effects.csv and a figure each for loss and probes.
 void write_effects(output_folder& out, const std::vector<effect>& effects);
 void print_effects(printer& out, const std::vector<effect>& effects);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Does plasticity mean what it says: what ablating or clamping chosen heads does to a model, beside random heads.
+// Effects of ablating or clamping chosen heads on loss and probes, beside the effects of random heads.
 #include "examples/common/cli.hpp"
 #include "examples/interventions/effects.hpp"
 

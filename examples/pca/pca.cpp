@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// PCA of every head of a capture: how its components follow position, and which class that makes each head.
+// PCA of every head of a capture: correlation of its components with position, and the head's class.
 #include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/terminal.hpp"

@@ -11,8 +11,6 @@
 namespace qkgeom::examples {
 namespace {
 
-using align = table::align;
-
 /// Smallest, median and largest value over heads.
 void add_range(table& t, const std::string& name, const std::vector<author_head>& heads,
                double (*value)(const author_head&)) {
@@ -26,7 +24,7 @@ void add_range(table& t, const std::string& name, const std::vector<author_head>
 }
 
 void print_heads(printer& out, const std::vector<author_head>& heads) {
-  table t({{"over heads", align::left}, {"smallest"}, {"median"}, {"largest"}});
+  table t({"over heads"}, {"smallest", "median", "largest"});
   add_range(t, "ap_overall", heads, [](const author_head& h) { return h.overall.value; });
   add_range(t, "  its standard error over documents", heads, [](const author_head& h) { return h.overall.error; });
   t.rule();

@@ -8,7 +8,7 @@
 
 namespace qkgeom::examples {
 
-/// What `plasticity --preset attention-plasticity` is told besides the capture; defaults are that tool's.
+/// Options of `plasticity --preset attention-plasticity`; defaults are that tool's.
 struct preset_arguments {
   std::string name;  ///< empty: no preset
   double alpha = 0.01;
@@ -16,11 +16,11 @@ struct preset_arguments {
   index_t max_dimensions = 64;
 };
 
-/// --preset, and --alpha, --max-tokens and --max-dims, which only a preset reads.
+/// --preset, --alpha, --max-tokens and --max-dims; only a preset reads the last three.
 void add_preset_arguments(CLI::App& app, preset_arguments& preset);
 
-/// Writes head_metrics.csv, head_bucket_plasticity.csv and head_component_weights.csv as the thesis author's tool
-/// attention-plasticity does, and prints a summary.
+/// Writes head_metrics.csv, head_bucket_plasticity.csv and head_component_weights.csv with the definitions of the
+/// thesis author's tool attention-plasticity, and prints a summary.
 void run_preset(const arguments& a, const preset_arguments& preset);
 
 }  // namespace qkgeom::examples

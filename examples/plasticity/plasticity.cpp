@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   add_plasticity_arguments(app, a);
   app.add_flag("--across-examples", options.across_documents, "Pairs of keys of different documents too");
   add_preset_arguments(app, preset);
-  app.get_option("--preset")->excludes("--device");  // it runs on the CPU
+  app.get_option("--preset")->excludes("--device");  // the preset runs on the CPU only
   return run_main(argc, argv, app, a, [&] {
     if (!preset.name.empty()) return run_preset(a, preset);
     const auto found = analyse_capture(a, with_arguments(options, a));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view replacement = "\xef\xbf\xbd";
 
-/// Bytes of the well-formed UTF-8 character with which `text` starts; 0: there is none.
+/// Bytes of the well-formed UTF-8 character at the start of `text`; 0: there is none.
 std::size_t character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0);
@@ -23,7 +23,7 @@ std::size_t character(std::string_view text) {
                                        : 0;
   for (std::size_t i = 1; i < n; ++i)
     if ((byte(i) & 0xc0u) != 0x80) return 0;
-  // Too long forms, surrogates, what is above U+10FFFF.
+  // Overlong forms, surrogates, numbers above U+10FFFF.
   const unsigned second = byte(1);
   if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
       (first == 0xf4 && second > 0x8f))
@@ -37,25 +37,25 @@ bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == ':';
 }
 
-/// What gnuplot's SVG terminal writes: shapes and text, nothing that acts.
+/// The elements that gnuplot's SVG terminal writes: shapes and text, no scripts.
 constexpr std::array<std::string_view, 18> known_elements{
     "svg",     "g",    "defs",  "path",   "use",      "rect",    "circle",  "polygon",     "polyline",
     "ellipse", "text", "tspan", "filter", "clipPath", "pattern", "feFlood", "feComposite", "line"};
 
-/// Rewrites one SVG text from tag to tag.
+/// Rewrites one SVG text, tag by tag.
 class svg_rewriter {
  public:
   svg_rewriter(const std::string& svg, const std::string& prefix, const std::string& attributes)
       : svg_(svg), prefix_(prefix), attributes_(attributes) {}
 
   std::string result() {
-    at_ = svg_.find("<svg");
-    require(at_ != std::string::npos, "a figure for the page is no SVG");
-    while (at_ < svg_.size()) {
-      const std::size_t open = std::min(svg_.find('<', at_), svg_.size());
-      if (!skipped_) words(at_, open);
-      at_ = open;
-      if (at_ < svg_.size()) tag();
+    next_ = svg_.find("<svg");
+    require(next_ != std::string::npos, "a figure for the page is no SVG");
+    while (next_ < svg_.size()) {
+      const std::size_t open = std::min(svg_.find('<', next_), svg_.size());
+      if (!skipped_) words(next_, open);
+      next_ = open;
+      if (next_ < svg_.size()) tag();
     }
     while (!out_.empty() && is_space(out_.back())) out_.pop_back();
     return std::move(out_);
@@ -66,30 +66,30 @@ class svg_rewriter {
     fail("a figure for the page holds ", what, ", which is no part of a gnuplot drawing");
   }
 
-  /// gnuplot leaves > as it is, which XML allows but after ]].
+  /// gnuplot does not escape >, which XML forbids after ]].
   void words(std::size_t from, std::size_t to) {
     for (; from < to; ++from) out_ += svg_[from] == '>' ? "&gt;" : svg_.substr(from, 1);
   }
 
   std::string name() {
-    const std::size_t from = at_;
-    while (at_ < svg_.size() && is_name(svg_[at_])) ++at_;
-    return svg_.substr(from, at_ - from);
+    const std::size_t from = next_;
+    while (next_ < svg_.size() && is_name(svg_[next_])) ++next_;
+    return svg_.substr(from, next_ - from);
   }
   void space() {
-    while (at_ < svg_.size() && is_space(svg_[at_])) ++at_;
+    while (next_ < svg_.size() && is_space(svg_[next_])) ++next_;
   }
 
   void tag() {
-    if (svg_.compare(at_, 4, "<!--") == 0) {
-      const std::size_t end = svg_.find("-->", at_);
+    if (svg_.compare(next_, 4, "<!--") == 0) {
+      const std::size_t end = svg_.find("-->", next_);
       if (end == std::string::npos) unknown("an open comment");
-      at_ = end + 3;
+      next_ = end + 3;
       return;
     }
-    ++at_;
-    const bool closing = at_ < svg_.size() && svg_[at_] == '/';
-    at_ += closing;
+    ++next_;
+    const bool closing = next_ < svg_.size() && svg_[next_] == '/';
+    next_ += closing;
     const std::string element = name();
     const bool dropped = element == "title" || element == "desc";
     if (!dropped && std::find(known_elements.begin(), known_elements.end(), element) == known_elements.end())
@@ -97,11 +97,11 @@ class svg_rewriter {
     if (dropped) skipped_ = !closing;
     if (!dropped) out_ += (closing ? "</" : "<") + element;
     if (element == "svg" && !closing) out_ += attributes_;
-    for (space(); at_ < svg_.size() && svg_[at_] != '>' && svg_[at_] != '/'; space()) attribute(!dropped);
-    const bool alone = at_ < svg_.size() && svg_[at_] == '/';
-    at_ += alone;
-    if (at_ >= svg_.size() || svg_[at_] != '>') unknown("an open tag");
-    ++at_;
+    for (space(); next_ < svg_.size() && svg_[next_] != '>' && svg_[next_] != '/'; space()) attribute(!dropped);
+    const bool alone = next_ < svg_.size() && svg_[next_] == '/';
+    next_ += alone;
+    if (next_ >= svg_.size() || svg_[next_] != '>') unknown("an open tag");
+    ++next_;
     if (!dropped) out_ += alone ? "/>" : ">";
     if (dropped && alone) skipped_ = false;
   }
@@ -109,15 +109,15 @@ class svg_rewriter {
   void attribute(bool kept) {
     std::string key = name();
     space();
-    if (key.empty() || at_ >= svg_.size() || svg_[at_] != '=') unknown("an attribute without value");
-    ++at_;
+    if (key.empty() || next_ >= svg_.size() || svg_[next_] != '=') unknown("an attribute without value");
+    ++next_;
     space();
-    const char quote = at_ < svg_.size() ? svg_[at_] : '\0';
+    const char quote = next_ < svg_.size() ? svg_[next_] : '\0';
     if (quote != '"' && quote != '\'') unknown("an attribute without quotes");
-    const std::size_t end = svg_.find(quote, at_ + 1);
+    const std::size_t end = svg_.find(quote, next_ + 1);
     if (end == std::string::npos) unknown("an open attribute");
-    std::string value = svg_.substr(at_ + 1, end - at_ - 1);
-    at_ = end + 1;
+    std::string value = svg_.substr(next_ + 1, end - next_ - 1);
+    next_ = end + 1;
     if (!kept || key.rfind("xmlns", 0) == 0) return;
     if (key.rfind("on", 0) == 0) unknown(key);
     if (key == "xlink:href") key = "href";
@@ -135,11 +135,11 @@ class svg_rewriter {
 
   const std::string &svg_, &prefix_, &attributes_;
   std::string out_;
-  std::size_t at_ = 0;
+  std::size_t next_ = 0;  ///< of the first byte not read
   bool skipped_ = false;  ///< inside a title
 };
 
-/// Text without the spaces and line ends with which a terminal is set.
+/// Text without the spaces and line ends around it.
 std::string trimmed(const std::string& text) {
   const std::size_t from = text.find_first_not_of(" \n"), to = text.find_last_not_of(" \n");
   return from == std::string::npos ? std::string() : text.substr(from, to - from + 1);
@@ -202,7 +202,7 @@ std::string html_table(const table& t, const std::string& label) {
   }
   s += "</tr>\n</thead>\n<tbody>\n";
   const auto& rows = t.rows();
-  // Spaces behind a number stand for digits that it lacks beside others of its column: figure spaces keep them in line.
+  // Spaces after a number align it with numbers of more digits; figure spaces do so on the page.
   std::vector<std::size_t> spare(columns.size(), std::string::npos);
   for (const auto& row : rows)
     for (std::size_t c = 0; c < row.size(); ++c)
@@ -221,7 +221,7 @@ std::string html_table(const table& t, const std::string& label) {
         s += "<td" + side(c) + ">" + text + "</td>";
         continue;
       }
-      // A row whose first cell is empty goes on with the label above it.
+      // A row whose first cell is empty belongs to the label above.
       if (text.empty() && r > 0 && !rows[r - 1].empty()) continue;
       std::size_t span = 1;
       while (r + span < rows.size() && !rows[r + span].empty() && trimmed(rows[r + span][0]).empty()) ++span;

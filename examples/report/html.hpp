@@ -9,22 +9,22 @@
 
 namespace qkgeom::examples {
 
-/// `text` as HTML shows it, between tags or inside a quoted attribute. What is no UTF-8 and what no page may hold
-/// becomes U+FFFD.
+/// Escapes `text` for use between tags or inside a quoted attribute. Bytes that are not UTF-8 and characters that HTML
+/// forbids become U+FFFD.
 std::string html_text(std::string_view text);
 
-/// The same with the thin groups of large numbers kept on one line.
+/// `html_text` that keeps numbers like 1 234 567 on one line.
 std::string html_words(std::string_view text);
 
-/// gnuplot's SVG as an element of a page with others: ids and references get `prefix`, so that no two figures share
-/// one; prolog, namespaces and titles are left out. `attributes` are added to the element. Throws `error` at markup
-/// that gnuplot does not write.
+/// gnuplot's SVG as an element of a page: ids and references get `prefix`, so that figures share no id; prolog,
+/// namespaces and titles are dropped; the element gets `attributes`. Throws `error` at markup that gnuplot does not
+/// write.
 std::string inline_svg(const std::string& svg, const std::string& prefix, const std::string& attributes);
 
-/// A terminal's table for a page, in a box that scrolls where it is too wide. `label` names it to who cannot see it.
+/// A table as HTML, in a box that scrolls if the table is too wide. `label` names it to screen readers.
 std::string html_table(const table& t, const std::string& label);
 
-/// Keeps what is printed as the parts of a page.
+/// Collects printed text and tables as sections of a page.
 class page_printer : public printer {
  public:
   struct section {
@@ -36,7 +36,7 @@ class page_printer : public printer {
   void heading(const std::string& text) override { sections_.push_back({text, {}}); }
   void line(const std::string& text = {}) override;
   void print(const table& t) override;
-  /// HTML as it is.
+  /// Appends HTML as it is.
   void add(const std::string& html) { last().body += html; }
 
   const std::vector<section>& sections() const { return sections_; }

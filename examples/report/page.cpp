@@ -77,13 +77,13 @@ std::string figures_html(const output_folder& folder, const fixed_scales& scales
 
 std::string report_page(const report_content& c) {
   const std::string title = html_text(c.title);
-  // "model (type): 64 query heads in 8 layers, head size 32": the last colon is ours.
+  // "model (type): 64 query heads in 8 layers, head size 32"; the model's name may hold colons, the rest does not.
   const std::string words = c.summary.empty() ? c.title : c.summary[0].heading;
   const std::size_t colon = std::min(words.rfind(": "), words.size());
   std::string s =
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-      // Nothing is loaded, and should a page that was tampered with try, it may not.
+      // The page loads nothing; the policy stops a page that was tampered with.
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\"/>\n"
       "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>" +

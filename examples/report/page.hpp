@@ -12,13 +12,13 @@
 
 namespace qkgeom::examples {
 
-/// Limits of the colours that no other program fixes, so that two reports can be held side by side.
+/// Limits of the colour scales, fixed so that two reports can be compared side by side.
 struct fixed_scales {
-  double bias = 100;      ///< bias_strength times the context, +-
-  double bias_in_sd = 2;  ///< the same in standard deviations of a score difference, +-
+  double bias = 100;      ///< +- bias strength times the context
+  double bias_in_sd = 2;  ///< +- the same in standard deviations of a score difference
 };
 
-/// How a report was made: what its notes say beside what captures and analysis know themselves.
+/// Settings for the report's notes; captures and analysis hold the rest.
 struct report_settings {
   std::string command, version;
   arguments choice{};
@@ -27,35 +27,35 @@ struct report_settings {
   bool refit_errors = false;
 };
 
-/// One report, part by part; plain text but for what is named HTML.
+/// The sections of a report.
 struct report_content {
-  std::string title;                           ///< of the window
-  std::vector<page_printer::section> result;   ///< the target, the model among others
-  std::vector<page_printer::section> summary;  ///< tables of the model; the first has the capture's words
+  std::string title;                           ///< of the window, plain text
+  std::vector<page_printer::section> result;   ///< the target and the place among other models
+  std::vector<page_printer::section> summary;  ///< tables of the model; the first section describes the capture
   std::string figures, heads, notes;           ///< HTML
 };
 
-/// A figure that was drawn into `folder`, with its caption.
+/// A figure of `folder` with its caption.
 std::string figure_html(const output_folder& folder, const std::string& name);
-/// All of them but the quadrant's, which stands with the target, after what their colours mean.
+/// The meaning of the colours and all figures, except the quadrant, which stands with the target.
 std::string figures_html(const output_folder& folder, const fixed_scales& scales);
-/// What one figure shows, with the section or the equation of the thesis.
+/// Caption of a figure, with the section or equation of the thesis.
 std::string figure_caption(const std::string& name);
 
-/// A row a head, with the controls that sort and filter it where scripts run.
+/// A table with a row per head; scripts sort and filter it.
 std::string heads_html(const model_report& report);
 
-/// Settings, captures with their documents, definitions.
+/// The report's notes: settings, captures with their documents, definitions.
 std::string notes_html(const analysed& a, const report_settings& settings);
 
-/// The whole page: one file that loads nothing.
+/// The whole page; it loads nothing.
 std::string report_page(const report_content& content);
 
-/// The page's style sheet and its script.
+/// The page's style sheet and script.
 const char* page_style();
 const char* page_script();
 
-/// argv as one line that a shell reads back.
+/// argv as a line for a shell.
 std::string command_line(int argc, char** argv);
 
 }  // namespace qkgeom::examples

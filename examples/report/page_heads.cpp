@@ -14,14 +14,14 @@ namespace {
 
 struct cell {
   std::string text;     ///< plain
-  double value = NAN;   ///< by which it is sorted
-  double error = NAN;   ///< standard error, shown behind it
-  std::string order{};  ///< words by which it is sorted instead
+  double value = NAN;   ///< sort key
+  double error = NAN;   ///< standard error, shown after the text
+  std::string order{};  ///< sort key of words
 };
 
 struct head_table_column {
   std::string name, unit;  ///< the unit stands below the name
-  std::function<cell(const head_report&)> of;
+  std::function<cell(const head_report&)> cell_of;
 };
 
 cell words(const std::string& text) { return {text, NAN, NAN, text}; }
@@ -79,7 +79,7 @@ std::string choice(const std::string& name, const std::string& label, const std:
   return s + "</select></label>\n";
 }
 
-/// What is there to choose from: layers, kinds of layers, classes.
+/// The choices of the filters: layers, kinds of layers, classes.
 std::string controls(const model_report& report) {
   std::set<index_t> layers;
   std::set<bool> kinds;
@@ -103,7 +103,7 @@ std::string controls(const model_report& report) {
   return s + "<button type=\"reset\">Clear</button>\n<output id=\"head-count\" role=\"status\"></output>\n</form>\n";
 }
 
-/// What the text filter looks into.
+/// The text that the filter searches.
 std::string words_of_head(const head_report& h) {
   const std::string layer = std::to_string(h.layer), head = std::to_string(h.q_head);
   return layer + "." + head + " layer " + layer + " head " + head + " key head " + std::to_string(h.k_head) + " " +
@@ -137,7 +137,7 @@ std::string heads_html(const model_report& report) {
          "\"><th scope=\"row\" class=\"words\" data-value=\"" + std::to_string(place++) + "\">" +
          std::to_string(h.layer) + "." + std::to_string(h.q_head) + "</th>";
     for (const auto& c : columns) {
-      const cell v = c.of(h);
+      const cell v = c.cell_of(h);
       s += "<td" + key_of(v) + ">" + html_text(v.text);
       if (std::isfinite(v.error))
         s += " <span class=\"error\">± " + fixed(v.error, v.error < 0.0005 && v.error > 0 ? 4 : 3) + "</span>";

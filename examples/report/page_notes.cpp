@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The report's notes: how it was made, of what, and what its words mean.
+// The report's notes: settings, captures, definitions.
 #include <algorithm>
 #include <utility>
 
@@ -31,7 +31,7 @@ std::string buckets_words(const bucket_edges& buckets) {
   if (buckets.count() == 0) return "none";
   const index_t width = edges[1] - edges[0];
   bool equal = true;
-  for (std::size_t i = 1; i + 1 < edges.size(); ++i)  // the last may be cut short by the context's end
+  for (std::size_t i = 1; i + 1 < edges.size(); ++i)  // the context's end may cut the last one short
     equal &= edges[i + 1] - edges[i] == width || (i + 2 == edges.size() && edges[i + 1] - edges[i] < width);
   if (equal) return std::to_string(buckets.count()) + " of " + grouped(width) + " tokens";
   std::vector<std::string> words;
@@ -80,7 +80,7 @@ std::string layers_words(const capture_manifest& m) {
   return windowed > 0 ? s + ", " + std::to_string(windowed) + " with a window" : s;
 }
 
-/// Which tokens were kept. The manifest's rate is a probability, of log2 buckets the expected tokens of one.
+/// Which tokens were kept. The manifest's rate is a probability; for log2 buckets, the expected tokens of a bucket.
 std::string sampling_words(const capture_manifest& m) {
   if (m.bucket.kind == "all") return "every token";
   const double size = static_cast<double>(m.bucket.size);
@@ -142,44 +142,35 @@ const entries& definitions() {
   static const entries list{
       {"Component 0, PC0 (4.2)",
        "First principal component of a head's pooled queries and keys. r_q and r_k: correlation of the queries' and of "
-       "the "
-       "keys' projection with token position."},
+       "the keys' projection with token position."},
       {"Head class (4.2.2)",
        "By r on component 0: position-dominated (queries and keys follow position), q-positional and k-positional (one "
-       "side "
-       "does), content-focused (neither), mixed."},
+       "side does), content-focused (neither), mixed."},
       {"Axes a and b (4.3, 4.5)",
        "a: direction of the covariance of pooled queries and keys with position. b: direction from the keys' mean to "
-       "the "
-       "queries', orthogonal to a. Plane variance: the share of the pooled variance along both."},
+       "the queries', orthogonal to a. Plane variance: the share of the pooled variance along both."},
       {"Bias strength (4.6)",
        "Mean query on a times the keys' slope along a: the score that a key gains a token by position alone. Positive: "
-       "later "
-       "keys score higher."},
+       "later keys score higher."},
       {"Bias × context, in sd",
        "Bias strength times the context length; in sd: over the standard deviation of the score difference of two keys "
-       "of one "
-       "document. Both compare across context lengths, the second across models too."},
+       "of one document. Both compare across context lengths, the second across models too."},
       {"Query models (4.10 to 4.12, A.2)",
-       "A normal law of the queries of each bucket: linear drift with position in one coordinate; diagonal: variances "
-       "of the "
-       "others, the thesis' choice; full and joint: their covariance too; linear_drift: drift in all coordinates."},
+       "A normal distribution of the queries of each bucket: linear drift with position in one coordinate; diagonal: "
+       "variances of the others, the thesis' choice; full and joint: their covariance too; linear_drift: drift in all "
+       "coordinates."},
       {"Plasticity of a pair (4.7, 4.8, 4.14)",
        "4 p (1 - p), p the probability that a query of the bucket scores key i above key j: twice the probability that "
-       "two "
-       "queries order the keys differently. Observed: p is a share of the captured queries, corrected by n/(n-1)."},
+       "two queries order the keys differently. Observed: p is a share of the captured queries, corrected by n/(n-1)."},
       {"Profile, AP_t (4.9, 4.4.5)",
        "Mean plasticity over pairs of keys of one document before a query bucket. The heatmap splits it by the "
-       "distance of the "
-       "two keys and of the query from their middle."},
+       "distance of the two keys and of the query from their middle."},
       {"AP overall, first, last, AP_drop (4.4.5)",
        "Means of the profile over the query buckets of the whole context, its first and its last fifth, by their "
-       "queries. "
-       "AP_drop: first less last."},
+       "queries. AP_drop: first less last."},
       {"Standard error",
        "Jackknife over documents: the spread of the value with each document left out in turn, given the query model. "
-       "That of a "
-       "mean over heads leaves a document out of all heads at once."}};
+       "That of a mean over heads leaves a document out of all heads at once."}};
   return list;
 }
 

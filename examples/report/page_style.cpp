@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The report's style sheet and its script; both are XML as they stand but for the script's CDATA section.
+// The report's style sheet and its script, which needs a CDATA section to be XML.
 #include "examples/report/page.hpp"
 
 namespace qkgeom::examples {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One page about a study: tables, figures, every head, the target, and how it all was made. It opens without a network.
+// A study as one HTML page that loads nothing: tables, figures, every head, the target, and how the report was made.
 #include "examples/common/cli.hpp"
+#include "examples/common/figures/head_cells.hpp"
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/softmax.hpp"
 #include "examples/common/terminal.hpp"
@@ -19,7 +20,21 @@ struct benchmark {
   std::vector<std::string> columns{"model", "ap_drop", "score"};
 };
 
-/// The model among others of known AP_drop and score: a sentence, and a figure.
+/// Bias strength times the context in standard deviations of the score difference of two keys of a document.
+map_figure bias_in_sd_map(const qkgeom::model_report& report, double limit) {
+  map_figure f;
+  f.text = {"How position weighs against content", about(report) + "; red: later keys win, blue: earlier keys",
+            "query head", "layer"};
+  f.panels.push_back({"bias over the context / sd of a score difference",
+                      cells_of(report, f, [](const qkgeom::head_report& h) { return h.rotation.bias_context_in_sd; })});
+  f.scale = colour_scale::diverging;
+  f.high = limit;
+  f.low = -limit;
+  f.scale_label = "standard deviations";
+  return f;
+}
+
+/// Places the model among others by AP_drop and score: a sentence and a figure.
 void place(page_printer& page, printer& out, output_folder& folder, const qkgeom::model_report& report,
            const benchmark& b, const std::vector<scored_model>& others) {
   if (!b.score) return;

@@ -107,7 +107,7 @@ namespace {
 
 using namespace style;
 
-/// Where a label of a point may stand: offsets in pixels of its anchor, and its side.
+/// Place of a point's label: offset of its anchor in pixels, and the side of the text at the anchor.
 struct place {
   double dx, dy;
   const char* side;
@@ -132,8 +132,8 @@ box box_of(double x, double y, const place& p, const std::string& text) {
   return {from, y + p.dy - 8, from + width, y + p.dy + 8};
 }
 
-/// The first place at which a label covers nothing of `taken` and no line; else the first that covers nothing of
-/// `taken`; the first of all if there is none.
+/// The first place where the label meets neither `taken` nor `lines`, else the first that does not meet `taken`, else
+/// the first of all. Adds the label's box to `taken`.
 const place& free_place(double x, double y, const std::string& text, const box& axes, const std::vector<box>& lines,
                         std::vector<box>& taken) {
   const auto meets = [](const box& b, const std::vector<box>& others) {
@@ -150,7 +150,7 @@ const place& free_place(double x, double y, const std::string& text, const box& 
   return places[0];
 }
 
-/// Round limits around values, with a tenth to spare.
+/// Limits around values, with a margin.
 std::array<double, 2> limits(std::vector<double> values) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   const double spare = *high > *low ? 0.12 * (*high - *low) : 1;
@@ -160,7 +160,7 @@ std::array<double, 2> limits(std::vector<double> values) {
 }  // namespace
 
 void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
-  constexpr canvas c{760, 560, 68, 23, 73, 84};
+  constexpr canvas c{.width = 760, .height = 560, .left = 68, .right = 23, .bottom = 73, .top = 84};
   plot_script script{c.width, c.height, {}, {}};
   const double median = median_score(f.others);
   std::vector<double> x{drop_target, 0, f.drop.value}, y{median, f.score};

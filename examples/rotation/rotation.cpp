@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The plane {a, b} of every head of a capture: drift, separation, and the bias that position alone gives to later keys.
+// The plane {a, b} of every head of a capture: drift, separation, and the score that position alone adds to later keys.
 #include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/terminal.hpp"

@@ -1,25 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # bundled.sh [OUT]   Chapter 6 of the thesis on the bundled model's training, in one command on a CPU. OUT: out/bundled by
-# default. Installs the Debian packages that are missing, builds qkgeom, captures the queries and keys of all heads of seven
-# checkpoints on the same held-out books, each at the context it is made for, and runs on them what chapter 6 is made of:
-# training_dynamics (6.3), compare_models (6.1, 6.2, 6.4, A.1 to A.3), drop_split of the end of annealing and of the two
-# long-context checkpoints (H6), heads of the last one by testament. What an earlier run has built or captured is used again.
-# docs/reproduction.md reads the result.
+# default. Installs missing Debian packages, builds qkgeom, captures the queries and keys of all heads of seven checkpoints
+# on the same held-out books, each at its own context, and runs the analyses of chapter 6: training_dynamics (6.3),
+# compare_models (6.1, 6.2, 6.4, A.1 to A.3), drop_split before and after the extension of the context (H6), heads of the
+# last checkpoint by testament. Reuses what an earlier run built or captured. docs/reproduction.md reads the result.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/../common/prepare.sh"
-options "$here/bundled.sh" "$@"
-out=$(realpath -m "${1:-$here/../../out/bundled}")
-prepare "$here" "$out" qkgeom-capture training_dynamics compare_models drop_split heads
+source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
+options bundled "$@"
+prepare qkgeom-capture training_dynamics compare_models drop_split heads
 
 checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
              lc-512-to-4096-step-80 lc-4096-to-8192-step-10)
 annealed=stage3-step-150 extended=lc-512-to-4096-step-80 last=lc-4096-to-8192-step-10
 families=early,early,pre-training,pre-training,pre-training,extension,extension
-field() { sed -n "s/^ *\"$2\": \([0-9.]*\),\{0,1\}$/\1/p" "$1"; } # FILE NAME: a number of a JSON file, one field a line
+field() { sed -n "s/^ *\"$2\": \([0-9.]*\),\{0,1\}$/\1/p" "$1"; } # FILE NAME: a number of a JSON file with one field per line
 
-# The held-out books with the testament they stand in as a label: seven of the old, then five of the new.
+# Labels the held-out books with their testament: seven of the old, then five of the new.
 sed '1,7s/^{/{"testament": "old", /; 8,$s/^{/{"testament": "new", /' "$data/heldout.jsonl" >"$out/heldout.jsonl"
 
 step "Capturing queries and keys of all heads of ${#checkpoints[@]} checkpoints"
@@ -49,4 +46,4 @@ done
 step "Every head of the last checkpoint, by testament"
 "$bin/heads" "$out/captures/$last" --out "$out/heads" --group-by testament | tee "$out/heads.txt"
 
-step "Done: $out. docs/reproduction.md says what it shows."
+step "Done: $out. docs/reproduction.md reads these results."

@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# published.sh [OUT]   What the published tables of the thesis say, in one command: every claim that they decide beside the
-# thesis' value, H1 to H8, the tables of chapter 6 and its notes, figure 6.7. OUT: out/published by default. Installs the
-# Debian packages that are missing and builds the one program it runs. docs/reproduction.md reads the result.
+# published.sh [OUT]   Recomputes the thesis from its published tables, in one command: every claim that they decide beside
+# the thesis' value, H1 to H8, the tables of chapter 6 and of the notes, figure 6.7. OUT: out/published by default.
+# Installs missing Debian packages and builds thesis_claims. docs/reproduction.md reads the result.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/../common/prepare.sh"
-options "$here/published.sh" "$@"
-out=$(realpath -m "${1:-$here/../../out/published}")
-prepare "$here" "$out" thesis_claims
+source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
+options published "$@"
+prepare thesis_claims
 
 step "Claims, hypotheses, tables and figures"
 "$bin/thesis_claims" examples/thesis/data --out "$out" | tee "$out/summary.txt"

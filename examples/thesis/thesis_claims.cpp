@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What the published tables of the thesis say: every claim that they decide, H1 to H8, its tables and figure 6.7.
+// Recomputes the thesis from its published tables: every claim that they decide, H1 to H8, tables and figure 6.7.
 #include "examples/common/cli.hpp"
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/correspondence.hpp"
-#include "examples/thesis/published/hypotheses.hpp"
-#include "examples/thesis/published/outputs.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/correspondence.hpp"
+#include "examples/thesis/hypotheses.hpp"
+#include "examples/thesis/outputs.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;

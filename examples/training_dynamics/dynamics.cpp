@@ -11,34 +11,25 @@
 namespace qkgeom::examples {
 namespace {
 
-using align = table::align;
-
 void print_trajectory(printer& out, const std::vector<trajectory_point>& points, const std::string& model) {
   const auto group = every_head(points[0].heads);
   out.heading("Means over " + counted(group.size(), "head") + " ± standard error over documents");
-  table t({{"checkpoint", align::left},
-           {"context"},
-           {"held-out loss"},
-           {"|bias| a token"},
-           {"|bias| a context"},
-           {"... in sd"},
-           {"|alpha_k| a context"},
-           {"|r_k| axis a"}});
-  std::vector<table::column> ap_columns{
-      {"checkpoint", align::left}, {"AP overall"}, {"observed"}, {"first 20 %"}, {"last 20 %"}};
+  table t({"checkpoint"}, {"context", "held-out loss", "|bias| a token", "|bias| a context", "... in sd",
+                           "|alpha_k| a context", "|r_k| axis a"});
+  std::vector<std::string> ap_columns{"AP overall", "observed", "first 20 %", "last 20 %"};
   const auto groups = head_groups(points[0].heads);
-  for (const auto& g : groups) ap_columns.push_back({"drop, " + words_for_heads(g.name)});
-  table ap(ap_columns);
+  for (const auto& g : groups) ap_columns.push_back("drop, " + words_for_heads(g.name));
+  table ap({"checkpoint"}, ap_columns);
   for (const auto& p : points) {
-    const auto of = [&](const char* column, head_statistic s) {
+    const auto text = [&](const char* column, head_statistic s) {
       return with_error(over_heads(p.column(column), group, s));
     };
     const auto abs = head_statistic::mean_abs, mean = head_statistic::mean;
     t.row({p.label, grouped(p.context_length), p.heldout_loss ? fixed(*p.heldout_loss, 3) : "-",
-           of("bias_strength", abs), of("bias_context", abs), of("bias_context_in_sd", abs), of("alpha_k_context", abs),
-           of("r_k_a", abs)});
-    std::vector<std::string> row{p.label, of("ap_overall", mean), of("ap_empirical_unbiased", mean),
-                                 of("ap_first_20pct", mean), of("ap_last_20pct", mean)};
+           text("bias_strength", abs), text("bias_context", abs), text("bias_context_in_sd", abs),
+           text("alpha_k_context", abs), text("r_k_a", abs)});
+    std::vector<std::string> row{p.label, text("ap_overall", mean), text("ap_empirical_unbiased", mean),
+                                 text("ap_first_20pct", mean), text("ap_last_20pct", mean)};
     for (const auto& g : groups) row.push_back(with_error(over_heads(p.column("ap_drop"), g.heads, mean)));
     ap.row(std::move(row));
   }
@@ -49,14 +40,8 @@ void print_trajectory(printer& out, const std::vector<trajectory_point>& points,
 
 void print_splits(printer& out, const std::vector<trajectory_point>& points) {
   out.heading("Change of log mean |bias|, and the parts it is the sum of");
-  table t({{"from", align::left},
-           {"to", align::left},
-           {"bias a token"},
-           {"bias a context"},
-           {"mu_Q^a"},
-           {"alpha_K a token"},
-           {"alpha_K a context"},
-           {"covariance"}});
+  table t({"from", "to"},
+          {"bias a token", "bias a context", "mu_Q^a", "alpha_K a token", "alpha_K a context", "covariance"});
   const auto group = every_head(points[0].heads);
   const auto steps = checkpoint_steps(points);
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -73,10 +58,10 @@ void print_splits(printer& out, const std::vector<trajectory_point>& points) {
 void print_class_changes(printer& out, const std::vector<trajectory_point>& points) {
   const auto group = every_head(points[0].heads);
   out.heading("Head classes");
-  std::vector<table::column> columns{{"checkpoint", align::left}};
-  for (const head_class c : all_head_classes) columns.push_back({class_words(c)});
-  columns.push_back({"changed class since the one above"});
-  table t(columns);
+  std::vector<std::string> columns;
+  for (const head_class c : all_head_classes) columns.push_back(class_words(c));
+  columns.push_back("changed class since the one above");
+  table t({"checkpoint"}, columns);
   for (std::size_t i = 0; i < points.size(); ++i) {
     std::vector<std::string> row{points[i].label};
     for (const head_class c : all_head_classes) {

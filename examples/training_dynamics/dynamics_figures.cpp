@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a training trajectory looks like.
+// Figures of a training trajectory.
 #include <cmath>
 
 #include "examples/common/figures/head_figures.hpp"
@@ -12,11 +12,10 @@ namespace {
 
 const std::string bars_of_documents = "; bars: 2 standard errors over documents";
 
-/// All checkpoints have the same heads (`check_comparable`).
+/// One column's statistic over some heads, with bars of two errors. All checkpoints have the same heads
+/// (`check_comparable`).
 step_figure::series series_of(const std::vector<trajectory_point>& points, const std::string& column,
-                              const std::vector<std::size_t>& heads, head_statistic statistic, std::string name,
-                              colour line, bool dashed = false) {
-  step_figure::series s{std::move(name), line, {}, {}, dashed};
+                              const std::vector<std::size_t>& heads, head_statistic statistic, step_figure::series s) {
   for (const auto& p : points) {
     const auto e = over_heads(p.column(column), heads, statistic);
     s.y.push_back(e.value);
@@ -25,13 +24,27 @@ step_figure::series series_of(const std::vector<trajectory_point>& points, const
   return s;
 }
 
-/// A line for each group of heads.
+/// A line per head group.
 void add_groups(step_figure& f, const std::vector<trajectory_point>& points, const std::string& column,
                 head_statistic statistic) {
   for (const auto& g : head_groups(points[0].heads)) {
     const colour line = g.name == "all" ? palette::black : g.name == "rope" ? palette::blue : palette::vermilion;
-    f.lines.push_back(series_of(points, column, g.heads, statistic, words_for_heads(g), line));
+    f.lines.push_back(series_of(points, column, g.heads, statistic, {words_for_heads(g), line, {}, {}}));
   }
+}
+
+struct column_line {
+  const char *column, *name;
+  colour line;
+  bool dashed;
+};
+
+/// A line per column, over all heads.
+void add_columns(step_figure& f, const std::vector<trajectory_point>& points, head_statistic statistic,
+                 const std::vector<column_line>& lines) {
+  for (const auto& l : lines)
+    f.lines.push_back(
+        series_of(points, l.column, every_head(points[0].heads), statistic, {l.name, l.line, {}, {}, l.dashed}));
 }
 
 step_figure figure_of(const std::vector<trajectory_point>& points, figure_text text) {
@@ -81,14 +94,11 @@ step_figure correlation_figure(const std::vector<trajectory_point>& points) {
   auto f = figure_of(points, {"How far queries and keys follow position",
                               "mean over all heads of |r|; solid: PCA component 0, dashed: axis a" + bars_of_documents,
                               "", "mean |correlation with position|"});
-  const auto add = [&](const char* column, const char* name, colour line, bool dashed) {
-    f.lines.push_back(
-        series_of(points, column, every_head(points[0].heads), head_statistic::mean_abs, name, line, dashed));
-  };
-  add("r_q_pc0", "queries, component 0", palette::blue, false);
-  add("r_k_pc0", "keys, component 0", palette::orange, false);
-  add("r_q_a", "queries, axis a", palette::blue, true);
-  add("r_k_a", "keys, axis a", palette::orange, true);
+  add_columns(f, points, head_statistic::mean_abs,
+              {{"r_q_pc0", "queries, component 0", palette::blue, false},
+               {"r_k_pc0", "keys, component 0", palette::orange, false},
+               {"r_q_a", "queries, axis a", palette::blue, true},
+               {"r_k_a", "keys, axis a", palette::orange, true}});
   f.y_low = 0;
   f.y_high = 1;
   return f;
@@ -110,13 +120,11 @@ share_figure class_share_figure(const std::vector<trajectory_point>& points) {
 step_figure plasticity_figure(const std::vector<trajectory_point>& points, const std::string& model) {
   auto f = figure_of(points, {"Plasticity along training",
                               "mean over all heads, " + model + " query model" + bars_of_documents, "", "plasticity"});
-  const auto add = [&](const char* column, const char* name, colour line, bool dashed) {
-    f.lines.push_back(series_of(points, column, every_head(points[0].heads), head_statistic::mean, name, line, dashed));
-  };
-  add("ap_first_20pct", "first 20 % of the context", palette::sky, false);
-  add("ap_overall", "whole context", palette::black, false);
-  add("ap_last_20pct", "last 20 %", palette::purple, false);
-  add("ap_empirical_unbiased", "whole, observed queries", palette::black, true);
+  add_columns(f, points, head_statistic::mean,
+              {{"ap_first_20pct", "first 20 % of the context", palette::sky, false},
+               {"ap_overall", "whole context", palette::black, false},
+               {"ap_last_20pct", "last 20 %", palette::purple, false},
+               {"ap_empirical_unbiased", "whole, observed queries", palette::black, true}});
   f.y_low = 0;
   f.y_high = 1;
   return f;

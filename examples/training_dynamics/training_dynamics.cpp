@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the geometry of a model's heads moves along training: captures of its checkpoints, in training order.
+// How the geometry of a model's heads changes along training: captures of its checkpoints in training order.
 #include "examples/common/cli.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/training_dynamics/dynamics.hpp"

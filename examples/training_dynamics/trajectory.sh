@@ -1,23 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # trajectory.sh [OUT]   From the bundled model's checkpoints to tables and figures of its training, in one command on a
-# CPU. OUT: out/trajectory by default. Installs the Debian packages that are missing, builds qkgeom, captures the queries
-# and keys of all heads of seven checkpoints on the same held-out books, and follows the geometry of the heads along the
-# training: in OUT/own with each checkpoint at the context it is made for (512, 4096, 8192 tokens), in OUT/same with all
-# of them at the shortest. What an earlier run has built or captured is used again.
+# CPU. OUT: out/trajectory by default. Installs missing Debian packages, builds qkgeom, captures the queries and keys of
+# all heads of seven checkpoints on the same held-out books, and follows the geometry of the heads along the training:
+# OUT/own has each checkpoint at its own context (512, 4096, 8192 tokens), OUT/same all of them at the shortest. Reuses
+# what an earlier run built or captured.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/../common/prepare.sh"
-options "$here/trajectory.sh" "$@"
-out=$(realpath -m "${1:-$here/../out/trajectory}")
-prepare "$here/trajectory.sh" "$out" training_dynamics qkgeom-capture
+source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
+options trajectory "$@"
+prepare training_dynamics qkgeom-capture
 
 checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
              lc-512-to-4096-step-80 lc-4096-to-8192-step-10)
 shortest=512
-field() { sed -n "s/^ *\"$2\": \([0-9.]*\),\{0,1\}$/\1/p" "$1"; } # FILE NAME: a number of a JSON file, one field a line
+field() { sed -n "s/^ *\"$2\": \([0-9.]*\),\{0,1\}$/\1/p" "$1"; } # FILE NAME: a number of a JSON file with one field per line
 
-# One checkpoint at one context length: the same books, 16 buckets, up to 24 tokens of each bucket and book.
+# One checkpoint at one context length: 16 buckets, up to 24 tokens of each bucket and book.
 capture() { # CHECKPOINT LENGTH
   "$bin/qkgeom-capture" --model "$data/$1" --jsonl "$data/heldout.jsonl" --max-length "$2" --heads all \
     --bucket-size $(($2 / 16)) --rate 24 --seed 0 --out "$out/captures/$1-at-$2" --resume

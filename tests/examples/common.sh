@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# What tests of programs share; sourced after `set -uo pipefail` with QKGEOM_BIN set. Makes the scratch folder `work`.
+# Shared by the tests of programs, which source it after `set -uo pipefail` with QKGEOM_BIN set. Creates the folder `work`.
 work=$(mktemp -d "$PWD/scratch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 failures=0
 bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
 run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
-# refused WORDS PROGRAM ARGUMENTS...: it must end with status 2 and one line on stderr that holds WORDS. Lines of progress,
-# which appear where the machine is slow, are none. program_path: the PATH of the program.
+# refused WORDS PROGRAM ARGUMENTS...: the program must end with status 2 and one line on stderr that holds WORDS. Progress
+# lines, which a slow run prints, are ignored. program_path: the PATH of the program.
 refused() {
   local words=$1 status=0
   PATH=${program_path:-$PATH} "$QKGEOM_BIN/$2" "${@:3}" >"$work/stdout" 2>"$work/stderr.all" || status=$?
@@ -15,7 +15,7 @@ refused() {
   [[ $(wc -l <"$work/stderr") == 1 ]] || bad "${*:2}: more than one line: $(cat "$work/stderr")"
   grep -qF -- "$words" "$work/stderr" || bad "${*:2}: does not say '$words': $(cat "$work/stderr")"
 }
-column() { # FILE NAME: the fields of a column
+column() { # FILE NAME: prints one column
   awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == name) at = i; next } { print $at }' "$1"
 }
-both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; } # the files of figures
+both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; } # NAMES...: the files of figures

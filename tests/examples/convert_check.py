@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What convert_test.sh asks of Python.
+"""Commands for convert_test.sh.
 
-convert_check.py same A B              captures A and B hold the same manifest and tensors, bit for bit
-convert_check.py foreign FOLDER OUT    FOLDER's parquet files as another program writes them: rows in disorder, lists of
-                                       fixed size, no metadata of ours; all heads numbered from 0
-convert_check.py spoil FOLDER WHAT     one file of FOLDER made wrong
-convert_check.py benchmark OUT         a parquet file with the rows of LongBench Pro, texts of a few words
-convert_check.py documents JSONL       what longbench_pro_to_jsonl.py makes of its two longest lengths
+convert_check.py same A B              checks that captures A and B hold the same manifest and tensors, bit for bit
+convert_check.py foreign FOLDER OUT    rewrites FOLDER's parquet files as other programs write them: rows shuffled,
+                                       lists of fixed size, none of qkgeom's metadata
+convert_check.py spoil FOLDER WHAT     makes one file of FOLDER wrong
+convert_check.py benchmark OUT         writes a parquet file with the columns of LongBench Pro and texts of a few words
+convert_check.py documents JSONL       checks what longbench_pro_to_jsonl.py wrote for 128k and 256k
 """
 import json
 import pathlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# examples/convert both ways, and our programs on what comes out. Needs python3 with numpy and pyarrow ($QKGEOM_PYTHON, the
-# one that tests/run.sh makes under build/python, or the one on the path); skipped, with a sentence, where there is none.
+# examples/convert in both directions, and qkgeom's programs on the results. Needs python3 with numpy and pyarrow:
+# $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 for python in "${QKGEOM_PYTHON:-}" "$QKGEOM_SOURCE/build/python/bin/python" python3 ""; do
@@ -13,14 +13,11 @@ if [[ -z $python ]]; then
 fi
 
 data=$QKGEOM_SOURCE/tests/data/golden
-work=$(mktemp -d "$PWD/convert.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-convert() { # PROGRAM ARGUMENTS...: must succeed
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
+convert() { # PROGRAM ARGUMENTS...: the converter must succeed
   "$python" -B "$QKGEOM_SOURCE/examples/convert/$1.py" "${@:2}" >"$work/log" 2>&1 || bad "$*: $(cat "$work/log")"
 }
-refused() { # WORDS PROGRAM ARGUMENTS...: must end with status 2 and one line on stderr that holds WORDS
+refused() { # WORDS PROGRAM ARGUMENTS...: the converter must end with status 2 and one line on stderr that holds WORDS
   local words=$1 status=0
   shift
   "$python" -B "$QKGEOM_SOURCE/examples/convert/$1.py" "${@:2}" >/dev/null 2>"$work/log" || status=$?
@@ -28,12 +25,11 @@ refused() { # WORDS PROGRAM ARGUMENTS...: must end with status 2 and one line on
   grep -qF -- "$words" "$work/log" || bad "$*: does not say '$words': $(cat "$work/log")"
 }
 check() { "$python" -B "$QKGEOM_SOURCE/tests/examples/convert_check.py" "$@" || bad "check $*"; }
-run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/log" 2>&1 || bad "$*: $(cat "$work/log")"; }
-agree() { # A B NAMES...: the same tables in both folders
+agree() { # A B NAMES...: both folders hold the same tables
   for table in "${@:3}"; do cmp "$1/$table" "$2/$table" || bad "$table differs"; done
 }
 
-# There and back: the same capture, bit for bit.
+# A conversion and its inverse give the same capture, bit for bit.
 convert capture_to_parquet "$data/long-f32.safetensors" "$work/long-f32"
 convert parquet_to_capture "$work/long-f32" "$work/long-f32.safetensors"
 check same "$data/long-f32.safetensors" "$work/long-f32.safetensors"
@@ -42,7 +38,7 @@ convert parquet_to_capture "$work/short" "$work/short.safetensors" --dtype bf16
 check same "$data/short-bf16.safetensors" "$work/short.safetensors"
 [[ -f $work/short/l01h06q/data.parquet && -f $work/short/l01h01k/data.parquet ]] || bad "names: $(ls "$work/short")"
 
-# bf16 as f32 is the same numbers to every program.
+# Programs give the same numbers for bf16 and for its conversion to f32.
 convert parquet_to_capture "$work/short" "$work/wide.safetensors"
 for capture in "$data/short-bf16" "$work/wide"; do
   name=$(basename "$capture")
@@ -53,7 +49,7 @@ agree "$work/pca-short-bf16" "$work/pca-wide" qk.csv
 author=(head_metrics.csv head_bucket_plasticity.csv head_component_weights.csv)
 agree "$work/author-short-bf16" "$work/author-wide" "${author[@]}"
 
-# Files that another program wrote: what they do not say is asked for or read off.
+# Files of another program: options or the data supply what they lack.
 check foreign "$work/short" "$work/foreign"
 refused --query-heads parquet_to_capture "$work/foreign" "$work/foreign.safetensors"
 [[ ! -e $work/foreign.safetensors ]] || bad "a refused conversion left a file"
@@ -61,7 +57,7 @@ convert parquet_to_capture "$work/foreign" "$work/foreign.safetensors" --query-h
 run plasticity "$work/foreign.safetensors" --out "$work/author-foreign" --threads 1 --preset attention-plasticity
 agree "$work/author-short-bf16" "$work/author-foreign" "${author[@]}"
 
-# The benchmark's parquet as documents, with the counts it has.
+# Documents from the benchmark's parquet, with its counts.
 check benchmark "$work/benchmark.parquet"
 convert longbench_pro_to_jsonl "$work/benchmark.parquet" "$work/long.jsonl" --lengths 128k,256k
 grep -q '128k: 250 documents, 125 English, 256k: 250 documents' "$work/log" || bad "counts: $(cat "$work/log")"
@@ -78,7 +74,7 @@ refused "128k has 249 documents, 124 of them English" longbench_pro_to_jsonl "$w
 refused "--lengths" longbench_pro_to_jsonl "$work/benchmark.parquet" "$work/x.jsonl" --lengths 4k
 [[ ! -e $work/x.jsonl ]] || bad "a refused conversion left a file"
 
-# Bad input: one sentence, status 2.
+# Bad input gives one sentence and status 2.
 refused "no such capture" capture_to_parquet "$work/nowhere" "$work/x"
 refused "l00h00q" parquet_to_capture "$work/nowhere" "$work/x.safetensors"
 refused bf16 parquet_to_capture "$work/long-f32" "$work/x.safetensors" --dtype bf16

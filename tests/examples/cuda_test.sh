@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# --device cuda: the program becomes the one beside it whose name ends in -cuda, and says in one sentence what is missing.
+# --device cuda replaces a program by the one beside it with -cuda in its name; one sentence states what is missing.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 capture=$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors
@@ -8,7 +8,7 @@ source "$QKGEOM_SOURCE/tests/examples/common.sh"
 programs=(heads pca rotation plasticity)
 built=$QKGEOM_BIN
 
-# Copies, so that nothing lies beside them.
+# Copies, so that no -cuda program lies beside them.
 mkdir "$work/bin"
 for program in "${programs[@]}"; do cp "$built/$program" "$work/bin/"; done
 QKGEOM_BIN=$work/bin
@@ -20,7 +20,7 @@ refused "--device" heads "$capture" --out "$work/out" --device tpu
 refused "--device excludes --preset" plasticity "$capture" --out "$work/out" --device cuda --preset attention-plasticity
 [[ ! -e $work/out ]] || bad "a refused program made its folder"
 
-# The other program has the same arguments, in its place.
+# The -cuda program gets the same arguments.
 printf '%s\n' '#!/bin/sh' 'printf "%s;" "$@"' 'exit 7' >"$work/bin/heads-cuda"
 refused "heads-cuda, which a whole build makes where CUDA 12.8 or newer is: Permission denied" \
   heads "$capture" --out "$work/out" --device cuda
@@ -30,7 +30,7 @@ said=$("$work/bin/heads" "$capture" --out "$work/a folder" --device cuda --detai
 [[ $status == 7 && $said == "$capture;--out;$work/a folder;--device;cuda;--details;" ]] || bad "heads-cuda: status $status, '$said'"
 run pca "$capture" --out "$work/cpu" --device cpu --threads 1
 
-# Where the programs with CUDA are built: no device, so a sentence; without --device cuda they are the programs beside them.
+# If the -cuda programs are built: without a device they give one sentence; without --device cuda they compute on the CPU.
 QKGEOM_BIN=$built
 if [[ -x $built/heads-cuda ]]; then
   export CUDA_VISIBLE_DEVICES=

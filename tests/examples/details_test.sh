@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# heads --details: the same query models as the profile that it explains, whether of rows or of every token, and with few
-# rows; the query's position reaches the decay check. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# heads --details uses the query models of the profile, from rows or from every token, also with few rows; the decay check
+# uses --query-position. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
@@ -14,7 +14,7 @@ run heads "$work/many" --out "$work/tokens" --details
 run heads "$work/many" --out "$work/rows" --details --rows-only
 run heads "$work/many" --out "$work/mean" --details --query-position mean
 
-# Keys before the second query bucket lie in the first key bucket: the table's cell is the profile's bucket.
+# Keys before the second query bucket lie in the first key bucket, so that the table's cell equals the profile's bucket.
 for which in tokens rows; do
   profile=$(awk -F, '$3 == 1 && /,diagonal,/ { print $6 }' "$work/$which/profile.csv")
   cells=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
@@ -29,13 +29,13 @@ cmp -s "$work/tokens/fits.csv" "$work/rows/fits.csv" || bad "fits.csv, which is 
 [[ $(column "$work/tokens/decay_profile.csv" tau | sort -un | head -2 | tail -1) == 96 ]] || bad "tau is not a bucket's middle"
 column "$work/mean/decay_profile.csv" tau | grep -qx '96' && bad "--query-position mean does not reach decay_profile.csv"
 
-# Buckets without two observed queries have a model, and no gap.
+# Buckets with fewer than two observed queries have a model but no gap.
 capture few 1
 run heads "$work/few" --out "$work/sparse" --details
 column "$work/sparse/gaps.csv" gap | grep -q . || bad "no bucket has a gap"
 column "$work/sparse/gaps.csv" gap | sed 1,4d | grep -qx '' || bad "every bucket has a gap"
 
-# PCA and rotation know no buckets, and take moments over any.
+# PCA and rotation accept moments over any buckets.
 run qkgeom-capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \
   --bucket-size 64 --rate 24 --moments --statistics-bucket-size 100 --out "$work/grid"
 run rotation "$work/grid" --out "$work/of-grid"

@@ -12,7 +12,7 @@
 namespace qkgeom::test {
 
 inline constexpr double null = std::numeric_limits<double>::quiet_NaN();
-/// How gnuplot writes a mark.
+/// A mark in gnuplot's SVG.
 inline constexpr const char* point = "<use xlink:href='#gpPt";
 
 inline std::size_t count(const std::string& text, const std::string& what) {
@@ -21,7 +21,7 @@ inline std::size_t count(const std::string& text, const std::string& what) {
   return n;
 }
 
-/// The SVG of a figure, which is drawn into two files; nothing else is left.
+/// Draws a figure and returns its SVG; checks that only SVG and PNG remain.
 template <class Figure>
 std::string drawn(const Figure& figure) {
   const scratch_folder folder;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# training_dynamics on small captures of two checkpoints: its files, the same numbers as heads gives, the same result for
-# any number of threads, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
+# training_dynamics on small captures of two checkpoints: its files, the numbers of heads, equal results for any number of
+# threads, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
@@ -22,7 +22,7 @@ expected=$(printf '%s\n' trajectory.csv transitions.csv bias_split.csv $(both bi
 [[ $(ls "$work/out" | sort) == "$expected" ]] || bad "wrote $(ls "$work/out" | tr '\n' ' ')"
 [[ -z $(find "$work/out" -empty) ]] || bad "empty: $(find "$work/out" -empty)"
 
-# Means over heads of what heads.csv holds, in f64: f32 pairs are rounded otherwise beside a heatmap. Losses where known.
+# Means over heads equal those of heads.csv. In f64: f32 pairs round differently beside a heatmap.
 run heads "$a" --out "$work/heads" --threads 2 --precision f64
 for name in alpha_k bias_context score_sd ap_drop r_k_pc0; do
   mean=$(column "$work/heads/heads.csv" $name | awk '{ s += $1 } END { printf "%.12g", s / NR }')
@@ -37,7 +37,7 @@ done
 [[ $(column "$work/out/trajectory.csv" group | sort | uniq -c | tr -s ' \n' ' ') == " 2 all 2 nope 2 rope " ]] ||
   bad "groups: $(column "$work/out/trajectory.csv" group | tr '\n' ' ')"
 
-# Every head goes somewhere; the parts of the split are its sum.
+# transitions.csv holds every head; the terms of the split add up to it.
 total=$(awk -F, '$3 == "all" { n += $6 } END { print n }' "$work/out/transitions.csv")
 [[ $total == $(($(wc -l <"$work/heads/heads.csv") - 1)) ]] || bad "$total heads in transitions.csv"
 paste -d' ' <(column "$work/out/bias_split.csv" log_bias) <(column "$work/out/bias_split.csv" log_mu_q_a) \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every finite datum given to a figure is one mark in its SVG, and the words arrive as they were written.
+// Every finite value of a figure is one mark in its SVG, and its words appear as written.
 #include "examples/common/figures/figure.hpp"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using test::drawn;
 using test::null;
 using test::point;
 
-/// What lies inside the groups that hold gnuplot's plot elements: data and legend, but no axes and no colour bar.
+/// The contents of the groups of gnuplot's plot elements: data and legend, but no axes and no colour bar.
 std::string plotted(const std::string& svg) {
   std::string inside;
   for (std::size_t at = svg.find("<g id=\"gnuplot_plot_"); at != std::string::npos;
@@ -123,7 +123,7 @@ TEST_F(Figure, PlaneHasAMarkForEachRowAndOneForTheEndOfTheMeans) {
   EXPECT_EQ(count(plotted(drawn(f)), point), 5u + 2u);  // the end of the means has a white rim: two marks
 }
 
-// The PNG terminal blackens a figure at a character that no font has; nobody has this one.
+// The PNG terminal blackens a figure at a character that no font has; no font has U+10FFFD.
 TEST_F(Figure, CharactersWithoutAFontAreQuestionMarksInThePng) {
   const auto png = [&](const std::string& title) {
     scatter_figure f;

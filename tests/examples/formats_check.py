@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""docs/formats.md against what programs wrote.
+"""Checks docs/formats.md against the files of the programs.
 
 Usage: formats_check.py FORMATS.md NAME=FOLDER...
 
-Each FOLDER is what the program NAME wrote, NAME as in the page's table of programs. Its CSV files and figures are those
-that the table names, and the columns of each file those of its section, in the same order; every section is of a file
-that was written. Prints what differs; exit status 1 if anything does.
+The program NAME wrote FOLDER; the page's table of programs lists NAME. FOLDER must hold the CSV files and figures that
+the table lists, each file the columns of its section in the same order, and each section must describe a file that was
+written. Prints the differences; exit status 1 if there are any.
 """
 import itertools
 import pathlib
@@ -15,7 +15,7 @@ import sys
 
 
 def split_top(text):
-    """The parts of a list between commas that stand in no braces."""
+    """Splits a list at commas outside braces."""
     parts, depth = [""], 0
     for c in text:
         depth += (c == "{") - (c == "}")
@@ -27,7 +27,7 @@ def split_top(text):
 
 
 def expanded(name, lists):
-    """The columns that a name stands for: braces as a shell expands them, and the names of `lists`."""
+    """The columns of a name: expands braces as a shell does, and the names of `lists`."""
     for key, values in lists.items():
         name = re.sub(rf"\b{key}(?=_|\b|{{)", "{" + ",".join(values) + "}", name)
     pieces = [[p] if i % 2 == 0 else p.split(",") for i, p in enumerate(re.split(r"[{}]", name))]
@@ -35,7 +35,7 @@ def expanded(name, lists):
 
 
 def documented(page):
-    """The column names of each file's section, as written."""
+    """file -> names of its columns as the page writes them."""
     sections = {}
     for block in re.split(r"^### ", page, flags=re.M)[1:]:
         title, _, body = block.partition("\n")
@@ -45,7 +45,7 @@ def documented(page):
 
 
 def programs(page):
-    """What the table of programs says each writes: (tables, figures)."""
+    """program -> (tables, figures) of the table of programs."""
     rows = {}
     for name, tables, figures in re.findall(r"^\| (`[^|]+?) \|([^|]*)\|([^|]*)\|$", page.split("\n## Tables\n")[1].split("\n### ")[0],
                                             re.M):

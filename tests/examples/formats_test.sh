@@ -1,15 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Every file and column that the programs write stands in docs/formats.md, and the other way round. Run with QKGEOM_BIN and
+# docs/formats.md lists exactly the files and columns that the programs write. Run with QKGEOM_BIN and
 # QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 page=$QKGEOM_SOURCE/docs/formats.md
-work=$(mktemp -d "$PWD/formats.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/log" 2>&1 || bad "$*: exit status $?: $(cat "$work/log")"; }
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
 
 take() { # CHECKPOINT OUT OPTIONS...
   run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 --layers 2,3 --heads 4 \
@@ -33,7 +29,7 @@ run heads "$capture" --out "$work/heads"
 run heads "$capture" --out "$work/details" --details
 run heads "$capture" --out "$work/groups" --group-by id
 run heads "$work/statistics" --out "$work/softmax"
-grep -q '^What the softmax sees' "$work/log" && grep -q '^Loss of the next token' "$work/log" || bad "heads prints no softmax, or no loss"
+grep -q '^What the softmax sees' "$work/stdout" && grep -q '^Loss of the next token' "$work/stdout" || bad "heads prints no softmax, or no loss"
 printf 'model,score\nstage1-step-40,1\nstage1-step-250,3\nstatistics,2\n' >"$work/scores.csv"
 run compare_models "$capture" "$work/stage1-step-250" "$work/statistics" --scores "$work/scores.csv" --out "$work/models"
 run drop_split "$capture" --out "$work/drops"
@@ -53,14 +49,13 @@ described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticit
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
 check "$page" "${described[@]}" || bad "docs/formats.md"
 
-# A mark for each value that the figures are of: every bucket's loss; the sinks of each head and of both groups, and of
-# equal scores.
+# Figures have a mark per value: the loss of every bucket; the sinks of each head, of both groups and of equal scores.
 marks() { sed -n '/gnuplot_plot_1"/,/gnuplot_plot_end"/p' "$work/softmax/$1.svg" | grep -o "<use xlink:href='#gpPt" | wc -l; }
 [[ $(marks loss) == 8 ]] || bad "loss.svg has $(marks loss) marks"
 [[ $(marks softmax_first) == $(((4 + 2 + 1) * 8)) ]] || bad "softmax_first.svg has $(marks softmax_first) marks"
 
-# The check finds what is missing, and what is too much.
-finds() { # WORDS SED: the page so changed is refused, with these words
+# The check finds missing and surplus names.
+finds() { # WORDS SED: the check refuses the page changed by SED, with WORDS
   sed "$2" "$page" >"$work/changed.md"
   [[ $(check "$work/changed.md" "${described[@]}") == *"$1"* ]] || bad "not found: $1"
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# heads --group-by: the documents of a label's value give what a capture of them alone gives, and groups.csv what stands in
-# their tables. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# heads --group-by: the documents of a label's value give the same tables as a capture of them alone, and groups.csv holds
+# the means of these tables. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-# Every token is kept, so that a document has the same rows whatever stands beside it.
+# Captures keep every token, so that a document's rows do not depend on other documents.
 capture() { # TEXTS OUT OPTIONS...
   run qkgeom-capture --model "$model/stage1-step-250" --jsonl "$1" --max-length 128 --layers 2,3 --heads 4 --bucket-size 16 \
     --rate 16 --out "$work/$2" "${@:3}"
@@ -14,7 +14,7 @@ head -4 "$model/heldout.jsonl" | sed '1s/^{/{"kind": "a b", /; 3s/^{/{"kind": "a
   >"$work/all.jsonl"
 sed -n '1p; 3p' "$work/all.jsonl" >"$work/some.jsonl"
 capture "$work/all.jsonl" all --label-fields kind,id --moments
-capture "$work/some.jsonl" some --label-fields kind --moments # so that both have a shard for each document
+capture "$work/some.jsonl" some --label-fields kind --moments # so that both have one shard per document
 run heads "$work/all" --out "$work/out" --group-by kind
 grep -q '^By kind: ' "$work/stdout" && grep -q 'of the captured rows alone' "$work/stdout" || bad "no summary by kind"
 run heads "$work/some" --out "$work/alone" --refit-errors --rows-only
@@ -24,7 +24,7 @@ for table in "$work"/alone/*.csv; do
 done
 cmp -s "$work/out/heads.csv" "$work/out/kind=a_b/heads.csv" && bad "a group has the tables of all documents"
 
-# groups.csv: the values, their documents, means of the groups' own tables, and differences that are each other's negatives.
+# groups.csv: values, numbers of documents, means of the groups' tables; the two differences are negatives of each other.
 [[ $(column "$work/out/groups.csv" value | uniq | tr '\n' ' ') == "7 a b " ]] || bad "values in groups.csv"
 [[ $(column "$work/out/groups.csv" documents | sort -u) == 2 ]] || bad "documents in groups.csv"
 close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(d * d <= 1e-18 * (1 + y * y)) }'; }
@@ -35,12 +35,12 @@ for name in ap_drop bias_context; do
   close "${rest[3]}" "$(awk -v x="${got[3]}" -v y="${got[0]}" 'BEGIN { printf "%.12g", x - y }')" || bad "$name less the rest's"
 done
 
-# The same texts once more are not more documents.
+# A warning if the same texts are given twice.
 cp -r "$work/some" "$work/again"
 run pca "$work/some" "$work/again" --out "$work/twice"
 grep -q 'some and .*/again are of the same texts' "$work/stdout" || bad "the same texts twice are not noted"
 
-# The manifest may list its documents in any order. A value without rows is left out, and said to be.
+# The manifest may list documents in any order. A value without rows is left out and named.
 cp -r "$work/all" "$work/turned"
 python3 -B - "$work/turned/manifest.json" <<'EOF' || bad "the manifest could not be turned"
 import json, sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# choose_heads, qkgeom-evaluate and interventions on a small capture: sets of heads as they are described, effects equal to
-# those recomputed from the evaluation's tables, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and
+# choose_heads, qkgeom-evaluate and interventions on a small capture: sets of heads as documented, effects equal to those
+# recomputed from the evaluation's tables, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and
 # QKGEOM_SOURCE set.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
@@ -21,7 +21,7 @@ work = sys.argv[1]
 rows = lambda path: list(csv.DictReader(open(f"{work}/{path}")))
 bad = []
 
-# Sets: four heads, no head both chosen and random, as many in each layer, the four lowest by plasticity among all.
+# Sets of four heads; no head is both chosen and random; chosen and random sets have equally many heads per layer.
 sets = collections.defaultdict(list)
 for r in rows("choice/chosen_heads.csv"):
     sets[r["ranking"], int(r["random"])].append((int(r["layer"]), int(r["q_head"])))
@@ -42,7 +42,7 @@ for (ranking, n), heads in sets.items():
         if {c["head"] for c in conditions[f"{name}/{what}"]} != {f"{l}.{h}" for l, h in heads}:
             bad.append(f"{name}/{what}: other heads")
 
-# Effects from the tables they come of.
+# Effects recomputed from the evaluation's tables.
 loss = collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0]))
 for r in rows("evaluation/condition_loss.csv"):
     middle = (float(r["start"]) + float(r["end"])) / 2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# compare_models on small captures of two checkpoints: the numbers that training_dynamics and heads give, differences of
-# models of the same documents in pairs, the same result for any number of threads, and one sentence with exit status 2 on
-# bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# compare_models on small captures of two checkpoints: the numbers of training_dynamics and heads, paired differences of
+# models with the same documents, equal results for any number of threads, and one sentence with exit status 2 on bad
+# input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
@@ -26,7 +26,7 @@ for table in "$work"/out/*.csv; do
   cmp "$table" "$work/one/$(basename "$table")" || bad "$(basename "$table") depends on the threads"
 done
 
-# What training_dynamics says of the same captures, with its errors; quintiles are means over heads of those of bins.csv.
+# Numbers and errors equal those of training_dynamics; quintiles equal the means over heads of bins.csv.
 run training_dynamics "${captures[@]:0:2}" --labels first,later --precision f64 --out "$work/dynamics"
 for pair in ap_drop:ap_drop_mean ap_drop_error:ap_drop_mean_error abs_r_k_a:r_k_a_mean_abs bias_context:bias_context_mean \
   abs_bias_context_error:bias_context_mean_abs_error share_mixed:share_mixed ap_overall_head_error:ap_overall_mean_head_error; do
@@ -39,13 +39,13 @@ want=$(awk -F, '$3 == "quintile" && $5 == 128 { s += $6; ++n } END { printf "%.1
 got=$(awk -F, '$1 == "first" && $2 == "all" && $3 == "quintile" && $5 == 128 { print $6 }' "$work/out/positions.csv")
 close "$got" "$want" || bad "the last quintile is $got, bins.csv says $want"
 
-# A model less itself is 0 without error, since the same documents are left out of both; two differ by what they hold.
+# A model less itself is 0 with error 0, since the jackknife leaves the same documents out of both.
 awk -F, '$1 == "again" && $7 != "" && ($7 != 0 || ($8 != "" && $8 != 0) || $11 != 1) { e = 1 } $1 == "again" { ++n } END { exit e || n < 100 }' \
   "$work/out/differences.csv" || bad "differences of a model and itself"
 awk -F, 'NR > 1 { d = $7 - ($5 - $6); if (d * d > 1e-24 * ($5 * $5 + 1)) e = 1 } END { exit e }' "$work/out/differences.csv" || bad "differences.csv"
 awk -F, 'NR > 1 { d = $5 - ($3 - $4); if (d * d > 1e-24 * ($3 * $3 + 1)) e = 1 } END { exit e || NR < 100 }' "$work/out/rope_nope.csv" ||
   bad "rope_nope.csv"
-# Two of three models have the other score, which is too few.
+# scores.csv omits the second score: only two models have it.
 column "$work/out/scores.csv" score | sort -u | grep -qx score && [[ $(column "$work/out/scores.csv" score | sort -u | wc -l) == 1 ]] ||
   bad "scores.csv has $(column "$work/out/scores.csv" score | sort -u)"
 awk -F, '$3 == "heads" && $4 == "pooled" && $6 != 18 { e = 1 } END { exit e }' "$work/out/families.csv" ||

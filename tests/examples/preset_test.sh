@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# plasticity --preset attention-plasticity beside what that tool printed for the same captures. Run with QKGEOM_BIN and
+# plasticity --preset attention-plasticity against the tables of that tool for the same captures. Run with QKGEOM_BIN and
 # QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 data=$QKGEOM_SOURCE/tests/data/golden
@@ -13,7 +13,7 @@ import csv, sys
 ours, theirs = ([*csv.DictReader(open(f))] for f in sys.argv[1:3])
 assert [*ours[0]] == [*theirs[0]], f"columns {[*ours[0]]}, not {[*theirs[0]]}"
 assert len(ours) == len(theirs), f"{len(ours)} rows, not {len(theirs)}"
-# Where the tool draws pairs, we take all; tests/report holds each cell against the error of its draws, here their mean.
+# The tool draws pairs, qkgeom takes all: checks the mean over cells; tests/report checks each cell.
 drawn = [float(a["ap_bucket"]) - float(b["ap_bucket"]) for a, b in zip(ours, theirs) if "ap_bucket" in a]
 assert abs(sum(drawn)) <= 2e-3 * len(drawn), f"ap_bucket is off by {sum(drawn) / len(drawn)} on average"
 for i, (a, b) in enumerate(zip(ours, theirs)):

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The programs on captures that Python wrote: exit status, files, the same result for any number of threads, and one
-# sentence with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# The programs on captures that Python wrote: exit status, files, equal results for any number of threads, and one sentence
+# with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 data=$QKGEOM_SOURCE/tests/data/golden
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-wrote() { # FOLDER NAMES...: these files and no others, none empty
+wrote() { # FOLDER NAMES...: FOLDER holds exactly these files, none empty
   local folder=$1
   shift
   [[ $(ls -A "$folder" | sort) == $(printf '%s\n' "$@" | sort) ]] || bad "$folder holds $(ls -A "$folder" | tr '\n' ' ')"
@@ -20,8 +20,8 @@ done
 [[ $(rows "$work/long-f32/heads.csv") == 5 && $(rows "$work/long-f32/qk.csv") == $((5 * 32)) ]] ||
   bad "long-f32: $(rows "$work/long-f32/heads.csv") heads, $(rows "$work/long-f32/qk.csv") components"
 
-# Figures show what the tables say: a mark for each head in the scatter (and for its legend: five classes, RoPE, NoPE),
-# a cell for each pair of distances at which a head has at least 30 pairs.
+# Figures agree with tables: the scatter has a mark per head (and per entry of its legend: five classes, RoPE, NoPE), the
+# heatmap a cell per pair of distances at which a head has at least 30 pairs.
 marks() { sed -n "/gnuplot_plot_1\"/,/gnuplot_plot_$3\"/p" "$1" | grep -o "$2" | wc -l; }
 [[ $(marks "$work/long-f32/qk_scatter.svg" "<use xlink:href='#gpPt" end) == $((5 + 5 + 2)) ]] ||
   bad "qk_scatter.svg has $(marks "$work/long-f32/qk_scatter.svg" "<use xlink:href='#gpPt" end) marks"
@@ -29,7 +29,7 @@ cells=$(awk -F, 'NR > 1 && $6 >= 30 { print $3 "," $4 }' "$work/long-f32/heatmap
 [[ $cells -gt 20 && $(marks "$work/long-f32/heatmap.svg" '<polygon' 2) == "$cells" ]] ||
   bad "heatmap.svg has $(marks "$work/long-f32/heatmap.svg" '<polygon' 2) cells, the table $cells"
 
-# Each program writes its share of what heads writes, for any number of threads.
+# Each program writes the same tables as heads, for any number of threads.
 run pca "$data/long-f32.safetensors" --out "$work/pca" --threads 1
 wrote "$work/pca" qk.csv $(both qk_scatter qk_map)
 run rotation "$data/long-f32.safetensors" --out "$work/rotation" --threads 1 --head 3.2
@@ -40,8 +40,8 @@ for table in pca/qk rotation/rotated plasticity/profile plasticity/heatmap plast
   cmp "$work/$table.csv" "$work/long-f32/$(basename $table).csv" || bad "$table.csv depends on the program or the threads"
 done
 
-# Drawn pairs lie as far from all pairs as their sampling error says, and are the same for any number of threads; of all
-# pairs that error is 0. f64 pair arithmetic moves nothing by 1e-6, the query's position in its bucket does.
+# Drawn pairs differ from all pairs by about their sampling error and do not depend on the threads; all pairs have a
+# sampling error of 0. f64 arithmetic changes values by less than 1e-6, the query's position in its bucket by more.
 plasticity() { run plasticity "$data/long-f32.safetensors" --out "$work/$1" --covariance joint "${@:2}"; }
 plasticity all
 plasticity drawn --pairs sampled:300 --threads 1
@@ -58,7 +58,7 @@ file == 1 { value[key] = $at["plasticity"]; wrong += s == "" || s != 0; next }
 { d = $at["plasticity"] - value[key]; ++n; if (d * d > most) most = d * d; if (s > 0) { squares += d * d / s / s; ++drawn } }
 END { printf "%d %d %.3f %g %d\n", n, drawn, drawn ? squares / drawn : 0, sqrt(most), wrong }
 END
-differ() { # A B CONDITION over n, drawn, z2 (mean square of the difference in sampling errors), most
+differ() { # A B CONDITION on n, drawn, z2 (mean square of difference over sampling error), most (largest difference)
   local found
   found=$(awk -F, -f "$work/differences.awk" "$work/$1/profile.csv" "$work/$2/profile.csv")
   awk "{ n = \$1; drawn = \$2; z2 = \$3; most = \$4; exit !(($3) && \$5 == 0) }" <<<"$found" ||
@@ -68,7 +68,7 @@ differ all drawn 'drawn >= 40 && z2 > 0.5 && z2 < 1.7 && most > 0.001'
 differ all precise 'n > 40 && drawn == 0 && most > 0 && most < 1e-6'
 differ all mean 'n > 40 && most > 1e-6'
 
-# The parts of each drop add up to it, and it is the one that heads gives, to the error of f32 pairs.
+# The causes of each drop add up to it; it equals the drop of heads up to the rounding of f32 pairs.
 run drop_split "$data/long-f32.safetensors" --out "$work/drops"
 printed=$(grep -oE '(all heads|RoPE layers|NoPE layers) +[0-9]+' "$work/stdout" | tr -s ' ' | paste -sd,)
 [[ $printed == "all heads 5,RoPE layers 4,NoPE layers 1" ]] || bad "drop_split prints: $printed"
@@ -86,7 +86,7 @@ same=$(awk -F, 'FNR == 1 { ++file; delete at; for (i = 1; i <= NF; ++i) at[$i] =
   "$work/joint-heads/heads.csv" "$work/drops/drop_split.csv")
 [[ $same == 5 ]] || bad "drop_split.csv: $same heads have the AP_drop of heads.csv"
 
-# Where no head has a value the summary says why.
+# If no head has a value, the summary states why.
 run plasticity "$data/long-f32.safetensors" --out "$work/none" --bucket-size 1000000
 grep -q 'None: one query bucket covers the whole context' "$work/stdout" || bad "no word on why there is no plasticity"
 run plasticity "$data/long-f32.safetensors" --out "$work/none" --bucket-edges 0,1,2,3
@@ -127,7 +127,7 @@ echo "no capture" >"$work/text.safetensors"
 refused text.safetensors heads "$work/text.safetensors" --out "$work/x"
 program_path=/nowhere refused "gnuplot is not installed" pca "$data/long-f32.safetensors" --out "$work/x"
 
-# A NaN in row 7 of layer.0.k, the tensor with which the data of this file begin.
+# A NaN in row 7 of layer.0.k, the first tensor of this file.
 header=$(od -An -t u8 -N 8 "$data/long-f32.safetensors")
 cp "$data/long-f32.safetensors" "$work/nan.safetensors"
 printf '\377\377\377\177' | dd of="$work/nan.safetensors" bs=1 seek=$((8 + header + 7 * 2 * 32 * 4)) conv=notrunc 2>/dev/null

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A page of examples/report against the tables and figures beside it.
+"""Checks a page of examples/report against the tables and figures in its folder.
 
 Usage: report_check.py FOLDER
 
-The page is well-formed XML too, loads nothing, gives every id once and refers to none that is missing; it holds every
-figure of the folder with all its marks, every head of heads.csv with its values in full, and the verdict on AP_drop that
-model_columns.csv gives. Prints what is wrong, exit status 1 if anything is; else the verdict's sentence.
+The page must be well-formed XML and load nothing; ids must be unique and references must exist. It must hold every
+figure of the folder with all marks, every head of heads.csv with its full values, and the verdict on AP_drop that follows
+from model_columns.csv. Prints what is wrong and exits with 1, else prints the verdict's sentence.
 """
 import csv
 import math
@@ -32,7 +32,7 @@ def main():
     root = ElementTree.fromstring(source)
     elements = list(root.iter())
 
-    # Nothing is loaded: no element that could, no address but of the page's own parts.
+    # The page loads nothing: no element that could, references only to the page itself.
     for e in elements:
         check(e.tag not in ("img", "image", "link", "iframe", "object", "embed", "audio", "video", "base"), f"<{e.tag}>")
         for name, value in e.attrib.items():
@@ -44,7 +44,7 @@ def main():
     check(sum(e.tag == "script" for e in elements) == 1, "there is not one script")
     check("http:" not in source and "https:" not in source, "an address of the network")
 
-    # Each id once; what is referred to is there.
+    # Unique ids, existing references.
     ids = [e.get("id") for e in elements if e.get("id")]
     twice = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
     check(not twice, f"ids given twice: {twice}")
@@ -57,7 +57,7 @@ def main():
         for target in re.findall(r"url\(#([^)]*)\)", " ".join(e.attrib.values())):
             check(target in known, f"url(#{target})")
 
-    # Every figure, whole.
+    # Every figure, with all elements.
     drawn = {e.get("id")[len("figure-"):]: e for e in elements if e.tag == "figure"}
     files = {f.stem: f for f in folder.glob("*.svg")}
     check(set(drawn) == set(files), f"figures {sorted(drawn)}, files {sorted(files)}")
@@ -68,7 +68,7 @@ def main():
         for tag in ("use", "polygon", "path", "text"):
             check(here.count(tag) == there.count(tag), f"{name}: {here.count(tag)} {tag} of {there.count(tag)}")
 
-    # Every head, with values that read back.
+    # Every head, with full values.
     table = next(e for e in elements if e.get("id") == "head-table")
     head = [" ".join(text_of(th).split()) for th in table.find("thead").iter("th")]
     rows = {text_of(tr[0]): tr for tr in table.find("tbody")}

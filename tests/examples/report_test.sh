@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The page of report: whole, self-contained, of every head and figure, with the right verdict, whatever a capture calls its
-# model and its documents. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# The page of report: complete, self-contained, with the right verdict, whatever the names of model and documents. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 data=$QKGEOM_SOURCE/tests/data/golden
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 page() { run report "${@:2}" --out "$work/$1"; } # OUT ARGUMENTS...
 fails() { refused "$1" report "${@:2}" --out "$work/x"; }
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/report_check.py" "$1" 2>&1; }
-says() { # WORDS OUT: the page is as it should be, and its verdict begins with WORDS
+says() { # WORDS OUT: the page passes the check, and its verdict begins with WORDS
   local found
   found=$(check "$work/$2") || bad "$2: $found"
   [[ $found == "$1"* ]] || bad "$2 does not say '$1': $found"
@@ -33,14 +32,14 @@ grep -qE '[0-9.]+ of the [0-9 ]+ tokens of each bucket \(probability [0-9.]+\)' 
 grep -qF 'A score of 30.00 is below the others&#39; median of 31.50; with AP_drop above the target' "$page" || bad "no quadrant in words"
 [[ $(grep -o "id=['\"]quadrant-" "$page" | wc -l) -gt 5 ]] || bad "no quadrant as a figure"
 grep -qF "&#39;It&#39;\\&#39;&#39;s &lt;b&gt;&#39;" "$page" || bad "the command is not as a shell reads it"
-# What was set is said.
+# The notes hold the settings.
 page settings "$data/short-bf16.safetensors" --covariance full --pairs sampled:50 --seed 7 --query-position mean --bucket-size 64 --low 0.2 --bias-scale 5
 says "Cannot be said" settings
 for words in 'qkgeom</dt><dd>version ' '<dd>full; ' '<dd>8 of 64 tokens' 'sampled:50 (drawn pairs' 'Seed of draws</dt><dd>7<' '<dd>mean<' 'below 0.20 does' 'context -5 to 5,'; do
   grep -qF -- "$words" "$work/settings/report.html" || bad "the notes do not say '$words'"
 done
 
-# Names from a capture are text, whatever they are. A single file's manifest stands in its header.
+# Names from a capture appear as text, even if they look like markup. A single file holds its manifest in its header.
 cat >"$work/rename.py" <<'END'
 import json, struct, sys
 source, target, name, document = sys.argv[1:]
@@ -70,15 +69,15 @@ texts = ["".join(e.itertext()) for e in root.iter("text")]
 sys.exit(not (h1.startswith(sys.argv[2]) and sys.argv[3] in cells and any(sys.argv[2] in t for t in texts)))
 END
 
-# Several captures of one model are one study; each is named.
+# Several captures of one model make one report, which names each.
 fails "differs from that of" "$data/long-f32.safetensors" "$work/named.safetensors"
 cp "$data/long-f32.safetensors" "$work/again.safetensors"
 page twice "$data/long-f32.safetensors" "$work/again.safetensors" --covariance diagonal
 says "Met" twice
 [[ $(grep -c '<h3>Capture ' "$work/twice/report.html") == 2 ]] || bad "not both captures are named"
 
-# The check finds what is missing.
-finds() { # WORDS SED: the page so changed is refused, with these words
+# The check finds faults.
+finds() { # WORDS SED: the check refuses the page changed by SED, with WORDS
   rm -rf "$work/changed"
   cp -r "$work/below" "$work/changed"
   sed -i "$2" "$work/changed/report.html"

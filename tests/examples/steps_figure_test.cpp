@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Figures over steps: a mark for each value, a bar for each error, a column for each share.
+// Figures over steps: a mark per value, a bar per error, a column per share.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -17,7 +17,7 @@ using test::count;
 using test::null;
 using test::point;
 
-/// What comes with the first element of the plot.
+/// The SVG from the first plot element on.
 template <class F>
 std::string plot_of(const F& figure) {
   const std::string svg = test::drawn(figure);
@@ -36,7 +36,7 @@ TEST(StepFigure, HasAMarkForEachValueAndNamesItsSteps) {
 }
 
 TEST(StepFigure, GrowsForLongAndManyNames) {
-  // What stands behind ` width="` or ` height="` of the SVG.
+  // `side`: width or height of the SVG.
   const auto size = [](const step_figure& f, const std::string& side) {
     const std::string svg = test::drawn(f);
     return std::stoi(svg.substr(svg.find(" " + side + "=\"") + side.size() + 3));

@@ -63,7 +63,7 @@ TEST(Html, TakesAnyBytesAsText) {
   EXPECT_EQ(html_text("é → 日 𝛼"), "é → 日 𝛼");
   const std::string mark = "\xef\xbf\xbd";
   EXPECT_EQ(html_text(std::string("a\0b\x1b\x7f\r", 6)), "a" + mark + "b" + mark + mark + mark);
-  // A byte alone, a cut character, a too long form, a surrogate, above U+10FFFF.
+  // A lone byte, a cut character, overlong forms, a surrogate, a number above U+10FFFF.
   EXPECT_EQ(html_text("\xff<\xc3"), mark + "&lt;" + mark);
   EXPECT_EQ(html_text("\xc0\xbc"), mark + mark);
   EXPECT_EQ(html_text("\xe0\x80\xbc"), mark + mark + mark);
@@ -173,7 +173,7 @@ TEST(Labels, FileNamesKeepLettersOfAnyScript) {
   EXPECT_EQ(file_name_of(longest + "1").substr(0, 112), std::string(111, 'x') + "-");
   EXPECT_NE(file_name_of(longest + "1"), file_name_of(longest + "2"));
   EXPECT_EQ(file_name_of(character).substr(0, 111), std::string(110, 'x') + "-");
-  EXPECT_EQ(file_name_of("\xed\xa0\x80\xc0\x80"), "_____");  // half a pair, and a form that is too long
+  EXPECT_EQ(file_name_of("\xed\xa0\x80\xc0\x80"), "_____");  // a surrogate and an overlong form
 }
 
 }  // namespace

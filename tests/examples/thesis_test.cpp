@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// thesis_claims over the published tables: every line that was to be checked is judged, and numbers computed with SciPy
-// alone come out.
+// thesis_claims on the published tables: it judges every claim of the lists, and its numbers equal SciPy's.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -27,7 +26,7 @@ int run(const fs::path& data, const fs::path& out, const fs::path& log, const st
 
 std::string text_of(const fs::path& file) { return read_text(file, 1 << 24); }
 
-/// The rows of a table whose columns hold what `where` says.
+/// The rows of a table with the values of `where`, by column.
 std::vector<std::size_t> rows_where(const csv_table& table, const std::map<std::string, std::string>& where) {
   std::vector<std::size_t> rows;
   for (std::size_t i = 0; i < table.rows(); ++i) {
@@ -120,7 +119,7 @@ TEST(thesis, a_claim_without_function_and_a_changed_table_do_not_pass) {
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(claims.column("agrees")[rows[0]], "no");
 
-  // Scores by length of more models decide H3: here they fall the more, the steeper the profile.
+  // Scores by length of more models decide H3: here steeper profiles come with larger falls of the score.
   std::ofstream more(data / "scores_by_length.csv");
   more << "model,benchmark,length,score\n";
   double drop = 10;

@@ -13,7 +13,8 @@ char32_t code_point(std::string_view character) {
 }
 
 std::vector<std::string_view> characters(std::string_view text) {
-  constexpr char32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};  // by size: no longer form than is needed
+  constexpr char32_t smallest[] = {0, 0, 0x80, 0x800,
+                                   0x10000};  // by size; smaller numbers in so many bytes are overlong forms
   std::vector<std::string_view> all;
   while (!text.empty()) {
     const auto lead = static_cast<unsigned char>(text[0]);

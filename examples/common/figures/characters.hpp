@@ -6,7 +6,7 @@
 
 namespace qkgeom::examples {
 
-/// A text's characters in UTF-8, one after the other. A byte that belongs to none stands alone, as `ill_formed`.
+/// The UTF-8 characters of a text in order. A byte that belongs to no character is an `ill_formed` one of its own.
 std::vector<std::string_view> characters(std::string_view text);
 
 inline bool ill_formed(std::string_view character) {

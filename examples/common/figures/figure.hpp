@@ -10,12 +10,12 @@
 
 namespace qkgeom::examples {
 
-/// A figure is its data and its words; `draw(figure, stem)` writes STEM.svg and STEM.png with gnuplot. Every datum that
-/// is finite becomes exactly one mark, and NaN none (a map shows it as a grey cell). Words are plain text, never
-/// markup.
+// A figure is its data and its words; `draw(figure, stem)` writes STEM.svg and STEM.png with gnuplot. Each finite value
+// becomes exactly one mark, a NaN none (a map shows it as a grey cell). Words are plain text, never markup.
+
 using colour = std::uint32_t;  ///< 0xRRGGBB
 
-/// Okabe and Ito's colours: told apart with any colour vision.
+/// Okabe and Ito's colours, distinguishable under any colour vision.
 namespace palette {
 inline constexpr colour blue = 0x0072b2, vermilion = 0xd55e00, green = 0x009e73, purple = 0xcc79a7, orange = 0xe69f00,
                         sky = 0x56b4e9, grey = 0x8c8c8c, black = 0x000000;
@@ -24,16 +24,15 @@ inline constexpr colour blue = 0x0072b2, vermilion = 0xd55e00, green = 0x009e73,
 enum class marker { circle, triangle, square, diamond };
 
 struct figure_text {
-  std::string title;     ///< what is seen
-  std::string subtitle;  ///< of what, and how it was computed
+  std::string title;     ///< the statement of the figure
+  std::string subtitle;  ///< data and method
   std::string x, y;      ///< axis labels, with units
 };
 
-/// Points in classes over the square [-limit, limit]^2, with shaded regions and threshold lines at +-t on both axes; or
-/// over axes as the points need.
+/// Points in classes, with shaded regions and threshold lines at +-t on both axes.
 struct scatter_figure {
   struct series {
-    std::string name;  ///< in the legend; empty: not there
+    std::string name;  ///< in the legend; empty: no entry
     colour fill = palette::black;
     marker shape = marker::circle;
     std::vector<double> x, y;
@@ -48,27 +47,27 @@ struct scatter_figure {
   std::vector<region> regions;
   std::vector<double> thresholds;
   double limit = 1;
-  bool square = true;  ///< false: axes as the points need
+  bool square = true;  ///< axes [-limit, limit]; false: axes fit the points
 };
 
-/// Values over token positions: one thin trace a head, and a bold mean with a band of +- its error for each group.
+/// Values over token positions: a thin trace per head, and per group a bold mean with a band of +- its error.
 struct line_figure {
   struct group {
     std::string name;
     colour line = palette::black;
     std::vector<std::vector<double>> traces;  ///< (heads)(x)
     std::vector<double> mean, error;          ///< (x); empty: none
-    bool dashed = false;                      ///< of the mean
+    bool dashed = false;                      ///< the mean's line
   };
   figure_text text;
   std::vector<double> x;  ///< tokens
-  double x_end = 0;       ///< tokens, end of the axis
+  double x_end = 0;       ///< end of the axis, tokens
   std::vector<group> groups;
   double y_low = 0, y_high = 1;
-  bool log_y = false;  ///< values of 0 and below are not drawn then; y_low must be above 0
+  bool log_y = false;  ///< omits values of 0 and below; y_low must be above 0
 };
 
-/// Counts of values, groups stacked; the bins have an edge at 0.
+/// Counts of values, groups stacked; one edge of the bins is 0.
 struct histogram_figure {
   struct group {
     std::string name;
@@ -79,13 +78,13 @@ struct histogram_figure {
   std::vector<group> groups;
 };
 
-/// Edges of the histogram's bins: ascending, equal, 0 among them, all finite values inside.
+/// Edges of the histogram's bins: evenly spaced, 0 among them, all finite values inside.
 std::vector<double> histogram_edges(const std::vector<double>& values);
 
-/// What colours mean: viridis from low to high, or blue - white - red with white at 0.
+/// viridis from low to high, or blue - white - red with white at 0.
 enum class colour_scale { sequential, diverging };
 
-/// Matrices of values as rows of cells, panels side by side on one scale.
+/// Matrices of values as coloured cells, panels side by side on one scale.
 struct map_figure {
   struct panel {
     std::string title;
@@ -97,10 +96,10 @@ struct map_figure {
   colour_scale scale = colour_scale::sequential;
   double low = 0, high = 1;
   std::string scale_label;
-  int digits = 2;  ///< of the number inside a cell, where there is room
+  int digits = 2;  ///< decimals of the number inside a cell, if it fits
 };
 
-/// Mean value over (key distance, query distance), both in tokens; cells without value stay white.
+/// Mean value over (key distance, query distance), both in tokens; cells without a value stay white.
 struct heatmap_figure {
   figure_text text;
   double cell = 0;             ///< tokens
@@ -110,13 +109,13 @@ struct heatmap_figure {
   std::string scale_label;
 };
 
-/// Clouds of rows in a plane, coloured by position, with the way of their means over the context.
+/// Rows in a plane, coloured by position, with the path of their means along the context.
 struct plane_figure {
   struct cloud {
     std::string name;
     std::array<colour, 2> ramp{};  ///< first and last position
     marker shape = marker::circle;
-    std::vector<double> x, y, position;  ///< a row each; position in tokens
+    std::vector<double> x, y, position;  ///< per row; position in tokens
     std::vector<double> mean_x, mean_y;  ///< means over successive stretches of the context
   };
   figure_text text;
@@ -124,23 +123,23 @@ struct plane_figure {
   double context_length = 0;  ///< tokens
 };
 
-/// Values at successive steps that stand side by side, e.g. checkpoints: a line each, with bars of +- its error.
+/// Lines over labelled steps, e.g. checkpoints, with bars of +- the error.
 struct step_figure {
   struct series {
     std::string name;  ///< in the legend
     colour line = palette::black;
-    std::vector<double> y, error;  ///< (steps); no error: empty or NaN
+    std::vector<double> y, error;  ///< (steps); error empty or NaN: none
     bool dashed = false;
   };
   figure_text text;
   std::vector<std::string> steps;  ///< labels, from the left
   std::vector<series> lines;
-  bool joined = true;                ///< points by lines, where the steps are an order
-  bool log_y = false;                ///< values of 0 and below are not drawn then
-  double y_low = NAN, y_high = NAN;  ///< NaN: as the values need
+  bool joined = true;                ///< lines join the points: the steps have an order
+  bool log_y = false;                ///< omits values of 0 and below
+  double y_low = NAN, y_high = NAN;  ///< NaN: fits the values
 };
 
-/// Shares that add up to 1 at each step, as columns.
+/// A column per step, divided into shares that add up to 1.
 struct share_figure {
   struct part {
     std::string name;

@@ -15,8 +15,8 @@ bool wants_white_text(colour_scale scale, double share) {
   return scale == colour_scale::diverging ? std::abs(share - 0.5) > 0.28 : share < 0.5;
 }
 
-std::string tics_of(const char* axis_name, const std::vector<std::string>& labels, std::size_t most) {
-  const std::size_t step = std::max<std::size_t>(1, (labels.size() + most - 1) / most);
+std::string tics_of(const char* axis_name, const std::vector<std::string>& labels, std::size_t max_tics) {
+  const std::size_t step = std::max<std::size_t>(1, (labels.size() + max_tics - 1) / max_tics);
   std::string s = std::string("set ") + axis_name + "tics scale 0 nomirror (";
   for (std::size_t i = 0; i < labels.size(); i += step)
     s += (i > 0 ? ", " : "") + quoted(style::shortened(labels[i])) + " " + std::to_string(i);
@@ -72,8 +72,8 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
   require(figure.high > figure.low, "map figure: the scale must ascend");
   const auto columns = static_cast<int>(figure.columns.size()), rows = static_cast<int>(figure.rows.size());
   const auto panels = static_cast<int>(figure.panels.size());
-  // Cells in pixels: large enough for a number where the model is small, still a whole page where it is large.
-  // The few rows of a small one are high, for the colour bar beside them.
+  // Pixels of a cell: room for a number in small models, one page for large ones. Few rows are high, so that the colour
+  // bar beside them has room.
   const int wide = std::clamp(1000 / (columns * panels), 8, panels > 1 ? 46 : 58),
             high = std::max(std::clamp(640 / rows, 8, 32), 110 / rows);
   const bool numbers = wide >= 34 && high >= 20;
@@ -93,13 +93,17 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
     const int x0 = left + p * (columns * wide + between), x1 = x0 + columns * wide;
     figure_text text{p == 0 ? figure.text.title : "", p == 0 ? figure.text.subtitle : "", figure.text.x,
                      p == 0 ? figure.text.y : ""};
-    s += style::frame(text, {script.width, script.height, x0, script.width - x1, bottom, top});
+    s += style::frame(text, {.width = script.width,
+                             .height = script.height,
+                             .left = x0,
+                             .right = script.width - x1,
+                             .bottom = bottom,
+                             .top = top});
     s += "set label 3 " + quoted(figure.panels[p].title) + " at graph 0, screen " +
          number_text(at_y(bottom + rows * high + 16)) + " left tc " + style::rgb(style::ink) + "\n";
     s += "set xrange [-0.5:" + std::to_string(columns) + "-0.5]\nset yrange [" + std::to_string(rows) + "-0.5:-0.5]\n";
-    s += tics_of("x", figure.columns, static_cast<std::size_t>(std::max(4, columns * wide / 26)));
-    s += p == 0 ? tics_of("y", figure.rows, static_cast<std::size_t>(std::max(4, rows * high / 14)))
-                : "set format y ''\nunset ytics\n";
+    s += tics_of("x", figure.columns, std::max(4, columns * wide / 26));
+    s += p == 0 ? tics_of("y", figure.rows, std::max(4, rows * high / 14)) : "set format y ''\nunset ytics\n";
     if (p == panels - 1)
       s += "set colorbox user origin screen " + number_text(at_x(x1 + 16)) + ", screen " + number_text(at_y(bottom)) +
            " size screen " + number_text(at_x(14)) + ", screen " + number_text(at_y(rows * high)) +
@@ -107,7 +111,7 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
            "\nset cbtics scale 0 nomirror textcolor " + style::rgb(style::ink) + "\n";
     else
       s += "unset colorbox\n";
-    const auto data = data_of(figure, static_cast<std::size_t>(p));
+    const auto data = data_of(figure, p);
     style::plot_list plot;
     add_boxes(script, plot, data.cells, "palette");
     add_boxes(script, plot, data.nulls, style::rgb(style::null_cell));
@@ -128,7 +132,7 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
 void draw(const heatmap_figure& figure, const std::filesystem::path& stem) {
   require(figure.values.size() == figure.width * figure.width, "heatmap figure: ", figure.values.size(), " values for ",
           figure.width, " x ", figure.width, " cells");
-  constexpr style::canvas c{680, 560, 78, 136, 70, 84};
+  constexpr style::canvas c{.width = 680, .height = 560, .left = 78, .right = 136, .bottom = 70, .top = 84};
   plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
   s = style::frame(figure.text, c) + style::open_axes();
@@ -149,7 +153,7 @@ void draw(const heatmap_figure& figure, const std::filesystem::path& stem) {
   if (!cells.empty()) {
     script.data = cells.str();
     const std::string half = number_text(0.5 * figure.cell);
-    // A border of the cell's own colour closes the hairlines that viewers leave between neighbours.
+    // A border in the cell's colour hides the hairlines that viewers leave between cells.
     plot.add(cells.name() + " using 1:2:($1-" + half + "):($1+" + half + "):($2-" + half + "):($2+" + half +
              "):3 with boxxyerror fs solid 1 border lw 0.5 lc palette notitle");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Figures over one axis: the profile with a trace a head, and the histogram.
+// Figures over one axis: the profile with a trace per head, and the histogram.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@ constexpr double trace_opacity = 0.42;
 
 bool shown(const line_figure& figure, double y) { return std::isfinite(y) && (!figure.log_y || y > 0); }
 
-/// A polyline that is broken where a value is missing.
+/// A polyline with gaps at missing values.
 void add_polyline(style::datablock& data, const line_figure& figure, const std::vector<double>& y) {
   const auto& x = figure.x;
   require(x.size() == y.size(), "line figure: ", y.size(), " values for ", x.size(), " positions");
@@ -54,7 +54,7 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
   }
   if (!traces.empty()) {
     script.data += traces.str();
-    // Hundreds of heads would be one field of colour.
+    // Opaque traces of hundreds of heads would merge into one area.
     const double opacity = trace_opacity * std::clamp(std::sqrt(100 / static_cast<double>(g.traces.size())), 0.15, 1.0);
     plot.traces.add(traces.name() + " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " +
                     style::rgb(g.line, opacity) + " notitle");
@@ -73,7 +73,7 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
 }  // namespace
 
 void draw(const line_figure& figure, const std::filesystem::path& stem) {
-  style::canvas c{860, 520, figure.log_y ? 90 : 73, 245, 65, 78};
+  style::canvas c{.width = 860, .height = 520, .left = figure.log_y ? 90 : 73, .right = 245, .bottom = 65, .top = 78};
   const std::string key = style::legend(c, style::names_of(figure.groups), 2, 1.4);
   plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
@@ -112,13 +112,12 @@ std::vector<double> histogram_edges(const std::vector<double>& values) {
     if (std::isfinite(v)) sorted.push_back(v);
   std::sort(sorted.begin(), sorted.end());
   if (sorted.empty()) return {-1, 0, 1};
-  const auto at = [&](double share) {
-    return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
-  };
+  const double last_rank = static_cast<double>(sorted.size() - 1);
+  const auto quantile = [&](double share) { return sorted[static_cast<std::size_t>(share * last_rank)]; };
   const double low = std::min(0.0, sorted.front()), high = std::max(0.0, sorted.back());
   if (!(high > low)) return {-1, 0, 1};
-  // Freedman and Diaconis' width, down to a round number, such that there are between 12 and 60 bins.
-  const double wished = 2 * (at(0.75) - at(0.25)) / std::cbrt(static_cast<double>(sorted.size()));
+  // Freedman and Diaconis' width, rounded down to a round number, within 12 to 60 bins.
+  const double wished = 2 * (quantile(0.75) - quantile(0.25)) / std::cbrt(static_cast<double>(sorted.size()));
   const double most = std::clamp(wished, (high - low) / 24, (high - low) / 12);
   const double decade = std::pow(10, std::floor(std::log10(most)));
   const double width = decade * (5 * decade <= most ? 5 : 2 * decade <= most ? 2 : 1);
@@ -129,7 +128,7 @@ std::vector<double> histogram_edges(const std::vector<double>& values) {
 }
 
 void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
-  const style::canvas c{720, 480, 65, 29, 67, 106};
+  const style::canvas c{.width = 720, .height = 480, .left = 65, .right = 29, .bottom = 67, .top = 106};
   plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
   std::vector<double> all;

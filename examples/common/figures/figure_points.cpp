@@ -21,9 +21,9 @@ std::string rectangle(const scatter_figure::region& r) {
          " fs transparent solid 0.10 noborder\n";
 }
 
-/// A line across the axes, at x or at y.
-std::string threshold_line(bool vertical, double at) {
-  const std::string v = number_text(at);
+/// A line across the axes at one value of x or y.
+std::string threshold_line(bool vertical, double value) {
+  const std::string v = number_text(value);
   return "set arrow from " +
          (vertical ? v + ", graph 0 to " + v + ", graph 1" : "graph 0, first " + v + " to graph 1, first " + v) +
          " nohead back lw 1 dt (6,4) lc " + style::rgb(style::faint_ink) + "\n";
@@ -32,7 +32,7 @@ std::string threshold_line(bool vertical, double at) {
 }  // namespace
 
 void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
-  style::canvas c{770, 600, 73, 249, 69, 83};
+  style::canvas c{.width = 770, .height = 600, .left = 73, .right = 249, .bottom = 69, .top = 83};
   const std::string key = style::legend(c, style::names_of(figure.points), 0.6, 1.35);
   plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
@@ -47,7 +47,7 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
   s += key;
   for (const auto& region : figure.regions) s += rectangle(region);
   for (const double t : figure.thresholds)
-    for (const double at : {-t, t}) s += threshold_line(true, at) + threshold_line(false, at);
+    for (const double value : {-t, t}) s += threshold_line(true, value) + threshold_line(false, value);
 
   style::plot_list plot;
   int label = 0;
@@ -68,7 +68,7 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
     }
     if (!series.name.empty()) plot.add("keyentry" + look + " title " + quoted(style::shortened(series.name)));
   }
-  plot.add("NaN notitle");  // a figure without a single point is still a figure
+  plot.add("NaN notitle");  // gnuplot needs one element even if there are no points
   s += plot.str();
   write_plot(script, stem);
 }
@@ -92,8 +92,8 @@ struct extent {
   }
 };
 
-/// A colour bar of a cloud's ramp, in the right margin: what a colour says of the position.
-std::string ramp_bar(const plane_figure::cloud& cloud, double top, double end) {
+/// A colour bar of positions in the right margin, from `top` downwards.
+std::string ramp_bar(const plane_figure::cloud& cloud, double top, double context_length) {
   constexpr double left = 0.775, width = 0.16, height = 0.025;
   constexpr int steps = 32;
   std::string s = "set label " + quoted(cloud.name) + " at screen " + number_text(left) + ", screen " +
@@ -103,14 +103,14 @@ std::string ramp_bar(const plane_figure::cloud& cloud, double top, double end) {
          number_text(top - height) + " to screen " +
          number_text(left + width * std::min<double>(i + 1.3, steps) / steps) + ", screen " + number_text(top) +
          " fc " + style::rgb(style::blend(cloud.ramp[0], cloud.ramp[1], (i + 0.5) / steps)) + " fs solid noborder\n";
-  const auto tic = [&](double at, double tokens, const char* side) {
-    return "set label " + quoted(style::token_label(tokens)) + " at screen " + number_text(at) + ", screen " +
+  const auto tic = [&](double x, double tokens, const char* side) {
+    return "set label " + quoted(style::token_label(tokens)) + " at screen " + number_text(x) + ", screen " +
            number_text(top - height - 0.025) + " " + side + " font ',10' tc " + style::rgb(style::faint_ink) + "\n";
   };
-  return s + tic(left, 0, "left") + tic(left + width, end, "right");
+  return s + tic(left, 0, "left") + tic(left + width, context_length, "right");
 }
 
-/// Rows coloured by position, then the way of the means as a line with a large mark at its end.
+/// Rows coloured by position, and the path of the means as a line with a large mark at its end.
 void add_cloud(const plane_figure& figure, std::size_t index, plot_script& script, style::plot_list& rows,
                style::plot_list& means) {
   const auto& c = figure.clouds[index];
@@ -146,7 +146,7 @@ void add_cloud(const plane_figure& figure, std::size_t index, plot_script& scrip
 }  // namespace
 
 void draw(const plane_figure& figure, const std::filesystem::path& stem) {
-  constexpr style::canvas size{780, 560, 78, 195, 67, 84};
+  constexpr style::canvas size{.width = 780, .height = 560, .left = 78, .right = 195, .bottom = 67, .top = 84};
   plot_script script{size.width, size.height, {}, {}};
   auto& s = script.commands;
   s = style::frame(figure.text, size) + style::open_axes();
@@ -169,7 +169,7 @@ void draw(const plane_figure& figure, const std::filesystem::path& stem) {
   for (const char* axis : {"x", "y"})
     s += std::string("set ") + axis + "zeroaxis lt 1 lw 1 lc " + style::rgb(style::axis) + "\n";
   rows.add("NaN notitle");
-  rows.add(means);  // one plot command: the means lie over every cloud
+  rows.add(means);  // drawn last, over all clouds
   s += rows.str();
   write_plot(script, stem);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Figures over steps that stand side by side: lines with error bars, and columns of shares.
+// Figures over labelled steps: lines with error bars, and columns of shares.
 #include <algorithm>
 #include <cmath>
 
@@ -9,15 +9,15 @@
 namespace qkgeom::examples {
 namespace {
 
-/// Frame, axes, the steps' names below the axis and the legend to the right of the graph.
+/// Frame, axes with the steps' labels, and the legend on the right; sets the script's size.
 std::string step_frame(const figure_text& text, const std::vector<std::string>& steps,
                        const std::vector<std::string>& names, plot_script& script) {
-  style::canvas c{880, 540, 84, 238, 113, 81};
+  style::canvas c{.width = 880, .height = 540, .left = 84, .right = 238, .bottom = 113, .top = 81};
   constexpr double slope = 28 * 3.14159265358979 / 180;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const int label = style::text_width(style::shortened(steps[i]));
     c.bottom_room(20 + static_cast<int>(std::sin(slope) * label));
-    // Labels run to the right below the legend.
+    // Slanted labels reach to the right, below the legend.
     const double step = (c.width - c.left - c.right) / static_cast<double>(steps.size());
     const double over = std::cos(slope) * label - step * (static_cast<double>(steps.size() - i) - 0.5);
     c.right_room(static_cast<int>(over) + 10);
@@ -42,7 +42,7 @@ void add_series(const step_figure& figure, std::size_t index, plot_script& scrip
   check_length(g.y, figure.steps);
   const std::string number = std::to_string(index);
   style::datablock line("line" + number), bar("bar" + number);
-  // Lines stand a little apart, so that their bars do not cover each other.
+  // Shifts each line a little, so that error bars do not cover each other.
   const double aside =
       (figure.joined ? 0.03 : 0.12) * (static_cast<double>(index) - 0.5 * static_cast<double>(figure.lines.size() - 1));
   bool open = false;
@@ -55,7 +55,7 @@ void add_series(const step_figure& figure, std::size_t index, plot_script& scrip
       line.gap();
     open = drawn;
     if (!drawn || i >= g.error.size() || !std::isfinite(g.error[i])) continue;
-    // On a log axis a bar that reaches 0 goes down to a tenth of its value.
+    // On a log axis a bar that would reach 0 ends at a tenth of the value.
     const double low = figure.log_y ? std::max(g.y[i] - g.error[i], 0.1 * g.y[i]) : g.y[i] - g.error[i];
     bar.row(x, low, g.y[i] + g.error[i] - low);
   }
@@ -79,9 +79,9 @@ void draw(const step_figure& figure, const std::filesystem::path& stem) {
   s = step_frame(figure.text, figure.steps, style::names_of(figure.lines), script);
   style::plot_list bars, lines, plot;
   for (std::size_t i = 0; i < figure.lines.size(); ++i) add_series(figure, i, script, bars, lines);
-  // Where no line has a value, gnuplot finds no range.
-  const auto bound = [&](double y, const char* otherwise) {
-    return std::isfinite(y) ? number_text(y) : std::string(lines.empty() ? otherwise : "*");
+  // gnuplot finds no range if no line has a value.
+  const auto bound = [&](double y, const char* fallback) {
+    return std::isfinite(y) ? number_text(y) : std::string(lines.empty() ? fallback : "*");
   };
   s += "set yrange [" + bound(figure.y_low, "0.1") + ":" + bound(figure.y_high, "1") + "]\n";
   if (figure.log_y) s += "set logscale y\nset format y '%g'\n";

@@ -31,34 +31,34 @@ colour blend(colour a, colour b, double share) {
 
 int text_width(const std::string& text) { return 7 * static_cast<int>(display_width(text)); }
 
-std::string shortened(const std::string& text, std::size_t most) {
+std::string shortened(const std::string& text, std::size_t max_characters) {
   const auto all = characters(text);
-  if (all.size() <= most) return text;
+  if (all.size() <= max_characters) return text;
   std::string s;
   for (std::size_t i = 0; i < all.size(); ++i)
-    if (i < most / 2 || i + (most - 1) / 2 >= all.size())
+    if (i < max_characters / 2 || i + (max_characters - 1) / 2 >= all.size())
       s += all[i];
-    else if (i == most / 2)
+    else if (i == max_characters / 2)
       s += "…";
   return s;
 }
 
 std::string frame(const figure_text& text, const canvas& c) {
   std::string s;
-  const auto margin = [&](const char* side, double at) {
-    s += std::string("set ") + side + "margin at screen " + number_text(at) + "\n";
+  const auto margin = [&](const char* side, double share) {
+    s += std::string("set ") + side + "margin at screen " + number_text(share) + "\n";
   };
   margin("l", c.x(c.left));
   margin("r", c.x(c.width - c.right));
   margin("b", c.y(c.bottom));
   margin("t", c.y(c.height - c.top));
-  // Title and subtitle stand flush with the left edge of the axes' labels, not centred over a legend.
-  const auto words = [&](int tag, const std::string& line, int down, double size, colour ink_of_it) {
-    // 0.6 of its size is what a letter of a wide sans-serif font takes on average.
+  // gnuplot would centre title and subtitle over axes and legend; labels start at the left edge.
+  const auto words = [&](int tag, const std::string& line, int down, double size, colour text_colour) {
+    // A letter of a wide sans-serif font is 0.6 of the font size wide on average.
     const double fits = 0.96 * c.width / (0.6 * static_cast<double>(std::max<std::size_t>(1, display_width(line))));
     s += "set label " + std::to_string(tag) + " " + quoted(line) + " at screen 0.02, screen " +
          number_text(c.y(c.height - down)) + " left font '," + number_text(std::floor(10 * std::min(size, fits)) / 10) +
-         "' tc " + rgb(ink_of_it) + "\n";
+         "' tc " + rgb(text_colour) + "\n";
   };
   words(1, text.title, 24, 17, ink);
   words(2, text.subtitle, 50, 12, faint_ink);
@@ -69,18 +69,17 @@ std::string frame(const figure_text& text, const canvas& c) {
 }
 
 std::string legend(canvas& c, const std::vector<std::string>& names, double sample, double spacing) {
-  constexpr int apart = 13;
+  constexpr int gap = 13;
   int longest = 0, lines = 0;
   for (const auto& name : names) {
     longest = std::max(longest, text_width(shortened(name)));
     lines += !name.empty();
   }
-  c.right_room(apart + 30 + static_cast<int>(8 * sample) + longest);
+  c.right_room(gap + 30 + static_cast<int>(8 * sample) + longest);
   const int high = static_cast<int>(16.5 * spacing * lines) - (c.height - c.top - c.bottom);
   c.height += std::max(0, high);
-  return "set key at screen " + number_text(c.x(c.width - c.right + apart)) +
-         ", graph 1 left top Left reverse samplen " + number_text(sample) + " spacing " + number_text(spacing) +
-         " tc " + rgb(ink) + "\n";
+  return "set key at screen " + number_text(c.x(c.width - c.right + gap)) + ", graph 1 left top Left reverse samplen " +
+         number_text(sample) + " spacing " + number_text(spacing) + " tc " + rgb(ink) + "\n";
 }
 
 std::string open_axes() {

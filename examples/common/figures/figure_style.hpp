@@ -15,14 +15,14 @@ inline constexpr colour ink = 0x262626, faint_ink = 0x666666, rule = 0xe4e4e4, a
 /// "rgb '#rrggbb'", or with `opacity` below 1 "rgb '#aarrggbb'".
 std::string rgb(colour c, double opacity = 1);
 
-/// The colour a share in [0, 1] of the way from a to b.
+/// The colour between a (share 0) and b (share 1).
 colour blend(colour a, colour b, double share);
 
 /// A figure's size and its margins around the axes, in the SVG's pixels.
 struct canvas {
   int width, height, left, right, bottom, top;
 
-  /// At least so much room there, for which the figure grows.
+  /// Widens the right margin to at least so many pixels; the figure grows, not the axes shrink.
   void right_room(int pixels) {
     width += std::max(0, pixels - right);
     right = std::max(right, pixels);
@@ -31,20 +31,19 @@ struct canvas {
     height += std::max(0, pixels - bottom);
     bottom = std::max(bottom, pixels);
   }
-  double x(int pixels) const { return static_cast<double>(pixels) / width; }  ///< from the left, as a share
+  double x(int pixels) const { return static_cast<double>(pixels) / width; }  ///< share of the width
   double y(int pixels) const { return static_cast<double>(pixels) / height; }
 };
 
-/// Margins, title, subtitle and axis labels. Words too long for the width are set smaller.
+/// Margins, title, subtitle and axis labels; a title wider than the figure is set smaller.
 std::string frame(const figure_text& text, const canvas& c);
 
-/// Pixels that a line of text is at most wide, more or less.
+/// Approximate width of a line of text in pixels, rather too much.
 int text_width(const std::string& text);
 
-/// The text, or its two ends where it is longer than `most` characters.
-std::string shortened(const std::string& text, std::size_t most = 60);
+/// The text, or its beginning and end if it is longer than `max_characters`.
+std::string shortened(const std::string& text, std::size_t max_characters = 60);
 
-/// The `name` of each of them.
 template <class List>
 std::vector<std::string> names_of(const List& list) {
   std::vector<std::string> names;
@@ -52,7 +51,7 @@ std::vector<std::string> names_of(const List& list) {
   return names;
 }
 
-/// A legend of these names to the right of the axes, for which the canvas grows where they are long or many.
+/// A legend to the right of the axes; the canvas grows for long or many names. `sample` and `spacing` are gnuplot's.
 std::string legend(canvas& c, const std::vector<std::string>& names, double sample, double spacing);
 
 /// Open axes with faint grid lines.
@@ -61,15 +60,16 @@ std::string open_axes();
 /// "set palette ..." for a colour scale.
 std::string palette_of(colour_scale scale);
 
-/// Tic marks at round numbers of tokens from 0 to `end`: "4K" is 4096.
+/// Tic marks at round numbers of tokens from 0 to `end`, labelled "4K" for 4096.
 std::string token_tics(const char* axis_name, double end);
 std::string token_label(double tokens);
 
-/// gnuplot's filled shape of a marker, and the factor that makes shapes look equally large.
+/// gnuplot's number of the filled shape.
 int point_type(marker shape);
+/// Factor of the size that makes shapes look equally large.
 double point_scale(marker shape);
 
-/// A named block of data rows.
+/// A named block of data rows of a gnuplot script.
 class datablock {
  public:
   explicit datablock(const std::string& name) : name_("$" + name), text_(name_ + " << END\n") {}
@@ -96,7 +96,7 @@ class datablock {
   int rows_ = 0;
 };
 
-/// The plot command, one element after another.
+/// The elements of gnuplot's plot command.
 class plot_list {
  public:
   void add(const std::string& element) { elements_.push_back(element); }

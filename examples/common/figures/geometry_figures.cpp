@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a report's PCA and rotation look like.
+// Figures of a report's PCA and rotation.
 #include "examples/common/figures/head_figures.hpp"
 
 #include <algorithm>
@@ -11,8 +11,6 @@
 #include "examples/common/table.hpp"
 
 namespace qkgeom::examples {
-
-using namespace detail;
 
 colour class_colour(head_class c) {
   switch (c) {
@@ -113,26 +111,13 @@ map_figure bias_map(const model_report& report, double limit) {
             "query head", "layer"};
   f.panels.push_back({"bias_strength × " + std::to_string(report.context_length) + " tokens",
                       cells_of(report, f, [&](const head_report& h) { return context_bias(report, h); })});
-  double most = 0;
-  for (const auto& h : report.heads) most = std::max(most, std::abs(context_bias(report, h)));
+  double largest = 0;
+  for (const auto& h : report.heads) largest = std::max(largest, std::abs(context_bias(report, h)));
   f.scale = colour_scale::diverging;
-  f.high = limit > 0 ? limit : most > 0 ? most : 1;
+  f.high = limit > 0 ? limit : largest > 0 ? largest : 1;
   f.low = -f.high;
-  f.digits = most >= 10 ? 1 : 2;
+  f.digits = largest >= 10 ? 1 : 2;
   f.scale_label = "score over the context";
-  return f;
-}
-
-map_figure bias_in_sd_map(const model_report& report, double limit) {
-  map_figure f;
-  f.text = {"How position weighs against content", about(report) + "; red: later keys win, blue: earlier keys",
-            "query head", "layer"};
-  f.panels.push_back({"bias over the context / sd of a score difference",
-                      cells_of(report, f, [](const head_report& h) { return h.rotation.bias.context_in_sd; })});
-  f.scale = colour_scale::diverging;
-  f.high = limit;
-  f.low = -limit;
-  f.scale_label = "standard deviations";
   return f;
 }
 
@@ -167,39 +152,39 @@ double dot_row(const double* row, const std::vector<double>& axis) {
   return sum;
 }
 
-/// One side's rows on the two axes. The means are over successive sixteenths of the context and use every row.
+/// Projections of one side's rows on the two axes; at most `max_rows` are drawn. The means run over sixteenths of the
+/// context and use every row.
 template <class T>
 plane_figure::cloud cloud_of(const matrix_view<const T>& x, const vector_view<const std::int32_t>& position,
-                             const rotation_result& r, double context_length, std::size_t most) {
+                             const rotation_result& r, double context_length, std::size_t max_rows) {
   constexpr std::size_t stretches = 16;
   plane_figure::cloud c;
   std::array<double, stretches> n{}, sum_x{}, sum_y{};
-  const auto rows = static_cast<std::size_t>(x.rows);
+  const std::size_t rows = x.rows;
   std::vector<double> row(x.cols);
   for (std::size_t i = 0; i < rows; ++i) {
-    const T* source = x.row(static_cast<index_t>(i));
+    const T* source = x.row(i);
     for (std::size_t j = 0; j < row.size(); ++j) row[j] = static_cast<double>(source[j]);
-    const double t = position[static_cast<index_t>(i)], a = dot_row(row.data(), r.drift_axis),
-                 b = dot_row(row.data(), r.separation_axis);
+    const double t = position[i], a = dot_row(row.data(), r.drift_axis), b = dot_row(row.data(), r.separation_axis);
     const auto s = std::min(stretches - 1, static_cast<std::size_t>(stretches * std::max(0.0, t) / context_length));
     ++n[s];
     sum_x[s] += a;
     sum_y[s] += b;
-    // Evenly spread over the rows: row i is drawn when i * most / rows reaches a new integer.
-    if (rows > most && i > 0 && i * most / rows == (i - 1) * most / rows) continue;
+    // Evenly spaced: row i is drawn when i * max_rows / rows reaches a new integer.
+    if (rows > max_rows && i > 0 && i * max_rows / rows == (i - 1) * max_rows / rows) continue;
     c.x.push_back(a);
     c.y.push_back(b);
     c.position.push_back(t);
   }
   for (std::size_t s = 0; s < stretches; ++s) {
-    c.mean_x.push_back(n[s] > 0 ? sum_x[s] / n[s] : none);
-    c.mean_y.push_back(n[s] > 0 ? sum_y[s] / n[s] : none);
+    c.mean_x.push_back(n[s] > 0 ? sum_x[s] / n[s] : no_value);
+    c.mean_y.push_back(n[s] > 0 ? sum_y[s] / n[s] : no_value);
   }
   return c;
 }
 
-/// " (1500 of 4531)" if not every row is drawn.
-std::string drawn(const plane_figure::cloud& c, index_t rows) {
+/// " (1500 of 4531)", or nothing if every row is drawn.
+std::string drawn_words(const plane_figure::cloud& c, index_t rows) {
   const auto n = static_cast<index_t>(c.x.size());
   return n == rows ? "" : " (" + std::to_string(n) + " of " + std::to_string(rows) + ")";
 }
@@ -207,19 +192,19 @@ std::string drawn(const plane_figure::cloud& c, index_t rows) {
 }  // namespace
 
 plane_figure head_plane(const model_report& report, const head_report& head, const captured_layer& layer,
-                        std::size_t most) {
+                        std::size_t max_rows) {
   const auto at = std::find(layer.query_heads.begin(), layer.query_heads.end(), head.q_head);
   require(at != layer.query_heads.end(), head_name(head), " is not in this layer of the capture");
   plane_figure f;
   f.context_length = static_cast<double>(report.context_length);
   layer.visit([&](const auto& view) {
     const auto rows = view.head(at - layer.query_heads.begin());
-    f.clouds.push_back(cloud_of(rows.q, rows.q_position, head.rotation, f.context_length, most));
-    f.clouds.push_back(cloud_of(rows.k, rows.k_position, head.rotation, f.context_length, most));
+    f.clouds.push_back(cloud_of(rows.q, rows.q_position, head.rotation, f.context_length, max_rows));
+    f.clouds.push_back(cloud_of(rows.k, rows.k_position, head.rotation, f.context_length, max_rows));
   });
-  f.clouds[0].name = "queries" + drawn(f.clouds[0], head.queries);
+  f.clouds[0].name = "queries" + drawn_words(f.clouds[0], head.queries);
   f.clouds[0].ramp = query_ramp;
-  f.clouds[1].name = "keys" + drawn(f.clouds[1], head.keys);
+  f.clouds[1].name = "keys" + drawn_words(f.clouds[1], head.keys);
   f.clouds[1].ramp = key_ramp;
   f.clouds[1].shape = marker::triangle;
   std::string name = head_name(head);

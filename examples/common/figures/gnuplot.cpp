@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A descriptor that is closed once.
+/// A file descriptor with an owner.
 class descriptor {
  public:
   explicit descriptor(int value) : value_(value) {}
@@ -60,7 +60,7 @@ std::string all_of(std::FILE* file) {
   return text;
 }
 
-/// What gnuplot complained of, on one line.
+/// gnuplot's messages on one line.
 std::string complaint(const std::string& text) {
   std::string line;
   for (const char c : text)
@@ -74,13 +74,13 @@ std::string complaint(const std::string& text) {
   return line.empty() ? "no message" : line;
 }
 
-/// gnuplot gets the script through a socket: unlike a pipe it can report a reader that has gone without a signal.
+/// Sends gnuplot the script. A socket, unlike a pipe, reports a closed reader without a signal.
 void feed(int socket, std::string_view script) {
   while (!script.empty()) {
     const ssize_t n = ::send(socket, script.data(), script.size(), MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return;  // gnuplot has ended; its exit status says why
-    script.remove_prefix(static_cast<std::size_t>(n));
+    script.remove_prefix(n);
   }
 }
 
@@ -97,7 +97,7 @@ void run_gnuplot(const std::string& script) {
   ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, ::fileno(messages.get()), STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, ::fileno(messages.get()), STDERR_FILENO);
-  char name[] = "gnuplot", plain[] = "-d";  // -d: nobody's personal settings
+  char name[] = "gnuplot", plain[] = "-d";  // -d: ignores personal settings
   char* arguments[] = {name, plain, nullptr};
   pid_t child = 0;
   const int failed = ::posix_spawnp(&child, name, &actions, nullptr, arguments, environ);
@@ -116,36 +116,36 @@ void run_gnuplot(const std::string& script) {
   require(WEXITSTATUS(status) == 0, "gnuplot failed: ", complaint(all_of(messages.get())));
 }
 
-/// gnuplot does not notice a full disk: a file counts when its closing mark is there.
+/// gnuplot does not notice a full disk: a file is complete if it ends in `closing`.
 void require_complete(const fs::path& path, std::string_view closing, const fs::path& target) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
-  std::string tail(static_cast<std::size_t>(std::min<std::streamoff>(size, 64)), '\0');
+  std::string tail(std::min<std::streamoff>(size, 64), '\0');
   file.seekg(size - static_cast<std::streamoff>(tail.size()));
   file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
   require(tail.find(closing) != std::string::npos, target.string(), ": the figure could not be written whole");
 }
 
-/// Whether a font of this machine has the character: what none has, the PNG terminal draws as a black field over the
-/// figure. Most machines have the common alphabets and signs; fontconfig is asked for others.
+/// Whether an installed font has the character; the PNG terminal draws a black field over the figure if none has.
+/// Assumes the common alphabets and signs, asks fontconfig for others.
 bool has_font(char32_t code) {
   if (code < 0x530 || (code >= 0x2000 && code < 0x2300)) return true;
   static std::map<char32_t, bool> known;
-  const auto [at, is_new] = known.emplace(code, false);
+  const auto [entry, is_new] = known.emplace(code, false);
   if (is_new) {
     char command[64];
     std::snprintf(command, sizeof command, "fc-list :charset=%lx family 2>/dev/null", static_cast<unsigned long>(code));
     if (std::FILE* const list = ::popen(command, "re")) {
-      at->second = std::fgetc(list) != EOF;
+      entry->second = std::fgetc(list) != EOF;
       while (std::fgetc(list) != EOF) {
       }
       ::pclose(list);
     }
   }
-  return at->second;
+  return entry->second;
 }
 
-/// The script with a question mark for each character that no font has.
+/// Replaces characters that no font has by question marks.
 std::string with_fonts(const std::string& script) {
   if (std::all_of(script.begin(), script.end(), [](char c) { return (c & 0x80) == 0; })) return script;
   std::string s;

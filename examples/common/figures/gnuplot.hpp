@@ -6,21 +6,21 @@
 
 namespace qkgeom::examples {
 
-/// What a figure is to gnuplot: data and commands, free of terminal and output, so that they serve SVG and PNG alike.
+/// Data and commands of a figure; `write_plot` adds the terminal and the output file, once for SVG and once for PNG.
 struct plot_script {
-  int width = 760, height = 540;  ///< of the SVG in pixels; the PNG has twice as many
+  int width = 760, height = 540;  ///< pixels of the SVG; the PNG has twice as many on each side
   std::string data;               ///< datablocks
   std::string commands;           ///< ends with the plot command
 };
 
-/// Runs gnuplot on `script` and writes STEM.svg and STEM.png, each under a temporary name first.
+/// Runs gnuplot on `script` and writes STEM.svg and STEM.png, under temporary names until both are complete.
 /// Throws `error` if gnuplot is not installed, fails, or leaves an incomplete file.
 void write_plot(const plot_script& script, const std::filesystem::path& stem);
 
-/// `text` as a gnuplot string. Terminals run without markup, so that an underscore is an underscore.
+/// `text` as a gnuplot string. Terminals run without markup, so an underscore stays one.
 std::string quoted(const std::string& text);
 
-/// A number as gnuplot reads it; NaN where there is none.
+/// A number as gnuplot reads it; infinities become NaN.
 std::string number_text(double value);
 
 }  // namespace qkgeom::examples

@@ -10,9 +10,9 @@
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/figures/head_figures.hpp"
 
-namespace qkgeom::examples::detail {
+namespace qkgeom::examples {
 
-inline constexpr double none = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double no_value = std::numeric_limits<double>::quiet_NaN();
 inline constexpr colour rope_colour = palette::blue, nope_colour = palette::vermilion;
 
 inline bool has_both_kinds(const model_report& report) {
@@ -25,7 +25,8 @@ inline std::string about(const model_report& report) {
   return report.model + ", " + counted(report.heads.size(), "query head");
 }
 
-/// A map with the model's layers as rows and its query heads as columns; heads that are not in the report are null.
+/// Sets the map's rows to the layers and its columns to the query heads. Returns value(h) by cell, NaN for heads that
+/// the report lacks.
 template <class Value>
 std::vector<double> cells_of(const model_report& report, map_figure& f, const Value& value) {
   std::map<index_t, bool> layers;
@@ -43,10 +44,9 @@ std::vector<double> cells_of(const model_report& report, map_figure& f, const Va
     f.rows.push_back((both && !rope ? "NoPE " : "") + std::to_string(layer));
   }
   for (index_t h = 0; h < heads; ++h) f.columns.push_back(std::to_string(h));
-  std::vector<double> cells(f.rows.size() * f.columns.size(), none);
-  for (const auto& h : report.heads)
-    cells[row[h.layer] * f.columns.size() + static_cast<std::size_t>(h.q_head)] = value(h);
+  std::vector<double> cells(f.rows.size() * f.columns.size(), no_value);
+  for (const auto& h : report.heads) cells[row[h.layer] * f.columns.size() + h.q_head] = value(h);
   return cells;
 }
 
-}  // namespace qkgeom::examples::detail
+}  // namespace qkgeom::examples

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a report's profiles and heatmaps look like.
+// Figures of a report's profiles and heatmaps.
 #include <cmath>
 #include <map>
 
@@ -7,21 +7,19 @@
 
 namespace qkgeom::examples {
 
-using namespace detail;
-
 namespace {
 
 struct mean_line {
   std::vector<double> mean, error;
 };
 
-/// Mean over heads at each query bucket; its error is a jackknife that leaves one document out of all heads at once.
+/// Mean over heads in each query bucket; its error is a jackknife that leaves one document out of all heads at once.
 mean_line mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles) {
   mean_line line;
   const std::size_t buckets = profiles.empty() ? 0 : profiles[0]->buckets.size();
   for (std::size_t b = 0; b < buckets; ++b) {
     double sum = 0, heads = 0;
-    std::map<std::int32_t, std::pair<double, double>> change;  // of sum and heads when a document is left out
+    std::map<std::int32_t, std::pair<double, double>> change;  // document -> change of sum and heads without it
     for (const auto* p : profiles) {
       const auto& bucket = p->buckets[b];
       if (!std::isfinite(bucket.plasticity)) continue;
@@ -42,8 +40,8 @@ mean_line mean_over_heads(const std::vector<const plasticity_profile_result*>& p
     }
     std::vector<double> without;
     for (const auto& [document, c] : change)
-      without.push_back(heads + c.second > 0 ? (sum + c.first) / (heads + c.second) : none);
-    line.mean.push_back(heads > 0 ? sum / heads : none);
+      without.push_back(heads + c.second > 0 ? (sum + c.first) / (heads + c.second) : no_value);
+    line.mean.push_back(heads > 0 ? sum / heads : no_value);
     line.error.push_back(jackknife_error(without));
   }
   return line;
@@ -116,33 +114,33 @@ map_figure plasticity_map(const model_report& report) {
   f.text = {"Plasticity by layer and head", about(report) + ", " + headline_of(report) + " query model, whole context",
             "query head", "layer"};
   f.panels.push_back({"ap_overall", cells_of(report, f, [](const head_report& h) {
-                        return h.summaries.empty() ? none : h.summaries[0].overall.value;
+                        return h.summaries.empty() ? no_value : h.summaries[0].overall.value;
                       })});
   f.scale_label = "plasticity";
   return f;
 }
 
-heatmap_figure mean_heatmap(const model_report& report, double least) {
+heatmap_figure mean_heatmap(const model_report& report, double min_pairs) {
   heatmap_figure f;
   f.scale_label = "plasticity";
   f.text = {"Plasticity by the distances of two keys and the query",
             about(report) + ", mean over heads, " + headline_of(report) + " query model; white: no head has " +
-                std::to_string(static_cast<int>(least)) + " pairs",
+                std::to_string(static_cast<int>(min_pairs)) + " pairs",
             "distance between the two keys (tokens, K = 1024)", "distance of the query from the keys' middle (tokens)"};
   for (const auto& h : report.heads)
-    if (!h.profiles.empty()) f.width = std::max(f.width, static_cast<std::size_t>(h.profiles[0].heatmap.width));
+    if (!h.profiles.empty()) f.width = std::max(f.width, std::size_t(h.profiles[0].heatmap.width));
   std::vector<double> sum(f.width * f.width), heads(sum.size());
   for (const auto& h : report.heads) {
-    if (h.profiles.empty() || static_cast<std::size_t>(h.profiles[0].heatmap.width) != f.width) continue;
+    if (h.profiles.empty() || std::size_t(h.profiles[0].heatmap.width) != f.width) continue;
     const auto& map = h.profiles[0].heatmap;
     f.cell = static_cast<double>(map.cell);
     for (std::size_t i = 0; i < sum.size(); ++i)
-      if (map.weight[i] >= least) {
+      if (map.weight[i] >= min_pairs) {
         sum[i] += map.sum[i] / map.weight[i];
         ++heads[i];
       }
   }
-  for (std::size_t i = 0; i < sum.size(); ++i) f.values.push_back(heads[i] > 0 ? sum[i] / heads[i] : none);
+  for (std::size_t i = 0; i < sum.size(); ++i) f.values.push_back(heads[i] > 0 ? sum[i] / heads[i] : no_value);
   return f;
 }
 

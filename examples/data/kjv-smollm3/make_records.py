@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes records.json: the words of the recall task on which train.py trained and measured, most frequent first.
+"""Writes records.json: the words of the recall task of train.py, most frequent first.
 
 Usage: make_records.py > records.json      (needs the `bible` program, like train.py)
 """
@@ -14,7 +14,7 @@ HELD_OUT = ["Ezra", "Neh", "Est", "Eccl", "Dan", "Hos", "Zec", "Mark", "Rom", "1
 
 
 def training_text():
-    """What train.py trains on: a heading a chapter, a line a verse, without the held-out books."""
+    """The training text of train.py: a heading per chapter, a line per verse, without the held-out books."""
     books, last = {}, None
     raw = subprocess.run(["bible", "-f", "gen1:1-rev22:21"], capture_output=True, text=True, check=True).stdout
     for line in raw.splitlines():

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Figure 6.7 and what the tables show of profiles and bias.
+// Figure 6.7, profiles, and bias against AP_drop.
 #include <algorithm>
 
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/figures/figure_style.hpp"
-#include "examples/thesis/published/outputs.hpp"
+#include "examples/thesis/outputs.hpp"
 #include "qkgeom/stats/resampling.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
 
-/// Named points over two free axes.
+/// Labelled points over axes with given limits.
 struct labelled_points {
   struct series {
     std::string name;
@@ -26,7 +26,7 @@ struct labelled_points {
 };
 
 void draw(const labelled_points& figure, const std::filesystem::path& stem) {
-  style::canvas c{770, 540, 77, 154, 68, 81};
+  style::canvas c{.width = 770, .height = 540, .left = 77, .right = 154, .bottom = 68, .top = 81};
   const std::string key = style::legend(c, style::names_of(figure.points), 0.6, 1.35);
   plot_script script{c.width, c.height, {}, {}};
   auto& s = script.commands;
@@ -89,7 +89,7 @@ void drop_and_score(output_folder& out, const published& p) {
   draw(f, out.figure("figure_6_7"));
 }
 
-/// AP_drop beside bias, per token or per context: models by family, and SmolLM3's checkpoints.
+/// AP_drop against bias, per token or per context: models by family, and SmolLM3's checkpoints.
 void drop_and_bias(output_folder& out, const published& p, bool context) {
   const std::string unit = context ? "a context" : "a token";
   labelled_points f{
@@ -101,18 +101,18 @@ void drop_and_bias(output_folder& out, const published& p, bool context) {
       .y_low = 0,
       .y_high = 0.25,
       .threshold = 0.10};
-  const auto at = [&](double token, double whole) { return context ? whole : std::log10(token); };
+  const auto bias = [&](double token, double whole) { return context ? whole : std::log10(token); };
   for (const auto& l : looks) {
     labelled_points::series s{l.name, l.fill, l.shape, {}, {}, {}};
     for (const auto& m : p.models)
-      if (m.family == l.family) s.x.push_back(at(m.bias, m.bias_context())), s.y.push_back(m.drop);
+      if (m.family == l.family) s.x.push_back(bias(m.bias, m.bias_context())), s.y.push_back(m.drop);
     f.points.push_back(std::move(s));
   }
   labelled_points::series before{"SmolLM3, 4K", palette::purple, marker::diamond, {}, {}, {}},
       after{"extended", palette::orange, marker::diamond, {}, {}, {}};
   for (const auto& c : p.checkpoints) {
     auto& s = c.extension() ? after : before;
-    s.x.push_back(at(c.bias, c.bias_context()));
+    s.x.push_back(bias(c.bias, c.bias_context()));
     s.y.push_back(c.drop);
   }
   f.points.push_back(before);
@@ -123,8 +123,8 @@ void drop_and_bias(output_folder& out, const published& p, bool context) {
 /// Bias and alpha_K relative to the end of annealing, in both units.
 void training_units(output_folder& out, const published& p) {
   const auto& base = p.find_checkpoint("Anneal", "stage3 4.72M");
-  const auto relative = [&](const auto& of) {
-    return each(p.checkpoints, [&](const checkpoint& c) { return of(c) / of(base); });
+  const auto relative = [&](const auto& value) {
+    return each(p.checkpoints, [&](const checkpoint& c) { return value(c) / value(base); });
   };
   step_figure f;
   f.text = {"Bias of SmolLM3 along training, per token and per context",
@@ -145,7 +145,7 @@ void training_units(output_folder& out, const published& p) {
   draw(f, out.figure("training_units"));
 }
 
-/// What fits beside a map: "Ministr. 14B", "Llama3.1 8B".
+/// A name for the rows of a map: "Ministr. 14B", "Llama3.1 8B".
 std::string short_name(const model& m) {
   auto size = m.name.substr(m.name.rfind('-') + 1);
   size.back() = 'B';

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The thesis' tables, made of the published numbers.
+// The thesis' tables, recomputed from the published numbers.
 #include <algorithm>
 
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/outputs.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/outputs.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/io/csv_write.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
 
-/// A table as rows of cells, to a file and to the screen.
+/// A table for a CSV file and the screen.
 class result_table {
  public:
   result_table(std::string title, const std::string& file, std::vector<std::string> columns)
@@ -24,10 +24,7 @@ class result_table {
 
   void write(output_folder& out, printer& screen) const {
     csv_writer csv(out.table(file_), columns_);
-    std::vector<table::column> headers;
-    for (const auto& name : columns_)
-      headers.push_back({name, headers.empty() ? table::align::left : table::align::right});
-    table t(headers);
+    table t({columns_[0]}, {columns_.begin() + 1, columns_.end()});
     for (const auto& row : rows_) {
       for (const auto& cell : row) csv.add(cell);
       csv.end_row();
@@ -76,7 +73,7 @@ void table_6_3(output_folder& out, printer& screen, const published& p) {
   t.write(out, screen);
 }
 
-/// Table 6.4 and the same of RULER (table 8, differences from the shortest length).
+/// Table 6.4, and table 8 for RULER, with changes from the shortest length.
 void by_length(output_folder& out, printer& screen, const published& p) {
   result_table t("Tables 6.4 and 8: score and plasticity by length, and changes from the shortest in percent",
                  "table_6_4_and_8.csv",
@@ -110,7 +107,7 @@ void table_9_and_10(output_folder& out, printer& screen, const published& p) {
   ten.write(out, screen);
 }
 
-/// All models, or some, by the note's columns.
+/// Some models with the columns of the note.
 void models_table(output_folder& out, printer& screen, const std::string& title, const std::string& file,
                   std::vector<model> models) {
   result_table t(title, file,

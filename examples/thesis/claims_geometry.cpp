@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/profiles.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
@@ -14,7 +14,7 @@ const std::string heads_command =
 
 finding per_head(const published&) { return undecided("no table by head is published; " + heads_command); }
 
-/// A mean over models of which seven are published: the rest could move it anywhere.
+/// A mean over 11 models of which 7 are published, so undecided.
 finding mean_of_scored(const published& p, double model::*member) {
   const auto values = column(p.scored(), member);
   return undecided("mean of the 7 models in table 1 of the note; 4 of the 11 are not published; " + heads_command,
@@ -37,7 +37,7 @@ finding families_apart(const published& p) {
 }
 
 finding keys_follow_more(const published& p) {
-  std::vector<std::pair<std::string, bool>> which;
+  condition_list which;
   for (const auto& m : p.models)
     if (!std::isnan(m.r_k)) which.emplace_back(m.name, m.r_k > m.r_q);
   return conditions(std::move(which), "r_k > r_q on axis a, among the 9 models that tables 1 and 9 print");
@@ -65,7 +65,7 @@ finding class_sum(const published& p) {
 }
 
 finding base_weights(const published& p) {
-  std::vector<std::pair<std::string, bool>> which;
+  condition_list which;
   for (const auto& s : p.studies) which.emplace_back(s.checkpoint, s.base_weights);
   return conditions(std::move(which), "by the repositories that the protocol names; Qwen3's base weights are -Base");
 }

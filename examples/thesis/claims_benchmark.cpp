@@ -4,20 +4,14 @@
 #include <map>
 
 #include "examples/common/table.hpp"
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
 
-using condition_list = std::vector<std::pair<std::string, bool>>;
-
-const std::vector<std::string> family_order{"Mistral", "Qwen", "Llama"};  // from low AP_drop to high, as stated
-
-std::vector<std::string> families_of(const std::vector<model>& models) {
-  return each(models, [](const model& m) { return m.family; });
-}
+const std::vector<std::string> family_order{"Mistral", "Qwen", "Llama"};  // the thesis' order, AP_drop ascending
 
 double mean_of_scored(const published& p, const char* family, double model::*member) {
   std::vector<double> values;
@@ -145,7 +139,7 @@ finding lowest_in(const std::vector<model>& models, const char* name, double mod
                     (lowest ? "lowest: " : "highest: ") + best->name + ", " + significant((*best).*member, 3));
 }
 
-/// Means of the three models of a family stand for it in the text.
+/// The text gives a family by the mean of its scored models.
 finding family_mean(const published& p, const char* family) {
   return numbers({mean_of_scored(p, family, &model::drop)}, "of the scored models");
 }
@@ -159,10 +153,10 @@ finding last_with_score(const published& p, double model::*member) {
 
 const length_scores& ministral_scores(const published& p) { return p.measured.front(); }
 
-/// Percent lost from the shortest length to `at` tokens.
-double decline(const std::vector<double>& values, const std::vector<double>& length, double at) {
+/// Percent lost from the shortest length to `tokens`.
+double decline(const std::vector<double>& values, const std::vector<double>& length, double tokens) {
   for (std::size_t i = 0; i < length.size(); ++i)
-    if (length[i] == at) return 100 * (1 - values[i] / values[0]);
+    if (length[i] == tokens) return 100 * (1 - values[i] / values[0]);
   return unknown;
 }
 
@@ -213,7 +207,6 @@ finding preservation_varies_less(const published& p) {
 }  // namespace
 
 claim_functions benchmark_claims() {
-  const auto own = [](const published& p) { return ministral_scores(p); };
   return {
       {"models_in_benchmark", [](const published& p) { return numbers({p.models_in_benchmark}); }},
       {"family_means_in_order", family_means_in_order},
@@ -238,13 +231,13 @@ claim_functions benchmark_claims() {
       {"ministral_3b_lowest_drop",
        [](const published& p) { return lowest_in(p.scored(), "ministral3-3b", &model::drop); }},
       {"plasticity_decline",
-       [own](const published& p) {
-         const auto s = own(p);
+       [](const published& p) {
+         const auto& s = ministral_scores(p);
          return numbers({decline(s.plasticity, s.length, 131072)});
        }},
       {"score_decline",
-       [own](const published& p) {
-         const auto s = own(p);
+       [](const published& p) {
+         const auto& s = ministral_scores(p);
          return numbers({decline(s.score, s.length, 131072)});
        }},
       {"both_decline", both_decline},

@@ -3,18 +3,16 @@
 #include <algorithm>
 
 #include "examples/common/table.hpp"
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/profiles.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
 
-using condition_list = std::vector<std::pair<std::string, bool>>;
-
 const std::string split_command =
     "training_dynamics over captures of the ten checkpoints (qkgeom-capture --study smollm3-...) writes bias_split.csv";
 
-/// The checkpoints that chapter 6.3 speaks of.
+/// The checkpoints of chapter 6.3.
 struct stages {
   const checkpoint &first, &annealed, &long_onset, &long_32k, &last;
 };

@@ -1,16 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# approximations.sh [OUT]   What the approximations cost, on the bundled model and books (8192 tokens each) in one command
+# approximations.sh [OUT]   Errors of the approximations on the bundled model and books (8192 tokens each), in one command
 # on a CPU: query models against the observed queries and each other, drawn pairs against all, f32 against f64 pair
-# arithmetic, bf16 against f32 captures, query positions. OUT: out/approximations by default; the table is
-# OUT/approximations.csv, docs/numerics.md reads it. Installs the Debian packages that are missing and builds qkgeom; what
-# an earlier run has built or captured is used again.
+# arithmetic, bf16 against f32 captures, query positions. OUT: out/approximations by default. Writes
+# OUT/approximations.csv, which docs/numerics.md reads. Installs missing Debian packages and builds qkgeom; reuses what an
+# earlier run built or captured.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/common/prepare.sh"
-options "$here/approximations.sh" "$@"
-out=$(realpath -m "${1:-$here/../out/approximations}")
-prepare "$here/approximations.sh" "$out" heads plasticity qkgeom-capture
+source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
+options approximations "$@"
+prepare heads plasticity qkgeom-capture
 
 step "Capturing queries and keys of all heads, in f32 and in bf16"
 for dtype in f32 bf16; do
@@ -18,7 +16,7 @@ for dtype in f32 bf16; do
     --heads all --bucket-size 512 --rate 24 --dtype $dtype --out "$out/capture-$dtype" --resume
 done
 
-step "Profiles in every way"
+step "Profiles under every setting"
 models=diagonal,full,joint,linear_drift,empirical
 analyse() { # PROGRAM NAME ARGUMENTS...: its tables in OUT/NAME
   "$bin/$1" "${@:3}" --out "$out/$2" >"$out/$2.log"
@@ -34,8 +32,8 @@ done
 
 table=$out/approximations.csv
 echo "approximation,against,group,heads,profile_mean_abs,profile_max,ap_mean,ap_mean_abs,ap_max,drop_mean_abs,drop_max" >"$table"
-# compare NAME RUN COVARIANCE AGAINST RUN COVARIANCE [GROUP...]: differences over heads of the profiles' buckets, of AP over
-# the whole context and of AP_drop (first less last fifth), both from profile.csv as heads.csv has them.
+# compare NAME RUN COVARIANCE AGAINST RUN COVARIANCE GROUP...: differences over heads of the profiles' buckets, of AP over
+# the whole context and of AP_drop (first less last fifth), computed from profile.csv as in heads.csv.
 compare() {
   local group
   for group in "${@:7}"; do
@@ -57,8 +55,8 @@ compare() {
             d = value[2, head, q] - value[3, head, q]; w = queries[head, q]; middle = (start[q] + end[q]) / 2
             all += size(d); ++n; if (size(d) > most) most = size(d)
             sum[0] += w * d; weight[0] += w
-            part = middle < 0.2 * L ? 1 : middle >= 0.8 * L ? 2 : 3
-            sum[part] += w * d; weight[part] += w
+            fifth = middle < 0.2 * L ? 1 : middle >= 0.8 * L ? 2 : 3
+            sum[fifth] += w * d; weight[fifth] += w
           }
           d = sum[0] / weight[0]; ap += d; ap_size += size(d); if (size(d) > ap_most) ap_most = size(d); ++count
           if (!weight[1] || !weight[2]) continue
@@ -69,7 +67,7 @@ compare() {
   done
 }
 
-step "What differs, over the query heads"
+step "Differences over the query heads"
 observed=(base empirical_unbiased)
 for model in diagonal full joint linear_drift; do
   compare "$model" base $model "observed queries" "${observed[@]}" all rope nope
@@ -88,7 +86,7 @@ awk -F, '{ printf "  %-24s %-17s %-5s %5s", $1, $2, $3, $4
            for (i = 5; i <= NF; ++i) printf NR == 1 ? " %16s" : " %16.2g", $i
            print "" }' "$table"
 
-step "How far drawn pairs are from all, in units of their sampling error"
+step "Difference of drawn pairs from all pairs, in sampling errors"
 for n in "${sizes[@]}"; do
   for model in diagonal joint; do
     awk -F, -v n="$n" -v model=$model '

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// H4, H6 and H8: bias, what makes a profile fall, and the profiles that recover.
+// H4, H6 and H8: bias, the causes of a falling profile, recovery.
 #include <algorithm>
 
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/hypothesis_tests.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/hypothesis_tests.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples::thesis {
@@ -48,8 +48,9 @@ void test_bias(tester& t, const published& p) {
   const auto flat = each(all, [](const bias_row& r) { return std::string(r.drop < 0.10 ? "flat" : "steep"); });
   const auto token = separate_families(column(all, &bias_row::token), flat, {"flat", "steep"}, t.permutations());
   const auto context = separate_families(column(all, &bias_row::context), flat, {"flat", "steep"}, t.permutations());
-  t.add("share of (flat, steep) pairs with less bias a token in the flat one", token.order, "flat: AP_drop < 0.10");
-  t.add("share of (flat, steep) pairs with less bias a context in the flat one", context.order, serial);
+  t.add_permutation("share of (flat, steep) pairs with less bias a token in the flat one", token.order,
+                    "flat: AP_drop < 0.10");
+  t.add_permutation("share of (flat, steep) pairs with less bias a context in the flat one", context.order, serial);
   const auto &before = p.find_checkpoint("Anneal", "stage3 4.72M"), &after = p.checkpoints.back();
   const double ratio = after.bias_context() / before.bias_context();
   t.add("bias a context after extension over before", 2, ratio);
@@ -71,19 +72,12 @@ void test_parts(tester& t, const published& p) {
   t.associate(association::pearson, "AP_drop with bias a context in pre-training", x, y, "six checkpoints of one run");
   const auto &before = p.find_checkpoint("Anneal", "stage3 4.72M"), &after = p.checkpoints.back();
   t.add("AP_drop after extension less before", 2, after.drop - before.drop);
-  const double at = line.at(after.bias_context()), error = line.prediction_error(after.bias_context());
+  const double excess = after.drop - line.at(after.bias_context()), error = line.prediction_error(after.bias_context());
   constexpr double t4 = 2.776;  // 97.5 % of Student's t with 4 degrees of freedom
-  hypothesis_test beyond{"H6",
-                         "AP_drop after extension less what pre-training's line gives at its bias a context",
-                         x.size(),
-                         after.drop - at,
-                         after.drop - at - t4 * error,
-                         after.drop - at + t4 * error,
-                         unknown,
-                         0,
-                         "an extrapolation from bias up to " + fixed(*std::max_element(x.begin(), x.end()), 0) +
-                             " to " + fixed(after.bias_context(), 0) + ", and to another context and theta"};
-  t.add(beyond);
+  t.add("AP_drop after extension less what pre-training's line gives at its bias a context",
+        {.n = x.size(), .estimate = excess, .low = excess - t4 * error, .high = excess + t4 * error},
+        "an extrapolation from bias up to " + fixed(*std::max_element(x.begin(), x.end()), 0) + " to " +
+            fixed(after.bias_context(), 0) + ", and to another context and theta");
   t.conclude("waits for captures", "the tables hold no variance of content, so the excess of " +
                                        fixed(after.drop - before.drop, 3) +
                                        " has no cause in them; bias a context is " + fixed(before.bias_context(), 0) +
@@ -118,8 +112,8 @@ void test_recovery(tester& t, const published& p) {
   };
   const auto both = permute(deep, false, t.permutations(), excess(rises));
   const auto single = permute(deep_once, false, t.permutations(), excess(once));
-  t.add("mean rise of these models less that of the others", both, "one-sided, names dealt anew");
-  t.add("the same with 3.1 8B alone", single, "3.2 11B's text layers are the 8B's");
+  t.add_permutation("mean rise of these models less that of the others", both, "one-sided, names dealt anew");
+  t.add_permutation("the same with 3.1 8B alone", single, "3.2 11B's text layers are the 8B's");
   t.conclude(both.p < 0.05 ? "holds in the 13 models, found and tested on the same ones" : "not decided",
              "exact p " + fixed(both.p, 3) + "; as 3.2 11B is built on 3.1 8B's text layers it is one observation (p " +
                  fixed(single.p, 3) +

@@ -2,9 +2,9 @@
 // H1, H2, H3, H5 and H7: plasticity beside benchmark scores.
 #include <algorithm>
 
-#include "examples/thesis/published/correspondence.hpp"
-#include "examples/thesis/published/hypothesis_tests.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/correspondence.hpp"
+#include "examples/thesis/hypothesis_tests.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples::thesis {
@@ -12,7 +12,7 @@ namespace {
 
 using columns = std::vector<double>;
 
-/// "supported" or "against" where the difference is more than chance, else that the rows cannot say.
+/// "supported" or "contradicted" if the difference is beyond chance, else "not decided".
 std::string better_or_open(const predictor_comparison& c) {
   if (c.by_swap.p < 0.05) return c.difference > 0 ? "supported" : "contradicted";
   return "not decided: " + std::to_string(c.n) + " models cannot tell";
@@ -32,7 +32,7 @@ void test_predictor(tester& t, const published& p, const char* name, const std::
   t.associate(association::spearman, "parameters with score", column(models, &model::parameters), lbp,
               "what size alone says of these models");
   const auto c = t.compare(words, own, "AP_overall", overall, lbp);
-  const auto families = each(models, [](const model& m) { return m.family; });
+  const auto families = families_of(models);
   const auto d = decompose_by_family(own, lbp, families);
   t.add("Pearson of " + words + " with score, within families", d.within.n, d.within.correlation);
   t.add("Pearson of " + words + " with score, of family means", d.between.n, d.between.correlation);
@@ -95,7 +95,7 @@ void test_by_length(tester& t, const published& p) {
 void test_capability(tester& t, const published& p) {
   t.begin("H5");
   const auto models = p.scored();
-  std::vector<std::pair<double, std::string>> residuals;  // of each model, by a line through the six others
+  std::vector<std::pair<double, std::string>> residuals;  // of each model, from a line through the six others
   for (const auto& out : models) {
     columns x, y;
     for (const auto& m : models)

@@ -6,47 +6,47 @@
 #include <vector>
 
 #include "examples/common/table.hpp"
-#include "examples/thesis/published/published.hpp"
+#include "examples/thesis/published.hpp"
 
 namespace qkgeom::examples::thesis {
 
-/// Scores of one model by length l beside the plasticity of one model at matching query positions: "half" is [l/2, l)
-/// (the shortest: from 0, as table 2 has it), "end" the decile of the context that holds the positions just below l.
-/// Scores of one model with the profile of another are the control: what falls with length goes with all that does.
+/// Association of one model's scores by length l with one model's plasticity at the same positions: "half" is [l/2, l)
+/// (the shortest length: from 0, as in table 2), "end" the decile that holds the positions just below l. Scores of one
+/// model with the profile of another are the control: any two values that fall with length correlate.
 struct correspondence {
   std::string benchmark, scores_of, profile_of, positions;
-  std::size_t n = 0;  ///< lengths that both have
+  std::size_t n = 0;  ///< lengths with both values
   double pearson = unknown, spearman = unknown, spearman_p = unknown;
   double score_with_length = unknown, profile_with_length = unknown;  ///< Pearson with log2 l
   double partial = unknown;                                           ///< Pearson given log2 l
 };
 
-/// Every model with scores by length against every profile, where they share three lengths or more.
+/// Every model with scores by length against every profile, if they share at least three lengths.
 std::vector<correspondence> correspondences(const published& p);
 
-/// Of two RULER models, the lengths at which the one with more plasticity scores higher.
+/// RULER: at how many lengths the model with more plasticity scores higher, over pairs of models.
 struct length_agreement {
   std::size_t lengths = 0, agree = 0;
 };
 length_agreement same_length_agreement(const published& p);
 
-/// What a model's score and its plasticity at [l/2, l) lose, as shares, from the shortest length to the longest that
-/// was captured.
+/// Relative loss of a model's score and of its plasticity at [l/2, l), from the shortest to the longest captured
+/// length.
 struct length_decline {
   std::string model;
   double score = unknown, plasticity = unknown;
 };
 std::vector<length_decline> length_declines(const published& p, const std::string& benchmark);
 
-/// How far scores or plasticity stay at or above a threshold: the longest length up to which every value does.
+/// The longest length up to which every score or plasticity stays at or above a threshold.
 struct effective_length {
   std::string what, model, threshold;  ///< e.g. "RULER score", "llama3.1-8b", "absolute 85.6"
-  double tokens = unknown;             ///< NaN: the first value is already below
-  bool open = false;                   ///< still above at the longest length measured
+  double tokens = unknown;             ///< NaN: the first value is below
+  bool open = false;                   ///< the longest measured length is still above
 };
 
-/// RULER counts a length as effective above the score of Llama 2 7B at 4K, 85.6; for LongBench-Pro half of the scale;
-/// 6.2.2 calls plasticity above 0.55 warm. Relative thresholds are shares of the value at the shortest length.
+/// Thresholds. RULER: the score of Llama 2 7B at 4K; LongBench-Pro: half of the scale; plasticity: "warm" in 6.2.2.
+/// Relative thresholds are shares of the value at the shortest length.
 struct effective_options {
   double ruler = 85.6, longbench = 50, plasticity = 0.55;
   std::vector<double> shares{0.9, 0.8};

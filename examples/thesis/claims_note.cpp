@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The benchmark note: its length bins, RULER, and what it compares across generations.
+// The benchmark note: length bins, RULER, comparisons of generations.
 #include <algorithm>
 
 #include "examples/common/table.hpp"
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/correspondence.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/correspondence.hpp"
+#include "examples/thesis/profiles.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
-
-using condition_list = std::vector<std::pair<std::string, bool>>;
 
 const length_scores& ruler_of(const published& p, const char* model) {
   return *std::find_if(p.measured.begin(), p.measured.end(),
@@ -76,7 +74,7 @@ finding ruler_monotone(const published& p) {
   return conditions({{"score", largest_rise(s.score) <= 0}, {"plasticity", largest_rise(s.plasticity) <= 0}});
 }
 
-/// Which positions table 8 means: the published deciles, averaged over [l/2, l) or taken where the context ends at l.
+/// Which positions table 8 means: the mean of the deciles over [l/2, l), or the decile that ends at l.
 finding ruler_positions(const published& p) {
   const auto& s = ruler_of(p, "llama3.1-8b");
   const auto& m = p.find("llama3.1-8b");

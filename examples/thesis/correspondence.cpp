@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Scores by length and profiles: how they go together, how much of that is length, and how far each reaches.
-#include "examples/thesis/published/correspondence.hpp"
+// Associations of scores by length with profiles, the share that length explains, and effective lengths.
+#include "examples/thesis/correspondence.hpp"
 
 #include <algorithm>
 #include <map>
 
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/io/csv_write.hpp"
 #include "qkgeom/stats/resampling.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
 
-/// Plasticity of a model at the positions that match a score at length l; NaN where nothing was captured there.
+/// Plasticity of a model at the positions of a score's length; NaN beyond the captured context.
 double matched(const published& p, const length_scores& scores, std::size_t i, const model& m,
                const std::string& positions) {
   const double l = scores.length[i];
@@ -47,7 +47,7 @@ correspondence correspond(const published& p, const length_scores& scores, const
   return c;
 }
 
-/// Values over ascending lengths with an absolute threshold and relative ones.
+/// Adds effective lengths for an absolute threshold and for shares of the first value; lengths ascend.
 void add_lengths(std::vector<effective_length>& rows, const std::string& what, const std::string& name,
                  const std::vector<double>& length, const std::vector<double>& value, double absolute,
                  const std::vector<double>& shares) {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/thesis/published/hypotheses.hpp"
+#include "examples/thesis/hypotheses.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/csv_read.hpp"
 #include "qkgeom/stats/resampling.hpp"
@@ -21,24 +21,39 @@ class tester {
 
   void begin(std::string name) { name_ = std::move(name); }
 
-  void add(std::string test, std::size_t n, double estimate, std::string note = {}) {
-    result_.tests.push_back({name_, std::move(test), n, estimate, unknown, unknown, unknown, 0, std::move(note)});
+  /// Numbers of a test; NaN: not given.
+  struct values {
+    std::size_t n = 0;
+    double estimate = unknown, low = unknown, high = unknown, p = unknown, p_error = 0;
+  };
+  void add(std::string test, const values& v, std::string note = {}) {
+    result_.tests.push_back({.hypothesis = name_,
+                             .test = std::move(test),
+                             .n = v.n,
+                             .estimate = v.estimate,
+                             .low = v.low,
+                             .high = v.high,
+                             .p = v.p,
+                             .p_error = v.p_error,
+                             .note = std::move(note)});
   }
-  void add(hypothesis_test test) { result_.tests.push_back(std::move(test)); }
-  void add(std::string test, const permutation_test& t, std::string note = {}) {
-    result_.tests.push_back(
-        {name_, std::move(test), t.n, t.estimate, unknown, unknown, t.p, t.standard_error, std::move(note)});
+  void add(std::string test, std::size_t n, double estimate, std::string note = {}) {
+    add(std::move(test), values{.n = n, .estimate = estimate}, std::move(note));
+  }
+  void add_permutation(std::string test, const permutation_test& t, std::string note = {}) {
+    add(std::move(test), values{.n = t.n, .estimate = t.estimate, .p = t.p, .p_error = t.standard_error},
+        std::move(note));
   }
   permutation_test associate(association kind, const std::string& test, const std::vector<double>& x,
                              const std::vector<double>& y, std::string note = {}) {
     const auto t = test_association(kind, x, y, permutations_);
     const auto b = bootstrap_association(kind, x, y, resamples_);
-    result_.tests.push_back({name_,
-                             std::string(kind == association::pearson    ? "Pearson"
-                                         : kind == association::spearman ? "Spearman"
-                                                                         : "Kendall") +
-                                 " of " + test,
-                             t.n, t.estimate, b.low, b.high, t.p, t.standard_error, std::move(note)});
+    const char* const name = kind == association::pearson    ? "Pearson"
+                             : kind == association::spearman ? "Spearman"
+                                                             : "Kendall";
+    add(std::string(name) + " of " + test,
+        values{.n = t.n, .estimate = t.estimate, .low = b.low, .high = b.high, .p = t.p, .p_error = t.standard_error},
+        std::move(note));
     return t;
   }
   predictor_comparison compare(const std::string& first, const std::vector<double>& a, const std::string& second,
@@ -47,18 +62,22 @@ class tester {
     const std::string words = "|Spearman| of " + first + " less that of " + second;
     for (const auto& [t, how] :
          {std::pair(c.by_swap, "; columns swapped"), std::pair(c.by_order, "; scores in any order")})
-      result_.tests.push_back(
-          {name_, words + how, c.n, c.difference, c.interval.low, c.interval.high, t.p, t.standard_error, {}});
+      add(words + how, values{.n = c.n,
+                              .estimate = c.difference,
+                              .low = c.interval.low,
+                              .high = c.interval.high,
+                              .p = t.p,
+                              .p_error = t.standard_error});
     return c;
   }
   void conclude(std::string verdict, std::string reading) {
     if (!reading.empty() && reading[0] >= 'a' && reading[0] <= 'z')
       reading[0] = static_cast<char>(reading[0] - 'a' + 'A');
     const auto& names = stated_.column("hypothesis");
-    const auto at = std::find(names.begin(), names.end(), name_);
-    require(at != names.end(), "hypotheses.csv: there is no row ", name_);
+    const auto row = std::find(names.begin(), names.end(), name_);
+    require(row != names.end(), "hypotheses.csv: there is no row ", name_);
     result_.verdicts.push_back(
-        {name_, stated_.column("statement")[at - names.begin()], std::move(verdict), std::move(reading)});
+        {name_, stated_.column("statement")[row - names.begin()], std::move(verdict), std::move(reading)});
   }
   const permutation_options& permutations() const { return permutations_; }
 
@@ -70,7 +89,7 @@ class tester {
   std::string name_;
 };
 
-/// H1 and H2: whether a metric goes with the scores of the seven models more than AP_overall does.
+/// H1 and H2: whether a metric correlates more with the scores of the seven models than AP_overall does.
 void test_predictor(tester& t, const published& p, const char* name, const std::string& words, double model::*member);
 void test_by_length(tester& t, const published& p);   ///< H3
 void test_bias(tester& t, const published& p);        ///< H4

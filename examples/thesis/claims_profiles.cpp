@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Chapter 6.2: plasticity profiles.
 #include "examples/common/table.hpp"
-#include "examples/thesis/published/claims.hpp"
-#include "examples/thesis/published/profiles.hpp"
+#include "examples/thesis/claims.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/resampling.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
-
-using condition_list = std::vector<std::pair<std::string, bool>>;
 
 bool same(double a, double b) { return std::abs(a - b) <= printed_step + 1e-9; }
 
@@ -160,7 +158,7 @@ finding highest_overall(const published& p) {
   return conditions(std::move(which));
 }
 
-/// The thesis takes a weak association for none; the same test of AP_drop comes out the same way.
+/// The thesis reads AP_overall's insignificant association as none; AP_drop's is insignificant as well.
 finding overall_does_not_predict(const published& p) {
   const auto models = p.scored();
   const auto lbp = column(models, &model::lbp);

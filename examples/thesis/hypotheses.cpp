@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// H1 to H8 of the benchmark note: run in order, written, printed.
-#include "examples/thesis/published/hypotheses.hpp"
+// H1 to H8 of the benchmark note.
+#include "examples/thesis/hypotheses.hpp"
 
-#include "examples/thesis/published/hypothesis_tests.hpp"
+#include "examples/thesis/hypothesis_tests.hpp"
 #include "qkgeom/io/csv_write.hpp"
 
 namespace qkgeom::examples::thesis {

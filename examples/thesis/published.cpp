@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/thesis/published/published.hpp"
+#include "examples/thesis/published.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -14,7 +14,7 @@
 namespace qkgeom::examples::thesis {
 namespace {
 
-/// A number as the thesis prints it: a star marks a footnote, "~", "%" and "x" are words. Empty is NaN.
+/// Parses a printed number; drops the footnote star and "~", "+", "%", "x". Empty is NaN.
 double printed_number(std::string text, const std::string& where) {
   while (!text.empty() && (text.front() == '~' || text.front() == '+')) text.erase(0, 1);
   while (!text.empty() && (text.back() == '*' || text.back() == '%' || text.back() == 'x')) text.pop_back();
@@ -26,7 +26,14 @@ double printed_number(std::string text, const std::string& where) {
   return value;
 }
 
-/// A table whose rows are looked up by the name in their first column.
+template <class Condition>
+std::vector<model> where(const std::vector<model>& models, const Condition& condition) {
+  std::vector<model> found;
+  std::copy_if(models.begin(), models.end(), std::back_inserter(found), condition);
+  return found;
+}
+
+/// A table whose rows have their names in the first column.
 class named_table {
  public:
   named_table(const std::filesystem::path& folder, const char* file) : where_(file), table_(read_csv(folder / file)) {
@@ -39,13 +46,13 @@ class named_table {
   const std::string& text(std::size_t row, std::string_view column) const { return table_.column(column)[row]; }
   double number(std::size_t row, std::string_view column) const { return printed_number(text(row, column), where_); }
   std::optional<std::size_t> row_of(std::string_view name) const {
-    const auto at = std::find(names_.begin(), names_.end(), name);
-    return at == names_.end() ? std::nullopt : std::optional(static_cast<std::size_t>(at - names_.begin()));
+    const std::size_t i = std::find(names_.begin(), names_.end(), name) - names_.begin();
+    return i == names_.size() ? std::nullopt : std::optional(i);
   }
   std::size_t row(std::string_view name) const {
-    const auto at = row_of(name);
-    require(at.has_value(), where_, ": there is no row ", name);
-    return *at;
+    const auto found = row_of(name);
+    require(found.has_value(), where_, ": there is no row ", name);
+    return *found;
   }
   /// Columns after the first whose header starts with a digit: positions "0-8K", shares "0-10%" or lengths "8K".
   std::vector<std::string> ranges() const {
@@ -170,7 +177,7 @@ std::vector<checkpoint> read_checkpoints(const std::filesystem::path& folder) {
   return checkpoints;
 }
 
-/// Scores that the thesis does not have, a length a row, ascending within a model.
+/// Scores that the thesis lacks, a row per length, ascending within a model.
 void read_more_scores(const std::filesystem::path& folder, published& p) {
   const named_table more(folder, "scores_by_length.csv");
   for (std::size_t i = 0; i < more.rows(); ++i) {
@@ -260,24 +267,15 @@ const checkpoint& published::find_checkpoint(std::string_view phase, std::string
 }
 
 std::vector<model> published::family(std::string_view name, bool predecessors) const {
-  std::vector<model> members;
-  for (const auto& m : models)
-    if (m.family == name && (m.primary || predecessors)) members.push_back(m);
-  return members;
+  return where(models, [&](const model& m) { return m.family == name && (m.primary || predecessors); });
 }
 
 std::vector<model> published::primary() const {
-  std::vector<model> members;
-  for (const auto& m : models)
-    if (m.primary) members.push_back(m);
-  return members;
+  return where(models, [](const model& m) { return m.primary; });
 }
 
 std::vector<model> published::scored() const {
-  std::vector<model> members;
-  for (const auto& m : models)
-    if (!std::isnan(m.lbp)) members.push_back(m);
-  return members;
+  return where(models, [](const model& m) { return !std::isnan(m.lbp); });
 }
 
 published read_published(const std::filesystem::path& folder) {

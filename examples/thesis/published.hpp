@@ -17,9 +17,9 @@ struct position_bin {
   double from = 0, to = 0, plasticity = unknown;
 };
 
-/// One of the 13 models of the cross-model study: means over its heads. What no table gives is NaN.
+/// One of the 13 models of the cross-model study, means over its heads; NaN: not published.
 struct model {
-  std::string name, family;     ///< family: Mistral, Qwen, Llama; predecessors with their successors
+  std::string name, family;     ///< family: Mistral, Qwen or Llama, predecessors included
   bool primary = true;          ///< one of the 11 of chapter 6, not a predecessor
   double parameters = unknown;  ///< billions
   double layers = unknown;
@@ -52,10 +52,10 @@ struct checkpoint {
 /// Scores of one model on one benchmark by document length, with the plasticity printed beside them.
 struct length_scores {
   std::string benchmark, model;
-  std::vector<double> length, score, plasticity;  ///< tokens, percent, NaN where none is printed
+  std::vector<double> length, score, plasticity;  ///< tokens; percent; NaN: not printed
 };
 
-/// Which weights the thesis' protocol captures.
+/// The weights and heads of the thesis' protocol.
 struct study {
   std::string model, checkpoint;
   double heads_drawn = 0, heads_with_rows = 0;
@@ -84,38 +84,41 @@ struct published {
     double drop, bias, context;
   };
   std::vector<compared> cross_model;  ///< the note's SmolLM3 comparison
-  double models_in_benchmark = 0;     ///< of the 11, by the note's overlap table
+  double models_in_benchmark = 0;     ///< of the 11, from the note's overlap table
   std::vector<double> class_shares;   ///< percent, 6.1.1
   double heads_analysed = unknown, primacy_heads = unknown;
 
   const model& find(std::string_view name) const;
   const checkpoint& find_checkpoint(std::string_view phase, std::string_view name) const;
-  /// Models of a family, the 11 of chapter 6 only unless `predecessors`.
+  /// Models of a family; those outside the 11 of chapter 6 only with `predecessors`.
   std::vector<model> family(std::string_view name, bool predecessors = false) const;
   std::vector<model> primary() const;
   std::vector<model> scored() const;  ///< the 7 with a LongBench-Pro score
 };
 
-/// Reads the folder. Throws `error` naming the file and what is missing in it.
+/// Reads the folder's tables. Throws `error` that names the file and the missing row or column.
 published read_published(const std::filesystem::path& folder);
 
-/// "8K" is 8192, "1.5K" 1536, "256" 256. Throws `error` if it is no such length.
+/// Parses a length: "8K" is 8192, "1.5K" 1536, "256" 256. Throws `error` at any other text.
 double token_count(const std::string& text);
-/// The way back: "8K", "89.6K", "256".
+/// Writes a length: "8K", "89.6K", "256".
 std::string length_words(double tokens);
 
-/// A member of every row.
-template <class Row>
-std::vector<double> column(const std::vector<Row>& rows, double Row::*member) {
-  std::vector<double> values;
+/// One member of each row.
+template <class Row, class Value>
+std::vector<Value> column(const std::vector<Row>& rows, Value Row::*member) {
+  std::vector<Value> values;
   for (const auto& row : rows) values.push_back(row.*member);
   return values;
 }
+/// f(row) of each row.
 template <class Row, class Function>
 auto each(const std::vector<Row>& rows, const Function& f) {
   std::vector<decltype(f(rows.front()))> values;
   for (const auto& row : rows) values.push_back(f(row));
   return values;
 }
+
+inline std::vector<std::string> families_of(const std::vector<model>& models) { return column(models, &model::family); }
 
 }  // namespace qkgeom::examples::thesis

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Metrics and scores over models: what n rows support, and what of it lies inside families.
+// Associations of metrics with scores over models, pooled and within families.
 #include <functional>
 
-#include "examples/thesis/published/outputs.hpp"
+#include "examples/thesis/outputs.hpp"
 #include "qkgeom/io/csv_write.hpp"
 #include "qkgeom/stats/families.hpp"
 
@@ -11,7 +11,7 @@ namespace {
 
 struct metric {
   std::string name;
-  std::function<double(const model&)> of;
+  std::function<double(const model&)> value;
 };
 
 const std::vector<metric>& metrics() {
@@ -26,10 +26,6 @@ const std::vector<metric>& metrics() {
                                         {"plane_share", [](const model& m) { return m.plane; }},
                                         {"parameters", [](const model& m) { return m.parameters; }}};
   return list;
-}
-
-std::vector<std::string> families_of(const std::vector<model>& models) {
-  return each(models, [](const model& m) { return m.family; });
 }
 
 void write_scores(output_folder& out, printer& screen, const published& p, std::uint64_t seed) {
@@ -48,7 +44,7 @@ void write_scores(output_folder& out, printer& screen, const published& p, std::
            {"Kendall"},
            {"p"}});
   for (const auto& m : metrics()) {
-    const auto x = each(models, m.of);
+    const auto x = each(models, m.value);
     std::vector<std::string> cells{m.name};
     for (const auto kind : {association::pearson, association::spearman, association::kendall}) {
       const auto test = test_association(kind, x, lbp, {.seed = seed});
@@ -70,9 +66,8 @@ void write_scores(output_folder& out, printer& screen, const published& p, std::
   screen.print(t);
 }
 
-/// A decomposition as one row for each part.
-void write_parts(csv_writer& csv, const std::string& x, const std::string& y, const std::string& rows,
-                 const family_decomposition& d) {
+void write_decomposition(csv_writer& csv, const std::string& x, const std::string& y, const std::string& rows,
+                         const family_decomposition& d) {
   const auto part = [&](const std::string& name, const slope_and_correlation& s) {
     csv.row(x, y, rows, name, s.n, s.correlation, s.slope, d.reverses());
   };
@@ -94,19 +89,19 @@ void write_families(output_folder& out, printer& screen, const published& p) {
                        const std::vector<double>& x, const std::vector<double>& y,
                        const std::vector<std::string>& families) {
     const auto d = decompose_by_family(x, y, families);
-    write_parts(csv, x_name, y_name, rows, d);
+    write_decomposition(csv, x_name, y_name, rows, d);
     t.row({y_name + " with " + x_name, rows, signed_fixed(d.pooled.correlation), signed_fixed(d.within.correlation),
            signed_fixed(d.between.correlation), d.reverses() ? "reverses" : ""});
   };
   const auto scored = p.scored();
   for (const auto& m : metrics())
-    add(m.name, "lbp", "7 scored models", each(scored, m.of), column(scored, &model::lbp), families_of(scored));
+    add(m.name, "lbp", "7 scored models", each(scored, m.value), column(scored, &model::lbp), families_of(scored));
   const std::vector<std::pair<std::string, std::vector<model>>> sets{{"11 models", p.primary()},
                                                                      {"13 models", p.models}};
   for (const auto& [name, models] : sets)
     for (const auto& m : metrics())
       if (m.name == "bias_token" || m.name == "bias_context" || m.name == "parameters")
-        add(m.name, "ap_drop", name, each(models, m.of), column(models, &model::drop), families_of(models));
+        add(m.name, "ap_drop", name, each(models, m.value), column(models, &model::drop), families_of(models));
   const auto phases = each(
       p.checkpoints, [](const checkpoint& c) { return std::string(c.extension() ? "extension" : "pre-training"); });
   const auto drop = column(p.checkpoints, &checkpoint::drop);

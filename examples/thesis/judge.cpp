@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Each stated claim meets the function of its name.
+// Judges each claim with the function of its id.
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include "examples/thesis/published/claims.hpp"
+#include "examples/thesis/claims.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/csv_read.hpp"
 #include "qkgeom/io/csv_write.hpp"
@@ -35,7 +35,7 @@ verdict judge(const stated_claim& claim, const finding& found) {
     require(found.conditions.empty() && !found.numbers.empty(), "claim ", claim.id,
             " states a number, its function must give numbers");
     all = found.numbers.size();
-    for (const double v : found.numbers)  // printed digits are decimal, so their sums miss a bound by rounding
+    for (const double v : found.numbers)  // 1e-9: sums of printed decimals are rounded
       right += v >= claim.value - claim.tolerance - 1e-9 && v <= claim.upper + claim.tolerance + 1e-9;
   }
   require(all > 0, "claim ", claim.id, " states no number, its function must give conditions");
@@ -60,25 +60,15 @@ std::string shown(const finding& found) {
 }  // namespace
 
 finding numbers(std::vector<double> values, std::string note) {
-  finding f;
-  f.numbers = std::move(values);
-  f.note = std::move(note);
-  return f;
+  return {.numbers = std::move(values), .conditions = {}, .text = {}, .note = std::move(note)};
 }
 
-finding conditions(std::vector<std::pair<std::string, bool>> which, std::string note) {
-  finding f;
-  f.conditions = std::move(which);
-  f.note = std::move(note);
-  return f;
+finding conditions(condition_list which, std::string note) {
+  return {.numbers = {}, .conditions = std::move(which), .text = {}, .note = std::move(note)};
 }
 
 finding undecided(std::string note, std::string text) {
-  finding f;
-  f.undecided = true;
-  f.note = std::move(note);
-  f.text = std::move(text);
-  return f;
+  return {.numbers = {}, .conditions = {}, .undecided = true, .text = std::move(text), .note = std::move(note)};
 }
 
 std::string trimmed(double value, int digits) {
@@ -106,10 +96,11 @@ std::vector<judged_claim> judge_claims(const std::filesystem::path& folder, cons
   std::vector<judged_claim> judged;
   std::set<std::string> seen;
   for (auto& claim : read_claims(folder / "claims.csv")) {
-    const auto at = functions.find(claim.id);
-    require(at != functions.end(), "claims.csv: no function recomputes the claim ", claim.id);
+    const auto function = functions.find(claim.id);
+    require(function != functions.end(), "claims.csv: no function recomputes the claim ", claim.id);
     require(seen.insert(claim.id).second, "claims.csv: the claim ", claim.id, " is there twice");
-    judged_claim j{.stated = std::move(claim), .found = at->second(p), .agrees = verdict::undecided, .recomputed = {}};
+    judged_claim j{
+        .stated = std::move(claim), .found = function->second(p), .agrees = verdict::undecided, .recomputed = {}};
     j.agrees = judge(j.stated, j.found);
     j.recomputed = shown(j.found);
     judged.push_back(std::move(j));
