@@ -26,7 +26,7 @@ map_figure bias_in_sd_map(const qkgeom::model_report& report, double limit) {
   f.text = {"How position weighs against content", about(report) + "; red: later keys win, blue: earlier keys",
             "query head", "layer"};
   f.panels.push_back({"bias over the context / sd of a score difference",
-                      cells_of(report, f, [](const qkgeom::head_report& h) { return h.rotation.bias_context_in_sd; })});
+                      cells_of(report, f, [](const qkgeom::head_report& h) { return h.rotation.bias.context_in_sd; })});
   f.scale = colour_scale::diverging;
   f.high = limit;
   f.low = -limit;
