@@ -26,8 +26,7 @@ void add_turn(std::vector<T>& x, const std::vector<std::int32_t>& position, std:
     const double angle = turn.omega * position[r] + turn.phase;
     for (const std::size_t i : {0, 1}) {
       T& value = x[r * d + turn.first + i];
-      value =
-          detail::rounded<T>(static_cast<double>(value) + turn.radius * (i == 0 ? std::cos(angle) : std::sin(angle)));
+      value = round_to<T>(static_cast<double>(value) + turn.radius * (i == 0 ? std::cos(angle) : std::sin(angle)));
     }
   }
 }

@@ -81,10 +81,10 @@ TEST(drift_significance, has_its_level_where_documents_differ) {
 
 TEST(drift_significance, draws_patterns_where_there_are_too_many) {
   const auto planted = head_of(3, 1e-4);
-  const double all = run(planted).p, drawn = run(planted, {.most_flips = 400}).p;
+  const double all = run(planted).p, drawn = run(planted, {.max_flips = 400}).p;
   EXPECT_NEAR(drawn, all, 5 * std::sqrt(all * (1 - all) / 400) + 1 / 401.0);
-  EXPECT_EQ(drawn, run(planted, {.most_flips = 400}).p);
-  EXPECT_QKGEOM_ERROR("most_flips must be at least 1, not -1", run(planted, {.most_flips = -1}));
+  EXPECT_EQ(drawn, run(planted, {.max_flips = 400}).p);
+  EXPECT_QKGEOM_ERROR("max_flips must be at least 1, not -1", run(planted, {.max_flips = -1}));
   EXPECT_NEAR(drawn * 401, std::round(drawn * 401), 1e-9);  // the pattern as it is counts too
 }
 

@@ -151,9 +151,9 @@ TEST(fit_checks, test_at_most_the_dimensions_asked_for) {
     if (i % 12 >= 9) rows.q[i] = std::exp(2 * rows.q[i]);
   const auto head = rows.view();
   const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
-  const auto all = fit_checks(ctx, m, head), same = fit_checks(ctx, m, head, {.most_dimensions = 11});
+  const auto all = fit_checks(ctx, m, head), same = fit_checks(ctx, m, head, {.max_dimensions = 11});
   EXPECT_EQ(all.noise.ks_p, same.noise.ks_p);
-  const auto one = fit_checks(ctx, m, head, {.most_dimensions = 1}).noise;
+  const auto one = fit_checks(ctx, m, head, {.max_dimensions = 1}).noise;
   EXPECT_TRUE(one.share_below_alpha == 0 || one.share_below_alpha == 1);
   EXPECT_EQ(one.abs_skewness, all.noise.abs_skewness);
 }

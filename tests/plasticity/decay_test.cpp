@@ -37,7 +37,7 @@ struct keys_of_two {
       for (index_t i = 0; i < n; ++i) {
         position.push_back(static_cast<std::int32_t>(4 * i));
         document.push_back(static_cast<std::int32_t>(e));
-        for (index_t c = 0; c < d; ++c) k.push_back(detail::normal(stream, k.size()));
+        for (index_t c = 0; c < d; ++c) k.push_back(stream.normal(k.size()));
       }
     q = k;
   }
@@ -78,7 +78,7 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   const auto model = exact_model({0.01, -0.03, 0.02, 0, 0.01}, {0, 0.5, -1, 0.2, 0.3}, 1.2, 240, 20);
   cpu_context ctx{{.threads = 2}};
   const auto present = detail::distributions_of(model, {});
-  const auto drawn = draw_admitted_pairs(detail::order_keys_by_document(layer.k_position, layer.k_document, false),
+  const auto drawn = detail::draw_admitted_pairs(order_keys_by_document(layer.k_position, layer.k_document, false),
                                          present.distributions, 1 << 20, 0);
   ASSERT_GT(drawn.pairs.size(), 2000u);
   for (const auto& pair : drawn.pairs) {
@@ -95,7 +95,7 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
       }
     }
   }
-  const auto r = decay_of(ctx, {model}, layer, "exact", {.most_pairs = 1 << 20})[0];
+  const auto r = decay_of(ctx, {model}, layer, "exact", {.max_pairs = 1 << 20})[0];
   EXPECT_EQ(r.all_pairs, static_cast<double>(r.pairs));
   EXPECT_EQ(r.buckets[0].pairs, 0);
   EXPECT_TRUE(std::isnan(r.buckets[0].bound.value));
@@ -118,9 +118,9 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
   for (std::size_t b = 0; b < model.bucket.size(); ++b)
     for (double& f : model.bucket[b].root.factor) f *= 1 + static_cast<double>(b);
   cpu_context ctx{{.threads = 2}};
-  const auto r = decay_of(ctx, {model}, layer, "grows", {.most_pairs = 1 << 20})[0];
+  const auto r = decay_of(ctx, {model}, layer, "grows", {.max_pairs = 1 << 20})[0];
   const auto present = detail::distributions_of(model, {});
-  const auto drawn = draw_admitted_pairs(detail::order_keys_by_document(layer.k_position, layer.k_document, false),
+  const auto drawn = detail::draw_admitted_pairs(order_keys_by_document(layer.k_position, layer.k_document, false),
                                          present.distributions, 1 << 20, 0);
   std::map<std::pair<double, std::size_t>, std::array<double, 3>> by_bucket;  // document: pairs, past, broken
   std::array<double, 3> all{};
@@ -246,7 +246,7 @@ TEST(decay, all_pairs_give_the_profile_of_the_model) {
     for (const auto kind : all_covariance_kinds) {
       const auto model = fit_queries(ctx, m, {.covariance = kind});
       const auto profile = plasticity_profile(ctx, model, head);
-      const auto r = decay_of(ctx, {model}, as_layer(head), std::string(name_of(kind)), {.most_pairs = 1 << 20})[0];
+      const auto r = decay_of(ctx, {model}, as_layer(head), std::string(name_of(kind)), {.max_pairs = 1 << 20})[0];
       ASSERT_EQ(r.buckets.size(), profile.buckets.size());
       for (std::size_t b = 0; b < r.buckets.size(); ++b) {
         EXPECT_EQ(r.buckets[b].pairs, profile.buckets[b].pairs);
@@ -266,7 +266,7 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
     document.push_back(i % 3);
   }
   const index_t n = 90;
-  const auto keys = detail::order_keys_by_document({position.data(), n}, {document.data(), n}, false);
+  const auto keys = order_keys_by_document({position.data(), n}, {document.data(), n}, false);
   for (const double window : {1e9, 70.0}) {
     std::vector<score_distribution> distributions;
     for (const index_t start : {20, 60, 100, 180}) {
@@ -288,7 +288,7 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
             in.push_back(l);
         if (!in.empty()) want.insert({std::min(i, j), std::max(i, j), in.front(), in.size()});
       }
-    const auto drawn = draw_admitted_pairs(keys, distributions, 1 << 20, 0);
+    const auto drawn = detail::draw_admitted_pairs(keys, distributions, 1 << 20, 0);
     for (const auto& p : drawn.pairs) {
       EXPECT_LE(position[p.row_i], position[p.row_j]);
       got.insert({std::min(p.row_i, p.row_j), std::max(p.row_i, p.row_j), p.first, p.buckets});
@@ -301,7 +301,7 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
     int total = 0;
     const int seeds = 2000;
     for (std::uint64_t s = 0; s < seeds; ++s)
-      for (const auto& p : draw_admitted_pairs(keys, distributions, static_cast<index_t>(want.size() / 10), s).pairs) {
+      for (const auto& p : detail::draw_admitted_pairs(keys, distributions, static_cast<index_t>(want.size() / 10), s).pairs) {
         ++seen[{p.row_i, p.row_j}];
         ++total;
       }
@@ -365,7 +365,7 @@ TEST(decay, without_drift_the_theorem_says_nothing) {
       EXPECT_EQ(b.past.value, 0);
     }
   EXPECT_THROW(decay_of(ctx, {}, rows.layer(), "none"), error);
-  EXPECT_THROW(decay_of(ctx, {model}, rows.layer(), "exact", {.most_pairs = 0}), error);
+  EXPECT_THROW(decay_of(ctx, {model}, rows.layer(), "exact", {.max_pairs = 0}), error);
 }
 
 TEST(decay, keys_and_models_that_it_cannot_use_are_refused) {

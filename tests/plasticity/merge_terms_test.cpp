@@ -7,6 +7,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/plasticity/pair_terms.hpp"
 
 namespace {
 

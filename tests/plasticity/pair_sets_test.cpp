@@ -171,7 +171,7 @@ TEST(bucket_table, equals_brute_force) {
       bool one_lacks_keys = false;  // before one with pairs
       for (index_t b = 0; b < model.buckets.count(); ++b)
         for (index_t k = 0; k < keys.count(); ++k) {
-          const auto& cell = got.at(b, k);
+          const auto& cell = got.cell(b, k);
           const auto& w = want[{b, k}];
           EXPECT_EQ(cell.pairs, w.pairs);
           ASSERT_EQ(cell.document_sum.size(), 6u);

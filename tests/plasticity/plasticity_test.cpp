@@ -509,11 +509,11 @@ TEST(empirical, thins_to_the_queries_asked_for) {
   const auto rows = plant<float>({.dim = 4, .context_length = 100, .documents = 3, .rows = 400});
   cpu_context ctx{{.threads = 1}};
   const auto all = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100);
-  const auto few = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100});
+  const auto few = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.max_queries = 100});
   EXPECT_NE(all.buckets[1].plasticity, few.buckets[1].plasticity);
   EXPECT_NEAR(all.buckets[1].plasticity, few.buckets[1].plasticity, 0.05);
   EXPECT_EQ(few.buckets[1].plasticity,
-            empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100}).buckets[1].plasticity);
+            empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.max_queries = 100}).buckets[1].plasticity);
   EXPECT_GT(few.buckets[1].queries, 500);
   EXPECT_EQ(few.buckets[1].queries_used, 100);
   EXPECT_EQ(all.buckets[1].queries_used, all.buckets[1].queries);

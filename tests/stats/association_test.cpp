@@ -73,7 +73,7 @@ TEST(association, what_a_third_column_explains_is_taken_out) {
 TEST(resampling, drawn_orders_agree_with_all_orders_within_the_error_they_state) {
   const auto pair = fixture().at("pairs")[1];
   const auto x = pair.at("x").get<columns>(), y = pair.at("y").get<columns>();
-  const permutation_options few{.most_exact = 719, .draws = 20000, .seed = 11};
+  const permutation_options few{.max_exact = 719, .draws = 20000, .seed = 11};
   const auto t = test_association(association::spearman, x, y, few),
              again = test_association(association::spearman, x, y, few);
   EXPECT_FALSE(t.exact);
@@ -81,8 +81,8 @@ TEST(resampling, drawn_orders_agree_with_all_orders_within_the_error_they_state)
   EXPECT_NEAR(t.standard_error, std::sqrt(t.p * (1 - t.p) / 20000), 1e-12);
   EXPECT_NEAR(t.p, pair.at("spearman_p").get<double>(), 4 * t.standard_error);
   EXPECT_EQ(t.p, again.p);
-  EXPECT_NE(t.p, test_association(association::spearman, x, y, {.most_exact = 719, .draws = 20000, .seed = 12}).p);
-  EXPECT_TRUE(test_association(association::spearman, x, y, {.most_exact = 720}).exact);
+  EXPECT_NE(t.p, test_association(association::spearman, x, y, {.max_exact = 719, .draws = 20000, .seed = 12}).p);
+  EXPECT_TRUE(test_association(association::spearman, x, y, {.max_exact = 720}).exact);
 }
 
 TEST(resampling, equal_values_make_fewer_arrangements) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/planted/heads.hpp"
 
 namespace {

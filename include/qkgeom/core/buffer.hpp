@@ -12,7 +12,7 @@
 
 namespace qkgeom {
 
-/// Memory of the host, 64-byte aligned. A device brings a type with the same members.
+/// Allocates host memory, 64-byte aligned. A device has a type of its own with the same members.
 struct cpu_memory {
   static constexpr memory_space space = memory_space::host;
   void* allocate(std::size_t bytes) const { return ::operator new(bytes, line); }
@@ -24,7 +24,7 @@ struct cpu_memory {
   static constexpr std::align_val_t line{64};
 };
 
-/// Uninitialised memory for n values, given back at the end of the scope.
+/// Owns uninitialised memory for n values of trivial type T.
 template <class T, class Memory>
 class buffer {
  public:
@@ -43,7 +43,7 @@ class buffer {
 
   T* data() const { return data_; }
   index_t size() const { return size_; }
-  /// At least n values of memory; what was there is lost if it grows.
+  /// Makes room for at least n values; the values are lost if the buffer grows.
   void reserve(index_t n) {
     if (n <= size_ || n < 0) return;
     clear();

@@ -38,7 +38,7 @@ layer_statistics<T> collect(Context& ctx, const Shards& shards, const bucket_edg
                             std::vector<std::int32_t> documents) {
   const edge_buckets grid{buckets.edges()};
   layer_statistics<T> s;
-  observed_queries<T> observed(buckets, empirical_options{}.most_queries, options.seed);
+  observed_queries<T> observed(buckets, empirical_options{}.max_queries, options.seed);
   std::vector<std::int32_t> own;
   bool first = true;
   shards([&](const layer_view<T>& shard) {

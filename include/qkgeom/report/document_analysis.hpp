@@ -75,7 +75,7 @@ class document_analysis {
       moments_.q = std::move(chunk);
       return;
     }
-    for (std::size_t h = 0; h < chunk.size(); ++h) detail::merge_side(moments_.q[h], chunk[h]);
+    for (std::size_t h = 0; h < chunk.size(); ++h) merge(moments_.q[h], chunk[h]);
   }
 
   /// What there is to say of the document, a report a head: k (rows, the model's key heads, d) are the keys of all its

@@ -43,7 +43,7 @@ inline void write_cell_components(csv_writer& csv, const head_report& h, const p
       csv.add(h.layer).add(h.q_head).add(profile.covariance).add("cell");
       csv.add(std::nullopt).add(std::nullopt).add(std::nullopt).add(i * map.cell).add(j * map.cell);
       csv.add(map.terms.weight[cell]);
-      for (std::size_t v = 0; v < heatmap_terms::values; ++v) add_estimate(csv, estimate_of(map.terms, cell, v));
+      for (std::size_t v = 0; v < heatmap_terms::values; ++v) add_estimate(csv, cell_mean(map.terms, cell, v));
       csv.end_row();
     }
 }
@@ -95,7 +95,7 @@ inline void write_bucket_table_csv(const std::filesystem::path& path, const mode
     const auto& table = tables[i];
     for (index_t b = 0; b < table.query_buckets.count(); ++b)
       for (index_t k = 0; k < table.key_buckets.count(); ++k)
-        if (const auto& cell = table.at(b, k); cell.pairs > 0)
+        if (const auto& cell = table.cell(b, k); cell.pairs > 0)
           csv.row(h.layer, h.q_head, h.k_head, b, k, cell.start, cell.end, table.key_buckets.start(k),
                   table.key_buckets.end(k), cell.plasticity, cell.standard_error, cell.sampling_error, cell.pairs,
                   table.covariance);
