@@ -79,7 +79,7 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   cpu_context ctx{{.threads = 2}};
   const auto present = detail::distributions_of(model, {});
   const auto drawn = detail::draw_admitted_pairs(order_keys_by_document(layer.k_position, layer.k_document, false),
-                                         present.distributions, 1 << 20, 0);
+                                                 present.distributions, 1 << 20, 0);
   ASSERT_GT(drawn.pairs.size(), 2000u);
   for (const auto& pair : drawn.pairs) {
     const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.distributions);
@@ -121,7 +121,7 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
   const auto r = decay_of(ctx, {model}, layer, "grows", {.max_pairs = 1 << 20})[0];
   const auto present = detail::distributions_of(model, {});
   const auto drawn = detail::draw_admitted_pairs(order_keys_by_document(layer.k_position, layer.k_document, false),
-                                         present.distributions, 1 << 20, 0);
+                                                 present.distributions, 1 << 20, 0);
   std::map<std::pair<double, std::size_t>, std::array<double, 3>> by_bucket;  // document: pairs, past, broken
   std::array<double, 3> all{};
   for (const auto& pair : drawn.pairs) {
@@ -301,7 +301,8 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
     int total = 0;
     const int seeds = 2000;
     for (std::uint64_t s = 0; s < seeds; ++s)
-      for (const auto& p : detail::draw_admitted_pairs(keys, distributions, static_cast<index_t>(want.size() / 10), s).pairs) {
+      for (const auto& p :
+           detail::draw_admitted_pairs(keys, distributions, static_cast<index_t>(want.size() / 10), s).pairs) {
         ++seen[{p.row_i, p.row_j}];
         ++total;
       }
@@ -380,20 +381,6 @@ TEST(decay, keys_and_models_that_it_cannot_use_are_refused) {
             "check_decay: moments of head size 3 for queries and keys of size 4");
   rows.k[3 * 5 + 1] = std::nan("");
   EXPECT_QKGEOM_ERROR("of k is not finite", decay_of(ctx, {model}, rows.layer(), "exact"));
-}
-
-TEST(quantile, known_values) {
-  EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.5), 2.5);
-  EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.25), 1.75);  // numpy.quantile
-  EXPECT_DOUBLE_EQ(quantile({4, std::nan(""), 3}, 1), 4);
-  EXPECT_DOUBLE_EQ(quantile({7}, 0.3), 7);
-  EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
-}
-
-TEST(quantile, a_share_outside_0_to_1_is_refused) {
-  EXPECT_EQ(quantile({1, 2, 3}, 1), 3);
-  for (const double share : {-0.1, 1.01, std::nan("")})
-    EXPECT_QKGEOM_ERROR("quantile: the share", quantile({1, 2, 3}, share));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <map>
 #include <vector>
 
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
 
 namespace qkgeom::test {
@@ -114,6 +116,21 @@ struct oracle_mean {
     for (const auto& [e, x] : by_document) weight += x.second;
     for (const auto& [e, x] : by_document) square += std::pow((x.first - mean() * x.second) / weight, 2);
     return std::sqrt(n / (n - 1) * square);
+  }
+};
+
+/// A planted head whose queries have a mean and a drift, and its query model.
+struct planted_case {
+  planted_rows<double> rows;
+  planted_case(index_t dim, index_t documents, index_t keys) {
+    planted_head spec{.dim = dim, .context_length = 1000, .documents = documents, .rows = keys, .seed = 21};
+    spec.drift_q.assign(dim, 2e-3);
+    spec.mean_q.assign(dim, 0.3);
+    rows = plant<double>(spec);
+  }
+  query_model model(cpu_context& ctx, covariance_kind kind = covariance_kind::diagonal) const {
+    return fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{150}, {.context_length = 1000}),
+                       {.covariance = kind});
   }
 };
 
