@@ -30,7 +30,7 @@ class bucket_edges {
 
   index_t count() const { return edges_.empty() ? 0 : static_cast<index_t>(edges_.size()) - 1; }
   index_t start(index_t b) const { return edges_[b]; }
-  index_t end(index_t b) const { return edges_[static_cast<std::size_t>(b) + 1]; }
+  index_t end(index_t b) const { return edges_[b + 1]; }
   /// Half the sum of the two edges, in tokens (tau_q of section 4.4.3).
   double middle(index_t b) const { return 0.5 * static_cast<double>(start(b) + end(b)); }
   const std::vector<index_t>& edges() const { return edges_; }

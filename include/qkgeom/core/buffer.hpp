@@ -29,9 +29,7 @@ template <class T, class Memory>
 class buffer {
  public:
   buffer(const Memory& memory, index_t n) : memory_(&memory) { reserve(n); }
-  buffer(const Memory& memory, const std::vector<T>& values) : buffer(memory, static_cast<index_t>(values.size())) {
-    set(values);
-  }
+  buffer(const Memory& memory, const std::vector<T>& values) : buffer(memory, values.size()) { set(values); }
   buffer(buffer&& o) noexcept : memory_(o.memory_), data_(std::exchange(o.data_, nullptr)), size_(o.size_) {}
   buffer& operator=(buffer&& o) noexcept {
     std::swap(memory_, o.memory_);
@@ -47,11 +45,11 @@ class buffer {
   void reserve(index_t n) {
     if (n <= size_ || n < 0) return;
     clear();
-    data_ = static_cast<T*>(memory_->allocate(static_cast<std::size_t>(n) * sizeof(T)));
+    data_ = static_cast<T*>(memory_->allocate(n * sizeof(T)));
     size_ = n;
   }
   void set(const std::vector<T>& values) {
-    reserve(static_cast<index_t>(values.size()));
+    reserve(values.size());
     if (!values.empty()) memory_->from_host(data_, values.data(), values.size() * sizeof(T));
   }
   std::vector<T> host(index_t n) const {

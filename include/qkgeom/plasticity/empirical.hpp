@@ -33,7 +33,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
                                                          const Buckets& buckets, index_t context_length,
                                                          const empirical_options& options = {});
 
-/// The same for rows on the context's device; the queries stay there.
+/// Plasticity of the observed queries of a layer on the context's device; the queries stay there.
 template <context Context, class T, bucketing Buckets>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T, memory_space::device>& layer,
                                                          const Buckets& buckets, index_t context_length,
@@ -46,7 +46,7 @@ plasticity_profile_result empirical_profile(Context& ctx, const head_view<T, S>&
   return std::move(empirical_profile(ctx, as_layer(head), buckets, context_length, options).front());
 }
 
-/// The same for queries gathered before, from this layer or from all shards of it; of `layer` only the keys are read.
+/// Plasticity of queries gathered before, from this layer or from all shards of it; of `layer` only the keys are read.
 /// Throws if queries, layer and edges do not fit each other.
 template <context Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,

@@ -37,7 +37,7 @@ inline std::vector<head_id> draw_heads(const std::vector<index_t>& layers, index
   const random_stream stream{.seed = seed, .use = draw::head};
   const index_t n = static_cast<index_t>(heads.size()), m = std::clamp<index_t>(count, 0, n);
   for (index_t i = 0; i < m; ++i) {
-    const auto j = i + static_cast<index_t>(stream.below(i, n - i));
+    const index_t j = i + stream.below(i, n - i);
     std::swap(heads[i], heads[j]);
   }
   heads.resize(m);

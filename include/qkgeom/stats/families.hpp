@@ -62,7 +62,7 @@ inline family_decomposition decompose_by_family(const std::vector<double>& x, co
   family_decomposition d{.pooled = fit_slope(x, y)};
   std::vector<double> within_x, within_y, mean_x, mean_y;
   for (std::size_t i = 0; i < family.size(); ++i) {
-    const auto here = family.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto here = family.begin() + i;
     if (std::find(family.begin(), here, family[i]) != here) continue;
     std::vector<double> fx, fy;
     for (std::size_t j = i; j < family.size(); ++j)

@@ -66,7 +66,7 @@ struct position_grid {
     std::vector<std::size_t> t;
     if (position.size == 0) return t;
     const auto first = *std::min_element(position.begin(), position.end());
-    for (const auto p : position) t.push_back(static_cast<std::size_t>(index_t{p} - first));
+    for (const auto p : position) t.push_back(index_t{p} - first);
     return t;
   }
   static std::size_t size(const std::vector<std::size_t>& t) {

@@ -58,7 +58,7 @@ drift_test_result drift_test_of(const row_moments& m, const matrix_view<const T>
   r.beta_pos = dense::norm(beta);
   std::map<std::int32_t, std::size_t> place;
   for (const std::int32_t e : document) place.emplace(e, place.size());
-  r.documents = static_cast<index_t>(place.size());
+  r.documents = place.size();
   if (r.documents < 2 || !(m.tt > 0)) return r;
   // Sums per document of (x - mean)(t - mean t), and of the residuals times (t - mean t) along the drift.
   std::vector<double> product(place.size() * d), along(place.size());

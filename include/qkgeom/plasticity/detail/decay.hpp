@@ -84,7 +84,7 @@ inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector
   r.covariance = std::move(label);
   r.alpha_pos = model.alpha_pos;
   r.beta_pos = model.beta_pos;
-  r.pairs = static_cast<index_t>(drawn.pairs.size());
+  r.pairs = drawn.pairs.size();
   r.all_pairs = drawn.all;
   decay_sums pi_0(documents), ap_infinity(documents), slope(documents), past(documents), broken(documents);
   std::vector<double> gamma, abs_gamma, z_0, t_0, relative;

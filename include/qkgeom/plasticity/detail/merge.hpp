@@ -127,14 +127,8 @@ inline void fold_documents(plasticity_profile_result& profile, index_t block) {
   std::vector<std::int32_t> documents(place.size());
   for (const auto& [id, number] : place) documents[number] = id;
   for (auto& b : profile.buckets) {
-    std::vector<double> sum(place.size()), weight(place.size());
-    for (std::size_t e = 0; e < block_of.size(); ++e) {
-      sum[block_of[e]] += b.document_sum[e];
-      weight[block_of[e]] += b.document_weight[e];
-    }
-    b.document_sum = std::move(sum);
-    b.document_weight = std::move(weight);
-    b.term_sum = detail::moved(b.term_sum, block_of, place.size());
+    for (auto* sums : {&b.document_sum, &b.document_weight, &b.term_sum})
+      *sums = detail::moved(*sums, block_of, place.size());
     if (b.queries >= 2) set_mean_and_error(b);
   }
   profile.documents = std::move(documents);
