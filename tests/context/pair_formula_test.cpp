@@ -17,7 +17,7 @@ TEST(pair_formula, equals_four_phi_phi) {
     EXPECT_DOUBLE_EQ(pair_plasticity(z, 1), pair_plasticity(-z, 1));
     EXPECT_NEAR(win_probability(z, 1) + win_probability(-z, 1), 1, 1e-15);
   }
-  EXPECT_GT(pair_plasticity(20, 1), 0);  // 1 - Phi(z) would be 0 from 8.3 on
+  EXPECT_GT(pair_plasticity(20, 1), 0);  // 1 - Phi(z) is 0 in f64 from z = 8.3 on
   EXPECT_EQ(pair_plasticity(0, 0), 1);
   EXPECT_EQ(pair_plasticity(1, 0), 0);
   EXPECT_EQ(win_probability(-1, 0), 0);

@@ -54,7 +54,7 @@ TEST(thread_pool, a_smaller_pool_within_gives_its_own_thread_numbers) {
       });
     });
     EXPECT_EQ(calls, 64 * 5);
-    EXPECT_EQ(shared, 0);  // a number is one thread's at a time
+    EXPECT_EQ(shared, 0);  // no two threads have one number at a time
     EXPECT_THROW(outer.for_each(8, [&](index_t, int) { inner.for_each(2, [](index_t, int) { fail("inner"); }); }),
                  error);
     inner.for_each(3, [&](index_t, int within) { EXPECT_LT(within, threads); });
@@ -67,7 +67,7 @@ TEST(thread_pool, threads_that_the_system_does_not_start_are_an_error) {
 #endif
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(20);  // a pool that does not end kills the child
+    ::alarm(20);  // ends the child if the pool hangs
     std::ifstream pages("/proc/self/statm");
     rlim_t used = 0;
     pages >> used;

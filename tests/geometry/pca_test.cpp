@@ -17,7 +17,7 @@ TEST(planted, head_classes_come_back) {
     spec.drift_k = {k_slope, 0, 0, 0, 0, 0, 0, 0};
     spec.root_q.assign(64, 0);
     for (std::size_t i = 0; i < 8; ++i) spec.root_q[i * 9] = 0.5;
-    spec.root_q[0] = 1;  // the first coordinate leads also where it does not drift
+    spec.root_q[0] = 1;  // the first coordinate has the largest variance even without drift
     spec.root_k = spec.root_q;
     const auto rows = plant<double>(spec);
     cpu_context ctx{{.threads = 1}};

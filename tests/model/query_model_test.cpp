@@ -14,7 +14,7 @@ namespace {
 
 using namespace qkgeom;
 
-/// Any orthogonal change of basis leaves v of `joint` alone: it is the covariance of (q - drift) within the bucket.
+/// v under `joint` does not change with the basis: it uses the covariance of (q - drift) within the bucket.
 TEST(query_model, joint_does_not_depend_on_the_basis) {
   planted_head spec{.dim = 5, .context_length = 400, .documents = 4, .rows = 100, .seed = 9};
   spec.drift_q = {1e-3, -2e-3, 0, 0, 1e-3};

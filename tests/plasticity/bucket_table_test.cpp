@@ -21,7 +21,7 @@ using test::planted_case;
 TEST(bucket_table, equals_brute_force) {
   cpu_context ctx{{.threads = 2}};
   const planted_case c(5, 6, 60);
-  const std::vector<index_t> narrow{20, 120, 140, 160, 180, 900};  // not every document has keys in these
+  const std::vector<index_t> narrow{20, 120, 140, 160, 180, 900};  // some documents have no keys in these
   for (const auto kind : {covariance_kind::linear_drift, covariance_kind::full})
     for (const auto& edges : {std::vector<index_t>{}, std::vector<index_t>{20, 100, 350, 900}, narrow}) {
       const auto model = c.model(ctx, kind);
@@ -40,7 +40,7 @@ TEST(bucket_table, equals_brute_force) {
             return true;
         return false;
       };
-      bool one_lacks_keys = false;  // before one with pairs
+      bool one_lacks_keys = false;  // a document without keys in a bucket comes before one with pairs
       for (index_t b = 0; b < model.buckets.count(); ++b)
         for (index_t k = 0; k < keys.count(); ++k) {
           const auto& cell = got.cell(b, k);

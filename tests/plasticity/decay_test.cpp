@@ -22,7 +22,7 @@ TEST(decay_inequality, the_disc_inside_the_square_gives_a_constant_of_one) {
   for (double z = 0; z <= 38; z += 1e-3)
     EXPECT_LE(pair_plasticity(z, 1), std::exp(-z * z / 2) * (1 + 4e-15)) << z;  // 4e-15: rounding of z^2 / 2 up to 722
   EXPECT_EQ(pair_plasticity(0, 1), 1);
-  EXPECT_GT(pair_plasticity(1, 1), 0.75 * std::exp(-0.5));  // it is no empty bound
+  EXPECT_GT(pair_plasticity(1, 1), 0.75 * std::exp(-0.5));  // the bound is not loose
 }
 
 /// Keys (n, d) at positions 4 i of two documents.
@@ -110,7 +110,7 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   EXPECT_EQ(r.ap_infinity.value, 0);
 }
 
-/// The variance grows with the bucket, which the theorem does not allow for: plasticity stays above the bound.
+/// The variance grows with the bucket, against the theorem's assumption: plasticity stays above the bound.
 TEST(decay, pairs_that_break_the_bound_are_counted) {
   const keys_of_two rows(40, 4, 6);
   const auto layer = rows.layer();
@@ -296,7 +296,7 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
     EXPECT_EQ(got, want);
     EXPECT_EQ(drawn.all, static_cast<double>(want.size()));
     EXPECT_EQ(drawn.pairs.size(), want.size());
-    // A tenth of them, over many seeds: the mean number, and every pair as often as any other.
+    // Draws a tenth of the pairs over many seeds: the mean number fits, and all pairs are equally frequent.
     std::map<std::pair<index_t, index_t>, int> seen;
     int total = 0;
     const int seeds = 2000;

@@ -30,7 +30,7 @@ TEST(empirical, equal_keys_tie) {
       auto rows = plant<float>({.dim = d, .context_length = 1000, .documents = 1, .rows = 200});
       const std::vector<float> key(rows.k.begin(), rows.k.begin() + d),
           other(rows.k.begin() + d, rows.k.begin() + 2 * d);
-      rows.k = other;  // so that the mean is not the key
+      rows.k = other;  // the mean must not be the key
       rows.k_position = {600};
       rows.k_document = {0};
       for (int i = copies; i-- > 0;) {
@@ -43,7 +43,7 @@ TEST(empirical, equal_keys_tie) {
     }
 }
 
-// Scores that are exact tie, though their keys' mean is no number of any type.
+// Equal exact scores tie, though the keys' mean has no exact value in the type.
 TYPED_TEST(exact_scores, tie_where_they_are_equal) {
   using T = TypeParam;
   constexpr std::int64_t queries = 61, keys = 151;

@@ -13,7 +13,7 @@
 
 namespace qkgeom::test {
 
-/// One pair by the definition: what a weight sees of it, its plasticity and its terms in the order of `pair_term`.
+/// One pair by the definition: the argument of its weight, its plasticity and its terms in the order of `pair_term`.
 struct oracle_pair {
   index_t bucket = 0;
   std::int32_t group = 0;  ///< document id; 0 across documents
@@ -48,8 +48,8 @@ inline std::array<double, 1 + pair_terms> terms_of(const query_bucket& bucket, c
   return {4 * first * second, later, std::fabs(drift), std::fabs(content), along, rest, cross, std::fabs(z)};
 }
 
-/// Calls each(pair) for every admissible pair of every query bucket that has a model; `key_edges` not empty: only pairs
-/// inside one of those buckets, whose number then is `group`'s place in no order, and ranks count that bucket's keys.
+/// Calls each(pair) for every admissible pair of every query bucket with a model. With `key_edges` both keys of a pair
+/// lie in one key bucket, and ranks count that bucket's keys.
 template <class Each>
 void for_each_pair(const query_model& model, const head_view<double>& head, bool across, const bucket_edges& key_edges,
                    const Each& each) {
@@ -83,7 +83,7 @@ void for_each_pair(const query_model& model, const head_view<double>& head, bool
   }
 }
 
-/// Weighted sums of one mean: by document, so that the mean and its delete-one jackknife follow by their definitions.
+/// Weighted sums by document: the mean and its delete-one jackknife follow by their definitions.
 struct oracle_mean {
   std::map<std::int32_t, std::pair<double, double>> by_document;
   std::int64_t pairs = 0;

@@ -24,7 +24,7 @@ using namespace qkgeom;
 using test::small_head;
 using test::with_queries;
 
-/// The profile by the definition: rotated coordinates, every pair of one document, one after the other.
+/// The profile by the definition: every pair of one document in rotated coordinates.
 std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& model, const head_view<double>& head,
                                                          const pair_weight& weight = {}, bool across = false) {
   std::vector<std::pair<double, std::int64_t>> result;
@@ -88,8 +88,8 @@ struct head_shape {
 
 class all_pairs_of : public testing::TestWithParam<head_shape> {};
 
-/// Groups below and above the size from which tiles are used, ragged against panels and lanes; the last one is longer
-/// than a block of 16 panels at any width.
+/// Groups below and above the smallest size for tiles, no multiples of panels and lanes; the last one is longer than a
+/// block of 16 panels at any width.
 INSTANTIATE_TEST_SUITE_P(sizes, all_pairs_of,
                          testing::Values(head_shape{1, 4, 5}, head_shape{2, 3, 1}, head_shape{3, 40, 2},
                                          head_shape{8, 7, 17}, head_shape{33, 3, 64}, head_shape{16, 2, 65},
@@ -212,7 +212,7 @@ TEST(degenerate, equal_keys_are_a_coin_toss) {
   for (const int copies : {2, 3, 90}) {
     auto h = with_queries();
     for (int i = 0; i < copies; ++i) {
-      h.k.insert(h.k.end(), {0.5, -1.25});  // their mean is exact, so that nothing is left of them
+      h.k.insert(h.k.end(), {0.5, -1.25});  // their mean is exact, so that the difference from it is 0
       h.tk.push_back(std::min(i, 49));
       h.ek.push_back(0);
     }
@@ -292,7 +292,7 @@ TEST(degenerate, queries_that_never_vary_decide_every_pair) {
   h.tk = {3, 7, 9};
   h.ek = {0, 0, 0};
   for (const auto kind : all_covariance_kinds) EXPECT_EQ(profile(h, kind).buckets[1].plasticity, 0.0) << name_of(kind);
-  for (int i = 0; i < 90; ++i) {  // as many as go through tiles
+  for (int i = 0; i < 90; ++i) {  // enough for tiles
     h.k.insert(h.k.end(), {4.0 + i, 1});
     h.tk.push_back(10 + i / 3);
     h.ek.push_back(0);
@@ -303,8 +303,8 @@ TEST(degenerate, queries_that_never_vary_decide_every_pair) {
       EXPECT_EQ(profile(h, kind, precision).buckets[1].plasticity, 0.0) << name_of(kind);
 }
 
-// Where keys do not differ in what varies, v cancels and the lane is computed again: what it held may not overflow,
-// which the sanitizers would see.
+// Keys that differ only in coordinates without variance: v cancels and the lane is computed again. Its first value must
+// not overflow, which the sanitizers would see.
 TEST(degenerate, pairs_that_do_not_differ_where_queries_do) {
   constexpr index_t n = 300, d = 4;
   const random_stream draws{.seed = 1};

@@ -66,7 +66,7 @@ TEST(families, parts_equal_scipy_and_show_the_reversal) {
   const auto r = rank_agreement(x, y, family);
   EXPECT_EQ(r.pairs, 3u);
   EXPECT_EQ(r.agree, 3u);
-  EXPECT_DOUBLE_EQ(r.means.p, 2.0 / 6);  // three families cannot say more
+  EXPECT_DOUBLE_EQ(r.means.p, 2.0 / 6);  // the smallest p of three families
   EXPECT_EQ(r.row_pairs, 19u);
 }
 

@@ -51,7 +51,7 @@ struct plasticity_profile_result {
   bool documents_weigh_same = false;
   std::vector<std::int32_t> documents;  ///< document ids of the document sums; -1: all documents as one
   std::vector<profile_bucket> buckets;
-  plasticity_heatmap heatmap;  ///< width 0 if not asked for
+  plasticity_heatmap heatmap;  ///< width 0 without `profile_options::heatmap`
   std::uint64_t model = 0;     ///< fingerprint of the query model; 0 for the observed queries
 };
 
