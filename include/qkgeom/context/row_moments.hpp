@@ -49,9 +49,9 @@ inline void merge(row_moments& into, const row_moments& from) {
   if (full) {
     for (std::size_t i = 0; i < d; ++i) {
       const double wi = weight * dx[i];
-      double* to = &into.xx[i * d];
+      double* row = &into.xx[i * d];
       const double* add = &from.xx[i * d];
-      for (std::size_t j = 0; j < d; ++j) to[j] += add[j] + wi * dx[j];
+      for (std::size_t j = 0; j < d; ++j) row[j] += add[j] + wi * dx[j];
     }
   } else {
     for (std::size_t i = 0; i < d; ++i) into.xx[i] += from.xx_diagonal(i) + weight * dx[i] * dx[i];

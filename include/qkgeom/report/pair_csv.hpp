@@ -43,7 +43,8 @@ inline void write_cell_components(csv_writer& csv, const head_report& h, const p
       csv.add(h.layer).add(h.q_head).add(profile.covariance).add("cell");
       csv.add(std::nullopt).add(std::nullopt).add(std::nullopt).add(i * map.cell).add(j * map.cell);
       csv.add(map.terms.weight[cell]);
-      for (std::size_t v = 0; v < heatmap_terms::values; ++v) add_estimate(csv, cell_mean(map.terms, cell, v));
+      add_estimate(csv, cell_mean(map, i, j));
+      for (index_t p = 0; p < pair_terms; ++p) add_estimate(csv, cell_mean(map, i, j, static_cast<pair_term>(p)));
       csv.end_row();
     }
 }

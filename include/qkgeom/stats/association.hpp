@@ -93,7 +93,7 @@ struct fitted_line {
   double slope = 0, intercept = 0, deviation = 0;
   double mean_x = 0, square_x = 0;  ///< mean of x; sum of squares about it
 
-  double at(double x) const { return intercept + slope * x; }
+  double value(double x) const { return intercept + slope * x; }
   /// Standard error of a new y at x.
   double prediction_error(double x) const {
     const double away = x - mean_x;
@@ -119,7 +119,7 @@ inline fitted_line fit_line(const std::vector<double>& x, const std::vector<doub
   require(!detail::unit_deviations(x).empty(), "a line needs two different x");
   line.slope = product / line.square_x;
   line.intercept = mean_y - line.slope * line.mean_x;
-  for (std::size_t i = 0; i < x.size(); ++i) rest += (y[i] - line.at(x[i])) * (y[i] - line.at(x[i]));
+  for (std::size_t i = 0; i < x.size(); ++i) rest += (y[i] - line.value(x[i])) * (y[i] - line.value(x[i]));
   line.deviation = std::sqrt(rest / (n - 2));
   return line;
 }
