@@ -105,8 +105,8 @@ void pairs(benchmark::State& state, const pair_case& c) {
   const auto layer = model.rows().view(model.q(0), model.k(0));
   cuda_context ctx{{.products = c.products}};
   const auto models = fit_queries(ctx, moments_of(ctx, layer));
-  const auto groups = detail::order_keys_by_document(ctx, layer, c.across);
-  const auto problems = detail::problems_of("bench", models, layer);
+  const auto groups = order_keys_by_document(ctx, layer, c.across);
+  const auto problems = pair_problems("bench", models, layer);
   const pair_request request{.heatmap_cell = c.heatmap ? bucket() : 0, .terms = c.terms};
   double n = 0;
   const double s = fastest(state, [&] { n = pairs_of(ctx.gaussian_pairs(layer.k, groups, problems, request)); });

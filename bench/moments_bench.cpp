@@ -29,7 +29,7 @@ struct rows_of_heads {
   rows_of_heads(index_t h, index_t d) : heads(h), dim(d) {
     const random_stream stream{.seed = 3, .use = draw::planted};
     for (index_t i = 0; i < rows * heads * dim; ++i)
-      x.push_back(detail::rounded<T>(4 * stream.uniform(static_cast<std::uint64_t>(i)) - 1));
+      x.push_back(round_to<T>(4 * stream.uniform(static_cast<std::uint64_t>(i)) - 1));
     const auto edges = uniform_buckets{context / buckets}.edges(context);
     for (index_t i = 0; i < rows; ++i) {
       position.push_back(

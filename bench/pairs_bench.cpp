@@ -44,7 +44,7 @@ struct pair_case {
       problem.distributions = {problem.distributions.back()};
       problem.distributions[0].before = everything;
     }
-    groups = detail::order_keys_by_document(rows.view().k_position, rows.view().k_document, false);
+    groups = order_keys_by_document(rows.view().k_position, rows.view().k_document, false);
   }
 };
 

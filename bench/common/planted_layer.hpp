@@ -43,14 +43,14 @@ inline planted_head typical_head(index_t dim, index_t context, std::uint64_t see
   const auto d = static_cast<std::size_t>(dim);
   const auto vector = [&](double length) {
     std::vector<double> v(d);
-    for (double& x : v) x = length * detail::normal(stream, next++) / std::sqrt(static_cast<double>(dim));
+    for (double& x : v) x = length * stream.normal(next++) / std::sqrt(static_cast<double>(dim));
     return v;
   };
   const auto root = [&] {
     std::vector<double> f(d * d);
     for (std::size_t r = 0; r < d; ++r)
       for (std::size_t c = 0; c < d; ++c)
-        f[r * d + c] = std::pow(0.1, static_cast<double>(c) / static_cast<double>(d)) * detail::normal(stream, next++) /
+        f[r * d + c] = std::pow(0.1, static_cast<double>(c) / static_cast<double>(d)) * stream.normal(next++) /
                        std::sqrt(static_cast<double>(dim));
     return f;
   };

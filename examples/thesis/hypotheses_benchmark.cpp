@@ -101,7 +101,7 @@ void test_capability(tester& t, const published& p) {
     for (const auto& m : models)
       if (m.name != out.name) x.push_back(m.drop), y.push_back(m.lbp);
     const auto line = fit_line(x, y);
-    residuals.emplace_back((out.lbp - line.at(out.drop)) / line.prediction_error(out.drop), out.name);
+    residuals.emplace_back((out.lbp - line.value(out.drop)) / line.prediction_error(out.drop), out.name);
   }
   std::sort(residuals.begin(), residuals.end());
   double own = 0;

@@ -72,7 +72,7 @@ void test_parts(tester& t, const published& p) {
   t.associate(association::pearson, "AP_drop with bias a context in pre-training", x, y, "six checkpoints of one run");
   const auto &before = p.find_checkpoint("Anneal", "stage3 4.72M"), &after = p.checkpoints.back();
   t.add("AP_drop after extension less before", 2, after.drop - before.drop);
-  const double excess = after.drop - line.at(after.bias_context()), error = line.prediction_error(after.bias_context());
+  const double excess = after.drop - line.value(after.bias_context()), error = line.prediction_error(after.bias_context());
   constexpr double t4 = 2.776;  // 97.5 % of Student's t with 4 degrees of freedom
   t.add("AP_drop after extension less what pre-training's line gives at its bias a context",
         {.n = x.size(), .estimate = excess, .low = excess - t4 * error, .high = excess + t4 * error},

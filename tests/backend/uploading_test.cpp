@@ -119,7 +119,7 @@ class planted_layer {
 
  private:
   std::vector<T> spread(const std::vector<T>& x, index_t heads) const {
-    const T nonsense = detail::rounded<T>(std::nan(""));
+    const T nonsense = round_to<T>(std::nan(""));
     std::vector<T> to;
     for (std::size_t row = 0; row < x.size(); row += static_cast<std::size_t>(one_.dim)) {
       for (index_t h = 0; h < heads; ++h) {

@@ -26,8 +26,7 @@ void add_turn(std::vector<T>& x, const std::vector<std::int32_t>& position, std:
     const double angle = turn.omega * position[r] + turn.phase;
     for (const std::size_t i : {0, 1}) {
       T& value = x[r * d + turn.first + i];
-      value =
-          detail::rounded<T>(static_cast<double>(value) + turn.radius * (i == 0 ? std::cos(angle) : std::sin(angle)));
+      value = round_to<T>(static_cast<double>(value) + turn.radius * (i == 0 ? std::cos(angle) : std::sin(angle)));
     }
   }
 }
@@ -89,7 +88,7 @@ TYPED_TEST_SUITE(complement_of_type, element_types);
 
 TYPED_TEST(complement_of_type, planted_rotations_are_found_and_noise_is_not) {
   auto rows = plant<TypeParam>(quiet_head(3));
-  const turning_pair fast{2, 0.731, 3, 0.4}, slow{4, 0.0614, 2, -1};  // many turns: axis a takes the drift of few
+  const turning_pair fast{2, 0.731, 3, 0.4}, slow{4, 0.0614, 2, -1};  // many turns, so that they do not drift along a
   for (const auto& turn : {fast, slow}) {
     add_turn(rows.q, rows.q_position, 10, turn);
     add_turn(rows.k, rows.k_position, 10, turn);
@@ -98,7 +97,7 @@ TYPED_TEST(complement_of_type, planted_rotations_are_found_and_noise_is_not) {
   ASSERT_EQ(r.planes.size(), 4u);  // ten dimensions less a and b
   for (std::size_t p = 0; p < 2; ++p) {
     const auto& want = p == 0 ? fast : slow;
-    // The angle's error is noise / radius a row; the slope of a line through n of them over T tokens.
+    // The angle's error is noise / radius per row; omega is the slope of a line through n angles over T tokens.
     const double error = 0.4 / want.radius / (2048 / std::sqrt(12.0)) / std::sqrt(600.0);
     for (const auto& side : {r.planes[p].q, r.planes[p].k}) {
       EXPECT_TRUE(side.active);
@@ -145,13 +144,13 @@ TEST(complement, queries_and_keys_are_judged_apart) {
   EXPECT_GT(r.planes[0].q.variance_share, 3 * r.planes[0].k.variance_share);
 }
 
-/// A turn slower than the span: less than a whole turn in all, found by the refinement between grid frequencies.
+/// Less than a whole turn over the span, which the refinement finds between grid frequencies.
 TEST(complement, less_than_a_turn_is_found) {
   auto rows = plant<double>(quiet_head(7));
   const turning_pair turn{2, 0.7 * 2 * std::numbers::pi / 2048, 4, 0.3};
   add_turn(rows.q, rows.q_position, 10, turn);
   add_turn(rows.k, rows.k_position, 10, turn);
-  // Three dimensions turn and separate here; the first plane of the complement holds what a and b left of the turn.
+  // Axes a and b take up part of the turn; the first plane of the complement holds the rest.
   const auto r = planes_of(rows, 1);
   EXPECT_TRUE(r.planes[0].k.active);
 }
@@ -231,7 +230,7 @@ TEST(complement, results_do_not_depend_on_threads_and_batches) {
 
 TEST(complement, a_layer_gives_each_head_what_it_gives_alone) {
   const auto a = plant<float>(quiet_head(9)), b = plant<float>(quiet_head(10));
-  std::vector<float> q;  // (rows, 2 heads, d): head 1 are the queries of another seed, at the positions of head 0
+  std::vector<float> q;  // (rows, 2 heads, d): head 1 has the queries of another seed at the positions of head 0
   for (std::size_t r = 0; r < a.q_position.size(); ++r)
     for (const auto* x : {&a.q, &b.q})
       q.insert(q.end(), x->begin() + static_cast<std::ptrdiff_t>(10 * r),

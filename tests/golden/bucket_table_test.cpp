@@ -36,7 +36,7 @@ void check(const std::string& capture_name, const std::string& answers) {
         for (const auto& cell : table.cells) filled += cell.pairs > 0;
         EXPECT_EQ(filled, want.at("author_bucket_table_unoriented").size());
         for (const auto& w : want.at("author_bucket_table_unoriented")) {
-          const auto& cell = table.at(w.at("q_bucket"), w.at("k_bucket"));
+          const auto& cell = table.cell(w.at("q_bucket"), w.at("k_bucket"));
           EXPECT_EQ(cell.pairs, w.at("pairs").get<std::int64_t>());
           EXPECT_NEAR(cell.plasticity, w.at("ap_bucket").get<double>(), 1e-9);
           ++compared;

@@ -62,7 +62,7 @@ TEST(drift_significance, has_its_level_where_nothing_drifts) {
 }
 
 TEST(drift_significance, has_its_level_where_documents_differ) {
-  // A document's own offset and slope: rows of one document are far from independent, documents are.
+  // Each document has an offset and a slope: its rows are far from independent, documents are independent.
   const int runs = 300;
   int below = 0;
   cpu_context ctx{{.threads = 1}};
@@ -81,11 +81,11 @@ TEST(drift_significance, has_its_level_where_documents_differ) {
 
 TEST(drift_significance, draws_patterns_where_there_are_too_many) {
   const auto planted = head_of(3, 1e-4);
-  const double all = run(planted).p, drawn = run(planted, {.most_flips = 400}).p;
+  const double all = run(planted).p, drawn = run(planted, {.max_flips = 400}).p;
   EXPECT_NEAR(drawn, all, 5 * std::sqrt(all * (1 - all) / 400) + 1 / 401.0);
-  EXPECT_EQ(drawn, run(planted, {.most_flips = 400}).p);
-  EXPECT_QKGEOM_ERROR("most_flips must be at least 1, not -1", run(planted, {.most_flips = -1}));
-  EXPECT_NEAR(drawn * 401, std::round(drawn * 401), 1e-9);  // the pattern as it is counts too
+  EXPECT_EQ(drawn, run(planted, {.max_flips = 400}).p);
+  EXPECT_QKGEOM_ERROR("max_flips must be at least 1, not -1", run(planted, {.max_flips = -1}));
+  EXPECT_NEAR(drawn * 401, std::round(drawn * 401), 1e-9);  // the observed pattern counts too
 }
 
 TEST(drift_significance, two_documents_say_little) {

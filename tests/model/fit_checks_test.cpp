@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
-#include <string>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
@@ -15,40 +12,6 @@
 namespace {
 
 using namespace qkgeom;
-
-TEST(kolmogorov_smirnov, p_agrees_with_scipy) {
-  std::ifstream table(std::string(QKGEOM_TEST_DATA) + "/kolmogorov.csv");  // made by make_kolmogorov_table.py
-  std::string line;
-  std::getline(table, line);
-  int rows = 0;
-  for (; std::getline(table, line); ++rows) {
-    std::replace(line.begin(), line.end(), ',', ' ');
-    std::istringstream fields(line);
-    index_t n = 0;
-    double distance = 0, p = 0;
-    ASSERT_TRUE(fields >> n >> distance >> p) << line;
-    EXPECT_NEAR(kolmogorov_smirnov_p(n, distance) / p, 1, p < 0.1 ? 2e-4 : 1e-3) << line;
-  }
-  EXPECT_GT(rows, 300);
-}
-
-TEST(kolmogorov_smirnov, p_of_one_value_is_its_closed_form) {
-  for (const double d : {0.5, 0.55, 0.8, 0.96, 0.999}) EXPECT_NEAR(kolmogorov_smirnov_p(1, d), 2 * (1 - d), 1e-12);
-  EXPECT_EQ(kolmogorov_smirnov_p(7, 0), 1);
-  EXPECT_EQ(kolmogorov_smirnov_p(7, 1), 0);
-  EXPECT_THROW(kolmogorov_smirnov_p(0, 0.5), error);
-}
-
-TEST(kolmogorov_smirnov, p_falls_with_the_distance_across_the_methods) {
-  for (const index_t n : {5, 64, 128, 129, 500, 3000}) {
-    double before = 1;
-    for (double d = 0.4 / static_cast<double>(n); d < 1; d *= 1.01) {
-      const double p = kolmogorov_smirnov_p(n, d);
-      EXPECT_LE(p, before * (1 + 2e-4)) << n << " " << d;
-      before = p;
-    }
-  }
-}
 
 TEST(check_normality, is_that_of_scipy) {
   // scipy.stats.skew and kurtosis with bias=False, kstest of the standardised values against "norm".
@@ -151,9 +114,9 @@ TEST(fit_checks, test_at_most_the_dimensions_asked_for) {
     if (i % 12 >= 9) rows.q[i] = std::exp(2 * rows.q[i]);
   const auto head = rows.view();
   const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
-  const auto all = fit_checks(ctx, m, head), same = fit_checks(ctx, m, head, {.most_dimensions = 11});
+  const auto all = fit_checks(ctx, m, head), same = fit_checks(ctx, m, head, {.max_dimensions = 11});
   EXPECT_EQ(all.noise.ks_p, same.noise.ks_p);
-  const auto one = fit_checks(ctx, m, head, {.most_dimensions = 1}).noise;
+  const auto one = fit_checks(ctx, m, head, {.max_dimensions = 1}).noise;
   EXPECT_TRUE(one.share_below_alpha == 0 || one.share_below_alpha == 1);
   EXPECT_EQ(one.abs_skewness, all.noise.abs_skewness);
 }
@@ -178,31 +141,6 @@ TEST(fit_checks, of_queries_without_drift_are_defined) {
   EXPECT_EQ(r.r2_pos, 0);
   EXPECT_EQ(r.r2_scalar, 0);
   EXPECT_EQ(r.mae_ratio(), 1);
-}
-
-TEST(component_weights, are_shares_of_r2) {
-  cpu_context ctx{{.threads = 1}};
-  const auto rows = plant<double>(drifting());
-  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
-  const auto w = component_weights(ctx, m);
-  double sum = 0, r2 = 0;
-  for (std::size_t i = 0; i < 12; ++i) {
-    sum += w.weight[i];
-    r2 += w.r2[i];
-  }
-  EXPECT_NEAR(sum, 1, 1e-14);
-  const double spread2 = 4096.0 * 4096.0 / 12;
-  EXPECT_NEAR(w.r2[2], 1e-6 * spread2 / (1 + 1e-6 * spread2), 0.05);
-  EXPECT_NEAR(w.r2[7], 2.5e-7 * spread2 / (1 + 2.5e-7 * spread2), 0.05);
-  EXPECT_NEAR(w.weight[2] / w.r2[2], 1 / r2, 1e-12);
-}
-
-TEST(component_weights, are_equal_where_nothing_drifts) {
-  cpu_context ctx{{.threads = 1}};
-  auto rows = plant<double>(drifting());
-  for (auto& t : rows.q_position) t = 7;
-  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
-  for (const double w : component_weights(ctx, m).weight) EXPECT_DOUBLE_EQ(w, 1.0 / 12);
 }
 
 }  // namespace

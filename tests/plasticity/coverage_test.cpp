@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Errors of means over pairs say how far off the means are: over 200 seeds, the sampling error against the exact mean
-// of the same data, the errors over documents against the population's mean.
+// Coverage of errors over 200 seeds: the sampling error against the exact mean of the same data, the errors over
+// documents against the population's mean.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,8 +25,8 @@ planted_head spec_of(index_t documents, std::uint64_t seed) {
   return spec;
 }
 
-/// Keys whose first coordinate, along which the queries' mean lies, is stretched by a factor of the document's own:
-/// pairs of one document are alike.
+/// Keys whose first coordinate, that of the queries' mean, is scaled by a factor per document: pairs of one document
+/// are alike.
 planted_rows<double> documents(index_t documents, std::uint64_t seed) {
   auto rows = plant<double>(spec_of(documents, seed));
   const random_stream stretch{seed, 0, 2, draw::planted};
@@ -40,7 +40,7 @@ query_model fixed_model(cpu_context& ctx) {
   return fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{200}, {.context_length = context}));
 }
 
-/// How (estimate - truth) / error is spread.
+/// Distribution of (estimate - truth) / error.
 struct studentised {
   std::vector<double> values;
   void add(double estimate, double truth, double error) { values.push_back((estimate - truth) / error); }
@@ -111,7 +111,7 @@ TEST(coverage, errors_over_documents_against_the_population) {
   all.expect_honest("all pairs");
   term.expect_honest("a part");
   in_cell.expect_honest("a heatmap cell");
-  EXPECT_GT(without_documents.deviation(), 1.5);  // pairs of one document are alike: they must not count as independent
+  EXPECT_GT(without_documents.deviation(), 1.5);  // pairs of one document are not independent
 }
 
 }  // namespace

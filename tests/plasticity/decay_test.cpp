@@ -22,7 +22,7 @@ TEST(decay_inequality, the_disc_inside_the_square_gives_a_constant_of_one) {
   for (double z = 0; z <= 38; z += 1e-3)
     EXPECT_LE(pair_plasticity(z, 1), std::exp(-z * z / 2) * (1 + 4e-15)) << z;  // 4e-15: rounding of z^2 / 2 up to 722
   EXPECT_EQ(pair_plasticity(0, 1), 1);
-  EXPECT_GT(pair_plasticity(1, 1), 0.75 * std::exp(-0.5));  // it is no empty bound
+  EXPECT_GT(pair_plasticity(1, 1), 0.75 * std::exp(-0.5));  // the bound is not loose
 }
 
 /// Keys (n, d) at positions 4 i of two documents.
@@ -37,7 +37,7 @@ struct keys_of_two {
       for (index_t i = 0; i < n; ++i) {
         position.push_back(static_cast<std::int32_t>(4 * i));
         document.push_back(static_cast<std::int32_t>(e));
-        for (index_t c = 0; c < d; ++c) k.push_back(detail::normal(stream, k.size()));
+        for (index_t c = 0; c < d; ++c) k.push_back(stream.normal(k.size()));
       }
     q = k;
   }
@@ -78,8 +78,8 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   const auto model = exact_model({0.01, -0.03, 0.02, 0, 0.01}, {0, 0.5, -1, 0.2, 0.3}, 1.2, 240, 20);
   cpu_context ctx{{.threads = 2}};
   const auto present = detail::distributions_of(model, {});
-  const auto drawn = draw_admitted_pairs(detail::order_keys_by_document(layer.k_position, layer.k_document, false),
-                                         present.distributions, 1 << 20, 0);
+  const auto drawn = detail::draw_admitted_pairs(order_keys_by_document(layer.k_position, layer.k_document, false),
+                                                 present.distributions, 1 << 20, 0);
   ASSERT_GT(drawn.pairs.size(), 2000u);
   for (const auto& pair : drawn.pairs) {
     const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.distributions);
@@ -95,7 +95,7 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
       }
     }
   }
-  const auto r = decay_of(ctx, {model}, layer, "exact", {.most_pairs = 1 << 20})[0];
+  const auto r = decay_of(ctx, {model}, layer, "exact", {.max_pairs = 1 << 20})[0];
   EXPECT_EQ(r.all_pairs, static_cast<double>(r.pairs));
   EXPECT_EQ(r.buckets[0].pairs, 0);
   EXPECT_TRUE(std::isnan(r.buckets[0].bound.value));
@@ -110,7 +110,7 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   EXPECT_EQ(r.ap_infinity.value, 0);
 }
 
-/// The variance grows with the bucket, which the theorem does not allow for: plasticity stays above the bound.
+/// The variance grows with the bucket, against the theorem's assumption: plasticity stays above the bound.
 TEST(decay, pairs_that_break_the_bound_are_counted) {
   const keys_of_two rows(40, 4, 6);
   const auto layer = rows.layer();
@@ -118,10 +118,10 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
   for (std::size_t b = 0; b < model.bucket.size(); ++b)
     for (double& f : model.bucket[b].root.factor) f *= 1 + static_cast<double>(b);
   cpu_context ctx{{.threads = 2}};
-  const auto r = decay_of(ctx, {model}, layer, "grows", {.most_pairs = 1 << 20})[0];
+  const auto r = decay_of(ctx, {model}, layer, "grows", {.max_pairs = 1 << 20})[0];
   const auto present = detail::distributions_of(model, {});
-  const auto drawn = draw_admitted_pairs(detail::order_keys_by_document(layer.k_position, layer.k_document, false),
-                                         present.distributions, 1 << 20, 0);
+  const auto drawn = detail::draw_admitted_pairs(order_keys_by_document(layer.k_position, layer.k_document, false),
+                                                 present.distributions, 1 << 20, 0);
   std::map<std::pair<double, std::size_t>, std::array<double, 3>> by_bucket;  // document: pairs, past, broken
   std::array<double, 3> all{};
   for (const auto& pair : drawn.pairs) {
@@ -246,7 +246,7 @@ TEST(decay, all_pairs_give_the_profile_of_the_model) {
     for (const auto kind : all_covariance_kinds) {
       const auto model = fit_queries(ctx, m, {.covariance = kind});
       const auto profile = plasticity_profile(ctx, model, head);
-      const auto r = decay_of(ctx, {model}, as_layer(head), std::string(name_of(kind)), {.most_pairs = 1 << 20})[0];
+      const auto r = decay_of(ctx, {model}, as_layer(head), std::string(name_of(kind)), {.max_pairs = 1 << 20})[0];
       ASSERT_EQ(r.buckets.size(), profile.buckets.size());
       for (std::size_t b = 0; b < r.buckets.size(); ++b) {
         EXPECT_EQ(r.buckets[b].pairs, profile.buckets[b].pairs);
@@ -266,7 +266,7 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
     document.push_back(i % 3);
   }
   const index_t n = 90;
-  const auto keys = detail::order_keys_by_document({position.data(), n}, {document.data(), n}, false);
+  const auto keys = order_keys_by_document({position.data(), n}, {document.data(), n}, false);
   for (const double window : {1e9, 70.0}) {
     std::vector<score_distribution> distributions;
     for (const index_t start : {20, 60, 100, 180}) {
@@ -288,7 +288,7 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
             in.push_back(l);
         if (!in.empty()) want.insert({std::min(i, j), std::max(i, j), in.front(), in.size()});
       }
-    const auto drawn = draw_admitted_pairs(keys, distributions, 1 << 20, 0);
+    const auto drawn = detail::draw_admitted_pairs(keys, distributions, 1 << 20, 0);
     for (const auto& p : drawn.pairs) {
       EXPECT_LE(position[p.row_i], position[p.row_j]);
       got.insert({std::min(p.row_i, p.row_j), std::max(p.row_i, p.row_j), p.first, p.buckets});
@@ -296,12 +296,13 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
     EXPECT_EQ(got, want);
     EXPECT_EQ(drawn.all, static_cast<double>(want.size()));
     EXPECT_EQ(drawn.pairs.size(), want.size());
-    // A tenth of them, over many seeds: the mean number, and every pair as often as any other.
+    // Draws a tenth of the pairs over many seeds: the mean number fits, and all pairs are equally frequent.
     std::map<std::pair<index_t, index_t>, int> seen;
     int total = 0;
     const int seeds = 2000;
     for (std::uint64_t s = 0; s < seeds; ++s)
-      for (const auto& p : draw_admitted_pairs(keys, distributions, static_cast<index_t>(want.size() / 10), s).pairs) {
+      for (const auto& p :
+           detail::draw_admitted_pairs(keys, distributions, static_cast<index_t>(want.size() / 10), s).pairs) {
         ++seen[{p.row_i, p.row_j}];
         ++total;
       }
@@ -365,7 +366,7 @@ TEST(decay, without_drift_the_theorem_says_nothing) {
       EXPECT_EQ(b.past.value, 0);
     }
   EXPECT_THROW(decay_of(ctx, {}, rows.layer(), "none"), error);
-  EXPECT_THROW(decay_of(ctx, {model}, rows.layer(), "exact", {.most_pairs = 0}), error);
+  EXPECT_THROW(decay_of(ctx, {model}, rows.layer(), "exact", {.max_pairs = 0}), error);
 }
 
 TEST(decay, keys_and_models_that_it_cannot_use_are_refused) {
@@ -380,20 +381,6 @@ TEST(decay, keys_and_models_that_it_cannot_use_are_refused) {
             "check_decay: moments of head size 3 for queries and keys of size 4");
   rows.k[3 * 5 + 1] = std::nan("");
   EXPECT_QKGEOM_ERROR("of k is not finite", decay_of(ctx, {model}, rows.layer(), "exact"));
-}
-
-TEST(quantile, known_values) {
-  EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.5), 2.5);
-  EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.25), 1.75);  // numpy.quantile
-  EXPECT_DOUBLE_EQ(quantile({4, std::nan(""), 3}, 1), 4);
-  EXPECT_DOUBLE_EQ(quantile({7}, 0.3), 7);
-  EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
-}
-
-TEST(quantile, a_share_outside_0_to_1_is_refused) {
-  EXPECT_EQ(quantile({1, 2, 3}, 1), 3);
-  for (const double share : {-0.1, 1.01, std::nan("")})
-    EXPECT_QKGEOM_ERROR("quantile: the share", quantile({1, 2, 3}, share));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parts, cells and drawn pairs of two captures against those of both.
+// Terms, cells and drawn pairs of two captures merged, against those of one capture of both.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +7,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/plasticity/pair_terms.hpp"
 
 namespace {
 

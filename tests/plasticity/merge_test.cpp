@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pair sums and observed queries of terms of a capture against those of the whole.
+// Merged pair sums and observed queries of the shards of a capture against those of the whole.
 #include "qkgeom/plasticity/merge.hpp"
 
 #include <gtest/gtest.h>

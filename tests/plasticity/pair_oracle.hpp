@@ -7,11 +7,13 @@
 #include <map>
 #include <vector>
 
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
 
 namespace qkgeom::test {
 
-/// One pair by the definition: what a weight sees of it, its plasticity and its terms in the order of `pair_term`.
+/// One pair by the definition: the argument of its weight, its plasticity and its terms in the order of `pair_term`.
 struct oracle_pair {
   index_t bucket = 0;
   std::int32_t group = 0;  ///< document id; 0 across documents
@@ -46,8 +48,8 @@ inline std::array<double, 1 + pair_terms> terms_of(const query_bucket& bucket, c
   return {4 * first * second, later, std::fabs(drift), std::fabs(content), along, rest, cross, std::fabs(z)};
 }
 
-/// Calls each(pair) for every admissible pair of every query bucket that has a model; `key_edges` not empty: only pairs
-/// inside one of those buckets, whose number then is `group`'s place in no order, and ranks count that bucket's keys.
+/// Calls each(pair) for every admissible pair of every query bucket with a model. With `key_edges` both keys of a pair
+/// lie in one key bucket, and ranks count that bucket's keys.
 template <class Each>
 void for_each_pair(const query_model& model, const head_view<double>& head, bool across, const bucket_edges& key_edges,
                    const Each& each) {
@@ -81,7 +83,7 @@ void for_each_pair(const query_model& model, const head_view<double>& head, bool
   }
 }
 
-/// Weighted sums of one mean: by document, so that the mean and its delete-one jackknife follow by their definitions.
+/// Weighted sums by document: the mean and its delete-one jackknife follow by their definitions.
 struct oracle_mean {
   std::map<std::int32_t, std::pair<double, double>> by_document;
   std::int64_t pairs = 0;
@@ -114,6 +116,21 @@ struct oracle_mean {
     for (const auto& [e, x] : by_document) weight += x.second;
     for (const auto& [e, x] : by_document) square += std::pow((x.first - mean() * x.second) / weight, 2);
     return std::sqrt(n / (n - 1) * square);
+  }
+};
+
+/// A planted head whose queries have a mean and a drift, and its query model.
+struct planted_case {
+  planted_rows<double> rows;
+  planted_case(index_t dim, index_t documents, index_t keys) {
+    planted_head spec{.dim = dim, .context_length = 1000, .documents = documents, .rows = keys, .seed = 21};
+    spec.drift_q.assign(dim, 2e-3);
+    spec.mean_q.assign(dim, 0.3);
+    rows = plant<double>(spec);
+  }
+  query_model model(cpu_context& ctx, covariance_kind kind = covariance_kind::diagonal) const {
+    return fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{150}, {.context_length = 1000}),
+                       {.covariance = kind});
   }
 };
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Pair sets of a caller's own, sampled pairs, and (query bucket, key bucket) tables against every pair written out.
+// Pair sets of the caller's and sampled pairs against every pair written out.
+#include "qkgeom/plasticity/pair_sets.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +9,6 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
-#include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
@@ -16,20 +17,7 @@ namespace {
 using namespace qkgeom;
 using test::oracle_mean;
 using test::oracle_pair;
-
-struct planted_case {
-  planted_rows<double> rows;
-  planted_case(index_t dim, index_t documents, index_t keys) {
-    planted_head spec{.dim = dim, .context_length = 1000, .documents = documents, .rows = keys, .seed = 21};
-    spec.drift_q.assign(dim, 2e-3);
-    spec.mean_q.assign(dim, 0.3);
-    rows = plant<double>(spec);
-  }
-  query_model model(cpu_context& ctx, covariance_kind kind = covariance_kind::diagonal) const {
-    return fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{150}, {.context_length = 1000}),
-                       {.covariance = kind});
-  }
-};
+using test::planted_case;
 
 /// A weight that depends on everything a weight can see, and leaves some pairs out.
 double odd_weight(const key_pair& p) {
@@ -146,52 +134,14 @@ TEST(sampled, draws_do_not_depend_on_threads_and_stand_for_all_pairs) {
   EXPECT_NEAR(cells, pairs, 1e-9 * pairs);
 }
 
-TEST(bucket_table, equals_brute_force) {
-  cpu_context ctx{{.threads = 2}};
-  const planted_case c(5, 6, 60);
-  const std::vector<index_t> narrow{20, 120, 140, 160, 180, 900};  // not every document has keys in these
-  for (const auto kind : {covariance_kind::linear_drift, covariance_kind::full})
-    for (const auto& edges : {std::vector<index_t>{}, std::vector<index_t>{20, 100, 350, 900}, narrow}) {
-      const auto model = c.model(ctx, kind);
-      const auto got = bucket_table(ctx, model, c.rows.view(), all_pairs{},
-                                    {.key_edges = edges, .precision = pair_precision::f64, .keep_documents = true});
-      const auto keys = edges.empty() ? model.buckets : bucket_edges(edges);
-      std::map<std::pair<index_t, index_t>, oracle_mean> want;
-      test::for_each_pair(model, c.rows.view(), false, keys, [&](const oracle_pair& p) {
-        want[{p.bucket, keys(p.keys.t_i)}].add(p.group, p.value[0], 1);
-      });
-      ASSERT_EQ(got.cells.size(), static_cast<std::size_t>(model.buckets.count() * keys.count()));
-      const auto has_keys = [&](index_t bucket, std::size_t document) {
-        const auto& rows = c.rows;
-        for (std::size_t i = 0; i < rows.k_position.size(); ++i)
-          if (keys(rows.k_position[i]) == bucket && rows.k_document[i] == static_cast<std::int32_t>(document))
-            return true;
-        return false;
-      };
-      bool one_lacks_keys = false;  // before one with pairs
-      for (index_t b = 0; b < model.buckets.count(); ++b)
-        for (index_t k = 0; k < keys.count(); ++k) {
-          const auto& cell = got.at(b, k);
-          const auto& w = want[{b, k}];
-          EXPECT_EQ(cell.pairs, w.pairs);
-          ASSERT_EQ(cell.document_sum.size(), 6u);
-          if (w.pairs == 0) {
-            EXPECT_TRUE(std::isnan(cell.plasticity));
-            continue;
-          }
-          EXPECT_NEAR(cell.plasticity, w.mean(), 1e-12);
-          if (w.by_document.size() > 1) {
-            EXPECT_NEAR(cell.standard_error, w.jackknife(), 1e-12);
-          }
-          for (std::size_t e = 0; e < 6; ++e) {
-            const auto x = w.by_document.find(static_cast<std::int32_t>(e));
-            EXPECT_NEAR(cell.document_sum[e], x == w.by_document.end() ? 0.0 : x->second.first, 1e-10);
-          }
-          for (std::size_t e = 0; e < 6; ++e)
-            one_lacks_keys |= !has_keys(k, e) && w.by_document.rbegin()->first > static_cast<std::int32_t>(e);
-        }
-      EXPECT_EQ(one_lacks_keys, edges == narrow);
-    }
+TEST(prefix_uniform, weights_of_an_document_sum_to_one) {
+  const auto w = prefix_uniform{}.weight();
+  for (const index_t m : {2, 3, 10, 57}) {
+    double sum = 0;
+    for (index_t j = 1; j < m; ++j)
+      for (index_t i = 0; i < j; ++i) sum += w({i, j, m});
+    EXPECT_NEAR(sum, 1, 1e-14);
+  }
 }
 
 }  // namespace

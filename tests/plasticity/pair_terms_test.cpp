@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What stands behind a profile, by query bucket and by cell, with errors, against every pair written out.
+// Pair terms by query bucket and by heatmap cell, with errors, against every pair written out.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -158,7 +158,7 @@ TEST(terms, of_a_large_group_do_not_depend_on_the_thread_count_and_add_up_by_doc
   EXPECT_EQ(a.buckets[1].term_sum, b.buckets[1].term_sum);
   EXPECT_EQ(a.heatmap.terms.product, b.heatmap.terms.product);
   std::vector<double> square(a.heatmap.terms.square.size());
-  for (index_t e = 0; e < 3; ++e) {  // documents apart: their sums are the whole's
+  for (index_t e = 0; e < 3; ++e) {  // each document alone has the sums of the whole
     auto term = head;
     term.k = {head.k.data + e * 1400 * 8, 1400, 8, 8};
     term.k_position = {head.k_position.data + e * 1400, 1400};
@@ -172,7 +172,7 @@ TEST(terms, of_a_large_group_do_not_depend_on_the_thread_count_and_add_up_by_doc
     EXPECT_NEAR(square[i], a.heatmap.terms.square[i], 1e-12 * (1 + square[i]));
 }
 
-/// Keys that drift along the queries' mean: later keys score higher, and in closed form by how much.
+/// Keys that drift along the queries' mean: later keys win with a probability of closed form.
 TEST(terms, later_keys_win_where_the_bias_says_so) {
   cpu_context ctx{{.threads = 2}};
   for (const double sign : {1.0, -1.0}) {

@@ -99,7 +99,7 @@ TEST(score_checks, leave_thin_buckets_and_far_keys_out) {
   cpu_context ctx{{.threads = 1}};
   const auto rows = plant<double>(normal_head());
   auto head = rows.view();
-  const auto all = score_checks(ctx, head, uniform_buckets{128}, 1024, {.fewest_queries = 1000});
+  const auto all = score_checks(ctx, head, uniform_buckets{128}, 1024, {.min_queries = 1000});
   EXPECT_EQ(all.all.samples, 0);
   head.window = 65;  // from the middle of a bucket to just before its start: nothing but one position
   EXPECT_LE(score_checks(ctx, head, uniform_buckets{128}, 1024).all.samples, 7);

@@ -118,7 +118,7 @@ TEST_F(pair_tables, bucket_table) {
   ASSERT_EQ(t.rows(), filled);
   for (std::size_t r = 0; r < t.rows(); ++r) {
     const auto& cell =
-        tables[0].at(static_cast<index_t>(t.number(r, "q_bucket")), static_cast<index_t>(t.number(r, "k_bucket")));
+        tables[0].cell(static_cast<index_t>(t.number(r, "q_bucket")), static_cast<index_t>(t.number(r, "k_bucket")));
     EXPECT_EQ(t.number(r, "plasticity"), cell.plasticity);
     EXPECT_EQ(t.number(r, "standard_error"), cell.standard_error);
     EXPECT_EQ(t.number(r, "pairs"), static_cast<double>(cell.pairs));

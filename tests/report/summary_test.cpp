@@ -27,7 +27,7 @@ plasticity_profile_result hand_profile(const std::vector<std::vector<std::pair<d
       out.document_weight.push_back(w);
       out.pairs += static_cast<std::int64_t>(w);
     }
-    detail::finish_bucket(out, false);
+    set_mean_and_error(out);
     p.buckets.push_back(std::move(out));
   }
   return p;

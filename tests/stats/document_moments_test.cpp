@@ -53,7 +53,8 @@ void expect_exact(const planted_rows<double>& rows, index_t d, index_t most) {
 
 planted_rows<double> documents(index_t documents) {
   auto rows = plant<double>({.dim = 3, .documents = documents, .rows = 9, .seed = 4});
-  for (std::size_t i = 0; i < rows.k_document.size(); ++i)  // documents differ, so that pooled is not within
+  for (std::size_t i = 0; i < rows.k_document.size();
+       ++i)  // documents differ: the pooled scatter is not that within documents
     for (std::size_t j = 0; j < 3; ++j) rows.k[3 * i + j] += 0.4 * rows.k_document[i] * static_cast<double>(j + 1);
   return rows;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/planted/heads.hpp"
 
 namespace {
@@ -186,7 +187,7 @@ TEST(moments, merging_what_does_not_fit_is_refused) {
   };
   EXPECT_THROW(merge(of(a, 512), of(b, 512)), error);
   EXPECT_THROW(merge(of(a, 512), of(a, 500)), error);
-  // One grid may be longer where the other's rows all lie inside it.
+  // One grid may extend the other if all rows lie inside the shorter one.
   const auto to = [&](index_t length) {
     return accumulate(ctx, a.view(), uniform_buckets{512}, {.context_length = length});
   };

@@ -37,7 +37,7 @@ inline model_report hand_report(int heads, const std::function<double(int, int, 
         out.document_weight.push_back(pairs);
         out.pairs += static_cast<std::int64_t>(pairs);
       }
-      detail::finish_bucket(out, false);
+      set_mean_and_error(out);
       p.buckets.push_back(std::move(out));
     }
     head.summaries.push_back(summarize(p, 1000));

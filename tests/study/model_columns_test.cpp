@@ -87,7 +87,7 @@ TEST(model_columns, layer_means_have_errors_of_their_own) {
     p.buckets[0].queries = 2;
     p.buckets[0].document_sum = {value[h] - 0.1, value[h] + 0.1 * static_cast<double>(h + 1)};
     p.buckets[0].document_weight = {1, 1};
-    detail::finish_bucket(p.buckets[0], false);
+    set_mean_and_error(p.buckets[0]);
     report.heads[h].summaries.push_back(summarize(p, 1000));
     report.heads[h].profiles.push_back(std::move(p));
   }

@@ -148,8 +148,8 @@ TEST(bias_split, parts_add_up_whatever_the_signs) {
     const auto random_report = [&](std::uint64_t which, index_t L) {
       std::vector<planted_number> heads;
       for (std::uint64_t h = 0; h < 7; ++h)
-        heads.push_back({detail::normal(stream, (trial * 2 + which) * 14 + h),
-                         1e-3 * (0.3 + detail::normal(stream, (trial * 2 + which) * 14 + 7 + h))});
+        heads.push_back({stream.normal((trial * 2 + which) * 14 + h),
+                         1e-3 * (0.3 + stream.normal((trial * 2 + which) * 14 + 7 + h))});
       return point_of(report_of(heads, L), "random");
     };
     const auto a = random_report(0, 512), b = random_report(1, 8192);

@@ -9,8 +9,8 @@
 
 namespace qkgeom {
 
-/// Zero-copy view of a row-major Eigen matrix, map or block. A column-major one is refused at compile time; so is an
-/// expression, which has no memory to view. Throws if the entries of a row do not follow one another.
+/// Zero-copy view of a row-major Eigen matrix, map or block. Column-major matrices and expressions do not compile.
+/// Throws if the entries of a row are not contiguous.
 template <class Derived>
 matrix_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Derived>& m) requires(
     !bool(Derived::IsVectorAtCompileTime)) {
@@ -31,11 +31,11 @@ vector_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Deri
   return {v.derived().data(), v.size()};
 }
 
-/// A matrix or vector that ends with the call has nothing to view.
+/// A temporary would not outlive its view.
 template <class Derived>
 void as_view(const Eigen::PlainObjectBase<Derived>&& temporary) = delete;
 
-/// Results as Eigen maps, without a copy; (rows, cols) throws if the sizes do not fit.
+/// Zero-copy Eigen map of a result vector, or of a row-major result of `cols` columns. Throws if the sizes do not fit.
 inline Eigen::Map<const Eigen::VectorXd> as_eigen(const std::vector<double>& v) {
   return {v.data(), static_cast<Eigen::Index>(v.size())};
 }

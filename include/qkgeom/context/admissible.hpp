@@ -9,11 +9,10 @@
 
 #include "qkgeom/context/pair_problem.hpp"
 
-/// Which keys a query bucket admits, and the pairs of them by number.
 namespace qkgeom {
 
-/// A distribution that says of no scores: it admits the keys before a bucket that starts at `before`, in windowed
-/// layers those after tau - window.
+/// Which keys a query bucket admits; the score distribution is left empty. Keys lie before position `before`, the
+/// bucket's start, and in windowed layers after tau - window (tokens).
 inline score_distribution admitting(index_t before, double tau, std::optional<index_t> window) {
   score_distribution distribution;
   distribution.tau = tau;
@@ -22,27 +21,28 @@ inline score_distribution admitting(index_t before, double tau, std::optional<in
   return distribution;
 }
 
-/// Ranks [begin, end) of the keys of one group that a distribution admits.
+/// Half-open range of ranks of a group's keys.
 struct rank_range {
   index_t begin = 0, end = 0;
   QKGEOM_HD index_t size() const { return end > begin ? end - begin : 0; }
   QKGEOM_HD std::int64_t pairs() const { return size() * (size() - 1) / 2; }
 };
 
+/// Ranks of the group's keys that the distribution admits.
 inline rank_range admissible(const keys_by_document& groups, index_t group, const score_distribution& distribution) {
   const auto first = groups.position.begin() + groups.offset[group];
-  const auto last = groups.position.begin() + groups.offset[static_cast<std::size_t>(group) + 1];
+  const auto last = groups.position.begin() + groups.offset[group + 1];
   const auto begin = std::partition_point(first, last, [&](std::int32_t t) { return !(t > distribution.after); });
   const auto end = std::lower_bound(first, last, distribution.before);
   return {begin - first, end - first};
 }
 
-/// The pairs of one group under one distribution: keys [first, first + count) of the groups' order.
+/// The admissible keys of one group: [first, first + count) in the order of `keys_by_document`.
 struct group_range {
   index_t first = 0, count = 0, group = 0;
 };
 
-/// The ranges of a distribution over all groups, those with pairs alone.
+/// The admissible keys of each group that has at least two.
 inline std::vector<group_range> ranges_of(const keys_by_document& groups, const score_distribution& distribution) {
   std::vector<group_range> ranges;
   for (index_t g = 0; g < groups.groups(); ++g) {
@@ -52,12 +52,12 @@ inline std::vector<group_range> ranges_of(const keys_by_document& groups, const 
   return ranges;
 }
 
-/// Ranks i < j in a range.
+/// Ranks i < j of a pair.
 struct rank_pair {
   std::int32_t i = 0, j = 0;
 };
 
-/// Pair number r of i < j, by j, then i: r = j (j - 1) / 2 + i.
+/// The pair with number r = j (j - 1) / 2 + i.
 QKGEOM_HD inline rank_pair pair_of_number(std::int64_t r) {
   auto j = static_cast<std::int64_t>(0.5 * (1.0 + std::sqrt(1.0 + 8.0 * static_cast<double>(r))));
   while (j * (j - 1) / 2 > r) --j;

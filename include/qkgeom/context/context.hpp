@@ -13,7 +13,7 @@
 
 namespace qkgeom {
 
-/// Runs independent work of the host, and shows the host what lies in the context's memory.
+/// Runs independent work on the host, and copies values of the context's memory to the host.
 template <class C>
 concept runs_host_work = requires(C& ctx, const vector_view<const std::int32_t, C::space>& values) {
   { C::space } -> std::convertible_to<memory_space>;
@@ -23,13 +23,11 @@ concept runs_host_work = requires(C& ctx, const vector_view<const std::int32_t, 
 
 /// Moments of rows: see cpu_context::moments.
 template <class C>
-concept sums_moments =
-    requires(C& ctx, const tensor_view<const float, C::space>& x,
-             const vector_view<const std::int32_t, C::space>& position, const std::vector<std::int32_t>& bucket) {
-      {
-        ctx.moments("q", x, position, bucket, index_t{}, scatter_kind::full)
-      } -> std::same_as<std::vector<side_moments>>;
-    };
+concept sums_moments = requires(C& ctx, const tensor_view<const float, C::space>& x,
+                                const vector_view<const std::int32_t, C::space>& position,
+                                const std::vector<std::int32_t>& bucket) {
+  { ctx.moments("q", x, position, bucket, index_t{}, scatter_kind::full) } -> std::same_as<std::vector<side_moments>>;
+};
 
 /// Work on symmetric (d, d) matrices: see cpu_context::symmetric_eigen and cpu_context::cholesky.
 template <class C>
@@ -47,8 +45,8 @@ concept sums_pairs = requires(C& ctx, const tensor_view<const float, C::space>& 
   { ctx.empirical_pairs(x, x, keys, observed) } -> std::same_as<std::vector<pair_sums>>;
 };
 
-/// Where an analysis runs: `C::space` is the memory that its views point to; the primitives take views of float and of
-/// every other element type alike. Every algorithm of the library is written once, over a context.
+/// Where an analysis runs. `C::space` is the memory of its views; the primitives take every element type as they take
+/// float. Every algorithm of the library is written once, over a context.
 template <class C>
 concept context = runs_host_work<C> && sums_moments<C> && solves_symmetric<C> && sums_pairs<C>;
 

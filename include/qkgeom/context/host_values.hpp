@@ -8,8 +8,7 @@
 
 namespace qkgeom {
 
-/// Values that the host may read: a view of memory that lies there already, or a copy of it. What a context's
-/// `host_copy` gives.
+/// Values in host memory, as `host_copy` of a context returns them: a view of the caller's memory, or an owned copy.
 template <class T>
 class host_values {
  public:

@@ -7,15 +7,15 @@
 
 namespace qkgeom {
 
-/// Pairwise plasticity 4 Phi(z) Phi(-z) at z = m / sqrt(v) (4.4.1), as e (2 - e) with e = erfc(|z| / sqrt 2), so that
-/// it neither cancels nor turns negative for large z. v = 0: 1 if m = 0 (p = 1/2), else 0.
+/// Pairwise plasticity 4 Phi(z) Phi(-z) at z = m / sqrt(v) (section 4.4.1). Computed as e (2 - e), e = erfc(|z| / sqrt
+/// 2), which neither cancels nor turns negative for large z. If v = 0: 1 for m = 0, else 0.
 QKGEOM_HD inline double pair_plasticity(double m, double v) {
   if (!(v > 0)) return m == 0 ? 1.0 : 0.0;
   const double e = std::erfc(std::fabs(m) / std::sqrt(2.0 * v));
   return e * (2.0 - e);
 }
 
-/// P(q . k_i > q . k_j) = Phi(z) for delta = k_i - k_j of mean m and variance v.
+/// P(q . k_i > q . k_j) = Phi(m / sqrt(v)), m and v the mean and variance of q . (k_i - k_j); ties count 1/2.
 QKGEOM_HD inline double win_probability(double m, double v) {
   if (!(v > 0)) return m == 0 ? 0.5 : (m > 0 ? 1.0 : 0.0);
   return 0.5 * std::erfc(-m / std::sqrt(2.0 * v));

@@ -13,8 +13,8 @@
 
 namespace qkgeom {
 
-/// Score distribution of one query bucket, as the pair kernels need it: for keys i, j with delta = k_i - k_j,
-/// m = mean . delta and v = sum_c variance_c (H delta)_c^2 or |factor' delta|^2.
+/// Score distribution of one query bucket. For two keys with delta = k_i - k_j the score difference q . delta has the
+/// mean m = mean . delta and the variance v = sum_c variance_c (H delta)_c^2, or |factor' delta|^2 (4.11, 4.12).
 struct score_distribution {
   std::vector<double> mean;      ///< (d), in the keys' own coordinates
   std::vector<double> variance;  ///< (d), along the reflected coordinates; empty: `factor` holds the covariance
@@ -26,37 +26,36 @@ struct score_distribution {
   bool empty() const { return mean.empty(); }
 };
 
-/// The exact pair sums of one query head: its distributions, one a query bucket, against the keys of one key head.
+/// Pair sums of one query head to compute: its distributions against the keys of one key head.
 struct pair_problem {
   index_t key_head = 0;
-  std::vector<double> reflector;  ///< unit u of H = I - 2uu', (d); empty: H = I
-  std::vector<score_distribution> distributions;
+  std::vector<double> reflector;                  ///< unit u of H = I - 2uu', (d); empty: H = I
+  std::vector<score_distribution> distributions;  ///< one per query bucket
 };
 
-/// Observed queries against the keys of one key head: bucket b's rows of q, and what it admits.
+/// Pair sums of the observed queries of one head to compute, against the keys of one key head.
 struct empirical_problem {
   index_t query_head = 0, key_head = 0;
   std::vector<std::vector<index_t>> query_rows;   ///< (distributions) rows of q
-  std::vector<score_distribution> distributions;  ///< only `before`, `after`, `tau` are read
+  std::vector<score_distribution> distributions;  ///< one per query bucket; `before`, `after`, `tau` are read alone
 };
 
-/// A pair of keys as a weight sees it. Ranks count the admissible keys of the pair's group in position order, from 0.
+/// Argument of a pair's weight. Ranks number the admissible keys of the pair's group in position order, from 0.
 struct key_pair {
-  index_t i = 0, j = 0, keys = 0;               ///< ranks i < j, and how many keys the group admits
+  index_t i = 0, j = 0, keys = 0;               ///< ranks i < j; number of admissible keys of the group
   std::int32_t t_i = 0, t_j = 0;                ///< positions t_i <= t_j, tokens
   std::int32_t document_i = 0, document_j = 0;  ///< document ids; they differ only across documents
   double tau = 0;                               ///< query position of the bucket, tokens
   QKGEOM_HD index_t distance() const { return index_t{t_j} - t_i; }
 };
 
-/// Weight of a pair, 0 or more: 0 leaves the pair out, true and false say which pairs belong to a set. Empty: every
-/// pair counts 1. Called by several threads at once.
+/// Weight of a pair, at least 0; 0 leaves the pair out. Empty: every pair weighs 1. Several threads call it at once.
 using pair_weight = std::function<double(const key_pair&)>;
 
-/// The weight of a pair whose later key is the n-th of m, if N is uniform on {2..m} and the pair uniform among the
-/// first N keys: 2 / (m - 1) (1 / (n - 1) - 1 / m) (Definition 4.3).
+/// Weight of a pair whose later key is the n-th of m: 2 / (m - 1) (1 / (n - 1) - 1 / m). It is the probability of the
+/// pair for N uniform on {2..m} and a uniform pair of the first N keys (Definition 4.3).
 struct prefix_weight {
-  static constexpr bool of_later_key = true;  ///< reads j and keys alone, so a device asks once a key
+  static constexpr bool of_later_key = true;  ///< depends on j and keys alone: a device evaluates it once per key
   QKGEOM_HD double operator()(const key_pair& p) const {
     const double keys = static_cast<double>(p.keys), n = static_cast<double>(p.j + 1);
     return 2.0 / (keys - 1.0) * (1.0 / (n - 1.0) - 1.0 / keys);
@@ -64,24 +63,24 @@ struct prefix_weight {
 };
 
 enum class pair_precision { f32, f64 };
-/// In what pairs of keys of T are computed unless the caller says otherwise.
+/// Default arithmetic for pairs of T.
 template <class T>
 inline constexpr pair_precision usual_precision =
     std::is_same_v<compute_t<T>, double> ? pair_precision::f64 : pair_precision::f32;
 
-/// Pairs drawn instead of all: `pairs` a distribution, uniform over its admissible pairs, with replacement; 0: all
-/// pairs. Draw n of distribution l of problem p depends on (seed, layer, p, l, n) alone. A distribution with at most
-/// `pairs` pairs takes each once.
+/// Draws `pairs` admissible pairs per distribution, uniformly and with replacement; 0: all pairs are used, as they are
+/// of a distribution with at most `pairs`. Draw n of distribution l of problem p depends on (seed, layer, p, l, n)
+/// alone.
 struct pair_sample {
   index_t pairs = 0;
   std::uint64_t seed = 0;
   std::uint32_t layer = 0;
 };
 
-/// What stands behind the plasticity of a pair i < j, in the coordinates of the query model: with delta = H(k_i - k_j),
-/// P(q . k_j > q . k_i) (the later key wins; 1/2 for keys at one position); |delta_1 mean_1|, |delta' mean| over
-/// coordinates 2..d; delta_1^2 variance_1, delta' covariance delta over coordinates 2..d, and what the covariance of
-/// coordinate 1 with the others adds to v (only `joint` has it); |z|.
+/// Terms of the plasticity of a pair i < j in the coordinates of the query model, delta = H(k_i - k_j), in order:
+/// P(q . k_j > q . k_i), the later key wins (1/2 for keys at one position); |delta_1 mean_1|; |delta' mean| over
+/// coordinates 2..d; delta_1^2 variance_1; delta' covariance delta over coordinates 2..d; the share of v that comes
+/// from covariance between coordinate 1 and the others (0 unless `joint`); |z|.
 enum class pair_term { later_wins, drift_mean, content_mean, drift_variance, content_variance, cross_variance, abs_z };
 inline constexpr index_t pair_terms = 7;
 constexpr std::string_view name_of(pair_term p) {
@@ -90,23 +89,24 @@ constexpr std::string_view name_of(pair_term p) {
   return names[static_cast<int>(p)];
 }
 
+/// Options of `gaussian_pairs`.
 struct pair_request {
   pair_weight weight{};
-  std::optional<pair_precision> precision{};  ///< none: f64 for f64 keys, else f32; drawn pairs are f64, terms mostly
+  std::optional<pair_precision> precision{};  ///< none: `usual_precision`; drawn pairs are always f64, terms mostly
   index_t heatmap_cell = 0;                   ///< cell width in tokens; 0: no heatmap
   pair_sample sample{};
-  bool terms = false;  ///< sums of the pair_terms too
+  bool terms = false;  ///< also sum each `pair_term`
 };
 
-/// Sums of a heatmap's cells, value 0 being the plasticity and value 1 + p term p, with the sums over groups of
-/// products of a group's sums, from which errors over groups follow. They merge by addition.
+/// Sums per heatmap cell: value 0 is the plasticity, value 1 + p is term p. With sums S_g, W_g of group g, their
+/// squares and products give errors over groups. Two of these merge by addition.
 struct heatmap_terms {
   static constexpr index_t values = 1 + pair_terms;
-  std::vector<double> groups, weight, weight_square;  ///< (cells) groups with weight, sum of weights W_g, of W_g^2
+  std::vector<double> groups, weight, weight_square;  ///< (cells) number of groups with weight, sums of W_g, of W_g^2
   std::vector<double> sum, square, product;           ///< (cells, values) sums of S_g, S_g^2, S_g W_g
 };
 
-/// The arrays of heatmap_terms, and how many numbers a cell has in each.
+/// An array of heatmap_terms and its number of values per cell.
 struct heatmap_array {
   std::vector<double> heatmap_terms::*values;
   index_t depth;
@@ -118,39 +118,38 @@ inline constexpr heatmap_array heatmap_arrays[] = {{&heatmap_terms::groups, 1},
                                                    {&heatmap_terms::square, heatmap_terms::values},
                                                    {&heatmap_terms::product, heatmap_terms::values}};
 
-/// Sums of zero for a heatmap of that many cells.
+/// Zero sums for a heatmap of `cells` cells.
 inline heatmap_terms blank_cells(std::size_t cells) {
   heatmap_terms x;
-  for (const auto& a : heatmap_arrays) (x.*a.values).assign(cells * static_cast<std::size_t>(a.depth), 0.0);
+  for (const auto& a : heatmap_arrays) (x.*a.values).assign(cells * a.depth, 0.0);
   return x;
 }
 
-/// Sums over pairs, kept apart by group (document), so that means, errors over documents and merges need nothing else.
+/// Sums over pairs per group (document); means, errors over documents and merges need nothing else.
 struct pair_sums {
   index_t distributions = 0, groups = 0;
-  std::vector<double> sum;     ///< (distributions, groups) weighted plasticity; of drawn pairs, as an estimate for all
-  std::vector<double> weight;  ///< (distributions, groups) weights
-  std::vector<std::int64_t> pairs;  ///< (distributions, groups) pairs of the set, of a weight above 0
+  std::vector<double> sum;          ///< (distributions, groups) weighted plasticity; drawn pairs give an estimate of it
+  std::vector<double> weight;       ///< (distributions, groups)
+  std::vector<std::int64_t> pairs;  ///< (distributions, groups) pairs of weight above 0
   index_t heatmap_width = 0;        ///< cells along each side
   std::vector<double> heatmap_sum;  ///< (key distance, query distance)
   std::vector<double> heatmap_weight;
-  std::vector<std::int64_t> drawn{};  ///< (distributions, groups) pairs drawn, 0 where all were used; empty: all were
-  std::vector<double> square{};       ///< (distributions, groups) weighted squares of drawn pairs' plasticity
-  std::vector<double> term_sum{};     ///< (distributions, groups, terms) weighted, if asked for
-  heatmap_terms cells{};              ///< of the heatmap, if terms were asked for
+  std::vector<std::int64_t> drawn{};  ///< (distributions, groups) pairs drawn, 0: all were used; empty: all everywhere
+  std::vector<double> square{};       ///< (distributions, groups) weighted squared plasticity of drawn pairs
+  std::vector<double> term_sum{};     ///< (distributions, groups, terms) weighted, with `pair_request::terms`
+  heatmap_terms cells{};              ///< of the heatmap, with `pair_request::terms`
 
-  std::size_t at(index_t distribution, index_t group) const {
-    return static_cast<std::size_t>(distribution * groups + group);
-  }
+  std::size_t at(index_t distribution, index_t group) const { return distribution * groups + group; }
 };
 
-/// Keys of a layer in the order of the pair kernels: by group, then position. Group g is [offset[g], offset[g + 1]).
+/// Keys of a layer in the order of the pair kernels: by group, then position. A group is a document, or all documents.
+/// Group g is [offset[g], offset[g + 1]).
 struct keys_by_document {
   std::vector<std::int64_t> row;             ///< row of the layer's k
   std::vector<std::int32_t> position;        ///< (n) ascending within a group
   std::vector<index_t> offset;               ///< (groups + 1)
-  std::vector<std::int32_t> document;        ///< (groups) document id; -1 where a group holds all documents
-  std::vector<std::int32_t> key_document{};  ///< (n) document ids, for weights; empty: the group's
+  std::vector<std::int32_t> document;        ///< (groups) document id; -1: all documents
+  std::vector<std::int32_t> key_document{};  ///< (n) document ids; empty: those of the groups
   index_t groups() const { return static_cast<index_t>(offset.size()) - 1; }
 };
 

@@ -9,11 +9,11 @@
 
 namespace qkgeom {
 
-/// Which second moments of x are kept.
+/// Second moments of x to keep.
 enum class scatter_kind { diagonal, full };
 
-/// Mergeable moments of a set of rows (x, t), x of size d: sums of squares and products about the means, not divided
-/// by n. `merge` is the only place where two of them meet, so streaming and merging cannot disagree.
+/// Mergeable moments of rows (x, t), x of size d, t the position in tokens: sums of squares and products about the
+/// means, not divided by n (docs/mathematics.md, Moments).
 struct row_moments {
   index_t count = 0;
   double mean_t = 0;
@@ -23,13 +23,8 @@ struct row_moments {
   std::vector<double> xx;    ///< (d, d) sum (x - mean)(x - mean)', or its diagonal (d)
 
   static row_moments zero(index_t dim, scatter_kind kind) {
-    const auto d = static_cast<std::size_t>(dim);
-    return {0,
-            0,
-            0,
-            std::vector<double>(d),
-            std::vector<double>(d),
-            std::vector<double>(kind == scatter_kind::full ? d * d : d)};
+    const std::vector<double> d(dim);
+    return {0, 0, 0, d, d, std::vector<double>(kind == scatter_kind::full ? dim * dim : dim)};
   }
   index_t dim() const { return static_cast<index_t>(mean.size()); }
   bool has_full_scatter() const { return xx.size() == mean.size() * mean.size(); }
@@ -38,14 +33,14 @@ struct row_moments {
   bool operator==(const row_moments&) const = default;
 };
 
-/// Adds the moments of further rows (Chan, Golub & LeVeque 1979). A set with only the diagonal can take in a full one,
-/// not the other way round.
+/// Adds the moments of further rows (Chan, Golub & LeVeque 1979). Full moments merge into diagonal ones, not the other
+/// way round. Throws if head sizes differ.
 inline void merge(row_moments& into, const row_moments& from) {
   require(into.dim() == from.dim(), "cannot merge moments of head size ", from.dim(), " into head size ", into.dim());
   if (from.count == 0) return;
   const bool full = into.has_full_scatter();
   require(!full || from.has_full_scatter(), "cannot merge moments without covariance into moments with covariance");
-  const auto d = static_cast<std::size_t>(into.dim());
+  const auto d = into.mean.size();
   const double na = static_cast<double>(into.count), nb = static_cast<double>(from.count), n = na + nb;
   const double weight = na * nb / n, share = nb / n;
   const double dt = from.mean_t - into.mean_t;
@@ -54,13 +49,12 @@ inline void merge(row_moments& into, const row_moments& from) {
   if (full) {
     for (std::size_t i = 0; i < d; ++i) {
       const double wi = weight * dx[i];
-      double* to = &into.xx[i * d];
+      double* row = &into.xx[i * d];
       const double* add = &from.xx[i * d];
-      for (std::size_t j = 0; j < d; ++j) to[j] += add[j] + wi * dx[j];
+      for (std::size_t j = 0; j < d; ++j) row[j] += add[j] + wi * dx[j];
     }
   } else {
-    for (std::size_t i = 0; i < d; ++i)
-      into.xx[i] += from.xx_diagonal(static_cast<index_t>(i)) + weight * dx[i] * dx[i];
+    for (std::size_t i = 0; i < d; ++i) into.xx[i] += from.xx_diagonal(i) + weight * dx[i] * dx[i];
   }
   for (std::size_t i = 0; i < d; ++i) {
     into.xt[i] += from.xt[i] + weight * dx[i] * dt;
@@ -71,10 +65,10 @@ inline void merge(row_moments& into, const row_moments& from) {
   into.count += from.count;
 }
 
-/// Moments of one side (queries or keys) of a head: of all rows, and of the rows of each bucket.
+/// Moments of one side (queries or keys) of a head: of all rows, and per bucket.
 struct side_moments {
   row_moments total;                ///< with the full scatter
-  std::vector<row_moments> bucket;  ///< (buckets); rows outside all buckets are in `total` only
+  std::vector<row_moments> bucket;  ///< (buckets); rows outside all buckets count in `total` only
   bool operator==(const side_moments&) const = default;
 };
 

@@ -15,6 +15,7 @@ namespace qkgeom {
 class bucket_edges {
  public:
   bucket_edges() = default;
+  /// Throws unless the edges ascend and there are none or at least two.
   explicit bucket_edges(std::vector<index_t> edges) : edges_(std::move(edges)) {
     require(edges_.size() != 1, "bucket edges need at least two values");
     for (std::size_t i = 1; i < edges_.size(); ++i)
@@ -29,7 +30,7 @@ class bucket_edges {
 
   index_t count() const { return edges_.empty() ? 0 : static_cast<index_t>(edges_.size()) - 1; }
   index_t start(index_t b) const { return edges_[b]; }
-  index_t end(index_t b) const { return edges_[static_cast<std::size_t>(b) + 1]; }
+  index_t end(index_t b) const { return edges_[b + 1]; }
   /// Half the sum of the two edges, in tokens (tau_q of section 4.4.3).
   double middle(index_t b) const { return 0.5 * static_cast<double>(start(b) + end(b)); }
   const std::vector<index_t>& edges() const { return edges_; }
@@ -47,7 +48,7 @@ class bucket_edges {
   index_t uniform_width_ = 0;
 };
 
-/// Something that can lay buckets over the positions [0, length).
+/// A type that lays buckets over the positions [0, length).
 template <class B>
 concept bucketing = requires(const B& b, index_t length) {
   { b.edges(length) } -> std::convertible_to<bucket_edges>;

@@ -12,7 +12,7 @@
 
 namespace qkgeom {
 
-/// Memory of the host, 64-byte aligned. A device brings a type with the same members.
+/// Allocates host memory, 64-byte aligned. A device has a type of its own with the same members.
 struct cpu_memory {
   static constexpr memory_space space = memory_space::host;
   void* allocate(std::size_t bytes) const { return ::operator new(bytes, line); }
@@ -24,14 +24,12 @@ struct cpu_memory {
   static constexpr std::align_val_t line{64};
 };
 
-/// Uninitialised memory for n values, given back at the end of the scope.
+/// Owns uninitialised memory for n values of trivial type T.
 template <class T, class Memory>
 class buffer {
  public:
   buffer(const Memory& memory, index_t n) : memory_(&memory) { reserve(n); }
-  buffer(const Memory& memory, const std::vector<T>& values) : buffer(memory, static_cast<index_t>(values.size())) {
-    set(values);
-  }
+  buffer(const Memory& memory, const std::vector<T>& values) : buffer(memory, values.size()) { set(values); }
   buffer(buffer&& o) noexcept : memory_(o.memory_), data_(std::exchange(o.data_, nullptr)), size_(o.size_) {}
   buffer& operator=(buffer&& o) noexcept {
     std::swap(memory_, o.memory_);
@@ -43,15 +41,15 @@ class buffer {
 
   T* data() const { return data_; }
   index_t size() const { return size_; }
-  /// At least n values of memory; what was there is lost if it grows.
+  /// Makes room for at least n values; the values are lost if the buffer grows.
   void reserve(index_t n) {
     if (n <= size_ || n < 0) return;
     clear();
-    data_ = static_cast<T*>(memory_->allocate(static_cast<std::size_t>(n) * sizeof(T)));
+    data_ = static_cast<T*>(memory_->allocate(n * sizeof(T)));
     size_ = n;
   }
   void set(const std::vector<T>& values) {
-    reserve(static_cast<index_t>(values.size()));
+    reserve(values.size());
     if (!values.empty()) memory_->from_host(data_, values.data(), values.size() * sizeof(T));
   }
   std::vector<T> host(index_t n) const {

@@ -10,8 +10,8 @@
 #define QKGEOM_HD
 #endif
 
-/// Unrolls the loop that follows where a GPU runs it, so that arrays indexed by it stay in registers; the other leaves
-/// it as it is.
+/// QKGEOM_UNROLL unrolls the loop that follows in device code, so that arrays indexed by it stay in registers;
+/// QKGEOM_ROLLED keeps the compiler from unrolling it.
 #if defined(__CUDA_ARCH__)
 #define QKGEOM_UNROLL _Pragma("unroll")
 #define QKGEOM_ROLLED _Pragma("unroll 1")
@@ -20,9 +20,9 @@
 #define QKGEOM_ROLLED
 #endif
 
-/// The library is its headers alone: heavy functions that are no templates are `inline`, with their bodies included
-/// where they are declared. A build of many programs may compile these bodies once instead (.cmake/precompiled.cpp
-/// here) and define QKGEOM_PRECOMPILED in every unit, which then sees declarations only.
+/// Heavy functions that are not templates are inline, and their bodies are included where they are declared. A build of
+/// many programs may compile these bodies once (.cmake/precompiled.cpp) and define QKGEOM_PRECOMPILED in every unit,
+/// which then sees declarations only.
 #if defined(QKGEOM_PRECOMPILED)
 #define QKGEOM_INLINE
 #else

@@ -7,14 +7,13 @@
 
 namespace qkgeom {
 
-/// What every public function throws on bad input: one sentence that names the argument, what was expected and what
-/// came.
+/// Thrown by every public function on bad input. The sentence names the argument, the expected and the given value.
 class error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Throws `error` with the parts streamed one after another.
+/// Throws `error`; its text is all `parts`, streamed one after another.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   std::ostringstream text;

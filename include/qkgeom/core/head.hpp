@@ -11,8 +11,8 @@
 
 namespace qkgeom {
 
-/// Input of one head: post-RoPE queries (n_q, d) and keys (n_k, d), each row with its token position (0-based) and the
-/// id of the document it comes from. Queries and keys need not be at the same positions.
+/// One head: post-RoPE queries (n_q, d) and keys (n_k, d). Each row has a token position (0-based) and the id of its
+/// document. Queries and keys may lie at different positions.
 template <class T, memory_space Space = memory_space::host>
 struct head_view {
   static_assert(is_element_v<T>, "elements are bf16, f16, float or double");
@@ -31,8 +31,7 @@ template <class T, class U, class P, memory_space S, class... Rest>
 head_view(matrix_view<T, S>, vector_view<P, S>, vector_view<P, S>, matrix_view<U, S>, Rest...)
     -> head_view<std::remove_const_t<T>, S>;
 
-/// Input of a layer: the heads of a layer share positions and keys, so that work on a key head is done once. Query head
-/// h reads key head `key_of_query[h]` (an index into the heads of `k`).
+/// One layer: its heads share positions and keys, so that work on a key head is done once.
 template <class T, memory_space Space = memory_space::host>
 struct layer_view {
   static_assert(is_element_v<T>, "elements are bf16, f16, float or double");
@@ -45,16 +44,16 @@ struct layer_view {
   tensor_view<const T, Space> k;  ///< (n_k, key heads, d)
   vector_view<const std::int32_t, Space> k_position;
   vector_view<const std::int32_t, Space> k_document;
-  std::vector<index_t> key_of_query;
-  std::optional<index_t> window{};
+  std::vector<index_t> key_of_query;  ///< (query heads) index of the key head that each query head reads
+  std::optional<index_t> window{};    ///< sliding window in tokens; none: full attention
 
-  /// The view of query head h with its key head.
+  /// Query head h with the key head that it reads.
   head_view<T, Space> head(index_t h) const {
     return {q.head(h), q_position, q_document, k.head(key_of_query[h]), k_position, k_document, window};
   }
 };
 
-/// One head as a layer of one head, so that a batch is the only case an algorithm knows.
+/// One head as a layer of one head: algorithms are written for layers alone.
 template <class T, memory_space S>
 layer_view<T, S> as_layer(const head_view<T, S>& h) {
   return {{h.q.data, h.q.rows, 1, h.q.cols, h.q.row_stride, h.q.cols},
@@ -67,7 +66,7 @@ layer_view<T, S> as_layer(const head_view<T, S>& h) {
           h.window};
 }
 
-/// Shapes must agree: throws `error` naming the argument.
+/// Throws `error`, naming the argument, unless all shapes of the layer agree.
 template <class T, memory_space S>
 void check_shapes(const layer_view<T, S>& x) {
   require(x.q.dim == x.k.dim, "q and k must have the same head size, but q has ", x.q.dim, " and k ", x.k.dim);

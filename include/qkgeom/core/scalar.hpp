@@ -36,7 +36,7 @@ struct f16 {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t magnitude = bits & 0x7fffu;
     if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-    // Placing the bits 13 to the left leaves the exponent 112 too small; the product mends it, subnormals included.
+    // Shifted left by 13 bits the exponent is 112 too small; the product corrects it, subnormals included.
     const float scaled = std::bit_cast<float>(magnitude << 13) * std::bit_cast<float>(0x77800000u);
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
   }
@@ -57,10 +57,10 @@ struct f16 {
   friend bool operator==(f16, f16) = default;
 };
 
-/// Element types a tensor may have.
+/// Element types of tensors.
 enum class dtype { bf16, f16, f32, f64, i32, i64 };
 
-/// The type in which values of element type T are computed when the caller asks for no other: f64 for f64, else f32.
+/// Default type of arithmetic on elements of type T: f64 for f64, else f32.
 template <class T>
 using compute_t = std::conditional_t<std::is_same_v<std::remove_cv_t<T>, double>, double, float>;
 
@@ -68,6 +68,15 @@ template <class T>
 inline constexpr bool is_element_v =
     std::is_same_v<std::remove_cv_t<T>, bf16> || std::is_same_v<std::remove_cv_t<T>, f16> ||
     std::is_same_v<std::remove_cv_t<T>, float> || std::is_same_v<std::remove_cv_t<T>, double>;
+
+/// x as an element of type T, rounded to nearest.
+template <class T>
+T round_to(double x) {
+  if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>)
+    return T::round(static_cast<float>(x));
+  else
+    return static_cast<T>(x);
+}
 
 template <class T>
 constexpr dtype dtype_of() {
@@ -88,6 +97,7 @@ constexpr dtype dtype_of() {
   }
 }
 
+/// Bytes per element.
 constexpr std::size_t size_of(dtype t) {
   switch (t) {
     case dtype::bf16:
@@ -107,7 +117,7 @@ constexpr std::string_view name_of(dtype t) {
   return names[static_cast<int>(t)];
 }
 
-/// The one place where a floating dtype becomes a type: calls `f.template operator()<T>()`. Throws on integers.
+/// Calls `f.template operator()<T>()` with the C++ type T of a floating dtype. Throws on integers.
 template <class F>
 decltype(auto) visit_element_type(dtype t, F&& f) {
   switch (t) {

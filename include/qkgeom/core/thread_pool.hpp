@@ -15,11 +15,12 @@
 
 namespace qkgeom {
 
-/// A fixed set of threads that share out loops. Tasks are independent, so results do not depend on the thread count.
+/// A fixed set of threads that run the iterations of loops. Iterations are independent, so results do not depend on the
+/// number of threads.
 class thread_pool {
  public:
-  /// `threads` <= 0: as many as the machine has cores. The calling thread is one of them. Throws `error` if the system
-  /// does not start so many.
+  /// The calling thread is one of the `threads`; 0 or less: one per core. Throws `error` if the system cannot start
+  /// them.
   explicit thread_pool(int threads = 0)
       : size_(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {
     try {
@@ -35,10 +36,10 @@ class thread_pool {
 
   int size() const { return size_; }
 
-  /// Calls `f(i, thread)` for i in [0, n), thread in [0, size()), in any order; no two calls at once have the same
-  /// `thread`. The first exception is rethrown when all threads have stopped. A call from inside a task, of this pool
-  /// or of another, runs on that thread alone. Loops that several threads start on one pool follow one another, so
-  /// tasks of two pools must not both call the other pool.
+  /// Calls `f(i, thread)` for i in [0, n), thread in [0, size()), in any order; simultaneous calls have different
+  /// `thread`. Rethrows the first exception after all threads have stopped. A loop started inside an iteration, of this
+  /// pool or another, runs on that thread alone. Loops that several threads start on one pool run one after another, so
+  /// iterations on two pools must not each start loops on the other pool.
   template <class F>
   void for_each(index_t n, F&& f) {
     if (n <= 0) return;
@@ -68,8 +69,8 @@ class thread_pool {
   }
 
  private:
-  /// A loop that this thread works on, as number `thread` of the pool, as long as this lives. Loops of several pools
-  /// may lie within one another.
+  /// Marks a loop that the current thread works on, as thread number `thread` of the pool, while this object lives.
+  /// Loops of several pools may be nested.
   struct running_loop {
     const thread_pool* pool;
     int thread;
@@ -84,7 +85,7 @@ class thread_pool {
     thread_local const running_loop* loop = nullptr;
     return loop;
   }
-  /// This pool's loop that this thread works on; null if there is none.
+  /// The loop of this pool that the current thread works on; null if there is none.
   const running_loop* loop_here() const {
     const running_loop* loop = innermost();
     while (loop != nullptr && loop->pool != this) loop = loop->outer;
@@ -142,8 +143,7 @@ class thread_pool {
     }
   }
 
-  /// Waits a little without sleeping: loops follow each other closely, and a sleeping thread takes some 50 microseconds
-  /// to wake.
+  /// Waits briefly without sleeping: loops follow each other closely, and waking a thread takes some 50 microseconds.
   template <class Condition>
   static void spin_until(const Condition& condition) {
     for (int i = 0; i < 1000 && !condition(); ++i) {

@@ -7,7 +7,7 @@
 
 namespace qkgeom {
 
-/// Where a view's memory lies. Views of different spaces are different types and do not convert.
+/// Memory that a view points to. Views of different spaces are different types and do not convert.
 enum class memory_space { host, device };
 
 /// Contiguous vector (size). Owns nothing.

@@ -9,7 +9,7 @@
 
 namespace qkgeom {
 
-/// What position does to a head, judged on PCA component 0 (section 4.2).
+/// Class of a head by the correlations r_q, r_k of PCA component 0 with position (section 4.2).
 enum class head_class { position_dominated, q_positional, k_positional, content_focused, mixed };
 
 inline constexpr std::array<head_class, 5> all_head_classes{head_class::position_dominated, head_class::q_positional,
@@ -22,13 +22,14 @@ constexpr std::string_view name_of(head_class c) {
   return names[static_cast<int>(c)];
 }
 
+/// Thresholds on |r|.
 struct class_thresholds {
   double low = 0.3;
   double high = 0.7;
 };
 
-/// position_dominated: both |r| above `high`; q_positional: only |r_q|; k_positional: |r_k| above `high` and |r_q|
-/// below `low`; content_focused: both below `low`; mixed: the rest. The thesis folds k_positional into mixed. Throws
+/// position_dominated: |r_q| and |r_k| above `high`; q_positional: |r_q| alone; k_positional: |r_k| above `high`, |r_q|
+/// below `low`; content_focused: both below `low`; mixed: all others. The thesis counts k_positional as mixed. Throws
 /// unless low <= high.
 inline head_class classify(double r_q, double r_k, const class_thresholds& thresholds = {}) {
   require(thresholds.low <= thresholds.high, "head classes: the threshold low (", thresholds.low,

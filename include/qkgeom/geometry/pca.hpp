@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <limits>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/context/eigen_system.hpp"
 #include "qkgeom/geometry/head_class.hpp"
-#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
@@ -16,97 +13,24 @@ struct pca_options {
   class_thresholds thresholds{};
 };
 
-/// PCA of the pooled queries and keys of a head (section 4.2), components in descending order of variance.
+/// PCA of the pooled queries and keys of a head (section 4.2); components by descending variance.
 struct pca_result {
   std::vector<double> explained_variance;  ///< (d) lambda_j / sum lambda
-  std::vector<double> r_q, r_k;            ///< (d) Pearson correlation of x . v_j with position, queries and keys apart
-  std::vector<double> components;  ///< (d, d) row j is v_j, its sign such that the larger of |r_q|, |r_k| is positive
+  std::vector<double> r_q, r_k;            ///< (d) Pearson correlation of q . v_j, k . v_j with position
+  std::vector<double> components;  ///< (d, d) row j is v_j, signed so that the larger of |r_q|, |r_k| is positive
   double total_variance = 0;       ///< trace of the pooled covariance (n - 1)
-  double q_linear_share = 0;       ///< ||Cov(q, t)||^2 / (Var(t) tr Cov(q)): share of variance linear in position
+  double q_linear_share = 0;       ///< ||Cov(q, t)||^2 / (Var(t) tr Cov(q)): share of the variance linear in position
   double k_linear_share = 0;
-  double q_component_share = 0;  ///< the variant sum_j explained_variance_j r_j^2 over the first 10 components
+  double q_component_share = 0;  ///< variant: sum of explained_variance_j r_j^2 over the first 10 components
   double k_component_share = 0;
   qkgeom::head_class head_class = qkgeom::head_class::mixed;
 };
 
-namespace detail {
-
-/// Variance along a direction that is rounding alone.
-inline double rounding_floor(const row_moments& m) {
-  const auto d = static_cast<std::size_t>(m.dim());
-  return static_cast<double>(d) * std::numeric_limits<double>::epsilon() * dense::trace(m.xx, d);
-}
-
-inline std::vector<double> correlations_with_position(const row_moments& side, const std::vector<double>& components) {
-  const auto d = static_cast<std::size_t>(side.dim());
-  const auto variance = dense::quadratic_rows(side.xx, components, d);
-  const double floor = rounding_floor(side);
-  std::vector<double> r(d);
-  for (std::size_t j = 0; j < d; ++j) {
-    double xt = 0;
-    for (std::size_t i = 0; i < d; ++i) xt += components[j * d + i] * side.xt[i];
-    r[j] = variance[j] > floor ? correlation(xt, variance[j], side.tt) : 0.0;
-  }
-  return r;
-}
-
-inline double linear_share(const row_moments& side) {
-  const double total = dense::trace(side.xx, static_cast<std::size_t>(side.dim()));
-  return total > 0 && side.tt > 0 ? dense::dot(side.xt, side.xt) / (side.tt * total) : 0.0;
-}
-
-inline pca_result pca_of(const row_moments& q, const row_moments& k, eigen_system system, double trace, double count,
-                         const pca_options& options) {
-  const std::size_t d = system.values.size();
-  pca_result r;
-  r.components = std::move(system.vectors);
-  r.r_q = correlations_with_position(q, r.components);
-  r.r_k = correlations_with_position(k, r.components);
-  r.explained_variance.resize(d);
-  for (std::size_t j = 0; j < d; ++j) {
-    r.explained_variance[j] = trace > 0 ? std::max(0.0, system.values[j]) / trace : 0.0;
-    if ((std::abs(r.r_q[j]) >= std::abs(r.r_k[j]) ? r.r_q[j] : r.r_k[j]) >= 0) continue;
-    r.r_q[j] = -r.r_q[j];
-    r.r_k[j] = -r.r_k[j];
-    for (std::size_t i = 0; i < d; ++i) r.components[j * d + i] = -r.components[j * d + i];
-  }
-  for (std::size_t j = 0; j < std::min<std::size_t>(10, d); ++j) {
-    r.q_component_share += r.explained_variance[j] * r.r_q[j] * r.r_q[j];
-    r.k_component_share += r.explained_variance[j] * r.r_k[j] * r.r_k[j];
-  }
-  r.total_variance = count > 1 ? trace / (count - 1) : 0.0;
-  r.q_linear_share = linear_share(q);
-  r.k_linear_share = linear_share(k);
-  r.head_class = classify(r.r_q[0], r.r_k[0], options.thresholds);
-  return r;
-}
-
-}  // namespace detail
-
-/// PCA of the pooled Q and K rows of each head, from moments alone: one result for `head_moments`, a vector (query
-/// heads) for `layer_moments`. Throws if a side has no rows.
+/// PCA of the pooled queries and keys of each head from `head_moments` (returns a pca_result) or `layer_moments` (a
+/// vector, one per query head). Throws if a side has no rows. Section 4.2; docs/mathematics.md, PCA.
 template <context Context, class Moments>
-auto pca(Context& ctx, const Moments& moments, const pca_options& options = {}) {
-  const auto heads = heads_of(moments);
-  const auto n = static_cast<index_t>(heads.size());
-  std::vector<row_moments> pooled(heads.size());
-  ctx.for_each(n, [&](index_t h) {
-    const auto& side = heads[h];
-    require(side.q->total.count > 0 && side.k->total.count > 0, "pca: a head needs at least one query and one key");
-    pooled[h] = side.q->total;
-    merge(pooled[h], side.k->total);
-  });
-  std::vector<const std::vector<double>*> scatters;
-  for (const auto& p : pooled) scatters.push_back(&p.xx);
-  auto systems = ctx.symmetric_eigen(scatters, pooled.empty() ? 0 : pooled[0].dim());
-  std::vector<pca_result> results(heads.size());
-  ctx.for_each(n, [&](index_t i) {
-    const auto h = static_cast<std::size_t>(i);
-    const double trace = dense::trace(pooled[h].xx, static_cast<std::size_t>(pooled[h].dim()));
-    results[h] = detail::pca_of(heads[h].q->total, heads[h].k->total, std::move(systems[h]), trace,
-                                static_cast<double>(pooled[h].count), options);
-  });
-  return shaped_like(moments, std::move(results));
-}
+auto pca(Context& ctx, const Moments& moments, const pca_options& options = {});
 
 }  // namespace qkgeom
+
+#include "qkgeom/geometry/detail/pca.hpp"

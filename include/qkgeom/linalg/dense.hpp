@@ -8,9 +8,8 @@
 
 #include "qkgeom/core/config.hpp"
 
+/// Small f64 vector and matrix loops. Matrices are (d, d), row-major.
 namespace qkgeom::dense {
-
-/// Small f64 vector and matrix work that needs no library. Matrices are (d, d), row-major.
 
 inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
   double s = 0;

@@ -8,13 +8,11 @@
 
 namespace qkgeom::linalg {
 
-/// Eigenvalues in descending order and their eigenvectors of a symmetric matrix (d, d). Throws if the entries are not
-/// finite.
+/// Eigenvalues and eigenvectors of a symmetric matrix (d, d). Throws if an entry is not finite.
 QKGEOM_INLINE eigen_system symmetric_eigen(const std::vector<double>& matrix, index_t d);
 
-/// F with matrix = F F' for a symmetric positive semi-definite matrix (d, d), by LDLT with pivoting; columns of F
-/// beyond the numerical rank are left out. Pivots below d eps times the largest count as zero, so singular input is
-/// normal.
+/// F with matrix = F F' for a symmetric positive semi-definite matrix (d, d), by LDLT with pivoting. Pivots below d eps
+/// times the largest count as zero, and F has a column per pivot that is left. Throws if an entry is not finite.
 QKGEOM_INLINE semidefinite_root semidefinite_factor(const std::vector<double>& matrix, index_t d);
 
 }  // namespace qkgeom::linalg

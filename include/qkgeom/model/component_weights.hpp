@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
@@ -9,20 +8,19 @@
 
 namespace qkgeom {
 
-/// How much of each query coordinate, in the basis of the capture, is linear in position.
+/// Share of each query coordinate, in the basis of the capture, that is linear in position.
 struct component_weights_result {
   std::vector<double> r2;      ///< (d) R^2 of the coordinate's regression on position
-  std::vector<double> weight;  ///< (d) positive part of r2 over its sum; 1 / d each if no coordinate drifts
+  std::vector<double> weight;  ///< (d) r2 over its sum; 1 / d each if no coordinate drifts
 };
 
-namespace detail {
-
-inline component_weights_result component_weights_of(const row_moments& q) {
-  const auto d = static_cast<std::size_t>(q.dim());
+/// Component weights from the moments of a head's queries (docs/mathematics.md, Query model).
+inline component_weights_result component_weights(const row_moments& q) {
+  const auto d = q.mean.size();
   component_weights_result w{std::vector<double>(d), std::vector<double>(d)};
   double sum = 0;
   for (std::size_t i = 0; i < d; ++i) {
-    const double r = correlation(q.xt[i], q.xx_diagonal(static_cast<index_t>(i)), q.tt);
+    const double r = correlation(q.xt[i], q.xx_diagonal(i), q.tt);
     w.r2[i] = r * r;
     sum += w.r2[i];
   }
@@ -30,18 +28,12 @@ inline component_weights_result component_weights_of(const row_moments& q) {
   return w;
 }
 
-}  // namespace detail
-
-/// Component weights of each head from its query moments: a result for `head_moments`, a vector (query heads) for
-/// `layer_moments`. Flipping the sign of a coordinate changes nothing.
+/// Component weights of each head from `head_moments` (one result) or `layer_moments` (a vector, one per query head).
 template <context Context, class Moments>
 auto component_weights(Context& ctx, const Moments& moments) {
   const auto heads = heads_of(moments);
   std::vector<component_weights_result> results(heads.size());
-  ctx.for_each(static_cast<index_t>(heads.size()), [&](index_t h) {
-    const auto i = static_cast<std::size_t>(h);
-    results[i] = detail::component_weights_of(heads[i].q->total);
-  });
+  ctx.for_each(heads.size(), [&](index_t h) { results[h] = component_weights(heads[h].q->total); });
   return shaped_like(moments, std::move(results));
 }
 

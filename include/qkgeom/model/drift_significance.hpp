@@ -1,126 +1,44 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cmath>
+#include <cstdint>
 #include <limits>
-#include <map>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
 
-/// Whether queries drift with position at all, documents being the independent units.
+/// Test of drift: whether queries depend on position, documents being the independent units.
 struct drift_test_result {
   index_t documents = 0;
-  double beta_pos = 0;                                               ///< |beta|, a token
-  double standard_error = std::numeric_limits<double>::quiet_NaN();  ///< of the slope along the drift, by document
-  double p = std::numeric_limits<double>::quiet_NaN();               ///< of beta = 0; NaN for fewer than two documents
+  double beta_pos = 0;                                               ///< |beta|, per token
+  double standard_error = std::numeric_limits<double>::quiet_NaN();  ///< of beta_pos, over documents
+  double p = std::numeric_limits<double>::quiet_NaN();  ///< null hypothesis: beta = 0; NaN for fewer than two documents
 };
 
 struct drift_test_options {
-  index_t most_flips = 1999;  ///< sign patterns drawn where there are more
+  index_t max_flips = 1999;  ///< sign patterns visited: all, or this many drawn ones
   std::uint64_t seed = 0;
 };
 
-namespace detail {
-
-/// Share of sign patterns of the documents' vectors (documents, d) under which the norm of their sum is at least that
-/// of all signs +, itself among them. All patterns if they are no more than `most` (the first document keeps its sign:
-/// a flip of all changes nothing), else so many drawn ones.
-inline double sign_flip_p(const std::vector<double>& vectors, std::size_t d, const drift_test_options& options) {
-  require(options.most_flips > 0, "drift_test: most_flips must be at least 1, not ", options.most_flips);
-  const std::size_t documents = vectors.size() / d;
-  const bool all =
-      documents < 63 && (std::uint64_t{1} << (documents - 1)) <= static_cast<std::uint64_t>(options.most_flips);
-  const std::uint64_t patterns =
-      all ? std::uint64_t{1} << (documents - 1) : static_cast<std::uint64_t>(options.most_flips) + 1;
-  const random_stream stream{options.seed, 0, 0, draw::sign_flip};
-  std::vector<double> sum(d);
-  double observed = 0;
-  std::uint64_t larger = 0;
-  for (std::uint64_t p = 0; p < patterns; ++p) {
-    std::fill(sum.begin(), sum.end(), 0.0);
-    std::array<std::uint32_t, 4> bits{};
-    for (std::size_t e = 0; e < documents; ++e) {
-      if (!all && e % 128 == 0) bits = stream.bits(p * ((documents + 127) / 128) + e / 128);
-      const bool drawn = (bits[e / 32 % 4] >> (e % 32)) & 1u;
-      const bool minus = p > 0 && (all ? e > 0 && ((p >> (e - 1)) & 1u) : drawn);
-      const double sign = minus ? -1.0 : 1.0, *const mine = &vectors[e * d];
-      for (std::size_t c = 0; c < d; ++c) sum[c] += sign * mine[c];
-    }
-    const double norm = dense::dot(sum, sum);
-    if (p == 0) observed = norm;
-    larger += norm >= observed * (1 - 1e-12);
-  }
-  return static_cast<double>(larger) / static_cast<double>(patterns);
-}
-
-template <class T>
-drift_test_result drift_test_of(const row_moments& m, const matrix_view<const T>& q,
-                                const vector_view<const std::int32_t>& position,
-                                const vector_view<const std::int32_t>& document, const drift_test_options& options) {
-  const auto d = static_cast<std::size_t>(q.cols);
-  require(m.count == q.rows && m.dim() == q.cols, "drift_test: the moments are of ", m.count, " rows of size ", m.dim(),
-          ", the queries of ", q.rows, " rows of size ", q.cols);
-  const auto beta = dense::scaled(m.xt, slope(1.0, m.tt));
-  drift_test_result r;
-  r.beta_pos = dense::norm(beta);
-  std::map<std::int32_t, std::size_t> place;
-  for (const std::int32_t e : document) place.emplace(e, place.size());
-  r.documents = static_cast<index_t>(place.size());
-  if (r.documents < 2 || !(m.tt > 0)) return r;
-  // Of each document: sum of (x - mean)(t - mean t), and of the residuals' along the drift.
-  std::vector<double> product(place.size() * d), along(place.size());
-  for (index_t i = 0; i < q.rows; ++i) {
-    const std::size_t e = place.at(document[i]);
-    const double t = static_cast<double>(position[i]) - m.mean_t;
-    for (std::size_t c = 0; c < d; ++c) {
-      const double x = static_cast<double>(q(i, static_cast<index_t>(c))) - m.mean[c];
-      product[e * d + c] += x * t;
-      along[e] += (x - beta[c] * t) * t * (r.beta_pos > 0 ? beta[c] / r.beta_pos : 0.0);
-    }
-  }
-  const double n = static_cast<double>(r.documents);
-  r.standard_error = std::sqrt(n / (n - 1) * dense::dot(along, along)) / m.tt;
-  r.p = sign_flip_p(product, d, options);
-  return r;
-}
-
-}  // namespace detail
-
-/// Test of beta = 0 for each query head of a layer. Under no drift a document's sum of (q - mean)(t - mean t) is as
-/// likely as its negative, so p is the share of sign patterns over documents that give a drift as large; with G
-/// documents it is at least 2^(1 - G). The error of the slope along the drift is the sandwich over documents. Needs
-/// moments of exactly these rows, and rows on the host. Throws if the moments do not fit the layer.
+/// Test of beta = 0 for each query head of a layer (docs/mathematics.md, Query model). Without drift a document's sum
+/// of (q - mean)(t - mean t) is as likely as its negative, so p is the share of sign patterns over documents that give
+/// a drift as large, at least 2^(1 - G) for G documents. The standard error is the sandwich over documents. `moments`
+/// are of exactly these rows. Needs rows on the host. Throws if the moments do not fit the layer.
 template <context Context, class T>
 std::vector<drift_test_result> drift_significance(Context& ctx, const layer_moments& moments,
                                                   const layer_view<T, memory_space::host>& layer,
-                                                  const drift_test_options& options = {}) {
-  check_shapes(layer);
-  check_moments("drift_test", moments, layer);
-  std::vector<drift_test_result> results(moments.q.size());
-  ctx.for_each(layer.q.heads, [&](index_t h) {
-    const auto i = static_cast<std::size_t>(h);
-    results[i] =
-        detail::drift_test_of(moments.q[i].total, layer.q.head(h), layer.q_position, layer.q_document, options);
-  });
-  return results;
-}
+                                                  const drift_test_options& options = {});
 
 /// The same for one head.
 template <context Context, class T>
 drift_test_result drift_significance(Context&, const head_moments& moments,
                                      const head_view<T, memory_space::host>& head,
-                                     const drift_test_options& options = {}) {
-  check_shapes(as_layer(head));
-  return detail::drift_test_of(moments.q.total, head.q, head.q_position, head.q_document, options);
-}
+                                     const drift_test_options& options = {});
 
 }  // namespace qkgeom
+
+#include "qkgeom/model/detail/drift_significance.hpp"

@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/model/component_weights.hpp"
-#include "qkgeom/model/householder.hpp"
-#include "qkgeom/model/kolmogorov_smirnov.hpp"
-#include "qkgeom/stats/quantile.hpp"
-#include "qkgeom/stats/shape.hpp"
+#include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
 
-/// How far values are from normal. The Kolmogorov-Smirnov distance is that of the values standardised by their own mean
-/// and deviation (n - 1) from the standard normal distribution, two-sided, and its p takes that distribution as given.
+/// Normality of a sample. The two-sided Kolmogorov-Smirnov distance compares the values, standardised by their mean and
+/// standard deviation (n - 1), with the standard normal distribution; its p takes that distribution as given.
 struct normality {
   index_t count = 0;
   double skewness = std::numeric_limits<double>::quiet_NaN();  ///< bias-corrected; NaN for fewer than 3 values
@@ -28,9 +21,9 @@ struct normality {
   double ks_p = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// Checks of several samples at once: medians over them.
+/// Medians of `normality` over samples.
 struct normality_medians {
-  index_t samples = 0;  ///< that the medians are over
+  index_t samples = 0;
   double abs_skewness = std::numeric_limits<double>::quiet_NaN();
   double abs_kurtosis = std::numeric_limits<double>::quiet_NaN();
   double ks_distance = std::numeric_limits<double>::quiet_NaN();
@@ -38,210 +31,59 @@ struct normality_medians {
   double share_below_alpha = std::numeric_limits<double>::quiet_NaN();  ///< share of samples with ks_p < alpha
 };
 
-/// Values that do not vary count as normal: skewness, kurtosis and distance 0, p 1.
-inline normality check_normality(std::vector<double> x) {
-  normality r{.count = static_cast<index_t>(x.size())};
-  if (x.size() < 2) return r;
-  const auto [low, high] = std::minmax_element(x.begin(), x.end());
-  if (*low == *high) return {r.count, 0, 0, 0, 1};
-  const auto shape = shape_of(x);
-  r.skewness = shape.skewness;
-  r.kurtosis = shape.kurtosis;
-  std::sort(x.begin(), x.end());
-  for (double& v : x) v = (v - shape.mean) / shape.deviation;
-  r.ks_distance = kolmogorov_smirnov_distance(x);
-  r.ks_p = kolmogorov_smirnov_p(r.count, r.ks_distance);
-  return r;
-}
+/// Normality of x. Equal values count as normal: skewness, kurtosis and distance 0, p 1.
+inline normality check_normality(std::vector<double> x);
 
-/// Medians over samples; NaNs do not count. `tested` samples, by index, are those whose Kolmogorov-Smirnov results
-/// count; empty: all.
+/// Medians over samples; NaNs do not count. Kolmogorov-Smirnov results count of the samples with indices `tested`;
+/// empty: of all. `alpha` is the level of the tests.
 inline normality_medians medians(const std::vector<normality>& samples, double alpha,
-                                 const std::vector<index_t>& tested = {}) {
-  std::vector<double> skewness, kurtosis, distance, p;
-  for (const auto& s : samples) {
-    skewness.push_back(std::abs(s.skewness));
-    kurtosis.push_back(std::abs(s.kurtosis));
-  }
-  double below = 0;
-  const std::size_t tests = tested.empty() ? samples.size() : tested.size();
-  for (std::size_t i = 0; i < tests; ++i) {
-    const auto& s = samples[tested.empty() ? i : static_cast<std::size_t>(tested[i])];
-    if (std::isnan(s.ks_p)) continue;
-    distance.push_back(s.ks_distance);
-    p.push_back(s.ks_p);
-    below += s.ks_p < alpha;
-  }
-  const double share = p.empty() ? std::numeric_limits<double>::quiet_NaN() : below / static_cast<double>(p.size());
-  return {static_cast<index_t>(samples.size()), quantile(std::move(skewness), 0.5), quantile(std::move(kurtosis), 0.5),
-          quantile(std::move(distance), 0.5),   quantile(std::move(p), 0.5),        share};
-}
+                                 const std::vector<index_t>& tested = {});
 
 struct fit_check_options {
-  double alpha = 0.01;          ///< level of the Kolmogorov-Smirnov tests
-  index_t most_dimensions = 0;  ///< at most so many of the coordinates 2..d are tested, drawn by `seed`; 0: all
+  double alpha = 0.01;         ///< level of the Kolmogorov-Smirnov tests
+  index_t max_dimensions = 0;  ///< coordinates 2..d tested, drawn by `seed` if there are more; 0: all
   std::uint64_t seed = 0;
 };
 
-/// How well the Gaussian query model with a linear drift describes the observed queries of a head.
+/// Fit of the Gaussian query model with a linear drift to the observed queries of a head.
 struct fit_checks_result {
-  normality residual;       ///< eps, what the drift leaves of coordinate 1
+  normality residual;       ///< eps: coordinate 1 minus its drift
   normality_medians noise;  ///< coordinates 2..d of the rotated queries, over all positions
-  double r2_pos = 0;        ///< mean over coordinates of the R^2 of their regression on position
-  double beta_norm = 0;     ///< |beta|, a token
+  double r2_pos = 0;        ///< R^2 of a coordinate's regression on position, mean over coordinates
+  double beta_norm = 0;     ///< |beta|, per token
   double r2_scalar = 0;     ///< R^2 of the regression of log2(t + 1) on the query's projection along beta
   double mae_baseline = 0;  ///< mean |log2(t + 1) - its mean|
   double mae_proj = 0;      ///< mean absolute error of that regression
   double mae_ratio() const { return mae_baseline > 0 ? mae_proj / mae_baseline : 1.0; }
 };
 
-namespace detail {
-
-/// The basis in which queries are checked: coordinates times `sign` (empty: as captured), then the reflection that
-/// takes the drift to coordinate 1.
-struct query_basis {
-  std::vector<double> sign;
-  std::vector<double> reflector;
-};
-
-/// 2 u . x of every row, what the reflection takes off along u.
-template <class T>
-std::vector<double> twice_along(const matrix_view<const T>& x, const query_basis& basis) {
-  std::vector<double> w(x.rows);
-  if (basis.reflector.empty()) return w;
-  auto u = dense::scaled(basis.reflector, 2);
-  for (std::size_t c = 0; c < basis.sign.size(); ++c) u[c] *= basis.sign[c];
-  for (index_t i = 0; i < x.rows; ++i) {
-    const T* const row = x.row(i);
-    double sum = 0;
-    for (std::size_t c = 0; c < u.size(); ++c) sum += u[c] * static_cast<double>(row[c]);
-    w[i] = sum;
-  }
-  return w;
-}
-
-/// Coordinate c of every row in the basis; `along` as `twice_along` gave it.
-template <class T>
-std::vector<double> coordinate(const matrix_view<const T>& x, const query_basis& basis,
-                               const std::vector<double>& along, index_t c) {
-  const auto at = static_cast<std::size_t>(c);
-  const double sign = basis.sign.empty() ? 1.0 : basis.sign[at];
-  const double u = basis.reflector.empty() ? 0.0 : basis.reflector[at];
-  std::vector<double> y(along.size());
-  for (index_t i = 0; i < x.rows; ++i) {
-    const auto r = static_cast<std::size_t>(i);
-    y[r] = sign * static_cast<double>(x(i, c)) - u * along[r];
-  }
-  return y;
-}
-
-/// At most `most` of the coordinates 2..d (indices 0..d-2 of the noise), drawn without replacement; empty: all.
-inline std::vector<index_t> drawn_dimensions(index_t noise, const fit_check_options& options) {
-  if (options.most_dimensions <= 0 || noise <= options.most_dimensions) return {};
-  const random_stream stream{options.seed, 0, 0, draw::fit_dimension};
-  std::vector<std::pair<double, index_t>> order;
-  for (index_t c = 0; c < noise; ++c) order.emplace_back(stream.uniform(static_cast<std::uint64_t>(c)), c);
-  std::sort(order.begin(), order.end());
-  std::vector<index_t> chosen;
-  for (index_t i = 0; i < options.most_dimensions; ++i) chosen.push_back(order[i].second);
-  return chosen;
-}
-
-/// The part of the checks along beta: `first` is coordinate 1 of every query, `beta` its slope.
-inline void check_drift(fit_checks_result& r, std::vector<double> first, const vector_view<const std::int32_t>& t,
-                        double mean_t, double beta) {
-  const double n = static_cast<double>(first.size());
-  double mean = 0, mean_y = 0;
-  std::vector<double> y(first.size());
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    y[i] = std::log2(static_cast<double>(t[static_cast<index_t>(i)]) + 1.0);
-    mean += first[i] / n;
-    mean_y += y[i] / n;
-  }
-  double ss = 0, sy = 0, yy = 0;
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    first[i] -= mean;
-    y[i] -= mean_y;
-    ss += first[i] * first[i];
-    sy += first[i] * y[i];
-    yy += y[i] * y[i];
-  }
-  const bool informative = beta > 0 && ss > 0;
-  const double slope_y = informative ? sy / ss : 0.0;
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    r.mae_baseline += std::abs(y[i]) / n;
-    r.mae_proj += std::abs(y[i] - slope_y * first[i]) / n;
-    first[i] -= beta * (static_cast<double>(t[static_cast<index_t>(i)]) - mean_t);
-  }
-  const double rho = informative ? correlation(sy, ss, yy) : 0.0;
-  r.r2_scalar = rho * rho;
-  r.residual = check_normality(std::move(first));
-}
-
-/// Checks of each query head of a layer in bases with the given signs, one vector a head; `total` the moments of its
-/// queries in those signs. Coordinates of all heads run in parallel, each needs memory for its own values only.
+/// Fit checks of each query head of a layer whose coordinates are multiplied by `signs`, one vector (d) per query head,
+/// empty: as captured. `query_moments` are of exactly these rows with these signs. Needs rows on the host. Throws if
+/// the moments are of other rows.
 template <context Context, class T>
-std::vector<fit_checks_result> fit_checks_of(Context& ctx, const std::vector<row_moments>& total,
-                                             const layer_view<T, memory_space::host>& layer,
-                                             std::vector<std::vector<double>> signs, const fit_check_options& options) {
-  check_shapes(layer);
-  const index_t heads = layer.q.heads, d = layer.q.dim;
-  require(static_cast<index_t>(total.size()) == heads, "fit_checks: moments of ", total.size(), " heads for ", heads,
-          " query heads");
-  std::vector<fit_checks_result> results(heads);
-  std::vector<query_basis> basis(results.size());
-  std::vector<std::vector<double>> along(results.size());
-  ctx.for_each(heads, [&](index_t h) {
-    const auto i = static_cast<std::size_t>(h);
-    const auto& m = total[i];
-    require(m.count == layer.q.rows && m.dim() == d, "fit_checks: the moments are of ", m.count, " rows of size ",
-            m.dim(), ", the queries of ", layer.q.rows, " rows of size ", d);
-    const auto beta = dense::scaled(m.xt, slope(1.0, m.tt));
-    basis[i] = {std::move(signs[i]), householder_reflector(beta)};
-    along[i] = twice_along(layer.q.head(h), basis[i]);
-    auto& r = results[i];
-    r.beta_norm = dense::norm(beta);
-    for (const double r2 : component_weights_of(m).r2) r.r2_pos += r2 / static_cast<double>(d);
-    check_drift(r, coordinate(layer.q.head(h), basis[i], along[i], 0), layer.q_position, m.mean_t, r.beta_norm);
-  });
-  std::vector<normality> noise(heads * (d - 1));
-  ctx.for_each(heads * (d - 1), [&](index_t item) {
-    const index_t h = item / (d - 1), c = 1 + item % (d - 1);
-    const auto i = static_cast<std::size_t>(h);
-    noise[item] = check_normality(coordinate(layer.q.head(h), basis[i], along[i], c));
-  });
-  const auto tested = drawn_dimensions(d - 1, options);
-  for (std::size_t h = 0; h < results.size(); ++h) {
-    const auto first = noise.begin() + static_cast<index_t>(h) * (d - 1);
-    results[h].noise = medians({first, first + (d - 1)}, options.alpha, tested);
-  }
-  return results;
-}
+std::vector<fit_checks_result> fit_checks(Context& ctx, const std::vector<row_moments>& query_moments,
+                                          const layer_view<T, memory_space::host>& layer,
+                                          std::vector<std::vector<double>> signs,
+                                          const fit_check_options& options = {});
 
-inline std::vector<row_moments> query_totals(const std::vector<moments_ref>& heads) {
-  std::vector<row_moments> total;
-  for (const auto& h : heads) total.push_back(h.q->total);
-  return total;
-}
-
-}  // namespace detail
-
-/// Fit checks of each query head of a layer: moments of exactly these rows, and the rows once more. Needs rows on the
-/// host. Throws if the moments are of other rows.
+/// Fit checks of each query head of a layer (docs/mathematics.md, Query model); `moments` are of exactly these rows.
+/// Needs rows on the host. Throws if the moments are of other rows.
 template <context Context, class T>
 std::vector<fit_checks_result> fit_checks(Context& ctx, const layer_moments& moments,
                                           const layer_view<T, memory_space::host>& layer,
                                           const fit_check_options& options = {}) {
-  const auto heads = heads_of(moments);
-  return detail::fit_checks_of(ctx, detail::query_totals(heads), layer, std::vector<std::vector<double>>(heads.size()),
-                               options);
+  std::vector<row_moments> queries;
+  for (const auto& side : moments.q) queries.push_back(side.total);
+  return fit_checks(ctx, queries, layer, std::vector<std::vector<double>>(queries.size()), options);
 }
 
 /// The same for one head.
 template <context Context, class T>
 fit_checks_result fit_checks(Context& ctx, const head_moments& moments, const head_view<T, memory_space::host>& head,
                              const fit_check_options& options = {}) {
-  return detail::fit_checks_of(ctx, {moments.q.total}, as_layer(head), {{}}, options).front();
+  return fit_checks(ctx, std::vector<row_moments>{moments.q.total}, as_layer(head), {{}}, options).front();
 }
 
 }  // namespace qkgeom
+
+#include "qkgeom/model/detail/fit_checks.hpp"

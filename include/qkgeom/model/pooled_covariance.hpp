@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/query_model.hpp"
 
 namespace qkgeom {
 
-/// `full` or `joint` models with one covariance for all buckets of a head, the mean of the buckets' own weighted by
-/// their degrees of freedom n - 1; means stay the buckets' own. The decay theorem (4.4, A.1) takes such a covariance
-/// for granted. `models` are what `fit_queries` gave for `moments`. Throws if they do not fit each other.
+/// `full` or `joint` models with one covariance per head, as the decay theorem assumes (4.4, A.1): the mean of the
+/// buckets' covariances weighted by n - 1. `models` are the `fit_queries` of `moments`. Throws if they do not fit each
+/// other or the models are of another kind.
 template <context Context>
 std::vector<query_model> with_pooled_covariance(Context& ctx, const layer_moments& moments,
                                                 std::vector<query_model> models) {
@@ -19,12 +20,11 @@ std::vector<query_model> with_pooled_covariance(Context& ctx, const layer_moment
   require(models.size() == heads.size(), "with_pooled_covariance: ", models.size(), " query models for moments of ",
           heads.size(), " heads");
   std::vector<std::vector<double>> pooled(heads.size());
-  ctx.for_each(static_cast<index_t>(heads.size()), [&](index_t i) {
-    const auto h = static_cast<std::size_t>(i);
+  ctx.for_each(heads.size(), [&](index_t h) {
     const auto& model = models[h];
     require(model.covariance == covariance_kind::full || model.covariance == covariance_kind::joint,
             "with_pooled_covariance: the query model must be full or joint, not ", name_of(model.covariance));
-    const auto d = static_cast<std::size_t>(heads[h].q->total.dim());
+    const auto d = heads[h].q->total.mean.size();
     pooled[h].assign(d * d, 0);
     double freedom = 0;
     for (const auto& m : heads[h].q->bucket)
@@ -38,7 +38,7 @@ std::vector<query_model> with_pooled_covariance(Context& ctx, const layer_moment
   for (const auto& c : pooled) matrices.push_back(&c);
   const auto roots = ctx.cholesky(matrices, heads.empty() ? 0 : heads[0].q->total.dim());
   for (std::size_t h = 0; h < heads.size(); ++h) {
-    const auto d = static_cast<std::size_t>(heads[h].q->total.dim());
+    const auto d = heads[h].q->total.mean.size();
     for (auto& bucket : models[h].bucket) {
       if (bucket.queries < 2) continue;
       bucket.root = roots[h];

@@ -1,221 +1,74 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/model/pooled_covariance.hpp"
-#include "qkgeom/plasticity/decay_pairs.hpp"
+#include "qkgeom/core/head.hpp"
+#include "qkgeom/model/query_model.hpp"
 #include "qkgeom/stats/jackknife.hpp"
-#include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom {
 
 struct decay_options {
-  index_t most_pairs = 8192;  ///< pairs of keys used a layer; more are thinned by a counter-based draw
+  index_t max_pairs = 8192;  ///< pairs of keys per layer; about as many are drawn if there are more
   std::uint64_t seed = 0;
-  query_position position = query_position::middle;  ///< where in its bucket a query of `check_decay` stands
+  query_position position = query_position::middle;  ///< tau of the models of `check_decay`
 };
 
-/// How a number is spread over pairs: 10 %, 50 % and 90 % quantiles; NaN where no pair has it.
+/// Quantiles of a number over pairs; NaN without pairs.
 struct decay_spread {
   double p10 = std::numeric_limits<double>::quiet_NaN();
   double median = std::numeric_limits<double>::quiet_NaN();
   double p90 = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// The bound (A.5) beside the plasticity of one query bucket, t = tau: means over pairs, every pair counting once;
-/// errors are a jackknife over documents, given the query model.
+/// Plasticity of one query bucket and its bound (A.5) at t = tau: means over pairs, with jackknife errors over
+/// documents, given the query model.
 struct decay_bucket {
   index_t start = 0, end = 0;  ///< tokens
   double tau = 0;              ///< tokens
-  index_t pairs = 0;           ///< of those drawn
-  estimate plasticity;         ///< AP_t of these pairs
+  index_t pairs = 0;           ///< drawn pairs that the bucket admits
+  estimate plasticity;         ///< AP_t
   estimate bound;              ///< mean(min(1, exp(-gamma^2 t^2 / 8)))
-  estimate promised;           ///< the same with 1 for pairs with t < T_0, of which the theorem says nothing
+  estimate promised;           ///< mean bound with 1 for pairs with t < T_0, which the theorem does not bound
   estimate past;               ///< share of pairs with t >= T_0
   estimate broken;             ///< share of pairs with t >= T_0 and a plasticity above exp(-gamma^2 t^2 / 8)
 };
 
 /// The decay theorem (4.4, A.1) on one head: z(t) = gamma t + z_0, gamma = delta_1 beta_pos / sqrt v, by the model of a
-/// pair's first admissible bucket; for t >= T_0 = 2 |z_0| / |gamma| plasticity should be at most exp(-gamma^2 t^2 / 8).
-/// A pair is (earlier key, later key), delta = H(k_i - k_j), so that gamma and z_0 have a sign.
+/// pair's first bucket; for t >= T_0 = 2 |z_0| / |gamma| it bounds plasticity by exp(-gamma^2 t^2 / 8). In a pair key i
+/// is the earlier one and delta = H(k_i - k_j).
 struct decay_result {
-  std::string covariance;              ///< the model behind it
-  double alpha_pos = 0, beta_pos = 0;  ///< beta_pos = 0: the theorem says nothing
+  std::string covariance;              ///< label of the model
+  double alpha_pos = 0, beta_pos = 0;  ///< of the query model; the theorem needs beta_pos > 0
   index_t pairs = 0;                   ///< pairs drawn
-  double all_pairs = 0;                ///< pairs there are
-  decay_spread gamma, abs_gamma;       ///< a token, over pairs with gamma != 0
-  decay_spread z_0, t_0;               ///< z at t = 0; tokens; over the same pairs
-  decay_spread variance_slope;         ///< slope of v against t over its mean, a token; the theorem needs 0
-  estimate variance_slope_mean;        ///< mean of the slopes of v against t themselves, a token
+  double all_pairs = 0;                ///< pairs that some bucket admits
+  decay_spread gamma, abs_gamma;       ///< per token, over pairs with gamma != 0
+  decay_spread z_0, t_0;               ///< z at t = 0; T_0 in tokens; over the same pairs
+  decay_spread variance_slope;         ///< slope of v over t, divided by the mean of v, per token; the theorem needs 0
+  estimate variance_slope_mean;        ///< mean slope of v over t, per token
   estimate pi_0;                       ///< share of pairs with delta_1 = 0
   estimate ap_infinity;                ///< pi_0 E[PP | delta_1 = 0] (4.15, A.9)
-  estimate past, broken;               ///< as in the buckets, over all pairs and their buckets
+  estimate past, broken;               ///< as in decay_bucket, over all pairs and their buckets
   std::vector<decay_bucket> buckets;
 };
 
-namespace detail {
-
-/// Sums of values a pair by document, for a mean with its error over documents.
-struct decay_sums {
-  std::vector<double> sum, weight;
-  explicit decay_sums(std::size_t documents) : sum(documents), weight(documents) {}
-  void add(std::size_t document, double value) {
-    sum[document] += value;
-    weight[document] += 1;
-  }
-  estimate mean() const { return ratio_of_sums(sum, weight); }
-};
-
-inline decay_spread spread_of(std::vector<double> x) {
-  x.erase(std::remove_if(x.begin(), x.end(), [](double v) { return !std::isfinite(v); }), x.end());
-  std::sort(x.begin(), x.end());
-  return {quantile_of_sorted(x, 0.1), quantile_of_sorted(x, 0.5), quantile_of_sorted(x, 0.9)};
-}
-
-/// The bound beside the plasticity in the bucket of distribution `l`.
-inline decay_bucket bucket_of(const std::vector<admitted_pair>& pairs, const std::vector<pair_decay>& decay,
-                              std::size_t l, double tau, std::size_t documents) {
-  decay_sums plasticity(documents), bound(documents), promised(documents), past(documents), broken(documents);
-  decay_bucket out;
-  out.tau = tau;
-  for (std::size_t p = 0; p < pairs.size(); ++p) {
-    if (l < pairs[p].first || l >= pairs[p].first + pairs[p].buckets) continue;
-    const auto e = pairs[p].document;
-    const double pp = decay[p].plasticity[l - pairs[p].first], limit = decay[p].bound(tau);
-    const bool is_past = tau >= decay[p].t_0;
-    plasticity.add(e, pp);
-    bound.add(e, limit);
-    promised.add(e, is_past ? limit : 1.0);
-    past.add(e, is_past);
-    broken.add(e, decay[p].breaks(tau, l - pairs[p].first));
-    ++out.pairs;
-  }
-  out.plasticity = plasticity.mean();
-  out.bound = bound.mean();
-  out.promised = promised.mean();
-  out.past = past.mean();
-  out.broken = broken.mean();
-  return out;
-}
-
-/// The distributions of the buckets that have a model, and which buckets those are.
-struct present_distributions {
-  std::vector<score_distribution> distributions;
-  std::vector<index_t> bucket;
-};
-inline present_distributions distributions_of(const query_model& model, std::optional<index_t> window) {
-  present_distributions present;
-  for (index_t b = 0; b < model.buckets.count(); ++b) {
-    auto distribution = scores_of(model, b, window);
-    if (distribution.empty()) continue;
-    present.distributions.push_back(std::move(distribution));
-    present.bucket.push_back(b);
-  }
-  return present;
-}
-
-inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector<pair_decay>& decay,
-                                  const query_model& model, const present_distributions& present, std::size_t documents,
-                                  std::string label) {
-  decay_result r;
-  r.covariance = std::move(label);
-  r.alpha_pos = model.alpha_pos;
-  r.beta_pos = model.beta_pos;
-  r.pairs = static_cast<index_t>(drawn.pairs.size());
-  r.all_pairs = drawn.all;
-  decay_sums pi_0(documents), ap_infinity(documents), slope(documents), past(documents), broken(documents);
-  std::vector<double> gamma, abs_gamma, z_0, t_0, relative;
-  for (std::size_t p = 0; p < decay.size(); ++p) {
-    const auto& d = decay[p];
-    const auto e = drawn.pairs[p].document;
-    pi_0.add(e, d.still);
-    ap_infinity.add(e, d.still ? d.first_plasticity : 0.0);
-    if (!std::isnan(d.slope)) slope.add(e, d.slope);
-    relative.push_back(d.relative_slope);
-    for (std::size_t b = 0; b < d.plasticity.size(); ++b) {
-      const double t = present.distributions[drawn.pairs[p].first + b].tau;
-      past.add(e, t >= d.t_0);
-      broken.add(e, d.breaks(t, b));
-    }
-    if (d.gamma == 0) continue;
-    gamma.push_back(d.gamma);
-    abs_gamma.push_back(std::abs(d.gamma));
-    z_0.push_back(d.z_0);
-    t_0.push_back(d.t_0);
-  }
-  r.gamma = spread_of(std::move(gamma));
-  r.abs_gamma = spread_of(std::move(abs_gamma));
-  r.z_0 = spread_of(std::move(z_0));
-  r.t_0 = spread_of(std::move(t_0));
-  r.variance_slope = spread_of(std::move(relative));
-  r.variance_slope_mean = slope.mean();
-  r.past = past.mean();
-  r.broken = broken.mean();
-  r.pi_0 = pi_0.mean();
-  r.ap_infinity = ap_infinity.mean();
-  for (std::size_t l = 0; l < present.distributions.size(); ++l) {
-    r.buckets.push_back(bucket_of(drawn.pairs, decay, l, present.distributions[l].tau, documents));
-    r.buckets.back().start = model.buckets.start(present.bucket[l]);
-    r.buckets.back().end = model.buckets.end(present.bucket[l]);
-  }
-  return r;
-}
-
-}  // namespace detail
-
-/// The decay theorem on each head of a layer under the query models of the same heads: pairs of keys of one document, a
-/// pair's constants from the first bucket that admits it and has a model. Costs pairs x buckets x d^2. `label` names
-/// the models. Needs rows on the host. Throws if the models do not fit the layer, or a key is not finite.
-template <context Context, class T>
-std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>& models,
-                                   const layer_view<T, memory_space::host>& layer, const std::string& label,
-                                   const decay_options& options = {}) {
-  check_shapes(layer);
-  detail::check_models("decay_of", models, layer);
-  require(options.most_pairs >= 1, "most_pairs must be at least 1, not ", options.most_pairs);
-  const auto keys = detail::order_keys_by_document(layer.k_position, layer.k_document, false);
-  std::vector<decay_result> results;
-  for (std::size_t h = 0; h < models.size(); ++h) {
-    const auto present = detail::distributions_of(models[h], layer.window);
-    const auto drawn = draw_admitted_pairs(keys, present.distributions, options.most_pairs, options.seed);
-    const auto k = layer.k.head(layer.key_of_query[h]);
-    std::vector<detail::pair_decay> decay(drawn.pairs.size());
-    ctx.for_each(static_cast<index_t>(decay.size()), [&](index_t p) {
-      decay[p] = detail::decay_of_pair<T>(k, drawn.pairs[p], models[h], present.distributions);
-    });
-    results.push_back(
-        detail::decay_summary(drawn, decay, models[h], present, static_cast<std::size_t>(keys.groups()), label));
-  }
-  return results;
-}
-
-/// The theorem under the two models it is checked with.
+/// The theorem under two query models.
 struct decay_check {
-  decay_result full;    ///< covariance `full`, every bucket its own
-  decay_result pooled;  ///< the same with one covariance for all buckets
+  decay_result full;    ///< covariance `full`, one per bucket
+  decay_result pooled;  ///< covariance `full`, one for all buckets (`with_pooled_covariance`)
 };
 
-/// Checks the decay theorem on every head of a layer from the layer's rows and moments (with the covariance of each
-/// query bucket). Needs rows on the host. Throws if the moments do not fit the layer.
+/// Checks the decay theorem on each head of a layer (docs/mathematics.md, Decay theorem); `moments` are the layer's,
+/// with the covariance of each query bucket. Needs rows on the host. Throws if the moments do not fit the layer.
 template <context Context, class T>
 std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments,
-                                     const layer_view<T, memory_space::host>& layer,
-                                     const decay_options& options = {}) {
-  check_moments("check_decay", moments, layer);
-  auto models = fit_queries(ctx, moments, {.covariance = covariance_kind::full, .position = options.position});
-  auto full = decay_of(ctx, models, layer, "full", options);
-  auto pooled = decay_of(ctx, with_pooled_covariance(ctx, moments, std::move(models)), layer, "pooled", options);
-  std::vector<decay_check> results;
-  for (std::size_t h = 0; h < full.size(); ++h) results.push_back({std::move(full[h]), std::move(pooled[h])});
-  return results;
-}
+                                     const layer_view<T, memory_space::host>& layer, const decay_options& options = {});
 
 /// The same for one head.
 template <context Context, class T>
@@ -225,4 +78,14 @@ decay_check check_decay(Context& ctx, const head_moments& moments, const head_vi
   return std::move(check_decay(ctx, layer, as_layer(head), options).front());
 }
 
+/// The decay theorem on each head of a layer under query models of the same heads, named by `label`, over pairs of keys
+/// of one document. Costs O(pairs x buckets x d^2). Needs rows on the host. Throws if the models do not fit the layer,
+/// or a key is not finite.
+template <context Context, class T>
+std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>& models,
+                                   const layer_view<T, memory_space::host>& layer, const std::string& label,
+                                   const decay_options& options = {});
+
 }  // namespace qkgeom
+
+#include "qkgeom/plasticity/detail/decay.hpp"

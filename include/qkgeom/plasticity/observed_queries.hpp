@@ -12,21 +12,23 @@
 
 namespace qkgeom {
 
-/// The observed queries of a layer by query bucket, gathered from the layer's rows in one or several terms: at most
-/// `most` of a bucket, those with the smallest of a counter-based draw by row number, so memory does not grow with the
-/// rows and the choice does not depend on how the rows are parted.
+/// Gathers the observed queries of a layer by query bucket, from the layer's rows at once or shard by shard: at most
+/// `max_queries` per bucket, those with the smallest counter-based draw by row number. Memory does not grow with the
+/// rows, and the choice does not depend on the shards.
 template <class T>
 class observed_queries {
  public:
-  observed_queries(bucket_edges edges, index_t most, std::uint64_t seed)
-      : edges_(std::move(edges)), most_(most), seed_(seed), bucket_(static_cast<std::size_t>(edges_.count())) {
-    require(most >= 2, "most_queries must be at least 2, not ", most);
+  /// Throws unless `max_queries` is at least 2.
+  observed_queries(bucket_edges edges, index_t max_queries, std::uint64_t seed)
+      : edges_(std::move(edges)), max_queries_(max_queries), seed_(seed), bucket_(edges_.count()) {
+    require(max_queries >= 2, "max_queries must be at least 2, not ", max_queries);
   }
 
-  /// Adds the next rows of the layer. Throws if the heads are others than before, or a query of a bucket is not finite.
+  /// Adds the next rows of the layer. Throws if the heads differ from those before, or a query of a bucket is not
+  /// finite.
   void add(const layer_view<T>& layer) {
     require(seen_ == 0 || (layer.q.heads == heads_ && layer.q.dim == dim_),
-            "observed queries: the parts of a layer must have the same heads and head size");
+            "observed queries: the shards of a layer must have the same heads and head size");
     heads_ = layer.q.heads;
     dim_ = layer.q.dim;
     add_rows(layer.q_position, [&](index_t i, std::vector<T>& row) {
@@ -36,12 +38,12 @@ class observed_queries {
     });
   }
 
-  /// Adds the next rows of the layer by their positions alone: chooses the same rows, and keeps no values.
+  /// Adds the next rows of the layer by position alone: chooses the same rows and keeps no values.
   void add_positions(const vector_view<const std::int32_t>& position) {
     add_rows(position, [](index_t, std::vector<T>&) {});
   }
 
-  /// The kept rows (n, heads, d) by bucket, then row number. Moved and not copied: `q` is a view of `values`.
+  /// The chosen rows (n, heads, d), by bucket, then row number. Movable only, since `q` views `values`.
   struct rows {
     rows() = default;
     rows(rows&&) noexcept = default;
@@ -51,10 +53,10 @@ class observed_queries {
     std::vector<index_t> row;                  ///< (n) row number in the layer
     tensor_view<const T> q;                    ///< of `values`
     std::vector<std::vector<index_t>> bucket;  ///< (buckets) rows of q
-    std::vector<index_t> count;                ///< (buckets) queries seen, kept or not
+    std::vector<index_t> count;                ///< (buckets) queries seen, chosen or not
     std::vector<double> mean_position;         ///< (buckets) of the queries seen; NaN for an empty bucket
   };
-  /// What was gathered so far; the kept rows are given away, so that it is asked for once.
+  /// Returns the chosen rows and gives them away: call it once.
   rows take() {
     rows out;
     index_t n = 0;
@@ -97,23 +99,23 @@ class observed_queries {
       mine.position_sum += position[i];
       ++mine.count;
       const random_stream stream{seed_, 0, static_cast<std::uint32_t>(b), draw::query_subset};
-      mine.kept.push_back({stream.uniform(static_cast<std::uint64_t>(seen_)), seen_, {}});
+      mine.kept.push_back({stream.uniform(seen_), seen_, {}});
       keep(i, mine.kept.back().values);
-      if (static_cast<index_t>(mine.kept.size()) >= 2 * most_) thin(mine);
+      if (static_cast<index_t>(mine.kept.size()) >= 2 * max_queries_) thin(mine);
     }
   }
 
   void thin(bucket& b) const {
-    if (static_cast<index_t>(b.kept.size()) <= most_) return;
+    if (static_cast<index_t>(b.kept.size()) <= max_queries_) return;
     const auto before = [](const query& x, const query& y) {
       return std::pair(x.draw, x.row) < std::pair(y.draw, y.row);
     };
-    std::nth_element(b.kept.begin(), b.kept.begin() + most_, b.kept.end(), before);
-    b.kept.resize(most_);
+    std::nth_element(b.kept.begin(), b.kept.begin() + max_queries_, b.kept.end(), before);
+    b.kept.resize(max_queries_);
   }
 
   bucket_edges edges_;
-  index_t most_;
+  index_t max_queries_;
   std::uint64_t seed_;
   index_t heads_ = 0, dim_ = 0, seen_ = 0;
   std::vector<bucket> bucket_;

@@ -10,14 +10,14 @@
 
 namespace qkgeom {
 
-/// A caller's own set of pairs, or their weights: a function of a `key_pair` that gives a weight of 0 or more, or
-/// whether the pair belongs to the set. Pairs are those of one document, and each counts by its weight.
+/// A function of a `key_pair` that returns its weight, at least 0, or whether it belongs to the set. The set holds
+/// pairs of one document.
 template <class F>
 concept pair_functor = std::is_invocable_r_v<double, const F&, const key_pair&>;
 
-/// A pair set with its say in groups and documents: `weight()` gives the weight of a pair (empty: every pair counts 1);
-/// groups of keys are documents, or one group of all if `across_documents`; if `documents_weigh_same` every document
-/// counts once, else every pair. One that has `sample()` draws pairs instead of taking all.
+/// A pair set with options. `weight()` is the weight of a pair (empty: 1); `across_documents` admits pairs of different
+/// documents; `documents_weigh_same` weighs every document the same, instead of every pair. `sample()`, if it exists,
+/// draws pairs instead of taking all.
 template <class P>
 concept described_pair_set = requires(const P& p) {
   { p.weight() } -> std::convertible_to<pair_weight>;
@@ -25,18 +25,18 @@ concept described_pair_set = requires(const P& p) {
   { p.documents_weigh_same } -> std::convertible_to<bool>;
 };
 
-/// What a mean over pairs may run over.
+/// A set of pairs to take a mean over.
 template <class P>
 concept pair_set = described_pair_set<P> || pair_functor<P>;
 
-/// Every pair of admissible keys, exactly. The default: pairs of one document (Definition 4.1 fixes the prefix).
+/// All pairs of admissible keys, by default of one document (Definition 4.1).
 struct all_pairs {
   bool across_documents = false;
   bool documents_weigh_same = false;
   pair_weight weight() const { return {}; }
 };
 
-/// Pairs by a weight of the caller's, e.g. `weighted_pairs{[](const key_pair& p) { return p.distance() < 1000; }}`.
+/// Pairs weighted by the caller, e.g. `weighted_pairs{[](const key_pair& p) { return p.distance() < 1000; }}`.
 struct weighted_pairs {
   pair_weight weight_of;
   bool across_documents = false;
@@ -47,8 +47,8 @@ struct weighted_pairs {
   }
 };
 
-/// Pairs by a weight that a device can evaluate: F is a function object that can be copied as bytes and whose call
-/// operator is QKGEOM_HD. `device_weighted_pairs{near{}}` on any context gives what `weighted_pairs{near{}}` gives.
+/// Pairs weighted by a function that a device can evaluate: F is trivially copyable and its call operator is QKGEOM_HD.
+/// Results equal those of `weighted_pairs` with the same function.
 template <class F>
 struct device_weighted_pairs {
   F weight_of;
@@ -60,14 +60,13 @@ struct device_weighted_pairs {
 template <class F, class... Rest>
 device_weighted_pairs(F, Rest...) -> device_weighted_pairs<F>;
 
-/// n pairs a query bucket, drawn from its admissible pairs with replacement, so that a document's share of them is that
-/// of its pairs; a bucket with at most n pairs takes each once. Every pair counting once, the mean estimates that over
-/// all pairs: `sampling_error` is its distance from that, `standard_error` from the mean over all documents. Draws are
-/// the same for any thread count and backend. n is at least 2.
+/// n >= 2 pairs per query bucket, drawn uniformly from its admissible pairs with replacement; a bucket with at most n
+/// pairs takes each once. The mean estimates that over all pairs with the error `sampling_error`; `standard_error` is
+/// the error over documents. Draws do not depend on the backend or the number of threads.
 struct sampled {
   index_t n = 1024;
   std::uint64_t seed = 0;
-  std::uint32_t layer = 0;  ///< layers of other numbers draw other pairs
+  std::uint32_t layer = 0;  ///< the draws depend on it
   bool across_documents = false;
   static constexpr bool documents_weigh_same = false;
   pair_weight weight() const { return {}; }
@@ -77,33 +76,12 @@ struct sampled {
   }
 };
 
-/// The exact expectation of Definition 4.3: N uniform on {2..m}, the pair uniform among the first N keys, so that a
-/// pair whose later key is the n-th weighs 2 / (m - 1) (1 / (n - 1) - 1 / m); the weights of a document sum to 1.
+/// The exact expectation of Definition 4.3: `prefix_weight` on all pairs. The weights of a document sum to 1.
 struct prefix_uniform {
   bool across_documents = false;
   bool documents_weigh_same = true;
   pair_weight weight() const { return prefix_weight{}; }
   prefix_weight functor() const { return {}; }
 };
-
-namespace detail {
-
-template <described_pair_set P>
-const P& described(const P& pairs) {
-  return pairs;
-}
-template <pair_functor F>
-weighted_pairs described(const F& weight) {
-  return {[weight](const key_pair& p) { return static_cast<double>(weight(p)); }};
-}
-
-template <described_pair_set P>
-pair_request request_of(const P& pairs, std::optional<pair_precision> precision) {
-  pair_request request{pairs.weight(), precision};
-  if constexpr (requires { pairs.sample(); }) request.sample = pairs.sample();
-  return request;
-}
-
-}  // namespace detail
 
 }  // namespace qkgeom

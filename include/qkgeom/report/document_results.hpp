@@ -205,7 +205,7 @@ class document_results {
       out.pairs = static_cast<std::int64_t>(pairs_[at]);
       out.document_sum = {sum[b]};
       out.document_weight = {pairs_[at]};
-      if (out.queries >= 2) detail::finish_bucket(out, false);
+      if (out.queries >= 2) set_mean_and_error(out);
       p.buckets.push_back(std::move(out));
     }
     return p;

@@ -11,7 +11,7 @@
 
 namespace qkgeom {
 
-/// A query head by name.
+/// Names a query head of a model.
 struct head_id {
   index_t layer = 0;
   index_t head = 0;
@@ -27,8 +27,8 @@ inline index_t key_head_of(index_t h, index_t query_heads, index_t key_heads) {
   return h / (query_heads / key_heads);
 }
 
-/// Draws `count` query heads without replacement over all `layers` x `query_heads`, in ascending order; all of them if
-/// there are fewer. The draw depends on the seed and the candidates alone.
+/// Draws `count` of the query heads of all `layers` without replacement, in ascending order; all if there are fewer.
+/// The draw depends on the seed and the candidates alone.
 inline std::vector<head_id> draw_heads(const std::vector<index_t>& layers, index_t query_heads, index_t count,
                                        std::uint64_t seed) {
   std::vector<head_id> heads;
@@ -37,8 +37,7 @@ inline std::vector<head_id> draw_heads(const std::vector<index_t>& layers, index
   const random_stream stream{.seed = seed, .use = draw::head};
   const index_t n = static_cast<index_t>(heads.size()), m = std::clamp<index_t>(count, 0, n);
   for (index_t i = 0; i < m; ++i) {
-    const auto j =
-        i + static_cast<index_t>(stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(n - i)));
+    const index_t j = i + stream.below(i, n - i);
     std::swap(heads[i], heads[j]);
   }
   heads.resize(m);

@@ -15,7 +15,7 @@ namespace qkgeom {
 
 enum class sampler_kind { uniform, log2, all };
 
-/// What files and command lines call them.
+/// Names in files and on command lines.
 inline constexpr std::pair<std::string_view, sampler_kind> sampler_names[] = {
     {"uniform", sampler_kind::uniform}, {"log2", sampler_kind::log2}, {"all", sampler_kind::all}};
 constexpr std::string_view name_of(sampler_kind kind) {
@@ -24,12 +24,12 @@ constexpr std::string_view name_of(sampler_kind kind) {
   return {};
 }
 
-/// How tokens are drawn: one Bernoulli draw a token, shared by all heads of a layer and kind (sections 4.1.2, 5.4.1).
+/// Draws each token independently; all heads of a layer and side share the draw (sections 4.1.2, 5.4.1).
 struct token_sampler {
   sampler_kind kind = sampler_kind::uniform;
   index_t bucket_size = 8192;  ///< tokens; the smallest bucket for log2
-  double rate = 1.0;           ///< expected tokens a bucket
-  index_t skip_first = 0;      ///< tokens at the beginning of a document that are never kept
+  double rate = 1.0;           ///< expected tokens per bucket
+  index_t skip_first = 0;      ///< tokens at the beginning of a document to leave out
 
   /// Probability that the token at position t is kept: min(1, rate / bucket width), 1 for `all`; 0 below `skip_first`.
   double probability(index_t t) const {
@@ -43,7 +43,8 @@ struct token_sampler {
   }
 };
 
-/// Ascending positions in [0, tokens) that `sampler` keeps for (seed, document, layer, use).
+/// Ascending positions in [0, tokens) that `sampler` keeps, by the draws of `stream`. Throws if a member of the sampler
+/// is out of range.
 inline std::vector<std::int32_t> draw_tokens(const token_sampler& sampler, index_t tokens,
                                              const random_stream& stream) {
   require(sampler.bucket_size > 0, "bucket_size must be at least 1 token, not ", sampler.bucket_size);
@@ -51,8 +52,7 @@ inline std::vector<std::int32_t> draw_tokens(const token_sampler& sampler, index
   require(sampler.rate > 0 && std::isfinite(sampler.rate), "rate must be positive, not ", sampler.rate);
   std::vector<std::int32_t> kept;
   for (index_t t = 0; t < tokens; ++t)
-    if (stream.uniform(static_cast<std::uint64_t>(t)) < sampler.probability(t))
-      kept.push_back(static_cast<std::int32_t>(t));
+    if (stream.uniform(t) < sampler.probability(t)) kept.push_back(static_cast<std::int32_t>(t));
   return kept;
 }
 

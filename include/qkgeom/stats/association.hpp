@@ -10,68 +10,34 @@
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/stats/detail/association.hpp"
 
 namespace qkgeom {
 
-/// How two columns of numbers go together: Pearson's r, Spearman's rho (r of mid ranks), Kendall's tau-b.
+/// Coefficient of association of two columns: Pearson's r, Spearman's rho (r of mid ranks), Kendall's tau-b.
 enum class association { pearson, spearman, kendall };
 
 inline std::string_view name_of(association kind) {
   return kind == association::pearson ? "pearson" : kind == association::spearman ? "spearman" : "kendall";
 }
 
-/// Ranks from 1; values that are equal share the mean of their ranks.
+/// Ranks from 1; equal values share the mean of their ranks.
 inline std::vector<double> mid_ranks(const std::vector<double>& x) {
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x[a] < x[b]; });
   std::vector<double> ranks(x.size());
-  for (std::size_t from = 0, to = 0; from < order.size(); from = to) {
-    while (to < order.size() && x[order[to]] == x[order[from]]) ++to;
-    for (std::size_t i = from; i < to; ++i) ranks[order[i]] = 0.5 * static_cast<double>(from + to + 1);
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    while (end < order.size() && x[order[end]] == x[order[begin]]) ++end;
+    for (std::size_t i = begin; i < end; ++i) ranks[order[i]] = 0.5 * static_cast<double>(begin + end + 1);
   }
   return ranks;
 }
 
-namespace detail {
-
-/// x less its mean, at length 1; empty if x has no variance.
-inline std::vector<double> unit_deviations(std::vector<double> x) {
-  const double n = static_cast<double>(x.size()), mean = std::accumulate(x.begin(), x.end(), 0.0) / n;
-  double square = 0, size = 0;
-  for (double& v : x) {
-    size = std::max(size, std::abs(v));
-    v -= mean;
-    square += v * v;
-  }
-  // Equal values differ from their mean by rounding alone.
-  if (!(square > n * (4e-16 * size) * (4e-16 * size))) return {};
-  for (double& v : x) v /= std::sqrt(square);
-  return x;
-}
-
-inline double sign(double v) { return static_cast<double>((v > 0) - (v < 0)); }
-
-/// Signs of x_i - x_j for j < i, divided by the root of how many are not 0; empty if all x are equal.
-inline std::vector<double> unit_pair_signs(const std::vector<double>& x) {
-  std::vector<double> s;
-  double differ = 0;
-  for (std::size_t i = 1; i < x.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j) {
-      s.push_back(sign(x[i] - x[j]));
-      differ += std::abs(s.back());
-    }
-  if (!(differ > 0)) return {};
-  for (double& v : s) v /= std::sqrt(differ);
-  return s;
-}
-
-}  // namespace detail
-
-/// The association of x with y taken in any order: what permutation tests ask many times.
+/// Association of x with y in any order of its rows, prepared once for many orders (permutation tests).
 class ordered_association {
  public:
-  /// Throws `error` if x and y differ in length or hold what is not finite.
+  /// x and y are (n). Throws `error` if they differ in length or a value is not finite.
   ordered_association(association kind, const std::vector<double>& x, const std::vector<double>& y) : kind_(kind) {
     require(x.size() == y.size(), "an association needs as many x as y, not ", x.size(), " and ", y.size());
     for (const auto* values : {&x, &y})
@@ -84,7 +50,7 @@ class ordered_association {
     y_ = unit(y);
   }
 
-  /// Of x_i with y_order[i]; NaN where x or y has no variance.
+  /// Association of x_i with y_order[i]; NaN if x or y has no variance.
   double operator()(const std::vector<std::size_t>& order) const {
     if (x_.empty() || y_.empty()) return std::numeric_limits<double>::quiet_NaN();
     double sum = 0;
@@ -92,10 +58,10 @@ class ordered_association {
       for (std::size_t i = 0; i < order.size(); ++i) sum += x_[i] * y_[order[i]];
       return std::clamp(sum, -1.0, 1.0);
     }
-    for (std::size_t i = 1, at = 0; i < order.size(); ++i)
-      for (std::size_t j = 0; j < i; ++j, ++at) {
+    for (std::size_t i = 1, pair = 0; i < order.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j, ++pair) {
         const std::size_t a = order[i], b = order[j];
-        sum += x_[at] * (a > b ? y_[a * (a - 1) / 2 + b] : -y_[b * (b - 1) / 2 + a]);
+        sum += x_[pair] * (a > b ? y_[a * (a - 1) / 2 + b] : -y_[b * (b - 1) / 2 + a]);
       }
     return std::clamp(sum, -1.0, 1.0);
   }
@@ -105,16 +71,15 @@ class ordered_association {
   std::vector<double> x_, y_;  ///< deviations (n) or pair signs (n (n - 1) / 2)
 };
 
-/// Association of x and y, both (n); NaN where one has no variance. Throws `error` if they differ in length or hold
-/// what is not finite.
+/// Association of x and y, both (n); NaN if one has no variance. Throws as `ordered_association` does.
 inline double associate(association kind, const std::vector<double>& x, const std::vector<double>& y) {
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   return ordered_association(kind, x, y)(order);
 }
 
-/// Association of x and y with what both share with z taken out: (r_xy - r_xz r_yz) / sqrt((1 - r_xz^2)(1 - r_yz^2)).
-/// For Kendall this is his partial tau. NaN where x or y is a function of z.
+/// Partial association of x and y given z: (r_xy - r_xz r_yz) / sqrt((1 - r_xz^2)(1 - r_yz^2)); NaN if x or y is a
+/// function of z.
 inline double partial_association(association kind, const std::vector<double>& x, const std::vector<double>& y,
                                   const std::vector<double>& z) {
   const double xy = associate(kind, x, y), xz = associate(kind, x, z), yz = associate(kind, y, z);
@@ -126,9 +91,9 @@ inline double partial_association(association kind, const std::vector<double>& x
 struct fitted_line {
   std::size_t n = 0;
   double slope = 0, intercept = 0, deviation = 0;
-  double mean_x = 0, square_x = 0;  ///< of x, and the sum of squares about it
+  double mean_x = 0, square_x = 0;  ///< mean of x; sum of squares about it
 
-  double at(double x) const { return intercept + slope * x; }
+  double value(double x) const { return intercept + slope * x; }
   /// Standard error of a new y at x.
   double prediction_error(double x) const {
     const double away = x - mean_x;
@@ -136,7 +101,7 @@ struct fitted_line {
   }
 };
 
-/// Throws `error` if there are fewer than three points or all x are equal.
+/// The least-squares line through (x, y), both (n). Throws `error` if n < 3 or all x are equal.
 inline fitted_line fit_line(const std::vector<double>& x, const std::vector<double>& y) {
   require(x.size() == y.size() && x.size() >= 3, "a line needs three points or more, not ", x.size(), " x and ",
           y.size(), " y");
@@ -154,7 +119,7 @@ inline fitted_line fit_line(const std::vector<double>& x, const std::vector<doub
   require(!detail::unit_deviations(x).empty(), "a line needs two different x");
   line.slope = product / line.square_x;
   line.intercept = mean_y - line.slope * line.mean_x;
-  for (std::size_t i = 0; i < x.size(); ++i) rest += (y[i] - line.at(x[i])) * (y[i] - line.at(x[i]));
+  for (std::size_t i = 0; i < x.size(); ++i) rest += (y[i] - line.value(x[i])) * (y[i] - line.value(x[i]));
   line.deviation = std::sqrt(rest / (n - 2));
   return line;
 }

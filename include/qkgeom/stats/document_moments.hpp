@@ -8,18 +8,18 @@
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/linalg/dense.hpp"
+#include "qkgeom/stats/detail/document_moments.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
 
-/// Documents (documents) in blocks: the document of rank r among the ascending ids is in block r modulo `count`. With
-/// as many blocks as documents each document is a block of its own.
+/// Documents in blocks: the document of rank r among the ascending ids is in block r modulo `count`.
 struct document_blocks {
   std::vector<std::int32_t> document;  ///< ids, ascending
   index_t count = 0;
-  bool as_stored = false;  ///< the blocks are those of stored moments, whatever the ranks are
+  bool as_stored = false;  ///< the blocks are those of stored moments, not of the ranks
 
-  /// Rank of a document, which must be there.
+  /// Rank of a document of the list.
   index_t rank(std::int32_t id) const {
     return std::lower_bound(document.begin(), document.end(), id) - document.begin();
   }
@@ -27,16 +27,16 @@ struct document_blocks {
   bool operator==(const document_blocks&) const = default;
 };
 
-/// Documents in at most `most` blocks; `ids` in any order, each once or more often.
-inline document_blocks blocks_of(std::vector<std::int32_t> ids, index_t most) {
-  require(most > 0, "blocks_of: at least one block of documents is needed, not ", most);
+/// Documents in at most `max_blocks` blocks; `ids` in any order, with repetitions.
+inline document_blocks blocks_of(std::vector<std::int32_t> ids, index_t max_blocks) {
+  require(max_blocks > 0, "blocks_of: at least one block of documents is needed, not ", max_blocks);
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  const auto count = std::min(most, static_cast<index_t>(ids.size()));
+  const auto count = std::min<index_t>(max_blocks, ids.size());
   return {std::move(ids), count};
 }
 
-/// Appends the documents of a layer's queries and keys to `ids`, most of them once.
+/// Appends the documents of a layer's queries and keys to `ids`, possibly with repetitions.
 template <class T, memory_space S>
 void add_documents(const layer_view<T, S>& layer, std::vector<std::int32_t>& ids) {
   for (const auto* side : {&layer.q_document, &layer.k_document})
@@ -44,64 +44,43 @@ void add_documents(const layer_view<T, S>& layer, std::vector<std::int32_t>& ids
       if (ids.empty() || ids.back() != id) ids.push_back(id);
 }
 
-/// The documents of a layer's queries and keys in at most `most` blocks.
+/// The documents of a layer's queries and keys in at most `max_blocks` blocks.
 template <class T, memory_space S>
-document_blocks blocks_of(const layer_view<T, S>& layer, index_t most) {
+document_blocks blocks_of(const layer_view<T, S>& layer, index_t max_blocks) {
   std::vector<std::int32_t> ids;
   add_documents(layer, ids);
-  return blocks_of(std::move(ids), most);
+  return blocks_of(std::move(ids), max_blocks);
 }
 
-/// One block's moments of one head's queries or keys, and what two rows of one document differ by. `merge` gives those
-/// of several blocks.
+/// Moments of one head's queries or keys in one block of documents, and of the differences of two rows of one document.
 struct block_moments {
   row_moments rows;                 ///< with the full scatter
   std::vector<double> differences;  ///< (d, d) sum over pairs i < j of rows of one document of (x_i - x_j)(x_i - x_j)'
-  double pairs = 0;                 ///< how many such pairs there are
+  double pairs = 0;                 ///< number of these pairs
 
   static block_moments zero(index_t dim) {
-    const auto d = static_cast<std::size_t>(dim);
-    return {row_moments::zero(dim, scatter_kind::full), std::vector<double>(d * d), 0};
+    return {row_moments::zero(dim, scatter_kind::full), std::vector<double>(dim * dim), 0};
   }
 };
 
-/// Adds another block's rows and pairs; a document must not stand in both.
+/// Adds another block's rows and pairs; no document may be in both.
 inline void merge(block_moments& into, const block_moments& from) {
   merge(into.rows, from.rows);
   into.differences = dense::sum(std::move(into.differences), from.differences);
   into.pairs += from.pairs;
 }
 
-/// The moments of all blocks but `left_out` together; of all of them if that is -1.
+/// Merged moments of all blocks but `left_out`; -1 leaves none out.
 inline block_moments merged_without(const std::vector<block_moments>& blocks, index_t left_out) {
   auto all = block_moments::zero(blocks.at(0).rows.dim());
   for (std::size_t b = 0; b < blocks.size(); ++b)
-    if (static_cast<index_t>(b) != left_out) merge(all, blocks[b]);
+    if (b != static_cast<std::size_t>(left_out)) merge(all, blocks[b]);
   return all;
 }
 
-namespace detail {
-
-/// Ends of the stretches of rows that hold `most` documents each; one stretch of all rows if a document's rows do not
-/// stand together.
-inline std::vector<index_t> document_stretches(const vector_view<const std::int32_t>& document, index_t most) {
-  std::vector<index_t> ends;
-  std::vector<std::int32_t> runs;
-  for (index_t i = 1; i <= document.size; ++i)
-    if (i == document.size || document[i] != document[i - 1]) {
-      runs.push_back(document[i - 1]);
-      if (static_cast<index_t>(runs.size()) % most == 0 || i == document.size) ends.push_back(i);
-    }
-  std::sort(runs.begin(), runs.end());
-  const bool together = std::adjacent_find(runs.begin(), runs.end()) == runs.end();
-  return together ? ends : std::vector<index_t>{document.size};
-}
-
-}  // namespace detail
-
-/// Moments of each block of documents for each head of one side, (heads)(blocks), from the rows x (n, heads, d) with
-/// their token positions and documents. The pairs of a document with n rows and scatter S about its mean sum up to n S,
-/// so no pair is formed; memory does not grow with the number of documents where each one's rows stand together.
+/// Moments per head and block of documents, (heads)(blocks), of one side's rows x (n, heads, d) with their token
+/// positions and documents. The differences of a document with n rows and scatter S sum to n S, so no pair is formed.
+/// Memory does not grow with the number of documents if the rows of each are adjacent.
 template <context Context, class T, memory_space S>
 std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const char* side, const tensor_view<T, S>& x,
                                                          const vector_view<const std::int32_t, S>& position,
@@ -119,10 +98,8 @@ std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const cha
     for (auto& id : row)
       id = static_cast<std::int32_t>(std::lower_bound(documents.begin(), documents.end(), id) - documents.begin());
     const tensor_view<T, S> rows{x.data + begin * x.row_stride, n, x.heads, x.dim, x.row_stride, x.head_stride};
-    const auto found = ctx.moments(side, rows, {position.data + begin, n}, row, static_cast<index_t>(documents.size()),
-                                   scatter_kind::full);
-    ctx.for_each(x.heads, [&](index_t head) {
-      const auto h = static_cast<std::size_t>(head);
+    const auto found = ctx.moments(side, rows, {position.data + begin, n}, row, documents.size(), scatter_kind::full);
+    ctx.for_each(x.heads, [&](index_t h) {
       for (std::size_t e = 0; e < documents.size(); ++e) {
         const auto& m = found[h].bucket[e];
         const double count = static_cast<double>(m.count);

@@ -16,15 +16,32 @@
 
 namespace qkgeom {
 
-/// A slope of y on x and Pearson's r; NaN where x or y does not vary.
+/// Slope of y on x and Pearson's r; NaN where x or y does not vary.
 struct slope_and_correlation {
   std::size_t n = 0;
   double slope = std::numeric_limits<double>::quiet_NaN();
   double correlation = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// How y goes with x among all rows, inside families (deviations from the family's means), and among family means.
-/// Simpson's paradox: `pooled` and `within` have opposite signs.
+/// Least-squares slope of y on x and Pearson's r, x and y (n).
+inline slope_and_correlation fit_slope(const std::vector<double>& x, const std::vector<double>& y) {
+  slope_and_correlation s{.n = x.size()};
+  if (x.size() < 2) return s;
+  s.correlation = associate(association::pearson, x, y);
+  const double n = static_cast<double>(x.size());
+  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n,
+               mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
+  double square = 0, product = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    square += (x[i] - mean_x) * (x[i] - mean_x);
+    product += (x[i] - mean_x) * (y[i] - mean_y);
+  }
+  if (!detail::unit_deviations(x).empty()) s.slope = product / square;
+  return s;
+}
+
+/// Regression of y on x over all rows (pooled), over deviations from family means (within), and over family means
+/// (between). Simpson's paradox: `pooled` and `within` have opposite signs.
 struct family_decomposition {
   struct family {
     std::string name;
@@ -37,42 +54,21 @@ struct family_decomposition {
   bool reverses() const { return pooled.correlation * within.correlation < 0; }
 };
 
-namespace detail {
-
-inline slope_and_correlation slope_of(const std::vector<double>& x, const std::vector<double>& y) {
-  slope_and_correlation s{.n = x.size()};
-  if (x.size() < 2) return s;
-  s.correlation = associate(association::pearson, x, y);
-  const double n = static_cast<double>(x.size());
-  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n,
-               mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
-  double square = 0, product = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    square += (x[i] - mean_x) * (x[i] - mean_x);
-    product += (x[i] - mean_x) * (y[i] - mean_y);
-  }
-  if (!unit_deviations(x).empty()) s.slope = product / square;
-  return s;
-}
-
-}  // namespace detail
-
-/// x, y and family, all (n). Throws `error` if they differ in length.
+/// Decomposes the regression of y on x by the family of each row; all three (n). Throws `error` if lengths differ.
 inline family_decomposition decompose_by_family(const std::vector<double>& x, const std::vector<double>& y,
                                                 const std::vector<std::string>& family) {
   require(x.size() == y.size() && x.size() == family.size(), "families need as many names as x and y, not ",
           family.size(), " for ", x.size(), " and ", y.size());
-  family_decomposition d{.pooled = detail::slope_of(x, y)};
+  family_decomposition d{.pooled = fit_slope(x, y)};
   std::vector<double> within_x, within_y, mean_x, mean_y;
   for (std::size_t i = 0; i < family.size(); ++i) {
-    if (std::find(family.begin(), family.begin() + static_cast<std::ptrdiff_t>(i), family[i]) !=
-        family.begin() + static_cast<std::ptrdiff_t>(i))
-      continue;  // seen
+    const auto here = family.begin() + i;
+    if (std::find(family.begin(), here, family[i]) != here) continue;
     std::vector<double> fx, fy;
     for (std::size_t j = i; j < family.size(); ++j)
       if (family[j] == family[i]) fx.push_back(x[j]), fy.push_back(y[j]);
     const double n = static_cast<double>(fx.size());
-    family_decomposition::family f{.name = family[i], .inside = detail::slope_of(fx, fy)};
+    family_decomposition::family f{.name = family[i], .inside = fit_slope(fx, fy)};
     f.mean_x = std::accumulate(fx.begin(), fx.end(), 0.0) / n;
     f.mean_y = std::accumulate(fy.begin(), fy.end(), 0.0) / n;
     const bool x_varies = !detail::unit_deviations(fx).empty(), y_varies = !detail::unit_deviations(fy).empty();
@@ -84,25 +80,25 @@ inline family_decomposition decompose_by_family(const std::vector<double>& x, co
     mean_y.push_back(f.mean_y);
     d.families.push_back(std::move(f));
   }
-  d.within = detail::slope_of(within_x, within_y);
-  d.between = detail::slope_of(mean_x, mean_y);
+  d.within = fit_slope(within_x, within_y);
+  d.between = fit_slope(mean_x, mean_y);
   return d;
 }
 
-/// Whether families stand in a stated order along x, and whether they stand apart at all.
+/// Tests whether families lie along x in a stated order, and whether they differ in x at all.
 struct family_separation {
   std::size_t n = 0, families = 0;
-  std::vector<double> means{};  ///< of the families, in the stated order
+  std::vector<double> means{};  ///< means of x per family, in the stated order
   bool means_in_order = false;
-  std::size_t pairs = 0;        ///< of two rows of different families
-  double in_order = 0;          ///< share of these pairs that stand as their families should; a tie counts one half
-  bool overlap = false;         ///< a pair stands the other way
-  permutation_test order{};     ///< of `in_order` (Jonckheere and Terpstra), one-sided: names dealt to rows anew
-  permutation_test variance{};  ///< of the share of x's variance that lies between families, one-sided
+  std::size_t pairs = 0;        ///< pairs of rows of different families
+  double in_order = 0;          ///< share of these pairs in the stated order; a tie counts one half
+  bool overlap = false;         ///< true if a pair is in the opposite order
+  permutation_test order{};     ///< of `in_order` (Jonckheere and Terpstra), one-sided, families permuted over rows
+  permutation_test variance{};  ///< of the share of x's variance between families, one-sided, permuted likewise
 };
 
-/// `order` names the families from low x to high. Throws `error` if a row's family is not in it, or one of it has no
-/// row.
+/// `order` lists the families from low x to high; x and family are (n). Throws `error` if `order` lacks a row's family
+/// or lists a family without a row.
 inline family_separation separate_families(const std::vector<double>& x, const std::vector<std::string>& family,
                                            const std::vector<std::string>& order,
                                            const permutation_options& options = {}) {
@@ -110,9 +106,9 @@ inline family_separation separate_families(const std::vector<double>& x, const s
   family_separation s{.n = x.size(), .families = order.size()};
   std::vector<std::size_t> label;
   for (const auto& name : family) {
-    const auto at = std::find(order.begin(), order.end(), name);
-    require(at != order.end(), "the order of families does not say where ", name, " stands");
-    label.push_back(static_cast<std::size_t>(at - order.begin()));
+    const auto place = std::find(order.begin(), order.end(), name);
+    require(place != order.end(), "the order of families does not list ", name);
+    label.push_back(place - order.begin());
   }
   for (const auto& name : order)
     require(std::find(family.begin(), family.end(), name) != family.end(), "no row is of the family ", name);
@@ -156,16 +152,15 @@ inline family_separation separate_families(const std::vector<double>& x, const s
   return s;
 }
 
-/// Whether families rank alike by x and by y: the pairs of family means that stand the same way, Kendall's tau-b of the
-/// means with its exact p, and the same of pairs of rows from different families.
+/// Tests whether families rank alike by x and by y: pairs of family means, and pairs of rows of different families,
+/// whose order by x is that by y.
 struct family_rank_agreement {
-  std::size_t families = 0, pairs = 0, agree = 0;  ///< of family means
-  permutation_test means{};                        ///< Kendall's tau-b, two-sided
-  std::size_t row_pairs = 0, rows_agree = 0;       ///< rows of different families
+  std::size_t families = 0, pairs = 0, agree = 0;  ///< pairs of family means
+  permutation_test means{};                        ///< Kendall's tau-b of the family means, two-sided
+  std::size_t row_pairs = 0, rows_agree = 0;       ///< pairs of rows of different families
 };
 
-/// The agreement of the families' means and of their rows: x, y and the family of each row, all (n). Throws as
-/// `decompose_by_family` does.
+/// x, y and the family of each row, all (n). Throws as `decompose_by_family` does.
 inline family_rank_agreement rank_agreement(const std::vector<double>& x, const std::vector<double>& y,
                                             const std::vector<std::string>& family,
                                             const permutation_options& options = {}) {

@@ -14,8 +14,8 @@ struct estimate {
   double error = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// Jackknife error of a statistic from its values with one document left out each, those without a value apart; NaN for
-/// fewer than two.
+/// Jackknife error of a statistic from its values `without` one document each; NaNs do not count. NaN for fewer than
+/// two values.
 inline double jackknife_error(const std::vector<double>& without) {
   double n = 0, mean = 0, square = 0;
   for (const double v : without)
@@ -30,7 +30,8 @@ inline double jackknife_error(const std::vector<double>& without) {
   return std::sqrt((n - 1) / n * square);
 }
 
-/// What documents add up to over what they weigh, with its jackknife error over those that weigh something.
+/// sum of `sum` / sum of `weight` over documents, both (documents), with its jackknife error over documents of weight
+/// above 0; NaN without weight.
 inline estimate ratio_of_sums(const std::vector<double>& sum, const std::vector<double>& weight) {
   double all = 0, total = 0;
   for (std::size_t e = 0; e < sum.size(); ++e) {

@@ -7,14 +7,13 @@
 
 namespace qkgeom {
 
-/// Mean, deviation and shape of some values; what too few values cannot give is NaN. Values that do not vary have no
-/// skewness, kurtosis or bimodality.
+/// Moments of a sample; NaN for too few values. Without variance there is no skewness, kurtosis or bimodality.
 struct sample_shape {
   double mean = std::numeric_limits<double>::quiet_NaN();
-  double deviation = std::numeric_limits<double>::quiet_NaN();   ///< n - 1
-  double skewness = std::numeric_limits<double>::quiet_NaN();    ///< bias-corrected, from 3 values on
-  double kurtosis = std::numeric_limits<double>::quiet_NaN();    ///< excess, bias-corrected, from 4 values on
-  double bimodality = std::numeric_limits<double>::quiet_NaN();  ///< from 4 values on; 5/9 for a uniform distribution
+  double deviation = std::numeric_limits<double>::quiet_NaN();   ///< standard deviation (n - 1)
+  double skewness = std::numeric_limits<double>::quiet_NaN();    ///< bias-corrected; 3 values or more
+  double kurtosis = std::numeric_limits<double>::quiet_NaN();    ///< excess, bias-corrected; 4 values or more
+  double bimodality = std::numeric_limits<double>::quiet_NaN();  ///< 4 values or more; 5/9 for a uniform distribution
 };
 
 /// The bimodality coefficient is (s^2 + 1) / (k + 3 (n - 1)^2 / ((n - 2)(n - 3))), s and k the bias-corrected skewness

@@ -11,8 +11,7 @@
 
 namespace qkgeom::detail {
 
-/// The Fourier sums X_k = sum_j x_j exp(-2 pi i j k / n) of n complex numbers, n a power of two, in O(n log n): the
-/// sums at n equally spaced frequencies over a whole turn.
+/// Discrete Fourier transform X_k = sum_j x_j exp(-2 pi i j k / n), n a power of two, in O(n log n).
 class fourier_grid {
  public:
   explicit fourier_grid(std::size_t n) : n_(n) {
@@ -32,24 +31,24 @@ class fourier_grid {
     return 2 * std::numbers::pi * (turn > 0.5 ? turn - 1 : turn);
   }
 
-  /// The largest |X_k| and its k; `re` and `im` (n) are overwritten. The sums come out with the bits of k reversed,
-  /// which only the index of the largest has to know.
+  /// The largest |X_k| and its k; `re` and `im` (n) are overwritten. The transform leaves X_k at the index with the
+  /// bits of k reversed.
   std::pair<double, std::size_t> largest(std::vector<double>& re, std::vector<double>& im) const {
     transform(re.data(), im.data(), n_, 0);
     double most = -1;
-    std::size_t at = 0;
+    std::size_t best = 0;
     for (std::size_t i = 0; i < n_; ++i)
       if (const double square = re[i] * re[i] + im[i] * im[i]; square > most) {
         most = square;
-        at = i;
+        best = i;
       }
     std::size_t k = 0;
-    for (std::size_t bit = 1; bit < n_; bit *= 2) k = 2 * k + ((at & bit) != 0);
+    for (std::size_t bit = 1; bit < n_; bit *= 2) k = 2 * k + ((best & bit) != 0);
     return {std::sqrt(most), k};
   }
 
  private:
-  /// Halves first, so that all levels of a part run while it is in the cache. `from`: where its factors start.
+  /// Depth first, so that all levels of a half run while it is in the cache. Its factors start at index `from`.
   void transform(double* re, double* im, std::size_t length, std::size_t from) const {
     if (length == 4) return four(re, im);
     const std::size_t half = length / 2;

@@ -38,8 +38,7 @@ QKGEOM_INLINE semidefinite_root semidefinite_factor(const std::vector<double>& m
   for (index_t i = 0; i < d; ++i)
     if (pivots[i] > tiny) kept.push_back(i);
   const Eigen::MatrixXd lower = ldlt.transpositionsP().transpose() * Eigen::MatrixXd(ldlt.matrixL());
-  semidefinite_root root{static_cast<index_t>(kept.size()),
-                         std::vector<double>(static_cast<std::size_t>(d) * kept.size())};
+  semidefinite_root root{static_cast<index_t>(kept.size()), std::vector<double>(d * kept.size())};
   Eigen::Map<row_major> f(root.factor.data(), d, root.rank);
   for (index_t c = 0; c < root.rank; ++c) f.col(c) = lower.col(kept[c]) * std::sqrt(pivots[kept[c]]);
   return root;

@@ -30,7 +30,7 @@ layer_statistics<T> collect(Context& ctx, const Shards& shards, layer_request& l
   const edge_buckets grid{layer.buckets.edges()};
   auto documents = std::move(layer.documents);
   layer_statistics<T> s;
-  observed_queries<T> observed(layer.buckets, empirical_options{}.most_queries, options.seed);
+  observed_queries<T> observed(layer.buckets, empirical_options{}.max_queries, options.seed);
   std::vector<std::int32_t> own;
   bool first = true;
   shards([&](const layer_view<T>& shard) {

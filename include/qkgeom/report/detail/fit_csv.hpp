@@ -108,7 +108,7 @@ inline plasticity_profile_result plasticity_gap(const plasticity_profile_result&
     out.document_weight = mine.document_weight;
     if (!std::isnan(mine.plasticity) && !std::isnan(other.plasticity)) {
       require(mine.document_weight == other.document_weight, "plasticity_gap needs two profiles of the same pairs");
-      detail::finish_bucket(out, false);
+      set_mean_and_error(out);
     }
     gap.buckets.push_back(std::move(out));
   }

@@ -90,7 +90,7 @@ inline void write_bucket_table_csv(const std::filesystem::path& path, const mode
     const auto& table = tables[i];
     for (index_t b = 0; b < table.query_buckets.count(); ++b)
       for (index_t k = 0; k < table.key_buckets.count(); ++k)
-        if (const auto& cell = table.at(b, k); cell.pairs > 0)
+        if (const auto& cell = table.cell(b, k); cell.pairs > 0)
           csv.row(h.layer, h.q_head, h.k_head, b, k, cell.start, cell.end, table.key_buckets.start(k),
                   table.key_buckets.end(k), cell.plasticity, cell.standard_error, cell.sampling_error, cell.pairs,
                   table.covariance);

@@ -145,7 +145,7 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
   }
   const auto weights = component_weights(ctx, moments);
   const auto fits =
-      fit_checks_of(ctx, totals, layer, std::move(signs), {options.alpha, options.most_dimensions, options.seed});
+      fit_checks(ctx, totals, layer, std::move(signs), {options.alpha, options.most_dimensions, options.seed});
   for (index_t h = 0; h < n; ++h) {
     auto& head = heads[h];
     head.layer = names.layer;

@@ -11,26 +11,26 @@
 
 #include "qkgeom/context/pair_formula.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/linalg/dense.hpp"
+#include "qkgeom/model/householder.hpp"
+#include "qkgeom/model/query_model.hpp"
 
-namespace qkgeom {
+namespace qkgeom::detail {
 
-/// A pair of keys of one document and the query buckets that admit it: a run of the buckets that have a model.
+/// A pair of keys of one document and the run of query buckets with a model that admits it.
 struct admitted_pair {
   index_t row_i = 0, row_j = 0;        ///< rows of the layer's k, the earlier key first
-  std::size_t document = 0;            ///< index among the groups of keys
-  std::size_t first = 0, buckets = 0;  ///< the first of the run, and its length of at least 1
+  std::size_t document = 0;            ///< group of the keys
+  std::size_t first = 0, buckets = 0;  ///< first bucket and length, at least 1, of the run
 };
 
-/// Pairs of a layer that at least one query bucket admits, each kept with the same probability.
+/// A sample of the pairs that at least one query bucket admits, each kept with the same probability.
 struct admitted_pairs {
   std::vector<admitted_pair> pairs;
-  double all = 0;  ///< how many there are
+  double all = 0;  ///< number of admitted pairs
 };
 
-namespace detail {
-
-/// Numbers of kept entries of a long list in which each is kept with the same chance, without visiting the others.
+/// Indices of the entries kept of a long list, each with probability `chance`, without visiting the others.
 class kept_numbers {
  public:
   kept_numbers(double chance, const random_stream& stream)
@@ -53,48 +53,46 @@ class kept_numbers {
   double next_ = 0;
 };
 
-/// The keys of one group that can be the earlier key of a pair with key j, [from, j), and the run's first bucket.
+/// Keys [begin, j) of a group may be the earlier key of a pair with key j; `first` is the pairs' first bucket.
 struct partners {
-  index_t from = 0;
+  index_t begin = 0;
   std::size_t first = 0;
 };
 
-/// Distributions are those of the buckets that have a model, in order.
-inline partners partners_of(const keys_by_document& keys, index_t begin, index_t j,
+/// The group starts at key `group_begin`; the distributions are of the buckets with a model, in order.
+inline partners partners_of(const keys_by_document& keys, index_t group_begin, index_t j,
                             const std::vector<score_distribution>& distributions) {
   const auto t = keys.position[j];
   const auto distribution = std::partition_point(distributions.begin(), distributions.end(),
                                                  [&](const score_distribution& l) { return l.before <= t; });
   partners p{j, static_cast<std::size_t>(distribution - distributions.begin())};
   if (distribution == distributions.end()) return p;
-  const auto first = keys.position.begin() + begin, last = keys.position.begin() + j;
-  p.from = std::partition_point(first, last, [&](std::int32_t s) { return !(s > distribution->after); }) -
-           keys.position.begin();
+  const auto first = keys.position.begin() + group_begin, last = keys.position.begin() + j;
+  p.begin = std::partition_point(first, last, [&](std::int32_t s) { return !(s > distribution->after); }) -
+            keys.position.begin();
   return p;
 }
 
-}  // namespace detail
-
-/// Draws about `most` of the pairs that the distributions admit, or takes all if there are no more; the same for every
-/// head whose buckets admit the same positions, for any number of threads.
+/// Draws about `max_pairs` of the pairs that the distributions admit, or takes all if there are no more. Heads whose
+/// buckets admit the same positions get the same pairs.
 inline admitted_pairs draw_admitted_pairs(const keys_by_document& keys,
-                                          const std::vector<score_distribution>& distributions, index_t most,
+                                          const std::vector<score_distribution>& distributions, index_t max_pairs,
                                           std::uint64_t seed) {
   admitted_pairs result;
   const auto each = [&](auto&& visit) {
     for (index_t g = 0; g < keys.groups(); ++g) {
-      const index_t begin = keys.offset[g], end = keys.offset[static_cast<std::size_t>(g) + 1];
+      const index_t begin = keys.offset[g], end = keys.offset[g + 1];
       for (index_t j = begin + 1; j < end; ++j)
-        if (const auto p = detail::partners_of(keys, begin, j, distributions); p.from < j) visit(g, j, p);
+        if (const auto p = partners_of(keys, begin, j, distributions); p.begin < j) visit(g, j, p);
     }
   };
-  each([&](index_t, index_t j, const detail::partners& p) { result.all += static_cast<double>(j - p.from); });
-  const double chance = result.all > 0 ? std::min(1.0, static_cast<double>(most) / result.all) : 1.0;
-  detail::kept_numbers kept(chance, {seed, 0, 0, draw::decay_pair});
+  each([&](index_t, index_t j, const partners& p) { result.all += static_cast<double>(j - p.begin); });
+  const double chance = result.all > 0 ? std::min(1.0, static_cast<double>(max_pairs) / result.all) : 1.0;
+  kept_numbers kept(chance, {seed, 0, 0, draw::decay_pair});
   double passed = 0;
-  each([&](index_t g, index_t j, const detail::partners& p) {
-    for (; kept.next() < passed + static_cast<double>(j - p.from); kept.advance()) {
-      const index_t i = p.from + static_cast<index_t>(kept.next() - passed);
+  each([&](index_t g, index_t j, const partners& p) {
+    for (; kept.next() < passed + static_cast<double>(j - p.begin); kept.advance()) {
+      const index_t i = p.begin + static_cast<index_t>(kept.next() - passed);
       const double t_i = keys.position[i];
       const auto past =
           std::partition_point(distributions.begin() + static_cast<std::ptrdiff_t>(p.first), distributions.end(),
@@ -102,27 +100,26 @@ inline admitted_pairs draw_admitted_pairs(const keys_by_document& keys,
       result.pairs.push_back({keys.row[i], keys.row[j], static_cast<std::size_t>(g), p.first,
                               static_cast<std::size_t>(past - distributions.begin()) - p.first});
     }
-    passed += static_cast<double>(j - p.from);
+    passed += static_cast<double>(j - p.begin);
   });
   return result;
 }
 
-namespace detail {
-
-/// What the theorem says of one pair.
+/// Constants of the decay theorem for one pair.
 struct pair_decay {
   double gamma = 0, z_0 = 0, t_0 = std::numeric_limits<double>::infinity();
-  double slope = std::numeric_limits<double>::quiet_NaN(), relative_slope = slope;  ///< of v; NaN in one bucket alone
-  double first_plasticity = 0;                                                      ///< in the first bucket
-  bool still = false;                                                               ///< delta_1 = 0
-  std::vector<double> plasticity;                                                   ///< (buckets of the pair)
+  double slope = std::numeric_limits<double>::quiet_NaN(),
+         relative_slope = slope;   ///< of v over tau; NaN for one bucket
+  double first_plasticity = 0;     ///< in the first bucket
+  bool still = false;              ///< delta_1 = 0
+  std::vector<double> plasticity;  ///< (buckets of the pair)
 
   double bound(double t) const { return std::exp(-gamma * gamma * t * t / 8); }
-  /// Bucket b of the pair, at t, lies past T_0 and above the bound, by more than rounding.
+  /// True if t, of the pair's bucket b, is past T_0 and the plasticity exceeds the bound by more than rounding.
   bool breaks(double t, std::size_t b) const { return t >= t_0 && plasticity[b] > bound(t) * (1 + 1e-12); }
 };
 
-/// |F_c' delta|^2 over the columns [first, last), at most 8, of a factor F (d, rank): so many sums stay in registers.
+/// |F_c' delta|^2 over at most 8 columns [first, last) of a factor F (d, rank); 8 sums stay in registers.
 inline double square_of_columns(const std::vector<double>& factor, std::size_t rank, std::size_t first,
                                 std::size_t last, const std::vector<double>& delta) {
   std::array<double, 8> z{};
@@ -152,22 +149,23 @@ inline std::pair<double, double> score_difference(const score_distribution& dist
     for (std::size_t c = 0; c < delta.size(); ++c) v += distribution.variance[c] * reflected[c] * reflected[c];
     return {dense::dot(distribution.mean, delta), v};
   }
-  const auto rank = static_cast<std::size_t>(distribution.rank);
+  const std::size_t rank = distribution.rank;
   for (std::size_t c = 0; c < rank; c += 8)
     v += square_of_columns(distribution.factor, rank, c, std::min(rank, c + 8), delta);
   return {dense::dot(distribution.mean, delta), v};
 }
 
-/// A straight line through (t, v): its slope, and the slope over the mean of v.
-inline std::pair<double, double> slope_of(const std::vector<std::pair<double, double>>& points) {
+/// Least-squares slope of v over t, and the slope over the mean of v.
+inline std::pair<double, double> variance_slope(const std::vector<std::pair<double, double>>& points) {
   double n = static_cast<double>(points.size()), mean_t = 0, mean_v = 0, tv = 0, tt = 0;
   for (const auto& [t, v] : points) mean_t += t / n, mean_v += v / n;
   for (const auto& [t, v] : points) tv += (t - mean_t) * (v - mean_v), tt += (t - mean_t) * (t - mean_t);
-  const double null = std::numeric_limits<double>::quiet_NaN();
-  if (!(tt > 0)) return {null, null};
-  return {tv / tt, mean_v > 0 ? tv / tt / mean_v : null};
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  if (!(tt > 0)) return {none, none};
+  return {tv / tt, mean_v > 0 ? tv / tt / mean_v : none};
 }
 
+/// `distributions` are of the buckets with a model; k (n, d) are the keys. Throws if a key of the pair is not finite.
 template <class T>
 pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pair, const query_model& model,
                          const std::vector<score_distribution>& distributions) {
@@ -197,10 +195,8 @@ pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pai
     if (drift != 0) result.t_0 = 2 * std::abs(m_0) / std::abs(drift);
     result.first_plasticity = result.plasticity[0];
   }
-  std::tie(result.slope, result.relative_slope) = slope_of(variances);
+  std::tie(result.slope, result.relative_slope) = variance_slope(variances);
   return result;
 }
 
-}  // namespace detail
-
-}  // namespace qkgeom
+}  // namespace qkgeom::detail

@@ -75,7 +75,7 @@ TEST_P(planted_plasticity, falls_with_the_drift_as_the_integral_says) {
   const auto e = unbiased(empirical_profile(ctx, rows.view(), uniform_buckets{512}, 4096));
   for (std::size_t b = 1; b < p.buckets.size(); ++b) {
     const double want = isotropic_plasticity(0.5 + slope * p.buckets[b].middle(), d);
-    // Errors: the keys' (the reported one), and the model's: 1500 queries a bucket move z by about 1/sqrt(1500).
+    // The keys' error (the reported one), and the model's: with 1500 queries per bucket z errs by about 1/sqrt(1500).
     const double model_error = 1 / std::sqrt(static_cast<double>(p.buckets[b].queries));
     EXPECT_NEAR(p.buckets[b].plasticity, want, 4 * p.buckets[b].standard_error + model_error) << b;
     EXPECT_NEAR(e.buckets[b].plasticity, want, 4 * e.buckets[b].standard_error + model_error) << b;
@@ -96,7 +96,7 @@ TEST(planted_plasticity, queries_without_a_mean_order_pairs_at_random) {
   for (std::size_t b = 1; b < 4; ++b) EXPECT_GT(p.buckets[b].plasticity, 0.99);
 }
 
-/// The jackknife's error against the spread over independent draws of the keys, the query model held fixed.
+/// The jackknife error against the spread over independent draws of the keys under one query model.
 TEST(standard_error, is_the_spread_over_repetitions) {
   planted_head spec{.dim = 6, .context_length = 512, .documents = 40, .rows = 20, .seed = 1000};
   spec.mean_q = {2, 0, 0, 0, 0, 0};

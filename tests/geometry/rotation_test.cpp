@@ -13,19 +13,6 @@ namespace {
 
 using namespace qkgeom;
 
-TEST(head_class, every_corner_of_the_thresholds) {
-  EXPECT_EQ(classify(0.8, -0.9), head_class::position_dominated);
-  EXPECT_EQ(classify(-0.8, 0.1), head_class::q_positional);
-  EXPECT_EQ(classify(0.8, 0.6), head_class::q_positional);
-  EXPECT_EQ(classify(0.1, 0.8), head_class::k_positional);
-  EXPECT_EQ(classify(0.5, 0.8), head_class::mixed);
-  EXPECT_EQ(classify(0.1, 0.2), head_class::content_focused);
-  EXPECT_EQ(classify(0.5, 0.5), head_class::mixed);
-  EXPECT_EQ(classify(0.6, 0.6, {.low = 0.5, .high = 0.5}), head_class::position_dominated);
-  EXPECT_QKGEOM_ERROR("the threshold low", classify(0.5, 0.5, {.low = 0.7, .high = 0.3}));
-  EXPECT_EQ(classify(0.5, 0.5, {.low = 0.6, .high = 0.7}), head_class::content_focused);
-}
-
 template <class F>
 void with_moments(const planted_head& spec, F&& f) {
   const auto rows = plant<double>(spec);
@@ -157,25 +144,6 @@ TEST(planted, rotation_comes_back_within_its_error) {
     for (const double e : p.explained_variance) shares += e;
     EXPECT_NEAR(shares, 1, 1e-12);
   });
-}
-
-TEST(planted, head_classes_come_back) {
-  const auto class_of = [](double q_slope, double k_slope) {
-    planted_head spec{.dim = 8, .documents = 8, .rows = 1000, .seed = 5};
-    spec.drift_q = {q_slope, 0, 0, 0, 0, 0, 0, 0};
-    spec.drift_k = {k_slope, 0, 0, 0, 0, 0, 0, 0};
-    spec.root_q.assign(64, 0);
-    for (std::size_t i = 0; i < 8; ++i) spec.root_q[i * 9] = 0.5;
-    spec.root_q[0] = 1;  // the first coordinate leads also where it does not drift
-    spec.root_k = spec.root_q;
-    head_class c{};
-    with_moments(spec, [&](cpu_context& ctx, const head_moments& m) { c = pca(ctx, m).head_class; });
-    return c;
-  };
-  EXPECT_EQ(class_of(2e-3, 2e-3), head_class::position_dominated);
-  EXPECT_EQ(class_of(2e-3, 0), head_class::q_positional);
-  EXPECT_EQ(class_of(0, 2e-3), head_class::k_positional);
-  EXPECT_EQ(class_of(0, 0), head_class::content_focused);
 }
 
 }  // namespace

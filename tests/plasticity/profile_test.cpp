@@ -1,43 +1,30 @@
 // SPDX-License-Identifier: MIT
 // Pair kernels against the definition, written out in double.
-#include <gmock/gmock.h>
+#include "qkgeom/plasticity/profile.hpp"
+
 #include <gtest/gtest.h>
 
-#include <array>
-#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <string>
+#include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/context/pair_formula.hpp"
+#include "qkgeom/linalg/dense.hpp"
+#include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
-#include "qkgeom/plasticity/empirical.hpp"
-#include "qkgeom/plasticity/profile.hpp"
 #include "tests/common/refusal.hpp"
+#include "tests/plasticity/small_head.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::small_head;
+using test::with_queries;
 
-TEST(pair_formula, equals_four_phi_phi) {
-  const boost::math::normal normal;
-  for (double z = 0; z < 37; z += 0.37) {
-    const double want = 4 * boost::math::cdf(normal, z) * boost::math::cdf(boost::math::complement(normal, z));
-    EXPECT_NEAR(pair_plasticity(z, 1), want, 1e-15 * want + 1e-300) << z;
-    EXPECT_DOUBLE_EQ(pair_plasticity(z, 1), pair_plasticity(-z, 1));
-    EXPECT_NEAR(win_probability(z, 1) + win_probability(-z, 1), 1, 1e-15);
-  }
-  EXPECT_GT(pair_plasticity(20, 1), 0);  // 1 - Phi(z) would be 0 from 8.3 on
-  EXPECT_EQ(pair_plasticity(0, 0), 1);
-  EXPECT_EQ(pair_plasticity(1, 0), 0);
-  EXPECT_EQ(win_probability(-1, 0), 0);
-  EXPECT_EQ(win_probability(0, 0), 0.5);
-}
-
-/// The profile by the definition: rotated coordinates, every pair of one document, one after the other.
+/// The profile by the definition: every pair of one document in rotated coordinates.
 std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& model, const head_view<double>& head,
                                                          const pair_weight& weight = {}, bool across = false) {
   std::vector<std::pair<double, std::int64_t>> result;
@@ -101,8 +88,8 @@ struct head_shape {
 
 class all_pairs_of : public testing::TestWithParam<head_shape> {};
 
-/// Groups below and above the size from which tiles are used, ragged against panels and lanes; the last one is longer
-/// than a block of 16 panels at any width.
+/// Groups below and above the smallest size for tiles, no multiples of panels and lanes; the last one is longer than a
+/// block of 16 panels at any width.
 INSTANTIATE_TEST_SUITE_P(sizes, all_pairs_of,
                          testing::Values(head_shape{1, 4, 5}, head_shape{2, 3, 1}, head_shape{3, 40, 2},
                                          head_shape{8, 7, 17}, head_shape{33, 3, 64}, head_shape{16, 2, 65},
@@ -200,34 +187,6 @@ TEST(plasticity, f32_holds_for_keys_with_a_common_mean_and_near_equal_keys) {
   }
 }
 
-/// Rows by hand for the degenerate cases.
-struct small_head {
-  std::vector<double> q, k;
-  std::vector<std::int32_t> tq, eq, tk, ek;
-  index_t dim = 2;
-  head_view<double> view() const {
-    const auto ints = [](const auto& v) {
-      return vector_view<const std::int32_t>{v.data(), static_cast<index_t>(v.size())};
-    };
-    const auto matrix = [&](const auto& v) {
-      return matrix_view<const double>{v.data(), static_cast<index_t>(v.size()) / dim, dim, dim};
-    };
-    return {matrix(q), ints(tq), ints(eq), matrix(k), ints(tk), ints(ek), {}};
-  }
-};
-
-small_head with_queries() {
-  small_head h;
-  const random_stream s{.seed = 1};
-  for (int i = 0; i < 40; ++i) {
-    h.q.push_back(s.uniform(static_cast<std::uint64_t>(2 * i)));
-    h.q.push_back(s.uniform(static_cast<std::uint64_t>(2 * i + 1)) - 0.3);
-    h.tq.push_back(5 * i);
-    h.eq.push_back(0);
-  }
-  return h;
-}
-
 plasticity_profile_result profile(const small_head& h, covariance_kind kind = covariance_kind::diagonal,
                                   pair_precision precision = pair_precision::f64) {
   cpu_context ctx{{.threads = 1}};
@@ -253,7 +212,7 @@ TEST(degenerate, equal_keys_are_a_coin_toss) {
   for (const int copies : {2, 3, 90}) {
     auto h = with_queries();
     for (int i = 0; i < copies; ++i) {
-      h.k.insert(h.k.end(), {0.5, -1.25});  // their mean is exact, so that nothing is left of them
+      h.k.insert(h.k.end(), {0.5, -1.25});  // their mean is exact, so that the difference from it is 0
       h.tk.push_back(std::min(i, 49));
       h.ek.push_back(0);
     }
@@ -333,7 +292,7 @@ TEST(degenerate, queries_that_never_vary_decide_every_pair) {
   h.tk = {3, 7, 9};
   h.ek = {0, 0, 0};
   for (const auto kind : all_covariance_kinds) EXPECT_EQ(profile(h, kind).buckets[1].plasticity, 0.0) << name_of(kind);
-  for (int i = 0; i < 90; ++i) {  // as many as go through tiles
+  for (int i = 0; i < 90; ++i) {  // enough for tiles
     h.k.insert(h.k.end(), {4.0 + i, 1});
     h.tk.push_back(10 + i / 3);
     h.ek.push_back(0);
@@ -344,8 +303,8 @@ TEST(degenerate, queries_that_never_vary_decide_every_pair) {
       EXPECT_EQ(profile(h, kind, precision).buckets[1].plasticity, 0.0) << name_of(kind);
 }
 
-// Where keys do not differ in what varies, v cancels and the lane is computed again: what it held may not overflow,
-// which the sanitizers would see.
+// Keys that differ only in coordinates without variance: v cancels and the lane is computed again. Its first value must
+// not overflow, which the sanitizers would see.
 TEST(degenerate, pairs_that_do_not_differ_where_queries_do) {
   constexpr index_t n = 300, d = 4;
   const random_stream draws{.seed = 1};
@@ -376,167 +335,6 @@ TEST(degenerate, pairs_that_do_not_differ_where_queries_do) {
         .plasticity;
   };
   EXPECT_NEAR(value(pair_precision::f32), value(pair_precision::f64), 1e-6);
-}
-
-template <class T>
-class exact_scores : public testing::Test {};
-using score_types = testing::Types<bf16, f16, float, double>;
-TYPED_TEST_SUITE(exact_scores, score_types);
-
-TEST(empirical, equal_keys_tie) {
-  cpu_context ctx{{.threads = 1}};
-  for (const index_t d : {16, 33, 72, 128})
-    for (const int copies : {2, 5, 7, 29, 50}) {
-      auto rows = plant<float>({.dim = d, .context_length = 1000, .documents = 1, .rows = 200});
-      const std::vector<float> key(rows.k.begin(), rows.k.begin() + d),
-          other(rows.k.begin() + d, rows.k.begin() + 2 * d);
-      rows.k = other;  // so that the mean is not the key
-      rows.k_position = {600};
-      rows.k_document = {0};
-      for (int i = copies; i-- > 0;) {
-        rows.k.insert(rows.k.begin(), key.begin(), key.end());
-        rows.k_position.insert(rows.k_position.begin(), i);
-        rows.k_document.push_back(0);
-      }
-      const auto p = empirical_profile(ctx, rows.view(), uniform_buckets{500}, 1000);
-      EXPECT_EQ(p.buckets[1].plasticity, 1) << d << ' ' << copies;
-    }
-}
-
-// Scores that are exact tie, though their keys' mean is no number of any type.
-TYPED_TEST(exact_scores, tie_where_they_are_equal) {
-  using T = TypeParam;
-  constexpr std::int64_t queries = 61, keys = 151;
-  cpu_context ctx{{.threads = 2}};
-  const random_stream draws{.seed = 3};
-  for (const auto& [d, values, common] : {std::array<std::int64_t, 3>{2, 5, 0}, {4, 5, 60}, {32, 2, 0}, {9, 3, 100}}) {
-    std::vector<std::int64_t> q, k;
-    for (std::int64_t i = 0; i < queries * d; ++i)
-      q.push_back(static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(i), 5)) - 2);
-    for (std::int64_t i = 0; i < keys * d; ++i)
-      k.push_back(common +
-                  static_cast<std::int64_t>(draws.below((std::uint64_t{1} << 32) + static_cast<std::uint64_t>(i),
-                                                        static_cast<std::uint64_t>(values))));
-    const auto as_t = [](const std::vector<std::int64_t>& from) {
-      std::vector<T> to;
-      for (const auto x : from)
-        if constexpr (std::is_floating_point_v<T>)
-          to.push_back(static_cast<T>(x));
-        else
-          to.push_back(T::round(static_cast<float>(x)));
-      return to;
-    };
-    const std::vector<T> tq = as_t(q), tk = as_t(k);
-    std::vector<std::int32_t> q_position(queries, 500), k_position(keys), q_document(queries), k_document(keys);
-    std::iota(k_position.begin(), k_position.end(), 0);
-    const layer_view<T> layer{packed_tensor(tq.data(), queries, 1, d),
-                              {q_position.data(), queries},
-                              {q_document.data(), queries},
-                              packed_tensor(tk.data(), keys, 1, d),
-                              {k_position.data(), keys},
-                              {k_document.data(), keys},
-                              {0},
-                              {}};
-    double want = 0;
-    for (std::int64_t j = 1; j < keys; ++j)
-      for (std::int64_t i = 0; i < j; ++i) {
-        std::int64_t twice = 0;
-        for (std::int64_t r = 0; r < queries; ++r) {
-          std::int64_t less = 0;
-          for (std::int64_t c = 0; c < d; ++c) less += q[r * d + c] * (k[j * d + c] - k[i * d + c]);
-          twice += (less > 0) + (less >= 0);
-        }
-        const double share = static_cast<double>(twice) / (2.0 * queries);
-        want += 4 * share * (1 - share);
-      }
-    want /= keys * (keys - 1) / 2;
-    EXPECT_NEAR(empirical_profile(ctx, layer, edge_buckets{{499, 501}}, 501)[0].buckets[0].plasticity, want, 1e-12)
-        << d << ' ' << values << ' ' << common;
-  }
-}
-
-TEST(empirical, keys_whose_range_is_subnormal_are_ordered) {
-  const std::vector<double> q{1, -1}, k{0, 1e-322};
-  const std::vector<std::int32_t> q_position{10, 11}, k_position{0, 1}, document(2);
-  const layer_view<double> layer{packed_tensor(q.data(), 2, 1, 1),
-                                 {q_position.data(), 2},
-                                 {document.data(), 2},
-                                 packed_tensor(k.data(), 2, 1, 1),
-                                 {k_position.data(), 2},
-                                 {document.data(), 2},
-                                 {0},
-                                 {}};
-  cpu_context ctx{{.threads = 1}};
-  EXPECT_EQ(empirical_profile(ctx, layer, edge_buckets{{10, 20}}, 20)[0].buckets[0].plasticity, 1);
-}
-
-TEST(empirical, equals_counting) {
-  auto h = with_queries();
-  const random_stream s{.seed = 2};
-  for (int i = 0; i < 30; ++i) {
-    h.k.insert(h.k.end(), {s.uniform(static_cast<std::uint64_t>(2 * i)),
-                           i % 7 == 0 ? 0.25 : s.uniform(static_cast<std::uint64_t>(2 * i + 1))});
-    h.tk.push_back(i * 6);
-    h.ek.push_back(0);
-  }
-  h.k[2] = h.k[0];  // an exact tie
-  h.k[3] = h.k[1];
-  cpu_context ctx{{.threads = 2}};
-  const auto p = empirical_profile(ctx, h.view(), uniform_buckets{50}, 200);
-  for (index_t b = 1; b < 4; ++b) {
-    double sum = 0;
-    int pairs = 0;
-    for (std::size_t j = 0; j < 30; ++j)
-      for (std::size_t i = 0; i < j; ++i) {
-        if (h.tk[j] >= 50 * b) continue;
-        double wins = 0, n = 0;
-        for (std::size_t q = 0; q < 40; ++q) {
-          if (h.tq[q] / 50 != b) continue;
-          const double a = h.q[2 * q] * (h.k[2 * i] - h.k[2 * j]) + h.q[2 * q + 1] * (h.k[2 * i + 1] - h.k[2 * j + 1]);
-          wins += a > 0 ? 1 : a == 0 ? 0.5 : 0;
-          ++n;
-        }
-        sum += 4 * (wins / n) * (1 - wins / n);
-        ++pairs;
-      }
-    EXPECT_EQ(p.buckets[b].pairs, pairs);
-    EXPECT_NEAR(p.buckets[b].plasticity, sum / pairs, 1e-12);
-    EXPECT_NEAR(unbiased(p).buckets[b].plasticity, sum / pairs * 10 / 9, 1e-12);
-  }
-}
-
-TEST(empirical, thins_to_the_queries_asked_for) {
-  const auto rows = plant<float>({.dim = 4, .context_length = 100, .documents = 3, .rows = 400});
-  cpu_context ctx{{.threads = 1}};
-  const auto all = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100);
-  const auto few = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100});
-  EXPECT_NE(all.buckets[1].plasticity, few.buckets[1].plasticity);
-  EXPECT_NEAR(all.buckets[1].plasticity, few.buckets[1].plasticity, 0.05);
-  EXPECT_EQ(few.buckets[1].plasticity,
-            empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.most_queries = 100}).buckets[1].plasticity);
-  EXPECT_GT(few.buckets[1].queries, 500);
-  EXPECT_EQ(few.buckets[1].queries_used, 100);
-  EXPECT_EQ(all.buckets[1].queries_used, all.buckets[1].queries);
-  EXPECT_DOUBLE_EQ(unbiased(few).buckets[1].plasticity, few.buckets[1].plasticity * 100 / 99);
-  EXPECT_DOUBLE_EQ(unbiased(few).buckets[1].standard_error, few.buckets[1].standard_error * 100 / 99);
-}
-
-TEST(empirical, queries_that_do_not_fit_the_layer_are_refused) {
-  auto rows = plant<float>({.dim = 4, .context_length = 100, .documents = 2, .rows = 50});
-  const auto wider = plant<float>({.dim = 5, .context_length = 100, .documents = 2, .rows = 50});
-  cpu_context ctx{{.threads = 1}};
-  observed_queries<float> gathered(uniform_buckets{50}.edges(100), 4096, 0);
-  gathered.add(as_layer(rows.view()));
-  const auto queries = gathered.take();
-  EXPECT_EQ(empirical_profile(ctx, queries, as_layer(rows.view()), gathered.edges())[0].buckets.size(), 2u);
-  EXPECT_EQ(
-      test::message_of([&] { empirical_profile(ctx, queries, as_layer(rows.view()), uniform_buckets{25}.edges(100)); }),
-      "empirical_profile: queries of 2 buckets for edges of 4");
-  EXPECT_EQ(test::message_of([&] { empirical_profile(ctx, queries, as_layer(wider.view()), gathered.edges()); }),
-            "empirical_profile: queries of 1 heads of size 4 for a layer of 1 of size 5");
-  rows.q[4 * 7 + 2] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(test::message_of([&] { empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100); }),
-            "observed queries: row 7 of q is not finite");
 }
 
 TEST(profile, a_heatmap_of_too_many_cells_is_refused) {
@@ -574,16 +372,6 @@ TEST(profile, models_that_do_not_fit_the_layer_are_refused_by_name) {
   cut.bucket.pop_back();
   EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, cut, wider.view()); }),
             "plasticity_profile: a query model of 1 buckets has edges of 2");
-}
-
-TEST(prefix_uniform, weights_of_an_document_sum_to_one) {
-  const auto w = prefix_uniform{}.weight();
-  for (const index_t m : {2, 3, 10, 57}) {
-    double sum = 0;
-    for (index_t j = 1; j < m; ++j)
-      for (index_t i = 0; i < j; ++i) sum += w({i, j, m});
-    EXPECT_NEAR(sum, 1, 1e-14);
-  }
 }
 
 }  // namespace

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/random.hpp"
+#include "qkgeom/geometry/complement.hpp"
+#include "qkgeom/geometry/detail/fourier.hpp"
+#include "qkgeom/linalg/dense.hpp"
+
+namespace qkgeom {
+
+namespace detail {
+
+/// Unit vectors exp(i angle) of the rows of one side in each plane; 0 for a row at the plane's origin.
+struct plane_angles {
+  std::size_t rows = 0;
+  std::vector<double> re, im;  ///< (planes, rows)
+};
+
+/// Projects the rows x (n, d) on consecutive pairs of the first 2 `planes` rows of `components` (d, d).
+template <context Context, class T>
+plane_angles angles_in_planes(Context& ctx, const matrix_view<const T>& x, const std::vector<double>& components,
+                              std::size_t planes) {
+  const std::size_t n = x.rows, d = x.cols, m = 2 * planes;
+  std::vector<double> across(d * m);  // components transposed, (d, m)
+  for (std::size_t c = 0; c < m; ++c)
+    for (std::size_t i = 0; i < d; ++i) across[i * m + c] = components[c * d + i];
+  plane_angles angles{n, std::vector<double>(planes * n), std::vector<double>(planes * n)};
+  constexpr std::size_t block = 256;
+  ctx.for_each((n + block - 1) / block, [&](index_t number) {
+    std::vector<double> y(m);
+    const std::size_t first = number * block;
+    for (std::size_t r = first; r < std::min(n, first + block); ++r) {
+      std::fill(y.begin(), y.end(), 0.0);
+      for (std::size_t i = 0; i < d; ++i) {
+        const auto value = static_cast<double>(x(r, i));
+        const double* row = across.data() + i * m;
+        for (std::size_t c = 0; c < m; ++c) y[c] += value * row[c];
+      }
+      for (std::size_t p = 0; p < planes; ++p)
+        if (const double length = std::hypot(y[2 * p], y[2 * p + 1]); length > 0) {
+          angles.re[p * n + r] = y[2 * p] / length;
+          angles.im[p * n + r] = y[2 * p + 1] / length;
+        }
+    }
+  });
+  return angles;
+}
+
+/// Positions of one side and the grid of frequencies that resolves them: twice as fine as 2 pi / T, T the span.
+struct position_grid {
+  std::vector<std::size_t> offset;  ///< (rows) position after the first
+  fourier_grid grid;
+
+  explicit position_grid(const vector_view<const std::int32_t>& position)
+      : offset(offsets(position)), grid(size(offset)) {}
+
+  static std::vector<std::size_t> offsets(const vector_view<const std::int32_t>& position) {
+    std::vector<std::size_t> t;
+    if (position.size == 0) return t;
+    const auto first = *std::min_element(position.begin(), position.end());
+    for (const auto p : position) t.push_back(index_t{p} - first);
+    return t;
+  }
+  static std::size_t size(const std::vector<std::size_t>& t) {
+    const std::size_t span = t.empty() ? 1 : *std::max_element(t.begin(), t.end()) + 1;
+    return std::bit_ceil(std::max<std::size_t>(4, 2 * span));
+  }
+};
+
+/// Largest |mean exp(i(angle - omega t))| over the grid and its frequency's index; `order` (rows) permutes positions.
+inline std::pair<double, std::size_t> best_on_grid(const position_grid& positions, const double* re, const double* im,
+                                                   const std::vector<std::size_t>& order) {
+  std::vector<double> x(positions.grid.size()), y(positions.grid.size());
+  for (std::size_t r = 0; r < order.size(); ++r) {
+    x[positions.offset[r]] += re[order[r]];
+    y[positions.offset[r]] += im[order[r]];
+  }
+  const auto [sum, k] = positions.grid.largest(x, y);
+  return {sum / static_cast<double>(order.size()), k};
+}
+
+/// Newton's method on |sum exp(i(angle - omega t))|^2 within one grid step of `start`. Returns omega and its resultant,
+/// at least the given one.
+inline std::pair<double, double> refined(const position_grid& positions, const double* re, const double* im,
+                                         double start, double resultant) {
+  const auto n = static_cast<double>(positions.offset.size());
+  const double step = 2 * std::numbers::pi / static_cast<double>(positions.grid.size());
+  const double centre = 0.25 * static_cast<double>(positions.grid.size());  // keeps the derivatives' terms small
+  std::pair<double, double> best{start, resultant};
+  double omega = start;
+  for (int i = 0; i < 8; ++i) {
+    std::array<double, 6> f{};  // F, F', F'' of F = sum u exp(-i omega t): real and imaginary parts
+    for (std::size_t r = 0; r < positions.offset.size(); ++r) {
+      const double t = static_cast<double>(positions.offset[r]) - centre, c = std::cos(omega * t),
+                   s = std::sin(omega * t);
+      const double x = re[r] * c + im[r] * s, y = im[r] * c - re[r] * s;
+      f[0] += x, f[1] += y;
+      f[2] += t * y, f[3] -= t * x;
+      f[4] -= t * t * x, f[5] -= t * t * y;
+    }
+    if (const double here = std::hypot(f[0], f[1]) / n; here > best.second) best = {omega, here};
+    const double slope = f[0] * f[2] + f[1] * f[3];
+    const double curve = f[2] * f[2] + f[3] * f[3] + f[0] * f[4] + f[1] * f[5];
+    if (!(curve < 0)) break;
+    const double next = std::clamp(omega - slope / curve, start - step, start + step);
+    if (std::abs(next - omega) < 1e-9 * step) break;
+    omega = next;
+  }
+  return best;
+}
+
+/// Permuted positions exceed this resultant at any of `grid` frequencies with probability at most `chance`:
+/// Chatterjee's inequality (2007) for sums over a random permutation; `mean_length` = |mean exp(i angle)|.
+inline double level_bound(double mean_length, double rows, double grid, double chance) {
+  const double a = std::log(4 * grid / chance);
+  return mean_length +
+         (std::sqrt(32 * a * a + 64 * rows * a * (1 + mean_length)) + 4 * std::sqrt(2.0) * a) / (2 * rows);
+}
+
+/// The turn of one side in one plane; `key` tells the permutations of planes, sides and heads apart.
+inline plane_turn turn_of(const position_grid& positions, const double* re, const double* im, std::uint32_t key,
+                          const complement_options& options) {
+  plane_turn turn;
+  const std::size_t n = positions.offset.size();
+  if (n == 0) return turn;
+  std::vector<std::size_t> order(n);
+  for (std::size_t r = 0; r < n; ++r) order[r] = r;
+  const auto [found, k] = best_on_grid(positions, re, im, order);
+  std::tie(turn.frequency, turn.resultant) = refined(positions, re, im, positions.grid.frequency(k), found);
+  double x = 0, y = 0;
+  for (std::size_t r = 0; r < n; ++r) x += re[r], y += im[r];
+  const double chance = 1.0 / static_cast<double>(options.permutations + 1);
+  turn.level = level_bound(std::hypot(x, y) / static_cast<double>(n), static_cast<double>(n),
+                           static_cast<double>(positions.grid.size()), chance);
+  if ((turn.active = found > turn.level)) return turn;
+  turn.level = 0;
+  turn.active = true;
+  while (turn.active && turn.draws < options.permutations) {
+    const random_stream stream{options.seed, static_cast<std::uint32_t>(turn.draws), key, draw::permutation};
+    for (std::size_t r = n - 1; r > 0; --r) std::swap(order[r], order[stream.below(r, r + 1)]);
+    turn.level = std::max(turn.level, best_on_grid(positions, re, im, order).first);
+    turn.active = found > turn.level * (1 + 1e-9);  // where positions do not matter both are the same sum
+    ++turn.draws;
+  }
+  return turn;
+}
+
+/// Planes of the complement from the eigenvectors of its pooled scatter, with variance shares; `find_turns` adds turns.
+inline complement_result complement_of(const moments_ref& head, const row_moments& pooled, const eigen_system& system) {
+  const std::size_t d = pooled.mean.size();
+  const double all = dense::trace(pooled.xx, d), floor = rounding_floor(pooled);
+  std::size_t kept = 0;
+  double left = 0;
+  for (; kept < d && system.values[kept] > floor; ++kept) left += system.values[kept];
+  complement_result result{all > 0 ? left / all : 0.0, std::vector<complement_plane>(kept / 2)};
+  const auto q = dense::quadratic_rows(head.q->total.xx, system.vectors, d);
+  const auto k = dense::quadratic_rows(head.k->total.xx, system.vectors, d);
+  const double all_q = dense::trace(head.q->total.xx, d), all_k = dense::trace(head.k->total.xx, d);
+  for (std::size_t p = 0; p < result.planes.size(); ++p) {
+    auto& plane = result.planes[p];
+    plane.variance_share = (system.values[2 * p] + system.values[2 * p + 1]) / all;
+    plane.q.variance_share = all_q > 0 ? (q[2 * p] + q[2 * p + 1]) / all_q : 0.0;
+    plane.k.variance_share = all_k > 0 ? (k[2 * p] + k[2 * p + 1]) / all_k : 0.0;
+  }
+  return result;
+}
+
+/// One side (queries or keys) of a head in the planes of its complement.
+template <class T>
+struct complement_side {
+  matrix_view<const T> rows;
+  const position_grid& positions;
+  plane_turn complement_plane::*turn;  ///< member of each plane to fill in
+  std::uint32_t key;                   ///< of the permutations of the first plane
+};
+
+/// Fills in the turns of one side; `components` (d, d) are the eigenvectors of the complement.
+template <context Context, class T>
+void find_turns(Context& ctx, const complement_side<T>& side, const std::vector<double>& components,
+                complement_result& result, const complement_options& options) {
+  const std::size_t planes = result.planes.size();
+  const auto angles = angles_in_planes(ctx, side.rows, components, planes);
+  ctx.for_each(planes, [&](index_t p) {
+    plane_turn& turn = result.planes[p].*side.turn;
+    const double share = turn.variance_share;
+    turn = turn_of(side.positions, &angles.re[p * angles.rows], &angles.im[p * angles.rows],
+                   side.key + 2 * static_cast<std::uint32_t>(p), options);
+    turn.variance_share = share;
+  });
+}
+
+}  // namespace detail
+
+template <context Context, class T>
+std::vector<complement_result> complement_planes(Context& ctx, const layer_view<T, memory_space::host>& layer,
+                                                 const layer_moments& moments,
+                                                 const std::vector<rotation_result>& planes,
+                                                 const complement_options& options) {
+  check_shapes(layer);
+  check_moments("complement_planes", moments, layer);
+  require(options.permutations >= 1, "complement_planes: permutations must be at least 1, not ", options.permutations);
+  require(static_cast<index_t>(planes.size()) == layer.q.heads, "complement_planes: ", planes.size(), " rotations for ",
+          layer.q.heads, " query heads");
+  for (const auto& plane : planes)
+    require(static_cast<index_t>(plane.drift_axis.size()) == layer.q.dim &&
+                static_cast<index_t>(plane.separation_axis.size()) == layer.q.dim,
+            "complement_planes: axes of size ", plane.drift_axis.size(), " and ", plane.separation_axis.size(),
+            " for queries and keys of size ", layer.q.dim);
+  const auto heads = heads_of(moments);
+  std::vector<row_moments> pooled(heads.size());
+  std::vector<std::vector<double>> left(heads.size());
+  ctx.for_each(layer.q.heads, [&](index_t h) {
+    pooled[h] = pooled_moments(heads[h]);
+    left[h] =
+        detail::projected_off(detail::projected_off(pooled[h].xx, planes[h].drift_axis), planes[h].separation_axis);
+  });
+  std::vector<const std::vector<double>*> matrices;
+  for (const auto& m : left) matrices.push_back(&m);
+  const auto systems = ctx.symmetric_eigen(matrices, layer.q.dim);
+  const detail::position_grid q_grid(layer.q_position), k_grid(layer.k_position);
+  std::vector<complement_result> results;
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    auto result = detail::complement_of(heads[h], pooled[h], systems[h]);
+    const auto view = layer.head(h);
+    const auto key = static_cast<std::uint32_t>(2 * h * layer.q.dim);
+    const detail::complement_side<T> q{view.q, q_grid, &complement_plane::q, key},
+        k{view.k, k_grid, &complement_plane::k, key + 1};
+    for (const auto* side : {&q, &k}) detail::find_turns(ctx, *side, systems[h].vectors, result, options);
+    for (auto& p : result.planes)
+      if (p.k.frequency < 0) {
+        p.q.frequency = -p.q.frequency;
+        p.k.frequency = -p.k.frequency;
+      }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/plasticity/keys_by_document.hpp"
+
+namespace qkgeom {
+
+namespace detail {
+
+/// Observed queries by bucket.
+template <class T, memory_space S>
+struct chosen_queries {
+  const tensor_view<const T, S>& q;
+  const std::vector<std::vector<index_t>>& query_rows;  ///< (buckets) rows of q
+  const std::vector<index_t>& count;                    ///< (buckets) queries that the rows were chosen from
+  const std::vector<double>& mean_position;             ///< (buckets) of these
+};
+
+/// Queries by bucket against the keys of the layer.
+template <context Context, class T, memory_space S>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const chosen_queries<T, S>& queries,
+                                                         const layer_view<T, S>& layer, const bucket_edges& edges,
+                                                         const empirical_key_options& options) {
+  const auto& [q, query_rows, count, mean_position] = queries;
+  check_shapes(layer);
+  require(static_cast<index_t>(query_rows.size()) == edges.count(), "empirical_profile: queries of ", query_rows.size(),
+          " buckets for edges of ", edges.count());
+  require(q.heads == layer.q.heads && q.dim == layer.k.dim, "empirical_profile: queries of ", q.heads,
+          " heads of size ", q.dim, " for a layer of ", layer.q.heads, " of size ", layer.k.dim);
+  const auto groups = order_keys_by_document(ctx, layer, options.across_documents);
+  std::vector<score_distribution> distributions;
+  for (index_t b = 0; b < edges.count(); ++b) {
+    const bool by_mean = options.position == query_position::mean && count[b] > 0;
+    distributions.push_back(admitting(edges.start(b), by_mean ? mean_position[b] : edges.middle(b), layer.window));
+  }
+  std::vector<empirical_problem> problems;
+  for (index_t h = 0; h < layer.q.heads; ++h) problems.push_back({h, layer.key_of_query[h], query_rows, distributions});
+  auto sums = ctx.empirical_pairs(q, layer.k, groups, problems);
+  std::vector<plasticity_profile_result> results;
+  for (auto& s : sums) {
+    results.push_back(profile_of(edges, count, std::move(s), groups.document, "empirical", false));
+    for (std::size_t b = 0; b < query_rows.size(); ++b) results.back().buckets[b].queries_used = query_rows[b].size();
+  }
+  return results;
+}
+
+}  // namespace detail
+
+template <context Context, class T>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
+                                                         const typename observed_queries<T>::rows& queries,
+                                                         const layer_view<T>& layer, const bucket_edges& edges,
+                                                         const empirical_key_options& options) {
+  return detail::empirical_profile<Context, T, memory_space::host>(
+      ctx, {queries.q, queries.bucket, queries.count, queries.mean_position}, layer, edges, options);
+}
+
+template <context Context, class T, bucketing Buckets>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T>& layer,
+                                                         const Buckets& buckets, index_t context_length,
+                                                         const empirical_options& options) {
+  check_shapes(layer);
+  observed_queries<T> queries(buckets.edges(context_length), options.max_queries, options.seed);
+  queries.add(layer);
+  return empirical_profile(ctx, queries.take(), layer, queries.edges(), {options.position, options.across_documents});
+}
+
+template <context Context, class T, bucketing Buckets>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T, memory_space::device>& layer,
+                                                         const Buckets& buckets, index_t context_length,
+                                                         const empirical_options& options) {
+  check_shapes(layer);
+  observed_queries<T> queries(buckets.edges(context_length), options.max_queries, options.seed);
+  queries.add_positions(ctx.host_copy(layer.q_position).view());
+  const auto kept = queries.take();
+  auto rows = kept.bucket;
+  for (auto& bucket : rows)
+    for (index_t& i : bucket) i = kept.row[i];
+  return detail::empirical_profile<Context, T, memory_space::device>(
+      ctx, {layer.q, rows, kept.count, kept.mean_position}, layer, queries.edges(),
+      {options.position, options.across_documents});
+}
+
+inline plasticity_profile_result unbiased(plasticity_profile_result profile) {
+  for (auto& b : profile.buckets) {
+    const auto n = static_cast<double>(b.queries_used);
+    if (n < 2) continue;
+    b.plasticity *= n / (n - 1);
+    b.standard_error *= n / (n - 1);
+    for (double& s : b.document_sum) s *= n / (n - 1);
+  }
+  return profile;
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/plasticity/keys_by_document.hpp"
+#include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/stats/jackknife.hpp"
+
+namespace qkgeom {
+
+inline void set_mean_and_error(profile_bucket& bucket, bool documents_weigh_same) {
+  const auto count = bucket.document_sum.size();
+  if (documents_weigh_same)
+    for (std::size_t e = 0; e < count; ++e)
+      if (bucket.document_weight[e] > 0) {
+        bucket.document_sum[e] /= bucket.document_weight[e];
+        for (std::size_t t = e; t < bucket.term_sum.size(); t += count) bucket.term_sum[t] /= bucket.document_weight[e];
+        bucket.document_weight[e] = 1;
+      }
+  const auto mean = ratio_of_sums(bucket.document_sum, bucket.document_weight);
+  if (std::isnan(mean.value)) return;
+  bucket.plasticity = mean.value;
+  bucket.standard_error = mean.error;
+  if (bucket.drawn == 0) bucket.sampling_error = 0;
+}
+
+template <class T, memory_space S>
+void check_models(const char* function, const std::vector<query_model>& models, const layer_view<T, S>& layer) {
+  require(static_cast<index_t>(models.size()) == layer.q.heads, function, ": ", models.size(), " query models for ",
+          layer.q.heads, " query heads");
+  const auto check_size = [&](const std::vector<double>& of_model) {
+    require(static_cast<index_t>(of_model.size()) == layer.k.dim, function, ": a query model of head size ",
+            of_model.size(), " for keys of size ", layer.k.dim);
+  };
+  for (const auto& m : models) {
+    require(static_cast<index_t>(m.bucket.size()) == m.buckets.count(), function, ": a query model of ",
+            m.bucket.size(), " buckets has edges of ", m.buckets.count());
+    if (!m.reflector.empty()) check_size(m.reflector);
+    for (const auto& b : m.bucket)
+      if (b.queries >= 2) check_size(b.mean);
+  }
+}
+
+template <class T, memory_space S>
+std::vector<pair_problem> pair_problems(const char* function, const std::vector<query_model>& models,
+                                        const layer_view<T, S>& layer) {
+  check_models(function, models, layer);
+  std::vector<pair_problem> problems;
+  for (std::size_t h = 0; h < models.size(); ++h) {
+    const auto& m = models[h];
+    pair_problem p{layer.key_of_query[h], m.reflector, {}};
+    for (index_t b = 0; b < m.buckets.count(); ++b) p.distributions.push_back(scores_of(m, b, layer.window));
+    problems.push_back(std::move(p));
+  }
+  return problems;
+}
+
+namespace detail {
+
+/// A pair set with options; a function becomes `weighted_pairs`.
+template <described_pair_set P>
+const P& described(const P& pairs) {
+  return pairs;
+}
+template <pair_functor F>
+weighted_pairs described(const F& weight) {
+  return {[weight](const key_pair& p) { return static_cast<double>(weight(p)); }};
+}
+
+template <described_pair_set P>
+pair_request request_of(const P& pairs, std::optional<pair_precision> precision) {
+  pair_request request{pairs.weight(), precision};
+  if constexpr (requires { pairs.sample(); }) request.sample = pairs.sample();
+  return request;
+}
+
+/// Standard error of the mean of n draws with replacement from their weighted mean and mean square.
+inline double draws_error(double mean, double mean_square, double n) {
+  return n > 1 ? std::sqrt(std::max(0.0, mean_square - mean * mean) / (n - 1))
+               : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// Adds to query bucket `b`, whose edges and queries are set, the sums of `distribution` over the groups `members`.
+inline void fill_bucket(profile_bucket& b, const pair_sums& sums, index_t distribution,
+                        const std::vector<index_t>& members, bool documents_weigh_same) {
+  const auto n = members.size();
+  const bool modelled = b.queries >= 2;
+  double square = 0, weight = 0;
+  b.term_sum.resize(sums.term_sum.empty() ? 0 : n * pair_terms);
+  for (std::size_t e = 0; e < n; ++e) {
+    const auto s = sums.at(distribution, members[e]);
+    b.document_sum.push_back(sums.sum[s]);
+    b.document_weight.push_back(sums.weight[s]);
+    b.pairs += modelled ? sums.pairs[s] : 0;
+    for (std::size_t p = 0; p < b.term_sum.size() / n; ++p) b.term_sum[p * n + e] = sums.term_sum[s * pair_terms + p];
+    if (sums.drawn.empty()) continue;
+    b.drawn += sums.drawn[s];
+    square += sums.square[s];
+    weight += sums.weight[s];
+  }
+  if (!modelled) return;
+  set_mean_and_error(b, documents_weigh_same);
+  if (b.drawn > 0) b.sampling_error = draws_error(b.plasticity, square / weight, static_cast<double>(b.drawn));
+}
+
+/// The profile of all groups from their sums; `queries` (buckets) counts the queries of each bucket.
+inline plasticity_profile_result profile_of(const bucket_edges& edges, const std::vector<index_t>& queries,
+                                            pair_sums&& sums, const std::vector<std::int32_t>& documents,
+                                            std::string_view covariance, bool documents_weigh_same) {
+  plasticity_profile_result r{covariance, documents_weigh_same, documents, {}, {}};
+  std::vector<index_t> all(sums.groups);
+  std::iota(all.begin(), all.end(), index_t{0});
+  for (index_t b = 0; b < edges.count(); ++b) {
+    profile_bucket out;
+    out.start = edges.start(b);
+    out.end = edges.end(b);
+    out.queries = queries[b];
+    fill_bucket(out, sums, b, all, documents_weigh_same);
+    r.buckets.push_back(std::move(out));
+  }
+  r.heatmap.width = sums.heatmap_width;
+  r.heatmap.sum = std::move(sums.heatmap_sum);
+  r.heatmap.weight = std::move(sums.heatmap_weight);
+  r.heatmap.terms = std::move(sums.cells);
+  return r;
+}
+
+inline std::vector<index_t> queries_of(const query_model& model) {
+  std::vector<index_t> n;
+  for (const auto& b : model.bucket) n.push_back(b.queries);
+  return n;
+}
+
+/// The context's pair sums over a pair set. A weight that the device can evaluate is passed on as it is.
+template <context Context, class T, memory_space S, class Set>
+std::vector<pair_sums> sums_over(Context& ctx, const layer_view<T, S>& layer, const keys_by_document& groups,
+                                 const std::vector<pair_problem>& problems, const pair_request& request,
+                                 const Set& set) {
+  if constexpr (requires { ctx.gaussian_pairs(layer.k, groups, problems, request, set.functor()); })
+    return ctx.gaussian_pairs(layer.k, groups, problems, request, set.functor());
+  else
+    return ctx.gaussian_pairs(layer.k, groups, problems, request);
+}
+
+/// Default width of a heatmap's cells, in tokens: that of the first query bucket, or more where that would need over
+/// 256 cells a side.
+inline index_t usual_cell(const bucket_edges& buckets) {
+  return std::max(buckets.end(0) - buckets.start(0), (buckets.edges().back() + 255) / 256);
+}
+
+}  // namespace detail
+
+template <context Context, class T, memory_space S, pair_set Pairs>
+std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
+                                                          const layer_view<T, S>& layer, const Pairs& pairs,
+                                                          const profile_options& options) {
+  check_shapes(layer);
+  const auto& set = detail::described(pairs);
+  const auto groups = order_keys_by_document(ctx, layer, set.across_documents);
+  auto request = detail::request_of(set, options.precision);
+  request.terms = options.terms;
+  const auto problems = pair_problems("plasticity_profile", models, layer);
+  for (const auto& m : models)
+    if (options.heatmap && m.buckets.count() > 0)
+      request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : detail::usual_cell(m.buckets);
+  auto sums = detail::sums_over(ctx, layer, groups, problems, request, set);
+  std::vector<plasticity_profile_result> results;
+  for (std::size_t h = 0; h < models.size(); ++h) {
+    results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]),
+                                         groups.document, name_of(models[h].covariance), set.documents_weigh_same));
+    results.back().heatmap.cell = request.heatmap_cell;
+    results.back().model = fingerprint(models[h]);
+  }
+  return results;
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "qkgeom/context/row_moments.hpp"
+#include "qkgeom/core/buckets.hpp"
+#include "qkgeom/core/view.hpp"
+
+namespace qkgeom::detail {
+
+/// One past the last position.
+inline index_t length_of(const vector_view<const std::int32_t>& positions) {
+  index_t length = 0;
+  for (const std::int32_t t : positions) length = std::max<index_t>(length, index_t{t} + 1);
+  return length;
+}
+
+/// Bucket of each row; -1 outside all buckets. Throws if a position is negative.
+inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets,
+                                                const vector_view<const std::int32_t>& positions) {
+  std::vector<std::int32_t> rows(positions.size);
+  for (index_t i = 0; i < positions.size; ++i) {
+    require(positions[i] >= 0, "position of row ", i, " is ", positions[i], ", but positions start at 0");
+    rows[i] = static_cast<std::int32_t>(buckets(positions[i]));
+  }
+  return rows;
+}
+
+/// The longer of two bucket grids; throws unless one is the beginning of the other.
+inline bucket_edges joined(const bucket_edges& a, const bucket_edges& b) {
+  const auto &x = a.edges(), &y = b.edges();
+  const auto& longer = x.size() >= y.size() ? x : y;
+  const auto& shorter = x.size() >= y.size() ? y : x;
+  require(std::equal(shorter.begin(), shorter.end(), longer.begin()),
+          "cannot merge moments over different bucket edges; give both the same buckets and context_length");
+  return bucket_edges(longer);
+}
+
+/// Throws `error` if the other grid, of `longest` buckets, may hold rows of this side that its own buckets do not.
+inline void check_rows_in_grid(const side_moments& side, std::size_t longest) {
+  if (side.bucket.empty() || side.bucket.size() >= longest) return;
+  index_t inside = 0;
+  for (const auto& b : side.bucket) inside += b.count;
+  require(inside == side.total.count, "cannot merge moments over different bucket edges: ", side.total.count - inside,
+          " rows lie outside the shorter edges; give both the same context_length");
+}
+
+}  // namespace qkgeom::detail

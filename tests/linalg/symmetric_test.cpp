@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/linalg/symmetric.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/core/random.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+TEST(semidefinite_factor, is_a_factor_also_of_singular_matrices) {
+  const random_stream s{.seed = 4};
+  for (const index_t rank : {0, 1, 3, 6}) {
+    const index_t d = 6;
+    std::vector<double> m(36);
+    for (index_t r = 0; r < rank; ++r)
+      for (std::size_t i = 0; i < 6; ++i)
+        for (std::size_t j = 0; j < 6; ++j)
+          m[i * 6 + j] += (s.uniform(static_cast<std::uint64_t>(r) * 6 + i) - 0.5) *
+                          (s.uniform(static_cast<std::uint64_t>(r) * 6 + j) - 0.5);
+    const auto f = linalg::semidefinite_factor(m, d);
+    EXPECT_EQ(f.rank, rank);
+    for (std::size_t i = 0; i < 6; ++i)
+      for (std::size_t j = 0; j < 6; ++j) {
+        double product = 0;
+        for (std::size_t c = 0; c < static_cast<std::size_t>(rank); ++c)
+          product +=
+              f.factor[i * static_cast<std::size_t>(rank) + c] * f.factor[j * static_cast<std::size_t>(rank) + c];
+        EXPECT_NEAR(product, m[i * 6 + j], 1e-14);
+      }
+  }
+  EXPECT_THROW(linalg::semidefinite_factor({std::nan("")}, 1), error);
+}
+
+}  // namespace

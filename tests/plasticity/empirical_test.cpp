@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/plasticity/empirical.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
+#include "tests/common/refusal.hpp"
+#include "tests/plasticity/small_head.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+template <class T>
+class exact_scores : public testing::Test {};
+using score_types = testing::Types<bf16, f16, float, double>;
+TYPED_TEST_SUITE(exact_scores, score_types);
+
+TEST(empirical, equal_keys_tie) {
+  cpu_context ctx{{.threads = 1}};
+  for (const index_t d : {16, 33, 72, 128})
+    for (const int copies : {2, 5, 7, 29, 50}) {
+      auto rows = plant<float>({.dim = d, .context_length = 1000, .documents = 1, .rows = 200});
+      const std::vector<float> key(rows.k.begin(), rows.k.begin() + d),
+          other(rows.k.begin() + d, rows.k.begin() + 2 * d);
+      rows.k = other;  // the mean must not be the key
+      rows.k_position = {600};
+      rows.k_document = {0};
+      for (int i = copies; i-- > 0;) {
+        rows.k.insert(rows.k.begin(), key.begin(), key.end());
+        rows.k_position.insert(rows.k_position.begin(), i);
+        rows.k_document.push_back(0);
+      }
+      const auto p = empirical_profile(ctx, rows.view(), uniform_buckets{500}, 1000);
+      EXPECT_EQ(p.buckets[1].plasticity, 1) << d << ' ' << copies;
+    }
+}
+
+// Equal exact scores tie, though the keys' mean has no exact value in the type.
+TYPED_TEST(exact_scores, tie_where_they_are_equal) {
+  using T = TypeParam;
+  constexpr std::int64_t queries = 61, keys = 151;
+  cpu_context ctx{{.threads = 2}};
+  const random_stream draws{.seed = 3};
+  for (const auto& [d, values, common] : {std::array<std::int64_t, 3>{2, 5, 0}, {4, 5, 60}, {32, 2, 0}, {9, 3, 100}}) {
+    std::vector<std::int64_t> q, k;
+    for (std::int64_t i = 0; i < queries * d; ++i) q.push_back(static_cast<std::int64_t>(draws.below(i, 5)) - 2);
+    for (std::int64_t i = 0; i < keys * d; ++i)
+      k.push_back(common + static_cast<std::int64_t>(
+                               draws.below((std::uint64_t{1} << 32) + static_cast<std::uint64_t>(i), values)));
+    const auto as_t = [](const std::vector<std::int64_t>& integers) {
+      std::vector<T> rounded;
+      for (const auto x : integers) rounded.push_back(round_to<T>(static_cast<double>(x)));
+      return rounded;
+    };
+    const std::vector<T> tq = as_t(q), tk = as_t(k);
+    std::vector<std::int32_t> q_position(queries, 500), k_position(keys), q_document(queries), k_document(keys);
+    std::iota(k_position.begin(), k_position.end(), 0);
+    const layer_view<T> layer{packed_tensor(tq.data(), queries, 1, d),
+                              {q_position.data(), queries},
+                              {q_document.data(), queries},
+                              packed_tensor(tk.data(), keys, 1, d),
+                              {k_position.data(), keys},
+                              {k_document.data(), keys},
+                              {0},
+                              {}};
+    double want = 0;
+    for (std::int64_t j = 1; j < keys; ++j)
+      for (std::int64_t i = 0; i < j; ++i) {
+        std::int64_t twice = 0;
+        for (std::int64_t r = 0; r < queries; ++r) {
+          std::int64_t less = 0;
+          for (std::int64_t c = 0; c < d; ++c) less += q[r * d + c] * (k[j * d + c] - k[i * d + c]);
+          twice += (less > 0) + (less >= 0);
+        }
+        const double share = static_cast<double>(twice) / (2.0 * queries);
+        want += 4 * share * (1 - share);
+      }
+    want /= keys * (keys - 1) / 2;
+    EXPECT_NEAR(empirical_profile(ctx, layer, edge_buckets{{499, 501}}, 501)[0].buckets[0].plasticity, want, 1e-12)
+        << d << ' ' << values << ' ' << common;
+  }
+}
+
+TEST(empirical, keys_whose_range_is_subnormal_are_ordered) {
+  const std::vector<double> q{1, -1}, k{0, 1e-322};
+  const std::vector<std::int32_t> q_position{10, 11}, k_position{0, 1}, document(2);
+  const layer_view<double> layer{packed_tensor(q.data(), 2, 1, 1),
+                                 {q_position.data(), 2},
+                                 {document.data(), 2},
+                                 packed_tensor(k.data(), 2, 1, 1),
+                                 {k_position.data(), 2},
+                                 {document.data(), 2},
+                                 {0},
+                                 {}};
+  cpu_context ctx{{.threads = 1}};
+  EXPECT_EQ(empirical_profile(ctx, layer, edge_buckets{{10, 20}}, 20)[0].buckets[0].plasticity, 1);
+}
+
+TEST(empirical, equals_counting) {
+  auto h = test::with_queries();
+  const random_stream s{.seed = 2};
+  for (int i = 0; i < 30; ++i) {
+    h.k.insert(h.k.end(), {s.uniform(2 * i), i % 7 == 0 ? 0.25 : s.uniform(2 * i + 1)});
+    h.tk.push_back(i * 6);
+    h.ek.push_back(0);
+  }
+  h.k[2] = h.k[0];  // an exact tie
+  h.k[3] = h.k[1];
+  cpu_context ctx{{.threads = 2}};
+  const auto p = empirical_profile(ctx, h.view(), uniform_buckets{50}, 200);
+  for (index_t b = 1; b < 4; ++b) {
+    double sum = 0;
+    int pairs = 0;
+    for (std::size_t j = 0; j < 30; ++j)
+      for (std::size_t i = 0; i < j; ++i) {
+        if (h.tk[j] >= 50 * b) continue;
+        double wins = 0, n = 0;
+        for (std::size_t q = 0; q < 40; ++q) {
+          if (h.tq[q] / 50 != b) continue;
+          const double a = h.q[2 * q] * (h.k[2 * i] - h.k[2 * j]) + h.q[2 * q + 1] * (h.k[2 * i + 1] - h.k[2 * j + 1]);
+          wins += a > 0 ? 1 : a == 0 ? 0.5 : 0;
+          ++n;
+        }
+        sum += 4 * (wins / n) * (1 - wins / n);
+        ++pairs;
+      }
+    EXPECT_EQ(p.buckets[b].pairs, pairs);
+    EXPECT_NEAR(p.buckets[b].plasticity, sum / pairs, 1e-12);
+    EXPECT_NEAR(unbiased(p).buckets[b].plasticity, sum / pairs * 10 / 9, 1e-12);
+  }
+}
+
+TEST(empirical, thins_to_the_queries_asked_for) {
+  const auto rows = plant<float>({.dim = 4, .context_length = 100, .documents = 3, .rows = 400});
+  cpu_context ctx{{.threads = 1}};
+  const auto all = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100);
+  const auto few = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.max_queries = 100});
+  EXPECT_NE(all.buckets[1].plasticity, few.buckets[1].plasticity);
+  EXPECT_NEAR(all.buckets[1].plasticity, few.buckets[1].plasticity, 0.05);
+  EXPECT_EQ(few.buckets[1].plasticity,
+            empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.max_queries = 100}).buckets[1].plasticity);
+  EXPECT_GT(few.buckets[1].queries, 500);
+  EXPECT_EQ(few.buckets[1].queries_used, 100);
+  EXPECT_EQ(all.buckets[1].queries_used, all.buckets[1].queries);
+  EXPECT_DOUBLE_EQ(unbiased(few).buckets[1].plasticity, few.buckets[1].plasticity * 100 / 99);
+  EXPECT_DOUBLE_EQ(unbiased(few).buckets[1].standard_error, few.buckets[1].standard_error * 100 / 99);
+}
+
+TEST(empirical, queries_that_do_not_fit_the_layer_are_refused) {
+  auto rows = plant<float>({.dim = 4, .context_length = 100, .documents = 2, .rows = 50});
+  const auto wider = plant<float>({.dim = 5, .context_length = 100, .documents = 2, .rows = 50});
+  cpu_context ctx{{.threads = 1}};
+  observed_queries<float> gathered(uniform_buckets{50}.edges(100), 4096, 0);
+  gathered.add(as_layer(rows.view()));
+  const auto queries = gathered.take();
+  EXPECT_EQ(empirical_profile(ctx, queries, as_layer(rows.view()), gathered.edges())[0].buckets.size(), 2u);
+  EXPECT_EQ(
+      test::message_of([&] { empirical_profile(ctx, queries, as_layer(rows.view()), uniform_buckets{25}.edges(100)); }),
+      "empirical_profile: queries of 2 buckets for edges of 4");
+  EXPECT_EQ(test::message_of([&] { empirical_profile(ctx, queries, as_layer(wider.view()), gathered.edges()); }),
+            "empirical_profile: queries of 1 heads of size 4 for a layer of 1 of size 5");
+  rows.q[4 * 7 + 2] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(test::message_of([&] { empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100); }),
+            "observed queries: row 7 of q is not finite");
+}
+
+}  // namespace
