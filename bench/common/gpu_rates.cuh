@@ -78,14 +78,14 @@ void fill(T* x, index_t n, std::uint64_t seed) {
 
 /// The pair kernel's epilogue alone, on values in registers: each thread `rounds` rows of `columns` pairs.
 struct epilogue_alone {
-  static constexpr int threads = 256, blocks_a_processor = 4, columns = 16;
+  static constexpr int threads = 256, blocks_per_processor = 4, columns = 16;
   int rounds;
   float* to;
 
   QKGEOM_HD index_t shared_bytes() const { return 0; }
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char*) const {
-    team.own([&](int t) {
+    team.each([&](int t) {
       float norm[columns], score[columns], gram[columns];
       const float mine = static_cast<float>(t) * (1.0f / threads);
       QKGEOM_UNROLL

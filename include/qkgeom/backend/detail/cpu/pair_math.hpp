@@ -11,9 +11,9 @@
 
 namespace qkgeom::cpu {
 
-/// 4 Phi(z) Phi(-z) for u = z^2 = m^2 / v, f32 lanes, as a function of s = u / (c + u) in [0, 1), which needs one
-/// division and no square root. Absolute error at most 2e-7 (tested), never negative. v must be of order 1 and not
-/// below 1e-18, |m| below 1e18.
+/// The f32 form below: PP = 4 Phi(z) Phi(-z), z^2 = u = m^2 / v, as a function of s = u / (c + u) in [0, 1), by one
+/// division and no square root. Absolute error at most 2e-7 (tested), never negative. v must be of order 1 and at least
+/// 1e-18, |m| below 1e18.
 #if defined(__AVX512F__)
 namespace detail {
 /// c = 8: cubics on 32 intervals around s = k / 31, by power of 31 s - k: error 4.3e-8; 0 from u = 37 on, where
@@ -157,7 +157,7 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   const vec<float> r = (vec<float>)_mm512_rcp14_ps((__m512)w);
   const vec<float> ar = a * r;
   const vec<float> s = ar + ar * (1.0f - w * r);
-  // Adding 1.5 2^23 leaves round(31 s / c) in the low bits, which is all that the permutation reads.
+  // Adding 1.5 2^23 leaves round(31 s) in the low bits, the only ones that the permutation reads.
   const vec<float> shifted = s * per_s + 12582912.0f;
   const vec<float> f = s * per_s - (shifted - 12582912.0f);
   const auto segment = (__m512i)shifted;
@@ -171,8 +171,7 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   return p * f + at(0);
 }
 #else
-/// c = 15/2. PP is an entire function of u; with PP = exp(-u/2) g(u), g is a polynomial in s, fitted to 2.0e-8 on [0,
-/// 80].
+/// c = 15/2: PP = exp(-u / 2) g(s), g a polynomial, fitted to 2.0e-8 for u in [0, 80].
 inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   constexpr float share = 2.0f / 15.0f;
   const vec<float> a = m * m;
@@ -195,7 +194,7 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   p = p * f + 0.24022242085358653f;
   p = p * f + 0.6931469775991391f;
   p = p * f + 1.0f;
-  // Of lanes that nobody asks for, where v has cancelled, the bits mean nothing: unsigned ones may overflow.
+  // Unsigned, since lanes where v has cancelled hold any bits and may overflow; nobody reads them.
   using bits = word_lanes;
   bits exponent, mantissa;
   std::memcpy(&exponent, &shifted, sizeof exponent);
@@ -206,25 +205,25 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
 }
 #endif
 
-/// The same for doubles, through the C library's erfc, for any v >= 0.
+/// The same in f64, by the C library's erfc, for any v >= 0.
 inline vec<double> plasticity_lanes(vec<double> m, vec<double> v) {
   vec<double> p;
   for (int i = 0; i < lanes<double>; ++i) p[i] = pair_plasticity(m[i], v[i]);
   return p;
 }
 
-/// The least v that `plasticity_lanes` takes, for v of order 1 where pairs vary.
+/// The least v that `plasticity_lanes` takes.
 template <class F>
 inline constexpr F least_v = std::is_same_v<F, float> ? static_cast<F>(1e-18) : std::numeric_limits<F>::min();
 
-/// Plasticity of pairs whose v comes from their difference: where v is 0 it is 1 if m is, else 0.
+/// Plasticity of pairs whose v comes from their difference. Where v is 0, it is 1 if m is 0, else 0.
 template <class F>
 inline vec<F> difference_plasticity(vec<F> m, vec<F> v) {
   const vec<F> least = splat(least_v<F>);
   return plasticity_lanes(m, v > least ? v : least);
 }
 
-/// out(rows, lanes) = rows(rows, d) * coefficients(d, width), width a multiple of the lanes, `rows` at most block_rows.
+/// out (block_rows, width) = rows (block_rows, d) coefficients (d, width); width is a multiple of lanes<F>.
 inline constexpr int block_rows = 8;
 template <class F>
 inline void rows_times_lanes(const F* rows, index_t row_stride, index_t d, const F* coefficients, index_t width,

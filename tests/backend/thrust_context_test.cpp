@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One test body for every context that runs on the host, and the contexts against each other.
+// thrust_context and cpu_context: the same tests for both, and one against the other.
 #include <gtest/gtest.h>
 #include <omp.h>
 #include <thrust/system/omp/execution_policy.h>
@@ -195,7 +195,6 @@ TYPED_TEST(every_context, equal_keys_and_no_keys_have_defined_results) {
   EXPECT_TRUE(std::isnan(plasticity_profile(ctx, model, head).buckets.back().plasticity));
 }
 
-/// Of values, heatmaps and standard errors.
 double distance(const plasticity_profile_result& a, const plasticity_profile_result& b) {
   return std::fmax(test::distance(a, b), test::distance_of_errors(a, b));
 }
@@ -281,7 +280,7 @@ TEST(thrust_context, results_do_not_depend_on_the_thread_count) {
   }
 }
 
-// Views of the device and of the host are different types: a context of the host takes none of the device.
+// A context of the host takes no views of device memory: they are different types.
 template <class Context, memory_space S>
 concept takes = requires(Context& ctx, tensor_view<const float, S> x, vector_view<const std::int32_t, S> t,
                          const keys_by_document& g, const std::vector<pair_problem>& p) {
