@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The d x d work: a batch of 64 symmetric eigenproblems (PCA) and of 64 semi-definite factors (query models with a full
-// covariance), matrices a second.
+// Matrices per second: batches of 64 symmetric eigenproblems (PCA) and of 64 semi-definite factors (query models with a
+// full covariance).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -99,12 +99,7 @@ TYPED_TEST(every_context, constants_have_no_variance_and_rows_must_be_finite) {
   for (const double v : m.k.total.xx) EXPECT_EQ(v, 0);
   EXPECT_EQ(m.k.total.mean[3], static_cast<double>(0.1f));
   rows.k[7 * 5 + 2] = std::nanf("");
-  try {
-    moments_of(ctx, rows.view());
-    FAIL() << "a row with NaN was taken";
-  } catch (const error& e) {
-    EXPECT_STREQ(e.what(), "k head 0 row 7 holds a value that is not finite");
-  }
+  EXPECT_EQ(test::message_of([&] { moments_of(ctx, rows.view()); }), "k head 0 row 7 holds a value that is not finite");
 }
 
 TYPED_TEST(every_context, plasticity_of_keys_that_are_not_finite_is_refused) {

@@ -74,14 +74,7 @@ struct device_keys {
   template <class T, memory_space S>
   buffer<double> centred(const Device& device, const tensor_view<const T, S>& k, index_t head,
                          backend::key_centre about = backend::key_centre::mean) const {
-    const row_segments<T> x{.data = k.data,
-                            .dim = k.dim,
-                            .heads = k.heads,
-                            .segments = host.groups(),
-                            .row_stride = k.row_stride,
-                            .head_stride = k.head_stride,
-                            .row = row.data(),
-                            .offset = offset.data()};
+    const auto x = segments_of(k, host.groups(), row.data(), offset.data());
     auto only = x;
     only.data += head * k.head_stride;
     auto mean = averages(device, only, 1, non_finite.data());

@@ -31,6 +31,12 @@ struct row_segments {
   }
 };
 
+template <class T, memory_space S>
+row_segments<T> segments_of(const tensor_view<const T, S>& x, index_t segments, const std::int64_t* row,
+                            const index_t* offset) {
+  return {x.data, x.dim, x.heads, segments, x.row_stride, x.head_stride, row, offset};
+}
+
 /// sum(head, tile, c) of a segment's rows minus its first row; a tile is at most `tile_rows` rows of one segment.
 template <class T>
 struct tile_sums_of_segments {
@@ -167,10 +173,13 @@ struct scatter_layout {
 
 /// Copies second moments (heads, segments, d, d) and (heads, segments, d) into that layout. (heads, d, d) items.
 struct pack_scatter {
+  /// From one row of a segment to the next, and from one segment to the next.
+  struct strides {
+    index_t row, segment;
+  };
   scatter_layout layout;
   const double *scatter, *with_t;
-  index_t row, segment;      ///< strides of the scatter's rows and segments; heads follow one another
-  index_t t_row, t_segment;  ///< strides of xt
+  strides of_scatter, of_t;  ///< heads follow one another
   double* to;
 
   QKGEOM_HD void operator()(index_t item) const {
@@ -178,12 +187,12 @@ struct pack_scatter {
     const index_t i = row_of_all - head * d;
     if (j < i) return;
     double* const out = to + head * layout.values();
-    const double* const from = scatter + head * layout.segments * segment + i * row + j;
+    const double* const from = scatter + head * layout.segments * of_scatter.segment + i * of_scatter.row + j;
     double total = 0;
     for (index_t s = 0; s < layout.segments; ++s) {
-      const double x = from[s * segment];
+      const double x = from[s * of_scatter.segment];
       total += x;
-      if (i == j) out[layout.xt(s) + i] = with_t[(head * layout.segments + s) * t_segment + i * t_row];
+      if (i == j) out[layout.xt(s) + i] = with_t[(head * layout.segments + s) * of_t.segment + i * of_t.row];
       if (s + 1 == layout.segments) break;
       if (layout.kind == scatter_kind::full)
         out[layout.of_segment(s) + layout.entry(i, j)] = x;
@@ -208,14 +217,7 @@ struct scatter_by_loops {
     for (index_t h = 0; h < rows.heads; ++h) {
       device.each(segments * d * runs, segment_scatter<T>{rows, h, about.mean + h * segments * d, t_means.data(),
                                                           about.position, scatter.data(), xt.data()});
-      device.each(d * d, pack_scatter{.layout = layout,
-                                      .scatter = scatter.data(),
-                                      .with_t = xt.data(),
-                                      .row = d,
-                                      .segment = d * d,
-                                      .t_row = 1,
-                                      .t_segment = d,
-                                      .to = packed.data()});
+      device.each(d * d, pack_scatter{layout, scatter.data(), xt.data(), {d, d * d}, {1, d}, packed.data()});
       each(h, index_t{1}, packed.host().data());
     }
   }
@@ -311,14 +313,7 @@ std::vector<side_moments> moments(const Device& device, const Scatter& scatter_o
   const index_t d = x.dim, segments = buckets + 1;
   const sorted_rows<Device> order(device, bucket, buckets);
   const auto offset = device.copy(order.offset);
-  const row_segments<T> rows{.data = x.data,
-                             .dim = d,
-                             .heads = x.heads,
-                             .segments = segments,
-                             .row_stride = x.row_stride,
-                             .head_stride = x.head_stride,
-                             .row = order.row.data(),
-                             .offset = offset.data()};
+  const auto rows = segments_of(x, segments, order.row.data(), offset.data());
   const auto mean = segment_averages<Device>(device, order.offset)(device, rows, x.heads);
   const auto host_mean = mean.host();
   if (!std::all_of(host_mean.begin(), host_mean.end(), [](double v) { return std::isfinite(v); })) {

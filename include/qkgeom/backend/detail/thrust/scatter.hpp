@@ -90,14 +90,9 @@ struct scatter_by_products {
       if (batch > 0) launcher.multiply(batch, width, rows_per_chunk, centred.data(), products.data());
       device.each(heads * x.segments * entries,
                   add_products{products.data(), on_chunk.data(), x.segments, chunks, entries, sums.data()});
-      device.each(heads * d * d, pack_scatter{.layout = layout,
-                                              .scatter = sums.data(),
-                                              .with_t = sums.data() + d,
-                                              .row = width,
-                                              .segment = entries,
-                                              .t_row = width,
-                                              .t_segment = entries,
-                                              .to = packed.data()});
+      device.each(
+          heads * d * d,
+          pack_scatter{layout, sums.data(), sums.data() + d, {width, entries}, {width, entries}, packed.data()});
       const index_t values = heads * layout.values();
       double* const on_host = launcher.on_host(values);
       device.memory.to_host(on_host, packed.data(), static_cast<std::size_t>(values) * sizeof(double));
