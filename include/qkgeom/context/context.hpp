@@ -15,21 +15,19 @@ namespace qkgeom {
 
 /// Runs independent work of the host, and shows the host what lies in the context's memory.
 template <class C>
-concept runs_host_work = requires(C& ctx, const vector_view<const std::int32_t, C::space>& values) {
+concept runs_host_work = requires(C& ctx, const vector_view<const std::int32_t, C::space>& values, void (*f)(index_t)) {
   { C::space } -> std::convertible_to<memory_space>;
-  ctx.for_each(index_t{}, [](index_t) {});
+  ctx.for_each(index_t{}, f);  // not a lambda: nvcc 13.0 rejects it here
   { ctx.host_copy(values) } -> std::same_as<host_values<std::int32_t>>;
 };
 
 /// Moments of rows: see cpu_context::moments.
 template <class C>
-concept sums_moments =
-    requires(C& ctx, const tensor_view<const float, C::space>& x,
-             const vector_view<const std::int32_t, C::space>& position, const std::vector<std::int32_t>& bucket) {
-      {
-        ctx.moments("q", x, position, bucket, index_t{}, scatter_kind::full)
-      } -> std::same_as<std::vector<side_moments>>;
-    };
+concept sums_moments = requires(C& ctx, const tensor_view<const float, C::space>& x,
+                                const vector_view<const std::int32_t, C::space>& position,
+                                const std::vector<std::int32_t>& bucket) {
+  { ctx.moments("q", x, position, bucket, index_t{}, scatter_kind::full) } -> std::same_as<std::vector<side_moments>>;
+};
 
 /// Work on symmetric (d, d) matrices: see cpu_context::symmetric_eigen and cpu_context::cholesky.
 template <class C>
