@@ -19,8 +19,7 @@ inline void expect_aligned(const void* p, std::size_t bytes) {
   require(reinterpret_cast<std::uintptr_t>(p) % bytes == 0, "an access of ", bytes, " bytes at a misaligned address");
 }
 
-/// A team of 256 threads in one. Each step ends for all threads before the next begins, so barriers do nothing; copies
-/// are done at once.
+/// A team of 256 threads in one. A step ends for all threads before the next begins, so barriers and waits do nothing.
 struct host_team {
   static constexpr int threads = 256;
   template <class T>

@@ -233,8 +233,7 @@ class device {
     return arena_.allocation_of(p);
   }
   bool is_inside(const void* p) const { return arena_.is_inside(p); }
-  /// Whether copies from pageable host memory read it when the stream gets there, as a device does that reads such
-  /// memory.
+  /// Whether copies from pageable host memory read it when the stream gets there.
   bool reads_pageable_memory() const { return schedule_ == schedule::mixed; }
   std::size_t held() const {
     const std::lock_guard lock(mutex_);

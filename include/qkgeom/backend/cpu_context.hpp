@@ -18,8 +18,8 @@ struct cpu_options {
   int threads = 0;  ///< 0 or less: one per core
 };
 
-/// Runs every primitive on the CPU, with Eigen and threads. Results do not depend on the number of threads. One thread
-/// at a time may use a context.
+/// Runs every primitive on the CPU, with Eigen and threads. Results do not depend on the number of threads. Use a
+/// context from one thread at a time.
 class cpu_context {
  public:
   static constexpr memory_space space = memory_space::host;
@@ -41,8 +41,8 @@ class cpu_context {
     return host_values<std::remove_const_t<T>>(x);
   }
 
-  /// Moments of each head of x (n, heads, d) and of the rows' positions (n), in tokens: of all rows, with the full
-  /// scatter, and of each bucket, with what `per_bucket` says. bucket (n): numbers in [0, buckets), -1 for a row
+  /// Moments of each head of x (n, heads, d) with the rows' positions (n), in tokens: of all rows, with the full
+  /// scatter, and of each bucket, with a scatter of kind `per_bucket`. bucket (n) is in [0, buckets), or -1 for a row
   /// outside all. Throws on a row that is not finite; the error names `side`, head and row.
   template <class T>
   std::vector<side_moments> moments(const char* side, const tensor_view<const T>& x,

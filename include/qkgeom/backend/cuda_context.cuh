@@ -29,7 +29,7 @@ struct cuda_options {
 /// Runs every primitive on the current CUDA device, on the caller's stream, on views of device memory. Members are
 /// those of cpu_context. Results are host values, so a primitive waits for the stream where it reads them, and nowhere
 /// else. Results do not depend on the order in which blocks run. Scratch memory comes from a stream-ordered pool of the
-/// context. Throws `error` where CUDA reports one. One thread at a time may use a context.
+/// context. Throws `error` where CUDA reports one. Use a context from one thread at a time.
 ///
 /// Sums over all pairs in f32, with a heatmap, a weight (device_weighted_pairs, prefix_uniform) or terms, are one
 /// tensor core kernel over the tiles of many heads and query buckets; so are those under observed queries. Drawn pairs

@@ -18,7 +18,7 @@ namespace qkgeom {
 /// call uploads the heads of its views, packed, and keeps nothing: a pointer does not tell whether its values have
 /// changed since the last call. A weight that runs on the host alone (`pair_request::weight`) is summed there by a
 /// cpu_context; see `device_weighted_pairs` for weights of a device. `Context::memory()` is the memory that it computes
-/// on. The other context must outlive this one. One thread at a time may use a context.
+/// on. The other context must outlive this one. Use a context from one thread at a time.
 template <context Context>
 class uploading_context {
  public:

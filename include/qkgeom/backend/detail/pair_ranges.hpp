@@ -22,8 +22,7 @@ QKGEOM_HD inline double unit_scale(double mean_square) {
   return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
 }
 
-/// The rounding grid is estimated from at most 256 evenly spaced keys of a group of n: grid_key(j, n), j <
-/// grid_keys(n).
+/// The rounding grid is estimated from at most 256 evenly spaced keys of a group (of n keys).
 inline constexpr index_t most_grid_keys = 256;
 QKGEOM_HD inline index_t grid_keys(index_t n) { return n < most_grid_keys ? n : most_grid_keys; }
 QKGEOM_HD inline index_t grid_key(index_t j, index_t n) { return j * n / grid_keys(n); }
@@ -32,8 +31,7 @@ QKGEOM_HD inline index_t grid_key(index_t j, index_t n) { return j * n / grid_ke
 enum class key_centre { mean, on_grid };
 
 /// The mean of one coordinate of keys in [low, high], rounded to a grid between a 512th and a 256th of their range. A
-/// key minus its mean has more digits than the key, so equal scores of observed queries would round apart; minus the
-/// rounded mean it has hardly more.
+/// key minus its mean has more digits than the key, so equal scores would round apart; minus this, hardly more.
 QKGEOM_HD inline double grid_centre(double mean, double low, double high) {
   if (!(high > low)) return low;
   if (!std::isfinite(high - low)) return mean;

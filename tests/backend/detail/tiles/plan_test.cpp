@@ -11,8 +11,7 @@ namespace {
 
 using namespace qkgeom;
 
-/// Calls each(key i, key j, span, tile) for the pairs that the tiles of a plan visit: i < j, of one group, both
-/// admitted.
+/// Calls each(key i, key j, span, tile) for the pairs of a plan's tiles: i < j, of one group, both admitted.
 template <class Each>
 void visit_tiles(const tile::tile_plan& plan, const std::vector<index_t>& group, const std::vector<bool>& admitted,
                  const Each& each) {

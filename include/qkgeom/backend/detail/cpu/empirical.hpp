@@ -26,8 +26,8 @@ inline std::int64_t wins_doubled(const F* a, const F* b, index_t n) {
   return total;
 }
 
-/// See cpu_context::empirical_pairs: sums of 4 p (1 - p), the plug-in form of (4.7, 4.8); the unbiased one is n / (n -
-/// 1) times it.
+/// See cpu_context::empirical_pairs: sums of 4 p (1 - p), the plug-in form of (4.7, 4.8), (n - 1) / n of the unbiased
+/// one.
 template <class F>
 std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, const wide_tensor& k,
                                        const keys_by_document& groups, const std::vector<empirical_problem>& problems) {

@@ -13,8 +13,8 @@
 
 namespace qkgeom::cpu {
 
-/// Rows sorted by bucket, stable: bucket b has rows row[offset[b]] to row[offset[b + 1] - 1]; rows outside all come
-/// last.
+/// Rows sorted by bucket, stable: bucket b has rows row[offset[b]] to row[offset[b + 1] - 1]; the last one has no
+/// bucket.
 struct row_order {
   std::vector<index_t> row, offset;
 

@@ -140,8 +140,7 @@ class general_pairs {
   std::vector<std::vector<double>> slice_cells_;  ///< (slices) by cell
 };
 
-/// One problem, number `number` of the call: groups in runs whose number does not depend on the threads, then large
-/// groups one by one.
+/// Problem `number` of the call. Small groups go in runs that do not depend on the threads, then large ones one by one.
 inline void add_general(thread_pool& pool, const wide_rows& k, const keys_by_document& groups,
                         const pair_problem& problem, const pair_request& request, index_t number, pair_sums& sums) {
   const auto entries = sums.sum.size();

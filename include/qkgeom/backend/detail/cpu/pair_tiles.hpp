@@ -78,8 +78,7 @@ struct scaled_keys {
   }
 };
 
-/// Plasticity of a tile of pairs, keys i to i + rows - 1 with panel p, from its Gram matrix, whose sums stay in
-/// registers.
+/// Plasticity of a tile, keys i to i + rows - 1 with panel p, from its Gram matrix, whose sums stay in registers.
 template <class F>
 struct gram_tile {
   static constexpr index_t panel = scaled_keys<F>::panel;

@@ -45,8 +45,7 @@ std::vector<tile::fixed_point> heat_units(const Launcher& launcher, const Groups
   return units;
 }
 
-/// Reads heatmaps back. `sum`: (2, problems, width, width) sums and weights; with `units` twice that, their `fine`
-/// words second.
+/// Reads heatmaps back. `sum` (2, problems, width, width): sums, then weights; with `units` their low words follow.
 inline void read_heat(const std::vector<unsigned long long>& sum, const std::vector<tile::fixed_point>& units,
                       index_t width, std::vector<pair_sums>& results) {
   const auto problems = static_cast<index_t>(results.size()), all = problems * width * width;
@@ -76,8 +75,7 @@ struct square_norms {
   }
 };
 
-/// The fixed-point units (group_cells::values) of one problem's cells, from bounds of each value over keys of at most
-/// `largest_norm`.
+/// The fixed-point units (group_cells::values) of a problem's cells, whose keys have at most `largest_norm`.
 inline std::vector<tile::fixed_point> cell_units(const pair_problem& problem, double largest_norm, double pairs) {
   double mean = 0, variance = 0;
   for (const auto& scores : problem.distributions) {

@@ -49,9 +49,8 @@ struct operand_rows {
   }
 
  private:
-  /// Rows of drift, content and the cross term. With f = coordinate 1's row of the factor, the covariance of coordinate
-  /// 1 with the others adds to v twice the difference of drift times the difference of key . sum_c f_c (column c of the
-  /// factor, without coordinate 1).
+  /// Rows of drift, content and the cross term. The covariance of coordinate 1 with the others adds to v twice the
+  /// difference of drift times the difference of key . row(3), row(3) being that covariance.
   template <class Row>
   void add_term_rows(const score_distribution& scores, const drift_split& split, const Row& row) {
     const auto d = static_cast<index_t>(split.axis.size());

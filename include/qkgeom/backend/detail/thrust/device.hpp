@@ -17,9 +17,8 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// A device: memory, and launches of a function over numbers, here of a Thrust policy on raw pointers of `memory`.
-/// Sums of floats are taken by tiles of a fixed size, added in a fixed order, so that results do not depend on how the
-/// policy shares out work.
+/// A device is memory, and launches of a function over [0, n); here by a Thrust policy on raw pointers of `memory`.
+/// Floats are summed by tiles of a fixed size in a fixed order, so results do not depend on how the policy works.
 template <class Policy, class Memory>
 struct device {
   using memory_type = Memory;

@@ -16,8 +16,7 @@ struct bucket_draws {
   double weight;  ///< admissible pairs per taken pair
 };
 
-/// Draw number `slot` of each bucket: keys `left` and `right`, in the order of the groups, and their group; -1 where a
-/// bucket has fewer draws.
+/// Draw `slot` of each bucket: keys `left` and `right`, in the order of the groups, and their group; -1: no such draw.
 struct draw_keys {
   const bucket_draws* buckets;
   const std::int64_t* before;  ///< (sets, groups + 1) pairs in earlier groups

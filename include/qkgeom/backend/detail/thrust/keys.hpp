@@ -84,8 +84,7 @@ struct device_keys {
     return y;
   }
 
-  /// Throws if a key of a head that was centred is not finite. Synchronises the stream; call it only where results are
-  /// read back.
+  /// Throws if a key that was centred is not finite. Synchronises the stream; call it only where results are read back.
   void require_finite() const {
     const auto group = static_cast<index_t>(non_finite.host().front());
     if (group < host.groups()) backend::refuse_key(host, group);

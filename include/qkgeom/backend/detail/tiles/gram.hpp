@@ -10,8 +10,8 @@ namespace qkgeom::tile {
 /// Columns of a stage. Rows of shared memory are padded to 80 bytes, so that eight of them hit all banks once.
 inline constexpr int stage_k = 32, stage_row = stage_k + 8, operand_elements = tile_side * stage_row;
 
-/// Operands of a launch: n keys of `width` columns (a multiple of stage_k) for each query bucket. A value is high +
-/// low, or high alone.
+/// Operands of a launch: for each query bucket n keys of `width` columns, a multiple of stage_k. A value is high + low,
+/// or high where `low` is null.
 struct gram_keys {
   const bf16 *high, *low;  ///< (buckets, n, width)
   index_t n;

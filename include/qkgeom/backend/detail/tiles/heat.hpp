@@ -14,8 +14,7 @@ namespace qkgeom::tile {
 struct fixed_point {
   double coarse = 1, fine = 1;
 
-  /// Units for `count` numbers of size at most `most`: neither word overflows, and a number errs by at most fine / 2,
-  /// some 2^-90 count^2 most.
+  /// For `count` numbers of size at most `most`: no word overflows; an error is at most fine / 2, 2^-90 count^2 most.
   static fixed_point of(double most, double count) {
     if (!(most * count > 0)) return {};
     const double coarse = std::ldexp(1.0, std::ilogb(most) + std::ilogb(count) + 2 - 61);

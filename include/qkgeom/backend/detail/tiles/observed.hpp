@@ -26,9 +26,8 @@ struct observed_bucket {
 
 /// Sums 4 p (1 - p) over the pairs of a tile, where p is the share of a bucket's queries that score one key above the
 /// other; a tie counts 1/2. A thread counts wins of 8 x 8 pairs, over scores in shared memory, two stages of 32
-/// queries. Where a tile has few pairs, threads share its 8 x 8 blocks by query. Counts are multiples of 1/2, and
-/// products of integers are added as integers, so nothing is rounded before the sum of a row: at most 2^20 queries per
-/// bucket.
+/// queries. Where a tile has few pairs, threads share its 8 x 8 blocks by query. Counts and their products are exact
+/// up to the sum of a row, for at most 2^20 queries per bucket.
 struct observed_tiles {
   static constexpr int threads = tile_threads, blocks_per_processor = 2;
   static constexpr int block = 8, across = tile_side / block, stage_queries = 32;

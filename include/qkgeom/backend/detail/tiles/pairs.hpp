@@ -28,8 +28,7 @@ struct tile_bucket {
 
 /// Sums the plasticity of a tile's pairs: the Gram matrix by tensor cores, the rest in registers; sums over 32 pairs of
 /// a row, in f32 where there is no weight, then over rows and tile in f64. Values: the sum; with a weight sum, weight
-/// and number of pairs; with Terms the sum and the seven terms. Heat adds to cells as well, with Terms to cells by
-/// group.
+/// and number of pairs; with Terms the sum and the seven terms. Heat: cells too, with Terms by group.
 template <bool Split, bool Heat, class Weight = backend::no_weight, bool Terms = false>
 struct pair_tiles {
   static_assert(!Terms || !Weight::given, "terms come without a weight");

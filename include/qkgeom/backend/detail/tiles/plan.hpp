@@ -19,8 +19,7 @@ struct tile_span {
   std::int32_t unused = 0;  ///< no padding, so that every byte that goes to a device is set
 };
 
-/// The span of every 2^shift-th tile, from which a short search finds any tile's: spans are in the order of their
-/// tiles.
+/// The span of every 2^shift-th tile, from which a short search finds any tile's. Spans are in the order of tiles.
 struct span_table {
   std::vector<std::int32_t> at;  ///< ends with the last span
   int shift = 0;

@@ -15,8 +15,7 @@ struct weight_keys {
   const std::int32_t *position, *document;  ///< (n)
 };
 
-/// What the weights of a tile's pairs are made from, in shared memory; for a weight of the later key alone, the
-/// weights.
+/// The arguments of the weights of a tile's pairs, in shared memory; of a weight of the later key alone, the weights.
 template <class Weight>
 struct tile_weights {
   static constexpr int entries = Weight::of_later_key ? 1 : tile_side;
@@ -57,8 +56,7 @@ struct tile_weights {
   }
 };
 
-/// most[problem] = the bits of the largest weight of a pair; bits of non-negative doubles are in the order of the
-/// values.
+/// most[problem] = the bits of the largest weight of a pair; bits of doubles that are not negative sort as the values.
 template <class Weight>
 struct largest_weight {
   static constexpr int threads = tile_threads, blocks_per_processor = 2;
