@@ -96,7 +96,7 @@ struct host_team {
   void sum_lanes(per_thread<T>& x) const {
     for (int step = Width / 2; step > 0; step /= 2) {
       const auto before = x.values;
-      for (std::size_t t = 0; t < threads; ++t) x.values[t] += before[t ^ static_cast<std::size_t>(step)];
+      for (int t = 0; t < threads; ++t) x.values[t] += before[t ^ step];
     }
   }
 };

@@ -42,7 +42,7 @@ planted_rows<T> rows_of(index_t dim, index_t documents, index_t rows, double com
 /// The weighted mean of the plasticity, and sums of the terms.
 struct oracle_mean_of_terms {
   test::oracle_mean mean;
-  std::array<double, static_cast<std::size_t>(pair_terms)> term{};
+  std::array<double, pair_terms> term{};
   void add(const test::oracle_pair& p, double w) {
     mean.add(p.group, p.value[0], w);
     for (std::size_t i = 0; i < term.size(); ++i) term[i] += w * p.value[i + 1];

@@ -121,13 +121,13 @@ class planted_layer {
   std::vector<T> spread(const std::vector<T>& x, index_t heads) const {
     const T nonsense = detail::rounded<T>(std::nan(""));
     std::vector<T> to;
-    for (std::size_t row = 0; row < x.size(); row += static_cast<std::size_t>(one_.dim)) {
+    for (std::size_t row = 0; row < x.size(); row += one_.dim) {
       for (index_t h = 0; h < heads; ++h) {
         for (index_t c = 0; c < one_.dim; ++c)  // coordinates in another order make another head
-          to.push_back(x[row + static_cast<std::size_t>((c + h) % one_.dim)]);
-        to.insert(to.end(), static_cast<std::size_t>(gap_), nonsense);
+          to.push_back(x[row + (c + h) % one_.dim]);
+        to.insert(to.end(), gap_, nonsense);
       }
-      to.insert(to.end(), static_cast<std::size_t>(gap_), nonsense);
+      to.insert(to.end(), gap_, nonsense);
     }
     return to;
   }

@@ -132,7 +132,7 @@ TEST_F(on_gpu, a_row_that_is_not_finite_is_named) {
 TEST_F(on_gpu, factors_give_their_matrix_back) {
   cuda_context gpu{{.stream = stream}};
   const index_t d = 12, rank = 5;
-  std::vector<double> root(d * rank), m(static_cast<std::size_t>(d * d));
+  std::vector<double> root(d * rank), m(d * d);
   const random_stream draws{.seed = 2};
   for (std::size_t i = 0; i < root.size(); ++i) root[i] = draws.uniform(i) - 0.5;
   const auto product = [&](const std::vector<double>& f, index_t r, index_t i, index_t j) {

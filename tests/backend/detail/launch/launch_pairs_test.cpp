@@ -162,7 +162,7 @@ TEST(tile_pairs, terms_by_cell_keep_the_sums_of_groups) {
       EXPECT_EQ(got.groups, want.groups);
       EXPECT_EQ(got.weight, want.weight);
       EXPECT_EQ(got.weight_square, want.weight_square);
-      constexpr auto values = static_cast<std::size_t>(heatmap_terms::values);
+      constexpr std::size_t values = heatmap_terms::values;
       for (std::size_t c = 0; c < want.weight.size(); ++c)
         for (std::size_t v = 0; v < values; ++v) {
           const auto at = c * values + v, first = c * values;

@@ -27,7 +27,7 @@ struct loop_launcher {
         }
   }
   double* on_host(index_t n) const {
-    host->assign(static_cast<std::size_t>(n), std::nan(""));
+    host->assign(n, std::nan(""));
     return host->data();
   }
 };

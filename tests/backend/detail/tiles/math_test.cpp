@@ -44,9 +44,9 @@ std::vector<float> tile_of_keys(index_t n, index_t d) {
   const random_stream stream{.seed = 8};
   std::vector<float> z(n * d);
   for (std::size_t i = 0; i < z.size(); ++i) {
-    const auto row = i / static_cast<std::size_t>(d);
+    const auto row = i / d;
     const double x = (stream.uniform(i) - 0.5) * std::sqrt(12.0 / static_cast<double>(d));
-    z[i] = static_cast<float>(row % 8 == 7 ? z[i - static_cast<std::size_t>(d)] + 0.02 * x : x);
+    z[i] = static_cast<float>(row % 8 == 7 ? z[i - d] + 0.02 * x : x);
   }
   return z;
 }

@@ -177,7 +177,7 @@ std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_sc
   std::vector<std::unique_ptr<pair_sink>> sinks(problems.size() * runs.size());
   scratch.resize(pool.size());
   const auto work = [&](index_t task, int thread) {
-    const auto p = static_cast<std::size_t>(task / count);
+    const index_t p = task / count;
     auto& sink = sinks[task];
     sink = std::make_unique<pair_sink>(results[p], groups, request);
     add_run<F>(pool, k.head(problems[p].key_head), groups, problems[p], runs[task % count], scratch[thread], *sink);

@@ -270,13 +270,12 @@ struct segment_facts {
 inline side_moments unpacked(const scatter_layout& layout, const segment_facts& facts, index_t head,
                              const double* from) {
   const index_t d = layout.d;
-  const auto dim = static_cast<std::size_t>(d);
   const auto vector_at = [d](const double* at) { return std::vector<double>(at, at + d); };
-  const auto add_triangle = [dim](const double* at, std::vector<double>& xx) {
-    for (std::size_t i = 0; i < dim; ++i)
-      for (std::size_t j = i; j < dim; ++j) {
-        xx[i * dim + j] += *at++;
-        xx[j * dim + i] = xx[i * dim + j];
+  const auto add_triangle = [d](const double* at, std::vector<double>& xx) {
+    for (index_t i = 0; i < d; ++i)
+      for (index_t j = i; j < d; ++j) {
+        xx[i * d + j] += *at++;
+        xx[j * d + i] = xx[i * d + j];
       }
   };
   side_moments m{row_moments::zero(d, scatter_kind::full), {}};
