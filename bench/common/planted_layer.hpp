@@ -39,17 +39,18 @@ inline planted_head typical_head(index_t dim, index_t context, std::uint64_t see
   head.context_length = context;
   const random_stream stream{.seed = seed, .document = 1u << 31, .use = draw::planted};
   std::uint64_t next = 0;
+  const auto d = static_cast<std::size_t>(dim);
   const auto vector = [&](double length) {
-    std::vector<double> v(dim);
+    std::vector<double> v(d);
     for (double& x : v) x = length * detail::normal(stream, next++) / std::sqrt(static_cast<double>(dim));
     return v;
   };
   const auto root = [&] {
-    std::vector<double> f(dim * dim);
-    for (index_t r = 0; r < dim; ++r)
-      for (index_t c = 0; c < dim; ++c)
-        f[r * dim + c] = std::pow(0.1, static_cast<double>(c) / static_cast<double>(dim)) *
-                         detail::normal(stream, next++) / std::sqrt(static_cast<double>(dim));
+    std::vector<double> f(d * d);
+    for (std::size_t r = 0; r < d; ++r)
+      for (std::size_t c = 0; c < d; ++c)
+        f[r * d + c] = std::pow(0.1, static_cast<double>(c) / static_cast<double>(d)) * detail::normal(stream, next++) /
+                       std::sqrt(static_cast<double>(dim));
     return f;
   };
   head.mean_q = vector(4.0);
@@ -66,19 +67,20 @@ inline layer_rows plant_layer(index_t heads, index_t documents, index_t rows, in
   layer_rows layer;
   layer.heads = heads;
   layer.dim = dim;
-  const index_t total = documents * rows;
-  layer.q.resize(total * heads * dim);
-  layer.k.resize(total * heads * dim);
-  for (index_t h = 0; h < heads; ++h) {
+  const auto total = static_cast<std::size_t>(documents * rows), d = static_cast<std::size_t>(dim);
+  const auto all = static_cast<std::size_t>(heads);
+  layer.q.resize(total * all * d);
+  layer.k.resize(total * all * d);
+  for (std::size_t h = 0; h < all; ++h) {
     planted_head head = typical_head(dim, context, h + 1);
     head.documents = documents;
     head.rows = rows;
     head.seed = 7;  // one seed: the positions of a layer are those of all its heads
     auto planted = plant<bf16>(head);
-    for (index_t i = 0; i < total; ++i)
-      for (index_t c = 0; c < dim; ++c) {
-        layer.q[(i * heads + h) * dim + c] = planted.q[i * dim + c];
-        layer.k[(i * heads + h) * dim + c] = planted.k[i * dim + c];
+    for (std::size_t i = 0; i < total; ++i)
+      for (std::size_t c = 0; c < d; ++c) {
+        layer.q[(i * all + h) * d + c] = planted.q[i * d + c];
+        layer.k[(i * all + h) * d + c] = planted.k[i * d + c];
       }
     layer.q_position = std::move(planted.q_position);
     layer.q_document = std::move(planted.q_document);
