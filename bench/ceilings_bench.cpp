@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the machine can do: GEMM rates of Eigen and of OpenBLAS with every kernel set the CPU can run, and the copy
-// rate.
+// The rates that others are compared with: GEMM of Eigen, GEMM of OpenBLAS with each kernel set of this CPU, copying.
 #include <benchmark/benchmark.h>
 
 #include <string>

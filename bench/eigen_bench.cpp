@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The d x d work: a batch of 64 symmetric eigenproblems (PCA) and of 64 semi-definite factors (query models with a full
-// covariance), matrices a second.
+// Matrices per second: batches of 64 symmetric eigenproblems (PCA) and of 64 semi-definite factors (query models with a
+// full covariance).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -17,15 +17,14 @@ using namespace qkgeom;
 constexpr std::size_t batch = 64;
 
 /// Covariances root root' of typical heads.
-std::vector<std::vector<double>> covariances(index_t dim) {
-  const auto d = static_cast<std::size_t>(dim);
+std::vector<std::vector<double>> covariances(index_t d) {
   std::vector<std::vector<double>> all;
   for (std::size_t h = 0; h < batch; ++h) {
-    const auto f = bench::typical_head(dim, 8192, h + 1).root_q;
+    const auto f = bench::typical_head(d, 8192, h + 1).root_q;
     std::vector<double> c(d * d);
-    for (std::size_t i = 0; i < d; ++i)
-      for (std::size_t j = 0; j < d; ++j)
-        for (std::size_t k = 0; k < d; ++k) c[i * d + j] += f[i * d + k] * f[j * d + k];
+    for (index_t i = 0; i < d; ++i)
+      for (index_t j = 0; j < d; ++j)
+        for (index_t k = 0; k < d; ++k) c[i * d + j] += f[i * d + k] * f[j * d + k];
     all.push_back(std::move(c));
   }
   return all;

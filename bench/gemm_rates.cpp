@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Prints OpenBLAS's kernel set and its sgemm and dgemm rates (FLOP/s) with the number of threads given: `gemm_rates 2`.
-// A program of its own, since OpenBLAS chooses its kernels once, by OPENBLAS_CORETYPE, when it is loaded; each of our
-// threads multiplies its own matrices with single-threaded BLAS, whose own threads would spin beside what is measured.
+// Prints OpenBLAS's kernel set and its sgemm and dgemm rates (FLOP/s) with a number of threads: `gemm_rates 2`. It is a
+// program of its own, since OpenBLAS chooses its kernels once, by OPENBLAS_CORETYPE, when it is loaded. Each thread
+// multiplies its own matrices with single-threaded BLAS, whose threads would spin during the measurement.
 #include <cblas.h>
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Rates of cuda_context beside the card's ceilings. Times are CUDA events around whole calls, results on the host
-// included; rates are those of the fastest iteration after a warm-up. Data are random, on the device. With --small
-// every size is a hundredth or so: a run of seconds that shows that all works. Exit status 77 where there is no device.
+// Rates of cuda_context, and their shares of the card's ceilings. Times are of whole calls, including results on the
+// host; rates are those of the fastest iteration after a warm-up. Data are random, on the device. --small divides sizes
+// by about a hundred, to see in seconds that everything works. Exit status 77 where there is no device.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -26,7 +26,7 @@ index_t context() { return bench::sized(131072); }
 index_t bucket() { return context() / 16; }
 constexpr index_t model_layers = 10;  // of 30 heads
 
-/// Runs `work` for the iterations of `state`, after one that warms up, and gives the seconds of the fastest.
+/// Seconds of the fastest of the iterations of `state`, after one that warms up.
 template <class Work>
 double fastest(benchmark::State& state, Work&& work) {
   const bench::stopwatch watch(nullptr);
@@ -59,7 +59,7 @@ double pairs_of(const std::vector<plasticity_profile_result>& profiles) {
   return n;
 }
 
-/// One layer of 30 heads: a covariance a query bucket, one in total of the keys.
+/// One layer of 30 heads: covariances of queries per bucket, of keys in total.
 template <class T>
 void moments(benchmark::State& state) {
   const bench::device_model<T> model({});
@@ -75,7 +75,7 @@ void moments(benchmark::State& state) {
   state.counters["share_of_copy"] = values * sizeof(T) / s / measured_gpu_ceilings().copy;
 }
 
-/// Symmetric eigenproblems of 128, as many as a model of 300 heads has.
+/// 300 symmetric (128, 128) eigenproblems, as many as a model of 300 heads has.
 void eigen_batch(benchmark::State& state) {
   constexpr index_t d = 128;
   const auto count = static_cast<std::size_t>(bench::sized(300));
@@ -99,7 +99,7 @@ struct pair_case {
   bool across = true, heatmap = false, terms = false;
 };
 
-/// gaussian_pairs on a layer under fitted distributions: preparing the keys, the pair kernel and its sums.
+/// gaussian_pairs on a layer under fitted query models.
 void pairs(benchmark::State& state, const pair_case& c) {
   const bench::device_model<bf16> model(c.shape);
   const auto layer = model.rows().view(model.q(0), model.k(0));
@@ -120,7 +120,7 @@ void pairs(benchmark::State& state, const pair_case& c) {
   state.counters["seconds_of_300_heads"] = s * 300 / static_cast<double>(c.shape.heads);
 }
 
-/// Same-document pairs of a layer under the observed queries themselves, 500 a bucket: 500 comparisons a pair.
+/// Same-document pairs of a layer under observed queries, 500 per bucket: 500 comparisons per pair.
 void observed_queries(benchmark::State& state) {
   const bench::device_model<bf16> model({});
   cuda_context ctx;
@@ -149,7 +149,7 @@ void pooled_profiles(benchmark::State& state) {
   state.counters["pairs_per_s"] = n / s;
 }
 
-/// The analyses of a whole model of 300 heads, from rows to profile and heatmap; `rows` hands out the layers.
+/// All analyses of a model of 300 heads, from rows to profile and heatmap; `rows.each_layer` gives the layers.
 template <class Rows>
 void whole_model(benchmark::State& state, const Rows& rows, bool across) {
   using clock = std::chrono::steady_clock;
@@ -190,7 +190,7 @@ void model_from_host(benchmark::State& state, bool across) {
   whole_model(state, bench::host_model<bf16, Memory>(model), across);
 }
 
-/// A benchmark of `iterations`; what it throws becomes its error.
+/// Registers a benchmark; an exception becomes its error.
 template <class F>
 void add(const std::string& name, int iterations, F&& body) {
   const auto guarded = [body](benchmark::State& state) {

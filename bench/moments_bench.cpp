@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Moments of one head's rows: bytes of rows read a second beside the copy rate, and the FLOP of the triangle of the
-// covariance, n d (d + 1), beside the machine's best dgemm. `queries`: covariance in each of 16 buckets; `keys`:
-// diagonals there, the covariance in total only.
+// Moments of a head's rows: bytes read per second as a share of the copy rate, and FLOP/s of the covariance's triangle,
+// n d (d + 1) FLOP, as a share of the best dgemm. `queries`: covariances of 16 buckets; `keys`: their diagonals.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -19,7 +18,7 @@ using namespace qkgeom;
 
 constexpr index_t rows = 8000, context = 131072, buckets = 16;
 
-/// `heads` heads at the same positions, one block of rows a head.
+/// `heads` heads at the same positions.
 template <class T>
 struct rows_of_heads {
   index_t heads, dim;

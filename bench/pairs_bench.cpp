@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Pairs of keys a second, of each way the pair sums are done, beside the rate that the machine's best GEMM would allow:
-// a pair costs 2 d of its FLOP. Rates are those of the fastest iteration; pairs i < j are counted once.
+// Pairs of keys per second for each kind of pair sum, as a share of what the best GEMM would allow at 2 d FLOP per
+// pair. Rates are those of the fastest iteration; pairs i < j are counted once.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,14 +23,14 @@ using namespace qkgeom;
 constexpr index_t context = 131072, buckets = 16;
 constexpr auto everything = std::numeric_limits<std::int32_t>::max();
 
-/// Rows of a head, and distributions fitted to its queries.
+/// Rows of a head, and score distributions fitted to its queries.
 template <class T>
 struct pair_case {
   planted_rows<T> rows;
   keys_by_document groups;
   pair_problem problem;
 
-  pair_case(index_t d, index_t documents, index_t keys, covariance_kind covariance, bool one_distribution) {
+  pair_case(index_t d, index_t documents, index_t keys, covariance_kind covariance, bool one_bucket) {
     planted_head head = bench::typical_head(d, context, 1);
     head.documents = documents;
     head.rows = keys;
@@ -40,7 +40,7 @@ struct pair_case {
     const auto model = fit_queries(ctx, moments, {.covariance = covariance});
     problem.reflector = model.reflector;
     for (index_t b = 0; b < buckets; ++b) problem.distributions.push_back(scores_of(model, b, std::nullopt));
-    if (one_distribution) {
+    if (one_bucket) {
       problem.distributions = {problem.distributions.back()};
       problem.distributions[0].before = everything;
     }
@@ -50,15 +50,15 @@ struct pair_case {
 
 template <class T = float>
 const pair_case<T>& known_case(index_t d, index_t documents, index_t keys, covariance_kind covariance,
-                               bool one_distribution) {
+                               bool one_bucket) {
   static std::map<std::tuple<index_t, index_t, index_t, covariance_kind, bool>, pair_case<T>> cases;
-  const auto key = std::make_tuple(d, documents, keys, covariance, one_distribution);
+  const auto key = std::make_tuple(d, documents, keys, covariance, one_bucket);
   auto at = cases.find(key);
-  if (at == cases.end()) at = cases.emplace(key, pair_case<T>(d, documents, keys, covariance, one_distribution)).first;
+  if (at == cases.end()) at = cases.emplace(key, pair_case<T>(d, documents, keys, covariance, one_bucket)).first;
   return at->second;
 }
 
-/// Runs `work`, which returns the number of pairs it did, and sets the counters from its fastest run.
+/// Runs `work`, which returns its number of pairs, and sets the counters from the fastest run.
 template <class Work>
 void rate_of(benchmark::State& state, double pairs_at_gemm_rate, Work&& work) {
   using clock = std::chrono::steady_clock;
@@ -93,7 +93,7 @@ void run_pairs(benchmark::State& state, const pair_case<T>& c, pair_request requ
   });
 }
 
-/// One group of 4096 keys of type T under one distribution.
+/// One group of 4096 keys of type T under one query bucket.
 template <class T>
 void one_group(benchmark::State& state, T, covariance_kind covariance, pair_precision precision) {
   run_pairs(state, known_case<T>(state.range(0), 1, 4096, covariance, true), {{}, precision, 0});
@@ -105,14 +105,13 @@ void one_group_heatmap(benchmark::State& state) {
             {{}, pair_precision::f32, context / buckets});
 }
 
-/// 500 groups of 16 keys under the distributions of 16 query buckets: a head of a sampled capture.
+/// 500 groups of 16 keys under 16 query buckets: a head of a sampled capture.
 void small_groups(benchmark::State& state, covariance_kind covariance, bool heatmap) {
   run_pairs(state, known_case(state.range(0), 500, 16, covariance, false),
             {{}, pair_precision::f32, heatmap ? context / buckets : 0});
 }
 
-/// Pairs under the observed queries themselves: the same head, 500 queries a bucket. No GEMM rate stands beside it: its
-/// work is n comparisons a pair.
+/// The same head under observed queries, 500 per bucket. Without a share of GEMM: a pair is 500 comparisons.
 void empirical(benchmark::State& state) {
   const auto& c = known_case(state.range(0), 500, 16, covariance_kind::diagonal, false);
   cpu_context ctx{{.threads = static_cast<int>(state.range(1))}};

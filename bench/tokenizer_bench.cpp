@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Bytes of text a CPU second, of each scheme of tokenizer (tests/data/tokenizers and the bundled model's own):
-// the held-out books, and the inputs on which a tokenizer takes longest, lines of one character or of one endless word.
-// tokenizer_bench --write FOLDER writes the first megabyte of each, for baselines/tokenizers_library.py.
+// Bytes of text per CPU second for each scheme of tokenizer (tests/data/tokenizers and the bundled model's): the
+// held-out books, and the slowest inputs, lines of one character or of one endless word. tokenizer_bench --write FOLDER
+// writes the first megabyte of each, for baselines/tokenizers_library.py.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ const std::map<std::string, std::vector<std::string>>& texts() {
   return all;
 }
 
-/// Every tokenizer.json that is measured, by name.
+/// The files tokenizer.json, by name.
 std::map<std::string, std::filesystem::path> schemes() {
   std::map<std::string, std::filesystem::path> list{{"bundled", source / "examples/data/kjv-smollm3/tokenizer.json"}};
   for (const auto& entry : std::filesystem::directory_iterator(source / "tests/data/tokenizers"))
@@ -49,7 +49,7 @@ std::map<std::string, std::filesystem::path> schemes() {
   return list;
 }
 
-/// CPU seconds of this process: what other programs take from the core does not count.
+/// CPU seconds of this process: time of other programs does not count.
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 void encode(benchmark::State& state, const std::filesystem::path& file, const std::vector<std::string>& documents) {
@@ -74,7 +74,7 @@ void encode(benchmark::State& state, const std::filesystem::path& file, const st
   state.counters["compared_ids"] = compared;
 }
 
-/// What the bytes themselves cost to move.
+/// The rate of moving the bytes.
 void copy(benchmark::State& state) {
   const std::string& from = texts().at("letters")[0];
   std::string to(from.size(), ' ');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A whole model from rows to figures' numbers: 300 query heads, 8000 queries and 8000 keys each in 500 documents of up
-// to 131072 tokens, head size 128, bf16. `whole_model_bench --write FILE` writes one layer's rows and our answers for
-// bench/baselines/whole_model.py, which does the same analysis with NumPy.
+// All analyses of a model of 300 query heads, each with 8000 queries and 8000 keys from 500 documents of up to 131072
+// tokens, head size 128, bf16. `whole_model_bench --write FILE` writes one layer's rows and our answers for
+// bench/baselines/whole_model.py, which does the same analyses with NumPy.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -26,8 +26,7 @@ using namespace qkgeom;
 constexpr index_t layers = 30, heads_a_layer = 10, documents = 500, rows_a_document = 16, dim = 128, context = 131072,
                   buckets = 16;
 
-/// Layers at different addresses, so that no layer finds its rows in a cache. Ten heads are planted; every layer is a
-/// copy.
+/// Layers at different addresses, so that none finds its rows in a cache. All are copies of one planted layer.
 const std::vector<bench::layer_rows>& model_rows() {
   static const std::vector<bench::layer_rows> all(
       layers, bench::plant_layer(heads_a_layer, documents, rows_a_document, dim, context));

@@ -44,7 +44,7 @@ std::vector<std::string> openblas_kernel_sets() {
   return sets;
 }
 
-/// Runs the program `gemm_rates` beside this one; nothing if it is not there or OpenBLAS does not know the kernel set.
+/// Runs the program `gemm_rates`, if it is there and OpenBLAS knows the kernel set.
 void add_openblas(const std::string& kernels, int threads, std::vector<gemm_rate>& rates) {
   std::error_code none;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / "gemm_rates";
@@ -64,15 +64,15 @@ void add_openblas(const std::string& kernels, int threads, std::vector<gemm_rate
 double copy_rate(int threads) {
   constexpr std::size_t bytes = std::size_t{512} << 20;
   const std::unique_ptr<char[]> from(new char[bytes]), to(new char[bytes]);
-  const std::size_t term = bytes / static_cast<std::size_t>(threads);
-  const auto slice = [&](int t) { return static_cast<std::size_t>(t) * term; };
+  const std::size_t share = bytes / static_cast<std::size_t>(threads);
+  const auto slice = [&](int t) { return static_cast<std::size_t>(t) * share; };
   best_round(threads, 0, [&](int t) {
-    std::memset(from.get() + slice(t), 1, term);
-    std::memset(to.get() + slice(t), 2, term);
+    std::memset(from.get() + slice(t), 1, share);
+    std::memset(to.get() + slice(t), 2, share);
   });
   const double seconds =
-      best_round(threads, 1.5, [&](int t) { std::memcpy(to.get() + slice(t), from.get() + slice(t), term); });
-  return 2.0 * static_cast<double>(term) * threads / seconds;
+      best_round(threads, 1.5, [&](int t) { std::memcpy(to.get() + slice(t), from.get() + slice(t), share); });
+  return 2.0 * static_cast<double>(share) * threads / seconds;
 }
 
 }  // namespace

@@ -12,15 +12,15 @@ struct gemm_rate {
   double sgemm = 0, dgemm = 0;
 };
 
-/// What the machine can do, measured: what the rates of our kernels are held against.
+/// Measured rates of the machine, with which those of our kernels are compared.
 struct ceilings {
   int threads = 1;
   std::vector<gemm_rate> gemm;  ///< Eigen, and OpenBLAS with every kernel set this CPU can run
-  double copy = 0;  ///< bytes read plus bytes written a second, of blocks far larger than the second-level cache
+  double copy = 0;  ///< bytes read plus bytes written per second, in blocks far larger than the second-level cache
 
   double best_sgemm() const;
   double best_dgemm() const;
-  /// Pairs of keys a second that the best sgemm could give: a pair needs 2 d of its FLOP.
+  /// Pairs of keys per second that the best sgemm allows, at 2 d FLOP per pair.
   double pair_rate(double d) const { return best_sgemm() / (2 * d); }
   double pair_rate_f64(double d) const { return best_dgemm() / (2 * d); }
 };

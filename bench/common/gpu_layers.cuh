@@ -10,7 +10,7 @@
 
 namespace qkgeom::bench {
 
-/// Query heads, each with a key head of its own, whose rows spread over `context` tokens of each document.
+/// Query heads, each with its own key head. Rows spread over `context` tokens of each document.
 struct layer_shape {
   index_t rows = sized(8000), heads = sized(30, 2), dim = 128, documents = sized(320), context = sized(131072);
 
@@ -59,7 +59,7 @@ class shared_rows {
   buffer<std::int32_t, cuda_kernels::device_memory> position_, document_;
 };
 
-/// Layers of random rows on the device, each at its own address: none finds its rows in a cache.
+/// Layers of random rows on the device, at different addresses, so that none finds its rows in a cache.
 template <class T>
 class device_model {
  public:
@@ -76,7 +76,7 @@ class device_model {
   const T* q(index_t l) const { return q_[l].data(); }
   const T* k(index_t l) const { return k_[l].data(); }
 
-  /// f(layer) for each layer.
+  /// Calls f(layer) for each layer.
   template <class F>
   void each_layer(F&& f) const {
     for (index_t l = 0; l < layers(); ++l) f(rows_.view(q(l), k(l)));
@@ -88,8 +88,7 @@ class device_model {
   std::deque<buffer<T, cuda_kernels::device_memory>> q_, k_;
 };
 
-/// A copy of a device_model in the host's memory, whose layers come to the device one by one: while one is worked on,
-/// a second thread copies the next on a stream of its own.
+/// A copy of a device_model in host memory. While the device works on one layer, a second thread uploads the next.
 template <class T, class Memory>
 class host_model {
  public:
@@ -106,7 +105,7 @@ class host_model {
     check(cudaDeviceSynchronize(), "waiting for memory");
   }
 
-  /// f(layer) for each layer; f must have read all of the layer when it returns.
+  /// Calls f(layer) for each layer; when f returns, the device must have read the layer.
   template <class F>
   void each_layer(F&& f) const {
     auto next = begin(0);

@@ -13,7 +13,7 @@
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/core/random.hpp"
 
-/// What the card can do, measured: what the rates of our kernels are held against.
+/// Measured rates of the card, with which those of our kernels are compared.
 namespace qkgeom::bench {
 
 using cuda_kernels::check;
@@ -48,7 +48,7 @@ class stopwatch {
 
 using cuda_kernels::pinned_memory;
 
-/// Sizes are divided by this. Above 1 a run shows that all works, and its rates mean nothing.
+/// Divisor of sizes. Above 1, rates mean nothing.
 inline index_t shrunk_by = 1;
 inline index_t sized(index_t n, index_t least = 1) { return std::max(least, n / shrunk_by); }
 
@@ -76,16 +76,16 @@ void fill(T* x, index_t n, std::uint64_t seed) {
                      random_values<T>{x, seed});
 }
 
-/// The pair kernel's epilogue alone, on values in registers: each thread `rounds` rows of `columns` pairs.
+/// The pair kernel's epilogue alone, on values in registers: `rounds` rows of `columns` pairs per thread.
 struct epilogue_alone {
-  static constexpr int threads = 256, blocks_a_processor = 4, columns = 16;
+  static constexpr int threads = 256, blocks_per_processor = 4, columns = 16;
   int rounds;
   float* to;
 
   QKGEOM_HD index_t shared_bytes() const { return 0; }
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char*) const {
-    team.own([&](int t) {
+    team.each([&](int t) {
       float norm[columns], score[columns], gram[columns];
       const float mine = static_cast<float>(t) * (1.0f / threads);
       QKGEOM_UNROLL
@@ -111,8 +111,8 @@ struct epilogue_alone {
 struct gpu_ceilings {
   double gemm_bf16 = 0, gemm_f64 = 0;  ///< FLOP/s of cuBLAS
   double epilogue = 0;                 ///< pairs/s of `1 - erf^2` alone
-  double copy = 0;                     ///< bytes read plus bytes written a second, on the device
-  double pinned = 0, pageable = 0;     ///< bytes a second from the host's memory
+  double copy = 0;                     ///< bytes read plus bytes written per second, on the device
+  double pinned = 0, pageable = 0;     ///< bytes per second from page-locked and from pageable host memory
 };
 
 namespace detail {

@@ -9,8 +9,7 @@
 
 namespace qkgeom::bench {
 
-/// Rows of all heads of one layer, (rows, heads, dim); query head h reads key head h: no key head is shared, the most
-/// work a layer of so many query heads can be.
+/// Rows (rows, heads, dim) of a layer. Query head h has its own key head h, which is the most work.
 struct layer_rows {
   index_t heads = 0, dim = 0;
   std::vector<bf16> q, k;
@@ -32,8 +31,8 @@ struct layer_rows {
   }
 };
 
-/// A head of the kind that real models have: a spectrum that falls by a factor of 100, a mean that is larger than the
-/// noise in a few coordinates, drift over the whole context of about two standard deviations.
+/// A head like those of real models: a spectrum that falls by a factor of 100, a mean larger than the noise in a few
+/// coordinates, drift over the context of about two standard deviations.
 inline planted_head typical_head(index_t dim, index_t context, std::uint64_t seed) {
   planted_head head;
   head.dim = dim;
@@ -63,7 +62,7 @@ inline planted_head typical_head(index_t dim, index_t context, std::uint64_t see
   return head;
 }
 
-/// A layer of `heads` planted heads at the same positions: `documents` documents of `rows` rows a side and head.
+/// A layer of planted heads at the same positions, with `rows` queries and keys per document and head.
 inline layer_rows plant_layer(index_t heads, index_t documents, index_t rows, index_t dim, index_t context) {
   layer_rows layer;
   layer.heads = heads;

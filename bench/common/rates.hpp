@@ -11,8 +11,7 @@
 
 namespace qkgeom::bench {
 
-/// n numbers in [-1, 1]: constant ones would flatter a GEMM, since wires that never change their state let the clock
-/// rise.
+/// n numbers in [-1, 1]. On constant ones a GEMM is faster: wires that do not switch let the clock rise.
 template <class T>
 void fill_random(std::vector<T>& x, std::size_t n) {
   std::minstd_rand bits(1);
@@ -21,8 +20,8 @@ void fill_random(std::vector<T>& x, std::size_t n) {
   for (T& value : x) value = uniform(bits);
 }
 
-/// Shortest time in seconds of rounds in which `threads` threads run `work(thread)` side by side, over at least three
-/// rounds and `budget` seconds. The shortest: other programs on the machine only ever make a round longer.
+/// Seconds of the shortest round, in which `threads` threads run work(thread) side by side, of at least three rounds
+/// and `budget` seconds. The shortest, since other programs only lengthen rounds.
 template <class Work>
 double best_round(int threads, double budget, Work&& work) {
   using clock = std::chrono::steady_clock;

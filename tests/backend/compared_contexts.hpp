@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Planted heads on which contexts are compared, and how far apart two profiles are.
+// Planted heads on which contexts are compared, and the distance of two profiles.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ inline planted_head compared_head(index_t dim, index_t documents, index_t rows, 
   return spec;
 }
 
-/// Depends on everything a weight can see, and leaves some pairs out.
+/// A weight that reads every field of a pair, and leaves some pairs out.
 struct odd_weight {
   QKGEOM_HD double operator()(const key_pair& p) const {
     if (p.distance() < 40 || (p.i + p.j) % 5 == 0) return 0;
@@ -35,7 +35,7 @@ auto moments_of(Context& ctx, const Head& head) {
   return accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000});
 }
 
-/// Largest difference of two profiles and their heatmaps, and that they are of the same pairs.
+/// Largest difference of two profiles and of their heatmaps; expects them to be over the same pairs.
 inline double distance(const plasticity_profile_result& a, const plasticity_profile_result& b) {
   double worst = 0;
   EXPECT_EQ(a.buckets.size(), b.buckets.size());
@@ -55,7 +55,7 @@ inline double distance(const plasticity_profile_result& a, const plasticity_prof
   return worst;
 }
 
-/// The same of their standard errors.
+/// Largest difference of the standard errors of two profiles.
 inline double distance_of_errors(const plasticity_profile_result& a, const plasticity_profile_result& b) {
   double worst = 0;
   for (std::size_t i = 0; i < a.buckets.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs programs of tiles (backend/detail/tiles/team.hpp) on the host as a block of threads that are not in step.
+// Runs tile programs (backend/detail/tiles/team.hpp) on the host as a block of threads that are not in step.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace qkgeom::test {
 
-/// When a copy that nobody waits for is done: at once, or not before a thread that made it waits for it.
+/// When an asynchronous copy is done: at once, or when its thread waits for it.
 enum class copy_time { early, late };
 
 struct thread_schedule {
@@ -22,7 +22,7 @@ struct thread_schedule {
   copy_time copies;
 };
 
-/// One thread of a block as the team of a program, as `device_team` is.
+/// The team of a program as one thread of a block sees it; see `device_team`.
 class fibre_team {
  public:
   template <class T>
@@ -36,13 +36,13 @@ class fibre_team {
       : block_(&block), thread_(thread), lane_(thread % fibre_block::warp), copies_(copies) {}
 
   template <class F>
-  void own(const F& f) const {
+  void each(const F& f) const {
     f(thread_);
   }
   void barrier() const { block_->wait_for_block(); }
   template <class F>
-  void each(const F& f) const {
-    own(f);
+  void each_then_wait(const F& f) const {
+    each(f);
     barrier();
   }
 
@@ -92,7 +92,7 @@ class fibre_team {
 
   template <class Add>
   void join_lanes(per_thread<tile::joined>& of, const Add& add) const {
-    own([&](int t) {
+    each([&](int t) {
       if (of[t].place >= 0) add(of[t]);
     });
   }
@@ -122,7 +122,7 @@ class fibre_team {
   mutable std::deque<std::vector<pending>> batches_;
 };
 
-/// host_launcher whose programs are run by threads under a schedule.
+/// A host_launcher whose programs run by threads under a schedule.
 class fibre_launcher : public host_launcher {
  public:
   explicit fibre_launcher(const thread_schedule& schedule)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fused pair sums of cuda_context on the host: the same programs, plans and launches.
+// The tile programs of cuda_context on the host: the same programs, plans and launches.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@
 
 namespace qkgeom::test {
 
+/// The launcher (backend/detail/launch/launch.hpp) whose device is the host.
 class host_launcher {
  public:
   using policy = std::remove_cvref_t<decltype(thrust::omp::par)>;
@@ -26,9 +27,8 @@ class host_launcher {
     for (index_t b = 0; b < blocks; ++b) run_block(program, b);
   }
   template <class F>
-  void multiply(index_t batch, index_t rows, index_t columns, index_t d, const thrust_kernels::matrix_batch<const F>& a,
-                const thrust_kernels::matrix_batch<const F>& b, const thrust_kernels::matrix_batch<F>& c) const {
-    thrust_kernels::multiply_by_loops{}(device_, batch, rows, columns, d, a, b, c);
+  void multiply(const thrust_kernels::matrix_products<F>& products) const {
+    thrust_kernels::multiply_by_loops{}(device_, products);
   }
 
  private:
@@ -37,7 +37,7 @@ class host_launcher {
   thrust_kernels::device<policy, cpu_memory> device_{policy_, memory_};
 };
 
-/// cpu_context whose pair sums are the fused ones.
+/// A cpu_context whose pair sums come from tile programs.
 template <class Launcher>
 class tile_context_on : public cpu_context {
  public:
@@ -53,10 +53,10 @@ class tile_context_on : public cpu_context {
     if (request.sample.pairs > 0)
       return thrust_kernels::drawn_pairs<device, thrust_kernels::multiply_by_loops, T, memory_space::host>(
           launcher_.device(), multiply_, scratch_, k, groups, problems, request)();
-    using fused = thrust_kernels::tile_pairs<Launcher, T, memory_space::host>;
+    using tile_pairs = thrust_kernels::tile_pairs<Launcher, T, memory_space::host>;
     constexpr bool weighted = !std::is_same_v<Weight, backend::no_weight>;
-    EXPECT_TRUE(fused::does(request, weighted));
-    fused sums(launcher_, scratch_, split_, k, groups, problems, request);
+    EXPECT_TRUE(tile_pairs::takes(request, weighted));
+    tile_pairs sums(launcher_, scratch_, split_, k, groups, problems, request);
     if constexpr (weighted)
       return sums(backend::given_weight<Weight>{weight});
     else

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs programs of tiles (backend/detail/tiles/team.hpp) on the host, and the fused pair sums with them: what a device
-// does, step by step, one thread after the other.
+// Runs tile programs (backend/detail/tiles/team.hpp) on the host: each step by one thread for all threads of the block.
 #pragma once
 
 #include <array>
@@ -15,13 +14,12 @@
 
 namespace qkgeom::test {
 
-/// Throws `error` where a device would fault: at an address that is no multiple of the bytes it moves at once.
+/// Throws `error` where a device would fault: at an address that is no multiple of the `bytes` read at once.
 inline void expect_aligned(const void* p, std::size_t bytes) {
   require(reinterpret_cast<std::uintptr_t>(p) % bytes == 0, "an access of ", bytes, " bytes at a misaligned address");
 }
 
-/// A team of 256 threads in one. A barrier holds since each step is done for all threads before the next begins; copies
-/// that do not wait are done at once.
+/// A team of 256 threads in one. A step ends for all threads before the next begins, so barriers and waits do nothing.
 struct host_team {
   static constexpr int threads = 256;
   template <class T>
@@ -32,12 +30,12 @@ struct host_team {
   };
 
   template <class F>
-  void own(const F& f) const {
+  void each(const F& f) const {
     for (int t = 0; t < threads; ++t) f(t);
   }
   template <class F>
-  void each(const F& f) const {
-    own(f);
+  void each_then_wait(const F& f) const {
+    each(f);
   }
   void barrier() const {}
 
@@ -62,7 +60,7 @@ struct host_team {
         std::memcpy(&x[t].word[m], from + t % 4 * 2, sizeof(std::uint32_t));
       }
   }
-  /// Of warp `w`: a (16, 16) from words 0 and 1 of rows r and r + 8, words 2 and 3 of the columns from 8 on.
+  /// In each warp, words 0 and 1 of a (16, 16) hold rows r and r + 8, words 2 and 3 the same of columns 8 and on.
   void multiply(per_thread<tile::products>& g, int m, int n, const per_thread<tile::fragment>& a,
                 const per_thread<tile::fragment>& b, int half) const {
     const auto value = [](std::uint32_t word, int k) {
@@ -89,7 +87,7 @@ struct host_team {
 
   template <class Add>
   void join_lanes(per_thread<tile::joined>& of, const Add& add) const {
-    own([&](int t) {
+    each([&](int t) {
       if (of[t].place >= 0) add(of[t]);
     });
   }
@@ -98,12 +96,12 @@ struct host_team {
   void sum_lanes(per_thread<T>& x) const {
     for (int step = Width / 2; step > 0; step /= 2) {
       const auto before = x.values;
-      for (std::size_t t = 0; t < threads; ++t) x.values[t] += before[t ^ static_cast<std::size_t>(step)];
+      for (int t = 0; t < threads; ++t) x.values[t] += before[t ^ step];
     }
   }
 };
 
-/// run(shared) with the shared memory of a block, which nobody has set.
+/// Calls run(shared) with a block's shared memory, which holds NaN.
 template <class Program, class Run>
 void with_shared_memory(const Program& program, const Run& run) {
   static_assert(Program::threads == host_team::threads);
@@ -113,7 +111,7 @@ void with_shared_memory(const Program& program, const Run& run) {
   run(reinterpret_cast<unsigned char*>(shared.data()));
 }
 
-/// A block of a launch.
+/// Runs one block of a launch.
 template <class Program>
 void run_block(const Program& program, index_t block) {
   with_shared_memory(program, [&](unsigned char* shared) { program(host_team{}, block, shared); });

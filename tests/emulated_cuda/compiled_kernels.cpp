@@ -14,7 +14,7 @@
 namespace qkgeom::emulated {
 namespace {
 
-/// Without spaces, and with one name for namespaces that have none.
+/// A name as all compilers write it: without spaces, unnamed namespaces as `nameless`.
 std::string plain(const std::string& name) {
   static const std::regex spaces(" "), nameless(R"(_GLOBAL__N__\w+|\(anonymousnamespace\))");
   return std::regex_replace(std::regex_replace(name, spaces, ""), nameless, "nameless");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernels as nvcc compiled them, in PTX, run by the host in place of those that the host's compiler made.
+// Launches of the kernels' PTX, made by nvcc, in place of kernels compiled for the host.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
-#include "tests/emulated_cuda/ptx/machine.hpp"
+#include "tests/emulated_cuda/ptx/interpreter.hpp"
 
 namespace qkgeom::emulated {
 
@@ -19,7 +19,7 @@ class compiled_kernels {
   /// Null unless QKGEOM_EMULATED_KERNELS is "compiled".
   static compiled_kernels* the();
 
-  /// What a launch of function<Argument>(argument) does.
+  /// Launches function<Argument>(argument).
   template <class Argument>
   void launch(const std::string& function, const Argument& argument, index_t blocks, int threads,
               std::size_t dynamic_shared_bytes) {
@@ -29,12 +29,12 @@ class compiled_kernels {
   }
 
  private:
-  /// Of files with colons between their names.
+  /// `files`: names with colons between them.
   explicit compiled_kernels(const std::string& files);
   void launch(const std::string& function, const std::type_info& argument, std::size_t bytes, ptx::grid how);
 
   std::vector<std::string> modules_;
-  std::map<std::string, ptx::kernel_text> texts_;  // by a name without what compilers write differently
+  std::map<std::string, ptx::kernel_text> texts_;  // by plain names, see compiled_kernels.cpp
   std::map<std::string, ptx::kernel> read_;
 };
 

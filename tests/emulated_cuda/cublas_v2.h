@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What this project uses of cuBLAS, played by the host: column-major products of batches, checked as cuBLAS checks
-// them.
+// cuBLAS, as far as this project uses it, emulated by the host: batches of column-major products, with cuBLAS's checks.
 #pragma once
 
 #define EIGEN_DONT_PARALLELIZE  // tests run beside one another
@@ -41,7 +40,7 @@ inline cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return C
 
 namespace qkgeom::emulated {
 
-/// C (m, n) = alpha op(A) op(B) + beta C of each matrix of a batch; products and their sums in `Sum`.
+/// C (m, n) = alpha op(A) op(B) + beta C for each matrix of a batch; products and sums in `Sum`.
 template <class Sum, class In, class Out>
 cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                         Sum alpha, const In* a, int lda, long long step_a, const In* b, int ldb, long long step_b,

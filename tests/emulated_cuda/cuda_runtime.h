@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What this project uses of CUDA's runtime, played by the host.
+// CUDA's runtime, as far as this project uses it, emulated by the host.
 #pragma once
 
 #include <chrono>
@@ -64,7 +64,7 @@ struct cudaDeviceProp {
   int multiProcessorCount;
 };
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int) {
-  *of = {"a device that the host plays", 2};
+  *of = {"a device that the host emulates", 2};
   return cudaSuccess;
 }
 enum cudaDeviceAttr { cudaDevAttrPageableMemoryAccess };
@@ -155,8 +155,7 @@ cudaError_t cudaHostAlloc(T** p, std::size_t bytes, unsigned) {
 }
 inline cudaError_t cudaFreeHost(void* p) { return qkgeom::emulated::device::the().release_pinned(p), cudaSuccess; }
 
-/// From memory of the host that is not page-locked, what is copied is what was there at the call, unless the device reads
-/// such memory itself.
+/// Copies from pageable host memory take what is there at the call, unless the device reads such memory itself.
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
   auto& device = qkgeom::emulated::device::the();
   const bool to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;

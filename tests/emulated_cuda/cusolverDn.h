@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What this project uses of cuSOLVER, played by the host.
+// cuSOLVER, as far as this project uses it, emulated by the host.
 #pragma once
 
 #include <Eigen/Eigenvalues>
@@ -45,7 +45,7 @@ inline cusolverStatus_t cusolverDnXsyevBatched_bufferSize(cusolverDnHandle_t, cu
   *on_host = 0;
   return CUSOLVER_STATUS_SUCCESS;
 }
-/// Of f64 matrices, whose lower triangles (column-major) are read: eigenvalues, ascending, and eigenvectors in columns.
+/// Eigenvalues, ascending, and eigenvectors in columns of f64 matrices; reads their lower triangles (column-major).
 inline cusolverStatus_t cusolverDnXsyevBatched(cusolverDnHandle_t handle, cusolverDnParams_t, cusolverEigMode_t,
                                                cublasFillMode_t, std::int64_t n, cudaDataType_t type_a, void* a,
                                                std::int64_t lda, cudaDataType_t type_w, void* w, cudaDataType_t compute,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A CUDA device that the host plays, so that tests without a GPU run the code that talks to one: what it allocates,
-// copies, launches and multiplies, and what it waits for. The headers beside this one stand before those of CUDA.
+// A CUDA device emulated by the host, so that tests without a GPU run the code that calls CUDA: allocations, copies,
+// launches, products and waits. The headers beside this one take the place of CUDA's.
 #pragma once
 
 #include <sys/mman.h>
@@ -31,9 +31,9 @@
 
 namespace qkgeom::emulated {
 
-/// When a stream works: at once, or not before somebody waits for it and no further than needed. Which of them does
-/// which is said by QKGEOM_EMULATED_CUDA: early, late (the usual), or mixed, where every second stream made is late.
-/// Any result that depends on it depends on a wait that is missing. If mixed, the device also reads pageable memory.
+/// When streams work: at once (early), when somebody waits for them and no further than needed (late, the default), or
+/// every second one late (mixed; then the device also reads pageable memory). QKGEOM_EMULATED_CUDA chooses. A result
+/// that depends on it shows a missing wait.
 enum class schedule { early, late, mixed };
 
 inline schedule chosen_schedule() {
@@ -44,8 +44,8 @@ inline schedule chosen_schedule() {
   return name == "early" ? schedule::early : name == "late" ? schedule::late : schedule::mixed;
 }
 
-/// Memory that only a stream's work may touch: a read or write of the host is a segmentation fault. It holds NaN when
-/// it is allocated and when it is freed; under AddressSanitizer what lies between and beyond allocations is poisoned.
+/// Memory that only a stream's work may touch: an access by the host is a segmentation fault. It holds NaN when it is
+/// allocated and when it is freed. Under AddressSanitizer everything but the allocations is poisoned.
 class device_arena {
  public:
   static constexpr std::size_t bytes = std::size_t{8} << 30;
@@ -53,7 +53,7 @@ class device_arena {
   device_arena()
       : base_(static_cast<char*>(mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
     require(base_ != MAP_FAILED, "no address space for a device");
-    madvise(base_, bytes, MADV_HUGEPAGE);  // doors open and close faster
+    madvise(base_, bytes, MADV_HUGEPAGE);  // mprotect is faster
     poison(base_, bytes);
   }
   device_arena(const device_arena&) = delete;
@@ -93,7 +93,7 @@ class device_arena {
     asked_.erase(at);
     used_.erase(used);
   }
-  /// First byte of the allocation that holds an address and the one behind its last; nulls if none does.
+  /// Begin and end of the allocation that holds an address; nulls if none does.
   std::pair<const char*, const char*> allocation_of(const void* p) const {
     const auto* const c = static_cast<const char*>(p);
     if (!is_inside(p)) return {};
@@ -103,7 +103,7 @@ class device_arena {
     const char* const begin = base_ + found->first;
     return c < begin + found->second ? std::pair{begin, begin + found->second} : std::pair<const char*, const char*>{};
   }
-  /// Whether these bytes are all of one allocation.
+  /// Whether one allocation holds all these bytes.
   bool holds(const void* p, std::size_t n) const {
     const auto [begin, end] = allocation_of(p);
     return begin != nullptr && static_cast<const char*>(p) + n <= end;
@@ -113,7 +113,7 @@ class device_arena {
   }
   std::size_t held() const { return held_; }
 
-  /// While one exists, the memory can be touched.
+  /// While one exists, the host may touch the memory.
   class open_door {
    public:
     explicit open_door(device_arena& of) : of_(of) {
@@ -144,13 +144,13 @@ class device_arena {
 
   char* base_;
   std::map<std::size_t, std::size_t> used_, asked_;  // begin: end with its gap; begin: bytes
-  std::size_t held_ = 0, reached_ = 0;               // bytes; nothing has ever been beyond the latter
+  std::size_t held_ = 0, reached_ = 0;               // bytes allocated; bytes that allocations have ever reached
   int doors_ = 0;
 };
 
 using work = std::function<void()>;
 
-/// What was given to a stream and is not done. Work has its number, from 1.
+/// A stream: its open work, and the numbers of works given and done.
 struct stream {
   std::deque<work> open;
   std::uint64_t given = 0, done = 0;
@@ -184,7 +184,7 @@ class device {
     streams_.erase(std::find(streams_.begin(), streams_.end(), s));
   }
 
-  /// Work for a stream; null: the default one, which all but non-blocking streams wait for, and which waits for them.
+  /// Gives work to a stream; null: the default one. It and all blocking streams wait for each other.
   void give(const std::shared_ptr<stream>& s, work w) {
     const std::lock_guard lock(mutex_);
     if (!s) {
@@ -199,7 +199,7 @@ class device {
     const std::lock_guard lock(mutex_);
     return now(s ? s : default_);
   }
-  /// What the host does. It comes late, so that its other threads get ahead.
+  /// The host waits. It sleeps first, so that its other threads get ahead.
   void wait(const point& p) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
     const std::lock_guard lock(mutex_);
@@ -215,7 +215,7 @@ class device {
     for (const auto& s : streams_) run(now(s));
   }
 
-  /// Allocates at once, on whatever stream; freed memory comes back when the stream has got there.
+  /// Allocates at once, whatever the stream.
   void* allocate(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     return arena_.allocate(bytes);
@@ -233,8 +233,7 @@ class device {
     return arena_.allocation_of(p);
   }
   bool is_inside(const void* p) const { return arena_.is_inside(p); }
-  /// Whether a copy from memory of the host that is not page-locked reads it when the stream gets there, as by a device
-  /// that can read such memory itself.
+  /// Whether copies from pageable host memory read it when the stream gets there.
   bool reads_pageable_memory() const { return schedule_ == schedule::mixed; }
   std::size_t held() const {
     const std::lock_guard lock(mutex_);
@@ -259,7 +258,7 @@ class device {
     return found != pinned_.begin() && (--found, c < found->first + found->second);
   }
 
-  /// The blocks of a launch may come in any order: f(block) for all of them.
+  /// Calls f(block) for all blocks of a launch, the first or the last one first.
   template <class F>
   void each_block(std::int64_t blocks, const F& f) const {
     for (std::int64_t i = 0; i < blocks; ++i) f(schedule_ == schedule::early ? i : blocks - 1 - i);
@@ -291,7 +290,8 @@ class device {
   const schedule schedule_ = chosen_schedule();
   mutable std::recursive_mutex mutex_;
   device_arena arena_;
-  std::optional<device_arena::open_door> always_open_;  // who waits all the time would open and close it all the time
+  std::optional<device_arena::open_door>
+      always_open_;  // streams that work at once would open and close it all the time
   std::map<const char*, std::size_t> pinned_;
   std::vector<std::shared_ptr<stream>> streams_;
   std::shared_ptr<stream> default_ = std::make_shared<stream>(stream{.open = {}, .late = schedule_ != schedule::early});

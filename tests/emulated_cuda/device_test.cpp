@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the emulated device shows of code that does not wait, or touches what it must not.
+// The emulated device shows missing waits and accesses that a device would refuse.
 #include <gtest/gtest.h>
 
 #include <cmath>

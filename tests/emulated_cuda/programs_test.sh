@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The programs that --device cuda becomes, on a device that the host plays, against those of the CPU: what
-# tests/run_gpu.sh does on a GPU. Run with QKGEOM_BIN, the folder of the former, and QKGEOM_SOURCE set, in a scratch folder.
+# The CUDA programs on the emulated device against those of the CPU, as tests/run_gpu.sh does on a GPU. Run in a scratch
+# folder, with QKGEOM_BIN, the folder of the CUDA programs, and QKGEOM_SOURCE set.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 cuda=$QKGEOM_BIN

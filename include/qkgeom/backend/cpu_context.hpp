@@ -15,11 +15,11 @@
 namespace qkgeom {
 
 struct cpu_options {
-  int threads = 0;  ///< <= 0: one a core
+  int threads = 0;  ///< 0 or less: one per core
 };
 
-/// Runs every primitive of the library on the CPU, with Eigen and threads. Results do not depend on the thread count.
-/// Not to be shared by threads at the same time.
+/// Runs every primitive on the CPU, with Eigen and threads. Results do not depend on the number of threads. Use a
+/// context from one thread at a time.
 class cpu_context {
  public:
   static constexpr memory_space space = memory_space::host;
@@ -29,20 +29,21 @@ class cpu_context {
   int threads() const { return pool_->size(); }
   thread_pool& pool() { return *pool_; }
 
-  /// `f(i)` for i in [0, n), in parallel.
+  /// Calls f(i) for i in [0, n), in parallel.
   template <class F>
   void for_each(index_t n, F&& f) {
     pool_->for_each(n, [&](index_t i, int) { f(i); });
   }
 
-  /// Values that the host may read: here the caller's own.
+  /// Values that the host may read: the caller's own.
   template <class T>
   host_values<std::remove_const_t<T>> host_copy(const vector_view<T>& x) {
     return host_values<std::remove_const_t<T>>(x);
   }
 
-  /// Moments of each head of x (n, heads, d): of all rows, with the covariance, and of the rows of each of `buckets`
-  /// buckets; `bucket[i]` is -1 for a row outside all. Throws on a row that is not finite, naming `side`, head and row.
+  /// Moments of each head of x (n, heads, d) with the rows' positions (n), in tokens: of all rows, with the full
+  /// scatter, and of each bucket, with a scatter of kind `per_bucket`. bucket (n) is in [0, buckets), or -1 for a row
+  /// outside all. Throws on a row that is not finite; the error names `side`, head and row.
   template <class T>
   std::vector<side_moments> moments(const char* side, const tensor_view<const T>& x,
                                     const vector_view<const std::int32_t>& position,
@@ -50,19 +51,21 @@ class cpu_context {
     return cpu::moments(*pool_, side, cpu::widened(x), position, bucket, buckets, per_bucket);
   }
 
-  /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices.
+  /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices. Throws where an entry is not finite.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
     return backend::each_matrix(*this, matrices,
                                 [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
   }
 
-  /// Factors F, F F' = matrix, of symmetric positive semi-definite (d, d) matrices.
+  /// Factors F (d, rank) of symmetric positive semi-definite (d, d) matrices F F'.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
     return backend::each_matrix(*this, matrices,
                                 [d](const std::vector<double>& m) { return linalg::semidefinite_factor(m, d); });
   }
 
-  /// Exact pair sums under Gaussian distributions, one result a problem; k is (n, key heads, d).
+  /// Sums over pairs of keys, one result per problem, where scores are Gaussian: over all pairs, or over those that
+  /// `request` draws. k is (n, key heads, d); `groups` says which of its rows are keys. Throws on a key that is not
+  /// finite, on a weight that is negative or not finite, and on a weight for drawn pairs.
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
@@ -70,7 +73,8 @@ class cpu_context {
                                groups, problems, request);
   }
 
-  /// Exact pair sums under observed queries: q is (n_q, query heads, d), problem.query_rows the rows of each bucket.
+  /// Sums over all pairs of keys under observed queries, one result per problem. q is (n_q, query heads, d), k is (n,
+  /// key heads, d). Throws on a key that is not finite.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
                                          const keys_by_document& groups,

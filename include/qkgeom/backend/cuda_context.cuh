@@ -15,26 +15,26 @@
 
 namespace qkgeom {
 
-/// How the pair kernel multiplies keys: each as two bf16 (f32-faithful, three products), or rounded to one bf16. With a
-/// weight or terms it is always two.
+/// How the pair kernel multiplies keys: as two bf16 per value (as good as f32, three products), or rounded to one bf16.
+/// With a weight or with terms it is always two.
 enum class gram_products { split_bf16, bf16 };
 
 struct cuda_options {
-  cudaStream_t stream = nullptr;
+  cudaStream_t stream = nullptr;  ///< the caller's; must outlive the context
   gram_products products = gram_products::split_bf16;
-  std::size_t scratch_bytes = std::size_t{4} << 30;  ///< of device memory for the keys or scores of a launch
-  int threads = 0;                                   ///< of the host, for work on results: <= 0: one a core
+  std::size_t scratch_bytes = std::size_t{4} << 30;  ///< device memory for the keys or scores of a launch
+  int threads = 0;                                   ///< of the host, for work on results; 0 or less: one per core
 };
 
-/// Runs every primitive of the library on the current CUDA device, on the caller's stream, on views of device memory.
-/// Scratch memory comes from a stream-ordered pool of the context, page-locked memory of the host that moments come
-/// through is kept by it; results are host values, so each primitive waits for the stream once or a few times, and
-/// nothing else does. Exact f32 pair sums of every pair, with a heatmap or without,
-/// with a weight (device_weighted_pairs, prefix_uniform) or with terms, are one kernel on the tensor cores over the
-/// tiles of many heads and query buckets; so are those under observed queries, of scores from a product. Drawn pairs
-/// (f64) are done for many heads and buckets at once. f64 pairs, f64 observed queries, and terms together with a weight
-/// go through Thrust, one bucket after the other. Results do not depend on the order in which blocks run. Not to be
-/// shared by threads at the same time.
+/// Runs every primitive on the current CUDA device, on the caller's stream, on views of device memory. Members are
+/// those of cpu_context. Results are host values, so a primitive waits for the stream where it reads them, and nowhere
+/// else. Results do not depend on the order in which blocks run. Scratch memory comes from a stream-ordered pool of the
+/// context. Throws `error` where CUDA reports one. Use a context from one thread at a time.
+///
+/// Sums over all pairs in f32, with a heatmap, a weight (device_weighted_pairs, prefix_uniform) or terms, are one
+/// tensor core kernel over the tiles of many heads and query buckets; so are those under observed queries. Drawn pairs
+/// (f64) take many heads and buckets at once. f64 pairs, f64 observed queries, and terms together with a weight go
+/// through Thrust, one bucket after the other.
 class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory> {
   using base = thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory>;
 
@@ -44,42 +44,39 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
 
   cudaStream_t stream() const { return options_.stream; }
 
-  /// See cpu_context::moments: second moments are batched f64 GEMMs.
+  /// See cpu_context::moments. Second moments are batched f64 GEMMs.
   template <class T>
   std::vector<side_moments> moments(const char* side, const tensor_view<const T, space>& x,
                                     const vector_view<const std::int32_t, space>& position,
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
     return thrust_kernels::moments(
-        on(), thrust_kernels::scatter_by_products{cuda_kernels::scatter_launcher{handles_.get(), staging_.get()}},
+        device(), thrust_kernels::scatter_by_products{cuda_kernels::scatter_launcher{handles_.get(), staging_.get()}},
         [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets, per_bucket);
   }
 
-  /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices, in one batch.
+  /// See cpu_context::symmetric_eigen; one batch of cuSOLVER.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
     return cuda_kernels::symmetric_eigen(
-        on(), *handles_, [&](index_t n, auto&& f) { for_each(n, f); }, matrices, d);
+        device(), *handles_, [&](index_t n, auto&& f) { for_each(n, f); }, matrices, d);
   }
 
-  /// Factors F, F F' = matrix, of symmetric positive semi-definite (d, d) matrices, from their eigenvectors.
+  /// See cpu_context::cholesky; from eigenvectors.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
     const auto systems = symmetric_eigen(matrices, d);
     std::vector<semidefinite_root> roots(systems.size());
-    for_each(static_cast<index_t>(systems.size()), [&](index_t i) {
-      const auto at = static_cast<std::size_t>(i);
-      roots[at] = cuda_kernels::root_of(systems[at], d);
-    });
+    for_each(static_cast<index_t>(systems.size()), [&](index_t i) { roots[i] = cuda_kernels::root_of(systems[i], d); });
     return roots;
   }
 
-  /// See cpu_context::gaussian_pairs. Sums of terms in f32 err by at most 1e-5 of their size (those of variances, of
-  /// v).
+  /// See cpu_context::gaussian_pairs. Sums of terms in f32 err by at most 1e-5 of their size, those of variances by
+  /// 1e-5 of the sum of v. Throws on `request.weight`, which runs on the host alone: give the weight as an argument.
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
     if (request.weight) return base::gaussian_pairs(k, groups, problems, request);
     return pairs_of(k, groups, problems, request, backend::no_weight{});
   }
-  /// The same with a weight that runs on the device.
+  /// The same with a weight that runs on the device: double(const key_pair&).
   template <class T, class Weight>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
@@ -87,7 +84,7 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
     return pairs_of(k, groups, problems, request, backend::given_weight<Weight>{weight});
   }
 
-  /// See cpu_context::empirical_pairs. f64 keys go through Thrust.
+  /// See cpu_context::empirical_pairs. At most 2^20 queries per bucket, but in f64.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
                                          const keys_by_document& groups,
@@ -95,33 +92,34 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
     if constexpr (std::is_same_v<T, double>) {
       return base::empirical_pairs(q, k, groups, problems);
     } else {
-      const auto device = on();
-      const cuda_kernels::launcher launcher(device, *handles_);
+      const auto here = device();
+      const cuda_kernels::launcher launcher(here, *handles_);
       return thrust_kernels::tile_observed<launcher_type, T, space>(launcher, options_.scratch_bytes, q, k, groups,
                                                                     problems)();
     }
   }
 
  private:
-  using device_type = thrust_kernels::device<cuda_kernels::policy, cuda_kernels::device_memory>;
+  using typename base::device_type;
   using launcher_type = cuda_kernels::launcher<device_type>;
+  using staging = buffer<double, cuda_kernels::pinned_memory>;
 
   template <class T, class Weight>
   std::vector<pair_sums> pairs_of(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                   const std::vector<pair_problem>& problems, const pair_request& request,
                                   const Weight& weight) {
-    const auto device = on();
+    const auto here = device();
     if (request.sample.pairs > 0 && !Weight::given) {
       const cuda_kernels::multiply_by_gemm multiply{handles_.get()};
       return thrust_kernels::drawn_pairs<device_type, cuda_kernels::multiply_by_gemm, T, space>(
-          device, multiply, options_.scratch_bytes, k, groups, problems, request)();
+          here, multiply, options_.scratch_bytes, k, groups, problems, request)();
     }
-    using fused = thrust_kernels::tile_pairs<launcher_type, T, space>;
-    if (!fused::does(request, Weight::given))
-      return thrust_kernels::gaussian_pairs(device, k, groups, problems, request, weight);
-    const launcher_type launcher(device, *handles_);
-    return fused(launcher, options_.scratch_bytes, options_.products == gram_products::split_bf16, k, groups, problems,
-                 request)(weight);
+    using tile_pairs = thrust_kernels::tile_pairs<launcher_type, T, space>;
+    if (!tile_pairs::takes(request, Weight::given))
+      return thrust_kernels::gaussian_pairs(here, k, groups, problems, request, weight);
+    const launcher_type launcher(here, *handles_);
+    return tile_pairs(launcher, options_.scratch_bytes, options_.products == gram_products::split_bf16, k, groups,
+                      problems, request)(weight);
   }
 
   cuda_context(const cuda_options& options, const cuda_kernels::device_memory& memory)
@@ -134,11 +132,10 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
         allocator_(std::move(allocator)),
         handles_(std::make_unique<cuda_kernels::handles>(options.stream)) {}
 
+  static constexpr cuda_kernels::pinned_memory pinned_{};
   cuda_options options_;
   std::unique_ptr<cuda_kernels::thrust_allocator> allocator_;  // the policy refers to it
   std::unique_ptr<cuda_kernels::handles> handles_;
-  using staging = buffer<double, cuda_kernels::pinned_memory>;
-  static constexpr cuda_kernels::pinned_memory pinned_{};
   std::unique_ptr<staging> staging_ = std::make_unique<staging>(pinned_, 0);
 };
 

@@ -15,9 +15,9 @@ namespace qkgeom {
 
 /// Runs independent work on the host, and copies values of the context's memory to the host.
 template <class C>
-concept runs_host_work = requires(C& ctx, const vector_view<const std::int32_t, C::space>& values) {
+concept runs_host_work = requires(C& ctx, const vector_view<const std::int32_t, C::space>& values, void (*f)(index_t)) {
   { C::space } -> std::convertible_to<memory_space>;
-  ctx.for_each(index_t{}, [](index_t) {});
+  ctx.for_each(index_t{}, f);  // not a lambda: nvcc 13.0 rejects it here
   { ctx.host_copy(values) } -> std::same_as<host_values<std::int32_t>>;
 };
 

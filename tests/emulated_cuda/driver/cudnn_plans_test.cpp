@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cuDNN's plans for the attention of the forward pass, made for GPUs that are only described to it.
+// cuDNN's plans for the attention of the forward pass, for GPUs that are only described to it.
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ attention_call<bf16> call_of(index_t heads, index_t key_heads, index_t dim, inde
   return {nullptr, nullptr, nullptr, nullptr, rows, first, heads, key_heads, dim, first + rows + 1000, window, 0.1};
 }
 
-/// What the emulated driver was given.
+/// Calls a function of the emulated driver, if it is loaded.
 template <class Result>
 Result from_driver(const char* name) {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -54,7 +54,7 @@ class cudnn_plans : public testing::TestWithParam<int> {
   void SetUp() override {
     if (cudnnGetVersion() < 90800) GTEST_SKIP() << "devices can be described to cuDNN 9.8 and later";
     attention_.emplace(device_of(GetParam()));
-    from_driver<void>("qkgeom_count_anew");  // a program may stand where another test's did
+    from_driver<void>("qkgeom_count_anew");  // a program may have the address of another test's
   }
   std::optional<index_t> bytes_of(const attention_call<bf16>& call) { return attention_->working_bytes(call); }
   index_t plans() const { return attention_->plans(); }
@@ -76,9 +76,9 @@ TEST_P(cudnn_plans, are_fused_kernels_of_the_gpu_for_all_models) {
                        << heads << ' ' << key_heads << ' ' << dim << ' ' << rows << ' ' << first << ' ' << window);
           const auto bytes = bytes_of(call_of(heads, key_heads, dim, rows, first, window));
           ASSERT_TRUE(bytes);
-          // Kept scores would take 16 MB of one query already; a query's keys may be parted among blocks.
-          EXPECT_LE(*bytes, 1 << 21) << "scores are kept, so it is not fused";
-          // A few queries go through an older GPU's kernel on newer ones too.
+          // Scores of one query would take 16 MB; partial sums of blocks that share a query's keys take less.
+          EXPECT_LE(*bytes, 1 << 21) << "scores are kept, so the kernel is not fused";
+          // For a few queries, newer GPUs use an older one's kernel.
           const std::string made_for = rows > 2 ? "sm" + std::to_string(GetParam()) : "sm";
           EXPECT_THAT(kernel(), testing::ContainsRegex(made_for + "[0-9]*_flash_fprop"));
         }

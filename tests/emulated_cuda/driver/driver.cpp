@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A driver of CUDA (libcuda.so.1) with one device on which nothing runs: cuDNN makes plans for a device that is
-// described to it and hands their programs over, and here they are counted.
+// A CUDA driver (libcuda.so.1) whose one device runs nothing: cuDNN plans for a device that is described to it, and the
+// programs that it loads are counted here.
 #include <set>
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What each instruction of PTX does. Where the ISA leaves room, results are as far off as it lets them be: special
-// functions by their stated error, tensor cores by sums that are cut off.
+// What each instruction of PTX does. Results have the largest error that the ISA allows: special functions their stated
+// error, tensor cores truncated sums.
 #include <algorithm>
 #include <bit>
 #include <cfenv>
@@ -17,7 +17,7 @@ namespace {
 
 using words = std::vector<std::string_view>;
 
-/// A step that gives f(values) of each lane; f is a lambda without captures.
+/// A step that sets f(values) in each lane; f is a lambda without captures.
 template <class... From, class F>
 step lanewise(F) {
   return [](warp& w, const instruction& i, lanes doing) {
@@ -30,7 +30,7 @@ step lanewise(F) {
   };
 }
 
-/// make(T{}) of the type that a word names; null where it names none of the family.
+/// make(T{}) for the type that a word names; null if it names none of the family.
 constexpr auto integers = [](std::string_view type, const auto& make) -> step {
   if (type == "s16") return make(std::int16_t{});
   if (type == "s32") return make(std::int32_t{});
@@ -56,7 +56,7 @@ constexpr auto predicates_and_integers = [](std::string_view type, const auto& m
 template <class T, int>
 using repeated = T;
 
-/// f of as many values as it takes, all of one type of a family, as a value of that type.
+/// The step of f, whose arguments and result have one type of a family.
 template <int N, class Family, class F>
 step same_type(const Family& family, std::string_view type, F) {
   return family(type, [](auto t) {
@@ -71,7 +71,7 @@ step same_type(const Family& family, std::string_view type, F) {
 template <class T>
 using unsigned_of = std::make_unsigned_t<T>;
 
-/// Integers wrap around: f sees them as 64 bits without a sign.
+/// Integers wrap around: f takes them as unsigned 64-bit numbers.
 template <class F>
 constexpr auto wrapping(F) {
   return [](auto... x) {
@@ -82,12 +82,12 @@ constexpr auto wrapping(F) {
   };
 }
 
-/// Of twice the bits.
+/// The type of twice the bits.
 template <class T>
 using wide = std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>,
                                 std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>>;
 
-/// A result moved by some units in its last place, which its bits choose: up, down or not at all.
+/// A result moved up or down by some units in its last place, or not at all; its bits choose.
 float moved(float exact, int units) {
   if (!std::isfinite(exact) || exact == 0) return exact;
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(exact), by = bits * 0x9e3779b9u >> 30;
@@ -97,7 +97,7 @@ float moved(float exact, int units) {
 }
 float without_subnormals(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 
-/// 2^0 is exact, says the ISA.
+/// The ISA says that 2^0 is exact.
 float power_of_two(float x) { return x == 0 ? 1.0f : moved(std::exp2(x), 2); }
 
 /// fma with sums rounded down.
@@ -112,7 +112,7 @@ float fma_down(float a, float b, float c) {
 
 bool says(const words& word, std::string_view what) { return std::find(word.begin(), word.end(), what) != word.end(); }
 
-/// As near as To has it; integers hold on to their ends, and NaN is 0.
+/// The nearest value of To; integers saturate, and NaN becomes 0.
 template <class To, class From>
 To converted(From x) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
@@ -124,7 +124,7 @@ To converted(From x) {
   return static_cast<To>(x);
 }
 
-/// What a float becomes, by the word of its rounding.
+/// A float rounded as the word says.
 template <class To, class From>
 step conversion(const words& word) {
   if (says(word, "sat"))
@@ -158,7 +158,7 @@ step comparison(std::string_view how) {
   if (how == "le" || how == "ls") return lanewise<T, T>([](T a, T b) { return std::uint64_t{a <= b}; });
   if (how == "gt" || how == "hi") return lanewise<T, T>([](T a, T b) { return std::uint64_t{a > b}; });
   if (how == "ge" || how == "hs") return lanewise<T, T>([](T a, T b) { return std::uint64_t{a >= b}; });
-  // Those that hold for NaN.
+  // Comparisons that are true for NaN.
   if (how == "equ") return lanewise<T, T>([](T a, T b) { return std::uint64_t{!(a < b || a > b)}; });
   if (how == "neu") return lanewise<T, T>([](T a, T b) { return std::uint64_t{!(a == b)}; });
   if (how == "ltu") return lanewise<T, T>([](T a, T b) { return std::uint64_t{!(a >= b)}; });
@@ -175,7 +175,7 @@ wide<T> product(T a, T b) {
   return static_cast<wide<T>>(static_cast<wide<T>>(a) * static_cast<wide<T>>(b));
 }
 
-/// Products of integers of at most 32 bits: their upper half (hi), all of it (wide), or that and a third number.
+/// Products of integers of at most 32 bits: the upper half (hi), or the whole (wide), plus a third number or not.
 step wide_product(const words& word) {
   return integers(word.back(), [&](auto t) -> step {
     using T = decltype(t);
@@ -191,7 +191,7 @@ step wide_product(const words& word) {
   });
 }
 
-/// Arithmetic of numbers, by the first word of its name.
+/// Arithmetic, by the first word of the name.
 step arithmetic(const words& word) {
   const auto name = word[0], type = word.back();
   const auto says = [&](std::string_view what) { return qkgeom::ptx::says(word, what); };
@@ -227,7 +227,7 @@ step arithmetic(const words& word) {
   if (name == "rem") return same_type<2>(integers, type, [](auto a, auto b) { return b == 0 ? a : a % b; });
   if (name == "rcp") return same_type<1>(floats, type, [](auto a) { return 1 / a; });
   if (name == "sqrt") return same_type<1>(floats, type, [](auto a) { return std::sqrt(a); });
-  // Of a number and NaN the number.
+  // Of a number and NaN, the number.
   if (name == "min") return same_type<2>(numbers, type, [](auto a, auto b) { return a < b || b != b ? a : b; });
   if (name == "max") return same_type<2>(numbers, type, [](auto a, auto b) { return a > b || b != b ? a : b; });
   if (name == "abs")
@@ -243,7 +243,7 @@ step arithmetic(const words& word) {
   return nullptr;
 }
 
-/// Eight bytes a:b, of which each nibble of `how` takes one, or its sign.
+/// Each nibble of `how` takes one of the eight bytes a:b, or its sign.
 std::uint32_t permuted(std::uint32_t a, std::uint32_t b, std::uint32_t how) {
   const std::uint64_t both = std::uint64_t{b} << 32 | a;
   std::uint32_t x = 0;
@@ -356,7 +356,7 @@ void load_parameters(warp& w, const instruction& i, lanes doing) {
     for_each_lane(doing, [&](int l) { to[l] = to[first]; });
   }
 }
-/// A signed value that is smaller than its register fills it with its sign.
+/// Extends the sign of a signed value that is smaller than its register.
 template <class T>
 void load_signed(warp& w, const instruction& i, lanes doing) {
   load(w, i, doing);
@@ -447,7 +447,7 @@ void expect_all(warp& w, const instruction& i, lanes doing, int row_of_members) 
   });
 }
 
-/// A value of lane ^ b, or of lane b, within runs of lanes that c says.
+/// The value of lane ^ b, or of lane b, within runs of lanes that c gives.
 template <bool By>
 void shuffle(warp& w, const instruction& i, lanes doing) {
   const auto *x = w.row(i.from[0]), *b = w.row(i.from[1]), *c = w.row(i.from[2]);
@@ -472,7 +472,7 @@ void vote_all(warp& w, const instruction& i, lanes doing) {
   for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = all; });
 }
 
-/// Lane l gives the row l % 8 of matrix l / 8, and gets columns l % 4 * 2 and the next of row l / 4 of each matrix.
+/// Lane l passes row l % 8 of matrix l / 8, and gets columns l % 4 * 2 and the next of row l / 4 of each matrix.
 void load_matrices(warp& w, const instruction& i, lanes doing) {
   if (doing != all_lanes) w.refuse(i, 0, "lanes of the warp have ended");
   std::array<std::array<std::uint32_t, 4>, warp_lanes> rows;
@@ -482,7 +482,7 @@ void load_matrices(warp& w, const instruction& i, lanes doing) {
     for (int m = 0; m < 4; ++m) w.row(i.to[m])[l] = rows[8 * m + l / 4][l % 4];
 }
 
-/// A sum as tensor cores add: its terms are cut off 24 bits below the first of the largest, and so is what they give.
+/// A sum as tensor cores add: terms and sum are truncated 24 bits below the leading bit of the largest term.
 float cut_off_sum(const std::array<double, 17>& terms) {
   constexpr int bias = 1023, mantissa = 52;
   std::uint64_t largest = 0;  // exponent
@@ -528,7 +528,7 @@ void multiply(warp& w, const instruction& i, lanes doing) {
     for (int n = 0; n < 4; ++n) w.row(i.to[n])[l] = to_bits(d[l][n]);
 }
 
-/// `given` bytes, the rest zeros.
+/// Copies `given` bytes; the rest are zeros.
 void copy_asynchronously(warp& w, const instruction& i, lanes doing) {
   for_each_lane(doing, [&](int l) {
     const int given = from_bits<std::int32_t>(w.row(i.from[2])[l]);
@@ -605,9 +605,9 @@ void decode(instruction& i, const words& word, const words& given, operands& by_
     i.run = i.count == 1 ? copy : to.size() == 1 ? pack : unpack;
     return;
   }
-  // What is left gives one value of some.
+  // The rest have one result.
   for (std::size_t n = 1; n < given.size(); ++n) i.from.at(n - 1) = by_name.row(given[n]);
-  i.to[0] = by_name.row(given.at(0).substr(0, given[0].find('|')));  // a second result is not asked for
+  i.to[0] = by_name.row(given.at(0).substr(0, given[0].find('|')));  // a second result is never used
   if (holds("shfl.sync.bfly.b32") || holds("shfl.sync.idx.b32")) {
     i.is = instruction::kind::together;
     i.run = holds("bfly") ? shuffle<true> : shuffle<false>;

@@ -24,7 +24,7 @@ std::string_view trimmed(std::string_view s) {
   return s;
 }
 
-/// What stands between separators, as far as those stand in no bracket.
+/// Splits at separators that are not within brackets.
 std::vector<std::string_view> split(std::string_view s, char separator) {
   std::vector<std::string_view> parts;
   int depth = 0;
@@ -48,7 +48,7 @@ T number_of(std::string_view s, int base = 10) {
   return value;
 }
 
-/// Also of 0x1f, 0f3F800000, 0d3FF0000000000000 and -1.
+/// The bits of a number, such as 7, 0x1f, 0f3F800000, 0d3FF0000000000000 or -1.
 std::uint64_t bits_of(std::string_view s) {
   if (s[0] == '-') return 0 - bits_of(s.substr(1));
   if (s.size() > 2 && s[0] == '0' && (s[1] == 'x' || s[1] == 'f' || s[1] == 'd'))

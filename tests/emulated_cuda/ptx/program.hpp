@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Kernels as nvcc writes them in PTX, read into steps that a machine of the host takes (machine.hpp).
+// Kernels of PTX, as nvcc writes them, decoded into the steps that interpreter.hpp runs.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ using step = void (*)(warp&, const instruction&, lanes);
 
 enum class memory { generic, global, shared, local, parameters };
 
-/// One instruction. Operands are rows: a value of up to 64 bits for each lane. Registers, special registers and numbers
-/// are all rows of their own.
+/// One instruction. Its operands are rows: a row holds a value of up to 64 bits for each lane. Registers, special
+/// registers and numbers are rows.
 struct instruction {
   /// `together`: all lanes of the warp do it at once.
   enum class kind { each_lane, together, branch, barrier, end } is = kind::each_lane;
@@ -33,7 +33,7 @@ struct instruction {
   int guard = -1;  // the row of a predicate, or none
   bool guard_is_not = false;
   int target = -1;                 // of a branch
-  memory where = memory::generic;  // of an access, to `count` values of `bytes` each, at from[0] + offset
+  memory where = memory::generic;  // of an access to `count` values of `bytes` each, at from[0] + offset
   int bytes = 0, count = 1;
   std::int64_t offset = 0;
   int line = 0;
@@ -51,7 +51,7 @@ struct kernel {
   std::vector<instruction> code;
 };
 
-/// What stands for a kernel in a module.
+/// A kernel's text within its module.
 struct kernel_text {
   std::string name;  // as C++ names it
   std::string_view text;
@@ -59,13 +59,13 @@ struct kernel_text {
   std::string_view dynamic_shared;  // the module's name of a block's dynamic shared memory
 };
 
-/// The kernels of a module of PTX, whose text they view.
+/// The kernels of a module of PTX; they view its text.
 std::vector<kernel_text> find_kernels(std::string_view module);
 
-/// Reads one. Throws `error` where it says what is not known here.
+/// Decodes a kernel. Throws `error` at an instruction or name that is not known here.
 kernel read_kernel(const kernel_text& of);
 
-/// Operands by their names.
+/// Finds operands by their names.
 class operands {
  public:
   virtual ~operands() = default;
@@ -73,14 +73,14 @@ class operands {
   virtual int row(std::string_view name) = 0;
   /// The rows of `{a, b}`, or of the one operand.
   virtual std::vector<int> rows(std::string_view names) = 0;
-  /// Of `[a+8]`: sets offset and from[0], and `where` if a is a variable.
+  /// Reads `[a+8]`: sets offset and from[0], and `where` if a is a variable.
   virtual void address(instruction& i, std::string_view text) = 0;
 };
 
-/// What C++ calls it.
+/// The C++ name of a mangled one.
 std::string readable(std::string_view mangled);
 
-/// Says what an instruction does. `words` stand between the dots of its name, `given` between commas.
+/// Sets the step of an instruction. `words` are the parts of its name between dots, `given` its operands.
 void decode(instruction& i, const std::vector<std::string_view>& words, const std::vector<std::string_view>& given,
             operands& by_name);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What instructions see of the machine: the rows of a warp and its memories.
+// The state that instructions read and write: the rows of a warp and its memories.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
-#include "tests/emulated_cuda/ptx/machine.hpp"
+#include "tests/emulated_cuda/ptx/interpreter.hpp"
 #include "tests/emulated_cuda/ptx/watch.hpp"
 
 namespace qkgeom::ptx {
@@ -39,16 +39,16 @@ void for_each_lane(lanes of, const F& f) {
   }
 }
 
-/// All that a launch's warps share.
+/// What all warps of a launch share.
 struct launched {
   const kernel& program;
   const grid& of;
   const find_allocation& find;
   watch global;
-  std::vector<allocation> last_allocation;  // that each instruction met
+  std::vector<allocation> last_allocation;  // of each instruction's last access
 };
 
-/// All that the warps of a block share. Blocks come one after the other.
+/// What all warps of a block share. Blocks run one after the other.
 struct running_block {
   explicit running_block(const kernel& k, const grid& g)
       : shared((k.static_shared_bytes + 15) / 16 * 16 + g.dynamic_shared_bytes), shared_watch(k.granule, true) {}
@@ -62,18 +62,18 @@ class warp {
  public:
   warp(launched& in, running_block& block, int number);
 
-  /// Before its block begins.
+  /// Call it before each block.
   void start();
-  /// Goes on until its threads wait at a barrier or have ended.
+  /// Runs until its threads wait at a barrier or have ended.
   void go_on();
   bool has_ended() const { return live_ == 0; }
 
   std::uint64_t* row(int r) { return &rows_[static_cast<std::size_t>(r) * warp_lanes]; }
 
-  /// What a lane does at an address of `where`.
+  /// An access of a lane at an address of `where`.
   void read(const instruction& i, int lane, memory where, std::uint64_t address, void* to, int bytes);
   void write(const instruction& i, int lane, memory where, std::uint64_t address, const void* from, int bytes);
-  /// f(p) for the value that lies there.
+  /// Calls f(p) with a pointer to the value there.
   template <class F>
   void atomically(const instruction& i, int lane, memory where, std::uint64_t address, int bytes, const F& f) {
     const place at = find(i, lane, where, address, bytes);
@@ -81,7 +81,7 @@ class warp {
     f(at.data);
   }
 
-  /// Asynchronous copies from global to shared memory come when their thread waits for their group.
+  /// Asynchronous copies from global to shared memory are done when their thread waits for their group.
   void copy_later(const instruction& i, int lane, std::uint64_t to, std::uint64_t from, int bytes, int given);
   void end_group(int lane) { copies_[lane].emplace_back(); }
   void wait_for_groups(const instruction& i, int lane, int but_last);
@@ -114,9 +114,9 @@ class warp {
   std::vector<std::uint64_t> rows_;
   std::vector<char> local_;  // one lane's after another's
   lanes live_ = 0, waiting_ = 0;
-  int together_at_ = 0;  // where they all are, unless they have parted
-  bool parted_ = false;
-  std::array<int, warp_lanes> at_{};
+  int common_pc_ = 0;  // of all lanes, unless they have diverged
+  bool diverged_ = false;
+  std::array<int, warp_lanes> pc_{};
   std::array<std::deque<std::vector<copy>>, warp_lanes> copies_;  // groups of each lane, the last one open
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who touched which bytes of a memory, so that accesses which nothing puts in order are seen.
+// Records who touched which bytes of a memory, and finds races.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace qkgeom::ptx {
 
-/// A thread between two barriers of its block, which are counted.
+/// A thread, and the number of barriers that its block has passed.
 struct place_in_time {
   index_t block = 0;
   int thread = 0, barriers = 0;
@@ -20,21 +20,21 @@ struct place_in_time {
 
 enum class access { read, write, atomic };
 
-/// Two accesses race if one of them writes, not both are atomic, and no barrier of one block stands between them; a
-/// write of what is there already does no harm.
+/// Two accesses race if one of them writes, not both are atomic, and no barrier of one block stands between them. A
+/// write that changes nothing counts as none.
 class watch {
  public:
-  /// `granule`: the least bytes that are touched at once. `of_a_block`: each block has such a memory of its own.
+  /// `granule`: bytes of the smallest value in the memory. `of_a_block`: each block has such a memory of its own.
   watch(int granule, bool of_a_block) : granule_(static_cast<std::uint64_t>(granule)), of_a_block_(of_a_block) {}
 
-  /// Notes an access; what is wrong with it, or null.
+  /// Notes an access. Returns what is wrong with it, or null.
   const std::string* touch(std::uint64_t address, int bytes, const place_in_time& who, access how, bool changes) {
     for (std::uint64_t g = address / granule_; g * granule_ < address + static_cast<std::uint64_t>(bytes); ++g)
       if (!note(at(g), who, how, changes)) return &wrong_;
     return nullptr;
   }
 
-  /// Bytes that an asynchronous copy of a thread will bring, and that nobody may touch before it waited for them.
+  /// Marks bytes that an open asynchronous copy will write: until it is done, nobody may touch them.
   void promise(std::uint64_t address, int bytes, bool open) {
     for (std::uint64_t g = address / granule_; g * granule_ < address + static_cast<std::uint64_t>(bytes); ++g)
       at(g).promised = open;

@@ -15,8 +15,10 @@
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/error.hpp"
 
+/// Handles, memory and streams of CUDA, owned.
 namespace qkgeom::cuda_kernels {
 
+/// Throws `error` unless a call succeeded; the error names the call, `what`.
 inline void check(cudaError_t status, const char* what) {
   require(status == cudaSuccess, "CUDA: ", what, " failed: ", cudaGetErrorString(status));
 }
@@ -27,13 +29,12 @@ inline void check(cusolverStatus_t status, const char* what) {
   require(status == CUSOLVER_STATUS_SUCCESS, "cuSOLVER: ", what, " failed with status ", static_cast<int>(status));
 }
 
-/// Throws `error` unless this device has a CUDA device.
+/// Throws `error` where there is no CUDA device.
 inline void require_device() {
   int devices = 0;
   require(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0, "there is no CUDA device on this machine");
 }
 
-/// Gives a handle of CUDA or of its libraries back.
 template <auto Destroy>
 struct destroyer {
   template <class T>
@@ -41,13 +42,14 @@ struct destroyer {
     Destroy(handle);
   }
 };
+/// A handle of CUDA or of its libraries, destroyed by Destroy(handle).
 template <class Handle, auto Destroy>
 using owned = std::unique_ptr<std::remove_pointer_t<Handle>, destroyer<Destroy>>;
 
 using owned_stream = owned<cudaStream_t, cudaStreamDestroy>;
 using owned_event = owned<cudaEvent_t, cudaEventDestroy>;
 
-/// The handle that `make(&handle)` makes.
+/// The handle that `make(&handle)` sets; throws `error`, which names `what`, where it fails.
 template <class Owned, class Make>
 Owned make_owned(const char* what, const Make& make) {
   typename Owned::pointer handle = nullptr;
@@ -55,7 +57,7 @@ Owned make_owned(const char* what, const Make& make) {
   return Owned(handle);
 }
 
-/// A stream that does not wait for the default one.
+/// A stream that does not synchronise with the default one.
 inline owned_stream make_stream() {
   return make_owned<owned_stream>("cudaStreamCreate", [](cudaStream_t* stream) {
     return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
@@ -66,7 +68,7 @@ inline owned_event make_event(unsigned flags = cudaEventDefault) {
                                  [&](cudaEvent_t* event) { return cudaEventCreateWithFlags(event, flags); });
 }
 
-/// A stream-ordered pool of its own on the current device, which keeps what it was given until it ends.
+/// A stream-ordered pool on the current device. It keeps freed memory until it ends.
 class memory_pool {
  public:
   memory_pool() {
@@ -85,7 +87,7 @@ class memory_pool {
     reads_pageable_memory_ = direct != 0;
   }
   cudaMemPool_t get() const { return pool_.get(); }
-  /// The device may read memory of the host that is not page-locked where it lies, so after the call that copies it.
+  /// Whether the device itself reads host memory that is not page-locked: then a copy may read it after the call.
   bool reads_pageable_memory() const { return reads_pageable_memory_; }
 
  private:
@@ -94,14 +96,16 @@ class memory_pool {
   owned_pool pool_;
 };
 
-/// Device memory of one stream, from a pool. Copies to the host wait for the stream, and copies from memory that is not
-/// page-locked do where the device may read that late, so that it may change after the call; nothing else waits.
+/// Device memory of one stream, from a pool. A copy to the host waits for the stream. A copy from the host waits only
+/// where the device might read the source late (see reads_pageable_memory), so the caller may change the source after
+/// the call; page-locked sources must stay as they are until the stream has read them.
 class device_memory {
  public:
   static constexpr memory_space space = memory_space::device;
 
   explicit device_memory(cudaStream_t stream) : stream_(stream), pool_(std::make_shared<memory_pool>()) {}
 
+  /// Allocated and released in the order of the stream.
   void* allocate(std::size_t bytes) const {
     void* p = nullptr;
     check(cudaMallocFromPoolAsync(&p, bytes, pool_->get(), stream_), "cudaMallocFromPoolAsync");
@@ -126,7 +130,7 @@ class device_memory {
   std::shared_ptr<memory_pool> pool_;
 };
 
-/// Page-locked memory of the host, which a device copies from and to at full speed.
+/// Page-locked memory of the host: copies between it and a device run at full speed.
 struct pinned_memory {
   static constexpr memory_space space = memory_space::host;
   void* allocate(std::size_t bytes) const {
@@ -137,13 +141,14 @@ struct pinned_memory {
   void release(void* p) const { cudaFreeHost(p); }
 };
 
-/// What Thrust's algorithms allocate, from the same pool.
+/// Thrust's allocator of temporary memory, from the pool of `memory`.
 struct thrust_allocator {
   using value_type = char;
   device_memory memory;
-  char* allocate(std::ptrdiff_t n) { return static_cast<char*>(memory.allocate(static_cast<std::size_t>(n))); }
+  char* allocate(std::ptrdiff_t bytes) { return static_cast<char*>(memory.allocate(static_cast<std::size_t>(bytes))); }
   void deallocate(char* p, std::size_t) { memory.release(p); }
 };
+/// Thrust's policy for one stream, with that allocator; algorithms do not wait for the stream.
 using policy = std::remove_cvref_t<
     decltype(thrust::cuda::par_nosync(std::declval<thrust_allocator&>()).on(std::declval<cudaStream_t>()))>;
 

@@ -3,7 +3,7 @@
 
 #include "qkgeom/context/pair_problem.hpp"
 
-/// Weights of pairs that a device can evaluate.
+/// Weights of pairs that run on a device.
 namespace qkgeom::backend {
 
 /// Every pair counts 1.
@@ -12,8 +12,8 @@ struct no_weight {
   QKGEOM_HD double operator()(const key_pair&) const { return 1.0; }
 };
 
-/// A weight that runs where the pairs do. One that depends on the later key's rank and the number of keys alone may say
-/// so by a member `of_later_key`, and is then evaluated once a key.
+/// A weight of the caller's type F that runs where the pairs do. If F reads only j and keys of a pair, a member
+/// `F::of_later_key` says so, and the weight is evaluated once per key.
 template <class F>
 struct given_weight {
   static constexpr bool given = true, of_later_key = requires { F::of_later_key; };
@@ -21,7 +21,7 @@ struct given_weight {
   QKGEOM_HD double operator()(const key_pair& p) const { return static_cast<double>(weight(p)); }
 };
 
-/// Whether `w` is a weight that a pair may have.
+/// Whether `w` is finite and at least 0.
 QKGEOM_HD inline bool is_weight(double w) { return w >= 0 && w - w == 0; }
 
 }  // namespace qkgeom::backend

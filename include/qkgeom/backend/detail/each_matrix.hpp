@@ -8,7 +8,7 @@
 
 namespace qkgeom::backend {
 
-/// f of each matrix, in parallel on the host.
+/// f(matrix) for each matrix, in parallel on the host.
 template <runs_host_work Context, class F>
 auto each_matrix(Context& ctx, const std::vector<const std::vector<double>*>& matrices, const F& f) {
   std::vector<decltype(f(*matrices[0]))> result(matrices.size());

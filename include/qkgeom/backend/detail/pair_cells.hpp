@@ -11,16 +11,16 @@
 
 namespace qkgeom::backend {
 
-/// Where a pair of keys lies in a heatmap.
+/// Cells of a heatmap over pairs: row, distance of the keys; column, distance of the query from the middle of the pair.
 struct heatmap_cells {
-  double cell = 1, per_cell = 1;
-  index_t width = 0;  ///< cells along each side
+  double cell = 1, per_cell = 1;  ///< width of a cell in tokens, and 1 over it
+  index_t width = 0;              ///< cells along each side
 
   static heatmap_cells of(index_t cell, index_t width) {
     return {static_cast<double>(cell), 1 / static_cast<double>(cell), width};
   }
 
-  /// Cells of a pair of keys at t_i <= t_j, apart from the query: the row of the heatmap and the middle of the pair.
+  /// What a pair of keys at t_i <= t_j gives whatever the query: the row of the heatmap and the middle of the pair.
   struct pair_place {
     index_t row = -1;
     double middle = 0;
@@ -28,7 +28,7 @@ struct heatmap_cells {
   QKGEOM_HD pair_place place(std::int32_t t_i, std::int32_t t_j) const {
     return {floor_cells(static_cast<double>(t_j - t_i)), 0.5 * (static_cast<double>(t_i) + static_cast<double>(t_j))};
   }
-  /// The heatmap's cell of a pair under a distribution whose query stands at tau; -1 outside.
+  /// Cell of a pair whose query stands at tau; -1 outside the heatmap.
   QKGEOM_HD index_t cell_of(const pair_place& at, double tau) const {
     if (at.row < 0 || at.row >= width) return -1;
     const index_t back = floor_cells(tau - at.middle);
@@ -36,19 +36,19 @@ struct heatmap_cells {
     return at.row * width + back;
   }
 
-  /// A cell, and up to which position keys share it.
+  /// A cell, and the last position of later keys that share it.
   struct cell_run {
     index_t cell = -1;
     std::int32_t last = -1;
   };
-  /// Of the pair of t_i <= t_j and of keys that follow t_j, up to `last` if not beyond.
+  /// Cell of the pair t_i <= t_j, which pairs of t_i with later keys share up to position `last`, possibly beyond.
   QKGEOM_HD cell_run run_of(std::int32_t t_i, std::int32_t t_j, double tau) const {
     const pair_place at = place(t_i, t_j);
     const index_t found = cell_of(at, tau);
     if (found < 0) return {};
     const auto i = static_cast<double>(t_i), row = static_cast<double>(at.row),
                back = static_cast<double>(found - at.row * width);
-    // What is within 1/4 of the next cell is left to cell_of, so that rounding moves no key.
+    // Keys within 1/4 of the next cell are left to cell_of, so that rounding moves none.
     const double last = std::fmin(i + (row + 1) * cell - 1, 2 * (tau - back * cell) - i - 0.25);
     return {found, static_cast<std::int32_t>(std::fmin(last, std::numeric_limits<std::int32_t>::max()))};
   }
@@ -64,8 +64,9 @@ struct heatmap_cells {
   }
 };
 
-/// Plasticity of a pair, then its terms in the order of `pair_term`: m = drift + content is the mean of the score
-/// difference, v its variance, of which coordinate 1 alone gives `along` and coordinates 2..d give `rest`.
+/// Plasticity of a pair, then its terms in the order of `pair_term`, in f64: m = drift + content is the mean of the
+/// score difference, v its variance, of which coordinate 1 gives `along` and coordinates 2..d give `rest`.
+/// `tile::set_terms` is the f32 form, which finds `rest` from the cross term instead.
 QKGEOM_HD inline void set_pair_values(double drift, double content, double along, double rest, double v,
                                       bool same_position, double* out) {
   const double m = drift + content;
@@ -79,24 +80,24 @@ QKGEOM_HD inline void set_pair_values(double drift, double content, double along
   out[7] = v > 0 ? std::fabs(m) / std::sqrt(v) : (m == 0 ? 0.0 : HUGE_VAL);
 }
 
-/// A cell's weight, then its sums of the plasticity and of the terms, as one group gives them.
-inline constexpr std::size_t cell_stride = 1 + static_cast<std::size_t>(heatmap_terms::values);
+/// Numbers per cell of one group: weight, sum of the plasticity, sums of the terms.
+inline constexpr index_t cell_stride = 1 + heatmap_terms::values;
 
 inline void merge(heatmap_terms& to, const heatmap_terms& from) {
   for (const auto& array : heatmap_arrays)
     for (std::size_t i = 0; i < (to.*array.values).size(); ++i) (to.*array.values)[i] += (from.*array.values)[i];
 }
 
-/// A group's sums by cell (cells, cell_stride) into the sums over groups.
+/// Adds one group's sums by cell (cells, cell_stride) to the sums over groups.
 inline void fold(const std::vector<double>& group, heatmap_terms& to) {
-  for (std::size_t c = 0; c < to.weight.size(); ++c) {
+  for (index_t c = 0; c < static_cast<index_t>(to.weight.size()); ++c) {
     const double* const x = group.data() + c * cell_stride;
     if (x[0] == 0) continue;
     to.groups[c] += 1;
     to.weight[c] += x[0];
     to.weight_square[c] += x[0] * x[0];
-    for (std::size_t v = 0; v < heatmap_terms::values; ++v) {
-      const auto at = c * heatmap_terms::values + v;
+    for (index_t v = 0; v < heatmap_terms::values; ++v) {
+      const index_t at = c * heatmap_terms::values + v;
       to.sum[at] += x[1 + v];
       to.square[at] += x[1 + v] * x[1 + v];
       to.product[at] += x[1 + v] * x[0];

@@ -13,27 +13,25 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
 
-/// What every backend's pair sums share: which pairs a distribution draws, which keys and weights are refused, where
-/// results go.
+/// Pair sums, as far as all backends share them: drawn pairs, checks of keys and weights, empty results.
 namespace qkgeom::backend {
 
-/// Power of two near 1 / sqrt(mean_square), so that scaled values are of order 1 without rounding.
+/// Power of two near 1 / sqrt(mean_square): it brings values to order 1 without rounding them.
 QKGEOM_HD inline double unit_scale(double mean_square) {
   if (!(mean_square > 0) || !std::isfinite(mean_square)) return 1.0;
   return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
 }
 
-/// Keys of a group, from n of them, that say what their coordinates' grid is: number j of so many.
+/// The rounding grid is estimated from at most 256 evenly spaced keys of a group (of n keys).
 inline constexpr index_t most_grid_keys = 256;
 QKGEOM_HD inline index_t grid_keys(index_t n) { return n < most_grid_keys ? n : most_grid_keys; }
 QKGEOM_HD inline index_t grid_key(index_t j, index_t n) { return j * n / grid_keys(n); }
 
-/// What keys are taken less of, coordinate by coordinate: their group's mean, or the `grid_centre` near it.
+/// What is subtracted from each key: its group's mean, or the `grid_centre` near it.
 enum class key_centre { mean, on_grid };
 
-/// What observed queries' scores are centred on, one coordinate: the mean of keys that lie in [low, high], rounded to a
-/// grid between a 512th and a 256th of their range. A key less its mean has more digits than the key, so that scores
-/// that are equal would round apart; less this it has hardly more.
+/// The mean of one coordinate of keys in [low, high], rounded to a grid between a 512th and a 256th of their range. A
+/// key minus its mean has more digits than the key, so equal scores would round apart; minus this, hardly more.
 QKGEOM_HD inline double grid_centre(double mean, double low, double high) {
   if (!(high > low)) return low;
   if (!std::isfinite(high - low)) return mean;
@@ -41,7 +39,7 @@ QKGEOM_HD inline double grid_centre(double mean, double low, double high) {
   return grid > 0 ? grid * std::rint(mean / grid) : mean;
 }
 
-/// Throws unless `w` is a weight that a pair may have.
+/// Throws unless `w`, the weight of a pair of keys at t_i and t_j (tokens), is finite and at least 0.
 inline void check_weight(double w, std::int32_t t_i, std::int32_t t_j) {
   require(w >= 0 && std::isfinite(w), "the weight of a pair of keys must be a finite number of at least 0, not ", w,
           " (positions ", t_i, " and ", t_j, ")");
@@ -52,24 +50,24 @@ inline void check_weight(double w, std::int32_t t_i, std::int32_t t_j) {
   fail("plasticity: a key of ", document < 0 ? "one of the examples" : "example " + std::to_string(document),
        " is not finite");
 }
-/// Throws unless the keys of a group are finite, by their mean (d): what is not finite stays so in a sum.
+/// Throws unless the keys of a group are finite. Checks the mean (d): one non-finite key makes it non-finite.
 inline void check_finite_keys(const keys_by_document& groups, index_t group, const double* mean, index_t d) {
   if (!std::all_of(mean, mean + d, [](double x) { return std::isfinite(x); })) refuse_key(groups, group);
 }
 
-/// Sums of zero by distribution and group.
-inline pair_sums zero_sums(const keys_by_document& groups, std::size_t distributions) {
-  pair_sums s{static_cast<index_t>(distributions), groups.groups(), {}, {}, {}, 0, {}, {}};
+/// Sums of 0 for each query bucket and group.
+inline pair_sums zero_sums(const keys_by_document& groups, std::size_t buckets) {
+  pair_sums s{static_cast<index_t>(buckets), groups.groups(), {}, {}, {}, 0, {}, {}};
   s.sum.resize(s.distributions * s.groups);
   s.weight.resize(s.sum.size());
   s.pairs.resize(s.sum.size());
   return s;
 }
 
-/// Cells of a side of a heatmap: of more than this, its sums alone would take 4 GB a head.
+/// Most cells along a side of a heatmap: with more, its sums alone would take 4 GB per head.
 inline constexpr index_t most_cells = 16384;
 
-/// Sums of zero, one result a problem, with a heatmap that covers all distances if one is asked for.
+/// Sums of 0 for each problem, with a heatmap over all distances if `request` has one.
 inline std::vector<pair_sums> empty_sums(const keys_by_document& groups, const std::vector<pair_problem>& problems,
                                          const pair_request& request) {
   std::vector<pair_sums> results;
@@ -78,8 +76,7 @@ inline std::vector<pair_sums> empty_sums(const keys_by_document& groups, const s
   for (const auto& p : problems) {
     auto s = zero_sums(groups, p.distributions.size());
     if (request.heatmap_cell > 0) {
-      for (const auto& distribution : p.distributions)
-        length = std::max(length, static_cast<index_t>(distribution.tau) + 1);
+      for (const auto& scores : p.distributions) length = std::max(length, static_cast<index_t>(scores.tau) + 1);
       s.heatmap_width = (length + request.heatmap_cell - 1) / request.heatmap_cell;
       require(s.heatmap_width <= most_cells, "heatmap_cell: cells of ", request.heatmap_cell, " tokens over ", length,
               " are more than the ", most_cells, " a side that a heatmap may have");
@@ -91,37 +88,36 @@ inline std::vector<pair_sums> empty_sums(const keys_by_document& groups, const s
   return results;
 }
 
-/// The pairs one distribution takes, by group: those of group g are pairs [offset[g], offset[g + 1]).
+/// The pairs that one query bucket draws, by group: those of group g are pairs [offset[g], offset[g + 1]).
 struct pair_draws {
-  bool all = false;   ///< every admissible pair once
-  double weight = 1;  ///< pairs that each one stands for
+  bool all = false;   ///< all admissible pairs, each once; then `pairs` is empty
+  double weight = 1;  ///< admissible pairs per drawn pair
   std::vector<std::int64_t> offset;
   std::vector<rank_pair> pairs;
 };
 
-/// Draws of distribution `l` of problem `p`: uniform over the pairs that the distribution admits, with replacement.
-inline pair_draws draw_pairs(const keys_by_document& groups, const score_distribution& distribution,
-                             const pair_sample& sample, index_t p, index_t l) {
-  const auto n = static_cast<std::size_t>(groups.groups());
-  std::vector<std::int64_t> before(n + 1);
-  for (std::size_t g = 0; g < n; ++g)
-    before[g + 1] =
-        before[g] + (distribution.empty() ? 0 : admissible(groups, static_cast<index_t>(g), distribution).pairs());
+/// Draws of query bucket `bucket` of problem `problem`: uniform over the pairs that it admits, with replacement.
+inline pair_draws draw_pairs(const keys_by_document& groups, const score_distribution& scores,
+                             const pair_sample& sample, index_t problem, index_t bucket) {
+  const index_t n = groups.groups();
+  std::vector<std::int64_t> before{0};
+  for (index_t g = 0; g < n; ++g)
+    before.push_back(before.back() + (scores.empty() ? 0 : admissible(groups, g, scores).pairs()));
   pair_draws result;
   result.all = sample.pairs == 0 || before[n] <= sample.pairs;
   if (result.all) return result;
   result.weight = static_cast<double>(before[n]) / static_cast<double>(sample.pairs);
-  const random_stream stream{sample.seed, static_cast<std::uint32_t>(p << 16 | l), sample.layer, draw::pair};
+  const random_stream stream{sample.seed, static_cast<std::uint32_t>(problem << 16 | bucket), sample.layer, draw::pair};
   std::vector<std::pair<std::int32_t, rank_pair>> drawn;
-  result.offset.assign(n + 1, 0);
+  result.offset.assign(before.size(), 0);
   for (index_t i = 0; i < sample.pairs; ++i) {
     const auto r =
         static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(before[n])));
-    const auto g = static_cast<std::size_t>(std::upper_bound(before.begin(), before.end(), r) - before.begin()) - 1;
+    const index_t g = std::upper_bound(before.begin(), before.end(), r) - before.begin() - 1;
     drawn.emplace_back(static_cast<std::int32_t>(g), pair_of_number(r - before[g]));
     ++result.offset[g + 1];
   }
-  for (std::size_t g = 0; g < n; ++g) result.offset[g + 1] += result.offset[g];
+  for (index_t g = 0; g < n; ++g) result.offset[g + 1] += result.offset[g];
   auto next = result.offset;
   result.pairs.resize(drawn.size());
   for (const auto& [g, pair] : drawn) result.pairs[next[g]++] = pair;

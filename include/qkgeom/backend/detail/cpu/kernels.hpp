@@ -10,7 +10,7 @@
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
-/// The primitives of cpu_context that take long to compile. Element types are erased here, so each is compiled once.
+/// The primitives of cpu_context that take long to compile: once, since element types are erased here.
 namespace qkgeom::cpu {
 
 /// See cpu_context::moments.
@@ -19,7 +19,7 @@ QKGEOM_INLINE std::vector<side_moments> moments(thread_pool& pool, const char* s
                                                 const std::vector<std::int32_t>& bucket, index_t buckets,
                                                 scatter_kind per_bucket);
 
-/// Memory that pair sums keep from one call to the next.
+/// Memory that pair sums keep between calls.
 struct pair_memory;
 QKGEOM_INLINE std::shared_ptr<pair_memory> make_pair_memory();
 

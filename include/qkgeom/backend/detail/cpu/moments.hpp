@@ -13,13 +13,13 @@
 
 namespace qkgeom::cpu {
 
-/// Rows sorted by bucket, stable: rows of bucket b are row[offset[b]] ...; rows outside all buckets come last.
+/// Rows sorted by bucket, stable: bucket b has rows row[offset[b]] to row[offset[b + 1] - 1]; the last one has no
+/// bucket.
 struct row_order {
   std::vector<index_t> row, offset;
 
-  row_order(const std::vector<std::int32_t>& bucket, index_t buckets)
-      : row(bucket.size()), offset(static_cast<std::size_t>(buckets) + 2) {
-    const auto slot = [&](std::int32_t b) { return static_cast<std::size_t>(b < 0 ? buckets : b); };
+  row_order(const std::vector<std::int32_t>& bucket, index_t buckets) : row(bucket.size()), offset(buckets + 2) {
+    const auto slot = [&](std::int32_t b) { return b < 0 ? buckets : b; };
     for (const std::int32_t b : bucket) ++offset[slot(b) + 1];
     for (std::size_t b = 1; b < offset.size(); ++b) offset[b] += offset[b - 1];
     auto next = offset;
@@ -27,13 +27,12 @@ struct row_order {
   }
 };
 
-/// Memory that one head's moments need, kept between buckets.
 struct moment_scratch {
   std::vector<double> shift;  ///< (d)
   scatter_sum scatter;
 };
 
-/// out = scatter - weight mean mean', both triangles; by blocks, since one of the two sides is always written across.
+/// out = scatter - weight mean mean', both triangles; by blocks, since one of the two is written across rows.
 inline void corrected_scatter(const scatter_sum& scatter, double weight, const std::vector<double>& mean,
                               std::vector<double>& out) {
   constexpr index_t block = 16;
@@ -47,8 +46,8 @@ inline void corrected_scatter(const scatter_sum& scatter, double weight, const s
       }
 }
 
-/// Moments with the full scatter of the n > 0 rows x[order[0]], ...: one pass about `shift`, tile by tile, then the
-/// correction to the mean. Sums run in row order, whatever the alignment of the memory.
+/// Moments with the full scatter of the n > 0 rows x[order[0]], ..., x[order[n - 1]]: one pass about `shift`, tile by
+/// tile, then the correction to the mean. Sums run in row order, whatever the memory's alignment.
 inline row_moments shifted_moments(const char* side, index_t head, const wide_rows& x,
                                    const vector_view<const std::int32_t>& position, const index_t* order, index_t n,
                                    moment_scratch& scratch) {
@@ -100,9 +99,8 @@ inline row_moments shifted_moments(const char* side, index_t head, const wide_ro
   return m;
 }
 
-/// Moments of one head's rows, bucket by bucket: the result depends on the rows alone. The shift of a bucket is the
-/// mean of the buckets before, or the first row, so that constants stay exact and the correction is small; a bucket is
-/// cut into runs, so that no sum grows long.
+/// Moments of one head, bucket by bucket. The shift is the mean of the rows before, at first the first row, so that
+/// constants stay exact and the correction is small. A bucket is cut into runs, so that no sum grows long.
 inline side_moments side_moments_of(const char* side, index_t head, const wide_rows& x,
                                     const vector_view<const std::int32_t>& position, const row_order& order,
                                     scatter_kind per_bucket) {
@@ -112,20 +110,20 @@ inline side_moments side_moments_of(const char* side, index_t head, const wide_r
   side_moments m{row_moments::zero(x.cols, scatter_kind::full), {}};
   m.bucket.reserve(buckets);
   for (index_t b = 0; b <= buckets; ++b) {
-    const index_t begin = order.offset[b], end = order.offset[static_cast<std::size_t>(b) + 1];
+    const index_t begin = order.offset[b], end = order.offset[b + 1];
     std::optional<row_moments> sum;
     for (index_t i = begin; i < end; i += run_rows) {
       const index_t* const rows = order.row.data() + i;
       scratch.shift = m.total.mean;
       if (m.total.count == 0) x.read(rows[0], scratch.shift.data());
-      auto term = shifted_moments(side, head, x, position, rows, std::min(end - i, run_rows), scratch);
-      merge(m.total, term);
+      auto moments = shifted_moments(side, head, x, position, rows, std::min(end - i, run_rows), scratch);
+      merge(m.total, moments);
       if (!sum && per_bucket == scatter_kind::full) {
-        sum = std::move(term);
+        sum = std::move(moments);
         continue;
       }
       if (!sum) sum = row_moments::zero(x.cols, per_bucket);
-      merge(*sum, term);
+      merge(*sum, moments);
     }
     if (b < buckets) m.bucket.push_back(sum ? std::move(*sum) : row_moments::zero(x.cols, per_bucket));
   }

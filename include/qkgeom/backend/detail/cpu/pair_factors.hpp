@@ -9,25 +9,25 @@
 
 namespace qkgeom::cpu {
 
-/// Distributions with a factor of their covariance, for small groups: one GEMM a distribution takes the admissible keys
-/// of many groups to z = F'k, then v_ij = |z_i - z_j|^2 straight from the differences, lanes over j.
+/// Query buckets with a factor F of their covariance, for small groups: one GEMM per bucket takes the admissible keys
+/// of many groups to z = F'k, then v_ij = |z_i - z_j|^2 from differences, lanes over j.
 template <class F>
-class factor_distributions {
+class factor_buckets {
  public:
-  factor_distributions(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
+  factor_buckets(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
     for (std::size_t l = 0; l < problem.distributions.size(); ++l)
       if (!problem.distributions[l].empty() && problem.distributions[l].variance.empty())
         which_.push_back(static_cast<index_t>(l));
   }
   bool empty() const { return which_.empty(); }
 
-  /// `y` holds the groups' centred keys one after the other, (rows, d); `small` the groups among them.
+  /// `y` (rows, d): the centred keys of the groups `small`, one group after the other.
   void add_groups(const std::vector<index_t>& small, const F* y, pair_sink& sink) {
     for (const index_t l : which_) {
-      const auto& distribution = problem_.distributions[l];
-      gather(small, y, distribution, sink);
+      const auto& scores = problem_.distributions[l];
+      gather(small, y, scores, sink);
       if (kept_.rows() == 0) continue;
-      scale(distribution);
+      scale(scores);
       index_t row = 0;
       for (std::size_t g = 0; g < small.size(); ++g) {
         if (range_[g].size() < 2) continue;
@@ -40,32 +40,30 @@ class factor_distributions {
  private:
   using rows = rows_matrix<F>;
 
-  void gather(const std::vector<index_t>& small, const F* y, const score_distribution& distribution,
-              const pair_sink& sink) {
+  void gather(const std::vector<index_t>& small, const F* y, const score_distribution& scores, const pair_sink& sink) {
     range_.clear();
     index_t count = 0, row = 0;
     for (const index_t g : small) {
-      range_.push_back(admissible(*sink.groups, g, distribution));
+      range_.push_back(admissible(*sink.groups, g, scores));
       if (range_.back().size() >= 2) count += range_.back().size();
     }
     kept_.resize(count, d_);
     count = 0;
     for (std::size_t g = 0; g < small.size(); ++g) {
-      const auto at = static_cast<std::size_t>(small[g]);
       if (range_[g].size() >= 2) {
         std::copy(y + (row + range_[g].begin) * d_, y + (row + range_[g].end) * d_, kept_.data() + count * d_);
         count += range_[g].size();
       }
-      row += sink.groups->offset[at + 1] - sink.groups->offset[at];
+      row += sink.groups->offset[small[g] + 1] - sink.groups->offset[small[g]];
     }
   }
 
   /// z and the scores of the kept keys, scaled by a power of two so that v is of order 1.
-  void scale(const score_distribution& distribution) {
-    factor_.resize(d_, distribution.rank);
-    for (index_t i = 0; i < factor_.size(); ++i) factor_.data()[i] = static_cast<F>(distribution.factor[i]);
+  void scale(const score_distribution& scores) {
+    factor_.resize(d_, scores.rank);
+    for (index_t i = 0; i < factor_.size(); ++i) factor_.data()[i] = static_cast<F>(scores.factor[i]);
     mean_.resize(d_);
-    for (index_t c = 0; c < d_; ++c) mean_[c] = static_cast<F>(distribution.mean[c]);
+    for (index_t c = 0; c < d_; ++c) mean_[c] = static_cast<F>(scores.mean[c]);
     z_.noalias() = kept_ * factor_;
     score_.noalias() = kept_ * mean_;
     const double square = static_cast<double>(z_.squaredNorm());
@@ -82,7 +80,7 @@ class factor_distributions {
       for (index_t c = 0; c < rank; ++c) across_[c * width + i] = z_(first + i, c);
     scores_.assign(width, F{0});
     for (index_t i = 0; i < m; ++i) scores_[i] = score_[first + i];
-    const auto& distribution = problem_.distributions[l];
+    const auto& scores = problem_.distributions[l];
     const bool simple = sink.simple();
     weighted_sums total;
     for (index_t i = 0; i + 1 < m; i += block)
@@ -108,9 +106,9 @@ class factor_distributions {
               continue;
             }
             const index_t left = range.begin + i + r, right = range.begin + k;
-            const double w = sink.weight(group, range, distribution, left, right);
+            const double w = sink.weight(group, range, scores, left, right);
             if (w == 0) continue;
-            sink.add_heat(sink.place(group, left, right), distribution, value, w);
+            sink.add_heat(sink.place(group, left, right), scores, value, w);
             total.add(value, w);
           }
         }

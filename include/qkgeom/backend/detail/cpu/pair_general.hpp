@@ -9,7 +9,7 @@
 
 namespace qkgeom::cpu {
 
-/// Sums over pairs of one distribution and group.
+/// Sums over the pairs of one query bucket and group.
 struct value_sums {
   pair_values sum{};
   double weight = 0, square = 0;
@@ -29,7 +29,7 @@ struct value_sums {
   }
 };
 
-/// Pairs one after the other in f64: drawn pairs, and what stands behind the plasticity of all. One object a task.
+/// Pairs one by one, in f64: drawn pairs, and the terms of all. Each task has an object of its own.
 class general_pairs {
  public:
   general_pairs(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, const pair_problem& problem,
@@ -42,26 +42,26 @@ class general_pairs {
         sums_(sums),
         sink_(sums, groups, request) {}
 
-  /// All distributions over one group; a large one is shared among the threads.
+  /// All query buckets over one group; a large group is shared among the threads.
   void add_group(index_t group, heatmap_terms& cells) {
     const index_t n = size(group), d = k_.cols;
     if (!any_pairs(group)) return;
     y_.resize(n * d);
     centred_keys(pool_, k_, groups_, group, y_.data());
     reflect_rows(y_.data(), n, d, problem_.reflector);
-    slice_cells_.assign(slices(group), std::vector<double>(cells.weight.size() * stride));
-    for (std::size_t l = 0; l < problem_.distributions.size(); ++l) {
-      const auto& distribution = problem_.distributions[l];
-      const auto range = admissible(groups_, group, distribution);
-      if (distribution.empty() || range.size() < 2) continue;
+    slice_cells_.assign(slices(group), std::vector<double>(cells.weight.size() * backend::cell_stride));
+    for (std::size_t bucket = 0; bucket < problem_.distributions.size(); ++bucket) {
+      const auto& scores = problem_.distributions[bucket];
+      const auto range = admissible(groups_, group, scores);
+      if (scores.empty() || range.size() < 2) continue;
       value_sums total;
-      if (takes_pairs(l, group)) {
-        keys_.set(distribution, problem_.reflector, y_.data(), d, range);
-        std::vector<value_sums> terms(slice_cells_.size());
-        pool_.for_each(slices(group), [&](index_t s, int) { terms[s] = slice(l, group, range, s); });
-        for (const auto& x : terms) total.add(x);
+      if (takes_pairs(bucket, group)) {
+        keys_.set(scores, problem_.reflector, y_.data(), d, range);
+        std::vector<value_sums> sums(slice_cells_.size());
+        pool_.for_each(slices(group), [&](index_t s, int) { sums[s] = slice(bucket, group, range, s); });
+        for (const auto& x : sums) total.add(x);
       }
-      write(l, group, range, total);
+      write(bucket, group, range, total);
     }
     for (std::size_t s = 1; s < slice_cells_.size(); ++s)
       for (std::size_t c = 0; c < slice_cells_[0].size(); ++c) slice_cells_[0][c] += slice_cells_[s][c];
@@ -69,41 +69,39 @@ class general_pairs {
   }
 
   static bool is_large(const keys_by_document& groups, index_t group) {
-    return groups.offset[static_cast<std::size_t>(group) + 1] - groups.offset[group] > 1024;
+    return groups.offset[group + 1] - groups.offset[group] > 1024;
   }
 
  private:
-  static constexpr std::size_t stride = backend::cell_stride;
-
-  index_t size(index_t g) const { return groups_.offset[static_cast<std::size_t>(g) + 1] - groups_.offset[g]; }
+  index_t size(index_t g) const { return groups_.offset[g + 1] - groups_.offset[g]; }
   index_t slices(index_t g) const { return is_large(groups_, g) ? 32 : 1; }
 
-  bool takes_pairs(std::size_t distribution, index_t group) const {
-    const auto& d = draws_[distribution];
-    return d.all || d.offset[group] < d.offset[static_cast<std::size_t>(group) + 1];
+  bool takes_pairs(std::size_t bucket, index_t group) const {
+    const auto& d = draws_[bucket];
+    return d.all || d.offset[group] < d.offset[group + 1];
   }
   bool any_pairs(index_t group) const {
-    for (const auto& distribution : problem_.distributions)
-      if (!distribution.empty() && admissible(groups_, group, distribution).size() >= 2) return true;
+    for (const auto& scores : problem_.distributions)
+      if (!scores.empty() && admissible(groups_, group, scores).size() >= 2) return true;
     return false;
   }
 
-  value_sums slice(std::size_t l, index_t group, const rank_range& range, index_t number) {
-    const auto& distribution = problem_.distributions[l];
-    const auto& draws = draws_[l];
+  value_sums slice(std::size_t bucket, index_t group, const rank_range& range, index_t number) {
+    const auto& scores = problem_.distributions[bucket];
+    const auto& draws = draws_[bucket];
     const auto* t = groups_.position.data() + groups_.offset[group] + range.begin;
     auto& cells = slice_cells_[number];
     const index_t step = slices(group);
     value_sums sums;
     const auto add = [&](index_t i, index_t j) {
       const index_t a = range.begin + i, b = range.begin + j;
-      const double w = draws.weight * sink_.weight(group, range, distribution, a, b);
+      const double w = draws.weight * sink_.weight(group, range, scores, a, b);
       if (w == 0) return;
       const auto x = keys_.values(i, j, t[i] == t[j]);
       sums.add(x, w);
-      const index_t cell = sink_.cells.cell_of(sink_.place(group, a, b), distribution.tau);
+      const index_t cell = sink_.cells.cell_of(sink_.place(group, a, b), scores.tau);
       if (cell < 0) return;
-      double* const to = cells.data() + static_cast<std::size_t>(cell) * stride;
+      double* const to = cells.data() + cell * backend::cell_stride;
       to[0] += w;
       for (std::size_t v = 0; v < x.size(); ++v) to[1 + v] += w * x[v];
     };
@@ -111,19 +109,19 @@ class general_pairs {
       for (index_t j = 1 + number; j < range.size(); j += step)
         for (index_t i = 0; i < j; ++i) add(i, j);
     } else {
-      const auto last = draws.offset[static_cast<std::size_t>(group) + 1];
+      const auto last = draws.offset[group + 1];
       for (auto n = draws.offset[group] + number; n < last; n += step) add(draws.pairs[n].i, draws.pairs[n].j);
     }
     return sums;
   }
 
-  void write(std::size_t l, index_t group, const rank_range& range, const value_sums& x) {
-    const auto at = sums_.at(static_cast<index_t>(l), group);
+  void write(std::size_t bucket, index_t group, const rank_range& range, const value_sums& x) {
+    const auto at = sums_.at(static_cast<index_t>(bucket), group);
     if (!sums_.drawn.empty()) {
       sums_.sum[at] = x.sum[0];
       sums_.weight[at] = x.weight;
       sums_.pairs[at] = range.pairs();
-      sums_.drawn[at] = draws_[l].all ? 0 : x.pairs;
+      sums_.drawn[at] = draws_[bucket].all ? 0 : x.pairs;
       sums_.square[at] = x.square;
     }
     if (!sums_.term_sum.empty())
@@ -137,12 +135,12 @@ class general_pairs {
   const std::vector<backend::pair_draws>& draws_;
   pair_sums& sums_;
   pair_sink sink_;
-  distribution_keys keys_;
+  term_keys keys_;
   std::vector<double> y_;
   std::vector<std::vector<double>> slice_cells_;  ///< (slices) by cell
 };
 
-/// One problem: groups in runs of a number that no thread count changes, then the large ones one after another.
+/// Problem `number` of the call. Small groups go in runs that do not depend on the threads, then large ones one by one.
 inline void add_general(thread_pool& pool, const wide_rows& k, const keys_by_document& groups,
                         const pair_problem& problem, const pair_request& request, index_t number, pair_sums& sums) {
   const auto entries = sums.sum.size();
@@ -152,8 +150,8 @@ inline void add_general(thread_pool& pool, const wide_rows& k, const keys_by_doc
     sums.square.assign(entries, 0.0);
   }
   std::vector<backend::pair_draws> draws(problem.distributions.size());
-  pool.for_each(static_cast<index_t>(draws.size()), [&](index_t l, int) {
-    draws[l] = backend::draw_pairs(groups, problem.distributions[l], request.sample, number, l);
+  pool.for_each(static_cast<index_t>(draws.size()), [&](index_t bucket, int) {
+    draws[bucket] = backend::draw_pairs(groups, problem.distributions[bucket], request.sample, number, bucket);
   });
   const auto n = groups.groups();
   const index_t runs = std::min<index_t>(n, 32);

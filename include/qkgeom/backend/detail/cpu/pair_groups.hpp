@@ -8,28 +8,28 @@
 
 namespace qkgeom::cpu {
 
-/// Groups of at most this many keys are done from differences; larger ones from Gram tiles.
+/// Pairs of groups of at most this many keys are taken from differences, those of larger ones from Gram tiles.
 inline constexpr index_t small_group = 64;
 
-/// All distributions with a diagonal covariance at once: lanes are distributions. Squared differences of a block of
-/// pairs times the variances of all distributions is one small GEMM; means are differences of per-key scores.
+/// All query buckets with a diagonal covariance at once, for small groups: lanes are buckets. The v of a block of pairs
+/// are one small GEMM, squared differences times the variances of all buckets; m are differences of scores.
 template <class F>
-class diagonal_distributions {
+class diagonal_buckets {
  public:
-  diagonal_distributions(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
+  diagonal_buckets(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
     for (std::size_t l = 0; l < problem.distributions.size(); ++l)
       if (!problem.distributions[l].empty() && !problem.distributions[l].variance.empty())
         which_.push_back(static_cast<index_t>(l));
     width_ = padded<F>(static_cast<index_t>(which_.size()));
     variance_.resize(d * width_);
     mean_.resize(variance_.size());
-    for (std::size_t j = 0; j < which_.size(); ++j) {
-      const auto& distribution = problem.distributions[which_[j]];
-      auto mean = distribution.mean;
+    for (index_t j = 0; j < static_cast<index_t>(which_.size()); ++j) {
+      const auto& scores = problem.distributions[which_[j]];
+      auto mean = scores.mean;
       reflect_rows(mean.data(), 1, d, problem.reflector);
       for (index_t c = 0; c < d; ++c) {
-        variance_[static_cast<std::size_t>(c * width_) + j] = static_cast<F>(distribution.variance[c]);
-        mean_[static_cast<std::size_t>(c * width_) + j] = static_cast<F>(mean[c]);
+        variance_[c * width_ + j] = static_cast<F>(scores.variance[c]);
+        mean_[c * width_ + j] = static_cast<F>(mean[c]);
       }
     }
   }
@@ -37,13 +37,13 @@ class diagonal_distributions {
 
   /// `y` (n, d): the group's centred, reflected keys.
   void add_group(index_t group, const F* y, index_t n, pair_sink& sink) {
-    const auto distributions = which_.size();
-    range_.resize(distributions);
+    const auto buckets = which_.size();
+    range_.resize(buckets);
     first_.assign(width_, 1);
     last_.assign(width_, 0);
     index_t end = 0, begin = n;
-    for (std::size_t j = 0; j < distributions; ++j) {
-      range_[j] = admissible(*sink.groups, group, distribution(j));
+    for (std::size_t j = 0; j < buckets; ++j) {
+      range_[j] = admissible(*sink.groups, group, scores_of(j));
       first_[j] = static_cast<lane_int>(range_[j].begin);
       last_[j] = static_cast<lane_int>(range_[j].end);
       if (range_[j].size() < 2) continue;
@@ -56,7 +56,7 @@ class diagonal_distributions {
       scale_scores(y, n);
       visit_pairs(group, y, begin, end, sink);
     }
-    for (std::size_t j = 0; j < distributions; ++j)
+    for (std::size_t j = 0; j < buckets; ++j)
       sink.add_sums(which_[j], group, range_[j], request_weight(sink) ? weighted_[j] : weighted_sums{total_[j]});
   }
 
@@ -64,9 +64,9 @@ class diagonal_distributions {
   using lane_int = std::conditional_t<sizeof(F) == 4, std::int32_t, std::int64_t>;
   using mask = typename simd<F>::mask;
 
-  const score_distribution& distribution(std::size_t j) const { return problem_.distributions[which_[j]]; }
+  const score_distribution& scores_of(std::size_t j) const { return problem_.distributions[which_[j]]; }
 
-  /// Scores (n, distributions), and variances scaled by a power of two so that v is of order 1 for this group.
+  /// Scores (n, buckets), and the power of two of each bucket that brings v to order 1 in this group.
   void scale_scores(const F* y, index_t n) {
     const index_t rows = (n + block_rows - 1) / block_rows * block_rows;
     padded_.assign(rows * d_, F{0});
@@ -128,15 +128,15 @@ class diagonal_distributions {
 
   static bool request_weight(const pair_sink& sink) { return static_cast<bool>(sink.request->weight); }
 
-  /// Weights and heatmap cells of one pair under every distribution that admits it; `pp` (distributions).
+  /// Weights and heatmap cells of one pair under every bucket that admits it; `pp` (buckets) is its plasticity.
   void add_pair(index_t group, index_t left, index_t right, const F* pp, pair_sink& sink) {
     const auto place = sink.place(group, left, right);
     for (std::size_t l = 0; l < which_.size(); ++l) {
       if (first_[l] > left || last_[l] <= right) continue;
       const auto value = static_cast<double>(pp[l]);
-      const double w = sink.weight(group, range_[l], distribution(l), left, right);
+      const double w = sink.weight(group, range_[l], scores_of(l), left, right);
       if (w == 0) continue;
-      sink.add_heat(place, distribution(l), value, w);
+      sink.add_heat(place, scores_of(l), value, w);
       if (request_weight(sink)) weighted_[l].add(value, w);
     }
   }
@@ -151,10 +151,10 @@ class diagonal_distributions {
   const pair_problem& problem_;
   index_t d_, width_ = 0;
   std::vector<index_t> which_;
-  std::vector<F> variance_, mean_;  // (d, width): coordinate-major, lanes are distributions
+  std::vector<F> variance_, mean_;  // (d, width), lanes are buckets
   std::vector<rank_range> range_;
   std::vector<lane_int> first_, last_;
-  std::vector<double> total_;            // of all pairs, lanes are distributions
+  std::vector<double> total_;            // of all pairs, lanes are buckets
   std::vector<weighted_sums> weighted_;  // of weighted ones
   std::vector<F> padded_, score_, square_, factor_, difference_, v_;
 };

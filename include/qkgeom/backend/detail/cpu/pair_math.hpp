@@ -11,143 +11,34 @@
 
 namespace qkgeom::cpu {
 
-/// 4 Phi(z) Phi(-z) for u = z^2 = m^2 / v, f32 lanes, as a function of s = u / (c + u) in [0, 1), which needs one
-/// division and no square root. Absolute error at most 2e-7 (tested), never negative. v must be of order 1 and not
-/// below 1e-18, |m| below 1e18.
+/// The f32 form below: PP = 4 Phi(z) Phi(-z), z^2 = u = m^2 / v, as a function of s = u / (c + u) in [0, 1), by one
+/// division and no square root. Absolute error at most 2e-7 (tested), never negative. v must be of order 1 and at least
+/// 1e-18, |m| below 1e18.
 #if defined(__AVX512F__)
 namespace detail {
 /// c = 8: cubics on 32 intervals around s = k / 31, by power of 31 s - k: error 4.3e-8; 0 from u = 37 on, where
 /// PP < 2.3e-9.
+// clang-format off
 alignas(64) inline constexpr float plasticity_cubics[4][32] = {
-    {1.0f,
-     0.844430208f,
-     0.705817521f,
-     0.583380759f,
-     0.47626254f,
-     0.3835347f,
-     0.304204911f,
-     0.237225652f,
-     0.18150495f,
-     0.135919005f,
-     0.0993267521f,
-     0.0705862418f,
-     0.0485725179f,
-     0.0321966596f,
-     0.0204255655f,
-     0.0123016946f,
-     0.00696180994f,
-     0.0036534369f,
-     0.00174736802f,
-     0.000744287565f,
-     0.000273585349f,
-     8.30409335e-05f,
-     1.95284174e-05f,
-     3.23300083e-06f,
-     3.23701016e-07f,
-     1.52006852e-08f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f},
-    {-0.164289087f,
-     -0.14696759f,
-     -0.130388051f,
-     -0.114628486f,
-     -0.0997627079f,
-     -0.0858585164f,
-     -0.0729758441f,
-     -0.0611648671f,
-     -0.0504640676f,
-     -0.0408982784f,
-     -0.0324768499f,
-     -0.0251919739f,
-     -0.0190172922f,
-     -0.013906938f,
-     -0.00979515165f,
-     -0.00659673801f,
-     -0.0042086551f,
-     -0.00251307385f,
-     -0.0013822671f,
-     -0.000685491657f,
-     -0.000297624676f,
-     -0.000108546468f,
-     -3.13137316e-05f,
-     -6.52564677e-06f,
-     -8.50700815e-07f,
-     -5.42953273e-08f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f},
-    {0.00883380324f,
-     0.00848104991f,
-     0.00809034146f,
-     0.0076615233f,
-     0.00719717564f,
-     0.00670076022f,
-     0.00617667241f,
-     0.00563027849f,
-     0.00506791845f,
-     0.0044968836f,
-     0.00392534863f,
-     0.00336226681f,
-     0.00281718909f,
-     0.00230001798f,
-     0.00182065507f,
-     0.00138851569f,
-     0.00101187965f,
-     0.000697061128f,
-     0.000447434024f,
-     0.000262451329f,
-     0.000136954011f,
-     6.12177682e-05f,
-     2.21906193e-05f,
-     6.01005468e-06f,
-     1.07079291e-06f,
-     1.01999198e-07f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f},
-    {-0.000113576767f,
-     -0.000123668564f,
-     -0.000136709132f,
-     -0.000149030064f,
-     -0.000160347729f,
-     -0.00017035818f,
-     -0.000178742863f,
-     -0.000185176235f,
-     -0.000189335333f,
-     -0.000190914041f,
-     -0.000189625396f,
-     -0.000185243742f,
-     -0.000177603084f,
-     -0.000166638623f,
-     -0.00015242309f,
-     -0.000135216746f,
-     -0.000115526447f,
-     -9.41641338e-05f,
-     -7.22793411e-05f,
-     -5.13217346e-05f,
-     -3.28765818e-05f,
-     -1.83357333e-05f,
-     -8.45164595e-06f,
-     -2.97682891e-06f,
-     -7.08478638e-07f,
-     -9.30747817e-08f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f,
-     0.0f},
+    {1.0f, 0.844430208f, 0.705817521f, 0.583380759f, 0.47626254f, 0.3835347f, 0.304204911f, 0.237225652f, 0.18150495f,
+     0.135919005f, 0.0993267521f, 0.0705862418f, 0.0485725179f, 0.0321966596f, 0.0204255655f, 0.0123016946f,
+     0.00696180994f, 0.0036534369f, 0.00174736802f, 0.000744287565f, 0.000273585349f, 8.30409335e-05f, 1.95284174e-05f,
+     3.23300083e-06f, 3.23701016e-07f, 1.52006852e-08f},
+    {-0.164289087f, -0.14696759f, -0.130388051f, -0.114628486f, -0.0997627079f, -0.0858585164f, -0.0729758441f,
+     -0.0611648671f, -0.0504640676f, -0.0408982784f, -0.0324768499f, -0.0251919739f, -0.0190172922f, -0.013906938f,
+     -0.00979515165f, -0.00659673801f, -0.0042086551f, -0.00251307385f, -0.0013822671f, -0.000685491657f,
+     -0.000297624676f, -0.000108546468f, -3.13137316e-05f, -6.52564677e-06f, -8.50700815e-07f, -5.42953273e-08f},
+    {0.00883380324f, 0.00848104991f, 0.00809034146f, 0.0076615233f, 0.00719717564f, 0.00670076022f, 0.00617667241f,
+     0.00563027849f, 0.00506791845f, 0.0044968836f, 0.00392534863f, 0.00336226681f, 0.00281718909f, 0.00230001798f,
+     0.00182065507f, 0.00138851569f, 0.00101187965f, 0.000697061128f, 0.000447434024f, 0.000262451329f, 0.000136954011f,
+     6.12177682e-05f, 2.21906193e-05f, 6.01005468e-06f, 1.07079291e-06f, 1.01999198e-07f},
+    {-0.000113576767f, -0.000123668564f, -0.000136709132f, -0.000149030064f, -0.000160347729f, -0.00017035818f,
+     -0.000178742863f, -0.000185176235f, -0.000189335333f, -0.000190914041f, -0.000189625396f, -0.000185243742f,
+     -0.000177603084f, -0.000166638623f, -0.00015242309f, -0.000135216746f, -0.000115526447f, -9.41641338e-05f,
+     -7.22793411e-05f, -5.13217346e-05f, -3.28765818e-05f, -1.83357333e-05f, -8.45164595e-06f, -2.97682891e-06f,
+     -7.08478638e-07f, -9.30747817e-08f},
 };
+// clang-format on
 }  // namespace detail
 
 inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
@@ -157,7 +48,7 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   const vec<float> r = (vec<float>)_mm512_rcp14_ps((__m512)w);
   const vec<float> ar = a * r;
   const vec<float> s = ar + ar * (1.0f - w * r);
-  // Adding 1.5 2^23 leaves round(31 s / c) in the low bits, which is all that the permutation reads.
+  // Adding 1.5 2^23 leaves round(31 s) in the low bits, the only ones that the permutation reads.
   const vec<float> shifted = s * per_s + 12582912.0f;
   const vec<float> f = s * per_s - (shifted - 12582912.0f);
   const auto segment = (__m512i)shifted;
@@ -171,8 +62,7 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   return p * f + at(0);
 }
 #else
-/// c = 15/2. PP is an entire function of u; with PP = exp(-u/2) g(u), g is a polynomial in s, fitted to 2.0e-8 on [0,
-/// 80].
+/// c = 15/2: PP = exp(-u / 2) g(s), g a polynomial, fitted to 2.0e-8 for u in [0, 80].
 inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   constexpr float share = 2.0f / 15.0f;
   const vec<float> a = m * m;
@@ -195,7 +85,7 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   p = p * f + 0.24022242085358653f;
   p = p * f + 0.6931469775991391f;
   p = p * f + 1.0f;
-  // Of lanes that nobody asks for, where v has cancelled, the bits mean nothing: unsigned ones may overflow.
+  // Unsigned, since lanes where v has cancelled hold any bits and may overflow; nobody reads them.
   using bits = word_lanes;
   bits exponent, mantissa;
   std::memcpy(&exponent, &shifted, sizeof exponent);
@@ -206,25 +96,25 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
 }
 #endif
 
-/// The same for doubles, through the C library's erfc, for any v >= 0.
+/// The same in f64, by the C library's erfc, for any v >= 0.
 inline vec<double> plasticity_lanes(vec<double> m, vec<double> v) {
   vec<double> p;
   for (int i = 0; i < lanes<double>; ++i) p[i] = pair_plasticity(m[i], v[i]);
   return p;
 }
 
-/// The least v that `plasticity_lanes` takes, for v of order 1 where pairs vary.
+/// The least v that `plasticity_lanes` takes.
 template <class F>
 inline constexpr F least_v = std::is_same_v<F, float> ? static_cast<F>(1e-18) : std::numeric_limits<F>::min();
 
-/// Plasticity of pairs whose v comes from their difference: where v is 0 it is 1 if m is, else 0.
+/// Plasticity of pairs whose v comes from their difference. Where v is 0, it is 1 if m is 0, else 0.
 template <class F>
 inline vec<F> difference_plasticity(vec<F> m, vec<F> v) {
   const vec<F> least = splat(least_v<F>);
   return plasticity_lanes(m, v > least ? v : least);
 }
 
-/// out(rows, lanes) = rows(rows, d) * coefficients(d, width), width a multiple of the lanes, `rows` at most block_rows.
+/// out (block_rows, width) = rows (block_rows, d) coefficients (d, width); width is a multiple of lanes<F>.
 inline constexpr int block_rows = 8;
 template <class F>
 inline void rows_times_lanes(const F* rows, index_t row_stride, index_t d, const F* coefficients, index_t width,

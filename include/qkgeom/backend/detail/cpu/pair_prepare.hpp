@@ -16,13 +16,13 @@ namespace qkgeom::cpu {
 template <class F>
 using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// Keys of one group minus their centre, which no difference sees: it keeps f32 exact for keys with a large common
-/// term. Throws if a key is not finite.
+/// out (n, d) = the keys of one group minus their centre. Differences of keys do not change, and f32 stays exact where
+/// keys share a large term. Throws if a key is not finite.
 template <class F>
 void centred_keys(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, index_t group, F* out,
                   backend::key_centre about = backend::key_centre::mean) {
   constexpr index_t block = 256;
-  const index_t begin = groups.offset[group], n = groups.offset[static_cast<std::size_t>(group) + 1] - begin;
+  const index_t begin = groups.offset[group], n = groups.offset[group + 1] - begin;
   const index_t d = k.cols, blocks = (n + block - 1) / block;
   std::vector<double> sums((blocks + 1) * d);
   double* const mean = sums.data() + blocks * d;
@@ -75,7 +75,7 @@ void reflect_rows(F* rows, index_t n, index_t d, const std::vector<double>& refl
   }
 }
 
-/// Sums of weighted pairs; a weight of 0 leaves a pair out.
+/// Sums over weighted pairs.
 struct weighted_sums {
   double sum = 0, weight = 0;
   std::int64_t pairs = 0;
@@ -86,8 +86,7 @@ struct weighted_sums {
   }
 };
 
-/// Where a task adds what it found: sums per distribution and group are the task's own, the heatmap is private to the
-/// task.
+/// Where a task adds its sums: those of its groups, which no other task writes, and a heatmap of its own.
 struct pair_sink {
   pair_sums* sums;
   const keys_by_document* groups;
@@ -103,44 +102,42 @@ struct pair_sink {
         heat_sum(s.heatmap_sum.size()),
         heat_weight(s.heatmap_sum.size()) {}
 
-  /// Simple: sums alone are wanted and every pair counts 1.
+  /// Whether sums alone are wanted and every pair counts 1.
   bool simple() const { return !request->weight && request->heatmap_cell == 0; }
 
-  /// Weight of the pair of keys i < j of the group, which are in `range`. Throws if the caller's weight is none.
-  double weight(index_t group, const rank_range& range, const score_distribution& distribution, index_t i,
-                index_t j) const {
+  /// Weight of keys i < j of the group, both in `range`. Throws unless it is finite and at least 0.
+  double weight(index_t group, const rank_range& range, const score_distribution& scores, index_t i, index_t j) const {
     if (!request->weight) return 1.0;
     const index_t first = groups->offset[group];
-    const auto a = static_cast<std::size_t>(first + i), b = static_cast<std::size_t>(first + j);
+    const index_t a = first + i, b = first + j;
     key_pair pair{i - range.begin, j - range.begin, range.size(), groups->position[a], groups->position[b]};
     pair.document_i = pair.document_j = groups->document[group];
     if (!groups->key_document.empty()) {
       pair.document_i = groups->key_document[a];
       pair.document_j = groups->key_document[b];
     }
-    pair.tau = distribution.tau;
+    pair.tau = scores.tau;
     const double w = request->weight(pair);
     backend::check_weight(w, pair.t_i, pair.t_j);
     return w;
   }
 
-  /// Adds the sums of a distribution over a group, whose pairs are those of `range` if no weight was asked for.
-  void add_sums(index_t distribution, index_t group, const rank_range& range, const weighted_sums& x) {
-    const auto at = sums->at(distribution, group);
+  /// Adds a bucket's sums over a group; without a weight, its pairs are those of `range`.
+  void add_sums(index_t bucket, index_t group, const rank_range& range, const weighted_sums& x) {
+    const auto at = sums->at(bucket, group);
     sums->sum[at] += x.sum;
     sums->pairs[at] += request->weight ? x.pairs : range.pairs();
     sums->weight[at] += request->weight ? x.weight : static_cast<double>(range.pairs());
   }
 
-  /// Cells of a pair of keys i < j, apart from the query.
   using pair_place = backend::heatmap_cells::pair_place;
   pair_place place(index_t group, index_t i, index_t j) const {
     if (request->heatmap_cell == 0) return {};
     const auto* t = groups->position.data() + groups->offset[group];
     return cells.place(t[i], t[j]);
   }
-  void add_heat(const pair_place& at, const score_distribution& distribution, double plasticity, double weight) {
-    const index_t to = cells.cell_of(at, distribution.tau);
+  void add_heat(const pair_place& at, const score_distribution& scores, double plasticity, double weight) {
+    const index_t to = cells.cell_of(at, scores.tau);
     if (to < 0) return;
     heat_sum[to] += weight * plasticity;
     heat_weight[to] += weight;

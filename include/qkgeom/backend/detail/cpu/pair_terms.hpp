@@ -13,21 +13,21 @@
 namespace qkgeom::cpu {
 
 /// Plasticity of a pair, then its terms in the order of `pair_term`.
-using pair_values = std::array<double, static_cast<std::size_t>(heatmap_terms::values)>;
+using pair_values = std::array<double, heatmap_terms::values>;
 
-/// The admissible keys of one group under one distribution, in f64, laid out so that everything the model says of a
-/// pair comes from differences of rows: v of coordinates 2..d is |z_i - z_j|^2.
-class distribution_keys {
+/// The keys of one group that a query bucket admits, in f64, as plasticity and terms of a pair need them: v of
+/// coordinates 2..d is |z_i - z_j|^2. (thrust_kernels::term_keys has another layout and other bits.)
+class term_keys {
  public:
   /// `y` (n, d): the group's centred keys in Householder coordinates.
-  void set(const score_distribution& distribution, const std::vector<double>& reflector, const double* y, index_t d,
+  void set(const score_distribution& scores, const std::vector<double>& reflector, const double* y, index_t d,
            const rank_range& range) {
-    const index_t n = range.size(), rank = distribution.variance.empty() ? distribution.rank : d;
+    const index_t n = range.size(), rank = scores.variance.empty() ? scores.rank : d;
     width_ = (rank + unroll - 1) / unroll * unroll;
     z_.assign(n * width_, 0.0);
     drift_.resize(n);
     content_.resize(n);
-    auto mean = distribution.mean;
+    auto mean = scores.mean;
     reflect_rows(mean.data(), 1, d, reflector);
     drift_mean_ = mean[0];
     const double* row = y + range.begin * d;
@@ -37,21 +37,20 @@ class distribution_keys {
       for (index_t c = 1; c < d; ++c) score += mean[c] * row[c];
       content_[i] = score;
     }
-    if (distribution.variance.empty())
-      set_factor(distribution, reflector, y + range.begin * d, d, n);
+    if (scores.variance.empty())
+      set_factor(scores, reflector, y + range.begin * d, d, n);
     else
-      set_diagonal(distribution, y + range.begin * d, d, n);
+      set_diagonal(scores, y + range.begin * d, d, n);
   }
 
-  /// Of the keys of ranks i < j in the admissible range; `same_position`: neither is later.
+  /// Of the keys of ranks i < j in the range; `same_position`: neither is later.
   pair_values values(index_t i, index_t j, bool same_position) const {
-    const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
-    const double step = drift_[a] - drift_[b];
+    const double step = drift_[i] - drift_[j];
     const auto [rest, total] = squares(z_.data() + i * width_, z_.data() + j * width_, step);
     const double along = drift_variance_ * step * step;
     const double v = factor_.empty() ? along + rest : total;
     pair_values values;
-    backend::set_pair_values(drift_mean_ * step, content_[a] - content_[b], along, rest, v, same_position,
+    backend::set_pair_values(drift_mean_ * step, content_[i] - content_[j], along, rest, v, same_position,
                              values.data());
     return values;
   }
@@ -59,20 +58,20 @@ class distribution_keys {
  private:
   static constexpr index_t unroll = 4 * lanes<double>;
 
-  void set_diagonal(const score_distribution& distribution, const double* y, index_t d, index_t n) {
-    drift_variance_ = distribution.variance[0];
+  void set_diagonal(const score_distribution& scores, const double* y, index_t d, index_t n) {
+    drift_variance_ = scores.variance[0];
     factor_.clear();
     std::vector<double> root;
-    for (const double v : distribution.variance) root.push_back(std::sqrt(v));
+    for (const double v : scores.variance) root.push_back(std::sqrt(v));
     for (index_t i = 0; i < n; ++i)
       for (index_t c = 1; c < d; ++c) z_[i * width_ + c] = root[c] * y[i * d + c];
   }
 
-  /// z of coordinates 2..d; coordinate 1 joins in `squares` through its row of the factor.
-  void set_factor(const score_distribution& distribution, const std::vector<double>& reflector, const double* y,
-                  index_t d, index_t n) {
-    const index_t rank = distribution.rank;
-    rows_matrix<double> across = Eigen::Map<const rows_matrix<double>>(distribution.factor.data(), d, rank).transpose();
+  /// z of coordinates 2..d; `squares` adds coordinate 1 by its row of the factor.
+  void set_factor(const score_distribution& scores, const std::vector<double>& reflector, const double* y, index_t d,
+                  index_t n) {
+    const index_t rank = scores.rank;
+    rows_matrix<double> across = Eigen::Map<const rows_matrix<double>>(scores.factor.data(), d, rank).transpose();
     reflect_rows(across.data(), rank, d, reflector);
     rows_matrix<double> factor = across.transpose();
     factor_.assign(std::max<index_t>(width_, unroll), 0.0);

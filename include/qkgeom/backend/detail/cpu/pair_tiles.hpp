@@ -11,8 +11,8 @@
 
 namespace qkgeom::cpu {
 
-/// Keys of one group under one distribution, scaled so that v_ij = |z_i - z_j|^2: panels of `panel` keys,
-/// coordinate-major, so that one panel feeds both sides of the Gram tile.
+/// Keys of one group under one query bucket, scaled so that v_ij = |z_i - z_j|^2: panels of `panel` keys,
+/// coordinate-major, so that a panel serves both sides of a Gram tile.
 template <class F>
 struct scaled_keys {
 #if defined(__AVX512F__)
@@ -37,8 +37,7 @@ struct scaled_keys {
     norm.assign(panels() * panel, F{0});
     score.assign(norm.size(), F{0});
   }
-  /// Packs keys [begin, begin + count): rows (count, rank), row-major, times `scale` by column; begin is a multiple of
-  /// `panel`.
+  /// Packs keys [begin, begin + count) from rows (count, rank) times scale (rank); begin is a multiple of `panel`.
   void pack(index_t begin, index_t count, const F* rows, const F* scale) {
     for (index_t first = begin; first < begin + count; first += panel, rows += panel * rank) {
       F* const to = z.data() + first / panel * rank * panel;
@@ -59,7 +58,7 @@ struct scaled_keys {
   }
 
  private:
-  /// Four rows by four columns, transposed: single elements would take four times the stores.
+  /// Transposes four rows by four columns; element by element it would take four times the stores.
   void pack_square(const F* from, const F* scale, F* to) const {
     typedef F four __attribute__((vector_size(4 * sizeof(F))));
     four s, a[4];
@@ -79,8 +78,7 @@ struct scaled_keys {
   }
 };
 
-/// Plasticity of tiles of key pairs from their Gram matrix: the GEMM's sums stay in registers, the epilogue follows.
-/// A tile is the pairs (i .. i + rows - 1) x (panel p).
+/// Plasticity of a tile, keys i to i + rows - 1 with panel p, from its Gram matrix, whose sums stay in registers.
 template <class F>
 struct gram_tile {
   static constexpr index_t panel = scaled_keys<F>::panel;
@@ -95,7 +93,7 @@ struct gram_tile {
   alignas(64) F plasticity[rows * panel];
   vec<F> sum;  ///< over the tile, lane by lane
 
-  /// Sets `sum` alone; false where some v cancelled, or is 0, and the sum is worth nothing.
+  /// Sets `sum` alone. False where some v has cancelled or is 0: then the sum is wrong.
   bool add_up(const scaled_keys<F>& keys, index_t i, index_t p) {
     vec<F> least = splat(F{1}), partial[vectors] = {};
     for_each_vector(keys, i, p, [&](int, int k, const vec<F>& n, const vec<F>& v, const vec<F>& m) {
@@ -107,7 +105,7 @@ struct gram_tile {
     return !any_negative<F>(least - least_v<F>);
   }
 
-  /// Sets `plasticity`; zero wherever (i + r, p panel + k) is not a pair i < j < n.
+  /// Sets `plasticity` and `sum`; 0 where keys i + r and p panel + k are no pair i < j < n.
   void compute(const scaled_keys<F>& keys, index_t i, index_t p) {
     const vec<F> nan = splat(std::numeric_limits<F>::quiet_NaN());
     for_each_vector(keys, i, p, [&](int r, int k, const vec<F>& n, const vec<F>& v, const vec<F>& m) {
@@ -130,7 +128,7 @@ struct gram_tile {
   }
 
  private:
-  /// each(r, k, n, v, m) for every vector k of row r: n = |z_i|^2 + |z_j|^2, v = |z_i - z_j|^2, m = score_j - score_i.
+  /// Calls each(r, k, n, v, m) for vector k of row r: n = |z_i|^2 + |z_j|^2, v = |z_i - z_j|^2, m = score_j - score_i.
   template <class Each>
   static void for_each_vector(const scaled_keys<F>& keys, index_t i, index_t p, const Each& each) {
     constexpr int L = lanes<F>;
@@ -149,9 +147,8 @@ struct gram_tile {
       const vec<F> nj = load(keys.norm.data() + j), sj = load(keys.score.data() + j);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
-        const auto at = static_cast<std::size_t>(i + r);
-        const vec<F> n = nj + keys.norm[at];
-        each(r, k, n, n - g[r][k] * F{2}, sj - keys.score[at]);
+        const vec<F> n = nj + keys.norm[i + r];
+        each(r, k, n, n - g[r][k] * F{2}, sj - keys.score[i + r]);
       }
     }
   }
@@ -167,21 +164,21 @@ struct gram_tile {
   }
 };
 
-/// Sum over all pairs i < j of one group under one distribution whose panel of j is p = term, term + terms, ...; blocks
-/// of i stay in the second-level cache while the panels pass. Adds to `sink` where weights or a heatmap are wanted.
+/// Share `share` of `shares` of the sum over all pairs i < j of one group under one query bucket: panels p = share,
+/// share + shares, ... of j. Blocks of i stay in the second-level cache while the panels pass.
 template <class F>
-void sum_tiles(const scaled_keys<F>& keys, index_t term, index_t terms, const score_distribution& distribution,
+void sum_tiles(const scaled_keys<F>& keys, index_t share, index_t shares, const score_distribution& scores,
                index_t group, const rank_range& range, pair_sink& sink, weighted_sums& out) {
   constexpr index_t panel = gram_tile<F>::panel, block = 16 * panel;
   constexpr int rows = gram_tile<F>::rows;
   gram_tile<F> tile;
   lane_sums<F> tile_sums;
-  weighted_sums total;  // written out once: neighbours in memory belong to other threads
+  weighted_sums total;  // written once at the end, since neighbours of `out` belong to other threads
   const bool simple = sink.simple();
   const auto add_pair = [&](index_t i, index_t j, double pp) {
-    const double w = sink.weight(group, range, distribution, i, j);
+    const double w = sink.weight(group, range, scores, i, j);
     if (w == 0) return;
-    sink.add_heat(sink.place(group, i, j), distribution, pp, w);
+    sink.add_heat(sink.place(group, i, j), scores, pp, w);
     total.add(pp, w);
   };
   const auto add_tile = [&](index_t i, index_t p) {
@@ -196,7 +193,7 @@ void sum_tiles(const scaled_keys<F>& keys, index_t term, index_t terms, const sc
         add_pair(range.begin + i + r, range.begin + j, static_cast<double>(tile.plasticity[r * panel + j - p * panel]));
   };
   for (index_t from = 0; from < keys.n; from += block)
-    for (index_t p = term; p < keys.panels(); p += terms)
+    for (index_t p = share; p < keys.panels(); p += shares)
       for (index_t i = from; i < std::min({keys.n, from + block, (p + 1) * panel}); i += rows) add_tile(i, p);
   total.sum += tile_sums.value();
   out = total;

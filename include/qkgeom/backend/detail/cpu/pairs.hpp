@@ -12,7 +12,7 @@
 
 namespace qkgeom::cpu {
 
-/// A run of groups that one task does: small ones together, a larger one alone.
+/// The groups of one task: small ones together, a larger one alone.
 struct group_run {
   index_t begin = 0, end = 0;
   index_t rows = 0;
@@ -23,7 +23,7 @@ inline std::vector<group_run> group_runs(const keys_by_document& groups) {
   constexpr index_t run_rows = 512;
   std::vector<group_run> runs;
   for (index_t g = 0; g < groups.groups(); ++g) {
-    const index_t n = groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[g];
+    const index_t n = groups.offset[g + 1] - groups.offset[g];
     if (n < 2) continue;
     const bool joins = !runs.empty() && runs.back().end == g && n <= small_group && runs.back().rows + n <= run_rows &&
                        runs.back().small;
@@ -37,38 +37,38 @@ inline std::vector<group_run> group_runs(const keys_by_document& groups) {
   return runs;
 }
 
-/// What one thread keeps between tasks, so that no task pays for fresh memory.
+/// A thread's memory, kept between tasks.
 template <class F>
 struct pair_scratch {
   std::vector<F> y, reflected;
   scaled_keys<F> keys;
 };
 
-/// Scores mean . (k - centre) and the scaled keys of the admissible range of a group under `distribution`; y (n, d) are
-/// the group's centred keys, reflected if the distribution is diagonal.
+/// Scaled keys and scores mean . key of the range of a group that a query bucket admits; y (n, d) are the group's
+/// centred keys, reflected where the covariance is diagonal.
 template <class F>
-void scale_keys(thread_pool& pool, const score_distribution& distribution, const std::vector<double>& reflector,
-                const F* y, index_t d, const rank_range& range, scaled_keys<F>& keys) {
-  const bool diagonal = !distribution.variance.empty();
-  const index_t rank = diagonal ? d : distribution.rank;
-  auto mean = distribution.mean;
+void scale_keys(thread_pool& pool, const score_distribution& scores, const std::vector<double>& reflector, const F* y,
+                index_t d, const rank_range& range, scaled_keys<F>& keys) {
+  const bool diagonal = !scores.variance.empty();
+  const index_t rank = diagonal ? d : scores.rank;
+  auto mean = scores.mean;
   if (diagonal) reflect_rows(mean.data(), 1, d, reflector);
   keys.resize(range.size(), rank);
   rows_matrix<F> factor(diagonal ? 0 : d, diagonal ? 0 : rank);
-  for (index_t i = 0; i < factor.size(); ++i) factor.data()[i] = static_cast<F>(distribution.factor[i]);
+  for (index_t i = 0; i < factor.size(); ++i) factor.data()[i] = static_cast<F>(scores.factor[i]);
   std::vector<F> column_scale(rank, F{1}), direction(mean.begin(), mean.end());
   for (std::size_t c = 0; diagonal && c < column_scale.size(); ++c)
-    column_scale[c] = static_cast<F>(std::sqrt(distribution.variance[c]));
+    column_scale[c] = static_cast<F>(std::sqrt(scores.variance[c]));
   constexpr index_t block = 8 * scaled_keys<F>::panel;
   using const_rows = Eigen::Map<const rows_matrix<F>>;
   const auto rows_from = [&](index_t begin) { return y + (range.begin + begin) * d; };
-  /// The rows that `column_scale` scales: the keys, or their products with the factor.
+  // The rows that `column_scale` scales: the keys, or their products with the factor.
   const auto unscaled = [&](index_t begin, index_t count, rows_matrix<F>& products) {
     if (diagonal) return rows_from(begin);
     products.noalias() = const_rows(rows_from(begin), count, d) * factor;
     return static_cast<const F*>(products.data());
   };
-  // The scale is a power of two from a fixed sample, so it changes no rounding and is the same for every split.
+  // A power of two from a fixed sample changes no rounding and does not depend on how the work is shared.
   const index_t sampled = std::min<index_t>(256, range.size());
   double squares = 0;
   {
@@ -93,20 +93,20 @@ void scale_keys(thread_pool& pool, const score_distribution& distribution, const
   });
 }
 
-/// One group under one distribution by tiles, in terms whose sums are added in a fixed order.
+/// One group under one query bucket by tiles, in shares whose sums are added in a fixed order.
 template <class F>
-void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t distribution_index, index_t group,
-                        const F* y, index_t d, scaled_keys<F>& keys, pair_sink& sink) {
-  const auto& distribution = problem.distributions[distribution_index];
-  const auto range = admissible(*sink.groups, group, distribution);
+void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t bucket, index_t group, const F* y,
+                        index_t d, scaled_keys<F>& keys, pair_sink& sink) {
+  const auto& scores = problem.distributions[bucket];
+  const auto range = admissible(*sink.groups, group, scores);
   if (range.size() < 2) return;
-  scale_keys(pool, distribution, problem.reflector, y, d, range, keys);
-  const index_t terms = std::clamp<index_t>(keys.panels() / 2, 1, 64);
-  std::vector<weighted_sums> sums(terms);
-  std::vector<pair_sink> sinks(sink.simple() ? 1 : terms, pair_sink(*sink.sums, *sink.groups, *sink.request));
-  pool.for_each(terms, [&](index_t p, int) {
+  scale_keys(pool, scores, problem.reflector, y, d, range, keys);
+  const index_t shares = std::clamp<index_t>(keys.panels() / 2, 1, 64);
+  std::vector<weighted_sums> sums(shares);
+  std::vector<pair_sink> sinks(sink.simple() ? 1 : shares, pair_sink(*sink.sums, *sink.groups, *sink.request));
+  pool.for_each(shares, [&](index_t p, int) {
     auto& mine = sinks[sink.simple() ? 0 : p];
-    sum_tiles(keys, terms - 1 - p, terms, distribution, group, range, mine, sums[p]);
+    sum_tiles(keys, shares - 1 - p, shares, scores, group, range, mine, sums[p]);
   });
   weighted_sums total;
   for (const auto& x : sums) {
@@ -114,7 +114,7 @@ void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t 
     total.weight += x.weight;
     total.pairs += x.pairs;
   }
-  sink.add_sums(distribution_index, group, range, total);
+  sink.add_sums(bucket, group, range, total);
   for (const auto& s : sinks)
     for (std::size_t c = 0; c < s.heat_sum.size(); ++c) {
       sink.heat_sum[c] += s.heat_sum[c];
@@ -126,9 +126,9 @@ template <class F>
 void add_run(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, const pair_problem& problem,
              const group_run& run, pair_scratch<F>& scratch, pair_sink& sink) {
   const index_t d = k.cols;
-  diagonal_distributions<F> diagonal(problem, d);
-  factor_distributions<F> factors(problem, d);
-  const auto size = [&](index_t g) { return groups.offset[static_cast<std::size_t>(g) + 1] - groups.offset[g]; };
+  diagonal_buckets<F> diagonal(problem, d);
+  factor_buckets<F> factors(problem, d);
+  const auto size = [&](index_t g) { return groups.offset[g + 1] - groups.offset[g]; };
   const bool tiles = size(run.begin) > small_group;  // then the run is this group alone
   std::vector<index_t> members;
   index_t rows = 0;
@@ -157,27 +157,27 @@ void add_run(thread_pool& pool, const wide_rows& k, const keys_by_document& grou
     }
     return;
   }
-  for (std::size_t l = 0; l < problem.distributions.size(); ++l) {
-    const auto& distribution = problem.distributions[l];
-    if (distribution.empty()) continue;
-    add_group_by_tiles(pool, problem, static_cast<index_t>(l), run.begin,
-                       distribution.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
+  for (std::size_t bucket = 0; bucket < problem.distributions.size(); ++bucket) {
+    const auto& scores = problem.distributions[bucket];
+    if (scores.empty()) continue;
+    add_group_by_tiles(pool, problem, static_cast<index_t>(bucket), run.begin,
+                       scores.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
   }
 }
 
-/// Plasticity of all pairs, by the fast kernels.
+/// Sums over all pairs, without terms.
 template <class F>
 std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch,
                                           const wide_tensor& k, const keys_by_document& groups,
                                           const std::vector<pair_problem>& problems, const pair_request& request) {
-  constexpr index_t shared_rows = 1024;  // a group this large is split over the threads, smaller ones are a task
+  constexpr index_t shared_rows = 1024;  // larger groups are shared among the threads, others are tasks
   auto results = backend::empty_sums(groups, problems, request);
   const auto runs = group_runs(groups);
   const auto count = static_cast<index_t>(runs.size());
   std::vector<std::unique_ptr<pair_sink>> sinks(problems.size() * runs.size());
   scratch.resize(pool.size());
   const auto work = [&](index_t task, int thread) {
-    const auto p = static_cast<std::size_t>(task / count);
+    const index_t p = task / count;
     auto& sink = sinks[task];
     sink = std::make_unique<pair_sink>(results[p], groups, request);
     add_run<F>(pool, k.head(problems[p].key_head), groups, problems[p], runs[task % count], scratch[thread], *sink);

@@ -8,8 +8,8 @@
 
 namespace qkgeom::cpu {
 
-/// Upper triangle of the sum of x x' over rows that come a tile at a time. The rows of a tile are small enough for the
-/// first-level cache; sums stay in registers over all of them.
+/// Upper triangle of the sum of x x' over rows, a tile of rows at a time. A tile fits into the first-level cache, and
+/// sums stay in registers over its rows.
 class scatter_sum {
  public:
   void reset(index_t d) {
@@ -18,8 +18,9 @@ class scatter_sum {
     tile_.assign(tile_rows() * stride_, 0.0);
   }
 
-  /// Rows of a tile, and where row i of the next one is to be written: d values.
+  /// Rows of a full tile.
   index_t tile_rows() const { return std::clamp<index_t>(40960 / 8 / stride_ / 8 * 8, 16, 256); }
+  /// Row i of the next tile, for the caller to write (d).
   double* row(index_t i) { return tile_.data() + i * stride_; }
 
   /// Adds the first `rows` rows of the tile.

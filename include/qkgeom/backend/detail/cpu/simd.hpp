@@ -17,8 +17,7 @@
 
 namespace qkgeom::cpu {
 
-/// Vectors as wide as the target's registers, through the compilers' vector extensions: one source for SSE2, AVX2 and
-/// AVX-512.
+/// Vectors as wide as the target's registers, by the compilers' vector extensions: one source for SSE2, AVX2, AVX-512.
 #if defined(__AVX512F__)
 inline constexpr int simd_bytes = 64;
 #elif defined(__AVX__)
@@ -67,8 +66,7 @@ inline V smaller(V a, V b) {
   return a < b ? a : b;
 }
 
-/// 1 / x to 2 ulp. The divider is the slowest unit; where the target estimates reciprocals to 14 bits, one Newton step
-/// does.
+/// 1 / x to 2 ulp. With AVX-512 a 14-bit estimate and one Newton step, since the divider is the slowest unit.
 inline vec<float> reciprocal(vec<float> x) {
 #if defined(__AVX512F__)
   const vec<float> r = (vec<float>)_mm512_rcp14_ps((__m512)x);
@@ -124,7 +122,7 @@ inline bool any_negative(const vec<F>& x) {
   return found;
 }
 
-/// to[i] = from[i], widened. bf16 goes by vectors, which compilers do not see by themselves.
+/// to[i] = from[i], widened. Compilers do not vectorise the bf16 case by themselves.
 template <class T, class F>
 inline void widen(const T* from, index_t n, F* to) {
   index_t i = 0;
@@ -143,7 +141,7 @@ inline void widen(const T* from, index_t n, F* to) {
   for (; i < n; ++i) to[i] = static_cast<F>(from[i]);
 }
 
-/// Memory on cache lines: a vector that straddles two of them costs two loads.
+/// Memory aligned to cache lines: a vector that straddles two lines costs two loads.
 template <class T>
 struct line_allocator {
   using value_type = T;
@@ -158,7 +156,7 @@ struct line_allocator {
 template <class T>
 using aligned_vector = std::vector<T, line_allocator<T>>;
 
-/// n rounded up to a multiple of the lanes.
+/// n rounded up to a multiple of lanes<T>.
 template <class T>
 constexpr index_t padded(index_t n) {
   return (n + lanes<T> - 1) / lanes<T> * lanes<T>;

@@ -6,16 +6,16 @@
 
 namespace qkgeom::cpu {
 
-/// Rows of one head of any element type, read widened to f64. The type is a function pointer here, so that the kernels
-/// are compiled once and not once an element type.
+/// Rows of one head, read widened to f64. A function pointer stands for the element type, so that the kernels are
+/// compiled once for all types.
 struct wide_rows {
   const char* data = nullptr;
   index_t rows = 0, cols = 0;
-  index_t row_bytes = 0, width_bytes = 0;  ///< from row to row; of one row's elements
+  index_t row_bytes = 0, width_bytes = 0;  ///< from row to row; of one row's values
   void (*widen_row)(const char*, index_t, double*) = nullptr;
 
   void read(index_t row, double* out) const { widen_row(data + row * row_bytes, cols, out); }
-  /// Fetches a row ahead of its use: rows of one head lie far apart, where no hardware prefetcher follows.
+  /// Fetches a row into the cache: rows of one head lie too far apart for the hardware's prefetcher.
   void prefetch(index_t row) const {
     for (index_t b = 0; b < width_bytes; b += 64) __builtin_prefetch(data + row * row_bytes + b);
   }

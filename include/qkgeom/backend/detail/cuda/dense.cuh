@@ -12,16 +12,15 @@
 
 namespace qkgeom::cuda_kernels {
 
-/// Matrices of size (d, d) that a call of cuSOLVER's batched solver takes: it counts bytes in 32 bits, and batches of
-/// some ten thousands have been seen to fail.
+/// Number of (d, d) matrices that one call of cuSOLVER's batched solver takes: it counts bytes in 32 bits, and batches
+/// of some ten thousand matrices have been seen to fail.
 inline index_t eigen_batch(index_t d) {
   return std::clamp<index_t>(std::numeric_limits<int>::max() / (8 * d * d), 1, 8192);
 }
 
-/// Eigenvalues, descending, and eigenvectors as rows of symmetric (d, d) matrices: batched calls, mostly one. The
-/// host's work on them is done by for_each(n, f).
+/// See cpu_context::symmetric_eigen. for_each(n, f) runs the host's work.
 template <class Device, class ForEach>
-std::vector<eigen_system> symmetric_eigen(const Device& on, const handles& use, ForEach&& for_each,
+std::vector<eigen_system> symmetric_eigen(const Device& device, const handles& use, ForEach&& for_each,
                                           const std::vector<const std::vector<double>*>& matrices, index_t d) {
   const auto batch = static_cast<index_t>(matrices.size());
   std::vector<eigen_system> result(matrices.size());
@@ -33,16 +32,16 @@ std::vector<eigen_system> symmetric_eigen(const Device& on, const handles& use, 
             d, " x ", d, ") has entries that are not finite");
     std::copy(m.begin(), m.end(), packed.begin() + b * d * d);
   });
-  const auto a = on.copy(packed);
-  const auto w = on.template make<double>(batch * d);
-  const auto info = on.template make<int>(batch);
+  const auto a = device.copy(packed);
+  const auto w = device.template make<double>(batch * d);
+  const auto info = device.template make<int>(batch);
   std::size_t on_device = 0, on_host = 0;
   const index_t most = std::min(batch, eigen_batch(d));
   check(cusolverDnXsyevBatched_bufferSize(use.solver(), use.params(), CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER,
                                           d, CUDA_R_64F, a.data(), d, CUDA_R_64F, w.data(), CUDA_R_64F, &on_device,
                                           &on_host, most),
         "cusolverDnXsyevBatched_bufferSize");
-  const auto work = on.template make<char>(static_cast<index_t>(on_device));
+  const auto work = device.template make<char>(static_cast<index_t>(on_device));
   std::vector<char> host_work(on_host);
   for (index_t first = 0; first < batch; first += most)
     check(cusolverDnXsyevBatched(use.solver(), use.params(), CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, d,
@@ -65,7 +64,7 @@ std::vector<eigen_system> symmetric_eigen(const Device& on, const handles& use, 
   return result;
 }
 
-/// F = V sqrt(L) of a positive semi-definite matrix V L V'; eigenvalues below d eps times the largest count as 0.
+/// F = V sqrt(L) for a positive semi-definite matrix V L V'; eigenvalues below d eps times the largest count as 0.
 inline semidefinite_root root_of(const eigen_system& s, index_t d) {
   const double tiny = static_cast<double>(d) * std::numeric_limits<double>::epsilon() *
                       std::max(0.0, s.values.empty() ? 0.0 : s.values.front());
@@ -77,7 +76,7 @@ inline semidefinite_root root_of(const eigen_system& s, index_t d) {
   return root;
 }
 
-/// What `scatter_by_products` needs of a device.
+/// The launcher of `scatter_by_products`.
 struct scatter_launcher {
   const handles* use;
   buffer<double, pinned_memory>* staging;

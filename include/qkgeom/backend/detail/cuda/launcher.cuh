@@ -9,20 +9,19 @@
 
 namespace qkgeom::cuda_kernels {
 
-/// Batches of products of row-major matrices by cuBLAS, in f32 or f64; see launch/launch.hpp.
+/// `matrix_products` by cuBLAS, in f32 or f64.
 struct multiply_by_gemm {
   const handles* use;
 
   template <class Device, class F>
-  void operator()(const Device&, index_t batch, index_t rows, index_t columns, index_t d,
-                  const thrust_kernels::matrix_batch<const F>& a, const thrust_kernels::matrix_batch<const F>& b,
-                  const thrust_kernels::matrix_batch<F>& c) const {
-    if (batch == 0 || rows == 0 || columns == 0) return;
+  void operator()(const Device&, const thrust_kernels::matrix_products<F>& p) const {
+    if (p.batch == 0 || p.rows == 0 || p.columns == 0) return;
     const F one = 1, zero = 0;
-    const auto in = [](index_t x) { return static_cast<int>(x); };
+    const auto as_int = [](index_t x) { return static_cast<int>(x); };
+    const int rows = as_int(p.rows), columns = as_int(p.columns), depth = as_int(p.depth);
     const auto gemm = [&](const auto& function) {
-      return function(use->blas(), CUBLAS_OP_T, CUBLAS_OP_N, in(columns), in(rows), in(d), &one, b.data, in(d), b.step,
-                      a.data, in(d), a.step, &zero, c.data, in(columns), c.step, in(batch));
+      return function(use->blas(), CUBLAS_OP_T, CUBLAS_OP_N, columns, rows, depth, &one, p.b.data, depth, p.b.step,
+                      p.a.data, depth, p.a.step, &zero, p.c.data, columns, p.c.step, as_int(p.batch));
     };
     if constexpr (std::is_same_v<F, double>)
       check(gemm(cublasDgemmStridedBatched), "cublasDgemmStridedBatched");
@@ -31,24 +30,24 @@ struct multiply_by_gemm {
   }
 };
 
-/// How programs are launched and matrices multiplied on a stream.
+/// The launcher of a stream; see launch/launch.hpp.
 template <class Device>
 class launcher {
  public:
-  launcher(const Device& on, const handles& use) : on_(on), multiply_{&use} {}
-  const Device& device() const { return on_; }
+  launcher(const Device& device, const handles& use) : device_(device), multiply_{&use} {}
+  const Device& device() const { return device_; }
 
   template <class Program>
   void launch(const Program& program, index_t blocks) const {
-    launch_program(program, blocks, on_.memory.stream());
+    launch_program(program, blocks, device_.memory.stream());
   }
-  template <class... Arguments>
-  void multiply(const Arguments&... arguments) const {
-    multiply_(on_, arguments...);
+  template <class F>
+  void multiply(const thrust_kernels::matrix_products<F>& products) const {
+    multiply_(device_, products);
   }
 
  private:
-  const Device& on_;
+  const Device& device_;
   multiply_by_gemm multiply_;
 };
 

@@ -6,8 +6,8 @@
 #include "qkgeom/backend/detail/tiles/operands.hpp"
 #include "qkgeom/backend/detail/tiles/pairs.hpp"
 
-/// The programs that a device runs. They take long to compile: with QKGEOM_PRECOMPILED they are compiled once
-/// (.cmake/precompiled_cuda.cu), but for those over a caller's own weight.
+/// The programs of a CUDA device. They take long to compile: with QKGEOM_PRECOMPILED they are compiled once, in
+/// .cmake/precompiled_cuda.cu, except those of a caller's own weight.
 namespace qkgeom::cuda_kernels {
 
 using tile_prefix = backend::given_weight<prefix_weight>;

@@ -20,7 +20,7 @@ struct device_team {
   };
 
   template <class F>
-  QKGEOM_HD void own(const F& f) const {
+  QKGEOM_HD void each(const F& f) const {
 #if defined(__CUDA_ARCH__)
     f(static_cast<int>(threadIdx.x));
 #endif
@@ -31,12 +31,12 @@ struct device_team {
 #endif
   }
   template <class F>
-  QKGEOM_HD void each(const F& f) const {
-    own(f);
+  QKGEOM_HD void each_then_wait(const F& f) const {
+    each(f);
     barrier();
   }
 
-  /// `Bytes` (4 or 16) into shared memory without waiting; zeros where there is nothing to copy.
+  /// Starts a copy of `Bytes` (4 or 16) into shared memory; unless `there`, of zeros.
   template <int Bytes>
   QKGEOM_HD void copy([[maybe_unused]] void* to, [[maybe_unused]] const void* from, [[maybe_unused]] bool there) const {
 #if defined(__CUDA_ARCH__)
@@ -48,7 +48,7 @@ struct device_team {
       asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(bytes));
 #endif
   }
-  /// Ends a batch of copies; `wait` waits for all but the last `Pending` batches of the thread.
+  /// Ends a batch of copies. `wait` waits for all but the thread's last `Pending` batches.
   QKGEOM_HD void commit() const {
 #if defined(__CUDA_ARCH__)
     asm volatile("cp.async.commit_group;");
@@ -61,8 +61,8 @@ struct device_team {
 #endif
   }
 
-  /// ldmatrix: each warp reads four 8 x 8 matrices of bf16, of whose rows lane l gives that of row l % 8 of matrix l /
-  /// 8; word m of lane l is then columns l % 4 * 2 and the next of row l / 4 of matrix m.
+  /// ldmatrix: each warp reads four 8 x 8 matrices of bf16. Lane l passes the address of row l % 8 of matrix l / 8, and
+  /// gets, as word m, columns l % 4 * 2 and the next of row l / 4 of matrix m.
   template <class Row>
   QKGEOM_HD void load_matrices([[maybe_unused]] per_thread<tile::fragment>& x, [[maybe_unused]] const Row& row) const {
 #if defined(__CUDA_ARCH__)
@@ -73,7 +73,7 @@ struct device_team {
                  : "r"(address));
 #endif
   }
-  /// mma: tile (m, n) of g += a (16 x 16) b (8 x 16)', b being words 2 half and 2 half + 1.
+  /// mma: tile (m, n) of g += a (16 x 16) b (8 x 16)'; b is words 2 half and 2 half + 1.
   QKGEOM_HD void multiply([[maybe_unused]] per_thread<tile::products>& g, [[maybe_unused]] int m,
                           [[maybe_unused]] int n, [[maybe_unused]] const per_thread<tile::fragment>& a,
                           [[maybe_unused]] const per_thread<tile::fragment>& b, [[maybe_unused]] int half) const {
@@ -88,7 +88,7 @@ struct device_team {
 #endif
   }
 
-  /// x of each thread = the sum over its run of Width lanes, added by halves.
+  /// Sets each thread's x to the sum over its run of Width lanes, added by halves.
   template <int Width, class T>
   QKGEOM_HD void sum_lanes([[maybe_unused]] per_thread<T>& x) const {
 #if defined(__CUDA_ARCH__)
@@ -97,12 +97,12 @@ struct device_team {
 #endif
   }
 
-  /// add(x) for each thread's x, once for a warp whose lanes all have one place.
+  /// Calls add(x) for each thread's x; once per warp where all lanes have the same place.
   template <class Add>
-  QKGEOM_HD void join_lanes([[maybe_unused]] const per_thread<tile::joined>& of,
+  QKGEOM_HD void join_lanes([[maybe_unused]] const per_thread<tile::joined>& values,
                             [[maybe_unused]] const Add& add) const {
 #if defined(__CUDA_ARCH__)
-    tile::joined x = of.value;
+    tile::joined x = values.value;
     const bool one_place = __all_sync(0xffffffffu, x.place == __shfl_sync(0xffffffffu, x.place, 0));
     if (one_place) {
       QKGEOM_UNROLL
@@ -117,7 +117,7 @@ struct device_team {
 };
 
 template <class Program>
-__global__ void __launch_bounds__(Program::threads, Program::blocks_a_processor) run_program(Program program) {
+__global__ void __launch_bounds__(Program::threads, Program::blocks_per_processor) run_program(Program program) {
   extern __shared__ __align__(16) unsigned char shared[];
   const device_team team;
   program(team, static_cast<index_t>(blockIdx.x), shared);

@@ -10,50 +10,49 @@
 #include "qkgeom/backend/detail/thrust/products.hpp"
 #include "qkgeom/backend/detail/tiles/sums.hpp"
 
-/// Launches of tile programs over many distributions. A launcher says how programs are launched and matrices
-/// multiplied:
-///   device: see thrust/device.hpp
-///   launch(program, blocks)
-///   multiply(batch, rows, columns, d, a, b, c): see thrust/products.hpp
+/// Launches of tile programs over many query buckets. A launcher launches programs and multiplies matrices on a device:
+///   device(): see thrust/device.hpp
+///   launch(program, blocks): see tiles/team.hpp
+///   multiply(products): see thrust/products.hpp
 namespace qkgeom::thrust_kernels {
 
-/// The plans of distributions, one for each set of keys that distributions admit.
+/// The tile plans of query buckets; buckets that admit the same keys share one.
 class tile_plans {
  public:
-  const tile::tile_plan& of(const keys_by_document& groups, const score_distribution& distribution) {
-    const auto key = std::pair(distribution.before, distribution.after);
+  const tile::tile_plan& of(const keys_by_document& groups, const score_distribution& scores) {
+    const auto key = std::pair(scores.before, scores.after);
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
-    return plans_.emplace(key, tile::tile_plan(ranges_of(groups, distribution))).first->second;
+    return plans_.emplace(key, tile::tile_plan(ranges_of(groups, scores))).first->second;
   }
 
  private:
   std::map<std::pair<index_t, double>, tile::tile_plan> plans_;
 };
 
-/// The tiles of several distributions over the same n keys as one launch.
+/// The tiles of several query buckets over the same n keys as one launch.
 class tile_batch {
  public:
   explicit tile_batch(index_t n) : n_(n) {}
 
-  /// Adds the tiles of the next distribution. The plan must outlive the batch.
+  /// Adds the tiles of the next bucket. The plan must outlive the batch.
   void add(const tile::tile_plan& plan) {
     const auto found = first_range_.try_emplace(&plan, static_cast<index_t>(ranges_.size()));
     if (found.second) ranges_.insert(ranges_.end(), plan.ranges.begin(), plan.ranges.end());
     for (auto s : plan.spans) {
       s.first_tile += tiles_;
       s.first_range += found.first->second;
-      s.distribution = static_cast<std::int32_t>(distributions_);
+      s.bucket = static_cast<std::int32_t>(buckets_);
       spans_.push_back(s);
     }
     for (auto s : plan.sums) {
-      const index_t from = s.tiles ? tiles_ : distributions_ * n_;
+      const index_t from = s.tiles ? tiles_ : buckets_ * n_;
       s.begin += from;
       s.end += from;
       sums_.push_back(s);
     }
     tiles_ += plan.tiles;
-    ++distributions_;
+    ++buckets_;
   }
 
   /// Launches `program(list)` over all tiles.
@@ -69,16 +68,16 @@ class tile_batch {
                       std::min(most_blocks, tiles_ - first));
   }
 
-  /// Sums (values, sums of the plans in order) of what `program(list, sums)` writes.
+  /// Launches `program(list, sums)` over all tiles and adds up what it writes: (values, ranges of the plans in order).
   template <class Launcher, class MakeProgram>
   std::vector<double> run(const Launcher& launcher, index_t values, const MakeProgram& program) const {
     if (tiles_ == 0) return {};
-    const auto& on = launcher.device();
-    const auto sums = on.copy(sums_);
-    const auto by_tile = on.template make<double>(values * tiles_),
-               by_key = on.template make<double>(values * distributions_ * n_),
-               found = on.template make<double>(values * sums.size());
-    const tile::tile_sums to{by_tile.data(), by_key.data(), tiles_, distributions_ * n_};
+    const auto& device = launcher.device();
+    const auto sums = device.copy(sums_);
+    const auto by_tile = device.template make<double>(values * tiles_),
+               by_key = device.template make<double>(values * buckets_ * n_),
+               found = device.template make<double>(values * sums.size());
+    const tile::tile_sums to{by_tile.data(), by_key.data(), tiles_, buckets_ * n_};
     each_tile(launcher, [&](const tile::tile_list& list) { return program(list, to); });
     const tile::sum_program add{sums.data(), sums.size(), values, to, found.data()};
     launcher.launch(add, add.blocks());
@@ -86,7 +85,7 @@ class tile_batch {
   }
 
  private:
-  index_t n_, tiles_ = 0, distributions_ = 0;
+  index_t n_, tiles_ = 0, buckets_ = 0;
   std::vector<tile::tile_span> spans_;
   std::vector<group_range> ranges_;
   std::vector<tile::sum_span> sums_;

@@ -10,31 +10,31 @@
 #include "qkgeom/backend/detail/tiles/heat.hpp"
 #include "qkgeom/backend/detail/tiles/weights.hpp"
 
-/// Heatmaps of fused pair sums.
+/// Units and results of the heatmaps of tile programs.
 namespace qkgeom::thrust_kernels {
 
-/// What the heatmap of each problem is counted in where pairs have weights: one look at all of them finds the largest.
+/// The fixed-point unit of each problem's heatmap where pairs have weights; one launch finds the largest weight.
 template <class Launcher, class Groups, class Weight>
 std::vector<tile::fixed_point> heat_units(const Launcher& launcher, const Groups& groups, const std::int32_t* document,
                                           const std::vector<pair_problem>& problems,
-                                          const std::vector<distribution_place>& distributions, tile_plans& plans,
+                                          const std::vector<bucket_place>& buckets, tile_plans& plans,
                                           const Weight& weight) {
-  const auto& on = launcher.device();
+  const auto& device = launcher.device();
   tile_batch batch(groups.n);
   std::vector<double> tau, pairs(problems.size());
   std::vector<index_t> problem;
-  for (const auto& place : distributions) {
-    const auto& distribution = distribution_at(problems, place);
-    const auto& plan = plans.of(groups.host, distribution);
+  for (const auto& place : buckets) {
+    const auto& scores = scores_at(problems, place);
+    const auto& plan = plans.of(groups.host, scores);
     batch.add(plan);
-    tau.push_back(distribution.tau);
+    tau.push_back(scores.tau);
     problem.push_back(place.problem);
     for (const auto& r : plan.ranges) pairs[place.problem] += 0.5 * static_cast<double>(r.count * (r.count - 1));
   }
-  const auto on_tau = on.copy(tau);
-  const auto on_problem = on.copy(problem);
-  const auto most = on.template make<unsigned long long>(static_cast<index_t>(problems.size()));
-  on.fill(most.data(), most.size(), 0ull);
+  const auto on_tau = device.copy(tau);
+  const auto on_problem = device.copy(problem);
+  const auto most = device.template make<unsigned long long>(static_cast<index_t>(problems.size()));
+  device.fill(most.data(), most.size(), 0ull);
   batch.each_tile(launcher, [&](const tile::tile_list& list) {
     return tile::largest_weight<Weight>{
         list, {groups.position.data(), document}, on_tau.data(), on_problem.data(), weight, most.data()};
@@ -45,17 +45,16 @@ std::vector<tile::fixed_point> heat_units(const Launcher& launcher, const Groups
   return units;
 }
 
-/// `sum`: (sums and weights, problems, cells of `width` a side), with `units` their rests too.
+/// Reads heatmaps back. `sum` (2, problems, width, width): sums, then weights; with `units` their low words follow.
 inline void read_heat(const std::vector<unsigned long long>& sum, const std::vector<tile::fixed_point>& units,
                       index_t width, std::vector<pair_sums>& results) {
-  const std::size_t all = results.size() * static_cast<std::size_t>(width * width);
-  for (std::size_t p = 0; p < results.size(); ++p) {
+  const auto problems = static_cast<index_t>(results.size()), all = problems * width * width;
+  for (index_t p = 0; p < problems; ++p) {
     auto& r = results[p];
     for (index_t i = 0; i < r.heatmap_width; ++i)
       for (index_t j = 0; j < r.heatmap_width; ++j) {
-        const auto from = static_cast<std::size_t>((static_cast<index_t>(p) * width + i) * width + j);
-        const auto to = static_cast<std::size_t>(i * r.heatmap_width + j);
-        const auto value = [&](std::size_t at, double unit) {
+        const index_t from = (p * width + i) * width + j, to = i * r.heatmap_width + j;
+        const auto value = [&](index_t at, double unit) {
           return units.empty() ? static_cast<double>(sum[at]) / unit : units[p].value(sum[at], sum[2 * all + at]);
         };
         r.heatmap_sum[to] = value(from, tile::heat_unit);
@@ -64,7 +63,7 @@ inline void read_heat(const std::vector<unsigned long long>& sum, const std::vec
   }
 }
 
-/// |row|^2 of each of the keys.
+/// to[i] = |y_i|^2.
 struct square_norms {
   const double* y;
   index_t d;
@@ -76,14 +75,14 @@ struct square_norms {
   }
 };
 
-/// What the cells of one problem's groups are counted in: bounds of each value over keys of at most that norm.
+/// The fixed-point units (group_cells::values) of a problem's cells, whose keys have at most `largest_norm`.
 inline std::vector<tile::fixed_point> cell_units(const pair_problem& problem, double largest_norm, double pairs) {
   double mean = 0, variance = 0;
-  for (const auto& distribution : problem.distributions) {
+  for (const auto& scores : problem.distributions) {
     double m = 0, v = 0;
-    for (const double x : distribution.mean) m += x * x;
-    for (const double x : distribution.variance) v += x;
-    for (const double x : distribution.factor) v += x * x;
+    for (const double x : scores.mean) m += x * x;
+    for (const double x : scores.variance) v += x;
+    for (const double x : scores.factor) v += x * x;
     mean = std::max(mean, std::sqrt(m));
     variance = std::max(variance, v);
   }
@@ -94,11 +93,11 @@ inline std::vector<tile::fixed_point> cell_units(const pair_problem& problem, do
   return units;
 }
 
-/// to(problem, cell, ...) = what heatmap_terms keeps of the groups' sums: groups, weight, weight^2, then sums, squares
-/// and products with the weight of each value.
+/// to (problems, cells, width) = the sums over groups that heatmap_terms holds: number of groups, weight, weight^2,
+/// then sum, square and product with the weight of each value.
 struct fold_groups {
   static constexpr index_t values = heatmap_terms::values, width = 3 + 3 * values;
-  tile::group_cells of;
+  tile::group_cells by_group;
   index_t cells;
   double* to;
 
@@ -106,11 +105,11 @@ struct fold_groups {
     const index_t problem = item / cells, cell = item % cells;
     double* const x = to + item * width;
     for (index_t i = 0; i < width; ++i) x[i] = 0;
-    for (index_t g = 0; g < of.groups; ++g) {
-      const index_t at = (problem * of.groups + g) * cells + cell;
+    for (index_t g = 0; g < by_group.groups; ++g) {
+      const index_t at = (problem * by_group.groups + g) * cells + cell;
       const auto value = [&](index_t v) {
-        const unsigned long long* const from = of.sum + tile::group_cells::place(at, v);
-        return of.unit[problem * tile::group_cells::values + v].value(from[0], from[1]);
+        const unsigned long long* const from = by_group.sum + tile::group_cells::place(at, v);
+        return by_group.unit[problem * tile::group_cells::values + v].value(from[0], from[1]);
       };
       const double w = value(0);
       if (w == 0) continue;
@@ -127,19 +126,19 @@ struct fold_groups {
   }
 };
 
-/// What fold_groups gave for one problem, `from` (cells of `width` a side), as the problem's heatmap.
+/// Reads one problem's cells (width, width, fold_groups::width) back as its heatmap.
 inline void read_cells(const double* from, index_t width, pair_sums& to) {
   to.cells = blank_cells(to.heatmap_sum.size());
-  constexpr auto values = static_cast<std::size_t>(heatmap_terms::values);
+  constexpr index_t values = heatmap_terms::values;
   for (index_t i = 0; i < to.heatmap_width; ++i)
     for (index_t j = 0; j < to.heatmap_width; ++j) {
       const double* const x = from + (i * width + j) * fold_groups::width;
-      const auto cell = static_cast<std::size_t>(i * to.heatmap_width + j);
+      const index_t cell = i * to.heatmap_width + j;
       to.cells.groups[cell] = x[0];
       to.cells.weight[cell] = to.heatmap_weight[cell] = x[1];
       to.cells.weight_square[cell] = x[2];
       to.heatmap_sum[cell] = x[3];
-      for (std::size_t v = 0; v < values; ++v) {
+      for (index_t v = 0; v < values; ++v) {
         to.cells.sum[cell * values + v] = x[3 + v];
         to.cells.square[cell * values + v] = x[3 + values + v];
         to.cells.product[cell * values + v] = x[3 + 2 * values + v];

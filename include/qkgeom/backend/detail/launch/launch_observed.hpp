@@ -16,7 +16,7 @@ struct narrow_values {
   QKGEOM_HD void operator()(index_t i) const { to[i] = static_cast<float>(from[i]); }
 };
 
-/// to (rows, d) = the named rows of one head of q.
+/// to (rows, d) = rows row[0], row[1], ... of one head of q.
 template <class T>
 struct gather_queries {
   const T* q;
@@ -28,8 +28,8 @@ struct gather_queries {
   }
 };
 
-/// Pair sums under observed queries in f32, of many heads and query buckets in a launch: scores by matrix products, as
-/// many distributions at a time as `scratch` bytes of scores hold, then one program over the tiles of all of them.
+/// Pair sums under observed queries, in f32. A launch takes as many query buckets of as many heads as `scratch` bytes
+/// of scores hold: scores by matrix products, then one program over all tiles.
 template <class Launcher, class T, memory_space S>
 class tile_observed {
   using device_type = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
@@ -73,61 +73,63 @@ class tile_observed {
 
  private:
   struct place {
-    index_t problem, distribution, first;  ///< first row of the batch's scores
+    index_t problem, bucket, first;  ///< `first`: row of the launch's scores
   };
   const empirical_problem& of(index_t p) const { return problems_[p]; }
   const std::vector<index_t>& rows(index_t p, index_t l) const { return of(p).query_rows[l]; }
-  const score_distribution& distribution(const place& at) const {
-    return of(at.problem).distributions[at.distribution];
-  }
+  const score_distribution& scores_of(const place& at) const { return of(at.problem).distributions[at.bucket]; }
 
   void run(const std::vector<place>& some, index_t queries, std::vector<pair_sums>& results) {
-    const auto& on = launcher_.device();
+    const auto& device = launcher_.device();
     const index_t n = groups_.n;
-    const auto score = on.template make<float>(queries * n);
+    const auto score = device.template make<float>(queries * n);
     for (std::size_t begin = 0, end = 0; begin < some.size(); begin = end) {
       while (end < some.size() && some[end].problem == some[begin].problem) ++end;
       add_scores(some, begin, end, score.data() + some[begin].first * n);
     }
     groups_.require_finite();  // wins are counted in integers
-    std::vector<tile::observed_distribution> distributions;
+    std::vector<tile::observed_bucket> buckets;
     tile_batch batch(n);
     for (const auto& at : some) {
-      distributions.push_back(
-          {score.data() + at.first * n, static_cast<index_t>(rows(at.problem, at.distribution).size())});
-      batch.add(plans_.of(groups_.host, distribution(at)));
+      buckets.push_back({score.data() + at.first * n, static_cast<index_t>(rows(at.problem, at.bucket).size())});
+      batch.add(plans_.of(groups_.host, scores_of(at)));
     }
-    const auto on_distributions = on.copy(distributions);
+    const auto on_buckets = device.copy(buckets);
     const auto sums = batch.run(launcher_, 1, [&](const tile::tile_list& list, const tile::tile_sums& to) {
-      return tile::observed_tiles{list, on_distributions.data(), to};
+      return tile::observed_tiles{list, on_buckets.data(), to};
     });
     std::size_t next = 0;
     for (const auto& at : some)
-      for (const auto& range : plans_.of(groups_.host, distribution(at)).ranges) {
+      for (const auto& range : plans_.of(groups_.host, scores_of(at)).ranges) {
         auto& r = results[at.problem];
-        const auto to = r.at(at.distribution, range.group);
+        const auto to = r.at(at.bucket, range.group);
         r.sum[to] = sums[next++];
         r.pairs[to] = range.count * (range.count - 1) / 2;
         r.weight[to] = static_cast<double>(r.pairs[to]);
       }
   }
 
-  /// Scores of all queries of distributions [begin, end) of one problem with all keys of its key head.
+  /// Scores of all queries of buckets some[begin], ..., some[end - 1], of one problem, with all keys of its key head.
   void add_scores(const std::vector<place>& some, std::size_t begin, std::size_t end, float* to) {
-    const auto& on = launcher_.device();
+    const auto& device = launcher_.device();
     const auto& problem = of(some[begin].problem);
     std::vector<index_t> row;
     for (std::size_t i = begin; i < end; ++i) {
-      const auto& more = rows(some[i].problem, some[i].distribution);
+      const auto& more = rows(some[i].problem, some[i].bucket);
       row.insert(row.end(), more.begin(), more.end());
     }
-    const auto on_row = on.copy(row);
-    const auto queries = on.template make<float>(on_row.size() * d_), keys = on.template make<float>(groups_.n * d_);
-    on.each(queries.size(), gather_queries<T>{q_.data + problem.query_head * q_.head_stride, q_.row_stride, d_,
-                                              on_row.data(), queries.data()});
-    on.each(keys.size(), narrow_values{keys_(problem.key_head), keys.data()});
-    launcher_.multiply(1, on_row.size(), groups_.n, d_, matrix_batch<const float>{queries.data(), 0},
-                       matrix_batch<const float>{keys.data(), 0}, matrix_batch<float>{to, 0});
+    const auto on_row = device.copy(row);
+    const auto queries = device.template make<float>(on_row.size() * d_),
+               keys = device.template make<float>(groups_.n * d_);
+    device.each(queries.size(), gather_queries<T>{q_.data + problem.query_head * q_.head_stride, q_.row_stride, d_,
+                                                  on_row.data(), queries.data()});
+    device.each(keys.size(), narrow_values{keys_(problem.key_head), keys.data()});
+    launcher_.multiply(matrix_products<float>{.rows = on_row.size(),
+                                              .columns = groups_.n,
+                                              .depth = d_,
+                                              .a = {queries.data(), 0},
+                                              .b = {keys.data(), 0},
+                                              .c = {to, 0}});
   }
 
   const Launcher& launcher_;

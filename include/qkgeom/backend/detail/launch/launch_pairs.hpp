@@ -11,9 +11,8 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// Exact f32 pair sums of many heads and distributions, as many in a launch as `scratch` bytes of keys hold. `split`:
-/// keys are two bf16 each, else one. With a heatmap, or with terms, or with a weight, or with none of them: not with
-/// two.
+/// Sums over all pairs, in f32. A launch takes as many query buckets of as many heads as `scratch` bytes of keys hold.
+/// `split`: two bf16 per value, else one; with a weight or terms always two.
 template <class Launcher, class T, memory_space S>
 class tile_pairs {
   using device_type = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
@@ -24,7 +23,7 @@ class tile_pairs {
   tile_pairs(const Launcher& launcher, std::size_t scratch, bool split, const tensor_view<const T, S>& k,
              const keys_by_document& groups, const std::vector<pair_problem>& problems, const pair_request& request)
       : launcher_(launcher),
-        scratch_(scratch),
+        scratch_(static_cast<index_t>(scratch)),
         split_(split || request.terms),
         d_(k.dim),
         columns_((k.dim + tile::stage_k - 1) / tile::stage_k * tile::stage_k),
@@ -33,12 +32,12 @@ class tile_pairs {
         groups_(launcher.device(), groups),
         document_(launcher.device().copy(documents_of(groups))),
         keys_(launcher.device(), k, groups_) {
-    const auto a_distribution = static_cast<std::size_t>(groups_.n * (columns_ * 4 + 64));
-    distributions_per_launch_ = std::max<std::size_t>(1, scratch / std::max<std::size_t>(1, a_distribution));
+    const index_t bucket_bytes = groups_.n * (columns_ * 4 + 64);
+    buckets_per_launch_ = std::max<index_t>(1, scratch_ / std::max<index_t>(1, bucket_bytes));
   }
 
-  /// Whether these programs do what is asked for.
-  static bool does(const pair_request& request, bool weighted) {
+  /// Whether the tile programs take the request.
+  static bool takes(const pair_request& request, bool weighted) {
     return request.sample.pairs == 0 && request.precision.value_or(usual_precision<T>) == pair_precision::f32 &&
            !(request.terms && weighted);
   }
@@ -57,125 +56,123 @@ class tile_pairs {
       groups_.require_finite();
       return results;
     }
-    const auto distributions = distributions_of(0, static_cast<index_t>(problems_.size()));
-    const auto& on = launcher_.device();
+    const auto buckets = buckets_of(0, static_cast<index_t>(problems_.size()));
+    const auto& device = launcher_.device();
     const index_t cells = static_cast<index_t>(problems_.size()) * width * width;
-    const auto sum = on.template make<unsigned long long>((Weight::given ? 4 : 2) * cells);
-    on.fill(sum.data(), sum.size(), 0ull);
+    const auto sum = device.template make<unsigned long long>((Weight::given ? 4 : 2) * cells);
+    device.fill(sum.data(), sum.size(), 0ull);
     std::vector<tile::fixed_point> units;
     if constexpr (Weight::given)
-      if (width > 0) units = heat_units(launcher_, groups_, document_.data(), problems_, distributions, plans_, weight);
-    const auto on_units = on.copy(units);
-    unsigned long long* const rest = Weight::given ? sum.data() + 2 * cells : nullptr;
-    const tile::tile_heat heat{sum.data(),
-                               sum.data() + cells,
-                               rest,
-                               rest ? rest + cells : nullptr,
-                               on_units.data(),
-                               backend::heatmap_cells::of(request_.heatmap_cell, width)};
-    run_all(distributions, 0, weight, heat, results);
+      if (width > 0) units = heat_units(launcher_, groups_, document_.data(), problems_, buckets, plans_, weight);
+    const auto on_units = device.copy(units);
+    unsigned long long* const low = Weight::given ? sum.data() + 2 * cells : nullptr;
+    const tile::tile_heat heat{.sum = sum.data(),
+                               .weight = sum.data() + cells,
+                               .sum_low = low,
+                               .weight_low = low ? low + cells : nullptr,
+                               .unit = on_units.data(),
+                               .cells = backend::heatmap_cells::of(request_.heatmap_cell, width)};
+    run_all(buckets, 0, weight, heat, results);
     groups_.require_finite();
     if (width > 0) read_heat(sum.host(), units, width, results);
     return results;
   }
 
  private:
-  template <bool Split, bool Heat, bool Parts>
+  template <bool Split, bool Heat, bool Terms>
   struct kind {};
 
-  /// The distributions of problems [first, end) that say something.
-  std::vector<distribution_place> distributions_of(index_t first, index_t end) const {
-    std::vector<distribution_place> distributions;
+  /// The query buckets of problems [first, end) that have a score distribution.
+  std::vector<bucket_place> buckets_of(index_t first, index_t end) const {
+    std::vector<bucket_place> buckets;
     for (index_t p = first; p < end; ++p)
       for (index_t l = 0; l < static_cast<index_t>(problems_[p].distributions.size()); ++l)
-        if (!distribution_at(problems_, {p, l}).empty()) distributions.push_back({p, l});
-    return distributions;
+        if (!scores_at(problems_, {p, l}).empty()) buckets.push_back({p, l});
+    return buckets;
   }
 
-  /// As many distributions a launch as there is room for; `first` is the problem whose heatmap is the first.
+  /// Launches over buckets, in the order given; heatmaps are counted from problem `first` on.
   template <class Weight>
-  void run_all(const std::vector<distribution_place>& distributions, index_t first, const Weight& weight,
+  void run_all(const std::vector<bucket_place>& buckets, index_t first, const Weight& weight,
                const tile::tile_heat& heat, std::vector<pair_sums>& results) {
-    for (std::size_t at = 0; at < distributions.size(); at += distributions_per_launch_) {
-      const auto end = std::min(distributions.size(), at + distributions_per_launch_);
-      run({distributions.begin() + static_cast<index_t>(at), distributions.begin() + static_cast<index_t>(end)}, first,
-          weight, heat, results);
-    }
+    const auto count = static_cast<index_t>(buckets.size());
+    for (index_t at = 0; at < count; at += buckets_per_launch_)
+      run({buckets.begin() + at, buckets.begin() + std::min(count, at + buckets_per_launch_)}, first, weight, heat,
+          results);
   }
 
-  /// With terms by cell: sums by group, of as many problems at a time as there is room for.
+  /// Terms by cell: sums by group, for as many problems at a time as `scratch` holds.
   template <class Weight>
   void add_with_cells(index_t width, const Weight& weight, std::vector<pair_sums>& results) {
-    const auto& on = launcher_.device();
+    const auto& device = launcher_.device();
     const index_t cells = width * width, groups = groups_.host.groups(),
-                  a_problem = tile::group_cells::place(groups * cells, 0),
-                  some = std::max<index_t>(1, static_cast<index_t>(scratch_ / sizeof(double)) / a_problem);
+                  problem_words = tile::group_cells::place(groups * cells, 0),
+                  some = std::max<index_t>(1, scratch_ / static_cast<index_t>(sizeof(double)) / problem_words);
     for (index_t first = 0; first < static_cast<index_t>(problems_.size()); first += some) {
       const index_t end = std::min(first + some, static_cast<index_t>(problems_.size()));
       std::vector<tile::fixed_point> units;
       for (index_t p = first; p < end; ++p) add_cell_units(problems_[p], units);
-      const auto sum = on.template make<unsigned long long>((end - first) * a_problem);
-      on.fill(sum.data(), sum.size(), 0ull);
-      const auto on_units = on.copy(units);
+      const auto sum = device.template make<unsigned long long>((end - first) * problem_words);
+      device.fill(sum.data(), sum.size(), 0ull);
+      const auto on_units = device.copy(units);
       const tile::group_cells by_group{sum.data(), on_units.data(), groups};
-      const tile::tile_heat heat{nullptr, nullptr, nullptr,
-                                 nullptr, nullptr, backend::heatmap_cells::of(request_.heatmap_cell, width),
-                                 by_group};
-      run_all(distributions_of(first, end), first, weight, heat, results);
-      const auto folded = on.template make<double>((end - first) * cells * fold_groups::width);
-      on.each((end - first) * cells, fold_groups{by_group, cells, folded.data()});
+      const tile::tile_heat heat{.cells = backend::heatmap_cells::of(request_.heatmap_cell, width),
+                                 .by_group = by_group};
+      run_all(buckets_of(first, end), first, weight, heat, results);
+      const auto folded = device.template make<double>((end - first) * cells * fold_groups::width);
+      device.each((end - first) * cells, fold_groups{by_group, cells, folded.data()});
       const auto values = folded.host();
       for (index_t p = first; p < end; ++p)
         read_cells(values.data() + (p - first) * cells * fold_groups::width, width, results[p]);
     }
   }
   void add_cell_units(const pair_problem& problem, std::vector<tile::fixed_point>& to) {
-    const auto& on = launcher_.device();
-    const auto square = on.template make<double>(groups_.n);
-    on.each(groups_.n, square_norms{keys_(problem.key_head), d_, square.data()});
+    const auto& device = launcher_.device();
+    const auto square = device.template make<double>(groups_.n);
+    device.each(groups_.n, square_norms{keys_(problem.key_head), d_, square.data()});
     double largest = 0, pairs = 0;
     for (const double x : square.host()) largest = std::max(largest, x);
-    for (const auto& distribution : problem.distributions)
-      if (!distribution.empty())
-        for (const auto& r : plans_.of(groups_.host, distribution).ranges)
+    for (const auto& scores : problem.distributions)
+      if (!scores.empty())
+        for (const auto& r : plans_.of(groups_.host, scores).ranges)
           pairs += 0.5 * static_cast<double>(r.count * (r.count - 1));
     const auto units = cell_units(problem, std::sqrt(largest), pairs);
     to.insert(to.end(), units.begin(), units.end());
   }
-  const score_distribution& scores_of(const distribution_place& at) const { return distribution_at(problems_, at); }
+  const score_distribution& scores_of(const bucket_place& at) const { return scores_at(problems_, at); }
 
   static std::vector<std::int32_t> documents_of(const keys_by_document& groups) {
     auto document = groups.key_document;
     for (index_t g = 0; g < groups.groups() && groups.key_document.empty(); ++g)
-      document.resize(groups.offset[static_cast<std::size_t>(g) + 1], groups.document[g]);
+      document.resize(groups.offset[g + 1], groups.document[g]);
     return document;
   }
 
   template <class Weight>
-  void run(const std::vector<distribution_place>& distributions, index_t first_problem, const Weight& weight,
+  void run(const std::vector<bucket_place>& buckets, index_t first_problem, const Weight& weight,
            const tile::tile_heat& heat, std::vector<pair_sums>& results) {
-    const auto& on = launcher_.device();
-    const auto count = static_cast<index_t>(distributions.size());
-    tile_operands made(launcher_, {groups_.n, d_, columns_, split_, request_.terms}, problems_, distributions,
-                       first_problem);
-    const auto key_head = [&](index_t distribution) { return problems_[distributions[distribution].problem].key_head; };
+    const auto& device = launcher_.device();
+    const auto count = static_cast<index_t>(buckets.size());
+    tile_operands made(launcher_, {groups_.n, d_, columns_, split_ || Weight::given, request_.terms}, problems_,
+                       buckets, first_problem);
+    const auto key_head = [&](index_t bucket) { return problems_[buckets[bucket].problem].key_head; };
     for (index_t first = 0, end = 0; first < count; first = end) {
       while (end < count && key_head(end) == key_head(first)) ++end;
       made.make(first, end, keys_(key_head(first)));
     }
     tile_batch batch(groups_.n);
-    for (const auto& place : distributions) batch.add(plans_.of(groups_.host, scores_of(place)));
+    for (const auto& place : buckets) batch.add(plans_.of(groups_.host, scores_of(place)));
     const auto keys = made.keys(groups_.position.data(), document_.data());
-    const auto refused = on.template make<unsigned long long>(Weight::given ? count : 0);
-    on.fill(refused.data(), refused.size(), none_refused);
-    const auto launch = [&]<bool Split, bool Heat, bool Parts>(kind<Split, Heat, Parts>) {
-      using program = tile::pair_tiles<Split, Heat, Weight, Parts>;
+    const auto refused = device.template make<unsigned long long>(Weight::given ? count : 0);
+    device.fill(refused.data(), refused.size(), none_refused);
+    const auto launch = [&]<bool Split, bool Heat, bool Terms>(kind<Split, Heat, Terms>) {
+      using program = tile::pair_tiles<Split, Heat, Weight, Terms>;
       const auto sums =
           batch.run(launcher_, program::values, [&](const tile::tile_list& list, const tile::tile_sums& to) {
-            return program{list, keys, made.distributions(), made.scale(), to, heat, weight, refused.data()};
+            return program{list, keys, made.buckets(), made.scale(), to, heat, weight, refused.data()};
           });
-      if (Weight::given) check_refused(distributions, weight, refused.host());
-      read(distributions, sums, Weight::given, results);
+      if (Weight::given) check_refused(buckets, weight, refused.host());
+      read(buckets, sums, Weight::given, results);
     };
     if constexpr (Weight::given) {
       request_.heatmap_cell > 0 ? launch(kind<true, true, false>{}) : launch(kind<true, false, false>{});
@@ -189,48 +186,53 @@ class tile_pairs {
     }
   }
 
-  void read(const std::vector<distribution_place>& distributions, const std::vector<double>& sums, bool weighted,
+  void read(const std::vector<bucket_place>& buckets, const std::vector<double>& sums, bool weighted,
             std::vector<pair_sums>& results) {
     std::size_t at = 0, all = 0;
-    for (const auto& place : distributions) all += plans_.of(groups_.host, scores_of(place)).ranges.size();
-    for (const auto& place : distributions) {
+    for (const auto& place : buckets) all += plans_.of(groups_.host, scores_of(place)).ranges.size();
+    for (const auto& place : buckets) {
       auto& r = results[place.problem];
       for (const auto& range : plans_.of(groups_.host, scores_of(place)).ranges) {
-        const auto to = r.at(place.distribution, range.group);
+        const auto to = r.at(place.bucket, range.group);
         r.sum[to] = sums[at];
         r.pairs[to] = weighted ? static_cast<std::int64_t>(sums[2 * all + at]) : range.count * (range.count - 1) / 2;
         r.weight[to] = weighted ? sums[all + at] : static_cast<double>(r.pairs[to]);
-        for (std::size_t p = 0; p < pair_terms && request_.terms; ++p)
-          r.term_sum[to * pair_terms + p] = sums[(1 + p) * all + at];
+        for (std::size_t term = 0; term < pair_terms && request_.terms; ++term)
+          r.term_sum[to * pair_terms + term] = sums[(1 + term) * all + at];
         ++at;
       }
     }
   }
 
-  /// Throws what the CPU throws for the first pair of a distribution whose weight is none.
+  /// Throws what the CPU throws for the first pair of a bucket whose weight is negative or not finite.
   template <class Weight>
-  void check_refused(const std::vector<distribution_place>& distributions, const Weight& weight,
+  void check_refused(const std::vector<bucket_place>& buckets, const Weight& weight,
                      const std::vector<unsigned long long>& refused) const {
-    for (std::size_t l = 0; l < refused.size(); ++l) {
-      if (refused[l] == none_refused) continue;
-      const auto i = static_cast<index_t>(refused[l]) / groups_.n, j = static_cast<index_t>(refused[l]) % groups_.n;
+    for (std::size_t b = 0; b < refused.size(); ++b) {
+      if (refused[b] == none_refused) continue;
+      const auto i = static_cast<index_t>(refused[b]) / groups_.n, j = static_cast<index_t>(refused[b]) % groups_.n;
       const auto& g = groups_.host;
       const auto group = std::upper_bound(g.offset.begin(), g.offset.end(), i) - g.offset.begin() - 1;
-      const auto range = admissible(g, group, scores_of(distributions[l]));
+      const auto range = admissible(g, group, scores_of(buckets[b]));
       const index_t first = g.offset[group] + range.begin;
-      const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
-      const auto document = [&](std::size_t key) {
+      const auto document = [&](index_t key) {
         return g.key_document.empty() ? g.document[group] : g.key_document[key];
       };
-      const key_pair pair{i - first,     j - first,   range.size(), g.position[a],
-                          g.position[b], document(a), document(b),  scores_of(distributions[l]).tau};
+      const key_pair pair{.i = i - first,
+                          .j = j - first,
+                          .keys = range.size(),
+                          .t_i = g.position[i],
+                          .t_j = g.position[j],
+                          .document_i = document(i),
+                          .document_j = document(j),
+                          .tau = scores_of(buckets[b]).tau};
       backend::check_weight(weight(pair), pair.t_i, pair.t_j);
     }
   }
 
   static constexpr unsigned long long none_refused = std::numeric_limits<unsigned long long>::max();
   const Launcher& launcher_;
-  std::size_t scratch_;
+  index_t scratch_;
   bool split_;
   index_t d_, columns_;
   const std::vector<pair_problem>& problems_;
@@ -238,7 +240,7 @@ class tile_pairs {
   device_keys<device_type> groups_;
   buffer<std::int32_t> document_;
   keys_of_head<device_type, T, S> keys_;
-  std::size_t distributions_per_launch_ = 1;
+  index_t buckets_per_launch_ = 1;
   tile_plans plans_;
 };
 

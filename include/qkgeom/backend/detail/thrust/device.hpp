@@ -17,8 +17,8 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// A policy and the memory it works on. Every algorithm runs on raw pointers of that memory, and floating sums go
-/// through tiles of a fixed size added in a fixed order, so that results do not depend on how a policy shares out work.
+/// A device is memory, and launches of a function over [0, n); here by a Thrust policy on raw pointers of `memory`.
+/// Floats are summed by tiles of a fixed size in a fixed order, so results do not depend on how the policy works.
 template <class Policy, class Memory>
 struct device {
   using memory_type = Memory;
@@ -47,7 +47,7 @@ struct device {
   }
 };
 
-/// The last i with offset[i] <= x, for ascending offsets that start at most at x.
+/// The last i in [0, count) with offset[i] <= x; offsets ascend, and offset[0] <= x.
 QKGEOM_HD inline index_t place_in(const index_t* offset, index_t count, index_t x) {
   index_t low = 0, high = count;
   while (high - low > 1) {
@@ -57,7 +57,7 @@ QKGEOM_HD inline index_t place_in(const index_t* offset, index_t count, index_t 
   return low;
 }
 
-/// to[s] = the sum of from[offset[s]] ... from[offset[s + 1] - 1], chunk by chunk of a fixed size.
+/// to[i] = the sum of chunk i; a segment s, from[offset[s]] to from[offset[s + 1] - 1], is cut into chunks of `size`.
 template <class T>
 struct sum_chunks {
   const T* from;
@@ -76,9 +76,9 @@ struct sum_chunks {
   }
 };
 
-/// Sums of the values of each segment by a tree whose shape depends on the number of values alone. T has add(T).
+/// The sum of each segment, by a tree whose shape depends on the number of values alone. T has add(const T&).
 template <class Policy, class Memory, class T>
-std::vector<T> segment_sums(const device<Policy, Memory>& on, qkgeom::buffer<T, Memory> values,
+std::vector<T> segment_sums(const device<Policy, Memory>& device, qkgeom::buffer<T, Memory> values,
                             std::vector<index_t> offset) {
   constexpr index_t fan = 64;
   const auto segments = static_cast<index_t>(offset.size()) - 1;
@@ -90,9 +90,10 @@ std::vector<T> segment_sums(const device<Policy, Memory>& on, qkgeom::buffer<T, 
       last &= n <= 1;
       chunk.push_back(chunk.back() + (n > 0 ? n : 1));
     }
-    auto to = on.template make<T>(chunk.back());
-    const auto from_offset = on.copy(offset), to_offset = on.copy(chunk);
-    on.each(chunk.back(), sum_chunks<T>{values.data(), from_offset.data(), to_offset.data(), segments, fan, to.data()});
+    auto to = device.template make<T>(chunk.back());
+    const auto from_offset = device.copy(offset), to_offset = device.copy(chunk);
+    device.each(chunk.back(),
+                sum_chunks<T>{values.data(), from_offset.data(), to_offset.data(), segments, fan, to.data()});
     values = std::move(to);
     offset = std::move(chunk);
   }

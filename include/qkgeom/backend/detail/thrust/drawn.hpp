@@ -11,24 +11,24 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// Drawn pairs of many heads and query buckets: draws, differences of keys, one product a problem that gives everything
-/// the distributions say of them, values, and sums by group, each over many distributions at once. In f64.
+/// Sums over drawn pairs, in f64. Each step takes many query buckets of many heads at once: draws, differences of keys,
+/// a product per problem that gives z, drift and content of the differences, values, sums by group.
 template <class Device, class Multiply, class T, memory_space S>
 class drawn_pairs {
   template <class F>
   using buffer = typename Device::template buffer<F>;
-  static constexpr auto values = static_cast<std::size_t>(heatmap_terms::values);
+  static constexpr index_t values = heatmap_terms::values;
 
  public:
-  drawn_pairs(const Device& on, const Multiply& multiply, std::size_t scratch, const tensor_view<const T, S>& k,
+  drawn_pairs(const Device& device, const Multiply& multiply, std::size_t scratch, const tensor_view<const T, S>& k,
               const keys_by_document& groups, const std::vector<pair_problem>& problems, const pair_request& request)
-      : on_(on),
+      : device_(device),
         multiply_(multiply),
         scratch_(static_cast<index_t>(scratch / sizeof(double))),
         problems_(problems),
         request_(request),
-        groups_(on, groups),
-        keys_(on, k, groups_),
+        groups_(device, groups),
+        keys_(device, k, groups_),
         d_(k.dim) {}
 
   std::vector<pair_sums> operator()() {
@@ -36,38 +36,34 @@ class drawn_pairs {
     if (groups_.host.groups() <= 0) return results;
     require(groups_.n <= index_t{1} << 31, "drawn pairs: at most 2147483648 keys, not ", groups_.n);
     for (auto& r : results) start(r);
-    const auto distributions = distributions_with_pairs();
+    const auto buckets = buckets_with_pairs();
     index_t slots = 0;
-    for (const auto& l : distributions) slots = std::max(slots, static_cast<index_t>(l.count));
-    const index_t a_distribution = slots * (2 * d_ + 4 + heatmap_terms::values) + d_ * (d_ + 2);
-    const auto most =
-        static_cast<std::size_t>(std::clamp<index_t>(scratch_ / std::max<index_t>(1, a_distribution), 1, 1 << 16));
-    for (std::size_t at = 0; at < distributions.size(); at += most) {
-      const auto end = std::min(distributions.size(), at + most);
-      add_distributions(
-          {distributions.begin() + static_cast<index_t>(at), distributions.begin() + static_cast<index_t>(end)}, slots,
-          results);
-    }
+    for (const auto& b : buckets) slots = std::max<index_t>(slots, b.count);
+    const index_t bucket_values = slots * (2 * d_ + 4 + values) + d_ * (d_ + 2);
+    const index_t most = std::clamp<index_t>(scratch_ / std::max<index_t>(1, bucket_values), 1, 1 << 16),
+                  count = static_cast<index_t>(buckets.size());
+    for (index_t at = 0; at < count; at += most)
+      add_buckets({buckets.begin() + at, buckets.begin() + std::min(count, at + most)}, slots, results);
     groups_.require_finite();
     if (!results.empty()) fold_cells(results);
     return results;
   }
 
  private:
-  /// The keys that a distribution admits, by group.
+  /// The keys that a query bucket admits, by group.
   struct admitted_set {
     index_t number = 0;
     std::vector<rank_range> range;
     std::int64_t pairs = 0;
   };
 
-  const admitted_set& admitted(const score_distribution& distribution) {
-    const auto [found, is_new] = sets_.try_emplace(std::pair(distribution.before, distribution.after));
+  const admitted_set& admitted(const score_distribution& scores) {
+    const auto [found, is_new] = sets_.try_emplace(std::pair(scores.before, scores.after));
     auto& set = found->second;
     if (!is_new) return set;
     set.number = static_cast<index_t>(sets_.size()) - 1;
     for (index_t g = 0; g < groups_.host.groups(); ++g) {
-      set.range.push_back(admissible(groups_.host, g, distribution));
+      set.range.push_back(admissible(groups_.host, g, scores));
       before_.push_back(set.pairs);
       first_.push_back(groups_.host.offset[g] + set.range.back().begin);
       set.pairs += set.range.back().pairs();
@@ -82,151 +78,164 @@ class drawn_pairs {
     if (request_.terms) to.term_sum.assign(to.sum.size() * pair_terms, 0.0);
   }
 
-  std::vector<device_draws> distributions_with_pairs() {
-    std::vector<device_draws> distributions;
-    for (std::size_t p = 0; p < problems_.size(); ++p)
-      for (std::size_t l = 0; l < problems_[p].distributions.size(); ++l) {
-        const auto& distribution = problems_[p].distributions[l];
-        if (distribution.empty()) continue;
-        const auto& set = admitted(distribution);
+  std::vector<bucket_draws> buckets_with_pairs() {
+    std::vector<bucket_draws> buckets;
+    for (index_t p = 0; p < static_cast<index_t>(problems_.size()); ++p)
+      for (index_t b = 0; b < static_cast<index_t>(problems_[p].distributions.size()); ++b) {
+        const auto& scores = problems_[p].distributions[b];
+        if (scores.empty()) continue;
+        const auto& set = admitted(scores);
         if (set.pairs == 0) continue;
         const auto count = std::min<std::int64_t>(set.pairs, request_.sample.pairs);
-        distributions.push_back({static_cast<index_t>(p), static_cast<index_t>(l), set.number, set.pairs, count,
-                                 set.pairs == count, static_cast<double>(set.pairs) / static_cast<double>(count)});
+        buckets.push_back({p, b, set.number, set.pairs, count, set.pairs == count,
+                           static_cast<double>(set.pairs) / static_cast<double>(count)});
       }
-    return distributions;
+    return buckets;
   }
-  const score_distribution& scores_of(const device_draws& at) const {
-    return problems_[at.problem].distributions[at.distribution];
+  const score_distribution& scores_of(const bucket_draws& at) const {
+    return problems_[at.problem].distributions[at.bucket];
   }
 
-  void add_distributions(const std::vector<device_draws>& distributions, index_t slots,
-                         std::vector<pair_sums>& results) {
-    const auto count = static_cast<index_t>(distributions.size()), pairs = count * slots;
-    const auto on_distributions = on_.copy(distributions);
-    const auto before = on_.copy(before_);
-    const auto first = on_.copy(first_);
-    const auto left = on_.template make<std::int32_t>(pairs), right = on_.template make<std::int32_t>(pairs),
-               group = on_.template make<std::int32_t>(pairs);
-    on_.each(pairs, draw_keys{on_distributions.data(), before.data(), first.data(), groups_.host.groups(), slots,
-                              request_.sample, left.data(), right.data(), group.data()});
-    const auto value = on_.template make<double>(pairs * heatmap_terms::values);
-    add_values(distributions, slots, left.data(), right.data(), value.data());
+  void add_buckets(const std::vector<bucket_draws>& buckets, index_t slots, std::vector<pair_sums>& results) {
+    const auto count = static_cast<index_t>(buckets.size()), pairs = count * slots;
+    const auto on_buckets = device_.copy(buckets);
+    const auto before = device_.copy(before_);
+    const auto first = device_.copy(first_);
+    const auto left = device_.template make<std::int32_t>(pairs), right = device_.template make<std::int32_t>(pairs),
+               group = device_.template make<std::int32_t>(pairs);
+    device_.each(pairs, draw_keys{.buckets = on_buckets.data(),
+                                  .before = before.data(),
+                                  .first = first.data(),
+                                  .groups = groups_.host.groups(),
+                                  .slots = slots,
+                                  .sample = request_.sample,
+                                  .left = left.data(),
+                                  .right = right.data(),
+                                  .group = group.data()});
+    const auto value = device_.template make<double>(pairs * values);
+    add_values(buckets, slots, left.data(), right.data(), value.data());
     const index_t sums = count * groups_.host.groups();
-    const auto sum = on_.template make<double>(sums * sum_draws::width);
-    on_.each(sums,
-             sum_draws{value.data(), group.data(), on_distributions.data(), groups_.host.groups(), slots, sum.data()});
-    write(distributions, sum.host(), results);
+    const auto sum = device_.template make<double>(sums * sum_draws::width);
+    device_.each(sums,
+                 sum_draws{value.data(), group.data(), on_buckets.data(), groups_.host.groups(), slots, sum.data()});
+    write(buckets, sum.host(), results);
     if (request_.heatmap_cell > 0)
-      add_cells(distributions, slots, value.host(), left.host(), right.host(), group.host(), results);
+      add_cells(buckets, slots, value.host(), left.host(), right.host(), group.host(), results);
   }
 
-  /// The rows that say everything of a difference, see drawn_distribution; width is that of the head.
-  struct distribution_maps {
-    std::vector<double> map, factor;
-    std::vector<drawn_distribution> distributions;
+  struct bucket_maps {
+    std::vector<double> map;  ///< (buckets, d + 2, d): its product with a difference is a row of drawn_values::product
+    std::vector<double> factor;  ///< (buckets, d), see drawn_values
+    std::vector<drawn_bucket> buckets;
   };
-  distribution_maps maps_of(const std::vector<device_draws>& distributions) const {
-    const auto d = static_cast<std::size_t>(d_), rows = d + 2;
-    distribution_maps m{
-        std::vector<double>(distributions.size() * rows * d), std::vector<double>(distributions.size() * d), {}};
-    std::vector<double> h;
-    for (std::size_t i = 0; i < distributions.size(); ++i) {
-      const auto& problem = problems_[distributions[i].problem];
-      if (i == 0 || distributions[i].problem != distributions[i - 1].problem) h = reflection(problem.reflector, d_);
-      const auto& distribution = scores_of(distributions[i]);
-      double* const map = m.map.data() + i * rows * d;
-      const auto z = key_map(distribution, problem.reflector, d_);
-      std::copy(z.begin(), z.end(), map);
-      drawn_distribution made{0, distribution.variance.empty() ? 0.0 : distribution.variance[0],
-                              distribution.variance.empty()};
-      for (std::size_t j = 0; j < d; ++j) made.drift_mean += h[j] * distribution.mean[j];
-      for (std::size_t j = 0; j < d; ++j) {
-        map[d * d + j] = h[j];
-        map[(d + 1) * d + j] = distribution.mean[j] - made.drift_mean * h[j];
-      }
-      for (std::size_t c = 0; made.factored && c < static_cast<std::size_t>(distribution.rank); ++c) {
-        double& row = m.factor[i * d + c];
-        for (std::size_t j = 0; j < d; ++j) row += map[c * d + j] * h[j];
-        made.drift_variance += row * row;
-      }
-      m.distributions.push_back(made);
+  bucket_maps maps_of(const std::vector<bucket_draws>& buckets) const {
+    const auto append = [](const std::vector<double>& from, std::vector<double>& to) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    bucket_maps m;
+    for (const auto& draws : buckets) {
+      const auto& reflector = problems_[draws.problem].reflector;
+      const auto& scores = scores_of(draws);
+      const drift_split split(scores, reflector, d_);
+      auto z = key_map(scores, reflector, d_);
+      z.resize(d_ * d_);
+      append(z, m.map);
+      append(split.axis, m.map);
+      append(split.content, m.map);
+      append(split.row, m.factor);
+      m.buckets.push_back({split.mean, split.variance, scores.variance.empty()});
+      m.factor.resize(m.buckets.size() * d_);
     }
     return m;
   }
 
-  void add_values(const std::vector<device_draws>& distributions, index_t slots, const std::int32_t* left,
+  void add_values(const std::vector<bucket_draws>& buckets, index_t slots, const std::int32_t* left,
                   const std::int32_t* right, double* value) {
-    const auto maps = maps_of(distributions);
-    const auto count = static_cast<index_t>(distributions.size()), rows = d_ + 2;
-    const auto map = on_.copy(maps.map), factor = on_.copy(maps.factor);
-    const auto on_distributions = on_.copy(maps.distributions);
+    const auto maps = maps_of(buckets);
+    const auto count = static_cast<index_t>(buckets.size()), rows = d_ + 2;
+    const auto map = device_.copy(maps.map), factor = device_.copy(maps.factor);
+    const auto on_buckets = device_.copy(maps.buckets);
     const index_t a_time = std::clamp<index_t>(scratch_ / (count * (d_ + rows)), 1, slots);
-    const auto difference = on_.template make<double>(count * a_time * d_),
-               product = on_.template make<double>(count * a_time * rows);
+    const auto difference = device_.template make<double>(count * a_time * d_),
+               product = device_.template make<double>(count * a_time * rows);
     for (index_t begin = 0; begin < slots; begin += a_time) {
       const index_t n = std::min(a_time, slots - begin);
-      for (index_t l = 0, end = 0; l < count; l = end) {  // distributions of one problem, which share their keys
-        while (end < count && at(distributions, end).problem == at(distributions, l).problem) ++end;
-        const index_t some = end - l, first = l * slots;
-        const double* const y = keys_(problems_[at(distributions, l).problem].key_head);
-        double* const to = difference.data() + l * n * d_;
-        on_.each(some * n * d_, key_differences{y, left + first, right + first, d_, begin, n, slots, to});
-        multiply_(on_, some, n, rows, d_, matrix_batch<const double>{to, n * d_},
-                  matrix_batch<const double>{map.data() + l * rows * d_, rows * d_},
-                  matrix_batch<double>{product.data() + l * n * rows, n * rows});
+      for (index_t b = 0, end = 0; b < count; b = end) {  // the buckets of one problem share their keys
+        while (end < count && buckets[end].problem == buckets[b].problem) ++end;
+        const index_t some = end - b, first = b * slots;
+        double* const to = difference.data() + b * n * d_;
+        device_.each(some * n * d_, key_differences{.y = keys_(problems_[buckets[b].problem].key_head),
+                                                    .left = left + first,
+                                                    .right = right + first,
+                                                    .d = d_,
+                                                    .begin = begin,
+                                                    .slots = n,
+                                                    .all = slots,
+                                                    .to = to});
+        multiply_(device_, matrix_products<double>{.batch = some,
+                                                   .rows = n,
+                                                   .columns = rows,
+                                                   .depth = d_,
+                                                   .a = {to, n * d_},
+                                                   .b = {map.data() + b * rows * d_, rows * d_},
+                                                   .c = {product.data() + b * n * rows, n * rows}});
       }
-      on_.each(count * n, drawn_values{product.data(), on_distributions.data(), factor.data(), left, right,
-                                       groups_.position.data(), d_, begin, n, slots, value});
+      device_.each(count * n, drawn_values{.product = product.data(),
+                                           .buckets = on_buckets.data(),
+                                           .factor = factor.data(),
+                                           .left = left,
+                                           .right = right,
+                                           .position = groups_.position.data(),
+                                           .width = d_,
+                                           .begin = begin,
+                                           .slots = n,
+                                           .all = slots,
+                                           .to = value});
     }
   }
-  static const device_draws& at(const std::vector<device_draws>& distributions, index_t l) { return distributions[l]; }
 
-  void write(const std::vector<device_draws>& distributions, const std::vector<double>& sums,
+  void write(const std::vector<bucket_draws>& buckets, const std::vector<double>& sums,
              std::vector<pair_sums>& results) {
-    const auto groups = static_cast<std::size_t>(groups_.host.groups());
-    for (std::size_t l = 0; l < distributions.size(); ++l) {
-      const auto& distribution = distributions[l];
-      const auto& set = admitted(scores_of(distribution));
-      auto& to = results[distribution.problem];
-      for (std::size_t g = 0; g < groups; ++g) {
+    const double* x = sums.data();
+    for (const auto& draws : buckets) {
+      const auto& set = admitted(scores_of(draws));
+      auto& to = results[draws.problem];
+      for (index_t g = 0; g < groups_.host.groups(); ++g, x += sum_draws::width) {
         if (set.range[g].size() < 2) continue;
-        const double* const x = sums.data() + (l * groups + g) * sum_draws::width;
-        const auto place = to.at(distribution.distribution, static_cast<index_t>(g));
+        const auto place = to.at(draws.bucket, g);
         to.sum[place] = x[0];
         to.weight[place] = x[values + 1];
         to.square[place] = x[values];
         to.pairs[place] = set.range[g].pairs();
-        to.drawn[place] = distribution.every ? 0 : static_cast<std::int64_t>(x[values + 2]);
-        for (std::size_t v = 1; v < values && request_.terms; ++v) to.term_sum[place * pair_terms + v - 1] = x[v];
+        to.drawn[place] = draws.every ? 0 : static_cast<std::int64_t>(x[values + 2]);
+        if (request_.terms) std::copy_n(x + 1, pair_terms, &to.term_sum[place * pair_terms]);
       }
     }
   }
-  /// Cells keep sums by group, whose products are added up; there are few draws, so this is the host's work.
-  void add_cells(const std::vector<device_draws>& distributions, index_t slots, const std::vector<double>& value,
+  /// Adds to cells by group, on the host, since draws are few.
+  void add_cells(const std::vector<bucket_draws>& buckets, index_t slots, const std::vector<double>& value,
                  const std::vector<std::int32_t>& left, const std::vector<std::int32_t>& right,
                  const std::vector<std::int32_t>& group, std::vector<pair_sums>& results) {
     const auto* const t = groups_.host.position.data();
-    for (std::size_t l = 0; l < distributions.size(); ++l) {
-      if (distributions[l].problem != cells_of_ || cells_.empty()) {
+    for (index_t b = 0; b < static_cast<index_t>(buckets.size()); ++b) {
+      const auto& draws = buckets[b];
+      if (draws.problem != cells_of_ || cells_.empty()) {
         fold_cells(results);
-        cells_of_ = distributions[l].problem;
+        cells_of_ = draws.problem;
         cells_.assign(groups_.host.groups(),
                       std::vector<double>(results[cells_of_].heatmap_sum.size() * backend::cell_stride));
       }
       const auto cells = backend::heatmap_cells::of(request_.heatmap_cell, results[cells_of_].heatmap_width);
-      const double w = distributions[l].weight;
-      for (index_t s = 0; s < distributions[l].count; ++s) {
-        const auto pair = l * static_cast<std::size_t>(slots) + static_cast<std::size_t>(s);
-        const index_t cell = cells.cell_of(cells.place(t[left[pair]], t[right[pair]]), scores_of(distributions[l]).tau);
+      for (index_t pair = b * slots; pair < b * slots + draws.count; ++pair) {
+        const index_t cell = cells.cell_of(cells.place(t[left[pair]], t[right[pair]]), scores_of(draws).tau);
         if (cell < 0) continue;
-        double* const sums = cells_[group[pair]].data() + static_cast<std::size_t>(cell) * backend::cell_stride;
-        sums[0] += w;
-        for (std::size_t v = 0; v < values; ++v) sums[1 + v] += w * value[pair * values + v];
+        double* const sums = &cells_[group[pair]][cell * backend::cell_stride];
+        sums[0] += draws.weight;
+        for (index_t v = 0; v < values; ++v) sums[1 + v] += draws.weight * value[pair * values + v];
       }
     }
   }
-  /// What `cells_` holds into the sums of its problem. Without a distribution no cells are made, and a problem's are 0.
+  /// Adds `cells_` to the sums of its problem. A problem without buckets gets cells of 0.
   void fold_cells(std::vector<pair_sums>& results) {
     for (auto& r : results)
       if (request_.terms && request_.heatmap_cell > 0 && r.cells.weight.empty())
@@ -241,7 +250,7 @@ class drawn_pairs {
     cells_.clear();
   }
 
-  const Device& on_;
+  const Device& device_;
   const Multiply& multiply_;
   index_t scratch_;
   const std::vector<pair_problem>& problems_;
@@ -252,7 +261,7 @@ class drawn_pairs {
   std::map<std::pair<index_t, double>, admitted_set> sets_;
   std::vector<std::int64_t> before_;
   std::vector<index_t> first_;
-  std::vector<std::vector<double>> cells_;  ///< (groups) by cell, over the distributions of problem cells_of_
+  std::vector<std::vector<double>> cells_;  ///< (groups) by cell, over the buckets of problem cells_of_
   index_t cells_of_ = -1;
 };
 

@@ -8,16 +8,16 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// score(key, query) = centred key . query, in F.
+/// score(key, query) = centred key . query, summed in F.
 template <class T, class F>
 struct key_scores {
   const T* q;
   index_t row_stride;
-  const index_t* query;
+  const index_t* query;  ///< (queries) rows of q
   index_t queries, d;
-  const double* y;
-  const index_t* key;
-  F* score;
+  const double* y;     ///< (n, d) centred keys
+  const index_t* key;  ///< (keys) rows of y
+  F* score;            ///< (keys, queries)
 
   QKGEOM_HD void operator()(index_t item) const {
     const index_t k = key[item / queries];
@@ -28,9 +28,9 @@ struct key_scores {
   }
 };
 
-/// 4 p (1 - p), p the share of queries that score one key above the other, ties counting one half.
+/// A pair function: 4 p (1 - p), where p is the share of queries that score one key above the other; a tie counts 1/2.
 template <class F>
-struct share_of_pair {
+struct observed_function {
   static constexpr int values = 1;
   const F* score;
   index_t queries;
@@ -45,16 +45,16 @@ struct share_of_pair {
   }
 };
 
-/// Sums of one distribution over as many groups at a time as their scores leave room for.
-template <class F, class Device, class T>
-void add_empirical_distribution(const Device& on, const device_keys<Device>& groups, const T* q, index_t row_stride,
-                                const std::vector<index_t>& rows, const score_distribution& distribution, index_t l,
-                                const double* y, index_t d, pair_sums& to) {
+/// Sums of one query bucket, over as many groups at a time as there is memory for their scores.
+template <class F, class Device, class T, memory_space S>
+void add_observed_bucket(const Device& device, const device_keys<Device>& groups, const tensor_view<const T, S>& q,
+                         const empirical_problem& problem, index_t bucket, const double* y, pair_sums& to) {
   constexpr index_t memory_of_scores = index_t{1} << 25;
-  const auto n = static_cast<index_t>(rows.size());
-  const auto ranges = ranges_of(groups.host, distribution);
+  const auto& scores = problem.distributions[bucket];
+  const auto n = static_cast<index_t>(problem.query_rows[bucket].size());
+  const auto ranges = ranges_of(groups.host, scores);
   if (n < 2) return;
-  const auto query = on.copy(rows);
+  const auto query = device.copy(problem.query_rows[bucket]);
   for (std::size_t first = 0; first < ranges.size();) {
     std::vector<index_t> keys;
     std::vector<group_range> batch;
@@ -65,13 +65,20 @@ void add_empirical_distribution(const Device& on, const device_keys<Device>& gro
       batch.push_back({static_cast<index_t>(keys.size()), r.count, r.group});
       for (index_t i = 0; i < r.count; ++i) keys.push_back(r.first + i);
     }
-    const auto on_keys = on.copy(keys);
-    const auto score = on.template make<F>(on_keys.size() * n);
-    on.each(score.size(), key_scores<T, F>{q, row_stride, query.data(), n, d, y, on_keys.data(), score.data()});
-    const auto sums = sum_ranges(on, groups, batch, distribution, share_of_pair<F>{score.data(), n}, no_weight{}, {},
+    const auto on_keys = device.copy(keys);
+    const auto score = device.template make<F>(on_keys.size() * n);
+    device.each(score.size(), key_scores<T, F>{.q = q.data + problem.query_head * q.head_stride,
+                                               .row_stride = q.row_stride,
+                                               .query = query.data(),
+                                               .queries = n,
+                                               .d = q.dim,
+                                               .y = y,
+                                               .key = on_keys.data(),
+                                               .score = score.data()});
+    const auto sums = sum_ranges(device, groups, batch, scores, observed_function<F>{score.data(), n}, no_weight{}, {},
                                  [](index_t, const std::vector<double>&) {});
     for (std::size_t r = 0; r < batch.size(); ++r) {
-      const auto at = to.at(l, batch[r].group);
+      const auto at = to.at(bucket, batch[r].group);
       to.sum[at] = sums[r].sum[0];
       to.weight[at] = sums[r].weight;
       to.pairs[at] = sums[r].pairs;
@@ -82,22 +89,21 @@ void add_empirical_distribution(const Device& on, const device_keys<Device>& gro
 
 /// See cpu_context::empirical_pairs.
 template <class Device, class T, memory_space S>
-std::vector<pair_sums> empirical_pairs(const Device& on, const tensor_view<const T, S>& q,
+std::vector<pair_sums> empirical_pairs(const Device& device, const tensor_view<const T, S>& q,
                                        const tensor_view<const T, S>& k, const keys_by_document& groups,
                                        const std::vector<empirical_problem>& problems) {
   std::vector<pair_sums> results;
   for (const auto& p : problems) results.push_back(backend::zero_sums(groups, p.distributions.size()));
   if (groups.groups() <= 0) return results;
-  const device_keys<Device> on_groups(on, groups);
+  const device_keys<Device> device_groups(device, groups);
   for (std::size_t p = 0; p < problems.size(); ++p) {
     const auto& problem = problems[p];
-    const auto y = on_groups.centred(on, k, problem.key_head, backend::key_centre::on_grid);
-    for (std::size_t l = 0; l < problem.distributions.size(); ++l)
-      add_empirical_distribution<compute_t<T>>(on, on_groups, q.data + problem.query_head * q.head_stride, q.row_stride,
-                                               problem.query_rows[l], problem.distributions[l], static_cast<index_t>(l),
-                                               y.data(), k.dim, results[p]);
+    const auto y = device_groups.centred(device, k, problem.key_head, backend::key_centre::on_grid);
+    for (std::size_t bucket = 0; bucket < problem.distributions.size(); ++bucket)
+      add_observed_bucket<compute_t<T>>(device, device_groups, q, problem, static_cast<index_t>(bucket), y.data(),
+                                        results[p]);
   }
-  on_groups.require_finite();
+  device_groups.require_finite();
   return results;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -12,53 +11,51 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// The pair sums of one query head, distribution by distribution.
+/// The pair sums of one problem, a query bucket at a time.
 template <class Device>
 class problem_sums {
  public:
-  problem_sums(const Device& on, const device_keys<Device>& groups, const pair_problem& problem,
+  problem_sums(const Device& device, const device_keys<Device>& groups, const pair_problem& problem,
                const pair_request& request, const double* centred, index_t d, pair_sums& to)
-      : on_(on), groups_(groups), problem_(problem), request_(request), y_(centred), d_(d), to_(to) {}
+      : device_(device), groups_(groups), problem_(problem), request_(request), y_(centred), d_(d), to_(to) {}
 
   /// Plasticity of all pairs.
   template <class F, class Weight>
   void add_plasticity(const Weight& weight) {
-    for_each_distribution(
-        [&](index_t l, const score_distribution& distribution, const std::vector<group_range>& ranges) {
-          const distribution_keys<Device, F> keys(on_, distribution, problem_.reflector, y_, groups_.n, d_);
-          const auto take_heat = [&](index_t, const std::vector<double>& heat) {
-            for (std::size_t c = 0; c < to_.heatmap_sum.size(); ++c) {
-              to_.heatmap_weight[c] += heat[2 * c];
-              to_.heatmap_sum[c] += heat[2 * c + 1];
-            }
-          };
-          const auto sums = sum_ranges(on_, groups_, ranges, distribution, keys.evaluate(), weight, cells(), take_heat);
-          for (std::size_t r = 0; r < ranges.size(); ++r) {
-            const auto at = to_.at(l, ranges[r].group);
-            to_.sum[at] = sums[r].sum[0];
-            to_.weight[at] = sums[r].weight;
-            to_.pairs[at] = sums[r].pairs;
-          }
-        });
+    for_each_bucket([&](index_t bucket, const score_distribution& scores, const std::vector<group_range>& ranges) {
+      const plasticity_keys<Device, F> keys(device_, scores, problem_.reflector, y_, groups_.n, d_);
+      const auto take_heat = [&](index_t, const std::vector<double>& heat) {
+        for (std::size_t c = 0; c < to_.heatmap_sum.size(); ++c) {
+          to_.heatmap_weight[c] += heat[2 * c];
+          to_.heatmap_sum[c] += heat[2 * c + 1];
+        }
+      };
+      const auto sums = sum_ranges(device_, groups_, ranges, scores, keys.function(), weight, cells(), take_heat);
+      for (std::size_t r = 0; r < ranges.size(); ++r) {
+        const auto at = to_.at(bucket, ranges[r].group);
+        to_.sum[at] = sums[r].sum[0];
+        to_.weight[at] = sums[r].weight;
+        to_.pairs[at] = sums[r].pairs;
+      }
+    });
   }
 
-  /// What stands behind the plasticity of all pairs. Memory on the host: a heatmap of terms a group, if asked for.
+  /// Terms of all pairs. With a heatmap, the host holds one of terms per group.
   template <class Weight>
   void add_terms(const Weight& weight) {
     to_.term_sum.assign(to_.sum.size() * pair_terms, 0.0);
     start_cells();
-    for_each_distribution(
-        [&](index_t l, const score_distribution& distribution, const std::vector<group_range>& ranges) {
-          const term_keys<Device> keys(on_, distribution, problem_.reflector, y_, groups_.n, d_);
-          const auto take_heat = [&](index_t group, const std::vector<double>& heat) {
-            auto& cell = group_cells_[group];
-            for (std::size_t c = 0; c < heat.size(); ++c) cell[c] += heat[c];
-          };
-          const auto sums = sum_ranges(on_, groups_, ranges, distribution, keys.evaluate(), weight, cells(), take_heat);
-          for (std::size_t r = 0; r < ranges.size(); ++r)
-            std::copy(sums[r].sum + 1, sums[r].sum + pair_term_values::values,
-                      to_.term_sum.begin() + static_cast<index_t>(to_.at(l, ranges[r].group)) * pair_terms);
-        });
+    for_each_bucket([&](index_t bucket, const score_distribution& scores, const std::vector<group_range>& ranges) {
+      const term_keys<Device> keys(device_, scores, problem_.reflector, y_, groups_.n, d_);
+      const auto take_heat = [&](index_t group, const std::vector<double>& heat) {
+        auto& cell = group_cells_[group];
+        for (std::size_t c = 0; c < heat.size(); ++c) cell[c] += heat[c];
+      };
+      const auto sums = sum_ranges(device_, groups_, ranges, scores, keys.function(), weight, cells(), take_heat);
+      for (std::size_t r = 0; r < ranges.size(); ++r)
+        std::copy(sums[r].sum + 1, sums[r].sum + term_function::values,
+                  to_.term_sum.begin() + static_cast<index_t>(to_.at(bucket, ranges[r].group)) * pair_terms);
+    });
     if (request_.heatmap_cell > 0) to_.cells = folded();
   }
 
@@ -66,19 +63,18 @@ class problem_sums {
   backend::heatmap_cells cells() const { return backend::heatmap_cells::of(request_.heatmap_cell, to_.heatmap_width); }
 
   template <class Each>
-  void for_each_distribution(const Each& each) const {
-    for (std::size_t l = 0; l < problem_.distributions.size(); ++l) {
-      const auto& distribution = problem_.distributions[l];
-      if (distribution.empty()) continue;
-      const auto ranges = ranges_of(groups_.host, distribution);
-      if (!ranges.empty()) each(static_cast<index_t>(l), distribution, ranges);
+  void for_each_bucket(const Each& each) const {
+    for (std::size_t bucket = 0; bucket < problem_.distributions.size(); ++bucket) {
+      const auto& scores = problem_.distributions[bucket];
+      if (scores.empty()) continue;
+      const auto ranges = ranges_of(groups_.host, scores);
+      if (!ranges.empty()) each(static_cast<index_t>(bucket), scores, ranges);
     }
   }
 
   void start_cells() {
     const auto entries = to_.heatmap_sum.size() * backend::cell_stride;
-    group_cells_.assign(entries > 0 ? static_cast<std::size_t>(groups_.host.groups()) : 0,
-                        std::vector<double>(entries));
+    group_cells_.assign(entries > 0 ? groups_.host.groups() : 0, std::vector<double>(entries));
   }
   heatmap_terms folded() const {
     auto terms = blank_cells(to_.heatmap_sum.size());
@@ -86,19 +82,19 @@ class problem_sums {
     return terms;
   }
 
-  const Device& on_;
+  const Device& device_;
   const device_keys<Device>& groups_;
   const pair_problem& problem_;
   const pair_request& request_;
   const double* y_;
   index_t d_;
   pair_sums& to_;
-  std::vector<std::vector<double>> group_cells_;  ///< (groups) by cell, over all distributions
+  std::vector<std::vector<double>> group_cells_;  ///< (groups) by cell, over all buckets
 };
 
-/// See cpu_context::gaussian_pairs. `weight` stands for request.weight where it is given.
+/// See cpu_context::gaussian_pairs. `weight` takes the place of request.weight.
 template <class Device, class T, memory_space S, class Weight>
-std::vector<pair_sums> gaussian_pairs(const Device& on, const tensor_view<const T, S>& k,
+std::vector<pair_sums> gaussian_pairs(const Device& device, const tensor_view<const T, S>& k,
                                       const keys_by_document& groups, const std::vector<pair_problem>& problems,
                                       const pair_request& request, const Weight& weight) {
   const bool sampled = request.sample.pairs > 0,
@@ -107,26 +103,22 @@ std::vector<pair_sums> gaussian_pairs(const Device& on, const tensor_view<const 
   if (sampled) {
     const multiply_by_loops multiply;
     constexpr std::size_t scratch = std::size_t{1} << 26;
-    return drawn_pairs<Device, multiply_by_loops, T, S>(on, multiply, scratch, k, groups, problems, request)();
+    return drawn_pairs<Device, multiply_by_loops, T, S>(device, multiply, scratch, k, groups, problems, request)();
   }
   auto results = backend::empty_sums(groups, problems, request);
   if (groups.groups() <= 0) return results;
-  const device_keys<Device> on_groups(on, groups);
-  std::unique_ptr<qkgeom::buffer<double, typename Device::memory_type>> y;
-  index_t key_head = -1;
+  const device_keys<Device> device_groups(device, groups);
+  keys_of_head<Device, T, S> keys(device, k, device_groups);
   for (std::size_t p = 0; p < problems.size(); ++p) {
-    if (problems[p].key_head != key_head || !y) {
-      key_head = problems[p].key_head;
-      y = std::make_unique<qkgeom::buffer<double, typename Device::memory_type>>(on_groups.centred(on, k, key_head));
-    }
-    problem_sums<Device> sums(on, on_groups, problems[p], request, y->data(), k.dim, results[p]);
+    problem_sums<Device> sums(device, device_groups, problems[p], request, keys(problems[p].key_head), k.dim,
+                              results[p]);
     if (f64)
       sums.template add_plasticity<double>(weight);
     else
       sums.template add_plasticity<float>(weight);
     if (request.terms) sums.add_terms(weight);
   }
-  on_groups.require_finite();
+  device_groups.require_finite();
   return results;
 }
 

@@ -13,7 +13,7 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// centred(i, c) = key i of the groups' order minus its group's centre, which no difference sees.
+/// centred(i, c) = key i, in the order of the groups, minus its group's centre; differences of keys do not change.
 template <class T>
 struct centre_keys {
   row_segments<T> x;
@@ -27,7 +27,7 @@ struct centre_keys {
   }
 };
 
-/// mean(group, c) becomes the `grid_centre` near it.
+/// Replaces mean(group, c) by the `grid_centre` near it.
 template <class T>
 struct centres_on_grid {
   row_segments<T> x;
@@ -46,59 +46,58 @@ struct centres_on_grid {
   }
 };
 
-/// Keys of the groups in order, on the device.
+/// The keys of a call on the device, in the order of the groups.
 template <class Device>
 struct device_keys {
   template <class T>
   using buffer = typename Device::template buffer<T>;
   const keys_by_document& host;
-  index_t n;
+  index_t n;  ///< keys
   buffer<std::int64_t> row;
   buffer<std::int32_t> position, document, key_document;
   buffer<index_t> offset;
   segment_averages<Device> averages;
-  buffer<unsigned long long> unfinished;  ///< the first group that has a key which is not finite, or their number
+  buffer<unsigned long long> non_finite;  ///< the first group with a key that is not finite, else the number of groups
 
-  device_keys(const Device& on, const keys_by_document& g)
+  device_keys(const Device& device, const keys_by_document& g)
       : host(g),
         n(static_cast<index_t>(g.row.size())),
-        row(on.copy(g.row)),
-        position(on.copy(g.position)),
-        document(on.copy(g.document)),
-        key_document(on.copy(g.key_document)),
-        offset(on.copy(g.offset)),
-        averages(on, g.offset),
-        unfinished(on.copy(std::vector<unsigned long long>{static_cast<unsigned long long>(g.groups())})) {}
+        row(device.copy(g.row)),
+        position(device.copy(g.position)),
+        document(device.copy(g.document)),
+        key_document(device.copy(g.key_document)),
+        offset(device.copy(g.offset)),
+        averages(device, g.offset),
+        non_finite(device.copy(std::vector<unsigned long long>{static_cast<unsigned long long>(g.groups())})) {}
 
   /// Centred keys (n, d) of one key head.
   template <class T, memory_space S>
-  buffer<double> centred(const Device& on, const tensor_view<const T, S>& k, index_t head,
+  buffer<double> centred(const Device& device, const tensor_view<const T, S>& k, index_t head,
                          backend::key_centre about = backend::key_centre::mean) const {
-    const row_segments<T> x{k.data,       k.dim,         k.heads,    host.groups(),
-                            k.row_stride, k.head_stride, row.data(), offset.data()};
+    const auto x = segments_of(k, host.groups(), row.data(), offset.data());
     auto only = x;
     only.data += head * k.head_stride;
-    auto mean = averages(on, only, 1, unfinished.data());
-    if (about == backend::key_centre::on_grid) on.each(mean.size(), centres_on_grid<T>{x, head, mean.data()});
-    auto y = on.template make<double>(n * k.dim);
-    on.each(n * k.dim, centre_keys<T>{x, head, mean.data(), y.data()});
+    auto mean = averages(device, only, 1, non_finite.data());
+    if (about == backend::key_centre::on_grid) device.each(mean.size(), centres_on_grid<T>{x, head, mean.data()});
+    auto y = device.template make<double>(n * k.dim);
+    device.each(n * k.dim, centre_keys<T>{x, head, mean.data(), y.data()});
     return y;
   }
 
-  /// Throws if a key of any head so far was not finite. It waits, so it is asked where results are read anyway.
+  /// Throws if a key that was centred is not finite. Synchronises the stream; call it only where results are read back.
   void require_finite() const {
-    const auto group = static_cast<index_t>(unfinished.host().front());
+    const auto group = static_cast<index_t>(non_finite.host().front());
     if (group < host.groups()) backend::refuse_key(host, group);
   }
 };
 
-/// to(i, c) = scale sum_j map(c, j) y(i, j), added up in f64.
+/// to(i, c) = scale sum_j map(c, j) y(i, j), summed in f64.
 template <class F>
 struct map_keys {
   const double *y, *map;
   index_t d, rank, width;  ///< `width` >= rank: columns of `to`, zero beyond rank
-  double scale;
   F* to;
+  double scale = 1;
 
   QKGEOM_HD void operator()(index_t item) const {
     const index_t i = item / width, c = item % width;
@@ -109,49 +108,60 @@ struct map_keys {
   }
 };
 
-/// H e_1 = e_1 - 2 u_1 u, which coordinate 1 of reflected keys is along; e_1 without a reflector.
-inline std::vector<double> reflected_axis(const std::vector<double>& u, index_t d) {
-  std::vector<double> axis(d);
-  axis[0] = 1;
-  for (std::size_t j = 0; j < u.size(); ++j) axis[j] -= 2 * u[0] * u[j];
-  return axis;
-}
-
-/// H = I - 2uu', (d, d); the unit matrix without a reflector.
-inline std::vector<double> reflection(const std::vector<double>& u, index_t d) {
-  const auto n = static_cast<std::size_t>(d);
-  std::vector<double> h(n * n);
-  for (std::size_t i = 0; i < n; ++i) {
-    h[i * n + i] = 1;
-    for (std::size_t j = 0; j < n && !u.empty(); ++j) h[i * n + j] -= 2 * u[i] * u[j];
-  }
-  return h;
+/// Number of columns of keys that v is taken from.
+inline index_t rank_of(const score_distribution& scores, index_t d) {
+  return scores.variance.empty() ? scores.rank : d;
 }
 
 /// The matrix (rank, d) that takes keys to z with v_ij = |z_i - z_j|^2.
-inline std::vector<double> key_map(const score_distribution& distribution, const std::vector<double>& reflector,
-                                   index_t d) {
-  const auto n = static_cast<std::size_t>(d);
-  if (distribution.variance.empty()) {
-    const auto rank = static_cast<std::size_t>(distribution.rank);
-    std::vector<double> map(rank * n);
-    for (std::size_t j = 0; j < n; ++j)
-      for (std::size_t c = 0; c < rank; ++c) map[c * n + j] = distribution.factor[j * rank + c];
-    return map;
-  }
-  auto map = reflection(reflector, d);
-  for (std::size_t c = 0; c < n; ++c)
-    for (std::size_t j = 0; j < n; ++j) map[c * n + j] *= std::sqrt(distribution.variance[c]);
+inline std::vector<double> key_map(const score_distribution& scores, const std::vector<double>& reflector, index_t d) {
+  const index_t rank = rank_of(scores, d);
+  std::vector<double> map(rank * d);
+  for (index_t c = 0; c < rank; ++c)
+    for (index_t j = 0; j < d; ++j) {
+      double& entry = map[c * d + j];
+      if (scores.variance.empty()) {
+        entry = scores.factor[j * rank + c];
+        continue;
+      }
+      entry = c == j ? 1 : 0;
+      if (!reflector.empty()) entry -= 2 * reflector[c] * reflector[j];
+      entry *= std::sqrt(scores.variance[c]);
+    }
   return map;
 }
-inline index_t rank_of(const score_distribution& distribution, index_t d) {
-  return distribution.variance.empty() ? distribution.rank : d;
-}
 
-/// What the plasticity of a pair needs: z (n, rank) and score (n), scaled alike by a power of two so that v is of order
-/// 1.
+/// A score distribution split into coordinate 1 of the reflected keys, the drift, and the others, the content.
+struct drift_split {
+  std::vector<double> axis;       ///< (d) H e_1: a key's coordinate 1 is axis . key
+  double mean = 0, variance = 0;  ///< of coordinate 1
+  std::vector<double> content;    ///< (d) the mean without coordinate 1
+  std::vector<double> row;        ///< (rank) coordinate 1's row of the factor; empty: a diagonal covariance
+
+  drift_split(const score_distribution& scores, const std::vector<double>& reflector, index_t d)
+      : axis(d), content(scores.mean) {
+    axis[0] = 1;
+    for (std::size_t j = 0; j < reflector.size(); ++j) axis[j] -= 2 * reflector[0] * reflector[j];
+    for (index_t j = 0; j < d; ++j) mean += axis[j] * scores.mean[j];
+    for (index_t j = 0; j < d; ++j) content[j] -= mean * axis[j];
+    if (!scores.variance.empty()) {
+      variance = scores.variance[0];
+      return;
+    }
+    row.resize(scores.rank);
+    for (index_t c = 0; c < scores.rank; ++c) {
+      for (index_t j = 0; j < d; ++j) row[c] += scores.factor[j * scores.rank + c] * axis[j];
+      variance += row[c] * row[c];
+    }
+  }
+};
+
+// A pair function is a value with `static constexpr int values` and operator()(a, b, same_position, out), which writes
+// that many numbers about the pair of keys a and b to `out`.
+
+/// The plasticity of a pair, from z (n, rank) and score (n), both scaled by one power of two that brings v to order 1.
 template <class F>
-struct plasticity_of_pair {
+struct plasticity_function {
   static constexpr int values = 1;
   const F *z, *score;
   index_t rank;
@@ -168,36 +178,37 @@ struct plasticity_of_pair {
   }
 };
 
-/// Owns what plasticity_of_pair points to.
+/// The keys of one query bucket as plasticity_function reads them.
 template <class Device, class F>
-struct distribution_keys {
+struct plasticity_keys {
   typename Device::template buffer<F> z, score;
   index_t rank;
 
-  distribution_keys(const Device& on, const score_distribution& distribution, const std::vector<double>& reflector,
-                    const double* y, index_t n, index_t d)
-      : z(on.template make<F>(n * rank_of(distribution, d))),
-        score(on.template make<F>(n)),
-        rank(rank_of(distribution, d)) {
-    const auto map = on.copy(key_map(distribution, reflector, d)), mean = on.copy(distribution.mean);
+  plasticity_keys(const Device& device, const score_distribution& scores, const std::vector<double>& reflector,
+                  const double* y, index_t n, index_t d)
+      : z(device.template make<F>(n * rank_of(scores, d))),
+        score(device.template make<F>(n)),
+        rank(rank_of(scores, d)) {
+    const auto map = device.copy(key_map(scores, reflector, d)), mean = device.copy(scores.mean);
     double scale = 1;
     if (const index_t sampled = std::min<index_t>(256, n); std::is_same_v<F, float> && sampled > 0) {
-      const auto sample = on.template make<double>(sampled * rank);
-      on.each(sampled * rank, map_keys<double>{y, map.data(), d, rank, rank, 1.0, sample.data()});
+      const auto sample = device.template make<double>(sampled * rank);
+      device.each(sampled * rank, map_keys<double>{y, map.data(), d, rank, rank, sample.data()});
       double square = 0;
       for (const double x : sample.host()) square += x * x;
       scale = backend::unit_scale(square / static_cast<double>(sampled));
     }
-    on.each(n * rank, map_keys<F>{y, map.data(), d, rank, rank, scale, z.data()});
-    on.each(n, map_keys<F>{y, mean.data(), d, 1, 1, scale, score.data()});
+    device.each(n * rank, map_keys<F>{y, map.data(), d, rank, rank, z.data(), scale});
+    device.each(n, map_keys<F>{y, mean.data(), d, 1, 1, score.data(), scale});
   }
-  plasticity_of_pair<F> evaluate() const { return {z.data(), score.data(), rank}; }
+  plasticity_function<F> function() const { return {z.data(), score.data(), rank}; }
 };
 
-/// Plasticity of a pair and what stands behind it, in f64, in the order of `pair_term`.
-struct pair_term_values {
+/// The plasticity of a pair and its terms, in f64, in the order of `pair_term`.
+struct term_function {
   static constexpr int values = static_cast<int>(heatmap_terms::values);
-  const double *z, *drift, *content, *factor;  ///< coordinates 2..d; 1; mean . y of 2..d; coordinate 1's row, or null
+  const double *z, *drift, *content;  ///< (n, rank) of coordinates 2..d; (n) coordinate 1; (n) mean . key of 2..d
+  const double* factor;               ///< (rank) coordinate 1's row of the factor; null: a diagonal covariance
   index_t rank;
   double drift_mean, drift_variance;
 
@@ -217,47 +228,37 @@ struct pair_term_values {
   }
 };
 
-/// Owns what pair_term_values points to.
+/// The keys of one query bucket as term_function reads them.
 template <class Device>
 struct term_keys {
-  template <class T>
-  using buffer = typename Device::template buffer<T>;
-  buffer<double> z, drift, content, factor;
-  pair_term_values made;
+  typename Device::template buffer<double> z, drift, content, factor;
+  term_function made;
 
-  term_keys(const Device& on, const score_distribution& distribution, const std::vector<double>& reflector,
+  term_keys(const Device& device, const score_distribution& scores, const std::vector<double>& reflector,
             const double* y, index_t n, index_t d)
-      : z(on.template make<double>(n * rank_of(distribution, d))),
-        drift(on.template make<double>(n)),
-        content(on.template make<double>(n)),
-        factor(on.template make<double>(rank_of(distribution, d))) {
-    const auto size = static_cast<std::size_t>(d);
-    const auto rank = static_cast<std::size_t>(rank_of(distribution, d));
-    made = {z.data(), drift.data(), content.data(), nullptr, static_cast<index_t>(rank), 0, 0};
-    const auto first = reflected_axis(reflector, d);
-    std::vector<double> others(distribution.mean), row(rank);
-    for (std::size_t j = 0; j < size; ++j) made.drift_mean += first[j] * distribution.mean[j];
-    for (std::size_t j = 0; j < size; ++j) others[j] -= made.drift_mean * first[j];
-    auto map = key_map(distribution, reflector, d);
-    if (distribution.variance.empty()) {
-      // Coordinate 1's term of the factor: F' = row e_1' H + the map of coordinates 2..d.
-      for (std::size_t c = 0; c < rank; ++c) {
-        for (std::size_t j = 0; j < size; ++j) row[c] += map[c * size + j] * first[j];
-        for (std::size_t j = 0; j < size; ++j) map[c * size + j] -= row[c] * first[j];
-        made.drift_variance += row[c] * row[c];
-      }
-      factor.set(row);
+      : z(device.template make<double>(n * rank_of(scores, d))),
+        drift(device.template make<double>(n)),
+        content(device.template make<double>(n)),
+        factor(device.template make<double>(rank_of(scores, d))) {
+    const drift_split split(scores, reflector, d);
+    const index_t rank = rank_of(scores, d);
+    made = {z.data(), drift.data(), content.data(), nullptr, rank, split.mean, split.variance};
+    auto map = key_map(scores, reflector, d);
+    if (scores.variance.empty()) {
+      // F' = row e_1' H + the map of coordinates 2..d, which is what z takes.
+      for (index_t c = 0; c < rank; ++c)
+        for (index_t j = 0; j < d; ++j) map[c * d + j] -= split.row[c] * split.axis[j];
+      factor.set(split.row);
       made.factor = factor.data();
     } else {
       std::fill(map.begin(), map.begin() + d, 0.0);
-      made.drift_variance = distribution.variance[0];
     }
-    const auto on_map = on.copy(map), on_first = on.copy(first), on_others = on.copy(others);
-    on.each(n * made.rank, map_keys<double>{y, on_map.data(), d, made.rank, made.rank, 1.0, z.data()});
-    on.each(n, map_keys<double>{y, on_first.data(), d, 1, 1, 1.0, drift.data()});
-    on.each(n, map_keys<double>{y, on_others.data(), d, 1, 1, 1.0, content.data()});
+    const auto on_map = device.copy(map), on_axis = device.copy(split.axis), on_content = device.copy(split.content);
+    device.each(n * rank, map_keys<double>{y, on_map.data(), d, rank, rank, z.data()});
+    device.each(n, map_keys<double>{y, on_axis.data(), d, 1, 1, drift.data()});
+    device.each(n, map_keys<double>{y, on_content.data(), d, 1, 1, content.data()});
   }
-  const pair_term_values& evaluate() const { return made; }
+  const term_function& function() const { return made; }
 };
 
 }  // namespace qkgeom::thrust_kernels

@@ -17,7 +17,7 @@ namespace qkgeom::thrust_kernels {
 
 inline constexpr index_t tile_rows = 256;
 
-/// Rows of some heads, taken in the order `row`, cut into segments: segment s is row[offset[s]] ... .
+/// Rows of some heads in the order of `row`, cut into segments: segment s is row[offset[s]] to row[offset[s + 1] - 1].
 template <class T>
 struct row_segments {
   const T* data;
@@ -31,7 +31,13 @@ struct row_segments {
   }
 };
 
-/// sum(head, tile, c) of a segment's rows less its first, a tile of at most `tile_rows` of them at a time.
+template <class T, memory_space S>
+row_segments<T> segments_of(const tensor_view<const T, S>& x, index_t segments, const std::int64_t* row,
+                            const index_t* offset) {
+  return {x.data, x.dim, x.heads, segments, x.row_stride, x.head_stride, row, offset};
+}
+
+/// sum(head, tile, c) of a segment's rows minus its first row; a tile is at most `tile_rows` rows of one segment.
 template <class T>
 struct tile_sums_of_segments {
   row_segments<T> x;
@@ -51,8 +57,8 @@ struct tile_sums_of_segments {
   }
 };
 
-/// mean(head, segment, c) from the sums of its tiles; 0 of an empty segment. Where `unfinished` is given, it is lowered
-/// to a segment that has a mean which is not finite.
+/// mean(head, segment, c) from the sums of the segment's tiles; 0 for an empty segment. `non_finite`, if given, is
+/// lowered to the first segment with a mean that is not finite.
 template <class T>
 struct segment_mean {
   row_segments<T> x;
@@ -60,7 +66,7 @@ struct segment_mean {
   index_t tiles;
   const double* sum;
   double* mean;
-  unsigned long long* unfinished;
+  unsigned long long* non_finite;
 
   QKGEOM_HD void operator()(index_t i) const {
     const index_t c = i % x.dim, s = i / x.dim % x.segments, head = i / (x.dim * x.segments);
@@ -69,27 +75,28 @@ struct segment_mean {
     for (index_t tile = first_tile[s]; tile < first_tile[s + 1]; ++tile)
       of_segment += sum[(head * tiles + tile) * x.dim + c];
     mean[i] = n > 0 ? x.at(head, x.offset[s], c) + of_segment / static_cast<double>(n) : 0.0;
-    if (unfinished && !(mean[i] - mean[i] == 0)) tile::keep_least(unfinished, static_cast<unsigned long long>(s));
+    if (non_finite && !(mean[i] - mean[i] == 0)) tile::keep_least(non_finite, static_cast<unsigned long long>(s));
   }
 };
 
-/// Means of segments of rows, a thread a tile and column: large segments are few.
+/// Means of segments of rows. An item is a tile and column, since there are few segments and some are large.
 template <class Device>
 class segment_averages {
  public:
-  /// The offsets of `row_segments`, on the host.
-  segment_averages(const Device& on, const std::vector<index_t>& offset) : first_tile_(on.copy(tiles_of(offset))) {
+  /// `offset`: that of the row_segments, on the host.
+  segment_averages(const Device& device, const std::vector<index_t>& offset)
+      : first_tile_(device.copy(tiles_of(offset))) {
     for (std::size_t s = 1; s < offset.size(); ++s) tiles_ += tiles_in(offset[s] - offset[s - 1]);
   }
 
-  /// (heads, segments, d) of the first `heads` heads, about each segment's first row, so that constants stay exact.
+  /// Means (heads, segments, d) of the first `heads` heads, taken about each segment's first row: constants stay exact.
   template <class T>
-  typename Device::template buffer<double> operator()(const Device& on, const row_segments<T>& x, index_t heads,
-                                                      unsigned long long* unfinished = nullptr) const {
-    const auto sum = on.template make<double>(heads * tiles_ * x.dim);
-    on.each(sum.size(), tile_sums_of_segments<T>{x, first_tile_.data(), tiles_, sum.data()});
-    auto mean = on.template make<double>(heads * x.segments * x.dim);
-    on.each(mean.size(), segment_mean<T>{x, first_tile_.data(), tiles_, sum.data(), mean.data(), unfinished});
+  typename Device::template buffer<double> operator()(const Device& device, const row_segments<T>& x, index_t heads,
+                                                      unsigned long long* non_finite = nullptr) const {
+    const auto sum = device.template make<double>(heads * tiles_ * x.dim);
+    device.each(sum.size(), tile_sums_of_segments<T>{x, first_tile_.data(), tiles_, sum.data()});
+    auto mean = device.template make<double>(heads * x.segments * x.dim);
+    device.each(mean.size(), segment_mean<T>{x, first_tile_.data(), tiles_, sum.data(), mean.data(), non_finite});
     return mean;
   }
 
@@ -105,8 +112,8 @@ class segment_averages {
   index_t tiles_ = 0;
 };
 
-/// Second moments of one head about the segments' means, a row of the scatter in runs of `run` columns, and of x with
-/// position. (segments, d, ceil(d / run)) items.
+/// Second moments of one head about its segments' means, among columns and of columns with position. (segments, d,
+/// ceil(d / run)) items: an item is a run of columns of one row of the scatter.
 template <class T>
 struct segment_scatter {
   static constexpr int run = 8;
@@ -148,11 +155,11 @@ struct segment_means {
   const std::int32_t* position;        ///< on the device
 };
 
-/// The second moments of a head as they come to the host: the scatter of all rows about their segments' means, its
-/// upper triangle by rows; then of each segment xt (d); then of each but the last its scatter, as much as is kept.
+/// The second moments of a head as they come to the host: the scatter of all rows about their segments' means, upper
+/// triangle by rows; then xt (d) of each segment; then the scatter of each segment but the last, as much as is kept.
 struct scatter_layout {
   index_t d, segments;
-  scatter_kind kind;  ///< of segments
+  scatter_kind kind;  ///< kept of each segment
 
   QKGEOM_HD index_t triangle() const { return d * (d + 1) / 2; }
   /// Place of entry (i, j >= i) of an upper triangle.
@@ -164,13 +171,15 @@ struct scatter_layout {
   QKGEOM_HD index_t values() const { return of_segment(segments - 1); }
 };
 
-/// Second moments as they are computed, (heads, segments, d, d) and (heads, segments, d), into that layout: (heads, d,
-/// d) items.
+/// Copies second moments (heads, segments, d, d) and (heads, segments, d) into that layout. (heads, d, d) items.
 struct pack_scatter {
+  /// From one row of a segment to the next, and from one segment to the next.
+  struct strides {
+    index_t row, segment;
+  };
   scatter_layout layout;
   const double *scatter, *with_t;
-  index_t row, segment;      ///< from a row and a segment of the scatter to the next; heads follow one another
-  index_t t_row, t_segment;  ///< the same of xt
+  strides of_scatter, of_t;  ///< heads follow one another
   double* to;
 
   QKGEOM_HD void operator()(index_t item) const {
@@ -178,12 +187,12 @@ struct pack_scatter {
     const index_t i = row_of_all - head * d;
     if (j < i) return;
     double* const out = to + head * layout.values();
-    const double* const from = scatter + head * layout.segments * segment + i * row + j;
+    const double* const from = scatter + head * layout.segments * of_scatter.segment + i * of_scatter.row + j;
     double total = 0;
     for (index_t s = 0; s < layout.segments; ++s) {
-      const double x = from[s * segment];
+      const double x = from[s * of_scatter.segment];
       total += x;
-      if (i == j) out[layout.xt(s) + i] = with_t[(head * layout.segments + s) * t_segment + i * t_row];
+      if (i == j) out[layout.xt(s) + i] = with_t[(head * layout.segments + s) * of_t.segment + i * of_t.row];
       if (s + 1 == layout.segments) break;
       if (layout.kind == scatter_kind::full)
         out[layout.of_segment(s) + layout.entry(i, j)] = x;
@@ -194,30 +203,29 @@ struct pack_scatter {
   }
 };
 
-/// Second moments by one item a run of entries. Calls each(first head, heads, values (heads, layout.values())) in
-/// order.
+/// Second moments by loops, a head at a time. Calls each(first head, heads, values (heads, layout.values())) in order.
 struct scatter_by_loops {
   template <class Device, class T, class Each>
-  void operator()(const Device& on, const segment_means<T>& about, const scatter_layout& layout,
+  void operator()(const Device& device, const segment_means<T>& about, const scatter_layout& layout,
                   const Each& each) const {
     const auto& rows = about.rows;
     const index_t d = rows.dim, segments = rows.segments,
                   runs = (d + segment_scatter<T>::run - 1) / segment_scatter<T>::run;
-    const auto t_means = on.copy(about.t_mean);
-    const auto scatter = on.template make<double>(segments * d * d);
-    const auto xt = on.template make<double>(segments * d), packed = on.template make<double>(layout.values());
+    const auto t_means = device.copy(about.t_mean);
+    const auto scatter = device.template make<double>(segments * d * d);
+    const auto xt = device.template make<double>(segments * d), packed = device.template make<double>(layout.values());
     for (index_t h = 0; h < rows.heads; ++h) {
-      on.each(segments * d * runs, segment_scatter<T>{rows, h, about.mean + h * segments * d, t_means.data(),
-                                                      about.position, scatter.data(), xt.data()});
-      on.each(d * d, pack_scatter{layout, scatter.data(), xt.data(), d, d * d, 1, d, packed.data()});
+      device.each(segments * d * runs, segment_scatter<T>{rows, h, about.mean + h * segments * d, t_means.data(),
+                                                          about.position, scatter.data(), xt.data()});
+      device.each(d * d, pack_scatter{layout, scatter.data(), xt.data(), {d, d * d}, {1, d}, packed.data()});
       each(h, index_t{1}, packed.host().data());
     }
   }
 };
 
-/// The number of a (head, row) that holds a value that is not finite, else the largest number there is.
+/// The number of a (head, row) that holds a value that is not finite, else the largest index_t.
 template <class T>
-struct unfinished_row {
+struct non_finite_row {
   row_segments<T> x;
   index_t rows;
   QKGEOM_HD index_t operator()(index_t i) const {
@@ -230,99 +238,96 @@ struct unfinished_row {
   }
 };
 
-/// Rows by segment: stable, rows of segment -1 last. (row, offset), the last segment being -1's.
+/// Rows sorted by bucket, stable: segments of `row_segments`; the last one holds the rows of bucket -1.
 template <class Device>
 struct sorted_rows {
   typename Device::template buffer<std::int64_t> row;
   std::vector<index_t> offset;
 
-  sorted_rows(const Device& on, const std::vector<std::int32_t>& bucket, index_t buckets)
-      : row(on.template make<std::int64_t>(static_cast<index_t>(bucket.size()))) {
+  sorted_rows(const Device& device, const std::vector<std::int32_t>& bucket, index_t buckets)
+      : row(device.template make<std::int64_t>(static_cast<index_t>(bucket.size()))) {
     const auto n = static_cast<index_t>(bucket.size());
     std::vector<std::int32_t> slot(bucket);
     std::replace(slot.begin(), slot.end(), std::int32_t{-1}, static_cast<std::int32_t>(buckets));
-    const auto key = on.copy(slot);
-    const auto at = on.template make<index_t>(buckets + 2);
-    thrust::sequence(on.policy, row.data(), row.data() + n);
-    thrust::stable_sort_by_key(on.policy, key.data(), key.data() + n, row.data());
-    thrust::lower_bound(on.policy, key.data(), key.data() + n, thrust::counting_iterator<std::int32_t>(0),
+    const auto key = device.copy(slot);
+    const auto at = device.template make<index_t>(buckets + 2);
+    thrust::sequence(device.policy, row.data(), row.data() + n);
+    thrust::stable_sort_by_key(device.policy, key.data(), key.data() + n, row.data());
+    thrust::lower_bound(device.policy, key.data(), key.data() + n, thrust::counting_iterator<std::int32_t>(0),
                         thrust::counting_iterator<std::int32_t>(static_cast<std::int32_t>(buckets) + 2), at.data());
     offset = at.host(buckets + 2);
   }
 };
 
-/// What else there is to know of segments.
+/// First moments of segments, on the host; tt is the sum of squares of positions about t_mean.
 struct segment_facts {
   const std::vector<index_t>& offset;     ///< (segments + 1)
   const std::vector<double>& mean;        ///< (heads, segments, d)
   const std::vector<double>&t_mean, &tt;  ///< (segments)
 };
 
-/// The moments of one head, from what is packed of its second moments.
+/// The moments of one head, from its packed second moments.
 inline side_moments unpacked(const scatter_layout& layout, const segment_facts& facts, index_t head,
                              const double* from) {
   const index_t d = layout.d;
-  const auto dim = static_cast<std::size_t>(d);
   const auto vector_at = [d](const double* at) { return std::vector<double>(at, at + d); };
-  const auto add_triangle = [dim](const double* at, std::vector<double>& xx) {
-    for (std::size_t i = 0; i < dim; ++i)
-      for (std::size_t j = i; j < dim; ++j) {
-        xx[i * dim + j] += *at++;
-        xx[j * dim + i] = xx[i * dim + j];
+  const auto add_triangle = [d](const double* at, std::vector<double>& xx) {
+    for (index_t i = 0; i < d; ++i)
+      for (index_t j = i; j < d; ++j) {
+        xx[i * d + j] += *at++;
+        xx[j * d + i] = xx[i * d + j];
       }
   };
   side_moments m{row_moments::zero(d, scatter_kind::full), {}};
-  auto term = row_moments::zero(d, scatter_kind::full);  // without the scatter about its own mean
+  auto segment = row_moments::zero(d, scatter_kind::full);  // its scatter is added to the total at the end
   for (index_t s = 0; s < layout.segments; ++s) {
-    const auto at = static_cast<std::size_t>(s);
     const bool is_bucket = s + 1 < layout.segments;
     if (is_bucket) m.bucket.push_back(row_moments::zero(d, layout.kind));
-    term.count = facts.offset[at + 1] - facts.offset[at];
-    if (term.count == 0) continue;
-    term.mean_t = facts.t_mean[at];
-    term.tt = facts.tt[at];
-    term.mean = vector_at(facts.mean.data() + (head * layout.segments + s) * d);
-    term.xt = vector_at(from + layout.xt(s));
-    merge(m.total, term);
+    segment.count = facts.offset[s + 1] - facts.offset[s];
+    if (segment.count == 0) continue;
+    segment.mean_t = facts.t_mean[s];
+    segment.tt = facts.tt[s];
+    segment.mean = vector_at(facts.mean.data() + (head * layout.segments + s) * d);
+    segment.xt = vector_at(from + layout.xt(s));
+    merge(m.total, segment);
     if (!is_bucket) continue;
-    row_moments& own = m.bucket.back();
-    auto xx = std::exchange(own.xx, {});
+    row_moments& to = m.bucket.back();
+    auto xx = std::exchange(to.xx, {});
     if (layout.kind == scatter_kind::full)
       add_triangle(from + layout.of_segment(s), xx);
     else
       xx = vector_at(from + layout.of_segment(s));
-    own = {term.count, term.mean_t, term.tt, term.mean, term.xt, std::move(xx)};
+    to = {segment.count, segment.mean_t, segment.tt, segment.mean, segment.xt, std::move(xx)};
   }
   add_triangle(from, m.total.xx);
   return m;
 }
 
-/// See cpu_context::moments. Two passes: means about a first row, then second moments about the means, by `scatter_of`.
+/// See cpu_context::moments. Two passes: means about a first row, then second moments about the means, by `scatter_of`,
+/// which is scatter_by_loops or the like.
 template <class Device, class T, memory_space S, class Scatter, class ForEach>
-std::vector<side_moments> moments(const Device& on, const Scatter& scatter_of, ForEach&& for_each, const char* side,
+std::vector<side_moments> moments(const Device& device, const Scatter& scatter_of, ForEach&& for_each, const char* side,
                                   const tensor_view<const T, S>& x, const vector_view<const std::int32_t, S>& position,
                                   const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
   const index_t d = x.dim, segments = buckets + 1;
-  const auto n_segments = static_cast<std::size_t>(segments);
-  const sorted_rows<Device> order(on, bucket, buckets);
-  const auto offset = on.copy(order.offset);
-  const row_segments<T> rows{x.data,       d, x.heads, segments, x.row_stride, x.head_stride, order.row.data(),
-                             offset.data()};
-  const auto mean = segment_averages<Device>(on, order.offset)(on, rows, x.heads);
+  const sorted_rows<Device> order(device, bucket, buckets);
+  const auto offset = device.copy(order.offset);
+  const auto rows = segments_of(x, segments, order.row.data(), offset.data());
+  const auto mean = segment_averages<Device>(device, order.offset)(device, rows, x.heads);
   const auto host_mean = mean.host();
   if (!std::all_of(host_mean.begin(), host_mean.end(), [](double v) { return std::isfinite(v); })) {
     const index_t bad = thrust::transform_reduce(
-        on.policy, thrust::counting_iterator<index_t>(0), thrust::counting_iterator<index_t>(x.heads * x.rows),
-        unfinished_row<T>{rows, x.rows}, std::numeric_limits<index_t>::max(), thrust::minimum<index_t>());
+        device.policy, thrust::counting_iterator<index_t>(0), thrust::counting_iterator<index_t>(x.heads * x.rows),
+        non_finite_row<T>{rows, x.rows}, std::numeric_limits<index_t>::max(), thrust::minimum<index_t>());
     require(bad >= x.heads * x.rows, side, " head ", bad / std::max<index_t>(1, x.rows), " row ",
             bad % std::max<index_t>(1, x.rows), " holds a value that is not finite");
   }
   // Positions are the same for all heads: their sums are made once, on the host.
   std::vector<std::int32_t> t(x.rows);
-  if (x.rows > 0) on.memory.to_host(t.data(), position.data, t.size() * sizeof(std::int32_t));
+  if (x.rows > 0) device.memory.to_host(t.data(), position.data, t.size() * sizeof(std::int32_t));
   const auto host_row = order.row.host();
-  std::vector<double> t_mean(n_segments), tt(n_segments);
-  for (std::size_t s = 0; s < n_segments; ++s) {
+  std::vector<double> t_mean(segments), tt(segments);
+  for (index_t s = 0; s < segments; ++s) {
     const auto begin = order.offset[s], end = order.offset[s + 1];
     for (auto i = begin; i < end; ++i) t_mean[s] += t[host_row[i]];
     t_mean[s] /= std::max(1.0, static_cast<double>(end - begin));
@@ -335,7 +340,7 @@ std::vector<side_moments> moments(const Device& on, const Scatter& scatter_of, F
   const segment_means<T> about{rows, order.offset, mean.data(), t_mean, position.data};
   const scatter_layout layout{d, segments, per_bucket};
   const segment_facts facts{order.offset, host_mean, t_mean, tt};
-  scatter_of(on, about, layout, [&](index_t first, index_t heads, const double* values) {
+  scatter_of(device, about, layout, [&](index_t first, index_t heads, const double* values) {
     for_each(heads,
              [&](index_t h) { result[first + h] = unpacked(layout, facts, first + h, values + h * layout.values()); });
   });

@@ -15,7 +15,7 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// A caller's weight where the policy runs on the host: what it throws is kept, since a parallel region cannot pass it.
+/// A caller's weight on the host. What it throws is kept for `rethrow`, since a parallel region cannot pass it on.
 class host_weight {
  public:
   static constexpr bool given = true;
@@ -42,7 +42,7 @@ class host_weight {
   std::shared_ptr<first_exception> thrown_;
 };
 
-/// The primitives of a context that Thrust runs on `Policy`, all but the d x d ones.
+/// The primitives of a context on Thrust's `Policy`, except those of d x d matrices; see thrust_context.
 template <class Policy, class Memory>
 class primitives {
  public:
@@ -54,13 +54,13 @@ class primitives {
   thread_pool& pool() { return *pool_; }
   const Memory& memory() const { return memory_; }
 
-  /// `f(i)` for i in [0, n), in parallel, on the host.
+  /// See cpu_context::for_each; on the host.
   template <class F>
   void for_each(index_t n, F&& f) {
     pool_->for_each(n, [&](index_t i, int) { f(i); });
   }
 
-  /// Values that the host may read: the caller's own where the policy works on the host, else a copy.
+  /// Values that the host may read: the caller's own where `space` is the host's, else a copy.
   template <class T>
   host_values<std::remove_const_t<T>> host_copy(const vector_view<T, space>& x) {
     using value = std::remove_const_t<T>;
@@ -79,20 +79,20 @@ class primitives {
                                     const vector_view<const std::int32_t, space>& position,
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
     return thrust_kernels::moments(
-        on(), scatter_by_loops{}, [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets,
+        device(), scatter_by_loops{}, [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets,
         per_bucket);
   }
 
-  /// See cpu_context::gaussian_pairs. On a device a weight must be a function object that runs there: give the pair set
-  /// as `device_weighted_pairs`.
+  /// See cpu_context::gaussian_pairs. Throws on `request.weight` where `space` is a device's: give the pairs as
+  /// device_weighted_pairs.
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
     if (!request.weight)
-      return thrust_kernels::gaussian_pairs(on(), k, groups, problems, request, thrust_kernels::no_weight{});
+      return thrust_kernels::gaussian_pairs(device(), k, groups, problems, request, thrust_kernels::no_weight{});
     if constexpr (space == memory_space::host) {
       const thrust_kernels::host_weight weight(request.weight);
-      auto sums = thrust_kernels::gaussian_pairs(on(), k, groups, problems, request, weight);
+      auto sums = thrust_kernels::gaussian_pairs(device(), k, groups, problems, request, weight);
       weight.rethrow();
       return sums;
     } else {
@@ -102,12 +102,12 @@ class primitives {
     }
   }
 
-  /// The same with a weight that runs where the policy does.
+  /// The same with a weight that runs where the policy does: double(const key_pair&).
   template <class T, class Weight>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
                                         const Weight& weight) {
-    return thrust_kernels::gaussian_pairs(on(), k, groups, problems, request,
+    return thrust_kernels::gaussian_pairs(device(), k, groups, problems, request,
                                           thrust_kernels::given_weight<Weight>{weight});
   }
 
@@ -116,11 +116,12 @@ class primitives {
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
                                          const keys_by_document& groups,
                                          const std::vector<empirical_problem>& problems) {
-    return thrust_kernels::empirical_pairs(on(), q, k, groups, problems);
+    return thrust_kernels::empirical_pairs(device(), q, k, groups, problems);
   }
 
  protected:
-  device<Policy, Memory> on() const { return {policy_, memory_}; }
+  using device_type = thrust_kernels::device<Policy, Memory>;
+  device_type device() const { return {policy_, memory_}; }
 
  private:
   Policy policy_;

@@ -5,64 +5,63 @@
 
 #include "qkgeom/backend/detail/thrust/keys.hpp"
 
-/// Batched products of matrices, and what they read. `multiply(device, batch, rows, columns, d, a, b, c)`: row-major
-/// c (rows, columns) = a (rows, d) b (columns, d)' in each matrix of the batch.
+/// Batched products of matrices, and the keys that they read.
 namespace qkgeom::thrust_kernels {
 
-/// The matrices of a batch: `step` leads from one to the next.
+/// The matrices of a batch: `step` elements from one to the next.
 template <class T>
 struct matrix_batch {
   T* data;
   index_t step;
 };
 
-/// Products without a library: an item an entry.
+/// Row-major products c (rows, columns) = a (rows, depth) b (columns, depth)', one for each matrix of a batch. A
+/// `multiply(device, products)` does them.
 template <class F>
-struct multiply_entry {
-  index_t rows, columns, d;
+struct matrix_products {
+  index_t batch = 1, rows = 0, columns = 0, depth = 0;
   matrix_batch<const F> a, b;
   matrix_batch<F> c;
 
+  /// Entry number `item` of all, without a library.
   QKGEOM_HD void operator()(index_t item) const {
     const index_t column = item % columns, row = item / columns % rows, at = item / (rows * columns);
-    const F *const x = a.data + at * a.step + row * d, *const y = b.data + at * b.step + column * d;
+    const F *const x = a.data + at * a.step + row * depth, *const y = b.data + at * b.step + column * depth;
     F sum = 0;
-    for (index_t i = 0; i < d; ++i) sum += x[i] * y[i];
+    for (index_t i = 0; i < depth; ++i) sum += x[i] * y[i];
     c.data[at * c.step + row * columns + column] = sum;
   }
 };
 struct multiply_by_loops {
   template <class Device, class F>
-  void operator()(const Device& on, index_t batch, index_t rows, index_t columns, index_t d,
-                  const matrix_batch<const F>& a, const matrix_batch<const F>& b, const matrix_batch<F>& c) const {
-    on.each(batch * rows * columns, multiply_entry<F>{rows, columns, d, a, b, c});
+  void operator()(const Device& device, const matrix_products<F>& products) const {
+    device.each(products.batch * products.rows * products.columns, products);
   }
 };
 
-/// A distribution of the problems of a call.
-struct distribution_place {
-  index_t problem, distribution;
+/// A query bucket of one of the problems of a call.
+struct bucket_place {
+  index_t problem, bucket;
 };
-inline const score_distribution& distribution_at(const std::vector<pair_problem>& problems,
-                                                 const distribution_place& at) {
-  return problems[at.problem].distributions[at.distribution];
+inline const score_distribution& scores_at(const std::vector<pair_problem>& problems, const bucket_place& place) {
+  return problems[place.problem].distributions[place.bucket];
 }
 
-/// The centred keys of one key head at a time, as F.
+/// Centred keys (n, d) of one key head at a time; the last head's are kept.
 template <class Device, class T, memory_space S>
 class keys_of_head {
  public:
-  keys_of_head(const Device& on, const tensor_view<const T, S>& k, const device_keys<Device>& groups,
+  keys_of_head(const Device& device, const tensor_view<const T, S>& k, const device_keys<Device>& groups,
                backend::key_centre about = backend::key_centre::mean)
-      : on_(on), k_(k), groups_(groups), about_(about), y_(on.template make<double>(0)) {}
+      : device_(device), k_(k), groups_(groups), about_(about), y_(device.template make<double>(0)) {}
   const double* operator()(index_t head) {
-    if (head != head_) y_ = groups_.centred(on_, k_, head, about_);
+    if (head != head_) y_ = groups_.centred(device_, k_, head, about_);
     head_ = head;
     return y_.data();
   }
 
  private:
-  const Device& on_;
+  const Device& device_;
   tensor_view<const T, S> k_;
   const device_keys<Device>& groups_;
   backend::key_centre about_;

@@ -8,8 +8,8 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// Rows of the chunks of some heads, centred, with the centred position as a last column: (heads, chunks, rows, d + 1),
-/// zero beyond a chunk's rows.
+/// out (heads, chunks, tile_rows, d + 1) = the rows of each chunk minus their segment's mean, with the centred position
+/// as last column; 0 beyond a chunk's rows.
 template <class T>
 struct centred_chunks {
   row_segments<T> x;
@@ -33,7 +33,7 @@ struct centred_chunks {
   }
 };
 
-/// Products of chunks added up by segment, chunk by chunk: (heads, segments, entries).
+/// out (heads, segments, entries) = the sum over each segment's chunks of products (heads, chunks, entries).
 struct add_products {
   const double* products;
   const index_t* first_chunk;  ///< (segments + 1)
@@ -47,54 +47,55 @@ struct add_products {
   }
 };
 
-/// Second moments by batched f64 products over chunks of rows of several heads, which are added in a fixed order. An
+/// Second moments by batched f64 products over chunks of rows of several heads, which are added in a fixed order. The
 /// launcher has
-///   multiply(batch, width, rows, x, products): products (batch, width, width) = x' x of x (batch, rows, width)
-///   on_host(n): n doubles on the host to copy into, the same every time
+///   multiply(batch, width, rows, x, products): products (batch, width, width) = x' x of each x (rows, width)
+///   on_host(n): a place on the host for n doubles, kept from call to call
 template <class Launcher>
 struct scatter_by_products {
   Launcher launcher;
 
   template <class Device, class T, class Each>
-  void operator()(const Device& on, const segment_means<T>& about, const scatter_layout& layout,
+  void operator()(const Device& device, const segment_means<T>& about, const scatter_layout& layout,
                   const Each& each) const {
-    constexpr index_t rows_a_chunk = tile_rows, memory = index_t{1} << 27;  // values
+    constexpr index_t rows_per_chunk = tile_rows, most_values = index_t{1} << 27;
     const auto& x = about.rows;
     const index_t d = x.dim, width = d + 1, entries = width * width;
     std::vector<index_t> first, count, segment, first_chunk{0};
     for (index_t s = 0; s < x.segments; ++s) {
-      const index_t end = about.offset[static_cast<std::size_t>(s) + 1];
-      for (index_t i = about.offset[s]; i < end; i += rows_a_chunk) {
+      const index_t end = about.offset[s + 1];
+      for (index_t i = about.offset[s]; i < end; i += rows_per_chunk) {
         first.push_back(i);
-        count.push_back(std::min(rows_a_chunk, end - i));
+        count.push_back(std::min(rows_per_chunk, end - i));
         segment.push_back(s);
       }
       first_chunk.push_back(static_cast<index_t>(first.size()));
     }
     const auto chunks = static_cast<index_t>(first.size());
-    const auto on_first = on.copy(first), on_count = on.copy(count), on_segment = on.copy(segment),
-               on_chunk = on.copy(first_chunk);
-    const auto t_mean = on.copy(about.t_mean);
-    const index_t a_head = chunks * (rows_a_chunk * width + entries);
+    const auto on_first = device.copy(first), on_count = device.copy(count), on_segment = device.copy(segment),
+               on_chunk = device.copy(first_chunk);
+    const auto t_mean = device.copy(about.t_mean);
+    const index_t values_per_head = chunks * (rows_per_chunk * width + entries);
     const index_t together =
-        std::clamp<index_t>(memory / std::max<index_t>(1, a_head), 1, std::max<index_t>(1, x.heads));
-    const auto centred = on.template make<double>(together * chunks * rows_a_chunk * width);
-    const auto products = on.template make<double>(together * chunks * entries);
-    const auto sums = on.template make<double>(together * x.segments * entries),
-               packed = on.template make<double>(together * layout.values());
+        std::clamp<index_t>(most_values / std::max<index_t>(1, values_per_head), 1, std::max<index_t>(1, x.heads));
+    const auto centred = device.template make<double>(together * chunks * rows_per_chunk * width);
+    const auto products = device.template make<double>(together * chunks * entries);
+    const auto sums = device.template make<double>(together * x.segments * entries),
+               packed = device.template make<double>(together * layout.values());
     for (index_t h = 0; h < x.heads; h += together) {
       const index_t heads = std::min(together, x.heads - h), batch = heads * chunks;
-      on.each(batch * rows_a_chunk * width,
-              centred_chunks<T>{x, about.mean, t_mean.data(), about.position, on_first.data(), on_count.data(),
-                                on_segment.data(), chunks, h, centred.data()});
-      if (batch > 0) launcher.multiply(batch, width, rows_a_chunk, centred.data(), products.data());
-      on.each(heads * x.segments * entries,
-              add_products{products.data(), on_chunk.data(), x.segments, chunks, entries, sums.data()});
-      on.each(heads * d * d,
-              pack_scatter{layout, sums.data(), sums.data() + d, width, entries, width, entries, packed.data()});
+      device.each(batch * rows_per_chunk * width,
+                  centred_chunks<T>{x, about.mean, t_mean.data(), about.position, on_first.data(), on_count.data(),
+                                    on_segment.data(), chunks, h, centred.data()});
+      if (batch > 0) launcher.multiply(batch, width, rows_per_chunk, centred.data(), products.data());
+      device.each(heads * x.segments * entries,
+                  add_products{products.data(), on_chunk.data(), x.segments, chunks, entries, sums.data()});
+      device.each(
+          heads * d * d,
+          pack_scatter{layout, sums.data(), sums.data() + d, {width, entries}, {width, entries}, packed.data()});
       const index_t values = heads * layout.values();
       double* const on_host = launcher.on_host(values);
-      on.memory.to_host(on_host, packed.data(), static_cast<std::size_t>(values) * sizeof(double));
+      device.memory.to_host(on_host, packed.data(), static_cast<std::size_t>(values) * sizeof(double));
       each(h, heads, on_host);
     }
   }

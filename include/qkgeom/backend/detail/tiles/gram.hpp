@@ -7,24 +7,24 @@
 /// The Gram matrix of a tile by tensor cores.
 namespace qkgeom::tile {
 
-/// Columns of a stage; rows of shared memory are padded to 80 bytes, so that eight of them hit all banks once.
+/// Columns of a stage. Rows of shared memory are padded to 80 bytes, so that eight of them hit all banks once.
 inline constexpr int stage_k = 32, stage_row = stage_k + 8, operand_elements = tile_side * stage_row;
 
-/// Operands of a launch: distributions lie one after the other, each with the same n keys and `width` columns (a
-/// multiple of stage_k). A key is high + low, or high alone.
+/// Operands of a launch: for each query bucket n keys of `width` columns, a multiple of stage_k. A value is high + low,
+/// or high where `low` is null.
 struct gram_keys {
-  const bf16 *high, *low;  ///< (distributions, n, width)
+  const bf16 *high, *low;  ///< (buckets, n, width)
   index_t n;
   int width;
 };
 
-/// Eight warps as 2 x 4, each 64 x 32 pairs: 4 x 4 products of 16 x 8.
+/// A thread's warp: eight warps lie as 2 x 4 on a tile, each on 64 x 32 pairs, 4 x 4 products of 16 x 8.
 struct warp_place {
   int lane, row, column;
   QKGEOM_HD explicit warp_place(int t) : lane(t % 32), row(t / 128 * 64), column(t / 32 % 4 * 32) {}
 };
 
-/// Shared memory of the operands of both sides, two stages of them.
+/// Shared memory of one stage of the operands of both sides; `bytes` for two stages.
 template <bool Split>
 struct gram_stage {
   static constexpr int terms = Split ? 2 : 1, elements = 2 * terms * operand_elements;
@@ -33,10 +33,10 @@ struct gram_stage {
   QKGEOM_HD bf16* operand(int side, int term) const { return base + (side * terms + term) * operand_elements; }
 };
 
-/// What a thread brings of a stage: pieces of eight elements of both sides, of every operand.
+/// The pieces of eight elements that a thread copies in every stage, of every operand of both sides.
 struct stage_share {
   static constexpr int row_pieces = stage_k / 8, pieces = tile_side * row_pieces / tile_threads;
-  int from[2][pieces];  ///< counted from the side's first key
+  int from[2][pieces];  ///< elements from the side's first key
   bool there[2][pieces];
 
   QKGEOM_HD static int row(int t, int piece) { return t / row_pieces + tile_threads / row_pieces * piece; }
@@ -92,12 +92,12 @@ QKGEOM_HD void multiply_stage(const Team& team, typename Team::template per_thre
   }
 }
 
-/// g = the Gram tile of one distribution, through two stages of shared memory.
+/// g = the Gram matrix of a tile, through two stages of shared memory.
 template <bool Split, class Team>
 QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<products>& g, bf16* shared,
                     const gram_keys& keys, const placed_tile& tile) {
   constexpr int terms = gram_stage<Split>::terms;
-  const index_t distribution = tile.span.distribution * keys.n;
+  const index_t bucket = tile.span.bucket * keys.n;
   const auto stage = [&](int which) { return gram_stage<Split>{shared + which * gram_stage<Split>::elements}; };
   typename Team::template per_thread<stage_share> share;
   const auto fill = [&](int k, int which, int t) {
@@ -109,14 +109,14 @@ QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<product
         QKGEOM_UNROLL
         for (int term = 0; term < terms; ++term)
           team.template copy<16>(stage(which).operand(side, term) + to,
-                                 (term ? keys.low : keys.high) + (distribution + tile.key(side, 0)) * keys.width + k +
+                                 (term ? keys.low : keys.high) + (bucket + tile.key(side, 0)) * keys.width + k +
                                      share[t].from[side][piece],
                                  share[t].there[side][piece]);
       }
     }
     team.commit();
   };
-  team.own([&](int t) {
+  team.each([&](int t) {
     QKGEOM_UNROLL
     for (int m = 0; m < 4; ++m) {
       QKGEOM_UNROLL
@@ -129,7 +129,7 @@ QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<product
     fill(0, 0, t);
   });
   for (int k = 0, which = 0; k < keys.width; k += stage_k, which ^= 1) {
-    team.each([&](int t) {
+    team.each_then_wait([&](int t) {
       if (k + stage_k < keys.width) {
         fill(k + stage_k, which ^ 1, t);
         team.template wait<1>();
@@ -142,7 +142,7 @@ QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<product
   }
 }
 
-/// |a - b|^2 of keys (width) given as operands: v of a pair whose Gram form has cancelled.
+/// |a - b|^2 of the keys (width) at a and b of the operands: v of a pair where the Gram form has cancelled.
 template <bool Split>
 QKGEOM_HD float from_difference(const bf16* high, const bf16* low, index_t a, index_t b, int width) {
   float v = 0;

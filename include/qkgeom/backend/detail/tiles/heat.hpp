@@ -6,60 +6,61 @@
 #include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/tiles/team.hpp"
 
-/// Heatmaps in fixed point, so that atomic sums depend on no order.
+/// Heatmaps in fixed point, so that atomic sums do not depend on their order.
 namespace qkgeom::tile {
 
-/// Numbers as a multiple of `coarse` and one of `fine` for the rest, both powers of two, in 64 bits each.
+/// A number as a multiple of `coarse`, the high word, and a multiple of `fine` for the rest, the low word. Both units
+/// are powers of two; words have 64 bits.
 struct fixed_point {
   double coarse = 1, fine = 1;
 
-  /// For `count` numbers of at most `most` in size: neither term overflows, and a number errs by at most fine / 2, some
-  /// 2^-90 count^2 most.
+  /// For `count` numbers of size at most `most`: no word overflows; an error is at most fine / 2, 2^-90 count^2 most.
   static fixed_point of(double most, double count) {
     if (!(most * count > 0)) return {};
     const double coarse = std::ldexp(1.0, std::ilogb(most) + std::ilogb(count) + 2 - 61);
     return {coarse, std::ldexp(coarse, std::ilogb(count) + 1 - 63)};
   }
-  QKGEOM_HD void add(unsigned long long* to, unsigned long long* rest, double x) const {
+  QKGEOM_HD void add(unsigned long long* high, unsigned long long* low, double x) const {
     const auto steps = std::llrint(x / coarse);
-    add_to(to, static_cast<unsigned long long>(steps));
+    add_to(high, static_cast<unsigned long long>(steps));
     const auto left = std::llrint((x - static_cast<double>(steps) * coarse) / fine);
-    add_to(rest, static_cast<unsigned long long>(left));
+    add_to(low, static_cast<unsigned long long>(left));
   }
-  QKGEOM_HD double value(unsigned long long sum, unsigned long long rest) const {
-    return static_cast<double>(static_cast<long long>(sum)) * coarse +
-           static_cast<double>(static_cast<long long>(rest)) * fine;
+  QKGEOM_HD double value(unsigned long long high, unsigned long long low) const {
+    return static_cast<double>(static_cast<long long>(high)) * coarse +
+           static_cast<double>(static_cast<long long>(low)) * fine;
   }
 };
 
-/// |z| of a pair counts at most this much in a cell.
+/// The most that |z| of a pair adds to a cell.
 inline constexpr float most_abs_z = 0x1p40f;
 
-/// Where every pair counts 1: 2^30 times the plasticity, and numbers of pairs.
+/// Unit of cells where every pair counts 1: 2^30 times the plasticity; weights are numbers of pairs.
 inline constexpr double heat_unit = 1073741824.0;
 
-/// Cells that keep sums apart by group: (problems, groups, cells) of the number of pairs, the plasticity and its terms,
-/// in two words each.
+/// Cells by group, (problems, groups, cells, values, 2 words): number of pairs, plasticity, terms.
 struct group_cells {
   static constexpr int values = 1 + static_cast<int>(heatmap_terms::values);
   unsigned long long* sum;
   const fixed_point* unit;  ///< (problems, values)
   index_t groups;
 
-  QKGEOM_HD static index_t place(index_t of, index_t value) { return (of * values + value) * 2; }
-  QKGEOM_HD void add(index_t problem, index_t of, const double* x) const {
+  /// Place of a value of cell `cell` of (problems, groups, cells).
+  QKGEOM_HD static index_t place(index_t cell, index_t value) { return (cell * values + value) * 2; }
+  QKGEOM_HD void add(index_t problem, index_t cell, const double* x) const {
     for (int v = 0; v < values; ++v) {
-      unsigned long long* const to = sum + place(of, v);
+      unsigned long long* const to = sum + place(cell, v);
       unit[problem * values + v].add(to, to + 1, x[v]);
     }
   }
 };
 
-/// (problems, cells) sums of plasticity and of weights; what is left of them where there are weights. With terms
-/// `by_group` takes their place.
+/// Heatmaps of a launch; with terms, `by_group` alone.
 struct tile_heat {
-  unsigned long long *sum, *weight, *sum_rest, *weight_rest;
-  const fixed_point* unit;  ///< (problems) where there are weights
+  unsigned long long *sum = nullptr, *weight = nullptr;  ///< (problems, cells) of plasticity; of weights
+  unsigned long long *sum_low = nullptr,
+                     *weight_low = nullptr;  ///< low words of the fixed-point sums, used with weights
+  const fixed_point* unit = nullptr;         ///< (problems), used with weights
   backend::heatmap_cells cells;
   group_cells by_group{};
 };

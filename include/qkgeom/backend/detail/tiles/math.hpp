@@ -9,11 +9,11 @@
 /// The mathematics of one pair of keys, one source for host and device.
 namespace qkgeom::tile {
 
-/// Below this v counts as 0: keys that are equal in every direction that queries vary in.
+/// A v below this counts as 0: the keys are equal in every direction in which queries vary.
 template <class F>
 inline constexpr F least_v = static_cast<F>(1e-18);
 
-/// Below this share of n_i + n_j, v = n_i + n_j - 2 g is mostly rounding and is taken from the difference instead.
+/// Below this share of n_i + n_j, v = n_i + n_j - 2 g is mostly rounding, and is computed from the difference instead.
 inline constexpr float cancelled = 0x1p-10f;
 
 /// 1 / x; on a device the special function unit's, to 1 ulp.
@@ -58,9 +58,9 @@ QKGEOM_HD inline float plasticity(float m, float v) {
 }
 QKGEOM_HD inline double plasticity(double m, double v) { return pair_plasticity(m, v); }
 
-/// What stands behind a pair's plasticity, in the order of `pair_term`, from m = score difference, v as found (0 or
-/// less: the keys are equal in every direction that queries vary in), the terms of m and those of v that a difference
-/// of two numbers a key gives.
+/// The terms of a pair in the order of `pair_term`, in f32 and without branches: m is the mean of the score difference,
+/// v its variance (0 or less where the keys are equal in every direction in which queries vary), drift and content add
+/// up to m, along and cross are the shares of coordinate 1 and of its covariance with the others in v.
 inline constexpr int terms_of_pair = 7;
 QKGEOM_HD inline void set_terms(float m, float v, float drift, float content, float along, float cross,
                                 bool same_position, float* out) {
@@ -77,7 +77,7 @@ QKGEOM_HD inline void set_terms(float m, float v, float drift, float content, fl
   out[6] = varies ? size / root : far;
 }
 
-/// f32 as the sum of two bf16, to a relative 2^-17: what a product of split operands multiplies.
+/// f32 as the sum of two bf16, to a relative 2^-17.
 struct split {
   bf16 high, low;
 };
@@ -92,7 +92,7 @@ QKGEOM_HD inline float split_product(split a, split b) {
   const float ah = a.high, al = a.low, bh = b.high, bl = b.low;
   return ah * bh + (ah * bl + al * bh);
 }
-/// The square of what a split stands for.
+/// The square of the split value.
 QKGEOM_HD inline float split_square(split a) {
   const float x = static_cast<float>(a.high) + static_cast<float>(a.low);
   return x * x;

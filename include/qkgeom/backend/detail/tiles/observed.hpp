@@ -7,8 +7,8 @@
 
 namespace qkgeom::tile {
 
-/// 1 if x > y, 1/2 if they are equal, 0 if x < y, in three f32 instructions of a device with the addition of the
-/// result. Differences below 2^-121 come out in between.
+/// 1 if x > y, 1/2 if x = y, 0 if x < y: with the addition of the result, three f32 instructions of a device.
+/// Differences below 2^-121 come out in between.
 QKGEOM_HD inline float wins(float x, float y) {
   const float t = (x - y) * 0x1p120f + 0.5f;
 #if defined(__CUDA_ARCH__)
@@ -18,25 +18,24 @@ QKGEOM_HD inline float wins(float x, float y) {
 #endif
 }
 
-/// The observed queries of one distribution: scores (queries, n) of the launch's keys.
-struct observed_distribution {
-  const float* score;
+/// The observed queries of one bucket.
+struct observed_bucket {
+  const float* score;  ///< (queries, n) with the keys of the launch
   index_t queries;
 };
 
-/// 4 p (1 - p) of every pair of a tile, p the share of a distribution's queries that score one key above the other,
-/// ties counting one half. A thread counts for 8 x 8 pairs over scores in shared memory, two stages of 32 queries;
-/// where a tile has few pairs its blocks of 8 x 8 are shared among the threads by query. Counts are multiples of 1/2
-/// and sums of products of integers, so nothing is rounded before the sum of a row is: at most 2^20 queries a
-/// distribution.
+/// Sums 4 p (1 - p) over the pairs of a tile, where p is the share of a bucket's queries that score one key above the
+/// other; a tie counts 1/2. A thread counts wins of 8 x 8 pairs, over scores in shared memory, two stages of 32
+/// queries. Where a tile has few pairs, threads share its 8 x 8 blocks by query. Counts and their products are exact
+/// up to the sum of a row, for at most 2^20 queries per bucket.
 struct observed_tiles {
-  static constexpr int threads = tile_threads, blocks_a_processor = 2;
+  static constexpr int threads = tile_threads, blocks_per_processor = 2;
   static constexpr int block = 8, across = tile_side / block, stage_queries = 32;
   static constexpr int stage_floats = stage_queries * 2 * tile_side, count_row = tile_side + 1;
   static_assert(across * across == threads && 2 * tile_side == threads);
 
   tile_list tiles;
-  const observed_distribution* distributions;
+  const observed_bucket* buckets;
   tile_sums out;
 
   struct shared_values {
@@ -44,7 +43,7 @@ struct observed_tiles {
     std::int64_t sum[tile_side][2];
     double row[tile_side];
     std::int32_t actives;
-    std::uint8_t has_pairs[threads], active[threads];
+    std::uint8_t has_pairs[threads], active[threads];  ///< by block of 8 x 8; numbers of those with pairs
   };
   /// The counts (tile_side, count_row) take the place of the stages.
   static constexpr int main_floats = 2 * stage_floats > tile_side* count_row ? 2 * stage_floats : tile_side* count_row;
@@ -55,17 +54,17 @@ struct observed_tiles {
     auto* const stage = reinterpret_cast<float*>(shared);
     auto& values = *reinterpret_cast<shared_values*>(shared + main_floats * sizeof(float));
     const placed_tile tile(tiles, block_number);
-    const observed_distribution distribution = distributions[tile.span.distribution];
+    const observed_bucket bucket = buckets[tile.span.bucket];
     list_blocks(team, tile, values);
     const int actives = values.actives;
     int ways = 1;  // threads that share a block
     while (2 * ways * actives <= threads && ways < stage_queries) ways *= 2;
 
     typename Team::template per_thread<thread_counts> mine;
-    team.own([&](int t) {
+    team.each([&](int t) {
       auto& m = mine[t];
-      m.term = t < ways * actives ? t / actives : -1;
-      const int number = m.term < 0 ? 0 : values.active[t % actives];
+      m.share = t < ways * actives ? t / actives : -1;
+      const int number = m.share < 0 ? 0 : values.active[t % actives];
       m.row = number / across * block;
       m.column = number % across * block;
       QKGEOM_UNROLL
@@ -74,26 +73,26 @@ struct observed_tiles {
         for (int b = 0; b < block; ++b) m.wins[a][b] = 0;
       }
     });
-    team.own([&](int t) { load(team, tile, distribution, 0, stage, t); });
-    for (index_t first = 0, which = 0; first < distribution.queries; first += stage_queries, which ^= 1) {
-      const bool more = first + stage_queries < distribution.queries;
-      team.each([&](int t) {
-        if (more) load(team, tile, distribution, first + stage_queries, stage + (which ^ 1) * stage_floats, t);
+    team.each([&](int t) { load(team, tile, bucket, 0, stage, t); });
+    for (index_t first = 0, which = 0; first < bucket.queries; first += stage_queries, which ^= 1) {
+      const bool more = first + stage_queries < bucket.queries;
+      team.each_then_wait([&](int t) {
+        if (more) load(team, tile, bucket, first + stage_queries, stage + (which ^ 1) * stage_floats, t);
         if (more)
           team.template wait<1>();
         else
           team.template wait<0>();
       });
-      const index_t left = distribution.queries - first;
+      const index_t left = bucket.queries - first;
       const int count = left < stage_queries ? static_cast<int>(left) : stage_queries;
       const float* const scores = stage + which * stage_floats;
       const int second_side = tile.i0 == tile.j0 ? 0 : tile_side;
-      team.each([&](int t) { add_wins(mine[t], scores, second_side, count, ways); });
+      team.each_then_wait([&](int t) { add_wins(mine[t], scores, second_side, count, ways); });
     }
-    for (int term = 0; term < ways; ++term) team.each([&](int t) { put_wins(mine[t], term, stage); });
-    add_rows(team, tile, distribution, values, stage);
-    team.each([&](int t) {
-      const double doubled = 2.0 * static_cast<double>(distribution.queries);
+    for (int share = 0; share < ways; ++share) team.each_then_wait([&](int t) { put_wins(mine[t], share, stage); });
+    add_rows(team, tile, bucket, values, stage);
+    team.each_then_wait([&](int t) {
+      const double doubled = 2.0 * static_cast<double>(bucket.queries);
       if (t < tile_side)
         values.row[t] = 4.0 * static_cast<double>(values.sum[t][0] + values.sum[t][1]) / (doubled * doubled);
     });
@@ -102,23 +101,23 @@ struct observed_tiles {
 
  private:
   struct thread_counts {
-    int term, row, column;  ///< which share of the queries (-1: none), and the first pair of the block
+    int share, row, column;  ///< of the queries, -1: none; the first pair of the block
     float wins[block][block];
   };
 
-  /// Numbers of the blocks of 8 x 8 that hold a pair, ascending.
+  /// Lists the 8 x 8 blocks that hold a pair, ascending.
   template <class Team>
   QKGEOM_HD void list_blocks(const Team& team, const placed_tile& tile, shared_values& values) const {
-    team.each([&](int t) {
+    team.each_then_wait([&](int t) {
       if (t < tile_side) values.keys.load(tiles, tile, 0, t);
     });
-    team.each([&](int t) {
+    team.each_then_wait([&](int t) {
       const int row = t / across * block, column = t % across * block;
       bool any = false;
       for (int r = row; r < row + block; ++r) any |= !values.keys.columns(tile, r, column, column + block).empty();
       values.has_pairs[t] = any;
     });
-    team.each([&](int t) {
+    team.each_then_wait([&](int t) {
       int before = 0;
       for (int i = 0; i < t; ++i) before += values.has_pairs[i];
       if (values.has_pairs[t]) values.active[before] = static_cast<std::uint8_t>(t);
@@ -126,16 +125,16 @@ struct observed_tiles {
     });
   }
 
-  /// Scores of up to stage_queries queries from `first` on: a thread takes a key of either side.
+  /// Loads scores of up to stage_queries queries from `first` on; a thread takes one key of one side.
   template <class Team>
-  QKGEOM_HD void load(const Team& team, const placed_tile& tile, const observed_distribution& distribution,
-                      index_t first, float* to, int t) const {
+  QKGEOM_HD void load(const Team& team, const placed_tile& tile, const observed_bucket& bucket, index_t first,
+                      float* to, int t) const {
     const int side = t / tile_side;
     if (side == 0 || tile.i0 != tile.j0) {
       const index_t key = tile.key(side, t % tile_side);
       const bool there = key < tile.end;
-      const float* from = distribution.score + first * tiles.n + (there ? key : 0);
-      const index_t left = distribution.queries - first;
+      const float* from = bucket.score + first * tiles.n + (there ? key : 0);
+      const index_t left = bucket.queries - first;
       const int count = left < stage_queries ? static_cast<int>(left) : stage_queries;
       for (int q = 0; q < count; ++q, from += tiles.n)
         team.template copy<sizeof(float)>(to + q * 2 * tile_side + t, from, there);
@@ -144,8 +143,8 @@ struct observed_tiles {
   }
 
   static QKGEOM_HD void add_wins(thread_counts& mine, const float* scores, int second_side, int count, int ways) {
-    if (mine.term < 0) return;
-    for (int q = mine.term; q < count; q += ways) {
+    if (mine.share < 0) return;
+    for (int q = mine.share; q < count; q += ways) {
       const float* const of_query = scores + q * 2 * tile_side;
       const float *const first = of_query + mine.row, *const second = of_query + second_side + mine.column;
       const four_floats x[2] = {four_floats(first), four_floats(first + 4)};
@@ -158,29 +157,29 @@ struct observed_tiles {
     }
   }
 
-  static QKGEOM_HD void put_wins(const thread_counts& mine, int term, float* counts) {
-    if (mine.term != term) return;
+  static QKGEOM_HD void put_wins(const thread_counts& mine, int share, float* counts) {
+    if (mine.share != share) return;
     QKGEOM_UNROLL
     for (int a = 0; a < block; ++a) {
       QKGEOM_UNROLL
       for (int b = 0; b < block; ++b) {
         float& to = counts[(mine.row + a) * count_row + mine.column + b];
-        to = term == 0 ? mine.wins[a][b] : to + mine.wins[a][b];
+        to = share == 0 ? mine.wins[a][b] : to + mine.wins[a][b];
       }
     }
   }
 
-  /// sum(row, half) = w (2 n - w) over the pairs of half a row, w being twice the wins.
+  /// sum(row, half) = the sum of w (2 n - w) over half a row, w twice the wins of a pair, n the number of queries.
   template <class Team>
-  QKGEOM_HD void add_rows(const Team& team, const placed_tile& tile, const observed_distribution& distribution,
+  QKGEOM_HD void add_rows(const Team& team, const placed_tile& tile, const observed_bucket& bucket,
                           shared_values& values, const float* counts) const {
-    team.each([&](int t) {
+    team.each_then_wait([&](int t) {
       const int r = t / 2, from = t % 2 * (tile_side / 2);
       const auto columns = values.keys.columns(tile, r, from, from + tile_side / 2);
       std::int64_t sum = 0;
       for (int c = columns.first; c < columns.end; ++c) {
         const auto w = static_cast<std::int64_t>(2.0f * counts[r * count_row + c]);
-        sum += w * (2 * distribution.queries - w);
+        sum += w * (2 * bucket.queries - w);
       }
       values.sum[r][t % 2] = sum;
     });

@@ -11,55 +11,53 @@
 
 namespace qkgeom::tile {
 
-/// Keys of a launch beyond their operands.
+/// Keys of a launch under its query buckets: the operands and, for each key, scalars.
 struct tile_keys {
   gram_keys operand;
-  const float *norm, *score;  ///< (distributions, n)
-  const float *drift, *content,
-      *cross;  ///< (distributions, n) of the terms: coordinate 1, mean . y of the others, see set_terms
+  const float *norm, *score;                ///< (buckets, n)
+  const float *drift, *content, *cross;     ///< (buckets, n) with terms, else null; see operand_rows
   const std::int32_t *position, *document;  ///< (n)
 };
 
-/// A distribution of a launch.
-struct tile_distribution {
-  double tau;
-  index_t problem;  ///< whose heatmap it adds to
+/// A query bucket of a launch.
+struct tile_bucket {
+  double tau;       ///< query position, tokens
+  index_t problem;  ///< of the heatmap that it adds to
   float drift_mean, drift_variance;
 };
 
-/// Plasticity of a tile's pairs: its Gram matrix by tensor cores, the rest in registers, added up by 32 pairs of a row,
-/// in f32 where there is no weight, then by row and tile in f64. Values: the sum, or with a weight sum, weight and
-/// number of pairs, or with Parts the sum and the seven terms. Heat: by cell too, with Parts by group and cell.
-/// `refused` (distributions): the first pair, i n + j, whose weight is none.
-template <bool Split, bool Heat, class Weight = backend::no_weight, bool Parts = false>
+/// Sums the plasticity of a tile's pairs: the Gram matrix by tensor cores, the rest in registers; sums over 32 pairs of
+/// a row, in f32 where there is no weight, then over rows and tile in f64. Values: the sum; with a weight sum, weight
+/// and number of pairs; with Terms the sum and the seven terms. Heat: cells too, with Terms by group.
+template <bool Split, bool Heat, class Weight = backend::no_weight, bool Terms = false>
 struct pair_tiles {
-  static_assert(!Parts || !Weight::given, "parts come without a weight");
+  static_assert(!Terms || !Weight::given, "terms come without a weight");
   static constexpr int threads = tile_threads,
-                       blocks_a_processor = Parts || (Weight::given && (Heat || !Weight::of_later_key)) ? 1 : 2;
-  static constexpr int values = Weight::given ? 3 : (Parts ? 1 + terms_of_pair : 1);
+                       blocks_per_processor = Terms || (Weight::given && (Heat || !Weight::of_later_key)) ? 1 : 2;
+  static constexpr int values = Weight::given ? 3 : (Terms ? 1 + terms_of_pair : 1);
   /// Sums of a quarter of a row, 32 pairs.
   using partial = std::conditional_t<Weight::given, double, float>;
 
   tile_list tiles;
   tile_keys keys;
-  const tile_distribution* distributions;
-  const double* scale;  ///< (distributions) of the keys
+  const tile_bucket* buckets;
+  const double* scale;  ///< (buckets) of the keys
   tile_sums out;
   tile_heat heat;
   Weight weight;
-  unsigned long long* refused;
+  unsigned long long* refused;  ///< (buckets) the first pair, i n + j, whose weight is negative or not finite
 
   struct shared_values {
     alignas(16) float norm_score[2][tile_side][2];
     admitted_keys admitted;
-    float term[Parts ? 3 : 1][2][Parts ? tile_side : 1];
+    float term[Terms ? 3 : 1][2][Terms ? tile_side : 1];
     std::int32_t position[2][tile_side];
     std::conditional_t<Weight::given, tile_weights<Weight>, int> weights;
     double row[tile_side];
   };
-  /// After the Gram matrix its operands' place is that of the plasticity of all pairs (with Parts of v), if there is a
-  /// heatmap, and of the sums (values, rows, 4) of quarters of rows. Of a row's stride 5 is left by the 32 banks, so
-  /// that a column's rows lie in different banks, and what a warp writes at once at most twice in one.
+  /// After the Gram matrix, the memory of its operands holds the plasticity (with Terms v) of all pairs, for a heatmap,
+  /// and the sums (values, rows, 4) of quarters of rows. A row's stride is 5 modulo the 32 banks, so that the rows of a
+  /// column lie in different banks, and a warp writes to no bank more than twice at once.
   static constexpr int heat_row = tile_side + 5;
   static constexpr int heat_bytes = Heat ? tile_side * heat_row * static_cast<int>(sizeof(float)) : 0;
   static constexpr int sum_bytes = values * tile_side * 4 * static_cast<int>(sizeof(partial));
@@ -71,31 +69,31 @@ struct pair_tiles {
   QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char* shared) const {
     auto& side = *reinterpret_cast<shared_values*>(shared + main_bytes);
     const placed_tile tile(tiles, block);
-    const tile_distribution distribution = distributions[tile.span.distribution];
-    team.own([&](int t) { load(tile, side, t / tile_side, t % tile_side); });
+    const tile_bucket bucket = buckets[tile.span.bucket];
+    team.each([&](int t) { load(tile, side, t / tile_side, t % tile_side); });
     typename Team::template per_thread<products> g;
     gram<Split>(team, g, reinterpret_cast<bf16*>(shared), keys.operand, tile);
 
     auto* const plasticity = reinterpret_cast<float*>(shared);
     auto* const sums = reinterpret_cast<partial*>(shared + heat_bytes);
     typename Team::template per_thread<columns_of_thread> columns;
-    team.own([&](int t) { columns[t].read(side.norm_score[1], t); });
+    team.each([&](int t) { columns[t].read(side.norm_score[1], t); });
     typename Team::template per_thread<partial> sum[values];
     const auto add_rows = [&]<bool Whole>(std::bool_constant<Whole>) {
       QKGEOM_UNROLL
       for (int m = 0; m < 4; ++m) {
         QKGEOM_UNROLL
         for (int half = 0; half < 2; ++half) {
-          team.own([&](int t) {
+          team.each([&](int t) {
             partial of_row[values];
-            add_row<Whole>(tile, distribution, side, columns[t], g[t].value[m], half, t, row_of(t, m, half), plasticity,
+            add_row<Whole>(tile, bucket, side, columns[t], g[t].value[m], half, t, row_of(t, m, half), plasticity,
                            of_row);
             QKGEOM_UNROLL
             for (int v = 0; v < values; ++v) sum[v][t] = of_row[v];
           });
           QKGEOM_UNROLL
           for (int v = 0; v < values; ++v) team.template sum_lanes<4>(sum[v]);
-          team.own([&](int t) {
+          team.each([&](int t) {
             const warp_place me(t);
             QKGEOM_UNROLL
             for (int v = 0; v < values; ++v)
@@ -109,15 +107,15 @@ struct pair_tiles {
     else
       add_rows(std::false_type());
     team.barrier();
-    if constexpr (Heat && Parts) team.own([&](int t) { add_cells(plasticity, side, tile, distribution, t); });
-    if constexpr (Heat && !Parts) {
+    if constexpr (Heat && Terms) team.each([&](int t) { add_cells(plasticity, side, tile, bucket, t); });
+    if constexpr (Heat && !Terms) {
       typename Team::template per_thread<joined> rest;
-      team.own([&](int t) { rest[t] = add_heat(plasticity, side, tile, distribution, t); });
+      team.each([&](int t) { rest[t] = add_heat(plasticity, side, tile, bucket, t); });
       if constexpr (!Weight::given) team.join_lanes(rest, [&](const joined& x) { add_to_cell(x); });
     }
     for (int v = 0; v < values; ++v) {
-      const double unit = unit_of(v, scale[tile.span.distribution]);
-      team.each([&](int t) {
+      const double unit = unit_of(v, scale[tile.span.bucket]);
+      team.each_then_wait([&](int t) {
         const partial* const x = sums + (v * tile_side + t) * 4;
         const auto of = [&](int quarter) { return static_cast<double>(x[quarter]); };
         if (t < tile_side) side.row[t] = ((of(0) + of(1)) + (of(2) + of(3))) * unit;
@@ -127,15 +125,15 @@ struct pair_tiles {
   }
 
  private:
-  static constexpr int row_pairs = 8;  ///< of a row that a thread holds
-  /// Whether tiles all of whose pairs are admitted, most of those of large groups, run without asking of each.
-  static constexpr bool may_be_whole = !Weight::given && !Parts;
+  static constexpr int row_pairs = 8;  ///< pairs of a row in one thread
+  /// Whether tiles whose pairs are all admitted (most tiles of large groups) skip the check of each pair.
+  static constexpr bool may_be_whole = !Weight::given && !Terms;
 
   static QKGEOM_HD int first_column_of(int t) { return warp_place(t).column + t % 4 * 2; }
-  /// Column of pair i of a row, counted from the thread's first.
+  /// Column of a thread's pair i, counted from its first column.
   static QKGEOM_HD int column_step(int i) { return i / 2 * 8 + i % 2; }
 
-  /// The eight columns of a thread.
+  /// Norms and scores of a thread's eight columns.
   struct columns_of_thread {
     float norm[row_pairs], score[row_pairs], largest_norm;
 
@@ -159,28 +157,28 @@ struct pair_tiles {
     return me.row + me.lane / 4 + 16 * m + 8 * half;
   }
 
-  /// Where a key's operands begin.
+  /// First element of a key's operands.
   QKGEOM_HD index_t place(const placed_tile& tile, index_t key) const {
-    return (tile.span.distribution * tiles.n + key) * keys.operand.width;
+    return (tile.span.bucket * tiles.n + key) * keys.operand.width;
   }
 
-  /// What undoes the keys' scale in the sums of a value.
+  /// The factor that undoes the keys' scale in sums of a value.
   static QKGEOM_HD double unit_of(int value, double scale) {
-    if (!Parts || value < 2 || value > 6) return 1;
+    if (!Terms || value < 2 || value > 6) return 1;
     return value < 4 ? 1 / scale : 1 / (scale * scale);
   }
 
   QKGEOM_HD void load(const placed_tile& tile, shared_values& to, int side, int row) const {
     const index_t key = tile.key(side, row);
     const bool there = key < tile.end;
-    const index_t of_distribution = tile.span.distribution * tiles.n + key;
-    to.norm_score[side][row][0] = there ? keys.norm[of_distribution] : 0.0f;
-    to.norm_score[side][row][1] = there ? keys.score[of_distribution] : 0.0f;
-    if constexpr (Heat || Parts) to.position[side][row] = there ? keys.position[key] : 0;
-    if constexpr (Parts) {
-      to.term[0][side][row] = there ? keys.drift[of_distribution] : 0.0f;
-      to.term[1][side][row] = there ? keys.content[of_distribution] : 0.0f;
-      to.term[2][side][row] = there ? keys.cross[of_distribution] : 0.0f;
+    const index_t of_bucket = tile.span.bucket * tiles.n + key;
+    to.norm_score[side][row][0] = there ? keys.norm[of_bucket] : 0.0f;
+    to.norm_score[side][row][1] = there ? keys.score[of_bucket] : 0.0f;
+    if constexpr (Heat || Terms) to.position[side][row] = there ? keys.position[key] : 0;
+    if constexpr (Terms) {
+      to.term[0][side][row] = there ? keys.drift[of_bucket] : 0.0f;
+      to.term[1][side][row] = there ? keys.content[of_bucket] : 0.0f;
+      to.term[2][side][row] = there ? keys.cross[of_bucket] : 0.0f;
     }
     if constexpr (Weight::given) {
       const std::int32_t range = to.admitted.load(tiles, tile, side, row);
@@ -190,17 +188,17 @@ struct pair_tiles {
     }
   }
 
-  QKGEOM_HD static void terms_at(const tile_distribution& distribution, const shared_values& side, int r, int c,
-                                 float m, float v, float* to) {
+  QKGEOM_HD static void terms_at(const tile_bucket& bucket, const shared_values& side, int r, int c, float m, float v,
+                                 float* to) {
     const float step = side.term[0][0][r] - side.term[0][1][c];
-    set_terms(m, v, distribution.drift_mean * step, side.term[1][0][r] - side.term[1][1][c],
-              distribution.drift_variance * step * step, 2.0f * step * (side.term[2][0][r] - side.term[2][1][c]),
+    set_terms(m, v, bucket.drift_mean * step, side.term[1][0][r] - side.term[1][1][c],
+              bucket.drift_variance * step * step, 2.0f * step * (side.term[2][0][r] - side.term[2][1][c]),
               side.position[0][r] == side.position[1][c], to);
   }
 
-  /// Values of the eight pairs of row `r` that a thread holds in g. Whole: all of them are admitted.
+  /// Sums over the thread's eight pairs of row `r`, whose products g holds. Whole: all are admitted.
   template <bool Whole>
-  QKGEOM_HD void add_row(const placed_tile& tile, const tile_distribution& distribution, const shared_values& side,
+  QKGEOM_HD void add_row(const placed_tile& tile, const tile_bucket& bucket, const shared_values& side,
                          const columns_of_thread& columns, const float (&g)[4][4], int half, int t, int r,
                          float* plasticity, partial (&to)[values]) const {
     const int column = first_column_of(t);
@@ -208,7 +206,7 @@ struct pair_tiles {
     const int first = run.first - column, end = run.end - column;
     const auto is_pair = [&](int i) { return Whole || (first <= column_step(i) && column_step(i) < end); };
     const float ni = side.norm_score[0][r][0], si = side.norm_score[0][r][1];
-    // First v of all eight, so that what follows has no branch in it.
+    // v of all eight first, so that what follows has no branch.
     float v[row_pairs], least = HUGE_VALF;
     QKGEOM_UNROLL
     for (int i = 0; i < row_pairs; ++i) {
@@ -218,7 +216,7 @@ struct pair_tiles {
     const float doubtful = (ni + columns.largest_norm) * cancelled;
     if (!(least > doubtful) || !(least > least_v<float>)) {
       QKGEOM_ROLLED
-      for (int i = 0; i < row_pairs; ++i) {  // rare: v is indexed by comparing, so that it stays in registers
+      for (int i = 0; i < row_pairs; ++i) {  // rare; v is indexed by comparisons, so that it stays in registers
         float of_pair = 0;
         QKGEOM_UNROLL
         for (int j = 0; j < row_pairs; ++j) of_pair = j == i ? v[j] : of_pair;
@@ -227,7 +225,7 @@ struct pair_tiles {
         if (!(of_pair > (ni + side.norm_score[1][c][0]) * cancelled))
           of_pair = from_difference<Split>(keys.operand.high, keys.operand.low, place(tile, tile.i0 + r),
                                            place(tile, tile.j0 + c), keys.operand.width);
-        if (!Parts && !(of_pair > least_v<float>)) of_pair = least_v<float>;
+        if (!Terms && !(of_pair > least_v<float>)) of_pair = least_v<float>;
         QKGEOM_UNROLL
         for (int j = 0; j < row_pairs; ++j) v[j] = j == i ? of_pair : v[j];
       }
@@ -240,24 +238,24 @@ struct pair_tiles {
     for (int i = 0; i < row_pairs; ++i) {
       const int c = column + column_step(i);
       const float m = si - columns.score[i],
-                  p = tile::plasticity(m, !Parts || v[i] > least_v<float> ? v[i] : least_v<float>);
-      if constexpr (Heat) plasticity[r * heat_row + c] = Parts ? v[i] : p;
+                  p = tile::plasticity(m, !Terms || v[i] > least_v<float> ? v[i] : least_v<float>);
+      if constexpr (Heat) plasticity[r * heat_row + c] = Terms ? v[i] : p;
       if constexpr (Weight::given) {
-        const double w = is_pair(i) ? side.weights.of_pair(weight, distribution.tau, r, c) : 0.0;
+        const double w = is_pair(i) ? side.weights.of_pair(weight, bucket.tau, r, c) : 0.0;
         if (backend::is_weight(w)) {
           weighted += is_pair(i) ? w * static_cast<double>(p) : 0.0;
           weights += w;
           pairs += w > 0;
         } else {
-          keep_least(refused + tile.span.distribution,
+          keep_least(refused + tile.span.bucket,
                      static_cast<unsigned long long>((tile.i0 + r) * tiles.n + tile.j0 + c));
         }
       } else {
         sum += is_pair(i) ? p : 0.0f;
       }
-      if constexpr (Parts) {
+      if constexpr (Terms) {
         float x[terms_of_pair];
-        terms_at(distribution, side, r, c, m, v[i], x);
+        terms_at(bucket, side, r, c, m, v[i], x);
         QKGEOM_UNROLL
         for (int q = 0; q < terms_of_pair; ++q) term[q] += is_pair(i) ? x[q] : 0.0f;
       }
@@ -270,14 +268,14 @@ struct pair_tiles {
     } else {
       to[0] = sum;
     }
-    if constexpr (Parts) {
+    if constexpr (Terms) {
       QKGEOM_UNROLL
       for (int i = 0; i < terms_of_pair; ++i) to[1 + i] = term[i];
     }
   }
 
-  /// add(c, x) for each pair of half a row that has a cell, x what `of_pairs` (tile_side, heat_row) holds of it; pairs
-  /// come in runs of one cell, and flush(cell) ends a run. The last one is left, and its cell returned.
+  /// Calls add(c, x) for each pair of half a row that has a cell, x from `of_pairs` (tile_side, heat_row). Pairs come
+  /// in runs of one cell; flush(cell) ends each run but the last, whose cell is returned, -1 if there is none.
   template <class Add, class Flush>
   QKGEOM_HD index_t each_run(const float* of_pairs, const shared_values& side, const placed_tile& tile, double tau,
                              int t, const Add& add, const Flush& flush) const {
@@ -302,11 +300,11 @@ struct pair_tiles {
     add_to(heat.weight + x.place, x.weight);
   }
 
-  /// Adds a tile's plasticity to a heatmap: a thread takes half a row, and adds a run at once. The last run, most often
-  /// the only one and of one cell with those of its neighbours, is returned where there is no weight.
+  /// Adds the plasticity of half a row to the heatmap, a run at a time. Without a weight the last run is returned
+  /// instead: it is mostly the only one, and neighbours have the same cell.
   QKGEOM_HD joined add_heat(const float* plasticity, const shared_values& side, const placed_tile& tile,
-                            const tile_distribution& distribution, int t) const {
-    const index_t offset = distribution.problem * heat.cells.width * heat.cells.width;
+                            const tile_bucket& bucket, int t) const {
+    const index_t offset = bucket.problem * heat.cells.width * heat.cells.width;
     double sum = 0;
     std::conditional_t<Weight::given, double, int> weights = 0;
     const auto in_fixed_point = [&](index_t cell) {
@@ -315,7 +313,7 @@ struct pair_tiles {
     };
     const auto add = [&](int c, float p) {
       if constexpr (Weight::given) {
-        const double w = side.weights.of_pair(weight, distribution.tau, heat_row_of(t), c);
+        const double w = side.weights.of_pair(weight, bucket.tau, heat_row_of(t), c);
         if (!backend::is_weight(w)) return;
         sum += w * static_cast<double>(p);
         weights += w;
@@ -326,47 +324,47 @@ struct pair_tiles {
     };
     const auto flush = [&](index_t cell) {
       if constexpr (Weight::given) {
-        const fixed_point unit = heat.unit[distribution.problem];
+        const fixed_point unit = heat.unit[bucket.problem];
         if (weights > 0) {
-          unit.add(heat.sum + offset + cell, heat.sum_rest + offset + cell, sum);
-          unit.add(heat.weight + offset + cell, heat.weight_rest + offset + cell, weights);
+          unit.add(heat.sum + offset + cell, heat.sum_low + offset + cell, sum);
+          unit.add(heat.weight + offset + cell, heat.weight_low + offset + cell, weights);
         }
       } else {
         add_to_cell(in_fixed_point(cell));
       }
       sum = weights = 0;
     };
-    const index_t last = each_run(plasticity, side, tile, distribution.tau, t, add, flush);
+    const index_t last = each_run(plasticity, side, tile, bucket.tau, t, add, flush);
     if (last < 0) return {-1, 0, 0};
     if constexpr (!Weight::given) return in_fixed_point(last);
     flush(last);
     return {-1, 0, 0};
   }
 
-  /// Adds plasticity and terms, made anew from v, to the cells of the row's group.
+  /// Adds plasticity and terms of half a row, computed again from v, to the cells of the row's group.
   QKGEOM_HD void add_cells(const float* of_v, const shared_values& side, const placed_tile& tile,
-                           const tile_distribution& distribution, int t) const {
+                           const tile_bucket& bucket, int t) const {
     const int row = heat_row_of(t);
     const std::int32_t range = side.admitted.range[row];
     if (range < 0) return;
     const index_t group = tiles.ranges[tile.span.first_range + range].group;
-    const index_t offset = (distribution.problem * heat.by_group.groups + group) * heat.cells.width * heat.cells.width;
+    const index_t offset = (bucket.problem * heat.by_group.groups + group) * heat.cells.width * heat.cells.width;
     double sum[group_cells::values] = {};
     const auto add = [&](int c, float v) {
       const float m = side.norm_score[0][row][1] - side.norm_score[1][c][1];
       float x[terms_of_pair];
-      terms_at(distribution, side, row, c, m, v, x);
+      terms_at(bucket, side, row, c, m, v, x);
       if (!(x[terms_of_pair - 1] < most_abs_z)) x[terms_of_pair - 1] = most_abs_z;
       sum[0] += 1;
       sum[1] += static_cast<double>(tile::plasticity(m, v > least_v<float> ? v : least_v<float>));
       for (int i = 0; i < terms_of_pair; ++i) sum[2 + i] += static_cast<double>(x[i]);
     };
     const auto flush = [&](index_t cell) {
-      for (int v = 2; v < group_cells::values; ++v) sum[v] *= unit_of(v - 1, scale[tile.span.distribution]);
-      heat.by_group.add(distribution.problem, offset + cell, sum);
+      for (int v = 2; v < group_cells::values; ++v) sum[v] *= unit_of(v - 1, scale[tile.span.bucket]);
+      heat.by_group.add(bucket.problem, offset + cell, sum);
       for (double& x : sum) x = 0;
     };
-    if (const index_t last = each_run(of_v, side, tile, distribution.tau, t, add, flush); last >= 0) flush(last);
+    if (const index_t last = each_run(of_v, side, tile, bucket.tau, t, add, flush); last >= 0) flush(last);
   }
 };
 

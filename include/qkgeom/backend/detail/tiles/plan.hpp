@@ -6,25 +6,25 @@
 
 #include "qkgeom/context/admissible.hpp"
 
-/// How the pairs of a distribution are cut into square tiles of keys.
+/// How the pairs of a query bucket are cut into square tiles of keys.
 namespace qkgeom::tile {
 
 inline constexpr int tile_side = 128, tile_threads = 256;
 
-/// A run of tiles of one distribution. One group of more than tile_side keys: the upper triangle of tiles over keys
-/// [first, first + count), one sum a tile. Else small groups that lie in at most tile_side keys from `first` on: one
-/// tile, one sum a key.
+/// A run of tiles of one query bucket over keys [first, first + count). `large`: one group of more than tile_side keys,
+/// the upper triangle of its tiles, a sum per tile. Else small groups in one tile, a sum per key.
 struct tile_span {
-  index_t first_tile, first, count, first_range;
-  std::int32_t ranges, distribution, large, unused;
+  index_t first_tile = 0, first = 0, count = 0, first_range = 0;
+  std::int32_t ranges = 1, bucket = 0, large = 0;
+  std::int32_t unused = 0;  ///< no padding, so that every byte that goes to a device is set
 };
 
-/// Which span holds every 2^shift-th tile, so that others are not far: spans are in the order of their tiles.
+/// The span of every 2^shift-th tile, from which a short search finds any tile's. Spans are in the order of tiles.
 struct span_table {
-  std::vector<std::int32_t> at;  ///< and at the end the last span
+  std::vector<std::int32_t> at;  ///< ends with the last span
   int shift = 0;
 
-  /// At most `most` entries besides the last.
+  /// With at most `most` entries before the last.
   span_table(const std::vector<tile_span>& spans, index_t tiles, index_t most) {
     while ((tiles - 1) >> shift >= most) ++shift;
     for (std::size_t s = 0; s < spans.size(); ++s) {
@@ -35,7 +35,7 @@ struct span_table {
   }
 };
 
-/// The span that holds a tile, by what a `span_table` says.
+/// The span that holds a tile; `at` and `shift` are those of a `span_table`.
 QKGEOM_HD inline const tile_span& span_of(const tile_span* spans, const std::int32_t* at, int shift, index_t tile) {
   index_t low = at[tile >> shift], high = index_t{at[(tile >> shift) + 1]} + 1;
   while (high - low > 1) {
@@ -45,7 +45,7 @@ QKGEOM_HD inline const tile_span& span_of(const tile_span* spans, const std::int
   return spans[low];
 }
 
-/// The range of a span that admits a key, counted from the span's first; -1: none does.
+/// Number, within a span, of the range that admits a key; -1: none does.
 QKGEOM_HD inline std::int32_t range_of(const tile_span& span, const group_range* ranges, index_t key) {
   std::int32_t low = 0, high = span.ranges;
   while (high - low > 1) {
@@ -56,29 +56,30 @@ QKGEOM_HD inline std::int32_t range_of(const tile_span& span, const group_range*
   return key >= r.first && key < r.first + r.count ? low : -1;
 }
 
-/// First keys of the two sides of tile number `number` of a span.
+/// First keys of the two sides of a tile.
 struct tile_place {
   index_t i0, j0;
 };
+/// Tile number `number` of a span.
 QKGEOM_HD inline tile_place place_of(const tile_span& span, index_t number) {
   if (!span.large) return {span.first, span.first};
-  // Tile number t of i <= j is pair number t of i < j + 1.
+  // Tile t of i <= j is pair t of i < j + 1.
   const auto at = pair_of_number(number);
   return {span.first + index_t{at.i} * tile_side, span.first + index_t{at.j - 1} * tile_side};
 }
 
-/// Where the sum of one group lies: [begin, end) of the sums by tile or by key.
+/// The sums [begin, end) that add up to one group's: by tile if `tiles`, else by key.
 struct sum_span {
-  index_t begin, end;
-  std::int32_t tiles;  ///< whether of tiles, else of keys
-  std::int32_t unused;
+  index_t begin = 0, end = 0;
+  std::int32_t tiles = 0;
+  std::int32_t unused = 0;  ///< no padding
 };
 
-/// The tiles of one distribution, the same for all distributions that admit the same keys.
+/// The tiles of the query buckets that admit the same keys, over these ranges of them.
 struct tile_plan {
   std::vector<group_range> ranges;
   std::vector<tile_span> spans;  ///< first_tile and first_range from 0
-  std::vector<sum_span> sums;    ///< (ranges) tiles from 0, or keys
+  std::vector<sum_span> sums;    ///< (ranges) tiles counted from 0
   index_t tiles = 0;
 
   explicit tile_plan(std::vector<group_range> of) : ranges(std::move(of)) {
@@ -87,19 +88,19 @@ struct tile_plan {
       const index_t range = at++;
       if (r.count > tile_side) {
         const index_t across = (r.count + tile_side - 1) / tile_side, more = across * (across + 1) / 2;
-        spans.push_back({tiles, r.first, r.count, range, 1, 0, 1, 0});
-        sums.push_back({tiles, tiles + more, 1, 0});
+        spans.push_back({.first_tile = tiles, .first = r.first, .count = r.count, .first_range = range, .large = 1});
+        sums.push_back({.begin = tiles, .end = tiles + more, .tiles = 1});
         tiles += more;
         continue;
       }
-      sums.push_back({r.first, r.first + r.count, 0, 0});
+      sums.push_back({.begin = r.first, .end = r.first + r.count});
       const index_t end = r.first + r.count;
       if (!spans.empty() && !spans.back().large && end - spans.back().first <= tile_side) {
         spans.back().count = end - spans.back().first;
         ++spans.back().ranges;
         continue;
       }
-      spans.push_back({tiles++, r.first, r.count, range, 1, 0, 0, 0});
+      spans.push_back({.first_tile = tiles++, .first = r.first, .count = r.count, .first_range = range});
     }
   }
 };

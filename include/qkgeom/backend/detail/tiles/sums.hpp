@@ -4,26 +4,26 @@
 #include "qkgeom/backend/detail/tiles/plan.hpp"
 #include "qkgeom/backend/detail/tiles/team.hpp"
 
-/// What all programs of tiles share: which keys a tile holds, and where its sums go.
+/// What all tile programs share: which keys a tile holds, and where its sums go.
 namespace qkgeom::tile {
 
-/// The tiles of a launch, over the same n keys under each distribution.
+/// The tiles of a launch, over the same n keys under each query bucket.
 struct tile_list {
   const tile_span* spans;
-  const std::int32_t* span_at;  ///< a `span_table`
-  int span_shift;
+  const std::int32_t* span_at;  ///< span_table::at
+  int span_shift;               ///< span_table::shift
   index_t first_tile;
   const group_range* ranges;
   index_t n;
 };
 
-/// Sums in f64 by tile (values, tiles) for large groups, by key (values, distributions n) for small ones.
+/// Sums in f64 by tile (values, tiles) for large groups, by key (values, buckets * n) for small ones.
 struct tile_sums {
   double *tile, *key;
   index_t tiles, keys;
 };
 
-/// One tile: keys [i0, i0 + tile_side) with keys [j0, j0 + tile_side), both before `end`.
+/// One tile: the pairs of keys [i0, i0 + tile_side) with keys [j0, j0 + tile_side), all before `end`.
 struct placed_tile {
   index_t number, i0, j0, end;
   tile_span span;
@@ -44,12 +44,12 @@ struct column_run {
   QKGEOM_HD bool empty() const { return first >= end; }
 };
 
-/// Which columns of a tile make a pair with each of its rows: a run of them, since keys of a group lie together.
+/// The columns of a tile that make a pair with each of its rows: a run, since keys of a group lie together.
 struct admitted_keys {
   std::int32_t range[tile_side];  ///< the span's range that admits the row's key; -1: none, or there is no such key
-  std::int32_t end[tile_side];    ///< the columns before it are of that range, or come before the row
+  std::int32_t end[tile_side];    ///< columns before it lie in that range, or before the row
 
-  /// Of one row, or of one column, of which nothing is kept; returns its range.
+  /// The range of a row, which is kept, or of a column.
   QKGEOM_HD std::int32_t load(const tile_list& list, const placed_tile& tile, int side, int row) {
     const index_t key = tile.key(side, row);
     const std::int32_t number = key < tile.end ? range_of(tile.span, list.ranges, key) : -1;
@@ -60,38 +60,37 @@ struct admitted_keys {
     end[row] = static_cast<std::int32_t>(columns < 0 ? 0 : (columns < tile_side ? columns : tile_side));
     return number;
   }
-  /// Of columns [from, to) those that make a pair with row r: of one group, admitted, the earlier key first.
+  /// The columns in [from, to) that make a pair with row r: of one group, admitted, the earlier key first.
   QKGEOM_HD column_run columns(const placed_tile& tile, int r, int from = 0, int to = tile_side) const {
     const int after = tile.i0 == tile.j0 ? r + 1 : 0;
     return {after > from ? after : from, end[r] < to ? end[r] : to};
   }
-  /// Whether every row and column are a pair: those of one range lie together, so the first row says it of all.
+  /// Whether all rows and columns make pairs. The first row shows it, since keys of one range lie together.
   QKGEOM_HD bool are_all(const placed_tile& tile) const { return tile.i0 != tile.j0 && end[0] == tile_side; }
 };
 
-/// Writes value number `value` of a tile, whose sums by row are in `rows`; thread t may set rows[t] anew without
-/// waiting.
+/// Writes value number `value` of a tile from its sums by row. After it, thread t may set rows[t] without waiting.
 template <class Team>
 QKGEOM_HD void write_sums(const Team& team, const placed_tile& tile, index_t n, const double* rows, const tile_sums& to,
                           index_t value) {
   if (!tile.span.large) {
-    team.own([&](int t) {
+    team.each([&](int t) {
       if (t < tile_side && tile.i0 + t < tile.end)
-        to.key[value * to.keys + tile.span.distribution * n + tile.i0 + t] = rows[t];
+        to.key[value * to.keys + tile.span.bucket * n + tile.i0 + t] = rows[t];
     });
     return;
   }
   typename Team::template per_thread<double> sum;
-  team.each([&](int t) { sum[t] = t < 32 ? (rows[t] + rows[t + 32]) + (rows[t + 64] + rows[t + 96]) : 0.0; });
+  team.each_then_wait([&](int t) { sum[t] = t < 32 ? (rows[t] + rows[t + 32]) + (rows[t + 64] + rows[t + 96]) : 0.0; });
   team.template sum_lanes<32>(sum);
-  team.own([&](int t) {
+  team.each([&](int t) {
     if (t == 0) to.tile[value * to.tiles + tile.number] = sum[t];
   });
 }
 
-/// to(value, i) = the sum of span i of value: one warp each, lane by lane, then by halves.
+/// to(value, i) = the sum over span i: by one warp, lane by lane, then by halves.
 struct sum_program {
-  static constexpr int threads = 256, blocks_a_processor = 4;
+  static constexpr int threads = 256, blocks_per_processor = 4;
   const sum_span* spans;
   index_t n, values;
   tile_sums from;
@@ -103,7 +102,7 @@ struct sum_program {
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char*) const {
     typename Team::template per_thread<double> sum;
-    team.own([&](int t) {
+    team.each([&](int t) {
       sum[t] = 0;
       const index_t at = (block * threads + t) / 32;
       if (at >= n * values) return;
@@ -113,7 +112,7 @@ struct sum_program {
       for (index_t i = s.begin + t % 32; i < s.end; i += 32) sum[t] += x[i];
     });
     team.template sum_lanes<32>(sum);
-    team.own([&](int t) {
+    team.each([&](int t) {
       const index_t at = (block * threads + t) / 32;
       if (t % 32 == 0 && at < n * values) to[at] = sum[t];
     });

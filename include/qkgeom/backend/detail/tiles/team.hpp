@@ -8,15 +8,17 @@
 
 #include "qkgeom/core/config.hpp"
 
-/// Programs of the tile kernels are written once, for a team of threads: `team.each(f)` calls f(t) for every thread t
-/// and then waits for all of them, `team.own(f)` does not wait, `per_thread<T>` is a value that each thread has. On a
-/// device a block is a team (`device_team`), its values are registers and waiting is a barrier; on the host one thread
-/// does the work of all, step by step, so that tests run the very program that a device runs. A program is a value with
-///   static constexpr int threads, blocks_a_processor;
+/// A program is the work of one block of a launch, written for a team: the threads of the block, which share memory.
+///   static constexpr int threads, blocks_per_processor;
 ///   index_t shared_bytes() const;  operator()(team, block, shared)
+/// A team has
+///   each(f): calls f(t) for every thread t;  barrier(): waits for all threads;  each_then_wait(f): both
+///   per_thread<T>: a value of each thread
+/// and what device_team has. There a thread is a thread of the device and per_thread a register. On the host one thread
+/// does the work of all, step by step, so that tests run the programs of the device.
 namespace qkgeom::tile {
 
-/// Four floats from a place that is a multiple of 16 bytes, read at once.
+/// Four floats read at once from a 16-byte aligned address.
 struct four_floats {
   float value[4];
 
@@ -31,22 +33,22 @@ struct four_floats {
   }
 };
 
-/// Eight rows of eight bf16 of each of four matrices, or what a thread holds of a product's operands: see device_team.
+/// A thread's share of four 8 x 8 matrices of bf16, or of a product's operands: see device_team.
 struct fragment {
   std::uint32_t word[4];
 };
-/// What a thread holds of 64 x 32 products: 4 x 4 tiles of 16 x 8.
+/// A thread's share of 64 x 32 products: 4 x 4 tiles of 16 x 8.
 struct products {
   float value[4][4][4];
 };
 
-/// What a thread adds to two numbers of a place; nothing where that is negative.
+/// What a thread adds to the two numbers at `place`; nothing where that is negative.
 struct joined {
   long long place;
   unsigned long long sum, weight;
 };
 
-/// Adds to what other blocks add to as well: of integers, so that the order does not matter.
+/// Adds atomically. Integers, so that the order of blocks does not matter.
 QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
   atomicAdd(to, x);
@@ -56,7 +58,7 @@ QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
 }
 
 #if !defined(__CUDA_ARCH__)
-/// What an atomic operation of a device does, by a thread of the host.
+/// Replaces *to by x, atomically, where better(x, *to).
 template <class Better>
 void keep(unsigned long long* to, unsigned long long x, Better better) {
   const std::atomic_ref<unsigned long long> at(*to);
@@ -65,7 +67,7 @@ void keep(unsigned long long* to, unsigned long long x, Better better) {
 }
 #endif
 
-/// The smallest of what blocks or threads give; `keep_most` the largest.
+/// Lowers *to to x, atomically; keep_most raises it.
 QKGEOM_HD inline void keep_least(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
   atomicMin(to, x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels of the forward pass on an emulated device: each block by one thread of the host. That its threads wait for
-// one another where they must is what tests/capture/forward/device/block_team_test.cpp shows.
+// Kernels of the forward pass on the emulated device: each block by one thread of the host. Missing barriers show in
+// tests/capture/forward/device/block_team_test.cpp.
 #pragma once
 
 #include "capture/forward/device/team.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Thrust's algorithms on a stream of an emulated device: OpenMP's, when the stream gets there.
+// Thrust's algorithms on a stream of the emulated device: OpenMP's, run when the stream gets there.
 #pragma once
 
 #include <thrust/binary_search.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Programs of tiles on an emulated device: each block by one thread of the host. That its threads wait for one another
-// where they must is what tests/backend/thread_order_test.cpp shows.
+// Tile programs on the emulated device: each block by one thread of the host. Missing barriers show in
+// tests/backend/detail/tiles/team_test.cpp.
 #pragma once
 
 #include "qkgeom/backend/cuda/resources.cuh"

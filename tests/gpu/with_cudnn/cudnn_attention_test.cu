@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cuDNN's attention against the blockwise one, on the same GPU. Skipped where there is no device.
+// cuDNN's attention against the blockwise one on a GPU. Skipped where there is no device.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ std::vector<bf16> drawn(index_t n, std::uint64_t seed) {
   return x;
 }
 
-/// Documents of one token, a last chunk of one, several chunks; all keys and a window; grouped heads and single ones.
+/// Documents of one token, a last chunk of one token, several chunks; all keys and a window; shared and own key heads.
 TEST(cudnn_on_gpu, attends_as_blocks_do) {
   try {
     cuda_kernels::require_device();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tests/emulated_cuda/ptx/machine.hpp"
+#include "tests/emulated_cuda/ptx/interpreter.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -36,8 +36,8 @@ warp::warp(launched& in, running_block& block, int number)
 void warp::start() {
   live_ = threads_;
   waiting_ = 0;
-  parted_ = false;
-  together_at_ = 0;
+  diverged_ = false;
+  common_pc_ = 0;
   std::fill(local_.begin(), local_.end(), '\xff');
   for (auto& groups : copies_) groups.assign(1, {});
   for (const auto& [r, name] : in_.program.specials)
@@ -45,34 +45,34 @@ void warp::start() {
       row(r)[l] = special_value(name, in_.of, block_.number, number_ * warp_lanes + l);
 }
 
-/// The lanes that have come least far go first, so that those that part meet again.
+/// The lanes at the lowest instruction go first, so that diverged lanes meet again.
 lanes warp::pick(int& pc) {
-  pc = together_at_;
-  if (!parted_) return live_;
-  const auto at = [&](int l) { return at_[l]; };
+  pc = common_pc_;
+  if (!diverged_) return live_;
+  const auto at = [&](int l) { return pc_[l]; };
   const lanes free = live_ & ~waiting_, of = free != 0 ? free : live_;
   pc = at(std::countr_zero(of));
   for_each_lane(of, [&](int l) { pc = std::min(pc, at(l)); });
   lanes here = 0;
   for_each_lane(of, [&](int l) { here |= lanes{at(l) == pc} << l; });
-  // Those that wait there for others go on with them.
+  // Lanes that wait there for others go on with them.
   for_each_lane(waiting_, [&](int l) { here |= lanes{at(l) == pc} << l; });
   if (here == live_) {
-    parted_ = false;
-    together_at_ = pc;
+    diverged_ = false;
+    common_pc_ = pc;
     waiting_ = 0;
   }
   return here;
 }
 
 void warp::move(lanes who, int to) {
-  if (!parted_ && who == live_) {
-    together_at_ = to;
+  if (!diverged_ && who == live_) {
+    common_pc_ = to;
     return;
   }
-  if (!parted_) at_.fill(together_at_);
-  parted_ = true;
-  for_each_lane(who, [&](int l) { at_[l] = to; });
+  if (!diverged_) pc_.fill(common_pc_);
+  diverged_ = true;
+  for_each_lane(who, [&](int l) { pc_[l] = to; });
 }
 
 void warp::go_on() {
@@ -86,7 +86,7 @@ void warp::go_on() {
       for_each_lane(here, [&](int l) { doing &= ~(lanes{(guard[l] != 0) == i.guard_is_not} << l); });
     }
     if (i.is == kind::together || i.is == kind::barrier) {
-      if (here != threads_) {  // those that have ended are missing too
+      if (here != threads_) {  // lanes that have ended are missing too
         if ((live_ & ~waiting_ & ~here) == 0) refuse(i, std::countr_zero(here), "missed by others of its warp");
         waiting_ |= here;
         continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The programs that cuda_context launches, by threads that run far ahead of one another and copies that come early or
-// late: results are, to the bit, those of threads in step. A barrier or a wait that is missing shows here.
+// Tile programs by threads that run far ahead of one another, with copies that come early or late: results have the
+// bits of threads in step. A missing barrier or wait shows here.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -25,7 +25,7 @@ constexpr test::thread_schedule schedules[] = {{thread_order::first_comes_first,
                                                {thread_order::last_comes_first, copy_time::late}};
 constexpr uniform_buckets buckets{500};
 
-/// Every number of a profile, in bits.
+/// The bits of every number of a profile.
 std::vector<std::uint64_t> bits_of(const plasticity_profile_result& p) {
   std::vector<std::uint64_t> bits;
   const auto add = [&](const std::vector<double>& values) {
@@ -43,7 +43,7 @@ std::vector<std::uint64_t> bits_of(const plasticity_profile_result& p) {
   return bits;
 }
 
-/// Small groups that share tiles, and a group of three tiles; keys of three stages of columns.
+/// For small groups that share tiles and a group of three tiles; keys have three stages of columns.
 template <class F>
 void expect_same_under_every_schedule(const F& profile_of, bool split = true) {
   constexpr std::size_t scratch = std::size_t{1} << 30;
@@ -64,7 +64,7 @@ void expect_same_under_every_schedule(const F& profile_of, bool split = true) {
   }
 }
 
-/// The same of the profile over these pairs.
+/// The same for the profile over these pairs.
 template <class Pairs>
 void expect_same_profile(const Pairs& pairs, const profile_options& options, bool split = true) {
   expect_same_under_every_schedule(
@@ -88,7 +88,7 @@ TEST(thread_order, tiles_of_weights_do_not_depend_on_it) {
   expect_same_profile(device_weighted_pairs{test::odd_weight{}}, {.heatmap = true});
 }
 
-TEST(thread_order, tiles_of_parts_do_not_depend_on_it) {
+TEST(thread_order, tiles_of_terms_do_not_depend_on_it) {
   expect_same_profile(all_pairs{}, {.terms = true});
   expect_same_profile(all_pairs{}, {.heatmap = true, .terms = true});
 }
@@ -99,13 +99,13 @@ TEST(thread_order, tiles_of_observed_queries_do_not_depend_on_it) {
   });
 }
 
-// Both end as powers of two that no sum shows, but for their rounding.
+// Sums show neither, but for their rounding.
 TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
   constexpr index_t n = 200, width = 3;
   const random_stream draws{.seed = 3};
   std::vector<double> z(2 * n * width);
   for (std::size_t i = 0; i < z.size(); ++i) z[i] = (i < z.size() / 2 ? 1e-3 : 1e4) * draws.uniform(i);
-  // Keys along u, which a reflection turns round; two distributions, of which one takes them 1e7 times as large.
+  // Keys along u, which the reflection turns round; two query buckets, the second scales keys by 1e7.
   const std::vector<double> u(2 * width, 1 / std::sqrt(3.0)), factor{1, 1, 1, 1e7, 1e7, 1e7};
   std::vector<double> y(n * width);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = 1e-3 * draws.uniform(i / width);
@@ -137,7 +137,7 @@ TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
   }
 }
 
-/// Threads of a block hand a number to their neighbour, with the barriers that this needs or without one of them.
+/// Threads of a block hand a number to their neighbour, with both barriers that this needs or without one.
 std::vector<int> handed_on(thread_order order, bool first_barrier, bool second_barrier) {
   test::fibre_block block(64);
   std::vector<int> given(64, -1), got(64, 0);

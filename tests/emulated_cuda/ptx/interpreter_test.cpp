@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The machine that runs kernels of PTX, on small ones: what it computes, and what it refuses.
+// Small kernels of PTX: what they compute, and what is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 #include "qkgeom/core/scalar.hpp"
 #include "tests/common/refusal.hpp"
-#include "tests/emulated_cuda/ptx/machine.hpp"
+#include "tests/emulated_cuda/ptx/interpreter.hpp"
 
 namespace {
 
@@ -21,8 +21,7 @@ using namespace qkgeom;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A kernel of one pointer to words, whose threads have their number in %tid.x, in bytes in %at, and that pointer in
-/// %p.
+/// A kernel of one pointer to words, which is in %p; threads have their number in %t, four times it in %at.
 struct small_kernel {
   std::string text;
   explicit small_kernel(const std::string& body, const std::string& declared = "")
@@ -46,7 +45,7 @@ struct small_kernel {
 }
 )") {}
 
-  /// Runs blocks of `threads` on these words and no others.
+  /// Runs blocks of `threads` threads; these words are all of the global memory.
   void operator()(std::vector<std::uint32_t>& words, int threads = 32, index_t blocks = 1) const {
     const auto found = ptx::find_kernels(text);
     const ptx::kernel k = ptx::read_kernel(found.at(0));

@@ -23,13 +23,13 @@ using namespace qkgeom;
 using test::moments_of;
 using omp_policy = std::remove_cvref_t<decltype(thrust::omp::par)>;
 
-/// Memory that a type says lies on a device: views of the host's do not convert to views of it. It holds nonsense
-/// before it is written and after it is given back.
+/// Host memory whose type says that it lies on a device, so views of the host do not convert to its views. It holds NaN
+/// before it is written and after it is released.
 class far_memory {
  public:
   static constexpr memory_space space = memory_space::device;
   struct counts {
-    index_t held = 0, copied = 0;  ///< pieces of memory, bytes from the host
+    index_t held = 0, copied = 0;  ///< allocations; bytes copied from the host
   };
   void* allocate(std::size_t bytes) const {
     ++counts_->held;
@@ -97,7 +97,7 @@ void expect_same(const std::vector<plasticity_profile_result>& a, const std::vec
   for (std::size_t h = 0; h < a.size(); ++h) expect_same(a[h], b[h]);
 }
 
-/// A layer of two query heads and one key head, packed, or with something else between rows and heads.
+/// A layer of two query heads and one key head, packed, or with NaN between rows and heads.
 template <class T>
 class planted_layer {
  public:
@@ -121,13 +121,13 @@ class planted_layer {
   std::vector<T> spread(const std::vector<T>& x, index_t heads) const {
     const T nonsense = round_to<T>(std::nan(""));
     std::vector<T> to;
-    for (std::size_t row = 0; row < x.size(); row += static_cast<std::size_t>(one_.dim)) {
+    for (std::size_t row = 0; row < x.size(); row += one_.dim) {
       for (index_t h = 0; h < heads; ++h) {
-        for (index_t c = 0; c < one_.dim; ++c)  // another order of coordinates makes another head
-          to.push_back(x[row + static_cast<std::size_t>((c + h) % one_.dim)]);
-        to.insert(to.end(), static_cast<std::size_t>(gap_), nonsense);
+        for (index_t c = 0; c < one_.dim; ++c)  // coordinates in another order make another head
+          to.push_back(x[row + (c + h) % one_.dim]);
+        to.insert(to.end(), gap_, nonsense);
       }
-      to.insert(to.end(), static_cast<std::size_t>(gap_), nonsense);
+      to.insert(to.end(), gap_, nonsense);
     }
     return to;
   }
@@ -188,7 +188,7 @@ TEST(uploading_context, copies_the_heads_of_a_view_and_no_others) {
   const tensor_view<const float> second{layer.q.data + 8, 80, 1, 8, 16, 8};
   const std::vector<std::int32_t> bucket(80, -1);
   const auto& copied = c.far.memory().so_far().copied;
-  const auto by_the_context = [&](index_t rows, index_t heads) {  // what it copies beside the values
+  const auto by_the_context = [&](index_t rows, index_t heads) {  // bytes that it copies beside the values
     const far_memory& memory = c.far.memory();
     const buffer<float, far_memory> x(memory, std::vector<float>(rows * heads * 8, 1.0f));
     const buffer<std::int32_t, far_memory> t(memory, std::vector<std::int32_t>(rows));

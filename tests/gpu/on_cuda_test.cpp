@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The forward pass on a GPU against what transformers computes and against the CPU's. Skipped where there is no device.
+// The forward pass on a GPU against transformers and against the CPU. Skipped where there is no device.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -30,7 +30,7 @@ class forward_on_gpu : public testing::Test {
 };
 
 TEST_F(forward_on_gpu, small_models_agree_with_transformers) {
-  for (const auto& name : test::varied_families)  // few chunks: tools that slow everything down run this
+  for (const auto& name : test::varied_families)  // few chunks, since slow tools run this too
     for (const auto& p : {pass(), pass(resident_layers::automatic, 48)})
       test::expect_f32_as_transformers(family_fixture(name), p);
 }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "qkgeom/backend/detail/thrust/scatter.hpp"
+#include "tests/backend/compared_contexts.hpp"
+#include "tests/backend/host_launcher.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+/// x' x by loops.
+struct loop_launcher {
+  std::shared_ptr<std::vector<double>> host = std::make_shared<std::vector<double>>();
+
+  void multiply(index_t batch, index_t width, index_t rows, const double* x, double* products) const {
+    for (index_t b = 0; b < batch; ++b, x += rows * width, products += width * width)
+      for (index_t i = 0; i < width; ++i)
+        for (index_t j = 0; j < width; ++j) {
+          double sum = 0;
+          for (index_t r = 0; r < rows; ++r) sum += x[r * width + i] * x[r * width + j];
+          products[i * width + j] = sum;
+        }
+  }
+  double* on_host(index_t n) const {
+    host->assign(n, std::nan(""));
+    return host->data();
+  }
+};
+
+double largest(const std::vector<double>& x) {
+  double most = 0;
+  for (const double v : x) most = std::fmax(most, std::abs(v));
+  return most;
+}
+void expect_same_moments(const row_moments& a, const row_moments& b) {
+  EXPECT_EQ(a.count, b.count);
+  EXPECT_NEAR(a.mean_t, b.mean_t, 1e-12 * (1 + b.mean_t));
+  EXPECT_NEAR(a.tt, b.tt, 1e-12 * (1 + b.tt));
+  const auto near = [](const std::vector<double>& x, const std::vector<double>& y) {
+    ASSERT_EQ(x.size(), y.size());
+    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-11 * (1 + largest(y)));
+  };
+  near(a.mean, b.mean);
+  near(a.xt, b.xt);
+  near(a.xx, b.xx);
+}
+
+TEST(scatter_by_products, moments_by_products_of_chunks_are_those_of_the_cpu) {
+  cpu_context cpu{{.threads = 2}};
+  const test::host_launcher launcher;
+  const auto planted = plant<bf16>(test::compared_head(20, 3, 400, 100));
+  auto rows = as_layer(planted.view()).q;
+  rows.heads = 2, rows.dim = rows.head_stride = 10;
+  const auto position = planted.view().q_position;
+  std::vector<std::int32_t> bucket;  // one bucket is empty, some rows are in none, one holds several chunks
+  for (index_t i = 0; i < rows.rows; ++i) bucket.push_back(i % 7 == 0 ? -1 : (i % 2 == 0 ? 0 : 2 + (i % 5 == 0)));
+  for (const auto kind : {scatter_kind::full, scatter_kind::diagonal}) {
+    const auto want = cpu.moments("q", rows, position, bucket, 4, kind);
+    const auto got = thrust_kernels::moments(
+        launcher.device(), thrust_kernels::scatter_by_products{loop_launcher{}},
+        [&](index_t n, auto&& f) { cpu.for_each(n, f); }, "q", rows, position, bucket, 4, kind);
+    for (std::size_t h = 0; h < 2; ++h) {
+      expect_same_moments(got[h].total, want[h].total);
+      for (std::size_t b = 0; b < 4; ++b) expect_same_moments(got[h].bucket[b], want[h].bucket[b]);
+    }
+  }
+}
+
+}  // namespace
