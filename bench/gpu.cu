@@ -15,6 +15,7 @@
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/plasticity/keys_by_document.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
 namespace {

@@ -14,6 +14,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/plasticity/keys_by_document.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
 namespace {

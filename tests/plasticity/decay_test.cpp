@@ -12,6 +12,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/keys_by_document.hpp"
 #include "tests/common/refusal.hpp"
 
 namespace {
