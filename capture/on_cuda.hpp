@@ -16,7 +16,7 @@ struct cuda_capture_options {
   index_t longest = 0;   ///< tokens of a document, at most; 0: the model's context
   index_t batch = 0;     ///< tokens of documents that run together, at most, if one is not longer
   bool softmax = false;  ///< what the softmax gives is measured, which `automatic` leaves room for
-  index_t chunk = 0;     ///< rows of a document that go through a layer together; 0: as a device_decoder has it
+  index_t chunk = 0;     ///< rows of a document that go through a layer together; 0: as a decoder has it
 };
 
 /// Makes forward passes on the first CUDA device. Throws `error` if there is none.

@@ -17,7 +17,7 @@ class checkpoint;
 class moment_store;
 class statistics_store;
 struct decoder_description;
-struct token_predictions;
+struct head_change;
 
 /// How the forward pass rounds: all in f32, or as a model that was loaded in bf16 (every linear map, norm, rotary table
 /// and sum is rounded to bf16; products are summed in f32).
@@ -28,6 +28,12 @@ constexpr std::string_view name_of(compute_type t) { return t == compute_type::f
 enum class rope_stage { post, pre };
 
 using token_span = std::span<const std::int32_t>;
+
+/// What a model makes of a document's tokens but the first, t = 0 .. tokens - 2.
+struct token_predictions {
+  std::vector<float> loss;          ///< -ln p(ids[t + 1] | ids[0 .. t]), nats
+  std::vector<std::uint8_t> right;  ///< 1 if no other token is likelier than ids[t + 1]
+};
 
 /// The rows that are wanted of a document's layer, by positions, ascending.
 struct row_choice {
@@ -61,6 +67,8 @@ class forward_pass {
   virtual void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) = 0;
   /// Checks names and shapes of the weights that losses need.
   virtual void check_output() const = 0;
+  /// What the next runs change at some heads; queries and keys that sinks get are without it. Nothing at first.
+  virtual void change(std::vector<head_change> changes) = 0;
   /// Whether the pass itself brings the moments of every token to `store`, at the stage of its runs, from now on; if
   /// not, they are to be taken from `rows`. The store must live as long as the runs.
   virtual bool takes_moments(moment_store&) { return false; }

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "capture/forward/attention_statistics.hpp"
+#include "capture/forward/cpu_device.hpp"
 #include "capture/forward/layer_weights.hpp"
-#include "capture/forward/losses.hpp"
 #include "capture/forward/products/amx.hpp"
 #include "capture/job/batches.hpp"
 
@@ -189,7 +189,7 @@ double peak_bytes(const capture_estimate& e, const decoder_description& m, const
   const double documents = d(batch) * (d(m.hidden) + queries + 2 * keys + tables);
   const double wide = std::max(queries + 2 * keys, 2 * d(m.experts ? m.experts->width : m.feed_forward));
   const int threads = o.threads > 0 ? o.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const double piece = whole ? d(vocabulary_piece) : 0;
+  const double piece = whole ? d(cpu_device::vocabulary_piece) : 0;
   // As the decoder keeps weights, in f32 or for the products of bf16 tiles.
   const bool tiles = o.plan.compute == compute_type::bf16 && amx_available();
   return program + shard + (tiles ? bf16_entry : f32) * (weights + piece * d(m.hidden)) +

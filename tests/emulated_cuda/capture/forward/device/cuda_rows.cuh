@@ -3,7 +3,7 @@
 // one another where they must is what tests/capture/forward/device/block_team_test.cpp shows.
 #pragma once
 
-#include "capture/forward/device/team.hpp"
+#include "capture/forward/team.hpp"
 #include "qkgeom/backend/cuda/resources.cuh"
 #include "tests/emulated_cuda/compiled_kernels.hpp"
 
