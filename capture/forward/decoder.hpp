@@ -37,13 +37,13 @@ template <class T, memory_space Space>
 using device_row_sink = std::function<void(std::size_t document, index_t layer, index_t first,
                                            tensor_view<const T, Space> q, tensor_view<const T, Space> k)>;
 
-/// What a forward pass on a device hands out; what is not set is not computed.
+/// Receivers of a forward pass on a device. A sink that is not set costs nothing.
 template <class T, memory_space Space>
 struct device_sinks {
   device_row_sink<T, Space> rows{};  ///< at the stage asked for
-  /// As they enter the attention, with k (tokens, key heads, d) the keys of the document up to the last of the rows.
+  /// As they enter the attention; k (first + rows, key heads, d) are the keys of the document up to the last row.
   device_row_sink<T, Space> attended{};
-  /// The keys of a whole document as they enter the attention, when all its chunks have been handed out.
+  /// The keys of a whole document as they enter the attention, after all its chunks.
   std::function<void(std::size_t document, index_t layer, tensor_view<const T, Space> k)> keys{};
   std::function<void(std::size_t document, const token_predictions&)> losses{};
 };
@@ -113,7 +113,7 @@ class decoder {
     find_output(description_, *checkpoint_, prefix_);
   }
 
-  /// What the next runs change at some heads; queries and keys that sinks get are without it. Nothing at first.
+  /// See `forward_pass::change`.
   void change(std::vector<head_change> changes) { changes_ = std::move(changes); }
 
   /// Runs the layers on some documents: those up to `last_layer`, of which only queries and keys are computed, or all

@@ -11,18 +11,18 @@
 /// where.
 namespace qkgeom::device_kernels {
 
-/// to (rows, width) = the norm of from.
+/// result (rows, width) = the norm of from.
 template <class T>
 struct norm_rows {
   const T* from;
-  T* to;
+  T* result;
   index_t width;
   norm_parameters norm;
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     const T* const x = from + row * width;
-    T* const y = to + row * width;
+    T* const y = result + row * width;
     normalise<T>(
         team, norm, width, [=](auto c) { return load(x, c); }, [=](auto c, auto v) { store(y, c, v); });
   }
@@ -50,7 +50,7 @@ struct chunk_places {
 /// Rotary embedding of a chunk's queries and keys, and the growth of its queries.
 template <class T>
 struct rotate_rows {
-  chunk_places<T> at;
+  chunk_places<T> places;
   const float *cos = nullptr, *sin = nullptr;  ///< (positions, half); none: no rotation
   index_t half = 0;
   bool interleaved = false, exact = false;
@@ -63,13 +63,13 @@ struct rotate_rows {
     struct angle_pair {  // two coordinates and the angle by which they turn
       value a, b, cos, sin;
     };
-    const index_t t = at.first + row;
+    const index_t t = places.first + row;
     if (cos) {
       const float *const cosines = cos + t * half, *const sines = sin + t * half;
       const index_t step = interleaved ? 2 : 1, second = interleaved ? 1 : half;
       const auto lanes = team.lanes();
-      for (index_t i = team.group(); i < at.vectors(); i += team.groups()) {
-        T* const x = at.vector(row, i);
+      for (index_t i = team.group(); i < places.vectors(); i += team.groups()) {
+        T* const x = places.vector(row, i);
         each_column(
             lanes, half,
             [=](auto j) {
@@ -88,8 +88,8 @@ struct rotate_rows {
     team.sync();
     const auto times = static_cast<float>(t / growth_context);
     const float factor = rounded<T>(1.0f + growth * std::log(1.0f + times));
-    T* const q = at.query(row, 0);
-    for_columns(team, at.query_heads * at.dim, [=](auto c) { store(q, c, load(q, c) * factor); });
+    T* const q = places.query(row, 0);
+    for_columns(team, places.query_heads * places.dim, [=](auto c) { store(q, c, load(q, c) * factor); });
   }
 
  private:
@@ -114,26 +114,26 @@ struct finish_projection {
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
-    const chunk_places<T>& at = turn.at;
+    const chunk_places<T>& places = turn.places;
     const auto lanes = team.lanes();
     In* const x = wide + row * width;
     const bool all_at_once = normed == qk_norm::all_heads;
     if (all_at_once) {
-      norm_in_place(team, q_norm, x, bias, at.query_heads * at.dim);
-      const index_t keys = at.query_heads * at.dim;
-      norm_in_place(team, k_norm, x + keys, bias ? bias + keys : nullptr, at.key_heads * at.dim);
+      norm_in_place(team, q_norm, x, bias, places.query_heads * places.dim);
+      const index_t keys = places.query_heads * places.dim;
+      norm_in_place(team, k_norm, x + keys, bias ? bias + keys : nullptr, places.key_heads * places.dim);
       team.sync();
     }
-    for (index_t i = team.group(); i * at.dim < width; i += team.groups()) {
-      const bool is_value = i >= at.vectors();
-      const float* const b = bias && (is_value || !all_at_once) ? bias + i * at.dim : nullptr;
-      const biased_row<In, T> from{x + i * at.dim, b};
-      T* const to = is_value ? at.of_key_head(values, row, i - at.vectors()) : at.vector(row, i);
-      const auto put = [=](auto c, auto v) { store(to, c, v); };
+    for (index_t i = team.group(); i * places.dim < width; i += team.groups()) {
+      const bool is_value = i >= places.vectors();
+      const float* const b = bias && (is_value || !all_at_once) ? bias + i * places.dim : nullptr;
+      const biased_row<In, T> from{x + i * places.dim, b};
+      T* const goal = is_value ? places.of_key_head(values, row, i - places.vectors()) : places.vector(row, i);
+      const auto put = [=](auto c, auto v) { store(goal, c, v); };
       if (normed == qk_norm::each_head && !is_value)
-        normalise<T>(lanes, i < at.query_heads ? q_norm : k_norm, at.dim, from, put);
+        normalise<T>(lanes, i < places.query_heads ? q_norm : k_norm, places.dim, from, put);
       else
-        each_column(lanes, at.dim, from, put);
+        each_column(lanes, places.dim, from, put);
     }
     if (rotates) {
       team.sync();
@@ -159,15 +159,15 @@ struct finish_block {
   norm_parameters norm;  ///< without weights: none
   const T* other;        ///< or none
   bool adds;
-  T* to;
-  norm_parameters next;  ///< of `to`, into `normed`; without weights: none
+  T* result;
+  norm_parameters next;  ///< of `result`, into `normed`; without weights: none
   T* normed;
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     using value = typename Team::value;
     const biased_row<In, T> x{wide + row * width, bias};
-    T* const y = to + row * width;
+    T* const y = result + row * width;
     const T* const more = other ? other + row * width : y;
     const auto put = [=, adds = adds, has_more = other != nullptr](auto c, value v, value also, value before) {
       v = rounded<T>(v);
@@ -185,7 +185,7 @@ struct finish_block {
           [=](auto c) {
             return column{x(c), load(more, c), load(y, c)};
           },
-          [=](auto c, const column& at) { put(c, at.x, at.more, at.before); });
+          [=](auto c, const column& entry) { put(c, entry.x, entry.more, entry.before); });
     if (!next.w) return;
     T* const z = normed + row * width;
     normalise<T>(
@@ -214,15 +214,15 @@ struct activate_rows {
   const float* bias;  ///< or none
   activation act;
   bool gated;
-  T* to;              ///< may be where `wide` is
-  index_t to_stride;  ///< entries from row to row
+  T* result;              ///< may be where `wide` is
+  index_t result_stride;  ///< entries from row to row
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     using value = typename Team::value;
     const biased_row<In, T> gate{wide + row * (gated ? 2 : 1) * width, bias};
     const biased_row<In, T> up{gate.x + width, bias ? bias + width : nullptr};
-    T* const y = to + row * to_stride;
+    T* const y = result + row * result_stride;
     struct column {
       value gate, up;
     };
@@ -231,9 +231,9 @@ struct activate_rows {
         [=, gated = gated](auto c) {
           return column{gate(c), gated ? up(c) : value{}};
         },
-        [=, act = act, gated = gated](auto c, const column& at) {
-          const value v = rounded<T>(activated(act, at.gate));
-          store(y, c, gated ? v * at.up : v);
+        [=, act = act, gated = gated](auto c, const column& entry) {
+          const value v = rounded<T>(activated(act, entry.gate));
+          store(y, c, gated ? v * entry.up : v);
         });
   }
 };
@@ -284,19 +284,19 @@ struct clear_heads {
   }
 };
 
-/// Some rows of some heads: to (rows, heads, dim) = from at those positions and heads.
+/// Some rows of some heads, packed: result (rows, heads, dim).
 template <class T>
 struct gather_rows {
   const T* from;
   index_t row_stride, head_stride, dim;
   const std::int32_t *row, *head;
   index_t heads;
-  T* to;
+  T* result;
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t item) const {
     const T* const x = from + row[item / heads] * row_stride + head[item % heads] * head_stride;
-    for (index_t c = team.rank(); c < dim; c += team.size()) to[item * dim + c] = x[c];
+    for (index_t c = team.rank(); c < dim; c += team.size()) result[item * dim + c] = x[c];
   }
 };
 

@@ -76,7 +76,7 @@ class layer_steps {
     const index_t capacity = all_keys.capacity();
     if (own) {
       if (c.first == 0) keys.reserve(capacity, d.query_heads, d.head_dim);
-      device_->rows(c.rows, device_kernels::change_keys<T>{turn_of(c, layer).at, all_keys.values(), keys.keys(),
+      device_->rows(c.rows, device_kernels::change_keys<T>{turn_of(c, layer).places, all_keys.values(), keys.keys(),
                                                            keys.values(), changes.slope_of.data(),
                                                            changes.slopes.data(), changes.centres.data()});
     }

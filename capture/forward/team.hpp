@@ -191,13 +191,13 @@ QKGEOM_HD void normalise(const Team& team, const norm_parameters& p, index_t n, 
       [&](auto c) {
         return column{x(c), load(p.w, c)};
       },
-      [&](auto c, const column& at) {
-        value y = (at.x - center) * scale;
+      [&](auto c, const column& entry) {
+        value y = (entry.x - center) * scale;
         if (p.kind == norm_kind::llama) y = rounded<T>(y);
         if (p.kind == norm_kind::layer)
-          put(c, y * at.w + load(p.b, c));
+          put(c, y * entry.w + load(p.b, c));
         else
-          put(c, y * (at.w + more));
+          put(c, y * (entry.w + more));
       });
 }
 
