@@ -38,6 +38,7 @@ class cuda_pass : public forward_pass {
     pass_.run(documents, stage, sinks);
   }
   void check_output() const override { pass_.check_output(); }
+  void change(std::vector<head_change> changes) override { pass_.change(std::move(changes)); }
   bool takes_moments(moment_store& store) override {
     pass_.bring_moments(store, [this](const char* side, const tensor_view<const T, memory_space::device>& x,
                                       const vector_view<const std::int32_t, memory_space::device>& position) {
@@ -51,11 +52,11 @@ class cuda_pass : public forward_pass {
   }
 
  private:
-  using decoder_type = device_decoder<cuda_device, T>;
+  using decoder_type = decoder<cuda_device, T>;
 
-  static device_decoder_options sizes_for(const cuda_resources<T>& cuda, const cuda_capture_options& options,
+  static decoder_options sizes_for(const cuda_resources<T>& cuda, const cuda_capture_options& options,
                                           const decoder_description& d) {
-    device_decoder_options sizes;
+    decoder_options sizes;
     if (options.chunk > 0) sizes.chunk = options.chunk;
     switch (options.resident) {
       case resident_layers::stream:

@@ -16,7 +16,7 @@ struct cuda_capture_options {
   index_t max_length = 0;    ///< tokens of the longest document; 0: the model's context
   index_t batch_tokens = 0;  ///< tokens of a batch of several documents, at most
   bool softmax = false;      ///< softmax statistics are measured; `automatic` leaves room for them
-  index_t chunk = 0;         ///< rows of a document that go through a layer together; 0: device_decoder's default
+  index_t chunk = 0;         ///< rows of a document that go through a layer together; 0: the default of decoder_options
 };
 
 /// Makes forward passes on the first CUDA device. Throws `error` if there is none.

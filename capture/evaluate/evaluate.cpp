@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "capture/evaluate/probes.hpp"
-#include "capture/forward/decoder.hpp"
+#include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/batches.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/model/checkpoint.hpp"
@@ -65,7 +65,7 @@ evaluation_input read_input(const evaluation_options& options, const prepared_ca
 
 class evaluation {
  public:
-  evaluation(decoder& model, const evaluation_input& input, index_t bucket, index_t batch_tokens,
+  evaluation(forward_pass& model, const evaluation_input& input, index_t bucket, index_t batch_tokens,
              const std::filesystem::path& out)
       : model_(model),
         input_(input),
@@ -114,7 +114,7 @@ class evaluation {
     }
   }
 
-  decoder& model_;
+  forward_pass& model_;
   const evaluation_input& input_;
   index_t bucket_, batch_tokens_;
   std::vector<token_span> ids_;  // documents, then probes
@@ -135,7 +135,7 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes) {
   const evaluation_input input = read_input(options, prepared);
   const checkpoint weights(options.capture.model);
   thread_pool pool(options.capture.threads);
-  decoder model(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  cpu_forward_pass model(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
   model.check_output();
   const index_t bucket =
       options.bucket_size > 0 ? options.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);

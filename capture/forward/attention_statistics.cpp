@@ -57,8 +57,8 @@ void add_row(const float* s, index_t first, index_t low, index_t t, tile_sums& t
   // Where bins of distance or the beginnings end.
   std::array<index_t, 72> cuts;
   std::size_t count = 0;
-  const auto cut = [&](index_t at) {
-    if (at > low && at <= t) cuts[count++] = at;
+  const auto cut = [&](index_t position) {
+    if (position > low && position <= t) cuts[count++] = position;
   };
   for (const index_t f : first_tokens) cut(f);
   for (index_t d = 1; d <= t; d *= 2) cut(t - d + 1);
@@ -98,18 +98,18 @@ struct scratch {
   std::vector<float> q, scores;
 };
 
-void run_tile(const tile& at, const matrix_view<const float>& q, const std::vector<float>& keys, double scale,
+void run_tile(const tile& queries, const matrix_view<const float>& q, const std::vector<float>& keys, double scale,
               index_t window, scratch& s, tile_sums& to) {
-  const index_t rows = at.end - at.begin, d = q.cols;
-  const index_t first = std::max<index_t>(0, at.begin - window + 1), seen = at.end - first;
+  const index_t rows = queries.end - queries.begin, d = q.cols;
+  const index_t first = std::max<index_t>(0, queries.begin - window + 1), seen = queries.end - first;
   s.q.resize(rows * d);
   s.scores.resize(rows * seen);
   const auto factor = static_cast<float>(scale * std::numbers::log2e);
   for (index_t r = 0; r < rows; ++r)
-    for (index_t c = 0; c < d; ++c) s.q[r * d + c] = q(at.begin + r, c) * factor;
+    for (index_t c = 0; c < d; ++c) s.q[r * d + c] = q(queries.begin + r, c) * factor;
   multiply_transposed(rows, seen, d, s.q.data(), d, keys.data() + first * d, s.scores.data(), seen);
   for (index_t r = 0; r < rows; ++r) {
-    const index_t t = at.begin + r;
+    const index_t t = queries.begin + r;
     add_row(s.scores.data() + r * seen, first, std::max<index_t>(0, t - window + 1), t, to);
   }
 }
@@ -141,8 +141,8 @@ attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, 
     const auto tiles = tiles_of(members, buckets, q.rows);
     std::vector<tile_sums> found(tiles.size(), tile_sums(4 + static_cast<std::size_t>(options.bins)));
     pool.for_each(static_cast<index_t>(tiles.size()), [&](index_t i, int thread) {
-      const tile& at = tiles[i];
-      run_tile(at, q.head(heads[at.head]), keys, options.scale, window, scratches[thread], found[i]);
+      const tile& queries = tiles[i];
+      run_tile(queries, q.head(heads[queries.head]), keys, options.scale, window, scratches[thread], found[i]);
     });
     for (std::size_t i = 0; i < tiles.size(); ++i) {
       const std::size_t cell = static_cast<std::size_t>(tiles[i].head * b + tiles[i].bucket);

@@ -1,115 +1,285 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
+#include <cmath>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "capture/forward/attention.hpp"
-#include "capture/forward/feed_forward.hpp"
+#include "capture/forward/decoder_memory.hpp"
 #include "capture/forward/forward_pass.hpp"
-#include "capture/forward/layer_weights.hpp"
+#include "capture/forward/layer_steps.hpp"
 #include "capture/forward/losses.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/model/description.hpp"
 #include "capture/model/head_changes.hpp"
+#include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom {
 
-/// Called for each layer in order with q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim) of the
-/// document. The values are valid during the call.
-using layer_sink = std::function<void(index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
-
-/// What a forward pass hands out; what is not set is not computed.
-struct decoder_sinks {
-  layer_sink rows{};      ///< at the stage asked for
-  layer_sink attended{};  ///< queries and keys as they enter the attention, whatever the stage
-  /// What the model makes of every token but the first. Every layer is run for it.
-  std::function<void(const token_predictions&)> losses{};
+struct decoder_options {
+  index_t chunk = 4096;           ///< rows of a document that go through the linear maps together
+  index_t attention_rows = 1024;  ///< of a block of the blockwise attention
+  index_t attention_keys = 2048;
+  index_t resident = 0;  ///< bytes of weights that stay on the device; the other layers stream through it
 };
 
-/// The forward pass of a decoder on the CPU. Documents that run together share a visit of each layer's weights; results
-/// depend neither on that nor on the number of threads.
-class decoder : public forward_pass {
+/// Called for each layer of a document, chunk after chunk, with q (rows, query heads, d) and k (rows, key heads, d) of
+/// the rows from position `first` on. The values are on the device and valid during the call.
+template <class T, memory_space Space>
+using device_row_sink = std::function<void(std::size_t document, index_t layer, index_t first,
+                                           tensor_view<const T, Space> q, tensor_view<const T, Space> k)>;
+
+/// Receivers of a forward pass on a device. A sink that is not set costs nothing.
+template <class T, memory_space Space>
+struct device_sinks {
+  device_row_sink<T, Space> rows{};  ///< at the stage asked for
+  /// As they enter the attention; k (first + rows, key heads, d) are the keys of the document up to the last row.
+  device_row_sink<T, Space> attended{};
+  /// The keys of a whole document as they enter the attention, after all its chunks.
+  std::function<void(std::size_t document, index_t layer, tensor_view<const T, Space> k)> keys{};
+  std::function<void(std::size_t document, const token_predictions&)> losses{};
+};
+
+/// The forward pass of a decoder on a device: the CPU (cpu_device.hpp), a GPU, or in tests the host in place of a GPU.
+/// T is float, or for a model in bf16 bf16 or wide_bf16. Documents that run together share a visit of each layer's
+/// weights. The linear maps take a chunk of rows at a time. Where the device has `whole_documents`, all chunks of all
+/// documents go side by side from step to step; else a chunk goes through the whole layer before the next does, which a
+/// causal mask allows, and only hidden states, keys and values of whole documents are held.
+template <class Device, class T>
+class decoder {
  public:
-  /// Checks names and shapes of all weights that layers up to `last_layer` need. `model` and `pool` must live longer.
-  decoder(decoder_description description, const checkpoint& model, compute_type type, index_t last_layer,
-          thread_pool& pool, attention_kernel kernel = attention_kernel::best);
+  static constexpr memory_space space = Device::memory_type::space;
+  using sinks = device_sinks<T, space>;
 
-  /// Runs the layers up to `last_layer` on the token ids of some documents; of that one only queries and keys are
-  /// computed. Takes the memory of one document as long as all of them.
-  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override;
-  /// One document.
-  void run(token_span ids, rope_stage stage, const decoder_sinks& sinks);
-  void run(token_span ids, rope_stage stage, layer_sink sink) {
-    run(ids, stage, decoder_sinks{std::move(sink), {}, {}});
+  /// Checks names and shapes of all weights that layers up to `last_layer` need. The arguments must live longer.
+  decoder(Device& m, decoder_description description, const checkpoint& model, index_t last_layer, thread_pool& pool,
+          const decoder_options& options)
+      : device_(&m),
+        description_(std::move(description)),
+        checkpoint_(&model),
+        last_layer_(last_layer),
+        pool_(&pool),
+        options_(options),
+        prefix_(find_prefix(description_, model)),
+        feed_(
+            m, [this](const layer_visit& v, layer_weights& to) { read(v, to); },
+            [this](const layer_visit& v) { return layer_bytes(description_, v.layer, v.only_qk); }, options.resident),
+        steps_(m, description_, options.attention_rows, options.attention_keys),
+        rope_(m),
+        local_rope_(m) {
+    const decoder_description& d = description_;
+    require(last_layer >= 0 && last_layer < d.n_layers(), "layer ", last_layer, " of a model with ", d.n_layers());
+    model.check(prefix_ + d.embedding + ".weight", embedding_shape());
+    for (index_t l = 0; l <= last_layer; ++l)
+      if (!layer_of(l).skipped) check_layer(d, model, prefix_, l, l == last_layer);
+    for (int i = 0; i < m.workers(); ++i) workspaces_.emplace_back(m);
   }
-
-  /// What the next runs change at some heads; queries and keys that sinks see are without it. Nothing at first.
-  void change(std::vector<head_change> changes) { changes_ = std::move(changes); }
-
-  /// Checks names and shapes of the weights that losses need: those of all layers, the last norm and the output matrix.
-  void check_output() const override;
 
   const decoder_description& description() const { return description_; }
 
+  /// Bytes on the device for documents of `tokens` tokens in all, besides weights: hidden states, keys and values,
+  /// rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
+  static index_t working_bytes(const decoder_description& d, index_t tokens, const decoder_options& o) {
+    const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim, rows = std::min(o.chunk, tokens);
+    const index_t tables = (d.local_rope ? 2 : 1) * tokens * d.head_dim * static_cast<index_t>(sizeof(float));
+    return static_cast<index_t>(sizeof(T)) * (tokens * (d.hidden + 2 * k) + rows * 2 * q) + tables +
+           workspace::working_bytes(d, rows) + token_losses_bytes<T>(d, tokens, o.chunk) +
+           steps::attention_type::working_bytes(d.query_heads, d.head_dim, std::min(o.attention_rows, rows),
+                                                o.attention_keys);
+  }
+  /// Bytes of the weights of layer `l`.
+  static index_t layer_bytes(const decoder_description& d, index_t l, bool only_qk = false) {
+    index_t bytes = 0;
+    for (const auto& shape : layer_shapes(d, l, only_qk)) {
+      index_t entries = shape.size() > 1 ? static_cast<index_t>(sizeof(T)) : 4;
+      for (const index_t n : shape) entries *= n;
+      bytes += entries;
+    }
+    return bytes;
+  }
+
+  /// Checks the weights that losses need.
+  void check_output() const {
+    for (index_t l = last_layer_; l < description_.n_layers(); ++l)
+      if (!layer_of(l).skipped) check_layer(description_, *checkpoint_, prefix_, l, false);
+    find_output(description_, *checkpoint_, prefix_);
+  }
+
+  /// See `forward_pass::change`.
+  void change(std::vector<head_change> changes) { changes_ = std::move(changes); }
+
+  /// Runs the layers on some documents: those up to `last_layer`, of which only queries and keys are computed, or all
+  /// if losses are asked for.
+  void run(std::span<const token_span> documents, rope_stage stage, const sinks& to) {
+    std::vector<pass> passes;
+    for (std::size_t i = 0; i < documents.size(); ++i)
+      if (!documents[i].empty()) passes.push_back(begin(i, documents[i]));
+    if (passes.empty()) return;
+    reserve(passes);
+    const bool whole = static_cast<bool>(to.losses);
+    std::vector<layer_visit> visits;
+    for (index_t l = 0; l <= (whole ? description_.n_layers() - 1 : last_layer_); ++l)
+      if (!layer_of(l).skipped) visits.push_back({l, !whole && l == last_layer_, layer_of(l).experts});
+    feed_.begin(visits);
+    const std::size_t together = Device::whole_documents ? passes.size() : 1;
+    for (const layer_visit& visit : visits) {
+      const auto& weights = feed_.take();
+      const layer_changes<Device> changes(*device_, changes_, visit.layer, description_.query_heads);
+      for (std::size_t i = 0; i < passes.size(); i += together)
+        run_layer(std::span(passes).subspan(i, together), visit, weights, changes, stage, to);
+      feed_.done();
+    }
+    if (Device::whole_documents) rows_.clear();
+    if (!whole) return;
+    std::vector<token_states<T>> states;
+    for (pass& p : passes) states.push_back({p.ids, p.hidden.data()});
+    const auto found = token_losses<T>(*device_, description_, *checkpoint_, prefix_, states, options_.chunk, *pool_);
+    for (std::size_t i = 0; i < passes.size(); ++i) to.losses(passes[i].number, found[i]);
+  }
+
  private:
-  /// Working memory of one thread.
-  struct scratch {
-    std::vector<float> x, y, z, wide;
-    feed_forward_scratch feed_forward;
-  };
-  /// A document on its way through the layers.
-  struct document_pass {
-    std::size_t number;
-    token_span ids;
-    index_t tokens;
-    std::vector<float> hidden, q;  // (tokens, hidden), (tokens, query heads, head_dim)
-    key_buffer k, v;
-    rope_table own_rope, own_local_rope;  // where the document's length is part of them
-    const rope_table *rope, *local_rope;
-  };
-  /// Some rows of a document that go through the linear maps together.
-  struct row_tile {
-    document_pass* document;
-    index_t first, rows;
-  };
+  using steps = layer_steps<Device, T>;
+  using pass = typename steps::pass;
+  using chunk = typename steps::chunk;
+  using workspace = typename steps::workspace;
+  using tables = rotary_tables<Device>;
+  static constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
 
-  document_pass begin(std::size_t number, token_span ids) const;
-  void embed(document_pass& document) const;
-  void make_tables(std::span<document_pass> documents);
-  const float* normed(const std::string& name, const norm_weights& w, const row_tile& tile,
-                      std::vector<float>& to) const;
-  void norm_out(const std::string& name, const norm_weights& w, index_t rows, float* y) const;
-  void project(const row_tile& tile, bool only_qk, scratch& s) const;
-  void norm_qk(float* row) const;
-  void rotate(const row_tile& tile, const layer_description& layer) const;
-  void grow_queries(const row_tile& tile) const;
-  void attend(document_pass& document, index_t layer) const;
-  void finish_layer(const row_tile& tile, const layer_description& layer, scratch& s) const;
-  void hand_out(std::span<document_pass> documents, index_t layer, const batch_sinks::layer_sink& sink) const;
-  void hand_out_rows(std::span<document_pass> documents, index_t layer, const batch_sinks& sinks);
-  weight_reading reading() const;
-  bool rounds() const { return type_ == compute_type::bf16; }
+  const layer_description& layer_of(index_t l) const { return description_.layers[l]; }
+  std::vector<index_t> embedding_shape() const {
+    const decoder_description& d = description_;
+    return {d.embedding_rows > 0 ? d.embedding_rows : d.vocabulary, d.hidden};
+  }
+  index_t query_width() const { return description_.query_heads * description_.head_dim; }
 
+  void read(const layer_visit& v, layer_weights& to) const {
+    read_layer(description_, *checkpoint_, prefix_, v.layer, v.only_qk, device_->reading(rounds), *pool_, to);
+  }
+  pass begin(std::size_t number, token_span ids) {
+    const decoder_description& d = description_;
+    const auto tokens = static_cast<index_t>(ids.size());
+    pass p{number, ids, tokens, {device_->memory(), tokens * d.hidden}};
+    const std::string name = prefix_ + d.embedding + ".weight";
+    const auto shape = embedding_shape();
+    const float scale = device_kernels::rounded<T>(static_cast<float>(std::sqrt(static_cast<double>(d.hidden))));
+    std::vector<T> rows;
+    for (index_t first = 0; first < tokens; first += options_.chunk) {
+      const index_t count = std::min(options_.chunk, tokens - first);
+      rows.resize(count * d.hidden);
+      pool_->for_each(count, [&](index_t r, int) {
+        const std::int32_t id = ids[first + r];
+        require(id >= 0 && id < d.vocabulary, "token id ", id, " at position ", first + r,
+                " is outside the model's vocabulary of ", d.vocabulary);
+        std::vector<float> row(d.hidden);
+        checkpoint_->read(name, shape, id, 1, rounds, row.data());
+        for (index_t c = 0; c < d.hidden; ++c)
+          rows[r * d.hidden + c] = device_kernels::to_element<T>(row[c] * (d.scaled_embedding ? scale : 1.0f));
+      });
+      device_->memory().from_host(p.hidden.data() + first * d.hidden, rows.data(), rows.size() * sizeof(T));
+    }
+    checkpoint_->forget(name);
+    return p;
+  }
+
+  /// Memory for the rows of documents, and their rotary tables.
+  void reserve(std::vector<pass>& passes) {
+    const decoder_description& d = description_;
+    index_t longest = 0;
+    for (const pass& p : passes) longest = std::max(longest, p.tokens);
+    capacity_ = std::max(capacity_, longest);
+    const index_t rows = std::min(options_.chunk, longest);
+    while (rows_.size() < (Device::whole_documents ? passes.size() : 1)) rows_.emplace_back(*device_);
+    for (std::size_t i = 0; i < passes.size(); ++i) {
+      pass& p = passes[i];
+      p.rows = &rows_[Device::whole_documents ? i : 0];
+      const index_t queries = (Device::whole_documents ? p.tokens : rows) * query_width();
+      p.rows->q.reserve(queries);
+      if (!Device::whole_documents) p.rows->attended.reserve(queries);
+      p.rows->keys.reserve(Device::whole_documents ? p.tokens : capacity_, d.key_heads, d.head_dim);
+    }
+    for (workspace& w : workspaces_) w.reserve(d, rows);
+    make_tables(d.rope, longest, passes, rope_, &pass::own_rope, &pass::rope);
+    if (d.local_rope)
+      make_tables(*d.local_rope, longest, passes, local_rope_, &pass::own_local_rope, &pass::local_rope);
+  }
+
+  void make_tables(const rope_description& rope, index_t longest, std::vector<pass>& passes, tables& shared,
+                   std::optional<tables> pass::*own, const tables* pass::*used) {
+    if (!rope.dynamic && shared.positions < longest) shared.make(rope, longest, rounds);
+    for (pass& p : passes) {
+      p.*used = &shared;
+      if (!rope.dynamic) continue;
+      (p.*own).emplace(*device_).make(rope, p.tokens, rounds);
+      p.*used = &*(p.*own);
+    }
+  }
+
+  /// Of documents that are held together.
+  void run_layer(std::span<pass> documents, const layer_visit& visit, const typename steps::layer_type& weights,
+                 const layer_changes<Device>& changes, rope_stage stage, const sinks& to) {
+    const layer_description& layer = layer_of(visit.layer);
+    index_t longest = 0;
+    for (const pass& p : documents) longest = std::max(longest, p.tokens);
+    const index_t step = Device::whole_documents ? longest : options_.chunk;
+    for (index_t begin = 0; begin < longest; begin += step) {
+      std::vector<chunk> parts, chunks;  // a document's rows; rows for the linear maps
+      for (pass& p : documents) {
+        const auto rows_from = [&](index_t first, index_t most) {
+          const index_t skip = (first - begin) * query_width();
+          return chunk{&p, first, std::min(most, p.tokens - first), p.rows->q.data() + skip,
+                       p.rows->attention() + skip};
+        };
+        parts.push_back(rows_from(begin, step));
+        for (index_t first = begin; first < begin + parts.back().rows; first += options_.chunk)
+          chunks.push_back(rows_from(first, options_.chunk));
+      }
+      const auto each_chunk = [&](const auto& f) {
+        device_->each(static_cast<index_t>(chunks.size()),
+                      [&](index_t i, int worker) { f(chunks[i], workspaces_[worker]); });
+      };
+      const auto hand_out = [&](const device_row_sink<T, space>& sink, bool keys_before) {
+        if (!sink) return;
+        for (const chunk& c : parts) {
+          const index_t first_key = keys_before ? 0 : c.first;
+          sink(c.document->number, visit.layer, c.first, steps_.query_view(c),
+               steps_.key_view(*c.document, first_key, c.first + c.rows - first_key));
+        }
+      };
+      const bool pre = stage == rope_stage::pre && to.rows;
+      each_chunk([&](const chunk& c, workspace& w) { steps_.project(c, layer, visit.only_qk, weights, !pre, w); });
+      hand_out(to.rows, false);
+      if (pre) each_chunk([&](const chunk& c, workspace&) { steps_.rotate(c, layer); });
+      hand_out(to.attended, true);
+      if (visit.only_qk) continue;
+      for (const chunk& c : parts) steps_.attend(c, layer, changes);
+      each_chunk([&](const chunk& c, workspace& w) { steps_.finish(c, layer, weights, w); });
+    }
+    if (!to.keys) return;
+    for (const pass& p : documents) to.keys(p.number, visit.layer, steps_.key_view(p, 0, p.tokens));
+  }
+
+  Device* device_;
   decoder_description description_;
   const checkpoint* checkpoint_;
-  compute_type type_;
   index_t last_layer_;
   thread_pool* pool_;
-  attention_kernel kernel_;
+  decoder_options options_;
   std::string prefix_;
-  layer_weights weights_;
+  typename device_storage<Device, T>::feed feed_;
+  steps steps_;
   std::vector<head_change> changes_;
-  rope_table rope_, local_rope_;
-  std::vector<scratch> scratches_;
-  std::vector<float> chosen_q_, chosen_k_;
+  tables rope_, local_rope_;
+  index_t capacity_ = 0;  // tokens of the longest document so far
+  std::deque<document_rows<Device, T>> rows_;
+  std::deque<workspace> workspaces_;
 };
 
 }  // namespace qkgeom

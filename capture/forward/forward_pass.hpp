@@ -17,7 +17,7 @@ class checkpoint;
 class moment_store;
 class statistics_store;
 struct decoder_description;
-struct token_predictions;
+struct head_change;
 
 /// How the forward pass rounds: all in f32, or as a model that was loaded in bf16 (every linear map, norm, rotary table
 /// and sum is rounded to bf16; products are summed in f32).
@@ -29,30 +29,37 @@ enum class rope_stage { post, pre };
 
 using token_span = std::span<const std::int32_t>;
 
-/// The rows that are wanted of a document's layer, by positions, ascending.
+/// A model's predictions of a document's tokens but the first, t = 0 .. tokens - 2.
+struct token_predictions {
+  std::vector<float> loss;          ///< -ln p(ids[t + 1] | ids[0 .. t]), nats
+  std::vector<std::uint8_t> right;  ///< 1 if no other token is likelier than ids[t + 1]
+};
+
+/// Rows of a document's layer, by ascending positions.
 struct row_choice {
   std::vector<std::int32_t> q, k;
 };
 
-/// What a forward pass hands out of several documents, numbered as they were given: layer after layer, of each one the
-/// documents in their order, q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim), valid during the
-/// call. What is not set is not computed. One without tokens is passed over.
+/// Receivers of a forward pass over several documents. They are called layer after layer, in a layer document after
+/// document, with q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim), which are valid during the
+/// call. Documents have the numbers of their places in the run; one without tokens is skipped. A sink that is not set
+/// costs nothing.
 struct batch_sinks {
   using layer_sink =
       std::function<void(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
   layer_sink rows{};      ///< at the stage asked for
   layer_sink attended{};  ///< queries and keys as they enter the attention, whatever the stage
-  /// What the model makes of every token but the first. Every layer is run for it.
+  /// Predictions of every token but the first. All layers are run for it.
   std::function<void(std::size_t document, const token_predictions&)> losses{};
-  /// Asked once for every layer of a document: which of its rows `chosen` gets, at the stage asked for. It is not
-  /// called where there are none.
+  /// Called once per layer of a document: the rows that `chosen` gets, at the stage asked for. Where there are none,
+  /// `chosen` is not called.
   std::function<row_choice(std::size_t document, index_t layer)> choose{};
   layer_sink chosen{};
-  /// A document has been through a layer, or as far as it goes there.
+  /// Called when nothing more comes of a document in a layer.
   std::function<void(std::size_t document, index_t layer)> passed{};
 };
 
-/// The forward pass of a decoder, wherever it runs: what a capture needs of it.
+/// The forward pass of a decoder, on the CPU or on a device.
 class forward_pass {
  public:
   virtual ~forward_pass() = default;
@@ -61,11 +68,13 @@ class forward_pass {
   virtual void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) = 0;
   /// Checks names and shapes of the weights that losses need.
   virtual void check_output() const = 0;
-  /// Whether the pass itself brings the moments of every token to `store`, at the stage of its runs, from now on; if
-  /// not, they are to be taken from `rows`. The store must live as long as the runs.
+  /// The next runs change these heads. Sinks get queries and keys as they are before the change.
+  virtual void change(std::vector<head_change> changes) = 0;
+  /// True if the pass adds the moments of every token to `store` in all later runs, at their stage; else the caller
+  /// takes them from `rows`. The store must live as long as the runs.
   virtual bool takes_moments(moment_store&) { return false; }
-  /// Whether the pass itself brings what the softmax of every document gives to `store`, from now on; if not, it is to
-  /// be measured from `attended`. The store must live as long as the runs.
+  /// True if the pass measures the softmax of every document for `store` in all later runs; else the caller measures it
+  /// from `attended`. The store must live as long as the runs.
   virtual bool takes_softmax(statistics_store&) { return false; }
 };
 

@@ -8,35 +8,35 @@
 namespace qkgeom {
 namespace {
 
-/// Rows [first, first + count) of a tensor of the checkpoint, and where they go: to a matrix or a vector, from row `at`
-/// on.
-struct tensor_part {
+/// Rows [first, first + count) of a tensor of the checkpoint, and where they go: to a matrix or a vector, from
+/// `first_row` on.
+struct tensor_slice {
   std::string name;
   std::vector<index_t> shape;
   index_t first, count;
   weight_matrix* matrix;
   std::vector<float>* vector;
-  index_t at;
+  index_t first_row;
 };
 
-/// Collects the parts that a layer is made of.
-class part_list {
+/// Collects the slices that a layer is made of.
+class slice_list {
  public:
-  part_list(const decoder_description& model, std::string prefix) : model_(model), prefix_(std::move(prefix)) {}
+  slice_list(const decoder_description& model, std::string prefix) : model_(model), prefix_(std::move(prefix)) {}
 
-  std::vector<tensor_part> take() { return std::move(parts_); }
+  std::vector<tensor_slice> take() { return std::move(slices_); }
 
-  void vector(const std::string& name, index_t size, std::vector<float>& to, index_t at = 0) {
-    parts_.push_back({prefix_ + name, {size}, 0, size, nullptr, &to, at});
+  void vector(const std::string& name, index_t size, std::vector<float>& to, index_t first_row = 0) {
+    slices_.push_back({prefix_ + name, {size}, 0, size, nullptr, &to, first_row});
   }
   void norm(const std::string& name, norm_weights& to) {
     if (name.empty()) return;
     vector(name + ".weight", model_.hidden, to.w);
     if (model_.norm == norm_kind::layer) vector(name + ".bias", model_.hidden, to.b);
   }
-  void linear(const std::string& name, index_t out, index_t in, bool bias, linear_weights& to, index_t at = 0) {
-    parts_.push_back({prefix_ + name + ".weight", {out, in}, 0, out, &to.w, nullptr, at});
-    if (bias) vector(name + ".bias", out, to.b, at);
+  void linear(const std::string& name, index_t out, index_t in, bool bias, linear_weights& to, index_t first_row = 0) {
+    slices_.push_back({prefix_ + name + ".weight", {out, in}, 0, out, &to.w, nullptr, first_row});
+    if (bias) vector(name + ".bias", out, to.b, first_row);
   }
   /// q, k and v (or without v) as rows of one matrix, however the checkpoint has them.
   void qkv(bool only_qk, linear_weights& to) {
@@ -50,10 +50,10 @@ class part_list {
     }
     for (index_t h = 0; h < d.query_heads; ++h)
       for (index_t part = 0; part < (only_qk ? 2 : 3); ++part) {
-        const index_t first = (3 * h + part) * d.head_dim, at = part * q + h * d.head_dim;
+        const index_t first = (3 * h + part) * d.head_dim, first_row = part * q + h * d.head_dim;
         const std::string name = prefix_ + d.names.qkv;
-        parts_.push_back({name + ".weight", {3 * q, d.hidden}, first, d.head_dim, &to.w, nullptr, at});
-        if (d.qkv_bias) parts_.push_back({name + ".bias", {3 * q}, first, d.head_dim, nullptr, &to.b, at});
+        slices_.push_back({name + ".weight", {3 * q, d.hidden}, first, d.head_dim, &to.w, nullptr, first_row});
+        if (d.qkv_bias) slices_.push_back({name + ".bias", {3 * q}, first, d.head_dim, nullptr, &to.b, first_row});
       }
   }
   /// A gated feed-forward below `name`, or the layer's own form.
@@ -73,13 +73,13 @@ class part_list {
  private:
   const decoder_description& model_;
   std::string prefix_;
-  std::vector<tensor_part> parts_;
+  std::vector<tensor_slice> slices_;
 };
 
-std::vector<tensor_part> parts_of(const decoder_description& d, const std::string& prefix, index_t layer, bool only_qk,
-                                  layer_weights& to) {
+std::vector<tensor_slice> slices_of(const decoder_description& d, const std::string& prefix, index_t layer,
+                                    bool only_qk, layer_weights& to) {
   const layer_description& l = d.layers[layer];
-  part_list list(d, prefix + "layers." + std::to_string(layer) + ".");
+  slice_list list(d, prefix + "layers." + std::to_string(layer) + ".");
   list.norm(d.names.attention_norm, to.attention_norm);
   list.qkv(only_qk, to.qkv);
   if (d.qk != qk_norm::none) {
@@ -119,13 +119,13 @@ std::string find_prefix(const decoder_description& model, const checkpoint& weig
 void check_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                  bool only_qk) {
   layer_weights nowhere;
-  for (const tensor_part& t : parts_of(model, prefix, layer, only_qk, nowhere)) weights.check(t.name, t.shape);
+  for (const tensor_slice& t : slices_of(model, prefix, layer, only_qk, nowhere)) weights.check(t.name, t.shape);
 }
 
 std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk) {
   layer_weights nowhere;
   std::vector<std::vector<index_t>> shapes;
-  for (const tensor_part& t : parts_of(model, "", layer, only_qk, nowhere)) {
+  for (const tensor_slice& t : slices_of(model, "", layer, only_qk, nowhere)) {
     shapes.push_back(t.shape);
     shapes.back()[0] = t.count;
   }
@@ -133,40 +133,40 @@ std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model,
 }
 
 void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,
-                 index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t at) {
+                 index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t first_row) {
   constexpr index_t piece = 64;  // rows
   const index_t in = shape[1];
-  to.reshape(at + count, in, how.format, how.memory);
+  to.reshape(first_row + count, in, how.format, how.memory);
   std::vector<std::vector<float>> rows(pool.size());
   pool.for_each((count + piece - 1) / piece, [&](index_t i, int thread) {
     const index_t skip = i * piece, n = std::min(piece, count - skip);
     if (how.format == weight_format::f32)
-      return weights.read(name, shape, first + skip, n, how.to_bf16, to.row(at + skip));
+      return weights.read(name, shape, first + skip, n, how.to_bf16, to.row(first_row + skip));
     if (how.format == weight_format::bf16_rows)
-      return weights.read_bf16(name, shape, first + skip, n, to.bf16_row(at + skip));
+      return weights.read_bf16(name, shape, first + skip, n, to.bf16_row(first_row + skip));
     auto& own = rows[thread];
     own.resize(piece * in);
     weights.read(name, shape, first + skip, n, how.to_bf16, own.data());
-    to.pack(at + skip, n, own.data());
+    to.pack(first_row + skip, n, own.data());
   });
 }
 
 void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                 bool only_qk, const weight_reading& how, thread_pool& pool, layer_weights& to) {
-  const auto parts = parts_of(model, prefix, layer, only_qk, to);
-  // A matrix of several parts gets its whole size at once: the last one says it.
-  for (auto t = parts.rbegin(); t != parts.rend(); ++t)
-    if (t->matrix) t->matrix->reshape(t->at + t->count, t->shape[1], how.format, how.memory);
-  for (const tensor_part& t : parts) {
+  const auto slices = slices_of(model, prefix, layer, only_qk, to);
+  // A matrix of several slices gets its whole size at once: the last one says it.
+  for (auto t = slices.rbegin(); t != slices.rend(); ++t)
+    if (t->matrix) t->matrix->reshape(t->first_row + t->count, t->shape[1], how.format, how.memory);
+  for (const tensor_slice& t : slices) {
     if (t.matrix) {
-      read_matrix(weights, t.name, t.shape, t.first, t.count, how, pool, *t.matrix, t.at);
+      read_matrix(weights, t.name, t.shape, t.first, t.count, how, pool, *t.matrix, t.first_row);
     } else {
-      const auto size = static_cast<std::size_t>(t.at + t.count);
+      const auto size = static_cast<std::size_t>(t.first_row + t.count);
       if (t.vector->size() < size) t.vector->resize(size);
-      weights.read(t.name, t.shape, t.first, t.count, how.to_bf16, t.vector->data() + t.at);
+      weights.read(t.name, t.shape, t.first, t.count, how.to_bf16, t.vector->data() + t.first_row);
     }
   }
-  for (const tensor_part& t : parts) weights.forget(t.name);
+  for (const tensor_slice& t : slices) weights.forget(t.name);
 }
 
 }  // namespace qkgeom

@@ -61,8 +61,8 @@ struct weight_reading {
 void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                 bool only_qk, const weight_reading& how, thread_pool& pool, layer_weights& to);
 
-/// Rows [first, first + count) of a matrix of the checkpoint become the rows of `to` from row `at` on.
+/// Rows [first, first + count) of a matrix of the checkpoint become the rows of `to` from `first_row` on.
 void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,
-                 index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t at = 0);
+                 index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t first_row = 0);
 
 }  // namespace qkgeom

@@ -1,48 +1,151 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
+#include <cmath>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "capture/forward/forward_pass.hpp"
+#include "capture/forward/kernels.hpp"
 #include "capture/forward/layer_weights.hpp"
-#include "capture/model/checkpoint.hpp"
-#include "capture/model/description.hpp"
+#include "capture/forward/linear_map.hpp"
+#include "capture/forward/output_matrix.hpp"
+#include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/thread_pool.hpp"
+
+namespace qkgeom::device_kernels {
+
+/// The logits of a token met so far: the largest, sum of exp(logit - top), and the logit of the token that follows.
+struct logit_state {
+  float top = -HUGE_VALF, next = 0;
+  double sum = 0;
+};
+
+/// Adds a piece of the vocabulary to the states of some tokens.
+template <class T>
+struct add_logits {
+  const T* logits;  ///< (rows, words)
+  index_t words, first_word;
+  const std::int32_t* following;  ///< (rows) ids
+  logit_state* state;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const T* const x = logits + row * words;
+    logit_state s = state[row];
+    float largest = s.top;
+    for (index_t j = team.rank(); j < words; j += team.size())
+      if (const float logit = x[j]; logit > largest) largest = logit;
+    largest = team.max(largest);
+    float sum = 0;
+    for (index_t j = team.rank(); j < words; j += team.size()) sum += std::exp(static_cast<float>(x[j]) - largest);
+    sum = team.sum(sum);
+    if (team.rank() > 0) return;  // all have read `state` before they added up
+    if (s.sum > 0) s.sum *= std::exp(static_cast<double>(s.top) - static_cast<double>(largest));
+    s.sum += static_cast<double>(sum);
+    s.top = largest;
+    const index_t target = following[row] - first_word;
+    if (target >= 0 && target < words) s.next = static_cast<float>(x[target]);
+    state[row] = s;
+  }
+};
+
+}  // namespace qkgeom::device_kernels
 
 namespace qkgeom {
 
-/// The tensor that turns hidden states into logits.
-struct output_matrix {
-  std::string name;
-  std::vector<index_t> shape;  ///< (words, hidden)
-};
-/// The first of the description's names that the checkpoint has; if it has none and the description says that the
-/// output is tied, the embedding. Throws if there is neither, if it or the last norm has a wrong shape, or if the model
-/// caps its logits.
-output_matrix find_output(const decoder_description& model, const checkpoint& weights, const std::string& prefix);
-
-/// Words of the vocabulary whose logits are made together.
-inline constexpr index_t vocabulary_piece = 2048;
-
-/// A document's token ids and the last layer's hidden states, (tokens, hidden).
+/// A document's token ids and the last layer's hidden states on a device, (tokens, hidden).
+template <class T>
 struct token_states {
   std::span<const std::int32_t> ids;
-  std::span<float> hidden;
+  T* hidden;
 };
 
-/// What a model makes of a document's tokens but the first, t = 0 .. tokens - 2.
-struct token_predictions {
-  std::vector<float> loss;          ///< -ln p(ids[t + 1] | ids[0 .. t]), nats
-  std::vector<std::uint8_t> right;  ///< 1 if no other token is likelier than ids[t + 1]
+/// A piece of the output matrix where a device has its weights.
+template <class Device, class T>
+struct output_piece {
+  explicit output_piece(Device& m) : values(m.memory(), 0) {}
+  const auto& map(const Device& m, const weight_matrix& from) {
+    values.reserve(from.size());
+    m.memory().from_host(values.data(), from.data(), static_cast<std::size_t>(from.size()) * sizeof(T));
+    return values;
+  }
+  buffer<T, typename Device::memory_type> values;
 };
 
-/// Predictions of each document from its hidden states, which are normed in place. Logits are made a piece of the
-/// vocabulary at a time, so that memory holds that piece of the output matrix and never tokens x vocabulary. Read as a
-/// model in bf16, its logits are rounded too.
-std::vector<token_predictions> token_losses(const decoder_description& model, const checkpoint& weights,
-                                            const std::string& prefix, std::span<const token_states> documents,
-                                            const weight_reading& how, thread_pool& pool);
+/// Bytes that `token_losses` holds on the device for documents of `tokens` tokens in all.
+template <class T>
+index_t token_losses_bytes(const decoder_description& d, index_t tokens, index_t chunk) {
+  const index_t words = std::min(serial_device::vocabulary_piece, d.vocabulary);
+  return static_cast<index_t>(sizeof(T)) * words * (d.hidden + std::min(chunk, tokens)) + 8 * d.hidden +
+         tokens * static_cast<index_t>(sizeof(std::int32_t) + sizeof(device_kernels::logit_state));
+}
+
+/// Predictions of each document from its hidden states, which are normed in place. Logits are made of at most `chunk`
+/// rows and a piece of the vocabulary at a time, so that memory holds that piece of the output matrix and never tokens
+/// x vocabulary.
+template <class T, class Device>
+std::vector<token_predictions> token_losses(Device& m, const decoder_description& d, const checkpoint& weights,
+                                            const std::string& prefix, const std::vector<token_states<T>>& documents,
+                                            index_t chunk, thread_pool& pool) {
+  constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
+  using memory = typename Device::memory_type;
+  const output_matrix output = find_output(d, weights, prefix);
+  const auto norm_values = [&](const char* what) {
+    std::vector<float> values(d.hidden);
+    weights.read(prefix + d.final_norm + what, {d.hidden}, 0, d.hidden, rounds, values.data());
+    return buffer<float, memory>(m.memory(), values);
+  };
+  const auto w = norm_values(".weight");
+  const auto b = d.norm == norm_kind::layer ? norm_values(".bias") : buffer<float, memory>(m.memory(), 0);
+  const device_kernels::norm_parameters norm{w.data(), b.data(), d.norm, static_cast<float>(d.norm_eps)};
+
+  struct row_chunk {
+    std::size_t document;
+    index_t first, rows;
+  };
+  std::vector<row_chunk> chunks;
+  std::vector<buffer<std::int32_t, memory>> following;
+  std::vector<buffer<device_kernels::logit_state, memory>> states;
+  for (const auto& s : documents) {
+    // The last token predicts nothing that is known.
+    following.emplace_back(m.memory(), std::vector<std::int32_t>(s.ids.begin() + 1, s.ids.end()));
+    states.emplace_back(m.memory(), std::vector<device_kernels::logit_state>(s.ids.size() - 1));
+    const index_t tokens = following.back().size();
+    for (index_t t = 0; t < tokens; t += chunk) chunks.push_back({states.size() - 1, t, std::min(chunk, tokens - t)});
+    m.rows(tokens, device_kernels::norm_rows<T>{s.hidden, s.hidden, d.hidden, norm});
+  }
+  weight_matrix matrix;
+  weight_reading how = m.reading(rounds);
+  how.memory = nullptr;  // the pieces are copied while they are waited for
+  output_piece<Device, T> piece(m);
+  std::vector<buffer<T, memory>> logits;
+  for (int i = 0; i < m.workers(); ++i) logits.emplace_back(m.memory(), 0);
+  std::vector<product_scratch> scratches(m.workers());
+  for (index_t word = 0; word < output.shape[0]; word += Device::vocabulary_piece) {
+    const index_t words = std::min(Device::vocabulary_piece, output.shape[0] - word);
+    read_matrix(weights, output.name, output.shape, word, words, how, pool, matrix);
+    weights.forget(output.name);
+    const auto& map = piece.map(m, matrix);
+    m.each(static_cast<index_t>(chunks.size()), [&](index_t i, int worker) {
+      const auto [document, first, rows] = chunks[i];
+      auto& y = logits[worker];
+      y.reserve(rows * words);
+      const T* const x = documents[document].hidden + first * d.hidden;
+      multiply_map(m, map, {rows, words, d.hidden, d.hidden}, x, y.data(), scratches[worker]);
+      m.rows(rows, device_kernels::add_logits<T>{y.data(), words, word, following[document].data() + first,
+                                                 states[document].data() + first});
+    });
+  }
+  std::vector<token_predictions> found(documents.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    for (const auto& s : states[i].host()) {
+      found[i].loss.push_back(static_cast<float>(static_cast<double>(s.top - s.next) + std::log(s.sum)));
+      found[i].right.push_back(!(s.next < s.top));
+    }
+  return found;
+}
 
 }  // namespace qkgeom

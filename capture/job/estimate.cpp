@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "capture/forward/attention_statistics.hpp"
+#include "capture/forward/cpu_device.hpp"
 #include "capture/forward/layer_weights.hpp"
-#include "capture/forward/losses.hpp"
 #include "capture/forward/products/amx.hpp"
 #include "capture/job/batches.hpp"
 
@@ -189,7 +189,7 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
   const double wide = std::max(queries + 2 * keys, 2 * real(model.experts ? model.experts->width : model.feed_forward));
   const int threads =
       options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const double piece = whole ? real(vocabulary_piece) : 0;
+  const double piece = whole ? real(cpu_device::vocabulary_piece) : 0;
   // The decoder keeps weights in f32, or in bf16 for tile products.
   const bool tiles = options.plan.compute == compute_type::bf16 && amx_available();
   return program + shard + (tiles ? bf16_entry : f32) * (weights + piece * real(model.hidden)) +

@@ -46,6 +46,11 @@ TEST_F(forward_on_gpu, small_documents_give_every_sink_what_the_cpu_gives) {
       test::expect_sinks_as_on_the_cpu(name, stage, pass(resident_layers::automatic, 9), 12);
 }
 
+TEST_F(forward_on_gpu, small_documents_change_heads_as_the_cpu_does) {
+  for (const auto& name : test::varied_families)
+    test::expect_changed_heads_as_on_the_cpu(name, pass(resident_layers::automatic, 9), 12);
+}
+
 TEST_F(forward_on_gpu, small_documents_in_bf16_give_the_same_whichever_layers_stay) {
   for (const auto& name : test::varied_families)
     test::expect_same_bits(name, pass(resident_layers::stream), {pass(resident_layers::all)}, 12);

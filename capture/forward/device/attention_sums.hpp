@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "capture/forward/attention_statistics.hpp"
-#include "capture/forward/device/product.hpp"
+#include "capture/forward/products/product.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/view.hpp"

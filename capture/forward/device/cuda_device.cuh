@@ -9,8 +9,10 @@
 #include <memory_resource>
 #include <type_traits>
 
-#include "capture/forward/device/attention.hpp"
+#include "capture/forward/blockwise_attention.hpp"
 #include "capture/forward/device/cuda_rows.cuh"
+#include "capture/forward/layer_weights.hpp"
+#include "capture/forward/linear_map.hpp"
 #include "qkgeom/backend/cuda/resources.cuh"
 #include "qkgeom/core/buffer.hpp"
 
@@ -32,8 +34,8 @@ class pinned_resource : public std::pmr::memory_resource {
   cuda_kernels::pinned_memory memory_;
 };
 
-/// A CUDA device as the device of a `device_decoder`: work on one stream, copies of weights on another.
-class cuda_device {
+/// A CUDA device as the device of a `decoder`: work on one stream, copies of weights on another.
+class cuda_device : public serial_device {
  public:
   using memory_type = cuda_kernels::device_memory;
 
@@ -54,7 +56,10 @@ class cuda_device {
   cudaStream_t stream() const { return work_.get(); }
   const memory_type& memory() const { return memory_; }
   const memory_type& weight_memory() const { return weight_memory_; }
-  std::pmr::memory_resource* staging() { return &staging_; }
+  /// Weights are read into page-locked memory.
+  weight_reading reading(bool to_bf16) {
+    return {to_bf16, to_bf16 ? weight_format::bf16_rows : weight_format::f32, &staging_};
+  }
   event make_event() const { return cuda_kernels::make_event(cudaEventDisableTiming); }
   /// Makes the calling thread work on this device.
   void enter() const { select(device_); }

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "capture/forward/device/team.hpp"
+#include "capture/forward/team.hpp"
 #include "qkgeom/backend/cuda/resources.cuh"
 
 namespace qkgeom {

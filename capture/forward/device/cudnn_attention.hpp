@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "capture/forward/device/attention.hpp"
+#include "capture/forward/blockwise_attention.hpp"
 #include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom {

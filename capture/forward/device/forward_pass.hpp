@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "capture/forward/decoder.hpp"
 #include "capture/forward/device/attention_sums.hpp"
-#include "capture/forward/device/decoder.hpp"
 #include "capture/forward/forward_pass.hpp"
 
 namespace qkgeom {
@@ -20,13 +20,13 @@ namespace qkgeom {
 template <class Device, class T>
 class device_forward_pass : public forward_pass {
  public:
-  using decoder_type = device_decoder<Device, T>;
+  using decoder_type = decoder<Device, T>;
   static constexpr memory_space space = decoder_type::space;
   using view = tensor_view<const T, space>;
 
   /// The arguments must live longer.
   device_forward_pass(Device& m, const decoder_description& description, const checkpoint& model, index_t last_layer,
-                      thread_pool& pool, const device_decoder_options& options)
+                      thread_pool& pool, const decoder_options& options)
       : device_(&m),
         pool_(&pool),
         decoder_(m, description, model, last_layer, pool, options),
@@ -128,6 +128,7 @@ class device_forward_pass : public forward_pass {
   }
 
   void check_output() const override { decoder_.check_output(); }
+  void change(std::vector<head_change> changes) override { decoder_.change(std::move(changes)); }
 
  private:
   /// Queries and keys of a document's layer, or some of their rows, as floats (rows, heads, dim).

@@ -12,8 +12,8 @@
 namespace qkgeom {
 
 /// How weights are kept: as f32; as bf16 in the order in which tile products read them (half the memory; only where
-/// `amx_available()`, and only for activations that are bf16 values); or as rows of bf16, which no product of this
-/// machine reads: they go to a device.
+/// `amx_available()`, and only for activations that are bf16 values); or as rows of bf16, which go to a device and
+/// which no product on the CPU reads.
 enum class weight_format { f32, bf16_tiles, bf16_rows };
 
 /// Working memory of one thread's products.

@@ -40,6 +40,14 @@ inline bool equal(floats a, floats b) {
   ints zero{};
   return std::memcmp(&differs, &zero, sizeof zero) == 0;
 }
+/// The compiler does not look behind x: no multiplication before is fused with an addition after.
+inline void keep([[maybe_unused]] floats& x) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(x));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(x));
+#endif
+}
 inline float sum(floats v) {
   float s = 0;
   for (int i = 0; i < lanes; ++i) s += v[i];

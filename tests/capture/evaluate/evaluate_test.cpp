@@ -10,7 +10,9 @@
 #include <set>
 
 #include "capture/evaluate/probes.hpp"
-#include "capture/forward/decoder.hpp"
+#include "capture/forward/cpu_forward_pass.hpp"
+#include "capture/forward/output_matrix.hpp"
+#include "capture/model/head_changes.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/json.hpp"
@@ -63,18 +65,18 @@ class changed_model : public testing::Test {
     const checkpoint read(model);
     thread_pool pool(2);
     const auto description = read_description(config);
-    decoder forward(description, read, type, description.n_layers() - 1, pool);
+    cpu_forward_pass forward(description, read, type, description.n_layers() - 1, pool);
     forward.change(std::move(changes));
     named_tensors out;
-    forward.run({ids.data(), ids.size()}, rope_stage::post,
-                [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-                  for (const auto& [name, x] : {std::pair{"q", q}, std::pair{"k", k}}) {
-                    auto& to = out[name + std::to_string(layer)];
-                    for (index_t h = 0; h < x.heads; ++h)
-                      for (index_t t = 0; t < x.rows; ++t)
-                        to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
-                  }
-                });
+    run_document(forward, {ids.data(), ids.size()}, rope_stage::post,
+                 [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+                   for (const auto& [name, x] : {std::pair{"q", q}, std::pair{"k", k}}) {
+                     auto& to = out[name + std::to_string(layer)];
+                     for (index_t h = 0; h < x.heads; ++h)
+                       for (index_t t = 0; t < x.rows; ++t)
+                         to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+                   }
+                 });
     return out;
   }
 

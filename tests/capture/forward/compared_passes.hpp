@@ -16,15 +16,16 @@
 #include <vector>
 
 #include "capture/forward/attention_statistics.hpp"
-#include "capture/forward/decoder.hpp"
+#include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/stores/statistics_store.hpp"
+#include "capture/model/head_changes.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
 
 namespace qkgeom::test {
 
 inline std::unique_ptr<forward_pass> on_the_cpu(const decoder_description& d, const checkpoint& model,
                                                 compute_type type, index_t last_layer, thread_pool& pool) {
-  return std::make_unique<decoder>(d, model, type, last_layer, pool);
+  return std::make_unique<cpu_forward_pass>(d, model, type, last_layer, pool);
 }
 
 /// Which sinks of a run are set.
@@ -63,11 +64,13 @@ inline handed_out what_is_handed_out(forward_pass& pass, const std::vector<token
 
 inline handed_out run_documents(const forward_fixture& f, const std::vector<token_span>& documents, compute_type type,
                                 const forward_pass_factory& make, rope_stage stage = rope_stage::post,
-                                asked_for what = asked_for::everything, int visits = 1) {
+                                asked_for what = asked_for::everything, int visits = 1,
+                                const std::vector<head_change>& changes = {}) {
   const checkpoint model(f.folder);
   thread_pool pool(2);
   const auto description = f.description();
   const auto pass = make(description, model, type, description.n_layers() - 1, pool);
+  pass->change(changes);
   handed_out out;
   for (int v = 0; v < visits; ++v) out = what_is_handed_out(*pass, documents, stage, what);
   return out;
@@ -135,6 +138,35 @@ inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage sta
   for (const auto& [key, rows] : theirs)
     EXPECT_LE(distance(ours[key], rows), 1e-5 * norm(rows))
         << family << ' ' << std::get<0>(key) << ' ' << std::get<1>(key) << ' ' << std::get<2>(key);
+}
+
+/// Changes of heads do to later layers and to losses what they do on the CPU; rows of the layer itself are without
+/// them.
+inline void expect_changed_heads_as_on_the_cpu(const std::string& family, const forward_pass_factory& make,
+                                               std::size_t tokens = std::size_t(-1)) {
+  const forward_fixture f = family_fixture(family);
+  const auto ids = f.open().values<std::int32_t>("ids");
+  const token_span all(ids.data(), std::min(ids.size(), tokens));
+  const std::vector<token_span> documents{all.first(7), all};
+  const auto d = f.description();
+  std::vector<double> slope(d.head_dim);
+  for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = 0.01 * static_cast<double>(i % 5) - 0.02;
+  const std::vector<head_change> changes{{{0, 1}, true, {}, 0}, {{1, d.query_heads - 1}, false, slope, 11.5}};
+  const auto run = [&](const forward_pass_factory& pass, const std::vector<head_change>& changed) {
+    return run_documents(f, documents, compute_type::f32, pass, rope_stage::post, asked_for::everything, 1, changed);
+  };
+  const auto theirs = run(on_the_cpu, changes), without = run(on_the_cpu, {});
+  auto ours = run(make, changes);
+  EXPECT_EQ(ours.size(), theirs.size()) << family;
+  for (const auto& [key, rows] : theirs) {
+    const auto& [document, layer, sink] = key;
+    EXPECT_LE(distance(ours[key], rows), 1e-5 * norm(rows)) << family << ' ' << document << ' ' << layer << ' ' << sink;
+    if (layer == 0) {
+      EXPECT_EQ(rows, without.at(key)) << family << ' ' << sink;
+    } else {
+      EXPECT_GT(distance(rows, without.at(key)), 1e-4 * norm(rows)) << family << ' ' << layer << ' ' << sink;
+    }
+  }
 }
 
 /// What the softmax of all query heads but head 1 of all layers but one gives of several documents, as a pass on the

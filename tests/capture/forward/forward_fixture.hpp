@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/forward/decoder.hpp"
+#include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/io/safetensors.hpp"
@@ -32,6 +32,14 @@ struct forward_fixture {
   }
 };
 
+/// Runs one document; the sink gets queries and keys of each layer.
+template <class Sink>
+void run_document(forward_pass& pass, token_span ids, rope_stage stage, const Sink& sink) {
+  batch_sinks sinks;
+  sinks.rows = [&](std::size_t, index_t layer, auto q, auto k) { sink(layer, q, k); };
+  pass.run({&ids, 1}, stage, sinks);
+}
+
 using named_tensors = std::map<std::string, std::vector<float>>;
 
 /// Runs the fixture's ids and picks its positions; q and k of every layer as (heads, positions, head_dim).
@@ -41,16 +49,17 @@ inline named_tensors run_fixture(const forward_fixture& f, const decoder_descrip
   const auto ids = fixture.values<std::int32_t>("ids"), positions = fixture.values<std::int32_t>("position");
   const checkpoint model(f.folder);
   thread_pool pool(threads);
-  decoder d(description, model, type, description.n_layers() - 1, pool, kernel);
+  cpu_forward_pass pass(description, model, type, description.n_layers() - 1, pool, kernel);
   named_tensors out;
-  d.run({ids.data(), ids.size()}, rope_stage::post,
-        [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-          for (const auto& [name, x] : {std::pair{".q", q}, std::pair{".k", k}}) {
-            auto& to = out["layer." + std::to_string(layer) + name];
-            for (index_t h = 0; h < x.heads; ++h)
-              for (const std::int32_t t : positions) to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
-          }
-        });
+  run_document(pass, {ids.data(), ids.size()}, rope_stage::post,
+               [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+                 for (const auto& [name, x] : {std::pair{".q", q}, std::pair{".k", k}}) {
+                   auto& to = out["layer." + std::to_string(layer) + name];
+                   for (index_t h = 0; h < x.heads; ++h)
+                     for (const std::int32_t t : positions)
+                       to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+                 }
+               });
   return out;
 }
 

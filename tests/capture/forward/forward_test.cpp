@@ -75,18 +75,18 @@ TEST(forward, documents_that_share_a_visit_of_the_weights_have_the_bits_of_each_
       std::map<key, std::vector<float>> together, alone;
       std::map<std::size_t, std::vector<float>> losses_together, losses_alone;
       const auto run = [&](std::vector<token_span> given, std::size_t first, auto& rows, auto& losses) {
-        decoder d(description, model, type, description.n_layers() - 1, pool);
-        d.run(given, rope_stage::post,
-              batch_sinks{[&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-                            for (const auto& [side, x] : {std::pair{false, q}, std::pair{true, k}})
-                              for (index_t h = 0; h < x.heads; ++h)
-                                for (index_t t = 0; t < x.rows; ++t) {
-                                  auto& to = rows[key{first + i, layer, side}];
-                                  to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
-                                }
-                          },
-                          {},
-                          [&](std::size_t i, const token_predictions& x) { losses[first + i] = x.loss; }});
+        cpu_forward_pass pass(description, model, type, description.n_layers() - 1, pool);
+        pass.run(given, rope_stage::post,
+                 batch_sinks{[&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+                               for (const auto& [side, x] : {std::pair{false, q}, std::pair{true, k}})
+                                 for (index_t h = 0; h < x.heads; ++h)
+                                   for (index_t t = 0; t < x.rows; ++t) {
+                                     auto& to = rows[key{first + i, layer, side}];
+                                     to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+                                   }
+                             },
+                             {},
+                             [&](std::size_t i, const token_predictions& x) { losses[first + i] = x.loss; }});
       };
       run(documents, 0, together, losses_together);
       for (std::size_t i = 0; i < documents.size(); ++i) run({documents[i]}, i, alone, losses_alone);

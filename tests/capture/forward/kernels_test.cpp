@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "capture/forward/attention.hpp"
+#include "capture/forward/kernels.hpp"
 #include "capture/forward/products/amx.hpp"
 #include "capture/forward/products/linear.hpp"
-#include "capture/forward/products/simd.hpp"
-#include "capture/forward/row_ops.hpp"
+#include "capture/forward/simd_team.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/core/scalar.hpp"
 
@@ -29,6 +29,10 @@ std::vector<float> entries(std::size_t n, std::uint32_t which, double spread = 1
     x[i] = static_cast<float>(spread * sum);
   }
   return x;
+}
+
+void round_to_bf16(std::vector<float>& x) {
+  for (float& v : x) v = bf16::round(v);
 }
 
 struct shape {
@@ -53,8 +57,8 @@ attention_problem::attention_problem(const shape& of, bool to_bf16) : s(of) {
   v.reshape(s.tokens, s.key_heads, s.dim);
   auto kv = entries(2 * size(s.tokens, s.key_heads, s.dim), 2);
   if (to_bf16) {
-    round_row(q);
-    round_row(kv);
+    round_to_bf16(q);
+    round_to_bf16(kv);
   }
   std::size_t at = 0;
   for (index_t h = 0; h < s.key_heads; ++h)
@@ -136,7 +140,7 @@ TEST(attention, tiles_do_not_depend_on_the_number_of_threads) {
   }
 }
 
-TEST(row_ops, exponentials_keep_their_bounds) {
+TEST(simd, exponentials_keep_their_bounds) {
   double exact = 0, rough = 0;
   for (float x = -125.5f; x < 0; x += 0.0137f) {
     const double expected = std::exp2(static_cast<double>(x));
@@ -149,39 +153,53 @@ TEST(row_ops, exponentials_keep_their_bounds) {
   EXPECT_LT(simd::exp2_rough(simd::all(-1e30f))[0], 2e-38f);
 }
 
-TEST(row_ops, rounding_is_that_of_bf16) {
+TEST(simd, rounding_is_that_of_bf16) {
+  using namespace device_kernels;
   auto x = entries(1003, 3);
   x[0] = 1.00390625f, x[1] = 1.01171875f, x[2] = -0.0f, x[3] = 3.4e38f;  // ties, a zero, overflow
-  auto y = x;
-  round_row(y);
-  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], static_cast<float>(bf16::round(x[i]))) << x[i];
+  std::vector<wide_bf16> y(x.size());
+  for_columns(simd_team{}, static_cast<index_t>(x.size()), [&](auto c) { store(y.data(), c, load(x.data(), c)); });
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i].value, static_cast<float>(bf16::round(x[i]))) << x[i];
 }
 
-TEST(row_ops, norm_gate_and_rotation_equal_their_formulas) {
-  const std::size_t n = 37;  // no multiple of any vector
+/// Runs the kernels on one row of f32.
+template <class Team>
+void expect_norm_gate_and_rotation_to_equal_their_formulas() {
+  using namespace device_kernels;
+  constexpr index_t n = 37;  // no multiple of any vector
   const auto x = entries(n, 4), w = entries(n, 5);
   std::vector<float> out(n);
-  normalise(norm_kind::llama, x, w, {}, 1e-5f, false, out.data());
+  norm_rows<float>{x.data(), out.data(), n, {w.data(), nullptr, norm_kind::llama, 1e-5f}}(Team{}, 0);
   double squares = 0;
   for (const double v : x) squares += v * v;
   for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(out[i], x[i] * w[i] / std::sqrt(squares / n + 1e-5), 1e-5);
 
-  auto gate = entries(n, 6, 20);
-  gate[0] = -500, gate[1] = 500;
-  const auto before = gate;
-  gate_into(activation::silu, gate, w, false);
+  auto wide = entries(n, 6, 20);
+  wide[0] = -500, wide[1] = 500;
+  wide.insert(wide.end(), w.begin(), w.end());
+  activate_rows<float, float>{wide.data(), n, nullptr, activation::silu, true, out.data(), n}(Team{}, 0);
   for (std::size_t i = 0; i < n; ++i) {
-    const double g = before[i], expected = g / (1 + std::exp(-g)) * w[i];
-    EXPECT_NEAR(gate[i], expected, 1e-6 * std::abs(expected) + 1e-6);
+    const double g = wide[i], expected = g / (1 + std::exp(-g)) * w[i];
+    EXPECT_NEAR(out[i], expected, 1e-6 * std::abs(expected) + 1e-6);
   }
   auto head = x;
   const std::vector<float> cosine(18, 0.6f), sine(18, 0.8f);
-  rotate_pairs(head.data(), cosine.data(), sine.data(), 18, {});
-  for (std::size_t i = 0; i < 18; ++i) {
-    EXPECT_NEAR(head[i], 0.6f * x[i] - 0.8f * x[i + 18], 1e-5);
-    EXPECT_NEAR(head[i + 18], 0.6f * x[i + 18] + 0.8f * x[i], 1e-5);
+  for (const bool interleaved : {false, true}) {
+    head = x;
+    rotate_rows<float> turn{{head.data(), nullptr, 0, 1, 0, n, 0, 0}, cosine.data(), sine.data(), 18, interleaved};
+    turn(Team{}, 0);
+    for (std::size_t i = 0; i < 18; ++i) {
+      const std::size_t a = interleaved ? 2 * i : i, b = interleaved ? 2 * i + 1 : i + 18;
+      EXPECT_NEAR(head[a], 0.6f * x[a] - 0.8f * x[b], 1e-5);
+      EXPECT_NEAR(head[b], 0.6f * x[b] + 0.8f * x[a], 1e-5);
+    }
+    EXPECT_EQ(head[36], x[36]);
   }
-  EXPECT_EQ(head[36], x[36]);
+}
+
+TEST(kernels, norm_gate_and_rotation_equal_their_formulas) {
+  expect_norm_gate_and_rotation_to_equal_their_formulas<device_kernels::simd_team>();
+  expect_norm_gate_and_rotation_to_equal_their_formulas<device_kernels::one_thread>();
 }
 
 /// y (rows, out) of a product, with a stride wider than a row.
@@ -199,8 +217,8 @@ TEST(linear, tile_products_are_sums_of_exact_products) {
   for (const auto& [rows, out, in] : sizes) {
     auto x = entries(static_cast<std::size_t>(rows * (in + 5)), 1);
     auto w = entries(static_cast<std::size_t>(out * in), 2);
-    round_row(x);
-    round_row(w);
+    round_to_bf16(x);
+    round_to_bf16(w);
     weight_matrix tiles;
     tiles.reshape(out, in, weight_format::bf16_tiles);
     tiles.pack(out / 2, out - out / 2, w.data() + out / 2 * in);

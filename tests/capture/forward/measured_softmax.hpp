@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "capture/forward/device/attention_sums.hpp"
-#include "capture/forward/device/team.hpp"
+#include "capture/forward/team.hpp"
 #include "qkgeom/core/random.hpp"
 
 namespace qkgeom::test {

@@ -12,12 +12,13 @@
 #include <sstream>
 #include <string>
 
-#include "capture/forward/decoder.hpp"
+#include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/job.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/forward/forward_fixture.hpp"
 
 namespace qkgeom {
 namespace {
@@ -102,33 +103,35 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
   const auto c = capture::open(options.out);
   const checkpoint weights(options.model);
   thread_pool pool(1);
-  decoder model(read_description(read_json(options.model / "config.json")), weights, compute_type::f32, 7, pool);
+  cpu_forward_pass model(read_description(read_json(options.model / "config.json")), weights, compute_type::f32, 7,
+                         pool);
   const auto tokens = tokenizer::load(bundled / "tokenizer.json");
   std::map<index_t, std::size_t> next;
   index_t heads = 0, rows = 0;
   for (int document = 0; document < 2; ++document) {
     const auto ids = tokens.encode(read_text(options.documents.text[document], 1000), 48);
-    model.run(ids, rope_stage::post, [&](index_t layer, tensor_view<const float> q, tensor_view<const float>) {
-      for (const auto& info : c.manifest().layers) {
-        if (info.layer != layer) continue;
-        if (document == 0) heads += static_cast<index_t>(info.query_heads.size());
-        const auto kept = draw_tokens(
-            options.plan.sampler, q.rows,
-            {4, static_cast<std::uint32_t>(document), static_cast<std::uint32_t>(layer), draw::query_token});
-        c.read_layer(layer).visit([&]<class T>(const layer_view<T>& view) {
-          for (const std::int32_t t : kept) {
-            const auto r = static_cast<index_t>(next[layer]++);
-            ASSERT_LT(r, view.q.rows);
-            EXPECT_EQ(view.q_position[r], t);
-            EXPECT_EQ(view.q_document[r], document);
-            for (index_t h = 0; h < view.q.heads; ++h)
-              for (index_t x = 0; x < view.q.dim; ++x)
-                ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)), q.head(info.query_heads[h])(t, x));
-            ++rows;
+    run_document(
+        model, ids, rope_stage::post, [&](index_t layer, tensor_view<const float> q, tensor_view<const float>) {
+          for (const auto& info : c.manifest().layers) {
+            if (info.layer != layer) continue;
+            if (document == 0) heads += static_cast<index_t>(info.query_heads.size());
+            const auto kept = draw_tokens(
+                options.plan.sampler, q.rows,
+                {4, static_cast<std::uint32_t>(document), static_cast<std::uint32_t>(layer), draw::query_token});
+            c.read_layer(layer).visit([&]<class T>(const layer_view<T>& view) {
+              for (const std::int32_t t : kept) {
+                const auto r = static_cast<index_t>(next[layer]++);
+                ASSERT_LT(r, view.q.rows);
+                EXPECT_EQ(view.q_position[r], t);
+                EXPECT_EQ(view.q_document[r], document);
+                for (index_t h = 0; h < view.q.heads; ++h)
+                  for (index_t x = 0; x < view.q.dim; ++x)
+                    ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)), q.head(info.query_heads[h])(t, x));
+                ++rows;
+              }
+            });
           }
         });
-      }
-    });
   }
   EXPECT_EQ(heads, 9);
   EXPECT_GT(rows, 0);

@@ -67,6 +67,7 @@ class fibre_pass : public forward_pass {
     pass_.run(documents, stage, sinks);
   }
   void check_output() const override { pass_.check_output(); }
+  void change(std::vector<head_change> changes) override { pass_.change(std::move(changes)); }
 
  private:
   fibre_device device_;
@@ -93,6 +94,11 @@ TEST(block_team, gives_what_the_cpu_gives_in_any_order_of_its_threads) {
   for (const auto& name : families())
     for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
       test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass(order), tokens);
+}
+
+TEST(block_team, changes_heads_as_the_cpu_does) {
+  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+    test::expect_changed_heads_as_on_the_cpu("qwen3-moe", pass(order), tokens);
 }
 
 TEST(block_team, lets_queries_grow_after_they_are_rotated) {  // from position 64 on

@@ -28,17 +28,17 @@ namespace qkgeom {
 namespace {
 
 /// Small chunks and blocks, so that a fixture has several of them.
-constexpr device_decoder_options small{.chunk = 48, .attention_rows = 20, .attention_keys = 64, .resident = 0};
+constexpr decoder_options small{.chunk = 48, .attention_rows = 20, .attention_keys = 64, .resident = 0};
 /// With the keys of a block of PyTorch's attention on the CPU, since weights are rounded relative to the largest score
 /// so far.
-constexpr device_decoder_options as_theirs{.chunk = 48, .attention_rows = 20, .attention_keys = 512, .resident = 0};
+constexpr decoder_options as_theirs{.chunk = 48, .attention_rows = 20, .attention_keys = 512, .resident = 0};
 
 /// A host device and a forward pass on it, with moments taken where the rows lie.
 template <class T, class Device = test::host_device>
 class host_pass : public forward_pass {
  public:
   host_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool,
-            const device_decoder_options& options = small)
+            const decoder_options& options = small)
       : device_(pool), pass_(device_, d, weights, last_layer, pool, options) {}
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     if (forbids_rows) {
@@ -47,6 +47,7 @@ class host_pass : public forward_pass {
     pass_.run(documents, stage, sinks);
   }
   void check_output() const override { pass_.check_output(); }
+  void change(std::vector<head_change> changes) override { pass_.change(std::move(changes)); }
   bool takes_moments(moment_store& store) override {
     pass_.bring_moments(store, [this](const char* side, const tensor_view<const T>& x,
                                       const vector_view<const std::int32_t>& position) {
@@ -70,7 +71,7 @@ class host_pass : public forward_pass {
 };
 
 template <class Device>
-forward_pass_factory pass_on(const device_decoder_options& options) {
+forward_pass_factory pass_on(const decoder_options& options) {
   return [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
                    thread_pool& pool) -> std::unique_ptr<forward_pass> {
     if (type == compute_type::bf16)
@@ -78,7 +79,7 @@ forward_pass_factory pass_on(const device_decoder_options& options) {
     return std::make_unique<host_pass<float, Device>>(d, weights, last_layer, pool, options);
   };
 }
-forward_pass_factory pass(const device_decoder_options& options = small) { return pass_on<test::host_device>(options); }
+forward_pass_factory pass(const decoder_options& options = small) { return pass_on<test::host_device>(options); }
 
 TEST(device, f32_agrees_with_transformers) {
   for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, pass());
@@ -92,6 +93,11 @@ TEST(device, every_sink_of_several_documents_gets_what_the_cpu_gives) {
   for (const auto& name : test::varied_families)
     for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
       test::expect_sinks_as_on_the_cpu(name, stage, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}));
+}
+
+TEST(device, changes_heads_as_the_cpu_does) {
+  for (const auto& name : test::varied_families)
+    test::expect_changed_heads_as_on_the_cpu(name, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}), 40);
 }
 
 TEST(device, measures_the_softmax_as_the_cpu_does) {
@@ -180,7 +186,7 @@ class counted_memory : public cpu_memory {
 // `--resident auto` plans with these.
 TEST(device, holds_as_many_bytes_as_it_says) {
   using device_type = test::host_device_with<counted_memory>;
-  const auto check = [](const std::string& name, const device_decoder_options& options) {
+  const auto check = [](const std::string& name, const decoder_options& options) {
     const forward_fixture f = family_fixture(name);
     const safetensors_file fixture = f.open();
     const auto ids = fixture.values<std::int32_t>("ids");
@@ -188,11 +194,11 @@ TEST(device, holds_as_many_bytes_as_it_says) {
     thread_pool pool(2);
     device_type device(pool);
     const auto d = f.description();
-    using decoder_type = device_decoder<device_type, bf16>;
-    decoder_type decoder(device, d, model, d.n_layers() - 1, pool, options);
+    using decoder_type = decoder<device_type, bf16>;
+    decoder_type made(device, d, model, d.n_layers() - 1, pool, options);
     device_sinks<bf16, memory_space::host> sinks;
     sinks.losses = [](std::size_t, const token_predictions&) {};
-    decoder.run(std::vector<token_span>{{ids.data(), ids.size()}}, rope_stage::post, sinks);
+    made.run(std::vector<token_span>{{ids.data(), ids.size()}}, rope_stage::post, sinks);
     const auto stated = static_cast<double>(decoder_type::working_bytes(d, static_cast<index_t>(ids.size()), options));
     const auto held = static_cast<double>(device.memory().most());
     EXPECT_LE(held, stated) << name;

@@ -2,20 +2,21 @@
 #pragma once
 
 #include <cstring>
-#include <memory_resource>
 #include <vector>
 
-#include "capture/forward/device/attention.hpp"
-#include "capture/forward/device/team.hpp"
+#include "capture/forward/blockwise_attention.hpp"
+#include "capture/forward/layer_weights.hpp"
+#include "capture/forward/linear_map.hpp"
 #include "capture/forward/products/blas.hpp"
+#include "capture/forward/team.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
 namespace qkgeom::test {
 
-/// The host as a device of `device_decoder`: every step is the one that a GPU runs, at once and in order.
+/// The host in place of a GPU: every step is the one that a GPU runs, at once and in order.
 template <class Memory>
-class host_device_with {
+class host_device_with : public serial_device {
  public:
   using memory_type = Memory;
   struct event {};
@@ -24,7 +25,9 @@ class host_device_with {
 
   const Memory& memory() const { return memory_; }
   const Memory& weight_memory() const { return weight_memory_; }
-  std::pmr::memory_resource* staging() const { return std::pmr::new_delete_resource(); }
+  weight_reading reading(bool to_bf16) const {
+    return {to_bf16, to_bf16 ? weight_format::bf16_rows : weight_format::f32};
+  }
   event make_event() const { return {}; }
   void enter() const {}
   void host_waits(const event&) const {}

@@ -3,7 +3,7 @@
 // tests/capture/forward/device/block_team_test.cpp.
 #pragma once
 
-#include "capture/forward/device/team.hpp"
+#include "capture/forward/team.hpp"
 #include "qkgeom/backend/cuda/resources.cuh"
 #include "tests/emulated_cuda/compiled_kernels.hpp"
 

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "capture/forward/device/attention.hpp"
-#include "capture/forward/device/kernels.hpp"
-#include "capture/forward/device/weights.hpp"
+#include "capture/forward/kernels.hpp"
+#include "capture/forward/linear_map.hpp"
 #include "capture/model/description.hpp"
 #include "qkgeom/core/buffer.hpp"
 
@@ -34,22 +33,24 @@ struct choose_experts {
     float top = -HUGE_VALF;
     for (index_t i = team.rank(); i < experts; i += team.size()) top = std::fmax(top, logit(i));
     top = team.max(top);
-    const auto place = [=, n = experts](index_t i) {
-      const float mine = logit(i);
-      index_t before = 0;
-      for (index_t j = 0; j < n; ++j) before += logit(j) > mine || (logit(j) == mine && j < i);
-      return before;
-    };
+    float* const shares = share + row * chosen;
     float sum = 0;
-    for (index_t i = team.rank(); i < experts; i += team.size())
-      if (!normalised || place(i) < chosen) sum += std::exp(logit(i) - top);
-    sum = team.sum(sum);
     for (index_t i = team.rank(); i < experts; i += team.size()) {
-      const index_t at = place(i);
-      if (at >= chosen) continue;
-      expert[row * chosen + at] = static_cast<std::int32_t>(i);
-      share[row * chosen + at] = rounded<T>(std::exp(logit(i) - top) / sum);
+      const float mine = logit(i), weight = std::exp(mine - top);
+      index_t place = 0;
+      for (index_t j = 0; j < experts; ++j) place += logit(j) > mine || (logit(j) == mine && j < i);
+      sum += weight;
+      if (place >= chosen) continue;
+      expert[row * chosen + place] = static_cast<std::int32_t>(i);
+      shares[place] = weight;
     }
+    sum = team.sum(sum);
+    if (normalised) {
+      sum = 0;
+      for (index_t i = 0; i < chosen; ++i) sum += shares[i];
+    }
+    team.sync();
+    for (index_t i = team.rank(); i < chosen; i += team.size()) shares[i] = rounded<T>(shares[i] / sum);
   }
 };
 
@@ -66,7 +67,7 @@ struct take_rows {
     const T* const x = from + choice[i] / chosen * width;
     T* const y = to + i * width;
     each_column(
-        team, width, [=](index_t c) { return x[c]; }, [=](index_t c, T v) { y[c] = v; });
+        team, width, [=](auto c) { return load(x, c); }, [=](auto c, auto v) { store(y, c, v); });
   }
 };
 
@@ -81,14 +82,13 @@ struct add_expert_rows {
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
-    for (index_t c = team.rank(); c < width; c += team.size()) {
-      float y = 0;
-      for (index_t k = row * chosen; k < (row + 1) * chosen; ++k) {
-        const float v = rounded<T>(static_cast<float>(from[place[k] * width + c]) * share[choice[place[k]]]);
-        y = rounded<T>(y + v);
-      }
-      to[row * width + c] = to_element<T>(y);
-    }
+    using value = typename Team::value;
+    for_columns(team, width, [&](auto c) {
+      value y{};
+      for (index_t k = row * chosen; k < (row + 1) * chosen; ++k)
+        y = rounded<T>(y + rounded<T>(load(from + place[k] * width, c) * share[choice[place[k]]]));
+      store(to + row * width, c, y);
+    });
   }
 };
 
@@ -116,38 +116,40 @@ struct choices_by_expert {
   }
 };
 
-/// A layer's mixture of experts on a device. The device is waited for once a chunk: how many rows an expert takes
-/// sets the shape of its products.
+/// A layer's mixture of experts. The device is waited for once per chunk: how many rows an expert takes sets the shape
+/// of its products.
 template <class Device, class T>
-class device_experts {
+class mixture_of_experts {
  public:
-  explicit device_experts(Device& m)
+  explicit mixture_of_experts(Device& m)
       : device_(&m),
         router_(m.memory(), 0),
         share_(m.memory(), 0),
         rows_(m.memory(), 0),
-        active_(m.memory(), 0),
         wide_(m.memory(), 0),
         sum_(m.memory(), 0),
         expert_(m.memory(), 0),
         choice_(m.memory(), 0),
         place_(m.memory(), 0) {}
 
-  /// What it holds on the device for so many rows.
+  /// Bytes that it holds on the device for so many rows.
   static index_t working_bytes(const decoder_description& d, index_t rows) {
     const experts_description& e = *d.experts;
-    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 3 * e.width)) + 4 * e.count +
+    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 2 * e.width)) + 4 * e.count +
                    16 * e.chosen);
   }
 
-  /// The sum (rows, hidden) of what the chosen experts make of x (rows, hidden). Valid until the next call.
-  const T* operator()(const device_layer<Device, T>& weights, const decoder_description& d, index_t rows, const T* x) {
+  /// The sum (rows, hidden) of the outputs of the chosen experts for x (rows, hidden), times their shares. Valid until
+  /// the next call.
+  template <class Layer>
+  const T* operator()(const Layer& weights, const decoder_description& d, index_t rows, const T* x,
+                      product_scratch& scratch) {
     const experts_description& e = *d.experts;
     const index_t choices = rows * e.chosen;
     router_.reserve(rows * e.count);
     expert_.reserve(choices);
     share_.reserve(choices);
-    multiply(rows, e.count, d.hidden, x, weights.router.w.data(), router_.data());
+    multiply_map(*device_, weights.router.w, {rows, e.count, d.hidden, d.hidden}, x, router_.data(), scratch);
     device_->rows(rows, device_kernels::choose_experts<T>{router_.data(), e.count, e.chosen, e.normalised,
                                                           expert_.data(), share_.data()});
     const choices_by_expert sorted(expert_.host(choices), e.count, e.chosen);
@@ -155,24 +157,21 @@ class device_experts {
     place_.set(sorted.place);
     rows_.reserve(choices * d.hidden);
     wide_.reserve(choices * 2 * e.width);
-    active_.reserve(choices * e.width);
     sum_.reserve(rows * d.hidden);
-    // f(weights, first row, rows) of each expert that takes any
+    // f(weights, rows, where they begin in rows_, and in wide_) of each expert that takes any
     const auto each = [&](const auto& f) {
-      for (std::size_t i = 0; i + 1 < sorted.begin.size(); ++i)
-        if (const index_t count = sorted.begin[i + 1] - sorted.begin[i]; count > 0)
-          f(weights.experts[i], sorted.begin[i], count);
+      for (index_t i = 0; i < e.count; ++i)
+        if (const index_t first = sorted.begin[i], count = sorted.begin[i + 1] - first; count > 0)
+          f(weights.experts[i], count, rows_.data() + first * d.hidden, wide_.data() + first * 2 * e.width);
     };
     device_->rows(choices, device_kernels::take_rows<T>{x, choice_.data(), e.chosen, d.hidden, rows_.data()});
-    each([&](const auto& expert, index_t first, index_t count) {
-      multiply(count, 2 * e.width, d.hidden, rows_.data() + first * d.hidden, expert.up.w.data(),
-               wide_.data() + first * 2 * e.width);
+    each([&](const auto& expert, index_t count, T* here, T* wide) {
+      multiply_map(*device_, expert.up.w, {count, 2 * e.width, d.hidden, d.hidden}, here, wide, scratch);
     });
-    device_->rows(choices,
-                  device_kernels::activate_rows<T, T>{wide_.data(), e.width, nullptr, d.act, true, active_.data()});
-    each([&](const auto& expert, index_t first, index_t count) {
-      multiply(count, d.hidden, e.width, active_.data() + first * e.width, expert.down.w.data(),
-               rows_.data() + first * d.hidden);
+    device_->rows(choices, device_kernels::activate_rows<T, T>{wide_.data(), e.width, nullptr, d.act, true,
+                                                               wide_.data(), 2 * e.width});
+    each([&](const auto& expert, index_t count, T* here, T* wide) {
+      multiply_map(*device_, expert.down.w, {count, d.hidden, e.width, 2 * e.width}, wide, here, scratch);
     });
     device_->rows(rows, device_kernels::add_expert_rows<T>{rows_.data(), place_.data(), choice_.data(), share_.data(),
                                                            e.chosen, d.hidden, sum_.data()});
@@ -180,14 +179,9 @@ class device_experts {
   }
 
  private:
-  template <class Out>
-  void multiply(index_t rows, index_t out, index_t in, const T* x, const T* w, Out* y) {
-    device_->multiply(product_shape{rows, out, in, {in, 0}, {in, 0}, {out, 0}}, x, w, y);
-  }
-
   Device* device_;
   buffer<float, typename Device::memory_type> router_, share_;
-  buffer<T, typename Device::memory_type> rows_, active_, wide_, sum_;  // rows for the experts, then of them
+  buffer<T, typename Device::memory_type> rows_, wide_, sum_;  // rows for the experts, then of them
   buffer<std::int32_t, typename Device::memory_type> expert_, choice_, place_;
 };
 

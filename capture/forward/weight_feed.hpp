@@ -133,21 +133,21 @@ class weight_feed {
   void begin(std::vector<layer_visit> visits) {
     forget();
     visits_ = std::move(visits);
-    at_ = 0;
+    next_ = 0;
     if (!visits_.empty()) start(0);
   }
 
   /// The next layer's weights, for work that is given to the device before `done`.
   const layer_type& take() {
     if (coming_.valid()) coming_.get();
-    current_ = place_of(at_);
-    if (at_ + 1 < visits_.size()) start(at_ + 1);
+    current_ = place_of(next_);
+    if (next_ + 1 < visits_.size()) start(next_ + 1);
     device_->work_waits(current_->copied);
     return current_->layer;
   }
   void done() {
     device_->record_work(current_->used);
-    ++at_;
+    ++next_;
   }
 
  private:
@@ -202,7 +202,7 @@ class weight_feed {
   std::map<index_t, place> kept_;
   place* current_ = nullptr;
   std::vector<layer_visit> visits_;
-  std::size_t at_ = 0;
+  std::size_t next_ = 0;
   std::future<void> coming_;
 };
 

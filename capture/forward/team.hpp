@@ -8,13 +8,15 @@
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/scalar.hpp"
 
-/// What the steps of a forward pass between its products are made of (kernels.hpp and the files of single
-/// steps): one source for GPU and host. A row's work is shared by a team: rank() of size() threads, sync(), sum and max
-/// over all of them, and groups() of lanes() threads each, a warp. On the host a team is one thread.
+/// What the row kernels (kernels.hpp and the files of single steps) are written in: one source for GPU and CPU. A team
+/// shares the work on a row: rank() of size() threads, sync(), sum and max over all of them, and groups() of lanes()
+/// threads each, a warp. A thread works on a `value` at a time: a float, or on the CPU a vector register of them
+/// (simd_team.hpp).
 namespace qkgeom::device_kernels {
 
-/// The team of the host.
+/// A team of one thread that works on one float at a time: a device that the host plays.
 struct one_thread {
+  using value = float;
   int rank() const { return 0; }
   int size() const { return 1; }
   void sync() const {}
@@ -31,11 +33,13 @@ struct one_thread {
 template <class Threads>
 class block_team {
  public:
+  using value = float;
   static constexpr int threads = Threads::count, warp = 32;
 
   /// One warp of it.
   class warp_team {
    public:
+    using value = float;
     QKGEOM_HD explicit warp_team(const Threads& mine) : mine_(mine) {}
     QKGEOM_HD int rank() const { return mine_.number() % warp; }
     QKGEOM_HD int size() const { return warp; }
@@ -80,16 +84,62 @@ class block_team {
   float* partial_;
 };
 
+/// A bf16 value that is held as a float, since the products of the CPU read and write floats.
+struct wide_bf16 {
+  float value = 0;
+
+  operator float() const { return value; }
+  static wide_bf16 round(float x) { return {static_cast<float>(bf16::round(x))}; }
+};
+
+/// T is the type of activations: float, bf16 or wide_bf16. Whether values are rounded to bf16.
+template <class T>
+inline constexpr bool rounds_to_bf16 = !std::is_same_v<T, float>;
+
 template <class T>
 QKGEOM_HD T to_element(float x) {
-  if constexpr (std::is_same_v<T, bf16>)
-    return bf16::round(x);
+  if constexpr (rounds_to_bf16<T>)
+    return T::round(x);
   else
     return x;
 }
+
+/// What a kernel asks of the values that a thread works on. simd_team.hpp has those of vector registers.
+template <class Value>
+struct value_functions;
+
+template <>
+struct value_functions<float> {
+  template <class T>
+  QKGEOM_HD static float rounded(float x) {
+    return static_cast<float>(to_element<T>(x));
+  }
+  QKGEOM_HD static float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+  QKGEOM_HD static float gelu(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f)); }
+};
+
+/// x as a model whose activations are T has it. No multiplication before it is joined with an addition after it.
+template <class T, class Value>
+QKGEOM_HD Value rounded(Value x) {
+  return value_functions<Value>::template rounded<T>(x);
+}
+
+/// The entry of column c of a row, and where it goes, rounded to T. Every `step`-th column of the row counts.
 template <class T>
-QKGEOM_HD float rounded(float x) {
-  return static_cast<float>(to_element<T>(x));
+QKGEOM_HD float load(const T* row, index_t c, index_t step = 1) {
+  return static_cast<float>(row[c * step]);
+}
+template <class T>
+QKGEOM_HD void store(T* row, index_t c, float x, index_t step = 1) {
+  row[c * step] = to_element<T>(x);
+}
+/// x, but 0 beyond the last column.
+QKGEOM_HD inline float within_row(float x, index_t) { return x; }
+
+/// use(c) for c < n.
+template <class Team, class Use>
+QKGEOM_HD void for_columns(const Team& team, index_t n, const Use& use) {
+  for (index_t c = team.rank(); c < n; c += team.size()) use(c);
 }
 
 /// use(c, load(c)) for c < n. A thread loads some of its columns before it uses the first: it waits for memory once,
@@ -114,34 +164,58 @@ struct norm_parameters {
   float eps = 0;
 };
 
-/// put(c, y) for c < n, y the norm of x(0) .. x(n - 1), not yet rounded. A thread reads what it puts before it does.
+/// put(c, y) for c < n, y the norm of x(0) .. x(n - 1), not yet rounded (Zhang and Sennrich 2019; `norm_kind::layer`:
+/// Ba et al. 2016). A thread reads what it puts before it does.
 template <class T, class Team, class X, class Put>
 QKGEOM_HD void normalise(const Team& team, const norm_parameters& p, index_t n, const X& x, const Put& put) {
+  using value = typename Team::value;
   const auto size = static_cast<float>(n);
   float center = 0;
   if (p.kind == norm_kind::layer) {
-    float sum = 0;
-    for (index_t c = team.rank(); c < n; c += team.size()) sum += x(c);
+    value sum{};
+    for_columns(team, n, [&](auto c) { sum += within_row(x(c), c); });
     center = team.sum(sum) / size;
   }
-  float squares = 0;
-  for (index_t c = team.rank(); c < n; c += team.size()) squares += (x(c) - center) * (x(c) - center);
-  const float scale = 1.0f / std::sqrt(team.sum(squares) / size + p.eps);
+  value squares{};
+  for_columns(team, n, [&](auto c) {
+    const value v = within_row(x(c) - center, c);
+    squares += v * v;
+  });
+  const float scale = 1.0f / std::sqrt(team.sum(squares) / size + p.eps),
+              more = p.kind == norm_kind::gemma ? 1.0f : 0.0f;
   struct column {
-    float x, w;
+    value x, w;
   };
   each_column(
       team, n,
-      [&](index_t c) {
-        return column{x(c), p.w[c]};
+      [&](auto c) {
+        return column{x(c), load(p.w, c)};
       },
-      [&](index_t c, const column& at) {
-        float y = (at.x - center) * scale;
+      [&](auto c, const column& entry) {
+        value y = (entry.x - center) * scale;
         if (p.kind == norm_kind::llama) y = rounded<T>(y);
-        y *= at.w + (p.kind == norm_kind::gemma ? 1.0f : 0.0f);
-        if (p.kind == norm_kind::layer) y += p.b[c];
-        put(c, y);
+        if (p.kind == norm_kind::layer)
+          put(c, y * entry.w + load(p.b, c));
+        else
+          put(c, y * (entry.w + more));
       });
 }
+
+/// A row of a product and the bias of its columns, rounded: x(c) of column c.
+template <class In, class T>
+struct biased_row {
+  const In* x;
+  const float* bias;  ///< or none
+
+  template <class Column>
+  QKGEOM_HD auto operator()(Column c) const {
+    const auto v = load(x, c);
+    if (bias) return rounded<T>(v + load(bias, c));
+    if constexpr (std::is_same_v<In, T>)
+      return v;
+    else
+      return rounded<T>(v);
+  }
+};
 
 }  // namespace qkgeom::device_kernels

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "capture/forward/device/product.hpp"
-#include "capture/forward/device/team.hpp"
+#include "capture/forward/products/product.hpp"
+#include "capture/forward/team.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/config.hpp"
 

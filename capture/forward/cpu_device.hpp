@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "capture/forward/attention.hpp"
+#include "capture/forward/decoder.hpp"
+#include "capture/forward/products/amx.hpp"
+#include "capture/forward/products/blas.hpp"
+#include "capture/forward/simd_team.hpp"
+#include "qkgeom/core/buffer.hpp"
+#include "qkgeom/core/thread_pool.hpp"
+
+namespace qkgeom {
+
+template <class T>
+class padded_key_values;
+
+/// The CPU as the device of a `decoder`. Chunks of rows are shared out over a pool of threads; a thread takes all steps
+/// of a chunk between two attentions while it lies in its caches.
+class cpu_device {
+ public:
+  using memory_type = cpu_memory;
+  static constexpr bool whole_documents = true;
+  static constexpr index_t vocabulary_piece = 2048;  ///< words whose logits are computed together
+  /// Rows that go through the linear maps together. Fixed, because the bits of a product depend on its shape.
+  static constexpr decoder_options sizes{.chunk = 256};
+
+  /// The pool must live longer.
+  explicit cpu_device(thread_pool& pool, attention_kernel kernel = attention_kernel::best)
+      : pool_(&pool), kernel_(kernel) {
+    use_one_blas_thread();
+  }
+
+  const cpu_memory& memory() const { return memory_; }
+  weight_reading reading(bool to_bf16) const {
+    const bool tiles = to_bf16 && kernel_ == attention_kernel::best && amx_available();
+    return {to_bf16, tiles ? weight_format::bf16_tiles : weight_format::f32};
+  }
+  int workers() const { return pool_->size(); }
+  /// f(i, worker) for i < n, by several threads.
+  template <class F>
+  void each(index_t n, const F& f) const {
+    pool_->for_each(n, f);
+  }
+  /// A kernel of n rows: by this thread alone where it already works on a chunk.
+  template <class Kernel>
+  void rows(index_t n, const Kernel& kernel) const {
+    pool_->for_each(n, [&](index_t i, int) { kernel(device_kernels::simd_team{}, i); });
+  }
+  /// The attention of a whole document. The result replaces the queries.
+  template <class T>
+  void attend(const attention_call<T>& call, const padded_key_values<T>& keys) const {
+    const auto q = packed_tensor(reinterpret_cast<float*>(call.out), call.rows, call.heads, call.dim);
+    causal_attention(
+        *pool_, q, keys.k(), keys.v(), call.key_heads,
+        {.window = call.window, .to_bf16 = device_kernels::rounds_to_bf16<T>, .scale = call.scale, .kernel = kernel_});
+  }
+
+ private:
+  cpu_memory memory_;
+  thread_pool* pool_;
+  attention_kernel kernel_;
+};
+
+/// Keys and values as the CPU's attention takes them.
+template <class T>
+class padded_key_values {
+ public:
+  explicit padded_key_values(cpu_device&) {}
+
+  void reserve(index_t tokens, index_t heads, index_t dim) {
+    k_.reshape(tokens, heads, dim);
+    v_.reshape(tokens, heads, dim);
+  }
+  T* keys() { return reinterpret_cast<T*>(k_.view().data); }
+  T* values() { return reinterpret_cast<T*>(v_.view().data); }
+  index_t capacity() { return k_.view().rows; }
+  index_t row_stride() { return k_.view().row_stride; }
+  index_t head_stride() { return k_.view().head_stride; }
+  const key_buffer& k() const { return k_; }
+  const key_buffer& v() const { return v_; }
+
+ private:
+  key_buffer k_, v_;
+};
+
+/// Reads the weights of a layer when they are asked for: the page cache keeps what it can.
+class weight_reader {
+ public:
+  using layer_type = layer_weights;
+
+  template <class Read, class Bytes>
+  weight_reader(cpu_device&, Read read, const Bytes&, index_t) : read_(std::move(read)) {}
+  void begin(std::vector<layer_visit> visits) {
+    visits_ = std::move(visits);
+    next_ = 0;
+  }
+  const layer_weights& take() {
+    read_(visits_[next_++], weights_);
+    return weights_;
+  }
+  void done() {}
+
+ private:
+  std::function<void(const layer_visit&, layer_weights&)> read_;
+  std::vector<layer_visit> visits_;
+  std::size_t next_ = 0;
+  layer_weights weights_;
+};
+
+template <class T>
+struct device_storage<cpu_device, T> {
+  using feed = weight_reader;
+  using keys = padded_key_values<T>;
+};
+
+template <class T>
+struct output_piece<cpu_device, T> {
+  explicit output_piece(cpu_device&) {}
+  const weight_matrix& map(const cpu_device&, const weight_matrix& from) { return from; }
+};
+
+template <class T, class Out>
+void multiply_map(cpu_device&, const weight_matrix& w, const map_shape& s, const T* x, Out* y,
+                  product_scratch& scratch) {
+  static_assert(sizeof(T) == sizeof(float) && sizeof(Out) == sizeof(float));
+  auto* const products = reinterpret_cast<float*>(y);
+  w.multiply(s.rows, s.out, reinterpret_cast<const float*>(x), s.x_row, products, s.out, scratch);
+  if constexpr (device_kernels::rounds_to_bf16<Out>)
+    for_columns(device_kernels::simd_team{}, s.rows * s.out,
+                [&](auto c) { store(y, c, device_kernels::load(products, c)); });
+}
+
+}  // namespace qkgeom

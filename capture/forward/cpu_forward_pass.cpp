@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "capture/forward/cpu_forward_pass.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "capture/forward/cpu_device.hpp"
+#include "capture/forward/decoder.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// Rows of x at some positions, packed into `to`.
+tensor_view<const float> rows_at(tensor_view<const float> x, const std::vector<std::int32_t>& positions,
+                                 std::vector<float>& to) {
+  const auto rows = static_cast<index_t>(positions.size());
+  to.resize(rows * x.heads * x.dim);
+  for (index_t r = 0; r < rows; ++r)
+    for (index_t h = 0; h < x.heads; ++h)
+      std::copy_n(x.head(h).row(positions[r]), x.dim, to.data() + (r * x.heads + h) * x.dim);
+  return packed_tensor(static_cast<const float*>(to.data()), rows, x.heads, x.dim);
+}
+
+template <class T>
+tensor_view<const float> as_floats(const tensor_view<const T>& x) {
+  return {reinterpret_cast<const float*>(x.data), x.rows, x.heads, x.dim, x.row_stride, x.head_stride};
+}
+
+/// T is float or wide_bf16.
+template <class T>
+class pass_of : public forward_pass {
+ public:
+  pass_of(const decoder_description& description, const checkpoint& model, index_t last_layer, thread_pool& pool,
+          attention_kernel kernel)
+      : device_(pool, kernel), decoder_(device_, description, model, last_layer, pool, cpu_device::sizes) {}
+
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
+    using view = tensor_view<const T>;
+    device_sinks<T, memory_space::host> to;
+    if (sinks.rows || sinks.chosen)
+      to.rows = [&](std::size_t document, index_t layer, index_t, view q, view k) {
+        if (sinks.rows) sinks.rows(document, layer, as_floats(q), as_floats(k));
+        if (!sinks.chosen) return;
+        const row_choice choice = sinks.choose(document, layer);
+        if (choice.q.empty() && choice.k.empty()) return;
+        const auto chosen_q = rows_at(as_floats(q), choice.q, chosen_q_),
+                   chosen_k = rows_at(as_floats(k), choice.k, chosen_k_);
+        sinks.chosen(document, layer, chosen_q, chosen_k);
+      };
+    if (sinks.attended)
+      to.attended = [&](std::size_t document, index_t layer, index_t, view q, view k) {
+        sinks.attended(document, layer, as_floats(q), as_floats(k));
+      };
+    if (sinks.passed) to.keys = [&](std::size_t document, index_t layer, view) { sinks.passed(document, layer); };
+    to.losses = sinks.losses;
+    decoder_.run(documents, stage, to);
+  }
+  void check_output() const override { decoder_.check_output(); }
+  void change(std::vector<head_change> changes) override { decoder_.change(std::move(changes)); }
+
+ private:
+  cpu_device device_;
+  decoder<cpu_device, T> decoder_;
+  std::vector<float> chosen_q_, chosen_k_;
+};
+
+}  // namespace
+
+cpu_forward_pass::cpu_forward_pass(const decoder_description& description, const checkpoint& model, compute_type type,
+                                   index_t last_layer, thread_pool& pool, attention_kernel kernel) {
+  if (type == compute_type::bf16)
+    pass_ = std::make_unique<pass_of<device_kernels::wide_bf16>>(description, model, last_layer, pool, kernel);
+  else
+    pass_ = std::make_unique<pass_of<float>>(description, model, last_layer, pool, kernel);
+}
+
+void cpu_forward_pass::run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) {
+  pass_->run(documents, stage, sinks);
+}
+void cpu_forward_pass::check_output() const { pass_->check_output(); }
+void cpu_forward_pass::change(std::vector<head_change> changes) { pass_->change(std::move(changes)); }
+
+}  // namespace qkgeom

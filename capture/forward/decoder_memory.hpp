@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "capture/forward/experts.hpp"
+#include "capture/forward/forward_pass.hpp"
+#include "capture/forward/weight_feed.hpp"
+#include "capture/model/description.hpp"
+#include "capture/model/head_changes.hpp"
+#include "capture/model/rope.hpp"
+#include "qkgeom/core/buffer.hpp"
+
+// What a decoder holds on a device besides weights.
+namespace qkgeom {
+
+/// Keys and values of a layer on a device, (heads, capacity, dim).
+template <class Device, class T>
+class key_value_rows {
+ public:
+  explicit key_value_rows(Device& m) : k_(m.memory(), 0), v_(m.memory(), 0) {}
+
+  void reserve(index_t tokens, index_t heads, index_t dim) {
+    capacity_ = tokens;
+    dim_ = dim;
+    k_.reserve(heads * tokens * dim);
+    v_.reserve(heads * tokens * dim);
+  }
+  T* keys() { return k_.data(); }
+  T* values() { return v_.data(); }
+  index_t capacity() const { return capacity_; }
+  index_t row_stride() const { return dim_; }
+  index_t head_stride() const { return capacity_ * dim_; }
+
+ private:
+  buffer<T, typename Device::memory_type> k_, v_;
+  index_t capacity_ = 0, dim_ = 0;
+};
+
+/// Where a device has its weights, keys and values. cpu_device.hpp has the CPU's.
+template <class Device, class T>
+struct device_storage {
+  using feed = weight_feed<Device, T>;
+  using keys = key_value_rows<Device, T>;
+};
+
+/// cos and sin of a document's positions, (positions, half).
+template <class Device>
+struct rotary_tables {
+  explicit rotary_tables(Device& m) : cos(m.memory(), 0), sin(m.memory(), 0) {}
+  void make(const rope_description& rope, index_t n, bool to_bf16) {
+    const rope_table made = make_rope_table(rope, n, to_bf16 && !rope.exact);
+    cos.set(made.cos);
+    sin.set(made.sin);
+    half = made.half;
+    positions = n;
+  }
+  buffer<float, typename Device::memory_type> cos, sin;
+  index_t half = 0, positions = 0;
+};
+
+/// Queries of the rows that are in a layer together, (rows, query heads, d), the results of their attention, and keys
+/// and values of their document.
+template <class Device, class T>
+struct document_rows {
+  explicit document_rows(Device& m) : q(m.memory(), 0), attended(m.memory(), 0), keys(m) {}
+  buffer<T, typename Device::memory_type> q, attended;
+  typename device_storage<Device, T>::keys keys;
+
+  /// On a device with `whole_documents` the result replaces the queries.
+  T* attention() const { return Device::whole_documents ? q.data() : attended.data(); }
+};
+
+/// A document on its way through the layers.
+template <class Device, class T>
+struct document_pass {
+  using tables = rotary_tables<Device>;
+  std::size_t number;
+  token_span ids;
+  index_t tokens;
+  buffer<T, typename Device::memory_type> hidden;      // (tokens, hidden)
+  std::optional<tables> own_rope{}, own_local_rope{};  // where the document's length is part of them
+  const tables *rope = nullptr, *local_rope = nullptr;
+  document_rows<Device, T>* rows = nullptr;
+};
+
+/// Rows [first, first + rows) of a document. q and attended are those of its first row.
+template <class Device, class T>
+struct row_chunk {
+  document_pass<Device, T>* document;
+  index_t first, rows;
+  T *q, *attended;
+};
+
+/// Working memory of the chunk that a worker has.
+template <class Device, class T>
+struct chunk_memory {
+  template <class U>
+  using memory_of = buffer<U, typename Device::memory_type>;
+
+  explicit chunk_memory(Device& m)
+      : normed(m.memory(), 0),
+        block(m.memory(), 0),
+        active(m.memory(), 0),
+        wide(m.memory(), 0),
+        narrow(m.memory(), 0),
+        experts(m) {}
+
+  void reserve(const decoder_description& d, index_t rows) {
+    normed.reserve(rows * d.hidden);
+    block.reserve(rows * block_width(d));
+    active.reserve(rows * active_width(d));
+    wide.reserve(rows * wide_width(d));
+    narrow.reserve(rows * d.hidden);
+  }
+  static index_t working_bytes(const decoder_description& d, index_t rows) {
+    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + block_width(d) + active_width(d)) +
+                   static_cast<index_t>(sizeof(float)) * (wide_width(d) + d.hidden)) +
+           (d.experts ? mixture_of_experts<Device, T>::working_bytes(d, rows) : 0);
+  }
+  /// Whether an activation's result lies where the product was. Where a bias is added in f32, bf16 has other rows.
+  static bool activates_in_place(const decoder_description& d) {
+    return sizeof(T) == sizeof(float) || !d.feed_forward_bias;
+  }
+
+  memory_of<T> normed, block, active;  // (rows, hidden), (rows, hidden), (rows, feed-forward)
+  memory_of<float> wide, narrow;       // results of products; narrow: (rows, hidden)
+  mixture_of_experts<Device, T> experts;
+  product_scratch product;
+
+ private:
+  static index_t wide_width(const decoder_description& d) {
+    const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
+    return std::max((d.query_heads + 2 * d.key_heads) * d.head_dim, (gated ? 2 : 1) * d.feed_forward);
+  }
+  static index_t block_width(const decoder_description& d) { return d.parallel_residual ? d.hidden : 0; }
+  static index_t active_width(const decoder_description& d) { return activates_in_place(d) ? 0 : d.feed_forward; }
+};
+
+/// The changes of a layer's heads. See `change_keys` and `clear_heads`.
+template <class Device>
+struct layer_changes {
+  layer_changes(Device& m, const std::vector<head_change>& changes, index_t layer, index_t query_heads)
+      : slope_of(m.memory(), 0), cleared(m.memory(), 0), slopes(m.memory(), 0), centres(m.memory(), 0) {
+    std::vector<std::int32_t> slope_rows(query_heads, -1), cleared_heads;
+    std::vector<double> all_slopes, all_centres;
+    for (const head_change& c : changes) {
+      if (c.head.layer != layer) continue;
+      if (c.ablate) cleared_heads.push_back(static_cast<std::int32_t>(c.head.head));
+      if (c.key_slope.empty()) continue;
+      slope_rows[c.head.head] = static_cast<std::int32_t>(all_centres.size());
+      all_slopes.insert(all_slopes.end(), c.key_slope.begin(), c.key_slope.end());
+      all_centres.push_back(c.centre);
+    }
+    cleared.set(cleared_heads);
+    if (all_centres.empty()) return;
+    slope_of.set(slope_rows);
+    slopes.set(all_slopes);
+    centres.set(all_centres);
+  }
+  bool of_keys() const { return centres.size() > 0; }
+
+  buffer<std::int32_t, typename Device::memory_type> slope_of, cleared;
+  buffer<double, typename Device::memory_type> slopes, centres;
+};
+
+}  // namespace qkgeom

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "capture/forward/team.hpp"
+
+/// The steps of a forward pass between its products, a row each, by a team. T is the type of activations; In that of a
+/// product's result, float where a bias is added before it is rounded. This file decides what is rounded to bf16, and
+/// where.
+namespace qkgeom::device_kernels {
+
+/// result (rows, width) = the norm of from.
+template <class T>
+struct norm_rows {
+  const T* from;
+  T* result;
+  index_t width;
+  norm_parameters norm;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const T* const x = from + row * width;
+    T* const y = result + row * width;
+    normalise<T>(
+        team, norm, width, [=](auto c) { return load(x, c); }, [=](auto c, auto v) { store(y, c, v); });
+  }
+};
+
+/// Where the queries of a chunk of a document lie, (rows, query heads, dim), and the keys of all of it.
+template <class T>
+struct chunk_places {
+  T *q, *k;
+  index_t first;  ///< position of the chunk's first row
+  index_t query_heads, key_heads, dim;
+  index_t key_row, key_head;  ///< distances of keys of one head, and of heads, in entries; of values too
+
+  QKGEOM_HD T* query(index_t row, index_t head) const { return q + (row * query_heads + head) * dim; }
+  QKGEOM_HD T* of_key_head(T* side, index_t row, index_t head) const {
+    return side + head * key_head + (first + row) * key_row;
+  }
+  /// Query heads, then key heads.
+  QKGEOM_HD T* vector(index_t row, index_t i) const {
+    return i < query_heads ? query(row, i) : of_key_head(k, row, i - query_heads);
+  }
+  QKGEOM_HD index_t vectors() const { return query_heads + key_heads; }
+};
+
+/// Rotary embedding of a chunk's queries and keys, and the growth of its queries.
+template <class T>
+struct rotate_rows {
+  chunk_places<T> places;
+  const float *cos = nullptr, *sin = nullptr;  ///< (positions, half); none: no rotation
+  index_t half = 0;
+  bool interleaved = false, exact = false;
+  float growth = 0;  ///< 0: none
+  index_t growth_context = 1;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    using value = typename Team::value;
+    struct angle_pair {  // two coordinates and the angle by which they turn
+      value a, b, cos, sin;
+    };
+    const index_t t = places.first + row;
+    if (cos) {
+      const float *const cosines = cos + t * half, *const sines = sin + t * half;
+      const index_t step = interleaved ? 2 : 1, second = interleaved ? 1 : half;
+      const auto lanes = team.lanes();
+      for (index_t i = team.group(); i < places.vectors(); i += team.groups()) {
+        T* const x = places.vector(row, i);
+        each_column(
+            lanes, half,
+            [=](auto j) {
+              return angle_pair{load(x, j, step), load(x + second, j, step), load(cosines, j), load(sines, j)};
+            },
+            [=, this](auto j, const angle_pair& p) {
+              store(x, j, product(p.a, p.cos) - product(p.b, p.sin), step);
+              if (exact || !rounds_to_bf16<T>)  // the one product that a CPU fuses: captures have had these bits
+                store(x + second, j, product(p.b, p.cos) + p.a * p.sin, step);
+              else
+                store(x + second, j, product(p.b, p.cos) + product(p.a, p.sin), step);
+            });
+      }
+    }
+    if (growth == 0) return;
+    team.sync();
+    const auto times = static_cast<float>(t / growth_context);
+    const float factor = rounded<T>(1.0f + growth * std::log(1.0f + times));
+    T* const q = places.query(row, 0);
+    for_columns(team, places.query_heads * places.dim, [=](auto c) { store(q, c, load(q, c) * factor); });
+  }
+
+ private:
+  template <class Value>
+  QKGEOM_HD Value product(Value u, Value v) const {
+    return exact ? rounded<float>(u * v) : rounded<T>(u * v);
+  }
+};
+
+/// What a product of hidden states with the weights of q, k and v gives becomes queries, keys and values: bias, norms
+/// of queries and keys, and, if `rotates`, what `rotate_rows` does.
+template <class In, class T>
+struct finish_projection {
+  In* wide;  ///< (rows, width): all heads of q, of k, of v
+  index_t width;
+  const float* bias;  ///< or none
+  T* values;          ///< as keys; none: wide has no values
+  qk_norm normed;
+  norm_parameters q_norm, k_norm;
+  bool rotates;
+  rotate_rows<T> turn;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const chunk_places<T>& places = turn.places;
+    const auto lanes = team.lanes();
+    In* const x = wide + row * width;
+    const bool all_at_once = normed == qk_norm::all_heads;
+    if (all_at_once) {
+      norm_in_place(team, q_norm, x, bias, places.query_heads * places.dim);
+      const index_t keys = places.query_heads * places.dim;
+      norm_in_place(team, k_norm, x + keys, bias ? bias + keys : nullptr, places.key_heads * places.dim);
+      team.sync();
+    }
+    for (index_t i = team.group(); i * places.dim < width; i += team.groups()) {
+      const bool is_value = i >= places.vectors();
+      const float* const b = bias && (is_value || !all_at_once) ? bias + i * places.dim : nullptr;
+      const biased_row<In, T> from{x + i * places.dim, b};
+      T* const goal = is_value ? places.of_key_head(values, row, i - places.vectors()) : places.vector(row, i);
+      const auto put = [=](auto c, auto v) { store(goal, c, v); };
+      if (normed == qk_norm::each_head && !is_value)
+        normalise<T>(lanes, i < places.query_heads ? q_norm : k_norm, places.dim, from, put);
+      else
+        each_column(lanes, places.dim, from, put);
+    }
+    if (rotates) {
+      team.sync();
+      turn(team, row);
+    }
+  }
+
+ private:
+  template <class Team>
+  QKGEOM_HD static void norm_in_place(const Team& team, const norm_parameters& norm, In* x, const float* bias,
+                                      index_t n) {
+    normalise<T>(team, norm, n, biased_row<In, T>{x, bias}, [=](auto c, auto v) { store(x, c, rounded<T>(v)); });
+  }
+};
+
+/// What the output matrix of attention or feed-forward gives: bias, norm, what `other` holds added, then added to the
+/// hidden states or stored; and the norm of the result, if it is asked for.
+template <class In, class T>
+struct finish_block {
+  const In* wide;
+  index_t width;
+  const float* bias;     ///< or none
+  norm_parameters norm;  ///< without weights: none
+  const T* other;        ///< or none
+  bool adds;
+  T* result;
+  norm_parameters next;  ///< of `result`, into `normed`; without weights: none
+  T* normed;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    using value = typename Team::value;
+    const biased_row<In, T> x{wide + row * width, bias};
+    T* const y = result + row * width;
+    const T* const more = other ? other + row * width : y;
+    const auto put = [=, adds = adds, has_more = other != nullptr](auto c, value v, value also, value before) {
+      v = rounded<T>(v);
+      if (has_more) v = rounded<T>(v + also);
+      store(y, c, adds ? before + v : v);
+    };
+    struct column {
+      value x, more, before;
+    };
+    if (norm.w)
+      normalise<T>(team, norm, width, x, [=](auto c, value v) { put(c, v, load(more, c), load(y, c)); });
+    else
+      each_column(
+          team, width,
+          [=](auto c) {
+            return column{x(c), load(more, c), load(y, c)};
+          },
+          [=](auto c, const column& entry) { put(c, entry.x, entry.more, entry.before); });
+    if (!next.w) return;
+    T* const z = normed + row * width;
+    normalise<T>(
+        team, next, width, [=](auto c) { return load(y, c); }, [=](auto c, value v) { store(z, c, v); });
+  }
+};
+
+template <class Value>
+QKGEOM_HD Value activated(activation act, Value x) {
+  using functions = value_functions<Value>;
+  switch (act) {
+    case activation::silu:
+      return x * functions::sigmoid(x);
+    case activation::gelu_tanh:  // (1 + tanh u) / 2 is the sigmoid of 2 u
+      return x * functions::sigmoid(1.5957691216057308f * x * (1.0f + 0.044715f * x * x));
+    default:
+      return functions::gelu(x);
+  }
+}
+
+/// act(gate) up of wide (rows, 2 width), or act(up) of wide (rows, width).
+template <class In, class T>
+struct activate_rows {
+  const In* wide;
+  index_t width;
+  const float* bias;  ///< or none
+  activation act;
+  bool gated;
+  T* result;              ///< may be where `wide` is
+  index_t result_stride;  ///< entries from row to row
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    using value = typename Team::value;
+    const biased_row<In, T> gate{wide + row * (gated ? 2 : 1) * width, bias};
+    const biased_row<In, T> up{gate.x + width, bias ? bias + width : nullptr};
+    T* const y = result + row * result_stride;
+    struct column {
+      value gate, up;
+    };
+    each_column(
+        team, width,
+        [=, gated = gated](auto c) {
+          return column{gate(c), gated ? up(c) : value{}};
+        },
+        [=, act = act, gated = gated](auto c, const column& entry) {
+          const value v = rounded<T>(activated(act, entry.gate));
+          store(y, c, gated ? v * entry.up : v);
+        });
+  }
+};
+
+/// Copies of keys and values for each query head, (query heads, ...) at the distances of `from`; keys of some heads are
+/// changed by their position.
+template <class T>
+struct change_keys {
+  chunk_places<T> from;
+  const T* values;
+  T *own_keys, *own_values;
+  const std::int32_t* slope_of;  ///< (query heads) row of `slopes`, or -1
+  const double* slopes;          ///< (changed heads, dim) taken from a key per token
+  const double* centres;         ///< (changed heads) tokens
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const index_t group = from.query_heads / from.key_heads, t = from.first + row;
+    for (index_t h = 0; h < from.query_heads; ++h) {
+      const index_t old = h / group * from.key_head + t * from.key_row, own = h * from.key_head + t * from.key_row;
+      const index_t which = slope_of[h];
+      for (index_t c = team.rank(); c < from.dim; c += team.size()) {
+        own_values[own + c] = values[old + c];
+        T key = from.k[old + c];
+        if (which >= 0) {
+          const auto x = static_cast<double>(static_cast<float>(key));
+          const double change = slopes[which * from.dim + c] * (static_cast<double>(t) - centres[which]);
+          key = to_element<T>(static_cast<float>(x - change));
+        }
+        own_keys[own + c] = key;
+      }
+    }
+  }
+};
+
+/// The outputs (rows, heads, dim) of some heads become 0.
+template <class T>
+struct clear_heads {
+  T* x;
+  index_t heads, dim;
+  const std::int32_t* cleared;
+  index_t count;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    for (index_t i = 0; i < count; ++i)
+      for (index_t c = team.rank(); c < dim; c += team.size()) x[(row * heads + cleared[i]) * dim + c] = T{};
+  }
+};
+
+/// Some rows of some heads, packed: result (rows, heads, dim).
+template <class T>
+struct gather_rows {
+  const T* from;
+  index_t row_stride, head_stride, dim;
+  const std::int32_t *row, *head;
+  index_t heads;
+  T* result;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t item) const {
+    const T* const x = from + row[item / heads] * row_stride + head[item % heads] * head_stride;
+    for (index_t c = team.rank(); c < dim; c += team.size()) result[item * dim + c] = x[c];
+  }
+};
+
+}  // namespace qkgeom::device_kernels

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "capture/forward/blockwise_attention.hpp"
+#include "capture/forward/decoder_memory.hpp"
+#include "capture/forward/kernels.hpp"
+#include "capture/forward/linear_map.hpp"
+#include "capture/model/description.hpp"
+#include "qkgeom/core/view.hpp"
+
+namespace qkgeom {
+
+/// The steps of a layer, for a chunk of rows each: the one place that says what a decoder computes. A family with a
+/// step that no other has adds it here.
+template <class Device, class T>
+class layer_steps {
+ public:
+  static constexpr memory_space space = Device::memory_type::space;
+  using chunk = row_chunk<Device, T>;
+  using pass = document_pass<Device, T>;
+  using workspace = chunk_memory<Device, T>;
+  using changes_type = layer_changes<Device>;
+  using layer_type = typename device_storage<Device, T>::feed::layer_type;
+  using keys_type = typename device_storage<Device, T>::keys;
+  using attention_type = blockwise_attention<Device, T>;
+
+  /// The arguments must live longer. Blocks of the attention have so many rows and keys.
+  layer_steps(Device& m, const decoder_description& d, index_t attention_rows, index_t attention_keys)
+      : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m) {}
+
+  tensor_view<const T, space> query_view(const chunk& c) const {
+    const decoder_description& d = description_;
+    return {c.q, c.rows, d.query_heads, d.head_dim, query_width(), d.head_dim};
+  }
+  tensor_view<const T, space> key_view(const pass& p, index_t first, index_t rows) const {
+    const decoder_description& d = description_;
+    keys_type& keys = p.rows->keys;
+    return {
+        keys.keys() + first * keys.row_stride(), rows, d.key_heads, d.head_dim, keys.row_stride(), keys.head_stride()};
+  }
+
+  /// Queries, keys and values of a chunk, after the norm before the attention; `rotates`: after rotary embedding.
+  void project(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights, bool rotates,
+               workspace& w) {
+    const decoder_description& d = description_;
+    const index_t width = query_width() + (only_qk ? 1 : 2) * key_width();
+    const T* x = states_of(c);
+    if (!d.names.attention_norm.empty()) {
+      device_->rows(c.rows,
+                    device_kernels::norm_rows<T>{x, w.normed.data(), d.hidden, norm_of(weights.attention_norm)});
+      x = w.normed.data();
+    }
+    const auto eps = static_cast<float>(d.norm_eps);
+    const device_kernels::norm_parameters q_norm{weights.q_norm.data(), nullptr, d.norm, eps},
+        k_norm{weights.k_norm.data(), nullptr, d.norm, eps};
+    T* const values = only_qk ? nullptr : c.document->rows->keys.values();
+    linear(weights.qkv, d.qkv_bias, {c.rows, width, d.hidden, d.hidden}, x, w.wide.data(), w,
+           [&]<class In>(In* wide, const float* bias) {
+             device_->rows(c.rows, device_kernels::finish_projection<In, T>{wide, width, bias, values, d.qk, q_norm,
+                                                                            k_norm, rotates, turn_of(c, layer)});
+           });
+  }
+
+  void rotate(const chunk& c, const layer_description& layer) { device_->rows(c.rows, turn_of(c, layer)); }
+
+  /// The attention of a document's rows to all keys so far, with the changes of heads.
+  void attend(const chunk& c, const layer_description& layer, const changes_type& changes) {
+    const decoder_description& d = description_;
+    keys_type& all_keys = c.document->rows->keys;
+    const bool own = changes.of_keys();
+    keys_type& keys = own ? own_keys_ : all_keys;
+    const index_t capacity = all_keys.capacity();
+    if (own) {
+      if (c.first == 0) keys.reserve(capacity, d.query_heads, d.head_dim);
+      device_->rows(c.rows, device_kernels::change_keys<T>{turn_of(c, layer).places, all_keys.values(), keys.keys(),
+                                                           keys.values(), changes.slope_of.data(),
+                                                           changes.slopes.data(), changes.centres.data()});
+    }
+    const attention_call<T> call{c.q,
+                                 keys.keys(),
+                                 keys.values(),
+                                 c.attended,
+                                 c.rows,
+                                 c.first,
+                                 d.query_heads,
+                                 own ? d.query_heads : d.key_heads,
+                                 d.head_dim,
+                                 capacity,
+                                 std::min(layer.window.value_or(capacity), capacity),
+                                 d.score_scale.value_or(1 / std::sqrt(static_cast<double>(d.head_dim)))};
+    attend(call, keys);
+    if (changes.cleared.size() > 0)
+      device_->rows(c.rows, device_kernels::clear_heads<T>{c.attended, d.query_heads, d.head_dim,
+                                                           changes.cleared.data(), changes.cleared.size()});
+  }
+  /// From the output matrix of the attention to the end of the layer.
+  void finish(const chunk& c, const layer_description& layer, const layer_type& weights, workspace& w) {
+    const decoder_description& d = description_;
+    T* const states = states_of(c);
+    const bool norms = !d.names.feed_forward_norm.empty(), parallel = d.parallel_residual;
+    const T* x = norms ? w.normed.data() : states;
+    if (parallel && norms)
+      device_->rows(
+          c.rows, device_kernels::norm_rows<T>{states, w.normed.data(), d.hidden, norm_of(weights.feed_forward_norm)});
+    linear(weights.output, d.output_bias, {c.rows, d.hidden, query_width(), query_width()}, c.attended, w.narrow.data(),
+           w, [&]<class In>(const In* wide, const float* bias) {
+             device_->rows(
+                 c.rows,
+                 device_kernels::finish_block<In, T>{
+                     wide, d.hidden, bias, norm_of(d.names.attention_out_norm, weights.attention_out_norm), nullptr,
+                     !parallel, parallel ? w.block.data() : states,
+                     norms && !parallel ? norm_of(weights.feed_forward_norm) : device_kernels::norm_parameters{},
+                     w.normed.data()});
+           });
+    const auto close = [&]<class In>(const In* wide, const float* bias) {
+      device_->rows(c.rows, device_kernels::finish_block<In, T>{
+                                wide,
+                                d.hidden,
+                                bias,
+                                norm_of(d.names.feed_forward_out_norm, weights.feed_forward_out_norm),
+                                parallel ? w.block.data() : nullptr,
+                                true,
+                                states,
+                                {},
+                                nullptr});
+    };
+    if (layer.experts) return close(w.experts(weights, d, c.rows, x, w.product), static_cast<const float*>(nullptr));
+    const index_t width = d.feed_forward;
+    const bool gated = d.feed_forward_form != feed_forward_kind::not_gated, in_place = workspace::activates_in_place(d);
+    const index_t wide_row = gated ? 2 * width : width, active_row = in_place ? wide_row : width;
+    T* const active = in_place ? reinterpret_cast<T*>(w.wide.data()) : w.active.data();
+    linear(weights.feed_forward.up, d.feed_forward_bias, {c.rows, wide_row, d.hidden, d.hidden}, x, w.wide.data(), w,
+           [&]<class In>(const In* wide, const float* bias) {
+             device_->rows(c.rows,
+                           device_kernels::activate_rows<In, T>{wide, width, bias, d.act, gated, active, active_row});
+           });
+    linear(weights.feed_forward.down, d.feed_forward_bias, {c.rows, d.hidden, width, active_row}, active,
+           w.narrow.data(), w, close);
+  }
+
+ private:
+  static constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
+  index_t query_width() const { return description_.query_heads * description_.head_dim; }
+  index_t key_width() const { return description_.key_heads * description_.head_dim; }
+
+  device_kernels::rotate_rows<T> turn_of(const chunk& c, const layer_description& layer) const {
+    const decoder_description& d = description_;
+    const pass& p = *c.document;
+    keys_type& keys = p.rows->keys;
+    device_kernels::rotate_rows<T> turn{
+        {c.q, keys.keys(), c.first, d.query_heads, d.key_heads, d.head_dim, keys.row_stride(), keys.head_stride()}};
+    if (layer.rope) {
+      const rope_description& rope = d.rope_of(layer);
+      const rotary_tables<Device>& t = layer.local_rope ? *p.local_rope : *p.rope;
+      turn.cos = t.cos.data();
+      turn.sin = t.sin.data();
+      turn.half = t.half;
+      turn.interleaved = rope.interleaved;
+      turn.exact = rope.exact;
+    }
+    if (d.growth) {
+      turn.growth = static_cast<float>(d.growth->beta);
+      turn.growth_context = d.growth->context;
+    }
+    return turn;
+  }
+
+  template <class Norm>
+  device_kernels::norm_parameters norm_of(const Norm& w) const {
+    return {w.w.data(), w.b.data(), description_.norm, static_cast<float>(description_.norm_eps)};
+  }
+  template <class Norm>
+  device_kernels::norm_parameters norm_of(const std::string& name, const Norm& w) const {
+    return name.empty() ? device_kernels::norm_parameters{} : norm_of(w);
+  }
+
+  /// y (rows, s.out) = x w^T, then use(y): in T, or in f32 where a bias is added before it is rounded.
+  template <class Map, class Use>
+  void linear(const Map& map, bool biased, const map_shape& s, const T* x, float* y, workspace& w, const Use& use) {
+    if (biased || !rounds) {
+      multiply_map(*device_, map.w, s, x, y, w.product);
+      use(y, biased ? map.b.data() : nullptr);
+    } else {
+      T* const rounded = reinterpret_cast<T*>(y);
+      multiply_map(*device_, map.w, s, x, rounded, w.product);
+      use(rounded, static_cast<const float*>(nullptr));
+    }
+  }
+
+  T* states_of(const chunk& c) const { return c.document->hidden.data() + c.first * description_.hidden; }
+
+  void attend(const attention_call<T>& call, [[maybe_unused]] const keys_type& keys) {
+    if constexpr (requires { device_->attend(call, keys); }) {
+      device_->attend(call, keys);
+    } else {
+      if constexpr (requires { device_->attend(call); })
+        if (device_->attend(call)) return;
+      attention_(call);
+    }
+  }
+
+  Device* device_;
+  const decoder_description& description_;
+  attention_type attention_;
+  keys_type own_keys_;  // of each query head, in layers that change some
+};
+
+}  // namespace qkgeom
