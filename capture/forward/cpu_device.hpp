@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/forward/attention.hpp"
+#include "capture/forward/attention/attention.hpp"
 #include "capture/forward/decoder.hpp"
 #include "capture/forward/products/amx.hpp"
 #include "capture/forward/products/blas.hpp"

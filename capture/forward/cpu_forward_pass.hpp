@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/forward/attention.hpp"
+#include "capture/forward/attention/attention.hpp"
 #include "capture/forward/forward_pass.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/model/description.hpp"

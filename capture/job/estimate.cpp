@@ -9,7 +9,7 @@
 #include <ostream>
 #include <thread>
 
-#include "capture/forward/attention_statistics.hpp"
+#include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/cpu_device.hpp"
 #include "capture/forward/layer_weights.hpp"
 #include "capture/forward/products/amx.hpp"

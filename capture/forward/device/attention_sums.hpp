@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/forward/attention_statistics.hpp"
+#include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/products/product.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/config.hpp"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/forward/attention_statistics.hpp"
+#include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/model/description.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/safetensors_write.hpp"

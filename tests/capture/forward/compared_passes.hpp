@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/forward/attention_statistics.hpp"
+#include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/stores/statistics_store.hpp"
 #include "capture/model/head_changes.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/forward/attention.hpp"
+#include "capture/forward/attention/attention.hpp"
 #include "capture/forward/kernels.hpp"
 #include "capture/forward/products/amx.hpp"
 #include "capture/forward/products/linear.hpp"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include "capture/forward/attention.hpp"
+#include "capture/forward/attention/attention.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
-#include "capture/forward/attention_amx.hpp"
-#include "capture/forward/attention_rows.hpp"
+#include "capture/forward/attention/attention_amx.hpp"
+#include "capture/forward/attention/attention_rows.hpp"
 #include "capture/forward/products/amx.hpp"
 #include "capture/forward/products/simd.hpp"
 #include "qkgeom/core/error.hpp"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "capture/forward/attention.hpp"
+#include "capture/forward/attention/attention.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
 

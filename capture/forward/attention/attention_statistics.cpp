@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "capture/forward/attention_statistics.hpp"
+#include "capture/forward/attention/attention_statistics.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "capture/forward/attention_statistics.hpp"
+#include "capture/forward/attention/attention_statistics.hpp"
 #include "qkgeom/io/json.hpp"
 #include "tests/capture/forward/device/host_device.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"

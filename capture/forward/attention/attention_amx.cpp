@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "capture/forward/attention_amx.hpp"
+#include "capture/forward/attention/attention_amx.hpp"
 
 #include <algorithm>
 #include <vector>
 
-#include "capture/forward/attention_rows.hpp"
+#include "capture/forward/attention/attention_rows.hpp"
 #include "capture/forward/products/amx.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
