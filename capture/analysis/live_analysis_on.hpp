@@ -17,7 +17,7 @@
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/plasticity/merge.hpp"
 #include "qkgeom/report/captured_models.hpp"
-#include "qkgeom/report/document_csv.hpp"
+#include "qkgeom/report/csv/document_csv.hpp"
 #include "qkgeom/report/document_results.hpp"
 
 namespace qkgeom {

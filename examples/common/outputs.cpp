@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "examples/common/figures/head_figures.hpp"
-#include "qkgeom/report/head_csv.hpp"
+#include "qkgeom/report/csv/head_csv.hpp"
 #include "qkgeom/report/model_heatmap.hpp"
 #include "qkgeom/study/heterogeneity.hpp"
 #include "qkgeom/study/model_columns.hpp"

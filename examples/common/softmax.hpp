@@ -5,8 +5,8 @@
 
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/outputs.hpp"
-#include "qkgeom/report/loss_csv.hpp"
-#include "qkgeom/report/softmax_csv.hpp"
+#include "qkgeom/report/csv/loss_csv.hpp"
+#include "qkgeom/report/csv/softmax_csv.hpp"
 
 namespace qkgeom::examples {
 

@@ -4,10 +4,10 @@
 #include "examples/common/each_layer.hpp"
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/plasticity/decay.hpp"
-#include "qkgeom/report/complement_csv.hpp"
-#include "qkgeom/report/decay_csv.hpp"
-#include "qkgeom/report/fit_csv.hpp"
-#include "qkgeom/report/pair_csv.hpp"
+#include "qkgeom/report/csv/complement_csv.hpp"
+#include "qkgeom/report/csv/decay_csv.hpp"
+#include "qkgeom/report/csv/fit_csv.hpp"
+#include "qkgeom/report/csv/pair_csv.hpp"
 
 namespace qkgeom::examples {
 namespace {

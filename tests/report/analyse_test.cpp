@@ -16,8 +16,8 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "qkgeom/report/csv/head_csv.hpp"
 #include "qkgeom/report/document_analysis.hpp"
-#include "qkgeom/report/head_csv.hpp"
 #include "qkgeom/study/trajectory.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/io/scratch.hpp"

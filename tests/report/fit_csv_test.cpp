@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/report/fit_csv.hpp"
+#include "qkgeom/report/csv/fit_csv.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

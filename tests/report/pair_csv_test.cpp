@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tables of what stands behind a profile, read back and compared with the profile they were written from.
-#include "qkgeom/report/pair_csv.hpp"
+#include "qkgeom/report/csv/pair_csv.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
-#include "qkgeom/report/fit_csv.hpp"
+#include "qkgeom/report/csv/fit_csv.hpp"
 #include "qkgeom/report/thinned_layer.hpp"
 
 namespace qkgeom {

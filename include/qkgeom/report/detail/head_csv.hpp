@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/report/head_csv.hpp"
+#include "qkgeom/report/csv/head_csv.hpp"
 #include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom {

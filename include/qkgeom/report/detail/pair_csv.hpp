@@ -6,8 +6,8 @@
 
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
+#include "qkgeom/report/csv/pair_csv.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
-#include "qkgeom/report/pair_csv.hpp"
 #include "qkgeom/report/pair_summary.hpp"
 
 namespace qkgeom {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/csv/softmax_csv.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
-#include "qkgeom/report/softmax_csv.hpp"
 #include "qkgeom/report/summary.hpp"
 
 namespace qkgeom {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/report/head_csv.hpp"
+#include "qkgeom/report/csv/head_csv.hpp"
 #include "qkgeom/report/summary.hpp"
 
 namespace qkgeom {
