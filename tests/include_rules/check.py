@@ -25,7 +25,6 @@ DETAIL_USE = re.compile(r"(?:(?<![\w:])|(?<=qkgeom::)|(?<=examples::))detail::(\
 DEFINED = re.compile(r"^(?:struct|class|enum class|enum|concept|using|namespace) (\w+)|(\w+)(?:<[^()\n]*>)?\("
                      r"|(\w+)(?:\[[^\n]*\])?(?: =|\{|;)")
 COMMENT = re.compile(r"//(?! namespace)[^\n]*")
-CHECKS_DETAIL_NAMES = False   # True as soon as no room names another room's detail
 CUDA = re.compile(r"^(cuda|cublas|cusolver|mma)[A-Za-z0-9_]*\.h$")
 
 
@@ -155,7 +154,7 @@ def detail_violations(texts):
     return found
 
 
-def violations(source, detail_names=CHECKS_DETAIL_NAMES):
+def violations(source):
     rooms, third = read_table(source / "tests" / "include_rules" / "rooms.txt")
     found, texts = [], {}
     for top in ("include", "capture", "examples", "bench", "tests"):
@@ -180,7 +179,7 @@ def violations(source, detail_names=CHECKS_DETAIL_NAMES):
                 if why:
                     line = text.count("\n", 0, match.start()) + 1
                     found.append(f"{relative}:{line}: includes {header}: {why}")
-    return found + (detail_violations(texts) if detail_names else []), len(texts)
+    return found + detail_violations(texts), len(texts)
 
 
 def check_page(source):
@@ -218,7 +217,7 @@ PLANTED = {   # file -> (text, what the message must contain; None: must pass)
     "include/qkgeom/odd/o.hpp": ("", "odd is no room"),
     "capture/forward/f.cpp": (
         '#include <cblas.h>\n#include "capture/model/m.hpp"\n#include "qkgeom/io/c.hpp"\n', None),
-    "capture/forward/up.cpp": ('#include "capture/job/job.hpp"\n', "capture/forward may include capture/forward/products"),
+    "capture/forward/up.cpp": ('#include "capture/job/job.hpp"\n', "capture/forward may include capture/forward/attention"),
     "capture/job/pca.cpp": ('#include "qkgeom/geometry/pca.hpp"\n', "capture/job may include capture/forward"),
     "capture/main.cpp": ('#include "qkgeom/report/analyse.hpp"\n', None),
     "examples/e.cpp": ('#include "capture/f.hpp"\n', "nothing uses capture/"),
@@ -243,7 +242,7 @@ def self_test():
         for file, (text, _) in {**PLANTED, "tests/include_rules/rooms.txt": (table, None)}.items():
             (source / file).parent.mkdir(parents=True, exist_ok=True)
             (source / file).write_text(text)
-        found, _ = violations(source, detail_names=True)
+        found, _ = violations(source)
         rows, _ = read_rows(source / "tests" / "include_rules" / "rooms.txt")
         lines = [f"| `{room}/` | things | {', '.join(sorted(may)) or '-'} |" for room, may in rows.items() if room != "capture"]
         (source / "docs").mkdir()
