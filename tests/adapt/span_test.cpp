@@ -12,7 +12,7 @@ namespace {
 using namespace qkgeom;
 
 template <class X>
-concept viewed = requires(X&& x) {
+concept viewed_as_vector = requires(X&& x) {
   as_view(std::forward<X>(x));
 };
 template <class X>
@@ -34,8 +34,10 @@ TEST(adapt, spans_and_vectors) {
 
 TEST(adapt, spans_are_viewed_and_temporary_vectors_are_not) {
   using vector = std::vector<float>;
-  static_assert(viewed<vector&> && viewed<const vector&> && !viewed<vector> && !viewed<const vector>);
-  static_assert(viewed<std::span<float>> && viewed<std::span<const float>> && viewed<std::span<float, 4>>);
+  static_assert(viewed_as_vector<vector&> && viewed_as_vector<const vector&> && !viewed_as_vector<vector> &&
+                !viewed_as_vector<const vector>);
+  static_assert(viewed_as_vector<std::span<float>> && viewed_as_vector<std::span<const float>> &&
+                viewed_as_vector<std::span<float, 4>>);
   static_assert(cut_into_rows<const vector&> && !cut_into_rows<vector> && cut_into_rows<std::span<float>>);
 }
 
