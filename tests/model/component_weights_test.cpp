@@ -4,24 +4,15 @@
 #include <gtest/gtest.h>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "tests/model/drifting_head.hpp"
 
 namespace {
 
 using namespace qkgeom;
 
-/// A planted head whose queries drift: eps and noise are normal, R^2 follows from drift, length and unit variances.
-planted_head drifting() {
-  planted_head p{.dim = 12, .context_length = 4096, .documents = 8, .rows = 400, .seed = 3};
-  p.drift_q.assign(12, 0.0);
-  p.drift_q[2] = 1e-3;
-  p.drift_q[7] = -5e-4;
-  return p;
-}
-
 TEST(component_weights, are_shares_of_r2) {
   cpu_context ctx{{.threads = 1}};
-  const auto rows = plant<double>(drifting());
+  const auto rows = plant<double>(test::drifting());
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
   const auto w = component_weights(ctx, m);
   double sum = 0, r2 = 0;
@@ -38,7 +29,7 @@ TEST(component_weights, are_shares_of_r2) {
 
 TEST(component_weights, are_equal_where_nothing_drifts) {
   cpu_context ctx{{.threads = 1}};
-  auto rows = plant<double>(drifting());
+  auto rows = plant<double>(test::drifting());
   for (auto& t : rows.q_position) t = 7;
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
   for (const double w : component_weights(ctx, m).weight) EXPECT_DOUBLE_EQ(w, 1.0 / 12);

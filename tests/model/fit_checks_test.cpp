@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "tests/model/drifting_head.hpp"
 
 namespace {
 
@@ -58,15 +58,6 @@ TEST(medians, of_samples_leave_nan_out) {
   EXPECT_EQ(medians(samples, 0.01, {1, 2}).share_below_alpha, 0.5);
 }
 
-/// A planted head whose queries drift: eps and noise are normal, R^2 follows from drift, length and unit variances.
-planted_head drifting() {
-  planted_head p{.dim = 12, .context_length = 4096, .documents = 8, .rows = 400, .seed = 3};
-  p.drift_q.assign(12, 0.0);
-  p.drift_q[2] = 1e-3;
-  p.drift_q[7] = -5e-4;
-  return p;
-}
-
 template <class T>
 class fit_checks_of_planted : public testing::Test {};
 using element_types = testing::Types<double, float, bf16>;
@@ -74,7 +65,7 @@ TYPED_TEST_SUITE(fit_checks_of_planted, element_types);
 
 TYPED_TEST(fit_checks_of_planted, find_normal_queries_normal_and_the_drift) {
   cpu_context ctx{{.threads = 2}};
-  const auto rows = plant<TypeParam>(drifting());
+  const auto rows = plant<TypeParam>(test::drifting());
   const auto head = rows.view();
   const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
   const auto r = fit_checks(ctx, m, head);
@@ -97,7 +88,7 @@ TYPED_TEST(fit_checks_of_planted, find_normal_queries_normal_and_the_drift) {
 
 TEST(fit_checks, see_queries_that_are_not_normal) {
   cpu_context ctx{{.threads = 2}};
-  auto rows = plant<double>(drifting());
+  auto rows = plant<double>(test::drifting());
   for (double& x : rows.q) x = std::exp(x);
   const auto head = rows.view();
   const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
@@ -109,7 +100,7 @@ TEST(fit_checks, see_queries_that_are_not_normal) {
 
 TEST(fit_checks, test_at_most_the_dimensions_asked_for) {
   cpu_context ctx{{.threads = 2}};
-  auto rows = plant<double>(drifting());
+  auto rows = plant<double>(test::drifting());
   for (std::size_t i = 0; i < rows.q.size(); ++i)
     if (i % 12 >= 9) rows.q[i] = std::exp(2 * rows.q[i]);
   const auto head = rows.view();
@@ -123,8 +114,8 @@ TEST(fit_checks, test_at_most_the_dimensions_asked_for) {
 
 TEST(fit_checks, refuse_moments_of_other_rows) {
   cpu_context ctx{{.threads = 1}};
-  const auto a = plant<double>(drifting());
-  auto other = drifting();
+  const auto a = plant<double>(test::drifting());
+  auto other = test::drifting();
   other.rows = 300;
   const auto b = plant<double>(other);
   const auto m = accumulate(ctx, b.view(), uniform_buckets{256}, {.context_length = 4096});
@@ -133,7 +124,7 @@ TEST(fit_checks, refuse_moments_of_other_rows) {
 
 TEST(fit_checks, of_queries_without_drift_are_defined) {
   cpu_context ctx{{.threads = 1}};
-  auto rows = plant<double>(drifting());
+  auto rows = plant<double>(test::drifting());
   for (auto& t : rows.q_position) t = 7;
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
   const auto r = fit_checks(ctx, m, rows.view());

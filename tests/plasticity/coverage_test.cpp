@@ -14,9 +14,9 @@ namespace {
 
 using namespace qkgeom;
 
-constexpr int seeds = 200;
+constexpr int n_seeds = 200;
 constexpr index_t context = 1000;
-constexpr std::size_t bucket = 4;
+constexpr std::size_t seen_bucket = 4;
 
 planted_head spec_of(index_t documents, std::uint64_t seed) {
   planted_head spec{.dim = 4, .context_length = context, .documents = documents, .rows = 12, .seed = seed};
@@ -61,7 +61,7 @@ struct studentised {
   }
   void expect_honest(const char* what) const {
     SCOPED_TRACE(what);
-    ASSERT_EQ(values.size(), static_cast<std::size_t>(seeds));
+    ASSERT_EQ(values.size(), static_cast<std::size_t>(n_seeds));
     EXPECT_LT(std::fabs(mean()), 0.25);
     EXPECT_GT(deviation(), 0.85);
     EXPECT_LT(deviation(), 1.15);
@@ -76,11 +76,12 @@ TEST(coverage, sampling_error_against_all_pairs_of_the_same_data) {
   const auto model = fixed_model(ctx);
   const auto exact = plasticity_profile(ctx, model, rows.view());
   studentised t;
-  for (int s = 0; s < seeds; ++s) {
+  for (int s = 0; s < n_seeds; ++s) {
     const auto p =
         plasticity_profile(ctx, model, rows.view(), sampled{.n = 200, .seed = static_cast<std::uint64_t>(s)});
-    ASSERT_EQ(p.buckets[bucket].drawn, 200);
-    t.add(p.buckets[bucket].plasticity, exact.buckets[bucket].plasticity, p.buckets[bucket].sampling_error);
+    ASSERT_EQ(p.buckets[seen_bucket].drawn, 200);
+    t.add(p.buckets[seen_bucket].plasticity, exact.buckets[seen_bucket].plasticity,
+          p.buckets[seen_bucket].sampling_error);
   }
   t.expect_honest("sampling error");
 }
@@ -91,19 +92,19 @@ TEST(coverage, errors_over_documents_against_the_population) {
   const profile_options options{.heatmap = true, .terms = true};
   const auto everyone = documents(20000, 12345);
   const auto population = plasticity_profile(ctx, model, everyone.view(), all_pairs{}, options);
-  const double truth = population.buckets[bucket].plasticity;
-  const double mean_z = term_profile(population, pair_term::abs_z).buckets[bucket].plasticity;
+  const double truth = population.buckets[seen_bucket].plasticity;
+  const double mean_z = term_profile(population, pair_term::abs_z).buckets[seen_bucket].plasticity;
   const double cell = cell_mean(population.heatmap, 1, 2).value;
   studentised drawn, all, term, in_cell, without_documents;
-  for (int s = 0; s < seeds; ++s) {
+  for (int s = 0; s < n_seeds; ++s) {
     const auto rows = documents(40, static_cast<std::uint64_t>(s));
     const auto few = plasticity_profile(ctx, model, rows.view(), sampled{.n = 400, .seed = 1});
-    drawn.add(few.buckets[bucket].plasticity, truth, few.buckets[bucket].standard_error);
-    without_documents.add(few.buckets[bucket].plasticity, truth, few.buckets[bucket].sampling_error);
+    drawn.add(few.buckets[seen_bucket].plasticity, truth, few.buckets[seen_bucket].standard_error);
+    without_documents.add(few.buckets[seen_bucket].plasticity, truth, few.buckets[seen_bucket].sampling_error);
     const auto p = plasticity_profile(ctx, model, rows.view(), all_pairs{}, options);
-    all.add(p.buckets[bucket].plasticity, truth, p.buckets[bucket].standard_error);
+    all.add(p.buckets[seen_bucket].plasticity, truth, p.buckets[seen_bucket].standard_error);
     const auto z = term_profile(p, pair_term::abs_z);
-    term.add(z.buckets[bucket].plasticity, mean_z, z.buckets[bucket].standard_error);
+    term.add(z.buckets[seen_bucket].plasticity, mean_z, z.buckets[seen_bucket].standard_error);
     const auto c = cell_mean(p.heatmap, 1, 2);
     in_cell.add(c.value, cell, c.error);
   }

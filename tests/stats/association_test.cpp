@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "qkgeom/stats/resampling.hpp"
+
+#include "tests/stats/associations_fixture.hpp"
 
 namespace {
 
@@ -18,12 +18,8 @@ using columns = std::vector<double>;
 
 constexpr association kinds[] = {association::pearson, association::spearman, association::kendall};
 
-nlohmann::json fixture() {  // tests/data/make_associations.py
-  return nlohmann::json::parse(std::ifstream(std::string(QKGEOM_TEST_DATA) + "/associations.json"));
-}
-
 TEST(association, equals_scipy_with_exact_p) {
-  const auto all = fixture();
+  const auto all = test::associations();
   int with_p = 0, with_interval = 0;
   for (const auto& pair : all.at("pairs")) {
     SCOPED_TRACE(pair.at("name").get<std::string>());
@@ -73,7 +69,7 @@ TEST(association, what_a_third_column_explains_is_taken_out) {
 }
 
 TEST(line, equals_scipy_and_is_less_sure_far_away) {
-  const auto all = fixture();
+  const auto all = test::associations();
   const auto line = fit_line(all["pairs"][3]["x"].get<columns>(), all["pairs"][3]["y"].get<columns>());
   EXPECT_NEAR(line.slope, all["line"][0].get<double>(), 1e-13);
   EXPECT_NEAR(line.intercept, all["line"][1].get<double>(), 1e-13);

@@ -4,19 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "tests/stats/associations_fixture.hpp"
 
 namespace {
 
 using namespace qkgeom;
 using columns = std::vector<double>;
-
-nlohmann::json fixture() {  // tests/data/make_associations.py
-  return nlohmann::json::parse(std::ifstream(std::string(QKGEOM_TEST_DATA) + "/associations.json"));
-}
 
 TEST(families, rounding_is_no_variance) {
   for (const double a : {0.1, 0.7, 1.1, 2.3})
@@ -33,7 +29,7 @@ TEST(families, rounding_is_no_variance) {
 }
 
 TEST(families, parts_equal_scipy_and_show_the_reversal) {
-  const auto f = fixture().at("families");
+  const auto f = test::associations().at("families");
   const auto x = f.at("x").get<columns>(), y = f.at("y").get<columns>();
   const auto family = f.at("family").get<std::vector<std::string>>();
   const auto d = decompose_by_family(x, y, family);

@@ -5,22 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "tests/stats/associations_fixture.hpp"
 
 namespace {
 
 using namespace qkgeom;
 using columns = std::vector<double>;
 
-nlohmann::json fixture() {  // tests/data/make_associations.py
-  return nlohmann::json::parse(std::ifstream(std::string(QKGEOM_TEST_DATA) + "/associations.json"));
-}
-
 TEST(resampling, drawn_orders_agree_with_all_orders_within_the_error_they_state) {
-  const auto pair = fixture().at("pairs")[1];
+  const auto pair = test::associations().at("pairs")[1];
   const auto x = pair.at("x").get<columns>(), y = pair.at("y").get<columns>();
   const permutation_options few{.max_exact = 719, .draws = 20000, .seed = 11};
   const auto t = test_association(association::spearman, x, y, few),
