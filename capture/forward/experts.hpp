@@ -108,9 +108,9 @@ struct choices_by_expert {
     for (std::size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];
     auto next = begin;
     for (std::size_t i = 0; i < expert.size(); ++i) {
-      const index_t at = next[expert[i]]++;
-      choice[at] = static_cast<std::int32_t>(i);
-      place[i] = static_cast<std::int32_t>(at);
+      const index_t slot = next[expert[i]]++;
+      choice[slot] = static_cast<std::int32_t>(i);
+      place[i] = static_cast<std::int32_t>(slot);
     }
     for (auto row = place.begin(); row < place.end(); row += chosen) std::sort(row, row + chosen);
   }

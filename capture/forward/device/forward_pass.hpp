@@ -15,8 +15,7 @@
 
 namespace qkgeom {
 
-/// The forward pass of a capture on a device: hands values of the device to sinks of the host, a copy of a layer of a
-/// document each.
+/// The forward pass of a capture on a device. Sinks on the host get a copy of each layer of a document.
 template <class Device, class T>
 class device_forward_pass : public forward_pass {
  public:
@@ -40,8 +39,8 @@ class device_forward_pass : public forward_pass {
         zeros_(m.memory(), 0),
         gathered_(m.memory(), 0) {}
 
-  /// Who takes values where they lie, in every run from now on, besides the sinks of the host.
-  void also(device_sinks<T, space> consumer) { consumers_.push_back(std::move(consumer)); }
+  /// Adds a receiver of rows on the device to all later runs, besides their sinks on the host.
+  void add_consumer(device_sinks<T, space> consumer) { consumers_.push_back(std::move(consumer)); }
 
   /// Brings the moments of every token to `store`, a moment_store, at the stage of the runs. `moments(side, rows,
   /// position)` computes those of each head where the rows lie.
@@ -49,15 +48,15 @@ class device_forward_pass : public forward_pass {
   void bring_moments(Store& store, Moments moments) {
     device_sinks<T, space> consumer;
     consumer.rows = [this, &store, moments](std::size_t, index_t layer, index_t first, view q, view k) {
-      store.add_chunk(layer, first, q, k, [&](const char* side, const view& rows, index_t at) {
-        return moments(side, rows, positions(at, rows.rows));
+      store.add_chunk(layer, first, q, k, [&](const char* side, const view& rows, index_t first_row) {
+        return moments(side, rows, positions(first_row, rows.rows));
       });
     };
     consumer.keys = [&store](std::size_t, index_t layer, view) { store.end_document(layer); };
-    also(std::move(consumer));
+    add_consumer(std::move(consumer));
   }
 
-  /// Measures what the softmax of every document gives, where its rows lie, for `store`, a statistics_store.
+  /// Measures the softmax of every document on the device, for `store`, a statistics_store.
   template <class Store>
   void bring_softmax(Store& store) {
     device_sinks<T, space> consumer;
@@ -67,7 +66,7 @@ class device_forward_pass : public forward_pass {
     consumer.keys = [this, &store](std::size_t i, index_t layer, view) {
       if (const auto asked = store.measured(layer)) store.add(i, layer, softmax_.finish(*asked));
     };
-    also(std::move(consumer));
+    add_consumer(std::move(consumer));
   }
 
   /// Feeds the analyses of every document, of rows as they enter the attention, where they lie: queries chunk by chunk,
@@ -83,7 +82,7 @@ class device_forward_pass : public forward_pass {
       if (zeros_.size() < k.rows) zeros_.set(std::vector<std::int32_t>(k.rows));
       found.finish(i, layer, k, positions(0, k.rows), {zeros_.data(), k.rows});
     };
-    also(std::move(consumer));
+    add_consumer(std::move(consumer));
   }
 
   /// The numbers first, first + 1, .. on the device, valid until the next call.
@@ -97,8 +96,8 @@ class device_forward_pass : public forward_pass {
   }
 
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
-    device_sinks<T, space> to;
-    to.rows = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
+    device_sinks<T, space> on_device;
+    on_device.rows = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
       const auto tokens = static_cast<index_t>(documents[i].size());
       for (const auto& c : consumers_)
         if (c.rows) c.rows(i, layer, first, q, k);
@@ -108,7 +107,7 @@ class device_forward_pass : public forward_pass {
       if (sinks.rows) sinks.rows(i, layer, rows_.q_view(), rows_.k_view());
       if (sinks.chosen && chosen_.rows() > 0) sinks.chosen(i, layer, chosen_.q_view(), chosen_.k_view());
     };
-    to.attended = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
+    on_device.attended = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
       const auto tokens = static_cast<index_t>(documents[i].size());
       for (const auto& c : consumers_)
         if (c.attended) c.attended(i, layer, first, q, k);
@@ -118,13 +117,13 @@ class device_forward_pass : public forward_pass {
       attended_.add(tokens, first, q, k);
       if (first + q.rows == tokens) sinks.attended(i, layer, attended_.q_view(), attended_.k_view());
     };
-    to.keys = [&](std::size_t i, index_t layer, view k) {
+    on_device.keys = [&](std::size_t i, index_t layer, view k) {
       for (const auto& c : consumers_)
         if (c.keys) c.keys(i, layer, k);
       if (sinks.passed) sinks.passed(i, layer);
     };
-    to.losses = sinks.losses;
-    decoder_.run(documents, stage, to);
+    on_device.losses = sinks.losses;
+    decoder_.run(documents, stage, on_device);
   }
 
   void check_output() const override { decoder_.check_output(); }
@@ -146,12 +145,12 @@ class device_forward_pass : public forward_pass {
       q_.resize(static_cast<index_t>(choice.q.size()), q);
       k_.resize(static_cast<index_t>(choice.k.size()), k);
     }
-    /// Rows of x at these places, to be rows from `at` on.
-    void add_q(const view& x, const std::vector<std::int32_t>& places, index_t at) {
-      of_->download(x, places, q_.row(at));
+    /// Rows of x at these places become the rows from `first_row` on.
+    void add_q(const view& x, const std::vector<std::int32_t>& places, index_t first_row) {
+      of_->download(x, places, q_.row(first_row));
     }
-    void add_k(const view& x, const std::vector<std::int32_t>& places, index_t at) {
-      of_->download(x, places, k_.row(at));
+    void add_k(const view& x, const std::vector<std::int32_t>& places, index_t first_row) {
+      of_->download(x, places, k_.row(first_row));
     }
     index_t rows() const { return q_.rows + k_.rows; }
     tensor_view<const float> q_view() const { return q_.view(); }
@@ -186,10 +185,10 @@ class device_forward_pass : public forward_pass {
       for (auto& p : places.first) p -= static_cast<std::int32_t>(first);
       return places;
     };
-    const auto [q_places, q_at] = here(choice_.q);
-    const auto [k_places, k_at] = here(choice_.k);
-    if (!q_places.empty()) chosen_.add_q(q, q_places, q_at);
-    if (!k_places.empty()) chosen_.add_k(k, k_places, k_at);
+    const auto [q_places, first_q] = here(choice_.q);
+    const auto [k_places, first_k] = here(choice_.k);
+    if (!q_places.empty()) chosen_.add_q(q, q_places, first_q);
+    if (!k_places.empty()) chosen_.add_k(k, k_places, first_k);
   }
 
   /// x as floats, (rows, heads, dim): all its rows, or those at some places.

@@ -145,7 +145,8 @@ inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage sta
 inline void expect_changed_heads_as_on_the_cpu(const std::string& family, const forward_pass_factory& make,
                                                std::size_t tokens = std::size_t(-1)) {
   const forward_fixture f = family_fixture(family);
-  const auto ids = f.open().values<std::int32_t>("ids");
+  const safetensors_file fixture = f.open();
+  const auto ids = fixture.values<std::int32_t>("ids");
   const token_span all(ids.data(), std::min(ids.size(), tokens));
   const std::vector<token_span> documents{all.first(7), all};
   const auto d = f.description();

@@ -5,21 +5,13 @@
 #include <tuple>
 
 #include "capture/forward/products/amx.hpp"
-#include "tests/capture/forward/forward_fixture.hpp"
+#include "tests/capture/forward/compared_passes.hpp"
 
 namespace qkgeom {
 namespace {
 
 TEST(forward, f32_agrees_with_transformers) {
-  for (const auto& f : forward_fixtures()) {
-    const safetensors_file fixture = f.open();
-    const auto all = run_fixture(f, f.description(), compute_type::f32);
-    EXPECT_EQ(2 * (all.size() + 1), fixture.tensors().size()) << f.file;  // ids, positions; f32 and bf16
-    for (const auto& [name, ours] : all) {
-      const auto theirs = widened<float>(fixture, "f32." + name);
-      EXPECT_LE(distance(ours, theirs), 1e-4 * norm(theirs)) << f.file << ' ' << name;
-    }
-  }
+  for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, test::on_the_cpu);
 }
 
 void expect_bf16_near_f32(attention_kernel kernel) {
