@@ -15,7 +15,7 @@ namespace {
 
 using namespace qkgeom;
 
-constexpr index_t context = 1000;
+constexpr index_t full_length = 1000;
 using change = std::function<void(double t, double* row)>;
 
 /// Planted standard normal rows of d = 4, queries and keys then changed by their position; 20 query buckets.
@@ -26,14 +26,14 @@ struct head {
 
   head(cpu_context& cpu, const change& q, const change& k, covariance_kind kind = covariance_kind::joint,
        index_t documents = 96)
-      : rows(plant({.dim = 4, .context_length = context, .documents = documents, .rows = 80, .seed = 5})) {
+      : rows(plant({.dim = 4, .context_length = full_length, .documents = documents, .rows = 80, .seed = 5})) {
     for (std::size_t i = 0; i < rows.q_position.size(); ++i) q(rows.q_position[i], &rows.q[4 * i]);
     for (std::size_t i = 0; i < rows.k_position.size(); ++i) k(rows.k_position[i], &rows.k[4 * i]);
-    moments = accumulate(cpu, as_layer(rows.view()), uniform_buckets{50}, {.context_length = context});
+    moments = accumulate(cpu, as_layer(rows.view()), uniform_buckets{50}, {.context_length = full_length});
     models = fit_queries(cpu, moments, {.covariance = kind});
   }
   drop_split split(cpu_context& cpu, const drop_split_options& options = {}) const {
-    return split_drop(cpu, models, as_layer(rows.view()), context, options)[0];
+    return split_drop(cpu, models, as_layer(rows.view()), full_length, options)[0];
   }
 };
 
@@ -93,7 +93,7 @@ TEST(drop_split, two_causes_share_the_drop_and_the_parts_add_up) {
     double sum = s.rest.value;
     for (const auto& p : s.cause) sum += p.value;
     const auto profile = plasticity_profile(cpu, both.models, as_layer(both.rows.view()))[0];
-    const auto want = summarize(profile, context).drop;
+    const auto want = summarize(profile, full_length).drop;
     EXPECT_NEAR(sum, want.value, 1e-14);
     EXPECT_DOUBLE_EQ(s.drop.value, want.value);
     EXPECT_DOUBLE_EQ(s.drop.error, want.error);
@@ -115,7 +115,7 @@ TEST(drop_split, a_counterfactual_is_what_its_definition_says) {
   // there.
   auto model = h.models[0];
   double mean = 0, queries = 0;
-  const auto in_first = [&](index_t b) { return b >= 1 && model.buckets.middle(b) < 0.2 * context; };
+  const auto in_first = [&](index_t b) { return b >= 1 && model.buckets.middle(b) < 0.2 * full_length; };
   for (index_t b = 0; b < 20; ++b) {
     const auto& bucket = model.bucket[b];
     if (!in_first(b)) continue;
@@ -151,7 +151,7 @@ TEST(drop_split, a_counterfactual_is_what_its_definition_says) {
     return sum / weight;
   };
   const auto split = h.split(cpu, {.distance_cell = cell});
-  EXPECT_NEAR(split.drop_with[0b1001], mean_of(0, 0.2 * context) - mean_of(0.8 * context, context), 1e-12);
+  EXPECT_NEAR(split.drop_with[0b1001], mean_of(0, 0.2 * full_length) - mean_of(0.8 * full_length, full_length), 1e-12);
 }
 
 TEST(drop_split, keys_turned_back_see_no_distance) {
