@@ -236,14 +236,13 @@ TEST_F(moments_of_tokens, of_an_empty_document_are_none) {
 
 TEST_F(moments_of_tokens, damaged_files_are_refused) {
   run("a", {0});
-  const auto refused = [&] {
-    return test::message_of([&] {
-      const auto source = capture_set::open({folder / "a"});
-      const auto stored = set_moments::open(source, uniform_buckets{19}.edges(300));
-      for (const index_t layer : source.layers()) stored->read(layer);
-    });
+  const auto read_all = [&] {
+    const auto source = capture_set::open({folder / "a"});
+    const auto stored = set_moments::open(source, uniform_buckets{19}.edges(300));
+    for (const index_t layer : source.layers()) stored->read(layer);
   };
-  EXPECT_EQ(refused(), "");
+  const auto refused = [&] { return test::message_of(read_all); };
+  EXPECT_NO_THROW(read_all());
   const fs::path path = folder / "a" / "moments-00.safetensors";
   const std::string good = test::get(path);
   const auto rename_tensor = [&](const std::string& from, const std::string& to) {
