@@ -15,7 +15,8 @@ if(PROJECT_IS_TOP_LEVEL)
 endif()
 
 add_library(qkgeom_warnings INTERFACE)
-target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>")
+target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>"
+  "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-sign-conversion>")   # or each subscript would want a cast
 if(QKGEOM_WERROR)
   target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -101,7 +101,9 @@ def main():
     together = sys.argv[1] == "--together"
     compiler, include, work, system, *thrust = sys.argv[1 + together:]
     include, work = pathlib.Path(include), pathlib.Path(work)
-    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+    # clang's -Wconversion would ask for a cast in each subscript; g++'s does not.
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion",
+               "-Wshadow", "-Werror"]
     command += [f"-I{include}"] + [f"-D{d}" for d in thrust if d]
     for folder in system.split(";"):
         if folder.startswith("/") and folder not in (str(include), "/usr/include"):
