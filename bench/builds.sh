@@ -29,6 +29,7 @@ command -v nvcc >/dev/null && timed tests_with_nvcc_s bash tests/run.sh
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 {
   printf '{\n  "cpu": "%s",\n  "cores": %s,\n  "commit": "%s",\n' "$cpu" "$(nproc)" "$(git -C "$root" rev-parse --short HEAD)"
-  (IFS=$',\n'; printf '%s' "${fields[0]}"; printf ',\n%s' "${fields[@]:1}")
+  printf '%s' "${fields[0]}"
+  printf ',\n%s' "${fields[@]:1}"
   printf '\n}\n'
 } >"$out"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Moments of a head's rows: bytes read per second as a share of the copy rate, and FLOP/s of the covariance's triangle,
-// n d (d + 1) FLOP, as a share of the best dgemm. `queries`: covariances of 16 buckets; `keys`: their diagonals.
+// n d (d + 1) FLOP, as a share of the best dgemm. `queries`: a covariance in each of 16 buckets; `keys`: variances
+// there, and one covariance in total.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

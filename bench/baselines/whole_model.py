@@ -51,12 +51,12 @@ def to_float(bits):
 
 
 class LayerPairs:
-    """Pairs of keys of one example, sorted by the position of the later key, and their heatmap cells: once a layer."""
+    """Pairs of keys of one document, sorted by the position of the later key, and their heatmap cells, once per layer."""
 
-    def __init__(self, position, example, starts, middles, cell):
-        order = np.lexsort((position, example))
-        position, example = position[order], example[order]
-        groups = np.split(np.arange(len(order)), np.flatnonzero(np.diff(example)) + 1)
+    def __init__(self, position, document, starts, middles, cell):
+        order = np.lexsort((position, document))
+        position, document = position[order], document[order]
+        groups = np.split(np.arange(len(order)), np.flatnonzero(np.diff(document)) + 1)
         first, second = [], []
         for g in groups:
             i, j = np.triu_indices(len(g), 1)

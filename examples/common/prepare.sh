@@ -32,3 +32,10 @@ prepare() {
   cmake --preset native -DQKGEOM_BUILD_TESTS=OFF -DQKGEOM_BUILD_BENCH=OFF >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
   cmake --build --preset native --target "$@"
 }
+
+# The bundled model's checkpoints in the order of training.
+checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
+             lc-512-to-4096-step-80 lc-4096-to-8192-step-10)
+
+# field FILE NAME: a number of a JSON file with one field per line.
+field() { sed -n "s/^ *\"$2\": \([0-9.]*\),\{0,1\}$/\1/p" "$1"; }

@@ -10,11 +10,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
 options bundled "$@"
 prepare qkgeom-capture training_dynamics compare_models drop_split heads
 
-checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
-             lc-512-to-4096-step-80 lc-4096-to-8192-step-10)
 annealed=stage3-step-150 extended=lc-512-to-4096-step-80 last=lc-4096-to-8192-step-10
 families=early,early,pre-training,pre-training,pre-training,extension,extension
-field() { sed -n "s/^ *\"$2\": \([0-9.]*\),\{0,1\}$/\1/p" "$1"; } # FILE NAME: a number of a JSON file with one field per line
 
 # Labels the held-out books with their testament: seven of the old, then five of the new.
 sed '1,7s/^{/{"testament": "old", /; 8,$s/^{/{"testament": "new", /' "$data/heldout.jsonl" >"$out/heldout.jsonl"

@@ -10,10 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
 options trajectory "$@"
 prepare training_dynamics qkgeom-capture
 
-checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
-             lc-512-to-4096-step-80 lc-4096-to-8192-step-10)
 shortest=512
-field() { sed -n "s/^ *\"$2\": \([0-9.]*\),\{0,1\}$/\1/p" "$1"; } # FILE NAME: a number of a JSON file with one field per line
 
 # One checkpoint at one context length: 16 buckets, up to 24 tokens of each bucket and book.
 capture() { # CHECKPOINT LENGTH
