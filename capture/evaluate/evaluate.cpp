@@ -135,11 +135,12 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes) {
   const evaluation_input input = read_input(options, prepared);
   const checkpoint weights(options.capture.model);
   thread_pool pool(options.capture.threads);
-  cpu_forward_pass model(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
-  model.check_output();
+  const auto model =
+      cpu_forward_pass(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  model->check_output();
   const index_t bucket =
       options.bucket_size > 0 ? options.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);
-  evaluation all(model, input, bucket, options.capture.batch_tokens, options.capture.out);
+  evaluation all(*model, input, bucket, options.capture.batch_tokens, options.capture.out);
   progress bar("evaluate", input.tokens() * static_cast<index_t>(conditions.size()), "tokens");
   for (const condition& c : conditions) all.run(c, bar);
   all.commit();

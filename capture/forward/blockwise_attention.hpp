@@ -78,7 +78,7 @@ namespace qkgeom {
 template <class T>
 struct attention_call {
   const T* q;      ///< (rows, heads, dim)
-  const T *k, *v;  ///< (key heads, capacity, dim)
+  const T *k, *v;  ///< (key heads, capacity, dim); cpu_device reads its padded keys instead
   T* out;          ///< as q
   index_t rows, first, heads, key_heads, dim, capacity;
   index_t window;  ///< tokens a query sees, itself included; `capacity` where it sees all

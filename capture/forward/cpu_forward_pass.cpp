@@ -66,18 +66,12 @@ class pass_of : public forward_pass {
 
 }  // namespace
 
-cpu_forward_pass::cpu_forward_pass(const decoder_description& description, const checkpoint& model, compute_type type,
-                                   index_t last_layer, thread_pool& pool, attention_kernel kernel) {
+std::unique_ptr<forward_pass> cpu_forward_pass(const decoder_description& description, const checkpoint& model,
+                                               compute_type type, index_t last_layer, thread_pool& pool,
+                                               attention_kernel kernel) {
   if (type == compute_type::bf16)
-    pass_ = std::make_unique<pass_of<device_kernels::wide_bf16>>(description, model, last_layer, pool, kernel);
-  else
-    pass_ = std::make_unique<pass_of<float>>(description, model, last_layer, pool, kernel);
+    return std::make_unique<pass_of<device_kernels::wide_bf16>>(description, model, last_layer, pool, kernel);
+  return std::make_unique<pass_of<float>>(description, model, last_layer, pool, kernel);
 }
-
-void cpu_forward_pass::run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) {
-  pass_->run(documents, stage, sinks);
-}
-void cpu_forward_pass::check_output() const { pass_->check_output(); }
-void cpu_forward_pass::change(std::vector<head_change> changes) { pass_->change(std::move(changes)); }
 
 }  // namespace qkgeom

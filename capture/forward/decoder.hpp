@@ -83,8 +83,6 @@ class decoder {
     for (int i = 0; i < m.workers(); ++i) workspaces_.emplace_back(m);
   }
 
-  const decoder_description& description() const { return description_; }
-
   /// Bytes on the device for documents of `tokens` tokens in all, besides weights: hidden states, keys and values,
   /// rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
   static index_t working_bytes(const decoder_description& d, index_t tokens, const decoder_options& o) {
@@ -123,13 +121,13 @@ class decoder {
     for (std::size_t i = 0; i < documents.size(); ++i)
       if (!documents[i].empty()) passes.push_back(begin(i, documents[i]));
     if (passes.empty()) return;
-    reserve(passes);
+    const std::size_t together = Device::whole_documents ? passes.size() : 1;
+    reserve(passes, together);
     const bool whole = static_cast<bool>(to.losses);
     std::vector<layer_visit> visits;
     for (index_t l = 0; l <= (whole ? description_.n_layers() - 1 : last_layer_); ++l)
       if (!layer_of(l).skipped) visits.push_back({l, !whole && l == last_layer_, layer_of(l).experts});
     feed_.begin(visits);
-    const std::size_t together = Device::whole_documents ? passes.size() : 1;
     for (const layer_visit& visit : visits) {
       const auto& weights = feed_.take();
       const layer_changes<Device> changes(*device_, changes_, visit.layer, description_.query_heads);
@@ -158,7 +156,6 @@ class decoder {
     const decoder_description& d = description_;
     return {d.embedding_rows > 0 ? d.embedding_rows : d.vocabulary, d.hidden};
   }
-  index_t query_width() const { return description_.query_heads * description_.head_dim; }
 
   void read(const layer_visit& v, layer_weights& to) const {
     read_layer(description_, *checkpoint_, prefix_, v.layer, v.only_qk, device_->reading(rounds), *pool_, to);
@@ -171,14 +168,15 @@ class decoder {
     const auto shape = embedding_shape();
     const float scale = device_kernels::rounded<T>(static_cast<float>(std::sqrt(static_cast<double>(d.hidden))));
     std::vector<T> rows;
+    std::vector<std::vector<float>> row_of(pool_->size(), std::vector<float>(d.hidden));  // by thread
     for (index_t first = 0; first < tokens; first += options_.chunk) {
       const index_t count = std::min(options_.chunk, tokens - first);
       rows.resize(count * d.hidden);
-      pool_->for_each(count, [&](index_t r, int) {
+      pool_->for_each(count, [&](index_t r, int thread) {
         const std::int32_t id = ids[first + r];
         require(id >= 0 && id < d.vocabulary, "token id ", id, " at position ", first + r,
                 " is outside the model's vocabulary of ", d.vocabulary);
-        std::vector<float> row(d.hidden);
+        std::vector<float>& row = row_of[thread];
         checkpoint_->read(name, shape, id, 1, rounds, row.data());
         for (index_t c = 0; c < d.hidden; ++c)
           rows[r * d.hidden + c] = device_kernels::to_element<T>(row[c] * (d.scaled_embedding ? scale : 1.0f));
@@ -189,18 +187,18 @@ class decoder {
     return p;
   }
 
-  /// Memory for the rows of documents, and their rotary tables.
-  void reserve(std::vector<pass>& passes) {
+  /// Memory for the rows of documents, of which `together` are in a layer at once, and their rotary tables.
+  void reserve(std::vector<pass>& passes, std::size_t together) {
     const decoder_description& d = description_;
     index_t longest = 0;
     for (const pass& p : passes) longest = std::max(longest, p.tokens);
     capacity_ = std::max(capacity_, longest);
     const index_t rows = std::min(options_.chunk, longest);
-    while (rows_.size() < (Device::whole_documents ? passes.size() : 1)) rows_.emplace_back(*device_);
+    while (rows_.size() < together) rows_.emplace_back(*device_);
     for (std::size_t i = 0; i < passes.size(); ++i) {
       pass& p = passes[i];
-      p.rows = &rows_[Device::whole_documents ? i : 0];
-      const index_t queries = (Device::whole_documents ? p.tokens : rows) * query_width();
+      p.rows = &rows_[i % together];
+      const index_t queries = (Device::whole_documents ? p.tokens : rows) * steps_.query_width();
       p.rows->q.reserve(queries);
       if (!Device::whole_documents) p.rows->attended.reserve(queries);
       p.rows->keys.reserve(Device::whole_documents ? p.tokens : capacity_, d.key_heads, d.head_dim);
@@ -233,7 +231,7 @@ class decoder {
       std::vector<chunk> parts, chunks;  // a document's rows; rows for the linear maps
       for (pass& p : documents) {
         const auto rows_from = [&](index_t first, index_t most) {
-          const index_t skip = (first - begin) * query_width();
+          const index_t skip = (first - begin) * steps_.query_width();
           return chunk{&p, first, std::min(most, p.tokens - first), p.rows->q.data() + skip,
                        p.rows->attention() + skip};
         };

@@ -132,12 +132,18 @@ struct chunk_memory {
   product_scratch product;
 
  private:
+  /// Width of the widest feed-forward that is no expert's.
+  static index_t dense_width(const decoder_description& d) {
+    const bool any =
+        std::any_of(d.layers.begin(), d.layers.end(), [](const auto& l) { return !l.experts && !l.skipped; });
+    return any ? d.feed_forward : 0;
+  }
   static index_t wide_width(const decoder_description& d) {
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
-    return std::max((d.query_heads + 2 * d.key_heads) * d.head_dim, (gated ? 2 : 1) * d.feed_forward);
+    return std::max((d.query_heads + 2 * d.key_heads) * d.head_dim, (gated ? 2 : 1) * dense_width(d));
   }
   static index_t block_width(const decoder_description& d) { return d.parallel_residual ? d.hidden : 0; }
-  static index_t active_width(const decoder_description& d) { return activates_in_place(d) ? 0 : d.feed_forward; }
+  static index_t active_width(const decoder_description& d) { return activates_in_place(d) ? 0 : dense_width(d); }
 };
 
 /// The changes of a layer's heads. See `change_keys` and `clear_heads`.

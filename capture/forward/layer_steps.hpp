@@ -32,6 +32,7 @@ class layer_steps {
   layer_steps(Device& m, const decoder_description& d, index_t attention_rows, index_t attention_keys)
       : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m) {}
 
+  index_t query_width() const { return description_.query_heads * description_.head_dim; }
   tensor_view<const T, space> query_view(const chunk& c) const {
     const decoder_description& d = description_;
     return {c.q, c.rows, d.query_heads, d.head_dim, query_width(), d.head_dim};
@@ -144,7 +145,6 @@ class layer_steps {
 
  private:
   static constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
-  index_t query_width() const { return description_.query_heads * description_.head_dim; }
   index_t key_width() const { return description_.key_heads * description_.head_dim; }
 
   device_kernels::rotate_rows<T> turn_of(const chunk& c, const layer_description& layer) const {

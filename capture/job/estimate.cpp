@@ -173,11 +173,11 @@ double moments_block(const capture_estimate& estimate) {
   return 8 * (real(estimate.query_heads) * b * (n * n + 2 * n) + real(estimate.key_heads) * (3 * b * n + 2 * n * n));
 }
 
-/// Weights of the largest layer, states of the largest batch, the threads' tiles, a shard, and the program itself; with
-/// losses a piece of the output matrix and its logits.
+/// Weights of the largest layer, states of the largest batch, the working memory of each thread, a shard, and the
+/// program itself; with losses a piece of the output matrix and its logits.
 double peak_bytes(const capture_estimate& estimate, const decoder_description& model, const capture_options& options,
                   index_t batch, double shard) {
-  constexpr double f32 = 4, bf16_entry = 2, program = 20e6, tile = 256;
+  constexpr double f32 = 4, bf16_entry = 2, program = 20e6;
   const bool whole = estimate.manifest.extra.contains("loss");
   const index_t last = whole ? model.n_layers() - 1 : estimate.manifest.layers.back().layer;
   double weights = 0;
@@ -186,14 +186,15 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
   const double queries = real(model.query_heads * model.head_dim), keys = real(model.key_heads * model.head_dim);
   const double tables = real(model.rope.rotary_dim) * (model.local_rope ? 2 : 1);
   const double documents = real(batch) * (real(model.hidden) + queries + 2 * keys + tables);
-  const double wide = std::max(queries + 2 * keys, 2 * real(model.experts ? model.experts->width : model.feed_forward));
   const int threads =
       options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  constexpr index_t rows = cpu_device::sizes.chunk;
   const double piece = whole ? real(cpu_device::vocabulary_piece) : 0;
   // The decoder keeps weights in f32, or in bf16 for tile products.
   const bool tiles = options.plan.compute == compute_type::bf16 && amx_available();
   return program + shard + (tiles ? bf16_entry : f32) * (weights + piece * real(model.hidden)) +
-         f32 * (documents + threads * tile * (3 * real(model.hidden) + wide + piece));
+         f32 * (documents + threads * real(rows) * piece) +
+         threads * real(chunk_memory<cpu_device, float>::working_bytes(model, rows));
 }
 
 std::vector<index_t> document_lengths(const capture_options& options, const prepared_capture& p) {

@@ -286,7 +286,7 @@ void measure(const capture_options& options, const input_check& inputs, capture_
 
 std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, const checkpoint& weights,
                                            compute_type type, index_t last_layer, thread_pool& pool) {
-  return std::make_unique<cpu_forward_pass>(model, weights, type, last_layer, pool);
+  return cpu_forward_pass(model, weights, type, last_layer, pool);
 }
 
 /// Notes that buckets will hold too little for profiles of plasticity.

@@ -51,7 +51,7 @@ struct capture_options {
 struct capture_backend {
   moment_function moments{};         ///< needed where the options ask for moments
   live_analysis_factory analyses{};  ///< needed where the options ask for analyses
-  forward_pass_factory forward{};    ///< none: `decoder`, on the CPU
+  forward_pass_factory forward{};    ///< none: `cpu_forward_pass`
 };
 
 /// Whether a capture keeps rows. One that analyses and samples every token does not.

@@ -70,7 +70,7 @@ class device_forward_pass : public forward_pass {
   }
 
   /// Feeds the analyses of every document, of rows as they enter the attention, where they lie: queries chunk by chunk,
-  /// then the keys of the document. `found` is an `live_analysis_on` of T in this memory, and lives as long as the
+  /// then the keys of the document. `found` is a `live_analysis_on` of T in this memory, and lives as long as the
   /// runs.
   template <class Analyses>
   void analyse(Analyses& found) {

@@ -49,7 +49,8 @@ void moment_store::take_queries(std::size_t layer, std::size_t bucket, const std
 }
 
 void moment_store::take_keys(std::size_t layer, std::size_t bucket, const std::vector<row_moments>& heads) {
-  document_.resize(heads.size(), row_moments::zero(manifest_->model.head_dim, scatter_kind::full));
+  if (document_.empty())
+    document_.assign(heads.size(), row_moments::zero(manifest_->model.head_dim, scatter_kind::full));
   for (std::size_t h = 0; h < heads.size(); ++h) {
     merge(layers_[layer].moments.k[h].bucket[bucket], heads[h]);
     merge(document_[h], heads[h]);

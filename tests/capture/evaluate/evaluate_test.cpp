@@ -65,10 +65,10 @@ class changed_model : public testing::Test {
     const checkpoint read(model);
     thread_pool pool(2);
     const auto description = read_description(config);
-    cpu_forward_pass forward(description, read, type, description.n_layers() - 1, pool);
-    forward.change(std::move(changes));
+    const auto forward = cpu_forward_pass(description, read, type, description.n_layers() - 1, pool);
+    forward->change(std::move(changes));
     named_tensors out;
-    run_document(forward, {ids.data(), ids.size()}, rope_stage::post,
+    run_document(*forward, {ids.data(), ids.size()}, rope_stage::post,
                  [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
                    for (const auto& [name, x] : {std::pair{"q", q}, std::pair{"k", k}}) {
                      auto& to = out[name + std::to_string(layer)];

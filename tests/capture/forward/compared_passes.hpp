@@ -25,7 +25,7 @@ namespace qkgeom::test {
 
 inline std::unique_ptr<forward_pass> on_the_cpu(const decoder_description& d, const checkpoint& model,
                                                 compute_type type, index_t last_layer, thread_pool& pool) {
-  return std::make_unique<cpu_forward_pass>(d, model, type, last_layer, pool);
+  return cpu_forward_pass(d, model, type, last_layer, pool);
 }
 
 /// Which sinks of a run are set.

@@ -49,9 +49,9 @@ inline named_tensors run_fixture(const forward_fixture& f, const decoder_descrip
   const auto ids = fixture.values<std::int32_t>("ids"), positions = fixture.values<std::int32_t>("position");
   const checkpoint model(f.folder);
   thread_pool pool(threads);
-  cpu_forward_pass pass(description, model, type, description.n_layers() - 1, pool, kernel);
+  const auto pass = cpu_forward_pass(description, model, type, description.n_layers() - 1, pool, kernel);
   named_tensors out;
-  run_document(pass, {ids.data(), ids.size()}, rope_stage::post,
+  run_document(*pass, {ids.data(), ids.size()}, rope_stage::post,
                [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
                  for (const auto& [name, x] : {std::pair{".q", q}, std::pair{".k", k}}) {
                    auto& to = out["layer." + std::to_string(layer) + name];

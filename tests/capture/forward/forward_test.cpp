@@ -14,6 +14,51 @@ TEST(forward, f32_agrees_with_transformers) {
   for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, test::on_the_cpu);
 }
 
+/// x (heads, dim) at position t after the rotary embedding and, of queries, the growth with position: by the
+/// definition.
+void rotate(const decoder_description& d, const layer_description& layer, const rope_table& table, index_t t,
+            bool query, float* x) {
+  const index_t heads = query ? d.query_heads : d.key_heads;
+  for (index_t h = 0; layer.rope && h < heads; ++h)
+    for (index_t i = 0; i < table.half; ++i) {
+      const bool interleaved = d.rope_of(layer).interleaved;
+      float& a = x[h * d.head_dim + (interleaved ? 2 * i : i)];
+      float& b = x[h * d.head_dim + (interleaved ? 2 * i + 1 : i + table.half)];
+      const double cosine = table.cos[t * table.half + i], sine = table.sin[t * table.half + i], u = a, v = b;
+      a = static_cast<float>(u * cosine - v * sine);
+      b = static_cast<float>(v * cosine + u * sine);
+    }
+  if (!query || !d.growth) return;
+  const double grown = 1 + d.growth->beta * std::log1p(static_cast<double>(t / d.growth->context));
+  for (index_t c = 0; c < heads * d.head_dim; ++c) x[c] = static_cast<float>(x[c] * grown);
+}
+
+TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
+  for (const auto& name : test::varied_families) {
+    const forward_fixture f = family_fixture(name);
+    const decoder_description d = f.description();
+    const safetensors_file fixture = f.open();
+    const auto ids = fixture.values<std::int32_t>("ids");
+    const auto length = static_cast<index_t>(ids.size());
+    auto rows = test::run_documents(f, {{ids.data(), ids.size()}}, compute_type::f32, test::on_the_cpu, rope_stage::pre,
+                                    test::asked_for::rows);
+    int turned = 0;
+    for (index_t l = 0; l < d.n_layers(); ++l)
+      for (const bool query : {true, false}) {
+        const std::string side = query ? "q" : "k";
+        auto x = rows.at({0, l, side});
+        const auto before = x;
+        const rope_table table = make_rope_table(d.rope_of(d.layers[l]), length, false);
+        const index_t width = static_cast<index_t>(x.size()) / length;
+        for (index_t t = 0; t < length; ++t) rotate(d, d.layers[l], table, t, query, x.data() + t * width);
+        const auto& want = rows.at({0, l, "attended " + side});
+        EXPECT_LE(distance(x, want), 1e-6 * norm(want)) << name << ' ' << l << ' ' << side;
+        turned += distance(before, want) > 0.1 * norm(want);
+      }
+    EXPECT_GT(turned, 0) << name;
+  }
+}
+
 void expect_bf16_near_f32(attention_kernel kernel) {
   for (const auto& f : forward_fixtures()) {
     const safetensors_file fixture = f.open();
@@ -67,18 +112,19 @@ TEST(forward, documents_that_share_a_visit_of_the_weights_have_the_bits_of_each_
       std::map<key, std::vector<float>> together, alone;
       std::map<std::size_t, std::vector<float>> losses_together, losses_alone;
       const auto run = [&](std::vector<token_span> given, std::size_t first, auto& rows, auto& losses) {
-        cpu_forward_pass pass(description, model, type, description.n_layers() - 1, pool);
-        pass.run(given, rope_stage::post,
-                 batch_sinks{[&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-                               for (const auto& [side, x] : {std::pair{false, q}, std::pair{true, k}})
-                                 for (index_t h = 0; h < x.heads; ++h)
-                                   for (index_t t = 0; t < x.rows; ++t) {
-                                     auto& to = rows[key{first + i, layer, side}];
-                                     to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
-                                   }
-                             },
-                             {},
-                             [&](std::size_t i, const token_predictions& x) { losses[first + i] = x.loss; }});
+        const auto pass = cpu_forward_pass(description, model, type, description.n_layers() - 1, pool);
+        pass->run(
+            given, rope_stage::post,
+            batch_sinks{[&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+                          for (const auto& [side, x] : {std::pair{false, q}, std::pair{true, k}})
+                            for (index_t h = 0; h < x.heads; ++h)
+                              for (index_t t = 0; t < x.rows; ++t) {
+                                auto& to = rows[key{first + i, layer, side}];
+                                to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+                              }
+                        },
+                        {},
+                        [&](std::size_t i, const token_predictions& x) { losses[first + i] = x.loss; }});
       };
       run(documents, 0, together, losses_together);
       for (std::size_t i = 0; i < documents.size(); ++i) run({documents[i]}, i, alone, losses_alone);

@@ -103,15 +103,15 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
   const auto c = capture::open(options.out);
   const checkpoint weights(options.model);
   thread_pool pool(1);
-  cpu_forward_pass model(read_description(read_json(options.model / "config.json")), weights, compute_type::f32, 7,
-                         pool);
+  const auto model =
+      cpu_forward_pass(read_description(read_json(options.model / "config.json")), weights, compute_type::f32, 7, pool);
   const auto tokens = tokenizer::load(bundled / "tokenizer.json");
   std::map<index_t, std::size_t> next;
   index_t heads = 0, rows = 0;
   for (int document = 0; document < 2; ++document) {
     const auto ids = tokens.encode(read_text(options.documents.text[document], 1000), 48);
     run_document(
-        model, ids, rope_stage::post, [&](index_t layer, tensor_view<const float> q, tensor_view<const float>) {
+        *model, ids, rope_stage::post, [&](index_t layer, tensor_view<const float> q, tensor_view<const float>) {
           for (const auto& info : c.manifest().layers) {
             if (info.layer != layer) continue;
             if (document == 0) heads += static_cast<index_t>(info.query_heads.size());

@@ -108,14 +108,14 @@ TEST(losses, of_every_family_equal_transformers) {
     const checkpoint model(f.folder);
     thread_pool pool(2);
     for (const compute_type type : {compute_type::f32, compute_type::bf16}) {
-      cpu_forward_pass pass(description, model, type, 0, pool);  // the last captured layer does not matter
-      pass.check_output();
+      const auto pass = cpu_forward_pass(description, model, type, 0, pool);  // the last captured layer does not matter
+      pass->check_output();
       std::vector<float> found;
       int layers = 0;
       batch_sinks sinks;
       sinks.rows = [&](std::size_t, index_t, tensor_view<const float>, tensor_view<const float>) { ++layers; };
       sinks.losses = [&](std::size_t, const token_predictions& x) { found = x.loss; };
-      pass.run(std::vector<token_span>{ids}, rope_stage::post, sinks);
+      pass->run(std::vector<token_span>{ids}, rope_stage::post, sinks);
       ASSERT_EQ(found.size(), ids.size() - 1) << name;
       EXPECT_GT(layers, 1) << name;
       const auto& f32 = values["f32"];
