@@ -19,15 +19,15 @@ struct known_moments {
 /// Merges the moments of a layer's blocks, as `set_moments::read` gives them. `each_block` keeps the blocks apart too,
 /// for the errors of PCA and rotation.
 inline known_moments known_moments_of(std::vector<token_moments> blocks, bool each_block) {
-  known_moments known{blocks.at(0).moments, {}};
-  auto& by_block = known.by_block;
-  by_block.blocks.count = each_block ? static_cast<index_t>(blocks.size()) : 1;
-  by_block.blocks.as_stored = each_block;
-  for (std::size_t b = 1; b < blocks.size(); ++b) {
-    known.moments = merge(std::move(known.moments), blocks[b].moments);
-    if (!each_block) merge(blocks[0], blocks[b]);
+  if (!each_block) {
+    for (std::size_t b = 1; b < blocks.size(); ++b) merge(blocks.at(0), blocks[b]);
+    blocks.resize(1);
   }
-  if (!each_block) blocks.resize(1);
+  known_moments known{blocks.at(0).moments, {}};
+  for (std::size_t b = 1; b < blocks.size(); ++b) known.moments = merge(std::move(known.moments), blocks[b].moments);
+  auto& by_block = known.by_block;
+  by_block.blocks.count = static_cast<index_t>(blocks.size());
+  by_block.blocks.as_stored = each_block;
   by_block.k.resize(known.moments.k.size());
   if (each_block) by_block.q.resize(known.moments.q.size());
   for (auto& block : blocks) {

@@ -77,6 +77,7 @@ class profile_means {
   template <class Value>
   estimate jackknife(const std::vector<token_range>& ranges, const Value& value) const;
 
+  const plasticity_profile_result& profile() const { return *profile_; }
   /// (buckets) What the pairs of all documents add up to, and their weight.
   const std::vector<std::pair<double, double>>& totals() const { return totals_; }
   double weight_of(const profile_bucket& b) const {

@@ -33,8 +33,7 @@ inline std::vector<shared_key_likeness> shared_keys_of(const model_report& repor
   return results;
 }
 
-/// A row per group of heads; `_error` is the jackknife over documents, `_head_error` that over
-/// heads.
+/// key_groups.csv: a row per group of heads; `_error` is the jackknife over documents, `_head_error` that over heads.
 inline void write_shared_keys_csv(const std::filesystem::path& path, const std::vector<shared_key_likeness>& results);
 
 }  // namespace qkgeom

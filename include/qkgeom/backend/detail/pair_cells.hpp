@@ -105,4 +105,11 @@ inline void fold(const std::vector<double>& group, heatmap_terms& to) {
   }
 }
 
+/// The sums over groups of all groups' sums by cell.
+inline heatmap_terms folded(const std::vector<std::vector<double>>& groups, std::size_t cells) {
+  auto terms = blank_cells(cells);
+  for (const auto& group : groups) fold(group, terms);
+  return terms;
+}
+
 }  // namespace qkgeom::backend

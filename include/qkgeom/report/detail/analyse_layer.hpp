@@ -68,9 +68,9 @@ template <class T, context Context, class Shards>
 void add_profiles(Context& ctx, const Shards& shards, const layer_statistics<T>& s, const layer_request& layer,
                   const analysis_options& options, std::vector<head_report>& heads) {
   const auto models = fit_query_models(ctx, s.moments, options);
-  const auto add = [&](std::optional<plasticity_profile_result>& all, plasticity_profile_result&& shard) {
-    fold_documents(shard, layer.document_block);
-    all = all ? merge(std::move(*all), shard) : std::move(shard);
+  const auto add = [&](std::optional<plasticity_profile_result>& all, plasticity_profile_result&& more) {
+    fold_documents(more, layer.document_block);
+    all = all ? merge(std::move(*all), more) : std::move(more);
   };
   std::vector<std::vector<std::optional<plasticity_profile_result>>> profiles(models.size());
   for (auto& p : profiles) p.resize(heads.size());

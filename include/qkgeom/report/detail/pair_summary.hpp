@@ -11,9 +11,9 @@ namespace qkgeom {
 namespace detail {
 
 /// Sampling error of the mean over a stretch of the context: draws are independent between buckets.
-inline double sampling_error_in(const plasticity_profile_result& p, token_range range, const profile_means& means) {
+inline double sampling_error_in(token_range range, const profile_means& means) {
   double square = 0, weight = 0;
-  for (const auto& b : p.buckets) {
+  for (const auto& b : means.profile().buckets) {
     if (std::isnan(b.plasticity) || b.middle() < range.first || b.middle() >= range.second) continue;
     const double w = means.weight_of(b);
     square += w * w * b.sampling_error * b.sampling_error;
@@ -23,11 +23,11 @@ inline double sampling_error_in(const plasticity_profile_result& p, token_range 
 }
 
 /// Share of the buckets whose mean, without document `left_out` (-1: none), is above 1/2 (`above`) or below.
-inline double share_beyond_half(const plasticity_profile_result& p, bool above, index_t left_out,
-                                const profile_means& means) {
+inline double share_beyond_half(bool above, index_t left_out, const profile_means& means) {
   double share = 0, weight = 0;
-  for (std::size_t i = 0; i < p.buckets.size(); ++i) {
-    const auto& b = p.buckets[i];
+  const auto& buckets = means.profile().buckets;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    const auto& b = buckets[i];
     if (std::isnan(b.plasticity)) continue;
     auto [sum, count] = means.totals()[i];
     if (left_out >= 0) {
@@ -48,7 +48,7 @@ inline summary_sampling_errors sampling_errors(const plasticity_profile_result& 
                                                bucket_weight by) {
   const profile_means means(p, by);
   const auto ranges = summary_ranges(context_length);
-  const auto error = [&](std::size_t i) { return detail::sampling_error_in(p, ranges[i][0], means); };
+  const auto error = [&](std::size_t i) { return detail::sampling_error_in(ranges[i][0], means); };
   const double first = error(1), last = error(2);
   return {error(0), first, last, std::hypot(first, last)};
 }
@@ -65,7 +65,7 @@ inline later_key_summary later_keys(const plasticity_profile_result& profile, do
   s.agrees = s.favoured_wins.value > 0.5;
   const profile_means means(p, by);
   s.agreeing_share = means.jackknife({{0, std::numeric_limits<double>::infinity()}},
-                                     [&](index_t e) { return detail::share_beyond_half(p, above, e, means); });
+                                     [&](index_t e) { return detail::share_beyond_half(above, e, means); });
   return s;
 }
 

@@ -39,20 +39,19 @@ inline frozen_query frozen_over(const query_model& model, const plasticity_profi
   for (std::size_t b = 0; b < model.bucket.size(); ++b) {
     if (std::isnan(profile.buckets[b].plasticity) || profile.buckets[b].middle() >= end) continue;
     f.in_region[b] = true;
-    const auto& distribution = model.bucket[b];
-    const auto w = static_cast<double>(distribution.queries);
-    const auto d = distribution.mean.size();
+    const auto& bucket = model.bucket[b];
+    const auto w = static_cast<double>(bucket.queries);
+    const auto d = bucket.mean.size();
     if (f.weight == 0) {
       f.mean.resize(d);
       f.variance.resize(d);
-      if (distribution.root.rank > 0) f.covariance.resize(d * d);
     }
     f.weight += w;
-    f.mean = dense::sum(std::move(f.mean), distribution.mean, w);
-    f.variance = dense::sum(std::move(f.variance), distribution.variance, w);
-    if (distribution.root.rank > 0) {
+    f.mean = dense::sum(std::move(f.mean), bucket.mean, w);
+    f.variance = dense::sum(std::move(f.variance), bucket.variance, w);
+    if (bucket.root.rank > 0) {
       f.covariance.resize(d * d);
-      add_product(f.covariance, distribution.root, d, w);
+      add_product(f.covariance, bucket.root, d, w);
     }
   }
   if (f.weight == 0) return f;
@@ -206,8 +205,8 @@ class turned_back_keys {
   std::vector<value> k_;
 };
 
-/// The distributions of keys that all stand at their bucket's start, for keys turned back to position 0: q'R(t)k =
-/// (R(-t)q)'k.
+/// The query model against keys that all stand at their bucket's start, for keys turned back to position 0:
+/// q'R(t)k = (R(-t)q)'k.
 inline query_model at_bucket_start(const query_model& model, const captured_rope& rope) {
   query_model turned = model;
   turned.covariance = covariance_kind::joint;

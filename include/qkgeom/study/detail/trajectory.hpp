@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <utility>
 
+#include "qkgeom/study/head_regions.hpp"
 #include "qkgeom/study/trajectory.hpp"
 
 namespace qkgeom {
@@ -47,12 +49,7 @@ inline void leave_out(profile_summary& s, const plasticity_profile_result& p, co
 }
 
 inline void add_plasticity(trajectory_point& point, const model_report& report) {
-  std::vector<std::int32_t> documents;
-  for (const auto& h : report.heads)
-    documents.insert(documents.end(), h.profiles[0].documents.begin(), h.profiles[0].documents.end());
-  std::sort(documents.begin(), documents.end());
-  documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
-  if (!documents.empty() && documents[0] < 0) documents.clear();  // pairs across documents: one group, no error
+  const auto documents = profile_documents(report);
   const std::size_t first = point.columns.size();
   for (const auto& c : plasticity_columns())
     point.columns.push_back({c.name, {}, std::vector<std::vector<double>>(documents.size())});
@@ -62,14 +59,17 @@ inline void add_plasticity(trajectory_point& point, const model_report& report) 
     auto scratch = h;
     const profile_means means(h.profiles[0]);
     std::optional<plasticity_profile_result> corrected;
-    if (h.empirical) corrected = unbiased(*h.empirical);
-    const profile_means observed_means(h.empirical ? *h.empirical : h.profiles[0]);
-    const profile_means corrected_means(corrected ? *corrected : h.profiles[0]);
+    std::optional<profile_means> observed_means, corrected_means;
+    if (h.empirical) {
+      corrected = unbiased(*h.empirical);
+      observed_means.emplace(*h.empirical);
+      corrected_means.emplace(*corrected);
+    }
     for (std::size_t e = 0; e < documents.size(); ++e) {
       leave_out(scratch.summaries[0], h.profiles[0], means, report.context_length, documents[e]);
       if (corrected) {
-        leave_out(*scratch.empirical_summary, *h.empirical, observed_means, report.context_length, documents[e]);
-        leave_out(*scratch.empirical_unbiased, *corrected, corrected_means, report.context_length, documents[e]);
+        leave_out(*scratch.empirical_summary, *h.empirical, *observed_means, report.context_length, documents[e]);
+        leave_out(*scratch.empirical_unbiased, *corrected, *corrected_means, report.context_length, documents[e]);
       }
       i = first;
       for (const auto& c : plasticity_columns()) point.columns[i++].without[e].push_back(c.value(scratch));

@@ -44,7 +44,7 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
     const auto& rows = problem.query_rows[b];
     const auto n = static_cast<index_t>(rows.size());
     if (n < 2) return;
-    const index_t width = (n + lanes<F> - 1) / lanes<F> * lanes<F>;
+    const index_t width = padded<F>(n);
     std::vector<F> queries(d * width), y, scores;  // queries (d, width)
     std::vector<double> wide(d);
     for (index_t i = 0; i < n; ++i) {

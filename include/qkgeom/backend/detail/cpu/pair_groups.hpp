@@ -68,7 +68,7 @@ class diagonal_buckets {
 
   /// Scores (n, buckets), and the power of two of each bucket that brings v to order 1 in this group.
   void scale_scores(const F* y, index_t n) {
-    const index_t rows = (n + block_rows - 1) / block_rows * block_rows;
+    const index_t rows = round_up(n, block_rows);
     padded_.assign(rows * d_, F{0});
     std::copy(y, y + n * d_, padded_.begin());
     score_.resize(rows * width_);

@@ -23,7 +23,7 @@ class term_keys {
   void set(const score_distribution& scores, const std::vector<double>& reflector, const double* y, index_t d,
            const rank_range& range) {
     const index_t n = range.size(), rank = scores.variance.empty() ? scores.rank : d;
-    width_ = (rank + unroll - 1) / unroll * unroll;
+    width_ = round_up(rank, unroll);
     z_.assign(n * width_, 0.0);
     drift_.resize(n);
     content_.resize(n);

@@ -13,7 +13,7 @@ namespace qkgeom::cpu {
 class scatter_sum {
  public:
   void reset(index_t d) {
-    stride_ = (d + block - 1) / block * block;
+    stride_ = round_up(d, block);
     upper_.assign(stride_ * stride_, 0.0);
     tile_.assign(tile_rows() * stride_, 0.0);
   }

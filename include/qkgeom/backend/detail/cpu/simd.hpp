@@ -159,7 +159,7 @@ using aligned_vector = std::vector<T, line_allocator<T>>;
 /// n rounded up to a multiple of lanes<T>.
 template <class T>
 constexpr index_t padded(index_t n) {
-  return (n + lanes<T> - 1) / lanes<T> * lanes<T>;
+  return round_up(n, lanes<T>);
 }
 
 }  // namespace qkgeom::cpu

@@ -26,7 +26,7 @@ class tile_pairs {
         scratch_(static_cast<index_t>(scratch)),
         split_(split || request.terms),
         d_(k.dim),
-        columns_((k.dim + tile::stage_k - 1) / tile::stage_k * tile::stage_k),
+        columns_(round_up(k.dim, tile::stage_k)),
         problems_(problems),
         request_(request),
         groups_(launcher.device(), groups),

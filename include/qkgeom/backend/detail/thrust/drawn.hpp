@@ -242,8 +242,7 @@ class drawn_pairs {
         r.cells = blank_cells(r.heatmap_sum.size());
     if (cells_.empty()) return;
     auto& to = results[cells_of_];
-    auto terms = blank_cells(to.heatmap_sum.size());
-    for (const auto& cell : cells_) backend::fold(cell, terms);
+    auto terms = backend::folded(cells_, to.heatmap_sum.size());
     to.heatmap_weight = terms.weight;
     for (std::size_t c = 0; c < to.heatmap_sum.size(); ++c) to.heatmap_sum[c] = terms.sum[c * values];
     if (request_.terms) to.cells = std::move(terms);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "qkgeom/backend/detail/pair_cells.hpp"
-#include "qkgeom/backend/detail/pair_ranges.hpp"
 #include "qkgeom/backend/detail/thrust/device.hpp"
+#include "qkgeom/core/random.hpp"
 
 /// The steps of drawn pairs, an item a pair; see drawn.hpp.
 namespace qkgeom::thrust_kernels {

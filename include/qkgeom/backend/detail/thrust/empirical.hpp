@@ -75,8 +75,8 @@ void add_observed_bucket(const Device& device, const device_keys<Device>& groups
                                                .y = y,
                                                .key = on_keys.data(),
                                                .score = score.data()});
-    const auto sums = sum_ranges(device, groups, batch, scores, observed_function<F>{score.data(), n}, no_weight{}, {},
-                                 [](index_t, const std::vector<double>&) {});
+    const auto sums = sum_ranges(device, groups, batch, scores, observed_function<F>{score.data(), n},
+                                 backend::no_weight{}, {}, [](index_t, const std::vector<double>&) {});
     for (std::size_t r = 0; r < batch.size(); ++r) {
       const auto at = to.at(bucket, batch[r].group);
       to.sum[at] = sums[r].sum[0];

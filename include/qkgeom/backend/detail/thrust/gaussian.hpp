@@ -56,7 +56,7 @@ class problem_sums {
         std::copy(sums[r].sum + 1, sums[r].sum + term_function::values,
                   to_.term_sum.begin() + static_cast<index_t>(to_.at(bucket, ranges[r].group)) * pair_terms);
     });
-    if (request_.heatmap_cell > 0) to_.cells = folded();
+    if (request_.heatmap_cell > 0) to_.cells = backend::folded(group_cells_, to_.heatmap_sum.size());
   }
 
  private:
@@ -75,11 +75,6 @@ class problem_sums {
   void start_cells() {
     const auto entries = to_.heatmap_sum.size() * backend::cell_stride;
     group_cells_.assign(entries > 0 ? groups_.host.groups() : 0, std::vector<double>(entries));
-  }
-  heatmap_terms folded() const {
-    auto terms = blank_cells(to_.heatmap_sum.size());
-    for (const auto& cell : group_cells_) backend::fold(cell, terms);
-    return terms;
   }
 
   const Device& device_;

@@ -30,9 +30,6 @@ struct value_sums {
   }
 };
 
-using backend::given_weight;
-using backend::no_weight;
-
 /// Sums of a pair function over slices of the pairs of one query bucket: a slice is a run of square tiles of one range,
 /// whose pairs are visited in order.
 template <class PairFunction, class Weight>

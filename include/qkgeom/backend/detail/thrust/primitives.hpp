@@ -89,7 +89,7 @@ class primitives {
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
     if (!request.weight)
-      return thrust_kernels::gaussian_pairs(device(), k, groups, problems, request, thrust_kernels::no_weight{});
+      return thrust_kernels::gaussian_pairs(device(), k, groups, problems, request, backend::no_weight{});
     if constexpr (space == memory_space::host) {
       const thrust_kernels::host_weight weight(request.weight);
       auto sums = thrust_kernels::gaussian_pairs(device(), k, groups, problems, request, weight);
@@ -108,7 +108,7 @@ class primitives {
                                         const std::vector<pair_problem>& problems, const pair_request& request,
                                         const Weight& weight) {
     return thrust_kernels::gaussian_pairs(device(), k, groups, problems, request,
-                                          thrust_kernels::given_weight<Weight>{weight});
+                                          backend::given_weight<Weight>{weight});
   }
 
   /// See cpu_context::empirical_pairs.

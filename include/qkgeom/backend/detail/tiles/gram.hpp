@@ -27,10 +27,10 @@ struct warp_place {
 /// Shared memory of one stage of the operands of both sides; `bytes` for two stages.
 template <bool Split>
 struct gram_stage {
-  static constexpr int terms = Split ? 2 : 1, elements = 2 * terms * operand_elements;
+  static constexpr int operands = Split ? 2 : 1, elements = 2 * operands * operand_elements;
   static constexpr int bytes = 2 * elements * static_cast<int>(sizeof(bf16));
   bf16* base;
-  QKGEOM_HD bf16* operand(int side, int term) const { return base + (side * terms + term) * operand_elements; }
+  QKGEOM_HD bf16* operand(int side, int low) const { return base + (side * operands + low) * operand_elements; }
 };
 
 /// The pieces of eight elements that a thread copies in every stage, of every operand of both sides.
@@ -58,27 +58,27 @@ template <bool Split, class Team>
 QKGEOM_HD void multiply_stage(const Team& team, typename Team::template per_thread<products>& g,
                               const gram_stage<Split>& stage) {
   using fragments = typename Team::template per_thread<fragment>;
-  constexpr int terms = gram_stage<Split>::terms;
-  fragments a[terms], b[terms][2];
+  constexpr int operands = gram_stage<Split>::operands;
+  fragments a[operands], b[operands][2];
   QKGEOM_UNROLL
   for (int k = 0; k < stage_k; k += 16) {
     QKGEOM_UNROLL
-    for (int term = 0; term < terms; ++term) {
+    for (int low = 0; low < operands; ++low) {
       QKGEOM_UNROLL
       for (int n = 0; n < 2; ++n)
-        team.load_matrices(b[term][n], [&](int t) {
+        team.load_matrices(b[low][n], [&](int t) {
           const warp_place me(t);
-          return stage.operand(1, term) + (me.column + 16 * n + me.lane % 8 + me.lane / 16 * 8) * stage_row + k +
+          return stage.operand(1, low) + (me.column + 16 * n + me.lane % 8 + me.lane / 16 * 8) * stage_row + k +
                  me.lane / 8 % 2 * 8;
         });
     }
     QKGEOM_UNROLL
     for (int m = 0; m < 4; ++m) {
       QKGEOM_UNROLL
-      for (int term = 0; term < terms; ++term)
-        team.load_matrices(a[term], [&](int t) {
+      for (int low = 0; low < operands; ++low)
+        team.load_matrices(a[low], [&](int t) {
           const warp_place me(t);
-          return stage.operand(0, term) + (me.row + 16 * m + me.lane % 16) * stage_row + k + me.lane / 16 * 8;
+          return stage.operand(0, low) + (me.row + 16 * m + me.lane % 16) * stage_row + k + me.lane / 16 * 8;
         });
       QKGEOM_UNROLL
       for (int n = 0; n < 4; ++n) {
@@ -96,7 +96,7 @@ QKGEOM_HD void multiply_stage(const Team& team, typename Team::template per_thre
 template <bool Split, class Team>
 QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<products>& g, bf16* shared,
                     const gram_keys& keys, const placed_tile& tile) {
-  constexpr int terms = gram_stage<Split>::terms;
+  constexpr int operands = gram_stage<Split>::operands;
   const index_t bucket = tile.span.bucket * keys.n;
   const auto stage = [&](int which) { return gram_stage<Split>{shared + which * gram_stage<Split>::elements}; };
   typename Team::template per_thread<stage_share> share;
@@ -107,11 +107,11 @@ QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<product
       for (int piece = 0; piece < stage_share::pieces; ++piece) {
         const int to = stage_share::row(t, piece) * stage_row + stage_share::column(t);
         QKGEOM_UNROLL
-        for (int term = 0; term < terms; ++term)
-          team.template copy<16>(stage(which).operand(side, term) + to,
-                                 (term ? keys.low : keys.high) + (bucket + tile.key(side, 0)) * keys.width + k +
-                                     share[t].from[side][piece],
-                                 share[t].there[side][piece]);
+        for (int low = 0; low < operands; ++low)
+          team.template copy<16>(
+              stage(which).operand(side, low) + to,
+              (low ? keys.low : keys.high) + (bucket + tile.key(side, 0)) * keys.width + k + share[t].from[side][piece],
+              share[t].there[side][piece]);
       }
     }
     team.commit();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "qkgeom/context/pair_formula.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/core/scalar.hpp"
 
 /// The mathematics of one pair of keys, one source for host and device.
@@ -58,10 +59,11 @@ QKGEOM_HD inline float plasticity(float m, float v) {
 }
 QKGEOM_HD inline double plasticity(double m, double v) { return pair_plasticity(m, v); }
 
+inline constexpr int terms_of_pair = static_cast<int>(pair_terms);
+
 /// The terms of a pair in the order of `pair_term`, in f32 and without branches: m is the mean of the score difference,
 /// v its variance (0 or less where the keys are equal in every direction in which queries vary), drift and content add
 /// up to m, along and cross are the shares of coordinate 1 and of its covariance with the others in v.
-inline constexpr int terms_of_pair = 7;
 QKGEOM_HD inline void set_terms(float m, float v, float drift, float content, float along, float cross,
                                 bool same_position, float* out) {
   const bool varies = v > least_v<float>;

@@ -47,7 +47,7 @@ struct scale_program {
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t bucket, unsigned char* shared) const {
-    auto* const term = reinterpret_cast<double*>(shared);
+    auto* const sums = reinterpret_cast<double*>(shared);
     const index_t sampled = n < 256 ? n : 256;
     typename Team::template per_thread<double> sum, along;
     team.each([&](int t) { sum[t] = 0; });
@@ -62,13 +62,13 @@ struct scale_program {
         }
       });
     }
-    team.each_then_wait([&](int t) { term[t] = sum[t]; });
+    team.each_then_wait([&](int t) { sums[t] = sum[t]; });
     for (int step = threads / 2; step > 0; step /= 2)
       team.each_then_wait([&](int t) {
-        if (t < step) term[t] += term[t + step];
+        if (t < step) sums[t] += sums[t + step];
       });
     team.each([&](int t) {
-      if (t == 0) scale[bucket] = backend::unit_scale(sampled > 0 ? term[0] / static_cast<double>(sampled) : 0.0);
+      if (t == 0) scale[bucket] = backend::unit_scale(sampled > 0 ? sums[0] / static_cast<double>(sampled) : 0.0);
     });
   }
 };
