@@ -137,7 +137,7 @@ def defined_names(text):
         names.add(inner)
         for line in body.splitlines():
             if line[:1].isalpha():
-                names.update(name for match in DEFINED.findall(line) for name in match)
+                names.update(name for match in DEFINED.findall(line[:line.find("{") + 1] or line) for name in match)
     return names
 
 
@@ -228,6 +228,9 @@ PLANTED = {   # file -> (text, what the message must contain; None: must pass)
         "// detail::other\ninline double quarter(double x) { return detail::half(detail::half(x)); }\n", None),
     "include/qkgeom/model/names.hpp": ("inline double same(double x) { return 2 * detail::half(x); }\n",
                                        "names detail::half, which model does not define"),
+    "include/qkgeom/stats/calls.hpp": (
+        "namespace qkgeom::detail {\ninline double sixth(double x) { return third(x) / 2; }\n}  // namespace qkgeom::detail\n"
+        "inline double twelfth(double x) { return detail::third(x) / 4; }\n", "names detail::third, which stats does not"),
     "examples/names.cpp": ("double x = qkgeom::detail::half(2);\n", "which examples does not define"),
     "tests/stats/names.cpp": ("double x = detail::half(2);\n", None),
     "tests/model/names.cpp": ("double x = detail::half(2);\n", "which model does not define"),

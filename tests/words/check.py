@@ -24,7 +24,7 @@ RETIRED = [
     (re.compile(r"\bcls\b"), "head_class", CODE | {".md"}),
     (re.compile(r"\bpair_parts?\b|\bpart_(profile|sum|keys)\b|\bheatmap_parts\b"), "pair term", CODE | {".md"}),
     (re.compile(r"\bdrop_parts?\b"), "cause", CODE),
-    (re.compile(r"\bkey_groups(_of)?\b|\bgroup_keys\b"), "keys_by_document, shared_keys", CODE),
+    (re.compile(r"\bkey_groups(_of)?\b(?!\.csv)|\bgroup_keys\b"), "keys_by_document, shared_keys", CODE),
     (re.compile(r"\bha(s|ve) a say\b|\bis told\b|\bare told\b|\bsays? of\b", re.I), "plain words: subject, verb, object",
      CODE | {".md"}),
 ]
@@ -52,6 +52,7 @@ def self_test():
         ("a.cpp", '#include "examples/law.hpp"\nv.q_example = 1;', 1), ("a.cpp", 'tensor("q_example")', 0),
         ("a.cuh", "template <class Machine>\nstruct s { Engine e; };", 2), ("a.md", "this machine's CPU", 0),
         ("a.md", "`thrust_fused_pairs.hpp`", 1), ("a.cpp", "pca.cls", 1), ("a.hpp", "pair_part p; drop_parts d;", 2),
+        ("a.hpp", "key_groups_of(x); group_keys g;", 2),
         ("a.hpp", "// a document that has a say", 1), ("a.hpp", 'fail(R"(a law)"); law();', 1),
     ]
     return [f"{name}: {text!r}: found {judge(name, text)}, expected {n}"
