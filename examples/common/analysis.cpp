@@ -2,7 +2,6 @@
 // Instantiates the analyses for the CPU, once for all programs.
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <string>
 #include <string_view>
 
@@ -45,19 +44,6 @@ model_report analyse_on(const arguments& a, const capture_set& source, const ana
   if (a.device == "cuda") return analyse_on_cuda(source, options, a.threads, progress);
   cpu_context cpu{{.threads = a.threads}};
   return analyse(cpu, source, options, progress);
-}
-
-/// Warns if two captures were made from the same texts.
-void note_same_documents(printer& out, const capture_set& source) {
-  std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
-  for (const auto& c : source.captures()) {
-    const auto& extra = c.manifest().extra;
-    if (!extra.contains("inputs_sha256") || !extra["inputs_sha256"].is_string()) continue;
-    const auto [first, fresh] = seen.emplace(extra["inputs_sha256"].get<std::string>(), c.path().string());
-    if (!fresh)
-      out.line("  note: " + first->second + " and " + c.path().string() +
-               " are of the same texts: errors over documents take them for different ones");
-  }
 }
 
 }  // namespace
@@ -110,6 +96,10 @@ void require_heads(const arguments& a, const std::vector<std::string>& names) {
   }
 }
 
+void print_notes(printer& out, const std::vector<report_note>& notes, const std::string& about) {
+  for (const auto& n : notes) out.line("  note: " + (about.empty() ? "" : about + ": ") + n.text);
+}
+
 void print_capture(printer& out, const analysed& a) {
   const auto& manifest = a.source->manifest();
   const auto& report = a.report;
@@ -127,7 +117,7 @@ void print_capture(printer& out, const analysed& a) {
   if (report.moment_tokens > 0)
     out.line("  moments of every token: " + grouped(report.moment_tokens) +
              " queries a head behind PCA, rotation and query models");
-  note_same_documents(out, *a.source);
+  print_notes(out, report.notes);
 }
 
 }  // namespace qkgeom::examples

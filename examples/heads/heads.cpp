@@ -42,6 +42,7 @@ struct choices {
 /// Writes every table and figure; prints a summary if `out` is not null.
 void write_all(const choices& c, const analysed& found, const std::filesystem::path& path, printer* out) {
   output_folder folder(path);
+  write_notes(folder, found);
   write_heads(folder, found);
   write_pca(folder, found, c.options.pca.thresholds);
   write_rotation(folder, found, c.heads);

@@ -21,6 +21,7 @@ enum class separation_axis_kind { centroid, top_eigenvector };
 struct rotation_options {
   separation_axis_kind separation = separation_axis_kind::centroid;
   index_t context_length = 0;  ///< L of the slopes per context, tokens; 0: the last bucket edge of the moments
+  double score_scale = 0;      ///< logits of a unit of q.k, what the softmax multiplies it by; 0: 1/sqrt(d)
 };
 
 /// One side of a head, its queries or its keys, projected on axis a; `mu_b` on axis b.
@@ -40,6 +41,7 @@ struct position_bias {
   double alpha_k_b = 0, alpha_k_b_context = 0;  ///< slope of the keys' projection on b
   double strength_b = 0, context_b = 0;         ///< mu_q_b alpha_k_b: what b adds
   double context_in_sd = 0, context_in_sd_mean_query = 0;  ///< `context` over the two `score_sd`; 0 if they are 0
+  double strength_logits = 0, context_logits = 0;          ///< the first two times `score_scale`
 };
 
 /// The plane {a, b} of a head (section 4.3).
@@ -54,19 +56,22 @@ struct rotation_result {
   double residual_pos_r = 0;       ///< |correlation| of t with the pooled covariance left orthogonal to a: rounding
   double score_sd = 0;  ///< of q.(k_i - k_j), k_i and k_j two keys: root of its mean square, see `set_score_sd`
   double score_sd_mean_query = 0;  ///< the same with q = mu_Q
+  double score_scale = 0;          ///< logits of a unit of q.k
+  double score_sd_logits = 0;      ///< `score_sd` times `score_scale`
 };
 
 /// Puts the spread of score differences and the bias in units of it into `r`. `differences` (d, d) is the mean of
 /// (k_i - k_j)(k_i - k_j)' over pairs of keys. The source does not say over what a score difference varies.
 /// **Decided**: over queries and keys drawn apart, all pairs of keys of one document counting once, whatever their
 /// positions: score_sd^2 = tr((Cov_Q + mu_Q mu_Q') D). Beside it the mean query's alone, mu_Q' D mu_Q, which is what
-/// `bias.strength` speaks of. Both orders of a pair count, so the mean is 0. From moments that do not know documents D is
-/// twice the pooled Cov_K, which holds the differences between documents too; `block_moments` has the exact D.
+/// `bias.strength` speaks of. Both orders of a pair count, so the mean is 0. From moments that do not know documents D
+/// is twice the pooled Cov_K, which holds the differences between documents too; `block_moments` has the exact D.
 inline void set_score_sd(rotation_result& r, const row_moments& q, const std::vector<double>& differences) {
   const double mean_query = dense::quadratic(differences, q.mean);
   const double drawn = q.count > 1 ? dense::dot(q.xx, differences) / static_cast<double>(q.count - 1) : 0.0;
   r.score_sd_mean_query = std::sqrt(std::max(0.0, mean_query));
   r.score_sd = std::sqrt(std::max(0.0, mean_query + drawn));
+  r.score_sd_logits = r.score_sd * r.score_scale;
   r.bias.context_in_sd = r.score_sd > 0 ? r.bias.context / r.score_sd : 0.0;
   r.bias.context_in_sd_mean_query = r.score_sd_mean_query > 0 ? r.bias.context / r.score_sd_mean_query : 0.0;
 }
@@ -119,12 +124,16 @@ inline axis_projection projection_of(const row_moments& m, const std::vector<dou
 }
 
 inline rotation_result rotation_of(const row_moments& q, const row_moments& k, const row_moments& pooled,
-                                   std::vector<double> a, std::vector<double> b, double context_length) {
+                                   std::vector<double> a, std::vector<double> b, double context_length,
+                                   double score_scale) {
   rotation_result r;
+  r.score_scale = score_scale > 0 ? score_scale : 1 / std::sqrt(static_cast<double>(q.dim()));
   r.q = projection_of(q, a, b, context_length);
   r.k = projection_of(k, a, b, context_length);
   r.bias.strength = r.q.mu * r.k.alpha;
   r.bias.context = r.bias.strength * context_length;
+  r.bias.strength_logits = r.bias.strength * r.score_scale;
+  r.bias.context_logits = r.bias.context * r.score_scale;
   r.bias.alpha_k_b = slope(dense::dot(k.xt, b), k.tt);
   r.bias.alpha_k_b_context = r.bias.alpha_k_b * context_length;
   r.bias.strength_b = r.q.mu_b * r.bias.alpha_k_b;
@@ -192,7 +201,7 @@ auto planar_rotation(Context& ctx, const Moments& moments, const rotation_option
     const auto& edges = heads[h].buckets->edges();
     const index_t length = options.context_length > 0 ? options.context_length : edges.empty() ? 0 : edges.back();
     results[h] = detail::rotation_of(heads[h].q->total, heads[h].k->total, pooled[h], std::move(a[h]), std::move(b[h]),
-                                     static_cast<double>(length));
+                                     static_cast<double>(length), options.score_scale);
   });
   return shaped_like(moments, std::move(results));
 }
