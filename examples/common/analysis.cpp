@@ -96,6 +96,10 @@ void require_heads(const arguments& a, const std::vector<std::string>& names) {
   }
 }
 
+std::vector<report_note> notes_on_captures(const arguments& a) {
+  return notes_of(capture_set::open(a.captures), {}, {});
+}
+
 void print_notes(printer& out, const std::vector<report_note>& notes, const std::string& about) {
   for (const auto& n : notes) out.line("  note: " + (about.empty() ? "" : about + ": ") + n.text);
 }

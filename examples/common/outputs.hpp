@@ -34,6 +34,9 @@ analysed analyse_capture(const arguments& a, analysis_options options);
 /// Throws `error` unless each name is LAYER.HEAD of a captured head. Reads no rows.
 void require_heads(const arguments& a, const std::vector<std::string>& names);
 
+/// The notes on the captures themselves, for programs that analyse them in a way of their own.
+std::vector<report_note> notes_on_captures(const arguments& a);
+
 /// Prints a line for each note; `about` names what they are about where there are several.
 void print_notes(printer& out, const std::vector<report_note>& notes, const std::string& about = {});
 

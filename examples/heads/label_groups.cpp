@@ -91,6 +91,7 @@ void print_groups(printer& out, const std::vector<document_group>& groups) {
            percent(in.number("share_position_dominated").value)});
   }
   out.print(t);
+  for (const auto& g : groups) print_notes(out, g.inside.notes, g.value.empty() ? "(none)" : g.value);
 }
 
 }  // namespace qkgeom::examples
