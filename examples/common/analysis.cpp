@@ -72,6 +72,7 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
   options.every_token = !a.rows_only;
   auto source = capture_set::open(a.captures);
   if (!a.documents.empty()) source = source.only(a.documents);
+  if (a.max_position > 0 && a.max_position < source.manifest().context_length) source = source.before(a.max_position);
   const index_t heads = source.manifest().query_heads();
   require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
   require(has_rows(source) || (!options.plasticity && source.manifest().extra.contains("moments")),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,7 @@ class capture_set {
 
   const std::vector<capture>& captures() const { return captures_; }
   /// The first capture's; model, layers and context length are the same in all.
-  const capture_manifest& manifest() const { return captures_[0].manifest(); }
+  const capture_manifest& manifest() const { return shortened_ ? *shortened_ : captures_[0].manifest(); }
   std::vector<index_t> layers() const { return captures_[0].layers(); }
   /// One more than the largest document number.
   index_t documents() const { return documents_; }
@@ -49,22 +50,26 @@ class capture_set {
   /// sums of the forward pass, which are of all documents together, count as absent. Throws `error` if no document is
   /// named, if one is not there, or if no shard holds any of them.
   capture_set only(std::vector<index_t> documents) const;
-  /// False for a set that `only` made.
-  bool has_all_documents() const { return only_.empty(); }
+  /// The same captures as if their context ended at `length` tokens: the rows at positions below it alone. Moments of
+  /// every token and sums of the forward pass count as absent. Throws `error` unless 0 < length <= the context.
+  capture_set before(index_t length) const;
+  /// False for a set that `only` or `before` made.
+  bool has_all_rows() const { return only_.empty() && !shortened_; }
 
   /// Takes the pages of a shard out of this process' memory until they are read again.
   void forget(index_t number) const;
 
  private:
   void check_same_model(const capture& c) const;
-  /// Appends the documents of rows, which are in the order of documents, if they are wanted.
-  void add_documents(const captured_side& side, std::int32_t offset, std::vector<std::int32_t>& to) const;
+  /// Whether a document counts, by its number over all captures.
+  bool holds(index_t document) const;
 
   std::vector<capture> captures_;
   std::vector<index_t> offset_;                            // (captures) added to its document numbers
   std::vector<std::pair<std::size_t, index_t>> shards_{};  // capture, shard
   index_t documents_ = 0;
-  std::vector<index_t> only_{};  // ascending; empty: all
+  std::vector<index_t> only_{};                  // ascending; empty: all
+  std::optional<capture_manifest> shortened_{};  // of a shorter context
 };
 
 }  // namespace qkgeom

@@ -59,6 +59,7 @@ struct report_note {
   std::string name;   ///< of its kind, e.g. "few_documents"
   std::string text;   ///< one sentence
   std::string brief;  ///< a few words for the line below a figure's title; empty: not there
+  bool operator==(const report_note&) const = default;
 };
 
 /// All heads of a capture.

@@ -37,15 +37,15 @@ inline void shift_documents(captured_side& side, std::int32_t by) {
   side.owners.push_back(std::move(shifted));
 }
 
-/// The rows of some documents. Rows are in the order of documents, so that these are runs.
-inline captured_side rows_of(captured_side side, const std::vector<index_t>& documents) {
+/// The rows i for which wanted(i) holds. They are few runs, since rows stand in the order of (document, position).
+template <class Wanted>
+captured_side rows_where(captured_side side, const Wanted& wanted) {
   const std::string file = side.file;
   const std::size_t width = side.rows > 0 ? side.bytes() / side.rows : 0;
   std::vector<captured_side> runs;
-  for (index_t from = 0, to = 0; from < side.rows; from = to) {
-    const bool wanted = std::binary_search(documents.begin(), documents.end(), index_t{side.document[from]});
-    for (to = from + 1; to < side.rows && side.document[to] == side.document[from];) ++to;
-    if (!wanted) continue;
+  for (index_t from = 0, to = 0; from < side.rows; from = to + 1) {
+    for (to = from; to < side.rows && wanted(to);) ++to;
+    if (to == from) continue;
     runs.push_back(side);
     auto& run = runs.back();
     run.rows = to - from;
@@ -88,18 +88,23 @@ inline std::vector<captured_document> capture_set::listed_documents() const {
     if (const auto& listed = captures_[c].manifest().documents)
       for (auto e : *listed) {
         e.index += offset_[c];
-        if (only_.empty() || std::binary_search(only_.begin(), only_.end(), e.index)) all.push_back(std::move(e));
+        e.tokens = std::min(e.tokens, manifest().context_length);
+        if (holds(e.index)) all.push_back(std::move(e));
       }
   return all;
 }
 
 inline capture_set::row_documents capture_set::documents_in(index_t layer) const {
   row_documents found;
-  for (const auto& [c, shard] : shards_) {
-    const auto rows = captures_[c].read_layer(layer, shard);
-    add_documents(rows.q, static_cast<std::int32_t>(offset_[c]), found.q);
-    add_documents(rows.k, static_cast<std::int32_t>(offset_[c]), found.k);
-    captures_[c].file(shard)->forget();
+  const auto add = [](const captured_side& side, std::vector<std::int32_t>& to) {
+    for (const std::int32_t e : side.document)
+      if (to.empty() || to.back() != e) to.push_back(e);
+  };
+  for (index_t p = 0; p < n_shards(); ++p) {
+    const auto rows = read_shard(layer, p);
+    add(rows.q, found.q);
+    add(rows.k, found.k);
+    forget(p);
   }
   return found;
 }
@@ -120,13 +125,18 @@ inline captured_layer capture_set::read_shard(index_t layer, index_t number) con
   auto rows = captures_[c].read_layer(layer, shard);
   if (offset_[c] > 0)
     for (auto* side : {&rows.q, &rows.k}) detail::shift_documents(*side, static_cast<std::int32_t>(offset_[c]));
-  if (!only_.empty())
-    for (auto* side : {&rows.q, &rows.k}) *side = detail::rows_of(std::move(*side), only_);
+  if (has_all_rows()) return rows;
+  const index_t length = manifest().context_length;
+  for (auto* side : {&rows.q, &rows.k}) {
+    const auto position = side->position, document = side->document;
+    *side = detail::rows_where(std::move(*side),
+                               [&](index_t i) { return position[i] < length && holds(index_t{document[i]}); });
+  }
   return rows;
 }
 
 inline captured_layer capture_set::read_layer(index_t layer) const {
-  if (captures_.size() == 1 && only_.empty()) return captures_[0].read_layer(layer);
+  if (captures_.size() == 1 && has_all_rows()) return captures_[0].read_layer(layer);
   auto all = read_shard(layer, 0);
   std::vector<captured_side> q{std::move(all.q)}, k{std::move(all.k)};
   for (index_t p = 1; p < n_shards(); ++p) {
@@ -160,6 +170,15 @@ inline capture_set capture_set::only(std::vector<index_t> documents) const {
   return some;
 }
 
+inline capture_set capture_set::before(index_t length) const {
+  require(length > 0 && length <= manifest().context_length, "capture_set: the context of ", manifest().context_length,
+          " tokens cannot end at ", length);
+  auto some = *this;
+  some.shortened_ = manifest();
+  some.shortened_->context_length = length;
+  return some;
+}
+
 inline void capture_set::forget(index_t number) const {
   const auto [c, shard] = shards_[number];
   captures_[c].file(shard)->forget();
@@ -177,13 +196,8 @@ inline void capture_set::check_same_model(const capture& c) const {
   same(first.layers == m.layers, "list of layers and heads");
 }
 
-inline void capture_set::add_documents(const captured_side& side, std::int32_t offset,
-                                       std::vector<std::int32_t>& to) const {
-  for (const std::int32_t e : side.document) {
-    const std::int32_t id = e + offset;
-    if (!to.empty() && to.back() == id) continue;
-    if (only_.empty() || std::binary_search(only_.begin(), only_.end(), index_t{id})) to.push_back(id);
-  }
+inline bool capture_set::holds(index_t document) const {
+  return only_.empty() || std::binary_search(only_.begin(), only_.end(), document);
 }
 
 }  // namespace qkgeom
