@@ -66,6 +66,14 @@ class capture {
     });
   }
 
+  /// Bytes of the file of a shard; 0 if it is not there.
+  index_t bytes(index_t shard) const {
+    std::error_code missing;
+    const auto& listed = manifest().shards;
+    const auto size = std::filesystem::file_size(listed.empty() ? path() : path() / listed[shard].file, missing);
+    return missing ? 0 : static_cast<index_t>(size);
+  }
+
   /// The file of a shard, for tensors beyond the rows. A shard of a folder must carry the folder's manifest.
   std::shared_ptr<const safetensors_file> file(index_t shard) const {
     require(shard >= 0 && shard < n_shards(), path().string(), ": there is no shard ", shard, " of ", n_shards());
@@ -106,7 +114,7 @@ class capture {
     const auto name = s.path / "manifest.json";
     require(std::filesystem::exists(name), s.path.string(),
             ": no manifest.json in this folder: it is not a capture, or one that is not finished");
-    s.manifest = parse_manifest(read_text(name, max_safetensors_header), name.string());
+    s.manifest = parse_manifest(read_text(name, max_manifest_bytes), name.string());
     require(!s.manifest.shards.empty(), name.string(), ": shards must list at least one file");
     detail::require_each_once(s.manifest.shards, name.string(), "shard", [](const auto& x) { return x.file; });
     if (s.manifest.documents) {
