@@ -59,9 +59,15 @@ document document_list::read_line(std::string_view line, index_t number, index_t
   if (const auto labels = fields.object("labels")) d.labels = labels->raw();
   for (const std::string& name : options_.label_fields)
     if (const auto* value = fields.find(name.c_str())) d.labels[name] = *value;
-  for (const auto& label : d.labels.items())
-    require(label.value().is_primitive(), where, ": label ", label.key(),
-            " must be a string, a number or true or false");
+  require(d.id.size() <= max_name_bytes, where, ": ", options_.id_field, " has ", d.id.size(), " bytes, more than the ",
+          max_name_bytes, " allowed");
+  for (const auto& [name, value] : d.labels.items()) {
+    require(value.is_primitive(), where, ": label ", printable(name), " must be a string, a number or true or false");
+    const std::size_t longest =
+        std::max(name.size(), value.is_string() ? value.get_ref<const std::string&>().size() : 0);
+    require(longest <= max_name_bytes, where, ": label ", printable(name), " has ", longest, " bytes, more than the ",
+            max_name_bytes, " allowed");
+  }
   return d;
 }
 

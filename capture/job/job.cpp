@@ -36,7 +36,7 @@ std::vector<index_t> lengths_of(const std::vector<captured_document>& documents)
 
 capture_manifest manifest_in(const fs::path& folder) {
   const fs::path path = folder / "manifest.json";
-  return parse_manifest(read_text(path, std::size_t{1} << 30), path.string());
+  return parse_manifest(read_text(path, max_manifest_bytes), path.string());
 }
 
 /// What a job works with; all of it must outlive the job.
@@ -289,6 +289,14 @@ std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, con
   return cpu_forward_pass(model, weights, type, last_layer, pool);
 }
 
+/// Throws before the first document runs if the manifest would be larger than readers accept.
+void require_readable_manifest(const input_check& inputs) {
+  std::size_t values = 0;
+  for (const captured_document& d : inputs.documents) values += 5 + d.labels.size();
+  require(values <= max_json_values / 2, "the manifest of ", inputs.documents.size(),
+          " documents would be too large to be read; capture them in several parts, which programs read as one");
+}
+
 /// Notes that buckets will hold too little for profiles of plasticity.
 void note_buckets(const capture_manifest& m, const input_check& inputs, const capture_options& o, std::ostream& notes) {
   index_t longest = 0, documents = 0;
@@ -338,6 +346,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   const document_list documents(options.documents);
   // All documents are read before the first is run, so that a bad line fails now, not after hours.
   const input_check inputs = check_inputs(documents, tokens, model, manifest.context_length, options.model);
+  require_readable_manifest(inputs);
   for (const captured_document& d : inputs.documents)
     if (d.tokens == 0) notes << "note: document '" << d.id << "' is empty and gives no rows\n";
 

@@ -36,9 +36,7 @@ void add_settings(capture_manifest& m, const capture_options& o) {
 /// Buckets of moments, softmax, loss and analyses; by default those that `heads` takes.
 void add_statistics(capture_manifest& m, const capture_options& o) {
   const index_t size = o.statistics_bucket_size > 0 ? o.statistics_bucket_size : m.usual_bucket_size();
-  const captured_buckets grid{"uniform", size};
-  require(grid.edges(m.context_length).count() <= 4096, "statistics over ", grid.edges(m.context_length).count(),
-          " buckets of ", size, " tokens would fill the disk; at most 4096 are allowed");
+  captured_buckets{"uniform", size}.edges(m.context_length);  // throws where they are too many
   if (o.moments) m.extra["moments"] = {{"bucket_size", size}};
   if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}};
   if (o.loss) m.extra["loss"] = {{"bucket_size", size}};
@@ -69,7 +67,7 @@ fs::path find_tokenizer(const capture_options& options) {
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes) {
   require(fs::is_directory(options.model), options.model.string(), " is not a folder with a model");
   const fs::path path = options.model / "config.json";
-  const std::string text = read_text(path, std::size_t{16} << 20);
+  const std::string text = read_text(path, std::size_t{1} << 20);
   auto config = parse_json(text, path.string());
   if (!options.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.rope_scaling);
   if (options.rope_theta) config = with_rope_theta(std::move(config), *options.rope_theta);

@@ -62,7 +62,7 @@ std::vector<head_id> parse_head_lists(const json& object, const std::string& whe
 }
 
 std::vector<head_id> read_head_list(const std::filesystem::path& path) {
-  const std::string text = read_text(path, std::size_t{64} << 20), where = path.string();
+  const std::string text = read_text(path, std::size_t{4} << 20), where = path.string();
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && text[first] == '{') return parse_head_lists(parse_json(text, where), where);
   return parse_words(text, where);

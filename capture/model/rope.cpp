@@ -166,7 +166,7 @@ rope_description read_rope_dictionary(const json_value& config, const std::optio
     require(rope.rotary_dim > 2, config.where(), ": dynamic scaling needs more than one rotated pair");
     rope.dynamic = dynamic_scaling{fields.required_positive("factor"), context};
   } else {
-    fail(config.where(), ": rope type '", rope.type,
+    fail(config.where(), ": rope type '", printable(rope.type),
          "' is not supported; supported: default, linear, dynamic, llama3, yarn");
   }
   return rope;

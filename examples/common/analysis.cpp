@@ -108,9 +108,10 @@ void print_notes(printer& out, const std::vector<report_note>& notes, const std:
 void print_capture(printer& out, const analysed& a) {
   const auto& manifest = a.source->manifest();
   const auto& report = a.report;
-  std::string line =
-      manifest.model.name + " (" + manifest.model.model_type + "): " + counted(report.heads.size(), "query head") +
-      " in " + counted(manifest.layers.size(), "layer") + ", head size " + std::to_string(manifest.model.head_dim);
+  std::string line = printable(manifest.model.name, 200) + " (" + printable(manifest.model.model_type) +
+                     "): " + counted(report.heads.size(), "query head") + " in " +
+                     counted(manifest.layers.size(), "layer") + ", head size " +
+                     std::to_string(manifest.model.head_dim);
   out.heading(line);
   line = "  context of " + grouped(manifest.context_length) + " tokens";
   const std::size_t documents = a.source->listed_documents().size();

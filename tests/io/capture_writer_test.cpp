@@ -43,7 +43,7 @@ TEST(CaptureManifest, BucketsHaveEdges) {
   EXPECT_EQ((captured_buckets{"uniform", 8}.edges(20)), uniform_buckets{8}.edges(20));
   EXPECT_EQ((captured_buckets{"all", 8}.edges(20)), uniform_buckets{8}.edges(20));
   EXPECT_EQ((captured_buckets{"log2", 8}.edges(99)), log2_buckets{8}.edges(99));
-  EXPECT_QKGEOM_ERROR("more than the 4194304 allowed", (captured_buckets{"uniform", 1}.edges(0x7fffffff)));
+  EXPECT_QKGEOM_ERROR("more than the 4096 allowed", (captured_buckets{"uniform", 1}.edges(0x7fffffff)));
 }
 
 TEST(CaptureWriter, ManifestComesLast) {

@@ -85,6 +85,8 @@ TEST(Csv, RefusesWithLineAndColumn) {
   EXPECT_QKGEOM_ERROR("there is no column c", read("a\n1\n").column("c"));
   EXPECT_QKGEOM_ERROR("column a row 2 must be a number, not \"1x\"", read("a\n1\n1x\n").numbers("a"));
   EXPECT_QKGEOM_ERROR("larger than the 3 bytes", read_csv(folder / "a.csv", 3));
+  put(folder / "a.csv", std::string(4'000'000, ','));
+  EXPECT_QKGEOM_ERROR("the table has more than 4000000 fields", read_csv(folder / "a.csv"));
   EXPECT_QKGEOM_ERROR("No such file", read_csv(folder / "none.csv"));
 }
 

@@ -15,7 +15,7 @@ constexpr const char* file_name = "progress.json";
 std::optional<resume_state> read_state(const std::filesystem::path& folder) {
   const auto path = folder / file_name;
   if (!std::filesystem::exists(path)) return std::nullopt;
-  const json document = read_json(path);
+  const json document = read_json(path, 2 * max_manifest_bytes);  // it holds a manifest as a string
   const json_value v(document, path.string());
   resume_state state{v["settings"].string(), v["inputs"].string()};
   if (v.has("done")) state.done = parse_manifest(v["done"].string(), path.string() + ": done");

@@ -62,8 +62,8 @@ class csv_table {
 };
 
 /// Reads a CSV file with a header row. Throws `error` naming the file and the line: a row with another number of
-/// fields, a column named twice, an open quote, a file above `max_bytes`.
-inline csv_table read_csv(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{1} << 30) {
+/// fields, a column named twice, an open quote, more than 4 million fields, a file above `max_bytes`.
+inline csv_table read_csv(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{64} << 20) {
   const std::string where = path.string(), text = read_text(path, max_bytes);
   detail::csv_splitter rows(text, where);
   require(rows.more(), where, ": the file is empty, a CSV file starts with its column names");

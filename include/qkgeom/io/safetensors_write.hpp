@@ -31,7 +31,7 @@ struct tensor_to_write {
 /// A tensor to write whose elements lie at `data`, as many as the shape says. Owns nothing.
 template <class T>
 tensor_to_write tensor_of(std::string name, std::vector<index_t> shape, const T* data) {
-  const auto bytes = tensor_bytes(shape, sizeof(T));
+  const auto bytes = tensor_size(shape, sizeof(T));
   require(bytes.has_value(), "tensor ", name, " of shape ", shape_text(shape), " is too large");
   return {std::move(name),
           std::string(name_of(dtype_of<T>())),

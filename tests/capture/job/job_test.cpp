@@ -199,6 +199,13 @@ TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
   options.plan.head_list.clear();
   options.documents.jsonl = write("d.jsonl", R"({"text": "Amen", "labels": {"list": [1]}})");
   EXPECT_THAT(refusal(), HasSubstr("line 1: label list must be"));
+  // What readers of the capture would refuse is refused before the first document runs.
+  const std::string name(5000, 'n');
+  for (const json& line : {json{{"text", "Amen"}, {"id", name}}, json{{"text", "Amen"}, {"labels", {{name, 1}}}},
+                           json{{"text", "Amen"}, {"labels", {{"task", name}}}}}) {
+    options.documents.jsonl = write("d.jsonl", line.dump());
+    EXPECT_THAT(refusal(), HasSubstr("has 5000 bytes, more than the 4096 allowed"));
+  }
 }
 
 TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {

@@ -323,6 +323,20 @@ TEST(description, refusals_name_what_is_wrong) {
               HasSubstr("for each type of layer"));
 }
 
+TEST(description, refusals_show_text_of_config_json_cut_and_without_controls) {
+  const std::string bad = "\x1b[2J\n" + std::string(1, '\0') + std::string(1000, 'x');
+  for (const auto& patch : std::vector<json>{{{"model_type", bad}},
+                                             {{"hidden_act", bad}},
+                                             {{"rope_scaling", {{"rope_type", bad}}}},
+                                             {{"model_type", "qwen3"}, {"layer_types", std::vector(16, bad)}}}) {
+    json config = llama();
+    config.update(patch);
+    const std::string text = test::message_of([&] { read_description(config); });
+    EXPECT_THAT(text, testing::AnyOf(HasSubstr("?[2J??xxx"), HasSubstr("\\u001b[2J\\n\\u0000xxx")));
+    EXPECT_LT(text.size(), 400u) << text;
+  }
+}
+
 TEST(plan, heads_and_their_keys) {
   const auto model = read_description(llama());
   const auto all = plan_capture(model, "m", "", {});

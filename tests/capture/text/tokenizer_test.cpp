@@ -117,6 +117,44 @@ TEST(tokenizer, unknown_kinds_are_refused_by_name) {
   EXPECT_THROW(tokenizer(nlohmann::json(3), {}), error);
 }
 
+TEST(tokenizer, stages_and_what_they_make_are_bounded) {
+  const auto sequence = [](const nlohmann::json& step, int n) {
+    return nlohmann::json{
+        {"type", "Sequence"}, {"normalizers", std::vector(n, step)}, {"pretokenizers", std::vector(n, step)}};
+  };
+  const nlohmann::json strip{{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  EXPECT_EQ(encode({{"normalizer", sequence(strip, 64)}}, "a"), encode({}, "a"));
+  EXPECT_THAT(refusal({{"normalizer", sequence(strip, 65)}}), HasSubstr("normalizer has more than 64 steps"));
+  EXPECT_THAT(refusal({{"normalizer", sequence(sequence(strip, 12000), 1)}}),
+              HasSubstr("normalizer has more than 64 steps"));
+  EXPECT_THAT(refusal({{"pre_tokenizer", sequence({{"type", "Digits"}}, 65)}}),
+              HasSubstr("pre_tokenizer has more than 64 steps"));
+
+  const nlohmann::json twice{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  const auto growth = [&](const nlohmann::json& patch) { return test::message_of([&] { encode(patch, "a"); }); };
+  EXPECT_EQ(encode({{"normalizer", sequence(twice, 3)}}, "a"), encode({}, "aaaaaaaa"));
+  EXPECT_THAT(growth({{"normalizer", sequence(twice, 40)}}), HasSubstr("make more than 100 times the text"));
+  EXPECT_THAT(growth({{"pre_tokenizer", sequence({{"type", "ByteLevel"}, {"use_regex", false}}, 40)}}),
+              HasSubstr("make more than 100 times the text"));
+  const nlohmann::json long_token{{"content", std::string(5000, 'x')}, {"id", 1}};
+  EXPECT_THAT(refusal({{"added_tokens", {long_token}}}), HasSubstr("content must be a string of at most 4096 bytes"));
+}
+
+TEST(tokenizer, errors_show_text_of_the_file_cut_and_without_controls) {
+  const std::string bad = "\x1b[2J\n" + std::string(1, '\0') + std::string(1000, 'x');
+  for (const auto& patch : std::vector<nlohmann::json>{{{"model", {{"type", bad}}}},
+                                                       {{"model", {{"unk_token", bad}}}},
+                                                       {{"model", {{"vocab", {{bad, -1}}}}}},
+                                                       {{"model", {{"merges", nlohmann::json::array({bad})}}}},
+                                                       {{"normalizer", {{"type", bad}}}},
+                                                       {{"pre_tokenizer", {{"type", bad}}}},
+                                                       {{"post_processor", {{"type", bad}}}}}) {
+    const std::string text = refusal(patch);
+    EXPECT_THAT(text, HasSubstr("?[2J??xxx"));
+    EXPECT_LT(text.size(), 400u) << text;
+  }
+}
+
 TEST(tokenizer, ill_formed_utf8_becomes_the_replacement_character) {
   using namespace std::string_literals;
   const std::string fffd = "\xef\xbf\xbd";

@@ -71,6 +71,13 @@ inline captured_layer capture::read_layer(index_t layer) const {
   });
 }
 
+inline index_t capture::bytes(index_t shard) const {
+  std::error_code missing;
+  const auto& listed = manifest().shards;
+  const auto size = std::filesystem::file_size(listed.empty() ? path() : path() / listed[shard].file, missing);
+  return missing ? 0 : static_cast<index_t>(size);
+}
+
 inline std::shared_ptr<const safetensors_file> capture::file(index_t shard) const {
   require(shard >= 0 && shard < n_shards(), path().string(), ": there is no shard ", shard, " of ", n_shards());
   const std::lock_guard lock(state_->mutex);
@@ -95,7 +102,7 @@ inline void capture::open_folder(state& s) {
   const auto name = s.path / "manifest.json";
   require(std::filesystem::exists(name), s.path.string(),
           ": no manifest.json in this folder: it is not a capture, or one that is not finished");
-  s.manifest = parse_manifest(read_text(name, max_safetensors_header), name.string());
+  s.manifest = parse_manifest(read_text(name, max_manifest_bytes), name.string());
   require(!s.manifest.shards.empty(), name.string(), ": shards must list at least one file");
   detail::require_each_once(s.manifest.shards, name.string(), "shard", [](const auto& x) { return x.file; });
   if (s.manifest.documents) {

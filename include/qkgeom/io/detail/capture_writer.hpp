@@ -20,7 +20,7 @@ inline void add_side(std::vector<tensor_to_write>& tensors, const capture_manife
                      const std::optional<std::vector<index_t>>& allowed) {
   const auto rows = static_cast<index_t>(side.position.size());
   const std::vector<index_t> shape{rows, heads, manifest.model.head_dim};
-  const auto bytes = tensor_bytes(shape, size_of(element));
+  const auto bytes = tensor_size(shape, size_of(element));
   require(bytes && side.data.size() == *bytes, "cannot write ", target, ": tensor ", name, " of shape ",
           shape_text(shape), " and dtype ", name_of(element), " was given ", side.data.size(), " bytes");
   require(
