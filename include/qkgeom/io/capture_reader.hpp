@@ -75,6 +75,7 @@ class capture {
       const auto name = state_->path / manifest().shards[shard].file;
       auto opened = std::make_shared<const safetensors_file>(name);
       check_same_capture(manifest(), manifest_of(*opened), name.string());
+      detail::require_rows(*opened, manifest(), manifest().shards[shard].rows);
       file = std::move(opened);
     }
     return file;
@@ -135,17 +136,10 @@ class capture {
     same(folder.layers == shard.layers, "layers");
   }
 
-  /// Documents that the rows of a shard may have, ascending; none if the manifest lists none.
-  std::optional<std::vector<index_t>> documents_of(index_t shard) const {
-    std::vector<index_t> list;
-    if (!manifest().shards.empty()) {
-      list = manifest().shards[shard].documents;
-    } else {
-      if (!manifest().documents) return std::nullopt;
-      for (const auto& e : *manifest().documents) list.push_back(e.index);
-    }
-    std::sort(list.begin(), list.end());
-    return list;
+  /// Documents that the rows of a shard may have.
+  detail::allowed_documents documents_of(index_t shard) const {
+    if (manifest().shards.empty()) return detail::allowed_by(manifest(), std::nullopt);
+    return detail::allowed_by(manifest(), manifest().shards[shard].documents);
   }
 
   template <class Read>
