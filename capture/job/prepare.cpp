@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <ostream>
 
-#include "capture/job/sha256.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
 
@@ -30,6 +29,7 @@ void add_settings(capture_manifest& m, const capture_options& o) {
   if (!o.study.name.empty()) m.extra["study"] = o.study.name;
   if (!o.rope_scaling.empty()) m.extra["rope_scaling"] = o.rope_scaling;
   if (o.rope_theta) m.extra["rope_theta"] = *o.rope_theta;
+  if (o.documents.skip > 0) m.extra["skip_examples"] = o.documents.skip;
   if (o.bos != bos_rule::as_tokenizer) m.extra["bos"] = o.bos == bos_rule::prepend ? "prepend" : "none";
 }
 
@@ -49,6 +49,20 @@ std::optional<std::int32_t> bos_of(const nlohmann::json& config) {
     if (c->is_object() && c->contains("bos_token_id") && (*c)["bos_token_id"].is_number_integer())
       return (*c)["bos_token_id"].get<std::int32_t>();
   return std::nullopt;
+}
+
+/// A model's name on the hub if the folder is a snapshot in the hub's cache
+/// (models--ORGANISATION--NAME/snapshots/HASH), else the folder's; for a folder that is called by a hash, the name in
+/// config.json.
+std::string name_of_model(const fs::path& model, const nlohmann::json& config) {
+  const fs::path folder = fs::canonical(model);
+  const std::string own = folder.filename().string(), cache = folder.parent_path().parent_path().filename().string();
+  if (folder.parent_path().filename() == "snapshots" && cache.starts_with("models--"))
+    return cache.substr(cache.rfind("--") + 2);
+  const bool is_hash = own.size() >= 32 && own.find_first_not_of("0123456789abcdef") == own.npos;
+  if (!is_hash || !config.contains("_name_or_path") || !config["_name_or_path"].is_string()) return own;
+  const auto named = fs::path(config["_name_or_path"].get<std::string>()).filename().string();
+  return named.empty() ? own : named;
 }
 
 fs::path find_tokenizer(const capture_options& options) {
@@ -75,10 +89,12 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
           "queries and keys are analysed as they meet, after rotary embedding: --analyse without --pre-rope");
   prepared_capture p{read_description(config), {}, bos_of(config)};
   check_shape(options.study, p.model);
-  p.manifest =
-      plan_capture(p.model, fs::canonical(options.model).filename().string(), sha256().add(text).hex(), options.plan);
+  p.manifest = plan_capture(p.model, options.name.empty() ? name_of_model(options.model, config) : options.name,
+                            sha256().add(text).hex(), options.plan);
   add_settings(p.manifest, options);
   if (options.moments || options.softmax || options.loss || options.analyse) add_statistics(p.manifest, options);
+  if (p.manifest.context_length > p.model.longest_context())
+    p.manifest.extra["model_context"] = p.model.longest_context();
   const index_t captured = p.manifest.query_heads();
   if (const auto wanted = options.plan.heads; wanted && options.plan.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
@@ -87,6 +103,12 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
         << "note: " << none << " of the " << options.plan.head_list.size()
         << " heads asked for stand in layers that are not captured (they attend to images, or have a sliding window)\n";
   return p;
+}
+
+std::string note_on_context(const capture_manifest& m) {
+  if (!m.extra.contains("model_context")) return {};
+  return "documents are cut at " + std::to_string(m.context_length) + " tokens, beyond the " +
+         m.extra["model_context"].dump() + " that the model was made for (--max-length)";
 }
 
 bucket_edges grid_of(const capture_manifest& m, const char* statistic) {

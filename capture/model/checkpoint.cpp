@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "qkgeom/core/scalar.hpp"
 #include "qkgeom/io/json.hpp"
+#include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
 namespace {
@@ -155,6 +157,20 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
   std::vector<float> rows(n);
   read(name, shape, first, count, true, rows.data());
   std::transform(rows.begin(), rows.end(), out, bf16::round);
+}
+
+std::string checkpoint::fingerprint() const {
+  constexpr std::size_t page = 4096;
+  sha256 hash;
+  for (const auto& [name, file] : files_) {
+    const tensor_entry& t = file->at(name);
+    hash.add(name + ' ' + t.dtype + ' ' + shape_text(t.shape) + ' ' + std::to_string(t.bytes) + '\n');
+    const std::size_t n = std::min(page, t.bytes);
+    for (const std::size_t first : {std::size_t{0}, (t.bytes - n) / 2, t.bytes - n})
+      hash.add(std::span(t.data + first, n));
+    file->forget(t);
+  }
+  return hash.hex();
 }
 
 void checkpoint::forget(const std::string& name) const { files_.at(name)->forget(entry(name)); }

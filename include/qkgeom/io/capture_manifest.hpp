@@ -77,11 +77,13 @@ struct captured_layer_info {
   bool operator==(const captured_layer_info&) const = default;
 };
 
-/// A shard of a capture folder: its documents, and its number of rows, queries and keys of all layers together.
+/// A shard of a capture folder: its documents, its number of rows, queries and keys of all layers together, and the
+/// SHA-256 of its file ("": not known).
 struct captured_shard {
   std::string file;
   std::vector<index_t> documents;
   index_t rows = 0;
+  std::string sha256{};
   bool operator==(const captured_shard&) const = default;
 };
 

@@ -50,8 +50,6 @@ class capture {
 
   static void open_file(state& s);
   static void open_folder(state& s);
-  /// Documents that the rows of a shard may have, ascending; none if the manifest lists none.
-  std::optional<std::vector<index_t>> documents_of(index_t shard) const;
 
   template <class Read>
   captured_layer assemble(index_t number, Read read) const;

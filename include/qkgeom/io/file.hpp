@@ -19,6 +19,7 @@
 #include "qkgeom/core/utf8.hpp"
 #include "qkgeom/io/detail/descriptor.hpp"
 #include "qkgeom/io/detail/readable_file.hpp"
+#include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
 
@@ -52,6 +53,7 @@ class atomic_file {
   void write(std::span<const std::byte> bytes) {
     require(!committed_, "cannot write ", target_.string(), ": it is already complete");
     written_ += bytes.size();
+    if (digest_) digest_->add(bytes);
     if (buffer_.size() + bytes.size() > buffer_size) flush();
     if (bytes.size() >= buffer_size)
       write_through(bytes);
@@ -60,6 +62,9 @@ class atomic_file {
   }
   /// Appends text.
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+  /// Adds whatever is written from now on to `digest` too, which must outlive the file.
+  void digest_into(sha256& digest) { digest_ = &digest; }
 
   /// Bytes given to `write` so far.
   std::size_t written() const { return written_; }
@@ -70,7 +75,8 @@ class atomic_file {
     require(!committed_, "cannot write ", target_.string(), ": it is already complete");
     flush();
     if (!direct_) {
-      if (::fsync(file_.get()) != 0) fail_with("cannot write", errno);
+      while (::fsync(file_.get()) != 0)
+        if (errno != EINTR) fail_with("cannot write", errno);
       if (::rename(partial_.c_str(), target_.c_str()) != 0) fail_with("cannot rename to", errno);
     }
     committed_ = true;
@@ -144,6 +150,7 @@ class atomic_file {
   detail::descriptor file_;
   std::vector<std::byte> buffer_;
   std::size_t written_ = 0;
+  sha256* digest_ = nullptr;
   bool direct_ = false, committed_ = false;
 };
 

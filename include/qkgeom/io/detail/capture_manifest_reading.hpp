@@ -56,6 +56,7 @@ inline captured_shard read_shard(const json_value& v) {
   v["file"].expect(plain, "the plain name of a file in the capture's folder");
   s.documents = v["examples"].integers(0, largest_position);
   s.rows = v["rows"].integer(0);
+  if (v.has("sha256")) s.sha256 = v["sha256"].string();
   return s;
 }
 
