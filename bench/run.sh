@@ -20,7 +20,7 @@ awk -v load="$load" 'BEGIN { exit !(load > 0.5) }' && echo "run.sh: other progra
 
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 mkdir -p build
-cmake --preset native -DQKGEOM_BUILD_TESTS=OFF -DQKGEOM_BUILD_BENCH=ON >build/bench-configure.log 2>&1 || { cat build/bench-configure.log >&2; exit 1; }
+cmake --preset native >build/bench-configure.log 2>&1 || { cat build/bench-configure.log >&2; exit 1; }
 cmake --build --preset native --target gemm_rates "${programs[@]}"
 
 python=${PYTHON:-}

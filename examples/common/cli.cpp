@@ -108,6 +108,7 @@ int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), why.c_str());
     return 2;
   };
+  app.name(std::filesystem::path(argv[0]).filename().string());  // an installed program is called qkgeom-heads
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
