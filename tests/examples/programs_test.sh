@@ -133,7 +133,7 @@ printf '#!/bin/sh\n%s "$@"\nkill -TERM $PPID\nsleep 1\n' "$(command -v gnuplot)"
 chmod +x "$work/ending/gnuplot"
 { PATH=$work/ending:$PATH "$QKGEOM_BIN/pca" "$data/long-f32.safetensors" --out "$work/ended"; } >/dev/null 2>&1
 [[ $? == 143 ]] || bad "pca was not ended"
-wrote "$work/ended" qk.csv
+ls -A "$work/ended" | grep -E '^\.|svg|png|partial' && bad "pca left a part of a figure"
 
 # Names of models and folders may hold any sign.
 LC_ALL=C sed "s/kjv-smollm3/'tis''%d\`xy/" "$data/long-f32.safetensors" >"$work/named.safetensors"   # as many bytes
