@@ -34,7 +34,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 for program in ceilings_bench pairs_bench moments_bench eigen_bench; do
   echo "$program" >&2
-  "$bin/$program" --benchmark_out="$scratch/$program.json" --benchmark_out_format=json >/dev/null 2>&1
+  "$bin/$program" --benchmark_min_time=1 --benchmark_out="$scratch/$program.json" --benchmark_out_format=json >/dev/null 2>&1
 done
 "$bin/whole_model_bench" --write "$scratch/rows.safetensors"
 for ((round = 0; round < ${ROUNDS:-3}; ++round)); do
