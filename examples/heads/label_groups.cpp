@@ -77,7 +77,7 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
 void print_groups(printer& out, const std::vector<document_group>& groups) {
   out.heading("By " + groups.at(0).label + ": means over all heads ± standard error over documents");
   out.line("  PCA, rotation and query models of the captured rows alone: moments of every token are of all documents");
-  table t({groups[0].label}, {"documents", "AP overall", "AP_drop", "less the rest's", "bias a context",
+  table t({groups[0].label}, {"documents", "AP overall", "AP_drop", "less the rest's", "bias × context, logits",
                               "less the rest's", "position-dominated"});
   for (const auto& g : groups) {
     const auto& in = g.inside.groups.at(0);
@@ -87,10 +87,11 @@ void print_groups(printer& out, const std::vector<document_group>& groups) {
     };
     t.row({g.value.empty() ? "(none)" : g.value, std::to_string(g.inside.documents),
            with_error(in.number("ap_overall").estimate()), with_error(in.number("ap_drop").estimate()), rest("ap_drop"),
-           with_error(in.number("bias_context").estimate()), rest("bias_context"),
+           with_error(in.number("bias_context_logits").estimate()), rest("bias_context_logits"),
            percent(in.number("share_position_dominated").value)});
   }
   out.print(t);
+  for (const auto& g : groups) print_notes(out, g.inside.notes, g.value.empty() ? "(none)" : g.value);
 }
 
 }  // namespace qkgeom::examples

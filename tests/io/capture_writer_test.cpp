@@ -24,6 +24,8 @@ TEST(CaptureManifest, RoundTripsEveryField) {
   m.rope_stage = "pre";
   m.revision = "main";
   m.compute_dtype = "bf16";
+  m.score_scale = 0.0625;
+  m.score_softcap = 50;
   m.family = "short";
   m.rope = captured_rope{"half", 2, 1.25, {0.1}};
   m.layers[0].rope_parameters = captured_rope{"interleaved", 2, 1, {1.0 / 3}};

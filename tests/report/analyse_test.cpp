@@ -277,7 +277,7 @@ TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   // Groups that share no document have all rows between them. One of them needs two of the three shards.
   const auto middle = shards.only({7, 6, 5, 4, 3, 7});
   EXPECT_EQ(middle.n_shards(), 2);
-  EXPECT_FALSE(middle.has_all_documents());
+  EXPECT_FALSE(middle.has_all_rows());
   EXPECT_EQ(middle.listed_documents().size(), 5u);
   const auto rest = analyse(ctx, middle, options), whole = analyse(ctx, shards, options);
   for (std::size_t h = 0; h < whole.heads.size(); ++h) {
@@ -295,6 +295,33 @@ TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   EXPECT_EQ(analyse(ctx, with_moments.only({3, 4}), {}).moment_tokens, 0);
   EXPECT_QKGEOM_ERROR("there is no document 12 of 12", shards.only({3, 12}));
   EXPECT_QKGEOM_ERROR("at least one document", shards.only({}));
+}
+
+TEST(analyse, a_context_that_ends_early_has_the_rows_before_its_end_alone) {
+  const test::scratch_folder folder;
+  write(folder / "c", 0, 12, 5);
+  cpu_context ctx{{.threads = 2}};
+  const auto source = capture_set::open({folder / "c"});
+  const auto early = source.before(128);
+  EXPECT_EQ(early.manifest().context_length, 128);
+  EXPECT_FALSE(early.has_all_rows());
+  EXPECT_EQ(early.listed_documents()[0].tokens, 128);
+  const auto all = source.read_layer(0), some = early.read_layer(0);
+  EXPECT_EQ(some.q.rows, std::count_if(all.q.position.begin(), all.q.position.end(), [](auto t) { return t < 128; }));
+  EXPECT_GT(some.q.rows, 0);
+  EXPECT_LT(*std::max_element(some.k.position.begin(), some.k.position.end()), 128);
+
+  // The observed queries of a bucket are of its rows alone: both contexts agree on them.
+  const auto whole = analyse(ctx, source), half = analyse(ctx, early);
+  ASSERT_EQ(half.buckets.count(), 4);
+  for (std::size_t h = 0; h < half.heads.size(); ++h)
+    for (std::size_t b = 0; b < 4; ++b) {
+      EXPECT_EQ(half.heads[h].profiles[0].buckets[b].pairs, whole.heads[h].profiles[0].buckets[b].pairs);
+      EXPECT_EQ(half.heads[h].empirical->buckets[b].document_sum, whole.heads[h].empirical->buckets[b].document_sum);
+    }
+  EXPECT_DOUBLE_EQ(half.heads[0].rotation.bias.context, 128 * half.heads[0].rotation.bias.strength);
+  EXPECT_QKGEOM_ERROR("cannot end at 257", source.before(257));
+  EXPECT_QKGEOM_ERROR("cannot end at 0", source.before(0));
 }
 
 TEST(analyse, tables_of_analyses_that_did_not_run_are_refused) {

@@ -99,7 +99,7 @@ std::string pairs_words(const model_report& report) {
 line_figure profile_figure(const model_report& report) {
   line_figure f;
   f.text = {"Attention plasticity along the context",
-            report.model + ", " + headline_of(report) + " query model, " + pairs_words(report) +
+            report.model + brief_notes(report) + ", " + headline_of(report) + " query model, " + pairs_words(report) +
                 "; thin: one head, band: 2 standard errors",
             "query position (tokens, K = 1024)", "plasticity"};
   for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));

@@ -91,7 +91,9 @@ struct capture_manifest {
   std::optional<std::vector<captured_document>> documents;
   std::optional<std::string> revision, compute_dtype, family;
   std::optional<captured_rope> rope;
-  std::vector<captured_shard> shards;  ///< empty in a single file
+  std::optional<double> score_scale;    ///< what the softmax multiplies q.k by; none: 1/sqrt(head_dim)
+  std::optional<double> score_softcap;  ///< c of the soft cap c tanh(x / c) that scores x in logits pass
+  std::vector<captured_shard> shards;   ///< empty in a single file
   std::string written_by;
   json extra = json::object();
   bool operator==(const capture_manifest&) const = default;

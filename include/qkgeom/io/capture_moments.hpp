@@ -75,7 +75,7 @@ class set_moments {
   /// documents and all captures hold moments over the same edges, which refine `buckets`. Throws `error` on a damaged
   /// file.
   static std::optional<set_moments> open(const capture_set& source, const std::optional<bucket_edges>& buckets = {}) {
-    if (!source.has_all_documents()) return std::nullopt;
+    if (!source.has_all_rows()) return std::nullopt;
     set_moments s;
     for (const auto& c : source.captures()) {
       s.files_.push_back(open_moments(c));

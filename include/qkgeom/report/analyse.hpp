@@ -9,6 +9,7 @@
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
+#include "qkgeom/report/notes.hpp"
 
 namespace qkgeom {
 
@@ -47,10 +48,13 @@ inline void require_rows(const captured_layer& layer, index_t queries, index_t k
 /// count, and the rows serve for pairs of keys and for the observed queries. `progress(heads)` is called after each
 /// layer with the number of its query heads. Throws `error` naming tensor and row where a row is not finite.
 template <context Context, class Progress>
-model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options, Progress&& progress) {
+model_report analyse(Context& ctx, const capture_set& source, analysis_options options, Progress&& progress) {
   constexpr index_t least_blocks = 4;  // errors from fewer blocks of stored moments say little
   const auto& manifest = source.manifest();
+  if (options.rotation.score_scale == 0) options.rotation.score_scale = manifest.score_scale.value_or(0);
+  position_range positions;
   model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}, 0};
+  report.rope_stage = manifest.rope_stage;
   const auto stored = !options.every_token ? std::nullopt
                       : options.plasticity ? set_moments::open(source, report.buckets)
                                            : set_moments::open(source);
@@ -68,6 +72,7 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
           check_finite(rows);
           queries += rows.q.rows;
           keys += rows.k.rows;
+          positions.add(rows);
         }
         visit(rows);
       };
@@ -99,6 +104,7 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
     });
     progress(static_cast<index_t>(first.query_heads.size()));
   }
+  report.notes = notes_of(source, report, positions);
   return report;
 }
 

@@ -339,6 +339,10 @@ TEST(plan, heads_and_their_keys) {
   EXPECT_EQ(heads, 40u);
   EXPECT_THROW(plan_capture(model, "m", "", {.layers = {16}}), error);
   EXPECT_THROW(plan_capture(model, "m", "", {.heads = 0}), error);
+  EXPECT_FALSE(all.score_scale) << "that of the head size";
+  auto scaled = model;
+  scaled.score_scale = 0.0625;
+  EXPECT_EQ(plan_capture(scaled, "m", "", {}).score_scale, 0.0625);
 }
 
 TEST(plan, windowed_layers_are_left_out_unless_asked_for) {

@@ -92,6 +92,8 @@ inline void read_optional(const json_value& v, capture_manifest& m) {
   text("compute_dtype", m.compute_dtype);
   text("family", m.family);
   if (v.has("rope")) m.rope = read_rope(v["rope"], m.model.head_dim);
+  m.score_scale = v.positive("score_scale");
+  m.score_softcap = v.positive("score_softcap");
   if (v.has("written_by")) m.written_by = v["written_by"].string();
   if (v.has("examples")) {
     m.documents.emplace();
@@ -108,8 +110,9 @@ inline void read_optional(const json_value& v, capture_manifest& m) {
   }
   for (const auto& [name, value] : v.raw().items()) {
     static const std::set<std::string_view> known{
-        "format",   "version",  "model",         "context_length", "bucket", "rate",   "rope_stage", "seed",
-        "examples", "revision", "compute_dtype", "family",         "rope",   "layers", "shards",     "written_by"};
+        "format",     "version", "model",    "context_length", "bucket",        "rate",
+        "rope_stage", "seed",    "examples", "revision",       "compute_dtype", "family",
+        "rope",       "layers",  "shards",   "written_by",     "score_scale",   "score_softcap"};
     if (!known.count(name)) m.extra[name] = value;
   }
 }

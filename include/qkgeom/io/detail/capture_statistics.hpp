@@ -23,7 +23,7 @@ inline std::optional<bucket_edges> statistic_buckets(const capture& c, const cha
 
 /// The buckets of a statistic if all captures hold it over the same ones and the set has all its documents; else none.
 inline std::optional<bucket_edges> statistic_buckets(const capture_set& source, const char* statistic) {
-  if (!source.has_all_documents()) return std::nullopt;
+  if (!source.has_all_rows()) return std::nullopt;
   const auto first = statistic_buckets(source.captures()[0], statistic);
   for (const auto& c : source.captures())
     if (statistic_buckets(c, statistic) != first) return std::nullopt;
