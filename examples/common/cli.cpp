@@ -103,6 +103,7 @@ void add_blocks_argument(CLI::App& app, index_t& blocks) {
 }
 
 int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std::function<void()>& body) {
+  app.name(std::filesystem::path(argv[0]).filename().string());  // an installed program is called qkgeom-heads
   return run_program(app.get_name(), [&] {
     app.set_version_flag("--version", app.get_name() + " of qkgeom " + QKGEOM_VERSION, "Print the version and exit");
     try {

@@ -26,6 +26,7 @@ void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments
   for (const index_t number : source.layers()) {
     const auto layer = source.read_layer(number);
     check_finite(layer);
+    if (!stored) require_rows(layer, layer.q.rows, layer.k.rows);
     layer.visit([&]<class T>(const layer_view<T>& rows) {
       const auto moments =
           stored ? known_moments_of(stored->read(number), false).moments

@@ -127,6 +127,19 @@ echo "no capture" >"$work/text.safetensors"
 refused text.safetensors heads "$work/text.safetensors" --out "$work/x"
 program_path=/nowhere refused "gnuplot is not installed" pca "$data/long-f32.safetensors" --out "$work/x"
 
+# A program that is ended while it draws leaves whole files alone.
+mkdir "$work/ending"
+printf '#!/bin/sh\n%s "$@"\nkill -TERM $PPID\nsleep 1\n' "$(command -v gnuplot)" >"$work/ending/gnuplot"
+chmod +x "$work/ending/gnuplot"
+{ PATH=$work/ending:$PATH "$QKGEOM_BIN/pca" "$data/long-f32.safetensors" --out "$work/ended"; } >/dev/null 2>&1
+[[ $? == 143 ]] || bad "pca was not ended"
+ls -A "$work/ended" | grep -E '^\.|svg|png|partial' && bad "pca left a part of a figure"
+
+# Names of models and folders may hold any sign.
+LC_ALL=C sed "s/kjv-smollm3/'tis''%d\`xy/" "$data/long-f32.safetensors" >"$work/named.safetensors"   # as many bytes
+run heads "$work/named.safetensors" --out "$work/"$'two\nlines'
+grep -q "'tis''%d\`xy" "$work/"$'two\nlines/profile.svg' || bad "the name of a model in a figure"
+
 # A NaN in row 7 of layer.0.k, the first tensor of this file.
 header=$(od -An -t u8 -N 8 "$data/long-f32.safetensors")
 cp "$data/long-f32.safetensors" "$work/nan.safetensors"

@@ -414,6 +414,17 @@ TEST(analyse, documents_that_no_shard_holds_are_refused) {
   EXPECT_QKGEOM_ERROR("no shard holds document 3", capture_set::open({folder / "c"}).only({3}));
 }
 
+TEST(analyse, layers_without_rows_are_named_with_their_file) {
+  const test::scratch_folder folder;
+  write(folder / "some", 0, 6, 3, 3);
+  write(folder / "none", 0, 3, 3, 0);
+  cpu_context cpu;
+  analyse(cpu, capture_set::open({folder / "some"}));
+  const std::string said = test::message_of([&] { analyse(cpu, capture_set::open({folder / "none"})); });
+  EXPECT_THAT(said, testing::StartsWith((folder / "none").string()));
+  EXPECT_THAT(said, testing::HasSubstr(": layer 1 has no queries, and PCA"));
+}
+
 TEST(analyse, refuses_captures_of_different_models) {
   const test::scratch_folder folder;
   write(folder / "a", 0, 4, 4);

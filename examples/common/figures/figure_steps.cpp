@@ -28,7 +28,7 @@ std::string step_frame(const figure_text& text, const std::vector<std::string>& 
   std::string s = style::frame(text, c) + style::open_axes();
   s += "set xrange [-0.6:" + number_text(static_cast<double>(steps.size()) - 0.4) + "]\nset xtics rotate by -28 (";
   for (std::size_t i = 0; i < steps.size(); ++i)
-    s += (i > 0 ? ", " : "") + quoted(style::shortened(steps[i])) + " " + std::to_string(i);
+    s += (i > 0 ? ", " : "") + quoted_tic(style::shortened(steps[i])) + " " + std::to_string(i);
   return s + ")\n" + key;
 }
 

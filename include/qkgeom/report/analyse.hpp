@@ -58,6 +58,12 @@ inline index_t document_block(index_t documents) {
   return block;
 }
 
+/// Throws `error` naming the file if a layer with so many rows of each side has no geometry.
+inline void require_rows(const captured_layer& layer, index_t queries, index_t keys) {
+  require(queries > 0 && keys > 0, layer.q.file, ": layer ", layer.layer, " has no ", queries > 0 ? "keys" : "queries",
+          ", and PCA and rotation need at least one query and one key");
+}
+
 /// Runs the analyses on every captured head, layer by layer and shard by shard (for pairs across documents: all rows of
 /// a layer at once). Several captures of one model are analysed as one: their moments are merged and the query models
 /// fitted, then the pairs of each capture are summed under these. Where the captures hold moments of every token, these
@@ -80,12 +86,15 @@ model_report analyse(Context& ctx, const capture_set& source, analysis_options o
   for (const index_t number : source.layers()) {
     const auto first = source.read_shard(number, 0);
     bool checked = false;
+    index_t queries = 0, keys = 0;
     const auto each_shard = [&](const auto& visit) {
       const auto shard = [&](const captured_layer& rows) {
         require(rows.element == first.element, rows.q.file, ": tensor ", rows.q.tensor, " has dtype ",
                 name_of(rows.element), ", but ", name_of(first.element), " in ", first.q.file);
         if (!checked) {
           check_finite(rows);
+          queries += rows.q.rows;
+          keys += rows.k.rows;
           positions.add(rows);
         }
         visit(rows);
@@ -97,6 +106,7 @@ model_report analyse(Context& ctx, const capture_set& source, analysis_options o
           shard(source.read_shard(number, p));
           source.forget(p);
         }
+      if (!checked && !stored && options.geometry) require_rows(first, queries, keys);
       checked = true;
     };
     std::optional<known_moments> known;
