@@ -59,6 +59,11 @@ class capture_program : public ::testing::Test {
   int run(const std::vector<std::string>& arguments, const conditions& given = {}) const {
     return wait(start(arguments, given));
   }
+  /// The output of a run that is refused.
+  std::string refused(const std::vector<std::string>& arguments, const conditions& given = {}) const {
+    EXPECT_EQ(run(arguments, given), 2);
+    return log();
+  }
   /// Kills the program once it has used that much CPU time; false: it ended before.
   static bool kill_after(pid_t pid, double cpu_seconds) {
     clockid_t clock{};

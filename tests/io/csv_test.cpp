@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 
 #include "qkgeom/core/random.hpp"
@@ -29,6 +28,11 @@ TEST(Csv, WritesTheConventions) {
   csv.commit();
   EXPECT_EQ(get(folder / "a.csv"),
             "name,x,y\nplain,0.1,3\n\"a,b\",,\n\"say \"\"hi\"\"\n\",1e+300,1\n,-0,0.3333333333333333\nlast,0.1,\n");
+}
+
+TEST(Csv, NamesColumnsAsAHeaderRowDoes) {
+  EXPECT_THAT(csv_columns("a,b c,d"), ElementsAre("a", "b c", "d"));
+  EXPECT_THAT(csv_columns("a"), ElementsAre("a"));
 }
 
 TEST(Csv, RoundTripsTextAndNumbers) {

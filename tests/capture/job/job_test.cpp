@@ -143,13 +143,15 @@ TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
   options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
   options.plan.sampler = {sampler_kind::uniform, 4, 2, 5};
   options.plan.same_positions = true;
+  const auto stand_alike = [](const captured_layer& l) {
+    return std::equal(l.q.position.begin(), l.q.position.end(), l.k.position.begin(), l.k.position.end());
+  };
   run();
   const auto same = capture::open(options.out);
   index_t kept = 0;
   for (const index_t layer : same.layers()) {
     const auto rows = same.read_layer(layer);
-    EXPECT_EQ(std::vector(rows.q.position.begin(), rows.q.position.end()),
-              std::vector(rows.k.position.begin(), rows.k.position.end()));
+    EXPECT_TRUE(stand_alike(rows));
     for (const std::int32_t t : rows.q.position) EXPECT_GE(t, 5);
     kept += rows.q.rows;
   }
@@ -162,11 +164,7 @@ TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
   run();
   const auto apart = capture::open(options.out);
   bool different = false;
-  for (const index_t layer : apart.layers()) {
-    const auto rows = apart.read_layer(layer);
-    different |= std::vector(rows.q.position.begin(), rows.q.position.end()) !=
-                 std::vector(rows.k.position.begin(), rows.k.position.end());
-  }
+  for (const index_t layer : apart.layers()) different |= !stand_alike(apart.read_layer(layer));
   EXPECT_TRUE(different);
 }
 

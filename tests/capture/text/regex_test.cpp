@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/io/scratch.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace qkgeom {
 namespace {

@@ -188,8 +188,7 @@ TEST(device, holds_as_many_bytes_as_it_says) {
   using device_type = test::host_device_with<counted_memory>;
   const auto check = [](const std::string& name, const decoder_options& options) {
     const forward_fixture f = family_fixture(name);
-    const safetensors_file fixture = f.open();
-    const auto ids = fixture.values<std::int32_t>("ids");
+    const auto ids = f.ids();
     const checkpoint model(f.folder);
     thread_pool pool(2);
     device_type device(pool);
@@ -198,7 +197,7 @@ TEST(device, holds_as_many_bytes_as_it_says) {
     decoder_type made(device, d, model, d.n_layers() - 1, pool, options);
     device_sinks<bf16, memory_space::host> sinks;
     sinks.losses = [](std::size_t, const token_predictions&) {};
-    made.run(std::vector<token_span>{{ids.data(), ids.size()}}, rope_stage::post, sinks);
+    made.run(std::vector<token_span>{ids}, rope_stage::post, sinks);
     const auto stated = static_cast<double>(decoder_type::working_bytes(d, static_cast<index_t>(ids.size()), options));
     const auto held = static_cast<double>(device.memory().most());
     EXPECT_LE(held, stated) << name;
