@@ -95,6 +95,11 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   if (options.moments || options.softmax || options.loss || options.analyse) add_statistics(p.manifest, options);
   if (p.manifest.context_length > p.model.longest_context())
     p.manifest.extra["model_context"] = p.model.longest_context();
+  if (const auto& dynamic = p.model.rope.dynamic; dynamic && p.manifest.context_length <= dynamic->context) {
+    p.manifest.extra["rope_scaling_from"] = dynamic->context;
+    notes << "note: the dynamic scaling of the rotary embedding acts past " << dynamic->context
+          << " tokens, and never in a context of " << p.manifest.context_length << '\n';
+  }
   const index_t captured = p.manifest.query_heads();
   if (const auto wanted = options.plan.heads; wanted && options.plan.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';

@@ -481,7 +481,14 @@ TEST_F(job, a_length_beyond_the_models_context_is_noted) {
     options.rope_scaling = scaling;
     options.out = folder / scaling;
     EXPECT_EQ(run().note, "") << "the scaling stretches the context";
+    EXPECT_FALSE(capture::open(options.out).manifest().extra.contains("rope_scaling_from"));
   }
+  options.out = folder / "short";
+  options.plan.max_length = 512;
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("dynamic scaling of the rotary embedding acts past 512 tokens, and never in a "
+                                     "context of 512"));
+  EXPECT_EQ(capture::open(options.out).manifest().extra["rope_scaling_from"], 512);
 }
 
 TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) {
