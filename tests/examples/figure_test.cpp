@@ -154,23 +154,13 @@ TEST_F(Figure, FolderThatIsNotThereIsAnError) {
 TEST_F(Figure, MissingGnuplotIsSaid) {
   const std::string path = std::getenv("PATH");
   ::setenv("PATH", folder_.path().c_str(), 1);
-  std::string said;
-  try {
-    draw(scatter_figure{}, folder_ / "figure");
-  } catch (const error& e) {
-    said = e.what();
-  }
+  const auto said = qkgeom::test::message_of([&] { draw(scatter_figure{}, folder_ / "figure"); });
   ::setenv("PATH", path.c_str(), 1);
   EXPECT_THAT(said, testing::HasSubstr("gnuplot is not installed"));
 }
 
 TEST_F(Figure, FailureOfGnuplotIsSaid) {
-  try {
-    write_plot({100, 100, "", "plot no_such_thing(x)\n"}, folder_ / "figure");
-    FAIL();
-  } catch (const error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("gnuplot failed: "));
-  }
+  EXPECT_QKGEOM_ERROR("gnuplot failed: ", write_plot({100, 100, "", "plot no_such_thing(x)\n"}, folder_ / "figure"));
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 

@@ -2,7 +2,6 @@
 // Figures over one axis: the profile with a trace per head, and the histogram.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "examples/common/figures/figure_style.hpp"
 #include "qkgeom/core/error.hpp"
@@ -48,17 +47,12 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
       else
         band.gap();
   }
-  if (!band.empty()) {
-    script.data += band.str();
-    plot.bands.add(band.name() + " using 1:2:3 with filledcurves lc " + style::rgb(g.line, 0.2) + " notitle");
-  }
-  if (!traces.empty()) {
-    script.data += traces.str();
-    // Opaque traces of hundreds of heads would merge into one area.
-    const double opacity = trace_opacity * std::clamp(std::sqrt(100 / static_cast<double>(g.traces.size())), 0.15, 1.0);
-    plot.traces.add(traces.name() + " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " +
-                    style::rgb(g.line, opacity) + " notitle");
-  }
+  style::plot_block(script, plot.bands, band,
+                    " using 1:2:3 with filledcurves lc " + style::rgb(g.line, 0.2) + " notitle");
+  // Opaque traces of hundreds of heads would merge into one area.
+  const double opacity = trace_opacity * std::clamp(std::sqrt(100 / static_cast<double>(g.traces.size())), 0.15, 1.0);
+  style::plot_block(script, plot.traces, traces,
+                    " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " + style::rgb(g.line, opacity) + " notitle");
   if (mean.empty()) return;
   script.data += mean.str();
   if (g.dashed) {
@@ -101,9 +95,7 @@ void draw(const line_figure& figure, const std::filesystem::path& stem) {
   plot.add(elements.bands);
   plot.add(elements.means);
   plot.add(legend);
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  style::finish(script, plot, stem);
 }
 
 std::vector<double> histogram_edges(const std::vector<double>& values) {
@@ -157,18 +149,13 @@ void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
       base[b] += count[b];
     }
     const std::string look = " fs solid 1 border rgb '#ffffff' lw 0.8 lc " + style::rgb(g.fill);
-    if (!data.empty()) {
-      script.data += data.str();
-      plot.add(data.name() + " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
-    }
+    style::plot_block(script, plot, data, " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
     if (!g.name.empty()) plot.add("keyentry with boxes" + look + " title " + quoted(g.name));
   }
   const double most = *std::max_element(base.begin(), base.end());
   s += "set yrange [0:" + number_text(std::max(1.0, 1.05 * most)) + "]\n";
   if (most <= 10) s += "set ytics 1\n";
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  style::finish(script, plot, stem);
 }
 
 }  // namespace qkgeom::examples
