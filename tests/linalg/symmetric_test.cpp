@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
 
