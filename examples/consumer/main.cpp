@@ -4,6 +4,7 @@
 #include <Eigen/Core>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 
 #include "qkgeom/adapt/eigen.hpp"
 #include "qkgeom/backend/cpu_context.hpp"

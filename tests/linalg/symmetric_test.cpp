@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
 
