@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <map>
 
 #include "capture/job/study.hpp"

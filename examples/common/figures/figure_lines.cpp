@@ -2,7 +2,6 @@
 // Figures over one axis: the profile with a trace per head, and the histogram.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "examples/common/figures/figure_style.hpp"
@@ -43,9 +42,8 @@ class area {
   }
   /// Adds the area to the script and to `plot`, in this colour and opacity.
   void draw(plot_script& script, style::plot_list& plot, colour fill, double opacity) const {
-    if (data_.empty()) return;
-    script.data += data_.str();
-    plot.add(data_.name() + " using 1:2:3 with filledcurves lc " + style::rgb(fill, opacity) + " notitle");
+    style::plot_block(script, plot, data_,
+                      " using 1:2:3 with filledcurves lc " + style::rgb(fill, opacity) + " notitle");
   }
 
  private:
@@ -86,11 +84,9 @@ void add_group(const line_figure& figure, std::size_t index, plot_script& script
     add_quantiles(figure, g, number, script, plot.traces);
   else
     for (const auto& trace : g.traces) add_polyline(traces, figure, trace);
-  if (!traces.empty()) {
-    script.data += traces.str();
-    plot.traces.add(traces.name() + " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " +
-                    style::rgb(g.line, trace_opacity) + " notitle");
-  }
+  style::plot_block(
+      script, plot.traces, traces,
+      " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " + style::rgb(g.line, trace_opacity) + " notitle");
   if (mean.empty()) return;
   script.data += mean.str();
   if (g.dashed) {
@@ -133,9 +129,7 @@ void draw(const line_figure& figure, const std::filesystem::path& stem) {
   plot.add(elements.bands);
   plot.add(elements.means);
   plot.add(legend);
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  style::finish(script, plot, stem);
 }
 
 std::vector<double> histogram_edges(const std::vector<double>& values) {
@@ -189,18 +183,13 @@ void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
       base[b] += count[b];
     }
     const std::string look = " fs solid 1 border rgb '#ffffff' lw 0.8 lc " + style::rgb(g.fill);
-    if (!data.empty()) {
-      script.data += data.str();
-      plot.add(data.name() + " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
-    }
+    style::plot_block(script, plot, data, " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
     if (!g.name.empty()) plot.add("keyentry with boxes" + look + " title " + quoted(g.name));
   }
   const double most = *std::max_element(base.begin(), base.end());
   s += "set yrange [0:" + number_text(std::max(1.0, 1.05 * most)) + "]\n";
   if (most <= 10) s += "set ytics 1\n";
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  style::finish(script, plot, stem);
 }
 
 }  // namespace qkgeom::examples
