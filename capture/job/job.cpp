@@ -376,7 +376,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   const input_check inputs = check_inputs(documents, tokens, model, manifest.context_length, options.model);
   require_readable_manifest(inputs);
   for (const captured_document& d : inputs.documents)
-    if (d.tokens == 0) notes << "note: document '" << d.id << "' is empty and gives no rows\n";
+    if (d.tokens == 0) notes << "note: document '" << printable(d.id) << "' is empty and gives no rows\n";
 
   for (const std::string& field : options.documents.label_fields)
     if (std::none_of(inputs.documents.begin(), inputs.documents.end(),

@@ -14,8 +14,9 @@ namespace fs = std::filesystem;
 
 void check_shape(const study_facts& s, const decoder_description& model) {
   const auto check = [&](index_t expected, index_t found, const char* what) {
-    require(expected == 0 || expected == found, "study ", s.name, " is of ", s.model.empty() ? "a model" : s.model,
-            " with ", expected, " ", what, ", but this model has ", found);
+    require(expected == 0 || expected == found, "study ", printable(s.name), " is of ",
+            s.model.empty() ? "a model" : printable(s.model), " with ", expected, " ", what, ", but this model has ",
+            found);
   };
   check(s.n_layers, model.n_layers(), "layers");
   check(s.n_query_heads, model.query_heads, "query heads per layer");
@@ -73,7 +74,7 @@ fs::path find_tokenizer(const capture_options& options) {
     if (fs::exists(place / "tokenizer.json")) return place / "tokenizer.json";
   const study_facts& s = options.study;
   fail("there is no tokenizer.json in ", options.model.string(), " nor in the folder above; --tokenizer names one",
-       s.tokenizer.empty() ? "" : ", for study " + s.name + " that of " + s.tokenizer);
+       s.tokenizer.empty() ? "" : ", for study " + printable(s.name) + " that of " + printable(s.tokenizer));
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ TEST(Csv, RefusesWithLineAndColumn) {
             std::vector<double>{1})
       << "a byte order mark";
   EXPECT_QKGEOM_ERROR("there is no column c", read("a\n1\n").column("c"));
+  EXPECT_QKGEOM_ERROR("column a?b row 1 must be a number", read("\"a\nb\"\nx\n").numbers("a\nb"));
   EXPECT_QKGEOM_ERROR("column a row 2 must be a number, not \"1x\"", read("a\n1\n1x\n").numbers("a"));
   EXPECT_QKGEOM_ERROR("larger than the 3 bytes", read_csv(folder / "a.csv", 3));
   put(folder / "a.csv", std::string(4'000'000, ','));

@@ -31,7 +31,7 @@ class csv_table {
   /// Fields of a column. Throws `error` naming the file if there is no such column.
   const std::vector<std::string>& column(std::string_view name) const {
     const auto it = std::find(columns_.begin(), columns_.end(), name);
-    require(it != columns_.end(), where_, ": there is no column ", name);
+    require(it != columns_.end(), where_, ": there is no column ", printable(name));
     return fields_[it - columns_.begin()];
   }
   /// A column of numbers; empty fields are NaN. Throws `error` naming file, column and row where a field is no number.
@@ -41,8 +41,8 @@ class csv_table {
       double x = std::numeric_limits<double>::quiet_NaN();
       const auto* const end = field.data() + field.size();
       const auto result = std::from_chars(field.data(), end, x);
-      require(field.empty() || (result.ec == std::errc() && result.ptr == end), where_, ": column ", name, " row ",
-              values.size() + 1, " must be a number, not \"", printable(field), '"');
+      require(field.empty() || (result.ec == std::errc() && result.ptr == end), where_, ": column ", printable(name),
+              " row ", values.size() + 1, " must be a number, not \"", printable(field), '"');
       values.push_back(x);
     }
     return values;
