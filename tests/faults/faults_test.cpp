@@ -151,6 +151,9 @@ TEST_F(faults, a_limit_on_files_anywhere_leaves_what_can_be_resumed) {
     ASSERT_EQ(run(capture_to("o", true)), 0) << log();
     ASSERT_EQ(contents_of(folder / "o"), expected) << limit;
   }
+  fs::remove_all(folder / "o");
+  EXPECT_THAT(refused(capture_to("o"), {.file_size = 1}), HasSubstr("progress.json: File too large"));
+  EXPECT_FALSE(fs::exists(folder / "o")) << "an empty folder is left";
 }
 
 TEST_F(faults, a_damaged_shard_is_refused_whatever_is_damaged) {

@@ -296,10 +296,16 @@ TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
        return pass;
      });
   std::size_t compared = 0;
+  const auto without_hashes = [](const std::filesystem::path& manifest) {
+    auto m = read_json(manifest);
+    for (auto& shard : m["shards"]) shard.erase("sha256");  // the last bits of rows and moments differ
+    m.erase("moments_sha256");
+    return m;
+  };
   for (const auto& entry : std::filesystem::directory_iterator(folder / "cpu")) {
     const auto name = entry.path().filename();
     if (name.extension() != ".safetensors") {
-      EXPECT_EQ(test::get(folder / "cpu" / name), test::get(folder / "device" / name)) << name;
+      EXPECT_EQ(without_hashes(folder / "cpu" / name), without_hashes(folder / "device" / name)) << name;
       continue;
     }
     const safetensors_file a((folder / "cpu" / name).string()), b((folder / "device" / name).string());
