@@ -14,6 +14,10 @@ int main(int argc, char** argv) {
   qkgeom::choose_blas_kernels(argv);
   try {
     if (const auto options = qkgeom::parse_evaluation(argc, argv)) {
+      if (options->plan) {
+        qkgeom::plan_evaluation(*options, std::cout, std::cerr);
+        return 0;
+      }
       std::filesystem::create_directories(options->capture.out);
       qkgeom::evaluate_model(*options, std::cerr);
       fmt::print("written to {}: condition_loss.csv condition_probes.csv\n", options->capture.out.string());
