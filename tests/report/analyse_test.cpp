@@ -407,7 +407,7 @@ TEST(analyse, documents_or_prefixes_may_count_the_same) {
     const auto one = analyse(cpu, capture_set::open({folder / "one"}), options);
     expect_same(one, analyse(cpu, capture_set::open({folder / "many"}), options), 1e-6);
     std::size_t compared = 0, different = 0;
-    for (std::size_t b = 0; b < one.buckets.count(); ++b) {
+    for (index_t b = 0; b < one.buckets.count(); ++b) {
       const auto& found = one.heads[0].profiles[0].buckets[b];
       const auto& pairs = all.heads[0].profiles[0].buckets[b];
       double sum = 0, n = 0;
