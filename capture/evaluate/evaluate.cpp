@@ -142,6 +142,7 @@ class evaluation {
 
 void evaluate_model(const evaluation_options& options, std::ostream& notes) {
   const prepared_capture prepared = prepare_capture(options.capture, notes);
+  if (const std::string note = note_on_context(prepared.manifest); !note.empty()) notes << "note: " << note << '\n';
   const auto conditions = all_conditions(options, prepared.model);
   const evaluation_input input = read_input(options, prepared);
   const checkpoint weights(options.capture.model);

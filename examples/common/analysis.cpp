@@ -121,7 +121,7 @@ void print_capture(printer& out, const analysed& a) {
   const auto& report = a.report;
   std::set<index_t> layers;
   for (const auto& h : report.heads) layers.insert(h.layer);
-  std::string line = manifest.model.name + " (" + manifest.model.model_type +
+  std::string line = printable(manifest.model.name, 200) + " (" + printable(manifest.model.model_type) +
                      "): " + counted(report.heads.size(), "query head") + " in " + counted(layers.size(), "layer") +
                      ", head size " + std::to_string(manifest.model.head_dim);
   out.heading(line);

@@ -18,6 +18,7 @@ void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments
                     const std::string& label, const F& f) {
   const auto& manifest = source.manifest();
   const auto buckets = query_buckets(manifest, options);
+  check_memory(source, buckets, options);
   const auto stored = a.rows_only ? std::nullopt : set_moments::open(source, buckets);
   require(manifest.query_heads() > 0, a.captures.at(0).string(), ": this capture holds no query head");
   progress bar(label, analysed_heads(manifest, options), "heads");

@@ -48,10 +48,11 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
     all.push_back(d.index);
   }
   std::string labels;
-  for (const auto& name : names) labels += (labels.empty() ? "" : ", ") + name;
+  for (const auto& name : names) labels += (labels.empty() ? "" : ", ") + printable(name);
   require(known, "--group-by ", label, ": no document of the captures has this label",
           labels.empty() ? std::string(", nor any other") : ", but there are " + labels);
-  require(documents.size() > 1, "--group-by ", label, ": all documents have the value ", documents.begin()->first);
+  require(documents.size() > 1, "--group-by ", label, ": all documents have the value ",
+          printable(documents.begin()->first));
   std::sort(all.begin(), all.end());
   std::vector<capture_set::row_documents> rows;
   for (const index_t layer : source.layers()) rows.push_back(source.documents_in(layer));
@@ -60,8 +61,8 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
   for (auto& [value, inside] : documents) {
     const std::string folder = file_name_of(label + "=" + value);
     const auto [first, is_new] = folders.emplace(folder, value);
-    require(is_new, "--group-by ", label, ": the values ", first->second, " and ", value, " would share the folder ",
-            folder);
+    require(is_new, "--group-by ", label, ": the values ", printable(first->second), " and ", printable(value),
+            " would share the folder ", printable(folder));
     std::sort(inside.begin(), inside.end());
     labelled_documents g{value, folder, std::move(inside), {}};
     std::set_difference(all.begin(), all.end(), g.inside.begin(), g.inside.end(), std::back_inserter(g.others));

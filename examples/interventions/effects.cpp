@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/terminal.hpp"

@@ -106,6 +106,3 @@ rm -rf "$work/spoiled" && cp -r "$work/long-f32" "$work/spoiled"
 check spoil "$work/spoiled" short
 refused "other ones" parquet_to_capture "$work/spoiled" "$work/x.safetensors"
 [[ ! -e $work/x.safetensors ]] || bad "a refused conversion left a file"
-
-((failures == 0)) && echo "convert: all as expected"
-exit $((failures > 0))

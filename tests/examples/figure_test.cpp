@@ -190,12 +190,7 @@ TEST_F(Figure, FolderThatIsNotThereIsAnError) {
 std::string said_with(const fs::path& folder) {
   const std::string path = std::getenv("PATH");
   ::setenv("PATH", folder.c_str(), 1);
-  std::string said;
-  try {
-    draw(scatter_figure{}, folder / "figure");
-  } catch (const error& e) {
-    said = e.what();
-  }
+  const auto said = qkgeom::test::message_of([&] { draw(scatter_figure{}, folder / "figure"); });
   ::setenv("PATH", path.c_str(), 1);
   return said;
 }
@@ -221,12 +216,7 @@ TEST_F(Figure, FigureThatIsNotDrawnToItsEndIsNotWritten) {
 }
 
 TEST_F(Figure, FailureOfGnuplotIsSaid) {
-  try {
-    write_plot({100, 100, "", "plot no_such_thing(x)\n"}, folder_ / "figure");
-    FAIL();
-  } catch (const error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("gnuplot failed: "));
-  }
+  EXPECT_QKGEOM_ERROR("gnuplot failed: ", write_plot({100, 100, "", "plot no_such_thing(x)\n"}, folder_ / "figure"));
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 

@@ -114,6 +114,16 @@ grep -q 'None: no head has plasticity in both fifths' "$work/stdout" || bad "dro
 
 run heads --help
 [[ -s $work/stdout ]] || bad "heads --help says nothing"
+for program in heads pca report thesis_claims; do
+  run "$program" --version
+  grep -qxE "$program of qkgeom [0-9]+\.[0-9]+\.[0-9]+" "$work/stdout" || bad "$program --version: $(cat "$work/stdout")"
+done
+for arguments in --help "$data/long-f32.safetensors --out $work/full"; do
+  status=0
+  "$QKGEOM_BIN/pca" $arguments >/dev/full 2>"$work/stderr" || status=$?
+  [[ $status == 2 && $(cat "$work/stderr") == "pca: cannot write all of the standard output"* ]] ||
+    bad "pca $arguments on a full disk: status $status, $(cat "$work/stderr")"
+done
 refused CAPTURE heads
 refused --out pca "$data/long-f32.safetensors"
 refused --nonsense pca "$data/long-f32.safetensors" --out "$work/x" --nonsense
@@ -122,7 +132,7 @@ refused manifest.json heads "$work/pca" --out "$work/x"
 refused LAYER.HEAD rotation "$data/long-f32.safetensors" --out "$work/x" --head three
 refused "9.9" rotation "$data/long-f32.safetensors" --out "$work/x" --head 9.9
 refused "9.9: this head is not in the capture" heads "$data/long-f32.safetensors" --out "$work/unwritten" --head 9.9
-[[ -z $(ls -A "$work/unwritten") ]] || bad "heads looks for a head after its analysis"
+[[ ! -e $work/unwritten ]] || bad "heads looks for a head after its analysis, or leaves an empty folder"
 refused "query model" plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance empirical
 refused --covariance plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance diagonale
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:1
@@ -137,7 +147,7 @@ refused "--layers 9" heads "$data/long-f32.safetensors" --out "$work/x" --layers
 refused "--heads 0.9: this head is not" heads "$data/long-f32.safetensors" --out "$work/x" --heads 0.9
 refused --precision plasticity "$data/long-f32.safetensors" --out "$work/x" --precision f16
 refused ascend plasticity "$data/long-f32.safetensors" --out "$work/x" --bucket-edges 0,512,256
-refused --out heads "$data/long-f32.safetensors" --out /dev/null/x
+refused "cannot make the folder /dev/null/x" heads "$data/long-f32.safetensors" --out /dev/null/x
 refused "cannot open /proc/.qkgeom" heads "$data/long-f32.safetensors" --out /proc
 head -c 5000 "$data/long-f32.safetensors" >"$work/short.safetensors"
 refused short.safetensors heads "$work/short.safetensors" --out "$work/x"
@@ -163,6 +173,3 @@ header=$(od -An -t u8 -N 8 "$data/long-f32.safetensors")
 cp "$data/long-f32.safetensors" "$work/nan.safetensors"
 printf '\377\377\377\177' | dd of="$work/nan.safetensors" bs=1 seek=$((8 + header + 7 * 2 * 32 * 4)) conv=notrunc 2>/dev/null
 refused "layer.0.k row 7" heads "$work/nan.safetensors" --out "$work/x"
-
-((failures == 0)) && echo "programs: all as expected"
-exit $((failures > 0))

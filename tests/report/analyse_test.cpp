@@ -258,6 +258,25 @@ TEST(analyse, query_buckets_end_with_the_context) {
   EXPECT_QKGEOM_ERROR("not at 256", edges({256, 300}));
 }
 
+TEST(analyse, buckets_and_memory_that_a_small_file_demands_are_bounded) {
+  auto m = manifest_of(1);
+  m.context_length = 1 << 16;
+  m.bucket.size = 1;
+  EXPECT_QKGEOM_ERROR("buckets of 1 tokens over a context of 65536 are more than the 4096 allowed",
+                      query_buckets(m, {}));
+  EXPECT_EQ(query_buckets(m, {.bucket_size = 16}).count(), 4096);
+
+  const test::scratch_folder folder;
+  m = manifest_of(1);
+  m.model.head_dim = 1 << 16;
+  for (auto& l : m.layers) l.rope_parameters.reset();
+  const std::vector<layer_to_write> none{{0, dtype::f32, {}, {}}, {1, dtype::f32, {}, {}}};
+  write_capture_file(folder / "wide.safetensors", m, none);
+  cpu_context cpu;
+  EXPECT_QKGEOM_ERROR("wide.safetensors: an analysis over 8 query buckets of 2 heads of size 65536 needs more memory",
+                      analyse(cpu, capture::open(folder / "wide.safetensors")));
+}
+
 TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   const test::scratch_folder folder;
   write(folder / "shards", 0, 12, 5);

@@ -106,9 +106,11 @@ TEST(notes, an_analysis_finds_the_notes_of_its_capture) {
   auto manifest = test::sample_manifest();
   manifest.context_length = 64;  // rows end at position 16
   manifest.score_softcap = 50;
+  manifest.extra = {{"model_context", 32}, {"rope_scaling_from", 64}};
   cpu_context ctx{{.threads = 1}};
   const auto report = analyse(ctx, sample_with(folder, 2, manifest));
-  EXPECT_THAT(names_of(report.notes), ElementsAre("no_errors", "few_queries", "context_unfilled", "soft_cap"));
+  EXPECT_THAT(names_of(report.notes),
+              ElementsAre("no_errors", "few_queries", "context_unfilled", "beyond_model", "scaling_idle", "soft_cap"));
   write_notes_csv(folder / "notes.csv", {{report.model, report.notes}});
   const auto csv = read_csv(folder / "notes.csv");
   EXPECT_EQ(csv.column("note"), names_of(report.notes));

@@ -61,11 +61,10 @@ panel_data data_of(const map_figure& figure, std::size_t index) {
 /// `border`: a white line round each cell, which would cover very small ones.
 void add_boxes(plot_script& script, style::plot_list& plot, const style::datablock& data, const std::string& colour,
                bool border) {
-  if (data.empty()) return;
-  script.data += data.str();
-  plot.add(data.name() + " using 1:2:($1-0.5):($1+0.5):($2-0.5):($2+0.5)" + (colour == "palette" ? ":3" : "") +
-           " with boxxyerror fs solid 1 " + (border ? "border rgb '#ffffff' lw 1" : "noborder") + " lc " + colour +
-           " notitle");
+  style::plot_block(script, plot, data,
+                    std::string(" using 1:2:($1-0.5):($1+0.5):($2-0.5):($2+0.5)") + (colour == "palette" ? ":3" : "") +
+                        " with boxxyerror fs solid 1 " + (border ? "border rgb '#ffffff' lw 1" : "noborder") + " lc " +
+                        colour + " notitle");
 }
 
 }  // namespace
@@ -121,12 +120,10 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
     add_boxes(script, plot, data.cells, "palette", border);
     add_boxes(script, plot, data.nulls, style::rgb(style::null_cell), border);
     if (numbers)
-      for (const auto* block : {&data.dark_numbers, &data.light_numbers}) {
-        if (block->empty()) continue;
-        script.data += block->str();
-        plot.add(block->name() + " using 1:2:3 with labels font ',11' tc " +
-                 style::rgb(block == &data.light_numbers ? 0xffffff : style::ink) + " notitle");
-      }
+      for (const auto* block : {&data.dark_numbers, &data.light_numbers})
+        style::plot_block(script, plot, *block,
+                          " using 1:2:3 with labels font ',11' tc " +
+                              style::rgb(block == &data.light_numbers ? 0xffffff : style::ink) + " notitle");
     plot.add("NaN notitle");
     s += plot.str();
   }
@@ -155,16 +152,12 @@ void draw(const heatmap_figure& figure, const std::filesystem::path& stem) {
       if (const double v = figure.values[k * figure.width + q]; std::isfinite(v))
         cells.row(figure.cell * (static_cast<double>(k) + 0.5), figure.cell * (static_cast<double>(q) + 0.5), v);
   style::plot_list plot;
-  if (!cells.empty()) {
-    script.data = cells.str();
-    const std::string half = number_text(0.5 * figure.cell);
-    // A border in the cell's colour hides the hairlines that viewers leave between cells.
-    plot.add(cells.name() + " using 1:2:($1-" + half + "):($1+" + half + "):($2-" + half + "):($2+" + half +
-             "):3 with boxxyerror fs solid 1 border lw 0.5 lc palette notitle");
-  }
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  const std::string half = number_text(0.5 * figure.cell);
+  // A border in the cell's colour hides the hairlines that viewers leave between cells.
+  style::plot_block(script, plot, cells,
+                    " using 1:2:($1-" + half + "):($1+" + half + "):($2-" + half + "):($2+" + half +
+                        "):3 with boxxyerror fs solid 1 border lw 0.5 lc palette notitle");
+  style::finish(script, plot, stem);
 }
 
 }  // namespace qkgeom::examples

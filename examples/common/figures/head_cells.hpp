@@ -29,6 +29,13 @@ inline std::string brief_notes(const model_report& report) {
   return words;
 }
 
+/// What a line figure shows of single heads.
+inline std::string heads_words(const line_figure& f) {
+  const bool many = std::any_of(f.groups.begin(), f.groups.end(),
+                                [](const auto& g) { return g.traces.size() > line_figure::most_traces; });
+  return many ? "pale: half and nine tenths of the heads" : "thin: one head";
+}
+
 inline std::string about(const model_report& report) {
   return report.model + brief_notes(report) + ", " + counted(report.heads.size(), "query head");
 }

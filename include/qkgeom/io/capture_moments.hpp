@@ -40,9 +40,9 @@ inline std::string moments_name(index_t b) {
 }
 
 /// Writes the moments of one block of documents: every layer of the manifest over the same bucket edges, and the
-/// manifest without its shards. Throws `error` if the layers are not those of the manifest.
-inline void write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
-                               std::span<const token_moments> layers);
+/// manifest without its shards. Throws `error` if the layers are not those of the manifest. Returns the file's SHA-256.
+inline std::string write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
+                                      std::span<const token_moments> layers);
 
 /// One file of moments. Files are untrusted: what disagrees with the manifest throws `error` naming file and tensor.
 class moments_file {

@@ -33,6 +33,9 @@ class capture {
   /// The rows of a layer in all shards: in place if there is one shard, else copied together.
   captured_layer read_layer(index_t layer) const;
 
+  /// Bytes of the file of a shard; 0 if it is not there.
+  index_t bytes(index_t shard) const;
+
   /// The file of a shard, for tensors beyond the rows. A shard of a folder must carry the folder's manifest.
   std::shared_ptr<const safetensors_file> file(index_t shard) const;
 
@@ -47,8 +50,6 @@ class capture {
 
   static void open_file(state& s);
   static void open_folder(state& s);
-  /// Documents that the rows of a shard may have, ascending; none if the manifest lists none.
-  std::optional<std::vector<index_t>> documents_of(index_t shard) const;
 
   template <class Read>
   captured_layer assemble(index_t number, Read read) const;

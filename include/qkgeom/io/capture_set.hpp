@@ -32,6 +32,12 @@ class capture_set {
   /// The documents that the manifests list, numbered over all captures.
   std::vector<captured_document> listed_documents() const;
   index_t n_shards() const { return static_cast<index_t>(shards_.size()); }
+  /// Bytes of the shards' files.
+  index_t bytes() const {
+    index_t sum = 0;
+    for (const auto& [c, shard] : shards_) sum += captures_[c].bytes(shard);
+    return sum;
+  }
 
   /// Documents of rows, ascending.
   struct row_documents {

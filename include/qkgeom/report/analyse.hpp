@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/core/buckets.hpp"
+#include "qkgeom/core/budget.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
@@ -14,7 +18,8 @@
 namespace qkgeom {
 
 /// Query buckets of this capture under `options`: given edges, a given width, or the capture's usual one. What lies
-/// beyond the context is cut off. Throws `error` if given edges begin before position 0 or beyond the context.
+/// beyond the context is cut off. Throws `error` if given edges begin before position 0 or beyond the context, and
+/// above `max_query_buckets`.
 inline bucket_edges query_buckets(const capture_manifest& manifest, const analysis_options& options) {
   if (!options.bucket_edges.empty()) {
     auto edges = bucket_edges(options.bucket_edges).edges();
@@ -26,7 +31,24 @@ inline bucket_edges query_buckets(const capture_manifest& manifest, const analys
     return bucket_edges(std::move(edges));
   }
   const index_t size = options.bucket_size > 0 ? options.bucket_size : manifest.usual_bucket_size();
-  return uniform_buckets{size}.edges(manifest.context_length);
+  return captured_buckets{"uniform", size}.edges(manifest.context_length);
+}
+
+/// Throws `error` if analyses of `source` over `buckets` would need more memory than 4 GiB and 64 times the size of its
+/// files: moments and query models of a layer's heads, and the sums of profiles by document of all heads.
+inline void check_memory(const capture_set& source, const bucket_edges& buckets, const analysis_options& options) {
+  constexpr index_t least = index_t{4} << 30, times = 64, number = sizeof(double);
+  const auto& m = source.manifest();
+  std::size_t heads = 0;
+  for (const auto& l : m.layers) heads = std::max(heads, l.query_heads.size());
+  const index_t d = m.model.head_dim, documents = std::min<index_t>(source.documents(), 1024);
+  const auto profiles = static_cast<index_t>(options.covariances.size()) + 1;
+  const std::string of = " query buckets of " + std::to_string(m.query_heads()) + " heads of size " + std::to_string(d);
+  budget memory(static_cast<std::uint64_t>(saturated_product({source.bytes() + least / times, times})),
+                source.captures()[0].path().string() + ": an analysis over " + std::to_string(buckets.count()) + of +
+                    " needs more memory than 4 GiB and 64 times the capture's size; --bucket-size takes wider buckets");
+  memory.spend(saturated_product({buckets.count() + 1, static_cast<index_t>(heads), d, d, 2 * number}));
+  memory.spend(saturated_product({buckets.count(), m.query_heads(), documents + 1, profiles, 2 * number}));
 }
 
 /// Documents per block such that profiles keep at most 1024 blocks: their memory does not grow with the documents.
@@ -65,6 +87,7 @@ model_report analyse(Context& ctx, const capture_set& source, analysis_options o
   model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}, 0};
   report.rope_stage = manifest.rope_stage;
   report.weighting = options.weighting;
+  check_memory(source, report.buckets, options);
   const auto stored = !options.every_token ? std::nullopt
                       : options.plasticity ? set_moments::open(source, report.buckets)
                                            : set_moments::open(source);

@@ -35,7 +35,9 @@ inline ordered to_ordered(const captured_document& e) {
 }
 
 inline ordered to_ordered(const captured_shard& s) {
-  return {{"file", s.file}, {"examples", s.documents}, {"rows", s.rows}};
+  ordered j = {{"file", s.file}, {"examples", s.documents}, {"rows", s.rows}};
+  if (!s.sha256.empty()) j["sha256"] = s.sha256;
+  return j;
 }
 
 template <class T>

@@ -34,6 +34,12 @@ inline void check_same_capture(const capture_manifest& folder, const capture_man
   same(folder.layers == shard.layers, "layers");
 }
 
+/// The documents that the rows of a shard may have.
+inline allowed_documents documents_of(const capture_manifest& m, index_t shard) {
+  if (m.shards.empty()) return allowed_by(m, std::nullopt);
+  return allowed_by(m, m.shards[shard].documents);
+}
+
 }  // namespace detail
 
 inline capture capture::open(const std::filesystem::path& path) {
@@ -55,7 +61,7 @@ inline std::vector<index_t> capture::layers() const {
 
 inline captured_layer capture::read_layer(index_t layer, index_t shard) const {
   const auto file = this->file(shard);
-  const auto allowed = documents_of(shard);
+  const auto allowed = detail::documents_of(manifest(), shard);
   return assemble(layer, [&](const captured_layer_info& info, char kind) {
     return detail::read_side(file, manifest(), info, kind, allowed);
   });
@@ -66,9 +72,16 @@ inline captured_layer capture::read_layer(index_t layer) const {
   return assemble(layer, [&](const captured_layer_info& info, char kind) {
     std::vector<captured_side> sides;
     for (index_t s = 0; s < n_shards(); ++s)
-      sides.push_back(detail::read_side(file(s), manifest(), info, kind, documents_of(s)));
+      sides.push_back(detail::read_side(file(s), manifest(), info, kind, detail::documents_of(manifest(), s)));
     return detail::join(std::move(sides), path().string());
   });
+}
+
+inline index_t capture::bytes(index_t shard) const {
+  std::error_code missing;
+  const auto& listed = manifest().shards;
+  const auto size = std::filesystem::file_size(listed.empty() ? path() : path() / listed[shard].file, missing);
+  return missing ? 0 : static_cast<index_t>(size);
 }
 
 inline std::shared_ptr<const safetensors_file> capture::file(index_t shard) const {
@@ -79,6 +92,7 @@ inline std::shared_ptr<const safetensors_file> capture::file(index_t shard) cons
     const auto name = state_->path / manifest().shards[shard].file;
     auto opened = std::make_shared<const safetensors_file>(name);
     detail::check_same_capture(manifest(), detail::manifest_of(*opened), name.string());
+    detail::require_rows(*opened, manifest(), manifest().shards[shard].rows);
     file = std::move(opened);
   }
   return file;
@@ -95,7 +109,7 @@ inline void capture::open_folder(state& s) {
   const auto name = s.path / "manifest.json";
   require(std::filesystem::exists(name), s.path.string(),
           ": no manifest.json in this folder: it is not a capture, or one that is not finished");
-  s.manifest = parse_manifest(read_text(name, max_safetensors_header), name.string());
+  s.manifest = parse_manifest(read_text(name, max_manifest_bytes), name.string());
   require(!s.manifest.shards.empty(), name.string(), ": shards must list at least one file");
   detail::require_each_once(s.manifest.shards, name.string(), "shard", [](const auto& x) { return x.file; });
   if (s.manifest.documents) {
@@ -107,18 +121,6 @@ inline void capture::open_folder(state& s) {
                 ", which examples does not list");
   }
   s.files.resize(s.manifest.shards.size());
-}
-
-inline std::optional<std::vector<index_t>> capture::documents_of(index_t shard) const {
-  std::vector<index_t> list;
-  if (!manifest().shards.empty()) {
-    list = manifest().shards[shard].documents;
-  } else {
-    if (!manifest().documents) return std::nullopt;
-    for (const auto& e : *manifest().documents) list.push_back(e.index);
-  }
-  std::sort(list.begin(), list.end());
-  return list;
 }
 
 template <class Read>

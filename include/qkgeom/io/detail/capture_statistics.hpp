@@ -13,7 +13,7 @@ namespace detail {
 
 /// Buckets of a statistic in a capture's manifest; none if the capture does not hold it.
 inline std::optional<bucket_edges> statistic_buckets(const capture& c, const char* statistic) {
-  constexpr index_t most = 4096;
+  constexpr index_t most = max_query_buckets;
   const auto& m = c.manifest();
   if (!m.extra.contains(statistic)) return std::nullopt;
   const json_value settings(m.extra[statistic], c.path().string() + " (manifest)", statistic);

@@ -79,6 +79,27 @@ inline void note_positions(const position_range& rows, index_t context_length, s
                      "rows end at position " + last + " of " + length});
 }
 
+/// The field that qkgeom-capture writes where documents are cut beyond what the model was made for.
+inline void note_model_context(const capture_manifest& manifest, std::vector<report_note>& notes) {
+  const auto made_for = manifest.extra.find("model_context");
+  if (made_for == manifest.extra.end() || !made_for->is_number_integer()) return;
+  const std::string tokens = std::to_string(made_for->get<index_t>());
+  notes.push_back({"beyond_model",
+                   "the context of " + std::to_string(manifest.context_length) + " tokens goes beyond the " + tokens +
+                       " that the model was made for",
+                   "model made for " + tokens + " tokens"});
+}
+
+/// The field that qkgeom-capture writes where a scaling of the rotary embedding does nothing in so short a context.
+inline void note_idle_scaling(const capture_manifest& manifest, std::vector<report_note>& notes) {
+  const auto from = manifest.extra.find("rope_scaling_from");
+  if (from == manifest.extra.end() || !from->is_number_integer()) return;
+  notes.push_back({"scaling_idle",
+                   "the scaling of the rotary embedding acts past " + std::to_string(from->get<index_t>()) +
+                       " tokens, and never in a context of " + std::to_string(manifest.context_length),
+                   "scaling never acts"});
+}
+
 inline void note_soft_cap(const capture_manifest& manifest, std::vector<report_note>& notes) {
   if (!manifest.score_softcap) return;
   notes.push_back({"soft_cap",
@@ -138,6 +159,8 @@ inline std::vector<report_note> notes_of(const capture_set& source, const model_
   detail::note_rows(report, manifest.model.head_dim, notes);
   detail::note_queries(report, notes);
   detail::note_positions(rows, manifest.context_length, notes);
+  detail::note_model_context(manifest, notes);
+  detail::note_idle_scaling(manifest, notes);
   detail::note_soft_cap(manifest, notes);
   detail::note_same_texts(source, notes);
   return notes;
