@@ -270,9 +270,11 @@ std::optional<evaluation_options> parse_evaluation(int argc, const char* const* 
       ->check(CLI::Range(index_t{1}, most_tokens));
   app.add_option("--seed", options.seed, "seed of the probes")->capture_default_str();
   declare_arithmetic(app, options.capture, raw);
+  app.add_flag("--plan", options.plan, "print conditions, tokens, peak memory and time of this evaluation and stop");
   if (!parsed(app, argc, argv)) return std::nullopt;
   require_model(options.capture);
-  require(!options.capture.out.empty(), "--out must name the folder for condition_loss.csv and condition_probes.csv");
+  require(options.plan || !options.capture.out.empty(),
+          "--out must name the folder for condition_loss.csv and condition_probes.csv");
   require(options.records.empty() || (!options.distances.empty() && options.capture.documents.named()),
           "--records needs --distances, and documents to put between the records");
   interpret_common(raw, options.capture);

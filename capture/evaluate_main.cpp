@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   return qkgeom::run_program("qkgeom-evaluate", [&] {
     const auto options = qkgeom::parse_evaluation(argc, argv);
     if (!options) return;
+    if (options->plan) return qkgeom::plan_evaluation(*options, std::cout, std::cerr);
     const qkgeom::made_folder out(options->capture.out);
     qkgeom::evaluate_model(*options, std::cerr);
     fmt::print("written to {}: condition_loss.csv condition_probes.csv\n", options->capture.out.string());

@@ -31,7 +31,7 @@ void print(const capture_summary& s, const std::string& out) {
       "{} documents, {} tokens in {:.2f} s: {:.0f} tokens/s; {} rows in {} shards, {:.1f} MB; peak memory {:.0f} MB\n",
       s.documents, s.tokens, s.seconds, static_cast<double>(s.tokens) / s.seconds, s.rows, s.shards,
       static_cast<double>(s.bytes) / 1e6, static_cast<double>(usage.ru_maxrss) * 1024 / 1e6);
-  if (s.loss_tokens > 0) fmt::print("loss {:.4f} nats a token over {:.0f} tokens\n", s.loss, s.loss_tokens);
+  if (s.loss_tokens > 0) fmt::print("loss {:.4f} nats per token over {:.0f} tokens\n", s.loss, s.loss_tokens);
   if (s.last_loss_tokens > 0)
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
 }

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "capture/evaluate/evaluate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <ostream>
 
 #include "capture/evaluate/probes.hpp"
 #include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/batches.hpp"
+#include "capture/job/estimate.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/model/head_changes.hpp"
@@ -61,6 +66,17 @@ evaluation_input read_input(const evaluation_options& options, const prepared_ca
             p.ids.size(), ", more than the context of ", length);
   require(input.tokens() > 0, "there is nothing to evaluate: neither a document of two tokens nor a probe");
   return input;
+}
+
+/// The model as it is, and the conditions of the options.
+std::vector<condition> all_conditions(const evaluation_options& options, const decoder_description& model) {
+  std::vector<condition> conditions{{"none", {}}};
+  if (!options.conditions.empty())
+    for (auto& c : read_conditions(options.conditions, model)) {
+      require(c.name != "none", options.conditions.string(), ": \"none\" names the model as it is");
+      conditions.push_back(std::move(c));
+    }
+  return conditions;
 }
 
 class evaluation {
@@ -127,12 +143,7 @@ class evaluation {
 void evaluate_model(const evaluation_options& options, std::ostream& notes) {
   const prepared_capture prepared = prepare_capture(options.capture, notes);
   if (const std::string note = note_on_context(prepared.manifest); !note.empty()) notes << "note: " << note << '\n';
-  std::vector<condition> conditions{{"none", {}}};
-  if (!options.conditions.empty())
-    for (auto& c : read_conditions(options.conditions, prepared.model)) {
-      require(c.name != "none", options.conditions.string(), ": \"none\" names the model as it is");
-      conditions.push_back(std::move(c));
-    }
+  const auto conditions = all_conditions(options, prepared.model);
   const evaluation_input input = read_input(options, prepared);
   const checkpoint weights(options.capture.model);
   thread_pool pool(options.capture.threads);
@@ -146,6 +157,36 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes) {
   for (const condition& c : conditions) all.run(c, bar);
   all.commit();
   bar.done();
+}
+
+void plan_evaluation(const evaluation_options& options, std::ostream& out, std::ostream& notes) {
+  const prepared_capture prepared = prepare_capture(options.capture, notes);
+  const auto conditions = all_conditions(options, prepared.model);
+  const evaluation_input input = read_input(options, prepared);
+  const auto tokens = static_cast<double>(input.tokens()) * static_cast<double>(conditions.size());
+  out << fmt::format("conditions   {}, the model as it is among them\n", conditions.size())
+      << fmt::format("each         {} documents and {} probes, {} tokens\n", input.documents.size(),
+                     input.probes.size(), input.tokens());
+  auto losses = options.capture;
+  losses.loss = true;
+  out << fmt::format("peak memory  about {}, and the pages of the weights that the system keeps\n",
+                     in_bytes(estimate_capture(losses, notes).peak_bytes));
+  const checkpoint weights(options.capture.model);
+  thread_pool pool(options.capture.threads);
+  const auto model =
+      cpu_forward_pass(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  model->check_output();
+  constexpr std::size_t most = 1024;
+  token_span ids = input.documents.empty() ? input.probes.front().ids : input.documents.front().second;
+  ids = ids.first(std::min(ids.size(), most));
+  batch_sinks sinks;
+  sinks.losses = [](std::size_t, const token_predictions&) {};
+  const auto start = std::chrono::steady_clock::now();
+  model->run(std::span(&ids, 1), rope_stage::post, sinks);
+  const double rate =
+      static_cast<double>(ids.size()) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  out << fmt::format("time         about {} for {:.0f} tokens at {:.3g} tokens per second, measured now on {} tokens\n",
+                     in_time(tokens / rate), tokens, rate, ids.size());
 }
 
 }  // namespace qkgeom

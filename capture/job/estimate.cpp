@@ -209,23 +209,11 @@ std::vector<index_t> document_lengths(const capture_options& options, const prep
   return lengths;
 }
 
-std::string in_bytes(double n) {
-  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
-  int u = 0;
-  for (; n >= 1000 && u < 4; ++u) n /= 1000;
-  return fmt::format("{:.{}f} {}", n, u == 0 ? 0 : 1, units[u]);
-}
-
-std::string in_time(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
-  return seconds < 5400 ? fmt::format("{:.0f} min", seconds / 60) : fmt::format("{:.1f} h", seconds / 3600);
-}
-
 std::string analysis_text(const capture_estimate& estimate) {
   std::string text = fmt::format("analysis     {:.2e} pairs of keys, {} kept", estimate.analysis_pairs,
                                  in_bytes(estimate.analysis_bytes));
   if (estimate.pairs_per_second > 0)
-    text += fmt::format("; about {} at {:.1e} pairs a second, measured now",
+    text += fmt::format("; about {} at {:.1e} pairs per second, measured now",
                         in_time(estimate.analysis_pairs / estimate.pairs_per_second), estimate.pairs_per_second);
   return text + '\n';
 }
@@ -243,6 +231,18 @@ std::string layer_ranges(const std::vector<captured_layer_info>& layers) {
 }
 
 }  // namespace
+
+std::string in_bytes(double n) {
+  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
+  int u = 0;
+  for (; n >= 1000 && u < 4; ++u) n /= 1000;
+  return fmt::format("{:.{}f} {}", n, u == 0 ? 0 : 1, units[u]);
+}
+
+std::string in_time(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  return seconds < 5400 ? fmt::format("{:.0f} min", seconds / 60) : fmt::format("{:.1f} h", seconds / 3600);
+}
 
 capture_estimate estimate_capture(const capture_options& options, std::ostream& notes) {
   const prepared_capture p = prepare_capture(options, notes);

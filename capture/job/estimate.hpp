@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <string>
 
 #include "capture/job/prepare.hpp"
 
@@ -28,6 +29,11 @@ struct capture_estimate {
 /// Estimates a capture from config.json and, where the options name documents, the tokenizer; reads no weights. Without
 /// documents it assumes `options.documents.count` (else one) of the context's length. Throws `error`.
 capture_estimate estimate_capture(const capture_options& options, std::ostream& notes);
+
+/// "3.2 GB".
+std::string in_bytes(double n);
+/// "45 s", "12 min", "3.4 h".
+std::string in_time(double seconds);
 
 /// Prints the estimate in a few lines.
 void print_estimate(std::ostream& out, const capture_estimate& estimate);

@@ -12,6 +12,10 @@ int main(int argc, char** argv) {
   add_arguments(app, a);
   add_query_model_arguments(app, a);
   add_seed_argument(app, a);
+  app.add_option("--rankings", choice.rankings, "By what heads are chosen")
+      ->delimiter(',')
+      ->check(CLI::IsMember(std::vector<std::string>(ranking_names.begin(), ranking_names.end())))
+      ->capture_default_str();
   app.add_option("--count", choice.count, "Heads in a set")->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--random", choice.random, "Random sets beside each chosen one, with as many heads in each layer")
       ->check(CLI::Range(0, 1000))

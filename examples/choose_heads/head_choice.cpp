@@ -123,24 +123,24 @@ std::vector<candidate> read_candidates(const arguments& a, const choice_argument
 
 std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const choice_arguments& choice,
                                    std::uint64_t seed) {
-  struct ranking {
-    const char* name;
-    std::function<double(const candidate&)> value;
-  };
-  const ranking rankings[] = {{"ap_low", [](const candidate& c) { return -c.plasticity[0].overall.value; }},
-                              {"ap_high", [](const candidate& c) { return c.plasticity[0].overall.value; }},
-                              {"drop_high", [](const candidate& c) { return c.plasticity[0].drop.value; }},
-                              {"bias_high", [](const candidate& c) { return std::abs(c.bias_context); }}};
+  const std::array<std::function<double(const candidate&)>, ranking_names.size()> values{
+      [](const candidate& c) { return -c.plasticity[0].overall.value; },
+      [](const candidate& c) { return c.plasticity[0].overall.value; },
+      [](const candidate& c) { return c.plasticity[0].drop.value; },
+      [](const candidate& c) { return std::abs(c.bias_context); }};
   std::map<index_t, index_t> quota;  // by layer
   for (const auto& c : heads) ++quota[c.head.layer];
   for (auto& [layer, n] : quota) n = quota_of(n);
   std::vector<head_set> sets;
-  for (const auto& r : rankings) {
+  for (std::size_t r = 0; r < ranking_names.size(); ++r) {
+    const std::string name = ranking_names[r];
+    const auto& value = values[r];
+    if (std::find(choice.rankings.begin(), choice.rankings.end(), name) == choice.rankings.end()) continue;
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < heads.size(); ++i)
-      if (!std::isnan(r.value(heads[i]))) order.push_back(i);
+      if (!std::isnan(value(heads[i]))) order.push_back(i);
     std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t x, std::size_t y) { return r.value(heads[x]) > r.value(heads[y]); });
+                     [&](std::size_t x, std::size_t y) { return value(heads[x]) > value(heads[y]); });
     std::vector<std::size_t> chosen;
     std::map<index_t, index_t> taken;
     for (const std::size_t i : order)
@@ -149,15 +149,15 @@ std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const ch
         chosen.push_back(i);
         ++taken[heads[i].head.layer];
       }
-    require(!order.empty(), "no head has a number to be ranked by, ", r.name,
+    require(!order.empty(), "no head has a number to be ranked by, ", name,
             ": its query buckets have no pairs of earlier keys; --bucket-size makes narrower ones");
     require_enough(choice, static_cast<index_t>(chosen.size()), static_cast<index_t>(order.size()));
-    sets.push_back({r.name, 0, chosen});
+    sets.push_back({name, 0, chosen});
     for (index_t n = 1; n <= choice.random; ++n)
-      sets.push_back(
-          {r.name, n,
-           matched(heads, chosen,
-                   {seed, static_cast<std::uint32_t>(sets.size()), static_cast<std::uint32_t>(n), draw::head})});
+      sets.push_back({name, n,
+                      matched(heads, chosen,
+                              {seed, static_cast<std::uint32_t>(r * (choice.random + 1) + n),
+                               static_cast<std::uint32_t>(n), draw::head})});
   }
   return sets;
 }

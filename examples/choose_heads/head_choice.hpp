@@ -10,8 +10,12 @@
 
 namespace qkgeom::examples {
 
+/// Rankings of choose_heads, by AP_overall, AP_drop and |bias_context|.
+inline constexpr std::array<const char*, 4> ranking_names{"ap_low", "ap_high", "drop_high", "bias_high"};
+
 /// Options of choose_heads.
 struct choice_arguments {
+  std::vector<std::string> rankings{ranking_names.begin(), ranking_names.end()};
   index_t count = 8;   ///< heads per set
   index_t random = 3;  ///< random sets per chosen set
 };
@@ -45,9 +49,9 @@ struct head_set {
 /// few heads for the choice.
 std::vector<candidate> read_candidates(const arguments& a, const choice_arguments& choice);
 
-/// For each ranking (ap_low, ap_high, drop_high, bias_high) the first `count` heads by AP_overall, AP_drop or
-/// |bias_context|, but at most a quarter of each layer's heads; and `random` sets drawn from the other heads, with
-/// equally many in each layer. Throws `error` if there are too few heads.
+/// For each of `choice.rankings` its first `count` heads, but at most a quarter of each layer's; and `random` sets
+/// drawn from the other heads, with equally many in each layer, the same whichever rankings are asked for. Throws
+/// `error` if there are too few heads.
 std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const choice_arguments& choice,
                                    std::uint64_t seed);
 

@@ -15,17 +15,19 @@
 namespace qkgeom::examples {
 namespace {
 
-/// Number of drawn pairs: N of "sampled:N", 0 of "all".
-index_t drawn_pairs(const std::string& text) {
+/// Sets the pairs that --pairs names.
+void set_pairs(analysis_options& options, const std::string& text) {
   constexpr std::string_view prefix = "sampled:";
-  if (text == "all") return 0;
+  if (text == "per_document") options.weighting = pair_weighting::documents;
+  if (text == "prefix_uniform") options.weighting = pair_weighting::prefix_uniform;
+  if (text == "all" || options.weighting != pair_weighting::pairs) return;
   index_t n = 0;
   const char* const end = text.data() + text.size();
   const bool named = text.compare(0, prefix.size(), prefix) == 0;
   const auto [stop, failed] = std::from_chars(text.data() + (named ? prefix.size() : 0), end, n);
   require(named && failed == std::errc() && stop == end && n >= 2,
-          "--pairs must be all or sampled:N with N of 2 or more, not ", text);
-  return n;
+          "--pairs must be all, per_document, prefix_uniform or sampled:N with N of 2 or more, not ", text);
+  options.sampled_pairs = n;
 }
 
 /// False for captures of `qkgeom-capture --sampler all --analyse`. A single file states no number of rows: true.
@@ -37,6 +39,16 @@ bool has_rows(const capture_set& source) {
     for (const auto& shard : c.manifest().shards) rows += shard.rows;
   }
   return rows > 0 || !known;
+}
+
+/// LAYER.HEAD as `option` names it. Throws `error` if the capture lacks it.
+head_id head_in(const capture_manifest& manifest, const std::string& name, const char* option) {
+  const auto wanted = parse_head(name, option);
+  const index_t at = manifest.find_layer(wanted.layer);
+  const auto* heads = at < 0 ? nullptr : &manifest.layers[at].query_heads;
+  require(heads && std::find(heads->begin(), heads->end(), wanted.head) != heads->end(), option, " ", name,
+          ": this head is not in the capture");
+  return wanted;
 }
 
 model_report analyse_on(const arguments& a, const capture_set& source, const analysis_options& options,
@@ -52,13 +64,13 @@ analysis_options with_arguments(analysis_options options, const arguments& a) {
   options.bucket_size = a.bucket_size;
   options.bucket_edges = a.bucket_edges;
   options.seed = a.seed;
-  options.sampled_pairs = drawn_pairs(a.pairs);
+  set_pairs(options, a.pairs);
   options.position = a.query_position == "mean" ? query_position::mean : query_position::middle;
   if (a.precision != "auto") options.precision = a.precision == "f64" ? pair_precision::f64 : pair_precision::f32;
   options.covariances.clear();
   options.empirical = false;
   for (const auto& name : a.covariance) {
-    if (name == "empirical") options.empirical = true;
+    if (name == "empirical") options.empirical = options.weighting == pair_weighting::pairs;  // else of other pairs
     for (const covariance_kind kind : all_covariance_kinds)
       if (name == name_of(kind)) options.covariances.push_back(kind);
   }
@@ -73,12 +85,18 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
   auto source = capture_set::open(a.captures);
   if (!a.documents.empty()) source = source.only(a.documents);
   if (a.max_position > 0 && a.max_position < source.manifest().context_length) source = source.before(a.max_position);
-  const index_t heads = source.manifest().query_heads();
-  require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
+  const auto& manifest = source.manifest();
+  require(manifest.query_heads() > 0, a.captures.at(0).string(), ": this capture holds no query head");
   require(has_rows(source) || (!options.plasticity && source.manifest().extra.contains("moments")),
           a.captures.at(0).string(), ": this capture holds no rows",
           source.manifest().extra.contains("analyse") ? "; qkgeom-capture --analyse left tables in their place" : "");
-  progress bar("Analysing", heads, "heads");
+  for (const auto& h : a.heads) options.heads.push_back(head_in(manifest, h, "--heads"));
+  for (const index_t layer : a.layers) {
+    const index_t at = manifest.find_layer(layer);
+    require(at >= 0, "--layers ", layer, ": this layer is not in the capture");
+    for (const index_t h : manifest.layers[at].query_heads) options.heads.push_back({layer, h});
+  }
+  progress bar("Analysing", analysed_heads(manifest, options), "heads");
   auto report = analyse_on(a, source, options, [&](index_t n) { bar.add(n); });
   bar.done();
   return {std::make_shared<const capture_set>(std::move(source)), std::move(report)};
@@ -87,14 +105,7 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
 void require_heads(const arguments& a, const std::vector<std::string>& names) {
   if (names.empty()) return;
   const auto source = capture_set::open(a.captures);
-  const auto& manifest = source.manifest();
-  for (const auto& name : names) {
-    const auto wanted = parse_head(name);
-    const index_t at = manifest.find_layer(wanted.layer);
-    const auto* heads = at < 0 ? nullptr : &manifest.layers[at].query_heads;
-    require(heads && std::find(heads->begin(), heads->end(), wanted.head) != heads->end(), "--head ", name,
-            ": this head is not in the capture");
-  }
+  for (const auto& name : names) head_in(source.manifest(), name, "--head");
 }
 
 std::vector<report_note> notes_on_captures(const arguments& a) {
@@ -108,21 +119,22 @@ void print_notes(printer& out, const std::vector<report_note>& notes, const std:
 void print_capture(printer& out, const analysed& a) {
   const auto& manifest = a.source->manifest();
   const auto& report = a.report;
+  std::set<index_t> layers;
+  for (const auto& h : report.heads) layers.insert(h.layer);
   std::string line = printable(manifest.model.name, 200) + " (" + printable(manifest.model.model_type) +
-                     "): " + counted(report.heads.size(), "query head") + " in " +
-                     counted(manifest.layers.size(), "layer") + ", head size " +
-                     std::to_string(manifest.model.head_dim);
+                     "): " + counted(report.heads.size(), "query head") + " in " + counted(layers.size(), "layer") +
+                     ", head size " + std::to_string(manifest.model.head_dim);
   out.heading(line);
   line = "  context of " + grouped(manifest.context_length) + " tokens";
   const std::size_t documents = a.source->listed_documents().size();
   if (documents > 0) line += ", " + counted(documents, "document");
   if (!report.heads.empty())
     line += ", " + grouped(report.heads[0].queries) + " queries and " + grouped(report.heads[0].keys) +
-            " keys a head in layer " + std::to_string(report.heads[0].layer);
+            " keys per head in layer " + std::to_string(report.heads[0].layer);
   out.line(line);
   if (report.moment_tokens > 0)
     out.line("  moments of every token: " + grouped(report.moment_tokens) +
-             " queries a head behind PCA, rotation and query models");
+             " queries per head behind PCA, rotation and query models");
   print_notes(out, report.notes);
 }
 

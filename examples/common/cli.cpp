@@ -65,8 +65,11 @@ void add_plasticity_arguments(CLI::App& app, arguments& a) {
       ->delimiter(',')
       ->check(CLI::IsMember({"diagonal", "full", "joint", "linear_drift", "empirical"}))
       ->capture_default_str();
-  app.add_option("--pairs", a.pairs,
-                 "all, or sampled:N: N pairs drawn in each query bucket of each shard; sampling_error in profile.csv")
+  app.add_option(
+         "--pairs", a.pairs,
+         "all; per_document: all, every document counting once; prefix_uniform: weighted as Definition 4.3 draws "
+         "them (both without the observed queries, which know all pairs alone); sampled:N: N pairs drawn in each "
+         "query bucket of each shard, sampling_error in profile.csv")
       ->capture_default_str();
   add_pair_arguments(app, a);
   add_seed_argument(app, a);

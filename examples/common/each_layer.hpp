@@ -10,9 +10,9 @@
 
 namespace qkgeom::examples {
 
-/// Calls f(captured_layer, layer_view<T>, layer_moments) for each layer in order, with all its rows and a progress bar.
-/// The moments are of every token if the captures hold those, else of the rows. Throws `error` on a row that is not
-/// finite.
+/// Calls f(captured_layer, layer_view<T>, layer_moments) for each layer that the options name in order, with all its
+/// rows and a progress bar. The moments are of every token if the captures hold those, else of the rows. Throws `error`
+/// on a row that is not finite.
 template <class F>
 void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments& a, const analysis_options& options,
                     const std::string& label, const F& f) {
@@ -20,10 +20,10 @@ void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments
   const auto buckets = query_buckets(manifest, options);
   check_memory(source, buckets, options);
   const auto stored = a.rows_only ? std::nullopt : set_moments::open(source, buckets);
-  const index_t heads = manifest.query_heads();
-  require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
-  progress bar(label, heads, "heads");
+  require(manifest.query_heads() > 0, a.captures.at(0).string(), ": this capture holds no query head");
+  progress bar(label, analysed_heads(manifest, options), "heads");
   for (const index_t number : source.layers()) {
+    if (!options.wants_layer(number)) continue;
     const auto layer = source.read_layer(number);
     check_finite(layer);
     if (!stored) require_rows(layer, layer.q.rows, layer.k.rows);

@@ -51,12 +51,12 @@ void output_folder::print(printer& out) const {
   list("  pages:   ", pages_);
 }
 
-chosen_head parse_head(const std::string& text) {
+head_id parse_head(const std::string& text, const std::string& option) {
   const auto number = [&](std::size_t from, std::size_t to) {
     index_t value = -1;
     const auto [end, failed] = std::from_chars(text.data() + from, text.data() + to, value);
-    require(failed == std::errc() && end == text.data() + to && value >= 0, "--head must be LAYER.HEAD, e.g. 3.2, not ",
-            text);
+    require(failed == std::errc() && end == text.data() + to && value >= 0, option,
+            " must be LAYER.HEAD, e.g. 3.2, not ", text);
     return value;
   };
   const std::size_t dot = std::min(text.find('.'), text.size());

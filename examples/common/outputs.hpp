@@ -65,11 +65,8 @@ class output_folder {
   std::vector<std::string> tables_, figures_, pages_;
 };
 
-struct chosen_head {
-  index_t layer = 0, head = 0;
-};
-/// Parses LAYER.HEAD of the command line.
-chosen_head parse_head(const std::string& text);
+/// Parses LAYER.HEAD of a command line's option.
+head_id parse_head(const std::string& text, const std::string& option = "--head");
 
 /// Writes notes.csv.
 void write_notes(output_folder& out, const analysed& a);

@@ -137,7 +137,7 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
 line_figure loss_figure(const std::string& model, const loss_report& report) {
   line_figure f;
   f.text = {"Loss along the context", model + "; -ln p of the next token; band: 2 standard errors over documents",
-            "position that it is predicted from (tokens, K = 1024)", "nats a token"};
+            "position that it is predicted from (tokens, K = 1024)", "nats per token"};
   f.x_end = static_cast<double>(report.buckets.edges().back());
   line_figure::group g{
       "mean of " + grouped(static_cast<long long>(report.all_tokens)) + " tokens", palette::black, {}, {}, {}};

@@ -75,7 +75,8 @@ struct analyses_of {
   }
 };
 
-/// Rows for the first and the last `each` heads by falling `key`, fewer if the model has too few heads.
+/// Rows for the first `each` heads by falling `key`, and for as many from the other end, the last of all before the
+/// others; fewer if the model has too few heads.
 void extreme_rows(table& t, const model_report& report, std::size_t each, const char* top, const char* bottom,
                   double (*key)(const head_report&)) {
   const analyses_of has(report);
@@ -93,7 +94,7 @@ void extreme_rows(table& t, const model_report& report, std::size_t each, const 
     t.row(std::move(cells));
   };
   for (std::size_t i = 0; i < n; ++i) row(*heads[i], i == 0 ? top : "");
-  for (std::size_t i = 0; i < m; ++i) row(*heads[heads.size() - m + i], i == 0 ? bottom : "");
+  for (std::size_t i = 0; i < m; ++i) row(*heads[heads.size() - 1 - i], i == 0 ? bottom : "");
 }
 
 /// Share of the heads whose bias strength is above 0.
@@ -211,7 +212,7 @@ void print_plasticity(printer& out, const model_report& report) {
   }
   if (report.heads[0].empirical) {
     t.rule();
-    plasticity_rows(t, with_headline(report, -1), "none, observed");
+    plasticity_rows(t, with_headline(report, -1), "observed queries");
   }
   out.print(t);
 }

@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--pair", pairs,
                  "Two models by their labels, A,B: differences.csv has A less B; may be given several times; default: "
-                 "each less the first")
+                 "each minus the first")
       ->delimiter('\0');
   app.add_option("--bins", bins,
                  "Ascending edges in tokens of bins of the context, for all models alike; default: doubling from a "

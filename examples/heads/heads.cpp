@@ -48,7 +48,7 @@ void write_all(const choices& c, const analysed& found, const std::filesystem::p
   write_pca(folder, found, c.options.pca.thresholds);
   write_rotation(folder, found, c.heads);
   write_plasticity(folder, found);
-  if (c.details) write_details(folder, found, c.a);
+  const auto details = c.details ? write_details(folder, found, c.a) : std::vector<std::string>{};
   const auto likeness = qkgeom::shared_keys_of(found.report);
   write_shared_keys_csv(folder.table("key_groups.csv"), likeness);
   const auto statistics = statistics_of(found);
@@ -61,6 +61,8 @@ void write_all(const choices& c, const analysed& found, const std::filesystem::p
   print_shared_keys(*out, likeness.at(0));
   print_statistics(*out, statistics);
   print_extremes(*out, found.report);
+  if (!details.empty()) out->heading("Details: all heads together");
+  for (const auto& sentence : details) out->line("  " + sentence);
   folder.print(*out);
 }
 
@@ -118,6 +120,10 @@ int main(int argc, char** argv) {
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
+  app.add_option("--layers", a.layers, "Only these layers, e.g. 0,5; softmax and loss stay those of all")
+      ->delimiter(',');
+  app.add_option("--heads", a.heads, "Only these heads, LAYER.HEAD, e.g. 3.2,5.0, and those of --layers")
+      ->delimiter(',');
   app.add_option("--head", c.heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
   bool refit_errors = false;
   app.add_flag(
@@ -139,7 +145,7 @@ int main(int argc, char** argv) {
     options.components = c.details;
     options.geometry_blocks = refit_errors || !label.empty() ? 10 : 0;
     options = with_arguments(options, a);
-    qkgeom::require(!c.details || options.sampled_pairs == 0, "--details looks at all pairs, leave --pairs out");
+    qkgeom::require(!c.details || a.pairs == "all", "--details looks at all pairs, leave --pairs out");
     if (!label.empty()) documents_by_label(a.captures, label);  // refuses a wrong label before the analysis
     printer out;
     write_all(c, analyse_capture(a, options), a.out, &out);

@@ -78,8 +78,8 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
 void print_groups(printer& out, const std::vector<document_group>& groups) {
   out.heading("By " + groups.at(0).label + ": means over all heads ± standard error over documents");
   out.line("  PCA, rotation and query models of the captured rows alone: moments of every token are of all documents");
-  table t({groups[0].label}, {"documents", "AP overall", "AP_drop", "less the rest's", "bias × context, logits",
-                              "less the rest's", "position-dominated"});
+  table t({groups[0].label}, {"documents", "AP overall", "AP_drop", "minus the rest's", "bias × context, logits",
+                              "minus the rest's", "position-dominated"});
   for (const auto& g : groups) {
     const auto& in = g.inside.groups.at(0);
     const auto rest = [&](const char* name) {

@@ -105,8 +105,8 @@ step_figure figure_of(const std::vector<effect>& effects, const std::vector<key>
   step_figure f;
   f.joined = false;
   f.text = {title,
-            "changed model less the model as it is, bars: 2 standard errors; pale: random heads of the same layers", "",
-            y};
+            "changed model minus the model as it is, bars: 2 standard errors; pale: random heads of the same layers",
+            "", y};
   std::size_t number = 0;
   for (const auto& m : measures) {
     const std::string name = m.first == "loss" ? m.second + " tokens" : m.first + " over " + m.second;
@@ -159,7 +159,7 @@ void write_effects(output_folder& out, const std::vector<effect>& effects) {
         e.measure != "loss" && std::find(probes.begin(), probes.end(), k) == probes.end())
       probes.push_back(k);
   draw(figure_of(effects, {{"loss", "near"}, {"loss", "far"}}, "What changing heads costs: loss near and far",
-                 "change of the loss (nats a token)"),
+                 "change of the loss (nats per token)"),
        out.figure("effects_loss"));
   if (!probes.empty())
     draw(figure_of(effects, probes, "What changing heads costs: finding again what stood before",
@@ -181,7 +181,7 @@ void print_effects(printer& out, const std::vector<effect>& effects) {
       return key{e.measure, e.place} == m;
     });
     out.line();
-    out.heading((m.first == "loss" ? "Loss, " + m.second + " tokens (nats a token): "
+    out.heading((m.first == "loss" ? "Loss, " + m.second + " tokens (nats per token): "
                                    : "Share named, " + m.first + " over " + m.second + " tokens: ") +
                 fixed(first->base, 3) + " in the model as it is; change when heads are changed, " +
                 std::to_string(first->n) + (m.first == "loss" ? " documents" : " probes"));

@@ -48,6 +48,6 @@ int main() {
   const double known_drop = known(768) - (known(3328) + known(3840)) / 2;  // middles of the buckets in either fifth
   std::printf("\nOver the whole context  %.3f ± %.3f, from %lld pairs of keys\n", summary.overall.value,
               summary.overall.error, static_cast<long long>(summary.pairs));
-  std::printf("AP_drop                 %.3f ± %.3f, known %.3f: first fifth of the context less the last\n",
+  std::printf("AP_drop                 %.3f ± %.3f, known %.3f: first fifth of the context minus the last\n",
               summary.drop.value, summary.drop.error, known_drop);
 }

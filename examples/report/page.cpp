@@ -18,7 +18,7 @@ constexpr caption captions[] = {
      "AP_drop against the score (6.4.2, 7.2). Dashed: the target and the others' median score. Bar: two standard "
      "errors. The others as their file has them, each at its own context."},
     {"qk_scatter",
-     "Correlation with position of queries and keys on PCA component 0 (4.2), a mark a head. Shaded: head classes."},
+     "Correlation with position of queries and keys on PCA component 0 (4.2), a mark per head. Shaded: head classes."},
     {"qk_map", "Correlation with position on PCA component 0, by layer and head."},
     {"bias_histogram", "Bias strength (4.6) times the context in logits, heads counted."},
     {"bias_map", "Bias strength times the context in logits, by layer and head."},

@@ -51,7 +51,7 @@ entries settings_of(const analysed& a, const report_settings& s) {
           {"Pairs of keys", choice.pairs + " (" + pairs_words(report) + ")"},
           {"Pair arithmetic", choice.precision},
           {"Seed of draws", std::to_string(choice.seed)},
-          {"Moments", every_token ? "of every token, " + grouped(report.moment_tokens) + " queries a head"
+          {"Moments", every_token ? "of every token, " + grouped(report.moment_tokens) + " queries per head"
                                   : std::string("of the captured rows")},
           {"Head classes", "|r| above " + significant(s.thresholds.high, 2) + " follows position, below " +
                                significant(s.thresholds.low, 2) + " does not"},
@@ -63,7 +63,7 @@ std::string rope_words(const captured_rope& r) {
   std::string s = r.style + ", " + std::to_string(r.rotary_dim) + " dimensions";
   if (!r.inv_freq.empty()) {
     const auto [slow, fast] = std::minmax_element(r.inv_freq.begin(), r.inv_freq.end());
-    s += ", inverse frequencies " + significant(*fast) + " to " + significant(*slow) + " radians a token";
+    s += ", inverse frequencies " + significant(*fast) + " to " + significant(*slow) + " radians per token";
   }
   if (r.attention_factor != 1) s += ", attention factor " + significant(r.attention_factor, 4);
   return s;
@@ -150,7 +150,8 @@ const entries& definitions() {
        "a: direction of the covariance of pooled queries and keys with position. b: direction from the keys' mean to "
        "the queries', orthogonal to a. Plane variance: the share of the pooled variance along both."},
       {"Bias strength (4.6)",
-       "Mean query on a times the keys' slope along a: the score that a key gains a token by position alone. Positive: "
+       "Mean query on a times the keys' slope along a: the score that a key gains per token by position alone. "
+       "Positive: "
        "later keys score higher."},
       {"Bias × context, in sd",
        "Bias strength times the context length; in sd: over the standard deviation of the score difference of two keys "

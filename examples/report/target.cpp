@@ -55,7 +55,7 @@ void print_target(printer& out, const model_report& report) {
   };
   for (std::size_t p = 0; p < report.heads[0].profiles.size(); ++p)
     rows(static_cast<int>(p), std::string(report.heads[0].profiles[p].covariance));
-  if (report.heads[0].empirical) rows(-1, "none, observed");
+  if (report.heads[0].empirical) rows(-1, "observed queries");
   out.print(t);
 }
 
@@ -181,10 +181,11 @@ void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
   };
 
   std::string& s = script.commands;
-  s += frame({f.title, f.subtitle, "AP_drop: plasticity of the first fifth of the context less the last", f.score_name},
-             c) +
-       open_axes() + "unset grid\nset xrange [" + number_text(x0) + ":" + number_text(x1) + "]\nset yrange [" +
-       number_text(y0) + ":" + number_text(y1) + "]\n";
+  s +=
+      frame({f.title, f.subtitle, "AP_drop: plasticity of the first fifth of the context minus the last", f.score_name},
+            c) +
+      open_axes() + "unset grid\nset xrange [" + number_text(x0) + ":" + number_text(x1) + "]\nset yrange [" +
+      number_text(y0) + ":" + number_text(y1) + "]\n";
   const auto line = [&](const std::string& from, const std::string& to) {
     s += "set arrow from " + from + " to " + to + " nohead lw 1.2 dt 2 lc " + rgb(faint_ink) + " back\n";
   };

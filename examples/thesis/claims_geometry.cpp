@@ -9,17 +9,7 @@
 namespace qkgeom::examples::thesis {
 namespace {
 
-const std::string heads_command =
-    "pca and rotation over captures of the 11 models (qkgeom-capture --study NAME) decide it";
-
-finding per_head(const published&) { return undecided("no table by head is published; " + heads_command); }
-
-/// A mean over 11 models of which 7 are published, so undecided.
-finding mean_of_scored(const published& p, double model::*member) {
-  const auto values = column(p.scored(), member);
-  return undecided("mean of the 7 models in table 1 of the note; 4 of the 11 are not published; " + heads_command,
-                   significant(mean(values)) + " over 7 of 11 models");
-}
+const std::string heads_command = "captures of the 11 models (qkgeom-capture --study NAME) decide it";
 
 finding family_bias(const published& p, const char* family) {
   return numbers(column(p.family(family), &model::bias), "table of all models, by size");
@@ -55,10 +45,6 @@ finding positive_share(const published& p) {
   return numbers({100 * (1 - p.primacy_heads / p.heads_analysed)}, "of the two counts printed; " + heads_command);
 }
 
-finding primacy_count(const published& p) {
-  return undecided("99.0 % of " + significant(p.heads_analysed) + " allows 31 to 34; " + heads_command);
-}
-
 finding class_sum(const published& p) {
   return numbers({std::accumulate(p.class_shares.begin(), p.class_shares.end(), 0.0)},
                  "so K-positional heads are counted as mixed");
@@ -82,12 +68,6 @@ finding sliding_window(const published& p) {
 
 claim_functions geometry_claims() {
   claim_functions list;
-  for (const char* id :
-       {"pc0_share", "pc1_share", "q_linear_share", "k_linear_share", "r_q_pc0", "r_k_pc0", "class_position", "class_q",
-        "class_content", "class_mixed", "bias_separation_pooled", "bias_separation_llama", "residual_r"})
-    list.push_back({id, per_head});
-  list.push_back({"r_k_axis", [](const published& p) { return mean_of_scored(p, &model::r_k); }});
-  list.push_back({"r_q_axis", [](const published& p) { return mean_of_scored(p, &model::r_q); }});
   list.push_back({"plane_share", [](const published& p) {
                     return numbers(column(p.scored(), &model::plane), "7 of the 11 models are published");
                   }});
@@ -95,7 +75,6 @@ claim_functions geometry_claims() {
   list.push_back({"keys_follow_more", keys_follow_more});
   list.push_back({"heads_analysed", heads_with_rows});
   list.push_back({"positive_share", positive_share});
-  list.push_back({"primacy_heads", primacy_count});
   list.push_back({"bias_ministral", [](const published& p) { return family_bias(p, "Mistral"); }});
   list.push_back({"bias_qwen", [](const published& p) { return family_bias(p, "Qwen"); }});
   list.push_back({"bias_llama", [](const published& p) { return family_bias(p, "Llama"); }});

@@ -158,12 +158,6 @@ claim_functions note_claims() {
          return conditions({{"14B below 0.6B", large.drop < small.drop}},
                            fixed(large.drop, 3) + " against " + fixed(small.drop, 3));
        }},
-      {"recovery_layers",
-       [](const published&) {
-         return undecided(
-             "no profile by layer is published; heads over captures of both models "
-             "(qkgeom-capture --study llama3.1-8b, llama3.2-11b) writes recovery.csv");
-       }},
   };
 }
 

@@ -48,7 +48,7 @@ finding drops(const published& p) {
 finding bias_doubles(const published& p) {
   const auto s = stages_of(p);
   return numbers({s.annealed.bias / s.first.bias},
-                 significant(s.first.bias, 2) + " to " + significant(s.annealed.bias, 3) + " a token");
+                 significant(s.first.bias, 2) + " to " + significant(s.annealed.bias, 3) + " per token");
 }
 
 finding growth_driven_by_slope(const published& p) {
@@ -64,9 +64,9 @@ finding collapse_driven_by_slope(const published& p) {
   const auto s = stages_of(p);
   const double bias = std::log(s.last.bias / s.annealed.bias), slope = std::log(s.last.alpha_k / s.annealed.alpha_k);
   const double context = std::log(s.last.alpha_context() / s.annealed.alpha_context());
-  return conditions({{"alpha_K a token falls by more than bias does", slope <= bias}},
-                    "log changes a token: bias " + signed_fixed(bias) + ", alpha_K " + signed_fixed(slope) +
-                        "; a context: bias " + signed_fixed(bias + std::log(s.last.context / s.annealed.context)) +
+  return conditions({{"alpha_K per token falls by more than bias does", slope <= bias}},
+                    "log changes per token: bias " + signed_fixed(bias) + ", alpha_K " + signed_fixed(slope) +
+                        "; per context: bias " + signed_fixed(bias + std::log(s.last.context / s.annealed.context)) +
                         ", alpha_K " + signed_fixed(context) + "; the rest is mu_Q^a and the covariance over heads");
 }
 
@@ -140,8 +140,8 @@ finding comparable_bias(const published& p) {
   const auto s = stages_of(p);
   return conditions({{"per token", comparable(s.first.bias, s.last.bias)},
                      {"per context", comparable(s.first.bias_context(), s.last.bias_context())}},
-                    "stage1 40K has " + significant(s.first.bias / s.last.bias, 2) + " times the bias a token and " +
-                        significant(s.first.bias_context() / s.last.bias_context(), 2) + " times that a context");
+                    "stage1 40K has " + significant(s.first.bias / s.last.bias, 2) + " times the bias per token and " +
+                        significant(s.first.bias_context() / s.last.bias_context(), 2) + " times that per context");
 }
 
 finding steady_near(const published& p) {
@@ -178,8 +178,8 @@ finding ministral_comparable_bias(const published& p) {
   const auto& own = p.find("ministral3-3b");
   return conditions({{"per token", comparable(own.bias, smol.bias)},
                      {"per context", comparable(own.bias_context(), smol.bias_context())}},
-                    "SmolLM3 has " + significant(smol.bias / own.bias, 2) + " times Ministral's a token, " +
-                        significant(smol.bias_context() / own.bias_context(), 2) + " times a context");
+                    "SmolLM3 has " + significant(smol.bias / own.bias, 2) + " times Ministral's per token, " +
+                        significant(smol.bias_context() / own.bias_context(), 2) + " times per context");
 }
 
 }  // namespace

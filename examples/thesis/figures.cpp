@@ -93,7 +93,7 @@ void drop_and_bias(output_folder& out, const published& p, bool context) {
   const std::string unit = context ? "a context" : "a token";
   labelled_points f{
       .text = {"AP_drop and bias strength " + unit, "13 models and 10 checkpoints of SmolLM3; dashed: the target 0.10",
-               context ? "mean bias strength times the context" : "mean bias strength a token (log10)", "AP_drop"},
+               context ? "mean bias strength times the context" : "mean bias strength per token (log10)", "AP_drop"},
       .points = {},
       .x_low = context ? 0 : -3.7,
       .x_high = context ? 200 : -1.5,
@@ -132,14 +132,14 @@ void training_units(output_folder& out, const published& p) {
     return c.extension() ? length_words(c.context) + " +" + c.name.substr(5) : c.name;
   });
   f.lines = {
-      {"alpha_K a token", palette::vermilion, relative([](const checkpoint& c) { return c.alpha_k; }), {}, false},
-      {"bias a token", palette::blue, relative([](const checkpoint& c) { return c.bias; }), {}, false},
-      {"alpha_K a context",
+      {"alpha_K per token", palette::vermilion, relative([](const checkpoint& c) { return c.alpha_k; }), {}, false},
+      {"bias per token", palette::blue, relative([](const checkpoint& c) { return c.bias; }), {}, false},
+      {"alpha_K per context",
        palette::vermilion,
        relative([](const checkpoint& c) { return c.alpha_context(); }),
        {},
        true},
-      {"bias a context", palette::blue, relative([](const checkpoint& c) { return c.bias_context(); }), {}, true}};
+      {"bias per context", palette::blue, relative([](const checkpoint& c) { return c.bias_context(); }), {}, true}};
   f.log_y = true;
   draw(f, out.figure("training_units"));
 }

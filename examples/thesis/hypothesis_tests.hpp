@@ -59,7 +59,7 @@ class tester {
   predictor_comparison compare(const std::string& first, const std::vector<double>& a, const std::string& second,
                                const std::vector<double>& b, const std::vector<double>& y) {
     const auto c = compare_predictors(association::spearman, a, b, y, permutations_, resamples_);
-    const std::string words = "|Spearman| of " + first + " less that of " + second;
+    const std::string words = "|Spearman| of " + first + " minus that of " + second;
     for (const auto& [t, how] :
          {std::pair(c.by_swap, "; columns swapped"), std::pair(c.by_order, "; scores in any order")})
       add(words + how, values{.n = c.n,

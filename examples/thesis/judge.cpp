@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "examples/thesis/captured.hpp"
 #include "examples/thesis/claims.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/csv_read.hpp"
@@ -91,7 +92,8 @@ std::string listed(const std::vector<double>& values, int digits) {
 
 std::vector<judged_claim> judge_claims(const std::filesystem::path& folder, const published& p) {
   std::map<std::string, std::function<finding(const published&)>> functions;
-  for (const auto& list : {geometry_claims(), profile_claims(), training_claims(), benchmark_claims(), note_claims()})
+  for (const auto& list :
+       {geometry_claims(), profile_claims(), training_claims(), benchmark_claims(), note_claims(), captured_claims()})
     for (const auto& f : list) require(functions.emplace(f.id, f.compute).second, "two functions for the claim ", f.id);
   std::vector<judged_claim> judged;
   std::set<std::string> seen;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "qkgeom/report/head_report.hpp"
+
 namespace qkgeom::examples::thesis {
 
 inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
@@ -67,6 +69,12 @@ struct scored_row {
   double lbp, overall, first, last, drop;
 };
 
+/// The heads of one of the thesis' models, from a capture of the user's.
+struct captured_model {
+  std::string name;
+  model_report report;
+};
+
 /// The tables of the thesis and its notes, as files of a folder.
 struct published {
   std::vector<model> models;
@@ -86,6 +94,7 @@ struct published {
   double models_in_benchmark = 0;     ///< of the 11, from the note's overlap table
   std::vector<double> class_shares;   ///< percent, 6.1.1
   double heads_analysed = unknown, primacy_heads = unknown;
+  std::vector<captured_model> captures;  ///< empty unless --captures gives some
 
   const model& find(std::string_view name) const;
   const checkpoint& find_checkpoint(std::string_view phase, std::string_view name) const;

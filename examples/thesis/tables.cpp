@@ -55,8 +55,8 @@ void table_6_1(output_folder& out, printer& screen, const published& p) {
 
 void table_6_2(output_folder& out, printer& screen, const published& p) {
   result_table t("Table 6.2: SmolLM3, with slopes per context beside those per token", "table_6_2.csv",
-                 {"checkpoint", "context", "bias a token", "bias a context", "alpha_k a token", "alpha_k a context",
-                  "r_k_a", "ap_overall", "ap_first20", "ap_last20", "ap_drop"});
+                 {"checkpoint", "context", "bias per token", "bias per context", "alpha_k per token",
+                  "alpha_k per context", "r_k_a", "ap_overall", "ap_first20", "ap_last20", "ap_drop"});
   for (const auto& c : p.checkpoints)
     t.row({c.phase + ", " + c.name, length_words(c.context)}, {c.bias, c.bias_context(), c.alpha_k, c.alpha_context(),
                                                                c.r_k, c.overall, c.first, c.last, c.first - c.last});
@@ -65,7 +65,7 @@ void table_6_2(output_folder& out, printer& screen, const published& p) {
 
 void table_6_3(output_folder& out, printer& screen, const published& p) {
   result_table t("Table 6.3: the seven scored models", "table_6_3.csv",
-                 {"model", "family", "lbp", "ap_overall", "ap_first20", "ap_last20", "ap_drop", "bias a context"});
+                 {"model", "family", "lbp", "ap_overall", "ap_first20", "ap_last20", "ap_drop", "bias per context"});
   auto models = p.scored();
   std::sort(models.begin(), models.end(), [](const model& a, const model& b) { return a.lbp > b.lbp; });
   for (const auto& m : models)
@@ -92,7 +92,7 @@ void by_length(output_folder& out, printer& screen, const published& p) {
 void table_9_and_10(output_folder& out, printer& screen, const published& p) {
   result_table nine(
       "Table 9: rotation of the predecessors", "table_9.csv",
-      {"model", "bias a token", "bias a context", "alpha_k", "r_k_a", "r_q_a", "separation", "plane share"});
+      {"model", "bias per token", "bias per context", "alpha_k", "r_k_a", "r_q_a", "separation", "plane share"});
   result_table ten("Tables 4 and 10: deciles", "table_4_and_10.csv",
                    {"model", "0-10%", "10-20%", "20-30%", "30-40%", "40-50%", "50-60%", "60-70%", "70-80%", "80-90%",
                     "90-100%", "mean", "rise"});
@@ -112,7 +112,7 @@ void models_table(output_folder& out, printer& screen, const std::string& title,
                   std::vector<model> models) {
   result_table t(title, file,
                  {"model", "layers", "context", "lbp", "ruler_128k", "ap_overall", "ap_first20", "ap_last20", "ap_drop",
-                  "bias a token", "bias a context", "plane share"});
+                  "bias per token", "bias per context", "plane share"});
   const auto score = [](double v) { return std::isnan(v) ? std::string() : fixed(v); };
   for (const auto& m : models)
     t.row({m.name, trimmed(m.layers), length_words(m.captured), score(m.lbp), score(m.ruler_128k)},
@@ -122,7 +122,7 @@ void models_table(output_folder& out, printer& screen, const std::string& title,
 
 void cross_model(output_folder& out, printer& screen, const published& p) {
   result_table t("SmolLM3 beside other models", "table_cross_model.csv",
-                 {"model", "context claimed", "ap_drop", "bias a token", "bias a captured context"});
+                 {"model", "context claimed", "ap_drop", "bias per token", "bias per captured context"});
   const auto& smol = p.checkpoints.back();
   t.row({"smollm3-3b " + smol.phase, length_words(smol.context)}, {smol.drop, smol.bias, smol.bias_context()});
   for (const char* name : {"ministral3-3b", "qwen3-1.7b", "llama3.2-3b"}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Recomputes the thesis from its published tables: every claim that they decide, H1 to H8, tables and figure 6.7.
 #include "examples/common/cli.hpp"
+#include "examples/thesis/captured.hpp"
 #include "examples/thesis/claims.hpp"
 #include "examples/thesis/correspondence.hpp"
 #include "examples/thesis/hypotheses.hpp"
@@ -26,9 +27,16 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--plasticity-threshold", effective.plasticity, "Plasticity down to which a length is effective")
       ->capture_default_str();
+  std::vector<std::string> captures;
+  app.add_option(
+      "--captures", captures,
+      "Captures of the thesis' models, for claims that no table decides: folders that qkgeom-capture --study "
+      "NAME made, or MODEL=CAPTURE");
+  app.add_option("--threads", a.threads, "Threads for these; 0: one for each core")->capture_default_str();
   app.add_flag("!--no-figures", figures, "Tables alone");
   return run_main(argc, argv, app, a, [&] {
-    const auto published = thesis::read_published(tables);
+    auto published = thesis::read_published(tables);
+    published.captures = thesis::read_captures(captures, a, published);
     const auto claims = thesis::judge_claims(tables, published);
     const auto hypotheses = thesis::test_hypotheses(tables, published, a.seed);
     const auto correspondences = thesis::correspondences(published);

@@ -15,7 +15,7 @@ void print_trajectory(printer& out, const std::vector<trajectory_point>& points,
   const auto group = every_head(points[0].heads);
   out.heading("Means over " + counted(group.size(), "head") + " ± standard error over documents; bias in logits");
   table t({"checkpoint"}, {"context", "held-out loss", "|bias| per token", "|bias| × context", "... in sd",
-                           "|alpha_k| a context", "|r_k| axis a"});
+                           "|alpha_k| per context", "|r_k| axis a"});
   std::vector<std::string> ap_columns{"AP overall", "observed", "first 20 %", "last 20 %"};
   const auto groups = head_groups(points[0].heads);
   for (const auto& g : groups) ap_columns.push_back("drop, " + words_for_heads(g.name));
@@ -41,7 +41,7 @@ void print_trajectory(printer& out, const std::vector<trajectory_point>& points,
 void print_splits(printer& out, const std::vector<trajectory_point>& points) {
   out.heading("Change of log mean |bias|, and the parts it is the sum of");
   table t({"from", "to"},
-          {"bias a token", "bias a context", "mu_Q^a", "alpha_K a token", "alpha_K a context", "covariance"});
+          {"bias per token", "bias per context", "mu_Q^a", "alpha_K per token", "alpha_K per context", "covariance"});
   const auto group = every_head(points[0].heads);
   const auto steps = checkpoint_steps(points);
   for (std::size_t i = 0; i < steps.size(); ++i) {

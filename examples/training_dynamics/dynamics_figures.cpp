@@ -73,9 +73,9 @@ step_figure bias_factor_figure(const std::vector<trajectory_point>& points) {
                          "all heads; mean |bias| = mean |mu_Q^a| x mean |alpha_K| x covariance" + bars_of_documents, "",
                          "times the first checkpoint"});
   f.log_y = true;
-  f.lines = {{"bias a token", palette::black, {}, {}},         {"mu_Q^a", palette::green, {}, {}},
-             {"alpha_K a token", palette::blue, {}, {}},       {"covariance", palette::orange, {}, {}},
-             {"bias a context", palette::black, {}, {}, true}, {"alpha_K a context", palette::blue, {}, {}, true}};
+  f.lines = {{"bias per token", palette::black, {}, {}},         {"mu_Q^a", palette::green, {}, {}},
+             {"alpha_K per token", palette::blue, {}, {}},       {"covariance", palette::orange, {}, {}},
+             {"bias per context", palette::black, {}, {}, true}, {"alpha_K per context", palette::blue, {}, {}, true}};
   const auto group = every_head(points[0].heads);
   for (const auto& p : points) {
     const auto token = split_bias(points[0], p, group, true, false),

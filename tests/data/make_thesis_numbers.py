@@ -83,10 +83,10 @@ expect("correspondence.csv", "pearson_given_log_length", stats.pearsonr(*rest).s
 
 # Two models of 13 have the largest rises from dip to peak: one deal in 78.
 expect("hypotheses.csv", "p", 1 / math.comb(13, 2), hypothesis="H8",
-       test="mean rise of these models less that of the others")
+       test="mean rise of these models minus that of the others")
 checkpoints = table("table5_smollm3_trajectory.csv")
 context = np.array([4096] * 6 + [32768] * 2 + [65536] * 2)
 expect("hypotheses.csv", "estimate",
        stats.spearmanr(numbers(checkpoints, "bias_str") * context, numbers(checkpoints, "ap_drop")).statistic,
-       hypothesis="H4", test="Spearman of AP_drop with bias a context, 10 checkpoints")
+       hypothesis="H4", test="Spearman of AP_drop with bias per context, 10 checkpoints")
 (here / "thesis-numbers.json").write_text(json.dumps(expected, indent=1) + "\n")

@@ -57,8 +57,8 @@ def programs(page):
     rows[more] = (rows["heads"][0] + rows[more][0], figures + [f for f in rows[more][1] if f != "also"])
     analysed = "qkgeom-capture --analyse"
     rows[f"{analysed} --models-of CAPTURE"] = (rows[analysed][0] + rows[f"{analysed} --models-of CAPTURE"][0], [])
-    for name in ("heads --details", "heads --group-by LABEL"):
-        rows[name] = (rows["heads"][0] + rows[name][0], figures)
+    rows["heads --group-by LABEL"] = (rows["heads"][0] + rows["heads --group-by LABEL"][0], figures)
+    rows["heads --details"] = (rows["heads"][0] + rows["heads --details"][0], figures + ["decay", "later_keys"])
     contexts = "heads --max-position N,..."
     rows[contexts] = (rows["heads"][0] + rows[contexts][0], figures + ["contexts"])
     return rows

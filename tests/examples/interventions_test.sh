@@ -83,6 +83,18 @@ END
 
 [[ $(ls "$work/effects" | sort) == "$(printf '%s\n' effects.csv $(both effects_loss effects_probes) | sort)" ]] ||
   bad "wrote $(ls "$work/effects" | tr '\n' ' ')"
+# A part of the rankings gives the sets that all of them give; the plan counts what is run, and writes nothing.
+run choose_heads "$work/capture" --out "$work/part" --count 4 --random 2 --rankings bias_high,ap_high
+diff <(grep -E '^(ranking|ap_high|bias_high),' "$work/choice/chosen_heads.csv") "$work/part/chosen_heads.csv" ||
+  bad "--rankings changes the sets"
+refused --rankings choose_heads "$work/capture" --out "$work/x" --rankings ap_middle
+run qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --conditions "$work/part/conditions.json" --distances 50 \
+  --trials 4 --plan
+grep -q '^conditions   19, ' "$work/stdout" || bad "conditions of the plan: $(cat "$work/stdout")"
+grep -qE '^each         3 documents and 4 probes, [1-9][0-9]* tokens$' "$work/stdout" || bad "texts of the plan: $(cat "$work/stdout")"
+grep -qE '^peak memory  about [0-9.]+ MB' "$work/stdout" || bad "memory of the plan: $(cat "$work/stdout")"
+grep -qE '^time         about .* tokens per second' "$work/stdout" || bad "time of the plan: $(cat "$work/stdout")"
+refused --out qkgeom-evaluate --model "$checkpoint" "${documents[@]}"
 refused --pairs choose_heads "$work/capture" --out "$work/x" --pairs sampled:10
 refused --covariance choose_heads "$work/capture" --out "$work/x" --covariance joint,diagonal
 run qkgeom-capture --model "$checkpoint" "${documents[@]}" --layers 1-3 --heads 3 --bucket-size 16 --rate 8 --out "$work/single"

@@ -40,6 +40,16 @@ for table in pca/qk rotation/rotated plasticity/profile plasticity/heatmap plast
   cmp "$work/$table.csv" "$work/long-f32/$(basename $table).csv" || bad "$table.csv depends on the program or the threads"
 done
 
+# A look at some heads gives their rows of the whole.
+run heads "$data/long-f32.safetensors" --out "$work/some" --layers 3 --heads 0.5 --details
+grep -q ' query heads in 2 layers' "$work/stdout" || bad "heads of some layers: $(head -3 "$work/stdout")"
+some=$(awk -F, '$1 == 3 || ($1 == 0 && $2 == 5)' "$work/long-f32/heads.csv")
+[[ $(sed 1d "$work/some/heads.csv") == "$some" ]] || bad "heads.csv of some heads: $(cat "$work/some/heads.csv")"
+for name in decay later_keys; do [[ -s $work/some/$name.svg ]] || bad "--details draws no $name"; done
+for subject in Fit Gap 'Rotation planes' 'Decay theorem' 'Key buckets' 'Pair terms' 'Later keys'; do
+  grep -qE "^  $subject: .*[0-9]" "$work/stdout" || bad "--details prints nothing of '$subject'"
+done
+
 # Drawn pairs differ from all pairs by about their sampling error and do not depend on the threads; all pairs have a
 # sampling error of 0. f64 arithmetic changes values by less than 1e-6, the query's position in its bucket by more.
 plasticity() { run plasticity "$data/long-f32.safetensors" --out "$work/$1" --covariance joint "${@:2}"; }
@@ -48,6 +58,10 @@ plasticity drawn --pairs sampled:300 --threads 1
 grep -q 'Over drawn pairs of keys of a document' "$work/stdout" || bad "the summary does not say that pairs were drawn"
 plasticity drawn-2 --pairs sampled:300 --threads 2
 cmp "$work/drawn/profile.csv" "$work/drawn-2/profile.csv" || bad "drawn pairs depend on the threads"
+plasticity once --pairs per_document
+grep -q 'all pairs of keys of a document, every document counting once' "$work/stdout" || bad "documents that count once"
+plasticity prefixes --pairs prefix_uniform
+cmp -s "$work/once/profile.csv" "$work/prefixes/profile.csv" && bad "--pairs prefix_uniform changes nothing"
 plasticity precise --precision f64
 plasticity mean --query-position mean
 cat >"$work/differences.awk" <<'END'
@@ -65,6 +79,7 @@ differ() { # A B CONDITION on n, drawn, z2 (mean square of difference over sampl
     bad "$1 and $2: n, drawn, z2, most, wrong errors: $found"
 }
 differ all drawn 'drawn >= 40 && z2 > 0.5 && z2 < 1.7 && most > 0.001'
+differ all once 'most > 1e-5'
 differ all precise 'n > 40 && drawn == 0 && most > 0 && most < 1e-6'
 differ all mean 'n > 40 && most > 1e-6'
 
@@ -127,6 +142,9 @@ refused --pairs drop_split "$data/long-f32.safetensors" --out "$work/x" --pairs 
 refused inv_freq drop_split "$data/long-f32.safetensors" --out "$work/x" --keys rotation
 refused --details heads "$data/long-f32.safetensors" --out "$work/x" --details --pairs sampled:100
 refused --pairs plasticity "$data/long-f32.safetensors" --out "$work/x" --preset attention-plasticity --pairs all
+refused --details heads "$data/long-f32.safetensors" --out "$work/x" --details --pairs per_document
+refused "--layers 9" heads "$data/long-f32.safetensors" --out "$work/x" --layers 9
+refused "--heads 0.9: this head is not" heads "$data/long-f32.safetensors" --out "$work/x" --heads 0.9
 refused --precision plasticity "$data/long-f32.safetensors" --out "$work/x" --precision f16
 refused ascend plasticity "$data/long-f32.safetensors" --out "$work/x" --bucket-edges 0,512,256
 refused "cannot make the folder /dev/null/x" heads "$data/long-f32.safetensors" --out /dev/null/x

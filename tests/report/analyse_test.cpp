@@ -414,6 +414,36 @@ TEST(analyse, documents_that_no_shard_holds_are_refused) {
   EXPECT_QKGEOM_ERROR("no shard holds document 3", capture_set::open({folder / "c"}).only({3}));
 }
 
+TEST(analyse, documents_or_prefixes_may_count_the_same) {
+  const test::scratch_folder folder;
+  write(folder / "one", 0, 12, 12);
+  write(folder / "many", 0, 12, 3);
+  cpu_context cpu;
+  const auto all = analyse(cpu, capture_set::open({folder / "one"}));
+  for (const auto weighting : {pair_weighting::documents, pair_weighting::prefix_uniform}) {
+    analysis_options options;
+    options.weighting = weighting;
+    const auto one = analyse(cpu, capture_set::open({folder / "one"}), options);
+    expect_same(one, analyse(cpu, capture_set::open({folder / "many"}), options), 1e-6);
+    std::size_t compared = 0, different = 0;
+    for (index_t b = 0; b < one.buckets.count(); ++b) {
+      const auto& found = one.heads[0].profiles[0].buckets[b];
+      const auto& pairs = all.heads[0].profiles[0].buckets[b];
+      double sum = 0, n = 0;
+      for (std::size_t e = 0; e < pairs.document_sum.size(); ++e)
+        if (pairs.document_weight[e] > 0) sum += pairs.document_sum[e] / pairs.document_weight[e], ++n;
+      if (!(n > 1)) continue;
+      ++compared;
+      if (weighting == pair_weighting::documents)
+        EXPECT_NEAR(found.plasticity, sum / n, 1e-9);
+      else
+        different += std::abs(found.plasticity - sum / n) > 1e-4;
+    }
+    EXPECT_GT(compared, 3u);
+    EXPECT_EQ(different > 0, weighting == pair_weighting::prefix_uniform);
+  }
+}
+
 TEST(analyse, layers_without_rows_are_named_with_their_file) {
   const test::scratch_folder folder;
   write(folder / "some", 0, 6, 3, 3);

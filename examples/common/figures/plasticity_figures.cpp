@@ -93,7 +93,10 @@ std::string pairs_words(const model_report& report) {
     for (const auto& b : h.profiles[0].buckets) drawn |= b.drawn > 0;
     for (const std::int32_t e : h.profiles[0].documents) across |= e < 0;
   }
-  return std::string(drawn ? "drawn" : "all") + " pairs of keys" + (across ? "" : " of a document");
+  return std::string(drawn ? "drawn" : "all") + " pairs of keys" + (across ? "" : " of a document") +
+         (report.weighting == pair_weighting::documents        ? ", every document counting once"
+          : report.weighting == pair_weighting::prefix_uniform ? ", weighted as Definition 4.3 draws them"
+                                                               : "");
 }
 
 line_figure profile_figure(const model_report& report) {

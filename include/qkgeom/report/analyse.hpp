@@ -58,17 +58,26 @@ inline index_t document_block(index_t documents) {
   return block;
 }
 
+/// Query heads in the layers that are analysed.
+inline index_t analysed_heads(const capture_manifest& manifest, const analysis_options& options) {
+  index_t n = 0;
+  for (const auto& layer : manifest.layers)
+    if (options.wants_layer(layer.layer)) n += static_cast<index_t>(layer.query_heads.size());
+  return n;
+}
+
 /// Throws `error` naming the file if a layer with so many rows of each side has no geometry.
 inline void require_rows(const captured_layer& layer, index_t queries, index_t keys) {
   require(queries > 0 && keys > 0, layer.q.file, ": layer ", layer.layer, " has no ", queries > 0 ? "keys" : "queries",
           ", and PCA and rotation need at least one query and one key");
 }
 
-/// Runs the analyses on every captured head, layer by layer and shard by shard (for pairs across documents: all rows of
-/// a layer at once). Several captures of one model are analysed as one: their moments are merged and the query models
-/// fitted, then the pairs of each capture are summed under these. Where the captures hold moments of every token, these
-/// count, and the rows serve for pairs of keys and for the observed queries. `progress(heads)` is called after each
-/// layer with the number of its query heads. Throws `error` naming tensor and row where a row is not finite.
+/// Runs the analyses on every captured head, or on those that the options name, layer by layer and shard by shard (for
+/// pairs across documents: all rows of a layer at once). Several captures of one model are analysed as one: their
+/// moments are merged and the query models fitted, then the pairs of each capture are summed under these. Where the
+/// captures hold moments of every token, these count, and the rows serve for pairs of keys and for the observed
+/// queries. `progress(heads)` is called after each layer with the number of its query heads. Throws `error` naming
+/// tensor and row where a row is not finite.
 template <context Context, class Progress>
 model_report analyse(Context& ctx, const capture_set& source, analysis_options options, Progress&& progress) {
   constexpr index_t least_blocks = 4;  // errors from fewer blocks of stored moments say little
@@ -77,6 +86,7 @@ model_report analyse(Context& ctx, const capture_set& source, analysis_options o
   position_range positions;
   model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}, 0};
   report.rope_stage = manifest.rope_stage;
+  report.weighting = options.weighting;
   check_memory(source, report.buckets, options);
   const auto stored = !options.every_token ? std::nullopt
                       : options.plasticity ? set_moments::open(source, report.buckets)
@@ -84,6 +94,7 @@ model_report analyse(Context& ctx, const capture_set& source, analysis_options o
   const auto documents =
       options.geometry && options.geometry_blocks > 1 ? source.documents_with_rows() : std::vector<std::int32_t>{};
   for (const index_t number : source.layers()) {
+    if (!options.wants_layer(number)) continue;
     const auto first = source.read_shard(number, 0);
     bool checked = false;
     index_t queries = 0, keys = 0;
@@ -123,7 +134,8 @@ model_report analyse(Context& ctx, const capture_set& source, analysis_options o
                                      .every_token = std::move(known),
                                      .documents = documents},
                                     options);
-      for (auto& h : heads) report.heads.push_back(std::move(h));
+      for (auto& h : heads)
+        if (options.wants_head({number, h.q_head})) report.heads.push_back(std::move(h));
     });
     progress(static_cast<index_t>(first.query_heads.size()));
   }

@@ -12,8 +12,13 @@
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/geometry_errors.hpp"
 #include "qkgeom/report/summary.hpp"
+#include "qkgeom/sampling/heads.hpp"
 
 namespace qkgeom {
+
+/// How pairs of keys count in profiles: each the same; all of a document together the same; or as Definition 4.3 draws
+/// them (`prefix_uniform`).
+enum class pair_weighting { pairs, documents, prefix_uniform };
 
 /// Which analyses run, and their options. Defaults are the thesis' choices.
 struct analysis_options {
@@ -27,15 +32,24 @@ struct analysis_options {
   index_t heatmap_cell = 0;       ///< tokens; 0: the width of the first query bucket
   bool across_documents = false;  ///< pairs of keys of different documents too
   index_t sampled_pairs = 0;      ///< pairs drawn per query bucket and shard; 0: all are used
+  pair_weighting weighting = pair_weighting::pairs;  ///< of the query models' profiles; drawn pairs count the same
   query_position position = query_position::middle;
   std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
   bool no_drift = false;                      ///< query models without the drift term beta_pos tau
   pca_options pca{};
-  rotation_options rotation{};  ///< its context_length 0: the capture's
-  bool components = false;      ///< the terms of the headline profile too, by a slower kernel
-  bool every_token = true;      ///< moments of every token where the captures hold them, else of the rows
-  index_t geometry_blocks = 0;  ///< PCA and rotation again without each of at most this many blocks of documents
-  std::uint64_t seed = 0;       ///< of drawn pairs and of the queries that the empirical form keeps
+  rotation_options rotation{};   ///< its context_length 0: the capture's
+  bool components = false;       ///< the terms of the headline profile too, by a slower kernel
+  bool every_token = true;       ///< moments of every token where the captures hold them, else of the rows
+  index_t geometry_blocks = 0;   ///< PCA and rotation again without each of at most this many blocks of documents
+  std::uint64_t seed = 0;        ///< of drawn pairs and of the queries that the empirical form keeps
+  std::vector<head_id> heads{};  ///< query heads to analyse; empty: all
+
+  bool wants_layer(index_t layer) const {
+    return heads.empty() || std::any_of(heads.begin(), heads.end(), [=](head_id h) { return h.layer == layer; });
+  }
+  bool wants_head(head_id head) const {
+    return heads.empty() || std::find(heads.begin(), heads.end(), head) != heads.end();
+  }
 };
 
 /// Results of all analyses of one query head.
@@ -70,6 +84,7 @@ struct model_report {
   std::vector<head_report> heads;   ///< by layer, then query head
   index_t moment_tokens = 0;        ///< queries of a head's moments of every token; 0: moments are of the rows
   std::string rope_stage = "post";  ///< or "pre": rows from before the rotary embedding
+  pair_weighting weighting = pair_weighting::pairs;  ///< of the profiles
   std::vector<report_note> notes{};
 };
 

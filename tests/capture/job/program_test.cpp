@@ -162,7 +162,7 @@ TEST_F(capture_program, analyses_every_token_and_leaves_tables) {
   char counted[32];
   std::snprintf(counted, sizeof counted, "%.2e pairs of keys", pairs * 2 * 6 * 2);
   EXPECT_THAT(log(), HasSubstr(counted));
-  EXPECT_THAT(log(), HasSubstr("pairs a second, measured now"));
+  EXPECT_THAT(log(), HasSubstr("pairs per second, measured now"));
   EXPECT_THAT(log(), HasSubstr("rows         0 of queries, 0 of keys"));
 
   ASSERT_EQ(run(to("undisturbed", {})), 0) << log();

@@ -103,6 +103,8 @@ std::vector<head_report> analyse_layer(Context& ctx, const Shards& shards, layer
   }
   if (options.geometry) add_geometry(ctx, s.moments, s.by_block, length, options, heads);
   if (!options.plasticity) return heads;
+  require(options.sampled_pairs == 0 || options.weighting == pair_weighting::pairs,
+          "drawn pairs count the same: either sampled_pairs or a weighting of pairs");
   require(options.sampled_pairs == 0 || options.sampled_pairs >= 2,
           "sampled_pairs must be 0 for all pairs, or at least 2 a query bucket, not ", options.sampled_pairs);
   detail::add_profiles<T>(ctx, shards, s, layer, options, heads);

@@ -7,12 +7,15 @@ namespace qkgeom {
 
 namespace detail {
 
-/// The pair set that the options ask for: `all_pairs`, or `sampled` if `draw.pairs` is above 0.
+/// The pair set that the options ask for: `all_pairs` or `prefix_uniform`, or `sampled` if `draw.pairs` is above 0.
 struct chosen_pairs {
   bool across_documents = false;
   pair_sample draw{};
-  static constexpr bool documents_weigh_same = false;
-  pair_weight weight() const { return {}; }
+  pair_weighting weighting = pair_weighting::pairs;
+  bool documents_weigh_same = weighting != pair_weighting::pairs;
+  pair_weight weight() const {
+    return weighting == pair_weighting::prefix_uniform ? prefix_uniform{}.weight() : pair_weight{};
+  }
   pair_sample sample() const { return draw; }
 };
 
@@ -24,7 +27,8 @@ std::vector<std::vector<plasticity_profile_result>> profiles_of_shard(
     std::uint32_t shard, const analysis_options& options) {
   const detail::chosen_pairs pairs{
       options.across_documents,
-      {options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (shard << 16)}};
+      {options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (shard << 16)},
+      options.weighting};
   std::vector<std::vector<plasticity_profile_result>> found;
   for (std::size_t c = 0; c < models.size(); ++c)
     found.push_back(plasticity_profile(ctx, models[c], rows, pairs,

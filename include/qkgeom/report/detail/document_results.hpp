@@ -34,7 +34,7 @@ inline void document_results::put(index_t document, const std::vector<head_repor
           "document_results: no room for ", heads.size(), " heads of document ", document);
   const std::size_t b = shape_.buckets.count(), c = shape_.covariances.size(), w = shape_.cells();
   for (const auto& h : heads) {
-    require(h.profiles.size() == c, "document_results: ", h.profiles.size(), " profiles a head for ", c,
+    require(h.profiles.size() == c, "document_results: ", h.profiles.size(), " profiles per head for ", c,
             " query models");
     for (const auto& p : h.profiles)
       require(p.buckets.size() == b, "document_results: a profile of ", p.buckets.size(), " buckets for ", b);
