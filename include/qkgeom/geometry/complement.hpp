@@ -23,7 +23,7 @@ struct plane_turn {
   double resultant = 0;       ///< |mean exp(i(angle - omega t))|; 1: the angle is linear in position
   double level = 0;           ///< largest resultant of the permutations; the bound if none was drawn
   index_t draws = 0;          ///< permutations drawn, up to the first that is not beaten
-  bool active = false;        ///< the resultant beats `level`
+  bool active = false;        ///< resultant > level
   double variance_share = 0;  ///< share of this side's variance in the plane
 };
 
@@ -42,10 +42,11 @@ struct complement_result {
 /// Rotation planes of each head of a layer in the complement of its plane {a, b} (section 4.3.3; docs/mathematics.md,
 /// Planar rotation). The planes are consecutive pairs of principal components of the pooled rows projected off a and b.
 /// Per plane and side, omega maximises the resultant of the angle atan2(x_{2i+1}, x_{2i}) minus omega t over a grid of
-/// frequencies at least twice as fine as 2 pi / T, T the span of positions, and is then refined; the test by permuted
-/// positions compares grid values. `moments` are the layer's and `planes` their `planar_rotation`. Needs rows on the
-/// host. Costs O(T log T + n) per plane, side and draw and O(n d^2) per head of n rows; most planes need few draws or
-/// none. Throws if the arguments do not fit each other.
+/// frequencies at least twice as fine as 2 pi / T, T the span of positions, and is then refined; so it does for
+/// permuted positions. At omega = 0 the resultant is the same in every order of positions, so a plane is active for
+/// what the best frequency adds to it. `moments` are the layer's and `planes` their `planar_rotation`. Needs rows on
+/// the host. Costs O(T log T + n) per plane, side and draw and O(n d^2) per head of n rows; most planes need few draws
+/// or none. Throws if the arguments do not fit each other.
 template <context Context, class T>
 std::vector<complement_result> complement_planes(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                                  const layer_moments& moments,

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <numbers>
 #include <utility>
 #include <vector>
@@ -16,7 +17,7 @@ class fourier_grid {
  public:
   explicit fourier_grid(std::size_t n) : n_(n) {
     require(n >= 4 && std::has_single_bit(n), "fourier_grid: the size must be a power of two from 4 on, not ", n);
-    for (std::size_t length = n; length > 4; length /= 2)
+    for (std::size_t length = n; length >= 4; length /= 2)
       for (std::size_t j = 0; j < length / 2; ++j) {
         const double angle = -2 * std::numbers::pi * static_cast<double>(j) / static_cast<double>(length);
         cosine_.push_back(std::cos(angle));
@@ -29,6 +30,13 @@ class fourier_grid {
   double frequency(std::size_t k) const {
     const double turn = static_cast<double>(k) / static_cast<double>(n_);
     return 2 * std::numbers::pi * (turn > 0.5 ? turn - 1 : turn);
+  }
+
+  /// exp(-2 pi i j / n).
+  std::complex<double> turn(std::size_t j) const {
+    const std::size_t rest = j % n_, half = n_ / 2;
+    const double sign = rest < half ? 1 : -1;
+    return {sign * cosine_[rest % half], sign * sine_[rest % half]};
   }
 
   /// The largest |X_k| and its k; `re` and `im` (n) are overwritten. The transform leaves X_k at the index with the
