@@ -9,6 +9,7 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -40,7 +41,7 @@ template <class Value, class Equal>
 line_figure over_context(const std::string& model, const softmax_report& report, const char* title, const char* y,
                          const Value& value, const Equal& equal_scores) {
   line_figure f;
-  f.text = {title, model + "; mean over the queries of a bucket; thin: one head, band: 2 standard errors",
+  f.text = {title, model + "; mean over the queries of a bucket; thin: one head, band: 95 % interval",
             "query position (tokens, K = 1024)", y};
   f.x_end = static_cast<double>(report.buckets.edges().back());
   for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
@@ -54,7 +55,7 @@ line_figure over_context(const std::string& model, const softmax_report& report,
     }
     for (const auto& m : group->buckets) {
       g.mean.push_back(value(m).value);
-      g.error.push_back(2 * value(m).error);
+      g.error.push_back(half_width(value(m)));
     }
     f.groups.push_back(std::move(g));
   }
@@ -102,7 +103,7 @@ line_figure entropy_figure(const std::string& model, const softmax_report& repor
 step_figure distance_figure(const std::string& model, const softmax_report& report) {
   step_figure f;
   f.text = {"How far back the attention goes",
-            model + "; mean over heads and all queries; bars: 2 standard errors over documents",
+            model + "; mean over heads and all queries; bars: 95 % intervals over documents",
             "distance from query to key (tokens, K = 1024)", "share of the attention"};
   for (index_t d = 0; d < report.distances.count(); ++d) {
     const index_t start = report.distances.start(d), end = report.distances.end(d);
@@ -113,7 +114,7 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
     step_figure::series s{group_words(report, *group), group->rope ? rope_colour : nope_colour, {}, {}};
     for (const auto& mass : group->overall.distance) {
       s.y.push_back(mass.value);
-      s.error.push_back(2 * mass.error);
+      s.error.push_back(half_width(mass));
     }
     f.lines.push_back(std::move(s));
   }
@@ -123,7 +124,7 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
 
 line_figure loss_figure(const std::string& model, const loss_report& report) {
   line_figure f;
-  f.text = {"Loss along the context", model + "; -ln p of the next token; band: 2 standard errors over documents",
+  f.text = {"Loss along the context", model + "; -ln p of the next token; band: 95 % interval over documents",
             "position that it is predicted from (tokens, K = 1024)", "nats a token"};
   f.x_end = static_cast<double>(report.buckets.edges().back());
   line_figure::group g{
@@ -133,8 +134,8 @@ line_figure loss_figure(const std::string& model, const loss_report& report) {
     const auto& loss = report.loss[b];
     f.x.push_back(report.buckets.middle(b));
     g.mean.push_back(loss.value);
-    g.error.push_back(2 * loss.error);
-    const double band = std::isfinite(loss.error) ? 2 * loss.error : 0;
+    g.error.push_back(half_width(loss));
+    const double band = std::isfinite(loss.error) ? half_width(loss) : 0;
     if (std::isfinite(loss.value)) low = std::min(low, loss.value - band), high = std::max(high, loss.value + band);
   }
   f.groups.push_back(std::move(g));
