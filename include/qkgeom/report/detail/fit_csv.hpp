@@ -66,6 +66,7 @@ inline void write_fits_csv(const std::filesystem::path& path, const std::vector<
                         "beta_pos",
                         "beta_pos_error",
                         "beta_pos_p",
+                        "beta_pos_p_least",
                         "documents",
                         "sigma2_pos",
                         "r2_axis"});
@@ -80,7 +81,12 @@ inline void write_fits_csv(const std::filesystem::path& path, const std::vector<
     add(f.noise);
     csv.add(h.scores.all.samples);
     add(h.scores.all);
-    csv.add(h.alpha_pos).add(h.beta_pos).add(h.drift.standard_error).add(h.drift.p).add(h.drift.documents);
+    csv.add(h.alpha_pos)
+        .add(h.beta_pos)
+        .add(h.drift.standard_error)
+        .add(h.drift.p)
+        .add(h.drift.least_p)
+        .add(h.drift.documents);
     csv.add(h.sigma2_pos).add(h.r2_axis);
     csv.end_row();
   }
