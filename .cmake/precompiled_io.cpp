@@ -5,3 +5,4 @@
 #include "qkgeom/io/detail/json_bodies.hpp"
 #include "qkgeom/io/detail/safetensors_header_reader.hpp"
 #include "qkgeom/io/detail/safetensors_writing.hpp"
+#include "qkgeom/io/detail/sha256.hpp"

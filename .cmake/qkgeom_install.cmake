@@ -1,6 +1,24 @@
 # SPDX-License-Identifier: MIT
 # cmake --install, and the package that find_package(qkgeom [COMPONENTS io thrust cuda]) reads. Component `qkgeom_library` is what
-# another project needs; programs are the component `qkgeom_programs`.
+# another project needs; programs, and files for them, are the component `qkgeom_programs`.
+
+# Installs the program TARGET as qkgeom-TARGET, with hyphens for underscores, if it was built. The file of the build tree
+# is copied as it is: its run path finds libraries that lie where the linker does not look by itself, such as cuDNN's.
+function(qkgeom_install_program target)
+  if(NOT QKGEOM_INSTALL)
+    return()
+  endif()
+  string(REPLACE "_" "-" _name "${target}")
+  if(NOT _name MATCHES "^qkgeom-")
+    string(PREPEND _name "qkgeom-")
+  endif()
+  install(PROGRAMS "$<TARGET_FILE:${target}>" DESTINATION "${CMAKE_INSTALL_BINDIR}" RENAME "${_name}"
+    COMPONENT qkgeom_programs OPTIONAL)
+endfunction()
+
+if(NOT QKGEOM_INSTALL)
+  return()
+endif()
 include(CMakePackageConfigHelpers)
 
 set(_qkgeom_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/qkgeom")

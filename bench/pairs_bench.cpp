@@ -130,7 +130,7 @@ void empirical(benchmark::State& state) {
 
 void sizes(benchmark::internal::Benchmark* b, std::initializer_list<int> dims) {
   const int all = static_cast<int>(std::thread::hardware_concurrency());
-  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(1);
+  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond);
   for (const int d : dims)
     for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) b->Args({d, threads});
 }

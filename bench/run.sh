@@ -20,7 +20,7 @@ awk -v load="$load" 'BEGIN { exit !(load > 0.5) }' && echo "run.sh: other progra
 
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 mkdir -p build
-cmake --preset native -DQKGEOM_BUILD_TESTS=OFF -DQKGEOM_BUILD_BENCH=ON >build/bench-configure.log 2>&1 || { cat build/bench-configure.log >&2; exit 1; }
+cmake --preset native >build/bench-configure.log 2>&1 || { cat build/bench-configure.log >&2; exit 1; }
 cmake --build --preset native --target gemm_rates "${programs[@]}"
 
 python=${PYTHON:-}
@@ -34,7 +34,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 for program in ceilings_bench pairs_bench moments_bench eigen_bench; do
   echo "$program" >&2
-  "$bin/$program" --benchmark_out="$scratch/$program.json" --benchmark_out_format=json >/dev/null 2>&1
+  "$bin/$program" --benchmark_min_time=1 --benchmark_out="$scratch/$program.json" --benchmark_out_format=json >/dev/null 2>&1
 done
 "$bin/whole_model_bench" --write "$scratch/rows.safetensors"
 for ((round = 0; round < ${ROUNDS:-3}; ++round)); do

@@ -102,8 +102,7 @@ int main(int argc, char** argv) {
   for (const auto& [scheme, file] : schemes())
     for (const auto& [name, documents] : texts())
       benchmark::RegisterBenchmark((scheme + "/" + name).c_str(), encode, file, documents)
-          ->Unit(benchmark::kMillisecond)
-          ->MinTime(0.3);
+          ->Unit(benchmark::kMillisecond);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <map>
 
 #include "capture/job/study.hpp"
@@ -27,7 +26,9 @@ struct raw_options {
 void declare_inputs(CLI::App& app, capture_options& options, raw_options& raw) {
   app.add_option("--study", raw.study,
                  "settings and heads of a study: a built-in name, or a file like those of capture/job/studies");
-  app.add_option("--model", options.model, "folder with config.json, safetensors and tokenizer.json")->required();
+  app.add_option("--model", options.model, "folder with config.json, safetensors and tokenizer.json");
+  app.add_option("--name", options.name,
+                 "what the model is called in the manifest, tables and figures [its name on the hub, else its folder]");
   auto* const jsonl = app.add_option("--jsonl", options.documents.jsonl, "documents, one JSON object a line");
   app.add_option("--text-field", options.documents.text_field, "field of the text")
       ->capture_default_str()
@@ -50,6 +51,11 @@ void declare_inputs(CLI::App& app, capture_options& options, raw_options& raw) {
       ->check(CLI::Range(index_t{1}, most_tokens));
   app.add_option("--examples", raw.documents, "at most that many documents")
       ->check(CLI::Range(index_t{1}, most_tokens));
+  app.add_option("--skip-examples", options.documents.skip,
+                 "documents to leave out at the beginning; those that follow are captured as one capture of all does, "
+                 "so that parts equal the whole")
+      ->check(CLI::Range(index_t{0}, most_tokens))
+      ->capture_default_str();
 }
 
 void declare_rows(CLI::App& app, capture_options& options, raw_options& raw) {
@@ -65,8 +71,8 @@ void declare_rows(CLI::App& app, capture_options& options, raw_options& raw) {
       ->capture_default_str();
   app.add_flag("--same-positions", options.plan.same_positions, "keys at the positions of the queries");
   app.add_option("--heads", raw.heads,
-                 "query heads: a number of them, drawn over all captured layers; all; or a file, LAYER.HEAD words or "
-                 "{\"LAYER\": [HEAD, ...]} [the study's, else all]");
+                 "query heads: a number of them, drawn over all captured layers; all; LAYER.HEAD words such as "
+                 "3.12,4.0; or a file of such words or {\"LAYER\": [HEAD, ...]} [the study's, else all]");
   app.add_option("--layers", raw.layers, "layers such as 0,3,5-7, or all")->capture_default_str();
   app.add_flag("--include-windowed", options.plan.include_windowed, "capture layers with a sliding window too");
   app.add_option("--seed", options.plan.seed, "seed of all draws")->capture_default_str();
@@ -152,12 +158,18 @@ void choose_heads(const std::string& text, plan_options& plan) {
   index_t heads = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), heads);
   const bool is_number = code == std::errc() && end == text.data() + text.size();
-  require(is_number ? heads > 0 : std::filesystem::exists(text),
-          "--heads must be a number of at least 1, all, or a file, not '", text, "'");
+  const bool is_file = !is_number && std::filesystem::exists(text);
+  const bool is_list = text.find('.') != text.npos && text.find_first_not_of("0123456789., ") == text.npos;
+  require(is_number ? heads > 0 : is_file || is_list,
+          "--heads must be a number of at least 1, all, a list such as 3.12,4.0, or a file, not '", text, "'");
   if (is_number)
     plan.heads = heads;
   else
-    plan.head_list = read_head_list(text);
+    plan.head_list = is_file ? read_head_list(text) : parse_head_words(text, "--heads");
+}
+
+void require_model(const capture_options& options) {
+  require(!options.model.empty(), "--model must name the folder of the model (see --help)");
 }
 
 /// Interprets the options that captures and evaluations share.
@@ -172,6 +184,7 @@ void interpret_common(const raw_options& raw, capture_options& options) {
 
 void interpret(const raw_options& raw, capture_arguments& arguments) {
   capture_options& options = arguments.options;
+  require_model(options);
   require(arguments.plan || options.documents.named(), "--jsonl or --text must say where the documents are");
   require(arguments.plan || !options.out.empty(), "--out must name the capture's folder");
   choose_heads(raw.heads, options.plan);
@@ -188,8 +201,9 @@ void interpret(const raw_options& raw, capture_arguments& arguments) {
   interpret_common(raw, options);
 }
 
-/// Parses; returns false after --help, which is printed.
+/// Parses; returns false after --help and --version, which are printed.
 bool parsed(CLI::App& app, int argc, const char* const* argv) {
+  app.set_version_flag("--version", app.get_name() + " " + QKGEOM_VERSION, "print the version and exit");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -219,8 +233,11 @@ std::optional<capture_arguments> parse_arguments(int argc, const char* const* ar
   app.add_flag("--plan", arguments.plan,
                "print layers, heads, rows, bytes, peak memory and work of this capture and stop; needs config.json but "
                "no weights");
+  app.add_option("--verify", arguments.verify,
+                 "read all of this capture, say what holds, and stop: SHA-256 of its files, numbers, order and "
+                 "positions of rows, finite values, counts of moments");
   if (!parsed(app, argc, argv)) return std::nullopt;
-  interpret(raw, arguments);
+  if (arguments.verify.empty()) interpret(raw, arguments);
   return arguments;
 }
 
@@ -254,6 +271,7 @@ std::optional<evaluation_options> parse_evaluation(int argc, const char* const* 
   app.add_option("--seed", options.seed, "seed of the probes")->capture_default_str();
   declare_arithmetic(app, options.capture, raw);
   if (!parsed(app, argc, argv)) return std::nullopt;
+  require_model(options.capture);
   require(!options.capture.out.empty(), "--out must name the folder for condition_loss.csv and condition_probes.csv");
   require(options.records.empty() || (!options.distances.empty() && options.capture.documents.named()),
           "--records needs --distances, and documents to put between the records");

@@ -12,8 +12,9 @@ namespace qkgeom {
 /// The command line of qkgeom-capture, parsed.
 struct capture_arguments {
   capture_options options;
-  bool plan = false;  ///< print an estimate and stop
-  bool cuda = false;  ///< the forward pass runs on a GPU
+  bool plan = false;               ///< print an estimate and stop
+  std::filesystem::path verify{};  ///< read this capture and stop; empty: capture
+  bool cuda = false;               ///< the forward pass runs on a GPU
   resident_layers resident = resident_layers::automatic;
 };
 

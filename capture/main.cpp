@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <cstdio>
-#include <exception>
 #include <iostream>
 
 #include "capture/analysis/live_analysis_on.hpp"
@@ -12,7 +10,9 @@
 #include "capture/forward/products/blas.hpp"
 #include "capture/job/estimate.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/capture_check.hpp"
 #include "qkgeom/io/cuda_program.hpp"
+#include "qkgeom/io/program.hpp"
 
 namespace {
 
@@ -21,6 +21,7 @@ using namespace qkgeom;
 void print(const capture_summary& s, const std::string& out) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
+  if (!s.note.empty()) fmt::print("note: {}\n", s.note);
   if (s.was_complete) {
     fmt::print("{} is already complete: {} rows in {} shards, {:.1f} MB\n", out, s.rows, s.shards,
                static_cast<double>(s.bytes) / 1e6);
@@ -49,9 +50,19 @@ capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked
 #endif
 }
 
-int run(int argc, char** argv) {
+void print(const checked_capture& c, const std::string& path) {
+  fmt::print("{}: {} rows", path, c.rows);
+  if (c.documents > 0) fmt::print(" of {} documents", c.documents);
+  fmt::print(" in {} shards", c.shards);
+  if (c.moments > 0) fmt::print(" and {} files of moments", c.moments);
+  fmt::print(", as the manifest says and all finite");
+  fmt::print("; SHA-256 of {} of {} files compared\n", c.hashed, c.shards + c.moments);
+}
+
+void run(int argc, char** argv) {
   const auto asked = parse_arguments(argc, argv);
-  if (!asked) return 0;
+  if (!asked) return;
+  if (!asked->verify.empty()) return print(check_capture(capture::open(asked->verify)), asked->verify.string());
   cpu_context cpu{{.threads = asked->options.threads}};
   if (asked->plan) {
     auto estimate = estimate_capture(asked->options, std::cerr);
@@ -59,7 +70,7 @@ int run(int argc, char** argv) {
       estimate.pairs_per_second = pairs_per_second(cpu, estimate.manifest.model.head_dim,
                                                    analysis_options_of(*asked->options.analyse).covariances);
     print_estimate(std::cout, estimate);
-    return 0;
+    return;
   }
   const auto moments = [&](const char* side, const tensor_view<const float>& x,
                            const vector_view<const std::int32_t>& position) {
@@ -74,17 +85,11 @@ int run(int argc, char** argv) {
     backend.moments = moments;  // never called: the forward pass on the GPU takes moments itself
   }
   print(run_capture(asked->options, std::cerr, backend), asked->options.out.string());
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  qkgeom::choose_blas_kernels(argv);
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "qkgeom-capture: {}\n", e.what());
-    return 2;
-  }
+  qkgeom::set_blas_environment(argv);
+  return qkgeom::run_program("qkgeom-capture", [&] { run(argc, argv); });
 }

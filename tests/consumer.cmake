@@ -3,15 +3,19 @@
 if(NOT QKGEOM_INSTALL)
   return()
 endif()
-function(add_consumer name source programs)   # more arguments for CMake
+function(add_consumer name source programs project)   # more arguments for CMake
   add_test(NAME consumer.${name} COMMAND "${CMAKE_COMMAND}"
     -DBUILD=${PROJECT_BINARY_DIR} -DSOURCE=${source} -DWORK=${CMAKE_CURRENT_BINARY_DIR}/consumer_${name}
     -DCOMPILER=${CMAKE_CXX_COMPILER} -DGENERATOR=${CMAKE_GENERATOR} -DFLAGS=${CMAKE_CXX_FLAGS} "-DPROGRAMS=${programs}"
-    "-DMORE=${ARGN}" -P "${PROJECT_SOURCE_DIR}/tests/consumer_test.cmake")
+    "-DPROJECT=${project}" "-DMORE=${ARGN}" -P "${PROJECT_SOURCE_DIR}/tests/consumer_test.cmake")
   set_tests_properties(consumer.${name} PROPERTIES TIMEOUT 900 COST 50)
 endfunction()
 
-add_consumer(installed_package "${PROJECT_SOURCE_DIR}/examples/consumer" consumer)
+set(_project)
+if(TARGET qkgeom-capture AND TARGET heads)
+  set(_project "${PROJECT_SOURCE_DIR}")
+endif()
+add_consumer(installed_package "${PROJECT_SOURCE_DIR}/examples/consumer" consumer "${_project}")
 set(_programs with_io)
 if(TARGET qkgeom::thrust_cpu)
   list(APPEND _programs with_thrust)
@@ -20,4 +24,4 @@ set(_cuda)
 if(TARGET qkgeom::cuda)   # an architecture is enough
   set(_cuda -DWITH_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-real)
 endif()
-add_consumer(components "${PROJECT_SOURCE_DIR}/tests/components" "${_programs}" ${_cuda})
+add_consumer(components "${PROJECT_SOURCE_DIR}/tests/components" "${_programs}" "" ${_cuda})

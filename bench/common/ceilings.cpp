@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <string_view>
 
 #include "bench/common/rates.hpp"
 

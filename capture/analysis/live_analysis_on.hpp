@@ -77,6 +77,7 @@ class live_analysis_on final : public live_analysis {
         plan_(plan),
         options_(analysis_options_of(live)),
         skip_first_(plan.extra.value("skip_first", index_t{0})) {
+    options_.rotation.score_scale = plan.score_scale.value_or(0);
     const index_t size = plan.extra["analyse"]["bucket_size"].template get<index_t>();
     buckets_ = captured_buckets{"uniform", size}.edges(plan.context_length);
     for (const auto& info : plan.layers) {

@@ -126,6 +126,7 @@ class evaluation {
 
 void evaluate_model(const evaluation_options& options, std::ostream& notes) {
   const prepared_capture prepared = prepare_capture(options.capture, notes);
+  if (const std::string note = note_on_context(prepared.manifest); !note.empty()) notes << "note: " << note << '\n';
   std::vector<condition> conditions{{"none", {}}};
   if (!options.conditions.empty())
     for (auto& c : read_conditions(options.conditions, prepared.model)) {

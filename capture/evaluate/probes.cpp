@@ -41,7 +41,7 @@ probe copy_probe(index_t vocabulary, index_t distance, index_t trial, std::uint6
 }
 
 record_words read_record_words(const std::filesystem::path& path) {
-  const json document = parse_json(read_text(path, std::size_t{1} << 24), path.string());
+  const json document = parse_json(read_text(path, std::size_t{1} << 20), path.string());
   const json_value v(document, path.string());
   record_words w{v["before"].string(), v["between"].string(), v["after"].string(), strings(v["names"]),
                  strings(v["things"])};

@@ -31,7 +31,7 @@ class cpu_device {
   /// The pool must live longer.
   explicit cpu_device(thread_pool& pool, attention_kernel kernel = attention_kernel::best)
       : pool_(&pool), kernel_(kernel) {
-    use_one_blas_thread();
+    prepare_blas(pool.size());
   }
 
   const cpu_memory& memory() const { return memory_; }

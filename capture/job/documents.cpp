@@ -59,27 +59,34 @@ document document_list::read_line(std::string_view line, index_t number, index_t
   if (const auto labels = fields.object("labels")) d.labels = labels->raw();
   for (const std::string& name : options_.label_fields)
     if (const auto* value = fields.find(name.c_str())) d.labels[name] = *value;
-  for (const auto& label : d.labels.items())
-    require(label.value().is_primitive(), where, ": label ", label.key(),
-            " must be a string, a number or true or false");
+  require(d.id.size() <= max_name_bytes, where, ": ", options_.id_field, " has ", d.id.size(), " bytes, more than the ",
+          max_name_bytes, " allowed");
+  for (const auto& [name, value] : d.labels.items()) {
+    require(value.is_primitive(), where, ": label ", printable(name), " must be a string, a number or true or false");
+    const std::size_t longest =
+        std::max(name.size(), value.is_string() ? value.get_ref<const std::string&>().size() : 0);
+    require(longest <= max_name_bytes, where, ": label ", printable(name), " has ", longest, " bytes, more than the ",
+            max_name_bytes, " allowed");
+  }
   return d;
 }
 
 void document_list::for_each(const std::function<void(index_t, const document&)>& f) const {
-  index_t index = 0;
-  const auto more = [&] { return options_.count < 0 || index < options_.count; };
-  for (std::size_t i = 0; i < options_.text.size() && more(); ++i, ++index)
-    f(index, {options_.text[i].filename().string(), replace_ill_formed(text_of(files_[i]))});
+  const auto more = [&](index_t number) { return options_.count < 0 || number < options_.skip + options_.count; };
+  const auto texts = static_cast<index_t>(options_.text.size());
+  for (index_t number = options_.skip; number < texts && more(number); ++number)
+    f(number - options_.skip, {options_.text[number].filename().string(), replace_ill_formed(text_of(files_[number]))});
   if (options_.jsonl.empty()) return;
   std::string_view rest = text_of(files_[0]);
   if (rest.substr(0, 3) == "\xef\xbb\xbf") rest.remove_prefix(3);
-  for (index_t number = 1; !rest.empty() && more(); ++number) {
+  index_t number = 0;
+  for (index_t line_number = 1; !rest.empty() && more(number); ++line_number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    f(index, read_line(line, number, index));
-    ++index;
+    if (number >= options_.skip) f(number - options_.skip, read_line(line, line_number, number));
+    ++number;
   }
 }
 

@@ -19,7 +19,8 @@ struct document_options {
   std::string id_field = "id";
   std::vector<std::string> label_fields{};  ///< fields kept as labels, beside an object `labels`
   std::vector<std::filesystem::path> text{};
-  index_t count = -1;  ///< takes at most the first `count` documents; -1: all
+  index_t skip = 0;    ///< documents to leave out at the beginning
+  index_t count = -1;  ///< takes at most `count` documents after them; -1: all
   bool named() const { return !jsonl.empty() || !text.empty(); }
 };
 
@@ -34,8 +35,9 @@ class document_list {
   /// Throws `error` naming the file if it cannot be read.
   explicit document_list(document_options options);
 
-  /// Calls f(index, document) for each document in order. A line that holds no JSON object with the text field throws
-  /// `error` naming file and line; empty lines are skipped. A document without the id field has its index as id.
+  /// Calls f(index, document) for each document in order, the first that is not left out being 0. A line that holds no
+  /// JSON object with the text field throws `error` naming file and line; empty lines are skipped. A document without
+  /// the id field has its number among all as id.
   void for_each(const std::function<void(index_t, const document&)>& f) const;
 
  private:

@@ -288,6 +288,8 @@ void print_estimate(std::ostream& out, const capture_estimate& estimate) {
       << fmt::format("work         {:.2e} FLOP, {:.0f} % of it attention\n",
                      estimate.linear_flop + estimate.attention_flop,
                      100 * estimate.attention_flop / std::max(1.0, estimate.linear_flop + estimate.attention_flop));
+  if (const std::string note = note_on_context(estimate.manifest); !note.empty())
+    out << fmt::format("note         {}\n", note);
 }
 
 }  // namespace qkgeom

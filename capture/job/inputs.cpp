@@ -16,7 +16,7 @@ input_check check_inputs(const document_list& documents, const tokenizer& tokens
   documents.for_each([&](index_t index, const document& d) {
     const auto ids = tokens.encode(d.text, max_length);
     for (std::size_t t = 0; t < ids.size(); ++t)
-      require(ids[t] < model.vocabulary, "document '", d.id, "': token id ", ids[t], " at position ", t,
+      require(ids[t] < model.vocabulary, "document '", printable(d.id), "': token id ", ids[t], " at position ", t,
               " is outside the model's vocabulary of ", model.vocabulary, "; does the tokenizer belong to the model?");
     check.documents.push_back({index, d.id, static_cast<index_t>(ids.size()), d.labels});
     check.hash.add(d.id).add(std::string_view("\0", 1)).add(std::as_bytes(std::span(ids)));

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "capture/job/documents.hpp"
-#include "capture/job/sha256.hpp"
 #include "capture/model/description.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
+#include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
 

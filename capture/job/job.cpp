@@ -18,6 +18,8 @@
 #include "capture/model/checkpoint.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_check.hpp"
+#include "qkgeom/io/program.hpp"
 #include "qkgeom/io/progress.hpp"
 
 namespace qkgeom {
@@ -25,8 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Manifest field: hash of the tokenised documents and of the first bytes of the weights.
-constexpr const char* inputs_field = "inputs_sha256";
+// Manifest fields: hash of the tokenised documents and of the first bytes of the weights; `checkpoint::fingerprint`.
+constexpr const char *inputs_field = "inputs_sha256", *weights_field = "weights_sha256";
 
 std::vector<index_t> lengths_of(const std::vector<captured_document>& documents) {
   std::vector<index_t> tokens;
@@ -36,7 +38,7 @@ std::vector<index_t> lengths_of(const std::vector<captured_document>& documents)
 
 capture_manifest manifest_in(const fs::path& folder) {
   const fs::path path = folder / "manifest.json";
-  return parse_manifest(read_text(path, std::size_t{1} << 30), path.string());
+  return parse_manifest(read_text(path, max_manifest_bytes), path.string());
 }
 
 /// What a job works with; all of it must outlive the job.
@@ -44,6 +46,7 @@ struct job_setup {
   const capture_options& options;
   const capture_manifest& manifest;
   const input_check& inputs;
+  const std::string& weights;  ///< `checkpoint::fingerprint`
   const decoder_description& model;
   const tokenizer& tokens;
   const moment_function& moments;
@@ -63,7 +66,7 @@ class capture_job {
         ranges_(shards_of(lengths_, options_.moments)),
         writer_(options_.out, setup.manifest),
         rows_(writer_.manifest(), sampler_of(setup.model, options_.plan), options_.plan.compute,
-              options_.plan.same_positions) {
+              options_.plan.same_positions, options_.documents.skip) {
     if (options_.moments) {
       moments_.emplace(writer_.manifest(), grid_of(setup.manifest, "moments"), setup.moments,
                        options_.plan.sampler.skip_first);
@@ -75,6 +78,7 @@ class capture_job {
     takes_softmax_ = options_.softmax && setup_.forward.takes_softmax(*statistics_);
     state_.settings = manifest_text(setup.manifest);
     state_.inputs = setup_.inputs.hash.hex();
+    state_.weights = setup_.weights;
     if (const auto earlier = read_state(options_.out)) adopt(*earlier);
     write_state(options_.out, state_);
   }
@@ -100,7 +104,9 @@ class capture_job {
       begin = end;
       if (end == ranges_[shard_].second) write_shard();
     });
-    writer_.finish({{inputs_field, state_.inputs}});
+    json extra = {{inputs_field, state_.inputs}, {weights_field, state_.weights}};
+    if (!state_.moments.empty()) extra[moments_hashes_field] = state_.moments;
+    writer_.finish(extra);
     remove_state(options_.out);
     bar.done();
     if (options_.loss) add_loss(summary);
@@ -123,7 +129,7 @@ class capture_job {
             " holds an unfinished capture (progress.json): --resume continues it");
     require(earlier.settings == state_.settings, where,
             " belongs to a capture with other settings; a capture is resumed with the options it was begun with");
-    require(earlier.inputs == state_.inputs, where,
+    require(earlier.inputs == state_.inputs && (earlier.weights.empty() || earlier.weights == state_.weights), where,
             " belongs to a capture of other documents, another tokenizer or other weights");
     require(earlier.done.shards.size() <= ranges_.size(), where, " names more shards than there are");
     const auto documents = earlier.done.documents.value_or(std::vector<captured_document>{});
@@ -137,6 +143,13 @@ class capture_job {
     }
     state_.done = writer_.manifest();
     if (!moments_ || shard_ == 0) return;
+    state_.moments = earlier.moments;
+    const std::size_t blocks = block_of(shard_ - 1) + 1;
+    require(state_.moments.empty() || state_.moments.size() == blocks, where, " must list ", blocks,
+            " files of moments, not ", state_.moments.size());
+    for (std::size_t b = 0; b < state_.moments.size(); ++b)
+      check_digest(b + 1 < blocks ? options_.out / moments_name(static_cast<index_t>(b)) : moments_path(shard_ - 1),
+                   state_.moments[b]);
     const fs::path saved = moments_path(shard_ - 1);
     require(fs::is_regular_file(saved), saved.string(), ": the moments that belong to ", where, " are missing");
     if (!ends_block(shard_ - 1)) moments_->read(saved);
@@ -165,7 +178,13 @@ class capture_job {
     while (first > 0 && block_of(first - 1) == block_of(shard_)) --first;
     const captured_document* const all = setup_.inputs.documents.data();
     own.documents->assign(all + ranges_[first].first, all + ranges_[shard_].second);
-    moments_->write(moments_path(shard_), own);
+    // A capture that was begun without these hashes goes on without them.
+    const bool known = state_.moments.size() >= block_of(shard_);
+    const std::string digest = moments_->write(moments_path(shard_), own);
+    if (known) {
+      state_.moments.resize(block_of(shard_) + 1);
+      state_.moments.back() = digest;
+    }
     if (ends_block(shard_))
       moments_->clear();
     else
@@ -247,18 +266,25 @@ class capture_job {
   std::size_t shard_ = 0;
 };
 
-/// Whether OUT already holds this capture, complete. Throws if it holds one with other settings.
-bool is_complete(const capture_options& options, const capture_manifest& manifest, const input_check& inputs) {
+/// Whether OUT already holds this capture, complete. Throws if it holds one with other settings, or damaged files.
+bool is_complete(const capture_options& options, const capture_manifest& manifest, const input_check& inputs,
+                 const std::string& weights, thread_pool& pool) {
   if (!fs::exists(options.out / "manifest.json")) return false;
   require(options.resume, "cannot write a capture to ", options.out.string(), ": it already holds one (manifest.json)");
-  capture_manifest found = manifest_in(options.out);
+  const capture existing = capture::open(options.out);
+  const std::vector<captured_shard>& shards = existing.manifest().shards;
+  capture_manifest found = existing.manifest();
   const bool same_documents = found.documents == inputs.documents;
   found.documents.reset();
   found.shards.clear();
+  found.extra.erase(moments_hashes_field);
   auto wanted = manifest;
   if (found.extra.contains(inputs_field)) wanted.extra[inputs_field] = inputs.hash.hex();
+  if (found.extra.contains(weights_field)) wanted.extra[weights_field] = weights;
   require(same_documents && manifest_text(found) == manifest_text(wanted), options.out.string(),
           " holds a capture of other documents or weights, or with other settings");
+  pool.for_each(static_cast<index_t>(shards.size()), [&](index_t s, int) { check_shard(options.out, shards[s]); });
+  check_moments(existing);
   return true;
 }
 
@@ -287,6 +313,14 @@ void measure(const capture_options& options, const input_check& inputs, capture_
 std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, const checkpoint& weights,
                                            compute_type type, index_t last_layer, thread_pool& pool) {
   return cpu_forward_pass(model, weights, type, last_layer, pool);
+}
+
+/// Throws before the first document runs if the manifest would be larger than readers accept.
+void require_readable_manifest(const input_check& inputs) {
+  std::size_t values = 0;
+  for (const captured_document& d : inputs.documents) values += 5 + d.labels.size();
+  require(values <= max_json_values / 2, "the manifest of ", inputs.documents.size(),
+          " documents would be too large to be read; capture them in several parts, which programs read as one");
 }
 
 /// Notes that buckets will hold too little for profiles of plasticity.
@@ -324,6 +358,8 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   prepared_capture prepared = prepare_capture(options, notes);
   const decoder_description& model = prepared.model;
   capture_manifest& manifest = prepared.manifest;
+  const std::string context_note = note_on_context(manifest);
+  if (!context_note.empty()) notes << "note: " << context_note << '\n';
   const auto analysis = options.analyse ? backend.analyses(manifest, *options.analyse) : nullptr;
   if (analysis) manifest.extra["analyse"].update(analysis->settings());
   const checkpoint weights(options.model);
@@ -338,8 +374,9 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   const document_list documents(options.documents);
   // All documents are read before the first is run, so that a bad line fails now, not after hours.
   const input_check inputs = check_inputs(documents, tokens, model, manifest.context_length, options.model);
+  require_readable_manifest(inputs);
   for (const captured_document& d : inputs.documents)
-    if (d.tokens == 0) notes << "note: document '" << d.id << "' is empty and gives no rows\n";
+    if (d.tokens == 0) notes << "note: document '" << printable(d.id) << "' is empty and gives no rows\n";
 
   for (const std::string& field : options.documents.label_fields)
     if (std::none_of(inputs.documents.begin(), inputs.documents.end(),
@@ -348,12 +385,16 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   note_buckets(manifest, inputs, options, notes);
   if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(lengths_of(inputs.documents));
   capture_summary summary;
-  summary.was_complete = is_complete(options, manifest, inputs);
+  summary.note = context_note;
+  const std::string fingerprint = weights.fingerprint();
+  summary.was_complete = is_complete(options, manifest, inputs, fingerprint, pool);
   if (!summary.was_complete) {
     require_fresh(options);
+    const made_folder out(options.out);
     const job_setup setup{.options = options,
                           .manifest = manifest,
                           .inputs = inputs,
+                          .weights = fingerprint,
                           .model = model,
                           .tokens = tokens,
                           .moments = backend.moments,

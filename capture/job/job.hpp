@@ -29,6 +29,7 @@ struct capture_options {
   std::filesystem::path model;        ///< folder with config.json and weights
   std::filesystem::path tokenizer{};  ///< file or folder; empty: the model's folder, else the folder above
   std::filesystem::path out;
+  std::string name{};                  ///< of the model; empty: that on the hub, else that of its folder
   std::string rope_scaling{};          ///< see `with_rope_scaling`; empty: config.json's
   std::optional<double> rope_theta{};  ///< base of the rotary frequencies; none: config.json's
   bos_rule bos = bos_rule::as_tokenizer;
@@ -68,6 +69,7 @@ struct capture_summary {
   double loss = 0, last_loss = 0;  ///< nats per token in this run; `last`: last fifth of the context
   double loss_tokens = 0, last_loss_tokens = 0;
   bool was_complete = false;
+  std::string note{};  ///< `note_on_context`
 };
 
 /// Runs documents through a checkpoint and writes a capture folder. Each shard is written whole; progress.json lists

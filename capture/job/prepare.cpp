@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <ostream>
 
-#include "capture/job/sha256.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
 
@@ -15,8 +14,9 @@ namespace fs = std::filesystem;
 
 void check_shape(const study_facts& s, const decoder_description& model) {
   const auto check = [&](index_t expected, index_t found, const char* what) {
-    require(expected == 0 || expected == found, "study ", s.name, " is of ", s.model.empty() ? "a model" : s.model,
-            " with ", expected, " ", what, ", but this model has ", found);
+    require(expected == 0 || expected == found, "study ", printable(s.name), " is of ",
+            s.model.empty() ? "a model" : printable(s.model), " with ", expected, " ", what, ", but this model has ",
+            found);
   };
   check(s.n_layers, model.n_layers(), "layers");
   check(s.n_query_heads, model.query_heads, "query heads per layer");
@@ -30,15 +30,14 @@ void add_settings(capture_manifest& m, const capture_options& o) {
   if (!o.study.name.empty()) m.extra["study"] = o.study.name;
   if (!o.rope_scaling.empty()) m.extra["rope_scaling"] = o.rope_scaling;
   if (o.rope_theta) m.extra["rope_theta"] = *o.rope_theta;
+  if (o.documents.skip > 0) m.extra["skip_examples"] = o.documents.skip;
   if (o.bos != bos_rule::as_tokenizer) m.extra["bos"] = o.bos == bos_rule::prepend ? "prepend" : "none";
 }
 
 /// Buckets of moments, softmax, loss and analyses; by default those that `heads` takes.
 void add_statistics(capture_manifest& m, const capture_options& o) {
   const index_t size = o.statistics_bucket_size > 0 ? o.statistics_bucket_size : m.usual_bucket_size();
-  const captured_buckets grid{"uniform", size};
-  require(grid.edges(m.context_length).count() <= 4096, "statistics over ", grid.edges(m.context_length).count(),
-          " buckets of ", size, " tokens would fill the disk; at most 4096 are allowed");
+  captured_buckets{"uniform", size}.edges(m.context_length);  // throws where they are too many
   if (o.moments) m.extra["moments"] = {{"bucket_size", size}};
   if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}};
   if (o.loss) m.extra["loss"] = {{"bucket_size", size}};
@@ -53,6 +52,20 @@ std::optional<std::int32_t> bos_of(const nlohmann::json& config) {
   return std::nullopt;
 }
 
+/// A model's name on the hub if the folder is a snapshot in the hub's cache
+/// (models--ORGANISATION--NAME/snapshots/HASH), else the folder's; for a folder that is called by a hash, the name in
+/// config.json.
+std::string name_of_model(const fs::path& model, const nlohmann::json& config) {
+  const fs::path folder = fs::canonical(model);
+  const std::string own = folder.filename().string(), cache = folder.parent_path().parent_path().filename().string();
+  if (folder.parent_path().filename() == "snapshots" && cache.starts_with("models--"))
+    return cache.substr(cache.rfind("--") + 2);
+  const bool is_hash = own.size() >= 32 && own.find_first_not_of("0123456789abcdef") == own.npos;
+  if (!is_hash || !config.contains("_name_or_path") || !config["_name_or_path"].is_string()) return own;
+  const auto named = fs::path(config["_name_or_path"].get<std::string>()).filename().string();
+  return named.empty() ? own : named;
+}
+
 fs::path find_tokenizer(const capture_options& options) {
   if (!options.tokenizer.empty())
     return fs::is_directory(options.tokenizer) ? options.tokenizer / "tokenizer.json" : options.tokenizer;
@@ -61,7 +74,7 @@ fs::path find_tokenizer(const capture_options& options) {
     if (fs::exists(place / "tokenizer.json")) return place / "tokenizer.json";
   const study_facts& s = options.study;
   fail("there is no tokenizer.json in ", options.model.string(), " nor in the folder above; --tokenizer names one",
-       s.tokenizer.empty() ? "" : ", for study " + s.name + " that of " + s.tokenizer);
+       s.tokenizer.empty() ? "" : ", for study " + printable(s.name) + " that of " + printable(s.tokenizer));
 }
 
 }  // namespace
@@ -69,7 +82,7 @@ fs::path find_tokenizer(const capture_options& options) {
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes) {
   require(fs::is_directory(options.model), options.model.string(), " is not a folder with a model");
   const fs::path path = options.model / "config.json";
-  const std::string text = read_text(path, std::size_t{16} << 20);
+  const std::string text = read_text(path, std::size_t{1} << 20);
   auto config = parse_json(text, path.string());
   if (!options.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.rope_scaling);
   if (options.rope_theta) config = with_rope_theta(std::move(config), *options.rope_theta);
@@ -77,10 +90,17 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
           "queries and keys are analysed as they meet, after rotary embedding: --analyse without --pre-rope");
   prepared_capture p{read_description(config), {}, bos_of(config)};
   check_shape(options.study, p.model);
-  p.manifest =
-      plan_capture(p.model, fs::canonical(options.model).filename().string(), sha256().add(text).hex(), options.plan);
+  p.manifest = plan_capture(p.model, options.name.empty() ? name_of_model(options.model, config) : options.name,
+                            sha256().add(text).hex(), options.plan);
   add_settings(p.manifest, options);
   if (options.moments || options.softmax || options.loss || options.analyse) add_statistics(p.manifest, options);
+  if (p.manifest.context_length > p.model.longest_context())
+    p.manifest.extra["model_context"] = p.model.longest_context();
+  if (const auto& dynamic = p.model.rope.dynamic; dynamic && p.manifest.context_length <= dynamic->context) {
+    p.manifest.extra["rope_scaling_from"] = dynamic->context;
+    notes << "note: the dynamic scaling of the rotary embedding acts past " << dynamic->context
+          << " tokens, and never in a context of " << p.manifest.context_length << '\n';
+  }
   const index_t captured = p.manifest.query_heads();
   if (const auto wanted = options.plan.heads; wanted && options.plan.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
@@ -89,6 +109,12 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
         << "note: " << none << " of the " << options.plan.head_list.size()
         << " heads asked for stand in layers that are not captured (they attend to images, or have a sliding window)\n";
   return p;
+}
+
+std::string note_on_context(const capture_manifest& m) {
+  if (!m.extra.contains("model_context")) return {};
+  return "documents are cut at " + std::to_string(m.context_length) + " tokens, beyond the " +
+         m.extra["model_context"].dump() + " that the model was made for (--max-length)";
 }
 
 bucket_edges grid_of(const capture_manifest& m, const char* statistic) {

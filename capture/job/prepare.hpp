@@ -3,6 +3,7 @@
 
 #include <iosfwd>
 #include <optional>
+#include <string>
 
 #include "capture/job/job.hpp"
 #include "capture/text/tokenizer.hpp"
@@ -20,6 +21,10 @@ struct prepared_capture {
 /// Reads config.json in the model's folder, applies the options to it, and plans the capture. Notes go to `notes`.
 /// Throws `error`.
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes);
+
+/// One sentence if documents are cut beyond the context that the model was made for ("model_context" in the manifest);
+/// else "".
+std::string note_on_context(const capture_manifest& m);
 
 /// Query buckets of "moments", "softmax", "loss" or "analyse" in a manifest that has it.
 bucket_edges grid_of(const capture_manifest& m, const char* statistic);

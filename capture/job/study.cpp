@@ -121,7 +121,7 @@ capture_options find_study(const std::string& name_or_file) {
     if (s.name == name_or_file) return parse_study(s.text, "study " + name_or_file);
   std::error_code none;
   if (std::filesystem::is_regular_file(name_or_file, none))
-    return parse_study(read_text(name_or_file, std::size_t{64} << 20), name_or_file);
+    return parse_study(read_text(name_or_file, std::size_t{4} << 20), name_or_file);
   std::string names;
   for (const builtin_study& s : builtin_studies()) names += (names.empty() ? "" : ", ") + std::string(s.name);
   fail("there is no study '", printable(name_or_file), "', nor a file of that name; studies: ", names);

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "qkgeom/core/scalar.hpp"
 #include "qkgeom/io/json.hpp"
+#include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
 namespace {
@@ -72,13 +74,13 @@ checkpoint::checkpoint(const std::filesystem::path& folder) : folder_(folder) {
   const auto index_path = folder / "model.safetensors.index.json";
   require(std::filesystem::exists(index_path), folder.string(),
           " has neither model.safetensors nor model.safetensors.index.json");
-  const auto index = read_json(index_path);
+  const auto index = read_json(index_path, std::size_t{32} << 20);
   const json_value fields(index, index_path.string());
   const auto map = fields["weight_map"].object();
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto& [tensor, file] : map.raw().items()) {
     require(file.is_string() && file.template get<std::string>().find('/') == std::string::npos, index_path.string(),
-            ": weight_map of ", tensor, " must be the plain name of a file");
+            ": weight_map of ", printable(tensor), " must be the plain name of a file");
     shards[file.template get<std::string>()].push_back(tensor);
   }
   for (auto& shard : shards) {
@@ -109,7 +111,7 @@ void checkpoint::check(const std::string& name, const std::vector<index_t>& shap
 /// The scale is named an inverse, but it multiplies.
 float checkpoint::scale_of(const std::string& name) const {
   const tensor_entry& s = entry(name + "_scale_inv");
-  require(tensor_bytes(s.shape, 1) == 1 && (s.dtype == "BF16" || s.dtype == "F32"), "the checkpoint in ",
+  require(tensor_size(s.shape, 1) == 1 && (s.dtype == "BF16" || s.dtype == "F32"), "the checkpoint in ",
           folder_.string(), ": tensor ", s.name, " must be one number, BF16 or F32, not ", s.dtype, " of shape ",
           shape_text(s.shape));
   const float scale = s.dtype == "BF16" ? static_cast<float>(element<bf16>(s.data, 0)) : element<float>(s.data, 0);
@@ -155,6 +157,20 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
   std::vector<float> rows(n);
   read(name, shape, first, count, true, rows.data());
   std::transform(rows.begin(), rows.end(), out, bf16::round);
+}
+
+std::string checkpoint::fingerprint() const {
+  constexpr std::size_t page = 4096;
+  sha256 hash;
+  for (const auto& [name, file] : files_) {
+    const tensor_entry& t = file->at(name);
+    hash.add(name + ' ' + t.dtype + ' ' + shape_text(t.shape) + ' ' + std::to_string(t.bytes) + '\n');
+    const std::size_t n = std::min(page, t.bytes);
+    for (const std::size_t first : {std::size_t{0}, (t.bytes - n) / 2, t.bytes - n})
+      hash.add(std::span(t.data + first, n));
+    file->forget(t);
+  }
+  return hash.hex();
 }
 
 void checkpoint::forget(const std::string& name) const { files_.at(name)->forget(entry(name)); }

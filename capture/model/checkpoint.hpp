@@ -38,6 +38,11 @@ class checkpoint {
   void read_bf16(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
                  bf16* out) const;
 
+  /// SHA-256 of the tensors' names, types, shapes and sizes, and of the bytes at the beginning, the middle and the end
+  /// of each (a page of 4096): it tells one training state from another without reading all of it. The folder and the
+  /// division into files do not matter.
+  std::string fingerprint() const;
+
   /// Releases the tensor's pages from this process' memory until it is read again. They stay in the system's cache.
   void forget(const std::string& name) const;
 

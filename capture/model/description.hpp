@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -90,6 +91,8 @@ struct decoder_description {
   std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< full names
   std::vector<std::string> prefixes{"model."};  ///< of tensor names: the first under which there is an embedding
 
+  /// Tokens that the model was made for, the scaling of its rotary embedding included.
+  index_t longest_context() const { return std::max(context, rope.scaled_context); }
   index_t n_layers() const { return static_cast<index_t>(layers.size()); }
   const rope_description& rope_of(const layer_description& l) const { return l.local_rope ? *local_rope : rope; }
 };

@@ -41,7 +41,7 @@ decoder_description read_description(const nlohmann::json& config) {
   std::string supported;
   for (const decoder_family& family : families)
     supported += (supported.empty() ? "" : ", ") + std::string(family.model_type);
-  fail("config.json: model_type '", type, "' is not supported; supported: ", supported);
+  fail("config.json: model_type '", printable(type), "' is not supported; supported: ", supported);
 }
 
 }  // namespace qkgeom

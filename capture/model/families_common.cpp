@@ -75,7 +75,7 @@ activation read_activation(const json_value& config, const char* field, const st
                                                        {"gelu_fast", activation::gelu_tanh}};
   const std::string act = config.string(field).value_or(otherwise);
   const auto found = known.find(act);
-  require(found != known.end(), config.where(), ": ", field, " '", act,
+  require(found != known.end(), config.where(), ": ", field, " '", printable(act),
           "' is not supported; supported: silu, gelu, gelu_pytorch_tanh, gelu_new, gelu_fast");
   return found->second;
 }

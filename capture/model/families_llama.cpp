@@ -39,7 +39,8 @@ decoder_description read_smollm3(const json_value& config) {
     layer.rope = (static_cast<index_t>(i) + 1) % interval != 0;
     if (!switches) continue;
     const auto& s = (*switches)[i];
-    require(s.is_boolean() || s == 0 || s == 1, config.where(), ": no_rope_layers must hold 0 and 1, not ", s.dump());
+    require(s.is_boolean() || s == 0 || s == 1, config.where(), ": no_rope_layers must hold 0 and 1, not ",
+            printable(s.dump()));
     layer.rope = s.is_boolean() ? s.get<bool>() : s.get<int>() == 1;
   }
   set_windows(config, model, read_switched_window(config, {}), [&](std::size_t i) { return !model.layers[i].rope; });
@@ -103,13 +104,13 @@ decoder_description read_mistral3(const json_value& config) {
   if (!named.contains("model_type")) named["model_type"] = "mistral";
   const json_value text(named, given.where());
   const std::string type = text["model_type"].string();
-  require(type == "ministral3" || type == "mistral", text.where(), ": model_type '", type,
+  require(type == "ministral3" || type == "mistral", text.where(), ": model_type '", printable(type),
           "' is not supported inside mistral3; supported: ministral3, mistral");
   for (const auto& quantised : {config.object("quantization_config"), text.object("quantization_config")}) {
     if (!quantised) continue;
     const std::string method = (*quantised)["quant_method"].string();
-    require(method == "fp8" && !quantised->find("weight_block_size"), quantised->where(), ": quant_method '", method,
-            "' is not supported; supported: fp8 with one scale a tensor");
+    require(method == "fp8" && !quantised->find("weight_block_size"), quantised->where(), ": quant_method '",
+            printable(method), "' is not supported; supported: fp8 with one scale a tensor");
   }
   decoder_description model = type == "ministral3" ? read_ministral3(text) : read_mistral(text);
   model.model_type = "mistral3";

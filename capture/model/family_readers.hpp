@@ -38,7 +38,8 @@ void set_windows(const json_value& config, decoder_description& model, std::opti
     bool sliding = slides(i);
     if (types) {
       const auto& type = (*types)[i];
-      require(type == "full_attention" || type == "sliding_attention", config.where(), ": layer type ", type.dump(),
+      require(type == "full_attention" || type == "sliding_attention", config.where(), ": layer type ",
+              printable(type.dump()),
               " is not supported for this family; supported: full_attention, sliding_attention");
       sliding = type == "sliding_attention";
       require(!sliding || window, config.where(), ": layer_types calls layer ", i,

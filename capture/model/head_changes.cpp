@@ -29,7 +29,7 @@ head_change read_change(const json_value& v, const decoder_description& model) {
 
 std::vector<condition> read_conditions(const std::filesystem::path& path, const decoder_description& model) {
   const std::string where = path.string();
-  const json document = parse_json(read_text(path, std::size_t{1} << 28), where);
+  const json document = parse_json(read_text(path, std::size_t{16} << 20), where);
   std::vector<condition> conditions;
   std::set<std::string> names;
   for (const auto& entry : json_value(document, where)["conditions"].entries()) {

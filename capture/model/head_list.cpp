@@ -28,7 +28,9 @@ std::vector<head_id> in_order(std::vector<head_id> heads, const std::string& whe
   return heads;
 }
 
-std::vector<head_id> parse_words(std::string_view text, const std::string& where) {
+}  // namespace
+
+std::vector<head_id> parse_head_words(std::string_view text, const std::string& where) {
   std::vector<head_id> heads;
   constexpr std::string_view between = " \t\r\n,";
   while (!text.empty()) {
@@ -42,8 +44,6 @@ std::vector<head_id> parse_words(std::string_view text, const std::string& where
   }
   return in_order(std::move(heads), where);
 }
-
-}  // namespace
 
 head_id parse_head(std::string_view word, const std::string& where) {
   const std::size_t dot = std::min(word.find('.'), word.size());
@@ -62,10 +62,10 @@ std::vector<head_id> parse_head_lists(const json& object, const std::string& whe
 }
 
 std::vector<head_id> read_head_list(const std::filesystem::path& path) {
-  const std::string text = read_text(path, std::size_t{64} << 20), where = path.string();
+  const std::string text = read_text(path, std::size_t{4} << 20), where = path.string();
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && text[first] == '{') return parse_head_lists(parse_json(text, where), where);
-  return parse_words(text, where);
+  return parse_head_words(text, where);
 }
 
 }  // namespace qkgeom

@@ -18,7 +18,11 @@ head_id parse_head(std::string_view word, const std::string& where);
 /// anything else, a repeated head and an empty list.
 std::vector<head_id> parse_head_lists(const json& object, const std::string& where);
 
-/// Query heads of a file: such a JSON object, or LAYER.HEAD words between blanks, commas and lines; # begins a comment.
+/// Query heads of LAYER.HEAD words between blanks, commas and lines, ascending; # begins a comment. `where` names them
+/// in errors. Throws `error` likewise.
+std::vector<head_id> parse_head_words(std::string_view text, const std::string& where);
+
+/// Query heads of a file: such a JSON object, or LAYER.HEAD words between blanks, commas and lines.
 std::vector<head_id> read_head_list(const std::filesystem::path& path);
 
 }  // namespace qkgeom

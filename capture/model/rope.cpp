@@ -80,12 +80,16 @@ struct scaling_fields {
   }
 };
 
+/// A context times the factor of a scaling, at most what an index holds.
+index_t stretched(double context, double factor) { return static_cast<index_t>(std::min(context * factor, 9e15)); }
+
 void read_llama3(const scaling_fields& from, rope_description& rope) {
   const llama3_scaling scaling{from.required_positive("factor"), from.required_positive("low_freq_factor"),
                                from.required_positive("high_freq_factor"), from.original_context()};
   require(scaling.high_freq_factor > scaling.low_freq_factor, from.dictionary.where(),
           ": high_freq_factor must be larger than low_freq_factor");
   rope.inv_freq = llama3_frequencies(std::move(rope.inv_freq), scaling);
+  rope.scaled_context = stretched(scaling.original_context, scaling.factor);
 }
 
 void read_yarn(const scaling_fields& from, rope_description& rope) {
@@ -96,6 +100,7 @@ void read_yarn(const scaling_fields& from, rope_description& rope) {
   scaling.factor =
       from.dictionary.positive("factor").value_or(static_cast<double>(from.context) / scaling.original_context);
   rope.inv_freq = yarn_frequencies(rope.theta, rope.rotary_dim, scaling);
+  rope.scaled_context = stretched(scaling.original_context, scaling.factor);
   const auto growth = [&](double share) {
     return scaling.factor <= 1 ? 1.0 : 0.1 * share * std::log(scaling.factor) + 1.0;
   };
@@ -162,11 +167,13 @@ rope_description read_rope_dictionary(const json_value& config, const std::optio
   } else if (rope.type == "linear") {
     const auto factor = static_cast<float>(fields.required_positive("factor"));
     for (float& f : rope.inv_freq) f /= factor;
+    rope.scaled_context = stretched(static_cast<double>(context), static_cast<double>(factor));
   } else if (rope.type == "dynamic") {
     require(rope.rotary_dim > 2, config.where(), ": dynamic scaling needs more than one rotated pair");
     rope.dynamic = dynamic_scaling{fields.required_positive("factor"), context};
+    rope.scaled_context = stretched(static_cast<double>(context), rope.dynamic->factor);
   } else {
-    fail(config.where(), ": rope type '", rope.type,
+    fail(config.where(), ": rope type '", printable(rope.type),
          "' is not supported; supported: default, linear, dynamic, llama3, yarn");
   }
   return rope;

@@ -27,6 +27,7 @@ struct rope_description {
   double attention_factor = 1;    ///< multiplies cos and sin
   std::vector<float> inv_freq{};  ///< (rotary_dim / 2), radians per token
   std::optional<dynamic_scaling> dynamic{};
+  index_t scaled_context = 0;  ///< tokens that the scaling stretches the embedding to; 0: no scaling
 
   const char* style() const { return interleaved ? "interleaved" : "half"; }
 };

@@ -5,9 +5,12 @@
 
 #include "capture/text/unicode_normalize.hpp"
 #include "capture/text/utf8.hpp"
+#include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
 namespace {
+
+constexpr std::size_t most_nodes = 1 << 20;  // each takes about 120 bytes of memory
 
 /// Whether a word character ends before byte `begin` or starts at byte `end`.
 bool within_word(std::string_view text, std::size_t begin, std::size_t end) {
@@ -24,7 +27,9 @@ void added_token_finder::add(std::string_view content, std::int32_t id, options 
     const auto fresh = static_cast<std::uint32_t>(nodes_.size());
     const auto [i, added] = nodes_[current].next.emplace(static_cast<unsigned char>(c), fresh);
     current = i->second;
-    if (added) nodes_.emplace_back();
+    if (!added) continue;
+    require(nodes_.size() < most_nodes, "tokenizer.json: added_tokens have more than ", most_nodes, " bytes");
+    nodes_.emplace_back();
   }
   nodes_[current].id = id;
   nodes_[current].how = how;

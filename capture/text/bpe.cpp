@@ -19,7 +19,7 @@ constexpr std::size_t cached_word_bytes = 64;
 bpe_model::bpe_model(const nlohmann::json& model) {
   const json_value fields(model, "tokenizer.json", "model");
   const std::string type = fields.string("type").value_or("BPE");
-  require(type == "BPE", "tokenizer.json: model type '", type, "' is not supported; supported: BPE");
+  require(type == "BPE", "tokenizer.json: model type '", printable(type), "' is not supported; supported: BPE");
   require(fields.number("dropout").value_or(0) == 0, "tokenizer.json: model dropout is not supported");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
     require(fields.string(affix).value_or("").empty(), "tokenizer.json: model ", affix, " is not supported");
@@ -32,7 +32,7 @@ bpe_model::bpe_model(const nlohmann::json& model) {
   ignore_merges_ = fields.boolean("ignore_merges").value_or(false);
   if (const auto token = fields.string("unk_token")) {
     unknown_ = find(*token);
-    require(unknown_ >= 0, "tokenizer.json: unk_token '", *token, "' is not in the vocabulary");
+    require(unknown_ >= 0, "tokenizer.json: unk_token '", printable(*token), "' is not in the vocabulary");
   }
   for (int b = 0; b < 256; ++b) {
     char name[8];
@@ -49,7 +49,8 @@ void bpe_model::read_vocabulary(const nlohmann::json& vocabulary) {
   vocabulary_.reserve(vocabulary.size());
   for (const auto& [token, id] : vocabulary.items()) {
     const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() < std::numeric_limits<std::int32_t>::max();
-    require(fits, "tokenizer.json: the id of '", token, "' must be an integer from 0 to 2^31 - 2, not ", id.dump());
+    require(fits, "tokenizer.json: the id of '", printable(token), "' must be an integer from 0 to 2^31 - 2, not ",
+            printable(id.dump()));
     vocabulary_.emplace(token, id.get<std::int32_t>());
     size_ = std::max<index_t>(size_, id.get<index_t>() + 1);
     if (token.empty() || utf8_size_at(token, 0) != token.size()) continue;
@@ -71,7 +72,7 @@ void bpe_model::read_merges(const nlohmann::json& merges) {
     const auto& text = m.get_ref<const std::string&>();
     const auto space = text.find(' ');
     require(space != std::string::npos && text.find(' ', space + 1) == std::string::npos, "tokenizer.json: merge ",
-            rank, " must be two tokens with one space between them, not '", text, "'");
+            rank, " must be two tokens with one space between them, not '", printable(text), "'");
     add_merge(rank++, text.substr(0, space), text.substr(space + 1));
   }
 }
@@ -79,7 +80,7 @@ void bpe_model::read_merges(const nlohmann::json& merges) {
 void bpe_model::add_merge(std::uint32_t rank, const std::string& left, const std::string& right) {
   const std::int32_t a = find(left), b = find(right), merged = find(left + right);
   require(a >= 0 && b >= 0 && merged >= 0 && !left.empty() && !right.empty(), "tokenizer.json: merge ", rank, " ('",
-          left, "' '", right, "') names a token outside the vocabulary");
+          printable(left), "' '", printable(right), "') names a token outside the vocabulary");
   merges_.add(a, b, merged);
   joints_.set(utf8_at(left, character_start(left, left.size())), utf8_at(right, 0), 1);
   const auto odd = [&](std::int32_t id) {

@@ -6,12 +6,17 @@
 #include <string>
 #include <string_view>
 
+#include "qkgeom/core/utf8.hpp"
+
 namespace qkgeom {
 
 /// Rewrites a regular expression of tokenizer.json (Oniguruma, Unicode 16) for PCRE2: `\s` means Unicode white space,
 /// and the classes `\p{..}` get the code points that PCRE2's tables lack. Other constructs that the two dialects read
 /// differently (`\w`, `\b`, `\P{..}` within a class, ...) are refused by name.
 std::string pcre2_pattern(std::string_view pattern);
+
+/// A pattern as an error shows it.
+inline std::string shown_pattern(std::string_view pattern) { return printable(pattern, 300); }
 
 /// A compiled regular expression over well-formed UTF-8. One object is used by one thread at a time.
 class regex {

@@ -51,7 +51,8 @@ class translator {
     position_ += n;
   }
   [[noreturn]] void refuse(std::string_view what) const {
-    fail("the regular expression '", pattern_, "' has ", what, " at byte ", position_, ", which is not supported");
+    fail("the regular expression '", shown_pattern(pattern_), "' has ", what, " at byte ", position_,
+         ", which is not supported");
   }
 
   void open_class() {
@@ -95,7 +96,8 @@ class translator {
   }
 
   void members(std::string_view ranges, bool negative) {
-    require(!(negative && in_class_), "the regular expression '", pattern_, "' has a negated property within a class");
+    require(!(negative && in_class_), "the regular expression '", shown_pattern(pattern_),
+            "' has a negated property within a class");
     if (!in_class_) out_ += negative ? "[^" : "[";
     out_ += ranges;
     if (!in_class_) out_ += ']';
@@ -105,13 +107,13 @@ class translator {
     for (const auto& a : detail::unicode_additions)
       if (a.name == name)
         return a.whole ? std::string(a.ranges) : "\\p{" + std::string(name) + "}" + std::string(a.ranges);
-    refuse("the property '" + std::string(name) + "'");
+    refuse("the property '" + printable(name) + "'");
   }
 
   void property() {
     const std::size_t close = pattern_.find('}', position_);
-    require(ahead(2) == '{' && close != std::string_view::npos, "the regular expression '", pattern_, "' has a \\",
-            ahead(1), " without {class}");
+    require(ahead(2) == '{' && close != std::string_view::npos, "the regular expression '", shown_pattern(pattern_),
+            "' has a \\", ahead(1), " without {class}");
     std::string_view name = pattern_.substr(position_ + 3, close - position_ - 3);
     bool negative = ahead(1) == 'P';
     if (!name.empty() && name[0] == '^') {

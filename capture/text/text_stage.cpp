@@ -9,6 +9,8 @@
 namespace qkgeom {
 namespace {
 
+constexpr std::size_t most_stages = 64;  // each calls the next: their number bounds the stack
+
 void read_stages(const nlohmann::json& object, const char* what, const char* list,
                  std::span<const detail::stage_type> types, text_stages* out) {
   const json_value fields(object, "tokenizer.json", what);
@@ -20,10 +22,14 @@ void read_stages(const nlohmann::json& object, const char* what, const char* lis
     return;
   }
   for (const auto& t : types)
-    if (t.name == type) return t.read(fields, out);
+    if (t.name == type) {
+      t.read(fields, out);
+      require(out->size() <= most_stages, "tokenizer.json: ", what, " has more than ", most_stages, " steps");
+      return;
+    }
   std::string supported = "none, Sequence";
   for (const auto& t : types) supported += ", " + std::string(t.name);
-  fail("tokenizer.json: ", what, " '", type, "' is not supported; supported: ", supported);
+  fail("tokenizer.json: ", what, " '", printable(type), "' is not supported; supported: ", supported);
 }
 
 }  // namespace

@@ -7,13 +7,26 @@
 #include <string_view>
 #include <vector>
 
+#include "qkgeom/core/budget.hpp"
+
 namespace qkgeom {
 
 /// A piece of a document on its way through the tokenizer, well-formed UTF-8.
 struct text_piece {
   std::string_view text;
-  bool at_start = false;  ///< whether it starts at the document's first byte
+  bool at_start = false;   ///< whether it starts at the document's first byte
+  budget* made = nullptr;  ///< bytes that stages may still make of the document; each stage that makes text spends them
+
+  /// A piece of this one, or a text that was made of it.
+  text_piece with(std::string_view other, bool starts) const { return {other, starts, made}; }
 };
+
+/// What stages may make of a document of `bytes` bytes. A tokenizer.json whose replacements feed each other would make
+/// text without end.
+inline budget stage_budget(std::size_t bytes) {
+  return {100 * bytes + (std::size_t{1} << 20),
+          "tokenizer.json: normalizer and pre_tokenizer make more than 100 times the text they are given"};
+}
 
 /// Takes the pieces that a stage makes, in order. Returns false when it wants no more.
 using piece_sink = std::function<bool(text_piece)>;
@@ -30,7 +43,7 @@ class text_stage {
 using text_stages = std::vector<std::shared_ptr<const text_stage>>;
 
 /// Stages of tokenizer.json's "normalizer" or "pre_tokenizer" (null: none; a Sequence is flattened). Throws `error` on
-/// an unknown type, naming it and those that are supported.
+/// an unknown type, naming it and those that are supported, and on more than 64 stages.
 text_stages read_normalizer(const nlohmann::json* object);
 text_stages read_pre_tokenizer(const nlohmann::json* object);
 

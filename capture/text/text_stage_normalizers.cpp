@@ -18,7 +18,8 @@ class function_stage final : public text_stage {
   explicit function_stage(normalized_text f) : f_(f) {}
   bool run(text_piece piece, const piece_sink& next) const override {
     const std::string text = f_(piece.text);
-    return next({text, piece.at_start});
+    piece.made->spend(text.size());
+    return next(piece.with(text, piece.at_start));
   }
 
  private:
@@ -31,9 +32,9 @@ class prepend_stage final : public text_stage {
   explicit prepend_stage(std::string prefix) : prefix_(std::move(prefix)) {}
   bool run(text_piece piece, const piece_sink& next) const override {
     if (piece.text.empty()) return next(piece);
-    std::string text = prefix_;
-    text += piece.text;
-    return next({text, piece.at_start});
+    piece.made->spend(prefix_.size() + piece.text.size());
+    const std::string text = prefix_ + std::string(piece.text);
+    return next(piece.with(text, piece.at_start));
   }
 
  private:
@@ -49,14 +50,13 @@ class replace_stage final : public text_stage {
     text.reserve(piece.text.size() + piece.text.size() / 4);
     bool at_start = piece.at_start;
     pattern_.for_each_part(piece.text, [&](std::size_t begin, std::size_t end, bool is_match) {
-      if (is_match)
-        text += content_;
-      else
-        text.append(piece.text, begin, end - begin);
+      const std::string_view part = is_match ? content_ : piece.text.substr(begin, end - begin);
+      piece.made->spend(part.size());
+      text += part;
       if (text.empty()) at_start = false;  // what follows is not the document's first byte
       return true;
     });
-    return next({text, at_start});
+    return next(piece.with(text, at_start));
   }
 
  private:
@@ -71,7 +71,7 @@ class strip_stage final : public text_stage {
     std::string_view text = piece.text;
     const std::size_t begin = left_ ? space_after(text, 0) : 0;
     const std::size_t end = right_ ? space_before(text, begin, text.size()) : text.size();
-    return next({text.substr(begin, end - begin), piece.at_start && begin == 0});
+    return next(piece.with(text.substr(begin, end - begin), piece.at_start && begin == 0));
   }
 
  private:

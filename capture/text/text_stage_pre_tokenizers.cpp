@@ -55,7 +55,7 @@ class piece_joiner {
     return open_ = true;
   }
   bool emit(std::size_t begin, std::size_t end) const {
-    return begin == end || next_({whole_.text.substr(begin, end - begin), whole_.at_start && begin == 0});
+    return begin == end || next_(whole_.with(whole_.text.substr(begin, end - begin), whole_.at_start && begin == 0));
   }
 
   text_piece whole_;
@@ -101,7 +101,8 @@ class byte_level_stage final : public text_stage {
     mapped.reserve(2 * piece.text.size() + 2);
     if (add_prefix_space_ && piece.text[0] != ' ') mapped += characters_[' '];
     for (const char c : piece.text) mapped += characters_[static_cast<unsigned char>(c)];
-    return next({mapped, piece.at_start});
+    piece.made->spend(mapped.size());
+    return next(piece.with(mapped, piece.at_start));
   }
 
  private:
@@ -114,9 +115,9 @@ class prefix_space_stage final : public text_stage {
  public:
   bool run(text_piece piece, const piece_sink& next) const override {
     if (piece.text.empty() || piece.text[0] == ' ') return next(piece);
-    std::string text(1, ' ');
-    text += piece.text;
-    return next({text, piece.at_start});
+    piece.made->spend(1 + piece.text.size());
+    const std::string text = ' ' + std::string(piece.text);
+    return next(piece.with(text, piece.at_start));
   }
 };
 
@@ -136,7 +137,8 @@ class metaspace_stage final : public text_stage {
         text += replacement_;
       else
         text += c;
-    return next({text, piece.at_start});
+    piece.made->spend(text.size());
+    return next(piece.with(text, piece.at_start));
   }
 
  private:
@@ -158,7 +160,7 @@ void read_split(const json_value& f, text_stages* stages) {
       stages->push_back(std::make_shared<split_stage>(text_pattern::read(f), behavior, invert));
       return;
     }
-  fail(f.where(), ": split behavior '", name,
+  fail(f.where(), ": split behavior '", printable(name),
        "' is not supported; supported: Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous");
 }
 
@@ -184,11 +186,11 @@ void read_metaspace(const json_value& f, text_stages* stages) {
   using prefix = metaspace_stage::prefix;
   const std::string replacement = f["replacement"].string();
   require(!replacement.empty() && utf8_size_at(replacement, 0) == replacement.size(), f.where(),
-          ": Metaspace replacement must be one character, not '", replacement, "'");
+          ": Metaspace replacement must be one character, not '", printable(replacement), "'");
   const std::string scheme = f.string("prepend_scheme").value_or("always");
   const bool never = scheme == "never";
-  require(never || scheme == "always" || scheme == "first", f.where(), ": Metaspace prepend_scheme '", scheme,
-          "' is not supported; supported: always, first, never");
+  require(never || scheme == "always" || scheme == "first", f.where(), ": Metaspace prepend_scheme '",
+          printable(scheme), "' is not supported; supported: always, first, never");
   require(never || f.boolean("add_prefix_space").value_or(true), f.where(),
           ": Metaspace add_prefix_space is false, but prepend_scheme is ", scheme);
   stages->push_back(std::make_shared<metaspace_stage>(replacement, never               ? prefix::never

@@ -10,7 +10,8 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::size_t max_tokenizer_bytes = std::size_t{256} << 20;
+// The largest tokenizers have 35 MB, and configurations 1 MB.
+constexpr std::size_t max_tokenizer_bytes = std::size_t{64} << 20, max_config_bytes = std::size_t{8} << 20;
 
 const nlohmann::json& model_object(const nlohmann::json& file) {
   require(file.is_object() && file.contains("model"), "tokenizer.json has no model");
@@ -23,7 +24,7 @@ template <class Gap>
 bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, std::size_t limit,
                    std::vector<std::int32_t>* ids, Gap&& gap) {
   const auto part = [&](std::size_t a, std::size_t b) {
-    return text_piece{piece.text.substr(a, b - a), piece.at_start && a == 0};
+    return piece.with(piece.text.substr(a, b - a), piece.at_start && a == 0);
   };
   std::size_t from = 0;
   added_token_finder::cursor cursor(tokens, piece.text);
@@ -52,7 +53,7 @@ tokenizer::tokenizer(const nlohmann::json& file, const nlohmann::json& config) :
 tokenizer tokenizer::load(const std::filesystem::path& tokenizer_json) {
   const auto config = tokenizer_json.parent_path() / "tokenizer_config.json";
   return {read_json(tokenizer_json, max_tokenizer_bytes),
-          std::filesystem::exists(config) ? read_json(config, max_tokenizer_bytes) : nlohmann::json()};
+          std::filesystem::exists(config) ? read_json(config, max_config_bytes) : nlohmann::json()};
 }
 
 void tokenizer::read_added_tokens(const nlohmann::json& list) {
@@ -66,7 +67,7 @@ void tokenizer::read_added_tokens(const nlohmann::json& list) {
 }
 
 void tokenizer::read_added_token(const json_value& token, bool special) {
-  const std::string content = token["content"].string();
+  const std::string content = token["content"].name();
   auto id = static_cast<std::int32_t>(token["id"].integer(0, std::numeric_limits<std::int32_t>::max() - 1));
   if (const std::int32_t known = model_.find(content); known >= 0) id = known;  // the vocabulary's id wins
   const added_token_finder::options how{.strip_left = token.boolean("lstrip").value_or(false),
@@ -76,8 +77,10 @@ void tokenizer::read_added_token(const json_value& token, bool special) {
   size_ = std::max<index_t>(size_, id + 1);
   if (special && splits_specials_) return;
   if (!token.boolean("normalized").value_or(!special)) return raw_tokens_.add(content, id, how);
-  run_stages(normalizer_, 0, {content, true}, [&](text_piece p) {
-    require(!p.text.empty(), "tokenizer.json: the normalizer leaves nothing of the added token '", content, "'");
+  budget made = stage_budget(content.size());
+  run_stages(normalizer_, 0, {content, true, &made}, [&](text_piece p) {
+    require(!p.text.empty(), "tokenizer.json: the normalizer leaves nothing of the added token '", printable(content),
+            "'");
     normalized_tokens_.add(p.text, id, how);
     return true;
   });
@@ -88,7 +91,7 @@ void tokenizer::read_post_processor(const nlohmann::json& object) {
   const std::string type = fields["type"].string();
   if (type == "ByteLevel") return;  // it changes offsets alone, which are not read here
   if (type == "TemplateProcessing") return read_template(object);
-  require(type == "Sequence", "tokenizer.json: post_processor '", type,
+  require(type == "Sequence", "tokenizer.json: post_processor '", printable(type),
           "' is not supported; supported: none, Sequence, ByteLevel, TemplateProcessing");
   const auto* parts = fields.find("processors");
   require(parts && parts->is_array(), fields.where(), ": Sequence has no list processors");
@@ -116,11 +119,11 @@ void tokenizer::read_template(const nlohmann::json& object) {
     const std::string name = (*special)["id"].string();
     const auto entry = specials->object(name.c_str());
     const auto* ids = entry ? entry->find("ids") : nullptr;
-    require(ids && ids->is_array(), fields.where(), " does not say which ids '", name, "' has");
+    require(ids && ids->is_array(), fields.where(), " does not say which ids '", printable(name), "' has");
     for (const auto& id : *ids) {
       require(id.is_number_integer() && id.get<index_t>() >= 0 &&
                   id.get<index_t>() < std::numeric_limits<std::int32_t>::max(),
-              fields.where(), ": an id of '", name, "' is ", id.dump());
+              fields.where(), ": an id of '", printable(name), "' is ", printable(id.dump()));
       (before ? prefix_ : suffix_).push_back(id.get<std::int32_t>());
       size_ = std::max<index_t>(size_, id.get<index_t>() + 1);
     }
@@ -130,7 +133,8 @@ void tokenizer::read_template(const nlohmann::json& object) {
 void tokenizer::apply_config(const nlohmann::json& config) {
   const json_value fields(config, "tokenizer_config.json");
   const std::string side = fields.string("truncation_side").value_or("right");
-  require(side == "right", "tokenizer_config.json: truncation_side '", side, "' is not supported; supported: right");
+  require(side == "right", "tokenizer_config.json: truncation_side '", printable(side),
+          "' is not supported; supported: right");
   // transformers replaces the post-processor when the file has either field.
   const auto bos = fields.boolean("add_bos_token"), eos = fields.boolean("add_eos_token");
   const auto content_of = [&](const char* name) {
@@ -180,8 +184,9 @@ std::vector<std::int32_t> tokenizer::encode(std::string_view text, index_t max_t
   const std::size_t limit = std::max<index_t>(0, max_tokens - around);
   const std::string clean = replace_ill_formed(text);
   std::vector<std::int32_t> content;
+  budget made = stage_budget(clean.size());
   if (limit > 0)
-    cut_at_tokens(raw_tokens_, {clean, true}, limit, &content,
+    cut_at_tokens(raw_tokens_, {clean, true, &made}, limit, &content,
                   [&](text_piece p) { return encode_plain(p, limit, &content); });
   if (content.size() > limit) content.resize(limit);
   std::vector<std::int32_t> ids = prefix_;

@@ -18,27 +18,6 @@ char32_t utf8_at(std::string_view text, std::size_t i) {
   return c;
 }
 
-std::size_t well_formed_size(std::string_view text, std::size_t i, std::size_t* skip) {
-  const auto byte = [&](std::size_t j) { return static_cast<unsigned char>(text[j]); };
-  const unsigned char lead = byte(i);
-  *skip = 1;
-  if (lead < 0x80) return 1;
-  const std::size_t n = utf8_size(lead);
-  if (n == 1) return 0;
-  // The second byte's range excludes overlong forms, surrogates and what lies beyond U+10FFFF.
-  const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-  const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-  for (std::size_t j = 1; j < n; ++j) {
-    const bool good =
-        i + j < text.size() && byte(i + j) >= (j == 1 ? low : 0x80) && byte(i + j) <= (j == 1 ? high : 0xbf);
-    if (!good) {
-      *skip = j;
-      return 0;
-    }
-  }
-  return n;
-}
-
 std::string replace_ill_formed(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -6,13 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace qkgeom {
+#include "qkgeom/core/utf8.hpp"
 
-/// Bytes of the UTF-8 character that starts with `lead`; 1 for a byte that starts none.
-inline std::size_t utf8_size(unsigned char lead) {
-  if (lead < 0xc2) return 1;
-  return lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 1;
-}
+namespace qkgeom {
 
 /// Appends the character `c` to `out` as UTF-8.
 inline void append_utf8(std::string& out, char32_t c) {
@@ -44,10 +40,6 @@ std::size_t character_start(std::string_view text, std::size_t end, std::size_t 
 
 /// The character at byte `i` of well-formed UTF-8 text.
 char32_t utf8_at(std::string_view text, std::size_t i);
-
-/// Bytes of the well-formed character at byte `i` of `text`; 0 if it is ill-formed: `*skip` is then the length of the
-/// maximal ill-formed part (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts").
-std::size_t well_formed_size(std::string_view text, std::size_t i, std::size_t* skip);
 
 /// `text` with each maximal ill-formed part replaced by U+FFFD, as Python's `errors="replace"` does.
 std::string replace_ill_formed(std::string_view text);

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
     output_folder folder(a.out);
     write_choice(folder, heads, sets);
     printer out;
+    print_notes(out, notes_on_captures(a));
     print_choice(out, heads, sets);
     folder.print(out);
   });

@@ -2,7 +2,6 @@
 // Instantiates the analyses for the CPU, once for all programs.
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <string>
 #include <string_view>
 
@@ -47,19 +46,6 @@ model_report analyse_on(const arguments& a, const capture_set& source, const ana
   return analyse(cpu, source, options, progress);
 }
 
-/// Warns if two captures were made from the same texts.
-void note_same_documents(printer& out, const capture_set& source) {
-  std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
-  for (const auto& c : source.captures()) {
-    const auto& extra = c.manifest().extra;
-    if (!extra.contains("inputs_sha256") || !extra["inputs_sha256"].is_string()) continue;
-    const auto [first, fresh] = seen.emplace(extra["inputs_sha256"].get<std::string>(), c.path().string());
-    if (!fresh)
-      out.line("  note: " + first->second + " and " + c.path().string() +
-               " are of the same texts: errors over documents take them for different ones");
-  }
-}
-
 }  // namespace
 
 analysis_options with_arguments(analysis_options options, const arguments& a) {
@@ -86,6 +72,7 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
   options.every_token = !a.rows_only;
   auto source = capture_set::open(a.captures);
   if (!a.documents.empty()) source = source.only(a.documents);
+  if (a.max_position > 0 && a.max_position < source.manifest().context_length) source = source.before(a.max_position);
   const index_t heads = source.manifest().query_heads();
   require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
   require(has_rows(source) || (!options.plasticity && source.manifest().extra.contains("moments")),
@@ -110,12 +97,21 @@ void require_heads(const arguments& a, const std::vector<std::string>& names) {
   }
 }
 
+std::vector<report_note> notes_on_captures(const arguments& a) {
+  return notes_of(capture_set::open(a.captures), {}, {});
+}
+
+void print_notes(printer& out, const std::vector<report_note>& notes, const std::string& about) {
+  for (const auto& n : notes) out.line("  note: " + (about.empty() ? "" : about + ": ") + n.text);
+}
+
 void print_capture(printer& out, const analysed& a) {
   const auto& manifest = a.source->manifest();
   const auto& report = a.report;
-  std::string line =
-      manifest.model.name + " (" + manifest.model.model_type + "): " + counted(report.heads.size(), "query head") +
-      " in " + counted(manifest.layers.size(), "layer") + ", head size " + std::to_string(manifest.model.head_dim);
+  std::string line = printable(manifest.model.name, 200) + " (" + printable(manifest.model.model_type) +
+                     "): " + counted(report.heads.size(), "query head") + " in " +
+                     counted(manifest.layers.size(), "layer") + ", head size " +
+                     std::to_string(manifest.model.head_dim);
   out.heading(line);
   line = "  context of " + grouped(manifest.context_length) + " tokens";
   const std::size_t documents = a.source->listed_documents().size();
@@ -127,7 +123,7 @@ void print_capture(printer& out, const analysed& a) {
   if (report.moment_tokens > 0)
     out.line("  moments of every token: " + grouped(report.moment_tokens) +
              " queries a head behind PCA, rotation and query models");
-  note_same_documents(out, *a.source);
+  print_notes(out, report.notes);
 }
 
 }  // namespace qkgeom::examples

@@ -24,6 +24,7 @@ struct arguments {
   std::string precision = "auto";         ///< or f32, f64
   std::uint64_t seed = 0;
   std::vector<index_t> documents{};  ///< indices in the order of the captures; empty: all
+  index_t max_position = 0;          ///< the context ends there, tokens; 0: where it was captured to
   bool rows_only = false;  ///< moments from the captured rows even if the capture holds moments of every token
 };
 

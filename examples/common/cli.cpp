@@ -3,14 +3,13 @@
 
 #include <unistd.h>
 
-#include <cstdio>
-#include <exception>
-#include <new>
+#include <optional>
 #include <string>
 
 #include "examples/common/cuda.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
+#include "qkgeom/io/program.hpp"
 
 namespace qkgeom::examples {
 
@@ -104,30 +103,25 @@ void add_blocks_argument(CLI::App& app, index_t& blocks) {
 }
 
 int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std::function<void()>& body) {
-  const auto refuse = [&](const std::string& why) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), why.c_str());
-    return 2;
-  };
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help
-    return refuse(std::string(e.what()) + " (see --help)");
-  }
-  try {
+  app.name(std::filesystem::path(argv[0]).filename().string());  // an installed program is called qkgeom-heads
+  return run_program(app.get_name(), [&] {
+    app.set_version_flag("--version", app.get_name() + " of qkgeom " + QKGEOM_VERSION, "Print the version and exit");
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+      if (e.get_exit_code() != 0) fail(e.what(), " (see --help)");
+      app.exit(e);  // --help, --version
+      return;
+    }
     if (a.device == "cuda") start_cuda(argv);
-    std::error_code failed;
-    if (!a.out.empty()) std::filesystem::create_directories(a.out, failed);
-    require(!failed, "--out ", a.out.string(), ": the folder cannot be made: ", failed.message());
-    // Fails before the analysis if nothing can be written there; the file vanishes at once.
-    if (!a.out.empty()) const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));
+    std::optional<made_folder> out;
+    if (!a.out.empty()) {
+      out.emplace(a.out);
+      // Fails before the analysis if nothing can be written there; the file vanishes at once.
+      const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));
+    }
     body();
-    return 0;
-  } catch (const std::bad_alloc&) {
-    return refuse("not enough memory for this capture");
-  } catch (const std::exception& e) {
-    return refuse(e.what());
-  }
+  });
 }
 
 }  // namespace qkgeom::examples

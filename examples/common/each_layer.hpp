@@ -18,6 +18,7 @@ void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments
                     const std::string& label, const F& f) {
   const auto& manifest = source.manifest();
   const auto buckets = query_buckets(manifest, options);
+  check_memory(source, buckets, options);
   const auto stored = a.rows_only ? std::nullopt : set_moments::open(source, buckets);
   const index_t heads = manifest.query_heads();
   require(heads > 0, a.captures.at(0).string(), ": this capture holds no query head");
@@ -25,6 +26,7 @@ void for_each_layer(cpu_context& cpu, const capture_set& source, const arguments
   for (const index_t number : source.layers()) {
     const auto layer = source.read_layer(number);
     check_finite(layer);
+    if (!stored) require_rows(layer, layer.q.rows, layer.k.rows);
     layer.visit([&]<class T>(const layer_view<T>& rows) {
       const auto moments =
           stored ? known_moments_of(stored->read(number), false).moments

@@ -11,6 +11,7 @@
 #include "examples/common/figures/characters.hpp"
 #include "examples/common/table.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/core/utf8.hpp"
 
 namespace qkgeom::examples {
 
@@ -29,7 +30,7 @@ std::vector<std::string> capture_labels(const std::vector<std::filesystem::path>
   for (const auto& label : labels) sorted.push_back(file_name_of(label));
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  require(twice == sorted.end(), "two ", what, "s are called ", twice == sorted.end() ? "" : *twice,
+  require(twice == sorted.end(), "two ", what, "s are called ", printable(twice == sorted.end() ? "" : *twice),
           "; give each a name with --labels");
   return labels;
 }

@@ -7,6 +7,7 @@
 
 #include "examples/common/figures/head_figures.hpp"
 #include "qkgeom/report/csv/head_csv.hpp"
+#include "qkgeom/report/csv/notes_csv.hpp"
 #include "qkgeom/report/model_heatmap.hpp"
 #include "qkgeom/study/heterogeneity.hpp"
 #include "qkgeom/study/model_columns.hpp"
@@ -60,6 +61,10 @@ chosen_head parse_head(const std::string& text) {
   };
   const std::size_t dot = std::min(text.find('.'), text.size());
   return {number(0, dot), number(std::min(dot + 1, text.size()), text.size())};
+}
+
+void write_notes(output_folder& out, const analysed& a) {
+  write_notes_csv(out.table("notes.csv"), {{a.report.model, a.report.notes}});
 }
 
 void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds) {

@@ -34,7 +34,13 @@ analysed analyse_capture(const arguments& a, analysis_options options);
 /// Throws `error` unless each name is LAYER.HEAD of a captured head. Reads no rows.
 void require_heads(const arguments& a, const std::vector<std::string>& names);
 
-/// Prints the model and the extent of the capture.
+/// The notes on the captures themselves, for programs that analyse them in a way of their own.
+std::vector<report_note> notes_on_captures(const arguments& a);
+
+/// Prints a line for each note; `about` names what they are about where there are several.
+void print_notes(printer& out, const std::vector<report_note>& notes, const std::string& about = {});
+
+/// Prints the model, the extent of the capture, and the report's notes.
 void print_capture(printer& out, const analysed& a);
 
 /// A program's output folder; keeps the names of the files written to it.
@@ -65,6 +71,8 @@ struct chosen_head {
 /// Parses LAYER.HEAD of the command line.
 chosen_head parse_head(const std::string& text);
 
+/// Writes notes.csv.
+void write_notes(output_folder& out, const analysed& a);
 /// Writes qk.csv, the scatter of r_q and r_k, and their map.
 void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds);
 /// Writes rotated.csv, histogram and map of the bias strength, and the planes of `heads`, by default of the heads with

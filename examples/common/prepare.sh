@@ -29,7 +29,7 @@ prepare() {
   step "Building for this machine's CPU (build/native)"
   export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
   mkdir -p build "$out"
-  cmake --preset native -DQKGEOM_BUILD_TESTS=OFF -DQKGEOM_BUILD_BENCH=OFF >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+  cmake --preset native >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
   cmake --build --preset native --target "$@"
 }
 

@@ -41,8 +41,6 @@ template <class Value, class Equal>
 line_figure over_context(const std::string& model, const softmax_report& report, const char* title, const char* y,
                          const Value& value, const Equal& equal_scores) {
   line_figure f;
-  f.text = {title, model + "; mean over the queries of a bucket; thin: one head, band: 95 % interval",
-            "query position (tokens, K = 1024)", y};
   f.x_end = static_cast<double>(report.buckets.edges().back());
   for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
   for (const auto* group : drawn_groups(report)) {
@@ -63,6 +61,8 @@ line_figure over_context(const std::string& model, const softmax_report& report,
   for (index_t b = 0; b < report.buckets.count(); ++b)
     uniform.mean.push_back(over_bucket(report.buckets, b, equal_scores));
   f.groups.push_back(std::move(uniform));
+  f.text = {title, model + "; mean over the queries of a bucket; " + heads_words(f) + ", band: 95 % interval",
+            "query position (tokens, K = 1024)", y};
   return f;
 }
 
@@ -101,9 +101,11 @@ line_figure entropy_figure(const std::string& model, const softmax_report& repor
 }
 
 step_figure distance_figure(const std::string& model, const softmax_report& report) {
+  constexpr double shown_first = 0.02;  // share of the attention above which the first token bends the curve
   step_figure f;
   f.text = {"How far back the attention goes",
-            model + "; mean over heads and all queries; bars: 95 % intervals over documents",
+            model + "; first token: " + significant(100 * report.groups[0].overall.first[0].value, 2) +
+                " % of the attention; mean over heads and all queries, bars: 95 % intervals over documents",
             "distance from query to key (tokens, K = 1024)", "share of the attention"};
   for (index_t d = 0; d < report.distances.count(); ++d) {
     const index_t start = report.distances.start(d), end = report.distances.end(d);
@@ -117,6 +119,17 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
       s.error.push_back(half_width(mass));
     }
     f.lines.push_back(std::move(s));
+    if (group->overall.first[0].value < shown_first) continue;
+    step_figure::series rest{"from " + std::to_string(report.buckets.end(0)) + " on, without the first token",
+                             f.lines.back().line,
+                             {},
+                             {},
+                             true};
+    for (const auto& mass : group->overall.distance_rest) {
+      rest.y.push_back(mass.value);
+      rest.error.push_back(half_width(mass));
+    }
+    f.lines.push_back(std::move(rest));
   }
   f.y_low = 0;
   return f;

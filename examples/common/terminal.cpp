@@ -85,7 +85,7 @@ void extreme_rows(table& t, const model_report& report, std::size_t each, const 
     std::vector<std::string> cells{label, head_name(h)};
     const auto& r = h.rotation;
     if (has.geometry) {
-      cells.push_back(signed_significant(r.bias.strength * static_cast<double>(report.context_length)));
+      cells.push_back(signed_significant(r.bias.context_logits));
       cells.push_back(fixed(r.q.r, 2));
       cells.push_back(fixed(r.k.r, 2));
     }
@@ -137,7 +137,7 @@ void print_position(printer& out, const model_report& report) {
   out.heading(std::string("Position in the geometry: means over heads") +
               (errors ? " ± standard error over documents" : ""));
   out.line("  r: correlation with position. Axis a: the direction in which queries and keys drift along the context.");
-  out.line("  Bias strength × context: the score that a key gains by standing at the context's end, not its start.\n");
+  out.line("  Bias strength × context: the logits that a key gains by standing at the context's end, not its start.\n");
   auto t = table_of_groups("", groups);
   const auto row = [&](const char* name, const auto& estimate_of, const auto& text, const auto& error_text) {
     std::vector<std::string> cells{name};
@@ -162,8 +162,8 @@ void print_position(printer& out, const model_report& report) {
       "heads with positive bias strength", [&](const auto& heads) { return positive_share(point, heads); }, percent,
       percent);
   row(
-      "median bias strength × context",
-      [&](const auto& heads) { return over_heads(point.column("bias_context"), heads, head_statistic::median); },
+      "median bias strength × context, logits",
+      [&](const auto& heads) { return over_heads(point.column("bias_context_logits"), heads, head_statistic::median); },
       [](double x) { return signed_significant(x); }, [](double x) { return significant(x, 2); });
   out.print(t);
 }
@@ -221,7 +221,7 @@ void print_extremes(printer& out, const model_report& report, std::size_t each) 
   out.heading("Strongest and weakest heads");
   std::vector<table::column> columns{{"", align::left}, {"head", align::left}};
   if (has.geometry)
-    for (const char* name : {"bias × context", "r_q on a", "r_k on a"}) columns.push_back({name, align::right});
+    for (const char* name : {"bias × context, logits", "r_q on a", "r_k on a"}) columns.push_back({name, align::right});
   if (has.plasticity) columns.push_back({"plasticity", align::right});
   table t(std::move(columns));
   if (has.geometry)

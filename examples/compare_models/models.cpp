@@ -8,6 +8,7 @@
 #include "examples/common/labels.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/report/csv/notes_csv.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples {
@@ -154,20 +155,22 @@ void write_families(output_folder& out, const std::vector<compared_model>& model
 
 void print_headlines(printer& out, const std::vector<compared_model>& models, const std::string& query_model) {
   out.heading("Means over all heads ± standard error over documents; " + query_model + " query model");
-  table ap({"model", "family"}, {"heads", "context", "AP overall", "observed", "first 20 %", "last 20 %", "drop"});
-  table bias({"model"}, {"|r_q| comp. 0", "|r_k| comp. 0", "|r_q| axis a", "|r_k| axis a", "|bias| a token",
-                         "|bias| a context", "... in sd", "bias > 0", "position-dominated"});
+  table ap({"model", "family"},
+           {"heads", "documents", "context", "bucket", "AP overall", "observed", "first 20 %", "last 20 %", "drop"});
+  table bias({"model"}, {"|r_q| comp. 0", "|r_k| comp. 0", "|r_q| axis a", "|r_k| axis a", "|bias| per token",
+                         "|bias| × context", "... in sd", "bias > 0", "position-dominated"});
   for (const auto& m : models) {
     const auto& g = m.groups.at(0);
     const auto text = [&](const char* number) { return with_error(g.number(number).estimate()); };
-    ap.row({m.label, m.family, grouped(g.heads), grouped(m.context_length), text("ap_overall"),
-            text("ap_empirical_unbiased"), text("ap_first_20pct"), text("ap_last_20pct"), text("ap_drop")});
+    ap.row({m.label, m.family, grouped(g.heads), grouped(m.documents), grouped(m.context_length),
+            grouped(m.bucket_size), text("ap_overall"), text("ap_empirical_unbiased"), text("ap_first_20pct"),
+            text("ap_last_20pct"), text("ap_drop")});
     bias.row({m.label, text("abs_r_q_pc0"), text("abs_r_k_pc0"), text("abs_r_q_a"), text("abs_r_k_a"),
-              text("abs_bias_strength"), text("abs_bias_context"), text("abs_bias_context_in_sd"),
+              text("abs_bias_strength_logits"), text("abs_bias_context_logits"), text("abs_bias_context_in_sd"),
               percent(g.number("share_positive_bias").value), percent(g.number("share_position_dominated").value)});
   }
   out.print(ap);
-  out.heading("Position-bias geometry");
+  out.heading("Position-bias geometry; bias in logits");
   out.print(bias);
 }
 
@@ -184,10 +187,11 @@ void print_quintiles(printer& out, const std::vector<compared_model>& models) {
 }
 
 /// Numbers whose differences are printed, with their headers; differences.csv has all.
-constexpr const char* differing[] = {"ap_overall",        "ap_drop",          "ap_last_20pct",
-                                     "abs_bias_strength", "abs_bias_context", "plane_var_fraction"};
+constexpr const char* differing[] = {
+    "ap_overall",        "ap_drop", "ap_last_20pct", "abs_bias_strength_logits", "abs_bias_context_logits",
+    "plane_var_fraction"};
 const std::vector<std::string> difference_headers{
-    "AP overall", "drop", "last 20 %", "|bias| a token", "|bias| a context", "plane's variance"};
+    "AP overall", "drop", "last 20 %", "|bias| per token", "|bias| × context", "plane's variance"};
 
 std::vector<std::string> difference_row(std::vector<std::string> cells, const compared_group& first,
                                         const compared_group& second, bool paired) {
@@ -203,7 +207,7 @@ void print_differences(printer& out, const std::vector<compared_model>& models,
   for (const auto& [i, j] : pairs)
     t.row(difference_row({models[i].label, models[j].label}, models[i].groups[0], models[j].groups[0],
                          same_documents(models[i], models[j])));
-  out.heading("Differences ± standard error over documents");
+  out.heading("Differences ± standard error over documents; bias in logits");
   out.print(t);
 }
 
@@ -220,8 +224,8 @@ void print_kinds(printer& out, const std::vector<compared_model>& models) {
 void print_scores(printer& out, const std::vector<compared_model>& models, const model_choices& choices) {
   for (const auto& score : choices.scores) {
     table t({score.name}, {"models", "Pearson", "p", "Spearman", "p", "Kendall", "p"});
-    for (const char* number : {"ap_overall", "ap_first_20pct", "ap_last_20pct", "ap_drop", "abs_bias_strength",
-                               "abs_bias_context", "abs_r_k_a"}) {
+    for (const char* number : {"ap_overall", "ap_first_20pct", "ap_last_20pct", "ap_drop", "abs_bias_strength_logits",
+                               "abs_bias_context_logits", "abs_r_k_a"}) {
       const auto r = rows_with(models, number, score);
       if (r.x.size() < 3) continue;
       std::vector<std::string> row{number, std::to_string(r.x.size())};
@@ -240,6 +244,10 @@ void print_scores(printer& out, const std::vector<compared_model>& models, const
 }  // namespace
 
 void write_models(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
+  std::vector<std::pair<std::string, std::vector<report_note>>> notes;
+  for (const auto& m : models) notes.emplace_back(m.label, m.notes);
+  notes.emplace_back("", notes_of(models));
+  write_notes_csv(out.table("notes.csv"), notes);
   write_models_csv(out.table("models.csv"), models);
   write_positions_csv(out.table("positions.csv"), models);
   write_model_components_csv(out.table("model_components.csv"), models);
@@ -251,6 +259,8 @@ void write_models(output_folder& out, const std::vector<compared_model>& models,
 }
 
 void print_models(printer& out, const std::vector<compared_model>& models, const model_choices& choices) {
+  for (const auto& m : models) print_notes(out, m.notes, m.label);
+  print_notes(out, notes_of(models));
   print_headlines(out, models, choices.query_model);
   print_quintiles(out, models);
   print_differences(out, models, choices.pairs);

@@ -177,13 +177,14 @@ histogram_figure bias_distribution(const std::vector<compared_model>& models) {
   histogram_figure f;
   std::size_t positive = 0, heads = 0;
   for (const auto& s : head_points(
-           models, [](const compared_head& h) { return h.bias_context; }, [](const compared_head&) { return 0.0; })) {
+           models, [](const compared_head& h) { return h.bias_context_logits; },
+           [](const compared_head&) { return 0.0; })) {
     for (const double v : s.x) positive += v > 0;
     heads += s.x.size();
     f.groups.push_back({s.name, s.fill, s.x});
   }
   f.text = {"Later keys are favoured by " + std::to_string(positive) + " of " + counted(heads, "head"),
-            heads_words(models), "bias strength times the context: score gained from its start to its end", "heads"};
+            heads_words(models), "bias strength times the context: logits gained from its start to its end", "heads"};
   return f;
 }
 
@@ -194,7 +195,7 @@ scatter_figure separation_figure(const std::vector<compared_model>& models) {
   for (std::size_t i = 0; i < models.size(); ++i)
     for (const auto& h : models[i].heads) {
       x.push_back(h.separation_strength);
-      y.push_back(h.bias_context);
+      y.push_back(h.bias_context_logits);
       families.push_back(kinds[i]);
     }
   const auto d = decompose_by_family(x, y, families);
@@ -202,11 +203,11 @@ scatter_figure separation_figure(const std::vector<compared_model>& models) {
   f.text = {"Bias and separation of queries and keys",
             heads_words(models) + "; Pearson " + signed_fixed(d.pooled.correlation) + " pooled, " +
                 signed_fixed(d.within.correlation) + " within " + (kinds == labels_of(models) ? "models" : "families"),
-            "separation strength", "bias strength times the context"};
+            "separation strength", "bias strength times the context, logits"};
   f.square = false;
   f.points = head_points(
       models, [](const compared_head& h) { return h.separation_strength; },
-      [](const compared_head& h) { return h.bias_context; });
+      [](const compared_head& h) { return h.bias_context_logits; });
   return f;
 }
 
@@ -251,8 +252,8 @@ void draw_models(output_folder& out, const std::vector<compared_model>& models, 
                           "mean over heads of |bias strength|" + bars_of_documents, "", "mean |bias|"},
                          true);
   };
-  draw(bias("abs_bias_strength", "a token"), out.figure("bias_token"));
-  draw(bias("abs_bias_context", "over each model's context"), out.figure("bias_context"));
+  draw(bias("abs_bias_strength_logits", "logits per token"), out.figure("bias_token"));
+  draw(bias("abs_bias_context_logits", "logits over each model's context"), out.figure("bias_context"));
   draw(bias("abs_bias_context_in_sd", "over the context, in sd of score differences"), out.figure("bias_in_sd"));
   draw(bias_distribution(models), out.figure("bias_distribution"));
   draw(separation_figure(models), out.figure("bias_separation"));

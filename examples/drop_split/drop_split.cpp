@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
     output_folder folder(a.out);
     write_drops(folder, found);
     printer out;
+    print_notes(out, notes_on_captures(a));
     print_drops(out, found);
     folder.print(out);
   });

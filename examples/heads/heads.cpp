@@ -7,6 +7,7 @@
 #include "examples/common/outputs.hpp"
 #include "examples/common/softmax.hpp"
 #include "examples/common/terminal.hpp"
+#include "examples/heads/contexts.hpp"
 #include "examples/heads/details.hpp"
 #include "examples/heads/label_groups.hpp"
 #include "qkgeom/core/error.hpp"
@@ -42,6 +43,7 @@ struct choices {
 /// Writes every table and figure; prints a summary if `out` is not null.
 void write_all(const choices& c, const analysed& found, const std::filesystem::path& path, printer* out) {
   output_folder folder(path);
+  write_notes(folder, found);
   write_heads(folder, found);
   write_pca(folder, found, c.options.pca.thresholds);
   write_rotation(folder, found, c.heads);
@@ -108,6 +110,7 @@ int main(int argc, char** argv) {
   auto& a = c.a;
   auto& options = c.options;
   std::string label;
+  std::vector<qkgeom::index_t> lengths;
   CLI::App app{
       "The geometry of every head: heads.csv, layers.csv, all tables and figures of pca, rotation and plasticity",
       "heads"};
@@ -127,6 +130,10 @@ int main(int argc, char** argv) {
   app.add_option("--group-by", label,
                  "Label of the documents, e.g. task: everything once more for the documents of each of its values, in "
                  "OUT/LABEL=VALUE, and groups.csv; with --refit-errors");
+  app.add_option("--max-position", lengths,
+                 "Lengths in tokens, e.g. 1024,2048: head classes, bias and plasticity as if the context ended there, "
+                 "in contexts.csv and a figure")
+      ->delimiter(',');
   return run_main(argc, argv, app, a, [&] {
     require_heads(a, c.heads);
     options.components = c.details;
@@ -136,6 +143,13 @@ int main(int argc, char** argv) {
     if (!label.empty()) documents_by_label(a.captures, label);  // refuses a wrong label before the analysis
     printer out;
     write_all(c, analyse_capture(a, options), a.out, &out);
+    if (!lengths.empty()) {
+      const auto contexts = analyse_contexts(a, options, lengths);
+      output_folder folder(a.out);
+      write_contexts(folder, contexts);
+      print_contexts(out, contexts);
+      folder.print(out);
+    }
     if (!label.empty()) write_by_label(c, label, out);
   });
 }

@@ -48,10 +48,11 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
     all.push_back(d.index);
   }
   std::string labels;
-  for (const auto& name : names) labels += (labels.empty() ? "" : ", ") + name;
+  for (const auto& name : names) labels += (labels.empty() ? "" : ", ") + printable(name);
   require(known, "--group-by ", label, ": no document of the captures has this label",
           labels.empty() ? std::string(", nor any other") : ", but there are " + labels);
-  require(documents.size() > 1, "--group-by ", label, ": all documents have the value ", documents.begin()->first);
+  require(documents.size() > 1, "--group-by ", label, ": all documents have the value ",
+          printable(documents.begin()->first));
   std::sort(all.begin(), all.end());
   std::vector<capture_set::row_documents> rows;
   for (const index_t layer : source.layers()) rows.push_back(source.documents_in(layer));
@@ -60,8 +61,8 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
   for (auto& [value, inside] : documents) {
     const std::string folder = file_name_of(label + "=" + value);
     const auto [first, is_new] = folders.emplace(folder, value);
-    require(is_new, "--group-by ", label, ": the values ", first->second, " and ", value, " would share the folder ",
-            folder);
+    require(is_new, "--group-by ", label, ": the values ", printable(first->second), " and ", printable(value),
+            " would share the folder ", printable(folder));
     std::sort(inside.begin(), inside.end());
     labelled_documents g{value, folder, std::move(inside), {}};
     std::set_difference(all.begin(), all.end(), g.inside.begin(), g.inside.end(), std::back_inserter(g.others));
@@ -77,7 +78,7 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
 void print_groups(printer& out, const std::vector<document_group>& groups) {
   out.heading("By " + groups.at(0).label + ": means over all heads ± standard error over documents");
   out.line("  PCA, rotation and query models of the captured rows alone: moments of every token are of all documents");
-  table t({groups[0].label}, {"documents", "AP overall", "AP_drop", "less the rest's", "bias a context",
+  table t({groups[0].label}, {"documents", "AP overall", "AP_drop", "less the rest's", "bias × context, logits",
                               "less the rest's", "position-dominated"});
   for (const auto& g : groups) {
     const auto& in = g.inside.groups.at(0);
@@ -87,10 +88,11 @@ void print_groups(printer& out, const std::vector<document_group>& groups) {
     };
     t.row({g.value.empty() ? "(none)" : g.value, std::to_string(g.inside.documents),
            with_error(in.number("ap_overall").estimate()), with_error(in.number("ap_drop").estimate()), rest("ap_drop"),
-           with_error(in.number("bias_context").estimate()), rest("bias_context"),
+           with_error(in.number("bias_context_logits").estimate()), rest("bias_context_logits"),
            percent(in.number("share_position_dominated").value)});
   }
   out.print(t);
+  for (const auto& g : groups) print_notes(out, g.inside.notes, g.value.empty() ? "(none)" : g.value);
 }
 
 }  // namespace qkgeom::examples

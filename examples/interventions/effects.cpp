@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/notes.hpp"
 #include "qkgeom/stats/interval.hpp"
 #include "qkgeom/stats/shape.hpp"
 
@@ -169,6 +169,9 @@ void write_effects(output_folder& out, const std::vector<effect>& effects) {
 }
 
 void print_effects(printer& out, const std::vector<effect>& effects) {
+  const auto loss = std::find_if(effects.begin(), effects.end(), [](const effect& e) { return e.measure == "loss"; });
+  if (loss != effects.end())
+    if (const auto note = note_on_documents(static_cast<index_t>(loss->n))) print_notes(out, {*note});
   std::vector<key> measures;
   for (const auto& e : effects)
     if (const key k{e.measure, e.place}; std::find(measures.begin(), measures.end(), k) == measures.end())

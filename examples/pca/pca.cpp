@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   return run_main(argc, argv, app, a, [&] {
     const auto found = analyse_capture(a, options);
     output_folder folder(a.out);
+    write_notes(folder, found);
     write_pca(folder, found, options.pca.thresholds);
     printer out;
     print_capture(out, found);

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
     if (!preset.name.empty()) return run_preset(a, preset);
     const auto found = analyse_capture(a, with_arguments(options, a));
     output_folder folder(a.out);
+    write_notes(folder, found);
     write_plasticity(folder, found);
     printer out;
     print_capture(out, found);

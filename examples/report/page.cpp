@@ -20,8 +20,8 @@ constexpr caption captions[] = {
     {"qk_scatter",
      "Correlation with position of queries and keys on PCA component 0 (4.2), a mark a head. Shaded: head classes."},
     {"qk_map", "Correlation with position on PCA component 0, by layer and head."},
-    {"bias_histogram", "Bias strength (4.6) times the context, heads counted."},
-    {"bias_map", "Bias strength times the context, by layer and head."},
+    {"bias_histogram", "Bias strength (4.6) times the context in logits, heads counted."},
+    {"bias_map", "Bias strength times the context in logits, by layer and head."},
     {"bias_in_sd_map",
      "Bias strength times the context over the standard deviation of the score difference of two keys of one "
      "document."},
@@ -67,9 +67,10 @@ std::string figure_html(const output_folder& folder, const std::string& name) {
 
 std::string figures_html(const output_folder& folder, const fixed_scales& scales) {
   const auto both = [](double limit) { return "-" + number_text(limit) + " to " + number_text(limit); };
-  std::string s = "<p>Colours mean the same in every report with these limits: correlations -1 to 1; bias × context " +
-                  both(scales.bias) + ", in sd " + both(scales.bias_in_sd) +
-                  "; plasticity 0 to 1. A value beyond them has the colour of the end.</p>\n";
+  std::string s =
+      "<p>Colours mean the same in every report with these limits: correlations -1 to 1; bias × context in logits " +
+      both(scales.bias) + ", in sd " + both(scales.bias_in_sd) +
+      "; plasticity 0 to 1. A value beyond them has the colour of the end.</p>\n";
   for (const auto& name : folder.figures())
     if (name != "quadrant") s += figure_html(folder, name);
   return s;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,7 @@ namespace qkgeom::examples {
 
 /// Limits of the colour scales, fixed so that two reports can be compared side by side.
 struct fixed_scales {
-  double bias = 100;      ///< +- bias strength times the context
+  double bias = 20;       ///< +- bias strength times the context, logits
   double bias_in_sd = 2;  ///< +- the same in standard deviations of a score difference
 };
 

@@ -45,7 +45,7 @@ std::vector<head_table_column> columns_of(const model_report& report) {
       {"AP", "first 20 %", [](const head_report& h) { return number(h.summaries[0].first20.value, 3); }},
       {"AP", "last 20 %", [](const head_report& h) { return number(h.summaries[0].last20.value, 3); }}};
   const std::vector<head_table_column> geometry{
-      {"Bias", "× context", [](const head_report& h) { return size_of(h.rotation.bias.context); }},
+      {"Bias", "logits × context", [](const head_report& h) { return size_of(h.rotation.bias.context_logits); }},
       {"Bias", "in sd", [](const head_report& h) { return size_of(h.rotation.bias.context_in_sd); }},
       {"r_q", "axis a", [](const head_report& h) { return number(h.rotation.q.r, 2); }},
       {"r_k", "axis a", [](const head_report& h) { return number(h.rotation.k.r, 2); }},

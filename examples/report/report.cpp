@@ -82,7 +82,8 @@ int main(int argc, char** argv) {
       ->needs(others)
       ->capture_default_str();
   app.add_option("--score-name", b.name, "What the score is called; default: its column")->needs(others);
-  app.add_option("--bias-scale", settings.scales.bias, "Colours of bias times context end at plus and minus this")
+  app.add_option("--bias-scale", settings.scales.bias,
+                 "Colours of bias times context, in logits, end at plus and minus this")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag(
@@ -102,6 +103,7 @@ int main(int argc, char** argv) {
     print_capture(out, found);
     for (printer* p : {static_cast<printer*>(&result), &out}) print_target(*p, report);
     place(result, out, folder, report, b, others_scored);
+    write_notes(folder, found);
     write_heads(folder, found);
     write_pca(folder, found, settings.thresholds);
     write_rotation(folder, found, {}, settings.scales.bias);

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
     if (separation == "top_eigenvector") options.rotation.separation = qkgeom::separation_axis_kind::top_eigenvector;
     const auto found = analyse_capture(a, options);
     output_folder folder(a.out);
+    write_notes(folder, found);
     write_rotation(folder, found, heads);
     printer out;
     print_capture(out, found);

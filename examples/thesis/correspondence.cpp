@@ -3,7 +3,6 @@
 #include "examples/thesis/correspondence.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "examples/thesis/profiles.hpp"
 #include "qkgeom/io/csv_write.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Figure 6.7, profiles, and bias against AP_drop.
-#include <algorithm>
 
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/figures/figure_style.hpp"

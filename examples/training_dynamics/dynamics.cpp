@@ -13,8 +13,8 @@ namespace {
 
 void print_trajectory(printer& out, const std::vector<trajectory_point>& points, const std::string& model) {
   const auto group = every_head(points[0].heads);
-  out.heading("Means over " + counted(group.size(), "head") + " ± standard error over documents");
-  table t({"checkpoint"}, {"context", "held-out loss", "|bias| a token", "|bias| a context", "... in sd",
+  out.heading("Means over " + counted(group.size(), "head") + " ± standard error over documents; bias in logits");
+  table t({"checkpoint"}, {"context", "held-out loss", "|bias| per token", "|bias| × context", "... in sd",
                            "|alpha_k| a context", "|r_k| axis a"});
   std::vector<std::string> ap_columns{"AP overall", "observed", "first 20 %", "last 20 %"};
   const auto groups = head_groups(points[0].heads);
@@ -26,7 +26,7 @@ void print_trajectory(printer& out, const std::vector<trajectory_point>& points,
     };
     const auto abs = head_statistic::mean_abs, mean = head_statistic::mean;
     t.row({p.label, grouped(p.context_length), p.heldout_loss ? fixed(*p.heldout_loss, 3) : "-",
-           text("bias_strength", abs), text("bias_context", abs), text("bias_context_in_sd", abs),
+           text("bias_strength_logits", abs), text("bias_context_logits", abs), text("bias_context_in_sd", abs),
            text("alpha_k_context", abs), text("r_k_a", abs)});
     std::vector<std::string> row{p.label, text("ap_overall", mean), text("ap_empirical_unbiased", mean),
                                  text("ap_first_20pct", mean), text("ap_last_20pct", mean)};
@@ -100,8 +100,8 @@ void write_dynamics(output_folder& out, const std::vector<trajectory_point>& poi
   write_trajectory_csv(out.table("trajectory.csv"), points);
   write_transitions_csv(out.table("transitions.csv"), points);
   write_bias_split_csv(out.table("bias_split.csv"), points);
-  draw(bias_figure(points, "bias_strength"), out.figure("bias_token"));
-  draw(bias_figure(points, "bias_context"), out.figure("bias_context"));
+  draw(bias_figure(points, "bias_strength_logits"), out.figure("bias_token"));
+  draw(bias_figure(points, "bias_context_logits"), out.figure("bias_context"));
   draw(bias_figure(points, "bias_context_in_sd"), out.figure("bias_in_sd"));
   draw(bias_factor_figure(points), out.figure("bias_factors"));
   draw(correlation_figure(points), out.figure("correlation"));

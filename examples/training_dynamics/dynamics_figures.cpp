@@ -58,9 +58,9 @@ step_figure figure_of(const std::vector<trajectory_point>& points, figure_text t
 }  // namespace
 
 step_figure bias_figure(const std::vector<trajectory_point>& points, const std::string& column) {
-  const std::string unit = column == "bias_strength"  ? "a token"
-                           : column == "bias_context" ? "over the whole context"
-                                                      : "over the context, in sd of score differences";
+  const std::string unit = column == "bias_strength_logits"  ? "per token"
+                           : column == "bias_context_logits" ? "over the whole context"
+                                                             : "over the context, in sd of score differences";
   auto f = figure_of(points, {"Positional bias along training, " + unit,
                               "mean over heads of |" + column + "|" + bars_of_documents, "", "mean |" + column + "|"});
   f.log_y = true;

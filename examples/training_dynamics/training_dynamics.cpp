@@ -4,6 +4,7 @@
 #include "examples/common/labels.hpp"
 #include "examples/training_dynamics/dynamics.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/report/csv/notes_csv.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;
@@ -33,11 +34,14 @@ int main(int argc, char** argv) {
     const auto losses = loss.empty() ? std::map<std::string, double>{} : read_losses(loss, labels);
     options = with_arguments(options, a);
     std::vector<qkgeom::trajectory_point> points;
+    std::vector<std::pair<std::string, std::vector<qkgeom::report_note>>> notes;
     printer out;
     for (std::size_t i = 0; i < a.captures.size(); ++i) {
       auto one = a;
       one.captures = {a.captures[i]};
       const auto found = analyse_capture(one, options);
+      notes.emplace_back(labels[i], found.report.notes);
+      print_notes(out, found.report.notes, labels[i]);
       const auto known = losses.find(labels[i]);
       points.push_back(qkgeom::point_of(found.report, labels[i],
                                         known == losses.end() ? std::nullopt : std::optional(known->second)));
@@ -45,6 +49,7 @@ int main(int argc, char** argv) {
     }
     output_folder folder(a.out);
     const std::string model(name_of(options.covariances[0]));
+    qkgeom::write_notes_csv(folder.table("notes.csv"), notes);
     write_dynamics(folder, points, model);
     print_dynamics(out, points, model);
     folder.print(out);

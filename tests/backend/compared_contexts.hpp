@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/pair_terms.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
 namespace qkgeom::test {
@@ -64,6 +65,23 @@ inline double distance_of_errors(const plasticity_profile_result& a, const plast
       worst = std::fmax(worst, std::abs(a.buckets[i].standard_error - b.buckets[i].standard_error));
   }
   return worst;
+}
+
+/// Terms of two profiles, document by document; errors are relative to the term, those of variances to v.
+inline void terms_agree(const plasticity_profile_result& got, const plasticity_profile_result& want, double bound) {
+  for (std::size_t b = 0; b < want.buckets.size(); ++b) {
+    const auto &x = got.buckets[b].term_sum, &y = want.buckets[b].term_sum;
+    const auto n = want.buckets[b].document_sum.size();
+    ASSERT_EQ(x.size(), y.size());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const auto term = i / n, e = i % n;
+      const bool of_v = term >= static_cast<std::size_t>(pair_term::drift_variance) &&
+                        term <= static_cast<std::size_t>(pair_term::cross_variance);
+      const double v = y[static_cast<std::size_t>(pair_term::drift_variance) * n + e] +
+                       y[static_cast<std::size_t>(pair_term::content_variance) * n + e];
+      EXPECT_NEAR(x[i], y[i], bound * (of_v ? v : std::abs(y[i])));
+    }
+  }
 }
 
 }  // namespace qkgeom::test

@@ -2,7 +2,6 @@
 // Runs tile programs (backend/detail/tiles/team.hpp) on the host as a block of threads that are not in step.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <deque>

@@ -57,6 +57,20 @@ TEST(arguments, override_the_settings_of_a_study) {
   EXPECT_THAT(test::message_of([] { parsed("--model m --text t --out o --rope-theta 0"); }), HasSubstr("--rope-theta"));
 }
 
+TEST(arguments, name_heads_in_a_word_or_a_file) {
+  const std::vector<head_id> expected{{3, 12}, {31, 2}};
+  EXPECT_EQ(parsed("--model m --text t --out o --heads 31.2").plan.head_list, (std::vector<head_id>{{31, 2}}));
+  EXPECT_EQ(parsed("--model m --text t --out o --heads 31.2,3.12").plan.head_list, expected);
+  const test::scratch_folder folder;
+  test::put(folder / "3.1", "31.2 3.12");
+  EXPECT_EQ(parsed("--model m --text t --out o --heads " + (folder / "3.1").string()).plan.head_list, expected);
+  EXPECT_THAT(test::message_of([] { parsed("--model m --text t --out o --heads 3.1,3.1"); }),
+              HasSubstr("--heads: the list names layer 3 head 1 twice"));
+  EXPECT_THAT(test::message_of([] { parsed("--model m --text t --out o --heads 3.1x"); }),
+              HasSubstr("a list such as 3.12,4.0, or a file, not '3.1x'"));
+  EXPECT_THAT(test::message_of([] { parsed("--text t --out o"); }), HasSubstr("--model"));
+}
+
 TEST(arguments, of_an_evaluation_take_a_study_without_its_heads) {
   const auto study = parsed("--study qwen3-8b --model m --text t --out o");
   ASSERT_FALSE(study.rope_scaling.empty());

@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "qkgeom/core/error.hpp"

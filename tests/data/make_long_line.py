@@ -7,20 +7,14 @@ Usage: make_long_line.py EXAMPLES/data/kjv-smollm3/heldout.jsonl TESTS/data/toke
 """
 import json
 import pathlib
-import struct
 import sys
 
 import tokenizers
 
+from make_token_ids import fnv1a
+
 SCHEMES = ("llama3", "mistral", "gemma3")
 BYTES = 10_000_000
-
-
-def fnv1a(ids):
-    h = 0xCBF29CE484222325
-    for byte in struct.pack("<%di" % len(ids), *ids):
-        h = ((h ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return "%016x" % h
 
 
 def main(books, folder):

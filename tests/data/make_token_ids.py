@@ -89,4 +89,5 @@ def main(folder):
     print()
 
 
-main(pathlib.Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

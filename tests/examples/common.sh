@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: MIT
 # Shared by the tests of programs, which source it after `set -uo pipefail` with QKGEOM_BIN set. Creates the folder `work`.
+# A test fails if it says `bad`, or if its last command fails.
 work=$(mktemp -d "$PWD/scratch.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+finish() {
+  (($1 == 0)) || bad "ended with status $1"
+  rm -rf "$work"
+  ((failures == 0)) && echo "$(basename "$0" _test.sh): all as expected"
+  exit $((failures > 0))
+}
+trap 'finish $?' EXIT
 failures=0
 bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
 run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }

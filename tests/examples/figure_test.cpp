@@ -9,6 +9,7 @@
 
 #include "examples/common/figures/gnuplot.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/file.hpp"
 #include "tests/examples/drawn_figure.hpp"
 
 namespace qkgeom::examples {
@@ -136,7 +137,7 @@ TEST_F(Figure, CharactersWithoutAFontAreQuestionMarksInThePng) {
   const std::string asked = png("M? \u00b1 \u0416");
   EXPECT_TRUE(png("M\U0010fffd \u00b1 \u0416") == asked);
   EXPECT_FALSE(png("M? \u00b1 X") == asked);
-  EXPECT_EQ(quoted("\xff\u00e9' \xe2 \x82"), "'?\u00e9'' ? ?'");
+  EXPECT_EQ(quoted("\xff\u00e9' \xe2 \x82"), "\"?\u00e9' ? ?\"");
 }
 
 TEST_F(Figure, WordsAreNoMarkup) {
@@ -147,30 +148,75 @@ TEST_F(Figure, WordsAreNoMarkup) {
   EXPECT_EQ(count(svg, "<text>model_name\\n \"quoted\" $HOME `ls`</text>"), 1u);
 }
 
+TEST_F(Figure, NamesMayHoldAnySign) {
+  for (const std::string name : {"'tis", "a''b''", "%d 50 %", "\\140 \\", "\"", "`ls`", "@x $1"}) {
+    std::string shown;  // in an SVG
+    for (const char c : name) shown += c == '"' ? "&quot;" : std::string(1, c);
+    map_figure f;
+    f.text = {name, name, name, name};
+    f.rows = {name};
+    f.columns = {name};
+    f.panels = {{name, {0.5}}};
+    f.scale_label = name;
+    const std::string svg = drawn(f);
+    EXPECT_EQ(count(svg, ">" + name + "<") + count(svg, ">" + shown + "<"), (name == shown ? 2u : 1u) * 8u) << name;
+    step_figure steps;
+    steps.steps = {name};
+    steps.lines = {{name, palette::blue, {1}, {}}};
+    EXPECT_GE(count(drawn(steps), ">" + name + "<"), 2u) << name;
+  }
+}
+
+TEST_F(Figure, ThousandsOfHeadsHaveACellEach) {
+  map_figure f;
+  f.rows = {"0", "1"};
+  for (int h = 0; h < 1500; ++h) f.columns.push_back(std::to_string(h));
+  f.panels.assign(2, {"r", std::vector<double>(3000, 0.5)});
+  EXPECT_EQ(count(plotted(drawn(f)), box), 6000u);
+}
+
+TEST_F(Figure, FolderMayHaveAnyName) {
+  const fs::path folder = folder_ / "a\nb'c\"`ls`";
+  fs::create_directory(folder);
+  draw(scatter_figure{}, folder / "'figure'\n");
+  EXPECT_TRUE(fs::exists(folder / "'figure'\n.svg") && fs::exists(folder / "'figure'\n.png"));
+}
+
 TEST_F(Figure, FolderThatIsNotThereIsAnError) {
   EXPECT_THROW(draw(scatter_figure{}, folder_ / "nowhere" / "figure"), error);
 }
 
-TEST_F(Figure, MissingGnuplotIsSaid) {
+/// What drawing says where `folder` is the PATH.
+std::string said_with(const fs::path& folder) {
   const std::string path = std::getenv("PATH");
-  ::setenv("PATH", folder_.path().c_str(), 1);
-  std::string said;
-  try {
-    draw(scatter_figure{}, folder_ / "figure");
-  } catch (const error& e) {
-    said = e.what();
-  }
+  ::setenv("PATH", folder.c_str(), 1);
+  const auto said = qkgeom::test::message_of([&] { draw(scatter_figure{}, folder / "figure"); });
   ::setenv("PATH", path.c_str(), 1);
-  EXPECT_THAT(said, testing::HasSubstr("gnuplot is not installed"));
+  return said;
+}
+
+TEST_F(Figure, MissingGnuplotIsSaid) {
+  EXPECT_THAT(said_with(folder_.path()), testing::HasSubstr("gnuplot is not installed"));
+}
+
+// As the loader ends a program whose libraries it cannot map.
+TEST_F(Figure, GnuplotThatCannotBeLoadedIsNotMissing) {
+  write_text(folder_ / "gnuplot",
+             "#!/bin/sh\necho 'gnuplot: libgd.so: cannot map: Cannot allocate memory' >&2\nexit 127\n");
+  fs::permissions(folder_ / "gnuplot", fs::perms::owner_all);
+  EXPECT_EQ(said_with(folder_.path()), "gnuplot failed: gnuplot: libgd.so: cannot map: Cannot allocate memory");
+}
+
+TEST_F(Figure, FigureThatIsNotDrawnToItsEndIsNotWritten) {
+  write_text(folder_ / "gnuplot", "#!/bin/sh\nread -r line\n");
+  fs::permissions(folder_ / "gnuplot", fs::perms::owner_all);
+  EXPECT_EQ(said_with(folder_.path()),
+            (folder_ / "figure.svg").string() + ": gnuplot did not draw the figure to its end");
+  EXPECT_EQ(folder_.names().size(), 1u);
 }
 
 TEST_F(Figure, FailureOfGnuplotIsSaid) {
-  try {
-    write_plot({100, 100, "", "plot no_such_thing(x)\n"}, folder_ / "figure");
-    FAIL();
-  } catch (const error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("gnuplot failed: "));
-  }
+  EXPECT_QKGEOM_ERROR("gnuplot failed: ", write_plot({100, 100, "", "plot no_such_thing(x)\n"}, folder_ / "figure"));
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 

@@ -50,7 +50,7 @@ def programs(page):
     for name, tables, figures in re.findall(r"^\| (`[^|]+?) \|([^|]*)\|([^|]*)\|$", page.split("\n## Tables\n")[1].split("\n### ")[0],
                                             re.M):
         rows[name.replace("`", "")] = (re.findall(r"\w+\.csv", tables), [] if "none" in figures else re.findall(r"\w+", figures))
-    base = [*itertools.chain(*(rows[n][0] for n in ("pca", "rotation", "plasticity")))]
+    base = [*dict.fromkeys(itertools.chain(*(rows[n][0] for n in ("pca", "rotation", "plasticity"))))]
     figures = [*itertools.chain(*(rows[n][1] for n in ("pca", "rotation", "plasticity")))]
     rows["heads"] = (base + rows["heads"][0], figures)
     more = "heads, captures with --softmax --loss"
@@ -59,6 +59,8 @@ def programs(page):
     rows[f"{analysed} --models-of CAPTURE"] = (rows[analysed][0] + rows[f"{analysed} --models-of CAPTURE"][0], [])
     for name in ("heads --details", "heads --group-by LABEL"):
         rows[name] = (rows["heads"][0] + rows[name][0], figures)
+    contexts = "heads --max-position N,..."
+    rows[contexts] = (rows["heads"][0] + rows[contexts][0], figures + ["contexts"])
     return rows
 
 

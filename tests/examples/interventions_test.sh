@@ -93,5 +93,3 @@ refused "no head 9.0" qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --
   --conditions <(echo '{"conditions": [{"name": "a", "changes": [{"head": "9.0", "ablate": true}]}]}')
 refused "--records needs" qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --out "$work/x" --records "$model/records.json"
 refused "nothing to evaluate" qkgeom-evaluate --model "$checkpoint" --out "$work/x"
-((failures == 0)) && echo "interventions: all as expected"
-exit $((failures > 0))

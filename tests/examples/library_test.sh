@@ -48,6 +48,3 @@ for program in sorted((source / "examples/library").iterdir()):
     fence = "cpp" if program.suffix == ".cpp" else "cuda"
     assert f"```{fence}\n{text}```\n" in tutorial, f"the text of {program.name} differs or is missing"
 END
-
-((failures == 0)) && echo "library: all as expected"
-exit $((failures > 0))

@@ -99,6 +99,16 @@ grep -q 'None: no head has plasticity in both fifths' "$work/stdout" || bad "dro
 
 run heads --help
 [[ -s $work/stdout ]] || bad "heads --help says nothing"
+for program in heads pca report thesis_claims; do
+  run "$program" --version
+  grep -qxE "$program of qkgeom [0-9]+\.[0-9]+\.[0-9]+" "$work/stdout" || bad "$program --version: $(cat "$work/stdout")"
+done
+for arguments in --help "$data/long-f32.safetensors --out $work/full"; do
+  status=0
+  "$QKGEOM_BIN/pca" $arguments >/dev/full 2>"$work/stderr" || status=$?
+  [[ $status == 2 && $(cat "$work/stderr") == "pca: cannot write all of the standard output"* ]] ||
+    bad "pca $arguments on a full disk: status $status, $(cat "$work/stderr")"
+done
 refused CAPTURE heads
 refused --out pca "$data/long-f32.safetensors"
 refused --nonsense pca "$data/long-f32.safetensors" --out "$work/x" --nonsense
@@ -107,7 +117,7 @@ refused manifest.json heads "$work/pca" --out "$work/x"
 refused LAYER.HEAD rotation "$data/long-f32.safetensors" --out "$work/x" --head three
 refused "9.9" rotation "$data/long-f32.safetensors" --out "$work/x" --head 9.9
 refused "9.9: this head is not in the capture" heads "$data/long-f32.safetensors" --out "$work/unwritten" --head 9.9
-[[ -z $(ls -A "$work/unwritten") ]] || bad "heads looks for a head after its analysis"
+[[ ! -e $work/unwritten ]] || bad "heads looks for a head after its analysis, or leaves an empty folder"
 refused "query model" plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance empirical
 refused --covariance plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance diagonale
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:1
@@ -119,7 +129,7 @@ refused --details heads "$data/long-f32.safetensors" --out "$work/x" --details -
 refused --pairs plasticity "$data/long-f32.safetensors" --out "$work/x" --preset attention-plasticity --pairs all
 refused --precision plasticity "$data/long-f32.safetensors" --out "$work/x" --precision f16
 refused ascend plasticity "$data/long-f32.safetensors" --out "$work/x" --bucket-edges 0,512,256
-refused --out heads "$data/long-f32.safetensors" --out /dev/null/x
+refused "cannot make the folder /dev/null/x" heads "$data/long-f32.safetensors" --out /dev/null/x
 refused "cannot open /proc/.qkgeom" heads "$data/long-f32.safetensors" --out /proc
 head -c 5000 "$data/long-f32.safetensors" >"$work/short.safetensors"
 refused short.safetensors heads "$work/short.safetensors" --out "$work/x"
@@ -127,11 +137,21 @@ echo "no capture" >"$work/text.safetensors"
 refused text.safetensors heads "$work/text.safetensors" --out "$work/x"
 program_path=/nowhere refused "gnuplot is not installed" pca "$data/long-f32.safetensors" --out "$work/x"
 
+# A program that is ended while it draws leaves whole files alone.
+mkdir "$work/ending"
+printf '#!/bin/sh\n%s "$@"\nkill -TERM $PPID\nsleep 1\n' "$(command -v gnuplot)" >"$work/ending/gnuplot"
+chmod +x "$work/ending/gnuplot"
+{ PATH=$work/ending:$PATH "$QKGEOM_BIN/pca" "$data/long-f32.safetensors" --out "$work/ended"; } >/dev/null 2>&1
+[[ $? == 143 ]] || bad "pca was not ended"
+ls -A "$work/ended" | grep -E '^\.|svg|png|partial' && bad "pca left a part of a figure"
+
+# Names of models and folders may hold any sign.
+LC_ALL=C sed "s/kjv-smollm3/'tis''%d\`xy/" "$data/long-f32.safetensors" >"$work/named.safetensors"   # as many bytes
+run heads "$work/named.safetensors" --out "$work/"$'two\nlines'
+grep -q "'tis''%d\`xy" "$work/"$'two\nlines/profile.svg' || bad "the name of a model in a figure"
+
 # A NaN in row 7 of layer.0.k, the first tensor of this file.
 header=$(od -An -t u8 -N 8 "$data/long-f32.safetensors")
 cp "$data/long-f32.safetensors" "$work/nan.safetensors"
 printf '\377\377\377\177' | dd of="$work/nan.safetensors" bs=1 seek=$((8 + header + 7 * 2 * 32 * 4)) conv=notrunc 2>/dev/null
 refused "layer.0.k row 7" heads "$work/nan.safetensors" --out "$work/x"
-
-((failures == 0)) && echo "programs: all as expected"
-exit $((failures > 0))

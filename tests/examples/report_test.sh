@@ -94,6 +94,3 @@ fails --score "$data/long-f32.safetensors" --others "$work/others.csv"
 fails "no column model; --others-columns names those of model, AP_drop and score among name, score, drop" "$data/long-f32.safetensors" --score 3 --others "$work/others.csv"
 fails --others-columns "$data/long-f32.safetensors" --score 3 --others "$work/others.csv" --others-columns name,drop
 fails --bias-scale "$data/long-f32.safetensors" --bias-scale 0
-
-((failures == 0)) && echo "report: all as expected"
-exit $((failures > 0))

@@ -233,43 +233,36 @@ TEST(complement, the_refined_resultant_is_the_largest_between_grid_frequencies) 
   EXPECT_LT(resultant, most + 1e-6);
 }
 
-TEST(complement, noise_is_called_active_as_often_as_the_level_says) {
-  const int seeds = 100;
+/// Tests of planes of noise in heads of `context` tokens, and how many call one active.
+struct noise_tests {
   int active = 0, tests = 0;
-  for (int s = 0; s < seeds; ++s) {
-    auto spec = quiet_head(static_cast<std::uint64_t>(1000 + s));
-    spec.context_length = 256;
-    const auto rows = plant<float>(spec);
-    cpu_context ctx{{.threads = 1}};
-    const auto m = accumulate(ctx, rows.view(), uniform_buckets{64}, {.context_length = 256});
-    for (const auto& p : complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m), {.permutations = 9}).planes)
-      for (const auto& side : {p.q, p.k}) {
-        EXPECT_EQ(side.active, side.resultant > side.level);
-        active += side.active;
-        ++tests;
-      }
+  noise_tests(index_t context, index_t documents, int first_seed, const complement_options& options) {
+    for (int s = first_seed; s < first_seed + 100; ++s) {
+      auto spec = quiet_head(static_cast<std::uint64_t>(s));
+      spec.context_length = context;
+      spec.documents = documents;
+      const auto rows = plant<float>(spec);
+      cpu_context ctx{{.threads = 1}};
+      const auto m = accumulate(ctx, rows.view(), uniform_buckets{64}, {.context_length = context});
+      for (const auto& p : complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m), options).planes)
+        for (const auto& side : {p.q, p.k}) {
+          EXPECT_EQ(side.active, side.resultant > side.level);
+          active += side.active;
+          ++tests;
+        }
+    }
   }
-  EXPECT_EQ(tests, 8 * seeds);
-  EXPECT_NEAR(active, 0.1 * tests, 4 * std::sqrt(0.09 * tests));  // a level of 9 draws: 10 %
+};
+
+TEST(complement, noise_is_called_active_as_often_as_the_level_says) {
+  const noise_tests found(256, 10, 1000, {.permutations = 9});
+  EXPECT_EQ(found.tests, 800);
+  EXPECT_NEAR(found.active, 0.1 * found.tests, 4 * std::sqrt(0.09 * found.tests));  // a level of 9 draws: 10 %
 }
 
 TEST(complement, at_the_default_level_noise_is_active_in_one_of_a_hundred) {
-  int active = 0, tests = 0;
-  for (int s = 0; s < 100; ++s) {
-    auto spec = quiet_head(static_cast<std::uint64_t>(5000 + s));
-    spec.context_length = 128;
-    spec.documents = 4;
-    const auto rows = plant<float>(spec);
-    cpu_context ctx{{.threads = 1}};
-    const auto m = accumulate(ctx, rows.view(), uniform_buckets{64}, {.context_length = 128});
-    for (const auto& p : complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m)).planes)
-      for (const auto& side : {p.q, p.k}) {
-        EXPECT_EQ(side.active, side.resultant > side.level);
-        active += side.active;
-        ++tests;
-      }
-  }
-  EXPECT_LE(active, 0.01 * tests + 4 * std::sqrt(0.0099 * tests));
+  const noise_tests found(128, 4, 5000, {});
+  EXPECT_LE(found.active, 0.01 * found.tests + 4 * std::sqrt(0.0099 * found.tests));
 }
 
 TEST(complement, the_bound_without_draws_lies_above_every_draw) {

@@ -23,6 +23,7 @@ namespace {
 using namespace qkgeom;
 using test::distance;
 using test::moments_of;
+using test::terms_agree;
 constexpr auto device = memory_space::device;
 
 /// A copy on the device.
@@ -237,23 +238,6 @@ TEST_F(on_gpu, in_f64_weights_terms_draws_and_observed_queries_agree) {
                      empirical_profile(cpu, head.host(), uniform_buckets{150}, 1000)),
             1e-12);
   EXPECT_THROW(plasticity_profile(gpu, model, head.far(), [](const key_pair&) { return 1.0; }), error);
-}
-
-/// Terms of two profiles, document by document; errors are relative to the term, those of variances to v.
-void terms_agree(const plasticity_profile_result& got, const plasticity_profile_result& want, double bound) {
-  for (std::size_t b = 0; b < want.buckets.size(); ++b) {
-    const auto &x = got.buckets[b].term_sum, &y = want.buckets[b].term_sum;
-    const auto n = want.buckets[b].document_sum.size();
-    ASSERT_EQ(x.size(), y.size());
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      const auto term = i / n, e = i % n;
-      const bool of_v = term >= static_cast<std::size_t>(pair_term::drift_variance) &&
-                        term <= static_cast<std::size_t>(pair_term::cross_variance);
-      const double v = y[static_cast<std::size_t>(pair_term::drift_variance) * n + e] +
-                       y[static_cast<std::size_t>(pair_term::content_variance) * n + e];
-      EXPECT_NEAR(x[i], y[i], bound * (of_v ? v : std::abs(y[i])));
-    }
-  }
 }
 
 TEST_F(on_gpu, in_f32_weights_terms_draws_and_observed_queries_err_by_at_most_1e_5) {

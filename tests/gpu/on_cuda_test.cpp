@@ -59,7 +59,7 @@ TEST_F(forward_on_gpu, small_documents_in_bf16_give_the_same_whichever_layers_st
 /// The last chunk of a document may be one query alone.
 TEST_F(forward_on_gpu, small_texts_in_bf16_are_as_near_to_f32_as_transformers_is) {
   const auto shortest = forward_fixtures().front();
-  const auto tokens = static_cast<index_t>(shortest.open().values<std::int32_t>("ids").size());
+  const auto tokens = static_cast<index_t>(shortest.ids().size());
   for (const index_t chunk : {index_t{0}, tokens - 1})
     test::expect_bf16_near_transformers(shortest, pass(resident_layers::automatic, chunk));
 }

@@ -147,6 +147,12 @@ TEST(CaptureRefusal, Manifest) {
               HasSubstr("layer 0: query head 3 reads key head 1, which key_heads does not list"));
   EXPECT_THAT(with("/examples/1/index", 0), HasSubstr("example 0 stands twice"));
   EXPECT_THAT(with("/examples/1/labels", 3), HasSubstr("examples[1].labels must be an object"));
+  const std::string long_name(5000, 'n');
+  EXPECT_THAT(with("/model/name", long_name), HasSubstr("model.name must be a string of at most 4096 bytes"));
+  EXPECT_THAT(with("/examples/1/id", long_name), HasSubstr("examples[1].id must be a string of at most 4096 bytes"));
+  EXPECT_THAT(with("/examples/1/labels", {{long_name, 1}}),
+              HasSubstr("examples[1].labels: a name or a value has more than"));
+  EXPECT_THAT(with("/examples/1/labels", {{"a", long_name}}), HasSubstr("a name or a value has more than 4096 bytes"));
   EXPECT_THAT(with("/rope", {{"style", "third"}}), HasSubstr("rope.style must be \"half\" or \"interleaved\""));
   const auto rope = [](int rotary_dim, const json& inv_freq) {
     return json{{"style", "half"}, {"rotary_dim", rotary_dim}, {"inv_freq", inv_freq}};

@@ -24,6 +24,8 @@ TEST(CaptureManifest, RoundTripsEveryField) {
   m.rope_stage = "pre";
   m.revision = "main";
   m.compute_dtype = "bf16";
+  m.score_scale = 0.0625;
+  m.score_softcap = 50;
   m.family = "short";
   m.rope = captured_rope{"half", 2, 1.25, {0.1}};
   m.layers[0].rope_parameters = captured_rope{"interleaved", 2, 1, {1.0 / 3}};
@@ -41,7 +43,7 @@ TEST(CaptureManifest, BucketsHaveEdges) {
   EXPECT_EQ((captured_buckets{"uniform", 8}.edges(20)), uniform_buckets{8}.edges(20));
   EXPECT_EQ((captured_buckets{"all", 8}.edges(20)), uniform_buckets{8}.edges(20));
   EXPECT_EQ((captured_buckets{"log2", 8}.edges(99)), log2_buckets{8}.edges(99));
-  EXPECT_QKGEOM_ERROR("more than the 4194304 allowed", (captured_buckets{"uniform", 1}.edges(0x7fffffff)));
+  EXPECT_QKGEOM_ERROR("more than the 4096 allowed", (captured_buckets{"uniform", 1}.edges(0x7fffffff)));
 }
 
 TEST(CaptureWriter, ManifestComesLast) {
@@ -121,7 +123,7 @@ TEST(CaptureWriter, RefusesExamplesOutOfOrder) {
   EXPECT_QKGEOM_ERROR("example 0 follows 1, but examples must ascend",
                       writer.add_shard({(*m.documents)[0]}, sample_rows<>({0}).layers()));
   EXPECT_QKGEOM_ERROR("the next shard is shard-00001", writer.adopt_shard({}, {shard_name(2), {}, 0}));
-  EXPECT_QKGEOM_ERROR("the shard is missing", writer.adopt_shard({}, {shard_name(1), {}, 0}));
+  EXPECT_QKGEOM_ERROR("cannot open", writer.adopt_shard({}, {shard_name(1), {}, 0}));
 }
 
 TEST(CaptureWriter, AFullDiskLeavesTheFinishedShards) {

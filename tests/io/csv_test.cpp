@@ -31,6 +31,11 @@ TEST(Csv, WritesTheConventions) {
             "name,x,y\nplain,0.1,3\n\"a,b\",,\n\"say \"\"hi\"\"\n\",1e+300,1\n,-0,0.3333333333333333\nlast,0.1,\n");
 }
 
+TEST(Csv, NamesColumnsAsAHeaderRowDoes) {
+  EXPECT_THAT(csv_columns("a,b c,d"), ElementsAre("a", "b c", "d"));
+  EXPECT_THAT(csv_columns("a"), ElementsAre("a"));
+}
+
 TEST(Csv, RoundTripsTextAndNumbers) {
   const test::scratch_folder folder;
   std::vector<double> x{0, -0.0, 1e-310, std::numeric_limits<double>::max(), std::numeric_limits<double>::infinity()};
@@ -83,8 +88,11 @@ TEST(Csv, RefusesWithLineAndColumn) {
             std::vector<double>{1})
       << "a byte order mark";
   EXPECT_QKGEOM_ERROR("there is no column c", read("a\n1\n").column("c"));
+  EXPECT_QKGEOM_ERROR("column a?b row 1 must be a number", read("\"a\nb\"\nx\n").numbers("a\nb"));
   EXPECT_QKGEOM_ERROR("column a row 2 must be a number, not \"1x\"", read("a\n1\n1x\n").numbers("a"));
   EXPECT_QKGEOM_ERROR("larger than the 3 bytes", read_csv(folder / "a.csv", 3));
+  put(folder / "a.csv", std::string(4'000'000, ','));
+  EXPECT_QKGEOM_ERROR("the table has more than 4000000 fields", read_csv(folder / "a.csv"));
   EXPECT_QKGEOM_ERROR("No such file", read_csv(folder / "none.csv"));
 }
 

@@ -107,9 +107,46 @@ TEST(ReadText, ReadsAndRefuses) {
   EXPECT_EQ(read_text(folder / "a.txt", 3), "abc");
   EXPECT_EQ(read_text(folder / "empty", 0), "");
   EXPECT_QKGEOM_ERROR("larger than the 2 bytes", read_text(folder / "a.txt", 2));
-  EXPECT_QKGEOM_ERROR("larger than the 1000 bytes", read_text("/dev/zero", 1000));
-  EXPECT_QKGEOM_ERROR("it is a folder", read_text(folder.path(), 10));
+  EXPECT_QKGEOM_ERROR("a pipe or a device", read_text("/dev/zero", 1000));
+  EXPECT_QKGEOM_ERROR("not a file but a folder", read_text(folder.path(), 10));
   EXPECT_QKGEOM_ERROR("No such file", read_text(folder / "none", 10));
+}
+
+// A reader that opened a named pipe as a file would wait for a writer for ever.
+TEST(ReadText, RefusesANamedPipeAndReadsAPipeOfTheShell) {
+  const test::scratch_folder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_QKGEOM_ERROR("pipe: it is not a file but a pipe or a device", read_text(folder / "pipe", 10));
+  EXPECT_QKGEOM_ERROR("a pipe or a device", mapped_file(folder / "pipe"));
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const detail::descriptor from(ends[0]);
+  detail::descriptor to(ends[1]);
+  const std::string path = "/dev/fd/" + std::to_string(from.get());
+  ASSERT_EQ(write(to.get(), "abc", 3), 3);
+  EXPECT_QKGEOM_ERROR("a pipe or a device", mapped_file{path});
+  to = detail::descriptor();
+  EXPECT_EQ(read_text(path, 3), "abc");
+}
+
+TEST(AtomicFile, RefusesANamedPipeInPlaceOfThePartialFile) {
+  const test::scratch_folder folder;
+  ASSERT_EQ(mkfifo((folder / "a.txt.partial").c_str(), 0600), 0);
+  EXPECT_QKGEOM_ERROR("a.txt.partial is a pipe or a device; remove it", atomic_file(folder / "a.txt"));
+  const detail::descriptor reader(open((folder / "a.txt.partial").c_str(), O_RDONLY | O_NONBLOCK));
+  EXPECT_QKGEOM_ERROR("a.txt.partial is a pipe or a device; remove it", atomic_file(folder / "a.txt"));
+  EXPECT_THAT(folder.names(), ElementsAre("a.txt.partial"));
+}
+
+TEST(Printable, HidesControlsAndCutsBetweenCharacters) {
+  using namespace std::string_literals;
+  EXPECT_EQ(printable("a\0b\x1b[2J\n\x7f"s), "a?b?[2J??");
+  EXPECT_EQ(printable("\xc2\x9b\xc2\x80|\xc2\xa0\xc3\xa4"), "??|\xc2\xa0\xc3\xa4") << "C1 controls";
+  EXPECT_EQ(printable("\xff|\xe2\x82|\xed\xa0\x80"), "?|?|???") << "ill-formed";
+  EXPECT_EQ(printable("abc", 3), "abc");
+  EXPECT_EQ(printable("abcd", 3), "abc...");
+  EXPECT_EQ(printable("ab\xe2\x82\xac", 4), "ab...");
+  EXPECT_EQ(printable("ab\xe2\x82\xac", 5), "ab\xe2\x82\xac");
 }
 
 TEST(MappedFile, MapsAndRefuses) {

@@ -69,6 +69,23 @@ TEST(Json, RefusesWhatIsNoJson) {
   EXPECT_EQ(parse_json(R"([{"a":1},{"a":{"a":2}}])", "x").size(), 2u);
 }
 
+TEST(Json, RefusesWhatFollowsANul) {
+  using namespace std::string_literals;
+  EXPECT_QKGEOM_ERROR("x: not valid JSON at byte 11, which is NUL", parse_json("{\"a\":\"b\"} \0{\"c\":1}"s, "x"));
+  EXPECT_QKGEOM_ERROR("x: not valid JSON at byte 3, which is NUL", parse_json("[]\0"s, "x"));
+}
+
+TEST(Json, BoundsValuesAndNames) {
+  std::string many = "[0";
+  for (std::size_t i = 2; i < max_json_values; ++i) many += ",0";
+  EXPECT_EQ(parse_json(many + ']', "x").size(), max_json_values - 1) << "the list is a value too";
+  EXPECT_QKGEOM_ERROR("x: the JSON has more than 4000000 values", parse_json(many + ",{}]", "x"));
+  const json document = {{"short", std::string(max_name_bytes, 'n')}, {"long", std::string(max_name_bytes + 1, 'n')}};
+  const json_value v(document, "x");
+  EXPECT_EQ(v["short"].name().size(), max_name_bytes);
+  EXPECT_QKGEOM_ERROR("x: long must be a string of at most 4096 bytes, not \"nnn", v["long"].name());
+}
+
 TEST(Json, ReadsFiles) {
   const test::scratch_folder folder;
   test::put(folder / "a.json", "[1]");

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -100,13 +99,18 @@ TEST(Safetensors, ReadsWhatPythonWrote) {
   EXPECT_EQ(file.metadata().count("qkgeom"), 1u);
 }
 
-TEST(Safetensors, AnUnknownDtypeIsRefusedOnlyWhenAskedFor) {
+TEST(Safetensors, EveryDtypeIsMeasured) {
   const test::scratch_folder folder;
-  put(folder / "a",
-      raw_safetensors('{' + entry("x", "F4", "[3]", "[0,2]") + ',' + entry("y", "U8", "[1]", "[2,3]") + '}', "abc"));
+  put(folder / "a", raw_safetensors('{' + entry("x", "F4", "[2,2]", "[0,2]") + ',' + entry("y", "U8", "[1]", "[2,3]") +
+                                        ',' + entry("z", "F6_E2M3", "[4]", "[3,6]") + '}',
+                                    "abcdef"));
   const safetensors_file file(folder / "a");
-  EXPECT_EQ(file.at("y").bytes, 1u);
+  EXPECT_EQ(file.at("x").bytes, 2u);
+  EXPECT_EQ(file.at("z").bytes, 3u);
   EXPECT_QKGEOM_ERROR("tensor x must have dtype F32, not F4", file.values<float>("x"));
+  EXPECT_THAT(refusal('{' + entry("x", "F4", "[3]", "[0,2]") + '}', "ab"), HasSubstr("12 bits, which are no whole"));
+  EXPECT_THAT(refusal('{' + entry("x", "F4", "[2]", "[0,2]") + '}', "ab"), HasSubstr("needs 1 bytes"));
+  EXPECT_THAT(refusal('{' + entry("x", "F7", "[2]", "[0,2]") + '}', "ab"), HasSubstr("has the unknown dtype \"F7\""));
 }
 
 TEST(Safetensors, SkipsUnknownFields) {
@@ -115,6 +119,17 @@ TEST(Safetensors, SkipsUnknownFields) {
       raw_safetensors(R"({"x":{"more":[1,{"dtype":null}],"dtype":"U8","shape":[1],"extra":-1.5,"data_offsets":[0,1]}})",
                       "a"));
   EXPECT_EQ(safetensors_file(folder / "a").at("x").bytes, 1u);
+  const auto last = [&](const char* more) {
+    put(folder / "a", raw_safetensors(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":)" +
+                                          std::string(more) + "}," + entry("y", "U8", "[1]", "[1,2]") + '}',
+                                      "ab"));
+    const safetensors_file file(folder / "a");
+    EXPECT_EQ(file.tensors().size(), 2u) << more;
+    EXPECT_EQ(file.at("y").bytes, 1u) << more;
+  };
+  for (const char* more : {"1", "\"dtype\"", "null", "[]", "[[1],{}]", "{}", R"({"dtype":[]})"}) last(more);
+  EXPECT_THAT(refusal(R"({"x":{"note":1},)" + entry("y", "U8", "[1]", "[0,1]") + '}', "a"),
+              HasSubstr("tensor \"x\" has no dtype"));
 }
 
 TEST(Safetensors, RefusesWhatIsNoSafetensorsFile) {
@@ -138,6 +153,8 @@ TEST(Safetensors, RefusesADamagedHeader) {
   EXPECT_THAT(refusal("{\"x\""), HasSubstr("not valid JSON at byte"));
   EXPECT_THAT(refusal("{} x"), HasSubstr("not valid JSON at byte"));
   EXPECT_THAT(refusal("{\"\xff\":1}"), HasSubstr("not valid JSON at byte"));
+  EXPECT_THAT(refusal(std::string("{} \0{\"x\":1}", 11)), HasSubstr("not valid JSON at byte 4, which is NUL"));
+  EXPECT_THAT(refusal("{\"" + std::string(5000, 'x') + "\":1}"), HasSubstr("a name of 5000 bytes, more than the 4096"));
   EXPECT_THAT(refusal(R"({"x":1})"), HasSubstr("entry \"x\" is a number instead of an object"));
   EXPECT_THAT(refusal(R"({"x":null})"), HasSubstr("null"));
   EXPECT_THAT(refusal(R"({"__metadata__":{"a":1}})"),
@@ -158,7 +175,7 @@ TEST(Safetensors, RefusesADamagedHeader) {
               HasSubstr("names \"x\" twice"));
   EXPECT_THAT(refusal('{' + entry("x", "U8", "[1]", "[0]") + '}', "a"), HasSubstr("two entries, not 1"));
   EXPECT_THAT(refusal('{' + entry("x", "U8", "[1]", "[0,1,2]") + '}', "a"), HasSubstr("more than two"));
-  EXPECT_THAT(refusal(R"({"a\n\u001b[31m)" + std::string(5000, 'x') + R"(":1})"), HasSubstr("entry \"a??[31mxxx"));
+  EXPECT_THAT(refusal(R"({"a\n\u001b[31m)" + std::string(4000, 'x') + R"(":1})"), HasSubstr("entry \"a??[31mxxx"));
   std::string ones = "[1";
   for (int i = 0; i < 100; ++i) ones += ",1";
   EXPECT_THAT(refusal('{' + entry("x", "U8", ones + ']', "[0,1]") + '}', "a"), HasSubstr("more than 64 axes"));

@@ -9,10 +9,12 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
+#include "tests/common/studentised.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::studentised;
 
 constexpr int n_seeds = 200;
 constexpr index_t context = 1000;
@@ -39,36 +41,6 @@ query_model fixed_model(cpu_context& ctx) {
   const auto rows = plant<double>(spec_of(200, 999));
   return fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{200}, {.context_length = context}));
 }
-
-/// Distribution of (estimate - truth) / error.
-struct studentised {
-  std::vector<double> values;
-  void add(double estimate, double truth, double error) { values.push_back((estimate - truth) / error); }
-  double mean() const {
-    double sum = 0;
-    for (const double v : values) sum += v;
-    return sum / static_cast<double>(values.size());
-  }
-  double deviation() const {
-    double square = 0;
-    for (const double v : values) square += (v - mean()) * (v - mean());
-    return std::sqrt(square / static_cast<double>(values.size() - 1));
-  }
-  double covered() const {
-    double inside = 0;
-    for (const double v : values) inside += std::fabs(v) < 1.959963984540054;
-    return inside / static_cast<double>(values.size());
-  }
-  void expect_honest(const char* what) const {
-    SCOPED_TRACE(what);
-    ASSERT_EQ(values.size(), static_cast<std::size_t>(n_seeds));
-    EXPECT_LT(std::fabs(mean()), 0.25);
-    EXPECT_GT(deviation(), 0.85);
-    EXPECT_LT(deviation(), 1.15);
-    EXPECT_GE(covered(), 0.90);
-    EXPECT_LE(covered(), 0.98);
-  }
-};
 
 TEST(coverage, sampling_error_against_all_pairs_of_the_same_data) {
   cpu_context ctx{{.threads = 2}};

@@ -26,28 +26,20 @@ TEST(decay_inequality, the_disc_inside_the_square_gives_a_constant_of_one) {
   EXPECT_GT(pair_plasticity(1, 1), 0.75 * std::exp(-0.5));  // the bound is not loose
 }
 
-/// Keys (n, d) at positions 4 i of two documents.
-struct keys_of_two {
-  index_t d;
-  std::vector<double> k, q;
-  std::vector<std::int32_t> position, document;
-
-  keys_of_two(index_t n, index_t dim, std::uint64_t seed) : d(dim) {
-    const random_stream stream{seed, 0, 0, draw::planted};
-    for (index_t e = 0; e < 2; ++e)
-      for (index_t i = 0; i < n; ++i) {
-        position.push_back(static_cast<std::int32_t>(4 * i));
-        document.push_back(static_cast<std::int32_t>(e));
-        for (index_t c = 0; c < d; ++c) k.push_back(stream.normal(k.size()));
-      }
-    q = k;
-  }
-  layer_view<double> layer() const {
-    const index_t n = static_cast<index_t>(position.size());
-    const vector_view<const std::int32_t> at{position.data(), n}, of{document.data(), n};
-    return {packed_tensor(q.data(), n, 1, d), at, of, packed_tensor(k.data(), n, 1, d), at, of, {0}, {}};
-  }
-};
+/// Keys at positions 4 i of two documents, which are the queries as well.
+planted_rows<double> keys_of_two(std::int32_t n, index_t dim, std::uint64_t seed) {
+  planted_rows<double> rows;
+  rows.dim = dim;
+  const random_stream stream{seed, 0, 0, draw::planted};
+  for (std::int32_t e = 0; e < 2; ++e)
+    for (std::int32_t i = 0; i < n; ++i) {
+      rows.k_position.push_back(4 * i);
+      rows.k_document.push_back(e);
+      for (index_t c = 0; c < dim; ++c) rows.k.push_back(stream.normal(rows.k.size()));
+    }
+  rows.q = rows.k, rows.q_position = rows.k_position, rows.q_document = rows.k_document;
+  return rows;
+}
 
 /// A model that fulfils the theorem's assumptions exactly: one mean and one covariance in all buckets.
 query_model exact_model(const std::vector<double>& beta, const std::vector<double>& content, double sigma,
@@ -74,8 +66,8 @@ query_model exact_model(const std::vector<double>& beta, const std::vector<doubl
 }
 
 TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
-  const keys_of_two rows(60, 5, 3);
-  const auto layer = rows.layer();
+  const auto rows = keys_of_two(60, 5, 3);
+  const auto layer = as_layer(rows.view());
   const auto model = exact_model({0.01, -0.03, 0.02, 0, 0.01}, {0, 0.5, -1, 0.2, 0.3}, 1.2, 240, 20);
   cpu_context ctx{{.threads = 2}};
   const auto present = detail::distributions_of(model, {});
@@ -113,8 +105,8 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
 
 /// The variance grows with the bucket, against the theorem's assumption: plasticity stays above the bound.
 TEST(decay, pairs_that_break_the_bound_are_counted) {
-  const keys_of_two rows(40, 4, 6);
-  const auto layer = rows.layer();
+  const auto rows = keys_of_two(40, 4, 6);
+  const auto layer = as_layer(rows.view());
   auto model = exact_model({0.02, -0.03, 0.01, 0.02}, {0, 0.4, -0.5, 0.3}, 1, 240, 20);
   for (std::size_t b = 0; b < model.bucket.size(); ++b)
     for (double& f : model.bucket[b].root.factor) f *= 1 + static_cast<double>(b);
@@ -154,9 +146,9 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
 
 /// Coordinate 1 of the keys takes two values, so that delta_1 = 0 for a known share of pairs, whose plasticity stays.
 TEST(decay, pairs_without_drift_are_what_remains) {
-  keys_of_two rows(40, 3, 4);
-  for (std::size_t r = 0; r < rows.position.size(); ++r) rows.k[3 * r] = r % 4 == 0 ? 5.0 : 0.0;
-  const auto layer = rows.layer();
+  auto rows = keys_of_two(40, 3, 4);
+  for (std::size_t r = 0; r < rows.k_position.size(); ++r) rows.k[3 * r] = r % 4 == 0 ? 5.0 : 0.0;
+  const auto layer = as_layer(rows.view());
   const auto model = exact_model({0.5, 0, 0}, {0, 0.8, -0.4}, 1, 320, 160);
   cpu_context ctx{{.threads = 1}};
   const auto r = decay_of(ctx, {model}, layer, "exact")[0];
@@ -351,10 +343,10 @@ TEST(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
 }
 
 TEST(decay, without_drift_the_theorem_says_nothing) {
-  const keys_of_two rows(30, 3, 5);
+  const auto rows = keys_of_two(30, 3, 5);
   const auto model = exact_model({0, 0, 0}, {0, 1, 1}, 1, 120, 40);
   cpu_context ctx{{.threads = 1}};
-  const auto r = decay_of(ctx, {model}, rows.layer(), "exact")[0];
+  const auto r = decay_of(ctx, {model}, as_layer(rows.view()), "exact")[0];
   EXPECT_EQ(r.beta_pos, 0);
   EXPECT_TRUE(std::isnan(r.gamma.median));
   EXPECT_TRUE(std::isnan(r.t_0.p90));
@@ -363,22 +355,22 @@ TEST(decay, without_drift_the_theorem_says_nothing) {
       EXPECT_EQ(b.bound.value, 1);
       EXPECT_EQ(b.past.value, 0);
     }
-  EXPECT_THROW(decay_of(ctx, {}, rows.layer(), "none"), error);
-  EXPECT_THROW(decay_of(ctx, {model}, rows.layer(), "exact", {.max_pairs = 0}), error);
+  EXPECT_THROW(decay_of(ctx, {}, as_layer(rows.view()), "none"), error);
+  EXPECT_THROW(decay_of(ctx, {model}, as_layer(rows.view()), "exact", {.max_pairs = 0}), error);
 }
 
 TEST(decay, keys_and_models_that_it_cannot_use_are_refused) {
-  keys_of_two rows(30, 3, 5);
-  const keys_of_two wider(30, 4, 5);
+  auto rows = keys_of_two(30, 3, 5);
+  const auto wider = keys_of_two(30, 4, 5);
   const auto model = exact_model({1e-3, 0, 0}, {0, 1, 1}, 1, 120, 40);
   cpu_context ctx{{.threads = 1}};
-  EXPECT_EQ(test::message_of([&] { decay_of(ctx, {model}, wider.layer(), "exact"); }),
+  EXPECT_EQ(test::message_of([&] { decay_of(ctx, {model}, as_layer(wider.view()), "exact"); }),
             "decay_of: a query model of head size 3 for keys of size 4");
-  const auto moments = accumulate(ctx, rows.layer(), uniform_buckets{40}, {.context_length = 120});
-  EXPECT_EQ(test::message_of([&] { check_decay(ctx, moments, wider.layer()); }),
+  const auto moments = accumulate(ctx, as_layer(rows.view()), uniform_buckets{40}, {.context_length = 120});
+  EXPECT_EQ(test::message_of([&] { check_decay(ctx, moments, as_layer(wider.view())); }),
             "check_decay: moments of head size 3 for queries and keys of size 4");
   rows.k[3 * 5 + 1] = std::nan("");
-  EXPECT_QKGEOM_ERROR("of k is not finite", decay_of(ctx, {model}, rows.layer(), "exact"));
+  EXPECT_QKGEOM_ERROR("of k is not finite", decay_of(ctx, {model}, as_layer(rows.view()), "exact"));
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -62,17 +61,14 @@ TYPED_TEST(exact_scores, tie_where_they_are_equal) {
       for (const auto x : integers) rounded.push_back(round_to<T>(static_cast<double>(x)));
       return rounded;
     };
-    const std::vector<T> tq = as_t(q), tk = as_t(k);
-    std::vector<std::int32_t> q_position(queries, 500), k_position(keys), q_document(queries), k_document(keys);
-    std::iota(k_position.begin(), k_position.end(), 0);
-    const layer_view<T> layer{packed_tensor(tq.data(), queries, 1, d),
-                              {q_position.data(), queries},
-                              {q_document.data(), queries},
-                              packed_tensor(tk.data(), keys, 1, d),
-                              {k_position.data(), keys},
-                              {k_document.data(), keys},
-                              {0},
-                              {}};
+    planted_rows<T> rows{d,
+                         as_t(q),
+                         as_t(k),
+                         std::vector<std::int32_t>(queries, 500),
+                         std::vector<std::int32_t>(queries),
+                         {},
+                         std::vector<std::int32_t>(keys)};
+    for (std::int32_t i = 0; i < keys; ++i) rows.k_position.push_back(i);
     double want = 0;
     for (std::int64_t j = 1; j < keys; ++j)
       for (std::int64_t i = 0; i < j; ++i) {
@@ -86,24 +82,15 @@ TYPED_TEST(exact_scores, tie_where_they_are_equal) {
         want += 4 * share * (1 - share);
       }
     want /= keys * (keys - 1) / 2;
-    EXPECT_NEAR(empirical_profile(ctx, layer, edge_buckets{{499, 501}}, 501)[0].buckets[0].plasticity, want, 1e-12)
+    EXPECT_NEAR(empirical_profile(ctx, rows.view(), edge_buckets{{499, 501}}, 501).buckets[0].plasticity, want, 1e-12)
         << d << ' ' << values << ' ' << common;
   }
 }
 
 TEST(empirical, keys_whose_range_is_subnormal_are_ordered) {
-  const std::vector<double> q{1, -1}, k{0, 1e-322};
-  const std::vector<std::int32_t> q_position{10, 11}, k_position{0, 1}, document(2);
-  const layer_view<double> layer{packed_tensor(q.data(), 2, 1, 1),
-                                 {q_position.data(), 2},
-                                 {document.data(), 2},
-                                 packed_tensor(k.data(), 2, 1, 1),
-                                 {k_position.data(), 2},
-                                 {document.data(), 2},
-                                 {0},
-                                 {}};
+  const planted_rows<double> rows{1, {1, -1}, {0, 1e-322}, {10, 11}, {0, 0}, {0, 1}, {0, 0}};
   cpu_context ctx{{.threads = 1}};
-  EXPECT_EQ(empirical_profile(ctx, layer, edge_buckets{{10, 20}}, 20)[0].buckets[0].plasticity, 1);
+  EXPECT_EQ(empirical_profile(ctx, rows.view(), edge_buckets{{10, 20}}, 20).buckets[0].plasticity, 1);
 }
 
 TEST(empirical, equals_counting) {
@@ -111,8 +98,8 @@ TEST(empirical, equals_counting) {
   const random_stream s{.seed = 2};
   for (int i = 0; i < 30; ++i) {
     h.k.insert(h.k.end(), {s.uniform(2 * i), i % 7 == 0 ? 0.25 : s.uniform(2 * i + 1)});
-    h.tk.push_back(i * 6);
-    h.ek.push_back(0);
+    h.k_position.push_back(i * 6);
+    h.k_document.push_back(0);
   }
   h.k[2] = h.k[0];  // an exact tie
   h.k[3] = h.k[1];
@@ -123,10 +110,10 @@ TEST(empirical, equals_counting) {
     int pairs = 0;
     for (std::size_t j = 0; j < 30; ++j)
       for (std::size_t i = 0; i < j; ++i) {
-        if (h.tk[j] >= 50 * b) continue;
+        if (h.k_position[j] >= 50 * b) continue;
         double wins = 0, n = 0;
         for (std::size_t q = 0; q < 40; ++q) {
-          if (h.tq[q] / 50 != b) continue;
+          if (h.q_position[q] / 50 != b) continue;
           const double a = h.q[2 * q] * (h.k[2 * i] - h.k[2 * j]) + h.q[2 * q + 1] * (h.k[2 * i + 1] - h.k[2 * j + 1]);
           wins += a > 0 ? 1 : a == 0 ? 0.5 : 0;
           ++n;

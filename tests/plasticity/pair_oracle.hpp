@@ -21,10 +21,8 @@ struct oracle_pair {
   std::array<double, 1 + pair_terms> value{};
 };
 
-/// Terms of delta = H(k_i - k_j) under query bucket b from the dense covariance.
-inline std::array<double, 1 + pair_terms> terms_of(const query_bucket& bucket, const std::vector<double>& delta,
-                                                   bool same_position) {
-  const auto d = delta.size();
+/// The covariance of query bucket b in full: (d, d).
+inline std::vector<double> covariance_of(const query_bucket& bucket, std::size_t d) {
   std::vector<double> covariance(d * d);
   if (bucket.root.factor.empty()) {
     for (std::size_t c = 0; c < d && bucket.root.rank == 0 && !bucket.variance.empty(); ++c)
@@ -36,6 +34,13 @@ inline std::array<double, 1 + pair_terms> terms_of(const query_bucket& bucket, c
         for (std::size_t k = 0; k < r; ++k)
           covariance[a * d + b] += bucket.root.factor[a * r + k] * bucket.root.factor[b * r + k];
   }
+  return covariance;
+}
+
+/// Terms of delta = H(k_i - k_j) under query bucket b.
+inline std::array<double, 1 + pair_terms> terms_of(const query_bucket& bucket, const std::vector<double>& covariance,
+                                                   const std::vector<double>& delta, bool same_position) {
+  const auto d = delta.size();
   double content = 0, along = delta[0] * delta[0] * covariance[0], rest = 0, cross = 0;
   for (std::size_t a = 1; a < d; ++a) {
     content += delta[a] * bucket.mean[a];
@@ -57,6 +62,7 @@ void for_each_pair(const query_model& model, const head_view<double>& head, bool
   for (index_t b = 0; b < model.buckets.count(); ++b) {
     const auto& bucket = model.bucket[b];
     if (bucket.queries < 2) continue;
+    const auto covariance = covariance_of(bucket, d);
     std::map<std::pair<std::int32_t, index_t>, std::vector<index_t>> groups;
     for (index_t i = 0; i < head.k.rows; ++i) {
       if (head.k_position[i] >= model.buckets.start(b)) continue;
@@ -77,7 +83,7 @@ void for_each_pair(const query_model& model, const head_view<double>& head, bool
                            id.first,
                            {static_cast<index_t>(i), static_cast<index_t>(j), static_cast<index_t>(g.size()), ti, tj,
                             head.k_document[g[i]], head.k_document[g[j]], bucket.tau},
-                           terms_of(bucket, reflect(model.reflector, delta), ti == tj)});
+                           terms_of(bucket, covariance, reflect(model.reflector, delta), ti == tj)});
         }
     }
   }

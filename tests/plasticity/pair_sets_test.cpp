@@ -10,6 +10,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
+#include "tests/backend/compared_contexts.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
@@ -19,32 +20,25 @@ using test::oracle_mean;
 using test::oracle_pair;
 using test::planted_case;
 
-/// A weight that depends on everything a weight can see, and leaves some pairs out.
-double odd_weight(const key_pair& p) {
-  if (p.distance() < 40 || (p.i + p.j) % 5 == 0) return 0;
-  return 1 + 0.1 * static_cast<double>(p.i) + 0.03 * static_cast<double>(p.j * p.keys) +
-         1e-3 * static_cast<double>(p.t_j) + 2e-3 * static_cast<double>(p.t_i) + 0.2 * p.document_i +
-         0.7 * p.document_j + 1e-3 * p.tau;
-}
-
 class groups_of : public testing::TestWithParam<std::pair<index_t, index_t>> {};
 INSTANTIATE_TEST_SUITE_P(documents_and_keys, groups_of,
                          testing::Values(std::pair<index_t, index_t>{6, 20}, std::pair<index_t, index_t>{3, 90}));
 
 TEST_P(groups_of, weighted_pairs_equal_brute_force) {
+  const test::odd_weight odd;
   cpu_context ctx{{.threads = 2}};
   const planted_case c(5, GetParam().first, GetParam().second);
   for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint})
     for (const bool across : {false, true}) {
       const auto model = c.model(ctx, kind);
-      const auto got = plasticity_profile(ctx, model, c.rows.view(),
-                                          weighted_pairs{.weight_of = odd_weight, .across_documents = across},
-                                          {.heatmap = true, .precision = pair_precision::f64});
+      const auto got =
+          plasticity_profile(ctx, model, c.rows.view(), weighted_pairs{.weight_of = odd, .across_documents = across},
+                             {.heatmap = true, .precision = pair_precision::f64});
       std::map<index_t, oracle_mean> want;
       double heat = 0, got_heat = 0;
       test::for_each_pair(model, c.rows.view(), across, {}, [&](const oracle_pair& p) {
-        want[p.bucket].add(p.group, p.value[0], odd_weight(p.keys));
-        heat += p.value[0] * odd_weight(p.keys);
+        want[p.bucket].add(p.group, p.value[0], odd(p.keys));
+        heat += p.value[0] * odd(p.keys);
       });
       ASSERT_GE(want.size(), 5u);
       for (const auto& [b, w] : want) {

@@ -5,81 +5,29 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
-#include <numeric>
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/context/pair_formula.hpp"
-#include "qkgeom/linalg/dense.hpp"
-#include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "tests/common/refusal.hpp"
+#include "tests/plasticity/pair_oracle.hpp"
 #include "tests/plasticity/small_head.hpp"
 
 namespace {
 
 using namespace qkgeom;
-using test::small_head;
+using test::oracle_mean;
 using test::with_queries;
 
-/// The profile by the definition: every pair of one document in rotated coordinates.
-std::vector<std::pair<double, std::int64_t>> brute_force(const query_model& model, const head_view<double>& head,
-                                                         const pair_weight& weight = {}, bool across = false) {
-  std::vector<std::pair<double, std::int64_t>> result;
-  const auto d = static_cast<std::size_t>(head.k.cols);
-  for (index_t b = 0; b < model.buckets.count(); ++b) {
-    const auto& bucket = model.bucket[b];
-    double sum = 0, total = 0;
-    std::int64_t pairs = 0;
-    std::vector<std::vector<index_t>> groups;
-    std::vector<std::int32_t> ids;
-    for (index_t i = 0; i < head.k.rows; ++i) {
-      if (head.k_position[i] >= model.buckets.start(b)) continue;
-      if (head.window && !(head.k_position[i] > bucket.tau - static_cast<double>(*head.window))) continue;
-      const std::int32_t id = across ? 0 : head.k_document[i];
-      const auto at = std::find(ids.begin(), ids.end(), id);
-      if (at == ids.end()) {
-        ids.push_back(id);
-        groups.push_back({i});
-      } else {
-        groups[at - ids.begin()].push_back(i);
-      }
-    }
-    for (auto& g : groups) {
-      std::stable_sort(g.begin(), g.end(),
-                       [&](index_t x, index_t y) { return head.k_position[x] < head.k_position[y]; });
-      for (std::size_t j = 1; j < g.size() && bucket.queries >= 2; ++j)
-        for (std::size_t i = 0; i < j; ++i) {
-          std::vector<double> delta(d);
-          for (std::size_t c = 0; c < d; ++c)
-            delta[c] = head.k(g[i], static_cast<index_t>(c)) - head.k(g[j], static_cast<index_t>(c));
-          delta = reflect(model.reflector, delta);
-          double m = dense::dot(delta, bucket.mean), v = 0;
-          if (bucket.root.rank > 0) {
-            const auto r = static_cast<std::size_t>(bucket.root.rank);
-            for (std::size_t k = 0; k < r; ++k) {
-              double along = 0;
-              for (std::size_t c = 0; c < d; ++c) along += delta[c] * bucket.root.factor[c * r + k];
-              v += along * along;
-            }
-          } else {
-            for (std::size_t c = 0; c < d; ++c) v += bucket.variance[c] * delta[c] * delta[c];
-          }
-          const double w = weight
-                               ? weight({static_cast<index_t>(i), static_cast<index_t>(j),
-                                         static_cast<index_t>(g.size()), head.k_position[g[i]], head.k_position[g[j]],
-                                         head.k_document[g[i]], head.k_document[g[j]], bucket.tau})
-                               : 1;
-          sum += w * pair_plasticity(m, v);
-          total += w;
-          ++pairs;
-        }
-    }
-    result.emplace_back(total > 0 ? sum / total : std::numeric_limits<double>::quiet_NaN(), pairs);
-  }
-  return result;
+/// The profile by the definition: every pair, by query bucket.
+std::vector<oracle_mean> brute_force(const query_model& model, const head_view<double>& head,
+                                     const pair_weight& weight = {}, bool across = false) {
+  std::vector<oracle_mean> means(model.buckets.count());
+  test::for_each_pair(model, head, across, {}, [&](const test::oracle_pair& p) {
+    means[p.bucket].add(p.group, p.value[0], weight ? weight(p.keys) : 1);
+  });
+  return means;
 }
 
 struct head_shape {
@@ -120,14 +68,14 @@ TEST_P(all_pairs_of, equal_brute_force) {
         const double bound = precision == pair_precision::f64 ? 1e-11 : 1e-6;
         double heat = 0, heat_pairs = 0, sum = 0, pairs = 0;
         for (std::size_t b = 0; b < want.size(); ++b) {
-          EXPECT_EQ(got.buckets[b].pairs, got.buckets[b].queries >= 2 ? want[b].second : 0);
-          if (std::isnan(want[b].first)) {
+          EXPECT_EQ(got.buckets[b].pairs, want[b].pairs);
+          if (want[b].pairs == 0) {
             EXPECT_TRUE(std::isnan(got.buckets[b].plasticity));
             continue;
           }
-          EXPECT_NEAR(got.buckets[b].plasticity, want[b].first, bound) << "bucket " << b;
-          EXPECT_NEAR(plain.buckets[b].plasticity, want[b].first, bound) << "bucket " << b;
-          EXPECT_NEAR(prefix.buckets[b].plasticity, weighted[b].first, bound) << "bucket " << b;
+          EXPECT_NEAR(got.buckets[b].plasticity, want[b].mean(), bound) << "bucket " << b;
+          EXPECT_NEAR(plain.buckets[b].plasticity, want[b].mean(), bound) << "bucket " << b;
+          EXPECT_NEAR(prefix.buckets[b].plasticity, weighted[b].mean(), bound) << "bucket " << b;
           sum += got.buckets[b].plasticity * static_cast<double>(got.buckets[b].pairs);
           pairs += static_cast<double>(got.buckets[b].pairs);
         }
@@ -149,8 +97,8 @@ TEST(plasticity, pairs_across_documents) {
   const auto want = brute_force(model, rows.view(), {}, true);
   const auto got = plasticity_profile(ctx, model, rows.view(), all_pairs{.across_documents = true});
   for (std::size_t b = 1; b < want.size(); ++b) {
-    EXPECT_EQ(got.buckets[b].pairs, want[b].second);
-    EXPECT_NEAR(got.buckets[b].plasticity, want[b].first, 1e-12);
+    EXPECT_EQ(got.buckets[b].pairs, want[b].pairs);
+    EXPECT_NEAR(got.buckets[b].plasticity, want[b].mean(), 1e-12);
   }
 }
 
@@ -181,8 +129,8 @@ TEST(plasticity, f32_holds_for_keys_with_a_common_mean_and_near_equal_keys) {
     const auto fast = plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.precision = pair_precision::f32});
     const auto want = brute_force(model, rows.view());
     for (std::size_t b = 1; b < 4; ++b) {
-      EXPECT_NEAR(exact.buckets[b].plasticity, want[b].first, 1e-9);
-      EXPECT_NEAR(fast.buckets[b].plasticity, want[b].first, 1e-6);
+      EXPECT_NEAR(exact.buckets[b].plasticity, want[b].mean(), 1e-9);
+      EXPECT_NEAR(fast.buckets[b].plasticity, want[b].mean(), 1e-6);
     }
   }
 }
@@ -224,7 +172,7 @@ TYPED_TEST(sizes_of, rows_do_not_change_plasticity) {
   }
 }
 
-plasticity_profile_result profile(const small_head& h, covariance_kind kind = covariance_kind::diagonal,
+plasticity_profile_result profile(const planted_rows<double>& h, covariance_kind kind = covariance_kind::diagonal,
                                   pair_precision precision = pair_precision::f64) {
   cpu_context ctx{{.threads = 1}};
   return plasticity_profile(
@@ -237,8 +185,8 @@ constexpr pair_precision both_precisions[] = {pair_precision::f32, pair_precisio
 TEST(degenerate, one_key_has_no_pair) {
   auto h = with_queries();
   h.k = {1, 2};
-  h.tk = {3};
-  h.ek = {0};
+  h.k_position = {3};
+  h.k_document = {0};
   for (const auto& b : profile(h).buckets) {
     EXPECT_TRUE(std::isnan(b.plasticity));
     EXPECT_EQ(b.pairs, 0);
@@ -250,8 +198,8 @@ TEST(degenerate, equal_keys_are_a_coin_toss) {
     auto h = with_queries();
     for (int i = 0; i < copies; ++i) {
       h.k.insert(h.k.end(), {0.5, -1.25});  // their mean is exact, so that the difference from it is 0
-      h.tk.push_back(std::min(i, 49));
-      h.ek.push_back(0);
+      h.k_position.push_back(std::min(i, 49));
+      h.k_document.push_back(0);
     }
     for (const auto kind : all_covariance_kinds)
       for (const auto precision : both_precisions) {
@@ -268,8 +216,8 @@ TEST(degenerate, equal_keys_of_one_document_leave_the_others_alone) {
     for (int i = 0; i < 90; ++i) {
       const auto at = static_cast<std::uint64_t>(2 * i);
       h.k.insert(h.k.end(), {e == 0 ? 0.5 : s.uniform(at), e == 0 ? -1.25 : s.uniform(at + 1)});
-      h.tk.push_back(i / 2);
-      h.ek.push_back(e);
+      h.k_position.push_back(i / 2);
+      h.k_document.push_back(e);
     }
   for (const auto kind : all_covariance_kinds) {
     const auto exact = profile(h, kind), fast = profile(h, kind, pair_precision::f32);
@@ -289,8 +237,8 @@ TEST(degenerate, f64_pairs_of_near_keys_are_what_their_difference_says) {
         for (int i = 0; i < keys; ++i) {
           const auto at = static_cast<std::uint64_t>(2 * i);
           h.k.insert(h.k.end(), {s.uniform(at) - 0.5, s.uniform(at + 1) - 0.5});
-          h.tk.push_back(i / 5);
-          h.ek.push_back(0);
+          h.k_position.push_back(i / 5);
+          h.k_document.push_back(0);
         }
         h.k[0] = h.k[1] = 0;
         h.k[2] = eps, h.k[3] = -eps;
@@ -311,10 +259,10 @@ TEST(degenerate, f64_pairs_of_near_keys_are_what_their_difference_says) {
 
 TEST(degenerate, empty_buckets_are_null) {
   auto h = with_queries();
-  for (auto& t : h.tq) t = t < 100 ? t : t % 50 + 150;
+  for (auto& t : h.q_position) t = t < 100 ? t : t % 50 + 150;
   h.k = {1, 2, 0, 1, 2, 2};
-  h.tk = {3, 7, 9};
-  h.ek = {0, 0, 0};
+  h.k_position = {3, 7, 9};
+  h.k_document = {0, 0, 0};
   const auto p = profile(h);
   EXPECT_FALSE(std::isnan(p.buckets[1].plasticity));
   EXPECT_EQ(p.buckets[2].queries, 0);
@@ -326,13 +274,13 @@ TEST(degenerate, queries_that_never_vary_decide_every_pair) {
   auto h = with_queries();
   for (std::size_t i = 0; i < h.q.size(); ++i) h.q[i] = i % 2 ? 0.0 : 1.0;
   h.k = {1, 2, 3, 1, 2, 2};
-  h.tk = {3, 7, 9};
-  h.ek = {0, 0, 0};
+  h.k_position = {3, 7, 9};
+  h.k_document = {0, 0, 0};
   for (const auto kind : all_covariance_kinds) EXPECT_EQ(profile(h, kind).buckets[1].plasticity, 0.0) << name_of(kind);
   for (int i = 0; i < 90; ++i) {  // enough for tiles
     h.k.insert(h.k.end(), {4.0 + i, 1});
-    h.tk.push_back(10 + i / 3);
-    h.ek.push_back(0);
+    h.k_position.push_back(10 + i / 3);
+    h.k_document.push_back(0);
   }
   h.k[4] = 4.5;  // no two keys have one score
   for (const auto kind : all_covariance_kinds)
@@ -353,23 +301,11 @@ TEST(degenerate, pairs_that_do_not_differ_where_queries_do) {
   m.buckets = bucket_edges({500, 600});
   m.covariance = covariance_kind::diagonal;
   m.bucket.push_back({2, 550, {0, 1, 1, 1}, {1, 0, 0, 0}, {}});
-  std::vector<std::int32_t> position(n), document(n);
-  std::iota(position.begin(), position.end(), 0);
-  const std::vector<float> q(2 * d);
-  const std::vector<std::int32_t> q_position{500, 510}, q_document(2);
-  const layer_view<float> layer{packed_tensor(q.data(), 2, 1, d),
-                                {q_position.data(), 2},
-                                {q_document.data(), 2},
-                                packed_tensor(k.data(), n, 1, d),
-                                {position.data(), n},
-                                {document.data(), n},
-                                {0},
-                                {}};
+  planted_rows<float> rows{d, std::vector<float>(2 * d), k, {500, 510}, {0, 0}, {}, std::vector<std::int32_t>(n)};
+  for (std::int32_t i = 0; i < n; ++i) rows.k_position.push_back(i);
   cpu_context ctx{{.threads = 1}};
   const auto value = [&](pair_precision p) {
-    return plasticity_profile(ctx, std::vector<query_model>{m}, layer, all_pairs{}, {.precision = p})[0]
-        .buckets[0]
-        .plasticity;
+    return plasticity_profile(ctx, m, rows.view(), all_pairs{}, {.precision = p}).buckets[0].plasticity;
   };
   EXPECT_NEAR(value(pair_precision::f32), value(pair_precision::f64), 1e-6);
 }
@@ -378,9 +314,9 @@ TEST(profile, a_heatmap_of_too_many_cells_is_refused) {
   cpu_context ctx{{.threads = 1}};
   auto h = with_queries();
   h.k = {1, 2, 0, 1};
-  h.tk = {3, 7};
-  h.ek = {0, 0};
-  h.tq.back() = 131071;
+  h.k_position = {3, 7};
+  h.k_document = {0, 0};
+  h.q_position.back() = 131071;
   const auto model = fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 131072}));
   EXPECT_QKGEOM_ERROR("heatmap_cell: cells of 1 tokens over",
                       plasticity_profile(ctx, model, h.view(), all_pairs{}, {.heatmap = true, .heatmap_cell = 1}));

@@ -258,6 +258,25 @@ TEST(analyse, query_buckets_end_with_the_context) {
   EXPECT_QKGEOM_ERROR("not at 256", edges({256, 300}));
 }
 
+TEST(analyse, buckets_and_memory_that_a_small_file_demands_are_bounded) {
+  auto m = manifest_of(1);
+  m.context_length = 1 << 16;
+  m.bucket.size = 1;
+  EXPECT_QKGEOM_ERROR("buckets of 1 tokens over a context of 65536 are more than the 4096 allowed",
+                      query_buckets(m, {}));
+  EXPECT_EQ(query_buckets(m, {.bucket_size = 16}).count(), 4096);
+
+  const test::scratch_folder folder;
+  m = manifest_of(1);
+  m.model.head_dim = 1 << 16;
+  for (auto& l : m.layers) l.rope_parameters.reset();
+  const std::vector<layer_to_write> none{{0, dtype::f32, {}, {}}, {1, dtype::f32, {}, {}}};
+  write_capture_file(folder / "wide.safetensors", m, none);
+  cpu_context cpu;
+  EXPECT_QKGEOM_ERROR("wide.safetensors: an analysis over 8 query buckets of 2 heads of size 65536 needs more memory",
+                      analyse(cpu, capture::open(folder / "wide.safetensors")));
+}
+
 TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   const test::scratch_folder folder;
   write(folder / "shards", 0, 12, 5);
@@ -277,7 +296,7 @@ TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   // Groups that share no document have all rows between them. One of them needs two of the three shards.
   const auto middle = shards.only({7, 6, 5, 4, 3, 7});
   EXPECT_EQ(middle.n_shards(), 2);
-  EXPECT_FALSE(middle.has_all_documents());
+  EXPECT_FALSE(middle.has_all_rows());
   EXPECT_EQ(middle.listed_documents().size(), 5u);
   const auto rest = analyse(ctx, middle, options), whole = analyse(ctx, shards, options);
   for (std::size_t h = 0; h < whole.heads.size(); ++h) {
@@ -295,6 +314,33 @@ TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   EXPECT_EQ(analyse(ctx, with_moments.only({3, 4}), {}).moment_tokens, 0);
   EXPECT_QKGEOM_ERROR("there is no document 12 of 12", shards.only({3, 12}));
   EXPECT_QKGEOM_ERROR("at least one document", shards.only({}));
+}
+
+TEST(analyse, a_context_that_ends_early_has_the_rows_before_its_end_alone) {
+  const test::scratch_folder folder;
+  write(folder / "c", 0, 12, 5);
+  cpu_context ctx{{.threads = 2}};
+  const auto source = capture_set::open({folder / "c"});
+  const auto early = source.before(128);
+  EXPECT_EQ(early.manifest().context_length, 128);
+  EXPECT_FALSE(early.has_all_rows());
+  EXPECT_EQ(early.listed_documents()[0].tokens, 128);
+  const auto all = source.read_layer(0), some = early.read_layer(0);
+  EXPECT_EQ(some.q.rows, std::count_if(all.q.position.begin(), all.q.position.end(), [](auto t) { return t < 128; }));
+  EXPECT_GT(some.q.rows, 0);
+  EXPECT_LT(*std::max_element(some.k.position.begin(), some.k.position.end()), 128);
+
+  // The observed queries of a bucket are of its rows alone: both contexts agree on them.
+  const auto whole = analyse(ctx, source), half = analyse(ctx, early);
+  ASSERT_EQ(half.buckets.count(), 4);
+  for (std::size_t h = 0; h < half.heads.size(); ++h)
+    for (std::size_t b = 0; b < 4; ++b) {
+      EXPECT_EQ(half.heads[h].profiles[0].buckets[b].pairs, whole.heads[h].profiles[0].buckets[b].pairs);
+      EXPECT_EQ(half.heads[h].empirical->buckets[b].document_sum, whole.heads[h].empirical->buckets[b].document_sum);
+    }
+  EXPECT_DOUBLE_EQ(half.heads[0].rotation.bias.context, 128 * half.heads[0].rotation.bias.strength);
+  EXPECT_QKGEOM_ERROR("cannot end at 257", source.before(257));
+  EXPECT_QKGEOM_ERROR("cannot end at 0", source.before(0));
 }
 
 TEST(analyse, tables_of_analyses_that_did_not_run_are_refused) {
@@ -385,6 +431,17 @@ TEST(analyse, documents_that_no_shard_holds_are_refused) {
   write_text(folder / "c/manifest.json", manifest_text(manifest));
   EXPECT_QKGEOM_ERROR("is named twice", capture_set::open({folder / "c", folder.path() / "." / "c"}));
   EXPECT_QKGEOM_ERROR("no shard holds document 3", capture_set::open({folder / "c"}).only({3}));
+}
+
+TEST(analyse, layers_without_rows_are_named_with_their_file) {
+  const test::scratch_folder folder;
+  write(folder / "some", 0, 6, 3, 3);
+  write(folder / "none", 0, 3, 3, 0);
+  cpu_context cpu;
+  analyse(cpu, capture_set::open({folder / "some"}));
+  const std::string said = test::message_of([&] { analyse(cpu, capture_set::open({folder / "none"})); });
+  EXPECT_THAT(said, testing::StartsWith((folder / "none").string()));
+  EXPECT_THAT(said, testing::HasSubstr(": layer 1 has no queries, and PCA"));
 }
 
 TEST(analyse, refuses_captures_of_different_models) {

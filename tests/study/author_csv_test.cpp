@@ -4,19 +4,16 @@
 #include "qkgeom/study/author_csv.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <tuple>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/context/pair_formula.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace {
 
@@ -52,6 +49,7 @@ class author : public testing::TestWithParam<author_case> {
     return data("author-" + std::string(GetParam().answers) + "." + table + ".csv");
   }
 
+  const test::scratch_folder folder_;
   cpu_context ctx_{{.threads = 2}};
   std::optional<capture> source_;
   json answers_;
@@ -59,23 +57,10 @@ class author : public testing::TestWithParam<author_case> {
   std::vector<author_head> heads_;
 };
 
-class scratch_file {
- public:
-  explicit scratch_file(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / (name + std::to_string(::getpid()) + ".csv")) {}
-  ~scratch_file() { std::filesystem::remove(path_); }
-  scratch_file(const scratch_file&) = delete;
-  scratch_file& operator=(const scratch_file&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 TEST_P(author, head_metrics_equal_the_tool) {
-  const scratch_file file("head_metrics");
-  write_head_metrics_csv(file.path(), heads_);
-  const auto got = read_csv(file.path()), want = read_csv(golden("head_metrics"));
+  const auto file = folder_ / "head_metrics.csv";
+  write_head_metrics_csv(file, heads_);
+  const auto got = read_csv(file), want = read_csv(golden("head_metrics"));
   ASSERT_EQ(got.columns(), want.columns());
   ASSERT_EQ(got.rows(), want.rows());
   for (const auto& name : want.columns()) {
@@ -145,9 +130,9 @@ std::vector<double> cell_variances(cpu_context& ctx, const head_view<T>& head, c
 }
 
 TEST_P(author, sampled_columns_agree_within_their_standard_error) {
-  const scratch_file file("head_bucket_plasticity");
-  write_head_bucket_plasticity_csv(file.path(), heads_);
-  const auto got = read_csv(file.path()), want = read_csv(golden("head_bucket_plasticity"));
+  const auto file = folder_ / "head_bucket_plasticity.csv";
+  write_head_bucket_plasticity_csv(file, heads_);
+  const auto got = read_csv(file), want = read_csv(golden("head_bucket_plasticity"));
   for (const char* name : {"layer", "q_head", "k_head", "q_bucket", "k_bucket"})
     EXPECT_EQ(got.column(name), want.column(name)) << name;
   ASSERT_EQ(got.columns(), want.columns());
@@ -178,9 +163,9 @@ TEST_P(author, sampled_columns_agree_within_their_standard_error) {
 }
 
 TEST_P(author, component_weights_equal_the_answers) {
-  const scratch_file file("head_component_weights");
-  write_head_component_weights_csv(file.path(), heads_);
-  const auto got = read_csv(file.path());
+  const auto file = folder_ / "head_component_weights.csv";
+  write_head_component_weights_csv(file, heads_);
+  const auto got = read_csv(file);
   EXPECT_EQ(got.columns(),
             (std::vector<std::string>{"layer", "q_head", "k_head", "component", "component_r2", "component_weight"}));
   const auto r2 = got.numbers("component_r2"), weight = got.numbers("component_weight");

@@ -37,8 +37,11 @@ struct head {
   }
 };
 
-void unchanged(double, double*) {}
-void add_mean(double, double* q) { q[0] += 3; }
+/// Adds start + slope t to coordinate 0.
+change along(double start, double slope) {
+  return [=](double t, double* x) { x[0] += start + slope * t; };
+}
+const change unchanged = along(0, 0);
 
 void expect_cause(const drop_split& s, drop_cause cause) {
   EXPECT_GT(s.drop.value, 0.15);
@@ -55,8 +58,7 @@ void expect_cause(const drop_split& s, drop_cause cause) {
 
 TEST(drop_split, each_planted_cause_comes_back) {
   cpu_context cpu{{.threads = 2}};
-  const head drift(
-      cpu, [](double t, double* q) { q[0] += 0.5 + 0.005 * t; }, unchanged);
+  const head drift(cpu, along(0.5, 0.005), unchanged);
   expect_cause(drift.split(cpu), drop_cause::drift);
 
   // Means of a fifth of the context each that have no slope over the whole.
@@ -77,16 +79,14 @@ TEST(drop_split, each_planted_cause_comes_back) {
       unchanged);
   expect_cause(variance.split(cpu), drop_cause::variance);
 
-  const head keys(cpu, add_mean, [](double t, double* k) { k[0] += 0.006 * t; });
+  const head keys(cpu, along(3, 0), along(0, 0.006));
   expect_cause(keys.split(cpu), drop_cause::keys);
 }
 
 TEST(drop_split, two_causes_share_the_drop_and_the_parts_add_up) {
   cpu_context cpu{{.threads = 2}};
   for (const auto kind : all_covariance_kinds) {
-    const head both(
-        cpu, [](double t, double* q) { q[0] += 0.5 + 0.002 * t; }, [](double t, double* k) { k[0] += 0.006 * t; },
-        kind);
+    const head both(cpu, along(0.5, 0.002), along(0, 0.006), kind);
     const auto s = both.split(cpu);
     EXPECT_GT(s.cause[static_cast<std::size_t>(drop_cause::drift)].value, 0.05);
     EXPECT_GT(s.cause[static_cast<std::size_t>(drop_cause::keys)].value, 0.05);
@@ -108,9 +108,7 @@ TEST(drop_split, two_causes_share_the_drop_and_the_parts_add_up) {
 
 TEST(drop_split, a_counterfactual_is_what_its_definition_says) {
   cpu_context cpu{{.threads = 2}};
-  const head h(
-      cpu, [](double t, double* q) { q[0] += 0.5 + 0.002 * t; }, [](double t, double* k) { k[0] += 0.006 * t; },
-      covariance_kind::joint, 4);
+  const head h(cpu, along(0.5, 0.002), along(0, 0.006), covariance_kind::joint, 4);
   // The drift term frozen at its mean over the buckets of the first fifth, and pairs reweighed to their distances
   // there.
   auto model = h.models[0];
@@ -186,9 +184,7 @@ TEST(drop_split, a_rotation_of_more_coordinates_than_keys_have_is_refused) {
 
 TEST(drop_split, means_over_heads_leave_a_document_out_of_all_at_once) {
   cpu_context cpu{{.threads = 2}};
-  const head a(
-      cpu, [](double t, double* q) { q[0] += 0.5 + 0.005 * t; }, unchanged);
-  const head b(cpu, add_mean, [](double t, double* k) { k[0] += 0.006 * t; });
+  const head a(cpu, along(0.5, 0.005), unchanged), b(cpu, along(3, 0), along(0, 0.006));
   const auto x = a.split(cpu), y = b.split(cpu);
   drop_split none = x;
   none.drop.value = std::nan("");

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
-#include <map>
 #include <numeric>
 #include <span>
 #include <utility>

@@ -2,35 +2,65 @@
 #include "capture/forward/products/blas.hpp"
 
 #include <cblas.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <string_view>
+
+#include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
 
+namespace {
+
+int blas_threads = 1;
+std::once_flag room_was_tried;
+
+/// OpenBLAS maps a buffer of this size (BUFFER_SIZE of its common_x86_64.h) for each thread that multiplies, and tries
+/// again without end where that fails.
+constexpr std::size_t blas_buffer = std::size_t{128} << 20;
+
+void try_room() {
+  const std::size_t bytes = blas_threads * blas_buffer;
+  void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  require(room != MAP_FAILED, "not enough memory: matrix products on ", blas_threads, " threads need ", bytes >> 20,
+          " MiB of address space; fewer --threads, or a higher limit (ulimit -v)");
+  ::munmap(room, bytes);
+}
+
+}  // namespace
+
 void multiply_transposed(index_t rows, index_t out, index_t in, const float* x, index_t x_stride, const float* w,
                          float* y, index_t y_stride) {
+  std::call_once(room_was_tried, try_room);
   const auto n = [](index_t i) { return static_cast<blasint>(i); };
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n(rows), n(out), n(in), 1.0f, x, n(x_stride), w, n(in), 0.0f, y,
               n(y_stride));
 }
 
-void use_one_blas_thread() { openblas_set_num_threads(1); }
+void prepare_blas(int threads) {
+  openblas_set_num_threads(1);
+  blas_threads = threads;
+}
 
-void choose_blas_kernels(char** argv) {
+void set_blas_environment(char** argv) {
+  const auto value = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string_view(text ? text : "");
+  };
+  constexpr const char* threads = "OPENBLAS_NUM_THREADS";
+  bool changed = value(threads) != "1" && ::setenv(threads, "1", 1) == 0;
 #if defined(__x86_64__)
-  constexpr const char* variable = "OPENBLAS_CORETYPE";
-  if (std::getenv(variable)) return;
+  constexpr const char* kernels = "OPENBLAS_CORETYPE";
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   const std::string_view chosen = openblas_get_corename();
-  if (!avx512 || (chosen != "Haswell" && chosen != "Zen")) return;
-  ::setenv(variable, "SKYLAKEX", 1);
-  ::execv("/proc/self/exe", argv);  // returns only if it failed; then the slower kernels do
-#else
-  (void)argv;
+  if (avx512 && value(kernels).empty() && (chosen == "Haswell" || chosen == "Zen"))
+    changed |= ::setenv(kernels, "SKYLAKEX", 1) == 0;
 #endif
+  if (changed) ::execv("/proc/self/exe", argv);  // returns only if it failed; then it goes on as it is
 }
 
 }  // namespace qkgeom

@@ -10,12 +10,15 @@ namespace qkgeom {
 void multiply_transposed(index_t rows, index_t out, index_t in, const float* x, index_t x_stride, const float* w,
                          float* y, index_t y_stride);
 
-/// OpenBLAS must not share our loops out again; to be called before `multiply_transposed`.
-void use_one_blas_thread();
+/// OpenBLAS must not share our loops out again, and `threads` threads will call it at once; to be called before
+/// `multiply_transposed`. The first product then throws `error` if there is no room for OpenBLAS' buffers, for which it
+/// would wait for ever.
+void prepare_blas(int threads);
 
-/// OpenBLAS 0.3.21 runs its AVX2 kernels on CPUs newer than itself, although they have AVX-512. When it does so here,
-/// the program is started again with OPENBLAS_CORETYPE set, which OpenBLAS reads only while it is loaded. To be called
-/// first in `main`; returns if nothing is to be gained.
-void choose_blas_kernels(char** argv);
+/// Starts the program again with variables that OpenBLAS reads only while it is loaded, unless they are set:
+/// OPENBLAS_NUM_THREADS=1, since threads of its own would each take a buffer and, where memory is short, wait for it
+/// for ever, at the program's end too; and OPENBLAS_CORETYPE where OpenBLAS 0.3.21 runs its AVX2 kernels on a CPU newer
+/// than itself that has AVX-512. To be called first in `main`; returns if nothing is to be changed.
+void set_blas_environment(char** argv);
 
 }  // namespace qkgeom

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "capture/forward/products/linear.hpp"
 
-#include <algorithm>
-
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/products/linear_amx.hpp"
 

@@ -83,8 +83,8 @@ void moment_store::add(index_t layer, tensor_view<const float> q, tensor_view<co
   end_document(layer);
 }
 
-void moment_store::write(const std::filesystem::path& path, const capture_manifest& manifest) const {
-  write_moments_file(path, manifest, layers_);
+std::string moment_store::write(const std::filesystem::path& path, const capture_manifest& manifest) const {
+  return write_moments_file(path, manifest, layers_);
 }
 
 void moment_store::read(const std::filesystem::path& path) {

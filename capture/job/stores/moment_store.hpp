@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "capture/job/stores/moment_function.hpp"
@@ -38,8 +39,8 @@ class moment_store {
   /// Ends the document whose chunks were added.
   void end_document(index_t layer);
 
-  /// Writes the moments so far.
-  void write(const std::filesystem::path& path, const capture_manifest& manifest) const;
+  /// Writes the moments so far. Returns the file's SHA-256.
+  std::string write(const std::filesystem::path& path, const capture_manifest& manifest) const;
   /// Continues from a file. A file does not hold every bit, so a writer that adds more reads its file back first: a
   /// capture resumed from the file then ends with the same bits.
   void read(const std::filesystem::path& path);

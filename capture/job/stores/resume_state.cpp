@@ -15,16 +15,20 @@ constexpr const char* file_name = "progress.json";
 std::optional<resume_state> read_state(const std::filesystem::path& folder) {
   const auto path = folder / file_name;
   if (!std::filesystem::exists(path)) return std::nullopt;
-  const json document = read_json(path);
+  const json document = read_json(path, 2 * max_manifest_bytes);  // it holds a manifest as a string
   const json_value v(document, path.string());
-  resume_state state{v["settings"].string(), v["inputs"].string()};
+  resume_state state{.settings = v["settings"].string(), .inputs = v["inputs"].string()};
+  state.weights = v.string("weights").value_or("");
   if (v.has("done")) state.done = parse_manifest(v["done"].string(), path.string() + ": done");
+  if (v.has("moments"))
+    for (const json_value& digest : v["moments"].entries()) state.moments.push_back(digest.string());
   return state;
 }
 
 void write_state(const std::filesystem::path& folder, const resume_state& state) {
-  json j = {{"settings", state.settings}, {"inputs", state.inputs}};
+  json j = {{"settings", state.settings}, {"inputs", state.inputs}, {"weights", state.weights}};
   if (!state.done.shards.empty()) j["done"] = manifest_text(state.done);
+  if (!state.moments.empty()) j["moments"] = state.moments;
   write_text(folder / file_name, j.dump() + '\n');
 }
 

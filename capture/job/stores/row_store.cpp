@@ -26,11 +26,13 @@ void append(std::vector<std::byte>& bytes, const float* row, index_t n) {
 
 }  // namespace
 
-row_store::row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions)
+row_store::row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions,
+                     index_t skipped)
     : manifest_(&manifest),
       sampler_(sampler),
       compute_(compute),
       same_positions_(same_positions),
+      skipped_(skipped),
       rows_(manifest.layers.size()) {}
 
 void row_store::add_side(side& rows, const std::vector<std::int32_t>& positions, tensor_view<const float> x,
@@ -56,8 +58,8 @@ void row_store::add_side(side& rows, const std::vector<std::int32_t>& positions,
 
 row_choice row_store::choose(index_t layer, std::int32_t document, index_t tokens) const {
   if (manifest_->find_layer(layer) < 0) return {};
-  random_stream stream{manifest_->seed, static_cast<std::uint32_t>(document), static_cast<std::uint32_t>(layer),
-                       draw::query_token};
+  random_stream stream{manifest_->seed, static_cast<std::uint32_t>(document + skipped_),
+                       static_cast<std::uint32_t>(layer), draw::query_token};
   row_choice choice{draw_tokens(sampler_, tokens, stream), {}};
   if (!same_positions_) stream.use = draw::key_token;
   choice.k = draw_tokens(sampler_, tokens, stream);

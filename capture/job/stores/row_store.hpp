@@ -17,8 +17,10 @@ namespace qkgeom {
 class row_store {
  public:
   /// `manifest` must outlive the store. `compute` is the element type of the rows: bf16 values are stored without loss.
-  /// `same_positions`: keys at the positions of the queries.
-  row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions = false);
+  /// `same_positions`: keys at the positions of the queries. `skipped`: documents before the first, which count in the
+  /// draws.
+  row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions = false,
+            index_t skipped = 0);
 
   /// Draws the rows of a document in one layer; none if the layer is not captured.
   row_choice choose(index_t layer, std::int32_t document, index_t tokens) const;
@@ -46,6 +48,7 @@ class row_store {
   token_sampler sampler_;
   compute_type compute_;
   bool same_positions_;
+  index_t skipped_;
   std::vector<layer_rows> rows_;  // as manifest_->layers
 };
 

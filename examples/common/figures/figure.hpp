@@ -52,6 +52,7 @@ struct scatter_figure {
 
 /// Values over token positions: a thin trace per head, and per group a bold mean with a band of +- its error.
 struct line_figure {
+  static constexpr std::size_t most_traces = 60;  ///< of a group; above, areas hold half and nine tenths of them
   struct group {
     std::string name;
     colour line = palette::black;

@@ -19,7 +19,7 @@ std::string tics_of(const char* axis_name, const std::vector<std::string>& label
   const std::size_t step = std::max<std::size_t>(1, (labels.size() + max_tics - 1) / max_tics);
   std::string s = std::string("set ") + axis_name + "tics scale 0 nomirror (";
   for (std::size_t i = 0; i < labels.size(); i += step)
-    s += (i > 0 ? ", " : "") + quoted(style::shortened(labels[i])) + " " + std::to_string(i);
+    s += (i > 0 ? ", " : "") + quoted_tic(style::shortened(labels[i])) + " " + std::to_string(i);
   return s + ")\n";
 }
 
@@ -58,11 +58,13 @@ panel_data data_of(const map_figure& figure, std::size_t index) {
   return data;
 }
 
-void add_boxes(plot_script& script, style::plot_list& plot, const style::datablock& data, const std::string& colour) {
-  if (data.empty()) return;
-  script.data += data.str();
-  plot.add(data.name() + " using 1:2:($1-0.5):($1+0.5):($2-0.5):($2+0.5)" + (colour == "palette" ? ":3" : "") +
-           " with boxxyerror fs solid 1 border rgb '#ffffff' lw 1 lc " + colour + " notitle");
+/// `border`: a white line round each cell, which would cover very small ones.
+void add_boxes(plot_script& script, style::plot_list& plot, const style::datablock& data, const std::string& colour,
+               bool border) {
+  style::plot_block(script, plot, data,
+                    std::string(" using 1:2:($1-0.5):($1+0.5):($2-0.5):($2+0.5)") + (colour == "palette" ? ":3" : "") +
+                        " with boxxyerror fs solid 1 " + (border ? "border rgb '#ffffff' lw 1" : "noborder") + " lc " +
+                        colour + " notitle");
 }
 
 }  // namespace
@@ -72,10 +74,11 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
   require(figure.high > figure.low, "map figure: the scale must ascend");
   const auto columns = static_cast<int>(figure.columns.size()), rows = static_cast<int>(figure.rows.size());
   const auto panels = static_cast<int>(figure.panels.size());
-  // Pixels of a cell: room for a number in small models, one page for large ones. Few rows are high, so that the colour
-  // bar beside them has room.
-  const int wide = std::clamp(1000 / (columns * panels), 8, panels > 1 ? 46 : 58),
-            high = std::max(std::clamp(640 / rows, 8, 32), 110 / rows);
+  // Pixels of a cell: room for a number in small models, one page for large ones, less than 8 for hundreds of heads.
+  // Few rows are high, so that the colour bar beside them has room.
+  const auto least = [](int cells) { return std::clamp(4096 / cells, 1, 8); };
+  const int wide = std::clamp(1000 / (columns * panels), least(columns * panels), panels > 1 ? 46 : 58),
+            high = std::max(std::clamp(640 / rows, least(rows), 32), 110 / rows);
   const bool numbers = wide >= 34 && high >= 20;
   constexpr int between = 26, right = 96, bottom = 62, top = 104;
   int left = 86;
@@ -113,15 +116,14 @@ void draw(const map_figure& figure, const std::filesystem::path& stem) {
       s += "unset colorbox\n";
     const auto data = data_of(figure, p);
     style::plot_list plot;
-    add_boxes(script, plot, data.cells, "palette");
-    add_boxes(script, plot, data.nulls, style::rgb(style::null_cell));
+    const bool border = std::min(wide, high) >= 6;
+    add_boxes(script, plot, data.cells, "palette", border);
+    add_boxes(script, plot, data.nulls, style::rgb(style::null_cell), border);
     if (numbers)
-      for (const auto* block : {&data.dark_numbers, &data.light_numbers}) {
-        if (block->empty()) continue;
-        script.data += block->str();
-        plot.add(block->name() + " using 1:2:3 with labels font ',11' tc " +
-                 style::rgb(block == &data.light_numbers ? 0xffffff : style::ink) + " notitle");
-      }
+      for (const auto* block : {&data.dark_numbers, &data.light_numbers})
+        style::plot_block(script, plot, *block,
+                          " using 1:2:3 with labels font ',11' tc " +
+                              style::rgb(block == &data.light_numbers ? 0xffffff : style::ink) + " notitle");
     plot.add("NaN notitle");
     s += plot.str();
   }
@@ -150,16 +152,12 @@ void draw(const heatmap_figure& figure, const std::filesystem::path& stem) {
       if (const double v = figure.values[k * figure.width + q]; std::isfinite(v))
         cells.row(figure.cell * (static_cast<double>(k) + 0.5), figure.cell * (static_cast<double>(q) + 0.5), v);
   style::plot_list plot;
-  if (!cells.empty()) {
-    script.data = cells.str();
-    const std::string half = number_text(0.5 * figure.cell);
-    // A border in the cell's colour hides the hairlines that viewers leave between cells.
-    plot.add(cells.name() + " using 1:2:($1-" + half + "):($1+" + half + "):($2-" + half + "):($2+" + half +
-             "):3 with boxxyerror fs solid 1 border lw 0.5 lc palette notitle");
-  }
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  const std::string half = number_text(0.5 * figure.cell);
+  // A border in the cell's colour hides the hairlines that viewers leave between cells.
+  style::plot_block(script, plot, cells,
+                    " using 1:2:($1-" + half + "):($1+" + half + "):($2-" + half + "):($2+" + half +
+                        "):3 with boxxyerror fs solid 1 border lw 0.5 lc palette notitle");
+  style::finish(script, plot, stem);
 }
 
 }  // namespace qkgeom::examples

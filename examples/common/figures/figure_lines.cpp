@@ -2,10 +2,11 @@
 // Figures over one axis: the profile with a trace per head, and the histogram.
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "examples/common/figures/figure_style.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -29,6 +30,41 @@ void add_polyline(style::datablock& data, const line_figure& figure, const std::
   if (open) data.gap();
 }
 
+/// A filled area between two lines, with gaps where either is missing.
+class area {
+ public:
+  area(const line_figure& figure, const std::string& name) : figure_(figure), data_(name) {}
+  void row(std::size_t i, double low, double high) {
+    if (shown(figure_, high) && std::isfinite(low))
+      data_.row(figure_.x[i], figure_.log_y ? std::max(low, figure_.y_low) : low, high);
+    else
+      data_.gap();
+  }
+  /// Adds the area to the script and to `plot`, in this colour and opacity.
+  void draw(plot_script& script, style::plot_list& plot, colour fill, double opacity) const {
+    style::plot_block(script, plot, data_,
+                      " using 1:2:3 with filledcurves lc " + style::rgb(fill, opacity) + " notitle");
+  }
+
+ private:
+  const line_figure& figure_;
+  style::datablock data_;
+};
+
+/// Areas that hold half and nine tenths of the traces.
+void add_quantiles(const line_figure& figure, const line_figure::group& g, const std::string& number,
+                   plot_script& script, style::plot_list& plot) {
+  for (const auto& [share, opacity] : {std::pair{0.05, 0.1}, std::pair{0.25, 0.16}}) {
+    area held(figure, "held" + std::to_string(static_cast<int>(100 * share)) + "of" + number);
+    for (std::size_t i = 0; i < figure.x.size(); ++i) {
+      std::vector<double> values;
+      for (const auto& trace : g.traces) values.push_back(trace.at(i));
+      held.row(i, quantile(values, share), quantile(values, 1 - share));
+    }
+    held.draw(script, plot, g.line, opacity);
+  }
+}
+
 struct group_elements {
   style::plot_list bands, traces, means;
 };
@@ -36,29 +72,21 @@ struct group_elements {
 void add_group(const line_figure& figure, std::size_t index, plot_script& script, group_elements& plot) {
   const auto& g = figure.groups[index];
   const std::string number = std::to_string(index);
-  style::datablock traces("traces" + number), mean("mean" + number), band("band" + number);
-  for (const auto& trace : g.traces) add_polyline(traces, figure, trace);
+  style::datablock traces("traces" + number), mean("mean" + number);
   if (!g.mean.empty()) add_polyline(mean, figure, g.mean);
   if (!g.error.empty()) {
     require(g.error.size() == g.mean.size(), "line figure: ", g.error.size(), " errors for ", g.mean.size(), " means");
-    for (std::size_t i = 0; i < g.mean.size(); ++i)
-      if (shown(figure, g.mean[i]) && std::isfinite(g.error[i]))
-        band.row(figure.x[i], figure.log_y ? std::max(g.mean[i] - g.error[i], figure.y_low) : g.mean[i] - g.error[i],
-                 g.mean[i] + g.error[i]);
-      else
-        band.gap();
+    area band(figure, "band" + number);
+    for (std::size_t i = 0; i < g.mean.size(); ++i) band.row(i, g.mean[i] - g.error[i], g.mean[i] + g.error[i]);
+    band.draw(script, plot.bands, g.line, 0.2);
   }
-  if (!band.empty()) {
-    script.data += band.str();
-    plot.bands.add(band.name() + " using 1:2:3 with filledcurves lc " + style::rgb(g.line, 0.2) + " notitle");
-  }
-  if (!traces.empty()) {
-    script.data += traces.str();
-    // Opaque traces of hundreds of heads would merge into one area.
-    const double opacity = trace_opacity * std::clamp(std::sqrt(100 / static_cast<double>(g.traces.size())), 0.15, 1.0);
-    plot.traces.add(traces.name() + " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " +
-                    style::rgb(g.line, opacity) + " notitle");
-  }
+  if (g.traces.size() > line_figure::most_traces)
+    add_quantiles(figure, g, number, script, plot.traces);
+  else
+    for (const auto& trace : g.traces) add_polyline(traces, figure, trace);
+  style::plot_block(
+      script, plot.traces, traces,
+      " using 1:2 with linespoints pt 7 ps 0.18 lw 0.8 lc " + style::rgb(g.line, trace_opacity) + " notitle");
   if (mean.empty()) return;
   script.data += mean.str();
   if (g.dashed) {
@@ -101,9 +129,7 @@ void draw(const line_figure& figure, const std::filesystem::path& stem) {
   plot.add(elements.bands);
   plot.add(elements.means);
   plot.add(legend);
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  style::finish(script, plot, stem);
 }
 
 std::vector<double> histogram_edges(const std::vector<double>& values) {
@@ -157,18 +183,13 @@ void draw(const histogram_figure& figure, const std::filesystem::path& stem) {
       base[b] += count[b];
     }
     const std::string look = " fs solid 1 border rgb '#ffffff' lw 0.8 lc " + style::rgb(g.fill);
-    if (!data.empty()) {
-      script.data += data.str();
-      plot.add(data.name() + " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
-    }
+    style::plot_block(script, plot, data, " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
     if (!g.name.empty()) plot.add("keyentry with boxes" + look + " title " + quoted(g.name));
   }
   const double most = *std::max_element(base.begin(), base.end());
   s += "set yrange [0:" + number_text(std::max(1.0, 1.05 * most)) + "]\n";
   if (most <= 10) s += "set ytics 1\n";
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  style::finish(script, plot, stem);
 }
 
 }  // namespace qkgeom::examples

@@ -62,15 +62,10 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
     for (std::size_t j = 0; j < series.x.size(); ++j)
       if (std::isfinite(series.x[j]) && std::isfinite(series.y[j])) data.row(series.x[j], series.y[j]);
     const std::string look = points_with(series.shape, 0.8, series.fill, 0.8);
-    if (!data.empty()) {
-      script.data += data.str();
-      plot.add(data.name() + " using 1:2" + look + " notitle");
-    }
+    style::plot_block(script, plot, data, " using 1:2" + look + " notitle");
     if (!series.name.empty()) plot.add("keyentry" + look + " title " + quoted(style::shortened(series.name)));
   }
-  plot.add("NaN notitle");  // gnuplot needs one element even if there are no points
-  s += plot.str();
-  write_plot(script, stem);
+  style::finish(script, plot, stem);
 }
 
 namespace {
@@ -129,11 +124,9 @@ void add_cloud(const plane_figure& figure, std::size_t index, plot_script& scrip
       way.row(c.mean_x[i], c.mean_y[i]);
       end = i;
     }
-  if (!cloud.empty()) {
-    script.data += cloud.str();
-    rows.add(cloud.name() + " using 1:2:3 with points pt " + std::to_string(style::point_type(c.shape)) + " ps " +
-             number_text(0.32 * style::point_scale(c.shape)) + " lc rgb variable notitle");
-  }
+  style::plot_block(script, rows, cloud,
+                    " using 1:2:3 with points pt " + std::to_string(style::point_type(c.shape)) + " ps " +
+                        number_text(0.32 * style::point_scale(c.shape)) + " lc rgb variable notitle");
   if (way.empty()) return;
   last.row(c.mean_x[end], c.mean_y[end]);
   script.data += way.str() + last.str();
@@ -160,12 +153,11 @@ void draw(const plane_figure& figure, const std::filesystem::path& stem) {
     s += ramp_bar(figure.clouds[i], top, figure.context_length);
   }
   s += "set xrange " + x.range() + "\nset yrange " + y.range() + "\n";
-  s += "set label 'colour: position (tokens)' at screen 0.775, screen " + number_text(top + 0.045) +
-       " left font ',10' tc " + style::rgb(style::faint_ink) + "\n";
-  s += "set label 'line: mean along the' at screen 0.775, screen " + number_text(top + 0.01) + " left font ',10' tc " +
-       style::rgb(style::faint_ink) + "\n";
-  s += "set label 'context, mark: its end' at screen 0.775, screen " + number_text(top - 0.025) +
-       " left font ',10' tc " + style::rgb(style::faint_ink) + "\n";
+  for (const auto& [words, above] : {std::pair{"colour: position (tokens)", 0.045},
+                                     {"line: mean along the", 0.01},
+                                     {"context, mark: its end", -0.025}})
+    s += "set label " + quoted(words) + " at screen 0.775, screen " + number_text(top + above) +
+         " left font ',10' tc " + style::rgb(style::faint_ink) + "\n";
   for (const char* axis : {"x", "y"})
     s += std::string("set ") + axis + "zeroaxis lt 1 lw 1 lc " + style::rgb(style::axis) + "\n";
   rows.add("NaN notitle");

@@ -28,7 +28,7 @@ std::string step_frame(const figure_text& text, const std::vector<std::string>& 
   std::string s = style::frame(text, c) + style::open_axes();
   s += "set xrange [-0.6:" + number_text(static_cast<double>(steps.size()) - 0.4) + "]\nset xtics rotate by -28 (";
   for (std::size_t i = 0; i < steps.size(); ++i)
-    s += (i > 0 ? ", " : "") + quoted(style::shortened(steps[i])) + " " + std::to_string(i);
+    s += (i > 0 ? ", " : "") + quoted_tic(style::shortened(steps[i])) + " " + std::to_string(i);
   return s + ")\n" + key;
 }
 
@@ -60,15 +60,11 @@ void add_series(const step_figure& figure, std::size_t index, plot_script& scrip
     bar.row(x, low, g.y[i] + g.error[i] - low);
   }
   const std::string look = " lc " + style::rgb(g.line);
-  if (!bar.empty()) {
-    script.data += bar.str();
-    bars.add(bar.name() + " using 1:2:(0):3 with vectors nohead lw 1.4" + look + " notitle");
-  }
-  if (line.empty()) return;
-  script.data += line.str();
+  style::plot_block(script, bars, bar, " using 1:2:(0):3 with vectors nohead lw 1.4" + look + " notitle");
   const std::string marks = figure.joined ? g.dashed ? "6 ps 0.6 lw 1.6 dt (8,5)" : "7 ps 0.6 lw 2.4" : "7 ps 0.9";
-  lines.add(line.name() + " using 1:2 with " + (figure.joined ? "linespoints" : "points") + " pt " + marks + look +
-            " notitle");
+  style::plot_block(script, lines, line,
+                    std::string(" using 1:2 with ") + (figure.joined ? "linespoints" : "points") + " pt " + marks +
+                        look + " notitle");
 }
 
 }  // namespace
@@ -94,9 +90,7 @@ void draw(const step_figure& figure, const std::filesystem::path& stem) {
                 : g.dashed     ? "lines lw 1.6 dt (8,5)"
                                : "lines lw 2.4") +
                " lc " + style::rgb(g.line) + " title " + quoted(style::shortened(g.name)));
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  style::finish(script, plot, stem);
 }
 
 void draw(const share_figure& figure, const std::filesystem::path& stem) {
@@ -117,15 +111,10 @@ void draw(const share_figure& figure, const std::filesystem::path& stem) {
       base[i] = top;
     }
     const std::string look = " fs solid 1 border rgb '#ffffff' lw 0.8 lc " + style::rgb(part.fill);
-    if (!data.empty()) {
-      script.data += data.str();
-      plot.add(data.name() + " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
-    }
+    style::plot_block(script, plot, data, " using 1:2:3:4:5:6 with boxxyerror" + look + " notitle");
     plot.add("keyentry with boxes" + look + " title " + quoted(style::shortened(part.name)));
   }
-  plot.add("NaN notitle");
-  s += plot.str();
-  write_plot(script, stem);
+  style::finish(script, plot, stem);
 }
 
 }  // namespace qkgeom::examples

@@ -114,4 +114,18 @@ class plot_list {
   std::vector<std::string> elements_;
 };
 
+/// Adds the block to the script's data and its element to the plot, unless the block is empty.
+inline void plot_block(plot_script& script, plot_list& plot, const datablock& data, const std::string& look) {
+  if (data.empty()) return;
+  script.data += data.str();
+  plot.add(data.name() + look);
+}
+
+/// Ends the commands with the plot and writes the figure. gnuplot needs one element even if no value is drawn.
+inline void finish(plot_script& script, plot_list plot, const std::filesystem::path& stem) {
+  plot.add("NaN notitle");
+  script.commands += plot.str();
+  write_plot(script, stem);
+}
+
 }  // namespace qkgeom::examples::style

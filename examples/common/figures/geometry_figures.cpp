@@ -49,7 +49,7 @@ scatter_figure class_scatter(const model_report& report, const class_thresholds&
   for (const auto& h : report.heads) both += h.pca.head_class == head_class::position_dominated;
   f.text = {
       "Queries and keys follow position in " + std::to_string(both) + " of " + counted(report.heads.size(), "head"),
-      report.model + ", PCA component 0 of the pooled queries and keys",
+      report.model + brief_notes(report) + ", PCA component 0 of the pooled queries and keys",
       "r_q: correlation of the queries with position", "r_k: correlation of the keys with position"};
   f.thresholds = {t.low, t.high};
   for (const double x : {-1.0, t.high}) {
@@ -84,14 +84,6 @@ scatter_figure class_scatter(const model_report& report, const class_thresholds&
   return f;
 }
 
-namespace {
-
-double context_bias(const model_report& report, const head_report& h) {
-  return h.rotation.bias.strength * static_cast<double>(report.context_length);
-}
-
-}  // namespace
-
 map_figure correlation_map(const model_report& report) {
   map_figure f;
   f.text = {"How far queries and keys follow position, by layer and head", about(report) + ", PCA component 0",
@@ -109,15 +101,15 @@ map_figure bias_map(const model_report& report, double limit) {
   map_figure f;
   f.text = {"Where position alone favours later keys", about(report) + "; red: later keys win, blue: earlier keys",
             "query head", "layer"};
-  f.panels.push_back({"bias_strength × " + std::to_string(report.context_length) + " tokens",
-                      cells_of(report, f, [&](const head_report& h) { return context_bias(report, h); })});
+  f.panels.push_back({"bias strength × " + std::to_string(report.context_length) + " tokens, logits",
+                      cells_of(report, f, [&](const head_report& h) { return h.rotation.bias.context_logits; })});
   double largest = 0;
-  for (const auto& h : report.heads) largest = std::max(largest, std::abs(context_bias(report, h)));
+  for (const auto& h : report.heads) largest = std::max(largest, std::abs(h.rotation.bias.context_logits));
   f.scale = colour_scale::diverging;
   f.high = limit > 0 ? limit : largest > 0 ? largest : 1;
   f.low = -f.high;
   f.digits = largest >= 10 ? 1 : 2;
-  f.scale_label = "score over the context";
+  f.scale_label = "logits over the context";
   return f;
 }
 
@@ -126,13 +118,14 @@ histogram_figure bias_histogram(const model_report& report) {
   std::array<histogram_figure::group, 2> kinds;
   std::size_t later = 0;
   for (const auto& h : report.heads) {
-    kinds[h.rope ? 0 : 1].values.push_back(context_bias(report, h));
+    kinds[h.rope ? 0 : 1].values.push_back(h.rotation.bias.context_logits);
     later += h.rotation.bias.strength > 0;
   }
   const double share = report.heads.empty() ? 0 : static_cast<double>(later) / static_cast<double>(report.heads.size());
-  f.text = {"In " + percent(share) + " of the heads position alone favours later keys", about(report),
-            "bias strength: score a key gains over a context of " + std::to_string(report.context_length) + " tokens",
-            "heads"};
+  f.text = {
+      "In " + percent(share) + " of the heads position alone favours later keys", about(report),
+      "bias strength: logits that a key gains over a context of " + std::to_string(report.context_length) + " tokens",
+      "heads"};
   const char* names[] = {"rope", "nope"};
   const colour fills[] = {rope_colour, nope_colour};
   for (std::size_t i = 0; i < 2; ++i) {
@@ -209,8 +202,9 @@ plane_figure head_plane(const model_report& report, const head_report& head, con
   f.clouds[1].shape = marker::triangle;
   std::string name = head_name(head);
   name[0] = 'L';
-  f.text = {name + ": bias " + signed_significant(context_bias(report, head)) + " over the context",
-            report.model + ", " + percent(head.rotation.plane_var_fraction) + " of the variance lies in this plane",
+  f.text = {name + ": bias " + signed_significant(head.rotation.bias.context_logits) + " logits over the context",
+            report.model + brief_notes(report) + ", " + percent(head.rotation.plane_var_fraction) +
+                " of the variance lies in this plane",
             "projection on the drift axis a", "projection on the separation axis b"};
   return f;
 }

@@ -2,6 +2,7 @@
 #include "examples/common/figures/gnuplot.hpp"
 
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,13 +13,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
-#include <memory>
 #include <string_view>
 
 #include "examples/common/figures/characters.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/file.hpp"
 
 extern char** environ;
 
@@ -44,21 +44,29 @@ class descriptor {
   int value_;
 };
 
-struct temporary_file {
-  fs::path path;
-  ~temporary_file() {
-    std::error_code ignored;
-    fs::remove(path, ignored);
+/// A file in memory without a name; programs that this one starts find it under `path`.
+class memory_file {
+ public:
+  memory_file() : file_(::memfd_create("figure", 0)) {
+    require(file_.get() >= 0, "no memory for a figure: ", std::strerror(errno));
   }
-};
+  int get() const { return file_.get(); }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(file_.get()); }
+  std::string text() const {
+    std::string all;
+    char part[65536];
+    for (;;) {
+      const ssize_t n = ::pread(file_.get(), part, sizeof part, static_cast<off_t>(all.size()));
+      if (n < 0 && errno == EINTR) continue;
+      require(n >= 0, "a figure cannot be read back: ", std::strerror(errno));
+      if (n == 0) return all;
+      all.append(part, static_cast<std::size_t>(n));
+    }
+  }
 
-std::string all_of(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  char part[4096];
-  for (std::size_t n; (n = std::fread(part, 1, sizeof part, file)) > 0;) text.append(part, n);
-  return text;
-}
+ private:
+  descriptor file_;
+};
 
 /// gnuplot's messages on one line.
 std::string complaint(const std::string& text) {
@@ -89,14 +97,13 @@ void run_gnuplot(const std::string& script) {
   require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0,
           "no channel to gnuplot: ", std::strerror(errno));
   descriptor ours(ends[0]), theirs(ends[1]);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> messages(std::tmpfile(), &std::fclose);
-  require(messages != nullptr, "no temporary file for gnuplot's messages: ", std::strerror(errno));
+  const memory_file messages;
 
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, ::fileno(messages.get()), STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, ::fileno(messages.get()), STDERR_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, messages.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, messages.get(), STDERR_FILENO);
   char name[] = "gnuplot", plain[] = "-d";  // -d: ignores personal settings
   char* arguments[] = {name, plain, nullptr};
   pid_t child = 0;
@@ -112,18 +119,7 @@ void run_gnuplot(const std::string& script) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFSIGNALED(status)) fail("gnuplot was ended by signal ", WTERMSIG(status));
-  require(WEXITSTATUS(status) != 127, "gnuplot is not installed, figures need it (Debian package gnuplot-nox)");
-  require(WEXITSTATUS(status) == 0, "gnuplot failed: ", complaint(all_of(messages.get())));
-}
-
-/// gnuplot does not notice a full disk: a file is complete if it ends in `closing`.
-void require_complete(const fs::path& path, std::string_view closing, const fs::path& target) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
-  std::string tail(std::min<std::streamoff>(size, 64), '\0');
-  file.seekg(size - static_cast<std::streamoff>(tail.size()));
-  file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
-  require(tail.find(closing) != std::string::npos, target.string(), ": the figure could not be written whole");
+  require(WEXITSTATUS(status) == 0, "gnuplot failed: ", complaint(messages.text()));
 }
 
 /// Whether an installed font has the character; the PNG terminal draws a black field over the figure if none has.
@@ -156,12 +152,18 @@ std::string with_fonts(const std::string& script) {
 }  // namespace
 
 std::string quoted(const std::string& text) {
-  std::string s = "'";
+  std::string s = "\"";
   for (const std::string_view c : characters(text)) {
-    if (c == "'") s += '\'';
-    s += ill_formed(c) ? "?" : static_cast<unsigned char>(c[0]) < 0x20 ? " " : c;
+    if (c == "\"" || c == "\\") s += '\\';
+    s += ill_formed(c) ? "?" : static_cast<unsigned char>(c[0]) < 0x20 ? " " : c == "`" ? "\\140" : c;
   }
-  return s + "'";
+  return s + "\"";
+}
+
+std::string quoted_tic(const std::string& text) {
+  std::string s;
+  for (const char c : text) s += c == '%' ? "%%" : std::string(1, c);
+  return examples::quoted(s);
 }
 
 std::string number_text(double value) {
@@ -172,29 +174,32 @@ std::string number_text(double value) {
 }
 
 void write_plot(const plot_script& script, const fs::path& stem) {
-  const auto target = [&](const char* ending) { return fs::path(stem.string() + ending); };
-  const std::string temporary = std::string(".") + stem.filename().string() + "." + std::to_string(::getpid());
-  const temporary_file svg{stem.parent_path() / (temporary + ".svg")}, png{stem.parent_path() / (temporary + ".png")};
-
-  const auto size = [&](int scale) {
-    return std::to_string(scale * script.width) + "," + std::to_string(scale * script.height);
+  constexpr double most_pixels = 8192;  // along a side of the PNG; cairo itself ends at 32767
+  const double scale = std::min(2.0, most_pixels / std::max(script.width, script.height));
+  const auto size = [&](double factor) {
+    return std::to_string(static_cast<int>(factor * script.width)) + "," +
+           std::to_string(static_cast<int>(factor * script.height));
   };
+  const memory_file svg, png;
   const std::string start = "set encoding utf8\n" + script.data;
   const std::string to_svg = "set terminal svg size " + size(1) +
-                             " noenhanced background rgb 'white' font 'sans-serif,12' rounded\nset output " +
-                             quoted(svg.path.string()) + "\n" + script.commands + "\nunset output\nreset\n";
-  const std::string to_png =
-      "set terminal pngcairo size " + size(2) +
-      " noenhanced background rgb 'white' font 'sans-serif,12' fontscale 1.5 linewidth 2 pointscale 2 rounded\n"
-      "set output " +
-      quoted(png.path.string()) + "\n" + with_fonts(script.commands) + "\nunset output\n";
+                             " noenhanced background rgb 'white' font 'sans-serif,12' rounded\nset output '" +
+                             svg.path() + "'\n" + script.commands + "\nunset output\nreset\n";
+  const std::string to_png = "set terminal pngcairo size " + size(scale) +
+                             " noenhanced background rgb 'white' font 'sans-serif,12' fontscale " +
+                             number_text(0.75 * scale) + " linewidth " + number_text(scale) + " pointscale " +
+                             number_text(scale) + " rounded\nset output '" + png.path() + "'\n" +
+                             with_fonts(script.commands) + "\nunset output\n";
   run_gnuplot(start + to_svg + to_png);
-  require_complete(svg.path, "</svg>", target(".svg"));
-  require_complete(png.path, "IEND", target(".png"));
-  std::error_code failed;
-  fs::rename(svg.path, target(".svg"), failed);
-  if (!failed) fs::rename(png.path, target(".png"), failed);
-  require(!failed, stem.string(), ": the figure could not be moved into place: ", failed.message());
+  const auto write = [&](const char* ending, const std::string& image, std::string_view closing) {
+    const fs::path target = stem.string() + ending;
+    // gnuplot ends well even if it lacked the memory for the figure.
+    require(image.find(closing, image.size() - std::min<std::size_t>(image.size(), 64)) != std::string::npos,
+            target.string(), ": gnuplot did not draw the figure to its end");
+    write_text(target, image);
+  };
+  write(".svg", svg.text(), "</svg>");
+  write(".png", png.text(), "IEND");
 }
 
 }  // namespace qkgeom::examples

@@ -13,12 +13,14 @@ struct plot_script {
   std::string commands;           ///< ends with the plot command
 };
 
-/// Runs gnuplot on `script` and writes STEM.svg and STEM.png, under temporary names until both are complete.
-/// Throws `error` if gnuplot is not installed, fails, or leaves an incomplete file.
+/// Runs gnuplot on `script` and writes STEM.svg and STEM.png, each whole or not at all; the PNG of a very large figure is
+/// smaller. Throws `error` if gnuplot is not installed, fails, or draws an incomplete figure.
 void write_plot(const plot_script& script, const std::filesystem::path& stem);
 
 /// `text` as a gnuplot string. Terminals run without markup, so an underscore stays one.
 std::string quoted(const std::string& text);
+/// The same for the label of a tic, which gnuplot reads as a format of numbers.
+std::string quoted_tic(const std::string& text);
 
 /// A number as gnuplot reads it; infinities become NaN.
 std::string number_text(double value);

@@ -21,8 +21,23 @@ inline bool has_both_kinds(const model_report& report) {
   return rope > 0 && rope < static_cast<std::ptrdiff_t>(report.heads.size());
 }
 
+/// The brief forms of the report's notes, each after a comma.
+inline std::string brief_notes(const model_report& report) {
+  std::string words;
+  for (const auto& n : report.notes)
+    if (!n.brief.empty()) words += ", " + n.brief;
+  return words;
+}
+
+/// What a line figure shows of single heads.
+inline std::string heads_words(const line_figure& f) {
+  const bool many = std::any_of(f.groups.begin(), f.groups.end(),
+                                [](const auto& g) { return g.traces.size() > line_figure::most_traces; });
+  return many ? "pale: half and nine tenths of the heads" : "thin: one head";
+}
+
 inline std::string about(const model_report& report) {
-  return report.model + ", " + counted(report.heads.size(), "query head");
+  return report.model + brief_notes(report) + ", " + counted(report.heads.size(), "query head");
 }
 
 /// Sets the map's rows to the layers and its columns to the query heads. Returns value(h) by cell, NaN for heads that

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "examples/common/figures/figure.hpp"
 #include "qkgeom/io/captured_layer.hpp"

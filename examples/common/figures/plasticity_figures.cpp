@@ -99,14 +99,14 @@ std::string pairs_words(const model_report& report) {
 
 line_figure profile_figure(const model_report& report) {
   line_figure f;
+  add_kind(f, report, true, has_both_kinds(report));
+  add_kind(f, report, false, has_both_kinds(report));
   f.text = {"Attention plasticity along the context",
-            report.model + ", " + headline_of(report) + " query model, " + pairs_words(report) +
-                "; thin: one head, band: 95 % interval",
+            report.model + brief_notes(report) + ", " + headline_of(report) + " query model, " + pairs_words(report) +
+                "; " + heads_words(f) + ", band: 95 % interval",
             "query position (tokens, K = 1024)", "plasticity"};
   for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
   f.x_end = static_cast<double>(report.context_length);
-  add_kind(f, report, true, has_both_kinds(report));
-  add_kind(f, report, false, has_both_kinds(report));
   return f;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu/kernels.hpp"

@@ -18,6 +18,12 @@ namespace qkgeom {
 /// Largest position and document number of a capture: both are 32-bit.
 inline constexpr index_t largest_position = 0x7fffffff;
 
+/// Largest manifest that is read, bytes.
+inline constexpr std::size_t max_manifest_bytes = 100'000'000;
+
+/// Most query buckets of an analysis, and most buckets of stored statistics.
+inline constexpr index_t max_query_buckets = 4096;
+
 /// The model of a capture.
 struct captured_model {
   std::string name, model_type, config_sha256;
@@ -32,12 +38,12 @@ struct captured_buckets {
   index_t size = 0;
   bool operator==(const captured_buckets&) const = default;
 
-  /// The edges over [0, context_length); "all" has the uniform grid of its size. Throws `error` above 4 million
-  /// buckets.
+  /// The edges over [0, context_length); "all" has the uniform grid of its size. Throws `error` above
+  /// `max_query_buckets`.
   bucket_edges edges(index_t context_length) const {
-    constexpr index_t most = index_t{1} << 22;
-    require(size > 0 && (kind == "log2" || context_length / size <= most), "buckets of ", size, " tokens over ",
-            context_length, " are more than the ", most, " allowed");
+    require(size > 0 && (kind == "log2" || (context_length - 1) / size < max_query_buckets), "buckets of ", size,
+            " tokens over a context of ", context_length, " are more than the ", max_query_buckets,
+            " allowed; --bucket-size takes wider ones");
     return kind == "log2" ? log2_buckets{size}.edges(context_length) : uniform_buckets{size}.edges(context_length);
   }
 };
@@ -71,11 +77,13 @@ struct captured_layer_info {
   bool operator==(const captured_layer_info&) const = default;
 };
 
-/// A shard of a capture folder: its documents, and its number of rows, queries and keys of all layers together.
+/// A shard of a capture folder: its documents, its number of rows, queries and keys of all layers together, and the
+/// SHA-256 of its file ("": not known).
 struct captured_shard {
   std::string file;
   std::vector<index_t> documents;
   index_t rows = 0;
+  std::string sha256{};
   bool operator==(const captured_shard&) const = default;
 };
 
@@ -91,7 +99,9 @@ struct capture_manifest {
   std::optional<std::vector<captured_document>> documents;
   std::optional<std::string> revision, compute_dtype, family;
   std::optional<captured_rope> rope;
-  std::vector<captured_shard> shards;  ///< empty in a single file
+  std::optional<double> score_scale;    ///< what the softmax multiplies q.k by; none: 1/sqrt(head_dim)
+  std::optional<double> score_softcap;  ///< c of the soft cap c tanh(x / c) that scores x in logits pass
+  std::vector<captured_shard> shards;   ///< empty in a single file
   std::string written_by;
   json extra = json::object();
   bool operator==(const capture_manifest&) const = default;

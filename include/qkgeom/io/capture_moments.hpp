@@ -40,9 +40,9 @@ inline std::string moments_name(index_t b) {
 }
 
 /// Writes the moments of one block of documents: every layer of the manifest over the same bucket edges, and the
-/// manifest without its shards. Throws `error` if the layers are not those of the manifest.
-inline void write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
-                               std::span<const token_moments> layers);
+/// manifest without its shards. Throws `error` if the layers are not those of the manifest. Returns the file's SHA-256.
+inline std::string write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
+                                      std::span<const token_moments> layers);
 
 /// One file of moments. Files are untrusted: what disagrees with the manifest throws `error` naming file and tensor.
 class moments_file {
@@ -75,7 +75,7 @@ class set_moments {
   /// documents and all captures hold moments over the same edges, which refine `buckets`. Throws `error` on a damaged
   /// file.
   static std::optional<set_moments> open(const capture_set& source, const std::optional<bucket_edges>& buckets = {}) {
-    if (!source.has_all_documents()) return std::nullopt;
+    if (!source.has_all_rows()) return std::nullopt;
     set_moments s;
     for (const auto& c : source.captures()) {
       s.files_.push_back(open_moments(c));

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "qkgeom/core/error.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/captured_layer.hpp"
-#include "qkgeom/io/detail/capture_rows.hpp"
-#include "qkgeom/io/detail/each_once.hpp"
 #include "qkgeom/io/safetensors_file.hpp"
 
 namespace qkgeom {
@@ -26,59 +20,24 @@ namespace qkgeom {
 class capture {
  public:
   /// Opens a folder or a single file and checks its manifest.
-  static capture open(const std::filesystem::path& path) {
-    auto s = std::make_shared<state>();
-    s->path = path;
-    std::error_code none;
-    if (std::filesystem::is_directory(path, none))
-      open_folder(*s);
-    else
-      open_file(*s);
-    return capture(std::move(s));
-  }
+  static capture open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return state_->path; }
   const capture_manifest& manifest() const { return state_->manifest; }
   index_t n_shards() const { return static_cast<index_t>(state_->files.size()); }
   /// Numbers of the captured layers in the manifest's order.
-  std::vector<index_t> layers() const {
-    std::vector<index_t> list;
-    for (const auto& l : manifest().layers) list.push_back(l.layer);
-    return list;
-  }
+  std::vector<index_t> layers() const;
 
   /// The rows of a layer in one shard, in place where the file is aligned.
-  captured_layer read_layer(index_t layer, index_t shard) const {
-    const auto file = this->file(shard);
-    const auto allowed = documents_of(shard);
-    return assemble(layer, [&](const captured_layer_info& info, char kind) {
-      return detail::read_side(file, manifest(), info, kind, allowed);
-    });
-  }
+  captured_layer read_layer(index_t layer, index_t shard) const;
   /// The rows of a layer in all shards: in place if there is one shard, else copied together.
-  captured_layer read_layer(index_t layer) const {
-    if (n_shards() == 1) return read_layer(layer, 0);
-    return assemble(layer, [&](const captured_layer_info& info, char kind) {
-      std::vector<captured_side> sides;
-      for (index_t s = 0; s < n_shards(); ++s)
-        sides.push_back(detail::read_side(file(s), manifest(), info, kind, documents_of(s)));
-      return detail::join(std::move(sides), path().string());
-    });
-  }
+  captured_layer read_layer(index_t layer) const;
+
+  /// Bytes of the file of a shard; 0 if it is not there.
+  index_t bytes(index_t shard) const;
 
   /// The file of a shard, for tensors beyond the rows. A shard of a folder must carry the folder's manifest.
-  std::shared_ptr<const safetensors_file> file(index_t shard) const {
-    require(shard >= 0 && shard < n_shards(), path().string(), ": there is no shard ", shard, " of ", n_shards());
-    const std::lock_guard lock(state_->mutex);
-    auto& file = state_->files[shard];
-    if (!file) {
-      const auto name = state_->path / manifest().shards[shard].file;
-      auto opened = std::make_shared<const safetensors_file>(name);
-      check_same_capture(manifest(), manifest_of(*opened), name.string());
-      file = std::move(opened);
-    }
-    return file;
-  }
+  std::shared_ptr<const safetensors_file> file(index_t shard) const;
 
  private:
   struct state {
@@ -89,84 +48,15 @@ class capture {
   };
   explicit capture(std::shared_ptr<state> s) : state_(std::move(s)) {}
 
-  static capture_manifest manifest_of(const safetensors_file& file) {
-    const auto it = file.metadata().find("qkgeom");
-    require(it != file.metadata().end(), file.path().string(), ": not a capture: its metadata has no field qkgeom");
-    return parse_manifest(it->second, file.path().string() + " (manifest)");
-  }
-
-  static void open_file(state& s) {
-    s.files.push_back(std::make_shared<const safetensors_file>(s.path));
-    s.manifest = manifest_of(*s.files[0]);
-    // A single file that was a shard has its manifest, but not the other shards.
-    s.manifest.shards.clear();
-  }
-
-  static void open_folder(state& s) {
-    const auto name = s.path / "manifest.json";
-    require(std::filesystem::exists(name), s.path.string(),
-            ": no manifest.json in this folder: it is not a capture, or one that is not finished");
-    s.manifest = parse_manifest(read_text(name, max_safetensors_header), name.string());
-    require(!s.manifest.shards.empty(), name.string(), ": shards must list at least one file");
-    detail::require_each_once(s.manifest.shards, name.string(), "shard", [](const auto& x) { return x.file; });
-    if (s.manifest.documents) {
-      std::set<index_t> listed;
-      for (const auto& e : *s.manifest.documents) listed.insert(e.index);
-      for (const auto& shard : s.manifest.shards)
-        for (const index_t e : shard.documents)
-          require(listed.count(e) == 1, name.string(), ": ", shard.file, " holds example ", e,
-                  ", which examples does not list");
-    }
-    s.files.resize(s.manifest.shards.size());
-  }
-
-  static void check_same_capture(const capture_manifest& folder, const capture_manifest& shard,
-                                 const std::string& name) {
-    const auto same = [&](bool equal, const char* field) {
-      require(equal, name, ": the shard's ", field,
-              " differs from that in manifest.json: it belongs to another capture");
-    };
-    same(folder.model == shard.model, "model");
-    same(folder.context_length == shard.context_length, "context_length");
-    same(folder.bucket == shard.bucket, "bucket");
-    same(folder.rate == shard.rate, "rate");
-    same(folder.rope_stage == shard.rope_stage, "rope_stage");
-    same(folder.seed == shard.seed, "seed");
-    same(folder.layers == shard.layers, "layers");
-  }
-
-  /// Documents that the rows of a shard may have, ascending; none if the manifest lists none.
-  std::optional<std::vector<index_t>> documents_of(index_t shard) const {
-    std::vector<index_t> list;
-    if (!manifest().shards.empty()) {
-      list = manifest().shards[shard].documents;
-    } else {
-      if (!manifest().documents) return std::nullopt;
-      for (const auto& e : *manifest().documents) list.push_back(e.index);
-    }
-    std::sort(list.begin(), list.end());
-    return list;
-  }
+  static void open_file(state& s);
+  static void open_folder(state& s);
 
   template <class Read>
-  captured_layer assemble(index_t number, Read read) const {
-    const auto known = layers();
-    require(std::find(known.begin(), known.end(), number) != known.end(), path().string(), ": layer ", number,
-            " is not in this capture");
-    const auto& info = manifest().layer(number);
-    captured_layer l;
-    l.layer = info.layer, l.rope = info.rope, l.window = info.window;
-    l.query_heads = info.query_heads, l.key_heads = info.key_heads;
-    l.key_of_query = manifest().key_of_query(info);
-    l.q = read(info, 'q');
-    l.k = read(info, 'k');
-    require(l.q.element == l.k.element, l.k.file, ": tensor ", l.k.tensor, " must have the dtype of ", l.q.tensor, ", ",
-            name_of(l.q.element), ", not ", name_of(l.k.element));
-    l.element = l.q.element;
-    return l;
-  }
+  captured_layer assemble(index_t number, Read read) const;
 
   std::shared_ptr<state> state_;
 };
 
 }  // namespace qkgeom
+
+#include "qkgeom/io/detail/capture_reader.hpp"

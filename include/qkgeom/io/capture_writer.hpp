@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/capture_check.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/capture_manifest_text.hpp"
 #include "qkgeom/io/captured_layer.hpp"
@@ -52,9 +53,10 @@ inline std::string shard_name(index_t i) {
 
 /// Writes a capture, or one shard of a capture, as a single safetensors file that stands alone: rows of every layer
 /// that the manifest lists, `extra` tensors as they are, and the manifest without its shard list. Throws `error` if the
-/// rows disagree with the manifest or cannot be written; then nothing is left behind.
-inline void write_capture_file(const std::filesystem::path& path, capture_manifest manifest,
-                               std::span<const layer_to_write> layers, const std::vector<tensor_to_write>& extra = {});
+/// rows disagree with the manifest or cannot be written; then nothing is left behind. Returns the file's SHA-256.
+inline std::string write_capture_file(const std::filesystem::path& path, capture_manifest manifest,
+                                      std::span<const layer_to_write> layers,
+                                      const std::vector<tensor_to_write>& extra = {});
 
 /// Writes a capture folder one shard at a time. Each shard appears whole or not at all, and manifest.json is written
 /// last, by `finish`: a folder without it is not a capture yet. Throws `error` naming the file on every failure.
@@ -78,23 +80,23 @@ class capture_writer {
   const captured_shard& add_shard(const std::vector<captured_document>& documents,
                                   std::span<const layer_to_write> layers,
                                   const std::vector<tensor_to_write>& extra = {}) {
-    captured_shard shard{shard_name(static_cast<index_t>(manifest_.shards.size())), {}, 0};
+    captured_shard shard{shard_name(static_cast<index_t>(manifest_.shards.size())), {}, 0, {}};
     for (const auto& e : documents) shard.documents.push_back(e.index);
     for (const auto& l : layers) shard.rows += static_cast<index_t>(l.q.position.size() + l.k.position.size());
     check_documents(documents, shard);
     capture_manifest own = manifest_;
     own.documents = documents;
-    write_capture_file(folder_ / shard.file, own, layers, extra);
+    shard.sha256 = write_capture_file(folder_ / shard.file, own, layers, extra);
     return append(documents, std::move(shard));
   }
 
-  /// Counts a shard that an earlier run has written, as its `add_shard` returned it.
+  /// Counts a shard that an earlier run has written, as its `add_shard` returned it. Throws `error` if the file is not
+  /// the one that was written (`check_shard`).
   const captured_shard& adopt_shard(const std::vector<captured_document>& documents, captured_shard shard) {
     const std::string expected = shard_name(static_cast<index_t>(manifest_.shards.size()));
     require(shard.file == expected, folder_.string(), ": the next shard is ", expected, ", not ", shard.file);
-    require(std::filesystem::is_regular_file(folder_ / shard.file), (folder_ / shard.file).string(),
-            ": the shard is missing");
     check_documents(documents, shard);
+    check_shard(folder_, shard);
     return append(documents, std::move(shard));
   }
 

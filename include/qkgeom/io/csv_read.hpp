@@ -31,7 +31,7 @@ class csv_table {
   /// Fields of a column. Throws `error` naming the file if there is no such column.
   const std::vector<std::string>& column(std::string_view name) const {
     const auto it = std::find(columns_.begin(), columns_.end(), name);
-    require(it != columns_.end(), where_, ": there is no column ", name);
+    require(it != columns_.end(), where_, ": there is no column ", printable(name));
     return fields_[it - columns_.begin()];
   }
   /// A column of numbers; empty fields are NaN. Throws `error` naming file, column and row where a field is no number.
@@ -41,8 +41,8 @@ class csv_table {
       double x = std::numeric_limits<double>::quiet_NaN();
       const auto* const end = field.data() + field.size();
       const auto result = std::from_chars(field.data(), end, x);
-      require(field.empty() || (result.ec == std::errc() && result.ptr == end), where_, ": column ", name, " row ",
-              values.size() + 1, " must be a number, not \"", printable(field), '"');
+      require(field.empty() || (result.ec == std::errc() && result.ptr == end), where_, ": column ", printable(name),
+              " row ", values.size() + 1, " must be a number, not \"", printable(field), '"');
       values.push_back(x);
     }
     return values;
@@ -62,8 +62,8 @@ class csv_table {
 };
 
 /// Reads a CSV file with a header row. Throws `error` naming the file and the line: a row with another number of
-/// fields, a column named twice, an open quote, a file above `max_bytes`.
-inline csv_table read_csv(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{1} << 30) {
+/// fields, a column named twice, an open quote, more than 4 million fields, a file above `max_bytes`.
+inline csv_table read_csv(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{64} << 20) {
   const std::string where = path.string(), text = read_text(path, max_bytes);
   detail::csv_splitter rows(text, where);
   require(rows.more(), where, ": the file is empty, a CSV file starts with its column names");

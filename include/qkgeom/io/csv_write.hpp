@@ -33,6 +33,14 @@ requires std::is_arithmetic_v<T> std::string number_text(T x) {
   }
 }
 
+/// The names in a header row as a file has it: separated by commas, none of them quoted.
+inline std::vector<std::string> csv_columns(std::string_view header) {
+  std::vector<std::string> names;
+  for (std::size_t from = 0, end = 0; end != header.npos; from = end + 1)
+    names.emplace_back(header.substr(from, (end = header.find(',', from)) - from));
+  return names;
+}
+
 /// Writes a CSV file with a header row; it appears whole at `commit`, or not at all. Numbers are the shortest that read
 /// back equal; null (an empty optional) and NaN are empty fields; true and false are 1 and 0; text is quoted where it
 /// must be. Throws `error` if a row has too few or too many fields, or the file cannot be written.

@@ -16,7 +16,10 @@
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/core/utf8.hpp"
 #include "qkgeom/io/detail/descriptor.hpp"
+#include "qkgeom/io/detail/readable_file.hpp"
+#include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
 
@@ -50,6 +53,7 @@ class atomic_file {
   void write(std::span<const std::byte> bytes) {
     require(!committed_, "cannot write ", target_.string(), ": it is already complete");
     written_ += bytes.size();
+    if (digest_) digest_->add(bytes);
     if (buffer_.size() + bytes.size() > buffer_size) flush();
     if (bytes.size() >= buffer_size)
       write_through(bytes);
@@ -58,6 +62,9 @@ class atomic_file {
   }
   /// Appends text.
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+  /// Adds whatever is written from now on to `digest` too, which must outlive the file.
+  void digest_into(sha256& digest) { digest_ = &digest; }
 
   /// Bytes given to `write` so far.
   std::size_t written() const { return written_; }
@@ -68,7 +75,8 @@ class atomic_file {
     require(!committed_, "cannot write ", target_.string(), ": it is already complete");
     flush();
     if (!direct_) {
-      if (::fsync(file_.get()) != 0) fail_with("cannot write", errno);
+      while (::fsync(file_.get()) != 0)
+        if (errno != EINTR) fail_with("cannot write", errno);
       if (::rename(partial_.c_str(), target_.c_str()) != 0) fail_with("cannot rename to", errno);
     }
     committed_ = true;
@@ -89,8 +97,15 @@ class atomic_file {
 
   void open_partial() {
     for (;;) {
-      file_ = detail::descriptor(::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
-      if (file_.get() < 0) return;
+      // O_NONBLOCK: opening a named pipe without a reader would wait for ever; a file cannot take its place.
+      constexpr int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+      file_ = detail::descriptor(::open(partial_.c_str(), flags, 0666));
+      if (file_.get() < 0 && errno != ENXIO) return;
+      struct stat opened {};
+      if (file_.get() < 0 || (::fstat(file_.get(), &opened) == 0 && !S_ISREG(opened.st_mode))) {
+        file_ = detail::descriptor();  // not ours to remove
+        fail("cannot write ", target_.string(), ": ", partial_.string(), " is a pipe or a device; remove it");
+      }
       if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         file_ = detail::descriptor();  // not ours to remove
         fail("cannot write ", target_.string(), ": another program is writing it (", partial_.string(), " is locked)");
@@ -135,6 +150,7 @@ class atomic_file {
   detail::descriptor file_;
   std::vector<std::byte> buffer_;
   std::size_t written_ = 0;
+  sha256* digest_ = nullptr;
   bool direct_ = false, committed_ = false;
 };
 
@@ -145,21 +161,15 @@ inline void write_text(const std::filesystem::path& path, std::string_view text)
   file.commit();
 }
 
-/// Text from an untrusted file as an error may show it: cut short, control characters as '?'.
-inline std::string printable(std::string_view text, std::size_t longest = 60) {
-  std::string shown(text.substr(0, longest));
-  for (char& c : shown)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text.size() > longest ? shown + "..." : shown;
-}
+/// Longest name of a tensor, a model, a document or a label that readers accept, bytes.
+inline constexpr std::size_t max_name_bytes = 4096;
 
-/// Reads a whole file of at most `max_bytes`. Throws `error` naming the file if it cannot be read or is larger.
+/// Reads a whole file of at most `max_bytes`. Throws `error` naming the file if it cannot be read, is larger, or is a
+/// folder, a device or a named pipe; a pipe of the shell (/dev/stdin, <(...)) is read to its end.
 inline std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) {
-  const detail::descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) fail("cannot open ", path.string(), ": ", std::strerror(errno));
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) fail("cannot read ", path.string(), ": ", std::strerror(errno));
-  require(!S_ISDIR(info.st_mode), "cannot read ", path.string(), ": it is a folder");
+  const detail::readable_file file(path, true);
+  const detail::descriptor& fd = file.fd;
+  const struct stat& info = file.info;
   const auto too_large = [&] { fail(path.string(), " is larger than the ", max_bytes, " bytes allowed for it"); };
   if (S_ISREG(info.st_mode) && static_cast<std::size_t>(info.st_size) > max_bytes) too_large();
   std::string text;

@@ -21,8 +21,12 @@ namespace qkgeom {
 
 using json = nlohmann::json;
 
+/// Most values of a JSON document, fields and entries at any depth. A value takes up to 100 bytes of memory besides its
+/// text; the largest tokenizers have 2 million.
+inline constexpr std::size_t max_json_values = 4'000'000;
+
 /// Parses JSON from an untrusted source, which errors call `where`, e.g. "/x/config.json". Throws `error` if it is not
-/// JSON, if it is nested deeper than `max_depth`, or if an object names a field twice.
+/// JSON, if it has more than `max_json_values`, is nested deeper than `max_depth`, or if an object names a field twice.
 QKGEOM_INLINE json parse_json(std::string_view text, const std::string& where, int max_depth = 64);
 
 /// A value inside a JSON document and its path there, which errors name: `config.json: rope.factor must be a number,
@@ -94,6 +98,11 @@ class json_value {
     expect(node_->is_string(), "a string");
     return node_->get_ref<const std::string&>();
   }
+  /// A string of at most `max_name_bytes`.
+  const std::string& name() const {
+    if (string().size() > max_name_bytes) wrong("a string of at most " + std::to_string(max_name_bytes) + " bytes");
+    return string();
+  }
   json_value object() const {
     expect(is_object(), "an object");
     return *this;
@@ -153,9 +162,8 @@ class json_value {
 };
 
 /// Reads and parses a JSON file of at most `max_bytes`.
-inline json read_json(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{100} << 20,
-                      int max_depth = 64) {
-  return parse_json(read_text(path, max_bytes), path.string(), max_depth);
+inline json read_json(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{64} << 20) {
+  return parse_json(read_text(path, max_bytes), path.string());
 }
 
 }  // namespace qkgeom

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,16 +21,10 @@ namespace qkgeom {
 class mapped_file {
  public:
   explicit mapped_file(std::filesystem::path path) : path_(std::move(path)) {
-    // O_NONBLOCK: opening a pipe without a writer would wait for ever; pipes are refused below.
-    const detail::descriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (fd.get() < 0) fail("cannot open ", path_.string(), ": ", std::strerror(errno));
-    struct stat info {};
-    if (::fstat(fd.get(), &info) != 0) fail("cannot read ", path_.string(), ": ", std::strerror(errno));
-    require(S_ISREG(info.st_mode), "cannot read ", path_.string(), ": it is not a file but ",
-            S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device");
-    size_ = info.st_size;
+    const detail::readable_file file(path_, false);
+    size_ = file.info.st_size;
     if (size_ == 0) return;
-    void* const memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    void* const memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd.get(), 0);
     if (memory == MAP_FAILED) fail("cannot map ", path_.string(), ": ", std::strerror(errno));
     data_ = static_cast<const std::byte*>(memory);
   }

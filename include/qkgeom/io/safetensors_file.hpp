@@ -29,14 +29,15 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 /// Largest header that is read or written, in bytes: the limit of the safetensors library.
 inline constexpr std::size_t max_safetensors_header = 100'000'000;
 
-/// Bytes of one element of a safetensors dtype ("BF16", "F8_E4M3", ...); none if the dtype is unknown.
-inline std::optional<std::size_t> safetensors_element_size(std::string_view dtype) {
+/// Bits of one element of a safetensors dtype ("BF16", "F8_E4M3", ...); none if the dtype is unknown.
+inline std::optional<std::size_t> safetensors_element_bits(std::string_view dtype) {
   constexpr std::pair<std::string_view, std::size_t> sizes[] = {
-      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
-      {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},     {"I32", 4},
-      {"F32", 4},  {"U64", 8}, {"I64", 8}, {"F64", 8},     {"C64", 8}};
-  for (const auto& [name, size] : sizes)
-    if (name == dtype) return size;
+      {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"BOOL", 8},        {"U8", 8},      {"I8", 8},
+      {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"F8_E8M0", 8}, {"U16", 16},
+      {"I16", 16},    {"F16", 16},    {"BF16", 16},       {"U32", 32},        {"I32", 32},    {"F32", 32},
+      {"U64", 64},    {"I64", 64},    {"F64", 64},        {"C64", 64}};
+  for (const auto& [name, bits] : sizes)
+    if (name == dtype) return bits;
   return std::nullopt;
 }
 
@@ -47,13 +48,14 @@ inline std::string shape_text(const std::vector<index_t>& shape) {
   return text + ')';
 }
 
-/// Bytes of a tensor; none if the product does not fit in 63 bits.
-inline std::optional<std::size_t> tensor_bytes(const std::vector<index_t>& shape, std::size_t element_size) {
-  index_t bytes = static_cast<index_t>(element_size);
+/// Size of a tensor whose elements have the size `element`, both in bytes or both in bits; none if the product does not
+/// fit in 63 bits.
+inline std::optional<std::size_t> tensor_size(const std::vector<index_t>& shape, std::size_t element) {
+  index_t size = static_cast<index_t>(element);
   bool fits = true;
   // A zero makes the tensor empty only if the axes before it did not overflow: the safetensors library refuses so too.
-  for (const index_t n : shape) fits = fits && n >= 0 && !__builtin_mul_overflow(bytes, n, &bytes);
-  return fits ? std::optional(static_cast<std::size_t>(bytes)) : std::nullopt;
+  for (const index_t n : shape) fits = fits && n >= 0 && !__builtin_mul_overflow(size, n, &size);
+  return fits ? std::optional(static_cast<std::size_t>(size)) : std::nullopt;
 }
 
 /// A tensor of an open file. `data` points into the mapping and need not be aligned.
@@ -97,8 +99,8 @@ class tensor_values {
 };
 
 /// A safetensors file mapped into memory. The constructor checks the header's length and JSON, the shapes against the
-/// bytes, and that the tensors cover the data once and without holes; it throws `error` naming the file. A tensor of an
-/// unknown dtype is only checked for its bounds; `values` refuses it.
+/// bytes, and that the tensors cover the data once and without holes; it throws `error` naming the file. Tensors of an
+/// unknown dtype are refused.
 class safetensors_file {
  public:
   explicit safetensors_file(const std::filesystem::path& path) : file_(path) {
@@ -159,13 +161,14 @@ class safetensors_file {
       require(t.offsets[0] <= t.offsets[1] && t.offsets[1] <= data.size(), file, ": tensor ", name, " lies at bytes ",
               t.offsets[0], " to ", t.offsets[1], " of data that has ", data.size(),
               " (the file is cut short, or its header is wrong)");
-      const auto element = safetensors_element_size(t.dtype);
-      if (!element) continue;
-      const auto expected = tensor_bytes(t.shape, *element);
-      require(expected.has_value(), file, ": tensor ", name, " of shape ", shape_text(t.shape),
-              " is too large to exist");
-      require(*expected == t.offsets[1] - t.offsets[0], file, ": tensor ", name, " of shape ", shape_text(t.shape),
-              " and dtype ", t.dtype, " needs ", *expected, " bytes, but its data_offsets span ",
+      const auto element = safetensors_element_bits(t.dtype);
+      require(element.has_value(), file, ": tensor ", name, " has the unknown dtype \"", printable(t.dtype), '"');
+      const auto bits = tensor_size(t.shape, *element);
+      require(bits.has_value(), file, ": tensor ", name, " of shape ", shape_text(t.shape), " is too large to exist");
+      require(*bits % 8 == 0, file, ": tensor ", name, " of shape ", shape_text(t.shape), " and dtype ", t.dtype,
+              " needs ", *bits, " bits, which are no whole bytes");
+      require(*bits / 8 == t.offsets[1] - t.offsets[0], file, ": tensor ", name, " of shape ", shape_text(t.shape),
+              " and dtype ", t.dtype, " needs ", *bits / 8, " bytes, but its data_offsets span ",
               t.offsets[1] - t.offsets[0]);
     }
     std::stable_sort(headers.begin(), headers.end(),

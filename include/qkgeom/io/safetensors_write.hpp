@@ -13,6 +13,7 @@
 #include "qkgeom/core/scalar.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/safetensors_file.hpp"
+#include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
 
@@ -31,7 +32,7 @@ struct tensor_to_write {
 /// A tensor to write whose elements lie at `data`, as many as the shape says. Owns nothing.
 template <class T>
 tensor_to_write tensor_of(std::string name, std::vector<index_t> shape, const T* data) {
-  const auto bytes = tensor_bytes(shape, sizeof(T));
+  const auto bytes = tensor_size(shape, sizeof(T));
   require(bytes.has_value(), "tensor ", name, " of shape ", shape_text(shape), " is too large");
   return {std::move(name),
           std::string(name_of(dtype_of<T>())),
@@ -46,12 +47,15 @@ tensor_to_write tensor_of(std::string name, std::vector<index_t> shape, const T*
 QKGEOM_INLINE void write_safetensors(atomic_file& file, std::vector<tensor_to_write> tensors,
                                      const std::map<std::string, std::string>& metadata = {});
 
-/// Writes a whole safetensors file: it appears complete or not at all.
-inline void write_safetensors(const std::filesystem::path& path, std::vector<tensor_to_write> tensors,
-                              const std::map<std::string, std::string>& metadata = {}) {
+/// Writes a whole safetensors file: it appears complete or not at all. Returns its SHA-256.
+inline std::string write_safetensors(const std::filesystem::path& path, std::vector<tensor_to_write> tensors,
+                                     const std::map<std::string, std::string>& metadata = {}) {
+  sha256 digest;
   atomic_file file(path);
+  file.digest_into(digest);
   write_safetensors(file, std::move(tensors), metadata);
   file.commit();
+  return digest.hex();
 }
 
 }  // namespace qkgeom

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/core/buckets.hpp"
+#include "qkgeom/core/budget.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
+#include "qkgeom/report/notes.hpp"
 
 namespace qkgeom {
 
 /// Query buckets of this capture under `options`: given edges, a given width, or the capture's usual one. What lies
-/// beyond the context is cut off. Throws `error` if given edges begin before position 0 or beyond the context.
+/// beyond the context is cut off. Throws `error` if given edges begin before position 0 or beyond the context, and
+/// above `max_query_buckets`.
 inline bucket_edges query_buckets(const capture_manifest& manifest, const analysis_options& options) {
   if (!options.bucket_edges.empty()) {
     auto edges = bucket_edges(options.bucket_edges).edges();
@@ -25,7 +31,24 @@ inline bucket_edges query_buckets(const capture_manifest& manifest, const analys
     return bucket_edges(std::move(edges));
   }
   const index_t size = options.bucket_size > 0 ? options.bucket_size : manifest.usual_bucket_size();
-  return uniform_buckets{size}.edges(manifest.context_length);
+  return captured_buckets{"uniform", size}.edges(manifest.context_length);
+}
+
+/// Throws `error` if analyses of `source` over `buckets` would need more memory than 4 GiB and 64 times the size of its
+/// files: moments and query models of a layer's heads, and the sums of profiles by document of all heads.
+inline void check_memory(const capture_set& source, const bucket_edges& buckets, const analysis_options& options) {
+  constexpr index_t least = index_t{4} << 30, times = 64, number = sizeof(double);
+  const auto& m = source.manifest();
+  std::size_t heads = 0;
+  for (const auto& l : m.layers) heads = std::max(heads, l.query_heads.size());
+  const index_t d = m.model.head_dim, documents = std::min<index_t>(source.documents(), 1024);
+  const auto profiles = static_cast<index_t>(options.covariances.size()) + 1;
+  const std::string of = " query buckets of " + std::to_string(m.query_heads()) + " heads of size " + std::to_string(d);
+  budget memory(static_cast<std::uint64_t>(saturated_product({source.bytes() + least / times, times})),
+                source.captures()[0].path().string() + ": an analysis over " + std::to_string(buckets.count()) + of +
+                    " needs more memory than 4 GiB and 64 times the capture's size; --bucket-size takes wider buckets");
+  memory.spend(saturated_product({buckets.count() + 1, static_cast<index_t>(heads), d, d, 2 * number}));
+  memory.spend(saturated_product({buckets.count(), m.query_heads(), documents + 1, profiles, 2 * number}));
 }
 
 /// Documents per block such that profiles keep at most 1024 blocks: their memory does not grow with the documents.
@@ -35,16 +58,26 @@ inline index_t document_block(index_t documents) {
   return block;
 }
 
+/// Throws `error` naming the file if a layer with so many rows of each side has no geometry.
+inline void require_rows(const captured_layer& layer, index_t queries, index_t keys) {
+  require(queries > 0 && keys > 0, layer.q.file, ": layer ", layer.layer, " has no ", queries > 0 ? "keys" : "queries",
+          ", and PCA and rotation need at least one query and one key");
+}
+
 /// Runs the analyses on every captured head, layer by layer and shard by shard (for pairs across documents: all rows of
 /// a layer at once). Several captures of one model are analysed as one: their moments are merged and the query models
 /// fitted, then the pairs of each capture are summed under these. Where the captures hold moments of every token, these
 /// count, and the rows serve for pairs of keys and for the observed queries. `progress(heads)` is called after each
 /// layer with the number of its query heads. Throws `error` naming tensor and row where a row is not finite.
 template <context Context, class Progress>
-model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options, Progress&& progress) {
+model_report analyse(Context& ctx, const capture_set& source, analysis_options options, Progress&& progress) {
   constexpr index_t least_blocks = 4;  // errors from fewer blocks of stored moments say little
   const auto& manifest = source.manifest();
+  if (options.rotation.score_scale == 0) options.rotation.score_scale = manifest.score_scale.value_or(0);
+  position_range positions;
   model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}, 0};
+  report.rope_stage = manifest.rope_stage;
+  check_memory(source, report.buckets, options);
   const auto stored = !options.every_token ? std::nullopt
                       : options.plasticity ? set_moments::open(source, report.buckets)
                                            : set_moments::open(source);
@@ -53,11 +86,17 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
   for (const index_t number : source.layers()) {
     const auto first = source.read_shard(number, 0);
     bool checked = false;
+    index_t queries = 0, keys = 0;
     const auto each_shard = [&](const auto& visit) {
       const auto shard = [&](const captured_layer& rows) {
         require(rows.element == first.element, rows.q.file, ": tensor ", rows.q.tensor, " has dtype ",
                 name_of(rows.element), ", but ", name_of(first.element), " in ", first.q.file);
-        if (!checked) check_finite(rows);
+        if (!checked) {
+          check_finite(rows);
+          queries += rows.q.rows;
+          keys += rows.k.rows;
+          positions.add(rows);
+        }
         visit(rows);
       };
       if (options.across_documents || source.n_shards() == 1)
@@ -67,6 +106,7 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
           shard(source.read_shard(number, p));
           source.forget(p);
         }
+      if (!checked && !stored && options.geometry) require_rows(first, queries, keys);
       checked = true;
     };
     std::optional<known_moments> known;
@@ -87,6 +127,7 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
     });
     progress(static_cast<index_t>(first.query_heads.size()));
   }
+  report.notes = notes_of(source, report, positions);
   return report;
 }
 

@@ -54,7 +54,10 @@ inline constexpr rotation_number rotation_numbers[] = {
     {"score_sd", [](rotation_result& r) -> double& { return r.score_sd; }},
     {"score_sd_mean_query", [](rotation_result& r) -> double& { return r.score_sd_mean_query; }},
     {"bias_context_in_sd", [](rotation_result& r) -> double& { return r.bias.context_in_sd; }},
-    {"bias_context_in_sd_mean_query", [](rotation_result& r) -> double& { return r.bias.context_in_sd_mean_query; }}};
+    {"bias_context_in_sd_mean_query", [](rotation_result& r) -> double& { return r.bias.context_in_sd_mean_query; }},
+    {"bias_strength_logits", [](rotation_result& r) -> double& { return r.bias.strength_logits; }},
+    {"bias_context_logits", [](rotation_result& r) -> double& { return r.bias.context_logits; }},
+    {"score_sd_logits", [](rotation_result& r) -> double& { return r.score_sd_logits; }}};
 
 /// The numbers of the rotation.
 inline const std::vector<head_column>& rotation_columns() {

@@ -54,13 +54,23 @@ struct head_report {
   std::optional<profile_summary> empirical_summary{}, empirical_unbiased{};
 };
 
+/// Something odd about a capture or its analysis, which a reader of the numbers must know.
+struct report_note {
+  std::string name;   ///< of its kind, e.g. "few_documents"
+  std::string text;   ///< one sentence
+  std::string brief;  ///< a few words for the line below a figure's title; empty: not there
+  bool operator==(const report_note&) const = default;
+};
+
 /// All heads of a capture.
 struct model_report {
   std::string model;
   index_t context_length = 0;
   qkgeom::bucket_edges buckets;
-  std::vector<head_report> heads;  ///< by layer, then query head
-  index_t moment_tokens = 0;       ///< queries of a head's moments of every token; 0: moments are of the rows
+  std::vector<head_report> heads;   ///< by layer, then query head
+  index_t moment_tokens = 0;        ///< queries of a head's moments of every token; 0: moments are of the rows
+  std::string rope_stage = "post";  ///< or "pre": rows from before the rotary embedding
+  std::vector<report_note> notes{};
 };
 
 /// A layer and its heads by their numbers in the model.

@@ -14,26 +14,11 @@ namespace qkgeom {
 
 /// head_metrics.csv: a row per head.
 inline void write_head_metrics_csv(const std::filesystem::path& path, const std::vector<author_head>& heads) {
-  csv_writer csv(path, {"layer",
-                        "q_head",
-                        "k_head",
-                        "n_q_tokens",
-                        "n_k_tokens",
-                        "d_model",
-                        "q_R2_pos",
-                        "q_beta_norm",
-                        "q_R2_scalar",
-                        "q_mae_baseline",
-                        "q_mae_proj",
-                        "q_mae_ratio",
-                        "q_resid0_skew",
-                        "q_resid0_kurt",
-                        "q_resid0_ks_p",
-                        "q_noise_med_abs_skew",
-                        "q_noise_med_abs_kurt",
-                        "q_noise_med_ks_p",
-                        "q_noise_frac_ks_p_lt_alpha",
-                        "ap_overall"});
+  csv_writer csv(path,
+                 csv_columns("layer,q_head,k_head,n_q_tokens,n_k_tokens,d_model,q_R2_pos,q_beta_norm,q_R2_scalar,"
+                             "q_mae_baseline,q_mae_proj,q_mae_ratio,q_resid0_skew,q_resid0_kurt,q_resid0_ks_p,"
+                             "q_noise_med_abs_skew,q_noise_med_abs_kurt,q_noise_med_ks_p,q_noise_frac_ks_p_lt_alpha,"
+                             "ap_overall"));
   for (const auto& h : heads) {
     const auto& f = h.fit;
     csv.row(h.layer, h.q_head, h.k_head, h.queries, h.keys, h.dim, f.r2_pos, f.beta_norm, f.r2_scalar, f.mae_baseline,

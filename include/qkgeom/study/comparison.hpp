@@ -60,7 +60,11 @@ inline const std::vector<headline_column>& headline_columns() {
                                                        {"bias_context_in_sd", "bias_context_in_sd", mean},
                                                        {"abs_bias_context_in_sd", "bias_context_in_sd", mean_abs},
                                                        {"separation_strength", "separation_strength", mean},
-                                                       {"plane_var_fraction", "plane_var_fraction", mean}};
+                                                       {"plane_var_fraction", "plane_var_fraction", mean},
+                                                       {"bias_strength_logits", "bias_strength_logits", mean},
+                                                       {"abs_bias_strength_logits", "bias_strength_logits", mean_abs},
+                                                       {"bias_context_logits", "bias_context_logits", mean},
+                                                       {"abs_bias_context_logits", "bias_context_logits", mean_abs}};
   return columns;
 }
 
@@ -101,18 +105,22 @@ struct compared_group {
 struct compared_head {
   bool rope = true;
   double r_q_pc0 = 0, r_k_pc0 = 0, bias_strength = 0, bias_context = 0, separation_strength = 0;
+  double bias_context_logits = 0;
 };
 
 /// A model among others that it is compared with: no profiles, few values of single heads.
 struct compared_model {
   std::string label, family;
   index_t context_length = 0;
+  index_t bucket_size = 0;  ///< width of the first query bucket, tokens
+  std::string rope_stage;   ///< post or pre, the captured rows against the rotary embedding
   std::size_t documents = 0;
   std::vector<std::string> document_ids;  ///< of the captures; empty: not known
   std::vector<compared_group> groups;     ///< all; rope and nope where the model has both
   std::vector<compared_head> heads;
   std::vector<std::int32_t> profile_documents{};  ///< numbers of those that plasticity leaves out
   document_blocks blocks{};                       ///< those that PCA and rotation leave out
+  std::vector<report_note> notes{};               ///< the report's
 
   /// The group of that name; null if the model has no such heads.
   const compared_group* group(const std::string& name) const {
@@ -127,6 +135,9 @@ inline bool same_documents(const compared_model& a, const compared_model& b) {
   return !a.document_ids.empty() && a.document_ids == b.document_ids && a.profile_documents == b.profile_documents &&
          a.blocks == b.blocks;
 }
+
+/// What sets models apart beside their heads: buckets, contexts or documents that differ, a note for each.
+inline std::vector<report_note> notes_of(const std::vector<compared_model>& models);
 
 /// The model that a report is about; the report needs PCA, rotation, plasticity and `geometry_blocks`. `token_edges`:
 /// bins of the context in tokens, beside quintiles, deciles and doubling lengths. Throws `error` if the report has no

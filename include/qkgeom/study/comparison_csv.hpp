@@ -16,12 +16,20 @@ namespace qkgeom {
 /// models.csv: a row per model and group of heads with every headline number, each followed by `_error` (jackknife over
 /// documents) and `_head_error` (of drawing the heads).
 inline void write_models_csv(const std::filesystem::path& path, const std::vector<compared_model>& models) {
-  std::vector<std::string> names{"model", "family", "group", "heads", "context_length", "documents"};
+  std::vector<std::string> names{"model",          "family",    "group",       "heads",
+                                 "context_length", "documents", "bucket_size", "rope_stage"};
   for (const auto& n : models.at(0).groups.at(0).numbers) add_head_estimate_names(names, n.name);
   csv_writer csv(path, names);
   for (const auto& m : models)
     for (const auto& g : m.groups) {
-      csv.add(m.label).add(m.family).add(g.name).add(g.heads).add(m.context_length).add(m.documents);
+      csv.add(m.label)
+          .add(m.family)
+          .add(g.name)
+          .add(g.heads)
+          .add(m.context_length)
+          .add(m.documents)
+          .add(m.bucket_size)
+          .add(m.rope_stage);
       for (const auto& n : g.numbers) add_estimate(csv, n.estimate());
       csv.end_row();
     }

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <set>
 
 #include "capture/evaluate/probes.hpp"
@@ -52,23 +51,25 @@ class changed_model : public testing::Test {
       ids.push_back(static_cast<std::int32_t>(t));
     }
   }
-  /// q and k of every layer of the checkpoint with these weights.
-  named_tensors rows(const weights& w, std::vector<head_change> changes = {}, compute_type type = compute_type::f32) {
+  checkpoint written(const weights& w) {
     const fs::path model = folder / std::to_string(models++);
     fs::create_directories(model);
-    json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
-    config["no_rope_layers"][0] = 0;
-    test::put(model / "config.json", config.dump());
     std::vector<tensor_to_write> list;
     for (const auto& [name, t] : w) list.push_back({name, "F32", t.first, std::as_bytes(std::span(t.second))});
     write_safetensors(model / "model.safetensors", std::move(list));
-    const checkpoint read(model);
+    return checkpoint(model);
+  }
+  /// q and k of every layer of the checkpoint with these weights.
+  named_tensors rows(const weights& w, std::vector<head_change> changes = {}, compute_type type = compute_type::f32) {
+    json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
+    config["no_rope_layers"][0] = 0;
+    const checkpoint read = written(w);
     thread_pool pool(2);
     const auto description = read_description(config);
     const auto forward = cpu_forward_pass(description, read, type, description.n_layers() - 1, pool);
     forward->change(std::move(changes));
     named_tensors out;
-    run_document(*forward, {ids.data(), ids.size()}, rope_stage::post,
+    run_document(*forward, ids, rope_stage::post,
                  [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
                    for (const auto& [name, x] : {std::pair{"q", q}, std::pair{"k", k}}) {
                      auto& to = out[name + std::to_string(layer)];
@@ -133,14 +134,7 @@ TEST_F(changed_model, an_output_matrix_of_its_own_counts_before_the_embedding) {
   json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
   auto model = read_description(config);
   ASSERT_TRUE(model.tied);
-  const auto output = [&](const weights& w) {
-    const fs::path path = folder / std::to_string(models++);
-    fs::create_directories(path);
-    std::vector<tensor_to_write> list;
-    for (const auto& [name, t] : w) list.push_back({name, "F32", t.first, std::as_bytes(std::span(t.second))});
-    write_safetensors(path / "model.safetensors", std::move(list));
-    return find_output(model, checkpoint(path), "model.").name;
-  };
+  const auto output = [&](const weights& w) { return find_output(model, written(w), "model.").name; };
   EXPECT_EQ(output(tensors), "model.embed_tokens.weight");
   auto with_own = tensors;
   with_own["lm_head.weight"] = tensors.at("model.embed_tokens.weight");

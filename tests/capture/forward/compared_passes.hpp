@@ -23,11 +23,6 @@
 
 namespace qkgeom::test {
 
-inline std::unique_ptr<forward_pass> on_the_cpu(const decoder_description& d, const checkpoint& model,
-                                                compute_type type, index_t last_layer, thread_pool& pool) {
-  return cpu_forward_pass(d, model, type, last_layer, pool);
-}
-
 /// Which sinks of a run are set.
 enum class asked_for { rows, losses, everything };
 
@@ -76,30 +71,9 @@ inline handed_out run_documents(const forward_fixture& f, const std::vector<toke
   return out;
 }
 
-/// Queries and keys at the fixture's positions as it has them, (heads, positions, head_dim), by tensor.
-inline named_tensors at_positions(const forward_fixture& f, compute_type type, const forward_pass_factory& make) {
-  const safetensors_file fixture = f.open();
-  const auto ids = fixture.values<std::int32_t>("ids"), positions = fixture.values<std::int32_t>("position");
-  const auto description = f.description();
-  named_tensors out;
-  for (const auto& [key, rows] :
-       run_documents(f, {{ids.data(), ids.size()}}, type, make, rope_stage::post, asked_for::rows)) {
-    const auto& [document, layer, sink] = key;
-    if (sink != "q" && sink != "k") continue;
-    const index_t heads = sink == "q" ? description.query_heads : description.key_heads, d = description.head_dim;
-    auto& to = out["layer." + std::to_string(layer) + "." + sink];
-    for (index_t h = 0; h < heads; ++h)
-      for (const std::int32_t t : positions) {
-        const auto row = rows.begin() + (t * heads + h) * d;
-        to.insert(to.end(), row, row + d);
-      }
-  }
-  return out;
-}
-
 inline void expect_f32_as_transformers(const forward_fixture& f, const forward_pass_factory& make) {
   const safetensors_file fixture = f.open();
-  const auto all = at_positions(f, compute_type::f32, make);
+  const auto all = run_fixture(f, f.description(), compute_type::f32, make);
   EXPECT_EQ(2 * (all.size() + 1), fixture.tensors().size()) << f.file;  // ids, positions; f32 and bf16
   for (const auto& [name, ours] : all) {
     const auto theirs = widened<float>(fixture, "f32." + name);
@@ -109,13 +83,14 @@ inline void expect_f32_as_transformers(const forward_fixture& f, const forward_p
 
 /// As near to f32 as transformers is, and its bits in layer 0. The CPU's kernels round the weights of the attention as
 /// PyTorch's on the CPU do; elsewhere they are exact before they are rounded. Two errors of the same size that have
-/// nothing in common are at sqrt(2).
-inline void expect_bf16_near_transformers(const forward_fixture& f, const forward_pass_factory& make) {
+/// nothing in common are at sqrt(2), the default of `apart`.
+inline void expect_bf16_near_transformers(const forward_fixture& f, const forward_pass_factory& make,
+                                          double apart = std::sqrt(2.0)) {
   const safetensors_file fixture = f.open();
-  for (const auto& [name, ours] : at_positions(f, compute_type::bf16, make)) {
+  for (const auto& [name, ours] : run_fixture(f, f.description(), compute_type::bf16, make)) {
     const auto exact = widened<float>(fixture, "f32." + name), theirs = widened<bf16>(fixture, "bf16." + name);
     EXPECT_LE(distance(ours, exact), 1.5 * distance(theirs, exact)) << f.file << ' ' << name;
-    EXPECT_LE(distance(ours, theirs), std::sqrt(2.0) * distance(theirs, exact)) << f.file << ' ' << name;
+    EXPECT_LE(distance(ours, theirs), apart * distance(theirs, exact)) << f.file << ' ' << name;
     if (name != "layer.0.q" && name != "layer.0.k") continue;
     std::size_t same = 0;
     for (std::size_t i = 0; i < theirs.size(); ++i) same += ours[i] == theirs[i];
@@ -128,9 +103,8 @@ inline void expect_bf16_near_transformers(const forward_fixture& f, const forwar
 inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage stage, const forward_pass_factory& make,
                                        std::size_t tokens = std::size_t(-1)) {
   const forward_fixture f = family_fixture(family);
-  const safetensors_file fixture = f.open();
-  const auto ids = fixture.values<std::int32_t>("ids");
-  const token_span all(ids.data(), std::min(ids.size(), tokens));
+  const auto ids = f.ids(tokens);
+  const token_span all(ids);
   const std::vector<token_span> documents{all.first(7), all, {}, all.subspan(3), all.last(1)};
   const auto theirs = run_documents(f, documents, compute_type::f32, on_the_cpu, stage);
   auto ours = run_documents(f, documents, compute_type::f32, make, stage);
@@ -145,9 +119,8 @@ inline void expect_sinks_as_on_the_cpu(const std::string& family, rope_stage sta
 inline void expect_changed_heads_as_on_the_cpu(const std::string& family, const forward_pass_factory& make,
                                                std::size_t tokens = std::size_t(-1)) {
   const forward_fixture f = family_fixture(family);
-  const safetensors_file fixture = f.open();
-  const auto ids = fixture.values<std::int32_t>("ids");
-  const token_span all(ids.data(), std::min(ids.size(), tokens));
+  const auto ids = f.ids(tokens);
+  const token_span all(ids);
   const std::vector<token_span> documents{all.first(7), all};
   const auto d = f.description();
   std::vector<double> slope(d.head_dim);
@@ -210,9 +183,8 @@ inline std::map<std::string, std::vector<double>> measured_softmax(const forward
 inline void expect_softmax_as_on_the_cpu(const std::string& family, const forward_pass_factory& make,
                                          std::size_t tokens = std::size_t(-1)) {
   const forward_fixture f = family_fixture(family);
-  const safetensors_file fixture = f.open();
-  const auto ids = fixture.values<std::int32_t>("ids");
-  const token_span all(ids.data(), std::min(ids.size(), tokens));
+  const auto ids = f.ids(tokens);
+  const token_span all(ids);
   const std::vector<token_span> documents{all.first(7), {}, all, all.last(1)};
   const auto theirs = measured_softmax(f, documents, on_the_cpu), ours = measured_softmax(f, documents, make);
   ASSERT_EQ(ours.size(), theirs.size()) << family;
@@ -237,9 +209,8 @@ inline const std::vector<std::string> varied_families{"llama-dynamic", "qwen3-mo
 inline void expect_same_bits(const std::string& family, const forward_pass_factory& one,
                              const std::vector<forward_pass_factory>& others, std::size_t tokens = std::size_t(-1)) {
   const forward_fixture f = family_fixture(family);
-  const safetensors_file fixture = f.open();
-  const auto ids = fixture.values<std::int32_t>("ids");
-  const token_span all(ids.data(), std::min(ids.size(), tokens));
+  const auto ids = f.ids(tokens);
+  const token_span all(ids);
   const std::vector<token_span> documents{all.first(9), all};
   const auto want = run_documents(f, documents, compute_type::bf16, one);
   // Rows before the rotation are a kernel of their own; what follows them is the same.

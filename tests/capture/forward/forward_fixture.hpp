@@ -20,6 +20,12 @@ struct forward_fixture {
   std::string file, folder;
 
   safetensors_file open() const { return safetensors_file(file); }
+  /// Its ids, at most that many.
+  std::vector<std::int32_t> ids(std::size_t most = std::size_t(-1)) const {
+    const safetensors_file fixture = open();
+    const auto all = fixture.values<std::int32_t>("ids");
+    return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), most))};
+  }
 
   /// The model as its config.json and the fixture's rope scaling describe it.
   decoder_description description() const {
@@ -42,16 +48,22 @@ void run_document(forward_pass& pass, token_span ids, rope_stage stage, const Si
 
 using named_tensors = std::map<std::string, std::vector<float>>;
 
+inline std::unique_ptr<forward_pass> on_the_cpu(const decoder_description& d, const checkpoint& model,
+                                                compute_type type, index_t last_layer, thread_pool& pool) {
+  return cpu_forward_pass(d, model, type, last_layer, pool);
+}
+
 /// Runs the fixture's ids and picks its positions; q and k of every layer as (heads, positions, head_dim).
 inline named_tensors run_fixture(const forward_fixture& f, const decoder_description& description, compute_type type,
-                                 int threads = 2, attention_kernel kernel = attention_kernel::best) {
+                                 const forward_pass_factory& make = on_the_cpu, int threads = 2) {
   const safetensors_file fixture = f.open();
-  const auto ids = fixture.values<std::int32_t>("ids"), positions = fixture.values<std::int32_t>("position");
+  const auto ids = f.ids();
+  const auto positions = fixture.values<std::int32_t>("position");
   const checkpoint model(f.folder);
   thread_pool pool(threads);
-  const auto pass = cpu_forward_pass(description, model, type, description.n_layers() - 1, pool, kernel);
+  const auto pass = make(description, model, type, description.n_layers() - 1, pool);
   named_tensors out;
-  run_document(*pass, {ids.data(), ids.size()}, rope_stage::post,
+  run_document(*pass, ids, rope_stage::post,
                [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
                  for (const auto& [name, x] : {std::pair{".q", q}, std::pair{".k", k}}) {
                    auto& to = out["layer." + std::to_string(layer) + name];

@@ -2,8 +2,6 @@
 // The forward pass of every family against what transformers computes.
 #include <gtest/gtest.h>
 
-#include <tuple>
-
 #include "capture/forward/products/amx.hpp"
 #include "tests/capture/forward/compared_passes.hpp"
 
@@ -11,7 +9,7 @@ namespace qkgeom {
 namespace {
 
 TEST(forward, f32_agrees_with_transformers) {
-  for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, test::on_the_cpu);
+  for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, on_the_cpu);
 }
 
 /// x (heads, dim) at position t after the rotary embedding and, of queries, the growth with position: by the
@@ -37,11 +35,9 @@ TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
   for (const auto& name : test::varied_families) {
     const forward_fixture f = family_fixture(name);
     const decoder_description d = f.description();
-    const safetensors_file fixture = f.open();
-    const auto ids = fixture.values<std::int32_t>("ids");
+    const auto ids = f.ids();
     const auto length = static_cast<index_t>(ids.size());
-    auto rows = test::run_documents(f, {{ids.data(), ids.size()}}, compute_type::f32, test::on_the_cpu, rope_stage::pre,
-                                    test::asked_for::rows);
+    auto rows = test::run_documents(f, {ids}, compute_type::f32, on_the_cpu, rope_stage::pre, test::asked_for::rows);
     int turned = 0;
     for (index_t l = 0; l < d.n_layers(); ++l)
       for (const bool query : {true, false}) {
@@ -59,15 +55,13 @@ TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
   }
 }
 
+/// As near to transformers as that is to f32, and its bits in layer 0.
 void expect_bf16_near_f32(attention_kernel kernel) {
-  for (const auto& f : forward_fixtures()) {
-    const safetensors_file fixture = f.open();
-    for (const auto& [name, ours] : run_fixture(f, f.description(), compute_type::bf16, 2, kernel)) {
-      const auto exact = widened<float>(fixture, "f32." + name), theirs = widened<bf16>(fixture, "bf16." + name);
-      EXPECT_LE(distance(ours, exact), 1.5 * distance(theirs, exact)) << f.file << ' ' << name;
-      EXPECT_LE(distance(ours, theirs), distance(theirs, exact)) << f.file << ' ' << name;
-    }
-  }
+  const forward_pass_factory make = [kernel](const decoder_description& d, const checkpoint& model, compute_type type,
+                                             index_t last, thread_pool& pool) {
+    return cpu_forward_pass(d, model, type, last, pool, kernel);
+  };
+  for (const auto& f : forward_fixtures()) test::expect_bf16_near_transformers(f, make, 1);
 }
 
 TEST(forward, bf16_is_as_near_to_f32_as_transformers_is) { expect_bf16_near_f32(attention_kernel::portable); }
@@ -77,61 +71,29 @@ TEST(forward, bf16_is_as_near_with_tile_products) {
   expect_bf16_near_f32(attention_kernel::best);
 }
 
-TEST(forward, bf16_layer_0_has_the_same_bits) {
-  for (const auto& f : forward_fixtures()) {
-    const safetensors_file fixture = f.open();
-    const auto ours = run_fixture(f, f.description(), compute_type::bf16);
-    for (const std::string name : {"layer.0.q", "layer.0.k"}) {
-      const auto theirs = widened<bf16>(fixture, "bf16." + name);
-      std::size_t same = 0;
-      for (std::size_t i = 0; i < theirs.size(); ++i) same += ours.at(name)[i] == theirs[i];
-      EXPECT_GE(static_cast<double>(same), 0.99 * static_cast<double>(theirs.size())) << f.file << ' ' << name;
-    }
-  }
-}
-
 TEST(forward, bits_do_not_depend_on_the_number_of_threads) {
   for (const auto& f : {forward_fixtures()[1], family_fixture("qwen3-moe")})
     for (const compute_type type : {compute_type::f32, compute_type::bf16})
-      EXPECT_EQ(run_fixture(f, f.description(), type, 1), run_fixture(f, f.description(), type, 3)) << f.file;
+      EXPECT_EQ(run_fixture(f, f.description(), type, on_the_cpu, 1),
+                run_fixture(f, f.description(), type, on_the_cpu, 3))
+          << f.file;
 }
 
 // Dynamic rotary tables depend on a document's length, experts on the tokens beside it in a tile.
 TEST(forward, documents_that_share_a_visit_of_the_weights_have_the_bits_of_each_alone) {
-  using key = std::tuple<std::size_t, index_t, bool>;  // document, layer, keys
   for (const std::string name : {"llama-dynamic", "qwen3-moe", "gemma3"})
     for (const compute_type type : {compute_type::f32, compute_type::bf16}) {
       const forward_fixture f = family_fixture(name);
-      const safetensors_file fixture = f.open();
-      const auto ids = fixture.values<std::int32_t>("ids");
-      const token_span all(ids.data(), ids.size());
+      const auto ids = f.ids();
+      const token_span all(ids);
       const std::vector<token_span> documents{all.first(7), all, {}, all.subspan(3), all.last(1)};
-      const checkpoint model(f.folder);
-      const auto description = f.description();
-      thread_pool pool(2);
-      std::map<key, std::vector<float>> together, alone;
-      std::map<std::size_t, std::vector<float>> losses_together, losses_alone;
-      const auto run = [&](std::vector<token_span> given, std::size_t first, auto& rows, auto& losses) {
-        const auto pass = cpu_forward_pass(description, model, type, description.n_layers() - 1, pool);
-        pass->run(
-            given, rope_stage::post,
-            batch_sinks{[&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-                          for (const auto& [side, x] : {std::pair{false, q}, std::pair{true, k}})
-                            for (index_t h = 0; h < x.heads; ++h)
-                              for (index_t t = 0; t < x.rows; ++t) {
-                                auto& to = rows[key{first + i, layer, side}];
-                                to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
-                              }
-                        },
-                        {},
-                        [&](std::size_t i, const token_predictions& x) { losses[first + i] = x.loss; }});
-      };
-      run(documents, 0, together, losses_together);
-      for (std::size_t i = 0; i < documents.size(); ++i) run({documents[i]}, i, alone, losses_alone);
-      EXPECT_EQ(together.size(), 4u * 2 * static_cast<std::size_t>(description.n_layers()));
+      const auto together = test::run_documents(f, documents, type, on_the_cpu);
+      test::handed_out alone;
+      for (std::size_t i = 0; i < documents.size(); ++i)
+        for (const auto& [key, values] : test::run_documents(f, {documents[i]}, type, on_the_cpu))
+          alone[{i, std::get<1>(key), std::get<2>(key)}] = values;
+      EXPECT_EQ(together.size(), 4u * (4 * static_cast<std::size_t>(f.description().n_layers()) + 1));
       EXPECT_TRUE(together == alone) << name;
-      EXPECT_EQ(losses_together.size(), 4u);
-      EXPECT_TRUE(losses_together == losses_alone) << name;
     }
 }
 

@@ -13,9 +13,11 @@
 #include <string>
 
 #include "capture/forward/cpu_forward_pass.hpp"
+#include "capture/job/estimate.hpp"
 #include "capture/job/job.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/text/tokenizer.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
@@ -26,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-using test::bundled;
+using test::bundled, test::put;
 
 class job : public test::capture_test {
  protected:
@@ -141,13 +143,15 @@ TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
   options.documents.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
   options.plan.sampler = {sampler_kind::uniform, 4, 2, 5};
   options.plan.same_positions = true;
+  const auto stand_alike = [](const captured_layer& l) {
+    return std::equal(l.q.position.begin(), l.q.position.end(), l.k.position.begin(), l.k.position.end());
+  };
   run();
   const auto same = capture::open(options.out);
   index_t kept = 0;
   for (const index_t layer : same.layers()) {
     const auto rows = same.read_layer(layer);
-    EXPECT_EQ(std::vector(rows.q.position.begin(), rows.q.position.end()),
-              std::vector(rows.k.position.begin(), rows.k.position.end()));
+    EXPECT_TRUE(stand_alike(rows));
     for (const std::int32_t t : rows.q.position) EXPECT_GE(t, 5);
     kept += rows.q.rows;
   }
@@ -160,11 +164,7 @@ TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
   run();
   const auto apart = capture::open(options.out);
   bool different = false;
-  for (const index_t layer : apart.layers()) {
-    const auto rows = apart.read_layer(layer);
-    different |= std::vector(rows.q.position.begin(), rows.q.position.end()) !=
-                 std::vector(rows.k.position.begin(), rows.k.position.end());
-  }
+  for (const index_t layer : apart.layers()) different |= !stand_alike(apart.read_layer(layer));
   EXPECT_TRUE(different);
 }
 
@@ -199,6 +199,13 @@ TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
   options.plan.head_list.clear();
   options.documents.jsonl = write("d.jsonl", R"({"text": "Amen", "labels": {"list": [1]}})");
   EXPECT_THAT(refusal(), HasSubstr("line 1: label list must be"));
+  // What readers of the capture would refuse is refused before the first document runs.
+  const std::string name(5000, 'n');
+  for (const json& line : {json{{"text", "Amen"}, {"id", name}}, json{{"text", "Amen"}, {"labels", {{name, 1}}}},
+                           json{{"text", "Amen"}, {"labels", {{"task", name}}}}}) {
+    options.documents.jsonl = write("d.jsonl", line.dump());
+    EXPECT_THAT(refusal(), HasSubstr("has 5000 bytes, more than the 4096 allowed"));
+  }
 }
 
 TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {
@@ -306,6 +313,182 @@ TEST_F(job, a_finished_capture_is_that_of_its_documents_and_weights) {
     return true;
   });
   EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
+}
+
+TEST_F(job, weights_that_differ_past_the_first_megabyte_are_other_weights) {
+  options.documents.text = {write("a.txt", "In the beginning God created")};
+  options.plan.max_length = 4;
+  options.resume = true;
+  const std::string last = "model.layers.5.mlp.down_proj.weight";
+  const auto change_last = [&] {
+    change_weights([&](tensor_to_write& t, std::vector<bf16>& v) {
+      if (t.name == last) v[v.size() / 2] = bf16::round(0.75f);
+      return true;
+    });
+  };
+  copy_model();
+  {
+    const safetensors_file file(options.model / "model.safetensors");
+    ASSERT_GT(file.at(last).data - file.tensors()[0].data, 1 << 20) << "it must lie past the first megabyte";
+  }
+  run();
+  EXPECT_TRUE(run().was_complete);
+  fs::rename(options.model, folder / "elsewhere");
+  fs::create_directories(folder / "x");
+  fs::rename(folder / "elsewhere", folder / "x" / "model");
+  options.model = folder / "x" / "model";
+  EXPECT_TRUE(run().was_complete) << "the same checkpoint in another place";
+  change_last();
+  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
+  // An unfinished capture: what it has done, under the old weights.
+  copy_model();
+  options.out = folder / "unfinished";
+  run();
+  const auto m = read_json(options.out / "manifest.json");
+  auto done = m;
+  done.erase("inputs_sha256");
+  done.erase("weights_sha256");
+  auto settings = done;
+  settings.erase("examples");
+  settings.erase("shards");
+  const auto text = [](const json& j) { return manifest_text(parse_manifest(j.dump(), "test")); };
+  write("unfinished/progress.json", json{{"settings", text(settings)},
+                                         {"inputs", m["inputs_sha256"]},
+                                         {"weights", m["weights_sha256"]},
+                                         {"done", text(done)}}
+                                        .dump());
+  fs::remove(options.out / "manifest.json");
+  const auto progress = test::get(options.out / "progress.json");
+  change_last();
+  EXPECT_THAT(refusal(), HasSubstr("of other documents, another tokenizer or other weights"));
+  copy_model();
+  put(options.out / "progress.json", progress);
+  EXPECT_EQ(run().documents, 0) << "nothing is left to do";
+  EXPECT_EQ(read_json(options.out / "manifest.json"), m);
+}
+
+TEST_F(job, a_damaged_shard_is_neither_complete_nor_continued) {
+  options.documents.text = {write("a.txt", "In the beginning God created")};
+  options.moments = true;
+  options.resume = true;
+  cpu_context cpu{{.threads = 1}};
+  const capture_backend backend{
+      .moments = [&](const char* side, const tensor_view<const float>& x,
+                     const vector_view<const std::int32_t>& position) { return total_moments(cpu, side, x, position); },
+      .analyses = {},
+      .forward = {}};
+  run(backend);
+  EXPECT_TRUE(run(backend).was_complete);
+  for (const char* name : {"shard-00000.safetensors", "moments-00.safetensors"}) {
+    const std::string good = test::get(options.out / name);
+    for (const std::size_t at : {std::size_t{9}, good.size() / 2, good.size() - 1}) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ 16);
+      put(options.out / name, bad);
+      EXPECT_THAT(test::message_of([&] { run(backend); }), HasSubstr(std::string(name) + " is damaged"));
+    }
+    put(options.out / name, good.substr(0, 500));
+    EXPECT_THAT(test::message_of([&] { run(backend); }), HasSubstr(std::string(name) + " is damaged"));
+    put(options.out / name, good);
+  }
+  EXPECT_TRUE(run(backend).was_complete);
+}
+
+TEST_F(job, captures_of_parts_equal_one_of_all_row_for_row) {
+  test::write_books(folder / "d.jsonl", 5);
+  write("d.jsonl", test::get(folder / "d.jsonl") + "\n{\"text\": \"In the beginning\"}\n");  // its id is its number
+  options.documents.jsonl = folder / "d.jsonl";
+  options.plan.sampler = {sampler_kind::uniform, 16, 5};
+  run();
+  const auto whole = capture::open(options.out);
+  std::vector<capture> parts;
+  for (const index_t first : {index_t{0}, index_t{2}}) {
+    options.documents.skip = first;
+    options.documents.count = first == 0 ? 2 : -1;
+    options.out = folder / ("part" + std::to_string(first));
+    run();
+    parts.push_back(capture::open(options.out));
+  }
+  EXPECT_FALSE(parts[0].manifest().extra.contains("skip_examples"));
+  EXPECT_EQ(parts[1].manifest().extra["skip_examples"], 2);
+  const capture_set set(std::move(parts));
+  EXPECT_EQ(set.listed_documents(), *whole.manifest().documents);
+  EXPECT_EQ(whole.manifest().documents->back().id, "5");
+  for (const index_t layer : whole.layers()) {
+    const auto a = whole.read_layer(layer), b = set.read_layer(layer);
+    for (const auto& [x, y] : {std::pair{&a.q, &b.q}, std::pair{&a.k, &b.k}}) {
+      ASSERT_EQ(x->rows, y->rows);
+      EXPECT_GT(x->rows, 20);
+      const auto list = [](const auto& v) { return std::vector(v.begin(), v.end()); };
+      EXPECT_EQ(list(x->position), list(y->position));
+      EXPECT_EQ(list(x->document), list(y->document));
+      EXPECT_EQ(list(x->token), list(y->token));
+      EXPECT_EQ(std::memcmp(x->data, y->data, x->bytes()), 0);
+    }
+  }
+  options.documents.skip = 6;
+  options.out = folder / "none";
+  EXPECT_THAT(refusal(), HasSubstr("there is no document"));
+}
+
+TEST_F(job, a_model_is_called_by_its_name) {
+  options.documents.text = {write("a.txt", "Amen")};
+  const auto name = [&] {
+    fs::remove_all(options.out);
+    run();
+    return capture::open(options.out).manifest().model.name;
+  };
+  EXPECT_EQ(name(), "stage1-step-1000") << "the folder";
+  copy_model();
+  const std::string hash = "93efa2f097d58c2a74874c7e644dbc9b0cee75a2";
+  const auto move_to = [&](const fs::path& to) {
+    fs::create_directories(to.parent_path());
+    fs::rename(options.model, to);
+    options.model = to;
+  };
+  move_to(folder / "models--HuggingFaceTB--SmolLM2-135M" / "snapshots" / hash);
+  EXPECT_EQ(name(), "SmolLM2-135M");
+  fs::create_directory_symlink(options.model, folder / "link");
+  options.model = folder / "link";
+  EXPECT_EQ(name(), "SmolLM2-135M");
+  options.model = fs::canonical(options.model);
+  move_to(folder / hash);
+  EXPECT_EQ(name(), hash);
+  auto config = read_json(options.model / "config.json");
+  config["_name_or_path"] = "org/Model-7B";
+  write(hash + "/config.json", config.dump());
+  EXPECT_EQ(name(), "Model-7B");
+  move_to(folder / "fine-tuned");
+  EXPECT_EQ(name(), "fine-tuned") << "there _name_or_path is the model that it was made from";
+  options.name = "mine";
+  EXPECT_EQ(name(), "mine");
+}
+
+TEST_F(job, a_length_beyond_the_models_context_is_noted) {
+  options.documents.text = {write("a.txt", "Amen")};
+  options.plan.max_length = 512;
+  EXPECT_EQ(run().note, "");
+  EXPECT_FALSE(capture::open(options.out).manifest().extra.contains("model_context"));
+  options.plan.max_length = 513;
+  options.out = folder / "longer";
+  EXPECT_THAT(run().note, HasSubstr("cut at 513 tokens, beyond the 512 that the model was made for"));
+  EXPECT_THAT(notes.str(), HasSubstr("note: documents are cut at 513 tokens"));
+  EXPECT_EQ(capture::open(options.out).manifest().extra["model_context"], 512);
+  std::ostringstream plan, none;
+  print_estimate(plan, estimate_capture(options, none));
+  EXPECT_THAT(plan.str(), HasSubstr("documents are cut at 513 tokens, beyond the 512"));
+  for (const char* scaling : {"yarn:4:512", "linear:2", "llama3:4:1:4:512", "dynamic:2"}) {
+    options.rope_scaling = scaling;
+    options.out = folder / scaling;
+    EXPECT_EQ(run().note, "") << "the scaling stretches the context";
+    EXPECT_FALSE(capture::open(options.out).manifest().extra.contains("rope_scaling_from"));
+  }
+  options.out = folder / "short";
+  options.plan.max_length = 512;
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("dynamic scaling of the rotary embedding acts past 512 tokens, and never in a "
+                                     "context of 512"));
+  EXPECT_EQ(capture::open(options.out).manifest().extra["rope_scaling_from"], 512);
 }
 
 TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) {

@@ -1,112 +1,30 @@
 // SPDX-License-Identifier: MIT
-// qkgeom-capture as a program: exit status and messages, killed and resumed, a full disk.
-#include <fcntl.h>
+// qkgeom-capture as a program: exit status and messages. tests/faults has what may happen to it while it runs.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/io/file.hpp"
-#include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/program_fixture.hpp"
 
 namespace qkgeom {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using capture_program = test::capture_program;
 
-const std::string program = std::string(QKGEOM_BIN) + "/qkgeom-capture";
 const std::string data = test::bundled.string();
-
-class capture_program : public ::testing::Test {
- protected:
-  /// Starts the program; its output goes to FOLDER/log. `file_limit` in bytes, 0: none.
-  pid_t start(const std::vector<std::string>& arguments, rlim_t file_limit = 0) const {
-    const pid_t pid = ::fork();
-    if (pid != 0) return pid;
-    const int log = ::open((folder / "log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    ::dup2(log, STDOUT_FILENO);
-    ::dup2(log, STDERR_FILENO);
-    if (file_limit > 0) {
-      const rlimit limit{file_limit, file_limit};
-      ::setrlimit(RLIMIT_FSIZE, &limit);
-    }
-    std::vector<char*> argv{const_cast<char*>(program.c_str())};
-    for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-    argv.push_back(nullptr);
-    ::execv(program.c_str(), argv.data());
-    ::_exit(127);
-  }
-  /// The exit status, or -signal.
-  static int wait(pid_t pid) {
-    int status = 0;
-    ::waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-  int run(const std::vector<std::string>& arguments, rlim_t file_limit = 0) const {
-    return wait(start(arguments, file_limit));
-  }
-  /// Kills the program once it has used that much CPU time; false: it ended before.
-  static bool kill_after(pid_t pid, double cpu_seconds) {
-    clockid_t clock{};
-    timespec worked{};
-    siginfo_t ended{};
-    EXPECT_EQ(::clock_getcpuclockid(pid, &clock), 0);
-    while (::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0 &&
-           ::clock_gettime(clock, &worked) == 0 && seconds(worked) < cpu_seconds)
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    ::kill(pid, SIGKILL);
-    return wait(pid) == -SIGKILL;
-  }
-  static double seconds(const timespec& t) {
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-  }
-  static double seconds(const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  }
-  std::string log() const { return read_text(folder / "log", 1 << 20); }
-
-  /// A capture of about a second in several shards, of the first layer, so that writing takes most of the time.
-  std::vector<std::string> capture_to(const std::string& out, bool resume = false) const {
-    std::vector<std::string> a{"--model",       data + "/stage1-step-1000",
-                               "--jsonl",       (folder / "documents.jsonl").string(),
-                               "--out",         (folder / out).string(),
-                               "--max-length",  "1024",
-                               "--bucket-size", "64",
-                               "--rate",        "8",
-                               "--threads",     "2",
-                               "--seed",        "7",
-                               "--layers",      "0",
-                               "--moments"};
-    if (resume) a.push_back("--resume");
-    return a;
-  }
-  /// Documents that fill some shards.
-  void write_documents(int books) const { test::write_books(folder / "documents.jsonl", books); }
-
-  const test::scratch_folder folder;
-};
 
 TEST_F(capture_program, help_and_bad_options_have_their_status) {
   EXPECT_EQ(run({"--help"}), 0);
   EXPECT_THAT(log(), HasSubstr("--max-length"));
   write_documents(1);
-  const auto refused = [&](std::vector<std::string> a) {
-    EXPECT_EQ(run(a), 2);
-    const std::string text = log();
+  const auto refused = [&](const std::vector<std::string>& a) {
+    const std::string text = this->refused(a);
     EXPECT_THAT(text, ::testing::StartsWith("qkgeom-capture: "));
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
     return text;
@@ -119,6 +37,8 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
     a.insert(a.end(), more.begin(), more.end());
     return a;
   };
+  EXPECT_EQ(run({"--version"}), 0);
+  EXPECT_THAT(log(), ::testing::MatchesRegex("qkgeom-capture [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   refused({});
   refused({"--model", data, "--out", "o"});
   EXPECT_THAT(refused(with({"--sampler", "best"})), HasSubstr("best"));
@@ -179,36 +99,31 @@ TEST_F(capture_program, a_study_in_a_file_and_its_plan) {
   EXPECT_THAT(manifest, HasSubstr("\"compute_dtype\": \"bf16\""));
 }
 
-TEST_F(capture_program, killed_at_any_time_it_resumes_to_the_same_bytes) {
-  write_documents(48);
-  const pid_t undisturbed = start(capture_to("undisturbed"));
-  rusage usage{};
-  int status = 0;
-  ASSERT_EQ(::wait4(undisturbed, &status, 0, &usage), undisturbed);
-  ASSERT_EQ(status, 0) << log();
-  const double whole = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  const auto expected = test::contents_of(folder / "undisturbed");
-  EXPECT_EQ(expected.size(), 21u);  // ten shards, their moments and the manifest
-  EXPECT_EQ(expected.count("progress.json"), 0u);
-
-#if defined(__SANITIZE_ADDRESS__)  // more kills would show it nothing new
-  constexpr int times = 4;
-#else
-  constexpr int times = 20;
-#endif
-  const random_stream stream{.seed = 20, .use = draw::permutation};
-  int killed = 0, after_a_shard = 0;
-  for (std::uint64_t i = 0; killed < times || after_a_shard < times / 4; ++i) {
-    ASSERT_LT(i, 5u * times) << killed << " killed, " << after_a_shard << " after a shard";
-    fs::remove_all(folder / "killed");
-    const double after = whole * stream.uniform(i);
-    if (kill_after(start(capture_to("killed", true)), after)) {
-      ++killed;
-      after_a_shard += fs::exists(folder / "killed" / "shard-00000.safetensors");
-    }
-    ASSERT_EQ(run(capture_to("killed", true)), 0) << log();
-    ASSERT_EQ(test::contents_of(folder / "killed"), expected) << "killed after " << after << " s";
-  }
+TEST_F(capture_program, verifies_a_capture) {
+  write_documents(3);
+  ASSERT_EQ(run(capture_to("o")), 0) << log();
+  const std::string out = (folder / "o").string();
+  EXPECT_EQ(run({"--verify", out}), 0);
+  EXPECT_THAT(log(), ::testing::MatchesRegex(".*/o: [0-9]+ rows of 3 documents in 3 shards and 3 files of moments, as "
+                                             "the manifest says and all finite; SHA-256 of 6 of 6 files compared\n"));
+  const auto moments = folder / "o" / "moments-01.safetensors";
+  auto bytes = test::get(moments);
+  bytes[bytes.size() / 2] ^= 1;
+  test::put(moments, bytes);
+  EXPECT_EQ(run({"--verify", out}), 2);
+  EXPECT_THAT(log(), HasSubstr("moments-01.safetensors is damaged: its SHA-256"));
+  // Without the hash, the counts tell.
+  auto manifest = json::parse(test::get(folder / "o" / "manifest.json"));
+  manifest.erase("moments_sha256");
+  test::put(folder / "o" / "manifest.json", manifest.dump());
+  fs::copy_file(folder / "o" / "moments-00.safetensors", moments, fs::copy_options::overwrite_existing);
+  auto& tokens = manifest["examples"][1]["tokens"];
+  tokens = tokens.get<int>() + 1;
+  test::put(folder / "o" / "manifest.json", manifest.dump());
+  EXPECT_EQ(run({"--verify", out}), 2);
+  EXPECT_THAT(log(), HasSubstr("o: the moments of layer 0 count"));
+  EXPECT_EQ(run({"--verify", (folder / "none").string()}), 2);
+  EXPECT_THAT(log(), HasSubstr("none"));
 }
 
 TEST_F(capture_program, an_unfinished_capture_is_continued_only_with_resume_and_its_options) {
@@ -218,81 +133,12 @@ TEST_F(capture_program, an_unfinished_capture_is_continued_only_with_resume_and_
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::kill(pid, SIGKILL);
   ASSERT_EQ(wait(pid), -SIGKILL) << log();
-  EXPECT_EQ(run(capture_to("o")), 2);
-  EXPECT_THAT(log(), HasSubstr("--resume continues it"));
+  EXPECT_THAT(refused(capture_to("o")), HasSubstr("--resume continues it"));
   auto other = capture_to("o", true);
   other.insert(other.end(), {"--heads", "3"});
-  EXPECT_EQ(run(other), 2);
-  EXPECT_THAT(log(), HasSubstr("other settings"));
+  EXPECT_THAT(refused(other), HasSubstr("other settings"));
   write_documents(39);
-  EXPECT_EQ(run(capture_to("o", true)), 2);
-  EXPECT_THAT(log(), HasSubstr("other documents"));
-}
-
-TEST_F(capture_program, a_full_disk_is_one_sentence_and_can_be_resumed) {
-  write_documents(20);
-  ASSERT_EQ(run(capture_to("undisturbed")), 0) << log();
-  EXPECT_EQ(run(capture_to("o"), 100'000), 2);
-  EXPECT_THAT(log(), HasSubstr("shard-00000.safetensors: File too large"));
-  EXPECT_FALSE(fs::exists(folder / "o" / "manifest.json"));
-  EXPECT_FALSE(fs::exists(folder / "o" / "shard-00000.safetensors.partial"));
-
-  fs::create_symlink("/dev/full", folder / "o" / "shard-00000.safetensors");
-  EXPECT_EQ(run(capture_to("o", true)), 2);
-  EXPECT_THAT(log(), HasSubstr("/dev/full: No space left on device"));
-  fs::remove(folder / "o" / "shard-00000.safetensors");
-
-  ASSERT_EQ(run(capture_to("o", true)), 0) << log();
-  EXPECT_EQ(test::contents_of(folder / "o"), test::contents_of(folder / "undisturbed"));
-}
-
-// The rows fit under the limit, the moments or the statistics beside them do not.
-TEST_F(capture_program, a_disk_that_fills_with_moments_or_statistics_leaves_nothing_half_written) {
-  write_documents(4);
-  const auto small = [&](const std::string& out, const std::vector<std::string>& more) {
-    auto a = capture_to(out);
-    a.pop_back();  // --moments
-    for (const auto& [option, value] : {std::pair{"--max-length", "512"}, std::pair{"--rate", "1"}})
-      *(std::find(a.begin(), a.end(), option) + 1) = value;
-    a.insert(a.end(), more.begin(), more.end());
-    return a;
-  };
-  constexpr rlim_t limit = 60'000;
-  ASSERT_EQ(run(small("rows", {}), limit), 0) << log();
-  struct kind {
-    std::vector<std::string> options;
-    std::string file;
-  };
-  for (const kind& k :
-       {kind{{"--moments"}, "moments-00.safetensors"}, kind{{"--softmax", "--loss"}, "shard-00000.safetensors"}}) {
-    fs::remove_all(folder / "undisturbed");
-    fs::remove_all(folder / "o");
-    ASSERT_EQ(run(small("undisturbed", k.options)), 0) << log();
-    const auto expected = test::contents_of(folder / "undisturbed");
-    const auto nothing_half_written = [&] {
-      EXPECT_FALSE(fs::exists(folder / "o" / "manifest.json"));
-      for (const auto& e : fs::directory_iterator(folder / "o")) {
-        const auto name = e.path().filename().string();
-        if (e.is_symlink() || name == "progress.json") continue;
-        EXPECT_TRUE(expected.count(name) == 1 && test::get(e.path()) == expected.at(name)) << name;
-      }
-    };
-    EXPECT_EQ(run(small("o", k.options), limit), 2);
-    EXPECT_THAT(log(), HasSubstr(k.file + ": File too large"));
-    nothing_half_written();
-    EXPECT_FALSE(fs::exists(folder / "o" / k.file));
-
-    auto again = small("o", k.options);
-    again.push_back("--resume");
-    fs::create_symlink("/dev/full", folder / "o" / k.file);
-    EXPECT_EQ(run(again), 2);
-    EXPECT_THAT(log(), HasSubstr("/dev/full: No space left on device"));
-    nothing_half_written();
-    fs::remove(folder / "o" / k.file);
-
-    ASSERT_EQ(run(again), 0) << log();
-    EXPECT_EQ(test::contents_of(folder / "o"), expected);
-  }
+  EXPECT_THAT(refused(capture_to("o", true)), HasSubstr("other documents"));
 }
 
 TEST_F(capture_program, analyses_every_token_and_leaves_tables) {
@@ -329,23 +175,19 @@ TEST_F(capture_program, analyses_every_token_and_leaves_tables) {
     (name.ends_with(".csv") ? largest : limit) =
         std::max<rlim_t>(name.ends_with(".csv") ? largest : limit, bytes.size());
   ASSERT_GT(largest, limit);
-  EXPECT_EQ(run(to("o", {}), limit), 2);
-  EXPECT_THAT(log(), HasSubstr(".csv: File too large"));
+  EXPECT_THAT(refused(to("o", {}), {.file_size = limit}), HasSubstr(".csv: File too large"));
   for (const auto& [name, bytes] : test::contents_of(folder / "o")) EXPECT_EQ(expected.at(name), bytes) << name;
   ASSERT_EQ(run(to("o", {"--resume"})), 0) << log();
   EXPECT_THAT(log(), HasSubstr("is already complete: 0 rows in 1 shards"));
   EXPECT_EQ(test::contents_of(folder / "o"), expected);
 
-  EXPECT_EQ(run(to("p", {"--covariance", "best"})), 2);
-  EXPECT_THAT(log(), HasSubstr("not 'best'"));
-  EXPECT_EQ(run(to("p", {"--pre-rope"})), 2);
-  EXPECT_THAT(log(), HasSubstr("--analyse without --pre-rope"));
-  EXPECT_EQ(run(to("p", {"--models-of", (folder / "o").string()})), 2);
-  EXPECT_THAT(log(), HasSubstr("it holds no moments of every token"));
+  EXPECT_THAT(refused(to("p", {"--covariance", "best"})), HasSubstr("not 'best'"));
+  EXPECT_THAT(refused(to("p", {"--pre-rope"})), HasSubstr("--analyse without --pre-rope"));
+  EXPECT_THAT(refused(to("p", {"--models-of", (folder / "o").string()})),
+              HasSubstr("it holds no moments of every token"));
   auto without = to("p", {"--heatmap"});
   without.erase(std::find(without.begin(), without.end(), "--analyse"));
-  EXPECT_EQ(run(without), 2);
-  EXPECT_THAT(log(), HasSubstr("--heatmap requires --analyse"));
+  EXPECT_THAT(refused(without), HasSubstr("--heatmap requires --analyse"));
   EXPECT_FALSE(fs::exists(folder / "p"));
 }
 

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "capture/job/plan.hpp"
-#include "capture/job/sha256.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {
@@ -323,6 +322,20 @@ TEST(description, refusals_name_what_is_wrong) {
               HasSubstr("for each type of layer"));
 }
 
+TEST(description, refusals_show_text_of_config_json_cut_and_without_controls) {
+  const std::string bad = "\x1b[2J\n" + std::string(1, '\0') + std::string(1000, 'x');
+  for (const auto& patch : std::vector<json>{{{"model_type", bad}},
+                                             {{"hidden_act", bad}},
+                                             {{"rope_scaling", {{"rope_type", bad}}}},
+                                             {{"model_type", "qwen3"}, {"layer_types", std::vector(16, bad)}}}) {
+    json config = llama();
+    config.update(patch);
+    const std::string text = test::message_of([&] { read_description(config); });
+    EXPECT_THAT(text, testing::AnyOf(HasSubstr("?[2J??xxx"), HasSubstr("\\u001b[2J\\n\\u0000xxx")));
+    EXPECT_LT(text.size(), 400u) << text;
+  }
+}
+
 TEST(plan, heads_and_their_keys) {
   const auto model = read_description(llama());
   const auto all = plan_capture(model, "m", "", {});
@@ -339,6 +352,10 @@ TEST(plan, heads_and_their_keys) {
   EXPECT_EQ(heads, 40u);
   EXPECT_THROW(plan_capture(model, "m", "", {.layers = {16}}), error);
   EXPECT_THROW(plan_capture(model, "m", "", {.heads = 0}), error);
+  EXPECT_FALSE(all.score_scale) << "that of the head size";
+  auto scaled = model;
+  scaled.score_scale = 0.0625;
+  EXPECT_EQ(plan_capture(scaled, "m", "", {}).score_scale, 0.0625);
 }
 
 TEST(plan, windowed_layers_are_left_out_unless_asked_for) {
@@ -365,16 +382,6 @@ TEST(plan, lists_of_layers) {
   EXPECT_TRUE(parse_layers("all").empty());
   for (const char* bad : {"", "x", "1,", "1-", "-1", "1;2", "1 2", "7-3", "7-3,5"})
     EXPECT_THROW(parse_layers(bad), error) << bad;
-}
-
-TEST(sha256, agrees_with_the_standard_s_test_vectors) {
-  EXPECT_EQ(sha256().hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(sha256().add("abc").hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(sha256().add("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomno").add("pnopq").hex(),
-            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  sha256 million;
-  for (int i = 0; i < 1000; ++i) million.add(std::string(1000, 'a'));
-  EXPECT_EQ(million.hex(), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 }  // namespace

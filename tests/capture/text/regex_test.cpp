@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/io/scratch.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace qkgeom {
 namespace {
@@ -33,6 +33,21 @@ TEST(regex, what_the_dialects_read_differently_is_refused_by_name) {
   EXPECT_THAT(refusal(R"(a(?m)b)"), HasSubstr("group"));
   EXPECT_THAT(refusal(R"(\xE9)"), HasSubstr("byte written"));
   EXPECT_EQ(pcre2_pattern(R"(a{,2}\v{x\u00e9)"), R"(a{0,2}\x0b\{x\x{00e9})");
+}
+
+TEST(regex, a_pattern_that_tries_without_end_is_stopped) {
+  const regex expression("(?:a+)+[bc]|[\\s\\S]");
+  regex::span m;
+  EXPECT_TRUE(expression.find("aaaab", 0, &m));
+  EXPECT_THAT(test::message_of([&] { expression.find(std::string(28, 'a'), 0, &m); }),
+              HasSubstr("match limit exceeded"));
+  EXPECT_TRUE(regex("\\s+(?!\\S)|\\s+[b]").find(std::string(30'000'000, ' ') + "a", 0, &m)) << "one long word";
+}
+
+TEST(regex, errors_show_the_pattern_cut_and_without_controls) {
+  const std::string text = test::message_of([] { regex("\x1b(" + std::string(1000, 'x')); });
+  EXPECT_THAT(text, HasSubstr("'?(xxx"));
+  EXPECT_LT(text.size(), 500u);
 }
 
 }  // namespace

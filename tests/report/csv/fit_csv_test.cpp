@@ -2,16 +2,14 @@
 #include "qkgeom/report/csv/fit_csv.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
-#include <string>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/summary.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace {
 
@@ -19,9 +17,9 @@ using namespace qkgeom;
 
 class fit_table : public testing::Test {
  protected:
-  void TearDown() override { std::filesystem::remove(path_); }
   cpu_context ctx_{{.threads = 2}};
-  std::filesystem::path path_ = std::filesystem::temp_directory_path() / ("fits" + std::to_string(::getpid()) + ".csv");
+  const test::scratch_folder folder_;
+  const std::filesystem::path path_ = folder_ / "fits.csv";
 };
 
 TEST_F(fit_table, has_a_row_a_head_that_holds_what_was_found) {

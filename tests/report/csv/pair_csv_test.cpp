@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <string>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace {
 
@@ -28,9 +28,7 @@ struct pair_tables : testing::Test {
   planted_rows<double> rows;
   query_model model;
   model_report report{"planted", 1000, uniform_buckets{200}.edges(1000), {}};
-  std::filesystem::path folder =
-      std::filesystem::temp_directory_path() /
-      (std::string("qkgeom_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+  test::scratch_folder folder;
 
   pair_tables() {
     planted_head spec{.dim = 4, .context_length = 1000, .documents = 8, .rows = 30, .seed = 5};
@@ -46,9 +44,7 @@ struct pair_tables : testing::Test {
     h.rotation.bias.strength = 0.01;
     h.profiles.push_back(plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.heatmap = true, .terms = true}));
     report.heads.push_back(std::move(h));
-    std::filesystem::create_directories(folder);
   }
-  void TearDown() override { std::filesystem::remove_all(folder); }
 };
 
 TEST_F(pair_tables, components_of_buckets_and_cells) {

@@ -44,6 +44,24 @@ class softmax_tables : public ::testing::Test {
   const std::vector<index_t> documents{0, 1, 4};
 };
 
+TEST_F(softmax_tables, the_first_token_is_taken_out_where_it_stands) {
+  const auto sums = read_softmax(source(), 0);
+  const auto report = softmax_of(source());
+  ASSERT_TRUE(sums && report);
+  constexpr index_t bins = sample_statistics::bins, buckets = sample_statistics::buckets;
+  for (index_t d = 0; d < bins; ++d) {
+    std::vector<double> mass(documents.size()), queries(documents.size());
+    for (std::size_t e = 0; e < documents.size(); ++e)
+      for (index_t b = 1; b < buckets; ++b) {
+        const index_t row = (static_cast<index_t>(e) * sums->heads * buckets) + b;  // of head 0
+        queries[e] += sums->count[static_cast<index_t>(e) * buckets + b];
+        mass[e] += sums->distance[row * bins + d];
+        if (d == (b == 1 ? 4 : 5)) mass[e] -= sums->first[row * 3];  // positions 8-15 and 16-31 are bins 4 and 5
+      }
+    expect_ratio(report->heads[0].overall.distance_rest[d], mass, queries);
+  }
+}
+
 TEST_F(softmax_tables, means_of_heads_and_groups_with_errors_over_documents) {
   const auto report = softmax_of(source());
   ASSERT_TRUE(report);

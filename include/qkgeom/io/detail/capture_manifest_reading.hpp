@@ -49,34 +49,38 @@ inline captured_layer_info read_layer_info(const json_value& v, const captured_m
 
 inline captured_shard read_shard(const json_value& v) {
   captured_shard s;
-  s.file = v["file"].string();
+  s.file = v["file"].name();
   // Files come from elsewhere: a shard lies in the capture's folder and nowhere else.
-  const bool plain = !s.file.empty() && s.file[0] != '.' && std::none_of(s.file.begin(), s.file.end(), [](char c) {
-    return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
-  });
+  const bool plain = !s.file.empty() && s.file[0] != '.' && s.file.find_first_of("/\\") == std::string::npos &&
+                     printable(s.file, max_name_bytes) == s.file;
   v["file"].expect(plain, "the plain name of a file in the capture's folder");
   s.documents = v["examples"].integers(0, largest_position);
   s.rows = v["rows"].integer(0);
+  if (v.has("sha256")) s.sha256 = v["sha256"].string();
   return s;
 }
 
 inline captured_document read_document(const json_value& v) {
   captured_document e;
   e.index = v["index"].integer(0, largest_position);
-  e.id = v["id"].string();
+  e.id = v["id"].name();
   e.tokens = v["tokens"].integer(0);
   if (v.has("labels")) {
     v["labels"].expect(v["labels"].is_object(), "an object");
     e.labels = v["labels"].raw();
+    for (const auto& [name, value] : e.labels.items())
+      require(name.size() <= max_name_bytes &&
+                  (!value.is_string() || value.get_ref<const std::string&>().size() <= max_name_bytes),
+              v["labels"].where(), ": a name or a value has more than ", max_name_bytes, " bytes");
   }
   return e;
 }
 
 inline captured_model read_model(const json_value& v) {
   captured_model m;
-  m.name = v["name"].string();
-  m.model_type = v["model_type"].string();
-  if (v.has("config_sha256")) m.config_sha256 = v["config_sha256"].string();
+  m.name = v["name"].name();
+  m.model_type = v["model_type"].name();
+  if (v.has("config_sha256")) m.config_sha256 = v["config_sha256"].name();
   m.head_dim = v["head_dim"].integer(1, 1 << 16);
   m.n_layers = v["n_layers"].integer(1, 1 << 20);
   m.n_query_heads = v["n_query_heads"].integer(1, 1 << 20);
@@ -86,13 +90,15 @@ inline captured_model read_model(const json_value& v) {
 
 inline void read_optional(const json_value& v, capture_manifest& m) {
   const auto text = [&](const char* field, std::optional<std::string>& to) {
-    if (v.has(field)) to = v[field].string();
+    if (v.has(field)) to = v[field].name();
   };
   text("revision", m.revision);
   text("compute_dtype", m.compute_dtype);
   text("family", m.family);
   if (v.has("rope")) m.rope = read_rope(v["rope"], m.model.head_dim);
-  if (v.has("written_by")) m.written_by = v["written_by"].string();
+  m.score_scale = v.positive("score_scale");
+  m.score_softcap = v.positive("score_softcap");
+  if (v.has("written_by")) m.written_by = v["written_by"].name();
   if (v.has("examples")) {
     m.documents.emplace();
     for (const auto& e : v["examples"].entries()) m.documents->push_back(read_document(e));
@@ -108,8 +114,9 @@ inline void read_optional(const json_value& v, capture_manifest& m) {
   }
   for (const auto& [name, value] : v.raw().items()) {
     static const std::set<std::string_view> known{
-        "format",   "version",  "model",         "context_length", "bucket", "rate",   "rope_stage", "seed",
-        "examples", "revision", "compute_dtype", "family",         "rope",   "layers", "shards",     "written_by"};
+        "format",     "version", "model",    "context_length", "bucket",        "rate",
+        "rope_stage", "seed",    "examples", "revision",       "compute_dtype", "family",
+        "rope",       "layers",  "shards",   "written_by",     "score_scale",   "score_softcap"};
     if (!known.count(name)) m.extra[name] = value;
   }
 }

@@ -35,7 +35,9 @@ inline ordered to_ordered(const captured_document& e) {
 }
 
 inline ordered to_ordered(const captured_shard& s) {
-  return {{"file", s.file}, {"examples", s.documents}, {"rows", s.rows}};
+  ordered j = {{"file", s.file}, {"examples", s.documents}, {"rows", s.rows}};
+  if (!s.sha256.empty()) j["sha256"] = s.sha256;
+  return j;
 }
 
 template <class T>
@@ -67,6 +69,8 @@ QKGEOM_INLINE std::string manifest_text(const capture_manifest& m, int indent) {
   if (m.compute_dtype) j["compute_dtype"] = *m.compute_dtype;
   if (m.family) j["family"] = *m.family;
   if (m.rope) j["rope"] = to_ordered(*m.rope);
+  if (m.score_scale) j["score_scale"] = *m.score_scale;
+  if (m.score_softcap) j["score_softcap"] = *m.score_softcap;
   j["layers"] = to_ordered_list(m.layers);
   if (!m.shards.empty()) j["shards"] = to_ordered_list(m.shards);
   if (!m.written_by.empty()) j["written_by"] = m.written_by;

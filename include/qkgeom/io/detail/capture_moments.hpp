@@ -112,8 +112,8 @@ inline void read_arrays(const safetensors_file& file, moment_arrays& a) {
 
 }  // namespace detail
 
-inline void write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
-                               std::span<const token_moments> layers) {
+inline std::string write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
+                                      std::span<const token_moments> layers) {
   require(layers.size() == manifest.layers.size() && !layers.empty(), "cannot write ", path.string(), ": ",
           layers.size(), " layers were given, the manifest lists ", manifest.layers.size());
   manifest.shards.clear();
@@ -132,7 +132,7 @@ inline void write_moments_file(const std::filesystem::path& path, capture_manife
     for (const auto& f : a.fields())
       tensors.push_back(tensor_of(a.name + ".moments" + f.name, f.shape, f.values->data()));
   tensors.push_back(tensor_of("moments.edges", {static_cast<index_t>(wide.size())}, wide.data()));
-  write_safetensors(path, std::move(tensors), {{"qkgeom", manifest_text(manifest)}});
+  return write_safetensors(path, std::move(tensors), {{"qkgeom", manifest_text(manifest)}});
 }
 
 inline token_moments moments_file::read(index_t layer) const {

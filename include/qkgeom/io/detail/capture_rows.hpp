@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,20 +21,58 @@ namespace qkgeom::detail {
 
 using int32_view = vector_view<const std::int32_t>;
 
-/// Throws `error` naming tensor and row unless rows are in (document, position) order, positions in [0, context_length)
-/// and documents among the `allowed` ones (ascending; none: any).
+/// A document whose rows a file may hold, and its tokens.
+struct allowed_document {
+  index_t number = 0, tokens = 0;
+};
+/// The documents of a file, ascending; none: any.
+using allowed_documents = std::optional<std::vector<allowed_document>>;
+
+/// The documents of a manifest as those of a file: `numbers` of them, or all. One without an entry may be as long as
+/// the context.
+inline allowed_documents allowed_by(const capture_manifest& manifest,
+                                    const std::optional<std::vector<index_t>>& numbers) {
+  std::map<index_t, index_t> tokens;
+  if (manifest.documents)
+    for (const captured_document& d : *manifest.documents) tokens.emplace(d.index, d.tokens);
+  std::vector<allowed_document> list;
+  if (numbers) {
+    for (const index_t n : *numbers) {
+      const auto known = tokens.find(n);
+      list.push_back({n, known == tokens.end() ? manifest.context_length : known->second});
+    }
+    std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
+    return list;
+  }
+  if (!manifest.documents) return std::nullopt;
+  for (const auto& [number, count] : tokens) list.push_back({number, count});
+  return list;
+}
+
+/// Throws `error` naming tensor and row unless rows are in (document, position) order, documents among the `allowed`
+/// ones, and positions in [0, tokens of the document) and [0, context_length).
 inline void check_rows(const std::string& file, const std::string& tensor, int32_view position, int32_view document,
-                       index_t context_length, const std::optional<std::vector<index_t>>& allowed) {
+                       index_t context_length, const allowed_documents& allowed) {
+  index_t tokens = context_length;
   for (index_t i = 0; i < position.size; ++i) {
     const bool new_document = i == 0 || document[i] != document[i - 1];
     if (new_document) {
-      require(document[i] >= 0 && (!allowed || std::binary_search(allowed->begin(), allowed->end(), document[i])), file,
-              ": tensor ", tensor, ".example row ", i, ": the manifest lists no example ", document[i], " here");
+      bool listed = document[i] >= 0;
+      if (allowed && listed) {
+        const auto at = std::lower_bound(allowed->begin(), allowed->end(), index_t{document[i]},
+                                         [](const allowed_document& d, index_t n) { return d.number < n; });
+        listed = at != allowed->end() && at->number == document[i];
+        if (listed) tokens = at->tokens;
+      }
+      require(listed, file, ": tensor ", tensor, ".example row ", i, ": the manifest lists no example ", document[i],
+              " here");
       require(i == 0 || document[i] > document[i - 1], file, ": tensor ", tensor, ".example row ", i, ": example ",
               document[i], " follows ", i ? document[i - 1] : 0, ", but rows must be in (example, position) order");
     }
     require(position[i] >= 0 && position[i] < context_length, file, ": tensor ", tensor, ".position row ", i,
             ": position ", position[i], " is not in [0, ", context_length, "), the context length");
+    require(position[i] < tokens, file, ": tensor ", tensor, ".position row ", i, ": position ", position[i],
+            " lies past the end of example ", document[i], ", which has ", tokens, " tokens by the manifest");
     require(new_document || position[i] >= position[i - 1], file, ": tensor ", tensor, ".position row ", i,
             ": position ", position[i], " follows ", i ? position[i - 1] : 0, " in example ", document[i],
             ", but rows must be in (example, position) order");
@@ -76,10 +115,21 @@ inline dtype row_dtype(const std::string& file, const tensor_entry& entry) {
   fail(file, ": tensor ", entry.name, " must have dtype BF16, F16, F32 or F64, not ", printable(entry.dtype));
 }
 
+/// Throws `error` unless the file has this number of rows, queries and keys of all layers together.
+inline void require_rows(const safetensors_file& file, const capture_manifest& manifest, index_t rows) {
+  index_t found = 0;
+  for (const captured_layer_info& l : manifest.layers)
+    for (const char* side : {".q", ".k"}) {
+      const auto& shape = file.at("layer." + std::to_string(l.layer) + side).shape;
+      found += shape.empty() ? 0 : shape[0];
+    }
+  require(found == rows, file.path().string(), ": it holds ", found, " rows of queries and keys, ", rows,
+          " by the capture's list of shards");
+}
+
 /// One side of a layer from one shard; `kind` is 'q' or 'k'. Checks everything but finiteness.
 inline captured_side read_side(const std::shared_ptr<const safetensors_file>& file, const capture_manifest& manifest,
-                               const captured_layer_info& info, char kind,
-                               const std::optional<std::vector<index_t>>& allowed) {
+                               const captured_layer_info& info, char kind, const allowed_documents& allowed) {
   captured_side side;
   side.file = file->path().string();
   side.tensor = "layer." + std::to_string(info.layer) + '.' + kind;

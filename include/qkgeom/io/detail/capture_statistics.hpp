@@ -13,7 +13,7 @@ namespace detail {
 
 /// Buckets of a statistic in a capture's manifest; none if the capture does not hold it.
 inline std::optional<bucket_edges> statistic_buckets(const capture& c, const char* statistic) {
-  constexpr index_t most = 4096;
+  constexpr index_t most = max_query_buckets;
   const auto& m = c.manifest();
   if (!m.extra.contains(statistic)) return std::nullopt;
   const json_value settings(m.extra[statistic], c.path().string() + " (manifest)", statistic);
@@ -23,7 +23,7 @@ inline std::optional<bucket_edges> statistic_buckets(const capture& c, const cha
 
 /// The buckets of a statistic if all captures hold it over the same ones and the set has all its documents; else none.
 inline std::optional<bucket_edges> statistic_buckets(const capture_set& source, const char* statistic) {
-  if (!source.has_all_documents()) return std::nullopt;
+  if (!source.has_all_rows()) return std::nullopt;
   const auto first = statistic_buckets(source.captures()[0], statistic);
   for (const auto& c : source.captures())
     if (statistic_buckets(c, statistic) != first) return std::nullopt;

@@ -17,10 +17,10 @@ namespace detail {
 /// Adds the tensors of one side after checking them against the manifest.
 inline void add_side(std::vector<tensor_to_write>& tensors, const capture_manifest& manifest, const std::string& target,
                      const std::string& name, dtype element, index_t heads, const side_to_write& side,
-                     const std::optional<std::vector<index_t>>& allowed) {
+                     const allowed_documents& allowed) {
   const auto rows = static_cast<index_t>(side.position.size());
   const std::vector<index_t> shape{rows, heads, manifest.model.head_dim};
-  const auto bytes = tensor_bytes(shape, size_of(element));
+  const auto bytes = tensor_size(shape, size_of(element));
   require(bytes && side.data.size() == *bytes, "cannot write ", target, ": tensor ", name, " of shape ",
           shape_text(shape), " and dtype ", name_of(element), " was given ", side.data.size(), " bytes");
   require(
@@ -37,18 +37,14 @@ inline void add_side(std::vector<tensor_to_write>& tensors, const capture_manife
 
 }  // namespace detail
 
-inline void write_capture_file(const std::filesystem::path& path, capture_manifest manifest,
-                               std::span<const layer_to_write> layers, const std::vector<tensor_to_write>& extra) {
+inline std::string write_capture_file(const std::filesystem::path& path, capture_manifest manifest,
+                                      std::span<const layer_to_write> layers,
+                                      const std::vector<tensor_to_write>& extra) {
   const std::string target = path.string();
   manifest.shards.clear();
   const std::string text = manifest_text(manifest);
   parse_manifest(text, target + " (manifest)");  // a manifest that no reader accepts is refused before it is on disk
-  std::optional<std::vector<index_t>> allowed;
-  if (manifest.documents) {
-    allowed.emplace();
-    for (const auto& e : *manifest.documents) allowed->push_back(e.index);
-    std::sort(allowed->begin(), allowed->end());
-  }
+  const auto allowed = detail::allowed_by(manifest, std::nullopt);
   std::vector<tensor_to_write> tensors;
   require(layers.size() == manifest.layers.size(), "cannot write ", target, ": ", layers.size(),
           " layers were given, the manifest lists ", manifest.layers.size());
@@ -64,7 +60,7 @@ inline void write_capture_file(const std::filesystem::path& path, capture_manife
     add(".k", info.key_heads, l->k);
   }
   tensors.insert(tensors.end(), extra.begin(), extra.end());
-  write_safetensors(path, std::move(tensors), {{"qkgeom", text}});
+  return write_safetensors(path, std::move(tensors), {{"qkgeom", text}});
 }
 
 }  // namespace qkgeom

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/core/budget.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/detail/safetensors_header.hpp"
 #include "qkgeom/io/file.hpp"
@@ -21,7 +22,9 @@ namespace qkgeom::detail {
 /// file at other types, deep nesting, long shapes or a name given twice. Unknown fields of a tensor are skipped.
 class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit safetensors_header_reader(std::string file) : file_(std::move(file)) {}
+  explicit safetensors_header_reader(const std::string& file)
+      : file_(file),
+        entries_(max_entries, file + ": the header has more than " + std::to_string(max_entries) + " entries") {}
 
   std::map<std::string, std::string> metadata;
   std::vector<tensor_header> tensors;
@@ -41,7 +44,7 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
     }
   }
   bool end_object() override {
-    if (skipping()) return --skip_, true;
+    if (skip_ > 0) return --skip_, true;
     if (state_ == state::tensor) finish_tensor();
     state_ = state_ == state::top ? state::after : state::top;
     return true;
@@ -53,7 +56,7 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
     unexpected("a list");
   }
   bool end_array() override {
-    if (skipping()) return --skip_, true;
+    if (skip_ > 0) return --skip_, true;
     (state_ == state::shape ? tensors.back().has_shape : tensors.back().has_offsets) = true;
     state_ = state::tensor;
     return true;
@@ -61,6 +64,11 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
   bool key(std::string& name) override {
     if (skip_ > 0) return true;
     key_ = name;
+    if (state_ == state::top || state_ == state::metadata) {
+      entries_.spend(1);
+      require(name.size() <= max_name_bytes, file_, ": the header has a name of ", name.size(),
+              " bytes, more than the ", max_name_bytes, " allowed");
+    }
     if (state_ == state::top) require(names_.insert(name).second, file_, ": the header names ", shown(name), " twice");
     if (state_ == state::metadata)
       require(metadata.emplace(name, std::string()).second, file_, ": the metadata name ", shown(name), " twice");
@@ -108,6 +116,7 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
   bool complete() const { return state_ == state::after; }
 
  private:
+  static constexpr std::size_t max_entries = 1'000'000;  // tensors and metadata; each takes up to 500 bytes of memory
   enum class state { before, top, metadata, tensor, shape, offsets, after };
 
   /// True inside an unknown field of a tensor.
@@ -136,13 +145,17 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
   }
   static std::string shown(const std::string& name) { return '"' + printable(name) + '"'; }
 
-  std::string file_, key_;
+  const std::string& file_;
+  std::string key_;
+  budget entries_;
   std::set<std::string> names_;
   state state_ = state::before;
   int skip_ = 0;
 };
 
 QKGEOM_INLINE safetensors_header read_safetensors_header(std::string_view text, const std::string& file) {
+  const std::size_t nul = text.find('\0');  // where the parser would take the text to end
+  require(nul == std::string_view::npos, file, ": the header is not valid JSON at byte ", nul + 1, ", which is NUL");
   safetensors_header_reader reader(file);
   nlohmann::json::sax_parse(text, &reader);
   require(reader.complete(), file, ": the header is not a JSON object");

@@ -18,9 +18,9 @@ QKGEOM_INLINE void write_safetensors(atomic_file& file, std::vector<tensor_to_wr
                                      const std::map<std::string, std::string>& metadata) {
   const std::string target = file.path().string();
   const auto size = [&](const tensor_to_write& t) {
-    const auto bytes = safetensors_element_size(t.dtype);
-    require(bytes.has_value(), "cannot write ", target, ": tensor ", t.name, " has the unknown dtype ", t.dtype);
-    return *bytes;
+    const auto bits = safetensors_element_bits(t.dtype);
+    require(bits.has_value(), "cannot write ", target, ": tensor ", t.name, " has the unknown dtype ", t.dtype);
+    return *bits;
   };
   std::stable_sort(tensors.begin(), tensors.end(), [&](const auto& a, const auto& b) { return size(a) > size(b); });
 
@@ -30,12 +30,13 @@ QKGEOM_INLINE void write_safetensors(atomic_file& file, std::vector<tensor_to_wr
   std::set<std::string> names{"__metadata__"};
   std::size_t end = 0;
   for (const auto& t : tensors) {
-    const auto bytes = tensor_bytes(t.shape, size(t));
+    const auto bits = tensor_size(t.shape, size(t));
     require(names.insert(t.name).second, "cannot write ", target, ": two tensors would be called ", t.name);
-    require(bytes.has_value() && (t.produce || t.data.size() == *bytes), "cannot write ", target, ": tensor ", t.name,
-            " of shape ", shape_text(t.shape), " and dtype ", t.dtype, " was given ", t.data.size(), " bytes");
-    header[t.name] = {{"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {end, end + *bytes}}};
-    ends.push_back(end += *bytes);
+    require(bits.has_value() && *bits % 8 == 0 && (t.produce || t.data.size() == *bits / 8), "cannot write ", target,
+            ": tensor ", t.name, " of shape ", shape_text(t.shape), " and dtype ", t.dtype, " was given ",
+            t.data.size(), " bytes");
+    header[t.name] = {{"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {end, end + *bits / 8}}};
+    ends.push_back(end += *bits / 8);
   }
   std::string text;
   try {

@@ -21,6 +21,10 @@ struct softmax_means {
   std::array<estimate, 3> first;   ///< attention mass on the document's first 1, 4, 64 tokens
   estimate near, entropy;          ///< mass on the last `near_tokens`, the query's own included; nats
   std::vector<estimate> distance;  ///< mass by distance
+  /// The same without the document's first token, over the buckets after the first, in which it stands as far back as
+  /// the query's position. Where a bucket's positions fall into several bins, its mass there is split by their number;
+  /// that is exact where buckets are as wide as a power of 2.
+  std::vector<estimate> distance_rest;
 };
 
 /// Where the attention of one head, or of a group of heads, goes: for queries of each bucket, of the whole context, and

@@ -37,39 +37,12 @@ std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const la
 }
 
 inline void write_fits_csv(const std::filesystem::path& path, const std::vector<head_fit>& heads) {
-  csv_writer csv(path, {"layer",
-                        "q_head",
-                        "k_head",
-                        "n_q_tokens",
-                        "q_R2_pos",
-                        "q_beta_norm",
-                        "q_R2_scalar",
-                        "q_mae_baseline",
-                        "q_mae_proj",
-                        "q_mae_ratio",
-                        "q_resid0_skew",
-                        "q_resid0_kurt",
-                        "q_resid0_ks",
-                        "q_resid0_ks_p",
-                        "q_noise_med_abs_skew",
-                        "q_noise_med_abs_kurt",
-                        "q_noise_med_ks",
-                        "q_noise_med_ks_p",
-                        "q_noise_frac_ks_p_lt_alpha",
-                        "score_pairs",
-                        "score_med_abs_skew",
-                        "score_med_abs_kurt",
-                        "score_med_ks",
-                        "score_med_ks_p",
-                        "score_frac_ks_p_lt_alpha",
-                        "alpha_pos",
-                        "beta_pos",
-                        "beta_pos_error",
-                        "beta_pos_p",
-                        "beta_pos_p_least",
-                        "documents",
-                        "sigma2_pos",
-                        "r2_axis"});
+  csv_writer csv(
+      path, csv_columns("layer,q_head,k_head,n_q_tokens,q_R2_pos,q_beta_norm,q_R2_scalar,q_mae_baseline,q_mae_proj,"
+                        "q_mae_ratio,q_resid0_skew,q_resid0_kurt,q_resid0_ks,q_resid0_ks_p,q_noise_med_abs_skew,"
+                        "q_noise_med_abs_kurt,q_noise_med_ks,q_noise_med_ks_p,q_noise_frac_ks_p_lt_alpha,score_pairs,"
+                        "score_med_abs_skew,score_med_abs_kurt,score_med_ks,score_med_ks_p,score_frac_ks_p_lt_alpha,"
+                        "alpha_pos,beta_pos,beta_pos_error,beta_pos_p,beta_pos_p_least,documents,sigma2_pos,r2_axis"));
   const auto add = [&](const normality_medians& m) {
     csv.add(m.abs_skewness).add(m.abs_kurtosis).add(m.ks_distance).add(m.ks_p).add(m.share_below_alpha);
   };

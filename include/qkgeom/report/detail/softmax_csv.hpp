@@ -41,12 +41,21 @@ inline softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
   return cells;
 }
 
+/// Share of the bucket's positions that lie in the bin of distances, as the first token of their documents does.
+inline double share_in_bin(const bucket_edges& buckets, index_t bucket, const bucket_edges& distances, index_t bin) {
+  const index_t low = std::max(buckets.start(bucket), distances.start(bin)),
+                high = std::min(buckets.end(bucket), distances.end(bin));
+  return static_cast<double>(std::max<index_t>(0, high - low)) /
+         static_cast<double>(buckets.end(bucket) - buckets.start(bucket));
+}
+
 /// Means over the buckets [range.first, range.second).
-inline softmax_means means_of(softmax_cells& cells, const bucket_edges& distances, std::pair<index_t, index_t> range) {
+inline softmax_means means_of(softmax_cells& cells, const softmax_report& report, std::pair<index_t, index_t> range) {
+  const bucket_edges& distances = report.distances;
   softmax_means m;
   const index_t values = cells.values;
   constexpr index_t distance_at = softmax_cells::distance_at;
-  std::vector<document_mean> means(values);
+  std::vector<document_mean> means(values), rest(distances.count());
   document_mean near;
   for (index_t e = 0; e < cells.documents(); ++e) {
     std::vector<double> sums(values);
@@ -56,19 +65,29 @@ inline softmax_means means_of(softmax_cells& cells, const bucket_edges& distance
     for (index_t d = 0; d < distances.count() && distances.start(d) < near_tokens; ++d) close += sums[distance_at + d];
     near.add(close, sums[0]);
     for (index_t v = 1; v < values; ++v) means[v].add(sums[v], sums[0]);
+    for (index_t d = 0; d < distances.count(); ++d) {
+      double mass = 0, queries = 0;
+      for (index_t b = std::max<index_t>(1, range.first); b < range.second; ++b) {
+        const double* const cell = cells.cell(e, b);
+        queries += cell[0];
+        mass += cell[distance_at + d] - cell[1] * share_in_bin(report.buckets, b, distances, d);
+      }
+      rest[d].add(mass, queries);
+    }
   }
   m.queries = near.weight();
   m.near = near.mean();
   for (std::size_t f = 0; f < first_tokens.size(); ++f) m.first[f] = means[1 + f].mean();
   m.entropy = means[softmax_cells::entropy_at].mean();
   for (index_t v = distance_at; v < values; ++v) m.distance.push_back(means[v].mean());
+  for (const auto& mass : rest) m.distance_rest.push_back(mass.mean());
   return m;
 }
 
 /// Puts the means of these cells into a row.
 inline void fill(softmax_row& row, softmax_cells& cells, const softmax_report& report) {
   const bucket_edges& buckets = report.buckets;
-  const auto means = [&](std::pair<index_t, index_t> range) { return means_of(cells, report.distances, range); };
+  const auto means = [&](std::pair<index_t, index_t> range) { return means_of(cells, report, range); };
   for (index_t b = 0; b < buckets.count(); ++b) row.buckets.push_back(means({b, b + 1}));
   row.overall = means({0, buckets.count()});
   row.first20 = means(buckets_between(buckets, 0, 0.2));
@@ -145,7 +164,7 @@ inline void write_softmax_csv(const std::filesystem::path& path, const softmax_r
 
 inline void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report) {
   csv_writer csv(path, {"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "distance_start",
-                        "distance_end", "mass", "mass_error"});
+                        "distance_end", "mass", "mass_error", "mass_rest", "mass_rest_error"});
   const auto& bins = report.distances;
   detail::for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t b, const auto& name) {
     for (index_t d = 0; d < bins.count() && bins.start(d) < report.buckets.end(b); ++d) {
@@ -153,6 +172,7 @@ inline void write_softmax_distance_csv(const std::filesystem::path& path, const 
       const auto& mass = m.distance[d];
       csv.add(bins.start(d)).add(bins.end(d));
       add_estimate(csv, mass);
+      add_estimate(csv, m.distance_rest[d]);
       csv.end_row();
     }
   });

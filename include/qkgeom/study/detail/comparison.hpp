@@ -101,6 +101,48 @@ inline std::vector<compared_number> headline_numbers(const trajectory_point& poi
   return all;
 }
 
+namespace detail {
+
+/// "a 128, b 512": a number of each model.
+template <class Value>
+std::string by_model(const std::vector<compared_model>& models, const Value& value) {
+  std::string words;
+  for (const auto& m : models) words += (words.empty() ? "" : ", ") + m.label + " " + std::to_string(value(m));
+  return words;
+}
+
+}  // namespace detail
+
+inline std::vector<report_note> notes_of(const std::vector<compared_model>& models) {
+  std::vector<report_note> notes;
+  const auto differ = [&](auto value) {
+    return std::any_of(models.begin(), models.end(), [&](const auto& m) { return value(m) != value(models[0]); });
+  };
+  const auto width = [](const compared_model& m) { return m.bucket_size; };
+  const auto length = [](const compared_model& m) { return m.context_length; };
+  const auto documents = [](const compared_model& m) { return m.documents; };
+  const auto share = [](const compared_model& m) {
+    return static_cast<double>(m.bucket_size) / static_cast<double>(m.context_length);
+  };
+  if (differ(width) && differ(share))
+    notes.push_back({"buckets_differ",
+                     "query buckets differ in width, tokens: " + detail::by_model(models, width) +
+                         ", and in their share of the context: plasticity grows with the width; --bucket-size makes "
+                         "them alike",
+                     "query buckets differ"});
+  if (differ(length))
+    notes.push_back({"contexts_differ",
+                     "contexts differ in length, tokens: " + detail::by_model(models, length) +
+                         "; head classes, bias × context and AP_drop depend on it",
+                     "contexts differ"});
+  if (differ(documents))
+    notes.push_back({"documents_differ",
+                     "documents differ in number: " + detail::by_model(models, documents) +
+                         "; differences take them for independent",
+                     "documents differ"});
+  return notes;
+}
+
 inline compared_model compare_by(const model_report& report, std::string label, std::string family,
                                  std::vector<std::string> document_ids, const std::vector<double>& token_edges) {
   const auto point = point_of(report, label);
@@ -109,12 +151,15 @@ inline compared_model compare_by(const model_report& report, std::string label, 
   compared_model m{std::move(label),
                    std::move(family),
                    report.context_length,
+                   report.buckets.count() > 0 ? report.buckets.end(0) - report.buckets.start(0) : 0,
+                   report.rope_stage,
                    point.blocks.document.size(),
                    std::move(document_ids),
                    {},
                    {},
                    detail::profile_documents(report),
-                   point.blocks};
+                   point.blocks,
+                   report.notes};
   const auto regions = detail::compared_regions(report, token_edges);
   for (const auto& [name, heads] : head_groups(report.heads)) {
     compared_group g{name, static_cast<index_t>(heads.size()), headline_numbers(point, heads), {}, {}};
@@ -127,7 +172,7 @@ inline compared_model compare_by(const model_report& report, std::string label, 
   }
   for (const auto& h : report.heads)
     m.heads.push_back({h.rope, h.pca.r_q[0], h.pca.r_k[0], h.rotation.bias.strength, h.rotation.bias.context,
-                       h.rotation.separation_strength});
+                       h.rotation.separation_strength, h.rotation.bias.context_logits});
   return m;
 }
 

@@ -89,27 +89,10 @@ inline std::vector<group_recovery> recovery(const model_report& report, const re
 
 inline void write_recovery_csv(const std::filesystem::path& path, const model_report& report,
                                const std::vector<group_recovery>& results) {
-  csv_writer csv(path, {"scope",
-                        "group",
-                        "layer",
-                        "q_head",
-                        "heads",
-                        "recovers",
-                        "dip_start",
-                        "dip",
-                        "peak_start",
-                        "peak",
-                        "end_start",
-                        "end",
-                        "rise",
-                        "rise_error",
-                        "rise_head_error",
-                        "fall",
-                        "fall_error",
-                        "fall_head_error",
-                        "layers",
-                        "recovering_layers",
-                        "recovering_heads"});
+  csv_writer csv(path,
+                 csv_columns("scope,group,layer,q_head,heads,recovers,dip_start,dip,peak_start,peak,end_start,end,rise,"
+                             "rise_error,rise_head_error,fall,fall_error,fall_head_error,layers,recovering_layers,"
+                             "recovering_heads"));
   const auto edges = equal_bins(report.context_length, 10);
   const auto write = [&](const recovery_result& r) {
     csv.add(r.heads).add(r.recovers);

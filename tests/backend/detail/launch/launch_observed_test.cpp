@@ -10,7 +10,6 @@
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/backend/host_launcher.hpp"
-#include "tests/common/refusal.hpp"
 
 namespace {
 

@@ -188,8 +188,7 @@ TEST(device, holds_as_many_bytes_as_it_says) {
   using device_type = test::host_device_with<counted_memory>;
   const auto check = [](const std::string& name, const decoder_options& options) {
     const forward_fixture f = family_fixture(name);
-    const safetensors_file fixture = f.open();
-    const auto ids = fixture.values<std::int32_t>("ids");
+    const auto ids = f.ids();
     const checkpoint model(f.folder);
     thread_pool pool(2);
     device_type device(pool);
@@ -198,7 +197,7 @@ TEST(device, holds_as_many_bytes_as_it_says) {
     decoder_type made(device, d, model, d.n_layers() - 1, pool, options);
     device_sinks<bf16, memory_space::host> sinks;
     sinks.losses = [](std::size_t, const token_predictions&) {};
-    made.run(std::vector<token_span>{{ids.data(), ids.size()}}, rope_stage::post, sinks);
+    made.run(std::vector<token_span>{ids}, rope_stage::post, sinks);
     const auto stated = static_cast<double>(decoder_type::working_bytes(d, static_cast<index_t>(ids.size()), options));
     const auto held = static_cast<double>(device.memory().most());
     EXPECT_LE(held, stated) << name;
@@ -297,10 +296,16 @@ TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
        return pass;
      });
   std::size_t compared = 0;
+  const auto without_hashes = [](const std::filesystem::path& manifest) {
+    auto m = read_json(manifest);
+    for (auto& shard : m["shards"]) shard.erase("sha256");  // the last bits of rows and moments differ
+    m.erase("moments_sha256");
+    return m;
+  };
   for (const auto& entry : std::filesystem::directory_iterator(folder / "cpu")) {
     const auto name = entry.path().filename();
     if (name.extension() != ".safetensors") {
-      EXPECT_EQ(test::get(folder / "cpu" / name), test::get(folder / "device" / name)) << name;
+      EXPECT_EQ(without_hashes(folder / "cpu" / name), without_hashes(folder / "device" / name)) << name;
       continue;
     }
     const safetensors_file a((folder / "cpu" / name).string()), b((folder / "device" / name).string());

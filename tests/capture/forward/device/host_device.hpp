@@ -21,7 +21,7 @@ class host_device_with : public serial_device {
   using memory_type = Memory;
   struct event {};
 
-  explicit host_device_with(thread_pool& pool) : pool_(&pool) { use_one_blas_thread(); }
+  explicit host_device_with(thread_pool& pool) : pool_(&pool) { prepare_blas(pool.size()); }
 
   const Memory& memory() const { return memory_; }
   const Memory& weight_memory() const { return weight_memory_; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu/pair_math.hpp"

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "qkgeom/backend/detail/cpu/pair_math.hpp"
 #include "qkgeom/backend/detail/cpu/pair_prepare.hpp"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "qkgeom/backend/detail/cpu/simd.hpp"
 

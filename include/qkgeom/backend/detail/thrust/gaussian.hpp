@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "qkgeom/backend/detail/thrust/drawn.hpp"

@@ -8,19 +8,19 @@
 #include <string>
 #include <string_view>
 
+#include "qkgeom/core/config.hpp"
+
 namespace qkgeom {
 
 /// SHA-256 (FIPS 180-4) of bytes that are added piece by piece.
 class sha256 {
  public:
-  sha256& add(std::span<const std::byte> bytes);
+  QKGEOM_INLINE sha256& add(std::span<const std::byte> bytes);
   sha256& add(std::string_view text) { return add(std::as_bytes(std::span(text.data(), text.size()))); }
   /// Digest of the bytes so far, as 64 hexadecimal digits.
-  std::string hex() const;
+  QKGEOM_INLINE std::string hex() const;
 
  private:
-  void block(const std::byte* p);
-
   std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<std::byte, 64> rest_{};
@@ -28,3 +28,7 @@ class sha256 {
 };
 
 }  // namespace qkgeom
+
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/io/detail/sha256.hpp"
+#endif

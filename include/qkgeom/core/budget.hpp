@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom {
+
+/// An allowance that is spent in pieces. Readers of untrusted files spend it before they allocate or compute, so that a
+/// small file cannot demand memory or time without bound. docs/formats.md lists the amounts.
+class budget {
+ public:
+  /// `exceeded` is the sentence of the error that `spend` throws.
+  budget(std::uint64_t amount, std::string exceeded) : left_(amount), exceeded_(std::move(exceeded)) {}
+
+  /// Takes `amount` from what is left. Throws `error` if that is less.
+  void spend(std::uint64_t amount) {
+    require(amount <= left_, exceeded_);
+    left_ -= amount;
+  }
+
+ private:
+  std::uint64_t left_;
+  std::string exceeded_;
+};
+
+/// The product of numbers that are at least 0; the largest integer where it does not fit.
+inline index_t saturated_product(std::initializer_list<index_t> factors) {
+  index_t product = 1;
+  bool fits = true;
+  for (const index_t n : factors) {
+    if (n == 0) return 0;
+    fits = fits && !__builtin_mul_overflow(product, n, &product);
+  }
+  return fits ? product : std::numeric_limits<index_t>::max();
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/io/detail/capture_rows.hpp"
+
+namespace qkgeom {
+
+namespace detail {
+
+/// One more than the largest document number of a capture.
+inline index_t document_numbers(const capture& c) {
+  index_t last = -1;
+  const auto& m = c.manifest();
+  if (m.documents)
+    for (const auto& e : *m.documents) last = std::max(last, e.index);
+  for (const auto& s : m.shards)
+    for (const index_t e : s.documents) last = std::max(last, e);
+  if (last >= 0) return last + 1;
+  for (const index_t layer : c.layers()) {
+    const auto rows = c.read_layer(layer);
+    for (const auto* side : {&rows.q, &rows.k})
+      for (const std::int32_t e : side->document) last = std::max<index_t>(last, e);
+  }
+  return last + 1;
+}
+
+inline void shift_documents(captured_side& side, std::int32_t by) {
+  auto shifted = std::make_shared<std::vector<std::int32_t>>(side.document.begin(), side.document.end());
+  for (auto& e : *shifted) e += by;
+  side.document = {shifted->data(), static_cast<index_t>(shifted->size())};
+  side.owners.push_back(std::move(shifted));
+}
+
+/// The rows i for which wanted(i) holds. They are few runs, since rows stand in the order of (document, position).
+template <class Wanted>
+captured_side rows_where(captured_side side, const Wanted& wanted) {
+  const std::string file = side.file;
+  const std::size_t width = side.rows > 0 ? side.bytes() / side.rows : 0;
+  std::vector<captured_side> runs;
+  for (index_t from = 0, to = 0; from < side.rows; from = to + 1) {
+    for (to = from; to < side.rows && wanted(to);) ++to;
+    if (to == from) continue;
+    runs.push_back(side);
+    auto& run = runs.back();
+    run.rows = to - from;
+    run.data += from * width;
+    for (auto* values : {&run.position, &run.document, &run.token})
+      if (values->size == side.rows) *values = {values->data + from, run.rows};
+  }
+  if (!runs.empty()) return join(std::move(runs), file);
+  side.rows = 0;
+  side.position = side.document = side.token = {};
+  return side;
+}
+
+}  // namespace detail
+
+inline capture_set::capture_set(std::vector<capture> captures) : captures_(std::move(captures)) {
+  require(!captures_.empty(), "capture_set: at least one capture is needed");
+  for (const auto& c : captures_) {
+    check_same_model(c);
+    offset_.push_back(documents_);
+    documents_ += detail::document_numbers(c);
+    require(documents_ <= largest_position, c.path().string(), ": more documents than 32 bits count");
+    for (index_t s = 0; s < c.n_shards(); ++s) shards_.emplace_back(offset_.size() - 1, s);
+  }
+}
+
+inline capture_set capture_set::open(const std::vector<std::filesystem::path>& paths) {
+  std::vector<capture> captures;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    captures.push_back(capture::open(paths[i]));
+    for (std::size_t j = 0; j < i; ++j)
+      require(!std::filesystem::equivalent(paths[i], paths[j]), paths[i].string(), " is named twice");
+  }
+  return capture_set(std::move(captures));
+}
+
+inline std::vector<captured_document> capture_set::listed_documents() const {
+  std::vector<captured_document> all;
+  for (std::size_t c = 0; c < captures_.size(); ++c)
+    if (const auto& listed = captures_[c].manifest().documents)
+      for (auto e : *listed) {
+        e.index += offset_[c];
+        e.tokens = std::min(e.tokens, manifest().context_length);
+        if (holds(e.index)) all.push_back(std::move(e));
+      }
+  return all;
+}
+
+inline capture_set::row_documents capture_set::documents_in(index_t layer) const {
+  row_documents found;
+  const auto add = [](const captured_side& side, std::vector<std::int32_t>& to) {
+    for (const std::int32_t e : side.document)
+      if (to.empty() || to.back() != e) to.push_back(e);
+  };
+  for (index_t p = 0; p < n_shards(); ++p) {
+    const auto rows = read_shard(layer, p);
+    add(rows.q, found.q);
+    add(rows.k, found.k);
+    forget(p);
+  }
+  return found;
+}
+
+inline std::vector<std::int32_t> capture_set::documents_with_rows() const {
+  std::vector<std::int32_t> all;
+  for (const index_t layer : layers()) {
+    const auto found = documents_in(layer);
+    for (const auto* side : {&found.q, &found.k}) all.insert(all.end(), side->begin(), side->end());
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+inline captured_layer capture_set::read_shard(index_t layer, index_t number) const {
+  const auto [c, shard] = shards_[number];
+  auto rows = captures_[c].read_layer(layer, shard);
+  if (offset_[c] > 0)
+    for (auto* side : {&rows.q, &rows.k}) detail::shift_documents(*side, static_cast<std::int32_t>(offset_[c]));
+  if (has_all_rows()) return rows;
+  const index_t length = manifest().context_length;
+  for (auto* side : {&rows.q, &rows.k}) {
+    const auto position = side->position, document = side->document;
+    *side = detail::rows_where(std::move(*side),
+                               [&](index_t i) { return position[i] < length && holds(index_t{document[i]}); });
+  }
+  return rows;
+}
+
+inline captured_layer capture_set::read_layer(index_t layer) const {
+  if (captures_.size() == 1 && has_all_rows()) return captures_[0].read_layer(layer);
+  auto all = read_shard(layer, 0);
+  std::vector<captured_side> q{std::move(all.q)}, k{std::move(all.k)};
+  for (index_t p = 1; p < n_shards(); ++p) {
+    auto next = read_shard(layer, p);
+    q.push_back(std::move(next.q));
+    k.push_back(std::move(next.k));
+  }
+  all.q = detail::join(std::move(q), captures_[0].path().string());
+  all.k = detail::join(std::move(k), captures_[0].path().string());
+  return all;
+}
+
+inline capture_set capture_set::only(std::vector<index_t> documents) const {
+  require(!documents.empty(), "capture_set: name at least one document");
+  std::sort(documents.begin(), documents.end());
+  documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
+  require(documents.front() >= 0 && documents.back() < documents_, "capture_set: there is no document ",
+          documents.front() < 0 ? documents.front() : documents.back(), " of ", documents_);
+  auto some = *this;
+  std::erase_if(some.shards_, [&](const auto& shard) {
+    const auto& listed = captures_[shard.first].manifest().shards;
+    if (listed.empty()) return false;  // a single file may hold any
+    const auto& held = listed[shard.second].documents;
+    return std::none_of(held.begin(), held.end(), [&](index_t e) {
+      return std::binary_search(documents.begin(), documents.end(), e + offset_[shard.first]);
+    });
+  });
+  require(!some.shards_.empty(), "capture_set: no shard holds document ", documents.front(),
+          documents.size() > 1 ? ", nor the others asked for" : "");
+  some.only_ = std::move(documents);
+  return some;
+}
+
+inline capture_set capture_set::before(index_t length) const {
+  require(length > 0 && length <= manifest().context_length, "capture_set: the context of ", manifest().context_length,
+          " tokens cannot end at ", length);
+  auto some = *this;
+  some.shortened_ = manifest();
+  some.shortened_->context_length = length;
+  return some;
+}
+
+inline void capture_set::forget(index_t number) const {
+  const auto [c, shard] = shards_[number];
+  captures_[c].file(shard)->forget();
+}
+
+inline void capture_set::check_same_model(const capture& c) const {
+  const auto &first = manifest(), &m = c.manifest();
+  const auto same = [&](bool equal, const char* what) {
+    require(equal, c.path().string(), ": its ", what, " differs from that of ", captures_[0].path().string(),
+            ": only captures of one model can be read as one");
+  };
+  same(first.model == m.model, "model");
+  same(first.context_length == m.context_length, "context_length");
+  same(first.rope_stage == m.rope_stage, "rope_stage");
+  same(first.layers == m.layers, "list of layers and heads");
+}
+
+inline bool capture_set::holds(index_t document) const {
+  return only_.empty() || std::binary_search(only_.begin(), only_.end(), document);
+}
+
+}  // namespace qkgeom

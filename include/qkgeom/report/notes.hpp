@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/report/head_report.hpp"
+
+namespace qkgeom {
+
+/// The first and the last position of rows, tokens.
+struct position_range {
+  index_t first = std::numeric_limits<index_t>::max(), last = -1;
+
+  void add(const captured_layer& rows);
+};
+
+/// Limits below which an analysis gets a note.
+inline constexpr index_t documents_of_an_error = 3;      ///< fewer documents give no error
+inline constexpr index_t documents_of_a_fair_error = 5;  ///< fewer give a rough one
+inline constexpr index_t queries_of_a_fair_model = 10;   ///< of a query bucket
+
+/// The note on errors over so few documents; none if they are enough.
+inline std::optional<report_note> note_on_documents(index_t documents);
+
+/// What is odd about captures and their analysis, one note for each kind that applies; the names are listed in
+/// docs/formats.md. `rows`: the positions that the captures hold.
+inline std::vector<report_note> notes_of(const capture_set& source, const model_report& report,
+                                         const position_range& rows);
+
+}  // namespace qkgeom
+
+#include "qkgeom/report/detail/notes.hpp"

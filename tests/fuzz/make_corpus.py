@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Makes tests/fuzz/corpus/: a few small whole files for each reader, from which fuzzing starts.
+
+Usage: make_corpus.py     writes into corpus/ beside it
+"""
+import json
+import pathlib
+import struct
+import sys
+
+HERE = pathlib.Path(__file__).parent
+sys.path.append(str(HERE.parent / "data"))
+from make_hostile import LLAMA, ONE_FLOAT, capture, safetensors  # noqa: E402
+
+MANIFEST = {
+    "format": "qkgeom-capture", "version": 1,
+    "model": {"name": "m", "model_type": "llama", "config_sha256": "00", "head_dim": 4, "n_layers": 2, "n_query_heads": 2,
+              "n_key_heads": 1},
+    "context_length": 64, "bucket": {"kind": "log2", "size": 4}, "rate": 0.5, "rope_stage": "post", "seed": 7,
+    "rope": {"style": "half", "rotary_dim": 4, "attention_factor": 1, "inv_freq": [1, 0.01]},
+    "layers": [{"layer": 0, "rope": True, "window": None, "query_heads": [0, 1], "key_heads": [0]},
+               {"layer": 1, "rope": {"style": "interleaved", "rotary_dim": 2, "inv_freq": [1]}, "window": 16,
+                "query_heads": [1], "key_heads": [0]}],
+    "examples": [{"index": 0, "id": "a", "tokens": 64, "labels": {"task": "qa", "n": 3}},
+                 {"index": 2, "id": "b", "tokens": 9}],
+    "shards": [{"file": "shard-00000.safetensors", "examples": [0, 2], "rows": 60}],
+    "revision": "r", "compute_dtype": "f32", "family": "f", "written_by": "w", "moments": {"bucket_size": 4, "blocks": 2}}
+SCALINGS = [{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+             "original_max_position_embeddings": 2048},
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024, "mscale": 1.0, "truncate": False},
+            {"type": "dynamic", "factor": 2.0}]
+FAMILIES = [
+    {"model_type": "smollm3", "no_rope_layers": [1], "use_sliding_window": True, "sliding_window": 8},
+    {"model_type": "gemma3_text", "query_pre_attn_scalar": 8, "sliding_window": 8, "sliding_window_pattern": 2,
+     "hidden_activation": "gelu_pytorch_tanh",
+     "rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}},
+    {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
+     "mlp_only_layers": [0], "layer_types": ["full_attention"]},
+    {"model_type": "mistral3", "text_config": LLAMA | {"model_type": "ministral3"},
+     "quantization_config": {"quant_method": "fp8"}},
+    {"model_type": "mllama", "text_config": LLAMA | {"cross_attention_layers": [0]}},
+    {"model_type": "gpt_neox", "rotary_pct": 0.5, "rotary_emb_base": 1e4, "hidden_act": "gelu"}]
+CHARACTERS = [chr(c) for c in range(33, 127)] + ["\u0120", "\u2581", "th", "the", "\u0120t"]
+
+
+def tokenizer(**fields):
+    return {"added_tokens": [{"id": 200, "content": "<|end_of_text|>", "special": True, "lstrip": True, "rstrip": True},
+                             {"id": 201, "content": "12", "special": False, "single_word": True, "normalized": True}],
+            "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+            "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(CHARACTERS)},
+                      "merges": ["t h", ["th", "e"], "\u0120 t"], "byte_fallback": False, "unk_token": "?",
+                      "fuse_unk": True}} | fields
+
+
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
+TOKENIZERS = [
+    tokenizer(pre_tokenizer=BYTE_LEVEL,
+              post_processor={"type": "TemplateProcessing",
+                              "single": [{"SpecialToken": {"id": "b"}}, {"Sequence": {"id": "A"}}],
+                              "special_tokens": {"b": {"ids": [200]}}}),
+    tokenizer(normalizer={"type": "Sequence", "normalizers": [
+        {"type": "NFC"}, {"type": "Prepend", "prepend": "\u2581"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}, {"type": "Lowercase"},
+        {"type": "Strip", "strip_left": True, "strip_right": False}]}),
+    tokenizer(pre_tokenizer={"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": r"(?i:'s)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}]+|\s+(?!\S)|\s+"},
+         "behavior": "Isolated", "invert": False},
+        {"type": "Digits", "individual_digits": True}, {"type": "ByteLevel", "use_regex": False}]}),
+    tokenizer(pre_tokenizer={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True},
+              post_processor={"type": "Sequence", "processors": [{"type": "ByteLevel"}]})]
+
+
+def npy(version, header, data):
+    text = header.encode()
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
+
+
+def dump(value):
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+CORPUS = {
+    "safetensors": [
+        safetensors(("{" + f'"__metadata__":{{"a":"b"}},"x":{ONE_FLOAT}}},"y":' +
+                     '{"note":[1,{}],"dtype":"F4","shape":[2,2],"data_offsets":[4,6]},'
+                     '"z":{"dtype":"I64","shape":[0,3],"data_offsets":[6,6],"more":null}}').encode(), bytes(6)),
+        capture()],
+    "manifest": [dump(MANIFEST)],
+    "capture": [capture(), capture(context=2000, size=100)],
+    "config": [dump(LLAMA)] + [dump(LLAMA | {"rope_scaling": s}) for s in SCALINGS] + [dump(LLAMA | f) for f in FAMILIES],
+    "tokenizer": [dump(t) for t in TOKENIZERS],
+    "json_lines": [b'{"text":"In the beginning","id":"Genesis","labels":{"a":1},"language":"en"}\n\n'
+                   b'{"text":"\\ud83d\\ude00 \\ud800 \xc3\xa4","id":7}\r\n{"id":"x","text":"","language":null}'],
+    "csv": [b'layer,name,value\n1,"a,""b""",0.5\r\n2,"c\nd",\n3,e,1e-3\n', b"\xef\xbb\xbfa,b\n1,nan\n-inf,0x1\n"],
+    "npy": [npy(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }\n", bytes(48)),
+            npy(2, "{'shape': (3,), 'fortran_order': True, 'descr': '<f8'}", bytes(24))],
+    "progress": [dump({"settings": "{}", "inputs": "00", "done": json.dumps(MANIFEST)}),
+                 dump({"settings": "{}", "inputs": "00"})],
+}
+
+if __name__ == "__main__":
+    for reader, files in CORPUS.items():
+        folder = HERE / "corpus" / reader
+        folder.mkdir(parents=True, exist_ok=True)
+        for i, content in enumerate(files):
+            (folder / f"{i}").write_bytes(content)

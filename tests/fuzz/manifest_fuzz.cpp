@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/io/capture_manifest.hpp"
+#include "tests/fuzz/input.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace qkgeom;
+  return fuzz::refuse_or_read([&] { parse_manifest(fuzz::text_of(data, size), "manifest.json"); });
+}
