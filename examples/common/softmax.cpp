@@ -9,6 +9,7 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -52,7 +53,7 @@ line_figure over_context(const std::string& model, const softmax_report& report,
     }
     for (const auto& m : group->buckets) {
       g.mean.push_back(value(m).value);
-      g.error.push_back(2 * value(m).error);
+      g.error.push_back(half_width(value(m)));
     }
     f.groups.push_back(std::move(g));
   }
@@ -60,7 +61,7 @@ line_figure over_context(const std::string& model, const softmax_report& report,
   for (index_t b = 0; b < report.buckets.count(); ++b)
     uniform.mean.push_back(over_bucket(report.buckets, b, equal_scores));
   f.groups.push_back(std::move(uniform));
-  f.text = {title, model + "; mean over the queries of a bucket; " + heads_words(f) + ", band: 2 standard errors",
+  f.text = {title, model + "; mean over the queries of a bucket; " + heads_words(f) + ", band: 95 % interval",
             "query position (tokens, K = 1024)", y};
   return f;
 }
@@ -104,7 +105,7 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
   step_figure f;
   f.text = {"How far back the attention goes",
             model + "; first token: " + significant(100 * report.groups[0].overall.first[0].value, 2) +
-                " % of the attention; mean over heads and all queries, bars: 2 standard errors over documents",
+                " % of the attention; mean over heads and all queries, bars: 95 % intervals over documents",
             "distance from query to key (tokens, K = 1024)", "share of the attention"};
   for (index_t d = 0; d < report.distances.count(); ++d) {
     const index_t start = report.distances.start(d), end = report.distances.end(d);
@@ -115,7 +116,7 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
     step_figure::series s{group_words(report, *group), group->rope ? rope_colour : nope_colour, {}, {}};
     for (const auto& mass : group->overall.distance) {
       s.y.push_back(mass.value);
-      s.error.push_back(2 * mass.error);
+      s.error.push_back(half_width(mass));
     }
     f.lines.push_back(std::move(s));
     if (group->overall.first[0].value < shown_first) continue;
@@ -126,7 +127,7 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
                              true};
     for (const auto& mass : group->overall.distance_rest) {
       rest.y.push_back(mass.value);
-      rest.error.push_back(2 * mass.error);
+      rest.error.push_back(half_width(mass));
     }
     f.lines.push_back(std::move(rest));
   }
@@ -136,7 +137,7 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
 
 line_figure loss_figure(const std::string& model, const loss_report& report) {
   line_figure f;
-  f.text = {"Loss along the context", model + "; -ln p of the next token; band: 2 standard errors over documents",
+  f.text = {"Loss along the context", model + "; -ln p of the next token; band: 95 % interval over documents",
             "position that it is predicted from (tokens, K = 1024)", "nats per token"};
   f.x_end = static_cast<double>(report.buckets.edges().back());
   line_figure::group g{
@@ -146,8 +147,8 @@ line_figure loss_figure(const std::string& model, const loss_report& report) {
     const auto& loss = report.loss[b];
     f.x.push_back(report.buckets.middle(b));
     g.mean.push_back(loss.value);
-    g.error.push_back(2 * loss.error);
-    const double band = std::isfinite(loss.error) ? 2 * loss.error : 0;
+    g.error.push_back(half_width(loss));
+    const double band = std::isfinite(loss.error) ? half_width(loss) : 0;
     if (std::isfinite(loss.value)) low = std::min(low, loss.value - band), high = std::max(high, loss.value + band);
   }
   f.groups.push_back(std::move(g));

@@ -29,7 +29,7 @@ line_figure sink_figure(const std::string& model, const softmax_report& report);
 line_figure entropy_figure(const std::string& model, const softmax_report& report);
 /// Mass by distance from query to key, means of RoPE and NoPE layers over the whole context.
 step_figure distance_figure(const std::string& model, const softmax_report& report);
-/// Mean loss by position with a band of two standard errors.
+/// Mean loss by position with a band of the 95 % interval.
 line_figure loss_figure(const std::string& model, const loss_report& report);
 
 }  // namespace qkgeom::examples

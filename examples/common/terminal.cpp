@@ -106,7 +106,7 @@ head_estimate positive_share(const trajectory_point& point, const std::vector<st
   head_estimate e{share(bias.value)};
   std::vector<double> without;
   for (const auto& replicate : bias.without) without.push_back(share(replicate));
-  e.error = jackknife_error(without);
+  e.set_error(jackknife(e.value, without));
   return e;
 }
 

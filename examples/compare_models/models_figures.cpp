@@ -9,6 +9,7 @@
 #include "examples/common/labels.hpp"
 #include "examples/compare_models/models.hpp"
 #include "qkgeom/stats/families.hpp"
+#include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr std::array<colour, 8> colours{palette::blue,   palette::vermilion, palette::green, palette::purple,
                                         palette::orange, palette::sky,       palette::grey,  palette::black};
 constexpr std::array<marker, 4> shapes{marker::circle, marker::triangle, marker::square, marker::diamond};
-const std::string bars_of_documents = "; bars: 2 standard errors over documents";
+const std::string bars_of_documents = "; bars: 95 % intervals over documents";
 
 std::string heads_words(const std::vector<compared_model>& models) {
   std::size_t heads = 0;
@@ -81,7 +82,7 @@ step_figure number_figure(const std::vector<compared_model>& models, const std::
       const auto e = g ? g->number(number).estimate() : head_estimate{};
       any |= std::isfinite(e.value);
       s.y.push_back(e.value);
-      s.error.push_back(2 * e.error);
+      s.error.push_back(half_width(e));
     }
     if (any) f.lines.push_back(std::move(s));
   }
@@ -104,7 +105,7 @@ step_figure correlation_figure(const std::vector<compared_model>& models) {
     for (const auto& m : models) {
       const auto e = m.groups[0].number(number).estimate();
       s.y.push_back(e.value);
-      s.error.push_back(2 * e.error);
+      s.error.push_back(half_width(e));
     }
     f.lines.push_back(std::move(s));
   }
@@ -155,7 +156,7 @@ step_figure profile_lines(const std::vector<compared_model>& models, const std::
       if (b.kind == "decile") {
         const auto e = b.plasticity.estimate();
         s.y.push_back(e.value);
-        s.error.push_back(2 * e.error);
+        s.error.push_back(half_width(e));
       }
     f.lines.push_back(std::move(s));
   }

@@ -8,6 +8,7 @@
 #include "examples/common/figures/head_cells.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
+#include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -48,7 +49,7 @@ map_figure terms_by_head(const split_heads& found) {
 step_figure mean_terms(const split_heads& found) {
   step_figure f;
   f.text = {"What lets plasticity fall, mean over heads",
-            found.model + ", " + std::string(found.heads[0].covariance) + " query model; bars: 2 standard errors", "",
+            found.model + ", " + std::string(found.heads[0].covariance) + " query model; bars: 95 % intervals", "",
             "first fifth - last fifth"};
   f.joined = false;
   f.steps.assign(std::begin(words), std::end(words));
@@ -58,7 +59,7 @@ step_figure mean_terms(const split_heads& found) {
     step_figure::series s{words_for_heads(group.name), colours[g], {}, {}};
     for (const auto& m : group.mean) {
       s.y.push_back(m.value);
-      s.error.push_back(2 * m.error);
+      s.error.push_back(half_width(m));
     }
     f.lines.push_back(std::move(s));
     ++g;

@@ -7,6 +7,7 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
 
@@ -43,7 +44,7 @@ void write_contexts(output_folder& out, const std::vector<compared_model>& conte
   write_models_csv(out.table("contexts.csv"), contexts);
   step_figure f;
   f.text = {"What the length of the context alone changes",
-            contexts[0].label + ", the same rows as if the context ended at each length; bars: 2 standard errors",
+            contexts[0].label + ", the same rows as if the context ended at each length; bars: 95 % intervals",
             "length of the context (tokens)", "share of heads, or plasticity"};
   f.y_low = 0;
   f.y_high = 1;
@@ -57,7 +58,7 @@ void write_contexts(output_folder& out, const std::vector<compared_model>& conte
     for (std::size_t i = 0; i < f.lines.size(); ++i) {
       const auto e = c.groups.at(0).number(numbers[i]).estimate();
       f.lines[i].y.push_back(e.value);
-      f.lines[i].error.push_back(i < 2 ? NAN : 2 * e.error);  // shares move in steps: their errors say little
+      f.lines[i].error.push_back(i < 2 ? NAN : half_width(e));  // shares move in steps: their errors say little
     }
   }
   draw(f, out.figure("contexts"));

@@ -9,6 +9,8 @@
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/notes.hpp"
+#include "qkgeom/stats/interval.hpp"
+#include "qkgeom/stats/shape.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -93,7 +95,7 @@ effect effect_of(const evaluation_tables& t, const std::string& ranking, const s
   }
   if (random.empty()) return e.random = e.difference = {}, e.random_spread = std::nan(""), e;
   e.random = mean_of(mean);
-  e.random_spread = mean_of(sets).error * std::sqrt(static_cast<double>(sets.size()));
+  e.random_spread = shape_of(sets).deviation;
   for (std::size_t i = 0; i < e.n; ++i) difference[i] -= mean[i];
   e.difference = mean_of(difference);
   return e;
@@ -105,8 +107,8 @@ step_figure figure_of(const std::vector<effect>& effects, const std::vector<key>
   step_figure f;
   f.joined = false;
   f.text = {title,
-            "changed model minus the model as it is, bars: 2 standard errors; pale: random heads of the same layers",
-            "", y};
+            "changed model minus the model as it is, bars: 95 % intervals; pale: random heads of the same layers", "",
+            y};
   std::size_t number = 0;
   for (const auto& m : measures) {
     const std::string name = m.first == "loss" ? m.second + " tokens" : m.first + " over " + m.second;
@@ -116,9 +118,9 @@ step_figure figure_of(const std::vector<effect>& effects, const std::vector<key>
       if (key{e.measure, e.place} != m) continue;
       f.steps.push_back(e.ranking + " " + e.intervention);
       chosen.y.push_back(e.chosen.value);
-      chosen.error.push_back(2 * e.chosen.error);
+      chosen.error.push_back(half_width(e.chosen));
       random.y.push_back(e.random.value);
-      random.error.push_back(2 * e.random.error);
+      random.error.push_back(half_width(e.random));
     }
     f.lines.push_back(std::move(random));
     f.lines.push_back(std::move(chosen));

@@ -23,16 +23,16 @@ std::string target_statement(const estimate& drop, index_t context_length) {
     return "Cannot be said: no query bucket with pairs lies in the first or in the last fifth of the context.";
   const std::string drops = "AP_drop is " + estimate_text(drop) + over;
   if (!std::isfinite(drop.error))
-    return "Cannot be said: " + drops + ", and one document gives no standard error to judge it by.";
+    return "Cannot be said: " + drops + ", and fewer than three documents give no standard error to judge it by.";
   switch (judge(drop)) {
     case verdict::met:
-      return "Met: " + drops + ", below " + limit + " by more than two standard errors.";
+      return "Met: " + drops + ", and its 95 % interval lies below " + limit + ".";
     case verdict::not_met:
-      return "Not met: " + drops + ", above " + limit + " by more than two standard errors.";
+      return "Not met: " + drops + ", and its 95 % interval lies above " + limit + ".";
     case verdict::open:
       break;
   }
-  return "Cannot be said: " + drops + ", within two standard errors of " + limit + ".";
+  return "Cannot be said: " + drops + ", and its 95 % interval holds " + limit + ".";
 }
 
 void print_target(printer& out, const model_report& report) {
@@ -165,7 +165,7 @@ void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
   const double median = median_score(f.others);
   std::vector<double> x{drop_target, 0, f.drop.value}, y{median, f.score};
   if (std::isfinite(f.drop.error))
-    for (const double side : {-2.0, 2.0}) x.push_back(f.drop.value + side * f.drop.error);
+    for (const double side : {-1.0, 1.0}) x.push_back(f.drop.value + side * half_width(f.drop));
   for (const auto& m : f.others) {
     x.push_back(m.drop);
     y.push_back(m.score);
@@ -212,8 +212,8 @@ void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
     if (std::isfinite(m.drop)) taken.push_back({cx - 6, cy - 6, cx + 6, cy + 6});
   }
   if (std::isfinite(f.drop.error))
-    taken.push_back(
-        {px(f.drop.value - 2 * f.drop.error), py(f.score) - 6, px(f.drop.value + 2 * f.drop.error), py(f.score) + 6});
+    taken.push_back({px(f.drop.value - half_width(f.drop)), py(f.score) - 6, px(f.drop.value + half_width(f.drop)),
+                     py(f.score) + 6});
   const double line_x = px(drop_target), line_y = py(median);
   const std::vector<box> lines{{line_x - 1, axes.bottom, line_x + 1, axes.top},
                                {axes.left, line_y - 1, axes.right, line_y + 1}};
@@ -227,7 +227,7 @@ void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
   }
   for (const auto& m : f.others) others.row(m.drop, m.score);
   if (std::isfinite(f.drop.value))
-    ours.row(f.drop.value, f.score, std::isfinite(f.drop.error) ? 2 * f.drop.error : 0.0);
+    ours.row(f.drop.value, f.score, std::isfinite(f.drop.error) ? half_width(f.drop) : 0.0);
   plot_list plots;
   plots.add(others.name() + " using 1:2 with points pt " + std::to_string(point_type(marker::circle)) + " ps 0.8 lc " +
             rgb(palette::blue));

@@ -8,6 +8,7 @@
 
 #include "examples/common/table.hpp"
 #include "qkgeom/report/head_report.hpp"
+#include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
 
@@ -17,9 +18,9 @@ inline constexpr index_t target_context = 131072;
 
 enum class verdict { met, not_met, open };
 
-/// Met or not met if AP_drop is more than two standard errors away from the target, else open; open without an error.
+/// Met or not met if the 95 % interval of AP_drop does not hold the target, else open; open without an error.
 inline verdict judge(const estimate& drop, double target = drop_target) {
-  if (!(std::abs(drop.value - target) > 2 * drop.error)) return verdict::open;
+  if (!(std::abs(drop.value - target) > half_width(drop))) return verdict::open;
   return drop.value < target ? verdict::met : verdict::not_met;
 }
 /// "met", "not met", "cannot be said".
@@ -53,7 +54,7 @@ struct quadrant {
 };
 quadrant quadrant_of(const estimate& drop, double score, double median);
 
-/// AP_drop against score: other models, this model with a bar of two standard errors, lines at the target and at the
+/// AP_drop against score: other models, this model with a bar of its 95 % interval, lines at the target and at the
 /// others' median score.
 struct quadrant_figure {
   std::string title, subtitle, score_name;

@@ -5,21 +5,22 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/training_dynamics/dynamics.hpp"
+#include "qkgeom/stats/interval.hpp"
 #include "qkgeom/study/trajectory_csv.hpp"
 
 namespace qkgeom::examples {
 namespace {
 
-const std::string bars_of_documents = "; bars: 2 standard errors over documents";
+const std::string bars_of_documents = "; bars: 95 % intervals over documents";
 
-/// One column's statistic over some heads, with bars of two errors. All checkpoints have the same heads
+/// One column's statistic over some heads, with bars of its 95 % interval. All checkpoints have the same heads
 /// (`check_comparable`).
 step_figure::series series_of(const std::vector<trajectory_point>& points, const std::string& column,
                               const std::vector<std::size_t>& heads, head_statistic statistic, step_figure::series s) {
   for (const auto& p : points) {
     const auto e = over_heads(p.column(column), heads, statistic);
     s.y.push_back(e.value);
-    s.error.push_back(2 * e.error);
+    s.error.push_back(half_width(e));
   }
   return s;
 }
@@ -84,7 +85,7 @@ step_figure bias_factor_figure(const std::vector<trajectory_point>& points) {
                                            &token.covariance, &context.bias, &context.alpha};
     for (std::size_t i = 0; i < 6; ++i) {
       f.lines[i].y.push_back(std::exp(values[i]->value));
-      f.lines[i].error.push_back(2 * values[i]->error * std::exp(values[i]->value));
+      f.lines[i].error.push_back(half_width(*values[i]) * std::exp(values[i]->value));
     }
   }
   return f;

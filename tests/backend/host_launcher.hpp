@@ -12,6 +12,8 @@
 #include "qkgeom/backend/detail/launch/launch_observed.hpp"
 #include "qkgeom/backend/detail/launch/launch_pairs.hpp"
 #include "qkgeom/backend/detail/thrust/drawn.hpp"
+#include "qkgeom/backend/detail/thrust/empirical.hpp"
+#include "qkgeom/backend/detail/thrust/gaussian.hpp"
 #include "tests/backend/host_team.hpp"
 
 namespace qkgeom::test {
@@ -53,25 +55,33 @@ class tile_context_on : public cpu_context {
     if (request.sample.pairs > 0)
       return thrust_kernels::drawn_pairs<device, thrust_kernels::multiply_by_loops, T, memory_space::host>(
           launcher_.device(), multiply_, scratch_, k, groups, problems, request)();
-    using tile_pairs = thrust_kernels::tile_pairs<Launcher, T, memory_space::host>;
-    constexpr bool weighted = !std::is_same_v<Weight, backend::no_weight>;
-    EXPECT_TRUE(tile_pairs::takes(request, weighted));
-    tile_pairs sums(launcher_, scratch_, split_, k, groups, problems, request);
-    if constexpr (weighted)
-      return sums(backend::given_weight<Weight>{weight});
+    if constexpr (std::is_same_v<Weight, backend::no_weight>)
+      return pairs_of(k, groups, problems, request, weight);
     else
-      return sums(weight);
+      return pairs_of(k, groups, problems, request, backend::given_weight<Weight>{weight});
   }
 
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
-                                         const keys_by_document& groups,
-                                         const std::vector<empirical_problem>& problems) {
-    return thrust_kernels::tile_observed<Launcher, T, memory_space::host>(launcher_, scratch_, q, k, groups,
-                                                                          problems)();
+                                         const keys_by_document& groups, const std::vector<empirical_problem>& problems,
+                                         std::optional<pair_precision> precision = {}) {
+    using tile_observed = thrust_kernels::tile_observed<Launcher, T, memory_space::host>;
+    if (!tile_observed::takes(launcher_.device(), q, k, precision))
+      return thrust_kernels::empirical_pairs(launcher_.device(), q, k, groups, problems, pair_precision::f64);
+    return tile_observed(launcher_, scratch_, q, k, groups, problems)();
   }
 
  private:
+  template <class T, class Weight>
+  std::vector<pair_sums> pairs_of(const tensor_view<const T>& k, const keys_by_document& groups,
+                                  const std::vector<pair_problem>& problems, const pair_request& request,
+                                  const Weight& weight) {
+    using tile_pairs = thrust_kernels::tile_pairs<Launcher, T, memory_space::host>;
+    if (!tile_pairs::takes(launcher_.device(), k, problems, request, Weight::given))
+      return thrust_kernels::gaussian_pairs(launcher_.device(), k, groups, problems, request, weight);
+    return tile_pairs(launcher_, scratch_, split_, k, groups, problems, request)(weight);
+  }
+
   using device = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
   thrust_kernels::multiply_by_loops multiply_;
   std::size_t scratch_;

@@ -117,22 +117,23 @@ TEST(Html, TablesKeepGroupsRulesAndDigits) {
 
 TEST(Target, IsJudgedByTwoStandardErrors) {
   const double unknown = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(judge({0.07, 0.0149}), verdict::met);
-  EXPECT_EQ(judge({0.07, 0.0151}), verdict::open);
-  EXPECT_EQ(judge({0.13, 0.0149}), verdict::not_met);
-  EXPECT_EQ(judge({0.13, 0.0151}), verdict::open);
-  EXPECT_EQ(judge({-0.02, 0.01}), verdict::met);
-  EXPECT_EQ(judge({0.10, 0}), verdict::open);
+  EXPECT_EQ(judge({0.07, 0.0136, 11}), verdict::met);
+  EXPECT_EQ(judge({0.07, 0.0137, 11}), verdict::open);
+  EXPECT_EQ(judge({0.13, 0.0136, 11}), verdict::not_met);
+  EXPECT_EQ(judge({0.13, 0.0137, 11}), verdict::open);
+  EXPECT_EQ(judge({-0.02, 0.027, 2}), verdict::met);
+  EXPECT_EQ(judge({-0.02, 0.028, 2}), verdict::open);
+  EXPECT_EQ(judge({0.10, 0, 11}), verdict::open);
   EXPECT_EQ(judge({0.05, unknown}), verdict::open);
   EXPECT_EQ(judge({unknown, unknown}), verdict::open);
-  EXPECT_EQ(target_statement({0.07, 0.01}, 131072),
-            "Met: AP_drop is 0.070 ± 0.010 over 131 072 tokens, below 0.10 by more than two standard errors.");
-  EXPECT_EQ(target_statement({0.161, 0.002}, 8192),
-            "Not met: AP_drop is 0.161 ± 0.002 over 8 192 tokens, above 0.10 by more than two standard errors.");
-  EXPECT_EQ(target_statement({0.099, 0.0004}, 512),
-            "Met: AP_drop is 0.099 ± 0.0004 over 512 tokens, below 0.10 by more than two standard errors.");
-  EXPECT_EQ(target_statement({0.11, 0.01}, 512),
-            "Cannot be said: AP_drop is 0.110 ± 0.010 over 512 tokens, within two standard errors of 0.10.");
+  EXPECT_EQ(target_statement({0.07, 0.01, 11}, 131072),
+            "Met: AP_drop is 0.070 ± 0.010 over 131 072 tokens, and its 95 % interval lies below 0.10.");
+  EXPECT_EQ(target_statement({0.161, 0.002, 11}, 8192),
+            "Not met: AP_drop is 0.161 ± 0.002 over 8 192 tokens, and its 95 % interval lies above 0.10.");
+  EXPECT_EQ(target_statement({0.099, 0.0004, 11}, 512),
+            "Met: AP_drop is 0.099 ± 0.0004 over 512 tokens, and its 95 % interval lies below 0.10.");
+  EXPECT_EQ(target_statement({0.11, 0.01, 11}, 512),
+            "Cannot be said: AP_drop is 0.110 ± 0.010 over 512 tokens, and its 95 % interval holds 0.10.");
   EXPECT_THAT(target_statement({0.05, unknown}, 512),
               testing::StartsWith("Cannot be said: AP_drop is 0.050 over 512 tokens"));
   EXPECT_THAT(target_statement({unknown, unknown}, 512), testing::StartsWith("Cannot be said: no query bucket"));

@@ -233,6 +233,9 @@ TEST_P(golden, empirical) {
     // for f64 scores. With f32 scores (bf16, f32 rows) single pairs may, each by 4/n: see docs/numerics.md.
     const double bound = std::is_same_v<typename std::decay_t<decltype(head)>::element, double> ? 1e-9 : 1e-6;
     expect_profile(p, want.at("profiles").at("empirical"), bound, "empirical");
+    const auto f64 = empirical_profile(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()}, length,
+                                       {.precision = pair_precision::f64});
+    expect_profile(f64, want.at("profiles").at("empirical"), 1e-9, "empirical in f64");
     expect_summary(p, length, want.at("summaries").at("empirical"), bound, "empirical");
   });
 }

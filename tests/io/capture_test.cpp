@@ -169,6 +169,20 @@ TEST(Capture, NamesTensorAndRowOfNanAndInfinity) {
   EXPECT_THAT(message(static_cast<double>(inf), true), HasSubstr("holds an infinity"));
 }
 
+TEST(Capture, NamesTensorAndHeadOfSizesThatF64DoesNotTake) {
+  const test::scratch_folder folder;
+  const auto check = [&](double scale) {
+    sample_rows<double> rows;
+    for (double& x : rows.k0.data) x *= scale;
+    write_capture_file(folder / "c", sample_manifest(), rows.layers());
+    check_finite(capture::open(folder / "c").read_layer(0));
+  };
+  EXPECT_QKGEOM_ERROR("tensor layer.0.k holds values up to ", check(1e80));
+  EXPECT_QKGEOM_ERROR("but sizes must lie between 1e-70 and 1e+70; scale the rows", check(1e-80));
+  EXPECT_NO_THROW(check(1e60));
+  EXPECT_NO_THROW(check(0));
+}
+
 TEST(Capture, LargestFiniteValuesAreFinite) {
   const float f[] = {std::numeric_limits<float>::max(), -std::numeric_limits<float>::denorm_min(), -0.f};
   const bf16 b[] = {{0x7f7f}, {0xff7f}, {0x0001}};

@@ -94,7 +94,24 @@ TEST(drift_significance, two_documents_say_little) {
   const auto r = run(two);
   EXPECT_EQ(r.documents, 2);
   EXPECT_EQ(r.p, 0.5);
-  EXPECT_GT(r.standard_error, 0);
+  EXPECT_TRUE(std::isnan(r.standard_error));
+}
+
+// A strong drift has the smallest p that the documents allow.
+TEST(drift_significance, tells_the_smallest_p) {
+  for (const index_t documents : {2, 3, 5, 10}) {
+    auto few = head_of(2, 1e-1);
+    few.documents = documents;
+    const auto r = run(few);
+    EXPECT_EQ(r.least_p, std::pow(2.0, 1 - documents));
+    EXPECT_EQ(r.p, r.least_p);
+    EXPECT_EQ(run(few, {.max_flips = 1}).least_p, 0.5);
+  }
+  auto many = head_of(2, 1e-1);
+  many.documents = 12;
+  const auto r = run(many);
+  EXPECT_DOUBLE_EQ(r.least_p, 1 / 2000.0);
+  EXPECT_GE(r.p, r.least_p);
 }
 
 TEST(drift_significance, of_one_document_or_one_position_is_null) {

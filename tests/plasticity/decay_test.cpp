@@ -134,15 +134,13 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
   EXPECT_LT(all[2], 0.9 * all[1]);
   EXPECT_NEAR(r.past.value, all[1] / all[0], 1e-14);
   EXPECT_NEAR(r.broken.value, all[2] / all[0], 1e-14);
-  EXPECT_GT(r.broken.error, 0);
+  EXPECT_TRUE(std::isnan(r.broken.error));  // of two documents
   for (const auto& bucket : r.buckets) {
     if (bucket.pairs == 0) continue;
     const auto &one = by_bucket[{bucket.tau, 0}], &other = by_bucket[{bucket.tau, 1}];
     EXPECT_EQ(static_cast<double>(bucket.pairs), one[0] + other[0]);
     EXPECT_NEAR(bucket.past.value, (one[1] + other[1]) / (one[0] + other[0]), 1e-14);
     EXPECT_NEAR(bucket.broken.value, (one[2] + other[2]) / (one[0] + other[0]), 1e-14);
-    // Two documents of as many pairs: the jackknife's error is half their difference.
-    EXPECT_NEAR(bucket.broken.error, std::abs(one[2] / one[0] - other[2] / other[0]) / 2, 1e-14);
   }
 }
 
@@ -171,7 +169,6 @@ TEST(decay, pairs_without_drift_are_what_remains) {
   EXPECT_NEAR(r.buckets[1].plasticity.value, r.ap_infinity.value,
               1e-12);  // the rest has decayed: z is 240 / 5.1 and more
   EXPECT_NEAR(r.buckets[1].bound.value, r.pi_0.value, 1e-6);
-  EXPECT_EQ(r.pi_0.error, 0);  // the same in both documents
 }
 
 TEST(decay, planted_heads_show_it) {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
@@ -139,6 +141,63 @@ TEST(empirical, thins_to_the_queries_asked_for) {
   EXPECT_EQ(all.buckets[1].queries_used, all.buckets[1].queries);
   EXPECT_DOUBLE_EQ(unbiased(few).buckets[1].plasticity, few.buckets[1].plasticity * 100 / 99);
   EXPECT_DOUBLE_EQ(unbiased(few).buckets[1].standard_error, few.buckets[1].standard_error * 100 / 99);
+}
+
+/// Rows whose scores lie close together, so that f32 orders some of them wrongly.
+planted_rows<float> close_scores() {
+  auto rows = plant<float>({.dim = 24, .context_length = 1000, .documents = 3, .rows = 150, .seed = 4});
+  const random_stream draws{.seed = 5};
+  for (std::size_t i = 0; i < rows.q.size(); ++i) {  // tenths: sums that would be equal differ by their rounding to f32
+    rows.q[i] = 0.1f * static_cast<float>(1 + draws.below(i, 7));
+    rows.k[i] = 0.1f * static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 8));
+  }
+  return rows;
+}
+
+TEST(empirical, f64_gives_what_the_same_rows_give_as_f64) {
+  const auto rows = close_scores();
+  planted_rows<double> wide{24,
+                            {rows.q.begin(), rows.q.end()},
+                            {rows.k.begin(), rows.k.end()},
+                            rows.q_position,
+                            rows.q_document,
+                            rows.k_position,
+                            rows.k_document};
+  cpu_context ctx{{.threads = 2}};
+  const auto want = empirical_profile(ctx, wide.view(), uniform_buckets{250}, 1000);
+  const auto f64 = empirical_profile(ctx, rows.view(), uniform_buckets{250}, 1000, {.precision = pair_precision::f64});
+  const auto f32 = empirical_profile(ctx, rows.view(), uniform_buckets{250}, 1000);
+  const auto narrow =
+      empirical_profile(ctx, wide.view(), uniform_buckets{250}, 1000, {.precision = pair_precision::f32});
+  for (std::size_t b = 1; b < 4; ++b) {
+    EXPECT_EQ(f64.buckets[b].plasticity, want.buckets[b].plasticity);
+    EXPECT_EQ(f64.buckets[b].standard_error, want.buckets[b].standard_error);
+    EXPECT_EQ(f32.buckets[b].plasticity, narrow.buckets[b].plasticity);
+    EXPECT_NE(f32.buckets[b].plasticity, want.buckets[b].plasticity);
+  }
+}
+
+template <class T>
+class scaled_scores : public testing::Test {};
+using scaled_scores_types = testing::Types<bf16, float, double>;
+TYPED_TEST_SUITE(scaled_scores, scaled_scores_types);
+
+// A power of two changes no order of scores.
+TYPED_TEST(scaled_scores, have_the_same_order) {
+  using T = TypeParam;
+  cpu_context ctx{{.threads = 2}};
+  const auto rows = plant<T>({.dim = 8, .context_length = 1000, .documents = 2, .rows = 100, .seed = 6});
+  const auto want = empirical_profile(ctx, rows.view(), uniform_buckets{250}, 1000);
+  const int most = std::is_same_v<T, double> ? 230 : 100;
+  for (const int q : {-most, 0, most})
+    for (const int k : {-most, 0, most}) {
+      auto scaled = rows;
+      for (T& x : scaled.q) x = round_to<T>(std::ldexp(static_cast<double>(x), q));
+      for (T& x : scaled.k) x = round_to<T>(std::ldexp(static_cast<double>(x), k));
+      const auto got = empirical_profile(ctx, scaled.view(), uniform_buckets{250}, 1000);
+      for (std::size_t b = 1; b < 4; ++b)
+        EXPECT_NEAR(got.buckets[b].plasticity, want.buckets[b].plasticity, 1e-6) << q << ' ' << k;
+    }
 }
 
 TEST(empirical, queries_that_do_not_fit_the_layer_are_refused) {

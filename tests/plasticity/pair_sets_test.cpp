@@ -22,7 +22,7 @@ using test::planted_case;
 
 class groups_of : public testing::TestWithParam<std::pair<index_t, index_t>> {};
 INSTANTIATE_TEST_SUITE_P(documents_and_keys, groups_of,
-                         testing::Values(std::pair<index_t, index_t>{6, 20}, std::pair<index_t, index_t>{2, 90}));
+                         testing::Values(std::pair<index_t, index_t>{6, 20}, std::pair<index_t, index_t>{3, 90}));
 
 TEST_P(groups_of, weighted_pairs_equal_brute_force) {
   const test::odd_weight odd;
@@ -45,7 +45,7 @@ TEST_P(groups_of, weighted_pairs_equal_brute_force) {
         const auto& bucket = got.buckets[b];
         EXPECT_NEAR(bucket.plasticity, w.mean(), 1e-12);
         EXPECT_EQ(bucket.pairs, w.pairs);
-        if (across) continue;
+        if (across || w.by_document.size() < 3) continue;
         EXPECT_NEAR(bucket.standard_error, w.jackknife(), 1e-12);
       }
       for (const double x : got.heatmap.sum) got_heat += x;

@@ -73,12 +73,26 @@ TEST_P(parts_of, buckets_equal_brute_force) {
         const auto& mean = w[1 + static_cast<std::size_t>(term)];
         EXPECT_NEAR(bucket.plasticity, mean.mean(), 1e-9 * (1 + std::fabs(mean.mean())));
         EXPECT_EQ(bucket.pairs, mean.pairs);
-        if (across || mean.by_document.size() < 2) continue;
+        if (across || mean.by_document.size() < 3) continue;
         EXPECT_NEAR(bucket.standard_error, mean.jackknife(), 1e-8 * (1 + mean.jackknife()));
       }
       EXPECT_TRUE(std::isnan(profile.buckets[0].plasticity));
     }
   }
+}
+
+// sigma_pos^2 of all queries; under `joint` the variance of eps in the bucket, which v is made of there.
+TEST_P(parts_of, drift_variance_is_that_of_the_model_s_first_coordinate) {
+  const auto mean_of = [&](const query_model& m) {
+    const auto p = plasticity_profile(ctx, m, head, all_pairs{}, {.terms = true});
+    return term_profile(p, pair_term::drift_variance).buckets[5].plasticity;
+  };
+  const auto diagonal = model(covariance_kind::diagonal), full = model(covariance_kind::full),
+             joint = model(covariance_kind::joint);
+  EXPECT_NEAR(mean_of(full) / mean_of(diagonal), 1, 1e-9);
+  EXPECT_EQ(diagonal.bucket[5].variance[0], diagonal.sigma2_pos);
+  EXPECT_NEAR(mean_of(joint) / mean_of(diagonal), joint.bucket[5].variance[0] / diagonal.sigma2_pos, 1e-9);
+  EXPECT_GT(std::fabs(joint.bucket[5].variance[0] / diagonal.sigma2_pos - 1), 1e-3);
 }
 
 TEST_P(parts_of, cells_equal_brute_force) {
@@ -99,7 +113,7 @@ TEST_P(parts_of, cells_equal_brute_force) {
   for (const auto& [at, w] : want) {
     const auto check = [&](const estimate& x, const oracle_mean& mean) {
       EXPECT_NEAR(x.value, mean.mean(), 1e-9 * (1 + std::fabs(mean.mean())));
-      if (mean.by_document.size() < 2) {
+      if (mean.by_document.size() < 3) {
         EXPECT_TRUE(std::isnan(x.error));
         return;
       }
@@ -129,7 +143,7 @@ TEST_P(parts_of, weights_and_documents_that_weigh_the_same_hold_for_parts_too) {
     oracle_mean mean;
     for (const auto& [e, x] : documents) mean.add(e, x.first / x.second, 1);
     EXPECT_NEAR(later.buckets[b].plasticity, mean.mean(), 1e-12);
-    if (mean.by_document.size() < 2) continue;
+    if (mean.by_document.size() < 3) continue;
     EXPECT_NEAR(later.buckets[b].standard_error, mean.jackknife(), 1e-12);
   }
 }

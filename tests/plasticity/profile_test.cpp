@@ -135,6 +135,43 @@ TEST(plasticity, f32_holds_for_keys_with_a_common_mean_and_near_equal_keys) {
   }
 }
 
+template <class T>
+class sizes_of : public testing::Test {};
+using sizes_of_types = testing::Types<bf16, float, double>;
+TYPED_TEST_SUITE(sizes_of, sizes_of_types);
+
+/// Plasticity has no unit: rows times a power of two have the same. Small groups, tiles, and drawn pairs.
+TYPED_TEST(sizes_of, rows_do_not_change_plasticity) {
+  using T = TypeParam;
+  cpu_context ctx{{.threads = 2}};
+  const int most = std::is_same_v<T, double> ? 230 : 100;
+  for (const index_t rows : {30, 200}) {
+    planted_head spec{.dim = 8, .context_length = 1000, .documents = 2, .rows = rows, .seed = 8};
+    spec.mean_q.assign(8, 0.7);
+    const auto plain = plant<T>(spec);
+    const auto values = [&](const planted_rows<T>& r) {
+      std::vector<double> all;
+      const auto m = accumulate(ctx, r.view(), uniform_buckets{250}, {.context_length = 1000});
+      for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
+        const auto model = fit_queries(ctx, m, {.covariance = kind});
+        all.push_back(plasticity_profile(ctx, model, r.view()).buckets[3].plasticity);
+        all.push_back(plasticity_profile(ctx, model, r.view(), sampled{.n = 50, .seed = 1}).buckets[3].plasticity);
+      }
+      return all;
+    };
+    const auto want = values(plain);
+    EXPECT_LT(want[0], 0.99);
+    for (const int q : {-most, 0, most})
+      for (const int k : {-most, 0, most}) {
+        auto scaled = plain;
+        for (T& x : scaled.q) x = round_to<T>(std::ldexp(static_cast<double>(x), q));
+        for (T& x : scaled.k) x = round_to<T>(std::ldexp(static_cast<double>(x), k));
+        const auto got = values(scaled);
+        for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i << ' ' << q << ' ' << k;
+      }
+  }
+}
+
 plasticity_profile_result profile(const planted_rows<double>& h, covariance_kind kind = covariance_kind::diagonal,
                                   pair_precision precision = pair_precision::f64) {
   cpu_context ctx{{.threads = 1}};

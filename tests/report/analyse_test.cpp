@@ -367,6 +367,25 @@ TEST(analyse, tables_of_analyses_that_did_not_run_are_refused) {
   EXPECT_FALSE(std::filesystem::exists(folder / "heads.csv"));
 }
 
+TEST(analyse, f64_holds_for_the_observed_queries_too) {
+  cpu_context ctx{{.threads = 2}};
+  auto rows = plant<float>({.dim = 24, .context_length = context, .documents = 4, .rows = 60});
+  const random_stream draws{.seed = 5};
+  for (std::size_t i = 0; i < rows.q.size(); ++i) {  // tenths: sums that would be equal differ by their rounding to f32
+    rows.q[i] = 0.1f * static_cast<float>(1 + draws.below(i, 7));
+    rows.k[i] = 0.1f * static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 8));
+  }
+  const auto observed = [&](std::optional<pair_precision> precision) {
+    return *analyse_layer(ctx, as_layer(rows.view()), {0, true, {0}, {0}}, uniform_buckets{32}.edges(context), context,
+                          {.precision = precision})[0]
+                .empirical;
+  };
+  const auto f64 =
+      empirical_profile(ctx, rows.view(), uniform_buckets{32}, context, {.precision = pair_precision::f64});
+  EXPECT_EQ(observed(pair_precision::f64).buckets[5].plasticity, f64.buckets[5].plasticity);
+  EXPECT_NE(observed({}).buckets[5].plasticity, f64.buckets[5].plasticity);
+}
+
 TEST(analyse, slopes_per_context_are_of_the_context_that_the_options_name) {
   cpu_context ctx{{.threads = 1}};
   const auto rows = layer_rows(1);

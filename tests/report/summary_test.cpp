@@ -82,7 +82,8 @@ TEST(summarize, documents_without_pairs_in_a_region_have_no_say_in_its_error) {
   const auto bins = bin_means(p, equal_bins(1000, 10));
   for (std::size_t b = 0; b < 10; ++b) {
     EXPECT_EQ(std::isnan(bins[b].plasticity.error), std::isnan(p.buckets[b].standard_error)) << b;
-    if (b >= 2) {
+    EXPECT_EQ(std::isnan(p.buckets[b].standard_error), b < 3) << b;  // of fewer than three documents
+    if (b >= 3) {
       EXPECT_NEAR(bins[b].plasticity.error, p.buckets[b].standard_error, 1e-14) << b;
     }
   }
@@ -101,7 +102,7 @@ TEST(summarize, means_over_heads_have_no_error_of_one_document) {
   const auto g = summarize_heads(report, "all", heads);
   EXPECT_TRUE(std::isnan(g.first20.error));
   EXPECT_GT(g.last20.error, 0);
-  const auto first = values_in_region(report, 0, 200), third = values_in_region(report, 200, 300);
+  const auto first = values_in_region(report, 0, 200), fourth = values_in_region(report, 300, 400);
   const auto mean_of = [&](const region_values& r) {
     return estimate_over_heads({&r}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
       double sum = 0;
@@ -111,7 +112,7 @@ TEST(summarize, means_over_heads_have_no_error_of_one_document) {
   };
   EXPECT_TRUE(std::isnan(mean_of(first).error));
   EXPECT_GT(mean_of(first).head_error, 0);
-  EXPECT_NEAR(mean_of(third).error, report.heads[0].profiles[0].buckets[2].standard_error, 1e-14);
+  EXPECT_NEAR(mean_of(fourth).error, report.heads[0].profiles[0].buckets[3].standard_error, 1e-14);
 
   // One document with pairs among several: nothing recovers for sure.
   std::vector<std::vector<std::pair<double, double>>> sums(10);
@@ -138,8 +139,9 @@ TEST(compared_numbers, are_paired_where_the_same_documents_were_drawn) {
   EXPECT_FALSE(same_documents(a, b));
   // A document without a say in one number has the number itself there.
   const double none = std::numeric_limits<double>::quiet_NaN();
-  const compared_number x{"n", 1, {0.9, 1.1, none}}, y{"n", 2, {1.9, none, none}};
-  EXPECT_NEAR(difference_of(x, y, true).error, jackknife_error({-1.0, -0.9}), 1e-15);
+  const compared_number x{"n", 1, {0.9, 1.1, none, 1.2}}, y{"n", 2, {1.9, none, none, 2.1}};
+  EXPECT_NEAR(difference_of(x, y, true).error, jackknife_error({-1.0, -0.9, -0.9}), 1e-15);
+  EXPECT_EQ(difference_of(x, y, true).freedom, 2);
 }
 
 TEST(summarize, errors_are_the_jackknife_over_documents_by_hand) {

@@ -32,14 +32,26 @@ TEST(jackknife, ratios_leave_documents_out_with_what_they_weigh) {
               1e-15);
 }
 
-TEST(jackknife, has_no_error_of_fewer_than_two) {
+TEST(jackknife, has_no_error_of_fewer_than_three) {
   EXPECT_TRUE(std::isnan(ratio_of_sums({}, {}).value));
   EXPECT_TRUE(std::isnan(ratio_of_sums({0, 0}, {0, 0}).value));
   const auto one = ratio_of_sums({6, 0}, {4, 0});
   EXPECT_DOUBLE_EQ(one.value, 1.5);
   EXPECT_TRUE(std::isnan(one.error));
-  EXPECT_TRUE(std::isnan(jackknife_error({2, none})));
-  EXPECT_DOUBLE_EQ(jackknife_error({2, none, 4}), 1);
+  EXPECT_TRUE(std::isnan(ratio_of_sums({6, 1, 0}, {4, 2, 0}).error));
+  EXPECT_TRUE(std::isnan(jackknife_error({2, none, 4})));
+  EXPECT_DOUBLE_EQ(jackknife_error({2, none, 4, 6}), std::sqrt(16.0 / 3));
+  EXPECT_EQ(jackknife(1, {2, none, 4, 6}).freedom, 2);
+  EXPECT_EQ(jackknife(1, {2, none, 4}).freedom, 0);
+}
+
+TEST(jackknife, the_freedom_of_a_difference_is_welch_s) {
+  const auto d = independent_difference({3, 0.2, 4}, {1, 0.1, 9});
+  EXPECT_DOUBLE_EQ(d.value, 2);
+  EXPECT_DOUBLE_EQ(d.error, std::sqrt(0.05));
+  EXPECT_NEAR(d.freedom, 0.05 * 0.05 / (0.04 * 0.04 / 4 + 0.01 * 0.01 / 9), 1e-12);
+  EXPECT_EQ(independent_difference({3, 0, 4}, {1, 0, 9}).freedom, 4);
+  EXPECT_TRUE(std::isnan(independent_difference({3, none}, {1, 0.1, 9}).error));
 }
 
 }  // namespace

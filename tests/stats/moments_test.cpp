@@ -129,6 +129,19 @@ TEST(moments, a_bad_row_is_named) {
   }
 }
 
+TEST(moments, sizes_whose_products_f64_does_not_hold_are_refused) {
+  cpu_context ctx{{.threads = 1}};
+  const auto sum = [&](double scale) {
+    auto rows = plant<double>({.dim = 3, .context_length = 100, .documents = 1, .rows = 20});
+    for (double& x : rows.k) x *= scale;
+    return accumulate(ctx, rows.view(), uniform_buckets{50});
+  };
+  for (const double scale : {1e-200, 1e-72, 1e72, 1e200})
+    EXPECT_QKGEOM_ERROR("but sizes must lie between 1e-70 and 1e+70; scale the rows", sum(scale));
+  EXPECT_QKGEOM_ERROR("k head 0 holds values of size ", sum(1e100));
+  for (const double scale : {0.0, 1e-68, 1e68}) EXPECT_NO_THROW(sum(scale));
+}
+
 TEST(moments, merging_what_does_not_fit_is_refused) {
   cpu_context ctx{{.threads = 1}};
   const auto a = plant<float>({.dim = 4, .documents = 1, .rows = 50}),

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -63,7 +66,14 @@ TEST(recovery, needs_two_standard_errors_of_its_rise_and_its_fall) {
   EXPECT_NEAR(quiet.rise.value, mean_without(-1), 1e-15);
   EXPECT_NEAR(quiet.rise.error, jackknife_by_hand(mean_without), 1e-15);
   EXPECT_GT(quiet.rise.error, 0.001);
-  const double rise_alone = quiet.rise.value / quiet.rise.error, fall_alone = quiet.fall.value / quiet.fall.error;
+  // So many errors over four documents are as sure as fewer over many: of Student's t and of a normal.
+  const auto as_normal = [](const head_estimate& e) {
+    const auto beyond = cdf(complement(boost::math::students_t(3), e.value / e.error));
+    return quantile(complement(boost::math::normal(), beyond));
+  };
+  EXPECT_EQ(quiet.rise.freedom, 3);
+  const double rise_alone = as_normal(quiet.rise), fall_alone = as_normal(quiet.fall);
+  EXPECT_LT(rise_alone, 0.5 * quiet.rise.value / quiet.rise.error);
   const auto report = hand_report(2, [](int, int b, int e) { return bumpy(b, e, 0.003); });
   EXPECT_FALSE(recovery(report, {.errors = 1.001 * std::min(rise_alone, fall_alone)})[0].mean.recovers);
   EXPECT_TRUE(recovery(report, {.errors = 0.999 * std::min(rise_alone, fall_alone)})[0].mean.recovers);

@@ -34,7 +34,7 @@ void set(pca_result& pca, rotation_result& r, const planted_number& x, double L)
 /// A report whose geometry is given, with the numbers of each replicate: (replicates)(heads).
 model_report report_of(const std::vector<planted_number>& heads, index_t L,
                        const std::vector<std::vector<planted_number>>& without = {},
-                       std::vector<std::int32_t> documents = {0, 1}) {
+                       std::vector<std::int32_t> documents = {0, 1, 2}) {
   model_report report{"planted", L, uniform_buckets{L}.edges(L), {}};
   for (std::size_t h = 0; h < heads.size(); ++h) {
     head_report r;
@@ -71,7 +71,9 @@ TEST(head_statistics, median_error_is_that_of_every_redraw) {
 
 TEST(trajectory, statistics_over_heads_and_their_errors) {
   const auto point = point_of(report_of({{1, 2, p}, {-3, 2, p}, {5, 2, c}}, 100,
-                                        {{{1.5, 2, p}, {-3, 2, c}, {5, 2, c}}, {{0.5, 2, p}, {-3, 2, p}, {5, 2, c}}}),
+                                        {{{1.5, 2, p}, {-3, 2, c}, {5, 2, c}},
+                                         {{0.5, 2, p}, {-3, 2, p}, {5, 2, c}},
+                                         {{1.1, 2, p}, {-3.1, 2, p}, {5, 2, c}}}),
                               "one", 2.5);
   const auto groups = head_groups(point.heads);
   ASSERT_EQ(groups.size(), 3u);
@@ -80,17 +82,18 @@ TEST(trajectory, statistics_over_heads_and_their_errors) {
   const auto& all = groups[0].heads;
   const auto mean = over_heads(point.column("mu_q_a"), all, head_statistic::mean);
   EXPECT_DOUBLE_EQ(mean.value, 1);
-  EXPECT_NEAR(mean.error, 0.5 / 3, 1e-15);  // the two replicates are 1 +- 1/6: sqrt(1/2 (1/36 + 1/36))
+  EXPECT_NEAR(mean.error, std::sqrt(1 / 27.0), 1e-15);  // the replicates are 1 +- 1/6 and 1: sqrt(2/3 (1/36 + 1/36))
+  EXPECT_EQ(mean.freedom, 2);
   EXPECT_NEAR(mean.head_error, std::sqrt((0 + 16 + 16) / 2.0 / 3), 1e-15);
   EXPECT_DOUBLE_EQ(over_heads(point.column("mu_q_a"), all, head_statistic::mean_abs).value, 3);
   const auto median = over_heads(point.column("mu_q_a"), all, head_statistic::median);
   EXPECT_DOUBLE_EQ(median.value, 1);
-  EXPECT_NEAR(median.error, 0.5, 1e-15);
+  EXPECT_NEAR(median.error, jackknife_error({1.5, 0.5, 1.1}), 1e-15);
   // alpha_k is the same in every replicate: no error is known, rather than 0.
   EXPECT_TRUE(std::isnan(over_heads(point.column("alpha_k"), all, head_statistic::mean).error));
   const auto share = class_share(point, all, p);
   EXPECT_DOUBLE_EQ(share.value, 2.0 / 3);
-  EXPECT_NEAR(share.error, 1.0 / 6, 1e-15);
+  EXPECT_NEAR(share.error, jackknife_error({1 / 3.0, 2 / 3.0, 2 / 3.0}), 1e-15);
   EXPECT_NEAR(share.head_error, std::sqrt(2.0 / 9 / 2), 1e-15);
   EXPECT_THROW(point.column("no_such_column"), error);
   EXPECT_THROW(point_of(model_report{}, "empty"), error);
@@ -169,14 +172,16 @@ TEST(bias_split, parts_add_up_whatever_the_signs) {
 }
 
 TEST(bias_split, the_same_documents_are_left_out_of_both) {
-  const std::vector<std::vector<planted_number>> up{{{2, 2}, {2, 2}}, {{1, 2}, {1, 2}}};
+  const std::vector<std::vector<planted_number>> up{{{2, 2}, {2, 2}}, {{1, 2}, {1, 2}}, {{1, 2}, {1, 2}}};
   const auto a = point_of(report_of({{1.5, 2}, {1.5, 2}}, 100, up), "a");
   const auto b = point_of(report_of({{1.5, 2}, {1.5, 2}}, 100, up), "b");
   const std::vector<std::size_t> both{0, 1};
   EXPECT_NEAR(split_bias(a, b, both, true, false).mu.error, 0, 1e-15);  // both move alike
-  const auto other = point_of(report_of({{1.5, 2}, {1.5, 2}}, 100, up, {5, 6}), "other documents");
-  // Each side alone: log 2 apart, so a jackknife error of log(2) / 2, and two of them.
-  EXPECT_NEAR(split_bias(a, other, both, true, false).mu.error, std::log(2) / 2 * std::sqrt(2), 1e-15);
+  const auto other = point_of(report_of({{1.5, 2}, {1.5, 2}}, 100, up, {5, 6, 7}), "other documents");
+  // Each side alone: log 2, 0 and 0 have a jackknife error of log(2) 2 / 3; there are two of them.
+  const auto moved = split_bias(a, other, both, true, false).mu;
+  EXPECT_NEAR(moved.error, std::log(2) * 2 / 3 * std::sqrt(2), 1e-15);
+  EXPECT_NEAR(moved.freedom, 4, 1e-12);
 }
 
 /// One planted layer through the analyses, as a report.

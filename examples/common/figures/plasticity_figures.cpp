@@ -4,16 +4,18 @@
 #include <map>
 
 #include "examples/common/figures/head_cells.hpp"
+#include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
 
 namespace {
 
 struct mean_line {
-  std::vector<double> mean, error;
+  std::vector<double> mean, half_width;  ///< of the 95 % interval
 };
 
-/// Mean over heads in each query bucket; its error is a jackknife that leaves one document out of all heads at once.
+/// Mean over heads in each query bucket; its interval is by a jackknife that leaves one document out of all heads at
+/// once.
 mean_line mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles) {
   mean_line line;
   const std::size_t buckets = profiles.empty() ? 0 : profiles[0]->buckets.size();
@@ -42,7 +44,7 @@ mean_line mean_over_heads(const std::vector<const plasticity_profile_result*>& p
     for (const auto& [document, c] : change)
       without.push_back(heads + c.second > 0 ? (sum + c.first) / (heads + c.second) : no_value);
     line.mean.push_back(heads > 0 ? sum / heads : no_value);
-    line.error.push_back(jackknife_error(without));
+    line.half_width.push_back(half_width(jackknife(line.mean.back(), without)));
   }
   return line;
 }
@@ -65,8 +67,7 @@ void add_kind(line_figure& f, const model_report& report, bool rope, bool named)
   g.name = kind + "mean of " + counted(profiles.size(), "head");
   g.line = rope ? rope_colour : nope_colour;
   g.mean = std::move(line.mean);
-  g.error = std::move(line.error);
-  for (double& e : g.error) e *= 2;
+  g.error = std::move(line.half_width);
   f.groups.push_back(std::move(g));
   if (observed.empty()) return;
   std::vector<const plasticity_profile_result*> seen;
@@ -105,7 +106,7 @@ line_figure profile_figure(const model_report& report) {
   add_kind(f, report, false, has_both_kinds(report));
   f.text = {"Attention plasticity along the context",
             report.model + brief_notes(report) + ", " + headline_of(report) + " query model, " + pairs_words(report) +
-                "; " + heads_words(f) + ", band: 2 standard errors",
+                "; " + heads_words(f) + ", band: 95 % interval",
             "query position (tokens, K = 1024)", "plasticity"};
   for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
   f.x_end = static_cast<double>(report.context_length);

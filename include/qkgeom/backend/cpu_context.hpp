@@ -63,8 +63,9 @@ class cpu_context {
   }
 
   /// Sums over pairs of keys, one result per problem, where scores are Gaussian: over all pairs, or over those that
-  /// `request` draws. k is (n, key heads, d); `groups` says which of its rows are keys. Throws on a key that is not
-  /// finite, on a weight that is negative or not finite, and on a weight for drawn pairs.
+  /// `request` draws. Values too large or too small for f32 arithmetic are computed in f64. k is (n, key heads, d);
+  /// `groups` says which of its rows are keys. Throws on a key that is not finite, on a weight that is negative or not
+  /// finite, and on a weight for drawn pairs.
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
@@ -73,12 +74,14 @@ class cpu_context {
   }
 
   /// Sums over all pairs of keys under observed queries, one result per problem. q is (n_q, query heads, d), k is (n,
-  /// key heads, d). Throws on a key that is not finite.
+  /// key heads, d). Scores are computed in `precision`, none being `usual_precision`; those of values too large or too
+  /// small for f32 in f64. Throws on a key that is not finite.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
-                                         const keys_by_document& groups,
-                                         const std::vector<empirical_problem>& problems) {
-    return cpu::empirical_pairs(*pool_, usual_precision<T>, cpu::widened(q), cpu::widened(k), groups, problems);
+                                         const keys_by_document& groups, const std::vector<empirical_problem>& problems,
+                                         std::optional<pair_precision> precision = {}) {
+    return cpu::empirical_pairs(*pool_, precision.value_or(usual_precision<T>), cpu::widened(q), cpu::widened(k),
+                                groups, problems);
   }
 
  private:

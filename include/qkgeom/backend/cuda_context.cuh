@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -84,19 +85,17 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
     return pairs_of(k, groups, problems, request, backend::given_weight<Weight>{weight});
   }
 
-  /// See cpu_context::empirical_pairs. At most 2^20 queries per bucket, but in f64.
+  /// See cpu_context::empirical_pairs. At most 2^20 queries per bucket in f32.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
-                                         const keys_by_document& groups,
-                                         const std::vector<empirical_problem>& problems) {
-    if constexpr (std::is_same_v<T, double>) {
-      return base::empirical_pairs(q, k, groups, problems);
-    } else {
-      const auto here = device();
-      const cuda_kernels::launcher launcher(here, *handles_);
-      return thrust_kernels::tile_observed<launcher_type, T, space>(launcher, options_.scratch_bytes, q, k, groups,
-                                                                    problems)();
-    }
+                                         const keys_by_document& groups, const std::vector<empirical_problem>& problems,
+                                         std::optional<pair_precision> precision = {}) {
+    const auto here = device();
+    if (!thrust_kernels::tile_observed<launcher_type, T, space>::takes(here, q, k, precision))
+      return base::empirical_pairs(q, k, groups, problems, precision);
+    const launcher_type launcher(here, *handles_);
+    return thrust_kernels::tile_observed<launcher_type, T, space>(launcher, options_.scratch_bytes, q, k, groups,
+                                                                  problems)();
   }
 
  private:
@@ -115,7 +114,7 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
           here, multiply, options_.scratch_bytes, k, groups, problems, request)();
     }
     using tile_pairs = thrust_kernels::tile_pairs<launcher_type, T, space>;
-    if (!tile_pairs::takes(request, Weight::given))
+    if (!tile_pairs::takes(here, k, problems, request, Weight::given))
       return thrust_kernels::gaussian_pairs(here, k, groups, problems, request, weight);
     const launcher_type launcher(here, *handles_);
     return tile_pairs(launcher, options_.scratch_bytes, options_.products == gram_products::split_bf16, k, groups,

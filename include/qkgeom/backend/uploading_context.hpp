@@ -83,10 +83,10 @@ class uploading_context {
   /// See cpu_context::empirical_pairs.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
-                                         const keys_by_document& groups,
-                                         const std::vector<empirical_problem>& problems) {
+                                         const keys_by_document& groups, const std::vector<empirical_problem>& problems,
+                                         std::optional<pair_precision> precision = {}) {
     const auto queries = upload(q), keys = upload(k);
-    return remote_->empirical_pairs(queries.view, keys.view, groups, problems);
+    return remote_->empirical_pairs(queries.view, keys.view, groups, problems, precision);
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "qkgeom/context/eigen_system.hpp"
@@ -40,9 +41,10 @@ concept solves_symmetric = requires(C& ctx, const std::vector<const std::vector<
 template <class C>
 concept sums_pairs = requires(C& ctx, const tensor_view<const float, C::space>& x, const keys_by_document& keys,
                               const std::vector<pair_problem>& problems, const pair_request& request,
-                              const std::vector<empirical_problem>& observed) {
+                              const std::vector<empirical_problem>& observed,
+                              const std::optional<pair_precision>& precision) {
   { ctx.gaussian_pairs(x, keys, problems, request) } -> std::same_as<std::vector<pair_sums>>;
-  { ctx.empirical_pairs(x, x, keys, observed) } -> std::same_as<std::vector<pair_sums>>;
+  { ctx.empirical_pairs(x, x, keys, observed, precision) } -> std::same_as<std::vector<pair_sums>>;
 };
 
 /// Where an analysis runs. `C::space` is the memory of its views; the primitives take every element type as they take

@@ -79,8 +79,9 @@ struct pair_sample {
 
 /// Terms of the plasticity of a pair i < j in the coordinates of the query model, delta = H(k_i - k_j), in order:
 /// P(q . k_j > q . k_i), the later key wins (1/2 for keys at one position); |delta_1 mean_1|; |delta' mean| over
-/// coordinates 2..d; delta_1^2 variance_1; delta' covariance delta over coordinates 2..d; the share of v that comes
-/// from covariance between coordinate 1 and the others (0 unless `joint`); |z|.
+/// coordinates 2..d; delta_1^2 variance_1 (that of eps: sigma_pos^2, under `joint` the bucket's own); delta' covariance
+/// delta over coordinates 2..d; the share of v that comes from covariance between coordinate 1 and the others (0 unless
+/// `joint`); |z|.
 enum class pair_term { later_wins, drift_mean, content_mean, drift_variance, content_variance, cross_variance, abs_z };
 inline constexpr index_t pair_terms = 7;
 constexpr std::string_view name_of(pair_term p) {

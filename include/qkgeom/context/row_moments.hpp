@@ -9,6 +9,11 @@
 
 namespace qkgeom {
 
+/// Sizes of queries and keys that f64 takes: products of four values stay inside its range.
+inline constexpr double smallest_size = 1e-70, largest_size = 1e70;
+/// Whether `largest`, the largest size of some values, is one; zeros are taken.
+inline bool takes_size(double largest) { return largest == 0 || (largest >= smallest_size && largest <= largest_size); }
+
 /// Second moments of x to keep.
 enum class scatter_kind { diagonal, full };
 

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/scalar.hpp"
@@ -60,7 +64,21 @@ struct captured_layer {
   }
 };
 
-/// Throws `error` naming tensor and row if a query or key of the layer is NaN or infinite.
+/// Throws `error` naming tensor and head if the values of a head have sizes that f64 does not take (`takes_size`).
+inline void check_sizes(const captured_side& side) {
+  const double* const data = reinterpret_cast<const double*>(side.data);
+  for (index_t h = 0; h < side.heads; ++h) {
+    double largest = 0;
+    for (index_t i = 0; i < side.rows; ++i)
+      for (index_t c = 0; c < side.dim; ++c)
+        largest = std::max(largest, std::abs(data[(i * side.heads + h) * side.dim + c]));
+    require(takes_size(largest), side.file, ": tensor ", side.tensor, " holds values up to ", largest, " at head ", h,
+            " of the tensor, but sizes must lie between ", smallest_size, " and ", largest_size, "; scale the rows");
+  }
+}
+
+/// Throws `error` naming tensor and row if a query or key of the layer is NaN or infinite, or of a size that f64 does
+/// not take.
 inline void check_finite(const captured_layer& layer) {
   visit_element_type(layer.element, [&]<class T>() {
     for (const auto* side : {&layer.q, &layer.k}) {
@@ -77,6 +95,7 @@ inline void check_finite(const captured_layer& layer) {
              side->position[i], ") holds ", value != value ? "NaN" : "an infinity", " at head ", j / side->dim,
              " of the tensor, coordinate ", j % side->dim);
       }
+      if constexpr (std::is_same_v<T, double>) check_sizes(*side);
     }
   });
 }

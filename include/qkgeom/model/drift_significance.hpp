@@ -17,6 +17,7 @@ struct drift_test_result {
   double beta_pos = 0;                                               ///< |beta|, per token
   double standard_error = std::numeric_limits<double>::quiet_NaN();  ///< of beta_pos, over documents
   double p = std::numeric_limits<double>::quiet_NaN();  ///< null hypothesis: beta = 0; NaN for fewer than two documents
+  double least_p = std::numeric_limits<double>::quiet_NaN();  ///< smallest p that so few documents or flips can give
 };
 
 struct drift_test_options {
@@ -26,8 +27,8 @@ struct drift_test_options {
 
 /// Test of beta = 0 for each query head of a layer (docs/mathematics.md, Query model). Without drift a document's sum
 /// of (q - mean)(t - mean t) is as likely as its negative, so p is the share of sign patterns over documents that give
-/// a drift as large, at least 2^(1 - G) for G documents. The standard error is the sandwich over documents. `moments`
-/// are of exactly these rows. Needs rows on the host. Throws if the moments do not fit the layer.
+/// a drift as large, at least 2^(1 - G) for G documents (`least_p`). The standard error is the sandwich over documents.
+/// `moments` are of exactly these rows. Needs rows on the host. Throws if the moments do not fit the layer.
 template <context Context, class T>
 std::vector<drift_test_result> drift_significance(Context& ctx, const layer_moments& moments,
                                                   const layer_view<T, memory_space::host>& layer,

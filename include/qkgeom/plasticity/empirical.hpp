@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,12 +17,14 @@ struct empirical_options {
   std::uint64_t seed = 0;
   query_position position = query_position::middle;  ///< tau, for the window of windowed layers
   bool across_documents = false;                     ///< pairs of keys of different documents too
+  std::optional<pair_precision> precision{};         ///< arithmetic of scores; none: `usual_precision`
 };
 
 /// The members of `empirical_options` that apply to queries gathered before.
 struct empirical_key_options {
   query_position position = query_position::middle;
   bool across_documents = false;
+  std::optional<pair_precision> precision{};
 };
 
 /// Plasticity of the observed queries of a layer, without a query model (4.7, 4.8; docs/mathematics.md, Pairwise

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -12,6 +14,7 @@
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/pair_sets.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
 
@@ -30,6 +33,13 @@ struct profile_bucket {
   std::vector<double> term_sum;  ///< (pair_terms, documents) with `profile_options::terms`: sums of the terms
 
   double middle() const { return 0.5 * static_cast<double>(start + end); }
+  /// Plasticity with its error over documents.
+  estimate mean() const {
+    if (std::isnan(standard_error)) return {plasticity};
+    const auto documents =
+        std::count_if(document_weight.begin(), document_weight.end(), [](double w) { return w > 0; });
+    return {plasticity, standard_error, static_cast<double>(documents - 1)};
+  }
 };
 
 /// Mean plasticity over pairs by key distance |t_i - t_j| and query distance tau - (t_i + t_j) / 2, in tokens.

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "qkgeom/stats/jackknife.hpp"
+
 namespace qkgeom {
 
 /// Summary of one number over heads. Signs differ between heads, so the mean hides what the mean of absolute values
@@ -24,6 +26,10 @@ struct head_estimate {
   double value = std::numeric_limits<double>::quiet_NaN();
   double error = std::numeric_limits<double>::quiet_NaN();       ///< jackknife over documents
   double head_error = std::numeric_limits<double>::quiet_NaN();  ///< if the heads were drawn from many like them
+  double freedom = 0;                                            ///< degrees of freedom of `error`
+
+  /// Takes the error over documents.
+  void set_error(const estimate& e) { error = e.error, freedom = e.freedom; }
 };
 
 /// The values of a group's heads, those that are NaN left out.
@@ -32,8 +38,8 @@ inline std::vector<double> values_of(const std::vector<double>& values, const st
 /// The statistic of some values; NaN of none.
 inline double statistic_of(head_statistic s, const std::vector<double>& x);
 
-/// Its standard error when the values are a draw of independent heads; NaN below two. That of the median is the
-/// bootstrap's, in closed form (Maritz and Jarrett 1978).
+/// Its standard error when the values are a draw of independent heads; NaN below two. That of the median
+/// is the bootstrap's, in closed form (Maritz and Jarrett 1978).
 inline double head_error_of(head_statistic s, const std::vector<double>& x);
 
 /// Share of a group's heads for which `in(head index)` holds; NaN of none.

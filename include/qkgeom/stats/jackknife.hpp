@@ -8,26 +8,40 @@
 
 namespace qkgeom {
 
-/// A number and its standard error; NaN where there is none.
+/// A number and its standard error; NaN where there is none. `half_width` (interval.hpp) gives its interval.
 struct estimate {
   double value = std::numeric_limits<double>::quiet_NaN();
   double error = std::numeric_limits<double>::quiet_NaN();
+  double freedom = 0;  ///< degrees of freedom of the error: documents that count, less one
 };
 
-/// Jackknife error of a statistic from its values `without` one document each; NaNs do not count. NaN for fewer than
-/// two values.
-inline double jackknife_error(const std::vector<double>& without) {
+/// Fewest documents, or blocks of them, that an error is given for.
+inline constexpr int least_documents = 3;
+
+/// The jackknife of a statistic from its values `without` one part each; NaNs do not count. No error from fewer than
+/// `least` values: of documents, that is the default; of heads, two.
+inline estimate jackknife(double value, const std::vector<double>& without, int least = least_documents) {
   double n = 0, mean = 0, square = 0;
   for (const double v : without)
     if (!std::isnan(v)) {
       mean += v;
       ++n;
     }
-  if (n < 2) return std::numeric_limits<double>::quiet_NaN();
+  if (n < least) return {value};
   mean /= n;
   for (const double v : without)
     if (!std::isnan(v)) square += (v - mean) * (v - mean);
-  return std::sqrt((n - 1) / n * square);
+  return {value, std::sqrt((n - 1) / n * square), n - 1};
+}
+inline double jackknife_error(const std::vector<double>& without, int least = least_documents) {
+  return jackknife(0, without, least).error;
+}
+
+/// The difference a - b of numbers over independent documents; degrees of freedom by Welch and Satterthwaite.
+inline estimate independent_difference(const estimate& a, const estimate& b) {
+  const double x = a.error * a.error, y = b.error * b.error;
+  const double freedom = (x + y) * (x + y) / (x * x / a.freedom + y * y / b.freedom);
+  return {a.value - b.value, std::sqrt(x + y), x + y > 0 ? freedom : std::fmin(a.freedom, b.freedom)};
 }
 
 /// sum of `sum` / sum of `weight` over documents, both (documents), with its jackknife error over documents of weight
@@ -42,7 +56,7 @@ inline estimate ratio_of_sums(const std::vector<double>& sum, const std::vector<
   std::vector<double> without;
   for (std::size_t e = 0; e < sum.size(); ++e)
     if (weight[e] > 0) without.push_back((all - sum[e]) / (total - weight[e]));
-  return {all / total, jackknife_error(without)};
+  return jackknife(all / total, without);
 }
 
 }  // namespace qkgeom

@@ -41,7 +41,8 @@ struct moment_options {
 };
 
 /// Moments of every head of a layer, per bucket and in total, in f64 for any element type (docs/mathematics.md,
-/// Moments). Throws if shapes do not fit, a position is negative, or a row is not finite.
+/// Moments). Throws if shapes do not fit, a position is negative, or a row is not finite or of a size that f64 does not
+/// take (`takes_size`).
 template <context Context, class T, memory_space S, bucketing Buckets>
 layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buckets& buckets,
                          const moment_options& options = {}) {
@@ -55,6 +56,8 @@ layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buck
                     m.buckets.count(), options.q_bucket);
   m.k = ctx.moments("k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, k_position.view()),
                     m.buckets.count(), options.k_bucket);
+  detail::check_sizes("q", m.q);
+  detail::check_sizes("k", m.k);
   return m;
 }
 

@@ -19,7 +19,12 @@ struct compared_number {
   std::vector<double> without;  ///< (documents or blocks), NaN: it changes nothing; empty: no error is known
   double head_error = std::numeric_limits<double>::quiet_NaN();
 
-  head_estimate estimate() const { return {value, jackknife_error(without), head_error}; }
+  head_estimate estimate() const {
+    head_estimate e{value};
+    e.head_error = head_error;
+    e.set_error(jackknife(value, without));
+    return e;
+  }
 };
 
 /// a - b; NaN where either is. `paired`: both come from the same documents, and the same one is left out of both at

@@ -14,7 +14,9 @@ namespace qkgeom {
 
 /// Options of `recovery`.
 struct recovery_options {
-  double errors = 2;  ///< how many standard errors the rise and the fall must have
+  /// How many standard errors the rise and the fall must have: of errors over many documents, more of fewer (Student's
+  /// t).
+  double errors = 2;
 };
 
 /// Whether a profile dips, recovers and falls again (section 6.2.1), judged on its deciles, 0 to 9: the peak is the
@@ -25,7 +27,7 @@ struct recovery_result {
   int dip = -1, peak = -1, end = -1;       ///< deciles; -1 where the profile has none there
   head_estimate rise;                      ///< peak - dip
   head_estimate fall;                      ///< peak - end
-  bool recovers = false;                   ///< rise and fall both exceed recovery_options::errors standard errors
+  bool recovers = false;                   ///< rise and fall both exceed what recovery_options::errors says
 };
 
 /// Recovery in the mean profile of a group of heads, in its layers' mean profiles and in its heads' own.
@@ -48,7 +50,7 @@ struct group_recovery {
 };
 
 /// Recovery of profiles under the headline model: all heads, then RoPE and NoPE layers apart where the model has both.
-/// A profile of one document has no error and none recovers.
+/// A profile of fewer than three documents has no error and none recovers.
 inline std::vector<group_recovery> recovery(const model_report& report, const recovery_options& options = {});
 
 /// recovery.csv: a row for the mean profile of each group of heads, of each layer and of each head (scope `model`,

@@ -38,6 +38,8 @@ TEST_F(fit_table, has_a_row_a_head_that_holds_what_was_found) {
     EXPECT_EQ(table.numbers("score_med_ks")[i], heads[i].scores.all.ks_distance);
     EXPECT_NEAR(table.numbers("beta_pos")[i], table.numbers("q_beta_norm")[i], 1e-15);
     EXPECT_EQ(table.numbers("documents")[i], 3);
+    EXPECT_EQ(table.numbers("beta_pos_p_least")[i], 0.25);
+    EXPECT_GE(table.numbers("beta_pos_p")[i], 0.25);
     EXPECT_EQ(table.numbers("score_pairs")[i], 15 * 64);
     EXPECT_EQ(table.numbers("r2_axis")[i], heads[i].r2_axis);
   }

@@ -27,7 +27,10 @@ void expect_ratio(const estimate& found, const std::vector<double>& sum, const s
   for (const double x : without) square += (x - mean) * (x - mean);
   const auto n = static_cast<double>(without.size());
   EXPECT_NEAR(found.value, total / all, 1e-14);
-  EXPECT_NEAR(found.error, std::sqrt((n - 1) / n * square), 1e-14);
+  if (n < 3)
+    EXPECT_TRUE(std::isnan(found.error));
+  else
+    EXPECT_NEAR(found.error, std::sqrt((n - 1) / n * square), 1e-14);
 }
 
 class softmax_tables : public ::testing::Test {
@@ -101,7 +104,7 @@ TEST_F(softmax_tables, means_of_heads_and_groups_with_errors_over_documents) {
   EXPECT_EQ(report->groups[2].group, "nope");
   // Of four buckets the first lies in the first fifth of the context, the last in the last.
   EXPECT_EQ(report->heads[0].first20.entropy.value, report->heads[0].buckets[0].entropy.value);
-  EXPECT_EQ(report->heads[0].last20.entropy.error, report->heads[0].buckets[3].entropy.error);
+  EXPECT_EQ(report->heads[0].last20.entropy.value, report->heads[0].buckets[3].entropy.value);
   EXPECT_EQ(report->heads[0].overall.queries, 2 * 32 + 16 + 3);
   EXPECT_FALSE(softmax_of(capture_set::open({folder / "without"})));
 }

@@ -22,6 +22,26 @@ QKGEOM_HD inline double unit_scale(double mean_square) {
   return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
 }
 
+/// Whether products of four values of this size (two of keys, two of queries) stay far from the ends of f32. Values
+/// beyond are computed in f64.
+inline bool f32_holds(double largest) {
+  constexpr int range = 20;
+  return !(largest > 0) || std::abs(std::ilogb(largest)) <= range;
+}
+
+/// The largest size of a mean, a standard deviation or the first column of a factor, whose largest that is.
+inline double largest_of(const std::vector<pair_problem>& problems) {
+  double largest = 0;
+  for (const auto& p : problems)
+    for (const auto& scores : p.distributions) {
+      for (const double m : scores.mean) largest = std::max(largest, std::abs(m));
+      for (const double v : scores.variance) largest = std::max(largest, std::sqrt(v));
+      for (std::size_t i = 0; i < scores.factor.size(); i += static_cast<std::size_t>(scores.rank))
+        largest = std::max(largest, std::abs(scores.factor[i]));
+    }
+  return largest;
+}
+
 /// The rounding grid is estimated from at most 256 evenly spaced keys of a group (of n keys).
 inline constexpr index_t most_grid_keys = 256;
 QKGEOM_HD inline index_t grid_keys(index_t n) { return n < most_grid_keys ? n : most_grid_keys; }

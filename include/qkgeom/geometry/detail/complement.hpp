@@ -58,11 +58,15 @@ plane_angles angles_in_planes(Context& ctx, const matrix_view<const T>& x, const
 
 /// Positions of one side and the grid of frequencies that resolves them: twice as fine as 2 pi / T, T the span.
 struct position_grid {
-  std::vector<std::size_t> offset;  ///< (rows) position after the first
+  std::vector<std::size_t> offset;    ///< (rows) position after the first
+  std::vector<std::size_t> distinct;  ///< these, ascending, each once
   fourier_grid grid;
 
   explicit position_grid(const vector_view<const std::int32_t>& position)
-      : offset(offsets(position)), grid(size(offset)) {}
+      : offset(offsets(position)), distinct(offset), grid(size(offset)) {
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  }
 
   static std::vector<std::size_t> offsets(const vector_view<const std::int32_t>& position) {
     std::vector<std::size_t> t;
@@ -78,19 +82,18 @@ struct position_grid {
 };
 
 /// Coefficients of F(x) = sum u exp(-i (omega + x step) (t - centre)) as a polynomial in x, for omega the grid's k-th
-/// frequency; `order` (rows) permutes positions. 16 terms err by at most 1e-10 of the number of rows for |x| <= 1.
-inline std::array<std::complex<double>, 16> series_near(const position_grid& positions, const double* re,
-                                                        const double* im, const std::vector<std::size_t>& order,
-                                                        std::size_t k) {
+/// frequency; `u` holds a sum for each of the distinct positions. 16 terms err by at most 1e-10 of the number of rows
+/// for |x| <= 1.
+inline std::array<std::complex<double>, 16> series_near(const position_grid& positions,
+                                                        const std::vector<std::complex<double>>& u, std::size_t k) {
   constexpr std::size_t terms = 16, lanes = 8;
-  const std::size_t n = order.size();
   const double quarter = 0.25 * static_cast<double>(positions.grid.size());  // |t - quarter| <= quarter
   std::array<std::array<double, lanes>, terms> x{}, y{};                     // sums of u exp(-i omega t) s^j
-  for (std::size_t first = 0; first < n; first += lanes) {
+  for (std::size_t first = 0; first < u.size(); first += lanes) {
     std::array<double, lanes> a{}, b{}, s{};
-    for (std::size_t l = 0; l < std::min(lanes, n - first); ++l) {
-      const std::size_t t = positions.offset[first + l], row = order[first + l];
-      const auto turned = std::complex(re[row], im[row]) * positions.grid.turn(k * t);
+    for (std::size_t l = 0; l < std::min(lanes, u.size() - first); ++l) {
+      const std::size_t t = positions.distinct[first + l];
+      const auto turned = u[first + l] * positions.grid.turn(k * t);
       a[l] = turned.real(), b[l] = turned.imag();
       s[l] = static_cast<double>(t) / quarter - 1;
     }
@@ -145,8 +148,10 @@ inline std::pair<double, double> best_turn(const position_grid& positions, const
     x[positions.offset[r]] += re[order[r]];
     y[positions.offset[r]] += im[order[r]];
   }
+  std::vector<std::complex<double>> u;
+  for (const std::size_t t : positions.distinct) u.emplace_back(x[t], y[t]);
   const std::size_t k = positions.grid.largest(x, y).second;
-  const auto [steps, sum] = largest_of(series_near(positions, re, im, order, k));
+  const auto [steps, sum] = largest_of(series_near(positions, u, k));
   constexpr double turn = 2 * std::numbers::pi;
   const double omega = positions.grid.frequency(k) + steps * turn / static_cast<double>(positions.grid.size());
   return {std::remainder(omega, turn), sum / static_cast<double>(order.size())};

@@ -6,25 +6,32 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/drift_significance.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
 
 namespace detail {
 
+/// Whether all sign patterns of the documents are visited, and how many of them or of drawn ones.
+inline std::pair<bool, std::uint64_t> sign_patterns(std::size_t documents, const drift_test_options& options) {
+  require(options.max_flips > 0, "drift_test: max_flips must be at least 1, not ", options.max_flips);
+  const std::uint64_t flips = options.max_flips;
+  const bool all = documents < 63 && (std::uint64_t{1} << (documents - 1)) <= flips;
+  return {all, all ? std::uint64_t{1} << (documents - 1) : flips + 1};
+}
+
 /// Share of sign patterns of the documents' vectors (documents, d) for which the norm of their signed sum is at least
 /// that of the plain sum, which counts itself. Visits all patterns, or `max_flips` drawn ones if there are more;
 /// flipping all signs changes nothing, so the first document keeps its sign.
 inline double sign_flip_p(const std::vector<double>& vectors, std::size_t d, const drift_test_options& options) {
-  require(options.max_flips > 0, "drift_test: max_flips must be at least 1, not ", options.max_flips);
   const std::size_t documents = vectors.size() / d;
-  const std::uint64_t flips = options.max_flips;
-  const bool all = documents < 63 && (std::uint64_t{1} << (documents - 1)) <= flips;
-  const std::uint64_t patterns = all ? std::uint64_t{1} << (documents - 1) : flips + 1;
+  const auto [all, patterns] = sign_patterns(documents, options);
   const random_stream stream{options.seed, 0, 0, draw::sign_flip};
   std::vector<double> sum(d);
   double observed = 0;
@@ -72,8 +79,9 @@ drift_test_result drift_test_of(const row_moments& m, const matrix_view<const T>
     }
   }
   const double n = static_cast<double>(r.documents);
-  r.standard_error = std::sqrt(n / (n - 1) * dense::dot(along, along)) / m.tt;
+  if (r.documents >= least_documents) r.standard_error = std::sqrt(n / (n - 1) * dense::dot(along, along)) / m.tt;
   r.p = sign_flip_p(product, d, options);
+  r.least_p = 1 / static_cast<double>(sign_patterns(place.size(), options).second);
   return r;
 }
 

@@ -40,7 +40,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const cho
   }
   std::vector<empirical_problem> problems;
   for (index_t h = 0; h < layer.q.heads; ++h) problems.push_back({h, layer.key_of_query[h], query_rows, distributions});
-  auto sums = ctx.empirical_pairs(q, layer.k, groups, problems);
+  auto sums = ctx.empirical_pairs(q, layer.k, groups, problems, options.precision);
   std::vector<plasticity_profile_result> results;
   for (auto& s : sums) {
     results.push_back(profile_of(edges, count, std::move(s), groups.document, "empirical", false));
@@ -67,7 +67,8 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
   check_shapes(layer);
   observed_queries<T> queries(buckets.edges(context_length), options.max_queries, options.seed);
   queries.add(layer);
-  return empirical_profile(ctx, queries.take(), layer, queries.edges(), {options.position, options.across_documents});
+  return empirical_profile(ctx, queries.take(), layer, queries.edges(),
+                           {options.position, options.across_documents, options.precision});
 }
 
 template <context Context, class T, bucketing Buckets>
@@ -83,7 +84,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
     for (index_t& i : bucket) i = kept.row[i];
   return detail::empirical_profile<Context, T, memory_space::device>(
       ctx, {layer.q, rows, kept.count, kept.mean_position}, layer, queries.edges(),
-      {options.position, options.across_documents});
+      {options.position, options.across_documents, options.precision});
 }
 
 inline plasticity_profile_result unbiased(plasticity_profile_result profile) {

@@ -44,10 +44,11 @@ inline estimate estimate_of(const heatmap_terms& cells, std::size_t cell, std::s
   if (!(weight > 0)) return result;
   const auto i = cell * heatmap_terms::values + value;
   result.value = cells.sum[i] / weight;
-  if (groups < 2) return result;
+  if (groups < least_documents) return result;
   const double square =
       cells.square[i] - 2 * result.value * cells.product[i] + result.value * result.value * cells.weight_square[cell];
   result.error = std::sqrt(groups / (groups - 1) * std::max(0.0, square)) / weight;
+  result.freedom = groups - 1;
   return result;
 }
 

@@ -80,8 +80,9 @@ void add_profiles(Context& ctx, const Shards& shards, const layer_statistics<T>&
     for (std::size_t c = 0; c < models.size(); ++c)
       for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[c][h]));
     if (!options.empirical) return;
-    auto observed = empirical_profile(ctx, s.observed, shard, layer.buckets,
-                                      {.position = options.position, .across_documents = options.across_documents});
+    auto observed = empirical_profile(
+        ctx, s.observed, shard, layer.buckets,
+        {.position = options.position, .across_documents = options.across_documents, .precision = options.precision});
     for (std::size_t h = 0; h < heads.size(); ++h) add(heads[h].empirical, std::move(observed[h]));
   });
   add_drift(models[0], heads);

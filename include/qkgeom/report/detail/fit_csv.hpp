@@ -42,7 +42,7 @@ inline void write_fits_csv(const std::filesystem::path& path, const std::vector<
                         "q_mae_ratio,q_resid0_skew,q_resid0_kurt,q_resid0_ks,q_resid0_ks_p,q_noise_med_abs_skew,"
                         "q_noise_med_abs_kurt,q_noise_med_ks,q_noise_med_ks_p,q_noise_frac_ks_p_lt_alpha,score_pairs,"
                         "score_med_abs_skew,score_med_abs_kurt,score_med_ks,score_med_ks_p,score_frac_ks_p_lt_alpha,"
-                        "alpha_pos,beta_pos,beta_pos_error,beta_pos_p,documents,sigma2_pos,r2_axis"));
+                        "alpha_pos,beta_pos,beta_pos_error,beta_pos_p,beta_pos_p_least,documents,sigma2_pos,r2_axis"));
   const auto add = [&](const normality_medians& m) {
     csv.add(m.abs_skewness).add(m.abs_kurtosis).add(m.ks_distance).add(m.ks_p).add(m.share_below_alpha);
   };
@@ -54,7 +54,12 @@ inline void write_fits_csv(const std::filesystem::path& path, const std::vector<
     add(f.noise);
     csv.add(h.scores.all.samples);
     add(h.scores.all);
-    csv.add(h.alpha_pos).add(h.beta_pos).add(h.drift.standard_error).add(h.drift.p).add(h.drift.documents);
+    csv.add(h.alpha_pos)
+        .add(h.beta_pos)
+        .add(h.drift.standard_error)
+        .add(h.drift.p)
+        .add(h.drift.least_p)
+        .add(h.drift.documents);
     csv.add(h.sigma2_pos).add(h.r2_axis);
     csv.end_row();
   }

@@ -63,7 +63,7 @@ inline double head_error_of(head_statistic s, const std::vector<double>& x) {
 
 inline double share_error(double share, std::size_t n) {
   return n < 2 ? std::numeric_limits<double>::quiet_NaN()
-               : std::sqrt(share * (1 - share) / (static_cast<double>(n) - 1));
+                             : std::sqrt(share * (1 - share) / (static_cast<double>(n) - 1));
 }
 
 }  // namespace qkgeom

@@ -55,7 +55,7 @@ inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticit
   }
   const auto whole = means(whole_values);
   std::array<estimate, 4> result;
-  for (std::size_t i = 0; i < 4; ++i) result[i] = {whole[i], jackknife_error(without[i])};
+  for (std::size_t i = 0; i < 4; ++i) result[i] = jackknife(whole[i], without[i]);
   return result;
 }
 

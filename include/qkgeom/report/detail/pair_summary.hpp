@@ -61,7 +61,8 @@ inline later_key_summary later_keys(const plasticity_profile_result& profile, do
   s.later_wins = summarize(p, context_length, by).overall;
   if (bias_strength == 0 || std::isnan(bias_strength) || std::isnan(s.later_wins.value)) return s;
   const bool above = bias_strength > 0;
-  s.favoured_wins = {above ? s.later_wins.value : 1 - s.later_wins.value, s.later_wins.error};
+  s.favoured_wins = s.later_wins;
+  if (!above) s.favoured_wins.value = 1 - s.later_wins.value;
   s.agrees = s.favoured_wins.value > 0.5;
   const profile_means means(p, by);
   s.agreeing_share = means.jackknife({{0, std::numeric_limits<double>::infinity()}},

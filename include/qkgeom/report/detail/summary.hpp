@@ -55,13 +55,12 @@ inline bool profile_means::has_pairs(std::size_t document, const std::vector<tok
 
 template <class Value>
 estimate profile_means::jackknife(const std::vector<token_range>& ranges, const Value& value) const {
-  estimate result{value(index_t{-1}), std::numeric_limits<double>::quiet_NaN()};
-  if (std::isnan(result.value)) return result;
+  const double whole = value(index_t{-1});
+  if (std::isnan(whole)) return {};
   std::vector<double> without;
   for (std::size_t e = 0; e < profile_->documents.size(); ++e)
     if (has_pairs(e, ranges)) without.push_back(value(static_cast<index_t>(e)));
-  result.error = jackknife_error(without);
-  return result;
+  return qkgeom::jackknife(whole, without);
 }
 
 inline profile_summary summarize(const plasticity_profile_result& p, index_t context_length, bucket_weight by) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,18 @@ inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets,
     rows[i] = static_cast<std::int32_t>(buckets(positions[i]));
   }
   return rows;
+}
+
+/// Throws `error` if the rows of a head are too large or too small for what is computed from their moments.
+inline void check_sizes(const char* side, const std::vector<side_moments>& heads) {
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const auto& m = heads[h].total;
+    double largest = 0;
+    for (index_t i = 0; i < m.dim() && m.count > 0; ++i)
+      largest = std::max({largest, std::abs(m.mean[i]), std::sqrt(m.xx_diagonal(i) / static_cast<double>(m.count))});
+    require(takes_size(largest), side, " head ", h, " holds values of size ", largest, ", but sizes must lie between ",
+            smallest_size, " and ", largest_size, "; scale the rows");
+  }
 }
 
 /// The longer of two bucket grids; throws unless one is the beginning of the other.

@@ -94,7 +94,6 @@ inline void collect_cells(author_head& head, const pair_sums& sums, const bucket
     sum += t.sum / t.pairs;
     ++count;
   }
-  head.overall.value = sum / count;
   std::vector<double> without;
   for (const auto& [document, mine] : by_document) {
     double rest = sum, left = count;
@@ -109,7 +108,7 @@ inline void collect_cells(author_head& head, const pair_sums& sums, const bucket
     }
     without.push_back(rest / left);
   }
-  head.overall.error = jackknife_error(without);
+  head.overall = jackknife(sum / count, without);
 }
 
 template <context Context, class T>

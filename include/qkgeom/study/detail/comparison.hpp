@@ -72,7 +72,7 @@ inline head_estimate difference_of(const compared_number& a, const compared_numb
   if (std::isnan(d.value)) return d;
   d.head_error = std::hypot(a.head_error, b.head_error);
   if (!paired || a.without.size() != b.without.size()) {
-    d.error = std::hypot(a.estimate().error, b.estimate().error);
+    d.set_error(independent_difference(jackknife(a.value, a.without), jackknife(b.value, b.without)));
     return d;
   }
   std::vector<double> without;
@@ -81,7 +81,7 @@ inline head_estimate difference_of(const compared_number& a, const compared_numb
   };
   for (std::size_t i = 0; i < a.without.size(); ++i)
     if (!std::isnan(a.without[i]) || !std::isnan(b.without[i])) without.push_back(of(a, i) - of(b, i));
-  d.error = jackknife_error(without);
+  d.set_error(jackknife(d.value, without));
   return d;
 }
 

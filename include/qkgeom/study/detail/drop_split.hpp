@@ -47,7 +47,7 @@ inline drop_split split_of(const std::vector<plasticity_profile_result>& profile
   const auto set = [&](estimate& to, std::size_t i) {
     std::vector<double> without;
     for (const auto& x : r.without) without.push_back(x[i]);
-    to = {whole[i], std::isnan(whole[i]) ? whole[i] : jackknife_error(without)};
+    to = std::isnan(whole[i]) ? estimate{} : jackknife(whole[i], without);
   };
   set(r.drop, 0);
   for (std::size_t p = 0; p < drop_causes; ++p) set(r.cause[p], 1 + p);
@@ -111,7 +111,7 @@ inline estimate mean_over_heads(const std::vector<const drop_split*>& heads, ind
   if (!(n > 0)) return {};
   std::vector<double> without;
   for (const auto& [document, by] : shift) without.push_back((sum + by) / n);
-  return {sum / n, jackknife_error(without)};
+  return jackknife(sum / n, without);
 }
 
 }  // namespace qkgeom

@@ -57,14 +57,14 @@ head_estimate estimate_over_heads(const std::vector<const region_values*>& regio
   for (std::size_t d = 0; d < regions.at(0)->without.size(); ++d)
     if (std::any_of(regions.begin(), regions.end(), [&](const auto* r) { return detail::changes_heads(*r, d, heads); }))
       without.push_back(value(static_cast<index_t>(d), heads));
-  e.error = jackknife_error(without);
+  e.set_error(jackknife(e.value, without));
   without.clear();
   for (std::size_t i = 0; heads.size() > 1 && i < heads.size(); ++i) {
     auto rest = heads;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
     without.push_back(value(index_t{-1}, rest));
   }
-  e.head_error = jackknife_error(without);
+  e.head_error = jackknife_error(without, 2);
   return e;
 }
 

@@ -3,10 +3,12 @@
 
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <optional>
 
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/stats/interval.hpp"
 #include "qkgeom/study/recovery.hpp"
 
 namespace qkgeom {
@@ -61,7 +63,8 @@ inline recovery_result recovery_in(const decile_values& deciles, const std::vect
   if (r.dip < 0 || r.end < 0) return r;
   r.rise = decile_difference(deciles, heads, r.peak, r.dip);
   r.fall = decile_difference(deciles, heads, r.peak, r.end);
-  r.recovers = r.rise.value > options.errors * r.rise.error && r.fall.value > options.errors * r.fall.error;
+  const double miss = std::erfc(options.errors / std::numbers::sqrt2);  // a normal's beyond so many errors
+  r.recovers = r.rise.value > half_width(r.rise, miss) && r.fall.value > half_width(r.fall, miss);
   return r;
 }
 

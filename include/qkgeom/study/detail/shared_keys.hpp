@@ -123,10 +123,10 @@ inline shared_key_likeness shared_key_likeness_of(const model_report& report, st
   for (std::size_t i = 0; i < 6; ++i) {
     to[i]->value = value[i];
     if (std::isnan(value[i])) continue;
-    to[i]->error = jackknife_error(without_document[i]);
+    to[i]->set_error(jackknife(value[i], without_document[i]));
     // One pair of heads is no draw from many: without one of them there is none.
     if (std::none_of(without_head[i].begin(), without_head[i].end(), [](double v) { return std::isnan(v); }))
-      to[i]->head_error = jackknife_error(without_head[i]);
+      to[i]->head_error = jackknife_error(without_head[i], 2);
   }
   return result;
 }

@@ -109,7 +109,7 @@ inline head_estimate over_heads(const head_values& column, const std::vector<std
   head_estimate e;
   e.value = statistic_of(statistic, values_of(column.value, group));
   e.head_error = head_error_of(statistic, values_of(column.value, group));
-  e.error = jackknife_error(detail::replicates_of(column, group, statistic));
+  e.set_error(jackknife(e.value, detail::replicates_of(column, group, statistic)));
   return e;
 }
 
@@ -122,7 +122,7 @@ inline head_estimate class_share(const trajectory_point& point, const std::vecto
   e.head_error = share_error(e.value, group.size());
   std::vector<double> without;
   for (const auto& classes : point.classes_without) without.push_back(share(classes));
-  e.error = jackknife_error(without);
+  e.set_error(jackknife(e.value, without));
   return e;
 }
 

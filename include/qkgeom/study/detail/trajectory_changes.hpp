@@ -12,20 +12,23 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Jackknife error over documents of `change(i, j)`, the change without block i of the first checkpoint's documents and
+/// Jackknife over documents of `change(i, j)`, the change without block i of the first checkpoint's documents and
 /// block j of the second's (-1: with all). Where both have the same blocks, these are left out of both at once; else
 /// the checkpoints count as independent.
 template <class Change>
-double change_error(const trajectory_point& from, const trajectory_point& to, const Change& change) {
+estimate change_of(const trajectory_point& from, const trajectory_point& to, const Change& change) {
   const auto n = static_cast<index_t>(from.classes_without.size()), m = static_cast<index_t>(to.classes_without.size());
+  const double whole = change(index_t{-1}, index_t{-1});
   std::vector<double> both, first, second;
   if (n == m && from.blocks == to.blocks) {
     for (index_t b = 0; b < n; ++b) both.push_back(change(b, b));
-    return jackknife_error(both);
+    return jackknife(whole, both);
   }
   for (index_t b = 0; b < n; ++b) first.push_back(change(b, index_t{-1}));
   for (index_t b = 0; b < m; ++b) second.push_back(change(index_t{-1}, b));
-  return std::hypot(jackknife_error(first), jackknife_error(second));
+  auto sum = independent_difference(jackknife(whole, first), jackknife(whole, second));
+  sum.value = whole;
+  return sum;
 }
 
 inline const std::vector<double>& values_without(const head_values& column, index_t block) {
@@ -72,7 +75,7 @@ inline std::vector<class_transition> class_transitions(const trajectory_point& f
       };
       class_transition t{a, b, 0, {share(-1, -1)}};
       for (const std::size_t h : group) t.heads += from.classes[h] == a && to.classes[h] == b;
-      t.share.error = detail::change_error(from, to, share);
+      t.share.set_error(detail::change_of(from, to, share));
       t.share.head_error = share_error(t.share.value, group.size());
       table.push_back(t);
     }
@@ -109,10 +112,10 @@ inline bias_split split_bias(const trajectory_point& from, const trajectory_poin
   }
   for (std::size_t i = 0; i < 4; ++i) {
     numbers[i]->value = whole[i];
-    numbers[i]->error = detail::change_error(from, to, [&](index_t a, index_t b) { return change(a, b, group)[i]; });
+    numbers[i]->set_error(detail::change_of(from, to, [&](index_t a, index_t b) { return change(a, b, group)[i]; }));
     std::vector<double> values;
     for (const auto& w : without_head) values.push_back(w[i]);
-    numbers[i]->head_error = jackknife_error(values);
+    numbers[i]->head_error = jackknife_error(values, 2);
   }
   return split;
 }

@@ -30,15 +30,19 @@ QKGEOM_INLINE std::vector<pair_sums> gaussian_pairs(thread_pool& pool, pair_memo
                                                     const wide_tensor& k, const keys_by_document& groups,
                                                     const std::vector<pair_problem>& problems,
                                                     const pair_request& request) {
-  return precision == pair_precision::f64 ? gaussian_pairs(pool, memory.f64, k, groups, problems, request)
-                                          : gaussian_pairs(pool, memory.f32, k, groups, problems, request);
+  const bool f32 = precision == pair_precision::f32 && backend::f32_holds(backend::largest_of(problems)) &&
+                   backend::f32_holds(largest_value(pool, k));
+  return f32 ? gaussian_pairs(pool, memory.f32, k, groups, problems, request)
+             : gaussian_pairs(pool, memory.f64, k, groups, problems, request);
 }
 
 QKGEOM_INLINE std::vector<pair_sums> empirical_pairs(thread_pool& pool, pair_precision precision, const wide_tensor& q,
                                                      const wide_tensor& k, const keys_by_document& groups,
                                                      const std::vector<empirical_problem>& problems) {
-  return precision == pair_precision::f64 ? empirical_pairs<double>(pool, q, k, groups, problems)
-                                          : empirical_pairs<float>(pool, q, k, groups, problems);
+  const bool f32 = precision == pair_precision::f32 && backend::f32_holds(largest_value(pool, q)) &&
+                   backend::f32_holds(largest_value(pool, k));
+  return f32 ? empirical_pairs<float>(pool, q, k, groups, problems)
+             : empirical_pairs<double>(pool, q, k, groups, problems);
 }
 
 }  // namespace qkgeom::cpu

@@ -3,6 +3,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu/wide_rows.hpp"
@@ -15,6 +16,22 @@ namespace qkgeom::cpu {
 
 template <class F>
 using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// The largest absolute value of all rows and heads; NaNs do not count.
+inline double largest_value(thread_pool& pool, const wide_tensor& x) {
+  constexpr index_t block = 256;
+  const index_t blocks = (x.first.rows + block - 1) / block;
+  std::vector<double> largest(x.heads * blocks);
+  pool.for_each(static_cast<index_t>(largest.size()), [&](index_t task, int) {
+    const auto rows = x.head(task / blocks);
+    std::vector<double> wide(rows.cols);
+    for (index_t b = task % blocks, i = b * block; i < std::min(rows.rows, (b + 1) * block); ++i) {
+      rows.read(i, wide.data());
+      for (const double v : wide) largest[task] = std::max(largest[task], std::abs(v));
+    }
+  });
+  return largest.empty() ? 0.0 : *std::max_element(largest.begin(), largest.end());
+}
 
 /// out (n, d) = the keys of one group minus their centre. Differences of keys do not change, and f32 stays exact where
 /// keys share a large term. Throws if a key is not finite.

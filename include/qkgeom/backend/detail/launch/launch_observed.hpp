@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "qkgeom/backend/detail/launch/launch.hpp"
@@ -47,6 +48,13 @@ class tile_observed {
         keys_(launcher.device(), k, groups_, backend::key_centre::on_grid),
         d_(k.dim),
         most_queries_(static_cast<index_t>(scratch / sizeof(float)) / std::max<index_t>(1, groups_.n)) {}
+
+  /// Whether the tile programs take the rows in this precision; none: `usual_precision`.
+  static bool takes(const device_type& device, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
+                    std::optional<pair_precision> precision) {
+    return precision.value_or(usual_precision<T>) == pair_precision::f32 && f32_holds(device, q) &&
+           f32_holds(device, k);
+  }
 
   std::vector<pair_sums> operator()() {
     std::vector<pair_sums> results;

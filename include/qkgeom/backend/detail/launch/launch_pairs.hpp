@@ -35,10 +35,11 @@ class tile_pairs {
     buckets_per_launch_ = std::max<index_t>(1, scratch_ / std::max<index_t>(1, bucket_bytes));
   }
 
-  /// Whether the tile programs take the request.
-  static bool takes(const pair_request& request, bool weighted) {
-    return request.sample.pairs == 0 && request.precision.value_or(usual_precision<T>) == pair_precision::f32 &&
-           !(request.terms && weighted);
+  /// Whether the tile programs take the request. Keys and scores are brought to order 1 in f64, terms are not.
+  static bool takes(const device_type& device, const tensor_view<const T, S>& k,
+                    const std::vector<pair_problem>& problems, const pair_request& request, bool weighted) {
+    if (request.sample.pairs > 0 || request.precision.value_or(usual_precision<T>) != pair_precision::f32) return false;
+    return !request.terms || (!weighted && backend::f32_holds(backend::largest_of(problems)) && f32_holds(device, k));
   }
 
   template <class Weight>

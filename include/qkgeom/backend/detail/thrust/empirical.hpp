@@ -90,17 +90,20 @@ void add_observed_bucket(const Device& device, const device_keys<Device>& groups
 template <class Device, class T, memory_space S>
 std::vector<pair_sums> empirical_pairs(const Device& device, const tensor_view<const T, S>& q,
                                        const tensor_view<const T, S>& k, const keys_by_document& groups,
-                                       const std::vector<empirical_problem>& problems) {
+                                       const std::vector<empirical_problem>& problems, pair_precision precision) {
   std::vector<pair_sums> results;
   for (const auto& p : problems) results.push_back(backend::zero_sums(groups, p.distributions.size()));
   if (groups.groups() <= 0) return results;
+  const bool f32 = precision == pair_precision::f32 && f32_holds(device, q) && f32_holds(device, k);
   const device_keys<Device> device_groups(device, groups);
   for (std::size_t p = 0; p < problems.size(); ++p) {
     const auto& problem = problems[p];
     const auto y = device_groups.centred(device, k, problem.key_head, backend::key_centre::on_grid);
-    for (std::size_t bucket = 0; bucket < problem.distributions.size(); ++bucket)
-      add_observed_bucket<compute_t<T>>(device, device_groups, q, problem, static_cast<index_t>(bucket), y.data(),
-                                        results[p]);
+    for (index_t bucket = 0; bucket < static_cast<index_t>(problem.distributions.size()); ++bucket)
+      if (f32)
+        add_observed_bucket<float>(device, device_groups, q, problem, bucket, y.data(), results[p]);
+      else
+        add_observed_bucket<double>(device, device_groups, q, problem, bucket, y.data(), results[p]);
   }
   device_groups.require_finite();
   return results;

@@ -13,6 +13,26 @@
 
 namespace qkgeom::thrust_kernels {
 
+/// The size of one value of a tensor.
+template <class T>
+struct size_of_value {
+  const T* data;
+  index_t dim, heads, row_stride, head_stride;
+  QKGEOM_HD double operator()(index_t item) const {
+    const index_t row = item / (heads * dim), head = item / dim % heads;
+    return std::fabs(static_cast<double>(data[row * row_stride + head * head_stride + item % dim]));
+  }
+};
+
+/// Whether f32 holds what pair kernels make of a tensor's values; NaNs do not count.
+template <class Device, class T, memory_space S>
+bool f32_holds(const Device& device, const tensor_view<const T, S>& x) {
+  return backend::f32_holds(thrust::transform_reduce(
+      device.policy, thrust::counting_iterator<index_t>(0),
+      thrust::counting_iterator<index_t>(x.rows * x.heads * x.dim),
+      size_of_value<T>{x.data, x.dim, x.heads, x.row_stride, x.head_stride}, 0.0, thrust::maximum<double>()));
+}
+
 /// centred(i, c) = key i, in the order of the groups, minus its group's centre; differences of keys do not change.
 template <class T>
 struct centre_keys {

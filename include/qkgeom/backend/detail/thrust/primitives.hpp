@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -114,9 +115,9 @@ class primitives {
   /// See cpu_context::empirical_pairs.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
-                                         const keys_by_document& groups,
-                                         const std::vector<empirical_problem>& problems) {
-    return thrust_kernels::empirical_pairs(device(), q, k, groups, problems);
+                                         const keys_by_document& groups, const std::vector<empirical_problem>& problems,
+                                         std::optional<pair_precision> precision = {}) {
+    return thrust_kernels::empirical_pairs(device(), q, k, groups, problems, precision.value_or(usual_precision<T>));
   }
 
  protected:
