@@ -124,19 +124,20 @@ model_report analyse(Context& ctx, const capture_set& source, analysis_options o
     if (stored)
       known = known_moments_of(stored->read(number), options.geometry_blocks > 1 && stored->blocks() >= least_blocks);
     if (known) report.moment_tokens = known->moments.q[0].total.count;
+    std::vector<head_report> heads;
     visit_element_type(first.element, [&]<class T>() {
       const auto shards = [&](const auto& f) { each_shard([&](const captured_layer& rows) { f(rows.view<T>()); }); };
-      auto heads = analyse_layer<T>(ctx, shards,
-                                    {.names = {number, first.rope, first.query_heads, first.key_heads},
-                                     .buckets = report.buckets,
-                                     .context_length = report.context_length,
-                                     .document_block = document_block(source.documents()),
-                                     .every_token = std::move(known),
-                                     .documents = documents},
-                                    options);
-      for (auto& h : heads)
-        if (options.wants_head({number, h.q_head})) report.heads.push_back(std::move(h));
+      heads = analyse_layer<T>(ctx, shards,
+                               {.names = {number, first.rope, first.query_heads, first.key_heads},
+                                .buckets = report.buckets,
+                                .context_length = report.context_length,
+                                .document_block = document_block(source.documents()),
+                                .every_token = std::move(known),
+                                .documents = documents},
+                               options);
     });
+    for (auto& h : heads)
+      if (options.wants_head({number, h.q_head})) report.heads.push_back(std::move(h));
     progress(static_cast<index_t>(first.query_heads.size()));
   }
   report.notes = notes_of(source, report, positions);
