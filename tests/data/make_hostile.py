@@ -71,6 +71,7 @@ def with_type(**fields):
 ONE_FLOAT = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]'
 FILES = {
     "whole.safetensors": capture(),
+    "apostrophes.safetensors": capture(name="'tis a name of ''two"),
     "nul-in-header.safetensors": capture(after=b'\0{"hidden":1}'),
     "grid-above-limit.safetensors": capture(context=2**31 - 1),
     "grid-2e22-buckets.safetensors": capture(context=2**22, size=1),

@@ -17,7 +17,7 @@ a=$work/first b=$work/second
 printf 'checkpoint,heldout_loss\nlater,2.5\nnever,1\n' >"$work/loss.csv"
 run training_dynamics "$a" "$b" --out "$work/out" --labels first,later --loss "$work/loss.csv" --threads 2 --precision f64
 grep -q 'Change of log mean |bias|' "$work/stdout" || bad "no summary"
-expected=$(printf '%s\n' trajectory.csv transitions.csv bias_split.csv $(both bias_token bias_context bias_in_sd \
+expected=$(printf '%s\n' notes.csv trajectory.csv transitions.csv bias_split.csv $(both bias_token bias_context bias_in_sd \
   bias_factors correlation class_shares plasticity ap_drop) | sort)
 [[ $(ls "$work/out" | sort) == "$expected" ]] || bad "wrote $(ls "$work/out" | tr '\n' ' ')"
 [[ -z $(find "$work/out" -empty) ]] || bad "empty: $(find "$work/out" -empty)"

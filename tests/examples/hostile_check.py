@@ -74,6 +74,7 @@ os.mkfifo(pipe)
 
 # Captures.
 run(None, "heads", FOLDER / "whole.safetensors")
+run(None, "heads", FOLDER / "apostrophes.safetensors")
 for name, words in {
         "nul-in-header": "the header is not valid JSON at byte 984, which is NUL",
         "grid-above-limit": "more than the 4096 allowed",

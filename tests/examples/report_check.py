@@ -74,7 +74,7 @@ def main():
     rows = {text_of(tr[0]): tr for tr in table.find("tbody")}
     heads = {f"{r['layer']}.{r['q_head']}": r for r in csv.DictReader(open(folder / "heads.csv", newline=""))}
     check(list(rows) == list(heads) and rows, f"rows {list(rows)}, heads {list(heads)}")
-    columns = {"AP overall": "ap_overall", "AP_drop": "ap_drop", "Bias × context": "bias_context", "r_k axis a": "r_k_a",
+    columns = {"AP overall": "ap_overall", "AP_drop": "ap_drop", "Bias logits × context": "bias_context_logits", "r_k axis a": "r_k_a",
                "r_q PC0": "r_q_pc0", "Key head": "k_head"}
     for name in set(rows) & set(heads):
         for shown, column in columns.items():
@@ -92,7 +92,10 @@ def main():
     drop = next(r for r in csv.DictReader(open(folder / "model_columns.csv", newline=""))
                 if r["group"] == "all" and r["column"] == "ap_drop")
     mean, error = float(drop["mean"]), float(drop["mean_error"] or "nan")
-    sure = not math.isnan(error) and abs(mean - 0.1) > 2 * error
+    notes = "".join(r["text"] for r in csv.DictReader(open(folder / "notes.csv", newline="")))
+    few = re.search(r"errors over (\d+) documents", notes)
+    factor = {"3": 4.302653, "4": 3.182446}[few[1]] if few else 2  # Student's t, 0.975
+    sure = not math.isnan(error) and abs(mean - 0.1) > factor * error
     begins = ("Met: " if mean < 0.1 else "Not met: ") if sure else "Cannot be said: "
     check(sentence.startswith(begins) and f"{mean:.3f}" in sentence, f"AP_drop {mean} ± {error}: {sentence}")
 

@@ -151,11 +151,11 @@ TEST(Target, PlacesAModelAmongOthers) {
   EXPECT_THROW(read_scored_models(file, {"name", "drop"}), qkgeom::error);
   std::filesystem::remove(file);
   using testing::HasSubstr;
-  EXPECT_THAT(quadrant_of({0.05, 0.01}, 30, 30).statement, HasSubstr("keeps its context"));
-  EXPECT_THAT(quadrant_of({0.05, 0.01}, 29, 30).statement, HasSubstr("capability-limited"));
-  EXPECT_THAT(quadrant_of({0.20, 0.01}, 31, 30).statement, HasSubstr("context-limited"));
-  EXPECT_THAT(quadrant_of({0.20, 0.01}, 29, 30).statement, HasSubstr("limited in both"));
-  EXPECT_THAT(quadrant_of({0.11, 0.01}, 29, 30).statement, HasSubstr("cannot be said"));
+  EXPECT_THAT(quadrant_of({0.05, 0.01, 11}, 30, 30).statement, HasSubstr("keeps its context"));
+  EXPECT_THAT(quadrant_of({0.05, 0.01, 11}, 29, 30).statement, HasSubstr("capability-limited"));
+  EXPECT_THAT(quadrant_of({0.20, 0.01, 11}, 31, 30).statement, HasSubstr("context-limited"));
+  EXPECT_THAT(quadrant_of({0.20, 0.01, 11}, 29, 30).statement, HasSubstr("limited in both"));
+  EXPECT_THAT(quadrant_of({0.11, 0.01, 11}, 29, 30).statement, HasSubstr("cannot be said"));
 }
 
 TEST(Numbers, ErrorsHaveMoreDecimalsWhereTheyWouldReadAsNothing) {

@@ -232,9 +232,26 @@ TEST_F(live_analysis_of, means_are_over_documents) {
     else if (mean_layer[r] != 5)
       continue;
     EXPECT_NEAR(mean[r], (of[0] + of[1]) / 2, 1e-15);
-    EXPECT_NEAR(error[r], std::abs(of[0] - of[1]) / 2, 1e-15);
+    EXPECT_TRUE(std::isnan(error[r])) << "two documents give no error";
   }
   EXPECT_EQ(seen, (std::map<std::string, int>{{"modelall", 1}, {"head", 4}}));
+
+  // Three documents have a component 0.
+  const auto share = numbers(heads, "ev_pc0");
+  std::vector<double> shares;
+  for (std::size_t r = 0; r < heads.rows(); ++r)
+    if (layer[r] == 5) shares.push_back(share[r]);
+  ASSERT_EQ(shares.size(), 3u);
+  double centre = 0, square = 0;
+  for (const double x : shares) centre += x / 3;
+  for (const double x : shares) square += (x - centre) * (x - centre);
+  for (std::size_t r = 0; r < means.rows(); ++r)
+    if (means.column("column")[r] == "ev_pc0" && means.column("scope")[r] == "head" && mean_layer[r] == 5) {
+      EXPECT_NEAR(mean[r], centre, 1e-15);
+      EXPECT_NEAR(error[r], std::sqrt(square / 6), 1e-15);
+      ++seen["share"];
+    }
+  EXPECT_EQ(seen["share"], 1);
 
   const auto profile = read_csv(found / "document_profile_means.csv");
   EXPECT_EQ(profile.rows(), 4u * 2 * 16);
@@ -242,8 +259,9 @@ TEST_F(live_analysis_of, means_are_over_documents) {
   EXPECT_EQ(profile.numbers("documents")[0], 0);
   EXPECT_TRUE(std::isnan(profile.numbers("plasticity")[0]));
   EXPECT_EQ(profile.numbers("documents")[1], 3);
+  EXPECT_GT(profile.numbers("plasticity_error")[1], 0);
   EXPECT_EQ(profile.numbers("documents")[15], 2);
-  EXPECT_GT(profile.numbers("plasticity_error")[15], 0);
+  EXPECT_TRUE(std::isnan(profile.numbers("plasticity_error")[15]));
 }
 
 TEST_F(live_analysis_of, are_the_same_bytes_however_documents_are_batched_and_with_any_threads) {

@@ -63,6 +63,7 @@ inline void check_digest(const std::filesystem::path& file, const std::string& d
 
 inline void check_shard(const std::filesystem::path& folder, const captured_shard& shard) {
   const auto file = folder / shard.file;
+  require(std::filesystem::exists(file), file.string(), ": the shard is missing");
   if (!shard.sha256.empty()) return check_digest(file, shard.sha256);
   const index_t rows = detail::read_rows(capture::open(file), 0, false);
   require(rows == shard.rows, file.string(), " is damaged: it holds ", rows, " rows of queries and keys, not ",
