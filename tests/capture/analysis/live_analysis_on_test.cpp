@@ -236,19 +236,19 @@ TEST_F(live_analysis_of, means_are_over_documents) {
   }
   EXPECT_EQ(seen, (std::map<std::string, int>{{"modelall", 1}, {"head", 4}}));
 
-  // Three documents have a component 0.
+  // All four documents have a component 0.
   const auto share = numbers(heads, "ev_pc0");
   std::vector<double> shares;
   for (std::size_t r = 0; r < heads.rows(); ++r)
     if (layer[r] == 5) shares.push_back(share[r]);
-  ASSERT_EQ(shares.size(), 3u);
+  ASSERT_EQ(shares.size(), 4u);
   double centre = 0, square = 0;
-  for (const double x : shares) centre += x / 3;
+  for (const double x : shares) centre += x / 4;
   for (const double x : shares) square += (x - centre) * (x - centre);
   for (std::size_t r = 0; r < means.rows(); ++r)
     if (means.column("column")[r] == "ev_pc0" && means.column("scope")[r] == "head" && mean_layer[r] == 5) {
       EXPECT_NEAR(mean[r], centre, 1e-15);
-      EXPECT_NEAR(error[r], std::sqrt(square / 6), 1e-15);
+      EXPECT_NEAR(error[r], std::sqrt(square / 12), 1e-15);
       ++seen["share"];
     }
   EXPECT_EQ(seen["share"], 1);
