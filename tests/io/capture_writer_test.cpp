@@ -123,7 +123,7 @@ TEST(CaptureWriter, RefusesExamplesOutOfOrder) {
   EXPECT_QKGEOM_ERROR("example 0 follows 1, but examples must ascend",
                       writer.add_shard({(*m.documents)[0]}, sample_rows<>({0}).layers()));
   EXPECT_QKGEOM_ERROR("the next shard is shard-00001", writer.adopt_shard({}, {shard_name(2), {}, 0}));
-  EXPECT_QKGEOM_ERROR("cannot open", writer.adopt_shard({}, {shard_name(1), {}, 0}));
+  EXPECT_QKGEOM_ERROR("the shard is missing", writer.adopt_shard({}, {shard_name(1), {}, 0}));
 }
 
 TEST(CaptureWriter, AFullDiskLeavesTheFinishedShards) {
