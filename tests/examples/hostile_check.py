@@ -6,7 +6,8 @@ Usage: hostile_check.py BIN SOURCE FOLDER
 
 Each run must end as expected: with status 0 and nothing on stderr, or with status 2 and one line there (besides notes) that
 holds the given words, no control characters and at most 1000 bytes; within 20 s of computing and with at most 500 MB of
-memory, four times as much of both if AddressSanitizer is in it. Writes into FOLDER, prints what is wrong and exits with 1 if anything is.
+memory; programs with AddressSanitizer get four times both. Writes into FOLDER, prints what is wrong and exits with 1 if
+anything is.
 """
 import os
 import pathlib
