@@ -11,8 +11,8 @@
 #include "capture/forward/weight_feed.hpp"
 #include "capture/model/description.hpp"
 #include "capture/model/head_changes.hpp"
-#include "capture/model/rope.hpp"
 #include "qkgeom/core/buffer.hpp"
+#include "qkgeom/rotary/embedding.hpp"
 
 // What a decoder holds on a device besides weights.
 namespace qkgeom {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/model/rope.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/rotary/embedding.hpp"
 
 namespace qkgeom {
 

@@ -82,20 +82,6 @@ activation read_activation(const json_value& config, const char* field, const st
 
 namespace {
 
-std::vector<double> numbers_after_colons(const std::string& text, std::size_t count) {
-  std::vector<double> numbers;
-  for (std::size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
-    const char* const begin = text.c_str() + colon + 1;
-    char* end = nullptr;
-    const double x = std::strtod(begin, &end);
-    require(end > begin && x > 0 && std::isfinite(x) && (*end == '\0' || *end == ':'), "rope scaling '", text,
-            "': each number must be positive");
-    numbers.push_back(x);
-  }
-  require(numbers.size() == count, "rope scaling '", text, "' must have ", count, " numbers, not ", numbers.size());
-  return numbers;
-}
-
 /// The part of config.json that describes the text model. Ministral 3's rotary parameters are added where it has none.
 nlohmann::json& text_part(nlohmann::json& config) {
   nlohmann::json& text = config.contains("text_config") ? config["text_config"] : config;
@@ -123,28 +109,7 @@ nlohmann::json with_rope_theta(nlohmann::json config, double theta) {
 }
 
 nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scaling) {
-  const std::string type = scaling.substr(0, scaling.find(':'));
-  nlohmann::json patch{{"rope_type", type == "none" ? "default" : type}};
-  const auto set = [&](std::initializer_list<const char*> names) {
-    const auto numbers = numbers_after_colons(scaling, names.size());
-    std::size_t i = 0;
-    for (const char* name : names) {
-      const double x = numbers[i++];
-      patch[name] = x;
-      if (x == std::floor(x) && x < 1e9) patch[name] = static_cast<index_t>(x);  // tokens are integers
-    }
-  };
-  if (type == "none")
-    set({});
-  else if (type == "linear" || type == "dynamic")
-    set({"factor"});
-  else if (type == "yarn")
-    set({"factor", "original_max_position_embeddings"});
-  else if (type == "llama3")
-    set({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
-  else
-    fail("rope scaling '", scaling, "' is not known; known: none, linear:FACTOR, dynamic:FACTOR, ",
-         "yarn:FACTOR:CONTEXT, llama3:FACTOR:LOW:HIGH:CONTEXT");
+  nlohmann::json patch = rope_scaling_fields(scaling);
   nlohmann::json& text = text_part(config);
   require(!text.contains("rope_parameters") || !text["rope_parameters"].contains("full_attention"),
           "rope scaling cannot be replaced in a model with a rotary embedding for each type of layer");
@@ -160,7 +125,7 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
       if (patch.contains("llama_4_scaling_beta") && from && !patch.contains(original)) patch[original] = *from;
       break;
     }
-  if (type != "none") text.erase("original_max_position_embeddings");
+  if (patch["rope_type"] != "default") text.erase("original_max_position_embeddings");
   text.erase("rope_parameters");
   text["rope_scaling"] = patch;
   return config;

@@ -79,12 +79,7 @@ split_heads split_capture(const arguments& a, const drop_arguments& choice) {
   split_heads found{manifest.model.name, manifest.context_length, {}};
   for_each_layer(cpu, source, a, options, "Splitting", [&](const auto& layer, const auto& rows, const auto& moments) {
     drop_split_options split{{}, choice.distance_cell, options.precision};
-    if (turn_back && layer.rope) {
-      const auto& info = manifest.layer(layer.layer);
-      split.rotation = info.rope_parameters ? info.rope_parameters : manifest.rope;
-      require(split.rotation.has_value(), a.captures.at(0).string(), ": layer ", layer.layer,
-              " has rotary embeddings, but the capture does not say which (inv_freq)");
-    }
+    if (turn_back) split.rotation = manifest.rope_of(manifest.layer(layer.layer));
     const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
     auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
     for (std::size_t h = 0; h < splits.size(); ++h)

@@ -159,7 +159,7 @@ TEST(drop_split, keys_turned_back_see_no_distance) {
       const captured_rope rope{style, 4, 1, {0.003, 0.0007}};
       const auto turned = [&](double t, double* x) {
         for (int c = 0; c < 4; ++c) x[c] = 0.5 * x[c] + 2 + c;
-        detail::rotary_turn(rope, t)(x);
+        rotary_turn(rope, t)(x);
       };
       const head h(cpu, turned, turned, kind, 24);
       const auto s = h.split(cpu, {.rotation = rope});

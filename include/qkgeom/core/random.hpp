@@ -40,7 +40,9 @@ enum class draw : std::uint32_t {
   score_pair = 10,
   decay_pair = 11,
   sign_flip = 12,
-  probe = 13
+  probe = 13,
+  stretched_position = 14,
+  stationary_key = 15
 };
 
 /// A stateless stream of random numbers: entry i depends on (seed, document, layer, use, i) alone.

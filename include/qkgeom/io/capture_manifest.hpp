@@ -117,6 +117,14 @@ struct capture_manifest {
     require(at >= 0, "layer ", number, " is not in this capture");
     return layers[at];
   }
+  /// The rotary embedding of a layer; none in a NoPE layer. Throws `error` if the capture does not say which.
+  std::optional<captured_rope> rope_of(const captured_layer_info& l) const {
+    if (!l.rope) return std::nullopt;
+    auto found = l.rope_parameters ? l.rope_parameters : rope;
+    require(found.has_value(), "layer ", l.layer,
+            " has rotary embeddings, but the capture does not say which (inv_freq)");
+    return found;
+  }
   /// Captured query heads of all layers.
   index_t query_heads() const {
     index_t n = 0;

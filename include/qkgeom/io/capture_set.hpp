@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
+#include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,9 @@ class capture_set {
 
   const std::vector<capture>& captures() const { return captures_; }
   /// The first capture's; model, layers and context length are the same in all.
-  const capture_manifest& manifest() const { return shortened_ ? *shortened_ : captures_[0].manifest(); }
+  const capture_manifest& manifest() const {
+    return changes_.empty() ? captures_[0].manifest() : changes_.back()->manifest;
+  }
   std::vector<index_t> layers() const { return captures_[0].layers(); }
   /// One more than the largest document number.
   index_t documents() const { return documents_; }
@@ -59,8 +62,17 @@ class capture_set {
   /// The same captures as if their context ended at `length` tokens: the rows at positions below it alone. Moments of
   /// every token and sums of the forward pass count as absent. Throws `error` unless 0 < length <= the context.
   capture_set before(index_t length) const;
-  /// False for a set that `only` or `before` made.
-  bool has_all_rows() const { return only_.empty() && !shortened_; }
+  /// What a changed set says and reads in place of the captures.
+  struct change {
+    capture_manifest manifest;
+    std::function<captured_layer(captured_layer)> rows;  ///< of a layer
+    std::function<index_t(index_t)> tokens;              ///< of a document that has so many
+  };
+  /// The same captures, read through `c` after what changed them before. Moments of every token and sums of the forward
+  /// pass count as absent.
+  capture_set changed(change c) const;
+  /// False for a set that `only`, `before` or `changed` made.
+  bool has_all_rows() const { return only_.empty() && changes_.empty(); }
 
   /// Takes the pages of a shard out of this process' memory until they are read again.
   void forget(index_t number) const;
@@ -74,8 +86,8 @@ class capture_set {
   std::vector<index_t> offset_;                            // (captures) added to its document numbers
   std::vector<std::pair<std::size_t, index_t>> shards_{};  // capture, shard
   index_t documents_ = 0;
-  std::vector<index_t> only_{};                  // ascending; empty: all
-  std::optional<capture_manifest> shortened_{};  // of a shorter context
+  std::vector<index_t> only_{};                           // ascending; empty: all
+  std::vector<std::shared_ptr<const change>> changes_{};  // in their order
 };
 
 }  // namespace qkgeom

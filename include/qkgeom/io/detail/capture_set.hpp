@@ -88,7 +88,7 @@ inline std::vector<captured_document> capture_set::listed_documents() const {
     if (const auto& listed = captures_[c].manifest().documents)
       for (auto e : *listed) {
         e.index += offset_[c];
-        e.tokens = std::min(e.tokens, manifest().context_length);
+        for (const auto& step : changes_) e.tokens = step->tokens(e.tokens);
         if (holds(e.index)) all.push_back(std::move(e));
       }
   return all;
@@ -125,13 +125,12 @@ inline captured_layer capture_set::read_shard(index_t layer, index_t number) con
   auto rows = captures_[c].read_layer(layer, shard);
   if (offset_[c] > 0)
     for (auto* side : {&rows.q, &rows.k}) detail::shift_documents(*side, static_cast<std::int32_t>(offset_[c]));
-  if (has_all_rows()) return rows;
-  const index_t length = manifest().context_length;
-  for (auto* side : {&rows.q, &rows.k}) {
-    const auto position = side->position, document = side->document;
-    *side = detail::rows_where(std::move(*side),
-                               [&](index_t i) { return position[i] < length && holds(index_t{document[i]}); });
-  }
+  if (!only_.empty())
+    for (auto* side : {&rows.q, &rows.k}) {
+      const auto document = side->document;
+      *side = detail::rows_where(std::move(*side), [&](index_t i) { return holds(index_t{document[i]}); });
+    }
+  for (const auto& step : changes_) rows = step->rows(std::move(rows));
   return rows;
 }
 
@@ -173,9 +172,22 @@ inline capture_set capture_set::only(std::vector<index_t> documents) const {
 inline capture_set capture_set::before(index_t length) const {
   require(length > 0 && length <= manifest().context_length, "capture_set: the context of ", manifest().context_length,
           " tokens cannot end at ", length);
+  auto shorter = manifest();
+  shorter.context_length = length;
+  return changed({std::move(shorter),
+                  [length](captured_layer rows) {
+                    for (auto* side : {&rows.q, &rows.k}) {
+                      const auto position = side->position;
+                      *side = detail::rows_where(std::move(*side), [&](index_t i) { return position[i] < length; });
+                    }
+                    return rows;
+                  },
+                  [length](index_t tokens) { return std::min(tokens, length); }});
+}
+
+inline capture_set capture_set::changed(change c) const {
   auto some = *this;
-  some.shortened_ = manifest();
-  some.shortened_->context_length = length;
+  some.changes_.push_back(std::make_shared<const change>(std::move(c)));
   return some;
 }
 

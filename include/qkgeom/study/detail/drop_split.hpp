@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "qkgeom/report/summary.hpp"
+#include "qkgeom/stats/shapley.hpp"
 #include "qkgeom/study/detail/frozen_causes.hpp"
 #include "qkgeom/study/drop_split.hpp"
 
@@ -15,15 +16,11 @@ namespace detail {
 
 /// Shapley values over the four causes from the drops with each set of them frozen, as (drop, causes, rest).
 inline std::array<double, drop_causes + 2> shapley_split(const std::array<double, 1 << drop_causes>& drop_with) {
-  constexpr unsigned all = (1u << drop_causes) - 1;
-  constexpr double share[] = {1.0 / 4, 1.0 / 12, 1.0 / 12, 1.0 / 4};  // |S|! (3 - |S|)! / 4!
-  std::array<double, drop_causes + 2> x{};
-  x[0] = drop_with[0];
-  for (unsigned p = 0; p < drop_causes; ++p)
-    for (unsigned moving = 0; moving <= all; ++moving)
-      if (!(moving >> p & 1u))
-        x[1 + p] += share[std::popcount(moving)] * (drop_with[all & ~moving & ~(1u << p)] - drop_with[all & ~moving]);
-  x[drop_causes + 1] = drop_with[all];
+  const std::vector<double> with_moving(drop_with.rbegin(), drop_with.rend());  // what is not frozen moves
+  const auto causes = shapley_values(with_moving);
+  std::array<double, drop_causes + 2> x{drop_with.front()};
+  std::copy(causes.begin(), causes.end(), x.begin() + 1);
+  x.back() = drop_with.back();
   return x;
 }
 

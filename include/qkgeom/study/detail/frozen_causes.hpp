@@ -11,6 +11,7 @@
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/rotary/turn.hpp"
 
 namespace qkgeom::detail {
 
@@ -145,31 +146,6 @@ weights_by_distance distance_weights(Context& ctx, const std::vector<query_model
             [](const auto& a, const auto& b) { return a.first < b.first; });
   return weights;
 }
-
-/// A rotary embedding moved by some tokens: turns the coordinate pairs of vectors (d).
-class rotary_turn {
- public:
-  rotary_turn(const captured_rope& rope, double tokens) : interleaved_(rope.style == "interleaved") {
-    for (const double f : rope.inv_freq) {
-      cos_.push_back(std::cos(tokens * f));
-      sin_.push_back(std::sin(tokens * f));
-    }
-  }
-  void operator()(double* x) const {
-    const auto half = cos_.size();
-    for (std::size_t p = 0; p < half; ++p) {
-      double& a = x[interleaved_ ? 2 * p : p];
-      double& b = x[interleaved_ ? 2 * p + 1 : p + half];
-      const double was = a;
-      a = cos_[p] * was - sin_[p] * b;
-      b = sin_[p] * was + cos_[p] * b;
-    }
-  }
-
- private:
-  bool interleaved_;
-  std::vector<double> cos_, sin_;
-};
 
 /// A layer whose keys are turned back to position 0; it has no queries.
 template <class T>

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "capture/model/rope.hpp"
-
-#include <algorithm>
-#include <cmath>
-#include <numbers>
+#pragma once
 
 #include "qkgeom/core/scalar.hpp"
+#include "qkgeom/rotary/embedding.hpp"
 
 namespace qkgeom {
 
-std::vector<float> default_frequencies(double theta, index_t d) {
+inline std::vector<float> default_frequencies(double theta, index_t d) {
   std::vector<float> f;
   for (index_t i = 0; i < d; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(d);
@@ -18,7 +15,7 @@ std::vector<float> default_frequencies(double theta, index_t d) {
   return f;
 }
 
-std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_scaling& scaling) {
+inline std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_scaling& scaling) {
   const auto factor = static_cast<float>(scaling.factor);
   const auto low = static_cast<float>(scaling.low_freq_factor), high = static_cast<float>(scaling.high_freq_factor);
   const auto context = static_cast<float>(scaling.original_context);
@@ -34,7 +31,7 @@ std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_
   return inv_freq;
 }
 
-std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling) {
+inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling) {
   // The dimension that makes `turns` turns within the original context.
   const auto dimension = [&](double turns) {
     return static_cast<double>(d) * std::log(scaling.original_context / (turns * 2 * std::numbers::pi)) /
@@ -55,11 +52,11 @@ std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling&
   return f;
 }
 
-namespace {
+namespace detail {
 
-constexpr const char* original_field = "original_max_position_embeddings";
+inline constexpr const char* original_field = "original_max_position_embeddings";
 
-std::string type_of(const json_value& dictionary) {
+inline std::string rope_type_of(const json_value& dictionary) {
   return dictionary.string("rope_type").value_or(dictionary.string("type").value_or("default"));
 }
 
@@ -81,9 +78,11 @@ struct scaling_fields {
 };
 
 /// A context times the factor of a scaling, at most what an index holds.
-index_t stretched(double context, double factor) { return static_cast<index_t>(std::min(context * factor, 9e15)); }
+inline index_t stretched(double context, double factor) {
+  return static_cast<index_t>(std::min(context * factor, 9e15));
+}
 
-void read_llama3(const scaling_fields& from, rope_description& rope) {
+inline void read_llama3(const scaling_fields& from, rope_description& rope) {
   const llama3_scaling scaling{from.required_positive("factor"), from.required_positive("low_freq_factor"),
                                from.required_positive("high_freq_factor"), from.original_context()};
   require(scaling.high_freq_factor > scaling.low_freq_factor, from.dictionary.where(),
@@ -92,7 +91,7 @@ void read_llama3(const scaling_fields& from, rope_description& rope) {
   rope.scaled_context = stretched(scaling.original_context, scaling.factor);
 }
 
-void read_yarn(const scaling_fields& from, rope_description& rope) {
+inline void read_yarn(const scaling_fields& from, rope_description& rope) {
   // In Python null is false; only an absent field has the default.
   const bool silent = !from.dictionary.raw().contains("truncate");
   yarn_scaling scaling{1, from.original_context(), from.or_default("beta_fast", 32), from.or_default("beta_slow", 1),
@@ -110,7 +109,7 @@ void read_yarn(const scaling_fields& from, rope_description& rope) {
 }
 
 /// theta of a document of `length` tokens, in single precision like PyTorch.
-double dynamic_theta(const rope_description& rope, index_t length) {
+inline double dynamic_theta(const rope_description& rope, index_t length) {
   const auto factor = static_cast<float>(rope.dynamic->factor);
   const float share = factor * static_cast<float>(length) / static_cast<float>(rope.dynamic->context);
   const double d = static_cast<double>(rope.rotary_dim);
@@ -118,19 +117,34 @@ double dynamic_theta(const rope_description& rope, index_t length) {
   return static_cast<double>(static_cast<float>(rope.theta) * growth);
 }
 
-}  // namespace
+inline std::vector<double> numbers_after_colons(const std::string& text, std::size_t count) {
+  std::vector<double> numbers;
+  for (std::size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
+    const char* const begin = text.c_str() + colon + 1;
+    char* end = nullptr;
+    const double x = std::strtod(begin, &end);
+    require(end > begin && x > 0 && std::isfinite(x) && (*end == '\0' || *end == ':'), "rope scaling '", text,
+            "': each number must be positive");
+    numbers.push_back(x);
+  }
+  require(numbers.size() == count, "rope scaling '", text, "' must have ", count, " numbers, not ", numbers.size());
+  return numbers;
+}
 
-std::optional<json_value> rope_dictionary(const json_value& config) {
+}  // namespace detail
+
+inline std::optional<json_value> rope_dictionary(const json_value& config) {
   const auto scaling = config.object("rope_scaling");
   return scaling && !scaling->raw().empty() ? scaling : config.object("rope_parameters");
 }
 
-const json_value& original_context_holder(const json_value& config, const json_value& dictionary) {
-  const std::string type = type_of(dictionary);
-  return (type == "yarn" || type == "llama3") && config.find(original_field) ? config : dictionary;
+inline const json_value& original_context_holder(const json_value& config, const json_value& dictionary) {
+  const std::string type = detail::rope_type_of(dictionary);
+  return (type == "yarn" || type == "llama3") && config.find(detail::original_field) ? config : dictionary;
 }
 
-rope_description read_rope(const json_value& config, index_t head_dim, index_t context, const rope_defaults& defaults) {
+inline rope_description read_rope(const json_value& config, index_t head_dim, index_t context,
+                                  const rope_defaults& defaults) {
   // The dictionary's theta takes precedence over the top-level one.
   const auto dictionary = rope_dictionary(config);
   rope_defaults top = defaults;
@@ -139,8 +153,8 @@ rope_description read_rope(const json_value& config, index_t head_dim, index_t c
   return read_rope_dictionary(config, dictionary, head_dim, context, top);
 }
 
-rope_description read_rope_dictionary(const json_value& config, const std::optional<json_value>& dictionary,
-                                      index_t head_dim, index_t context, const rope_defaults& defaults) {
+inline rope_description read_rope_dictionary(const json_value& config, const std::optional<json_value>& dictionary,
+                                             index_t head_dim, index_t context, const rope_defaults& defaults) {
   rope_description rope;
   rope.theta = defaults.theta;
   double partial = defaults.partial;
@@ -149,7 +163,7 @@ rope_description read_rope_dictionary(const json_value& config, const std::optio
       require(!dictionary->find(type), dictionary->where(),
               " for each type of layer are not supported for this family");
     rope.theta = dictionary->positive("rope_theta").value_or(defaults.theta);
-    rope.type = type_of(*dictionary);
+    rope.type = detail::rope_type_of(*dictionary);
     partial = dictionary->positive("partial_rotary_factor").value_or(partial);
   }
   require(partial == 1 || (defaults.may_be_partial && partial < 1), config.where(), ": a partial_rotary_factor of ",
@@ -159,19 +173,26 @@ rope_description read_rope_dictionary(const json_value& config, const std::optio
           " rotated channels of a head of ", head_dim, " are no pairs, which rotary embedding needs");
   rope.inv_freq = default_frequencies(rope.theta, rope.rotary_dim);
   if (rope.type == "default") return rope;
-  const scaling_fields fields{config, *dictionary, context};
+  const detail::scaling_fields fields{config, *dictionary, context};
   if (rope.type == "llama3") {
-    read_llama3(fields, rope);
+    detail::read_llama3(fields, rope);
   } else if (rope.type == "yarn") {
-    read_yarn(fields, rope);
+    detail::read_yarn(fields, rope);
+  } else if (rope.type == "divisors") {
+    const auto* divisors = dictionary->find("divisors");
+    require(divisors && divisors->is_array() && divisors->size() == rope.inv_freq.size(), dictionary->where(),
+            ": divisors must be a list of ", rope.inv_freq.size(), " numbers");
+    for (std::size_t i = 0; i < divisors->size(); ++i)
+      rope.inv_freq[i] /= static_cast<float>(json_value((*divisors)[i], dictionary->where(), "divisors").positive());
+    rope.scaled_context = context;
   } else if (rope.type == "linear") {
     const auto factor = static_cast<float>(fields.required_positive("factor"));
     for (float& f : rope.inv_freq) f /= factor;
-    rope.scaled_context = stretched(static_cast<double>(context), static_cast<double>(factor));
+    rope.scaled_context = detail::stretched(static_cast<double>(context), static_cast<double>(factor));
   } else if (rope.type == "dynamic") {
     require(rope.rotary_dim > 2, config.where(), ": dynamic scaling needs more than one rotated pair");
     rope.dynamic = dynamic_scaling{fields.required_positive("factor"), context};
-    rope.scaled_context = stretched(static_cast<double>(context), rope.dynamic->factor);
+    rope.scaled_context = detail::stretched(static_cast<double>(context), rope.dynamic->factor);
   } else {
     fail(config.where(), ": rope type '", printable(rope.type),
          "' is not supported; supported: default, linear, dynamic, llama3, yarn");
@@ -179,7 +200,38 @@ rope_description read_rope_dictionary(const json_value& config, const std::optio
   return rope;
 }
 
-rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16) {
+inline json rope_scaling_fields(const std::string& text) {
+  const std::string type = text.substr(0, text.find(':'));
+  json patch{{"rope_type", type == "none" ? "default" : type}};
+  const auto set = [&](std::initializer_list<const char*> names) {
+    const auto numbers = detail::numbers_after_colons(text, names.size());
+    std::size_t i = 0;
+    for (const char* name : names) {
+      const double x = numbers[i++];
+      patch[name] = x;
+      if (x == std::floor(x) && x < 1e9) patch[name] = static_cast<index_t>(x);  // tokens are integers
+    }
+  };
+  if (type == "none")
+    set({});
+  else if (type == "linear" || type == "dynamic")
+    set({"factor"});
+  else if (type == "yarn")
+    set({"factor", "original_max_position_embeddings"});
+  else if (type == "llama3")
+    set({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
+  else
+    fail("rope scaling '", text, "' is not known; known: none, linear:FACTOR, dynamic:FACTOR, ",
+         "yarn:FACTOR:CONTEXT, llama3:FACTOR:LOW:HIGH:CONTEXT");
+  return patch;
+}
+
+inline std::vector<float> dynamic_frequencies(const rope_description& rope, index_t tokens) {
+  return tokens > rope.dynamic->context ? default_frequencies(detail::dynamic_theta(rope, tokens), rope.rotary_dim)
+                                        : rope.inv_freq;
+}
+
+inline rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16) {
   rope_table table;
   table.half = rope.rotary_dim / 2;
   table.cos.reserve(positions * table.half);
@@ -189,9 +241,7 @@ rope_table make_rope_table(const rope_description& rope, index_t positions, bool
     const float y = static_cast<float>(x) * factor;
     return to_bf16 ? static_cast<float>(bf16::round(y)) : y;
   };
-  const bool grows = rope.dynamic && positions > rope.dynamic->context;
-  const std::vector<float> inv_freq =
-      grows ? default_frequencies(dynamic_theta(rope, positions), rope.rotary_dim) : rope.inv_freq;
+  const auto inv_freq = rope.dynamic ? dynamic_frequencies(rope, positions) : rope.inv_freq;
   for (index_t t = 0; t < positions; ++t)
     for (const float f : inv_freq) {
       const float angle = static_cast<float>(t) * f;

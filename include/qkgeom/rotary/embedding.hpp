@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <numbers>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,13 +49,16 @@ struct yarn_scaling {
 };
 
 /// theta^(-2 i / d), i = 0 .. d / 2 - 1, rounded as PyTorch rounds it in single precision.
-std::vector<float> default_frequencies(double theta, index_t d);
+inline std::vector<float> default_frequencies(double theta, index_t d);
 
 /// Wavelengths (tokens) beyond original_context / low_freq_factor are stretched by `factor`, those below
 /// original_context / high_freq_factor stay, those between are blended.
-std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_scaling& scaling);
+inline std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_scaling& scaling);
 
-std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling);
+inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling);
+
+/// The frequencies of dynamic scaling for a document of so many tokens.
+inline std::vector<float> dynamic_frequencies(const rope_description& rope, index_t tokens);
 
 /// A family's values for fields that config.json lacks.
 struct rope_defaults {
@@ -61,19 +68,24 @@ struct rope_defaults {
 };
 
 /// The rotary parameters of a config.json: `rope_scaling` unless it is empty, else `rope_parameters`.
-std::optional<json_value> rope_dictionary(const json_value& config);
+inline std::optional<json_value> rope_dictionary(const json_value& config);
 
 /// The object whose `original_max_position_embeddings` counts: config.json itself if the scaling is yarn or llama3 and
 /// config.json has the field, else the dictionary of rotary parameters.
-const json_value& original_context_holder(const json_value& config, const json_value& dictionary);
+inline const json_value& original_context_holder(const json_value& config, const json_value& dictionary);
 
 /// Reads `rope_scaling`, else `rope_parameters`, and the top-level `rope_theta` of a config.json as transformers does.
 /// Throws on a rope type that is not known, by name.
-rope_description read_rope(const json_value& config, index_t head_dim, index_t context, const rope_defaults& defaults);
+inline rope_description read_rope(const json_value& config, index_t head_dim, index_t context,
+                                  const rope_defaults& defaults);
 
 /// Reads one dictionary of rotary parameters, which may be absent.
-rope_description read_rope_dictionary(const json_value& config, const std::optional<json_value>& dictionary,
-                                      index_t head_dim, index_t context, const rope_defaults& defaults);
+inline rope_description read_rope_dictionary(const json_value& config, const std::optional<json_value>& dictionary,
+                                             index_t head_dim, index_t context, const rope_defaults& defaults);
+
+/// The fields of `rope_scaling` that a text names: "none", "linear:FACTOR", "dynamic:FACTOR", "yarn:FACTOR:CONTEXT" or
+/// "llama3:FACTOR:LOW:HIGH:CONTEXT". Throws `error` on any other.
+inline json rope_scaling_fields(const std::string& text);
 
 /// cos and sin of every position, (positions, rotary_dim / 2) each, in single precision like transformers: the angle is
 /// the f32 product of position and frequency.
@@ -82,6 +94,8 @@ struct rope_table {
   std::vector<float> cos, sin;
 };
 /// `to_bf16`: rounded to bf16, as in a model that runs in bf16.
-rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16);
+inline rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16);
 
 }  // namespace qkgeom
+
+#include "qkgeom/rotary/detail/embedding.hpp"

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <complex>
+#include <cstddef>
+#include <map>
+
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/core/random.hpp"
+#include "qkgeom/rotary/planes.hpp"
+#include "qkgeom/rotary/turn.hpp"
+
+namespace qkgeom {
+
+namespace detail {
+
+/// A query row and an earlier key row of the same document.
+struct row_pair {
+  index_t q, k, distance;
+  std::size_t document;  ///< from 0, in ascending order of their numbers
+};
+
+/// Pairs of each document: a query drawn among its rows, a key among the rows that it may read.
+template <class T>
+std::vector<row_pair> draw_row_pairs(const layer_view<T>& rows, const plane_options& options) {
+  struct side {
+    std::vector<std::pair<index_t, index_t>> at;  // (position, row), ascending
+  };
+  std::map<std::int32_t, std::pair<side, side>> documents;
+  for (index_t i = 0; i < rows.q.rows; ++i) documents[rows.q_document[i]].first.at.emplace_back(rows.q_position[i], i);
+  for (index_t i = 0; i < rows.k.rows; ++i) documents[rows.k_document[i]].second.at.emplace_back(rows.k_position[i], i);
+  std::vector<row_pair> pairs;
+  std::size_t number = 0;
+  for (auto& [document, sides] : documents) {
+    auto &q = sides.first, &k = sides.second;
+    std::sort(q.at.begin(), q.at.end());
+    std::sort(k.at.begin(), k.at.end());
+    const random_stream draws{options.seed, static_cast<std::uint32_t>(document), 0, draw::score_pair};
+    for (index_t i = 0; i < options.pairs && !q.at.empty(); ++i) {
+      const auto at = static_cast<std::uint64_t>(2 * i);
+      const auto [t, query] = q.at[draws.below(at, q.at.size())];
+      const auto key = [&, t = t](index_t position) {
+        return std::lower_bound(k.at.begin(), k.at.end(), std::pair{position, index_t{0}});
+      };
+      const auto first = key(rows.window ? t - *rows.window + 1 : 0), end = key(t);
+      if (first >= end) continue;
+      const auto drawn =
+          first + static_cast<std::ptrdiff_t>(draws.below(at + 1, static_cast<std::uint64_t>(end - first)));
+      pairs.push_back({query, drawn->second, t - drawn->first, number});
+    }
+    ++number;
+  }
+  return pairs;
+}
+
+/// Sums over the pairs of a document, of planes and last of the rest.
+struct plane_sums {
+  double n = 0, score = 0, square = 0;
+  std::vector<double> part, part_score;                 // (planes + 1)
+  std::vector<double> bin_n, bin_score, bin_predicted;  // (distances)
+};
+
+/// Coordinates of a row as one complex number per plane, factor included.
+template <class Row>
+std::complex<double> in_plane(const Row& x, std::pair<std::size_t, std::size_t> p) {
+  return {static_cast<double>(x[p.first]), static_cast<double>(x[p.second])};
+}
+
+/// |mean| over mean length in each plane, and the mean row (d).
+struct row_means {
+  std::vector<double> mean, concentration;
+};
+template <class T>
+row_means means_of(const matrix_view<const T>& x, const std::vector<std::pair<std::size_t, std::size_t>>& planes) {
+  row_means m{std::vector<double>(x.cols), std::vector<double>(planes.size())};
+  const auto n = static_cast<double>(x.rows);
+  for (index_t i = 0; i < x.rows; ++i) {
+    const T* const row = x.row(i);
+    for (index_t c = 0; c < x.cols; ++c) m.mean[c] += static_cast<double>(row[c]) / n;
+    for (std::size_t p = 0; p < planes.size(); ++p) m.concentration[p] += std::abs(in_plane(row, planes[p])) / n;
+  }
+  for (std::size_t p = 0; p < planes.size(); ++p)
+    m.concentration[p] = std::abs(in_plane(m.mean, planes[p])) / m.concentration[p];
+  return m;
+}
+
+/// A ratio of sums over documents, `of(n, score, square, part, part_score)`, with its jackknife error.
+inline estimate variance_share(const std::vector<plane_sums>& sums, std::size_t part) {
+  const auto share = [&](std::size_t left_out) {
+    double n = 0, s = 0, ss = 0, p = 0, ps = 0;
+    for (std::size_t e = 0; e < sums.size(); ++e)
+      if (e != left_out) {
+        n += sums[e].n;
+        s += sums[e].score;
+        ss += sums[e].square;
+        p += sums[e].part[part];
+        ps += sums[e].part_score[part];
+      }
+    return (ps - p * s / n) / (ss - s * s / n);
+  };
+  std::vector<double> without;
+  for (std::size_t e = 0; e < sums.size(); ++e)
+    if (sums[e].n > 0) without.push_back(share(e));
+  return jackknife(share(sums.size()), without);
+}
+
+}  // namespace detail
+
+template <context Context, class T>
+std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, const std::optional<captured_rope>& rope,
+                                   index_t context_length, const plane_options& options) {
+  check_shapes(before);
+  const std::size_t count = rope ? rope->inv_freq.size() : 0;
+  const auto d = static_cast<std::size_t>(before.q.dim);
+  require(2 * count <= d, "planes_of: the rotary embedding turns ", 2 * count, " coordinates of heads of ", d);
+  std::vector<std::pair<std::size_t, std::size_t>> planes;
+  std::vector<bool> turned(d);
+  for (std::size_t p = 0; p < count; ++p) {
+    planes.push_back(plane_of(*rope, p));
+    turned[planes[p].first] = turned[planes[p].second] = true;
+  }
+  const double factor = rope ? rope->attention_factor * rope->attention_factor : 1;
+  const auto pairs = detail::draw_row_pairs(before, options);
+  const std::size_t documents = pairs.empty() ? 0 : pairs.back().document + 1;
+  std::vector<std::complex<double>> phase;  // (pairs, planes)
+  phase.reserve(pairs.size() * count);
+  for (const auto& pair : pairs)
+    for (std::size_t p = 0; p < count; ++p)
+      phase.push_back(std::polar(factor, static_cast<double>(pair.distance) * rope->inv_freq[p]));
+  const auto bins =
+      static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(std::max<index_t>(context_length - 1, 1))));
+  std::vector<head_planes> heads(before.key_of_query.size());
+  ctx.for_each(static_cast<index_t>(heads.size()), [&](index_t h) {
+    const auto head = before.head(h);
+    const auto q = detail::means_of<T>(head.q, planes), k = detail::means_of<T>(head.k, planes);
+    double rest_of_means = 0;
+    for (std::size_t c = 0; c < d; ++c)
+      if (!turned[c]) rest_of_means += q.mean[c] * k.mean[c];
+    std::vector<std::complex<double>> product;
+    for (const auto& p : planes)
+      product.push_back(detail::in_plane(q.mean, p) * std::conj(detail::in_plane(k.mean, p)));
+    std::vector<detail::plane_sums> sums(
+        documents, {0, 0, 0, std::vector<double>(count + 1), std::vector<double>(count + 1), std::vector<double>(bins),
+                    std::vector<double>(bins), std::vector<double>(bins)});
+    std::vector<double> part(count + 1);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const T *const x = head.q.row(pairs[i].q), *const y = head.k.row(pairs[i].k);
+      part[count] = 0;
+      for (std::size_t c = 0; c < d; ++c)
+        if (!turned[c]) part[count] += static_cast<double>(x[c]) * static_cast<double>(y[c]);
+      double score = part[count], predicted = rest_of_means;
+      for (std::size_t p = 0; p < count; ++p) {
+        const auto turn = phase[i * count + p];
+        part[p] = (turn * detail::in_plane(x, planes[p]) * std::conj(detail::in_plane(y, planes[p]))).real();
+        score += part[p];
+        predicted += (turn * product[p]).real();
+      }
+      auto& sum = sums[pairs[i].document];
+      sum.n += 1;
+      sum.score += score;
+      sum.square += score * score;
+      for (std::size_t p = 0; p <= count; ++p) {
+        sum.part[p] += part[p];
+        sum.part_score[p] += part[p] * score;
+      }
+      const auto bin = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(pairs[i].distance))) - 1;
+      sum.bin_n[bin] += 1;
+      sum.bin_score[bin] += score;
+      sum.bin_predicted[bin] += predicted;
+    }
+    auto& found = heads[h];
+    for (std::size_t p = 0; p < count; ++p)
+      found.planes.push_back({q.concentration[p], k.concentration[p], detail::variance_share(sums, p)});
+    found.rest = detail::variance_share(sums, count);
+    for (std::size_t b = 0; b < bins; ++b) {
+      std::vector<double> n, s;
+      double all = 0, predicted = 0;
+      for (const auto& sum : sums) {
+        n.push_back(sum.bin_n[b]);
+        s.push_back(sum.bin_score[b]);
+        all += sum.bin_n[b];
+        predicted += sum.bin_predicted[b];
+      }
+      if (all > 0)
+        found.distances.push_back(
+            {index_t{1} << b, std::min(index_t{2} << b, context_length), all, ratio_of_sums(s, n), predicted / all});
+    }
+  });
+  return heads;
+}
+
+}  // namespace qkgeom

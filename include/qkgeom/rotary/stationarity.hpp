@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/core/head.hpp"
+#include "qkgeom/stats/interval.hpp"
+#include "qkgeom/stats/jackknife.hpp"
+
+namespace qkgeom {
+
+/// How much the rows of one side of a head, from before the rotary embedding, depend on position. Each document is cut
+/// in the middle of its rows; documents are what errors are over.
+struct stationarity {
+  estimate shift;  ///< share of the variance that a step of the mean between the halves makes; 0 in expectation if none
+  estimate spread;  ///< log of the second half's total variance over the first's
+};
+
+/// Both for one side: rows (n, d) in the order of (document, position). Rows before `keep_first` do not count, nor do
+/// documents with fewer than 4 others. Values are NaN below two such documents.
+/// With d_e the difference of the means of document e's halves, `shift` is the mean of d_e.d_f over pairs of different
+/// documents, over 4 tr S: content, which documents do not share, drops out of it.
+template <class T>
+stationarity stationarity_of(const matrix_view<const T>& x, const vector_view<const std::int32_t>& position,
+                             const vector_view<const std::int32_t>& document, index_t keep_first) {
+  const index_t d = x.cols;
+  std::vector<std::vector<double>> step;  // by document
+  std::vector<double> ratio, variance;
+  struct half {
+    std::vector<double> mean;
+    double variance = 0;
+  };
+  const auto half_of = [&](index_t from, index_t to) {
+    half h{std::vector<double>(d), 0};
+    const auto n = static_cast<double>(to - from);
+    for (index_t i = from; i < to; ++i)
+      for (index_t c = 0; c < d; ++c) h.mean[c] += static_cast<double>(x(i, c)) / n;
+    for (index_t i = from; i < to; ++i)
+      for (index_t c = 0; c < d; ++c) {
+        const double off = static_cast<double>(x(i, c)) - h.mean[c];
+        h.variance += off * off / (n - 1);
+      }
+    return h;
+  };
+  for (index_t from = 0, to = 0; from < x.rows; from = to) {
+    while (to < x.rows && document[to] == document[from]) ++to;
+    while (from < to && position[from] < keep_first) ++from;
+    if (to - from < 4) continue;
+    const index_t middle = from + (to - from) / 2;
+    auto first = half_of(from, middle), second = half_of(middle, to);
+    for (index_t c = 0; c < d; ++c) second.mean[c] -= first.mean[c];
+    step.push_back(std::move(second.mean));
+    ratio.push_back(std::log(second.variance / first.variance));
+    variance.push_back(0.5 * (first.variance + second.variance));
+  }
+  const auto n = step.size();
+  if (n < 2) return {};
+  // Sum over pairs of different documents: |sum of steps|^2 less each one's own square.
+  const auto shift = [&](std::size_t left_out) {
+    std::vector<double> sum(d);
+    double own = 0, total = 0;
+    for (std::size_t e = 0; e < n; ++e) {
+      if (e == left_out) continue;
+      for (index_t c = 0; c < d; ++c) {
+        sum[c] += step[e][c];
+        own += step[e][c] * step[e][c];
+      }
+      total += variance[e];
+    }
+    double square = 0;
+    for (const double s : sum) square += s * s;
+    const auto count = static_cast<double>(n - (left_out < n));
+    return (square - own) / (count * (count - 1)) / (4 * total / count);
+  };
+  std::vector<double> without, log_without;
+  double mean = 0;
+  for (const double r : ratio) mean += r / static_cast<double>(n);
+  for (std::size_t e = 0; e < n && n > 2; ++e) {
+    without.push_back(shift(e));
+    log_without.push_back((mean * static_cast<double>(n) - ratio[e]) / static_cast<double>(n - 1));
+  }
+  return {jackknife(shift(n), without), jackknife(mean, log_without)};
+}
+
+/// Whether a side depends on position enough to make `what_if` doubtful: a share of the variance or a growth above
+/// these, whose 95 % intervals leave 0 out.
+inline constexpr double doubtful_shift = 0.02, doubtful_spread = 0.2;
+inline bool is_doubtful(const stationarity& s) {
+  const auto beyond = [](const estimate& e, double limit) {
+    return std::abs(e.value) > limit && std::abs(e.value) > half_width(e);
+  };
+  return beyond(s.shift, doubtful_shift) || beyond(s.spread, doubtful_spread);
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/rotary/planes.hpp"
+
+#include <gtest/gtest.h>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/planted/heads.hpp"
+#include "tests/common/refusal.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+const captured_rope planes_rope{"half", 8, 1, {1, 0.1, 0.01, 0.0005}};
+
+planted_rows<double> rows_with(std::vector<double> mean_q, std::vector<double> mean_k, index_t length) {
+  return plant(planted_head{.dim = 10,
+                            .context_length = length,
+                            .documents = 40,
+                            .rows = 300,
+                            .mean_q = std::move(mean_q),
+                            .mean_k = std::move(mean_k)});
+}
+
+TEST(planes, bands_are_by_turns) {
+  EXPECT_DOUBLE_EQ(turns_of(2 * std::numbers::pi / 100, 1000), 10);
+  EXPECT_EQ(band_of(10), rotary_band::often);
+  EXPECT_EQ(band_of(1), rotary_band::about_once);
+  EXPECT_EQ(band_of(0.2), rotary_band::hardly);
+}
+
+TEST(planes, mean_scores_by_distance_are_those_of_the_means) {
+  cpu_context cpu{{.threads = 2}};
+  const auto rows = rows_with({0, 0, 2, 1, 0, 0, 1, 0, 0.5, 0}, {0, 0, 1, -2, 0, 0, -1, 0, 1, 0}, 2048);
+  const auto found = planes_of(cpu, as_layer(rows.view()), planes_rope, 2048)[0];
+  ASSERT_GT(found.distances.size(), 8u);
+  double moved = 0;
+  for (const auto& b : found.distances) {
+    EXPECT_LT(std::abs(b.observed.value - b.predicted), 4.5 * b.observed.error) << b.start;
+    moved = std::max(moved, std::abs(b.predicted - found.distances[0].predicted));
+  }
+  EXPECT_GT(moved, 1) << "scores depend on the distance";
+}
+
+TEST(planes, shares_of_variance_add_up_and_stand_where_the_variance_is) {
+  cpu_context cpu{{.threads = 2}};
+  const auto rows = rows_with({6, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {6, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 512);
+  const auto found = planes_of(cpu, as_layer(rows.view()), planes_rope, 512)[0];
+  ASSERT_EQ(found.planes.size(), 4u);
+  double sum = found.rest.value;
+  for (const auto& p : found.planes) sum += p.variance.value;
+  EXPECT_NEAR(sum, 1, 1e-12);
+  // Plane 0 has means of 6, whose product 36 a random phase turns: variance 36^2 / 2; each mean meets the other side's
+  // noise: 36 + 36; noise meets noise: 2, as in each of the other planes and in the two coordinates that nothing turns.
+  const double first = (36 * 36) / 2.0 + 36 + 36 + 2;
+  EXPECT_NEAR(found.planes[0].variance.value, first / (first + 4 * 2), 5 * found.planes[0].variance.error + 0.002);
+  EXPECT_NEAR(found.planes[0].concentration_q, 6 / 6.084, 0.01);  // mean length of N(6, 1) x N(0, 1) is 6.084
+  EXPECT_LT(found.planes[2].concentration_q, 0.05);
+}
+
+TEST(planes, of_a_layer_without_rotary_embedding_are_none) {
+  cpu_context cpu;
+  const auto rows = rows_with({}, {}, 512);
+  const auto found = planes_of(cpu, as_layer(rows.view()), std::nullopt, 512)[0];
+  EXPECT_TRUE(found.planes.empty());
+  EXPECT_NEAR(found.rest.value, 1, 1e-12);
+  EXPECT_QKGEOM_ERROR("turns 12 coordinates of heads of 10",
+                      planes_of(cpu, as_layer(rows.view()), captured_rope{"half", 12, 1, {1, 1, 1, 1, 1, 1}}, 512));
+}
+
+TEST(planes, a_window_leaves_distant_keys_out) {
+  cpu_context cpu;
+  const auto rows = rows_with({}, {}, 2048);
+  auto layer = as_layer(rows.view());
+  layer.window = 64;
+  const auto found = planes_of(cpu, layer, planes_rope, 2048)[0];
+  ASSERT_FALSE(found.distances.empty());
+  EXPECT_LE(found.distances.back().start, 63);
+}
+
+}  // namespace
