@@ -17,7 +17,7 @@ const std::map<std::string, sampler_kind> samplers(std::begin(sampler_names), st
 /// Options that are checked and interpreted after parsing. An option that is not given keeps the study's setting.
 struct raw_options {
   std::string study{}, heads{}, layers = "all", sampler = "uniform", compute = "f32";
-  index_t documents = 0;
+  index_t documents = 0, short_length = 0;
   std::string device = "cpu", resident = "auto";
   bool pre_rope = false, prepend_bos = false, no_bos = false, analyse = false;
   live_analysis_options analysis{};
@@ -48,6 +48,10 @@ void declare_inputs(CLI::App& app, capture_options& options, raw_options& raw) {
       ->excludes(prepend);
   app.add_option("--out", options.out, "folder for the capture");
   app.add_option("--max-length", options.plan.max_length, "tokens to which a document is cut [the model's context]")
+      ->check(CLI::Range(index_t{1}, most_tokens));
+  app.add_option("--short", raw.short_length,
+                 "cut documents at so many tokens instead of the study's length, and keep what what_if needs to carry "
+                 "the analysis to that length: rows from before the rotary embedding, and --moments")
       ->check(CLI::Range(index_t{1}, most_tokens));
   app.add_option("--examples", raw.documents, "at most that many documents")
       ->check(CLI::Range(index_t{1}, most_tokens));
@@ -199,6 +203,9 @@ void interpret(const raw_options& raw, capture_arguments& arguments) {
   if (raw.resident != "auto")
     arguments.resident = raw.resident == "all" ? resident_layers::all : resident_layers::stream;
   interpret_common(raw, options);
+  if (raw.short_length == 0) return;
+  if (arguments.plan) arguments.whole = options;
+  shorten(options, raw.short_length);
 }
 
 /// Parses; returns false after --help and --version, which are printed.

@@ -69,7 +69,12 @@ void run(int argc, char** argv) {
     if (asked->options.analyse)
       estimate.pairs_per_second = pairs_per_second(cpu, estimate.manifest.model.head_dim,
                                                    analysis_options_of(*asked->options.analyse).covariances);
+    estimate.flop_per_second = measured_flop_per_second(asked->options.threads);
     print_estimate(std::cout, estimate);
+    if (!asked->whole) return;
+    auto whole = estimate_capture(*asked->whole, std::cerr);
+    whole.flop_per_second = estimate.flop_per_second;
+    print_whole(std::cout, estimate, whole);
     return;
   }
   const auto moments = [&](const char* side, const tensor_view<const float>& x,

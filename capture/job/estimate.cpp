@@ -4,15 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <ostream>
 #include <thread>
+#include <vector>
 
 #include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/cpu_device.hpp"
 #include "capture/forward/layer_weights.hpp"
 #include "capture/forward/products/amx.hpp"
+#include "capture/forward/products/blas.hpp"
 #include "capture/job/batches.hpp"
 
 namespace qkgeom {
@@ -218,6 +222,13 @@ std::string analysis_text(const capture_estimate& estimate) {
   return text + '\n';
 }
 
+/// How long matrix products of so much work take; attention's take longer.
+std::string time_text(const capture_estimate& estimate) {
+  if (!(estimate.flop_per_second > 0)) return {};
+  return fmt::format("; at least {} at {:.1e} FLOP/s of products in f32, measured now",
+                     in_time(estimate.flop() / estimate.flop_per_second), estimate.flop_per_second);
+}
+
 std::string layer_ranges(const std::vector<captured_layer_info>& layers) {
   std::string text;
   for (std::size_t i = 0; i < layers.size();) {
@@ -265,6 +276,35 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   return estimate;
 }
 
+double measured_flop_per_second(int threads) {
+  constexpr index_t rows = 256, side = 1024;
+  const int workers = threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  prepare_blas(workers);
+  using clock = std::chrono::steady_clock;
+  std::vector<std::thread> team;
+  std::vector<double> rate(static_cast<std::size_t>(workers));
+  for (double& r : rate)
+    team.emplace_back([&r] {
+      const std::vector<float> x(rows * side, 0.5f), w(side * side, 0.25f);
+      std::vector<float> y(rows * side);
+      const auto start = clock::now();
+      double passed = 0;
+      int products = -1;  // the first warms up
+      for (auto from = start; passed < 0.3; passed = std::chrono::duration<double>(clock::now() - from).count()) {
+        multiply_transposed(rows, side, side, x.data(), side, w.data(), y.data(), side);
+        if (++products == 0) from = clock::now();
+      }
+      r = 2.0 * real(rows * side * side) * products / passed;
+    });
+  for (auto& t : team) t.join();
+  return std::accumulate(rate.begin(), rate.end(), 0.0);
+}
+
+void print_whole(std::ostream& out, const capture_estimate& brief, const capture_estimate& whole) {
+  out << fmt::format("instead of   {:.2e} FLOP at {} tokens, {:.1f} times as much{}\n", whole.flop(),
+                     whole.manifest.context_length, whole.flop() / std::max(1.0, brief.flop()), time_text(whole));
+}
+
 void print_estimate(std::ostream& out, const capture_estimate& estimate) {
   const auto& m = estimate.manifest.model;
   out << fmt::format("model        {} ({}): {} layers of {} query and {} key heads of {} channels\n", m.name,
@@ -285,9 +325,8 @@ void print_estimate(std::ostream& out, const capture_estimate& estimate) {
       << (estimate.analysis_pairs > 0 ? analysis_text(estimate) : "")
       << fmt::format("peak memory  about {}, and the pages of the weights that the system keeps\n",
                      in_bytes(estimate.peak_bytes))
-      << fmt::format("work         {:.2e} FLOP, {:.0f} % of it attention\n",
-                     estimate.linear_flop + estimate.attention_flop,
-                     100 * estimate.attention_flop / std::max(1.0, estimate.linear_flop + estimate.attention_flop));
+      << fmt::format("work         {:.2e} FLOP, {:.0f} % of it attention{}\n", estimate.flop(),
+                     100 * estimate.attention_flop / std::max(1.0, estimate.flop()), time_text(estimate));
   if (const std::string note = note_on_context(estimate.manifest); !note.empty())
     out << fmt::format("note         {}\n", note);
 }

@@ -24,6 +24,9 @@ struct capture_estimate {
   double analysis_bytes = 0;                   ///< of the analyses in the shards
   double pairs_per_second = 0;                 ///< measured by the caller; 0: unknown
   double linear_flop = 0, attention_flop = 0;  ///< a multiplication and an addition count as two
+  double flop_per_second = 0;                  ///< of matrix products, measured by the caller; 0: unknown
+
+  double flop() const { return linear_flop + attention_flop; }
 };
 
 /// Estimates a capture from config.json and, where the options name documents, the tokenizer; reads no weights. Without
@@ -34,6 +37,12 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
 std::string in_bytes(double n);
 /// "45 s", "12 min", "3.4 h".
 std::string in_time(double seconds);
+
+/// Rate of the f32 matrix products that the forward pass on the CPU is made of, on so many threads (0: one per core).
+double measured_flop_per_second(int threads);
+
+/// What the capture would take that the short one stands for, in one line.
+void print_whole(std::ostream& out, const capture_estimate& brief, const capture_estimate& whole);
 
 /// Prints the estimate in a few lines.
 void print_estimate(std::ostream& out, const capture_estimate& estimate);

@@ -35,6 +35,7 @@ struct capture_options {
   bos_rule bos = bos_rule::as_tokenizer;
   std::string family{}, revision{};  ///< labels for the manifest; empty: none
   study_facts study{};
+  index_t short_of = 0;  ///< tokens of the context that this capture stands for (`shorten`); 0: its own
   document_options documents{};
   plan_options plan{};
   bool moments = false;  ///< moments of every token of the captured heads, beside the rows
@@ -54,6 +55,11 @@ struct capture_backend {
   live_analysis_factory analyses{};  ///< needed where the options ask for analyses
   forward_pass_factory forward{};    ///< none: `cpu_forward_pass`
 };
+
+/// Makes of a capture at length the short one that `what_if` carries to that length: documents cut at `tokens`, rows from
+/// before the rotary embedding, moments of every token, and as many rows in as many buckets. Throws `error` unless the
+/// options say a length and `tokens` is below it.
+void shorten(capture_options& options, index_t tokens);
 
 /// Whether a capture keeps rows. One that analyses and samples every token does not.
 inline bool keeps_rows(const capture_options& options) {

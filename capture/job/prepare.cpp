@@ -30,6 +30,7 @@ void add_settings(capture_manifest& m, const capture_options& o) {
   if (!o.study.name.empty()) m.extra["study"] = o.study.name;
   if (!o.rope_scaling.empty()) m.extra["rope_scaling"] = o.rope_scaling;
   if (o.rope_theta) m.extra["rope_theta"] = *o.rope_theta;
+  if (o.short_of > 0) m.extra["short_of"] = o.short_of;
   if (o.documents.skip > 0) m.extra["skip_examples"] = o.documents.skip;
   if (o.bos != bos_rule::as_tokenizer) m.extra["bos"] = o.bos == bos_rule::prepend ? "prepend" : "none";
 }
@@ -79,6 +80,18 @@ fs::path find_tokenizer(const capture_options& options) {
 
 }  // namespace
 
+void shorten(capture_options& options, index_t tokens) {
+  plan_options& plan = options.plan;
+  const index_t length = plan.max_length;
+  require(length > 0, "--short needs the length that it stands for: that of a --study, or --max-length");
+  require(tokens < length, "--short ", tokens, " is not below the ", length, " tokens that it stands for");
+  options.short_of = length;
+  options.moments = true;
+  plan.max_length = tokens;
+  plan.stage = rope_stage::pre;
+  plan.sampler.bucket_size = (plan.sampler.bucket_size * tokens + length - 1) / length;
+}
+
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes) {
   require(fs::is_directory(options.model), options.model.string(), " is not a folder with a model");
   const fs::path path = options.model / "config.json";
@@ -101,6 +114,8 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
     notes << "note: the dynamic scaling of the rotary embedding acts past " << dynamic->context
           << " tokens, and never in a context of " << p.manifest.context_length << '\n';
   }
+  if (const auto& growth = p.model.growth)
+    p.manifest.extra["query_growth"] = {{"beta", growth->beta}, {"context", growth->context}};
   const index_t captured = p.manifest.query_heads();
   if (const auto wanted = options.plan.heads; wanted && options.plan.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';

@@ -30,17 +30,6 @@ void set_pairs(analysis_options& options, const std::string& text) {
   options.sampled_pairs = n;
 }
 
-/// False for captures of `qkgeom-capture --sampler all --analyse`. A single file states no number of rows: true.
-bool has_rows(const capture_set& source) {
-  index_t rows = 0;
-  bool known = true;
-  for (const auto& c : source.captures()) {
-    known = known && !c.manifest().shards.empty();
-    for (const auto& shard : c.manifest().shards) rows += shard.rows;
-  }
-  return rows > 0 || !known;
-}
-
 /// LAYER.HEAD as `option` names it. Throws `error` if the capture lacks it.
 head_id head_in(const capture_manifest& manifest, const std::string& name, const char* option) {
   const auto wanted = parse_head(name, option);
@@ -78,13 +67,31 @@ analysis_options with_arguments(analysis_options options, const arguments& a) {
   return options;
 }
 
+bool has_rows(const capture_set& source) {
+  index_t rows = 0;
+  bool known = true;
+  for (const auto& c : source.captures()) {
+    known = known && !c.manifest().shards.empty();
+    for (const auto& shard : c.manifest().shards) rows += shard.rows;
+  }
+  return rows > 0 || !known;
+}
+
 captured_layer analysed::rows(index_t layer) const { return source->read_layer(layer); }
 
-analysed analyse_capture(const arguments& a, analysis_options options) {
-  options.every_token = !a.rows_only;
+capture_set open_captures(const arguments& a) {
   auto source = capture_set::open(a.captures);
   if (!a.documents.empty()) source = source.only(a.documents);
   if (a.max_position > 0 && a.max_position < source.manifest().context_length) source = source.before(a.max_position);
+  return source;
+}
+
+analysed analyse_capture(const arguments& a, analysis_options options) {
+  return analyse_set(a, open_captures(a), std::move(options), "Analysing");
+}
+
+analysed analyse_set(const arguments& a, capture_set source, analysis_options options, const std::string& label) {
+  options.every_token = !a.rows_only;
   const auto& manifest = source.manifest();
   require(manifest.query_heads() > 0, a.captures.at(0).string(), ": this capture holds no query head");
   require(has_rows(source) || (!options.plasticity && source.manifest().extra.contains("moments")),
@@ -96,7 +103,7 @@ analysed analyse_capture(const arguments& a, analysis_options options) {
     require(at >= 0, "--layers ", layer, ": this layer is not in the capture");
     for (const index_t h : manifest.layers[at].query_heads) options.heads.push_back({layer, h});
   }
-  progress bar("Analysing", analysed_heads(manifest, options), "heads");
+  progress bar(label, analysed_heads(manifest, options), "heads");
   auto report = analyse_on(a, source, options, [&](index_t n) { bar.add(n); });
   bar.done();
   return {std::make_shared<const capture_set>(std::move(source)), std::move(report)};

@@ -126,4 +126,13 @@ void write_heads(output_folder& out, const analysed& a) {
   write_recovery_csv(out.table("recovery.csv"), a.report, recovery(a.report));
 }
 
+void write_analysis(output_folder& out, const analysed& a, const class_thresholds& thresholds,
+                    const std::vector<std::string>& heads) {
+  write_notes(out, a);
+  write_heads(out, a);
+  write_pca(out, a, thresholds);
+  write_rotation(out, a, heads);
+  write_plasticity(out, a);
+}
+
 }  // namespace qkgeom::examples

@@ -31,6 +31,15 @@ analysis_options with_arguments(analysis_options options, const arguments& a);
 /// Opens the captures and analyses every head on `a.device`, with a progress bar.
 analysed analyse_capture(const arguments& a, analysis_options options);
 
+/// False for captures of `qkgeom-capture --sampler all --analyse`. A single file states no number of rows: true.
+bool has_rows(const capture_set& source);
+
+/// The captures that `a` names, of the documents and up to the position that it names.
+capture_set open_captures(const arguments& a);
+
+/// The same analysis of captures that are open, or that something changed.
+analysed analyse_set(const arguments& a, capture_set source, analysis_options options, const std::string& label);
+
 /// Throws `error` unless each name is LAYER.HEAD of a captured head. Reads no rows.
 void require_heads(const arguments& a, const std::vector<std::string>& names);
 
@@ -81,5 +90,9 @@ void write_plasticity(output_folder& out, const analysed& a);
 /// Writes heads.csv, layers.csv and the tables of means over heads: model_report.csv, model_columns.csv,
 /// model_heatmap.csv, heterogeneity.csv, recovery.csv.
 void write_heads(output_folder& out, const analysed& a);
+
+/// All of these tables and figures, with the planes of `heads`.
+void write_analysis(output_folder& out, const analysed& a, const class_thresholds& thresholds,
+                    const std::vector<std::string>& heads);
 
 }  // namespace qkgeom::examples

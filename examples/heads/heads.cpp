@@ -43,11 +43,7 @@ struct choices {
 /// Writes every table and figure; prints a summary if `out` is not null.
 void write_all(const choices& c, const analysed& found, const std::filesystem::path& path, printer* out) {
   output_folder folder(path);
-  write_notes(folder, found);
-  write_heads(folder, found);
-  write_pca(folder, found, c.options.pca.thresholds);
-  write_rotation(folder, found, c.heads);
-  write_plasticity(folder, found);
+  write_analysis(folder, found, c.options.pca.thresholds, c.heads);
   const auto details = c.details ? write_details(folder, found, c.a) : std::vector<std::string>{};
   const auto likeness = qkgeom::shared_keys_of(found.report);
   write_shared_keys_csv(folder.table("key_groups.csv"), likeness);

@@ -5,7 +5,7 @@
 set -uo pipefail
 capture=$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-programs=(heads pca rotation plasticity)
+programs=(heads what_if bands pca rotation plasticity)
 built=$QKGEOM_BIN
 
 # Copies, so that no -cuda program lies beside them.

@@ -17,7 +17,8 @@ a=$work/first b=$work/second
 printf 'checkpoint,heldout_loss\nlater,2.5\nnever,1\n' >"$work/loss.csv"
 run training_dynamics "$a" "$b" --out "$work/out" --labels first,later --loss "$work/loss.csv" --threads 2 --precision f64
 grep -q 'Change of log mean |bias|' "$work/stdout" || bad "no summary"
-expected=$(printf '%s\n' notes.csv trajectory.csv transitions.csv bias_split.csv $(both bias_token bias_context bias_in_sd \
+grep -q '^Steps to another rotary embedding or context' "$work/stdout" || bad "prints no split by embedding"
+expected=$(printf '%s\n' notes.csv trajectory.csv transitions.csv bias_split.csv embedding_split.csv $(both bias_token bias_context bias_in_sd \
   bias_factors correlation class_shares plasticity ap_drop) | sort)
 [[ $(ls "$work/out" | sort) == "$expected" ]] || bad "wrote $(ls "$work/out" | tr '\n' ' ')"
 [[ -z $(find "$work/out" -empty) ]] || bad "empty: $(find "$work/out" -empty)"
@@ -45,8 +46,14 @@ paste -d' ' <(column "$work/out/bias_split.csv" log_bias) <(column "$work/out/bi
   awk '{ d = $1 - $2 - $3 - $4; if (d * d > 1e-24) { print "parts do not add up:", $0; e = 1 } } END { exit e || NR != 12 }' ||
   bad "bias_split.csv"
 
+# What another context changes by itself and what was learned add up to the change; here the contexts differ.
+paste -d' ' <(column "$work/out/embedding_split.csv" change) <(column "$work/out/embedding_split.csv" embedding) \
+  <(column "$work/out/embedding_split.csv" learned) |
+  awk '{ d = $1 - $2 - $3; if (d * d > 1e-24) { print "parts do not add up:", $0; e = 1 } if ($2 != 0) n += 1 }
+    END { exit e || NR != 33 || n < 15 }' || bad "embedding_split.csv: $(cat "$work/out/embedding_split.csv")"
+
 run training_dynamics "$a" "$b" --out "$work/one" --labels first,later --loss "$work/loss.csv" --threads 1 --precision f64
-for table in trajectory transitions bias_split; do
+for table in trajectory transitions bias_split embedding_split; do
   cmp "$work/out/$table.csv" "$work/one/$table.csv" || bad "$table.csv depends on the threads"
 done
 

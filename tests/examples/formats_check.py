@@ -59,6 +59,10 @@ def programs(page):
     rows[f"{analysed} --models-of CAPTURE"] = (rows[analysed][0] + rows[f"{analysed} --models-of CAPTURE"][0], [])
     rows["heads --group-by LABEL"] = (rows["heads"][0] + rows["heads --group-by LABEL"][0], figures)
     rows["heads --details"] = (rows["heads"][0] + rows["heads --details"][0], figures + ["decay", "later_keys"])
+    actual = "what_if --actual CAPTURE"
+    rows[actual] = (rows["what_if"][0] + rows[actual][0], rows["what_if"][1])
+    each = "bands --each-plane"
+    rows[each] = (rows["bands"][0] + rows[each][0], rows["bands"][1])
     contexts = "heads --max-position N,..."
     rows[contexts] = (rows["heads"][0] + rows[contexts][0], figures + ["contexts"])
     return rows

@@ -36,6 +36,10 @@ grep -q '^What the softmax sees' "$work/stdout" && grep -q '^Loss of the next to
 printf 'model,score\nstage1-step-40,1\nstage1-step-250,3\nstatistics,2\n' >"$work/scores.csv"
 run compare_models "$capture" "$work/stage1-step-250" "$work/statistics" --scores "$work/scores.csv" --out "$work/models"
 run drop_split "$capture" --out "$work/drops"
+run what_if "$capture" --context 1024 --out "$work/what_if"
+run what_if "$capture" --actual "$capture" --out "$work/actual"
+run bands "$capture" --out "$work/bands"
+run bands "$capture" --out "$work/each" --each-plane --context 256
 run choose_heads "$capture" --out "$work/choice" --count 1 --random 1
 run qkgeom-evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 \
   --conditions "$work/choice/conditions.json" --distances 16 --trials 2 --out "$work/evaluation"
@@ -46,6 +50,7 @@ run training_dynamics "$capture" "$work/stage1-step-250" --out "$work/dynamics"
 described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticity" heads="$work/heads"
            "heads, captures with --softmax --loss=$work/softmax" "heads --details=$work/details" "heads --group-by LABEL=$work/groups"
            "heads --max-position N,...=$work/contexts"
+           what_if="$work/what_if" "what_if --actual CAPTURE=$work/actual" bands="$work/bands" "bands --each-plane=$work/each"
            compare_models="$work/models" "plasticity --preset attention-plasticity=$work/preset"
            drop_split="$work/drops" choose_heads="$work/choice" qkgeom-evaluate="$work/evaluation"
            "qkgeom-capture --analyse=$work/analysed" "qkgeom-capture --analyse --models-of CAPTURE=$work/added"

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// What each plane of the rotary embedding does to a head's scores, and how much of AP_drop its bands of planes make.
+#include "examples/bands/rotary_bands.hpp"
+#include "examples/common/cli.hpp"
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  a.covariance = {"joint"};
+  band_arguments choice;
+  CLI::App app{
+      "Scores and the fall of plasticity by plane of the rotary embedding: planes.csv, score_by_distance.csv, "
+      "band_drops.csv and their figures",
+      "bands"};
+  add_arguments(app, a);
+  add_device_argument(app, a);
+  add_query_model_arguments(app, a);
+  app.add_option("--context", choice.context,
+                 "Length of the context, tokens; 0: as captured, or what a capture made with --short stands for")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--keep-first", choice.keep_first, "Tokens at a document's start that keep their positions")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--score-pairs", choice.scores.pairs, "Pairs of a query and an earlier key drawn in each document")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--each-plane", choice.each_plane,
+               "Also the profiles with each plane held still: plane_profiles.csv; an analysis for each");
+  return run_main(argc, argv, app, a, [&] {
+    const auto found = find_bands(a, choice);
+    output_folder folder(a.out);
+    write_bands(folder, found);
+    printer out;
+    print_bands(out, found);
+    folder.print(out);
+  });
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vector>
+
+#include "examples/common/outputs.hpp"
+#include "qkgeom/rotary/planes.hpp"
+#include "qkgeom/rotary/what_if.hpp"
+#include "qkgeom/study/causes.hpp"
+
+namespace qkgeom::examples {
+
+/// Options of bands.
+struct band_arguments {
+  index_t context = 0;  ///< tokens; 0: as captured
+  index_t keep_first = kept_first_tokens;
+  bool each_plane = false;
+  plane_options scores{};
+};
+
+/// The rotary planes of a head and what they do to its scores.
+struct planes_of_head {
+  std::vector<double> frequency;  ///< (planes) radians per token; empty: a NoPE layer
+  double score_scale = 1;         ///< logits of a unit of q.k
+  head_planes planes;
+};
+
+/// Profiles of every head with one plane held still.
+struct still_plane {
+  std::size_t plane = 0;
+  model_report report;
+};
+
+struct band_study {
+  covariance_kind covariance = covariance_kind::joint;
+  analysed whole;                      ///< with every plane turning
+  std::vector<planes_of_head> heads;   ///< of the report
+  std::vector<trajectory_point> with;  ///< by set of turning bands, bit b being band b
+  std::vector<still_plane> still;      ///< empty without --each-plane
+};
+
+band_study find_bands(const arguments& a, const band_arguments& choice);
+
+/// Writes planes.csv, score_by_distance.csv, band_drops.csv, the figures band_drops, plane_shares and
+/// mean_scores; with profiles of still planes plane_profiles.csv too.
+void write_bands(output_folder& out, const band_study& found);
+void print_bands(printer& out, const band_study& found);
+
+}  // namespace qkgeom::examples
