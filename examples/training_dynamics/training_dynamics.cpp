@@ -3,6 +3,7 @@
 #include "examples/common/cli.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/training_dynamics/dynamics.hpp"
+#include "examples/training_dynamics/embedding_steps.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/report/csv/notes_csv.hpp"
 
@@ -14,8 +15,8 @@ int main(int argc, char** argv) {
   std::filesystem::path loss;
   qkgeom::analysis_options options{.heatmap = false, .geometry_blocks = 20};
   CLI::App app{
-      "Training dynamics: trajectory.csv, transitions.csv, bias_split.csv and their figures from captures of "
-      "checkpoints",
+      "Training dynamics: trajectory.csv, transitions.csv, bias_split.csv, embedding_split.csv and their figures from "
+      "captures of checkpoints",
       "training_dynamics"};
   add_arguments(app, a);
   app.get_option("CAPTURE")
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
     const auto losses = loss.empty() ? std::map<std::string, double>{} : read_losses(loss, labels);
     options = with_arguments(options, a);
     std::vector<qkgeom::trajectory_point> points;
+    std::vector<std::shared_ptr<const qkgeom::capture_set>> sources;
     std::vector<std::pair<std::string, std::vector<qkgeom::report_note>>> notes;
     printer out;
     for (std::size_t i = 0; i < a.captures.size(); ++i) {
@@ -46,12 +48,16 @@ int main(int argc, char** argv) {
       points.push_back(qkgeom::point_of(found.report, labels[i],
                                         known == losses.end() ? std::nullopt : std::optional(known->second)));
       qkgeom::check_comparable(points.front(), points.back());
+      sources.push_back(found.source);
     }
+    const auto steps = swap_embeddings(a, options, points, sources);
     output_folder folder(a.out);
     const std::string model(name_of(options.covariances[0]));
     qkgeom::write_notes_csv(folder.table("notes.csv"), notes);
     write_dynamics(folder, points, model);
+    write_embedding_steps(folder, steps);
     print_dynamics(out, points, model);
+    print_embedding_steps(out, steps);
     folder.print(out);
   });
 }
