@@ -26,7 +26,7 @@ struct raw_options {
 void declare_inputs(CLI::App& app, capture_options& options, raw_options& raw) {
   app.add_option("--study", raw.study,
                  "settings and heads of a study: a built-in name, or a file like those of capture/job/studies");
-  app.add_option("--model", options.model, "folder with config.json, safetensors and tokenizer.json");
+  app.add_option("--model", options.model, "folder with config.json, safetensors and tokenizer.json; or a GGUF file, or ollama:MODEL:TAG");
   app.add_option("--name", options.name,
                  "what the model is called in the manifest, tables and figures [its name on the hub, else its folder]");
   auto* const jsonl = app.add_option("--jsonl", options.documents.jsonl, "documents, one JSON object a line");

@@ -6,12 +6,13 @@
 #include <string>
 #include <string_view>
 
+#include "capture/gguf/gguf_model.hpp"
 #include "qkgeom/io/mapped_file.hpp"
 
 namespace qkgeom {
 
 input_check check_inputs(const document_list& documents, const tokenizer& tokens, const decoder_description& model,
-                         index_t max_length, const std::filesystem::path& folder) {
+                         index_t max_length, const std::filesystem::path& model_path) {
   input_check check;
   documents.for_each([&](index_t index, const document& d) {
     const auto ids = tokens.encode(d.text, max_length);
@@ -23,8 +24,11 @@ input_check check_inputs(const document_list& documents, const tokenizer& tokens
   });
   require(!check.documents.empty(), "there is no document to capture");
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  if (const auto gguf = find_gguf(model_path); !gguf.empty())
+    files = parts_of_gguf(gguf);
+  else
+    for (const auto& entry : std::filesystem::directory_iterator(model_path))
+      if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const auto& path : files) {
     const mapped_file file(path);

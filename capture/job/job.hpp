@@ -26,7 +26,7 @@ struct study_facts {
 
 /// Options of a capture.
 struct capture_options {
-  std::filesystem::path model;        ///< folder with config.json and weights
+  std::filesystem::path model;        ///< folder with config.json and weights, or what `find_gguf` finds
   std::filesystem::path tokenizer{};  ///< file or folder; empty: the model's folder, else the folder above
   std::filesystem::path out;
   std::string name{};                  ///< of the model; empty: that on the hub, else that of its folder

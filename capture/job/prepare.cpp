@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "capture/gguf/gguf_model.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
 
@@ -93,19 +94,29 @@ void shorten(capture_options& options, index_t tokens) {
 }
 
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes) {
-  require(fs::is_directory(options.model), options.model.string(), " is not a folder with a model");
-  const fs::path path = options.model / "config.json";
-  const std::string text = read_text(path, std::size_t{1} << 20);
-  auto config = parse_json(text, path.string());
+  const fs::path gguf = find_gguf(options.model);
+  require(!gguf.empty() || fs::is_directory(options.model), options.model.string(),
+          " is not a folder with a model, nor a GGUF file");
+  json types;
+  std::string text;
+  if (gguf.empty()) {
+    text = read_text(options.model / "config.json", std::size_t{1} << 20);
+  } else {
+    const gguf_model model(gguf);
+    text = model.config().dump();
+    types = model.types();
+  }
+  auto config = parse_json(text, (gguf.empty() ? options.model / "config.json" : gguf).string());
   if (!options.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.rope_scaling);
   if (options.rope_theta) config = with_rope_theta(std::move(config), *options.rope_theta);
   require(!options.analyse || options.plan.stage == rope_stage::post,
           "queries and keys are analysed as they meet, after rotary embedding: --analyse without --pre-rope");
   prepared_capture p{read_description(config), {}, bos_of(config)};
   check_shape(options.study, p.model);
-  p.manifest = plan_capture(p.model, options.name.empty() ? name_of_model(options.model, config) : options.name,
-                            sha256().add(text).hex(), options.plan);
+  const std::string own = gguf.empty() ? name_of_model(options.model, config) : gguf.stem().string();
+  p.manifest = plan_capture(p.model, options.name.empty() ? own : options.name, sha256().add(text).hex(), options.plan);
   add_settings(p.manifest, options);
+  if (!gguf.empty()) p.manifest.extra["gguf"] = {{"file", gguf.filename().string()}, {"types", types}};
   if (options.moments || options.softmax || options.loss || options.analyse) add_statistics(p.manifest, options);
   if (p.manifest.context_length > p.model.longest_context())
     p.manifest.extra["model_context"] = p.model.longest_context();
@@ -137,8 +148,9 @@ bucket_edges grid_of(const capture_manifest& m, const char* statistic) {
 }
 
 tokenizer load_tokenizer(const capture_options& options, const prepared_capture& prepared) {
-  const fs::path path = find_tokenizer(options);
-  tokenizer t = tokenizer::load(path);
+  const fs::path gguf = options.tokenizer.empty() ? find_gguf(options.model) : fs::path();
+  const fs::path path = gguf.empty() ? find_tokenizer(options) : gguf;
+  tokenizer t = gguf.empty() ? tokenizer::load(path) : tokenizer(gguf_model(gguf).tokenizer(), nlohmann::json());
   if (options.bos == bos_rule::none) t.begin_with(std::nullopt);
   if (options.bos == bos_rule::prepend) {
     const std::int32_t bos = t.bos() >= 0 ? t.bos() : prepared.bos.value_or(-1);

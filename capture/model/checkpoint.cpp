@@ -59,13 +59,48 @@ bool widen(const std::byte* data, index_t first, index_t count, bool to_bf16, fl
   return bad == 0;
 }
 
+/// Widens rows of a tensor of a GGUF file, in transformers' order.
+bool widen_rows(const named_tensor& t, index_t first, index_t count, index_t width, bool to_bf16, float* out) {
+  const auto& type = *t.tensor->type;
+  const index_t bytes = width / type.elements * type.bytes;
+  const index_t d = t.paired_heads > 0 ? t.tensor->shape[0] / t.paired_heads : 0;
+  bool finite = true;
+  for (index_t i = 0; i < count; ++i, out += width) {
+    index_t row = first + i;
+    if (d > 0) {
+      const index_t j = row % d;
+      row += (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1) - j;
+    }
+    widen_blocks(type, t.tensor->data + row * bytes, width, out);
+    for (index_t c = 0; c < width; ++c) {
+      finite = finite && std::isfinite(out[c]);
+      if (to_bf16) out[c] = static_cast<float>(bf16::round(out[c]));
+    }
+  }
+  return finite;
+}
+
 }  // namespace
 
-checkpoint::checkpoint(const std::filesystem::path& folder) : folder_(folder) {
+checkpoint::checkpoint(const std::filesystem::path& model) : folder_(model) {
+  const auto gguf = find_gguf(model);
+  if (gguf.empty()) {
+    read_folder();
+    return;
+  }
+  const gguf_model in_gguf(gguf);
+  for (const auto& t : in_gguf.tensors()) {
+    const auto& found = *t.tensor;
+    tensors_[t.name] = {{t.name, found.type->name, found.shape, found.data, found.bytes}, {}, t};
+  }
+}
+
+void checkpoint::read_folder() {
+  const auto& folder = folder_;
   const auto add = [&](const std::string& file, const auto& wanted) {
     const auto shard = std::make_shared<const safetensors_file>(folder / file);
     for (const auto& tensor : shard->tensors())
-      if (wanted(tensor.name)) files_.emplace(tensor.name, shard);
+      if (wanted(tensor.name)) tensors_[tensor.name] = {tensor, shard, {}};
   };
   if (std::filesystem::exists(folder / "model.safetensors")) {
     add("model.safetensors", [](const std::string&) { return true; });
@@ -90,20 +125,18 @@ checkpoint::checkpoint(const std::filesystem::path& folder) : folder_(folder) {
   }
 }
 
-const tensor_entry& checkpoint::entry(const std::string& name) const {
-  const auto file = files_.find(name);
-  require(file != files_.end(), "the checkpoint in ", folder_.string(), " has no tensor ", name);
-  return file->second->at(name);
+const checkpoint::stored& checkpoint::tensor(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  require(found != tensors_.end(), "the checkpoint in ", folder_.string(), " has no tensor ", name);
+  return found->second;
 }
 
 void checkpoint::check(const std::string& name, const std::vector<index_t>& shape) const {
   const tensor_entry& t = entry(name);
   require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", name, " must have shape ",
           shape_text(shape), " by config.json, not ", shape_text(t.shape));
-  if (t.dtype == "F8_E4M3") {
-    scale_of(name);
-    return;
-  }
+  if (t.dtype == "F8_E4M3") scale_of(name);
+  if (t.dtype == "F8_E4M3" || tensor(name).gguf) return;
   require(t.dtype == "BF16" || t.dtype == "F16" || t.dtype == "F32", "the checkpoint in ", folder_.string(),
           ": tensor ", name, " must be BF16, F16, F32 or F8_E4M3, not ", t.dtype);
 }
@@ -120,8 +153,7 @@ float checkpoint::scale_of(const std::string& name) const {
 }
 
 bool checkpoint::has_fp8() const {
-  return std::any_of(files_.begin(), files_.end(),
-                     [](const auto& f) { return f.second->at(f.first).dtype == "F8_E4M3"; });
+  return std::any_of(tensors_.begin(), tensors_.end(), [](const auto& t) { return t.second.entry.dtype == "F8_E4M3"; });
 }
 
 void checkpoint::read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
@@ -131,8 +163,10 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
   require(first >= 0 && count >= 0 && first + count <= shape[0], "rows ", first, " to ", first + count, " of tensor ",
           name, ", which has ", shape[0]);
   const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
+  const auto& gguf = tensor(name).gguf;
   const bool scaled_in_bf16 = t.dtype == "F8_E4M3" && entry(name + "_scale_inv").dtype == "BF16";
-  const bool finite = t.dtype == "F8_E4M3"
+  const bool finite = gguf ? widen_rows(*gguf, first, count, width, to_bf16, out)
+                      : t.dtype == "F8_E4M3"
                           ? widen_scaled(t.data, first * width, n, scale_of(name), to_bf16 || scaled_in_bf16, out)
                       : t.dtype == "BF16" ? widen<bf16>(t.data, first * width, n, to_bf16, out)
                       : t.dtype == "F16"  ? widen<f16>(t.data, first * width, n, to_bf16, out)
@@ -147,7 +181,8 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
                            bf16* out) const {
   const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
   const tensor_entry& t = entry(name);
-  if (t.dtype == "BF16" && t.shape == shape && first >= 0 && count >= 0 && first + count <= shape[0]) {
+  if (t.dtype == "BF16" && !tensor(name).gguf && t.shape == shape && first >= 0 && count >= 0 &&
+      first + count <= shape[0]) {
     std::memcpy(out, t.data + first * width * static_cast<index_t>(sizeof(bf16)), n * sizeof(bf16));
     unsigned bad = 0;
     for (index_t i = 0; i < n; ++i) bad |= (out[i].bits & 0x7f80u) == 0x7f80u;
@@ -162,17 +197,24 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
 std::string checkpoint::fingerprint() const {
   constexpr std::size_t page = 4096;
   sha256 hash;
-  for (const auto& [name, file] : files_) {
-    const tensor_entry& t = file->at(name);
+  for (const auto& [name, s] : tensors_) {
+    const tensor_entry& t = s.entry;
     hash.add(name + ' ' + t.dtype + ' ' + shape_text(t.shape) + ' ' + std::to_string(t.bytes) + '\n');
     const std::size_t n = std::min(page, t.bytes);
     for (const std::size_t first : {std::size_t{0}, (t.bytes - n) / 2, t.bytes - n})
       hash.add(std::span(t.data + first, n));
-    file->forget(t);
+    forget(s);
   }
   return hash.hex();
 }
 
-void checkpoint::forget(const std::string& name) const { files_.at(name)->forget(entry(name)); }
+void checkpoint::forget(const std::string& name) const { forget(tensor(name)); }
+
+void checkpoint::forget(const stored& t) const {
+  if (t.gguf)
+    t.gguf->file->forget(*t.gguf->tensor);
+  else
+    t.file->forget(t.entry);
+}
 
 }  // namespace qkgeom

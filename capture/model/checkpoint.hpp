@@ -4,29 +4,32 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "capture/gguf/gguf_model.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/scalar.hpp"
 #include "qkgeom/io/safetensors.hpp"
 
 namespace qkgeom {
 
-/// The weights of a model's folder, mapped into memory: model.safetensors, or the shards that
-/// model.safetensors.index.json lists.
+/// The weights of a model, mapped into memory: model.safetensors of a folder, or the shards that
+/// model.safetensors.index.json lists; or a GGUF file (`find_gguf`), whose tensors go by transformers' names, with
+/// their rows in its order.
 class checkpoint {
  public:
   /// Throws `error` naming the file that is missing or broken.
-  explicit checkpoint(const std::filesystem::path& folder);
+  explicit checkpoint(const std::filesystem::path& model);
 
-  bool has(const std::string& name) const { return files_.count(name) != 0; }
+  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
   /// Whether some weights are FP8. They are read as value times scale; activations are not quantised, as a model that
   /// runs in FP8 would.
   bool has_fp8() const;
 
-  /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, or F8_E4M3 with one scale
-  /// (NAME_scale_inv).
+  /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, F8_E4M3 with one scale
+  /// (NAME_scale_inv), or blocks of GGUF.
   void check(const std::string& name, const std::vector<index_t>& shape) const;
 
   /// Reads rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened
@@ -47,11 +50,20 @@ class checkpoint {
   void forget(const std::string& name) const;
 
  private:
+  /// A tensor and the file that holds it, one of two kinds.
+  struct stored {
+    tensor_entry entry;
+    std::shared_ptr<const safetensors_file> file{};
+    std::optional<named_tensor> gguf{};
+  };
   float scale_of(const std::string& name) const;
-  const tensor_entry& entry(const std::string& name) const;
+  const tensor_entry& entry(const std::string& name) const { return tensor(name).entry; }
+  const stored& tensor(const std::string& name) const;
+  void forget(const stored& t) const;
+  void read_folder();
 
   std::filesystem::path folder_;
-  std::map<std::string, std::shared_ptr<const safetensors_file>> files_;
+  std::map<std::string, stored> tensors_;
 };
 
 }  // namespace qkgeom

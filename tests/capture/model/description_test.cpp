@@ -46,7 +46,7 @@ json with(json config, const json& patch) {
   config.merge_patch(patch);
   return config;
 }
-std::string refusal(const json& config) {
+std::string description_refusal(const json& config) {
   return test::message_of([&] { read_description(config); });
 }
 void expect_near(float x, double expected) { EXPECT_NEAR(x, expected, 1e-6 * expected); }
@@ -295,30 +295,31 @@ TEST(description, smollm3_switches_and_windows) {
 }
 
 TEST(description, refusals_name_what_is_wrong) {
-  EXPECT_EQ(refusal({{"model_type", "foo"}}),
+  EXPECT_EQ(description_refusal({{"model_type", "foo"}}),
             "config.json: model_type 'foo' is not supported; supported: llama, smollm3, mistral, ministral, "
             "ministral3, mistral3, qwen2, qwen3, qwen3_moe, mllama, mllama_text_model, gemma3, gemma3_text, glm, glm4, "
             "olmo2, gpt_neox");
-  EXPECT_THAT(refusal(json::object()), HasSubstr("model_type"));
-  EXPECT_THAT(refusal(json::array()), HasSubstr("object"));
-  EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "longrope"}}}})),
+  EXPECT_THAT(description_refusal(json::object()), HasSubstr("model_type"));
+  EXPECT_THAT(description_refusal(json::array()), HasSubstr("object"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "longrope"}}}})),
               HasSubstr("rope type 'longrope'"));
-  EXPECT_THAT(refusal(with(llama(), {{"hidden_act", "relu"}})), HasSubstr("'relu'"));
-  EXPECT_THAT(refusal(with(llama(), {{"num_key_value_heads", 5}})), HasSubstr("multiple"));
-  EXPECT_THAT(refusal(with(llama(), {{"hidden_size", -4}})), HasSubstr("hidden_size"));
-  EXPECT_THAT(refusal(with(llama(), {{"hidden_size", "big"}})), HasSubstr("\"big\""));
-  EXPECT_THAT(refusal(with(llama(), {{"num_hidden_layers", 1e9}})), HasSubstr("num_hidden_layers"));
-  EXPECT_THAT(refusal(with(llama(), {{"rope_scaling", {{"factor", nullptr}}}})), HasSubstr("factor"));
-  EXPECT_THAT(refusal(with(llama(), {{"rope_theta", 0}})), HasSubstr("rope_theta"));
-  EXPECT_THAT(refusal(with(smollm3(), {{"no_rope_layers", {1, 0}}})), HasSubstr("no_rope_layers"));
-  EXPECT_THAT(refusal(with(smollm3(), {{"layer_types", json(std::vector<std::string>(8, "chunked"))}})),
+  EXPECT_THAT(description_refusal(with(llama(), {{"hidden_act", "relu"}})), HasSubstr("'relu'"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"num_key_value_heads", 5}})), HasSubstr("multiple"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"hidden_size", -4}})), HasSubstr("hidden_size"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"hidden_size", "big"}})), HasSubstr("\"big\""));
+  EXPECT_THAT(description_refusal(with(llama(), {{"num_hidden_layers", 1e9}})), HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"factor", nullptr}}}})), HasSubstr("factor"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"rope_theta", 0}})), HasSubstr("rope_theta"));
+  EXPECT_THAT(description_refusal(with(smollm3(), {{"no_rope_layers", {1, 0}}})), HasSubstr("no_rope_layers"));
+  EXPECT_THAT(description_refusal(with(smollm3(), {{"layer_types", json(std::vector<std::string>(8, "chunked"))}})),
               HasSubstr("chunked"));
   const json sliding(std::vector<std::string>(8, "sliding_attention"));
-  EXPECT_THAT(refusal(with(smollm3(), {{"layer_types", sliding}, {"sliding_window", 33}})), HasSubstr("no window"));
-  EXPECT_THAT(refusal(with(llama(), {{"is_causal", false}})), HasSubstr("causal"));
-  EXPECT_THAT(refusal({{"model_type", "mistral3"}, {"text_config", with(llama(), {{"is_causal", false}})}}),
+  EXPECT_THAT(description_refusal(with(smollm3(), {{"layer_types", sliding}, {"sliding_window", 33}})),
+              HasSubstr("no window"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"is_causal", false}})), HasSubstr("causal"));
+  EXPECT_THAT(description_refusal({{"model_type", "mistral3"}, {"text_config", with(llama(), {{"is_causal", false}})}}),
               HasSubstr("causal"));
-  EXPECT_THAT(refusal(with(smollm3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}})),
+  EXPECT_THAT(description_refusal(with(smollm3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}})),
               HasSubstr("for each type of layer"));
 }
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/gguf/gguf_file.hpp"
+
+namespace qkgeom {
+
+/// A tensor of a model under the name that transformers gives it.
+struct named_tensor {
+  std::string name;
+  std::shared_ptr<const gguf_file> file;
+  const gguf_tensor* tensor = nullptr;
+  /// Heads whose rows the converter reordered: row j of a head lies at 2 j, row j + d / 2 at 2 j + 1. 0: none are.
+  index_t paired_heads = 0;
+};
+
+/// A model in GGUF: what config.json, the weights and tokenizer.json say elsewhere.
+class gguf_model {
+ public:
+  /// Reads a file, or the set that it is the first of. Throws `error` on an architecture that is not supported, by
+  /// name, and on what is missing or broken.
+  explicit gguf_model(const std::filesystem::path& path);
+
+  /// The fields of a config.json of the same model.
+  const json& config() const { return config_; }
+  const std::vector<named_tensor>& tensors() const { return tensors_; }
+  /// The tensors of each type, for the manifest: {"Q4_1": 210, "F32": 61}.
+  json types() const;
+  /// What a tokenizer.json of the same tokenizer holds. Throws `error`, which names --tokenizer, if its kind is not
+  /// supported.
+  json tokenizer() const;
+
+ private:
+  json_value value(const std::string& key) const;
+  bool has(const std::string& key) const { return metadata().contains(key); }
+  const json& metadata() const { return files_[0]->metadata(); }
+  void read_config();
+  void read_rope();
+  void name_tensors();
+
+  std::vector<std::shared_ptr<const gguf_file>> files_;
+  std::string where_, architecture_;
+  json config_;
+  std::vector<named_tensor> tensors_;
+};
+
+/// The file that a --model names: a GGUF file, the only one in a folder without config.json, or "ollama:MODEL:TAG" in
+/// Ollama's store ($OLLAMA_MODELS, else ~/.ollama/models). Empty: none.
+std::filesystem::path find_gguf(const std::filesystem::path& model);
+
+}  // namespace qkgeom

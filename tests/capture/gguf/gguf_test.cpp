@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT
+// Models in GGUF: blocks have the bits of the Python package `gguf`, a file is not believed, and a model gives what its
+// safetensors give. QKGEOM_REAL_MODEL=FILE names SmolLM2-135M-Instruct.Q4_1.gguf, whose golden numbers are then
+// checked.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "capture/gguf/gguf_model.hpp"
+#include "capture/model/checkpoint.hpp"
+#include "capture/model/description.hpp"
+#include "capture/text/tokenizer.hpp"
+#include "qkgeom/io/safetensors.hpp"
+#include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/gguf/written_gguf.hpp"
+
+namespace {
+
+using namespace qkgeom;
+using test::written_gguf;
+namespace fs = std::filesystem;
+
+const fs::path data = QKGEOM_TEST_DATA;
+
+TEST(gguf_blocks, have_the_bits_of_the_reference) {
+  const safetensors_file fixture(data / "gguf-blocks.safetensors");
+  int types = 0;
+  for (std::uint32_t id = 0; id < 64; ++id) {
+    const block_type* type = nullptr;
+    try {
+      type = &find_block_type(id);
+    } catch (const error&) {
+      continue;
+    }
+    if (std::string(type->name) == "F32") continue;
+    const tensor_entry& blocks = fixture.at(std::string(type->name) + ".blocks");
+    const auto values = fixture.values<float>(std::string(type->name) + ".values");
+    std::vector<float> found(values.size());
+    ASSERT_EQ(blocks.bytes / static_cast<std::size_t>(type->bytes) * static_cast<std::size_t>(type->elements),
+              values.size());
+    widen_blocks(*type, blocks.data, static_cast<index_t>(found.size()), found.data());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(found[i]), std::bit_cast<std::uint32_t>(values[i]))
+          << type->name << ' ' << i << ": " << found[i] << ' ' << values[i];
+    ++types;
+  }
+  EXPECT_EQ(types, 15);
+  EXPECT_QKGEOM_ERROR("type IQ2_XXS is not supported", find_block_type(16));
+  EXPECT_QKGEOM_ERROR("type 999 of ggml is not known", find_block_type(999));
+}
+
+/// A file with one tensor (2, 4), and what `change` makes of it.
+template <class Change>
+std::string refusal_of(const Change& change) {
+  const test::scratch_folder folder;
+  written_gguf w;
+  w.keys = {{"general.architecture", "llama"}, {"list", json::array({1, 2})}};
+  w.tensors = {{"a", {2, 4}, "F32", std::vector<float>(8, 1)}};
+  std::string bytes;
+  if constexpr (std::is_invocable_v<Change, written_gguf&>) {
+    change(w);
+    bytes = w.bytes();
+  } else {
+    bytes = w.bytes();
+    change(bytes);
+  }
+  test::put(folder / "f.gguf", bytes);
+  try {
+    gguf_file file(folder / "f.gguf");
+    return {};
+  } catch (const error& e) {
+    return e.what();
+  }
+}
+
+TEST(gguf_file, reads_what_was_written_and_believes_nothing_else) {
+  const auto says = [](const std::string& message, const char* words) {
+    EXPECT_NE(message.find(words), message.npos) << message << " does not say '" << words << "'";
+  };
+  EXPECT_EQ(refusal_of([](written_gguf&) {}), "");
+  says(refusal_of([](written_gguf& w) { w.magic = "GGUG"; }), "is not a GGUF file");
+  says(refusal_of([](written_gguf& w) { w.version = 1; }), "GGUF version 1 is not supported");
+  says(refusal_of([](written_gguf& w) { w.version = 3u << 16; }), "big-endian");
+  says(refusal_of([](written_gguf& w) { w.keys.emplace_back("list", "again"); }), "there twice");
+  says(refusal_of([](written_gguf& w) { w.keys.emplace_back("", 1); }), "is empty or there twice");
+  says(refusal_of([](written_gguf& w) { w.tensors.push_back(w.tensors[0]); }), "tensor a is there twice");
+  says(refusal_of([](written_gguf& w) { w.keys.emplace_back("general.alignment", 33); }), "not a power of two");
+  says(refusal_of([](written_gguf& w) { w.tensors[0] = {"q", {1, 8}, "Q8_0", {}}; }), "not whole blocks of 32");
+  says(refusal_of([](std::string& s) {
+         s.pop_back();
+         s.resize(s.size() - 32);
+       }),
+       "it may be cut short");
+  // Every way to cut the file short is refused, and so are counts that do not fit.
+  for (std::size_t n = 0; n < 96; ++n) EXPECT_NE(refusal_of([&](std::string& s) { s.resize(n); }), "") << n;
+  for (const std::size_t at : {8, 16}) says(refusal_of([&](std::string& s) { s[at + 6] = 1; }), "fit");
+  for (std::size_t at = 4; at < 160; ++at)
+    for (const char x : {'\0', '\x7f', '\xff'})
+      refusal_of([&](std::string& s) { s[at] = x; });  // ends, whatever it says
+}
+
+const std::map<std::string, std::string> gguf_names{
+    {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
+    {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"}, {"post_attention_layernorm", "ffn_norm"},
+    {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},       {"post_feedforward_layernorm", "post_ffw_norm"}};
+
+/// The GGUF name of a tensor of transformers.
+std::string gguf_name(const std::string& architecture, const std::string& name) {
+  const auto dot = name.rfind('.');
+  const std::string stem = name.substr(0, dot), end = name.substr(dot);
+  if (stem == "model.embed_tokens") return "token_embd" + end;
+  if (stem == "model.norm") return "output_norm" + end;
+  if (stem == "lm_head") return "output" + end;
+  const auto after = stem.find('.', 13);
+  const std::string part = stem.substr(after + 1);
+  const bool behind = architecture == "olmo2" && part == "post_attention_layernorm";
+  return "blk." + stem.substr(13, after - 13) + '.' + (behind ? "post_attention_norm" : gguf_names.at(part)) + end;
+}
+
+/// A model's folder as llama.cpp's converter writes it: matrices in `type`, the rest in F32.
+written_gguf converted(const fs::path& folder, const std::string& architecture, bool pairs, const std::string& type) {
+  const json config = read_json(folder / "config.json");
+  const index_t heads = config["num_attention_heads"], key_heads = config["num_key_value_heads"];
+  const index_t hidden = config["hidden_size"];
+  written_gguf w;
+  const std::string a = architecture + '.';
+  w.keys = {{"general.architecture", architecture},
+            {a + "block_count", config["num_hidden_layers"]},
+            {a + "context_length", config["max_position_embeddings"]},
+            {a + "embedding_length", hidden},
+            {a + "feed_forward_length", config["intermediate_size"]},
+            {a + "attention.head_count", heads},
+            {a + "attention.head_count_kv", key_heads},
+            {a + "attention.key_length", config.value("head_dim", hidden / heads)},
+            {a + "attention.layer_norm_rms_epsilon", config["rms_norm_eps"].get<double>()},
+            {a + "rope.freq_base", config.value("rope_theta", 10000.0)}};
+  const checkpoint weights(folder);
+  for (const auto& e : fs::directory_iterator(folder)) {
+    if (e.path().extension() != ".safetensors" || e.path().filename() == "forward.safetensors") continue;
+    const safetensors_file file(e.path());
+    for (const auto& t : file.tensors()) {
+      written_gguf::tensor x{gguf_name(architecture, t.name), t.shape, t.shape.size() > 1 ? type : "F32", {}};
+      const index_t rows = t.shape[0], width = t.shape.size() > 1 ? t.shape[1] : 1;
+      if (width % 32 != 0 && x.type == "Q8_0") x.type = "F16";
+      std::vector<float> values(static_cast<std::size_t>(rows * width));
+      weights.read(t.name, t.shape, 0, rows, false, values.data());
+      const index_t n = t.name.find("q_proj") != std::string::npos   ? heads
+                        : t.name.find("k_proj") != std::string::npos ? key_heads
+                                                                     : 0;
+      x.values = values;
+      if (pairs && n > 0) {
+        const index_t d = rows / n;
+        for (index_t r = 0; r < rows; ++r) {
+          const index_t j = r % d, to = r - j + (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1);
+          std::copy_n(&values[r * width], width, &x.values[to * width]);
+        }
+      }
+      w.tensors.push_back(std::move(x));
+    }
+  }
+  return w;
+}
+
+TEST(gguf_model, tensors_are_those_of_its_safetensors) {
+  struct family {
+    fs::path folder;
+    std::string architecture;
+    bool pairs;
+  };
+  for (const auto& f :
+       {family{data / "llama-tiny", "llama", true}, family{data / "families/smollm3", "smollm3", true},
+        family{data / "families/qwen2", "qwen2", false}, family{data / "families/qwen3", "qwen3", false},
+        family{data / "families/olmo2", "olmo2", false}})
+    for (const std::string type : {"F32", "F16", "Q8_0"}) {
+      const test::scratch_folder scratch;
+      const auto written = converted(f.folder, f.architecture, f.pairs, type);
+      test::put(scratch / "model.bin", written.bytes());  // known by its magic
+      const checkpoint before(f.folder), after(scratch / "model.bin");
+      const gguf_model model(scratch / "model.bin");
+      ASSERT_EQ(model.tensors().size(), written.tensors.size());
+      for (const auto& t : model.tensors()) {
+        const auto& shape = t.tensor->shape;
+        const index_t width = shape.size() > 1 ? shape[1] : 1, half = shape[0] / 2;
+        std::vector<float> a(static_cast<std::size_t>(shape[0] * width)), b = a;
+        before.read(t.name, shape, 0, shape[0], false, a.data());
+        after.read(t.name, shape, half, shape[0] - half, false, b.data() + half * width);
+        after.read(t.name, shape, 0, half, false, b.data());
+        const std::string stored = t.tensor->type->name;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          float block = 0;
+          for (std::size_t j = i / 32 * 32; stored == "Q8_0" && j < i / 32 * 32 + 32; ++j)
+            block = std::max(block, std::abs(a[j]));
+          const float bound = stored == "F32" ? 0 : stored == "F16" ? std::abs(a[i]) / 2048 + 6e-8f : block * 0.0045f;
+          ASSERT_NEAR(a[i], b[i], bound) << f.architecture << ' ' << stored << ' ' << t.name << ' ' << i;
+        }
+      }
+      EXPECT_EQ(read_description(model.config()).layers.size(),
+                read_json(f.folder / "config.json")["num_hidden_layers"].get<std::size_t>());
+    }
+}
+
+TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
+  const test::scratch_folder folder;
+  const fs::path checkpoint_folder = test::bundled / "stage1-step-1000";
+  test::put(folder / "kjv.gguf", converted(checkpoint_folder, "smollm3", true, "F32").bytes());
+  test::write_books(folder / "books.jsonl", 2);
+  capture_options options;
+  options.tokenizer = test::bundled / "tokenizer.json";
+  options.documents.jsonl = folder / "books.jsonl";
+  options.plan.max_length = 64;
+  options.plan.sampler.kind = sampler_kind::all;
+  std::ostringstream notes;
+  for (const auto& [model, out] : {std::pair{checkpoint_folder, "a"}, {folder / "kjv.gguf", "b"}}) {
+    options.model = model;
+    options.out = folder / out;
+    run_capture(options, notes);
+  }
+  auto a = test::contents_of(folder / "a"), b = test::contents_of(folder / "b");
+  const json manifest = json::parse(b.at("manifest.json"));
+  EXPECT_EQ(manifest["gguf"]["file"], "kjv.gguf");
+  EXPECT_EQ(manifest["model"]["name"], "kjv");
+  EXPECT_GT(manifest["gguf"]["types"]["F32"].get<int>(), 50);
+  for (auto* files : {&a, &b})
+    std::erase_if(*files, [](const auto& f) { return f.first.find("safetensors") == f.first.npos; });
+  ASSERT_FALSE(a.empty());
+  EXPECT_EQ(a, b);
+}
+
+TEST(gguf_model, its_metadata_are_a_config_json) {
+  const test::scratch_folder folder;
+  auto w = converted(data / "llama-tiny", "llama", true, "F32");
+  w.keys.emplace_back("llama.rope.scaling.type", "yarn");
+  w.keys.emplace_back("llama.rope.scaling.factor", 4.0);
+  w.keys.emplace_back("llama.rope.scaling.original_context_length", 64);
+  w.keys.emplace_back("general.name", "tiny");
+  test::put(folder / "a.gguf", w.bytes());
+  const gguf_model yarn(folder / "a.gguf");
+  EXPECT_EQ(yarn.config()["rope_scaling"]["rope_type"], "yarn");
+  EXPECT_EQ(yarn.config()["_name_or_path"], "tiny");
+  const auto d = read_description(yarn.config());
+  EXPECT_EQ(d.rope.type, "yarn");
+  EXPECT_EQ(d.model_type, "llama");
+
+  // Llama 3's scaling is a list of divisors.
+  auto divided = converted(data / "llama-tiny", "llama", true, "F32");
+  const auto half = d.rope.inv_freq.size();
+  divided.tensors.push_back({"rope_freqs.weight", {static_cast<index_t>(half)}, "F32", std::vector<float>(half, 1)});
+  divided.tensors.back().values.back() = 8;
+  test::put(folder / "b.gguf", divided.bytes());
+  const auto rope = read_description(gguf_model(folder / "b.gguf").config()).rope;
+  const auto plain = default_frequencies(rope.theta, rope.rotary_dim);
+  EXPECT_EQ(rope.inv_freq.front(), plain.front());
+  EXPECT_EQ(rope.inv_freq.back(), plain.back() / 8);
+
+  w.keys[0].second = "gemma7";
+  test::put(folder / "c.gguf", w.bytes());
+  EXPECT_QKGEOM_ERROR("architecture 'gemma7' is not supported in GGUF; supported: llama",
+                      gguf_model(folder / "c.gguf"));
+}
+
+TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
+  const test::scratch_folder folder;
+  const std::string bytes = converted(data / "llama-tiny", "llama", true, "F32").bytes();
+  test::put(folder / "m-00001-of-00002.gguf", bytes);
+  EXPECT_QKGEOM_ERROR("m-00002-of-00002.gguf is missing", gguf_model(folder / "m-00001-of-00002.gguf"));
+  fs::create_directories(folder / "one");
+  test::put(folder / "one" / "m.gguf", bytes);
+  EXPECT_EQ(find_gguf(folder / "one"), folder / "one" / "m.gguf");
+  EXPECT_EQ(find_gguf(data / "llama-tiny"), fs::path());
+  test::put(folder / "text", "no model");
+  EXPECT_QKGEOM_ERROR("neither a folder with a model nor a GGUF file", find_gguf(folder / "text"));
+
+  fs::create_directories(folder / "manifests/registry.ollama.ai/library/tiny");
+  fs::create_directories(folder / "blobs");
+  test::put(folder / "blobs/sha256-ab", bytes);
+  test::put(
+      folder / "manifests/registry.ollama.ai/library/tiny/135m",
+      R"({"layers":[{"mediaType":"text","digest":"sha256:cd"},{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:ab"}]})");
+  ::setenv("OLLAMA_MODELS", folder.path().c_str(), 1);
+  EXPECT_EQ(find_gguf("ollama:tiny:135m"), folder / "blobs" / "sha256-ab");
+  EXPECT_QKGEOM_ERROR("Ollama has no model tiny", find_gguf("ollama:tiny"));
+  ::unsetenv("OLLAMA_MODELS");
+}
+
+TEST(gguf_model, its_tokenizer_cuts_and_merges_as_its_keys_say) {
+  const test::scratch_folder folder;
+  auto w = converted(data / "llama-tiny", "llama", true, "F32");
+  json tokens = json::array({"<s>", "h", "i", "hi", "1", "2", "\u0120", "\u0120hi"});
+  w.keys.emplace_back("tokenizer.ggml.model", "gpt2");
+  w.keys.emplace_back("tokenizer.ggml.tokens", tokens);
+  w.keys.emplace_back("tokenizer.ggml.merges", json::array({"h i", "\u0120 hi"}));
+  w.keys.emplace_back("tokenizer.ggml.token_type", json::array({3, 1, 1, 1, 1, 1, 1, 1}));
+  w.keys.emplace_back("tokenizer.ggml.bos_token_id", 0);
+  w.keys.emplace_back("tokenizer.ggml.add_bos_token", true);
+  const auto ids = [&](const char* pre, const char* text) {
+    auto with = w;
+    with.keys.emplace_back("tokenizer.ggml.pre", pre);
+    test::put(folder / "t.gguf", with.bytes());
+    return tokenizer(gguf_model(folder / "t.gguf").tokenizer(), nlohmann::json()).encode(text, 100);
+  };
+  using list = std::vector<std::int32_t>;
+  EXPECT_EQ(ids("smollm", "hi hi12"), (list{0, 3, 7, 4, 5}));
+  EXPECT_EQ(ids("smollm", "<s>hi"), (list{0, 0, 3}));
+  EXPECT_QKGEOM_ERROR("the text rule 'unheard-of' (tokenizer.ggml.pre) is not known; --tokenizer",
+                      ids("unheard-of", "hi"));
+}
+
+TEST(gguf_model, golden_numbers_of_a_real_file) {
+  const char* const path = std::getenv("QKGEOM_REAL_MODEL");
+  if (!path) GTEST_SKIP() << "QKGEOM_REAL_MODEL=FILE names SmolLM2-135M-Instruct.Q4_1.gguf";
+  const gguf_model model(path);
+  EXPECT_EQ(model.types(), (json{{"F32", 61}, {"Q4_1", 210}, {"Q8_0", 1}}));
+  EXPECT_EQ(model.config()["rope_theta"], 1e5);
+  const checkpoint weights(path);
+  const auto tensor = [&](const std::string& name, std::vector<index_t> shape) {
+    std::vector<float> x(static_cast<std::size_t>(shape[0] * (shape.size() > 1 ? shape[1] : 1)));
+    weights.read(name, shape, 0, shape[0], false, x.data());
+    return x;
+  };
+  const auto sum = [](const std::vector<float>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
+  EXPECT_NEAR(sum(tensor("model.embed_tokens.weight", {49152, 576})), -15353.044494, 1e-5);
+  const auto q = tensor("model.layers.0.self_attn.q_proj.weight", {576, 576});
+  EXPECT_NEAR(sum(q), 59.223221, 1e-5);
+  EXPECT_FLOAT_EQ(q[0], -0.0963134766f);
+  EXPECT_FLOAT_EQ(q[1 * 576], -0.15917969f);
+  EXPECT_FLOAT_EQ(q[32 * 576], -0.11730957f);
+  EXPECT_NEAR(sum(tensor("model.layers.29.mlp.down_proj.weight", {576, 1536})), 49.835709, 1e-5);
+  EXPECT_NEAR(sum(tensor("model.norm.weight", {576})), 1038.332031, 1e-5);
+  const tokenizer t(model.tokenizer(), nlohmann::json());
+  using list = std::vector<std::int32_t>;
+  EXPECT_EQ(t.encode("In the beginning God created the heaven and the earth. And the earth was without", 100),
+            (list{788, 260, 3616, 1839, 2312, 260, 10419, 284, 260, 3103, 30, 1350, 260, 3103, 436, 1355}));
+  EXPECT_EQ(t.encode("Hello world 12345 x  y\n\n  z", 100),
+            (list{19556, 905, 216, 33, 34, 35, 36, 37, 1792, 216, 329, 8866, 1892}));
+}
+
+}  // namespace

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "capture/gguf/block_types.hpp"
+#include "qkgeom/core/scalar.hpp"
+#include "qkgeom/io/json.hpp"
+#include "tests/io/scratch.hpp"
+
+namespace qkgeom::test {
+
+/// Builds a GGUF file byte by byte, right or, by its fields, wrong.
+struct written_gguf {
+  struct tensor {
+    std::string name;
+    std::vector<index_t> shape;  ///< slowest first
+    std::string type;            ///< F32, F16 or Q8_0
+    std::vector<float> values;
+  };
+  std::string magic = "GGUF";
+  std::uint32_t version = 3;
+  std::vector<std::pair<std::string, json>> keys{};
+  std::vector<tensor> tensors{};
+  std::uint64_t alignment = 32;
+
+  /// The file's bytes.
+  std::string bytes() const {
+    std::string out = magic;
+    put(out, version);
+    put(out, static_cast<std::int64_t>(tensors.size()));
+    put(out, static_cast<std::int64_t>(keys.size()));
+    for (const auto& [key, value] : keys) {
+      put_text(out, key);
+      put(out, type_of(value));
+      put_value(out, value);
+    }
+    std::string data;
+    for (const auto& t : tensors) {
+      put_text(out, t.name);
+      put(out, static_cast<std::uint32_t>(t.shape.size()));
+      for (auto n = t.shape.rbegin(); n != t.shape.rend(); ++n) put(out, static_cast<std::int64_t>(*n));
+      put(out, t.type == "F32" ? std::uint32_t{0} : t.type == "F16" ? std::uint32_t{1} : std::uint32_t{8});
+      put(out, static_cast<std::uint64_t>(data.size()));
+      put_values(data, t);
+      data.resize((data.size() + alignment - 1) / alignment * alignment);
+    }
+    out.resize((out.size() + alignment - 1) / alignment * alignment);
+    return out + data;
+  }
+
+ private:
+  template <class T>
+  static void put(std::string& out, const T& x) {
+    out.append(reinterpret_cast<const char*>(&x), sizeof(T));
+  }
+  static void put_text(std::string& out, const std::string& s) {
+    put(out, static_cast<std::uint64_t>(s.size()));
+    out += s;
+  }
+  static std::uint32_t type_of(const json& v) {
+    if (v.is_array()) return 9;
+    if (v.is_string()) return 8;
+    if (v.is_boolean()) return 7;
+    return v.is_number_float() ? 6 : 4;
+  }
+  static void put_value(std::string& out, const json& v) {
+    if (v.is_array()) {
+      put(out, v.empty() ? std::uint32_t{4} : type_of(v[0]));
+      put(out, static_cast<std::uint64_t>(v.size()));
+      for (const auto& x : v) put_value(out, x);
+    } else if (v.is_string()) {
+      put_text(out, v.get<std::string>());
+    } else if (v.is_boolean()) {
+      put(out, static_cast<std::uint8_t>(v.get<bool>()));
+    } else if (v.is_number_float()) {
+      put(out, v.get<float>());
+    } else {
+      put(out, v.get<std::uint32_t>());
+    }
+  }
+  static void put_values(std::string& out, const tensor& t) {
+    for (std::size_t i = 0; i < t.values.size();) {
+      if (t.type == "F32") put(out, t.values[i++]);
+      if (t.type == "F16") put(out, f16::round(t.values[i++]));
+      if (t.type != "Q8_0") continue;
+      float largest = 0;
+      for (std::size_t j = 0; j < 32; ++j) largest = std::max(largest, std::abs(t.values[i + j]));
+      const f16 scale = f16::round(largest / 127);
+      put(out, scale);
+      for (std::size_t j = 0; j < 32; ++j, ++i)
+        put(out, static_cast<std::int8_t>(largest > 0 ? std::lround(t.values[i] / static_cast<float>(scale)) : 0));
+    }
+  }
+};
+
+}  // namespace qkgeom::test
