@@ -26,7 +26,8 @@ struct raw_options {
 void declare_inputs(CLI::App& app, capture_options& options, raw_options& raw) {
   app.add_option("--study", raw.study,
                  "settings and heads of a study: a built-in name, or a file like those of capture/job/studies");
-  app.add_option("--model", options.model, "folder with config.json, safetensors and tokenizer.json; or a GGUF file, or ollama:MODEL:TAG");
+  app.add_option("--model", options.model,
+                 "folder with config.json, safetensors and tokenizer.json; or a GGUF file, or ollama:MODEL:TAG");
   app.add_option("--name", options.name,
                  "what the model is called in the manifest, tables and figures [its name on the hub, else its folder]");
   auto* const jsonl = app.add_option("--jsonl", options.documents.jsonl, "documents, one JSON object a line");
@@ -189,8 +190,9 @@ void interpret_common(const raw_options& raw, capture_options& options) {
 void interpret(const raw_options& raw, capture_arguments& arguments) {
   capture_options& options = arguments.options;
   require_model(options);
-  require(arguments.plan || options.documents.named(), "--jsonl or --text must say where the documents are");
-  require(arguments.plan || !options.out.empty(), "--out must name the capture's folder");
+  const bool writes = !arguments.plan && arguments.check.empty();
+  require(!writes || options.documents.named(), "--jsonl or --text must say where the documents are");
+  require(!writes || !options.out.empty(), "--out must name the capture's folder");
   choose_heads(raw.heads, options.plan);
   const double rate = options.plan.sampler.rate;
   require(rate > 0 && std::isfinite(rate), "--rate must be positive, not ", rate);
@@ -240,6 +242,10 @@ std::optional<capture_arguments> parse_arguments(int argc, const char* const* ar
   app.add_flag("--plan", arguments.plan,
                "print layers, heads, rows, bytes, peak memory and work of this capture and stop; needs config.json but "
                "no weights");
+  app.add_option(
+      "--check", arguments.check,
+      "compare the model's queries and keys with those that transformers gave (docs/capture.md) and stop: the "
+      "worst difference of each layer, the first that disagrees, and the likely cause");
   app.add_option("--verify", arguments.verify,
                  "read all of this capture, say what holds, and stop: SHA-256 of its files, numbers, order and "
                  "positions of rows, finite values, counts of moments");

@@ -12,10 +12,11 @@ namespace qkgeom {
 /// The command line of qkgeom-capture, parsed.
 struct capture_arguments {
   capture_options options;
-  bool plan = false;                         ///< print an estimate and stop
-  std::optional<capture_options> whole{};    ///< what a short capture stands for, to compare the plans
-  std::filesystem::path verify{};  ///< read this capture and stop; empty: capture
-  bool cuda = false;               ///< the forward pass runs on a GPU
+  bool plan = false;                       ///< print an estimate and stop
+  std::optional<capture_options> whole{};  ///< what a short capture stands for, to compare the plans
+  std::filesystem::path check{};           ///< compare with this reference and stop; empty: capture
+  std::filesystem::path verify{};          ///< read this capture and stop; empty: capture
+  bool cuda = false;                       ///< the forward pass runs on a GPU
   resident_layers resident = resident_layers::automatic;
 };
 

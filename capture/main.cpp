@@ -9,6 +9,7 @@
 #include "capture/arguments.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "capture/job/estimate.hpp"
+#include "capture/job/reference.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture_check.hpp"
 #include "qkgeom/io/cuda_program.hpp"
@@ -31,6 +32,7 @@ void print(const capture_summary& s, const std::string& out) {
       "{} documents, {} tokens in {:.2f} s: {:.0f} tokens/s; {} rows in {} shards, {:.1f} MB; peak memory {:.0f} MB\n",
       s.documents, s.tokens, s.seconds, static_cast<double>(s.tokens) / s.seconds, s.rows, s.shards,
       static_cast<double>(s.bytes) / 1e6, static_cast<double>(usage.ru_maxrss) * 1024 / 1e6);
+  fmt::print("rotary embedding: {}\n", s.rope);
   if (s.loss_tokens > 0) fmt::print("loss {:.4f} nats per token over {:.0f} tokens\n", s.loss, s.loss_tokens);
   if (s.last_loss_tokens > 0)
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
@@ -89,6 +91,8 @@ void run(int argc, char** argv) {
     backend = cuda_backend_for(*asked, argv);
     backend.moments = moments;  // never called: the forward pass on the GPU takes moments itself
   }
+  if (!asked->check.empty())
+    return print_differences(std::cout, compare_with_reference(asked->options, asked->check, std::cerr, backend));
   print(run_capture(asked->options, std::cerr, backend), asked->options.out.string());
 }
 

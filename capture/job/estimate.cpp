@@ -260,6 +260,7 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   const std::vector<index_t> lengths = document_lengths(options, p);
   capture_estimate estimate;
   estimate.manifest = p.manifest;
+  estimate.rope = rope_in_force(p.model, p.manifest.context_length);
   estimate.documents = static_cast<index_t>(lengths.size());
   estimate.counted = options.documents.named();
   for (const index_t n : lengths) {
@@ -312,6 +313,7 @@ void print_estimate(std::ostream& out, const capture_estimate& estimate) {
       << fmt::format("layers       {} captured: {}\n", estimate.manifest.layers.size(),
                      layer_ranges(estimate.manifest.layers))
       << fmt::format("heads        {} query heads, {} key heads\n", estimate.query_heads, estimate.key_heads)
+      << fmt::format("rotary       {}\n", estimate.rope)
       << fmt::format("documents    {} {}, {} tokens, the longest {}, cut at {}\n", estimate.documents,
                      estimate.counted ? "read" : "assumed", estimate.tokens, estimate.longest,
                      estimate.manifest.context_length)

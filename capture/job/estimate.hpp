@@ -11,6 +11,7 @@ namespace qkgeom {
 /// Rows, bytes, memory and work of a capture.
 struct capture_estimate {
   capture_manifest manifest;
+  std::string rope{};                              ///< `rope_in_force`
   index_t query_heads = 0, key_heads = 0;          ///< captured, over all layers
   index_t documents = 0, tokens = 0, longest = 0;  ///< `longest`: tokens of the longest document
   bool counted = false;                 ///< the documents were read; else their number and length are assumed

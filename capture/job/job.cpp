@@ -386,6 +386,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(lengths_of(inputs.documents));
   capture_summary summary;
   summary.note = context_note;
+  summary.rope = rope_in_force(model, manifest.context_length);
   const std::string fingerprint = weights.fingerprint();
   summary.was_complete = is_complete(options, manifest, inputs, fingerprint, pool);
   if (!summary.was_complete) {

@@ -56,9 +56,9 @@ struct capture_backend {
   forward_pass_factory forward{};    ///< none: `cpu_forward_pass`
 };
 
-/// Makes of a capture at length the short one that `what_if` carries to that length: documents cut at `tokens`, rows from
-/// before the rotary embedding, moments of every token, and as many rows in as many buckets. Throws `error` unless the
-/// options say a length and `tokens` is below it.
+/// Makes of a capture at length the short one that `what_if` carries to that length: documents cut at `tokens`, rows
+/// from before the rotary embedding, moments of every token, and as many rows in as many buckets. Throws `error` unless
+/// the options say a length and `tokens` is below it.
 void shorten(capture_options& options, index_t tokens);
 
 /// Whether a capture keeps rows. One that analyses and samples every token does not.
@@ -76,6 +76,7 @@ struct capture_summary {
   double loss_tokens = 0, last_loss_tokens = 0;
   bool was_complete = false;
   std::string note{};  ///< `note_on_context`
+  std::string rope{};  ///< `rope_in_force`
 };
 
 /// Runs documents through a checkpoint and writes a capture folder. Each shard is written whole; progress.json lists

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "capture/job/prepare.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <numbers>
 #include <ostream>
 
 #include "capture/gguf/gguf_model.hpp"
@@ -141,6 +144,26 @@ std::string note_on_context(const capture_manifest& m) {
   if (!m.extra.contains("model_context")) return {};
   return "documents are cut at " + std::to_string(m.context_length) + " tokens, beyond the " +
          m.extra["model_context"].dump() + " that the model was made for (--max-length)";
+}
+
+std::string rope_in_force(const decoder_description& model, index_t context) {
+  const auto without = std::count_if(model.layers.begin(), model.layers.end(), [](const auto& l) { return !l.rope; });
+  if (without == model.n_layers()) return "none";
+  const auto words = [&](const rope_description& r) {
+    const double whole = 2 * std::numbers::pi / static_cast<double>(context);
+    const auto slow =
+        std::count_if(r.inv_freq.begin(), r.inv_freq.end(), [&](float f) { return static_cast<double>(f) < whole; });
+    std::string text =
+        fmt::format("{}, base {}, {} planes, {} of which turn less than once in {} tokens",
+                    r.type == "default" ? "no scaling" : r.type, r.theta, r.inv_freq.size(), slow, context);
+    if (r.attention_factor != 1) text += fmt::format(", q and k times {:.4g}", r.attention_factor);
+    return text;
+  };
+  std::string text = words(model.rope);
+  if (model.local_rope) text += "; in windowed layers " + words(*model.local_rope);
+  if (without > 0)
+    text += "; " + std::to_string(without) + " of " + std::to_string(model.n_layers()) + " layers without";
+  return text;
 }
 
 bucket_edges grid_of(const capture_manifest& m, const char* statistic) {

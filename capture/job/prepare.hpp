@@ -22,6 +22,9 @@ struct prepared_capture {
 /// Throws `error`.
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes);
 
+/// The rotary embedding that acts, in words: scaling, base, planes that turn less than once within the context.
+std::string rope_in_force(const decoder_description& model, index_t context);
+
 /// One sentence if documents are cut beyond the context that the model was made for ("model_context" in the manifest);
 /// else "".
 std::string note_on_context(const capture_manifest& m);

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
       "bands"};
   add_arguments(app, a);
   add_device_argument(app, a);
+  add_head_arguments(app, a);
   add_query_model_arguments(app, a);
   app.add_option("--context", choice.context,
                  "Length of the context, tokens; 0: as captured, or what a capture made with --short stands for")

@@ -34,6 +34,13 @@ void add_device_argument(CLI::App& app, arguments& a) {
       ->capture_default_str();
 }
 
+void add_head_arguments(CLI::App& app, arguments& a) {
+  app.add_option("--layers", a.layers, "Only these layers, e.g. 0,5; softmax and loss stay those of all")
+      ->delimiter(',');
+  app.add_option("--heads", a.heads, "Only these heads, LAYER.HEAD, e.g. 3.2,5.0, and those of --layers")
+      ->delimiter(',');
+}
+
 namespace {
 
 void add_bucket_arguments(CLI::App& app, arguments& a) {

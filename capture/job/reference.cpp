@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#include "capture/job/reference.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <ostream>
+
+#include "capture/forward/cpu_forward_pass.hpp"
+#include "capture/job/prepare.hpp"
+#include "qkgeom/io/safetensors.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// Rows of one side, (heads, n, d).
+struct side_rows {
+  index_t heads = 0, n = 0, d = 0;
+  std::vector<float> x;
+  const float* row(index_t h, index_t t) const { return x.data() + (h * n + t) * d; }
+};
+
+side_rows rows_of(tensor_view<const float> x) {
+  side_rows s{x.heads, x.rows, x.dim, {}};
+  for (index_t h = 0; h < x.heads; ++h)
+    for (index_t t = 0; t < x.rows; ++t) s.x.insert(s.x.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+  return s;
+}
+
+side_rows rows_of(const safetensors_file& file, const std::string& name) {
+  const auto& t = file.at(name);
+  require(t.shape.size() == 3 && t.dtype == "F32", name, " must be (heads, tokens, head size) in F32, not ", t.dtype,
+          " of shape ", shape_text(t.shape));
+  const auto values = file.values<float>(name);
+  return {t.shape[0], t.shape[1], t.shape[2], {values.begin(), values.end()}};
+}
+
+double largest(const side_rows& x) {
+  float most = 0;
+  for (const float v : x.x) most = std::max(most, std::abs(v));
+  return static_cast<double>(most);
+}
+
+/// Largest difference of `ours`, changed by `f(head, token, channel)`, over the reference's largest entry.
+template <class F>
+double difference_of(const side_rows& reference, index_t tokens, F&& f) {
+  double most = 0;
+  for (index_t h = 0; h < reference.heads; ++h)
+    for (index_t t = 0; t < tokens; ++t)
+      for (index_t c = 0; c < reference.d; ++c)
+        most = std::max(most, std::abs(static_cast<double>(reference.row(h, t)[c]) - f(h, t, c)));
+  return most / std::max(largest(reference), 1e-30);
+}
+
+/// Whether the rows of both point the same way, whatever their lengths.
+bool are_parallel(const side_rows& a, const side_rows& b) {
+  for (index_t h = 0; h < a.heads; ++h)
+    for (index_t t = 0; t < a.n; ++t) {
+      double ab = 0, aa = 0, bb = 0;
+      for (index_t c = 0; c < a.d; ++c) {
+        const double x = static_cast<double>(a.row(h, t)[c]), y = static_cast<double>(b.row(h, t)[c]);
+        ab += x * y;
+        aa += x * x;
+        bb += y * y;
+      }
+      if (!(ab > 0.999 * std::sqrt(aa * bb))) return false;
+    }
+  return true;
+}
+
+/// What the pattern of a difference shows; empty: nothing.
+std::string cause_of(const side_rows& ours, const side_rows& reference) {
+  const index_t half = ours.d / 2;
+  const auto differs = [&](auto&& f) { return difference_of(reference, reference.n, f) > large_difference; };
+  const auto entry = [&](index_t h, index_t t, index_t c) { return static_cast<double>(ours.row(h, t)[c]); };
+  if (!differs([&](index_t h, index_t t, index_t c) { return entry(h, t, c % 2 == 0 ? c / 2 : half + c / 2); }) ||
+      !differs([&](index_t h, index_t t, index_t c) { return entry(h, t, c < half ? 2 * c : 2 * (c - half) + 1); }))
+    return "the channels are in another order: pairs of the rotary embedding stand side by side on one side and half a "
+           "head apart on the other";
+  double ab = 0, aa = 0;
+  for (std::size_t i = 0; i < ours.x.size(); ++i) {
+    ab += static_cast<double>(ours.x[i]) * static_cast<double>(reference.x[i]);
+    aa += static_cast<double>(ours.x[i]) * static_cast<double>(ours.x[i]);
+  }
+  const double scale = ab / aa;
+  if (!differs([&](index_t h, index_t t, index_t c) { return scale * entry(h, t, c); }))
+    return fmt::format("the reference is {:.4g} times as large: a scale", scale);
+  if (are_parallel(ours, reference))
+    return "rows differ in length alone: a norm of queries and keys, or a growth with position";
+  if (reference.n > 1 && difference_of(reference, 1, entry) < large_difference)
+    return "the first token agrees and later ones do not: the rotary embedding (base, scaling, pairing), or positions";
+  return {};
+}
+
+std::vector<std::int32_t> ids_of(const safetensors_file& file, const decoder_description& model) {
+  const auto& t = file.at("ids");
+  require(t.shape.size() == 1 && (t.dtype == "I32" || t.dtype == "I64"), "ids must be (tokens) in I32 or I64, not ",
+          t.dtype, " of shape ", shape_text(t.shape));
+  std::vector<std::int32_t> ids;
+  const auto take = [&](const auto& values) {
+    for (const auto v : values) {
+      require(v >= 0 && v < model.vocabulary, "ids holds ", v, ", outside the model's vocabulary of ",
+              model.vocabulary);
+      ids.push_back(static_cast<std::int32_t>(v));
+    }
+  };
+  if (t.dtype == "I32")
+    take(file.values<std::int32_t>("ids"));
+  else
+    take(file.values<std::int64_t>("ids"));
+  require(!ids.empty(), "ids is empty");
+  return ids;
+}
+
+}  // namespace
+
+std::vector<layer_difference> compare_with_reference(const capture_options& options,
+                                                     const std::filesystem::path& reference, std::ostream& notes,
+                                                     const capture_backend& backend) {
+  const prepared_capture prepared = prepare_capture(options, notes);
+  const auto& model = prepared.model;
+  const safetensors_file file(reference);
+  const auto ids = ids_of(file, model);
+  const checkpoint weights(options.model);
+  thread_pool pool(options.threads);
+  const auto pass = backend.forward
+                        ? backend.forward(model, weights, options.plan.compute, model.n_layers() - 1, pool)
+                        : cpu_forward_pass(model, weights, options.plan.compute, model.n_layers() - 1, pool);
+  std::vector<layer_difference> layers;
+  batch_sinks sinks;
+  sinks.rows = [&](std::size_t, index_t layer, auto q, auto k) {
+    const std::string number = std::to_string(layer);
+    const auto has = [&](const std::string& name) {
+      return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const auto& t) { return t.name == name; });
+    };
+    if (!has("q." + number) || !has("k." + number)) return;
+    layer_difference found{layer, 0, 0, {}};
+    for (const auto& [name, view, error] : {std::tuple{"q", q, &found.q}, std::tuple{"k", k, &found.k}}) {
+      const auto ours = rows_of(view), theirs = rows_of(file, std::string(name) + '.' + number);
+      require(ours.heads == theirs.heads && ours.n == theirs.n && ours.d == theirs.d, name, '.', number, " has ",
+              theirs.heads, " heads, ", theirs.n, " tokens and head size ", theirs.d, ", but the model gives ",
+              ours.heads, ", ", ours.n, " and ", ours.d);
+      *error = difference_of(theirs, theirs.n,
+                             [&](index_t h, index_t t, index_t c) { return static_cast<double>(ours.row(h, t)[c]); });
+      if (*error > large_difference && found.cause.empty())
+        if (const auto cause = cause_of(ours, theirs); !cause.empty()) found.cause = std::string(name) + ": " + cause;
+    }
+    layers.push_back(std::move(found));
+  };
+  const token_span document(ids);
+  pass->run({&document, 1}, rope_stage::post, sinks);
+  require(!layers.empty(), reference.string(), " holds no q.L and k.L of a layer");
+  return layers;
+}
+
+void print_differences(std::ostream& out, const std::vector<layer_difference>& layers) {
+  out << "layer   queries      keys   (largest difference over the largest entry)\n";
+  const layer_difference* first = nullptr;
+  for (const auto& l : layers) {
+    out << fmt::format("{:5}  {:8.1e}  {:8.1e}{}\n", l.layer, l.q, l.k, l.cause.empty() ? "" : "   " + l.cause);
+    if (!first && std::max(l.q, l.k) > large_difference) first = &l;
+  }
+  if (first)
+    out << fmt::format("Layer {} is the first that disagrees{}\n", first->layer,
+                       first->cause.empty() ? "; its pattern shows no cause" : ". " + first->cause);
+  else
+    out << "All layers agree\n";
+}
+
+}  // namespace qkgeom

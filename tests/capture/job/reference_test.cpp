@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// --check finds a right reference right, and names the cause where one is wrong in a known way.
+#include "capture/job/reference.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "qkgeom/io/safetensors.hpp"
+#include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/forward/forward_fixture.hpp"
+
+namespace {
+
+using namespace qkgeom;
+using testing::HasSubstr;
+
+/// Changes row (head, token) of one side of the reference: (token, d, row).
+using change_of_row = std::function<void(index_t, index_t, float*)>;
+
+/// What is found against a reference of the bundled model's own rows, of which `change` makes something else.
+std::vector<layer_difference> differences(const change_of_row& change) {
+  const test::scratch_folder folder;
+  capture_options options;
+  options.model = test::bundled / "stage1-step-1000";
+  options.threads = 1;
+  const auto description = read_description(read_json(options.model / "config.json"));
+  const checkpoint weights(options.model);
+  thread_pool pool(1);
+  const auto pass = cpu_forward_pass(description, weights, compute_type::f32, description.n_layers() - 1, pool);
+  std::vector<std::int32_t> ids;
+  for (std::int32_t i = 0; i < 24; ++i) ids.push_back(40 + 7 * i % 90);
+  std::map<std::string, std::pair<std::vector<index_t>, std::vector<float>>> dump;
+  run_document(*pass, ids, rope_stage::post,
+               [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+                 for (const auto& [name, x] : {std::pair{"q.", q}, std::pair{"k.", k}}) {
+                   auto& [shape, values] = dump[name + std::to_string(layer)];
+                   shape = {x.heads, x.rows, x.dim};
+                   for (index_t h = 0; h < x.heads; ++h)
+                     for (index_t t = 0; t < x.rows; ++t) {
+                       std::vector<float> row(x.head(h).row(t), x.head(h).row(t) + x.dim);
+                       if (layer >= 2) change(t, x.dim, row.data());
+                       values.insert(values.end(), row.begin(), row.end());
+                     }
+                 }
+               });
+  std::vector<tensor_to_write> tensors;
+  const std::vector<index_t> shape{static_cast<index_t>(ids.size())};
+  tensors.push_back({"ids", "I32", shape, std::as_bytes(std::span(ids))});
+  for (const auto& [name, value] : dump)
+    tensors.push_back({name, "F32", value.first, std::as_bytes(std::span(value.second))});
+  write_safetensors(folder / "reference.safetensors", tensors);
+  std::ostringstream notes;
+  return compare_with_reference(options, folder / "reference.safetensors", notes);
+}
+
+std::string printed(const std::vector<layer_difference>& layers) {
+  std::ostringstream out;
+  print_differences(out, layers);
+  return out.str();
+}
+
+TEST(reference, the_same_rows_agree) {
+  const auto layers = differences([](index_t, index_t, float*) {});
+  ASSERT_EQ(layers.size(), 8u);
+  for (const auto& l : layers) EXPECT_LT(std::max(l.q, l.k), 1e-6);
+  EXPECT_THAT(printed(layers), HasSubstr("All layers agree"));
+}
+
+TEST(reference, wrong_rows_are_named_with_their_cause) {
+  const auto says = [](const change_of_row& change, const char* words) {
+    const auto text = printed(differences(change));
+    EXPECT_THAT(text, HasSubstr("Layer 2 is the first that disagrees"));
+    EXPECT_THAT(text, HasSubstr(words));
+  };
+  says(
+      [](index_t, index_t d, float* x) {
+        const std::vector<float> was(x, x + d);
+        for (index_t j = 0; j < d / 2; ++j) {
+          x[2 * j] = was[j];
+          x[2 * j + 1] = was[j + d / 2];
+        }
+      },
+      "the channels are in another order");
+  says([](index_t, index_t d, float* x) { std::for_each(x, x + d, [](float& v) { v *= 0.25f; }); },
+       "the reference is 0.25 times as large: a scale");
+  says([](index_t t, index_t d,
+          float* x) { std::for_each(x, x + d, [t](float& v) { v *= 1 + 0.2f * static_cast<float>(t); }); },
+       "rows differ in length alone");
+  says(
+      [](index_t t, index_t d, float* x) {
+        for (index_t j = 0; j < d / 2; ++j) {
+          const float a = x[j], b = x[j + d / 2], angle = 0.4f * static_cast<float>(t);
+          x[j] = std::cos(angle) * a - std::sin(angle) * b;
+          x[j + d / 2] = std::sin(angle) * a + std::cos(angle) * b;
+        }
+      },
+      "the first token agrees and later ones do not: the rotary embedding");
+  says(
+      [](index_t t, index_t d, float* x) {
+        for (index_t j = 0; j < d; ++j) x[j] += static_cast<float>((3 * j + t) % 7);
+      },
+      "its pattern shows no cause");
+}
+
+}  // namespace
