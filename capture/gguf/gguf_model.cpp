@@ -183,6 +183,9 @@ void gguf_model::name_tensors() {
     for (const auto& [name, tensor] : file->tensors()) {
       const std::string own = name_of(name);
       if (own.empty()) continue;
+      const std::size_t axes = tensor.shape.size();
+      require(axes == 2 || (axes == 1 && tensor.type->elements == 1), where_, ": tensor ", printable(name), " has ",
+              axes, " dimensions in ", tensor.type->name, "; a matrix, or a vector in F32, F16 or BF16 is read");
       index_t paired = 0;
       if (family.pairs_rows && own.find(".self_attn.q_proj.") != own.npos) paired = heads;
       if (family.pairs_rows && own.find(".self_attn.k_proj.") != own.npos) paired = key_heads;

@@ -3,6 +3,11 @@
 # Long contexts from short captures of the bundled model: what short captures of six books predict for 8192 tokens, held
 # against a capture at 8192 tokens of six other books. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
+# Sanitizers slow it twentyfold; formats_test runs the same programs under them.
+if grep -q __asan_init "$QKGEOM_BIN/what_if"; then
+  echo "Skipped: with AddressSanitizer in the programs, formats_test runs them on less"
+  exit 77
+fi
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 checkpoint=$model/lc-4096-to-8192-step-10

@@ -258,6 +258,13 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
   EXPECT_EQ(rope.inv_freq.front(), plain.front());
   EXPECT_EQ(rope.inv_freq.back(), plain.back() / 8);
 
+  // A vector is read entry by entry, which blocks do not allow.
+  auto blocks = w;
+  for (auto& t : blocks.tensors)
+    if (t.name == "output_norm.weight") t = {t.name, {64}, "Q8_0", std::vector<float>(64, 1)};
+  test::put(folder / "d.gguf", blocks.bytes());
+  EXPECT_QKGEOM_ERROR("tensor output_norm.weight has 1 dimensions in Q8_0", gguf_model(folder / "d.gguf"));
+
   w.keys[0].second = "gemma7";
   test::put(folder / "c.gguf", w.bytes());
   EXPECT_QKGEOM_ERROR("architecture 'gemma7' is not supported in GGUF; supported: llama",
