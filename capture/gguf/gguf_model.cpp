@@ -69,6 +69,13 @@ std::string name_of(std::string_view name) {
   return {};
 }
 
+/// Whether whole words of the vocabulary are taken before merging, and the BOS token is put before every text unless
+/// the file says otherwise.
+bool is_llama3(const std::string& pre) {
+  constexpr std::string_view names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2"};
+  return std::find(std::begin(names), std::end(names), pre) != std::end(names);
+}
+
 /// How text is cut before merging, by `tokenizer.ggml.pre`.
 json pre_tokenizer_of(const std::string& pre, const std::string& where) {
   const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
@@ -89,19 +96,10 @@ json pre_tokenizer_of(const std::string& pre, const std::string& where) {
   if (any({"gpt-2", "olmo", "default"})) return bytes;
   if (any({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"}))
     return after({{"type", "Digits"}, {"individual_digits", true}}, true);
-  if (any({"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2", "smaug-bpe", "dbrx",
-           "chatglm-bpe"}))
-    return split(R"(\p{N}{1,3})");
+  if (is_llama3(pre) || any({"smaug-bpe", "dbrx", "chatglm-bpe"})) return split(R"(\p{N}{1,3})");
   if (any({"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan"})) return split(R"(\p{N})");
   fail(where, ": the text rule '", printable(pre),
        "' (tokenizer.ggml.pre) is not known; --tokenizer names a tokenizer.json");
-}
-
-/// Whether whole words of the vocabulary are taken before merging, and the BOS token is put before every text unless
-/// the file says otherwise.
-bool is_llama3(const std::string& pre) {
-  constexpr std::string_view names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2"};
-  return std::find(std::begin(names), std::end(names), pre) != std::end(names);
 }
 
 }  // namespace
@@ -256,8 +254,11 @@ fs::path find_gguf(const fs::path& model) {
       wanted.resize(colon);
     }
     if (wanted.find('/') == wanted.npos) wanted = "library/" + wanted;
-    const fs::path path = root / "manifests" / "registry.ollama.ai" / wanted / tag;
-    require(fs::exists(path), "Ollama has no model ", printable(name.substr(store.size())), " in ", root.string());
+    fs::path path;  // below the folder of the host that it came from
+    std::error_code none;
+    for (const auto& host : fs::directory_iterator(root / "manifests", none))
+      if (path.empty() && fs::exists(host.path() / wanted / tag)) path = host.path() / wanted / tag;
+    require(!path.empty(), "Ollama has no model ", printable(name.substr(store.size())), " in ", root.string());
     const json manifest = read_json(path, std::size_t{1} << 20);
     const json_value fields(manifest, path.string());
     const auto layers = fields.find("layers");

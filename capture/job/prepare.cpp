@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numbers>
 #include <ostream>
 
 #include "capture/gguf/gguf_model.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
+#include "qkgeom/rotary/planes.hpp"
 
 namespace qkgeom {
 namespace {
@@ -150,9 +150,8 @@ std::string rope_in_force(const decoder_description& model, index_t context) {
   const auto without = std::count_if(model.layers.begin(), model.layers.end(), [](const auto& l) { return !l.rope; });
   if (without == model.n_layers()) return "none";
   const auto words = [&](const rope_description& r) {
-    const double whole = 2 * std::numbers::pi / static_cast<double>(context);
-    const auto slow =
-        std::count_if(r.inv_freq.begin(), r.inv_freq.end(), [&](float f) { return static_cast<double>(f) < whole; });
+    const auto slow = std::count_if(r.inv_freq.begin(), r.inv_freq.end(),
+                                    [&](float f) { return turns_of(static_cast<double>(f), context) < 1; });
     std::string text =
         fmt::format("{}, base {}, {} planes, {} of which turn less than once in {} tokens",
                     r.type == "default" ? "no scaling" : r.type, r.theta, r.inv_freq.size(), slow, context);

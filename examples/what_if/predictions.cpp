@@ -190,16 +190,12 @@ struct actual_row {
 };
 
 actual_row actual_row_of(const prediction& p, std::size_t number) {
-  const auto check = check_predictions(p.actual->report, {{2, p.predicted.report}, {2, p.captured.report}});
+  const auto& check = p.against_actual;
   actual_row row{row_of(p.actual->report, check.miss[0], number), row_of(p.actual->report, check.miss[1], number)};
   for (std::size_t h = 0; h < p.numbers.size(); ++h)
     row.inside += std::abs(check.miss[0][h][number]) <= half_width(p.numbers[h][number], interval_miss);
   row.inside /= static_cast<double>(row.predicted.heads);
   return row;
-}
-
-double share_of_actual_class(const prediction& p, const model_report& report) {
-  return share_of(check_predictions(p.actual->report, {{2, report}}).same_class[0]);
 }
 
 void write_actual_table(const std::filesystem::path& path, const prediction& p) {
@@ -210,8 +206,8 @@ void write_actual_table(const std::filesystem::path& path, const prediction& p) 
     csv.add(carried_numbers[i].name).add(static_cast<index_t>(row.predicted.heads));
     csv.add(row.captured.actual + row.captured.miss).add(row.predicted.actual + row.predicted.miss);
     csv.add(row.predicted.actual).add(row.predicted.rms).add(row.predicted.correlation).add(row.captured.correlation);
-    csv.add(row.inside).add(share_of_actual_class(p, p.predicted.report));
-    csv.add(share_of_actual_class(p, p.captured.report)).end_row();
+    csv.add(row.inside).add(share_of(p.against_actual.same_class[0]));
+    csv.add(share_of(p.against_actual.same_class[1])).end_row();
   }
   csv.commit();
 }
@@ -296,8 +292,8 @@ void print_actual(printer& out, const prediction& p) {
            fixed(row.predicted.correlation, 3), fixed(row.captured.correlation, 3), percent(row.inside)});
   }
   out.print(t);
-  out.line("  Same class as predicted: " + percent(share_of_actual_class(p, p.predicted.report)) +
-           " of heads; as captured: " + percent(share_of_actual_class(p, p.captured.report)));
+  out.line("  Same class as predicted: " + percent(share_of(p.against_actual.same_class[0])) +
+           " of heads; as captured: " + percent(share_of(p.against_actual.same_class[1])));
 }
 
 }  // namespace
@@ -324,6 +320,7 @@ prediction predict(const arguments& a, const analysis_options& options, const wh
     p.actual = analyse_set(b, what_if(open_captures(b), as_it_is), stretched(options, from, to), "Actual");
     require(p.actual->report.context_length == to, "--actual has a context of ", p.actual->report.context_length,
             " tokens, not ", to);
+    p.against_actual = check_predictions(p.actual->report, {{2, p.predicted.report}, {2, p.captured.report}});
   }
   std::vector<short_prediction> shorter;
   for (const index_t factor : {2, 4, 8}) {
@@ -340,7 +337,7 @@ prediction predict(const arguments& a, const analysis_options& options, const wh
   }
   p.check = check_predictions(p.captured.report, shorter);
   p.steady = steadiness(source, p.captured.report, choice.keep_first);
-  p.numbers = extrapolate(p.predicted.report, p.check, std::max(p.factor, p.other_embedding ? 2.0 : 1.0));
+  p.numbers = extrapolate(p.predicted.report, p.check, p.error_factor());
   p.warnings = warnings_on(p, manifest);
   return p;
 }
@@ -368,8 +365,7 @@ void print_prediction(printer& out, const prediction& p) {
               ", means over heads and 90 % interval");
   table t({"heads", "number"}, {"heads", "captured", "predicted", "±"});
   for (const auto& g : head_groups(p.captured.report.heads)) {
-    const auto means =
-        extrapolate_mean(p.predicted.report, p.check, std::max(p.factor, p.other_embedding ? 2.0 : 1.0), g.heads);
+    const auto means = extrapolate_mean(p.predicted.report, p.check, p.error_factor(), g.heads);
     for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
       double was = 0, n = 0;
       for (const std::size_t h : g.heads)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -33,9 +34,13 @@ struct prediction {
   double factor = 1;                 ///< of the context
   bool other_embedding = false;
   self_check check;
+  self_check against_actual;              ///< misses of `predicted` and of `captured`, where the context is known
   std::vector<head_stationarity> steady;  ///< (heads)
   std::vector<std::array<estimate, carried_numbers.size()>> numbers;
   std::vector<std::string> warnings;
+
+  /// Errors are those of this factor of the context; another embedding counts as a doubling.
+  double error_factor() const { return std::max(factor, other_embedding ? 2.0 : 1.0); }
 };
 
 prediction predict(const arguments& a, const analysis_options& options, const what_if_arguments& choice);

@@ -283,11 +283,11 @@ TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
   test::put(folder / "text", "no model");
   EXPECT_QKGEOM_ERROR("neither a folder with a model nor a GGUF file", find_gguf(folder / "text"));
 
-  fs::create_directories(folder / "manifests/registry.ollama.ai/library/tiny");
+  fs::create_directories(folder / "manifests/host/library/tiny");
   fs::create_directories(folder / "blobs");
   test::put(folder / "blobs/sha256-ab", bytes);
   test::put(
-      folder / "manifests/registry.ollama.ai/library/tiny/135m",
+      folder / "manifests/host/library/tiny/135m",
       R"({"layers":[{"mediaType":"text","digest":"sha256:cd"},{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:ab"}]})");
   ::setenv("OLLAMA_MODELS", folder.path().c_str(), 1);
   EXPECT_EQ(find_gguf("ollama:tiny:135m"), folder / "blobs" / "sha256-ab");

@@ -26,24 +26,22 @@ struct row_pair {
 /// Pairs of each document: a query drawn among its rows, a key among the rows that it may read.
 template <class T>
 std::vector<row_pair> draw_row_pairs(const layer_view<T>& rows, const plane_options& options) {
-  struct side {
-    std::vector<std::pair<index_t, index_t>> at;  // (position, row), ascending
-  };
+  using side = std::vector<std::pair<index_t, index_t>>;  // (position, row), ascending
   std::map<std::int32_t, std::pair<side, side>> documents;
-  for (index_t i = 0; i < rows.q.rows; ++i) documents[rows.q_document[i]].first.at.emplace_back(rows.q_position[i], i);
-  for (index_t i = 0; i < rows.k.rows; ++i) documents[rows.k_document[i]].second.at.emplace_back(rows.k_position[i], i);
+  for (index_t i = 0; i < rows.q.rows; ++i) documents[rows.q_document[i]].first.emplace_back(rows.q_position[i], i);
+  for (index_t i = 0; i < rows.k.rows; ++i) documents[rows.k_document[i]].second.emplace_back(rows.k_position[i], i);
   std::vector<row_pair> pairs;
   std::size_t number = 0;
   for (auto& [document, sides] : documents) {
     auto &q = sides.first, &k = sides.second;
-    std::sort(q.at.begin(), q.at.end());
-    std::sort(k.at.begin(), k.at.end());
+    std::sort(q.begin(), q.end());
+    std::sort(k.begin(), k.end());
     const random_stream draws{options.seed, static_cast<std::uint32_t>(document), 0, draw::score_pair};
-    for (index_t i = 0; i < options.pairs && !q.at.empty(); ++i) {
+    for (index_t i = 0; i < options.pairs && !q.empty(); ++i) {
       const auto at = static_cast<std::uint64_t>(2 * i);
-      const auto [t, query] = q.at[draws.below(at, q.at.size())];
+      const auto [t, query] = q[draws.below(at, q.size())];
       const auto key = [&, t = t](index_t position) {
-        return std::lower_bound(k.at.begin(), k.at.end(), std::pair{position, index_t{0}});
+        return std::lower_bound(k.begin(), k.end(), std::pair{position, index_t{0}});
       };
       const auto first = key(rows.window ? t - *rows.window + 1 : 0), end = key(t);
       if (first >= end) continue;
@@ -63,7 +61,7 @@ struct plane_sums {
   std::vector<double> bin_n, bin_score, bin_predicted;  // (distances)
 };
 
-/// Coordinates of a row as one complex number per plane, factor included.
+/// The two coordinates of a row in a plane as a complex number.
 template <class Row>
 std::complex<double> in_plane(const Row& x, std::pair<std::size_t, std::size_t> p) {
   return {static_cast<double>(x[p.first]), static_cast<double>(x[p.second])};
@@ -87,7 +85,7 @@ row_means means_of(const matrix_view<const T>& x, const std::vector<std::pair<st
   return m;
 }
 
-/// A ratio of sums over documents, `of(n, score, square, part, part_score)`, with its jackknife error.
+/// cov(part, score) / var(score) over all pairs, with its jackknife error over documents.
 inline estimate variance_share(const std::vector<plane_sums>& sums, std::size_t part) {
   const auto share = [&](std::size_t left_out) {
     double n = 0, s = 0, ss = 0, p = 0, ps = 0;
