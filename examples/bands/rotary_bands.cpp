@@ -148,7 +148,7 @@ step_figure drop_figure(const band_study& found) {
   return f;
 }
 
-/// Mean over RoPE heads by plane, where all of them have the same planes.
+/// Means over RoPE heads, by the turns of their planes.
 step_figure share_figure_of(const band_study& found) {
   step_figure f;
   f.text = {"What each plane contributes, by its turns within the context",
@@ -164,7 +164,7 @@ step_figure share_figure_of(const band_study& found) {
   f.lines = {{"share of the variance of scores", palette::black, {}, {}},
              {"concentration of queries", palette::blue, {}, {}},
              {"concentration of keys", palette::orange, {}, {}}};
-  const std::size_t labelled = 1 + by_turns.size() / 16;  // each so manieth has room for its label
+  const std::size_t labelled = 1 + by_turns.size() / 16;  // only so many labels have room
   for (const auto& [turns, sum] : by_turns) {
     f.steps.push_back(f.steps.size() % labelled == 0 ? significant(-turns, 2) : "");
     for (std::size_t i = 0; i < 3; ++i) f.lines[i].y.push_back(sum[i + 1] / sum[0]);
@@ -172,8 +172,7 @@ step_figure share_figure_of(const band_study& found) {
   return f;
 }
 
-/// Observed and predicted mean scores by distance, less their mean over distances: means over heads would cancel, so
-/// the scatter shows each.
+/// Observed against predicted mean scores, a point per head and distance.
 scatter_figure score_figure(const band_study& found) {
   scatter_figure f;
   f.square = false;

@@ -18,8 +18,8 @@ struct embedding_step {
   std::vector<trajectory_point> with;
 };
 
-/// The steps of `checkpoint_steps`, where the captures hold rows and say their embedding; of others a note on
-/// stderr says why not. Rows meet another embedding as in `what_if`. Takes two analyses for each step that differs.
+/// The steps of `checkpoint_steps` whose captures hold rows and say their embedding; a note on stderr names the others.
+/// Rows meet another embedding as in `what_if`. Takes two analyses for each step that differs.
 std::vector<embedding_step> swap_embeddings(const arguments& a, const analysis_options& options,
                                             const std::vector<trajectory_point>& points,
                                             const std::vector<std::shared_ptr<const capture_set>>& sources);

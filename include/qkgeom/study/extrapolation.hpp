@@ -47,7 +47,7 @@ struct self_check {
 inline self_check check_predictions(const model_report& actual, const std::vector<short_prediction>& predicted);
 
 /// How an error grows with the factor of a prediction: each doubling adds an error of its own, so that variances grow
-/// with the number of doublings (docs/long-from-short.md has the coverage of both this and linear growth).
+/// with the number of doublings (docs/long-from-short.md has the coverage of this and of linear growth).
 inline double growth_of_error(double factor) { return std::sqrt(std::log2(factor)); }
 
 /// So many misses of its own does a head count as having from the other heads of its kind.
