@@ -118,7 +118,9 @@ void run_tile(const tile& queries, const matrix_view<const float>& q, const std:
 
 attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, tensor_view<const float> k,
                                  const measured_heads& what) {
-  const auto& [heads, buckets, options] = what;
+  const auto& heads = what.heads;
+  const auto& buckets = what.buckets;
+  const auto& options = what.options;
   require(options.bins >= distance_bins(q.rows), "distances of ", q.rows, " tokens need more than ", options.bins,
           " bins");
   const index_t b = buckets.count(), window = std::min(options.window.value_or(q.rows), q.rows);
