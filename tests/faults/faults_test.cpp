@@ -204,10 +204,12 @@ TEST_F(faults, a_damaged_shard_is_refused_whatever_is_damaged) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which must be loaded first
-TEST_F(faults, interrupted_and_short_reads_and_writes_change_nothing) {
+class interposed : public faults, public testing::WithParamInterface<const char*> {};
+
+TEST_P(interposed, system_calls_change_nothing) {
   write_documents(4);
   const auto expected = undisturbed(capture_to("undisturbed"));
-  const std::string preload = std::string("LD_PRELOAD=") + QKGEOM_INTERPOSER;
+  const std::string preload = std::string("LD_PRELOAD=") + GetParam();
   ASSERT_EQ(run(capture_to("o"), {.variables = {preload}}), 0) << log();
   EXPECT_EQ(contents_of(folder / "o"), expected);
   const auto tables = [&](const std::string& out, const std::vector<std::string>& variables) {
@@ -221,6 +223,9 @@ TEST_F(faults, interrupted_and_short_reads_and_writes_change_nothing) {
   EXPECT_GT(plain.size(), 1000u);
   EXPECT_EQ(tables("interrupted", {preload}), plain);
 }
+
+INSTANTIATE_TEST_SUITE_P(interrupted_and_short_reads_and_writes, interposed, testing::Values(QKGEOM_INTERPOSER));
+INSTANTIATE_TEST_SUITE_P(a_clock_that_jumps, interposed, testing::Values(QKGEOM_JUMPING_CLOCK));
 
 TEST_F(faults, too_little_address_space_is_one_sentence) {
   write_documents(2);
