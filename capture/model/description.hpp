@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/rotary/embedding.hpp"
 
@@ -55,12 +56,6 @@ struct weight_names {
 struct experts_description {
   index_t count = 0, chosen = 0, width = 0;
   bool normalised = false;  ///< the chosen probabilities are divided by their sum
-};
-
-/// Rotated queries are multiplied by 1 + beta ln(1 + floor(position / context)).
-struct query_growth {
-  double beta = 0;
-  index_t context = 0;  ///< tokens
 };
 
 /// A decoder as data: all that the forward pass needs to know about a model besides its weights.

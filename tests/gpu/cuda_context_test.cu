@@ -15,6 +15,7 @@
 #include "qkgeom/backend/uploading_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/rotary/turn.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/common/refusal.hpp"
 
@@ -149,6 +150,28 @@ TEST_F(on_gpu, factors_give_their_matrix_back) {
   EXPECT_LE(found[1].rank, d);
   for (index_t i = 0; i < d; ++i)
     for (index_t j = 0; j < d; ++j) EXPECT_NEAR(product(found[1].factor, found[1].rank, i, j), m[i * d + j], 1e-13);
+}
+
+TEST_F(on_gpu, rows_turn_as_on_the_host) {
+  cuda_context gpu{{.stream = stream}};
+  const planted_pair<bf16> head(test::compared_head(72, 3, 300, 0.3));
+  const auto n = static_cast<index_t>(head.here.k_position.size());
+  std::vector<std::int32_t> moved(n);
+  for (index_t i = 0; i < n; ++i) moved[i] = 64 * head.here.k_position[i];
+  const on_device<std::int32_t> far_moved(moved);
+  captured_rope rope{"half", 64, 1.2, {}};
+  for (int p = 0; p < 32; ++p) rope.inv_freq.push_back(std::pow(1e4, -p / 32.0));
+  const row_turns turns = turns_between(&rope, rope);
+  std::vector<float> want(n * 72), found(n * 72);
+  cpu.turn_rows(packed_tensor(head.here.k.data(), n, 1, 72), {head.here.k_position.data(), n}, turns, {moved.data(), n},
+                packed_tensor(want.data(), n, 1, 72));
+  const on_device<float> y(found);
+  gpu.turn_rows(tensor_view<const bf16, device>{head.k.view().data, n, 1, 72, 72, 72}, head.k_position.view(), turns,
+                far_moved.view(), tensor_view<float, device>{const_cast<float*>(y.view().data), n, 1, 72, 72, 72});
+  cuda_kernels::check(cudaStreamSynchronize(stream), "waiting for the turns");
+  cuda_kernels::check(cudaMemcpy(found.data(), y.view().data, found.size() * sizeof(float), cudaMemcpyDeviceToHost),
+                      "cudaMemcpy");
+  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], want[i], 1e-6 * (1 + std::abs(want[i]))) << i;
 }
 
 TEST_F(on_gpu, the_pair_kernel_errs_by_at_most_1e_5_and_fast_products_by_what_is_stated) {

@@ -7,6 +7,7 @@
 #include "qkgeom/backend/detail/cpu/kernels.hpp"
 #include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/context/host_values.hpp"
+#include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
@@ -82,6 +83,17 @@ class cpu_context {
                                          std::optional<pair_precision> precision = {}) {
     return cpu::empirical_pairs(*pool_, precision.value_or(usual_precision<T>), cpu::widened(q), cpu::widened(k),
                                 groups, problems);
+  }
+
+  /// y (n, heads, d) = x (n, heads, d), whose row i stood at position from[i], turned to position to[i]; `turns` is
+  /// turns_between (rotary/turn.hpp) of two rotary embeddings. Angles and products in f64; y is of float or double.
+  template <class From, class To>
+  void turn_rows(const tensor_view<const From>& x, const vector_view<const std::int32_t>& from, const row_turns& turns,
+                 const vector_view<const std::int32_t>& to, const tensor_view<To>& y) {
+    const auto slot = turned_slot_of(x, from, turns, to, y, turns.planes.data());
+    for_each(x.rows, [&](index_t i) {
+      for (index_t s = 0; s < slot.slots(); ++s) slot.at(i, s);
+    });
   }
 
  private:

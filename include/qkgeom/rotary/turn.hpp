@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 
@@ -17,25 +18,33 @@ inline std::pair<std::size_t, std::size_t> plane_of(const captured_rope& rope, s
   return rope.style == "interleaved" ? std::pair{2 * p, 2 * p + 1} : std::pair{p, p + rope.inv_freq.size()};
 }
 
+/// From rows that `applied` (none: nothing) turned at their positions to the same rows as `wanted` turns them at
+/// others, attention factors included; for `turn_rows` of a context. Throws `error` if the two turn different planes.
+inline row_turns turns_between(const captured_rope* applied, const captured_rope& wanted) {
+  require(!applied || (applied->style == wanted.style && applied->inv_freq.size() == wanted.inv_freq.size()),
+          "rotary embeddings of ", applied ? applied->inv_freq.size() : 0, " and ", wanted.inv_freq.size(),
+          " planes, or of two styles, do not turn the same planes");
+  row_turns turns{.planes = {}, .factor = wanted.attention_factor / (applied ? applied->attention_factor : 1)};
+  for (std::size_t p = 0; p < wanted.inv_freq.size(); ++p) {
+    const auto [first, second] = plane_of(wanted, p);
+    turns.planes.push_back({static_cast<index_t>(first), static_cast<index_t>(second),
+                            applied ? applied->inv_freq[p] : 0, wanted.inv_freq[p]});
+  }
+  return turns;
+}
+
 /// A turn of the planes of vectors (d), and a factor on them. Coordinates beyond the rotary embedding's stay.
 class rotary_turn {
  public:
   /// The turn of `rope` by some tokens, which need not be whole, without its attention factor.
-  rotary_turn(const captured_rope& rope, double tokens) : rotary_turn(rope) {
-    for (std::size_t p = 0; p < rope.inv_freq.size(); ++p) add(tokens * rope.inv_freq[p], 1);
-  }
+  rotary_turn(const captured_rope& rope, double tokens)
+      : rotary_turn(turns_between(nullptr, rope).planes, 1, 0, tokens) {}
 
   /// From a vector that `applied` (none: nothing) turned to position `at` to the same vector as `wanted` turns it to
   /// position `to`, attention factors included. Throws `error` if the two turn different planes.
   static rotary_turn between(const captured_rope* applied, double at, const captured_rope& wanted, double to) {
-    require(!applied || (applied->style == wanted.style && applied->inv_freq.size() == wanted.inv_freq.size()),
-            "rotary embeddings of ", applied ? applied->inv_freq.size() : 0, " and ", wanted.inv_freq.size(),
-            " planes, or of two styles, do not turn the same planes");
-    rotary_turn turn(wanted);
-    const double factor = wanted.attention_factor / (applied ? applied->attention_factor : 1);
-    for (std::size_t p = 0; p < wanted.inv_freq.size(); ++p)
-      turn.add(to * wanted.inv_freq[p] - (applied ? at * applied->inv_freq[p] : 0), factor);
-    return turn;
+    const row_turns turns = turns_between(applied, wanted);
+    return {turns.planes, turns.factor, at, to};
   }
 
   template <class X>
@@ -49,16 +58,17 @@ class rotary_turn {
 
  private:
   struct plane {
-    std::size_t first, second;
+    index_t first, second;
     double cos, sin;
   };
-  explicit rotary_turn(const captured_rope& rope) : rope_(&rope) { planes_.reserve(rope.inv_freq.size()); }
-  void add(double angle, double factor) {
-    const auto [first, second] = plane_of(*rope_, planes_.size());
-    planes_.push_back({first, second, factor * std::cos(angle), factor * std::sin(angle)});
+  rotary_turn(const std::vector<plane_turn>& turns, double factor, double at, double to) {
+    planes_.reserve(turns.size());
+    for (const plane_turn& p : turns) {
+      const double angle = to * p.to - at * p.from;
+      planes_.push_back({p.first, p.second, factor * std::cos(angle), factor * std::sin(angle)});
+    }
   }
 
-  const captured_rope* rope_;
   std::vector<plane> planes_;
 };
 

@@ -30,57 +30,36 @@ inline void move_positions(captured_side& side, const rotary_change& change, ind
   side.owners.push_back(std::move(moved));
 }
 
-/// Rotated queries of some families (Ministral 3) are multiplied by 1 + beta ln(1 + floor(position / context)).
-struct growth_of_queries {
-  double beta = 0;
-  index_t context = 1;
+/// Of the captures' field `query_growth`; none: no growth.
+inline query_growth growth_of_queries(const capture_manifest& m) {
+  if (!m.extra.contains("query_growth")) return {};
+  const json_value fields(m.extra["query_growth"], "query_growth");
+  return {fields["beta"].number(), fields["context"].integer(1, largest_position)};
+}
 
-  /// Of the captures' field `query_growth`; none: 1 everywhere.
-  explicit growth_of_queries(const capture_manifest& m) {
-    if (!m.extra.contains("query_growth")) return;
-    const json_value fields(m.extra["query_growth"], "query_growth");
-    beta = fields["beta"].number();
-    context = fields["context"].integer(1, largest_position);
-  }
-  double at(index_t position) const {
-    return beta == 0 ? 1 : 1 + beta * std::log(1 + std::floor(static_cast<double>(position / context)));
-  }
-};
-
-/// Turns the rows of a side, which stood at `was`, to the positions that they have now, and multiplies each by `scale`
-/// of both. Elements become T.
-template <class T, class From, class Scale>
-void turn_rows(captured_side& side, vector_view<const std::int32_t> was, const captured_rope* applied,
-               const captured_rope& wanted, const Scale& scale) {
-  auto turned = std::make_shared<std::vector<T>>(side.rows * side.heads * side.dim);
-  const auto* const from = reinterpret_cast<const From*>(side.data);
-  for (index_t i = 0; i < side.rows; ++i) {
-    const auto turn = rotary_turn::between(applied, was[i], wanted, side.position[i]);
-    const auto factor = static_cast<T>(scale(was[i], side.position[i]));
-    for (index_t h = 0; h < side.heads; ++h) {
-      T* const to = turned->data() + (i * side.heads + h) * side.dim;
-      std::transform(from + (to - turned->data()), from + (to - turned->data()) + side.dim, to,
-                     [](From x) { return static_cast<T>(x); });
-      turn(to);
-      if (factor != 1) std::for_each(to, to + side.dim, [=](T& x) { x *= factor; });
-    }
-  }
+/// Turns the rows of a side, which stood at `was`, to the positions that they have now.
+template <class From>
+void turn_side(captured_side& side, vector_view<const std::int32_t> was, const row_turns& turns) {
+  using to = compute_t<From>;
+  auto turned = std::make_shared<std::vector<to>>(side.rows * side.heads * side.dim);
+  const auto x = packed_tensor(reinterpret_cast<const From*>(side.data), side.rows, side.heads, side.dim);
+  const auto slot = turned_slot_of(x, was, turns, side.position,
+                                   packed_tensor(turned->data(), side.rows, side.heads, side.dim), turns.planes.data());
+  for (index_t i = 0; i < side.rows * slot.slots(); ++i) slot(i);
   side.data = reinterpret_cast<const std::byte*>(turned->data());
-  side.element = dtype_of<T>();
+  side.element = dtype_of<to>();
   side.owners.push_back(std::move(turned));
 }
 
-/// A layer whose rows stood at `was`, (queries, keys), turned from `applied` (null: not turned yet) to `wanted`;
-/// queries are multiplied by `scale(was, position)`.
-template <class Scale>
-captured_layer turned_layer(captured_layer layer, std::array<vector_view<const std::int32_t>, 2> was,
-                            const captured_rope* applied, const captured_rope& wanted, const Scale& scale) {
-  require(2 * static_cast<index_t>(wanted.inv_freq.size()) <= layer.k.dim, layer.k.file, ": layer ", layer.layer,
+/// A layer whose rows stood at `was`, (queries, keys), turned to the positions that they have now.
+inline captured_layer turned_layer(captured_layer layer, std::array<vector_view<const std::int32_t>, 2> was,
+                                   row_turns turns) {
+  require(2 * static_cast<index_t>(turns.planes.size()) <= layer.k.dim, layer.k.file, ": layer ", layer.layer,
           ": the rotary embedding turns more coordinates than heads have");
   visit_element_type(layer.element, [&]<class From>() {
-    using to = compute_t<From>;
-    turn_rows<to, From>(layer.q, was[0], applied, wanted, scale);
-    turn_rows<to, From>(layer.k, was[1], applied, wanted, [](index_t, index_t) { return 1.0; });
+    turn_side<From>(layer.q, was[0], turns);
+    turns.from = turns.to = {};  // queries alone grow
+    turn_side<From>(layer.k, was[1], turns);
   });
   layer.element = layer.k.element;
   return layer;
@@ -137,10 +116,10 @@ inline capture_set what_if(const capture_set& source, const rotary_change& chang
     for (auto* side : {&layer.q, &layer.k}) detail::move_positions(*side, change, from, to);
     if (!wanted) return layer;
     const bool turned = was.rope_stage == "post";
-    const detail::growth_of_queries growth(was);
-    return detail::turned_layer(
-        std::move(layer), positions, turned ? &*applied : nullptr, *wanted,
-        [&](index_t at, index_t to_position) { return growth.at(to_position) / (turned ? growth.at(at) : 1); });
+    auto turns = turns_between(turned ? &*applied : nullptr, *wanted);
+    turns.to = detail::growth_of_queries(was);
+    if (turned) turns.from = turns.to;
+    return detail::turned_layer(std::move(layer), positions, std::move(turns));
   };
   auto tokens = [from, to](index_t n) { return detail::share_up(n, to, from); };
   return source.changed({std::move(manifest), std::move(rows), std::move(tokens)});
@@ -164,9 +143,9 @@ inline capture_set before_rope(const capture_set& source) {
     const auto applied = was.rope_of(was.layer(layer.layer));
     if (!applied) return layer;
     captured_rope none{applied->style, applied->rotary_dim, 1, std::vector<double>(applied->inv_freq.size())};
-    const detail::growth_of_queries growth(was);
-    return detail::turned_layer(layer, {layer.q.position, layer.k.position}, &*applied, none,
-                                [&](index_t at, index_t) { return 1 / growth.at(at); });
+    auto turns = turns_between(&*applied, none);
+    turns.from = detail::growth_of_queries(was);
+    return detail::turned_layer(layer, {layer.q.position, layer.k.position}, std::move(turns));
   };
   return source.changed({std::move(manifest), std::move(rows), [](index_t n) { return n; }});
 }

@@ -11,6 +11,7 @@
 #include "qkgeom/backend/detail/thrust/empirical.hpp"
 #include "qkgeom/backend/detail/thrust/gaussian.hpp"
 #include "qkgeom/context/host_values.hpp"
+#include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
@@ -118,6 +119,17 @@ class primitives {
                                          const keys_by_document& groups, const std::vector<empirical_problem>& problems,
                                          std::optional<pair_precision> precision = {}) {
     return thrust_kernels::empirical_pairs(device(), q, k, groups, problems, precision.value_or(usual_precision<T>));
+  }
+
+  /// See cpu_context::turn_rows.
+  template <class From, class To>
+  void turn_rows(const tensor_view<const From, space>& x, const vector_view<const std::int32_t, space>& from,
+                 const row_turns& turns, const vector_view<const std::int32_t, space>& to,
+                 const tensor_view<To, space>& y) {
+    const auto here = device();
+    const auto planes = here.copy(turns.planes);
+    const auto slot = turned_slot_of(x, from, turns, to, y, planes.data());
+    here.each(x.rows * slot.slots(), slot);
   }
 
  protected:
