@@ -19,7 +19,7 @@ namespace {
 
 using namespace qkgeom;
 
-void print(const capture_summary& s, const std::string& out) {
+void print(const capture_summary& s, const std::string& out, const std::string& products) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   if (!s.note.empty()) fmt::print("note: {}\n", s.note);
@@ -33,6 +33,7 @@ void print(const capture_summary& s, const std::string& out) {
       s.documents, s.tokens, s.seconds, static_cast<double>(s.tokens) / s.seconds, s.rows, s.shards,
       static_cast<double>(s.bytes) / 1e6, static_cast<double>(usage.ru_maxrss) * 1024 / 1e6);
   fmt::print("rotary embedding: {}\n", s.rope);
+  if (!products.empty()) fmt::print("products in {}\n", products);
   if (s.loss_tokens > 0) fmt::print("loss {:.4f} nats per token over {:.0f} tokens\n", s.loss, s.loss_tokens);
   if (s.last_loss_tokens > 0)
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
@@ -71,7 +72,7 @@ void run(int argc, char** argv) {
     if (asked->options.analyse)
       estimate.pairs_per_second = pairs_per_second(cpu, estimate.manifest.model.head_dim,
                                                    analysis_options_of(*asked->options.analyse).covariances);
-    estimate.flop_per_second = measured_flop_per_second(asked->options.threads);
+    estimate.flop_per_second = measured_flop_per_second(asked->options.threads, asked->options.plan.compute);
     print_estimate(std::cout, estimate);
     if (!asked->whole) return;
     auto whole = estimate_capture(*asked->whole, std::cerr);
@@ -93,7 +94,8 @@ void run(int argc, char** argv) {
   }
   if (!asked->check.empty())
     return print_differences(std::cout, compare_with_reference(asked->options, asked->check, std::cerr, backend));
-  print(run_capture(asked->options, std::cerr, backend), asked->options.out.string());
+  print(run_capture(asked->options, std::cerr, backend), asked->options.out.string(),
+        asked->cuda ? "" : products_of(asked->options.plan.compute));
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include "capture/forward/attention/attention.hpp"
 #include "capture/forward/decoder.hpp"
-#include "capture/forward/products/amx.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/simd_team.hpp"
 #include "qkgeom/core/buffer.hpp"
@@ -36,7 +35,7 @@ class cpu_device {
 
   const cpu_memory& memory() const { return memory_; }
   weight_reading reading(bool to_bf16) const {
-    const bool tiles = to_bf16 && kernel_ == attention_kernel::best && amx_available();
+    const bool tiles = to_bf16 && tile_unit_of(kernel_) != tile_unit::none;
     return {to_bf16, tiles ? weight_format::bf16_tiles : weight_format::f32};
   }
   int workers() const { return pool_->size(); }

@@ -15,12 +15,15 @@
 #include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/cpu_device.hpp"
 #include "capture/forward/layer_weights.hpp"
-#include "capture/forward/products/amx.hpp"
 #include "capture/forward/products/blas.hpp"
+#include "capture/forward/products/tiles.hpp"
 #include "capture/job/batches.hpp"
 
 namespace qkgeom {
 namespace {
+
+/// What multiplies matrices on the CPU in that type; none: BLAS.
+tile_unit tile_unit_of(compute_type type) { return type == compute_type::bf16 ? best_tile_unit() : tile_unit::none; }
 
 double real(auto integer) { return static_cast<double>(integer); }
 
@@ -195,7 +198,7 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
   constexpr index_t rows = cpu_device::sizes.chunk;
   const double piece = whole ? real(cpu_device::vocabulary_piece) : 0;
   // The decoder keeps weights in f32, or in bf16 for tile products.
-  const bool tiles = options.plan.compute == compute_type::bf16 && amx_available();
+  const bool tiles = tile_unit_of(options.plan.compute) != tile_unit::none;
   return program + shard + (tiles ? bf16_entry : f32) * (weights + piece * real(model.hidden)) +
          f32 * (documents + threads * real(rows) * piece) +
          threads * real(chunk_memory<cpu_device, float>::working_bytes(model, rows));
@@ -225,8 +228,8 @@ std::string analysis_text(const capture_estimate& estimate) {
 /// How long matrix products of so much work take; attention's take longer.
 std::string time_text(const capture_estimate& estimate) {
   if (!(estimate.flop_per_second > 0)) return {};
-  return fmt::format("; at least {} at {:.1e} FLOP/s of products in f32, measured now",
-                     in_time(estimate.flop() / estimate.flop_per_second), estimate.flop_per_second);
+  return fmt::format("; at least {} at {:.1e} FLOP/s of products in {}, measured now",
+                     in_time(estimate.flop() / estimate.flop_per_second), estimate.flop_per_second, estimate.products);
 }
 
 std::string layer_ranges(const std::vector<captured_layer_info>& layers) {
@@ -260,6 +263,7 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   const std::vector<index_t> lengths = document_lengths(options, p);
   capture_estimate estimate;
   estimate.manifest = p.manifest;
+  estimate.products = products_of(options.plan.compute);
   estimate.rope = rope_in_force(p.model, p.manifest.context_length);
   estimate.documents = static_cast<index_t>(lengths.size());
   estimate.counted = options.documents.named();
@@ -277,7 +281,19 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   return estimate;
 }
 
-double measured_flop_per_second(int threads) {
+std::string products_of(compute_type type) {
+  switch (tile_unit_of(type)) {
+    case tile_unit::amx:
+      return "bf16 by AMX";
+    case tile_unit::avx512:
+      return "bf16 by AVX512_BF16";
+    case tile_unit::none:
+      return "f32";
+  }
+  return {};
+}
+
+double measured_flop_per_second(int threads, compute_type type) {
   constexpr index_t rows = 256, side = 1024;
   const int workers = threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   prepare_blas(workers);
@@ -285,14 +301,23 @@ double measured_flop_per_second(int threads) {
   std::vector<std::thread> team;
   std::vector<double> rate(static_cast<std::size_t>(workers));
   for (double& r : rate)
-    team.emplace_back([&r] {
-      const std::vector<float> x(rows * side, 0.5f), w(side * side, 0.25f);
+    team.emplace_back([&r, type] {
+      const std::vector<float> x(rows * side, 0.5f), row(side, 0.25f);
+      weight_matrix w;
+      const bool tiles = tile_unit_of(type) != tile_unit::none;
+      w.reshape(side, side, tiles ? weight_format::bf16_tiles : weight_format::f32);
+      for (index_t i = 0; i < side; ++i)
+        if (tiles)
+          w.pack(i, 1, row.data());
+        else
+          std::copy(row.begin(), row.end(), w.row(i));
+      product_scratch scratch;
       std::vector<float> y(rows * side);
       const auto start = clock::now();
       double passed = 0;
       int products = -1;  // the first warms up
       for (auto from = start; passed < 0.3; passed = std::chrono::duration<double>(clock::now() - from).count()) {
-        multiply_transposed(rows, side, side, x.data(), side, w.data(), y.data(), side);
+        w.multiply(rows, side, x.data(), side, y.data(), side, scratch);
         if (++products == 0) from = clock::now();
       }
       r = 2.0 * real(rows * side * side) * products / passed;

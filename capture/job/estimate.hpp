@@ -26,6 +26,7 @@ struct capture_estimate {
   double pairs_per_second = 0;                 ///< measured by the caller; 0: unknown
   double linear_flop = 0, attention_flop = 0;  ///< a multiplication and an addition count as two
   double flop_per_second = 0;                  ///< of matrix products, measured by the caller; 0: unknown
+  std::string products;                        ///< how the CPU multiplies matrices: "f32", "bf16 by AMX"
 
   double flop() const { return linear_flop + attention_flop; }
 };
@@ -39,8 +40,11 @@ std::string in_bytes(double n);
 /// "45 s", "12 min", "3.4 h".
 std::string in_time(double seconds);
 
-/// Rate of the f32 matrix products that the forward pass on the CPU is made of, on so many threads (0: one per core).
-double measured_flop_per_second(int threads);
+/// FLOP/s of the matrix products that the forward pass on the CPU is made of in that type, on so many threads (0: one
+/// per core).
+double measured_flop_per_second(int threads, compute_type type);
+/// How the CPU multiplies matrices in that type: "f32", "bf16 by AMX".
+std::string products_of(compute_type type);
 
 /// What the capture would take that the short one stands for, in one line.
 void print_whole(std::ostream& out, const capture_estimate& brief, const capture_estimate& whole);

@@ -5,9 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "capture/forward/attention/attention_amx.hpp"
 #include "capture/forward/attention/attention_rows.hpp"
-#include "capture/forward/products/amx.hpp"
+#include "capture/forward/attention/attention_tiles.hpp"
 #include "capture/forward/products/simd.hpp"
 #include "qkgeom/core/error.hpp"
 
@@ -214,8 +213,9 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   const auto window = static_cast<std::int32_t>(std::min(options.window.value_or(q.rows), q.rows));
   const double score_scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.dim)));
   const auto scale = static_cast<float>(std::numbers::log2e * score_scale);
-  if (options.to_bf16 && options.kernel == attention_kernel::best && amx_available())
-    return causal_attention_amx(pool, q, k, v, key_heads, window, scale);
+  const tile_unit unit = tile_unit_of(options.kernel);
+  if (options.to_bf16 && unit != tile_unit::none)
+    return causal_attention_tiles(unit, pool, q, k, v, key_heads, window, scale);
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
   const index_t blocks = (total + rows - 1) / rows;
   std::vector<scratch> scratches(pool.size(), scratch(dim, block_size(options.to_bf16)));

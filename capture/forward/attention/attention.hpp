@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "capture/forward/products/tiles.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
@@ -26,8 +27,15 @@ class key_buffer {
   index_t tokens_ = 0, heads_ = 0, dim_ = 0, padded_tokens_ = 0, padded_dim_ = 0;
 };
 
-/// Which kernel computes the attention: the fastest that the CPU can run, or the one that every CPU can run.
-enum class attention_kernel { best, portable };
+/// Which kernel computes the attention: the fastest that the CPU can run, the fastest without AMX, or the one that
+/// every CPU can run.
+enum class attention_kernel { best, without_amx, portable };
+
+/// What multiplies tiles under it in bf16.
+inline tile_unit tile_unit_of(attention_kernel kernel) {
+  if (kernel == attention_kernel::portable || !tiles_available()) return tile_unit::none;
+  return kernel == attention_kernel::best ? best_tile_unit() : tile_unit::avx512;
+}
 
 struct attention_options {
   std::optional<index_t> window{};  ///< tokens a query sees, itself included; none: all before it

@@ -2,7 +2,7 @@
 #include "capture/forward/products/linear.hpp"
 
 #include "capture/forward/products/blas.hpp"
-#include "capture/forward/products/linear_amx.hpp"
+#include "capture/forward/products/linear_tiles.hpp"
 
 namespace qkgeom {
 
@@ -41,7 +41,7 @@ const void* weight_matrix::data() const {
 void weight_matrix::multiply(index_t rows, index_t out, const float* x, index_t x_stride, float* y, index_t y_stride,
                              product_scratch& s) const {
   if (format_ == weight_format::bf16_tiles)
-    multiply_tiles(rows, out, in_, x, x_stride, tiles_.data(), y, y_stride, s.x);
+    multiply_tiles(best_tile_unit(), rows, out, in_, x, x_stride, tiles_.data(), y, y_stride, s.x);
   else
     multiply_transposed(rows, out, in_, x, x_stride, f32_.data(), y, y_stride);
 }

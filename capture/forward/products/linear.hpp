@@ -5,20 +5,20 @@
 #include <optional>
 #include <vector>
 
-#include "capture/forward/products/amx.hpp"
+#include "capture/forward/products/tiles.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom {
 
 /// How weights are kept: as f32; as bf16 in the order in which tile products read them (half the memory; only where
-/// `amx_available()`, and only for activations that are bf16 values); or as rows of bf16, which go to a device and
+/// `tiles_available()`, and only for activations that are bf16 values); or as rows of bf16, which go to a device and
 /// which no product on the CPU reads.
 enum class weight_format { f32, bf16_tiles, bf16_rows };
 
 /// Working memory of one thread's products.
 struct product_scratch {
-  amx::line_vector<bf16> x;
+  tiles::line_vector<bf16> x;
 };
 
 /// The matrix of a linear map, (out, in).
@@ -48,7 +48,7 @@ class weight_matrix {
   weight_format format_ = weight_format::f32;
   std::vector<float> f32_;
   std::optional<std::pmr::vector<bf16>> rows_;
-  amx::line_vector<bf16> tiles_;
+  tiles::line_vector<bf16> tiles_;
 };
 
 }  // namespace qkgeom

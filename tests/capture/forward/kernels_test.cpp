@@ -10,8 +10,9 @@
 
 #include "capture/forward/attention/attention.hpp"
 #include "capture/forward/kernels.hpp"
-#include "capture/forward/products/amx.hpp"
 #include "capture/forward/products/linear.hpp"
+#include "capture/forward/products/linear_tiles.hpp"
+#include "capture/forward/products/tiles.hpp"
 #include "capture/forward/simd_team.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/core/scalar.hpp"
@@ -104,6 +105,8 @@ const std::vector<shape> shapes{{1, 4, 2, 32, {}},    {2, 1, 1, 1, {}},     {64,
                                 {301, 6, 2, 40, {}},  {257, 3, 3, 20, 17},  {500, 5, 1, 64, 100}, {130, 7, 1, 128, 1},
                                 {640, 2, 1, 16, 600}, {1100, 4, 4, 33, {}}, {1100, 2, 1, 72, 520}};
 
+constexpr std::array every_kernel{attention_kernel::portable, attention_kernel::without_amx, attention_kernel::best};
+
 std::string name(const shape& s) { return std::to_string(s.tokens) + " tokens, head size " + std::to_string(s.dim); }
 
 TEST(attention, equals_brute_force) {
@@ -113,7 +116,7 @@ TEST(attention, equals_brute_force) {
 
 TEST(attention, in_bf16_errs_by_the_rounding_of_weights_and_result) {
   // Weights and result are rounded to 8 bits: 2^-9 each of values below 9, and exp's 1.1e-4.
-  for (const auto kernel : {attention_kernel::portable, attention_kernel::best})
+  for (const auto kernel : every_kernel)
     for (const auto& s : shapes) EXPECT_LT(attention_error(s, true, kernel), 2 * 9 * 0x1p-9) << name(s);
 }
 
@@ -122,7 +125,7 @@ TEST(attention, kernels_agree_where_rounding_leaves_no_choice) {
   for (const auto& s : shapes) {
     attention_problem problem(s, true);
     const auto v = problem.v.view();
-    for (const auto kernel : {attention_kernel::portable, attention_kernel::best}) {
+    for (const auto kernel : every_kernel) {
       const auto out = problem.result({.window = s.window, .to_bf16 = true, .kernel = kernel});
       for (index_t h = 0; h < s.query_heads; ++h)
         for (index_t c = 0; c < s.dim; ++c)
@@ -132,11 +135,13 @@ TEST(attention, kernels_agree_where_rounding_leaves_no_choice) {
 }
 
 TEST(attention, tiles_do_not_depend_on_the_number_of_threads) {
-  if (!amx_available()) GTEST_SKIP() << "this CPU has no AMX, or the system does not grant it";
+  if (!tiles_available()) GTEST_SKIP() << "this CPU has no tile products, or the system does not grant them";
   for (const auto& s : shapes) {
     const attention_problem problem(s, true);
-    const attention_options options{.window = s.window, .to_bf16 = true};
-    EXPECT_EQ(problem.result(options, 1), problem.result(options, 3)) << name(s);
+    for (const auto kernel : {attention_kernel::without_amx, attention_kernel::best}) {
+      const attention_options options{.window = s.window, .to_bf16 = true, .kernel = kernel};
+      EXPECT_EQ(problem.result(options, 1), problem.result(options, 3)) << name(s);
+    }
   }
 }
 
@@ -203,15 +208,18 @@ TEST(kernels, norm_gate_and_rotation_equal_their_formulas) {
 }
 
 /// y (rows, out) of a product, with a stride wider than a row.
-std::vector<float> product(const weight_matrix& w, index_t rows, index_t out, index_t in, const std::vector<float>& x) {
-  product_scratch scratch;
+std::vector<float> product(tile_unit unit, const tiles::line_vector<bf16>& w, index_t rows, index_t out, index_t in,
+                           const std::vector<float>& x) {
+  tiles::line_vector<bf16> packed_x;
   std::vector<float> y(rows * (out + 3), -1.0f);
-  w.multiply(rows, out, x.data(), in + 5, y.data(), out + 3, scratch);
+  multiply_tiles(unit, rows, out, in, x.data(), in + 5, w.data(), y.data(), out + 3, packed_x);
   return y;
 }
 
-TEST(linear, tile_products_are_sums_of_exact_products) {
-  if (!amx_available()) GTEST_SKIP() << "this CPU has no AMX, or the system does not grant it";
+class tile_products : public testing::TestWithParam<tile_unit> {};
+
+TEST_P(tile_products, are_sums_of_exact_products) {
+  if (best_tile_unit() < GetParam()) GTEST_SKIP() << "this CPU has no tile products, or the system does not grant them";
   const std::vector<std::array<index_t, 3>> sizes{
       {1, 1, 1}, {256, 96, 64}, {37, 50, 33}, {64, 31, 200}, {255, 129, 96}};
   for (const auto& [rows, out, in] : sizes) {
@@ -219,11 +227,9 @@ TEST(linear, tile_products_are_sums_of_exact_products) {
     auto w = entries(static_cast<std::size_t>(out * in), 2);
     round_to_bf16(x);
     round_to_bf16(w);
-    weight_matrix tiles;
-    tiles.reshape(out, in, weight_format::bf16_tiles);
-    tiles.pack(out / 2, out - out / 2, w.data() + out / 2 * in);
-    tiles.pack(0, out / 2, w.data());
-    const auto y = product(tiles, rows, out, in, x);
+    tiles::line_vector<bf16> packed(static_cast<std::size_t>(tiles_size(out, in)));
+    for (index_t o = 0; o < out; ++o) pack_row(o, in, w.data() + o * in, packed.data());
+    const auto y = product(GetParam(), packed, rows, out, in, x);
     for (index_t r = 0; r < rows; ++r) {
       for (index_t o = 0; o < out; ++o) {
         double sum = 0, size = 0;
@@ -238,10 +244,13 @@ TEST(linear, tile_products_are_sums_of_exact_products) {
       for (index_t o = out; o < out + 3; ++o) ASSERT_EQ(y[r * (out + 3) + o], -1.0f);
     }
     // A row's result does not depend on the rows beside it.
-    const auto fewer = product(tiles, (rows + 1) / 2, out, in, x);
+    const auto fewer = product(GetParam(), packed, (rows + 1) / 2, out, in, x);
     EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), y.begin()));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(avx512, tile_products, testing::Values(tile_unit::avx512));
+INSTANTIATE_TEST_SUITE_P(amx, tile_products, testing::Values(tile_unit::amx));
 
 }  // namespace
 }  // namespace qkgeom

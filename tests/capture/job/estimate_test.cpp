@@ -7,7 +7,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "capture/forward/products/amx.hpp"
+#include "capture/forward/products/tiles.hpp"
 #include "capture/job/study.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -51,7 +51,7 @@ TEST_F(estimate, a_study_is_planned_from_config_json_alone) {
   EXPECT_NEAR(e.bytes, 500 * 16 * ((300.0 + static_cast<double>(e.key_heads)) * 128 * 2 + 36 * 24), 1);
   // A layer has 192.9 M weights, 4 bytes each, or 2 where the CPU multiplies bf16 tiles; 131072 tokens of
   // 4096 + 4096 + 2048 + 128 numbers are 5.4 GB.
-  EXPECT_NEAR(e.peak_bytes, 5.48e9 + 192.9e6 * (amx_available() ? 2 : 4), 0.1e9);
+  EXPECT_NEAR(e.peak_bytes, 5.48e9 + 192.9e6 * (tiles_available() ? 2 : 4), 0.1e9);
   // 35 whole layers and a last one of queries and keys; attention is 4 n^2 / 2 channels.
   EXPECT_NEAR(e.linear_flop, 2 * 65536000.0 * (35 * 192.9e6 + 21e6), 1e15);
   EXPECT_NEAR(e.attention_flop, 500 * 35 * 2 * 131072.0 * 131072 * 4096, 1e14);

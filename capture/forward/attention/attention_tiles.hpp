@@ -11,8 +11,8 @@ namespace qkgeom {
 
 /// `causal_attention` with `to_bf16` by tile products: queries, keys, values and weights are rounded to bf16, products
 /// are summed in f32, `scale` (log2 e times that of the softmax) is applied to the f32 score. To be called only where
-/// `amx_available()`.
-void causal_attention_amx(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v,
-                          index_t key_heads, std::int32_t window, float scale);
+/// `tiles_available()`.
+void causal_attention_tiles(tile_unit unit, thread_pool& pool, tensor_view<float> q, const key_buffer& k,
+                            const key_buffer& v, index_t key_heads, std::int32_t window, float scale);
 
 }  // namespace qkgeom

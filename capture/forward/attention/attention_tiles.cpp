@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "capture/forward/attention/attention_amx.hpp"
+#include "capture/forward/attention/attention_tiles.hpp"
 
 #include <algorithm>
 #include <vector>
 
 #include "capture/forward/attention/attention_rows.hpp"
-#include "capture/forward/products/amx.hpp"
+#include "capture/forward/products/tiles.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
 
@@ -17,31 +17,31 @@
 
 namespace qkgeom {
 
-#if defined(QKGEOM_HAS_AMX)
+#if defined(QKGEOM_HAS_TILES)
 namespace {
 
 // A block is `rows` queries against some keys, transposed: scores (keys, rows) = keys (keys, d) x queries (d, rows).
 // The first factor of a tile product lies as it is, (16, 32); the second in pairs: a 32-bit word holds the entries of
 // two following rows, low half first, so 32 rows of 16 columns are a tile.
 constexpr index_t vectors = 4;
-constexpr index_t rows = vectors * amx::tile;
-constexpr index_t pair_rows = amx::channels / 2;
+constexpr index_t rows = vectors * tiles::tile;
+constexpr index_t pair_rows = tiles::channels / 2;
 
 /// Keys and values of a layer as the first factors of tile products, zero padded.
 class packed_keys {
  public:
   packed_keys(const key_buffer& k, const key_buffer& v, index_t key_heads, index_t tokens, thread_pool& pool)
-      : dim_(round_up(k.padded_dim(), amx::channels)),
+      : dim_(round_up(k.padded_dim(), tiles::channels)),
         tokens_(round_up(tokens, key_tile)),
         k_(static_cast<std::size_t>(key_heads * tokens_ * dim_)),
         v_(k_.size()) {
-    const index_t tiles = tokens_ / amx::channels, from_dim = k.padded_dim();
+    const index_t tiles = tokens_ / tiles::channels, from_dim = k.padded_dim();
     pool.for_each(key_heads * tiles, [&](index_t task, int) {
-      const index_t h = task / tiles, first = task % tiles * amx::channels;
-      for (index_t j = first; j < first + amx::channels; ++j)
+      const index_t h = task / tiles, first = task % tiles * tiles::channels;
+      for (index_t j = first; j < first + tiles::channels; ++j)
         for (index_t c = 0; c < from_dim; ++c) {
           k_[(h * tokens_ + j) * dim_ + c] = bf16::round(k.head(h)[j * from_dim + c]);
-          v_[(h * tokens_ + first) * dim_ + c * amx::channels + j - first] = bf16::round(v.head(h)[j * from_dim + c]);
+          v_[(h * tokens_ + first) * dim_ + c * tiles::channels + j - first] = bf16::round(v.head(h)[j * from_dim + c]);
         }
     });
   }
@@ -54,13 +54,13 @@ class packed_keys {
 
  private:
   index_t dim_, tokens_;
-  amx::line_vector<bf16> k_, v_;
+  tiles::line_vector<bf16> k_, v_;
 };
 
 /// A thread's working memory.
 struct workspace {
-  amx::line_vector<std::uint32_t> q, weights;  // (dim / 2, rows), (key_tile / 2, rows)
-  amx::line_vector<float> out, scores;         // (dim, rows), (bf16_block, rows)
+  tiles::line_vector<std::uint32_t> q, weights;  // (dim / 2, rows), (key_tile / 2, rows)
+  tiles::line_vector<float> out, scores;         // (dim, rows), (bf16_block, rows)
 
   explicit workspace(index_t dim)
       : q(static_cast<std::size_t>(dim / 2 * rows)),
@@ -75,7 +75,7 @@ struct row_state {
 };
 
 /// Queries in pairs of channels; rows that are not there are zero and stand where the last one does.
-QKGEOM_AMX_TARGET row_state load_queries(const query_rows& from, workspace& w) {
+QKGEOM_TILE_TARGET row_state load_queries(const query_rows& from, workspace& w) {
   row_state r;
   std::fill(w.q.begin(), w.q.end(), 0u);
   std::fill(w.out.begin(), w.out.end(), 0.0f);
@@ -88,7 +88,7 @@ QKGEOM_AMX_TARGET row_state load_queries(const query_rows& from, workspace& w) {
       w.q[c / 2 * rows + i] |= static_cast<std::uint32_t>(bf16::round(x[c]).bits) << (c % 2 * 16);
   }
   for (index_t v = 0; v < vectors; ++v) {
-    r.position[v] = _mm512_load_si512(position + v * amx::tile);
+    r.position[v] = _mm512_load_si512(position + v * tiles::tile);
     r.top[v] = _mm512_set1_ps(masked);
     r.sum[v] = _mm512_setzero_ps();
   }
@@ -98,12 +98,22 @@ QKGEOM_AMX_TARGET row_state load_queries(const query_rows& from, workspace& w) {
 /// c (2 x 16, rows) += a (2 x 16, 32 steps) b (32 steps, rows): the second 16 rows of a lie `a_second` elements behind
 /// the first, a step `a_step` behind the one before. With `Fresh` c is written, not added to.
 template <bool Fresh>
-QKGEOM_AMX_TARGET void multiply(const bf16* a, index_t a_row, index_t a_second, index_t a_step, const std::uint32_t* b,
-                                index_t steps, float* c) {
+QKGEOM_TILE_TARGET void multiply(tile_unit unit, const bf16* a, index_t a_row, index_t a_second, index_t a_step,
+                                 const std::uint32_t* b, index_t steps, float* c) {
+  if (unit != tile_unit::amx) {
+    constexpr index_t together = 4;  // with four columns, sums that stay in registers and hide the latency
+    const auto word = [b](index_t s, index_t pair, index_t v) {
+      return b + (s * pair_rows + pair) * rows + v * tiles::tile;
+    };
+    for (index_t r = 0; r < 2 * tiles::tile; r += together)
+      tiles::multiply_pairs<together, vectors, Fresh>(a + r / tiles::tile * a_second + r % tiles::tile * a_row, a_row,
+                                                      a_step, steps, word, c + r * rows, rows);
+    return;
+  }
   constexpr index_t row_bytes = rows * 4;
-  amx::stores_are_done();
-  for (index_t v = 0; v < rows; v += 2 * amx::tile) {
-    float* const c1 = c + amx::tile * rows;
+  tiles::stores_are_done();
+  for (index_t v = 0; v < rows; v += 2 * tiles::tile) {
+    float* const c1 = c + tiles::tile * rows;
     if constexpr (Fresh) {
       _tile_zero(0);
       _tile_zero(1);
@@ -111,40 +121,40 @@ QKGEOM_AMX_TARGET void multiply(const bf16* a, index_t a_row, index_t a_second, 
       _tile_zero(3);
     } else {
       _tile_loadd(0, c + v, row_bytes);
-      _tile_loadd(1, c + v + amx::tile, row_bytes);
+      _tile_loadd(1, c + v + tiles::tile, row_bytes);
       _tile_loadd(2, c1 + v, row_bytes);
-      _tile_loadd(3, c1 + v + amx::tile, row_bytes);
+      _tile_loadd(3, c1 + v + tiles::tile, row_bytes);
     }
     for (index_t s = 0; s < steps; ++s) {
       _tile_loadd(4, a + s * a_step, a_row * 2);
       _tile_loadd(6, b + s * pair_rows * rows + v, row_bytes);
       _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(7, b + s * pair_rows * rows + v + amx::tile, row_bytes);
+      _tile_loadd(7, b + s * pair_rows * rows + v + tiles::tile, row_bytes);
       _tile_dpbf16ps(1, 4, 7);
       _tile_loadd(5, a + s * a_step + a_second, a_row * 2);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
     _tile_stored(0, c + v, row_bytes);
-    _tile_stored(1, c + v + amx::tile, row_bytes);
+    _tile_stored(1, c + v + tiles::tile, row_bytes);
     _tile_stored(2, c1 + v, row_bytes);
-    _tile_stored(3, c1 + v + amx::tile, row_bytes);
+    _tile_stored(3, c1 + v + tiles::tile, row_bytes);
   }
 }
 
 /// The lanes that see key j.
-QKGEOM_AMX_TARGET inline __mmask16 sees(__m512i position, std::int32_t j, std::int32_t window) {
+QKGEOM_TILE_TARGET inline __mmask16 sees(__m512i position, std::int32_t j, std::int32_t window) {
   return _mm512_cmplt_epu32_mask(_mm512_sub_epi32(position, _mm512_set1_epi32(j)), _mm512_set1_epi32(window));
 }
 
 /// The largest of the scores (keys, rows) that the rows see, and of `top`.
 template <bool Partial>
-QKGEOM_AMX_TARGET void find_tops(const row_state& r, const float* scores, index_t keys, std::int32_t first,
-                                 std::int32_t window, __m512 (&top)[vectors]) {
+QKGEOM_TILE_TARGET void find_tops(const row_state& r, const float* scores, index_t keys, std::int32_t first,
+                                  std::int32_t window, __m512 (&top)[vectors]) {
   for (index_t j = 0; j < keys; ++j)
 #pragma GCC unroll 4
     for (index_t v = 0; v < vectors; ++v) {
-      const __m512 s = _mm512_loadu_ps(scores + j * rows + v * amx::tile);
+      const __m512 s = _mm512_loadu_ps(scores + j * rows + v * tiles::tile);
       if constexpr (Partial)
         top[v] =
             _mm512_mask_max_ps(top[v], sees(r.position[v], first + static_cast<std::int32_t>(j), window), top[v], s);
@@ -154,7 +164,7 @@ QKGEOM_AMX_TARGET void find_tops(const row_state& r, const float* scores, index_
 }
 
 /// 2^x for x <= 0 with a relative error of at most 1.1e-4, as simd::exp2_rough: half a unit of bf16 is 2e-3.
-QKGEOM_AMX_TARGET inline __m512 exp2_rough(__m512 x) {
+QKGEOM_TILE_TARGET inline __m512 exp2_rough(__m512 x) {
   constexpr float unit = 8388608.0f;  // 2^23: the lowest bit of the exponent
   x = _mm512_max_ps(x, _mm512_set1_ps(-126.0f));
   const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
@@ -166,14 +176,14 @@ QKGEOM_AMX_TARGET inline __m512 exp2_rough(__m512 x) {
 }
 
 /// Brings the sums so far and `out` to new maxima.
-QKGEOM_AMX_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], __m512 scale, index_t dim, float* out) {
+QKGEOM_TILE_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], __m512 scale, index_t dim, float* out) {
   for (index_t v = 0; v < vectors; ++v) {
     if (_mm512_cmp_ps_mask(top[v], r.top[v], _CMP_GT_OQ) == 0) continue;
     const __m512 factor = exp2_rough(_mm512_mul_ps(_mm512_sub_ps(r.top[v], top[v]), scale));
     // Rows whose maximum stays keep their sums to the bit.
     const __mmask16 higher = _mm512_cmp_ps_mask(top[v], r.top[v], _CMP_GT_OQ);
     for (index_t c = 0; c < dim; ++c) {
-      float* o = out + c * rows + v * amx::tile;
+      float* o = out + c * rows + v * tiles::tile;
       const __m512 x = _mm512_loadu_ps(o);
       _mm512_storeu_ps(o, _mm512_mask_mul_ps(x, higher, x, factor));
     }
@@ -184,8 +194,8 @@ QKGEOM_AMX_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], __
 
 /// Scores (key_tile, rows) become weights 2^(scale (score - top)), rounded, in pairs of keys. Their sum is not rounded.
 template <bool Partial>
-QKGEOM_AMX_TARGET void weigh(row_state& r, const float* scores, __m512 scale, std::int32_t first, std::int32_t window,
-                             std::uint32_t* weights) {
+QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, std::int32_t first, std::int32_t window,
+                              std::uint32_t* weights) {
   // Two vectors of 16 rounded weights, one behind the other, become 16 words.
   alignas(64) static constexpr std::uint16_t interleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                                 21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
@@ -196,7 +206,7 @@ QKGEOM_AMX_TARGET void weigh(row_state& r, const float* scores, __m512 scale, st
   for (std::int32_t j = 0; j < key_tile; j += 2)
 #pragma GCC unroll 4
     for (index_t v = 0; v < vectors; ++v) {
-      const float* s = scores + j * rows + v * amx::tile;
+      const float* s = scores + j * rows + v * tiles::tile;
       __m512 low = exp2_rough(_mm512_fmsub_ps(_mm512_loadu_ps(s), scale, base[v]));
       __m512 high = exp2_rough(_mm512_fmsub_ps(_mm512_loadu_ps(s + rows), scale, base[v]));
       if constexpr (Partial) {
@@ -205,14 +215,14 @@ QKGEOM_AMX_TARGET void weigh(row_state& r, const float* scores, __m512 scale, st
       }
       sum[v] = _mm512_add_ps(_mm512_add_ps(sum[v], low), high);
       const __m512i pairs = _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
-      _mm512_storeu_si512(weights + j / 2 * rows + v * amx::tile, pairs);
+      _mm512_storeu_si512(weights + j / 2 * rows + v * tiles::tile, pairs);
     }
   for (index_t v = 0; v < vectors; ++v) r.sum[v] = sum[v];
 }
 
 /// Runs over the keys that the rows see, block by block.
-QKGEOM_AMX_TARGET void attend(const query_rows& queries, const packed_keys& packed, index_t head, float score_scale,
-                              std::int32_t window, row_state& r, workspace& w) {
+QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows& queries, const packed_keys& packed, index_t head,
+                               float score_scale, std::int32_t window, row_state& r, workspace& w) {
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), dim = packed.dim();
   const __m512 scale = _mm512_set1_ps(score_scale);
   // Whether some row does not see some of the `keys` from j on.
@@ -221,15 +231,15 @@ QKGEOM_AMX_TARGET void attend(const query_rows& queries, const packed_keys& pack
     const index_t keys = std::min(bf16_block, round_up(high + 1 - j, key_tile));
     __m512 top[vectors];
     for (index_t v = 0; v < vectors; ++v) top[v] = r.top[v];
-    for (index_t i = 0; i < keys; i += 2 * amx::tile) {
+    for (index_t i = 0; i < keys; i += 2 * tiles::tile) {
       float* const scores = w.scores.data() + i * rows;
-      multiply<true>(packed.keys(head, j + i), dim, amx::tile * dim, amx::channels, w.q.data(), dim / amx::channels,
-                     scores);
+      multiply<true>(unit, packed.keys(head, j + i), dim, tiles::tile * dim, tiles::channels, w.q.data(),
+                     dim / tiles::channels, scores);
       const auto first = static_cast<std::int32_t>(j + i);
-      if (partial(j + i, 2 * amx::tile))
-        find_tops<true>(r, scores, 2 * amx::tile, first, window, top);
+      if (partial(j + i, 2 * tiles::tile))
+        find_tops<true>(r, scores, 2 * tiles::tile, first, window, top);
       else
-        find_tops<false>(r, scores, 2 * amx::tile, first, window, top);
+        find_tops<false>(r, scores, 2 * tiles::tile, first, window, top);
     }
     raise_tops(r, top, scale, dim, w.out.data());
     // The weights are used while they are in the first-level cache.
@@ -240,50 +250,51 @@ QKGEOM_AMX_TARGET void attend(const query_rows& queries, const packed_keys& pack
         weigh<true>(r, scores, scale, first, window, w.weights.data());
       else
         weigh<false>(r, scores, scale, first, window, w.weights.data());
-      for (index_t c = 0; c < dim; c += 2 * amx::tile)
-        multiply<false>(packed.values(head, j + i) + c * amx::channels, amx::channels, amx::tile * amx::channels,
-                        amx::channels * dim, w.weights.data(), key_tile / amx::channels, w.out.data() + c * rows);
+      for (index_t c = 0; c < dim; c += 2 * tiles::tile)
+        multiply<false>(unit, packed.values(head, j + i) + c * tiles::channels, tiles::channels,
+                        tiles::tile * tiles::channels, tiles::channels * dim, w.weights.data(),
+                        key_tile / tiles::channels, w.out.data() + c * rows);
     }
   }
 }
 
 /// Divides by the sums of the weights and writes the rows, rounded, over the queries.
-QKGEOM_AMX_TARGET void store_result(const query_rows& to, const row_state& r, const workspace& w) {
+QKGEOM_TILE_TARGET void store_result(const query_rows& to, const row_state& r, const workspace& w) {
   alignas(64) float inverse[rows];
   for (index_t v = 0; v < vectors; ++v)
-    _mm512_store_ps(inverse + v * amx::tile, _mm512_div_ps(_mm512_set1_ps(1), r.sum[v]));
+    _mm512_store_ps(inverse + v * tiles::tile, _mm512_div_ps(_mm512_set1_ps(1), r.sum[v]));
   for (index_t i = 0; i < to.count; ++i)
     for (index_t c = 0; c < to.q.dim; ++c) to.row(i)[c] = bf16::round(w.out[c * rows + i] * inverse[i]);
 }
 
-QKGEOM_AMX_TARGET void attend_block(const query_rows& queries, const packed_keys& packed, index_t head, float scale,
-                                    std::int32_t window, workspace& w) {
-  static constexpr amx::tile_shapes shapes;
-  amx::begin(shapes);
+QKGEOM_TILE_TARGET void attend_block(tile_unit unit, const query_rows& queries, const packed_keys& packed, index_t head,
+                                     float scale, std::int32_t window, workspace& w) {
+  static constexpr tiles::tile_shapes shapes;
+  tiles::begin(unit, shapes);
   row_state r = load_queries(queries, w);
-  attend(queries, packed, head, scale, window, r, w);
+  attend(unit, queries, packed, head, scale, window, r, w);
   store_result(queries, r, w);
-  amx::end();
+  tiles::end(unit);
 }
 
 }  // namespace
 
-void causal_attention_amx(thread_pool& pool, tensor_view<float> q, const key_buffer& k, const key_buffer& v,
-                          index_t key_heads, std::int32_t window, float scale) {
+void causal_attention_tiles(tile_unit unit, thread_pool& pool, tensor_view<float> q, const key_buffer& k,
+                            const key_buffer& v, index_t key_heads, std::int32_t window, float scale) {
   const index_t group = q.heads / key_heads, total = q.rows * group, blocks = (total + rows - 1) / rows;
   const packed_keys packed(k, v, key_heads, q.rows, pool);
   std::vector<workspace> workspaces(pool.size(), workspace(packed.dim()));
   pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
     const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
-    attend_block({q, kv * group, group, block * rows, std::min(rows, total - block * rows)}, packed, kv, scale, window,
-                 workspaces[thread]);
+    attend_block(unit, {q, kv * group, group, block * rows, std::min(rows, total - block * rows)}, packed, kv, scale,
+                 window, workspaces[thread]);
   });
 }
 
 #else
-void causal_attention_amx(thread_pool&, tensor_view<float>, const key_buffer&, const key_buffer&, index_t, std::int32_t,
-                          float) {
-  fail("this build has no AMX");
+void causal_attention_tiles(tile_unit, thread_pool&, tensor_view<float>, const key_buffer&, const key_buffer&, index_t,
+                            std::int32_t, float) {
+  fail("this build has no tile products");
 }
 #endif
 

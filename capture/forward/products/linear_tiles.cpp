@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "capture/forward/products/linear_amx.hpp"
+#include "capture/forward/products/linear_tiles.hpp"
 
 #include <algorithm>
 
@@ -30,12 +30,12 @@ void pack_row(index_t row, index_t in, const float* values, bf16* tiles) {
     to[i / block * 2 * tile_entries + i % block / 2 * block + i % 2] = bf16::round(values[i]);
 }
 
-#if defined(QKGEOM_HAS_AMX)
+#if defined(QKGEOM_HAS_TILES)
 namespace {
 
 /// x as first factors of tile products: for each 16 rows, for each 32 entries, a tile (16, 32). Rows that are not there
 /// are zero.
-QKGEOM_AMX_TARGET void pack_activations(index_t rows, index_t in, const float* x, index_t x_stride, bf16* to) {
+QKGEOM_TILE_TARGET void pack_activations(index_t rows, index_t in, const float* x, index_t x_stride, bf16* to) {
   const index_t steps = steps_of(in);
   const auto line = [&](index_t r, index_t step) {
     return to + (r / half * steps + step) * tile_entries + r % half * block;
@@ -55,7 +55,19 @@ QKGEOM_AMX_TARGET void pack_activations(index_t rows, index_t in, const float* x
 }
 
 /// c (32, 32) = 32 rows of x times 32 rows of w; `c_stride` in entries.
-QKGEOM_AMX_TARGET inline void multiply_block(const bf16* x, const bf16* w, index_t steps, float* c, index_t c_stride) {
+QKGEOM_TILE_TARGET inline void multiply_block_by_pairs(const bf16* x, const bf16* w, index_t steps, float* c,
+                                                       index_t c_stride) {
+  constexpr index_t together = 8;  // with two columns, sums that stay in registers and hide the latency
+  const auto word = [w](index_t s, index_t pair, index_t v) { return w + (s * 2 + v) * tile_entries + pair * block; };
+  for (index_t r = 0; r < block; r += together) {
+    const bf16* const rows = x + r / half * steps * tile_entries + r % half * block;
+    tiles::multiply_pairs<together, 2, true>(rows, block, tile_entries, steps, word, c + r * c_stride, c_stride);
+  }
+}
+
+/// The same by AMX.
+QKGEOM_TILE_TARGET inline void multiply_block_by_amx(const bf16* x, const bf16* w, index_t steps, float* c,
+                                                     index_t c_stride) {
   const bf16* const x1 = x + steps * tile_entries;
   _tile_zero(0);
   _tile_zero(1);
@@ -87,16 +99,18 @@ QKGEOM_AMX_TARGET inline void multiply_block(const bf16* x, const bf16* w, index
 
 }  // namespace
 
-QKGEOM_AMX_TARGET void multiply_tiles(index_t rows, index_t out, index_t in, const float* x, index_t x_stride,
-                                      const bf16* tiles, float* y, index_t y_stride, amx::line_vector<bf16>& packed_x) {
+QKGEOM_TILE_TARGET void multiply_tiles(tile_unit unit, index_t rows, index_t out, index_t in, const float* x,
+                                       index_t x_stride, const bf16* tiles, float* y, index_t y_stride,
+                                       tiles::line_vector<bf16>& packed_x) {
   const index_t steps = steps_of(in);
   const auto size = static_cast<std::size_t>(round_up(rows, block) * steps * block);
   if (packed_x.size() < size) packed_x.resize(size);
   pack_activations(rows, in, x, x_stride, packed_x.data());
-  static constexpr amx::tile_shapes shapes;
+  static constexpr tiles::tile_shapes shapes;
+  const auto multiply_block = unit == tile_unit::amx ? multiply_block_by_amx : multiply_block_by_pairs;
   alignas(64) float part[block * block];
-  amx::begin(shapes);
-  amx::stores_are_done();
+  tiles::begin(unit, shapes);
+  tiles::stores_are_done();
   // 32 rows of w stay in the caches while all of x passes by.
   for (index_t o = 0; o < out; o += block)
     for (index_t r = 0; r < rows; r += block) {
@@ -107,17 +121,17 @@ QKGEOM_AMX_TARGET void multiply_tiles(index_t rows, index_t out, index_t in, con
         continue;
       }
       multiply_block(from, w, steps, part, block);
-      amx::stores_are_done();
+      tiles::stores_are_done();
       for (index_t i = 0; i < std::min(block, rows - r); ++i)
         std::copy_n(part + i * block, std::min(block, out - o), y + (r + i) * y_stride + o);
     }
-  amx::end();
-  amx::stores_are_done();
+  tiles::end(unit);
+  tiles::stores_are_done();
 }
 #else
-void multiply_tiles(index_t, index_t, index_t, const float*, index_t, const bf16*, float*, index_t,
-                    amx::line_vector<bf16>&) {
-  fail("this build has no AMX");
+void multiply_tiles(tile_unit, index_t, index_t, index_t, const float*, index_t, const bf16*, float*, index_t,
+                    tiles::line_vector<bf16>&) {
+  fail("this build has no tile products");
 }
 #endif
 

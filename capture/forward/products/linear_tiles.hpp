@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "capture/forward/products/amx.hpp"
+#include "capture/forward/products/tiles.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/scalar.hpp"
 
@@ -15,8 +15,8 @@ index_t tiles_size(index_t out, index_t in);
 void pack_row(index_t row, index_t in, const float* values, bf16* tiles);
 
 /// y (rows, out) = x (rows, in) w^T, x bf16 values held as f32. Products are summed in f32, in the order of `in`. May
-/// be called only where `amx_available()`. `packed_x` is working memory.
-void multiply_tiles(index_t rows, index_t out, index_t in, const float* x, index_t x_stride, const bf16* tiles,
-                    float* y, index_t y_stride, amx::line_vector<bf16>& packed_x);
+/// be called only where `tiles_available()`. `packed_x` is working memory.
+void multiply_tiles(tile_unit unit, index_t rows, index_t out, index_t in, const float* x, index_t x_stride,
+                    const bf16* tiles, float* y, index_t y_stride, tiles::line_vector<bf16>& packed_x);
 
 }  // namespace qkgeom

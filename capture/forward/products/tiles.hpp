@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Products of bf16 tiles of 16 rows x 64 bytes, summed in f32: by AMX, or by AVX-512's products of pairs. Functions
+// that use them carry QKGEOM_TILE_TARGET, so that a portable build has them too; they may be called only where
+// `tiles_available()`.
+#if defined(__x86_64__) && defined(__linux__)
+#define QKGEOM_HAS_TILES 1
+#define QKGEOM_TILE_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")))
+#include <immintrin.h>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/core/scalar.hpp"
+
+namespace qkgeom {
+
+/// What multiplies tiles of bf16: nothing, AVX-512's products of pairs (Zen 4, Cooper Lake), or AMX (Sapphire Rapids).
+enum class tile_unit { none, avx512, amx };
+
+/// The fastest that the CPU has and that the system lets this process use. Asks once.
+tile_unit best_tile_unit();
+inline bool tiles_available() { return best_tile_unit() != tile_unit::none; }
+
+namespace tiles {
+
+/// Memory that starts at a cache line: rows of tiles that cross lines cost twice.
+template <class T>
+struct line_allocator {
+  using value_type = T;
+  line_allocator() = default;
+  template <class U>
+  line_allocator(const line_allocator<U>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64})); }
+  void deallocate(T* p, std::size_t) { ::operator delete (p, std::align_val_t{64}); }
+  friend bool operator==(const line_allocator&, const line_allocator&) = default;
+};
+template <class T>
+using line_vector = std::vector<T, line_allocator<T>>;
+
+#if defined(QKGEOM_HAS_TILES)
+inline constexpr int tile = 16;      ///< rows of a tile, and f32 columns
+inline constexpr int channels = 32;  ///< bf16 in a row of a tile: terms that one product instruction sums
+
+/// All eight tiles have 16 rows x 64 bytes.
+struct alignas(64) tile_shapes {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+/// Between these two calls a thread may use its tiles.
+QKGEOM_TILE_TARGET inline void begin(tile_unit unit, const tile_shapes& shapes) {
+  if (unit != tile_unit::amx) return;
+  __asm__ volatile("" ::"m"(shapes));
+  _tile_loadconfig(&shapes);
+}
+QKGEOM_TILE_TARGET inline void end(tile_unit unit) {
+  if (unit == tile_unit::amx) _tile_release();
+}
+
+/// c (rows, columns of 16) = or, unless `Fresh`, += a (rows, 32 steps) b (32 steps, columns), by products of pairs. The
+/// rows of a lie `a_row` bf16 apart and its steps `a_step`; b holds in a 32-bit word two following rows of a column,
+/// 16 pairs of rows in a step. `word(step, pair, column)` is the place of 16 of its columns.
+template <index_t Rows, index_t Columns, bool Fresh, class Word>
+QKGEOM_TILE_TARGET inline void multiply_pairs(const bf16* a, index_t a_row, index_t a_step, index_t steps,
+                                              const Word& word, float* c, index_t c_stride) {
+  __m512 sum[Rows][Columns];
+#pragma GCC unroll 8
+  for (index_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (index_t v = 0; v < Columns; ++v)
+      sum[r][v] = Fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * c_stride + v * tile);
+  for (index_t s = 0; s < steps; ++s)
+    for (index_t p = 0; p < channels / 2; ++p) {
+      __m512bh right[Columns];
+#pragma GCC unroll 4
+      for (index_t v = 0; v < Columns; ++v) right[v] = (__m512bh)_mm512_loadu_si512(word(s, p, v));
+#pragma GCC unroll 8
+      for (index_t r = 0; r < Rows; ++r) {
+        std::int32_t pair;
+        std::memcpy(&pair, a + r * a_row + s * a_step + 2 * p, sizeof pair);
+        const auto left = (__m512bh)_mm512_set1_epi32(pair);
+#pragma GCC unroll 4
+        for (index_t v = 0; v < Columns; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], left, right[v]);
+      }
+    }
+#pragma GCC unroll 8
+  for (index_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (index_t v = 0; v < Columns; ++v) _mm512_storeu_ps(c + r * c_stride + v * tile, sum[r][v]);
+}
+
+/// The compiler does not know that tile loads read memory: stores before this call are done before them.
+inline void stores_are_done() { __asm__ volatile("" ::: "memory"); }
+#endif
+
+}  // namespace tiles
+
+}  // namespace qkgeom
