@@ -12,6 +12,9 @@
 
 namespace qkgeom::device_kernels {
 
+/// c tanh(x / c); x where c is 0.
+QKGEOM_HD inline float capped(float x, float c) { return c == 0 ? x : c * std::tanh(x / c); }
+
 /// One block of keys of the attention, a query of a head each: scores become weights relative to the largest score so
 /// far, and what the blocks before gave is brought to it (Milakov and Gimelshein 2018). Of heads (query heads, rows).
 template <class T>
@@ -24,6 +27,7 @@ struct weigh_scores {
   index_t first, first_key;  ///< positions of the first row and key
   index_t window;            ///< tokens a query sees, itself included
   float scale;               ///< log2(e) times that of the scores
+  float cap;                 ///< x, scaled, becomes c tanh(x / c); 0: no cap
   bool begins;               ///< no block was before
 
   template <class Team>
@@ -32,13 +36,14 @@ struct weigh_scores {
     const index_t low = t - window + 1 > 0 ? t - window + 1 : 0, high = t + 1 < keys ? t + 1 : keys;
     const float* const s = scores + item * keys;
     T* const p = weights + item * keys;
+    const auto score = [=, this](index_t j) { return capped(s[j] * scale, cap); };
     const float before = begins ? -HUGE_VALF : top[item];
     float largest = -HUGE_VALF;
-    for (index_t j = low + team.rank(); j < high; j += team.size()) largest = std::fmax(largest, s[j] * scale);
+    for (index_t j = low + team.rank(); j < high; j += team.size()) largest = std::fmax(largest, score(j));
     largest = std::fmax(before, team.max(largest));
     float added = 0;
     for (index_t j = team.rank(); j < keys; j += team.size()) {
-      const float w = j >= low && j < high ? std::exp2(s[j] * scale - largest) : 0.0f;
+      const float w = j >= low && j < high ? std::exp2(score(j) - largest) : 0.0f;
       added += w;
       p[j] = to_element<T>(w);
     }
@@ -83,6 +88,7 @@ struct attention_call {
   index_t rows, first, heads, key_heads, dim, capacity;
   index_t window;  ///< tokens a query sees, itself included; `capacity` where it sees all
   double scale;    ///< of the scores
+  double cap = 0;  ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
 };
 
 /// The keys that a call needs, of which the last query stands at the last.
@@ -141,10 +147,12 @@ class blockwise_attention {
     for (index_t key = begin; key < end; key += block_keys_) {
       const index_t keys = std::min(block_keys_, end - key);
       multiply_scores(c, key, keys);
-      const auto scale = static_cast<float>(std::numbers::log2e * c.scale);
-      device_->rows(c.heads * c.rows, device_kernels::weigh_scores<T>{
-                                          scores_.data(), weights_.data(), top_.data(), sum_.data(), out_.data(),
-                                          c.heads, c.rows, keys, c.dim, c.first, key, c.window, scale, key == begin});
+      const auto scale = static_cast<float>(std::numbers::log2e * c.scale),
+                 cap = static_cast<float>(std::numbers::log2e * c.cap);
+      device_->rows(c.heads * c.rows,
+                    device_kernels::weigh_scores<T>{scores_.data(), weights_.data(), top_.data(), sum_.data(),
+                                                    out_.data(), c.heads, c.rows, keys, c.dim, c.first, key, c.window,
+                                                    scale, cap, key == begin});
       multiply_values(c, key, keys, key > begin);
     }
     device_->rows(c.heads * c.rows,

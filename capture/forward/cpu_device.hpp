@@ -53,9 +53,12 @@ class cpu_device {
   template <class T>
   void attend(const attention_call<T>& call, const padded_key_values<T>& keys) const {
     const auto q = packed_tensor(reinterpret_cast<float*>(call.out), call.rows, call.heads, call.dim);
-    causal_attention(
-        *pool_, q, keys.k(), keys.v(), call.key_heads,
-        {.window = call.window, .to_bf16 = device_kernels::rounds_to_bf16<T>, .scale = call.scale, .kernel = kernel_});
+    causal_attention(*pool_, q, keys.k(), keys.v(), call.key_heads,
+                     {.window = call.window,
+                      .to_bf16 = device_kernels::rounds_to_bf16<T>,
+                      .scale = call.scale,
+                      .cap = call.cap,
+                      .kernel = kernel_});
   }
 
  private:

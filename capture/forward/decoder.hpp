@@ -166,7 +166,9 @@ class decoder {
     pass p{number, ids, tokens, {device_->memory(), tokens * d.hidden}};
     const std::string name = prefix_ + d.embedding + ".weight";
     const auto shape = embedding_shape();
-    const float scale = device_kernels::rounded<T>(static_cast<float>(std::sqrt(static_cast<double>(d.hidden))));
+    const float scale = d.scaled_embedding
+                            ? device_kernels::rounded<T>(static_cast<float>(std::sqrt(static_cast<double>(d.hidden))))
+                            : static_cast<float>(d.embedding_scale);
     std::vector<T> rows;
     std::vector<std::vector<float>> row_of(pool_->size(), std::vector<float>(d.hidden));  // by thread
     for (index_t first = 0; first < tokens; first += options_.chunk) {
@@ -178,8 +180,7 @@ class decoder {
                 " is outside the model's vocabulary of ", d.vocabulary);
         std::vector<float>& row = row_of[thread];
         checkpoint_->read(name, shape, id, 1, rounds, row.data());
-        for (index_t c = 0; c < d.hidden; ++c)
-          rows[r * d.hidden + c] = device_kernels::to_element<T>(row[c] * (d.scaled_embedding ? scale : 1.0f));
+        for (index_t c = 0; c < d.hidden; ++c) rows[r * d.hidden + c] = device_kernels::to_element<T>(row[c] * scale);
       });
       device_->memory().from_host(p.hidden.data() + first * d.hidden, rows.data(), rows.size() * sizeof(T));
     }
@@ -211,10 +212,10 @@ class decoder {
 
   void make_tables(const rope_description& rope, index_t longest, std::vector<pass>& passes, tables& shared,
                    std::optional<tables> pass::*own, const tables* pass::*used) {
-    if (!rope.dynamic && shared.positions < longest) shared.make(rope, longest, rounds);
+    if (!rope.by_length() && shared.positions < longest) shared.make(rope, longest, rounds);
     for (pass& p : passes) {
       p.*used = &shared;
-      if (!rope.dynamic) continue;
+      if (!rope.by_length()) continue;
       (p.*own).emplace(*device_).make(rope, p.tokens, rounds);
       p.*used = &*(p.*own);
     }
@@ -254,7 +255,7 @@ class decoder {
       const bool pre = stage == rope_stage::pre && to.rows;
       each_chunk([&](const chunk& c, workspace& w) { steps_.project(c, layer, visit.only_qk, weights, !pre, w); });
       hand_out(to.rows, false);
-      if (pre) each_chunk([&](const chunk& c, workspace&) { steps_.rotate(c, layer); });
+      if (pre) each_chunk([&](const chunk& c, workspace&) { steps_.rotate(c, layer, weights); });
       hand_out(to.attended, true);
       if (visit.only_qk) continue;
       for (const chunk& c : parts) steps_.attend(c, layer, changes);

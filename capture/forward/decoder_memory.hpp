@@ -52,7 +52,7 @@ template <class Device>
 struct rotary_tables {
   explicit rotary_tables(Device& m) : cos(m.memory(), 0), sin(m.memory(), 0) {}
   void make(const rope_description& rope, index_t n, bool to_bf16) {
-    const rope_table made = make_rope_table(rope, n, to_bf16 && !rope.exact);
+    const rope_table made = make_rope_table(rope, n, to_bf16 && !rope.exact_table);
     cos.set(made.cos);
     sin.set(made.sin);
     half = made.half;
@@ -142,7 +142,9 @@ struct chunk_memory {
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
     return std::max((d.query_heads + 2 * d.key_heads) * d.head_dim, (gated ? 2 : 1) * dense_width(d));
   }
-  static index_t block_width(const decoder_description& d) { return d.parallel_residual ? d.hidden : 0; }
+  static index_t block_width(const decoder_description& d) {
+    return d.parallel_residual && !d.adds_in_order ? d.hidden : 0;
+  }
   static index_t active_width(const decoder_description& d) { return activates_in_place(d) ? 0 : dense_width(d); }
 };
 

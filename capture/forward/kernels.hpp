@@ -56,6 +56,7 @@ struct rotate_rows {
   bool interleaved = false, exact = false;
   float growth = 0;  ///< 0: none
   index_t growth_context = 1;
+  norm_parameters q_norm{}, k_norm{};  ///< of each head after the rotation; without weights: none
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -82,6 +83,16 @@ struct rotate_rows {
               else
                 store(x + second, j, product(p.b, p.cos) + product(p.a, p.sin), step);
             });
+      }
+    }
+    if (q_norm.w) {
+      team.sync();
+      const auto lanes = team.lanes();
+      for (index_t i = team.group(); i < places.vectors(); i += team.groups()) {
+        T* const x = places.vector(row, i);
+        normalise<T>(
+            lanes, i < places.query_heads ? q_norm : k_norm, places.dim, [=](auto c) { return load(x, c); },
+            [=](auto c, auto v) { store(x, c, v); });
       }
     }
     if (growth == 0) return;
@@ -162,6 +173,7 @@ struct finish_block {
   T* result;
   norm_parameters next;  ///< of `result`, into `normed`; without weights: none
   T* normed;
+  float scale = 1;  ///< of what is added
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -169,8 +181,10 @@ struct finish_block {
     const biased_row<In, T> x{wide + row * width, bias};
     T* const y = result + row * width;
     const T* const more = other ? other + row * width : y;
-    const auto put = [=, adds = adds, has_more = other != nullptr](auto c, value v, value also, value before) {
+    const auto put = [=, adds = adds, scale = scale, has_more = other != nullptr](auto c, value v, value also,
+                                                                                  value before) {
       v = rounded<T>(v);
+      if (scale != 1) v = rounded<T>(v * scale);
       if (has_more) v = rounded<T>(v + also);
       store(y, c, adds ? before + v : v);
     };

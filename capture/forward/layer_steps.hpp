@@ -55,18 +55,20 @@ class layer_steps {
                     device_kernels::norm_rows<T>{x, w.normed.data(), d.hidden, norm_of(weights.attention_norm)});
       x = w.normed.data();
     }
-    const auto eps = static_cast<float>(d.norm_eps);
-    const device_kernels::norm_parameters q_norm{weights.q_norm.data(), nullptr, d.norm, eps},
-        k_norm{weights.k_norm.data(), nullptr, d.norm, eps};
+    const device_kernels::norm_parameters q_norm = norm_of(weights.q_norm), k_norm = norm_of(weights.k_norm);
+    const qk_norm before = d.qk == qk_norm::each_head_after_rotation ? qk_norm::none : d.qk;
     T* const values = only_qk ? nullptr : c.document->rows->keys.values();
     linear(weights.qkv, d.qkv_bias, {c.rows, width, d.hidden, d.hidden}, x, w.wide.data(), w,
            [&]<class In>(In* wide, const float* bias) {
-             device_->rows(c.rows, device_kernels::finish_projection<In, T>{wide, width, bias, values, d.qk, q_norm,
-                                                                            k_norm, rotates, turn_of(c, layer)});
+             device_->rows(c.rows,
+                           device_kernels::finish_projection<In, T>{wide, width, bias, values, before, q_norm, k_norm,
+                                                                    rotates, turn_of(c, layer, weights)});
            });
   }
 
-  void rotate(const chunk& c, const layer_description& layer) { device_->rows(c.rows, turn_of(c, layer)); }
+  void rotate(const chunk& c, const layer_description& layer, const layer_type& weights) {
+    device_->rows(c.rows, turn_of(c, layer, weights));
+  }
 
   /// The attention of a document's rows to all keys so far, with the changes of heads.
   void attend(const chunk& c, const layer_description& layer, const changes_type& changes) {
@@ -77,9 +79,9 @@ class layer_steps {
     const index_t capacity = all_keys.capacity();
     if (own) {
       if (c.first == 0) keys.reserve(capacity, d.query_heads, d.head_dim);
-      device_->rows(c.rows, device_kernels::change_keys<T>{turn_of(c, layer).places, all_keys.values(), keys.keys(),
-                                                           keys.values(), changes.slope_of.data(),
-                                                           changes.slopes.data(), changes.centres.data()});
+      device_->rows(c.rows, device_kernels::change_keys<T>{places_of(c), all_keys.values(), keys.keys(), keys.values(),
+                                                           changes.slope_of.data(), changes.slopes.data(),
+                                                           changes.centres.data()});
     }
     const attention_call<T> call{c.q,
                                  keys.keys(),
@@ -92,7 +94,8 @@ class layer_steps {
                                  d.head_dim,
                                  capacity,
                                  std::min(layer.window.value_or(capacity), capacity),
-                                 d.score_scale.value_or(1 / std::sqrt(static_cast<double>(d.head_dim)))};
+                                 d.score_scale.value_or(1 / std::sqrt(static_cast<double>(d.head_dim))),
+                                 d.score_cap};
     attend(call, keys);
     if (changes.cleared.size() > 0)
       device_->rows(c.rows, device_kernels::clear_heads<T>{c.attended, d.query_heads, d.head_dim,
@@ -103,6 +106,8 @@ class layer_steps {
     const decoder_description& d = description_;
     T* const states = states_of(c);
     const bool norms = !d.names.feed_forward_norm.empty(), parallel = d.parallel_residual;
+    const bool apart = parallel && !d.adds_in_order;  // the attention's result waits for the feed-forward's
+    const auto scale = static_cast<float>(d.residual_scale);
     const T* x = norms ? w.normed.data() : states;
     if (parallel && norms)
       device_->rows(
@@ -113,9 +118,9 @@ class layer_steps {
                  c.rows,
                  device_kernels::finish_block<In, T>{
                      wide, d.hidden, bias, norm_of(d.names.attention_out_norm, weights.attention_out_norm), nullptr,
-                     !parallel, parallel ? w.block.data() : states,
+                     !apart, apart ? w.block.data() : states,
                      norms && !parallel ? norm_of(weights.feed_forward_norm) : device_kernels::norm_parameters{},
-                     w.normed.data()});
+                     w.normed.data(), scale});
            });
     const auto close = [&]<class In>(const In* wide, const float* bias) {
       device_->rows(c.rows, device_kernels::finish_block<In, T>{
@@ -123,11 +128,12 @@ class layer_steps {
                                 d.hidden,
                                 bias,
                                 norm_of(d.names.feed_forward_out_norm, weights.feed_forward_out_norm),
-                                parallel ? w.block.data() : nullptr,
+                                apart ? w.block.data() : nullptr,
                                 true,
                                 states,
                                 {},
-                                nullptr});
+                                nullptr,
+                                scale});
     };
     if (layer.experts) return close(w.experts(weights, d, c.rows, x, w.product), static_cast<const float*>(nullptr));
     const index_t width = d.feed_forward;
@@ -147,12 +153,20 @@ class layer_steps {
   static constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
   index_t key_width() const { return description_.key_heads * description_.head_dim; }
 
-  device_kernels::rotate_rows<T> turn_of(const chunk& c, const layer_description& layer) const {
+  device_kernels::chunk_places<T> places_of(const chunk& c) const {
+    const decoder_description& d = description_;
+    keys_type& keys = c.document->rows->keys;
+    return {c.q, keys.keys(), c.first, d.query_heads, d.key_heads, d.head_dim, keys.row_stride(), keys.head_stride()};
+  }
+  device_kernels::rotate_rows<T> turn_of(const chunk& c, const layer_description& layer,
+                                         const layer_type& weights) const {
     const decoder_description& d = description_;
     const pass& p = *c.document;
-    keys_type& keys = p.rows->keys;
-    device_kernels::rotate_rows<T> turn{
-        {c.q, keys.keys(), c.first, d.query_heads, d.key_heads, d.head_dim, keys.row_stride(), keys.head_stride()}};
+    device_kernels::rotate_rows<T> turn{places_of(c)};
+    if (d.qk == qk_norm::each_head_after_rotation) {
+      turn.q_norm = norm_of(weights.q_norm);
+      turn.k_norm = norm_of(weights.k_norm);
+    }
     if (layer.rope) {
       const rope_description& rope = d.rope_of(layer);
       const rotary_tables<Device>& t = layer.local_rope ? *p.local_rope : *p.rope;
@@ -169,9 +183,14 @@ class layer_steps {
     return turn;
   }
 
+  /// Of weights and biases, or of a norm of queries or keys, which has no biases.
   template <class Norm>
   device_kernels::norm_parameters norm_of(const Norm& w) const {
-    return {w.w.data(), w.b.data(), description_.norm, static_cast<float>(description_.norm_eps)};
+    const auto eps = static_cast<float>(description_.norm_eps);
+    if constexpr (requires { w.b; })
+      return {w.w.data(), w.b.data(), description_.norm, eps};
+    else
+      return {w.data(), nullptr, description_.norm, eps};
   }
   template <class Norm>
   device_kernels::norm_parameters norm_of(const std::string& name, const Norm& w) const {

@@ -42,6 +42,13 @@ class slice_list {
   void qkv(bool only_qk, linear_weights& to) {
     const decoder_description& d = model_;
     const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim;
+    if (!d.names.stacked_qkv.empty()) {
+      const std::string name = prefix_ + d.names.stacked_qkv;
+      const index_t all = q + 2 * k, rows = only_qk ? q + k : all;
+      slices_.push_back({name + ".weight", {all, d.hidden}, 0, rows, &to.w, nullptr, 0});
+      if (d.qkv_bias) slices_.push_back({name + ".bias", {all}, 0, rows, nullptr, &to.b, 0});
+      return;
+    }
     if (d.names.qkv.empty()) {
       linear("self_attn.q_proj", q, d.hidden, d.qkv_bias, to, 0);
       linear("self_attn.k_proj", k, d.hidden, d.qkv_bias, to, q);
@@ -83,9 +90,9 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   list.norm(d.names.attention_norm, to.attention_norm);
   list.qkv(only_qk, to.qkv);
   if (d.qk != qk_norm::none) {
-    const bool each = d.qk == qk_norm::each_head;
-    list.vector("self_attn.q_norm.weight", each ? d.head_dim : d.query_heads * d.head_dim, to.q_norm);
-    list.vector("self_attn.k_norm.weight", each ? d.head_dim : d.key_heads * d.head_dim, to.k_norm);
+    const bool each = d.qk != qk_norm::all_heads;
+    list.vector(d.names.q_norm + ".weight", each ? d.head_dim : d.query_heads * d.head_dim, to.q_norm);
+    list.vector(d.names.k_norm + ".weight", each ? d.head_dim : d.key_heads * d.head_dim, to.k_norm);
   }
   if (only_qk) return list.take();
   list.linear(d.names.output, d.hidden, d.query_heads * d.head_dim, d.output_bias, to.output);

@@ -30,6 +30,7 @@ struct add_logits {
   index_t words, first_word;
   const std::int32_t* following;  ///< (rows) ids
   logit_state* state;
+  float scale = 1, cap = 0;  ///< as `decoder_description::logit_scale`, `logit_cap`
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -37,18 +38,26 @@ struct add_logits {
     logit_state s = state[row];
     float largest = s.top;
     for (index_t j = team.rank(); j < words; j += team.size())
-      if (const float logit = x[j]; logit > largest) largest = logit;
+      if (const float logit = logit_of(x[j]); logit > largest) largest = logit;
     largest = team.max(largest);
     float sum = 0;
-    for (index_t j = team.rank(); j < words; j += team.size()) sum += std::exp(static_cast<float>(x[j]) - largest);
+    for (index_t j = team.rank(); j < words; j += team.size()) sum += std::exp(logit_of(x[j]) - largest);
     sum = team.sum(sum);
     if (team.rank() > 0) return;  // all have read `state` before they added up
     if (s.sum > 0) s.sum *= std::exp(static_cast<double>(s.top) - static_cast<double>(largest));
     s.sum += static_cast<double>(sum);
     s.top = largest;
     const index_t target = following[row] - first_word;
-    if (target >= 0 && target < words) s.next = static_cast<float>(x[target]);
+    if (target >= 0 && target < words) s.next = logit_of(x[target]);
     state[row] = s;
+  }
+
+ private:
+  QKGEOM_HD float logit_of(T product) const {
+    float x = static_cast<float>(product);
+    if (scale != 1) x = rounded<T>(x * scale);
+    if (cap != 0) x = rounded<T>(rounded<T>(std::tanh(rounded<T>(x / cap))) * cap);
+    return x;
   }
 };
 
@@ -136,7 +145,8 @@ std::vector<token_predictions> token_losses(Device& m, const decoder_description
       const T* const x = documents[document].hidden + first * d.hidden;
       multiply_map(m, map, {rows, words, d.hidden, d.hidden}, x, y.data(), scratches[worker]);
       m.rows(rows, device_kernels::add_logits<T>{y.data(), words, word, following[document].data() + first,
-                                                 states[document].data() + first});
+                                                 states[document].data() + first, static_cast<float>(d.logit_scale),
+                                                 static_cast<float>(d.logit_cap)});
     });
   }
   std::vector<token_predictions> found(documents.size());

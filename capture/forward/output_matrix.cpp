@@ -6,7 +6,6 @@
 namespace qkgeom {
 
 output_matrix find_output(const decoder_description& d, const checkpoint& weights, const std::string& prefix) {
-  require(!d.caps_logits, "the loss of a model with final_logit_softcapping is not supported");
   weights.check(prefix + d.final_norm + ".weight", {d.hidden});
   if (d.norm == norm_kind::layer) weights.check(prefix + d.final_norm + ".bias", {d.hidden});
   output_matrix found;

@@ -171,7 +171,7 @@ QKGEOM_HD void normalise(const Team& team, const norm_parameters& p, index_t n, 
   using value = typename Team::value;
   const auto size = static_cast<float>(n);
   float center = 0;
-  if (p.kind == norm_kind::layer) {
+  if (p.kind == norm_kind::layer || p.kind == norm_kind::centred) {
     value sum{};
     for_columns(team, n, [&](auto c) { sum += within_row(x(c), c); });
     center = team.sum(sum) / size;

@@ -77,6 +77,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   m.compute_dtype = std::string(name_of(options.compute));
   m.rope = rope_of(model.rope);
   m.score_scale = model.score_scale;
+  if (model.score_cap > 0) m.score_softcap = model.score_cap;
   m.written_by = "qkgeom-capture";
 
   if (s.skip_first > 0) m.extra["skip_first"] = s.skip_first;

@@ -28,14 +28,15 @@ enum class activation { silu, gelu, gelu_tanh };
 /// Norms of x with weights w (`layer`: and biases b), where n = x / sqrt(mean(x^2) + eps). `llama`, `gemma` and `olmo`
 /// differ in where a bf16 model rounds.
 enum class norm_kind {
-  llama,  ///< w round(n)
-  gemma,  ///< (1 + w) n
-  olmo,   ///< w n
-  layer   ///< (x - mean) / sqrt(variance + eps) w + b
+  llama,   ///< w round(n)
+  gemma,   ///< (1 + w) n
+  olmo,    ///< w n
+  layer,   ///< (x - mean) / sqrt(variance + eps) w + b
+  centred  ///< (x - mean) / sqrt(variance + eps) w
 };
 
-/// Norm of queries and keys before rotation.
-enum class qk_norm { none, each_head, all_heads };
+/// Norm of queries and keys, before rotation unless said otherwise.
+enum class qk_norm { none, each_head, all_heads, each_head_after_rotation };
 
 enum class feed_forward_kind {
   gated,        ///< down(act(gate x) (up x))
@@ -48,6 +49,8 @@ struct weight_names {
   std::string attention_norm = "input_layernorm", attention_out_norm{};
   std::string feed_forward_norm = "post_attention_layernorm", feed_forward_out_norm{};
   std::string qkv{};  ///< not empty: q, k, v are one matrix, rows head by head: q, k and v of head 0, of head 1, ...
+  std::string stacked_qkv{};  ///< not empty: q, k, v are one matrix, rows of all q, of all k, of all v
+  std::string q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
   std::string output = "self_attn.o_proj";
   std::string up = "mlp.up_proj", down = "mlp.down_proj";  ///< `fused_gated`: gate and up
 };
@@ -66,9 +69,13 @@ struct decoder_description {
   index_t context = 0;             ///< tokens, max_position_embeddings
   index_t embedding_rows = 0;      ///< 0: as many as the vocabulary
   bool tied = false;               ///< the embedding is the output matrix where there is no other
-  bool caps_logits = false;        ///< final_logit_softcapping
+  double logit_scale = 1;          ///< logits of the output matrix are multiplied by it,
+  double logit_cap = 0;            ///< then x becomes c tanh(x / c); 0: no cap
   bool scaled_embedding = false;   ///< embeddings times sqrt(hidden)
+  double embedding_scale = 1;      ///< embeddings times it
+  double residual_scale = 1;       ///< what attention and feed-forward add to the hidden state is multiplied by it
   bool parallel_residual = false;  ///< attention and feed-forward read the same hidden state
+  bool adds_in_order = false;      ///< a parallel attention is added to the hidden state before the feed-forward is
   bool qkv_bias = false, output_bias = false, feed_forward_bias = false;
   activation act = activation::silu;
   feed_forward_kind feed_forward_form = feed_forward_kind::gated;
@@ -76,6 +83,7 @@ struct decoder_description {
   double norm_eps = 1e-6;
   qk_norm qk = qk_norm::none;
   std::optional<double> score_scale{};  ///< none: head_dim^-1/2
+  double score_cap = 0;                 ///< scores x, scaled, become c tanh(x / c) before the softmax; 0: no cap
   std::optional<query_growth> growth{};
   std::optional<experts_description> experts{};
   rope_description rope;

@@ -8,7 +8,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 17> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 25> families{{{"llama", read_llama},
                                                    {"smollm3", read_smollm3},
                                                    {"mistral", read_mistral},
                                                    {"ministral", read_ministral},
@@ -24,6 +24,14 @@ constexpr std::array<decoder_family, 17> families{{{"llama", read_llama},
                                                    {"glm", read_glm},
                                                    {"glm4", read_glm4},
                                                    {"olmo2", read_olmo2},
+                                                   {"olmo3", read_olmo3},
+                                                   {"granite", read_granite},
+                                                   {"seed_oss", read_seed_oss},
+                                                   {"hunyuan_v1_dense", read_hunyuan},
+                                                   {"exaone4", read_exaone4},
+                                                   {"cohere2", read_cohere2},
+                                                   {"phi3", read_phi3},
+                                                   {"gemma2", read_gemma2},
                                                    {"gpt_neox", read_gpt_neox}}};
 
 }  // namespace

@@ -57,6 +57,27 @@ const nlohmann::json* layer_list(const json_value& config, const char* name, std
   return list;
 }
 
+void set_alternating_windows(const json_value& config, decoder_description& model, index_t period) {
+  const auto window = read_window(config, 4096);
+  period = config.integer("sliding_window_pattern", 1, 4096).value_or(period);
+  set_windows(config, model, window,
+              [&](std::size_t i) { return window && (static_cast<index_t>(i) + 1) % period != 0; });
+}
+
+void read_ropes_by_type(const json_value& config, decoder_description& model, double full_theta, double sliding_theta) {
+  const auto both = config.object("rope_parameters");
+  auto full = both ? both->object("full_attention") : std::nullopt;
+  const auto sliding = both ? both->object("sliding_attention") : std::nullopt;
+  require(!both || full || sliding, config.where(), ": rope_parameters must hold full_attention and sliding_attention");
+  // rope_scaling overrides the full layers' dictionary.
+  nlohmann::json merged = full ? full->raw() : nlohmann::json{{"rope_type", "default"}};
+  if (const auto scaling = config.object("rope_scaling")) merged.update(scaling->raw());
+  const std::string where = config.where() + ": rope_parameters";
+  model.rope =
+      read_rope_dictionary(config, json_value(merged, where), model.head_dim, model.context, {.theta = full_theta});
+  model.local_rope = read_rope_dictionary(config, sliding, model.head_dim, model.context, {.theta = sliding_theta});
+}
+
 std::optional<index_t> read_window(const json_value& config, std::optional<index_t> otherwise) {
   if (!config.raw().contains("sliding_window")) return otherwise;
   return config.integer("sliding_window", 1, index_t{1} << 30);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Llama and the families that differ from it by switches.
 #include <algorithm>
+#include <cmath>
 
 #include "capture/model/family_readers.hpp"
 
@@ -168,6 +169,89 @@ decoder_description read_qwen3_moe(const json_value& config) {
     model.layers[i].experts = e.count > 0 && (static_cast<index_t>(i) + 1) % step == 0 &&
                               (!dense || std::find(dense->begin(), dense->end(), i) == dense->end());
   model.experts = e;
+  return model;
+}
+
+/// Granite: embeddings, scores, what layers add and logits are scaled by the config's multipliers.
+decoder_description read_granite(const json_value& config) {
+  decoder_description model = read_llama(config);
+  const auto multiplier = [&](const char* name) { return config.positive(name).value_or(1); };
+  model.embedding_scale = multiplier("embedding_multiplier");
+  model.residual_scale = multiplier("residual_multiplier");
+  model.score_scale = multiplier("attention_multiplier");
+  model.logit_scale = 1 / multiplier("logits_scaling");
+  return model;
+}
+
+decoder_description read_seed_oss(const json_value& config) {
+  decoder_description model = read_common(config, {.hidden = 4096,
+                                                   .feed_forward = 27648,
+                                                   .vocabulary = 155136,
+                                                   .query_heads = 80,
+                                                   .layers = 64,
+                                                   .key_heads = 8,
+                                                   .head_dim = 128,
+                                                   .context = 524288});
+  model.qkv_bias = config.boolean("attention_bias").value_or(true);
+  model.output_bias = config.boolean("attention_out_bias").value_or(false);
+  model.feed_forward_bias = config.boolean("mlp_bias").value_or(false);
+  return model;
+}
+
+/// HunYuan: queries and keys are normed after the rotation. A "dynamic" scaling with `alpha` is a larger base, whatever
+/// the length of a document.
+decoder_description read_hunyuan(const json_value& config) {
+  nlohmann::json fixed = config.raw();
+  double alpha = 1;
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    const auto given = config.object(name);
+    if (!given || given->raw().empty()) continue;
+    const std::string type = given->string("rope_type").value_or(given->string("type").value_or("default"));
+    if (type != "dynamic" || given->number("alpha").value_or(0) == 0) break;
+    alpha = (*given)["alpha"].positive();
+    fixed[name]["rope_type"] = "default";
+    break;
+  }
+  decoder_description model = read_common(json_value(fixed, config.where()), {.norm_eps = 1e-5});
+  if (const auto d = static_cast<double>(model.rope.rotary_dim); alpha != 1) {
+    require(d > 2, config.where(), ": a scaling by alpha needs more than one rotated pair");
+    model.rope.type = "alpha";
+    model.rope.theta *= std::pow(alpha, d / (d - 2));
+    model.rope.inv_freq = default_frequencies(model.rope.theta, model.rope.rotary_dim);
+  }
+  read_attention_bias(config, model);
+  model.qk = qk_norm::each_head_after_rotation;
+  model.names.q_norm = "self_attn.query_layernorm";
+  model.names.k_norm = "self_attn.key_layernorm";
+  return model;
+}
+
+/// Phi 3 and 4 mini: q, k, v are one matrix, and gate and up; scaling by "longrope", in older files "su" or "yarn".
+decoder_description read_phi3(const json_value& config) {
+  nlohmann::json named = config.raw();
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    if (!config.object(name)) continue;
+    for (const char* type : {"type", "rope_type"})
+      if (const auto given = config.object(name)->string(type); given == "su" || given == "yarn")
+        named[name][type] = "longrope";
+  }
+  if (!config.find("original_max_position_embeddings")) {
+    const auto given = rope_dictionary(config);
+    if (!given || !given->find("original_max_position_embeddings")) named["original_max_position_embeddings"] = 4096;
+  }
+  decoder_description model = read_common(json_value(named, config.where()), {.hidden = 3072,
+                                                                              .feed_forward = 8192,
+                                                                              .vocabulary = 32064,
+                                                                              .query_heads = 32,
+                                                                              .layers = 32,
+                                                                              .context = 4096,
+                                                                              .norm_eps = 1e-5,
+                                                                              .rope = {.may_be_partial = true}});
+  model.names.stacked_qkv = "self_attn.qkv_proj";
+  model.feed_forward_form = feed_forward_kind::fused_gated;
+  model.names.up = "mlp.gate_up_proj";
+  const auto window = read_window(config, {});
+  for (layer_description& layer : model.layers) layer.window = window;
   return model;
 }
 

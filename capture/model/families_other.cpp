@@ -7,23 +7,46 @@
 namespace qkgeom {
 namespace {
 
-/// Gemma 3: full and sliding layers have different rotary embeddings.
-void read_gemma3_rope(const json_value& config, decoder_description& model) {
-  const auto both = config.object("rope_parameters");
-  auto full = both ? both->object("full_attention") : std::nullopt;
-  const auto local = both ? both->object("sliding_attention") : std::nullopt;
-  require(!both || full || local, config.where(), ": rope_parameters must hold full_attention and sliding_attention");
-  // rope_scaling overrides the full layers' dictionary.
-  nlohmann::json merged = full ? full->raw() : nlohmann::json{{"rope_type", "default"}};
-  if (const auto scaling = config.object("rope_scaling")) merged.update(scaling->raw());
-  const std::string where = config.where() + ": rope_parameters";
-  model.rope = read_rope_dictionary(config, json_value(merged, where), model.head_dim, model.context,
-                                    {.theta = config.positive("rope_theta").value_or(1e6)});
-  model.local_rope = read_rope_dictionary(config, local, model.head_dim, model.context,
-                                          {.theta = config.positive("rope_local_base_freq").value_or(1e4)});
+/// What Gemma 2 and 3 share.
+decoder_description read_gemma_shape(const json_value& config, const family_defaults& defaults) {
+  require(!config.boolean("use_bidirectional_attention").value_or(false), config.where(),
+          ": use_bidirectional_attention is not supported");
+  decoder_description model = read_shape(config, defaults);
+  model.act = read_activation(config, "hidden_activation", "gelu_pytorch_tanh");
+  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
+  model.norm = norm_kind::gemma;
+  model.scaled_embedding = true;
+  model.score_scale = 1 / std::sqrt(config.positive("query_pre_attn_scalar").value_or(256));
+  model.names.attention_out_norm = "post_attention_layernorm";
+  model.names.feed_forward_norm = "pre_feedforward_layernorm";
+  model.names.feed_forward_out_norm = "post_feedforward_layernorm";
+  return model;
+}
+
+/// A cap c tanh(x / c), `otherwise` where config.json lacks the field, none (0) where it is null.
+double read_cap(const json_value& config, const char* field, double otherwise) {
+  return config.raw().contains(field) ? config.positive(field).value_or(0) : otherwise;
 }
 
 }  // namespace
+
+/// Gemma 2: scores and logits pass soft caps; every other layer slides.
+decoder_description read_gemma2(const json_value& config) {
+  decoder_description model = read_gemma_shape(config, {.hidden = 2304,
+                                                        .feed_forward = 9216,
+                                                        .vocabulary = 256000,
+                                                        .query_heads = 8,
+                                                        .layers = 26,
+                                                        .key_heads = 4,
+                                                        .head_dim = 256,
+                                                        .context = 8192,
+                                                        .tied = true});
+  model.rope = read_rope(config, model.head_dim, model.context, {});
+  model.score_cap = read_cap(config, "attn_logit_softcapping", 50);
+  model.logit_cap = read_cap(config, "final_logit_softcapping", 30);
+  set_alternating_windows(config, model, 2);
+  return model;
+}
 
 decoder_description read_gemma3_text(const json_value& config) {
   const family_defaults defaults{.hidden = 2304,
@@ -35,19 +58,9 @@ decoder_description read_gemma3_text(const json_value& config) {
                                  .head_dim = 256,
                                  .context = 131072,
                                  .tied = true};
-  require(!config.boolean("use_bidirectional_attention").value_or(false), config.where(),
-          ": use_bidirectional_attention is not supported");
-  decoder_description model = read_shape(config, defaults);
-  model.act = read_activation(config, "hidden_activation", "gelu_pytorch_tanh");
-  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
-  model.norm = norm_kind::gemma;
+  decoder_description model = read_gemma_shape(config, defaults);
   model.qk = qk_norm::each_head;
-  model.scaled_embedding = true;
-  model.caps_logits = config.positive("final_logit_softcapping").has_value();
-  model.score_scale = 1 / std::sqrt(config.positive("query_pre_attn_scalar").value_or(256));
-  model.names.attention_out_norm = "post_attention_layernorm";
-  model.names.feed_forward_norm = "pre_feedforward_layernorm";
-  model.names.feed_forward_out_norm = "post_feedforward_layernorm";
+  model.logit_cap = read_cap(config, "final_logit_softcapping", 0);
   model.prefixes = {"model.", "language_model.model.", "model.language_model."};
   const index_t pattern = config.integer("sliding_window_pattern", 1, 4096).value_or(6);
   const index_t whole = index_t{1} << 30;
@@ -57,7 +70,8 @@ decoder_description read_gemma3_text(const json_value& config) {
     layer.local_rope = layer.window.has_value();
     if (layer.window == whole) layer.window.reset();
   }
-  read_gemma3_rope(config, model);
+  read_ropes_by_type(config, model, config.positive("rope_theta").value_or(1e6),
+                     config.positive("rope_local_base_freq").value_or(1e4));
   return model;
 }
 
@@ -99,10 +113,69 @@ decoder_description read_olmo2(const json_value& config) {
   model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
   model.norm = norm_kind::olmo;
   model.qk = qk_norm::all_heads;
-  model.rope.exact = true;
+  model.rope.exact = model.rope.exact_table = true;
   model.names.attention_norm = model.names.feed_forward_norm = "";
   model.names.attention_out_norm = "post_attention_layernorm";
   model.names.feed_forward_out_norm = "post_feedforward_layernorm";
+  return model;
+}
+
+/// OLMo 3: OLMo 2 with a window in three layers of four, in which no scaling of the rotary embedding counts.
+decoder_description read_olmo3(const json_value& config) {
+  nlohmann::json plain = config.raw();
+  plain.erase("rope_scaling");
+  plain.erase("rope_parameters");
+  decoder_description model = read_olmo2(json_value(plain, config.where()));
+  set_alternating_windows(config, model, 4);
+  for (layer_description& layer : model.layers) layer.local_rope = layer.window.has_value();
+  const double theta = config.positive("rope_theta").value_or(5e5);
+  read_ropes_by_type(config, model, theta, theta);
+  for (rope_description* rope : {&model.rope, &*model.local_rope}) rope->exact = rope->exact_table = true;
+  return model;
+}
+
+/// EXAONE 4 norms the outputs of attention and feed-forward; where some layers slide, the full ones do not rotate.
+decoder_description read_exaone4(const json_value& config) {
+  decoder_description model = read_common(config, {.norm_eps = 1e-5});
+  model.qk = qk_norm::each_head;
+  model.names.attention_norm = model.names.feed_forward_norm = "";
+  model.names.attention_out_norm = "post_attention_layernorm";
+  model.names.feed_forward_out_norm = "post_feedforward_layernorm";
+  const auto* pattern = config.find("sliding_window_pattern");
+  if (pattern && pattern->is_string()) {
+    const auto letters = pattern->get<std::string>();
+    require(!letters.empty() && letters.find_first_not_of("LG") == letters.npos, config.where(),
+            ": sliding_window_pattern '", printable(letters), "' must be of the letters L and G");
+    const auto window = read_window(config, 4096);
+    const std::size_t last = model.layers.size() - 1;
+    set_windows(config, model, window,
+                [&](std::size_t i) { return window && i != last && letters[i % letters.size()] == 'L'; });
+  } else {
+    set_alternating_windows(config, model, 4);
+  }
+  if (read_window(config, 4096))
+    for (layer_description& layer : model.layers) layer.rope = layer.window.has_value();
+  return model;
+}
+
+/// Cohere 2: one norm feeds attention and feed-forward; full layers do not rotate.
+decoder_description read_cohere2(const json_value& config) {
+  decoder_description model = read_common(config, {.hidden = 8192,
+                                                   .feed_forward = 22528,
+                                                   .vocabulary = 256000,
+                                                   .query_heads = 64,
+                                                   .layers = 40,
+                                                   .context = 8192,
+                                                   .tied = true});
+  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
+  model.norm = norm_kind::centred;
+  model.norm_eps = config.positive("layer_norm_eps").value_or(1e-5);
+  model.parallel_residual = model.adds_in_order = true;
+  model.names.feed_forward_norm = model.names.attention_norm;
+  model.rope.interleaved = model.rope.exact = true;
+  model.logit_scale = config.positive("logit_scale").value_or(0.0625);
+  set_alternating_windows(config, model, 4);
+  for (layer_description& layer : model.layers) layer.rope = layer.window.has_value();
   return model;
 }
 

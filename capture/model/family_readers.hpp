@@ -27,13 +27,15 @@ decoder_description read_common(const json_value& config, const family_defaults&
 /// The text model's part of a config.json with images.
 json_value text_config(const json_value& config);
 
-/// The list `name` with an entry per layer; nullptr if config.json has none.
+/// The list `name` with an entry per layer, or more than that; nullptr if config.json has none.
 const nlohmann::json* layer_list(const json_value& config, const char* name, std::size_t layers);
 
 /// Sets `window` on the layers that `layer_types` calls sliding; without that list, on those for which `slides(i)`.
 template <class Slides>
 void set_windows(const json_value& config, decoder_description& model, std::optional<index_t> window, Slides&& slides) {
   const auto* types = layer_list(config, "layer_types", model.layers.size());
+  require(!types || types->size() == model.layers.size(), config.where(), ": layer_types lists ",
+          types ? types->size() : 0, " layers, but num_hidden_layers is ", model.layers.size());
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     bool sliding = slides(i);
     if (types) {
@@ -48,6 +50,13 @@ void set_windows(const json_value& config, decoder_description& model, std::opti
     if (sliding) model.layers[i].window = window;
   }
 }
+
+/// As above, where each `period`-th layer is full and the others slide, and no window means that all are full.
+void set_alternating_windows(const json_value& config, decoder_description& model, index_t period);
+
+/// Reads rotary embeddings that full and sliding layers have of their own: `rope_parameters` by type of layer, or
+/// `rope_scaling` of the full layers; the bases where neither names one.
+void read_ropes_by_type(const json_value& config, decoder_description& model, double full_theta, double sliding_theta);
 
 /// `sliding_window`; `otherwise` where it is absent, none where it is null.
 std::optional<index_t> read_window(const json_value& config, std::optional<index_t> otherwise);
@@ -76,6 +85,14 @@ decoder_description read_gemma3_text(const json_value& config);
 decoder_description read_glm(const json_value& config);
 decoder_description read_glm4(const json_value& config);
 decoder_description read_olmo2(const json_value& config);
+decoder_description read_olmo3(const json_value& config);
+decoder_description read_granite(const json_value& config);
+decoder_description read_seed_oss(const json_value& config);
+decoder_description read_hunyuan(const json_value& config);
+decoder_description read_exaone4(const json_value& config);
+decoder_description read_cohere2(const json_value& config);
+decoder_description read_phi3(const json_value& config);
+decoder_description read_gemma2(const json_value& config);
 decoder_description read_gpt_neox(const json_value& config);
 
 }  // namespace qkgeom

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Makes families/NAME/ for every family of decoders: a tiny checkpoint with random bf16 weights in which the family's
 odd features are switched on, and forward.safetensors: ids and q, k of every layer as the attention function of
-transformers receives them, in f32 and bf16. Its metadata may hold `rope_scaling`, the scaling that was asked for when
-the model was loaded.
+transformers receives them, in f32 and bf16. Its metadata hold `loss`, the mean loss of the ids' next tokens in f32, and
+may hold `rope_scaling`, the scaling that was asked for when the model was loaded, and `attention`, "eager" where the
+model's own function computes it, because no other knows its softcap or its sinks.
 
 Usage: make_family_fixtures.py OUT [NAME...]   (needs torch, transformers, safetensors)
 """
+import inspect
 import pathlib
 import shutil
 import sys
@@ -41,6 +43,10 @@ def families():
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}})
     glm = dict(WIDE, attention_bias=True, rope_parameters={"rope_theta": 1e3, "rope_type": "default",
                                                           "partial_rotary_factor": 0.5})
+    # Heads of 16 channels, of which 8 turn.
+    phi = dict(SHAPE, num_attention_heads=3, num_key_value_heads=1)
+    longrope = dict(rope_type="longrope", rope_theta=1e3, partial_rotary_factor=0.5, short_factor=[1.0, 1.1, 1.3, 1.6],
+                    long_factor=[1.0, 1.7, 2.5, 4.0])
     neox = {k: v for k, v in SHAPE.items() if k != "num_key_value_heads"}
     return {
         "mistral": (lambda: tf.MistralConfig(**WIDE, sliding_window=33), tf.MistralForCausalLM, None),
@@ -68,6 +74,29 @@ def families():
         "glm": (lambda: tf.GlmConfig(**glm), tf.GlmForCausalLM, None),
         "glm4": (lambda: tf.Glm4Config(**glm), tf.Glm4ForCausalLM, None),
         "olmo2": (lambda: tf.Olmo2Config(**SHAPE), tf.Olmo2ForCausalLM, None),
+        "olmo3": (lambda: tf.Olmo3Config(**SHAPE, sliding_window=33, layer_types=MIXED, rope_parameters={
+            "full_attention": dict(YARN), "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
+                  tf.Olmo3ForCausalLM, None),
+        "granite": (lambda: tf.GraniteConfig(**SHAPE, embedding_multiplier=3.0, residual_multiplier=0.4,
+                                             attention_multiplier=0.2, logits_scaling=2.5, attention_bias=True,
+                                             mlp_bias=True), tf.GraniteForCausalLM, None),
+        "seed-oss": (lambda: tf.SeedOssConfig(**WIDE, attention_bias=True, attention_out_bias=False),
+                     tf.SeedOssForCausalLM, None),
+        "hunyuan-dense": (lambda: tf.HunYuanDenseV1Config(**WIDE, rope_parameters={
+            "rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 1e3}), tf.HunYuanDenseV1ForCausalLM, None),
+        "exaone4": (lambda: tf.Exaone4Config(**WIDE, sliding_window=33, layer_types=MIXED), tf.Exaone4ForCausalLM, None),
+        "cohere2": (lambda: tf.Cohere2Config(**SHAPE, sliding_window=33, layer_types=MIXED, logit_scale=0.25),
+                    tf.Cohere2ForCausalLM, None),
+        "phi3": (lambda: tf.Phi3Config(**phi, sliding_window=100, original_max_position_embeddings=64,
+                                       rope_parameters=dict(longrope)), tf.Phi3ForCausalLM, None),
+        "phi3-short": (lambda: tf.Phi3Config(**dict(phi, max_position_embeddings=2048, num_hidden_layers=2),
+                                             original_max_position_embeddings=512, rope_parameters=dict(longrope)),
+                       tf.Phi3ForCausalLM, None),
+        "gemma2": (lambda: tf.Gemma2Config(**WIDE, query_pre_attn_scalar=10, sliding_window=32, attn_logit_softcapping=2.0,
+                                           final_logit_softcapping=1.5), tf.Gemma2ForCausalLM, None),
+        "gpt-oss": (lambda: tf.GptOssConfig(**dict(WIDE, hidden_size=64, intermediate_size=32), num_local_experts=6, num_experts_per_tok=2, sliding_window=32,
+                                            swiglu_limit=1.0, rope_parameters=dict(YARN, truncate=False)),
+                    tf.GptOssForCausalLM, None),
         "gpt-neox": (lambda: tf.GPTNeoXConfig(**neox, rope_parameters={"rope_type": "default", "rope_theta": 1e3,
                                                                        "partial_rotary_factor": 0.5}),
                      tf.GPTNeoXForCausalLM, None),
@@ -101,9 +130,12 @@ def scaling_of(text):
 
 
 def capture(folder, kind, dtype, ids, scaling):
-    """q, k by layer, (heads, positions, head size)."""
+    """q, k by layer, (heads, positions, head size), the mean loss, and which attention function was used."""
     seen = {}
-    inner = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    used = "sdpa" if kind._supports_sdpa else "eager"
+    places, name = ((ALL_ATTENTION_FUNCTIONS, used) if used == "sdpa"
+                    else (vars(inspect.getmodule(kind)), "eager_attention_forward"))
+    inner = places[name]
 
     def spy(module, query, key, *args, **kwargs):
         if query.shape[2] == ids.shape[1]:
@@ -111,16 +143,16 @@ def capture(folder, kind, dtype, ids, scaling):
         return inner(module, query, key, *args, **kwargs)
 
     # In sdpa's own place, because an attention function of another name gets no mask, so no window.
-    ALL_ATTENTION_FUNCTIONS["sdpa"] = spy
+    places[name] = spy
     # Loaded anew: casting a model would round the rotary frequencies too.
     config = tf.AutoConfig.from_pretrained(folder)
     if scaling:
         config.rope_parameters = {**config.rope_parameters, **scaling_of(scaling)}
-    model = kind.from_pretrained(folder, config=config, dtype=dtype, attn_implementation="sdpa").eval()
+    model = kind.from_pretrained(folder, config=config, dtype=dtype, attn_implementation=used).eval()
     with torch.no_grad():
-        model(input_ids=ids, use_cache=False)
-    ALL_ATTENTION_FUNCTIONS["sdpa"] = inner
-    return seen
+        loss = model(input_ids=ids, labels=ids, use_cache=False).loss.item()
+    places[name] = inner
+    return seen, loss, used
 
 
 def make(out, name, make_config, kind, scaling):
@@ -134,10 +166,12 @@ def make(out, name, make_config, kind, scaling):
     ids = torch.randint(3, 96, (1, TOKENS))
     tensors = {"ids": ids[0].to(torch.int32), "position": torch.tensor(POSITIONS, dtype=torch.int32)}
     for label, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32)):
-        for layer, (q, k) in capture(folder, kind, dtype, ids, scaling).items():
+        seen, loss, used = capture(folder, kind, dtype, ids, scaling)
+        for layer, (q, k) in seen.items():
             tensors[f"{label}.layer.{layer}.q"] = q[:, POSITIONS].contiguous()
             tensors[f"{label}.layer.{layer}.k"] = k[:, POSITIONS].contiguous()
-    save_file(tensors, folder / "forward.safetensors", metadata={"rope_scaling": scaling or ""})
+    save_file(tensors, folder / "forward.safetensors", metadata={
+        "rope_scaling": scaling or "", "loss": f"{loss:.9g}", "attention": used if used == "eager" else ""})
     (folder / "generation_config.json").unlink(missing_ok=True)
     size = sum(f.stat().st_size for f in folder.iterdir())
     print(f"{name}: {sorted({t.split('.')[2] for t in tensors if '.' in t})} layers, {size // 1024} KB")

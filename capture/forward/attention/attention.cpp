@@ -65,6 +65,19 @@ void score_block(const float* q, const float* k, index_t keys, index_t dim, floa
   }
 }
 
+/// c tanh(x / c) = c (1 - e) / (1 + e) with e = exp(-2 |x| / c), with the sign of x. Error at most 1e-7 c.
+floats capped(floats x, float c) {
+  constexpr auto factor = static_cast<float>(-2 * std::numbers::log2e);
+  const floats e = simd::exp2(simd::max(x, -x) * (factor / c)), y = (1.0f - e) / (1.0f + e) * c;
+  return x < floats{} ? -y : y;
+}
+
+/// Caps the scores of a block, and the largest of each row.
+void cap_block(index_t keys, float cap, float* scores, floats (&top)[vectors]) {
+  for (index_t i = 0; i < keys * rows; i += simd::lanes) simd::store(scores + i, capped(simd::load(scores + i), cap));
+  for (floats& t : top) t = capped(t, cap);
+}
+
 /// Which lanes of `position` see key `j`.
 ints sees(ints position, std::int32_t j, std::int32_t window) { return (position >= j) & (position - window < j); }
 
@@ -162,14 +175,15 @@ row_block load_queries(const query_rows& from, float scale, scratch& s) {
 
 /// Runs over the keys that the rows see, block by block.
 template <bool Bf16>
-void attend(const query_rows& queries, const float* k, const float* v, index_t dim, std::int32_t window, row_block& r,
-            scratch& s) {
+void attend(const query_rows& queries, const float* k, const float* v, index_t dim, std::int32_t window, float cap,
+            row_block& r, scratch& s) {
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), size = block_size(Bf16);
   for (index_t j = std::max<index_t>(0, low - window + 1) / size * size; j <= high; j += size) {
     const index_t keys = std::min(size, round_up(high + 1 - j, key_tile));
     floats top[vectors];
     simd::unrolled<vectors>([&](auto x) { top[x] = simd::all(masked); });
     score_block(s.q.data(), k + j * dim, keys, dim, s.scores.data(), top);
+    if (cap > 0) cap_block(keys, cap, s.scores.data(), top);
     const bool partial = j + keys - 1 > low || high - window >= j;
     if (partial) mask_block(r, static_cast<std::int32_t>(j), keys, window, s.scores.data(), top);
     raise_tops(r, top, dim, s.out.data());
@@ -213,8 +227,9 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   const auto window = static_cast<std::int32_t>(std::min(options.window.value_or(q.rows), q.rows));
   const double score_scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.dim)));
   const auto scale = static_cast<float>(std::numbers::log2e * score_scale);
+  const auto cap = static_cast<float>(std::numbers::log2e * options.cap);
   const tile_unit unit = tile_unit_of(options.kernel);
-  if (options.to_bf16 && unit != tile_unit::none)
+  if (options.to_bf16 && cap == 0 && unit != tile_unit::none)
     return causal_attention_tiles(unit, pool, q, k, v, key_heads, window, scale);
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
   const index_t blocks = (total + rows - 1) / rows;
@@ -226,9 +241,9 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
     const query_rows rows_here{q, kv * group, group, block * rows, std::min(rows, total - block * rows)};
     row_block r = load_queries(rows_here, scale, s);
     if (options.to_bf16)
-      attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, r, s);
+      attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, cap, r, s);
     else
-      attend<false>(rows_here, k.head(kv), v.head(kv), dim, window, r, s);
+      attend<false>(rows_here, k.head(kv), v.head(kv), dim, window, cap, r, s);
     store_result(rows_here, r, options.to_bf16, s);
   });
 }

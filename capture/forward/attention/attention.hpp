@@ -41,6 +41,7 @@ struct attention_options {
   std::optional<index_t> window{};  ///< tokens a query sees, itself included; none: all before it
   bool to_bf16 = false;             ///< q, k and v are bf16 values; weights and result are rounded to bf16
   std::optional<double> scale{};    ///< of the scores; none: 1 / sqrt(d)
+  double cap = 0;                   ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
   attention_kernel kernel = attention_kernel::best;
 };
 

@@ -98,16 +98,18 @@ struct scratch {
   std::vector<float> q, scores;
 };
 
-void run_tile(const tile& queries, const matrix_view<const float>& q, const std::vector<float>& keys, double scale,
-              index_t window, scratch& s, tile_sums& to) {
+void run_tile(const tile& queries, const matrix_view<const float>& q, const std::vector<float>& keys,
+              const attention_statistics_options& options, index_t window, scratch& s, tile_sums& to) {
   const index_t rows = queries.end - queries.begin, d = q.cols;
   const index_t first = std::max<index_t>(0, queries.begin - window + 1), seen = queries.end - first;
   s.q.resize(rows * d);
   s.scores.resize(rows * seen);
-  const auto factor = static_cast<float>(scale * std::numbers::log2e);
+  const auto factor = static_cast<float>(options.scale * std::numbers::log2e);
   for (index_t r = 0; r < rows; ++r)
     for (index_t c = 0; c < d; ++c) s.q[r * d + c] = q(queries.begin + r, c) * factor;
   multiply_transposed(rows, seen, d, s.q.data(), d, keys.data() + first * d, s.scores.data(), seen);
+  if (const auto cap = static_cast<float>(options.cap * std::numbers::log2e); cap > 0)
+    for (float& x : s.scores) x = cap * std::tanh(x / cap);
   for (index_t r = 0; r < rows; ++r) {
     const index_t t = queries.begin + r;
     add_row(s.scores.data() + r * seen, first, std::max<index_t>(0, t - window + 1), t, to);
@@ -144,7 +146,7 @@ attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, 
     std::vector<tile_sums> found(tiles.size(), tile_sums(4 + static_cast<std::size_t>(options.bins)));
     pool.for_each(static_cast<index_t>(tiles.size()), [&](index_t i, int thread) {
       const tile& queries = tiles[i];
-      run_tile(queries, q.head(heads[queries.head]), keys, options.scale, window, scratches[thread], found[i]);
+      run_tile(queries, q.head(heads[queries.head]), keys, options, window, scratches[thread], found[i]);
     });
     for (std::size_t i = 0; i < tiles.size(); ++i) {
       const std::size_t cell = static_cast<std::size_t>(tiles[i].head * b + tiles[i].bucket);

@@ -21,6 +21,7 @@ struct attention_sums {
 struct attention_statistics_options {
   std::optional<index_t> window{};  ///< tokens a query sees, itself included; none: all before it
   double scale = 1;                 ///< of the scores
+  double cap = 0;                   ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
   index_t bins = 1;                 ///< of distances, as `distance_bins`
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "capture/forward/attention/attention_statistics.hpp"
+#include "capture/forward/blockwise_attention.hpp"
 #include "capture/forward/products/product.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/config.hpp"
@@ -40,6 +41,7 @@ struct measure_scores {
   index_t first, first_key;  ///< positions of the first row and key
   index_t window;            ///< tokens a query sees, itself included
   float scale;               ///< log2(e) times that of the scores
+  float cap;                 ///< x, scaled, becomes c tanh(x / c); 0: no cap
   attention_measures measures;
   bool begins, ends;  ///< no block was before, or none is to come: sums become masses and the entropy
 
@@ -49,12 +51,12 @@ struct measure_scores {
     const index_t low = t - window + 1 > first_key ? t - window + 1 : first_key;
     const index_t high = t + 1 < first_key + keys ? t + 1 : first_key + keys;
     const float* const s = scores + item * keys;
+    const auto score = [=, this](index_t j) { return capped(s[j - first_key] * scale, cap); };
     double* const to = sums + item * (total + 1);
     const bool leads = team.rank() == 0;
     const float before = begins ? -HUGE_VALF : top[item];
     float largest = before;
-    for (index_t j = low + team.rank(); j < high; j += team.size())
-      largest = std::fmax(largest, s[j - first_key] * scale);
+    for (index_t j = low + team.rank(); j < high; j += team.size()) largest = std::fmax(largest, score(j));
     largest = team.max(largest);
     if (leads) {
       if (begins)
@@ -73,7 +75,7 @@ struct measure_scores {
         if (j < f && f < end) end = f;
       float weight = 0, exponent = 0;
       for (index_t i = j + team.rank(); i < end; i += team.size()) {
-        const float x = s[i - first_key] * scale - largest, w = std::exp2(x);
+        const float x = score(i) - largest, w = std::exp2(x);
         weight += w;
         exponent += w * x;
       }
@@ -210,10 +212,11 @@ class device_attention_sums {
     for (index_t key = begin; key < end; key += block_keys_) {
       const index_t keys = std::min(block_keys_, end - key);
       multiply(q, k, heads, key, keys);
-      const auto scale = static_cast<float>(options.scale * std::numbers::log2e);
+      const auto scale = static_cast<float>(options.scale * std::numbers::log2e),
+                 cap = static_cast<float>(options.cap * std::numbers::log2e);
       device_->rows(rows,
                     device_kernels::measure_scores{scores_.data(), top_.data(), rows_.data(), q.rows, keys, first, key,
-                                                   window, scale, measures, key == begin, key + keys == end});
+                                                   window, scale, cap, measures, key == begin, key + keys == end});
     }
   }
 

@@ -21,18 +21,29 @@ struct dynamic_scaling {
   index_t context = 0;  ///< tokens
 };
 
+/// "Longrope" scaling (Ding et al. 2024): a document longer than `context` has other frequencies from its first token
+/// on.
+struct long_scaling {
+  std::vector<float> inv_freq{};  ///< of long documents
+  index_t context = 0;            ///< tokens
+};
+
 /// Rotary position embedding of a model.
 struct rope_description {
   std::string type = "default";
   double theta = 10000;
   index_t rotary_dim = 0;         ///< so many leading channels of a head are rotated
   bool interleaved = false;       ///< pairs are (2j, 2j + 1); else (j, j + rotary_dim / 2), the "half" style
-  bool exact = false;             ///< a model in bf16 rotates in f32 and rounds the result once
+  bool exact = false;             ///< a model in bf16 rotates in f32 and rounds the result once,
+  bool exact_table = false;       ///< by cos and sin that are not rounded either
   double attention_factor = 1;    ///< multiplies cos and sin
   std::vector<float> inv_freq{};  ///< (rotary_dim / 2), radians per token
   std::optional<dynamic_scaling> dynamic{};
+  std::optional<long_scaling> longrope{};
   index_t scaled_context = 0;  ///< tokens that the scaling stretches the embedding to; 0: no scaling
 
+  /// Whether a document's length is part of its frequencies.
+  bool by_length() const { return dynamic || longrope; }
   const char* style() const { return interleaved ? "interleaved" : "half"; }
 };
 
@@ -59,6 +70,9 @@ inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_s
 
 /// The frequencies of dynamic scaling for a document of so many tokens.
 inline std::vector<float> dynamic_frequencies(const rope_description& rope, index_t tokens);
+
+/// The frequencies of any scaling for a document of so many tokens.
+inline std::vector<float> frequencies_of(const rope_description& rope, index_t tokens);
 
 /// A family's values for fields that config.json lacks.
 struct rope_defaults {

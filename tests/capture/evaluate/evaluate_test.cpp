@@ -142,8 +142,6 @@ TEST_F(changed_model, an_output_matrix_of_its_own_counts_before_the_embedding) {
   model.tied = false;
   EXPECT_EQ(output(with_own), "lm_head.weight");
   EXPECT_QKGEOM_ERROR("no tensor lm_head.weight", output(tensors));
-  model.caps_logits = true;
-  EXPECT_QKGEOM_ERROR("final_logit_softcapping", output(with_own));
 }
 
 TEST(probes, copies_begin_again_and_are_the_same_everywhere) {

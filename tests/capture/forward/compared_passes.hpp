@@ -87,6 +87,9 @@ inline void expect_f32_as_transformers(const forward_fixture& f, const forward_p
 inline void expect_bf16_near_transformers(const forward_fixture& f, const forward_pass_factory& make,
                                           double apart = std::sqrt(2.0)) {
   const safetensors_file fixture = f.open();
+  // Nor does PyTorch's attention of its single operations, which some families need.
+  if (const auto& m = fixture.metadata(); m.contains("attention") && m.at("attention") == "eager")
+    apart = std::max(apart, std::sqrt(2.0));
   for (const auto& [name, ours] : run_fixture(f, f.description(), compute_type::bf16, make)) {
     const auto exact = widened<float>(fixture, "f32." + name), theirs = widened<bf16>(fixture, "bf16." + name);
     EXPECT_LE(distance(ours, exact), 1.5 * distance(theirs, exact)) << f.file << ' ' << name;

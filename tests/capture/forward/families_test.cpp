@@ -37,6 +37,7 @@ void no_output_bias(decoder_description& d) { d.output_bias = false; }
 void llama_norm(decoder_description& d) { d.norm = norm_kind::llama; }
 void no_out_norms(decoder_description& d) { d.names.attention_out_norm = d.names.feed_forward_out_norm = ""; }
 void half_style(decoder_description& d) { d.rope.interleaved = false; }
+void no_residual_scale(decoder_description& d) { d.residual_scale = 1; }
 void silu(decoder_description& d) { d.act = activation::silu; }
 void whole_rotation(decoder_description& d) {
   d.rope.rotary_dim = d.head_dim;
@@ -84,6 +85,31 @@ const std::vector<feature>& features() {
       {"glm4", "norms of outputs", no_out_norms},
       {"olmo2", "norm of queries and keys", no_qk_norm},
       {"olmo2", "norms of outputs", no_out_norms},
+      {"olmo3", "window", no_windows},
+      {"olmo3", "yarn of full layers", default_rope},
+      {"olmo3", "rotation of sliding layers", [](auto& d) { d.local_rope = d.rope; }},
+      {"granite", "scaled embedding", [](auto& d) { d.embedding_scale = 1; }},
+      {"granite", "scaled residual", no_residual_scale},
+      {"granite", "scale of scores", [](auto& d) { d.score_scale.reset(); }},
+      {"granite", "bias of the feed-forward", [](auto& d) { d.feed_forward_bias = false; }},
+      {"seed-oss", "bias of q, k, v", no_qkv_bias},
+      {"hunyuan-dense", "norm after the rotation", [](auto& d) { d.qk = qk_norm::each_head; }},
+      {"hunyuan-dense", "alpha", [](auto& d) { d.rope.inv_freq = default_frequencies(1e3, d.rope.rotary_dim); }},
+      {"exaone4", "norm of queries and keys", no_qk_norm},
+      {"exaone4", "full layers without rotation", [](auto& d) { d.layers[1].rope = true; }},
+      {"exaone4", "norms of outputs", no_out_norms},
+      {"cohere2", "neighbouring pairs", half_style},
+      {"cohere2", "full layers without rotation", [](auto& d) { d.layers[1].rope = true; }},
+      {"cohere2", "norm about the mean", llama_norm},
+      {"cohere2", "parallel residual", [](auto& d) { d.parallel_residual = false; }},
+      {"cohere2", "window", no_windows},
+      {"phi3", "factors of long documents", [](auto& d) { d.rope.longrope.reset(); }},
+      {"phi3", "attention factor", [](auto& d) { d.rope.attention_factor = 1; }},
+      {"phi3", "window", no_windows},
+      {"phi3-short", "factors of short documents", [](auto& d) { d.rope.longrope->context = 1; }},
+      {"gemma2", "cap of scores", [](auto& d) { d.score_cap = 0; }},
+      {"gemma2", "window", no_windows},
+      {"gemma2", "scale of scores", [](auto& d) { d.score_scale.reset(); }},
       {"gpt-neox", "parallel residual", [](auto& d) { d.parallel_residual = false; }},
       {"gpt-neox", "partial rotation", whole_rotation},
       {"gpt-neox", "bias of q, k, v", no_qkv_bias},

@@ -12,6 +12,24 @@ TEST(forward, f32_agrees_with_transformers) {
   for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, on_the_cpu);
 }
 
+TEST(forward, losses_agree_with_transformers) {
+  int compared = 0;
+  for (const auto& f : forward_fixtures()) {
+    const safetensors_file fixture = f.open();
+    if (!fixture.metadata().contains("loss")) continue;
+    const auto ids = f.ids();
+    const auto found =
+        test::run_documents(f, {ids}, compute_type::f32, on_the_cpu, rope_stage::post, test::asked_for::losses)
+            .at({0, -1, "loss"});
+    double sum = 0;  // the losses, then which tokens were the likeliest
+    for (std::size_t t = 0; t + 1 < ids.size(); ++t) sum += double{found[t]};
+    const double theirs = std::stod(fixture.metadata().at("loss"));
+    EXPECT_NEAR(sum / static_cast<double>(ids.size() - 1), theirs, 1e-5 * theirs) << f.file;
+    ++compared;
+  }
+  EXPECT_GE(compared, 9);
+}
+
 /// x (heads, dim) at position t after the rotary embedding and, of queries, the growth with position: by the
 /// definition.
 void rotate(const decoder_description& d, const layer_description& layer, const rope_table& table, index_t t,

@@ -298,11 +298,11 @@ TEST(description, refusals_name_what_is_wrong) {
   EXPECT_EQ(description_refusal({{"model_type", "foo"}}),
             "config.json: model_type 'foo' is not supported; supported: llama, smollm3, mistral, ministral, "
             "ministral3, mistral3, qwen2, qwen3, qwen3_moe, mllama, mllama_text_model, gemma3, gemma3_text, glm, glm4, "
-            "olmo2, gpt_neox");
+            "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_neox");
   EXPECT_THAT(description_refusal(json::object()), HasSubstr("model_type"));
   EXPECT_THAT(description_refusal(json::array()), HasSubstr("object"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "longrope"}}}})),
-              HasSubstr("rope type 'longrope'"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "proportional"}}}})),
+              HasSubstr("rope type 'proportional'"));
   EXPECT_THAT(description_refusal(with(llama(), {{"hidden_act", "relu"}})), HasSubstr("'relu'"));
   EXPECT_THAT(description_refusal(with(llama(), {{"num_key_value_heads", 5}})), HasSubstr("multiple"));
   EXPECT_THAT(description_refusal(with(llama(), {{"hidden_size", -4}})), HasSubstr("hidden_size"));

@@ -108,6 +108,30 @@ inline void read_yarn(const scaling_fields& from, rope_description& rope) {
   rope.attention_factor = from.dictionary.number("attention_factor").value_or(usual);
 }
 
+/// "Longrope": every frequency has a divisor of its own, one for documents up to the original context and one for
+/// longer ones.
+inline void read_longrope(const scaling_fields& from, rope_description& rope) {
+  const double original = from.original_context();
+  const auto divided = [&](const char* name) {
+    const json_value divisors = from.dictionary[name];
+    const auto list = divisors.entries();
+    require(list.size() == rope.inv_freq.size(), divisors.where(), " must list ", rope.inv_freq.size(), " numbers");
+    std::vector<float> f;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope.rotary_dim);
+      const auto period = static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
+      f.push_back(1.0f / (static_cast<float>(list[i].positive()) * period));
+    }
+    return f;
+  };
+  rope.longrope = long_scaling{divided("long_factor"), static_cast<index_t>(original)};
+  rope.inv_freq = divided("short_factor");
+  const double factor = from.dictionary.positive("factor").value_or(static_cast<double>(from.context) / original);
+  const double usual = factor > 1 ? std::sqrt(1 + std::log(factor) / std::log(original)) : 1;
+  rope.attention_factor = from.dictionary.positive("attention_factor").value_or(usual);
+  rope.scaled_context = from.context;
+}
+
 /// theta of a document of `length` tokens, in single precision like PyTorch.
 inline double dynamic_theta(const rope_description& rope, index_t length) {
   const auto factor = static_cast<float>(rope.dynamic->factor);
@@ -140,7 +164,8 @@ inline std::optional<json_value> rope_dictionary(const json_value& config) {
 
 inline const json_value& original_context_holder(const json_value& config, const json_value& dictionary) {
   const std::string type = detail::rope_type_of(dictionary);
-  return (type == "yarn" || type == "llama3") && config.find(detail::original_field) ? config : dictionary;
+  return (type == "yarn" || type == "llama3" || type == "longrope") && config.find(detail::original_field) ? config
+                                                                                                           : dictionary;
 }
 
 inline rope_description read_rope(const json_value& config, index_t head_dim, index_t context,
@@ -193,9 +218,11 @@ inline rope_description read_rope_dictionary(const json_value& config, const std
     require(rope.rotary_dim > 2, config.where(), ": dynamic scaling needs more than one rotated pair");
     rope.dynamic = dynamic_scaling{fields.required_positive("factor"), context};
     rope.scaled_context = detail::stretched(static_cast<double>(context), rope.dynamic->factor);
+  } else if (rope.type == "longrope") {
+    detail::read_longrope(fields, rope);
   } else {
     fail(config.where(), ": rope type '", printable(rope.type),
-         "' is not supported; supported: default, linear, dynamic, llama3, yarn");
+         "' is not supported; supported: default, linear, dynamic, llama3, yarn, longrope");
   }
   return rope;
 }
@@ -231,6 +258,11 @@ inline std::vector<float> dynamic_frequencies(const rope_description& rope, inde
                                         : rope.inv_freq;
 }
 
+inline std::vector<float> frequencies_of(const rope_description& rope, index_t tokens) {
+  if (rope.longrope && tokens > rope.longrope->context) return rope.longrope->inv_freq;
+  return rope.dynamic ? dynamic_frequencies(rope, tokens) : rope.inv_freq;
+}
+
 inline rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16) {
   rope_table table;
   table.half = rope.rotary_dim / 2;
@@ -241,7 +273,7 @@ inline rope_table make_rope_table(const rope_description& rope, index_t position
     const float y = static_cast<float>(x) * factor;
     return to_bf16 ? static_cast<float>(bf16::round(y)) : y;
   };
-  const auto inv_freq = rope.dynamic ? dynamic_frequencies(rope, positions) : rope.inv_freq;
+  const auto inv_freq = frequencies_of(rope, positions);
   for (index_t t = 0; t < positions; ++t)
     for (const float f : inv_freq) {
       const float angle = static_cast<float>(t) * f;
