@@ -161,10 +161,12 @@ gguf_file::gguf_file(const std::filesystem::path& path) : file_(path) {
     found.emplace_back(read_tensor(r, where, alignment, end), offset);
   }
   const std::uint64_t start = (r.at() + alignment - 1) / alignment * alignment;
+  const std::uint64_t size = file_.bytes().size();
+  require(found.empty() || size <= start || size - start <= end, where, ": ", size - start - end,
+          " bytes follow the last tensor, which no tensor has");
   for (auto& [t, offset] : found) {
-    require(start <= file_.bytes().size() && offset <= file_.bytes().size() - start &&
-                t.bytes <= file_.bytes().size() - start - offset,
-            where, ": the file ends within tensor ", printable(t.name), "; it may be cut short");
+    require(start <= size && offset <= size - start && t.bytes <= size - start - offset, where,
+            ": the file ends within tensor ", printable(t.name), "; it may be cut short");
     t.data = file_.bytes().data() + start + offset;
     const std::string name = t.name;
     require(tensors_.emplace(name, std::move(t)).second, where, ": tensor ", printable(name), " is there twice");

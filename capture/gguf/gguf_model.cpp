@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <map>
+#include <set>
 #include <string_view>
 
 #include "qkgeom/core/error.hpp"
@@ -15,181 +15,186 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What GGUF calls an architecture, and how transformers' own files differ from its.
-struct architecture {
-  std::string_view name, model_type;
-  bool pairs_rows;  ///< the converter reorders the rows of q and k
-};
-constexpr architecture architectures[] = {{"llama", "llama", true},
-                                          {"smollm3", "smollm3", true},
-                                          {"qwen2", "qwen2", false},
-                                          {"qwen3", "qwen3", false},
-                                          {"olmo2", "olmo2", false}};
-
-const architecture& find_architecture(const std::string& name, const std::string& where) {
-  std::string supported;
-  for (const auto& a : architectures) {
-    if (a.name == name) return a;
-    supported += (supported.empty() ? "" : ", ") + std::string(a.name);
-  }
-  fail(where, ": architecture '", printable(name), "' is not supported in GGUF; supported: ", supported);
-}
-
-/// Names of a layer's tensors: GGUF's and transformers'.
-constexpr std::pair<std::string_view, std::string_view> layer_names[] = {
-    {"attn_norm", "input_layernorm"},
-    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"},
-    {"post_attention_norm", "post_attention_layernorm"},
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-    {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"}};
-
-/// transformers' name of a tensor; empty: none of the model's.
-std::string name_of(std::string_view name) {
-  const auto ending = name.rfind('.');
-  if (ending == name.npos) return {};
-  const std::string_view stem = name.substr(0, ending);
-  const std::string end(name.substr(ending));  // .weight or .bias
-  if (stem == "token_embd") return "model.embed_tokens" + end;
-  if (stem == "output_norm") return "model.norm" + end;
-  if (stem == "output") return "lm_head" + end;
-  if (!stem.starts_with("blk.")) return {};
-  const auto dot = stem.find('.', 4);
-  if (dot == stem.npos) return {};
-  for (const auto& [gguf, own] : layer_names)
-    if (stem.substr(dot + 1) == gguf)
-      return "model.layers." + std::string(stem.substr(4, dot - 4)) + '.' + std::string(own) + end;
-  return {};
-}
-
-/// Whether whole words of the vocabulary are taken before merging, and the BOS token is put before every text unless
-/// the file says otherwise.
-bool is_llama3(const std::string& pre) {
-  constexpr std::string_view names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2"};
-  return std::find(std::begin(names), std::end(names), pre) != std::end(names);
-}
-
-/// How text is cut before merging, by `tokenizer.ggml.pre`.
-json pre_tokenizer_of(const std::string& pre, const std::string& where) {
-  const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
-  const auto after = [&](json first, bool words) {
-    json last = bytes;
-    last["use_regex"] = words;
-    return json{{"type", "Sequence"}, {"pretokenizers", json::array({std::move(first), std::move(last)})}};
-  };
-  const auto split = [&](const std::string& digits) {
-    const std::string pattern = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)" + digits +
-                                R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-    return after({{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}},
-                 false);
-  };
-  const auto any = [&](std::initializer_list<std::string_view> names) {
-    return std::find(names.begin(), names.end(), pre) != names.end();
-  };
-  if (any({"gpt-2", "olmo", "default"})) return bytes;
-  if (any({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"}))
-    return after({{"type", "Digits"}, {"individual_digits", true}}, true);
-  if (is_llama3(pre) || any({"smaug-bpe", "dbrx", "chatglm-bpe"})) return split(R"(\p{N}{1,3})");
-  if (any({"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan"})) return split(R"(\p{N})");
-  fail(where, ": the text rule '", printable(pre),
-       "' (tokenizer.ggml.pre) is not known; --tokenizer names a tokenizer.json");
-}
+constexpr index_t largest_count = index_t{1} << 30;
 
 }  // namespace
 
+index_t named_tensor::stored_row(index_t row) const {
+  if (order == row_order::paired) {
+    const index_t d = tensor.shape[0] / heads, j = row % d;
+    return row - j + (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1);
+  }
+  if (order == row_order::by_kind) {
+    const index_t d = tensor.shape[0] / (3 * heads), j = row % d, kind = row / d % 3, h = row / (3 * d);
+    return (kind * heads + h) * d + j;
+  }
+  return row;
+}
+
 gguf_model::gguf_model(const fs::path& path) : where_(path.string()) {
   for (const auto& part : parts_of_gguf(path)) files_.push_back(std::make_shared<const gguf_file>(part));
-  architecture_ = value("general.architecture").string();
-  name_tensors();
-  read_config();
+  check_parts();
+  const std::string name = value("general.architecture").string();
+  const auto& architecture = find_architecture(name, metadata(), where_);
+  const architecture_keys keys(metadata(), name, where_);
+  name_tensors(architecture, keys);
+  read_config(architecture, keys);
 }
 
 json_value gguf_model::value(const std::string& key) const { return json_value(metadata(), where_)[key.c_str()]; }
 
-void gguf_model::read_config() {
-  const auto& family = find_architecture(architecture_, where_);
-  const std::string a = architecture_ + '.';
-  constexpr index_t most = index_t{1} << 30;
-  const auto number = [&](const std::string& key) { return value(a + key).integer(1, most); };
+/// What the parts of a set say about their number and their tensors.
+void gguf_model::check_parts() const {
+  index_t tensors = 0;
+  std::set<std::string_view> names;
+  for (const auto& file : files_) {
+    tensors += static_cast<index_t>(file->tensors().size());
+    for (const auto& t : file->tensors())
+      require(names.insert(t.first).second, where_, ": tensor ", printable(t.first), " is in two parts");
+  }
+  if (has("split.count")) {
+    const index_t parts = value("split.count").integer(0, 99999);
+    require(parts <= 1 || parts == static_cast<index_t>(files_.size()), where_, " is one of ", parts,
+            " parts by split.count; the name must end with -00001-of-", parts, ".gguf, the others beside it");
+  }
+  if (has("split.tensors.count"))
+    require(value("split.tensors.count").integer(0, largest_count) == tensors, where_, ": the parts have ", tensors,
+            " tensors, not the ", value("split.tensors.count").raw().dump(), " of split.tensors.count");
+}
+
+void gguf_model::read_config(const gguf_architecture& architecture, const architecture_keys& keys) {
+  const auto number = [&](const std::string& key) { return keys[key].integer(1, largest_count); };
   const index_t heads = number("attention.head_count"), hidden = number("embedding_length");
-  config_ = {{"model_type", family.model_type},
+  const index_t d = keys.integer("attention.key_length", hidden / heads);
+  require(keys.integer("attention.value_length", d) == d, where_, ": attention.value_length is not ", d,
+          ", the length of keys");
+  config_ = {{"model_type", architecture.model_type},
              {"hidden_size", hidden},
              {"intermediate_size", number("feed_forward_length")},
              {"num_hidden_layers", number("block_count")},
              {"num_attention_heads", heads},
-             {"num_key_value_heads", has(a + "attention.head_count_kv") ? number("attention.head_count_kv") : heads},
-             {"head_dim", has(a + "attention.key_length") ? number("attention.key_length") : hidden / heads},
+             {"num_key_value_heads", keys.integer("attention.head_count_kv", heads)},
+             {"head_dim", d},
              {"max_position_embeddings", number("context_length")},
-             {"rms_norm_eps", value(a + "attention.layer_norm_rms_epsilon").positive()},
              {"hidden_act", "silu"},
              {"torch_dtype", "float32"}};
+  if (architecture.layer_norm)
+    config_["layer_norm_eps"] = keys["attention.layer_norm_epsilon"].positive();
+  else
+    config_["rms_norm_eps"] = keys["attention.layer_norm_rms_epsilon"].positive();
   const auto holds = [&](std::string_view name) {
-    return std::any_of(tensors_.begin(), tensors_.end(), [&](const named_tensor& t) { return t.name == name; });
+    return std::any_of(tensors_.begin(), tensors_.end(), [&](const named_tensor& t) { return t.name.ends_with(name); });
   };
-  config_["tie_word_embeddings"] = !holds("lm_head.weight");
-  config_["attention_bias"] = holds("model.layers.0.self_attn.q_proj.bias");
+  config_["tie_word_embeddings"] = !holds("lm_head.weight") && !holds("embed_out.weight");
+  config_["attention_bias"] =
+      holds("layers.0.self_attn.q_proj.bias") || holds("layers.0.attention.query_key_value.bias");
+  config_["mlp_bias"] = holds("layers.0.mlp.up_proj.bias");
   for (const auto& t : tensors_)
-    if (t.name == "model.embed_tokens.weight") config_["vocab_size"] = t.tensor->shape.front();
+    if (t.name.ends_with("embed_tokens.weight") || t.name.ends_with("embed_in.weight"))
+      config_["vocab_size"] = t.tensor.shape.front();
   require(config_.contains("vocab_size"), where_, ": there is no tensor token_embd.weight");
   if (has("general.name")) config_["_name_or_path"] = value("general.name").string();
   if (has("tokenizer.ggml.bos_token_id"))
-    config_["bos_token_id"] = value("tokenizer.ggml.bos_token_id").integer(0, most);
-  read_rope();
+    config_["bos_token_id"] = value("tokenizer.ggml.bos_token_id").integer(0, largest_count);
+  read_rope(keys);
+  if (architecture.add_fields) architecture.add_fields(keys, config_);
+  name_dense_layers();
 }
 
-void gguf_model::read_rope() {
-  const std::string a = architecture_ + ".rope.";
-  const index_t d = config_["head_dim"];
-  const index_t turned = has(a + "dimension_count") ? value(a + "dimension_count").integer(2, d) : d;
-  require(turned == d, where_, ": a rotary embedding of ", turned, " of ", d, " channels is not supported in GGUF");
-  config_["rope_theta"] = has(a + "freq_base") ? value(a + "freq_base").positive() : 10000.0;
-  const std::string type = has(a + "scaling.type") ? value(a + "scaling.type").string() : "none";
-  if (type != "none") {
-    require(type == "linear" || type == "yarn", where_, ": rotary scaling '", printable(type),
-            "' is not supported in GGUF; supported: none, linear, yarn");
-    json scaling{{"rope_type", type}, {"factor", value(a + "scaling.factor").positive()}};
-    if (has(a + "scaling.original_context_length"))
-      scaling["original_max_position_embeddings"] = value(a + "scaling.original_context_length").integer(1, 1 << 30);
-    if (has(a + "scaling.yarn_beta_fast")) scaling["beta_fast"] = value(a + "scaling.yarn_beta_fast").positive();
-    if (has(a + "scaling.yarn_beta_slow")) scaling["beta_slow"] = value(a + "scaling.yarn_beta_slow").positive();
-    config_["rope_scaling"] = scaling;
+/// Layers without experts in a model that has them.
+void gguf_model::name_dense_layers() {
+  if (!config_.contains("num_experts")) return;
+  json dense = json::array();
+  const index_t layers = config_["num_hidden_layers"];
+  for (index_t i = 0; i < std::min(layers, index_t{4096}); ++i) {
+    const std::string router = "model.layers." + std::to_string(i) + ".mlp.gate.weight";
+    if (std::none_of(tensors_.begin(), tensors_.end(), [&](const named_tensor& t) { return t.name == router; }))
+      dense.push_back(i);
   }
+  config_["mlp_only_layers"] = dense;
+}
+
+void gguf_model::read_rope(const architecture_keys& keys) {
+  const index_t d = config_["head_dim"], turned = keys.integer("rope.dimension_count", d);
+  require(turned <= d && turned % 2 == 0, where_, ": a rotary embedding of ", turned, " of ", d,
+          " channels is not possible");
+  // The reader rounds the number of channels down.
+  if (turned < d) config_["partial_rotary_factor"] = std::nextafter(double(turned) / double(d), 1.0);
+  config_["rope_theta"] = keys.positive("rope.freq_base", 10000);
+  const std::string type = keys.has("rope.scaling.type") ? keys["rope.scaling.type"].string() : "none";
+  if (type != "none") config_["rope_scaling"] = read_scaling(keys, type);
   for (const auto& file : files_)
     if (const auto at = file->tensors().find("rope_freqs.weight"); at != file->tensors().end()) {
       const auto& t = at->second;
-      require(t.shape == std::vector<index_t>{d / 2} && std::string_view(t.type->name) == "F32", where_,
-              ": rope_freqs.weight must be ", d / 2, " numbers in F32");
-      std::vector<float> divisors(static_cast<std::size_t>(d / 2));
-      widen_blocks(*t.type, t.data, d / 2, divisors.data());
+      require(t.shape == std::vector<index_t>{turned / 2} && std::string_view(t.type->name) == "F32", where_,
+              ": rope_freqs.weight must be ", turned / 2, " numbers in F32");
+      std::vector<float> divisors(static_cast<std::size_t>(turned / 2));
+      widen_blocks(*t.type, t.data, turned / 2, divisors.data());
       config_["rope_scaling"] = {{"rope_type", "divisors"}, {"divisors", divisors}};
     }
 }
 
-void gguf_model::name_tensors() {
-  const auto& family = find_architecture(architecture_, where_);
-  const std::string a = architecture_ + ".attention.";
-  const index_t heads = value(a + "head_count").integer(1, 1 << 20);
-  const index_t key_heads = has(a + "head_count_kv") ? value(a + "head_count_kv").integer(1, 1 << 20) : heads;
+json gguf_model::read_scaling(const architecture_keys& keys, const std::string& type) const {
+  require(type == "linear" || type == "yarn", where_, ": rotary scaling '", printable(type),
+          "' is not supported in GGUF; supported: none, linear, yarn");
+  const std::string a = "rope.scaling.";
+  const double factor = keys[a + "factor"].positive();
+  json scaling{{"rope_type", type}, {"factor", factor}};
+  if (type == "linear") return scaling;
+  if (keys.has(a + "original_context_length"))
+    scaling["original_max_position_embeddings"] = keys.integer(a + "original_context_length", 0);
+  for (const auto& [key, field] : {std::pair{"yarn_beta_fast", "beta_fast"}, {"yarn_beta_slow", "beta_slow"}})
+    if (keys.has(a + key)) scaling[field] = keys[a + key].positive();
+  // The converter writes transformers' attention_factor as yarn_attn_factor; attn_factor multiplies ggml's own.
+  if (keys.has(a + "yarn_log_multiplier")) {
+    scaling["mscale"] = 1.0;
+    scaling["mscale_all_dim"] = keys[a + "yarn_log_multiplier"].number();
+  } else if (keys.has(a + "yarn_attn_factor")) {
+    scaling["attention_factor"] = keys[a + "yarn_attn_factor"].positive();
+  } else if (keys.has(a + "attn_factor")) {
+    scaling["attention_factor"] = keys[a + "attn_factor"].positive() * (1 + 0.1 * std::log(factor));
+  }
+  return scaling;
+}
+
+void gguf_model::name_tensors(const gguf_architecture& architecture, const architecture_keys& keys) {
+  const index_t heads = keys["attention.head_count"].integer(1, 1 << 20);
+  const index_t key_heads = keys.integer("attention.head_count_kv", heads);
+  const auto add = [&](named_tensor t) {
+    const auto is = [&](std::string_view part) { return t.name.find(part) != t.name.npos; };
+    const auto reorder = [&](row_order order, index_t n, index_t pieces) {
+      require(t.tensor.shape.front() % (pieces * n) == 0, where_, ": tensor ", printable(t.tensor.name), " has ",
+              t.tensor.shape.front(), " rows for ", n, " heads");
+      t.order = order;
+      t.heads = n;
+    };
+    if (architecture.pairs_rows && is(".self_attn.q_proj.")) reorder(row_order::paired, heads, 2);
+    if (architecture.pairs_rows && is(".self_attn.k_proj.")) reorder(row_order::paired, key_heads, 2);
+    if (is(".query_key_value.")) reorder(row_order::by_kind, heads, 3);
+    if (architecture.norms_plus_one && is("norm.weight")) t.plus = 1;
+    tensors_.push_back(std::move(t));
+  };
   for (const auto& file : files_)
     for (const auto& [name, tensor] : file->tensors()) {
-      const std::string own = name_of(name);
+      const std::string own = name_of_tensor(architecture, name, where_);
       if (own.empty()) continue;
-      const std::size_t axes = tensor.shape.size();
-      require(axes == 2 || (axes == 1 && tensor.type->elements == 1), where_, ": tensor ", printable(name), " has ",
-              axes, " dimensions in ", tensor.type->name, "; a matrix, or a vector in F32, F16 or BF16 is read");
-      index_t paired = 0;
-      if (family.pairs_rows && own.find(".self_attn.q_proj.") != own.npos) paired = heads;
-      if (family.pairs_rows && own.find(".self_attn.k_proj.") != own.npos) paired = key_heads;
-      require(paired == 0 || tensor.shape.front() % (2 * paired) == 0, where_, ": tensor ", printable(name), " has ",
-              tensor.shape.front(), " rows for ", paired, " heads");
-      tensors_.push_back({own, file, &tensor, paired});
+      const auto expert = own.find("{}");
+      const std::size_t axes = tensor.shape.size(), wanted = expert == own.npos ? 2 : 3;
+      require(axes == wanted || (axes == 1 && wanted == 2 && tensor.type->elements == 1), where_, ": tensor ",
+              printable(name), " has ", axes, " dimensions in ", tensor.type->name,
+              "; a matrix, or a vector in F32, F16 or BF16 is read");
+      if (wanted == 2) {
+        add({own, file, tensor});
+        continue;
+      }
+      const index_t experts = keys["expert_count"].integer(1, 4096);
+      require(tensor.shape[0] == experts, where_, ": tensor ", printable(name), " has ", tensor.shape[0],
+              " experts, not ", experts);
+      gguf_tensor part = tensor;
+      part.shape.erase(part.shape.begin());
+      part.bytes /= static_cast<std::size_t>(experts);
+      for (index_t e = 0; e < experts; ++e, part.data += part.bytes)
+        add({own.substr(0, expert) + std::to_string(e) + own.substr(expert + 2), file, part});
     }
 }
 
@@ -198,48 +203,6 @@ json gguf_model::types() const {
   for (const auto& file : files_)
     for (const auto& [name, tensor] : file->tensors()) ++count[tensor.type->name];
   return count;
-}
-
-json gguf_model::tokenizer() const {
-  const std::string keys = "tokenizer.ggml.", kind = value(keys + "model").string();
-  require(kind == "gpt2", where_, ": a tokenizer of the kind '", printable(kind),
-          "' is not supported in GGUF; --tokenizer names a tokenizer.json");
-  const std::string pre = has(keys + "pre") ? value(keys + "pre").string() : "default";
-  const json tokens = value(keys + "tokens").raw(), merges = value(keys + "merges").raw();
-  require(tokens.is_array() && merges.is_array(), where_, ": tokenizer.ggml.tokens and merges must be lists");
-  json vocabulary = json::object(), added = json::array();
-  const json* const types = has(keys + "token_type") ? &metadata()[keys + "token_type"] : nullptr;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    require(tokens[i].is_string(), where_, ": tokenizer.ggml.tokens must hold strings");
-    const std::string token = tokens[i];
-    vocabulary[token] = i;
-    const int type = types && i < types->size() && (*types)[i].is_number_integer() ? (*types)[i].get<int>() : 1;
-    if (type == 3 || type == 4)  // control and user-defined tokens are matched whole
-      added.push_back({{"id", i}, {"content", token}, {"special", type == 3}, {"normalized", false}});
-  }
-  json file{{"added_tokens", added},
-            {"normalizer", nullptr},
-            {"pre_tokenizer", pre_tokenizer_of(pre, where_)},
-            {"post_processor", nullptr},
-            {"model",
-             {{"type", "BPE"},
-              {"vocab", vocabulary},
-              {"merges", merges},
-              {"ignore_merges", is_llama3(pre)},
-              {"byte_fallback", false},
-              {"fuse_unk", false}}}};
-  const bool begins = has(keys + "add_bos_token") ? value(keys + "add_bos_token").raw() == true : is_llama3(pre);
-  if (begins && has(keys + "bos_token_id")) {
-    const auto id =
-        static_cast<std::size_t>(value(keys + "bos_token_id").integer(0, static_cast<index_t>(tokens.size()) - 1));
-    const std::string bos = tokens[id];
-    file["post_processor"] = {
-        {"type", "TemplateProcessing"},
-        {"single", {{{"SpecialToken", {{"id", bos}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
-        {"pair", json::array()},
-        {"special_tokens", {{bos, {{"id", bos}, {"ids", {id}}, {"tokens", {bos}}}}}}};
-  }
-  return file;
 }
 
 fs::path find_gguf(const fs::path& model) {

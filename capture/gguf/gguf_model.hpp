@@ -6,17 +6,29 @@
 #include <string>
 #include <vector>
 
+#include "capture/gguf/architecture.hpp"
 #include "capture/gguf/gguf_file.hpp"
 
 namespace qkgeom {
 
-/// A tensor of a model under the name that transformers gives it.
+/// How rows of a tensor lie in a file, of `heads` heads.
+enum class row_order {
+  own,     ///< as in transformers
+  paired,  ///< row j of a head of d lies at 2 j, row j + d / 2 at 2 j + 1
+  by_kind  ///< all of q, then k, then v, of a matrix that has q, k and v of head 0, of head 1, ... in transformers
+};
+
+/// A tensor of a model under the name that transformers gives it, or one expert's part of a tensor.
 struct named_tensor {
   std::string name;
   std::shared_ptr<const gguf_file> file;
-  const gguf_tensor* tensor = nullptr;
-  /// Heads whose rows the converter reordered: row j of a head lies at 2 j, row j + d / 2 at 2 j + 1. 0: none are.
-  index_t paired_heads = 0;
+  gguf_tensor tensor;
+  row_order order = row_order::own;
+  index_t heads = 0;
+  float plus = 0;  ///< stored entries are larger by it
+
+  /// Where the file has a row.
+  index_t stored_row(index_t row) const;
 };
 
 /// A model in GGUF: what config.json, the weights and tokenizer.json say elsewhere.
@@ -39,12 +51,15 @@ class gguf_model {
   json_value value(const std::string& key) const;
   bool has(const std::string& key) const { return metadata().contains(key); }
   const json& metadata() const { return files_[0]->metadata(); }
-  void read_config();
-  void read_rope();
-  void name_tensors();
+  void check_parts() const;
+  void name_tensors(const gguf_architecture& architecture, const architecture_keys& keys);
+  void read_config(const gguf_architecture& architecture, const architecture_keys& keys);
+  void read_rope(const architecture_keys& keys);
+  json read_scaling(const architecture_keys& keys, const std::string& type) const;
+  void name_dense_layers();
 
   std::vector<std::shared_ptr<const gguf_file>> files_;
-  std::string where_, architecture_;
+  std::string where_;
   json config_;
   std::vector<named_tensor> tensors_;
 };

@@ -34,6 +34,8 @@ side_rows rows_of(const safetensors_file& file, const std::string& name) {
   require(t.shape.size() == 3 && t.dtype == "F32", name, " must be (heads, tokens, head size) in F32, not ", t.dtype,
           " of shape ", shape_text(t.shape));
   const auto values = file.values<float>(name);
+  require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }), name,
+          " holds values that are not finite");
   return {t.shape[0], t.shape[1], t.shape[2], {values.begin(), values.end()}};
 }
 
@@ -70,6 +72,21 @@ bool are_parallel(const side_rows& a, const side_rows& b) {
   return true;
 }
 
+/// Whether each head of the reference is one of ours, of another number.
+bool are_heads_in_another_order(const side_rows& ours, const side_rows& reference) {
+  const auto size = static_cast<std::size_t>(ours.n * ours.d);
+  const double allowed = large_difference * largest(reference);
+  for (index_t h = 0; h < reference.heads; ++h) {
+    bool found = false;
+    for (index_t g = 0; g < ours.heads && !found; ++g)
+      found = std::equal(reference.row(h, 0), reference.row(h, 0) + size, ours.row(g, 0), [&](float a, float b) {
+        return std::abs(static_cast<double>(a) - static_cast<double>(b)) <= allowed;
+      });
+    if (!found) return false;
+  }
+  return true;
+}
+
 /// What the pattern of a difference shows; empty: nothing.
 std::string cause_of(const side_rows& ours, const side_rows& reference) {
   const index_t half = ours.d / 2;
@@ -79,6 +96,7 @@ std::string cause_of(const side_rows& ours, const side_rows& reference) {
       !differs([&](index_t h, index_t t, index_t c) { return entry(h, t, c < half ? 2 * c : 2 * (c - half) + 1); }))
     return "the channels are in another order: pairs of the rotary embedding stand side by side on one side and half a "
            "head apart on the other";
+  if (are_heads_in_another_order(ours, reference)) return "the heads are in another order";
   double ab = 0, aa = 0;
   for (std::size_t i = 0; i < ours.x.size(); ++i) {
     ab += static_cast<double>(ours.x[i]) * static_cast<double>(reference.x[i]);
@@ -119,7 +137,9 @@ std::vector<std::int32_t> ids_of(const safetensors_file& file, const decoder_des
 std::vector<layer_difference> compare_with_reference(const capture_options& options,
                                                      const std::filesystem::path& reference, std::ostream& notes,
                                                      const capture_backend& backend) {
-  const prepared_capture prepared = prepare_capture(options, notes);
+  capture_options every_layer = options;
+  every_layer.plan.include_windowed = true;
+  const prepared_capture prepared = prepare_capture(every_layer, notes);
   const auto& model = prepared.model;
   const safetensors_file file(reference);
   const auto ids = ids_of(file, model);

@@ -61,18 +61,13 @@ bool widen(const std::byte* data, index_t first, index_t count, bool to_bf16, fl
 
 /// Widens rows of a tensor of a GGUF file, in transformers' order.
 bool widen_rows(const named_tensor& t, index_t first, index_t count, index_t width, bool to_bf16, float* out) {
-  const auto& type = *t.tensor->type;
+  const auto& type = *t.tensor.type;
   const index_t bytes = width / type.elements * type.bytes;
-  const index_t d = t.paired_heads > 0 ? t.tensor->shape[0] / t.paired_heads : 0;
   bool finite = true;
   for (index_t i = 0; i < count; ++i, out += width) {
-    index_t row = first + i;
-    if (d > 0) {
-      const index_t j = row % d;
-      row += (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1) - j;
-    }
-    widen_blocks(type, t.tensor->data + row * bytes, width, out);
+    widen_blocks(type, t.tensor.data + t.stored_row(first + i) * bytes, width, out);
     for (index_t c = 0; c < width; ++c) {
+      out[c] -= t.plus;
       finite = finite && std::isfinite(out[c]);
       if (to_bf16) out[c] = static_cast<float>(bf16::round(out[c]));
     }
@@ -90,7 +85,7 @@ checkpoint::checkpoint(const std::filesystem::path& model) : folder_(model) {
   }
   const gguf_model in_gguf(gguf);
   for (const auto& t : in_gguf.tensors()) {
-    const auto& found = *t.tensor;
+    const auto& found = t.tensor;
     tensors_[t.name] = {{t.name, found.type->name, found.shape, found.data, found.bytes}, {}, t};
   }
 }
@@ -212,7 +207,7 @@ void checkpoint::forget(const std::string& name) const { forget(tensor(name)); }
 
 void checkpoint::forget(const stored& t) const {
   if (t.gguf)
-    t.gguf->file->forget(*t.gguf->tensor);
+    t.gguf->file->forget(t.gguf->tensor);
   else
     t.file->forget(t.entry);
 }

@@ -34,6 +34,21 @@ constexpr std::array<decoder_family, 25> families{{{"llama", read_llama},
                                                    {"gemma2", read_gemma2},
                                                    {"gpt_neox", read_gpt_neox}}};
 
+/// Layers that config.json calls other than full must be what it calls them: no kind of attention is taken for another.
+void check_layer_types(const json_value& config, const decoder_description& model) {
+  const auto* types = config.find("layer_types");
+  if (!types) return;
+  require(types->is_array() && types->size() == model.layers.size(), config.where(), ": layer_types must list the ",
+          model.layers.size(), " layers");
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const auto& layer = model.layers[i];
+    const auto& type = (*types)[i];
+    const bool sliding = layer.window || layer.local_rope;
+    require(type == "full_attention" || (type == "sliding_attention" && sliding), config.where(), ": layer type ",
+            printable(type.dump()), " of layer ", i, " is not supported for model_type ", model.model_type);
+  }
+}
+
 }  // namespace
 
 decoder_description read_description(const nlohmann::json& config) {
@@ -44,7 +59,10 @@ decoder_description read_description(const nlohmann::json& config) {
     for (const auto& part : {std::optional(fields), fields.object("text_config")})
       require(!part || part->boolean("is_causal").value_or(true), part ? part->where() : "",
               ": is_causal is false, but only causal attention is supported");
-    return family.read(fields);
+    decoder_description model = family.read(fields);
+    for (const auto& part : {std::optional(fields), fields.object("text_config")})
+      if (part) check_layer_types(*part, model);
+    return model;
   }
   std::string supported;
   for (const decoder_family& family : families)

@@ -2,10 +2,13 @@
 #include "capture/text/bpe.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "capture/text/utf8.hpp"
+#include "qkgeom/core/budget.hpp"
 #include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
@@ -40,6 +43,10 @@ bpe_model::bpe_model(const nlohmann::json& model) {
     byte_tokens_[b] = find(name);
   }
   all_bytes_ = byte_fallback_ && std::all_of(byte_tokens_, byte_tokens_ + 256, [](std::int32_t id) { return id >= 0; });
+  if (const auto* scores = fields.find("scores")) {
+    read_scores(*scores);
+    return;
+  }
   const auto* merges = fields.find("merges");
   require(merges && merges->is_array(), "tokenizer.json: model merges must be a list");
   read_merges(*merges);
@@ -81,12 +88,46 @@ void bpe_model::add_merge(std::uint32_t rank, const std::string& left, const std
   const std::int32_t a = find(left), b = find(right), merged = find(left + right);
   require(a >= 0 && b >= 0 && merged >= 0 && !left.empty() && !right.empty(), "tokenizer.json: merge ", rank, " ('",
           printable(left), "' '", printable(right), "') names a token outside the vocabulary");
-  merges_.add(a, b, merged);
+  add_rule(left, right, merged, false);
+}
+
+void bpe_model::add_rule(std::string_view left, std::string_view right, std::int32_t merged, bool as_the_last) {
+  const std::int32_t a = find(left), b = find(right);
+  merges_.add(a, b, merged, as_the_last);
   joints_.set(utf8_at(left, character_start(left, left.size())), utf8_at(right, 0), 1);
   const auto odd = [&](std::int32_t id) {
     return id == unknown_ || std::find(byte_tokens_, byte_tokens_ + 256, id) != byte_tokens_ + 256;
   };
   odd_merges_ = odd_merges_ || odd(a) || odd(b);
+}
+
+void bpe_model::read_scores(const nlohmann::json& scores) {
+  require(scores.is_array() && static_cast<index_t>(scores.size()) >= size_,
+          "tokenizer.json: model scores must have a number for each of the ", size_, " tokens");
+  struct scored {
+    double score;
+    std::int32_t id;
+    std::string_view text;
+  };
+  std::vector<scored> tokens;
+  budget work(std::uint64_t{1} << 30, "tokenizer.json: the tokens are too long to be taken apart");
+  for (const auto& [text, id] : vocabulary_) {
+    const auto& score = scores[static_cast<std::size_t>(id)];
+    require(score.is_number() && std::isfinite(score.get<double>()), "tokenizer.json: the score of token ", id,
+            " must be a number, not ", printable(score.dump()));
+    work.spend(std::uint64_t{text.size()} * text.size());
+    tokens.push_back({score.get<double>(), id, text});
+  }
+  std::sort(tokens.begin(), tokens.end(),
+            [](const scored& a, const scored& b) { return a.score > b.score || (a.score == b.score && a.id < b.id); });
+  std::optional<double> last;  // score of the last rule
+  for (const auto& t : tokens)
+    for (std::size_t i = utf8_size_at(t.text, 0); i < t.text.size(); i += utf8_size_at(t.text, i)) {
+      const auto left = t.text.substr(0, i), right = t.text.substr(i);
+      if (find(left) < 0 || find(right) < 0) continue;
+      add_rule(left, right, t.id, last == t.score);
+      last = t.score;
+    }
 }
 
 std::int32_t bpe_model::find(std::string_view token) const {

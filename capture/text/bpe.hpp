@@ -14,9 +14,11 @@
 
 namespace qkgeom {
 
-/// Byte-pair encoding of words, as the "model" object of tokenizer.json describes it. Merges are applied lowest rank
-/// first, ties from the left, in O(n log n) for a word of n characters. A long word (to a SentencePiece vocabulary, a
-/// whole document) is first cut where no merge can reach across. One object is used by one thread at a time.
+/// Byte-pair encoding of words, as the "model" object of tokenizer.json describes it, or with `scores`, a list by id,
+/// in place of `merges`: then two tokens merge where their texts together are a token, those of largest score first, as
+/// in SentencePiece. Merges are applied lowest rank first, ties from the left, in O(n log n) for a word of n
+/// characters. A long word (to a SentencePiece vocabulary, a whole document) is first cut where no merge can reach
+/// across. One object is used by one thread at a time.
 class bpe_model {
  public:
   /// Throws `error` on a model that is not BPE, and on dropout, prefixes and suffixes, which no decoder family uses.
@@ -44,7 +46,9 @@ class bpe_model {
 
   void read_vocabulary(const nlohmann::json& vocabulary);
   void read_merges(const nlohmann::json& merges);
+  void read_scores(const nlohmann::json& scores);
   void add_merge(std::uint32_t rank, const std::string& left, const std::string& right);
+  void add_rule(std::string_view left, std::string_view right, std::int32_t merged, bool as_the_last);
   std::int32_t character(char32_t c) const { return c < characters_.size() ? characters_[c] : -1; }
   bool may_cut(char32_t before, char32_t after) const;
   std::size_t part_size(std::string_view word) const;

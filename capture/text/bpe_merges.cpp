@@ -36,10 +36,22 @@ void pair_map::set(std::uint32_t a, std::uint32_t b, std::uint32_t value) {
   if (2 * used_ > slots_.size()) rehash(2 * used_);
 }
 
-void bpe_merges::add(std::int32_t left, std::int32_t right, std::int32_t merged) {
-  ranks_.set(static_cast<std::uint32_t>(left), static_cast<std::uint32_t>(right),
-             static_cast<std::uint32_t>(rules_.size()));
+void bpe_merges::add(std::int32_t left, std::int32_t right, std::int32_t merged, bool as_the_last) {
+  const auto a = static_cast<std::uint32_t>(left), b = static_cast<std::uint32_t>(right);
+  if (as_the_last && !rules_.empty()) {
+    ranks_.set(a, b, static_cast<std::uint32_t>(rules_.size() - 1));
+    shared_.set(a, b, static_cast<std::uint32_t>(merged));
+    return;
+  }
+  ranks_.set(a, b, static_cast<std::uint32_t>(rules_.size()));
   rules_.push_back({left, right, merged});
+}
+
+std::int32_t bpe_merges::merged(std::uint32_t rank, std::int32_t left, std::int32_t right) const {
+  const rule& r = rules_[rank];
+  if (r.left == left && r.right == right) return r.merged;
+  const auto a = static_cast<std::uint32_t>(left), b = static_cast<std::uint32_t>(right);
+  return ranks_.find(a, b) == rank ? static_cast<std::int32_t>(shared_.find(a, b)) : -1;
 }
 
 void bpe_merges::apply_to_short(std::vector<std::int32_t>* symbols) const {
@@ -50,7 +62,7 @@ void bpe_merges::apply_to_short(std::vector<std::int32_t>* symbols) const {
   while (n > 1) {
     const auto best = static_cast<std::size_t>(std::min_element(ranks, ranks + n - 1) - ranks);
     if (ranks[best] == none) break;
-    s[best] = rules_[ranks[best]].merged;
+    s[best] = merged(ranks[best], s[best], s[best + 1]);
     std::copy(s + best + 2, s + n, s + best + 1);
     if (best + 2 < n) std::copy(ranks + best + 2, ranks + n - 1, ranks + best + 1);
     --n;
@@ -84,7 +96,7 @@ class bpe_merges::long_word {
         release(slot);
         continue;
       }
-      merge_at(lowest(&b), merges_.rules_[rank]);
+      merge_at(lowest(&b), rank);
     }
     std::size_t kept = 0;
     for (std::uint32_t i = 0; i != none; i = next_[i]) symbols_[kept++] = symbols_[i];
@@ -134,10 +146,12 @@ class bpe_merges::long_word {
     ranks_.pop();
   }
 
-  void merge_at(std::uint32_t position, const rule& r) {
+  void merge_at(std::uint32_t position, std::uint32_t rank) {
     const std::uint32_t right = next_[position];
-    if (symbols_[position] != r.left || right == none || symbols_[right] != r.right) return;
-    symbols_[position] = r.merged;
+    if (symbols_[position] < 0 || right == none) return;
+    const std::int32_t merged = merges_.merged(rank, symbols_[position], symbols_[right]);
+    if (merged < 0) return;
+    symbols_[position] = merged;
     symbols_[right] = -1;
     next_[position] = next_[right];
     if (next_[position] != none) previous_[next_[position]] = position;

@@ -46,8 +46,8 @@ class pair_map {
 class bpe_merges {
  public:
   /// Adds the rule that `left` and `right` become `merged`. Rules rank in the order in which they are added; a pair
-  /// added twice has its last rank.
-  void add(std::int32_t left, std::int32_t right, std::int32_t merged);
+  /// added twice has its last rank. `as_the_last`: with the rank of the rule before it.
+  void add(std::int32_t left, std::int32_t right, std::int32_t merged, bool as_the_last = false);
 
   /// Merges the pair of lowest rank, of equals the leftmost, until no rule applies. O(n) look-ups and O(n log r)
   /// comparisons for r different ranks.
@@ -72,11 +72,13 @@ class bpe_merges {
     ++lookups_;
     return ranks_.find(static_cast<std::uint32_t>(left), static_cast<std::uint32_t>(right));
   }
+  /// What the pair becomes by a rule of this rank; -1: it has another rank, or none.
+  std::int32_t merged(std::uint32_t rank, std::int32_t left, std::int32_t right) const;
   void apply_to_short(std::vector<std::int32_t>* symbols) const;
 
   mutable std::uint64_t lookups_ = 0;
-  std::vector<rule> rules_;
-  pair_map ranks_;
+  std::vector<rule> rules_;  // the first of each rank
+  pair_map ranks_, shared_;  // rank of each pair; what the pairs become that are not the first of their rank
   mutable std::vector<std::uint32_t> bucket_of_rank_;  // scratch of `long_word`; all `absent` between words
 };
 

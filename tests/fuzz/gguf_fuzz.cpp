@@ -11,10 +11,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const gguf_model model(file.path());
     const checkpoint weights(file.path());
     for (const auto& t : model.tensors()) {
-      if (t.tensor->shape.size() > 2) continue;
-      const index_t width = t.tensor->shape.size() > 1 ? t.tensor->shape[1] : 1;
+      if (t.tensor.shape.size() > 2) continue;
+      const index_t width = t.tensor.shape.size() > 1 ? t.tensor.shape[1] : 1;
       std::vector<float> row(static_cast<std::size_t>(width));
-      weights.read(t.name, t.tensor->shape, t.tensor->shape[0] - 1, 1, false, row.data());
+      weights.read(t.name, t.tensor.shape, t.tensor.shape[0] - 1, 1, false, row.data());
     }
     tokenizer(model.tokenizer(), nlohmann::json()).encode("some text 12", 20);
   });

@@ -76,15 +76,16 @@ def npy(version, header, data):
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
 
 
-def gguf():
-    """A model of one layer with two tensors, a tokenizer of three tokens, and a value of every kind."""
+def gguf(kind="gpt2"):
+    """A model of one layer with two tensors, a tokenizer of four tokens, and a value of every kind."""
     def text(s):
         return struct.pack("<Q", len(s)) + s.encode()
 
     def value(v):
         if isinstance(v, list):
-            return struct.pack("<IIQ", 9, 8 if isinstance(v[0], str) else 5, len(v)) + b"".join(
-                text(x) if isinstance(x, str) else struct.pack("<i", x) for x in v)
+            code = 8 if isinstance(v[0], str) else 6 if isinstance(v[0], float) else 5
+            return struct.pack("<IIQ", 9, code, len(v)) + b"".join(
+                text(x) if isinstance(x, str) else struct.pack("<f" if code == 6 else "<i", x) for x in v)
         if isinstance(v, str):
             return struct.pack("<I", 8) + text(v)
         if isinstance(v, bool):
@@ -93,9 +94,10 @@ def gguf():
 
     keys = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 8, "llama.embedding_length": 32,
             "llama.feed_forward_length": 32, "llama.attention.head_count": 2, "llama.attention.layer_norm_rms_epsilon": 1e-5,
-            "llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0, "tokenizer.ggml.model": "gpt2",
+            "llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0, "tokenizer.ggml.model": kind,
             "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": ["<s>", "a", "b", "ab"], "tokenizer.ggml.merges": ["a b"],
-            "tokenizer.ggml.token_type": [3, 1, 1, 1], "tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 0}
+            "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0], "tokenizer.ggml.token_type": [3, 1, 1, 1],
+            "tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 0}
     tensors = [("token_embd.weight", [32, 4], 8, 136), ("blk.0.attn_q.weight", [32, 32], 2, 576),
                ("output_norm.weight", [32], 0, 128)]
     out = b"GGUF" + struct.pack("<Iqq", 3, len(tensors), len(keys))
@@ -126,7 +128,7 @@ CORPUS = {
     "csv": [b'layer,name,value\n1,"a,""b""",0.5\r\n2,"c\nd",\n3,e,1e-3\n', b"\xef\xbb\xbfa,b\n1,nan\n-inf,0x1\n"],
     "npy": [npy(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }\n", bytes(48)),
             npy(2, "{'shape': (3,), 'fortran_order': True, 'descr': '<f8'}", bytes(24))],
-    "gguf": [gguf()],
+    "gguf": [gguf(), gguf("llama")],
     "progress": [dump({"settings": "{}", "inputs": "00", "done": json.dumps(MANIFEST)}),
                  dump({"settings": "{}", "inputs": "00"})],
 }

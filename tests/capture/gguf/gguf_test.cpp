@@ -13,11 +13,12 @@
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/safetensors.hpp"
 #include "tests/capture/capture_fixture.hpp"
-#include "tests/capture/gguf/written_gguf.hpp"
+#include "tests/capture/gguf/converted_gguf.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::converted;
 using test::written_gguf;
 namespace fs = std::filesystem;
 
@@ -100,101 +101,42 @@ TEST(gguf_file, reads_what_was_written_and_believes_nothing_else) {
       refusal_of([&](std::string& s) { s[at] = x; });  // ends, whatever it says
 }
 
-const std::map<std::string, std::string> gguf_names{
-    {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
-    {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"}, {"post_attention_layernorm", "ffn_norm"},
-    {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},       {"post_feedforward_layernorm", "post_ffw_norm"}};
-
-/// The GGUF name of a tensor of transformers.
-std::string gguf_name(const std::string& architecture, const std::string& name) {
-  const auto dot = name.rfind('.');
-  const std::string stem = name.substr(0, dot), end = name.substr(dot);
-  if (stem == "model.embed_tokens") return "token_embd" + end;
-  if (stem == "model.norm") return "output_norm" + end;
-  if (stem == "lm_head") return "output" + end;
-  const auto after = stem.find('.', 13);
-  const std::string part = stem.substr(after + 1);
-  const bool behind = architecture == "olmo2" && part == "post_attention_layernorm";
-  return "blk." + stem.substr(13, after - 13) + '.' + (behind ? "post_attention_norm" : gguf_names.at(part)) + end;
-}
-
-/// A model's folder as llama.cpp's converter writes it: matrices in `type`, the rest in F32.
-written_gguf converted(const fs::path& folder, const std::string& architecture, bool pairs, const std::string& type) {
-  const json config = read_json(folder / "config.json");
-  const index_t heads = config["num_attention_heads"], key_heads = config["num_key_value_heads"];
-  const index_t hidden = config["hidden_size"];
-  written_gguf w;
-  const std::string a = architecture + '.';
-  w.keys = {{"general.architecture", architecture},
-            {a + "block_count", config["num_hidden_layers"]},
-            {a + "context_length", config["max_position_embeddings"]},
-            {a + "embedding_length", hidden},
-            {a + "feed_forward_length", config["intermediate_size"]},
-            {a + "attention.head_count", heads},
-            {a + "attention.head_count_kv", key_heads},
-            {a + "attention.key_length", config.value("head_dim", hidden / heads)},
-            {a + "attention.layer_norm_rms_epsilon", config["rms_norm_eps"].get<double>()},
-            {a + "rope.freq_base", config.value("rope_theta", 10000.0)}};
-  const checkpoint weights(folder);
-  for (const auto& e : fs::directory_iterator(folder)) {
-    if (e.path().extension() != ".safetensors" || e.path().filename() == "forward.safetensors") continue;
-    const safetensors_file file(e.path());
-    for (const auto& t : file.tensors()) {
-      written_gguf::tensor x{gguf_name(architecture, t.name), t.shape, t.shape.size() > 1 ? type : "F32", {}};
-      const index_t rows = t.shape[0], width = t.shape.size() > 1 ? t.shape[1] : 1;
-      if (width % 32 != 0 && x.type == "Q8_0") x.type = "F16";
-      std::vector<float> values(static_cast<std::size_t>(rows * width));
-      weights.read(t.name, t.shape, 0, rows, false, values.data());
-      const index_t n = t.name.find("q_proj") != std::string::npos   ? heads
-                        : t.name.find("k_proj") != std::string::npos ? key_heads
-                                                                     : 0;
-      x.values = values;
-      if (pairs && n > 0) {
-        const index_t d = rows / n;
-        for (index_t r = 0; r < rows; ++r) {
-          const index_t j = r % d, to = r - j + (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1);
-          std::copy_n(&values[r * width], width, &x.values[to * width]);
-        }
-      }
-      w.tensors.push_back(std::move(x));
-    }
-  }
-  return w;
-}
-
 TEST(gguf_model, tensors_are_those_of_its_safetensors) {
   struct family {
     fs::path folder;
     std::string architecture;
-    bool pairs;
   };
   for (const auto& f :
-       {family{data / "llama-tiny", "llama", true}, family{data / "families/smollm3", "smollm3", true},
-        family{data / "families/qwen2", "qwen2", false}, family{data / "families/qwen3", "qwen3", false},
-        family{data / "families/olmo2", "olmo2", false}})
+       {family{data / "llama-tiny", "llama"}, family{data / "families/smollm3", "smollm3"},
+        family{data / "families/qwen2", "qwen2"}, family{data / "families/qwen3", "qwen3"},
+        family{data / "families/olmo2", "olmo2"}, family{data / "families/gemma3-text", "gemma3"},
+        family{data / "families/ministral3", "mistral3"}, family{data / "families/glm", "chatglm"},
+        family{data / "families/glm4", "glm4"}, family{data / "families/gpt-neox", "gptneox"},
+        family{data / "families/qwen3-moe", "qwen3moe"}, family{test::bundled / "stage1-step-1000", "smollm3"}})
     for (const std::string type : {"F32", "F16", "Q8_0"}) {
       const test::scratch_folder scratch;
-      const auto written = converted(f.folder, f.architecture, f.pairs, type);
+      const auto written = converted(f.folder, f.architecture, type);
       test::put(scratch / "model.bin", written.bytes());  // known by its magic
       const checkpoint before(f.folder), after(scratch / "model.bin");
       const gguf_model model(scratch / "model.bin");
-      ASSERT_EQ(model.tensors().size(), written.tensors.size());
+      index_t tensors = 0;  // of transformers' own
+      for (const auto& t : written.tensors) tensors += t.shape.size() == 3 ? t.shape[0] : t.name != "rope_freqs.weight";
+      ASSERT_EQ(static_cast<index_t>(model.tensors().size()), tensors);
       for (const auto& t : model.tensors()) {
-        const auto& shape = t.tensor->shape;
+        const auto& shape = t.tensor.shape;
         const index_t width = shape.size() > 1 ? shape[1] : 1, half = shape[0] / 2;
         std::vector<float> a(static_cast<std::size_t>(shape[0] * width)), b = a;
         before.read(t.name, shape, 0, shape[0], false, a.data());
         after.read(t.name, shape, half, shape[0] - half, false, b.data() + half * width);
         after.read(t.name, shape, 0, half, false, b.data());
-        const std::string stored = t.tensor->type->name;
+        const std::string stored = t.tensor.type->name;
         for (std::size_t i = 0; i < a.size(); ++i) {
           float block = 0;
           for (std::size_t j = i / 32 * 32; stored == "Q8_0" && j < i / 32 * 32 + 32; ++j)
             block = std::max(block, std::abs(a[j]));
-          const float bound = stored == "F32" ? 0 : stored == "F16" ? std::abs(a[i]) / 2048 + 6e-8f : block * 0.0045f;
+          const float bound = stored == "F32"   ? t.plus * 6e-8f
+                              : stored == "F16" ? std::abs(a[i]) / 2048 + 6e-8f
+                                                : block * 0.0045f;
           ASSERT_NEAR(a[i], b[i], bound) << f.architecture << ' ' << stored << ' ' << t.name << ' ' << i;
         }
       }
@@ -206,7 +148,7 @@ TEST(gguf_model, tensors_are_those_of_its_safetensors) {
 TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
   const test::scratch_folder folder;
   const fs::path checkpoint_folder = test::bundled / "stage1-step-1000";
-  test::put(folder / "kjv.gguf", converted(checkpoint_folder, "smollm3", true, "F32").bytes());
+  test::put(folder / "kjv.gguf", converted(checkpoint_folder, "smollm3", "F32").bytes());
   test::write_books(folder / "books.jsonl", 2);
   capture_options options;
   options.tokenizer = test::bundled / "tokenizer.json";
@@ -234,7 +176,7 @@ TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
 
 TEST(gguf_model, its_metadata_are_a_config_json) {
   const test::scratch_folder folder;
-  auto w = converted(data / "llama-tiny", "llama", true, "F32");
+  auto w = converted(data / "families/mistral", "llama", "F32");
   w.keys.emplace_back("llama.rope.scaling.type", "yarn");
   w.keys.emplace_back("llama.rope.scaling.factor", 4.0);
   w.keys.emplace_back("llama.rope.scaling.original_context_length", 64);
@@ -248,7 +190,7 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
   EXPECT_EQ(d.model_type, "llama");
 
   // Llama 3's scaling is a list of divisors.
-  auto divided = converted(data / "llama-tiny", "llama", true, "F32");
+  auto divided = converted(data / "families/mistral", "llama", "F32");
   const auto half = d.rope.inv_freq.size();
   divided.tensors.push_back({"rope_freqs.weight", {static_cast<index_t>(half)}, "F32", std::vector<float>(half, 1)});
   divided.tensors.back().values.back() = 8;
@@ -273,7 +215,7 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
 
 TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
   const test::scratch_folder folder;
-  const std::string bytes = converted(data / "llama-tiny", "llama", true, "F32").bytes();
+  const std::string bytes = converted(data / "llama-tiny", "llama", "F32").bytes();
   test::put(folder / "m-00001-of-00002.gguf", bytes);
   EXPECT_QKGEOM_ERROR("m-00002-of-00002.gguf is missing", gguf_model(folder / "m-00001-of-00002.gguf"));
   fs::create_directories(folder / "one");
@@ -297,7 +239,7 @@ TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
 
 TEST(gguf_model, its_tokenizer_cuts_and_merges_as_its_keys_say) {
   const test::scratch_folder folder;
-  auto w = converted(data / "llama-tiny", "llama", true, "F32");
+  auto w = converted(data / "llama-tiny", "llama", "F32");
   json tokens = json::array({"<s>", "h", "i", "hi", "1", "2", "\u0120", "\u0120hi"});
   w.keys.emplace_back("tokenizer.ggml.model", "gpt2");
   w.keys.emplace_back("tokenizer.ggml.tokens", tokens);

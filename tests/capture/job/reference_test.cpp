@@ -16,11 +16,11 @@ namespace {
 using namespace qkgeom;
 using testing::HasSubstr;
 
-/// Changes row (head, token) of one side of the reference: (token, d, row).
+/// Changes a row of one side of the reference: (token, d, row).
 using change_of_row = std::function<void(index_t, index_t, float*)>;
 
 /// What is found against a reference of the bundled model's own rows, of which `change` makes something else.
-std::vector<layer_difference> differences(const change_of_row& change) {
+std::vector<layer_difference> differences(const change_of_row& change, bool heads_backwards = false) {
   const test::scratch_folder folder;
   capture_options options;
   options.model = test::bundled / "stage1-step-1000";
@@ -37,8 +37,9 @@ std::vector<layer_difference> differences(const change_of_row& change) {
                  for (const auto& [name, x] : {std::pair{"q.", q}, std::pair{"k.", k}}) {
                    auto& [shape, values] = dump[name + std::to_string(layer)];
                    shape = {x.heads, x.rows, x.dim};
-                   for (index_t h = 0; h < x.heads; ++h)
+                   for (index_t i = 0; i < x.heads; ++i)
                      for (index_t t = 0; t < x.rows; ++t) {
+                       const index_t h = heads_backwards && layer >= 2 ? x.heads - 1 - i : i;
                        std::vector<float> row(x.head(h).row(t), x.head(h).row(t) + x.dim);
                        if (layer >= 2) change(t, x.dim, row.data());
                        values.insert(values.end(), row.begin(), row.end());
@@ -102,6 +103,10 @@ TEST(reference, wrong_rows_are_named_with_their_cause) {
         for (index_t j = 0; j < d; ++j) x[j] += static_cast<float>((3 * j + t) % 7);
       },
       "its pattern shows no cause");
+  const auto nothing = [](index_t, index_t, float*) {};
+  EXPECT_THAT(printed(differences(nothing, true)), HasSubstr("the heads are in another order"));
+  EXPECT_QKGEOM_ERROR(".2 holds values that are not finite",
+                      differences([](index_t, index_t, float* x) { x[0] = std::nanf(""); }));
 }
 
 }  // namespace

@@ -316,6 +316,20 @@ TEST(description, refusals_name_what_is_wrong) {
   const json sliding(std::vector<std::string>(8, "sliding_attention"));
   EXPECT_THAT(description_refusal(with(smollm3(), {{"layer_types", sliding}, {"sliding_window", 33}})),
               HasSubstr("no window"));
+  // A family without windows, or with other layers, does not take them for full attention.
+  const auto listed = [](std::size_t n, const char* last) {
+    json types(std::vector<std::string>(n - 1, "full_attention"));
+    types.push_back(last);
+    return json{{"layer_types", types}};
+  };
+  EXPECT_THAT(description_refusal(with(llama(), listed(16, "sliding_attention"))),
+              HasSubstr("layer type \"sliding_attention\" of layer 15 is not supported for model_type llama"));
+  EXPECT_THAT(description_refusal(with(llama(), listed(16, "linear_attention"))), HasSubstr("linear_attention"));
+  for (const std::size_t n : {2, 15, 17})
+    EXPECT_THAT(description_refusal(with(llama(), listed(n, "full_attention"))), HasSubstr("must list the 16 layers"))
+        << n;
+  EXPECT_THAT(description_refusal(with(llama(), {{"layer_types", "full_attention"}})), HasSubstr("must list"));
+  EXPECT_EQ(read_description(with(llama(), listed(16, "full_attention"))).n_layers(), 16);
   EXPECT_THAT(description_refusal(with(llama(), {{"is_causal", false}})), HasSubstr("causal"));
   EXPECT_THAT(description_refusal({{"model_type", "mistral3"}, {"text_config", with(llama(), {{"is_causal", false}})}}),
               HasSubstr("causal"));

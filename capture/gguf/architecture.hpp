@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/io/json.hpp"
+
+namespace qkgeom {
+
+/// The keys of a GGUF file that begin with its architecture's name, without it: "attention.head_count".
+class architecture_keys {
+ public:
+  architecture_keys(const json& metadata, const std::string& architecture, const std::string& where)
+      : metadata_(metadata), prefix_(architecture + '.'), where_(where) {}
+
+  const std::string& where() const { return where_; }
+  bool has(const std::string& key) const { return metadata_.contains(prefix_ + key); }
+  /// Throws `error` that names the key if it is missing.
+  json_value operator[](const std::string& key) const { return json_value(metadata_, where_)[(prefix_ + key).c_str()]; }
+  index_t integer(const std::string& key, index_t otherwise) const {
+    return has(key) ? (*this)[key].integer(1, index_t{1} << 30) : otherwise;
+  }
+  double positive(const std::string& key, double otherwise) const {
+    return has(key) ? (*this)[key].positive() : otherwise;
+  }
+
+ private:
+  const json& metadata_;
+  std::string prefix_, where_;
+};
+
+/// A tensor's name in GGUF and in transformers, without ending and without "blk.N." or its like.
+struct tensor_names {
+  std::string_view gguf, own;
+};
+
+/// What GGUF calls an architecture, and how its files differ from transformers' own.
+struct gguf_architecture {
+  std::string_view name, model_type;
+  std::span<const tensor_names> layer_names{};  ///< beside those that all have
+  bool pairs_rows = false;                      ///< the converter reorders the rows of q and k
+  bool norms_plus_one = false;                  ///< norms are stored as 1 + w
+  bool layer_norm = false;                      ///< norms subtract the mean
+  /// Of the keys that change what a model computes (`changing_keys`), those that are read here.
+  std::span<const std::string_view> features{};
+  /// Adds the fields of config.json that this architecture has beside the common ones.
+  void (*add_fields)(const architecture_keys& keys, json& config) = nullptr;
+};
+
+/// Throws `error` on an architecture that is not supported, by name, and on keys that it has no use for although they
+/// change what a model computes.
+const gguf_architecture& find_architecture(const std::string& name, const json& metadata, const std::string& where);
+
+/// transformers' name of a tensor. Empty: none of the model's. Throws `error`, with the name, on a layer's tensor that
+/// the architecture does not have. "{}" in a name stands for the number of an expert.
+std::string name_of_tensor(const gguf_architecture& a, std::string_view name, const std::string& where);
+
+}  // namespace qkgeom

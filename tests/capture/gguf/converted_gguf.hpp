@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capture/model/checkpoint.hpp"
+#include "capture/model/description.hpp"
+#include "qkgeom/io/safetensors.hpp"
+#include "tests/capture/gguf/written_gguf.hpp"
+
+namespace qkgeom::test {
+
+/// GGUF's names of transformers' tensors; those of an architecture come before those of all ("").
+inline const std::map<std::string, std::map<std::string, std::string>> gguf_names{
+    {"",
+     {{"input_layernorm", "attn_norm"},
+      {"self_attn.q_proj", "attn_q"},
+      {"self_attn.k_proj", "attn_k"},
+      {"self_attn.v_proj", "attn_v"},
+      {"self_attn.o_proj", "attn_output"},
+      {"self_attn.q_norm", "attn_q_norm"},
+      {"self_attn.k_norm", "attn_k_norm"},
+      {"post_attention_layernorm", "ffn_norm"},
+      {"mlp.gate_proj", "ffn_gate"},
+      {"mlp.up_proj", "ffn_up"},
+      {"mlp.gate_up_proj", "ffn_up"},
+      {"mlp.down_proj", "ffn_down"},
+      {"mlp.gate", "ffn_gate_inp"},
+      {"attention.query_key_value", "attn_qkv"},
+      {"attention.dense", "attn_output"},
+      {"mlp.dense_h_to_4h", "ffn_up"},
+      {"mlp.dense_4h_to_h", "ffn_down"}}},
+    {"olmo2", {{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"}}},
+    {"gemma3",
+     {{"post_attention_layernorm", "post_attention_norm"},
+      {"pre_feedforward_layernorm", "ffn_norm"},
+      {"post_feedforward_layernorm", "post_ffw_norm"}}},
+    {"glm4", {{"post_self_attn_layernorm", "post_attention_norm"}, {"post_mlp_layernorm", "post_ffw_norm"}}}};
+
+inline std::string gguf_name(const std::string& architecture, const std::string& name) {
+  const auto dot = name.rfind('.');
+  const std::string stem = name.substr(0, dot), end = name.substr(dot);
+  if (stem == "model.embed_tokens" || stem == "gpt_neox.embed_in") return "token_embd" + end;
+  if (stem == "model.norm" || stem == "gpt_neox.final_layer_norm") return "output_norm" + end;
+  if (stem == "lm_head" || stem == "embed_out") return "output" + end;
+  const auto layer = stem.find(".layers.") + 8, after = stem.find('.', layer);
+  const std::string part = stem.substr(after + 1);
+  for (const auto& names : {architecture, std::string()})
+    if (const auto own = gguf_names.find(names); own != gguf_names.end() && own->second.contains(part))
+      return "blk." + stem.substr(layer, after - layer) + '.' + own->second.at(part) + end;
+  throw std::runtime_error("no GGUF name of " + name);
+}
+
+/// The keys that the converter writes for a config.json.
+inline std::vector<std::pair<std::string, json>> converted_keys(const json& config, const std::string& architecture) {
+  const index_t heads = config["num_attention_heads"], hidden = config["hidden_size"];
+  const index_t d = config.value("head_dim", hidden / heads);
+  const json none = json::object();
+  const json rope = config.value("rope_parameters", none), full = rope.value("full_attention", rope);
+  std::vector<std::pair<std::string, json>> keys{{"general.architecture", architecture}};
+  const auto add = [&](const std::string& key, const json& value) {
+    keys.emplace_back(architecture + '.' + key, value);
+  };
+  add("block_count", config["num_hidden_layers"]);
+  add("context_length", config["max_position_embeddings"]);
+  add("embedding_length", hidden);
+  add("feed_forward_length", config["intermediate_size"]);
+  add("attention.head_count", heads);
+  add("attention.head_count_kv", config.value("num_key_value_heads", heads));
+  add("attention.key_length", d);
+  add("rope.freq_base", full.value("rope_theta", config.value("rope_theta", 10000.0)));
+  add("rope.dimension_count", static_cast<index_t>(static_cast<double>(d) * full.value("partial_rotary_factor", 1.0)));
+  if (config.contains("layer_norm_eps"))
+    add("attention.layer_norm_epsilon", config["layer_norm_eps"].get<double>());
+  else
+    add("attention.layer_norm_rms_epsilon", config["rms_norm_eps"].get<double>());
+  const std::string scaling = full.value("rope_type", "default");
+  if (scaling == "linear" || scaling == "yarn") {
+    add("rope.scaling.type", scaling);
+    add("rope.scaling.factor", full["factor"].get<double>());
+  }
+  if (scaling == "yarn") add("rope.scaling.original_context_length", full["original_max_position_embeddings"]);
+  if (architecture == "mistral3") {
+    add("rope.scaling.yarn_log_multiplier", full["mscale_all_dim"].get<double>());
+    add("attention.temperature_scale", full["llama_4_scaling_beta"].get<double>());
+  }
+  if (architecture == "gemma3") {
+    json slides = json::array();
+    for (const auto& type : config["layer_types"]) slides.push_back(type == "sliding_attention");
+    add("attention.sliding_window", config["sliding_window"]);
+    add("attention.sliding_window_pattern", slides);
+    add("attention.scale", 1 / std::sqrt(config["query_pre_attn_scalar"].get<double>()));
+    add("rope.freq_base_swa", rope["sliding_attention"]["rope_theta"].get<double>());
+  }
+  if (architecture == "qwen3moe") {
+    add("expert_count", config["num_local_experts"]);
+    add("expert_used_count", config["num_experts_per_tok"]);
+    add("expert_feed_forward_length", config["moe_intermediate_size"]);
+  }
+  if (architecture == "gptneox") add("use_parallel_residual", config["use_parallel_residual"]);
+  return keys;
+}
+
+/// Where the converter puts row `r` of a tensor of `rows` rows.
+inline index_t converted_row(const std::string& architecture, const std::string& name, const json& config, index_t rows,
+                             index_t r) {
+  const auto is = [&](std::string_view part) { return name.find(part) != name.npos; };
+  const index_t heads = config["num_attention_heads"];
+  if (is("query_key_value")) {
+    const index_t d = rows / (3 * heads), h = r / (3 * d), kind = r % (3 * d) / d;
+    return kind * heads * d + h * d + r % d;
+  }
+  const bool pairs = architecture == "llama" || architecture == "smollm3" || architecture == "mistral3";
+  if (!pairs || !(is("q_proj") || is("k_proj"))) return r;
+  const index_t d = rows / (is("q_proj") ? heads : config["num_key_value_heads"].get<index_t>()), j = r % d;
+  return r - j + (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1);
+}
+
+/// A model's folder as llama.cpp's converter writes it: matrices in `type` (F16 where their rows are no whole blocks),
+/// the rest in F32.
+inline written_gguf converted(const std::filesystem::path& folder, const std::string& architecture,
+                              const std::string& type) {
+  const json config = read_json(folder / "config.json");
+  written_gguf w;
+  w.keys = converted_keys(config, architecture);
+  const checkpoint weights(folder);
+  std::map<std::string, std::map<int, written_gguf::tensor>> experts;
+  for (const auto& e : std::filesystem::directory_iterator(folder)) {
+    if (e.path().extension() != ".safetensors" || e.path().filename() == "forward.safetensors") continue;
+    const safetensors_file file(e.path());
+    for (const auto& t : file.tensors()) {
+      const index_t rows = t.shape[0], width = t.shape.size() > 1 ? t.shape[1] : 1;
+      written_gguf::tensor x{"",
+                             t.shape,
+                             t.shape.size() == 1 ? "F32"
+                             : width % 32 == 0   ? type
+                             : type == "F32"     ? type
+                                                 : "F16",
+                             {}};
+      std::vector<float> values(static_cast<std::size_t>(rows * width));
+      weights.read(t.name, t.shape, 0, rows, false, values.data());
+      if (architecture == "gemma3" && t.name.ends_with("norm.weight"))
+        for (float& v : values) v += 1;
+      x.values.resize(values.size());
+      for (index_t r = 0; r < rows; ++r)
+        std::copy_n(&values[r * width], width, &x.values[converted_row(architecture, t.name, config, rows, r) * width]);
+      if (const auto at = t.name.find("mlp.experts."); at != t.name.npos) {
+        const auto dot = t.name.find('.', at + 12);
+        const std::string name = gguf_name(architecture, t.name.substr(0, at + 3) + t.name.substr(dot));
+        experts[name.substr(0, name.rfind('.')) + "_exps.weight"][std::stoi(t.name.substr(at + 12))] = std::move(x);
+        continue;
+      }
+      x.name = gguf_name(architecture, t.name);
+      w.tensors.push_back(std::move(x));
+    }
+  }
+  for (auto& [name, parts] : experts) {
+    written_gguf::tensor all{name, parts[0].shape, parts[0].type, {}};
+    all.shape.insert(all.shape.begin(), static_cast<index_t>(parts.size()));
+    for (const auto& [number, part] : parts)
+      all.values.insert(all.values.end(), part.values.begin(), part.values.end());
+    w.tensors.push_back(std::move(all));
+  }
+  // Llama 3's scaling becomes a tensor of divisors.
+  if (const auto rope = read_description(config).rope; rope.type == "llama3") {
+    const auto plain = default_frequencies(rope.theta, rope.rotary_dim);
+    written_gguf::tensor t{"rope_freqs.weight", {static_cast<index_t>(plain.size())}, "F32", {}};
+    for (std::size_t i = 0; i < plain.size(); ++i) t.values.push_back(plain[i] / rope.inv_freq[i]);
+    w.tensors.push_back(std::move(t));
+  }
+  return w;
+}
+
+}  // namespace qkgeom::test
