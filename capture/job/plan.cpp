@@ -48,8 +48,11 @@ std::vector<head_id> choose_heads(const decoder_description& model, const plan_o
   return heads;
 }
 
-captured_rope rope_of(const rope_description& r) {
-  return {r.style(), r.rotary_dim, r.attention_factor, {r.inv_freq.begin(), r.inv_freq.end()}};
+/// `context`: the longest document's tokens, where its frequencies depend on them; dynamic scaling is named apart.
+captured_rope rope_of(const rope_description& r, index_t context) {
+  const bool far = r.longrope && context > r.longrope->context;
+  const auto& f = far ? r.longrope->inv_freq : r.inv_freq;
+  return {r.style(), r.rotary_dim, r.attention_factor, {f.begin(), f.end()}};
 }
 
 }  // namespace
@@ -75,7 +78,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   m.rope_stage = options.stage == rope_stage::post ? "post" : "pre";
   m.seed = options.seed;
   m.compute_dtype = std::string(name_of(options.compute));
-  m.rope = rope_of(model.rope);
+  m.rope = rope_of(model.rope, m.context_length);
   m.score_scale = model.score_scale;
   if (model.score_cap > 0) m.score_softcap = model.score_cap;
   m.written_by = "qkgeom-capture";
@@ -87,7 +90,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
     if (m.layers.empty() || m.layers.back().layer != h.layer) {
       const layer_description& l = model.layers[h.layer];
       m.layers.push_back({h.layer, l.rope, l.window, {}, {}, {}});
-      if (l.local_rope) m.layers.back().rope_parameters = rope_of(*model.local_rope);
+      if (l.local_rope) m.layers.back().rope_parameters = rope_of(*model.local_rope, m.context_length);
     }
     captured_layer_info& info = m.layers.back();
     info.query_heads.push_back(h.head);

@@ -128,6 +128,13 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
     notes << "note: the dynamic scaling of the rotary embedding acts past " << dynamic->context
           << " tokens, and never in a context of " << p.manifest.context_length << '\n';
   }
+  if (const auto& longrope = p.model.rope.longrope) {
+    p.manifest.extra["longrope"] = {
+        {"context", longrope->context}, {"short", p.model.rope.inv_freq}, {"long", longrope->inv_freq}};
+    if (p.manifest.context_length > longrope->context)
+      notes << "note: documents of more than " << longrope->context
+            << " tokens have other rotary frequencies than shorter ones, from their first token on\n";
+  }
   if (const auto& growth = p.model.growth)
     p.manifest.extra["query_growth"] = {{"beta", growth->beta}, {"context", growth->context}};
   const index_t captured = p.manifest.query_heads();
@@ -150,7 +157,8 @@ std::string rope_in_force(const decoder_description& model, index_t context) {
   const auto without = std::count_if(model.layers.begin(), model.layers.end(), [](const auto& l) { return !l.rope; });
   if (without == model.n_layers()) return "none";
   const auto words = [&](const rope_description& r) {
-    const auto slow = std::count_if(r.inv_freq.begin(), r.inv_freq.end(),
+    const auto frequencies = frequencies_of(r, context);
+    const auto slow = std::count_if(frequencies.begin(), frequencies.end(),
                                     [&](float f) { return turns_of(static_cast<double>(f), context) < 1; });
     std::string text =
         fmt::format("{}, base {}, {} planes, {} of which turn less than once in {} tokens",

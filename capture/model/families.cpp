@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The table of decoder families. Facts about a family belong into its reader alone.
+#include <algorithm>
 #include <array>
 
 #include "capture/model/description.hpp"
@@ -34,18 +35,39 @@ constexpr std::array<decoder_family, 25> families{{{"llama", read_llama},
                                                    {"gemma2", read_gemma2},
                                                    {"gpt_neox", read_gpt_neox}}};
 
-/// Layers that config.json calls other than full must be what it calls them: no kind of attention is taken for another.
+/// A field that changes what enters the attention, and the families that know it.
+struct family_field {
+  const char* name;
+  std::vector<std::string_view> families;
+};
+
+/// Refuses fields of another family, which a model of this one would be computed without.
+void refuse_foreign_fields(const json_value& config, const std::string& type) {
+  static const std::vector<family_field> fields{{"attn_logit_softcapping", {"gemma2", "gemma3", "gemma3_text"}},
+                                                {"attention_multiplier", {"granite"}},
+                                                {"residual_multiplier", {"granite"}},
+                                                {"embedding_multiplier", {"granite"}},
+                                                {"no_rope_layers", {"smollm3"}},
+                                                {"cross_attention_layers", {"mllama", "mllama_text_model"}},
+                                                {"kv_lora_rank", {}},
+                                                {"linear_num_key_heads", {}}};
+  for (const family_field& f : fields)
+    require(!config.find(f.name) || std::find(f.families.begin(), f.families.end(), type) != f.families.end(),
+            config.where(), ": the field ", f.name, " does not belong to model_type ", type);
+}
+
+/// Holds `layer_types`, which not every family reads, against the layers: none may be taken for full attention.
 void check_layer_types(const json_value& config, const decoder_description& model) {
-  const auto* types = config.find("layer_types");
+  const auto* types = layer_list(config, "layer_types", model.layers.size());
   if (!types) return;
-  require(types->is_array() && types->size() == model.layers.size(), config.where(), ": layer_types must list the ",
-          model.layers.size(), " layers");
+  require(types->size() == model.layers.size(), config.where(), ": layer_types lists ", types->size(),
+          " layers, but num_hidden_layers is ", model.layers.size());
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const auto& layer = model.layers[i];
     const auto& type = (*types)[i];
-    const bool sliding = layer.window || layer.local_rope;
-    require(type == "full_attention" || (type == "sliding_attention" && sliding), config.where(), ": layer type ",
-            printable(type.dump()), " of layer ", i, " is not supported for model_type ", model.model_type);
+    const bool slides = model.layers[i].window || model.layers[i].local_rope;
+    require(type == (slides ? "sliding_attention" : "full_attention"), config.where(), ": layer_types calls layer ", i,
+            " ", printable(type.dump()), ", but a model_type ", model.model_type, " with these fields has ",
+            slides ? "sliding" : "full", " attention there");
   }
 }
 
@@ -59,9 +81,10 @@ decoder_description read_description(const nlohmann::json& config) {
     for (const auto& part : {std::optional(fields), fields.object("text_config")})
       require(!part || part->boolean("is_causal").value_or(true), part ? part->where() : "",
               ": is_causal is false, but only causal attention is supported");
+    const json_value text = fields.object("text_config").value_or(fields);
+    refuse_foreign_fields(text, type);
     decoder_description model = family.read(fields);
-    for (const auto& part : {std::optional(fields), fields.object("text_config")})
-      if (part) check_layer_types(*part, model);
+    check_layer_types(text, model);
     return model;
   }
   std::string supported;

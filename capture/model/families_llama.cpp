@@ -230,7 +230,7 @@ decoder_description read_hunyuan(const json_value& config) {
 decoder_description read_phi3(const json_value& config) {
   nlohmann::json named = config.raw();
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    if (!config.object(name)) continue;
+    if (const auto given = config.object(name); !given || !given->find("long_factor")) continue;
     for (const char* type : {"type", "rope_type"})
       if (const auto given = config.object(name)->string(type); given == "su" || given == "yarn")
         named[name][type] = "longrope";

@@ -34,8 +34,6 @@ const nlohmann::json* layer_list(const json_value& config, const char* name, std
 template <class Slides>
 void set_windows(const json_value& config, decoder_description& model, std::optional<index_t> window, Slides&& slides) {
   const auto* types = layer_list(config, "layer_types", model.layers.size());
-  require(!types || types->size() == model.layers.size(), config.where(), ": layer_types lists ",
-          types ? types->size() : 0, " layers, but num_hidden_layers is ", model.layers.size());
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     bool sliding = slides(i);
     if (types) {

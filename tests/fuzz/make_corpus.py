@@ -40,6 +40,12 @@ FAMILIES = [
     {"model_type": "mistral3", "text_config": LLAMA | {"model_type": "ministral3"},
      "quantization_config": {"quant_method": "fp8"}},
     {"model_type": "mllama", "text_config": LLAMA | {"cross_attention_layers": [0]}},
+    {"model_type": "phi3", "original_max_position_embeddings": 64, "partial_rotary_factor": 0.5,
+     "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0, 3.0]}},
+    {"model_type": "gemma2", "attn_logit_softcapping": 50.0, "final_logit_softcapping": None},
+    {"model_type": "granite", "attention_multiplier": 0.1, "embedding_multiplier": 12.0, "logits_scaling": 8.0},
+    {"model_type": "hunyuan_v1_dense", "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
+    {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LG"},
     {"model_type": "gpt_neox", "rotary_pct": 0.5, "rotary_emb_base": 1e4, "hidden_act": "gelu"}]
 CHARACTERS = [chr(c) for c in range(33, 127)] + ["\u0120", "\u2581", "th", "the", "\u0120t"]
 

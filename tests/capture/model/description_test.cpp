@@ -316,25 +316,122 @@ TEST(description, refusals_name_what_is_wrong) {
   const json sliding(std::vector<std::string>(8, "sliding_attention"));
   EXPECT_THAT(description_refusal(with(smollm3(), {{"layer_types", sliding}, {"sliding_window", 33}})),
               HasSubstr("no window"));
-  // A family without windows, or with other layers, does not take them for full attention.
-  const auto listed = [](std::size_t n, const char* last) {
-    json types(std::vector<std::string>(n - 1, "full_attention"));
-    types.push_back(last);
-    return json{{"layer_types", types}};
-  };
-  EXPECT_THAT(description_refusal(with(llama(), listed(16, "sliding_attention"))),
-              HasSubstr("layer type \"sliding_attention\" of layer 15 is not supported for model_type llama"));
-  EXPECT_THAT(description_refusal(with(llama(), listed(16, "linear_attention"))), HasSubstr("linear_attention"));
-  for (const std::size_t n : {2, 15, 17})
-    EXPECT_THAT(description_refusal(with(llama(), listed(n, "full_attention"))), HasSubstr("must list the 16 layers"))
-        << n;
   EXPECT_THAT(description_refusal(with(llama(), {{"layer_types", "full_attention"}})), HasSubstr("must list"));
-  EXPECT_EQ(read_description(with(llama(), listed(16, "full_attention"))).n_layers(), 16);
   EXPECT_THAT(description_refusal(with(llama(), {{"is_causal", false}})), HasSubstr("causal"));
   EXPECT_THAT(description_refusal({{"model_type", "mistral3"}, {"text_config", with(llama(), {{"is_causal", false}})}}),
               HasSubstr("causal"));
   EXPECT_THAT(description_refusal(with(smollm3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}})),
               HasSubstr("for each type of layer"));
+}
+
+TEST(description, families_of_2026_have_their_own_defaults) {
+  const json base{{"hidden_size", 64},        {"intermediate_size", 64},  {"num_hidden_layers", 8},
+                  {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 64}};
+  const auto read = [&](const char* type, const json& patch = json::object()) {
+    return read_description(with(with(base, {{"model_type", type}}), patch));
+  };
+  const auto olmo = read("olmo3", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}});
+  EXPECT_DOUBLE_EQ(olmo.rope.theta, 5e5);
+  EXPECT_EQ(olmo.rope.type, "yarn");
+  EXPECT_EQ(olmo.local_rope->type, "default");
+  EXPECT_TRUE(olmo.local_rope->exact_table);
+  const auto cohere = read("cohere2"), exaone = read("exaone4"), gemma = read("gemma2");
+  for (std::size_t i = 0; i < 8; ++i) {
+    const bool full = i % 4 == 3;
+    EXPECT_EQ(olmo.layers[i].window.value_or(0), full ? 0 : 4096);
+    EXPECT_EQ(cohere.layers[i].window.value_or(0), full ? 0 : 4096);
+    EXPECT_EQ(exaone.layers[i].window.value_or(0), full ? 0 : 4096);
+    EXPECT_EQ(cohere.layers[i].rope && exaone.layers[i].rope, !full);
+    EXPECT_EQ(gemma.layers[i].window.has_value(), i % 2 == 0);
+  }
+  EXPECT_DOUBLE_EQ(cohere.logit_scale, 0.0625);
+  EXPECT_DOUBLE_EQ(gemma.score_cap, 50);
+  EXPECT_DOUBLE_EQ(gemma.logit_cap, 30);
+  EXPECT_DOUBLE_EQ(*gemma.score_scale, 0.0625);
+  EXPECT_EQ(plan_capture(gemma, "m", "", {}).score_softcap, 50);
+  json uncapped = with(base, {{"model_type", "gemma2"}});
+  uncapped["attn_logit_softcapping"] = nullptr;
+  EXPECT_EQ(read_description(uncapped).score_cap, 0);
+  EXPECT_FALSE(plan_capture(read_description(uncapped), "m", "", {}).score_softcap);
+  json full = with(base, {{"model_type", "exaone4"}});
+  full["sliding_window"] = nullptr;
+  for (const auto& l : read_description(full).layers) EXPECT_TRUE(l.rope && !l.window);
+  const auto lettered = read("exaone4", {{"sliding_window_pattern", "LG"}});
+  EXPECT_TRUE(lettered.layers[0].window && !lettered.layers[1].window && lettered.layers[2].window);
+  EXPECT_TRUE(read("seed_oss").qkv_bias);
+  EXPECT_EQ(read("seed_oss").head_dim, 128);
+  EXPECT_FALSE(read("seed_oss").output_bias);
+  EXPECT_DOUBLE_EQ(*read("granite").score_scale, 1);
+}
+
+TEST(description, longrope_chooses_by_length) {
+  json phi{{"model_type", "phi3"},
+           {"num_attention_heads", 32},
+           {"max_position_embeddings", 131072},
+           {"original_max_position_embeddings", 4096},
+           {"rope_scaling", {{"type", "su"}, {"short_factor", json::array()}, {"long_factor", json::array()}}}};
+  for (int i = 0; i < 48; ++i) {
+    phi["rope_scaling"]["short_factor"].push_back(1 + 0.01 * i);
+    phi["rope_scaling"]["long_factor"].push_back(1 + 0.5 * i);
+  }
+  const auto d = read_description(phi);
+  EXPECT_NEAR(d.rope.attention_factor, 1.19023807, 1e-8);
+  expect_near(d.rope.inv_freq[10], 1 / (1.1 * std::pow(1e4, 20.0 / 96)));
+  EXPECT_EQ(frequencies_of(d.rope, 4096), d.rope.inv_freq);
+  expect_near(frequencies_of(d.rope, 4097)[10], 1 / (6 * std::pow(1e4, 20.0 / 96)));
+  const auto planned = [&](index_t length) {
+    return plan_capture(d, "m", "", {.max_length = length}).rope->inv_freq[10];
+  };
+  EXPECT_EQ(planned(4096), static_cast<double>(d.rope.inv_freq[10]));
+  EXPECT_EQ(planned(4097), static_cast<double>(d.rope.longrope->inv_freq[10]));
+  EXPECT_EQ(read_description(with_rope_scaling(phi, "yarn:4:4096")).rope.type, "yarn");
+  phi["rope_scaling"]["long_factor"].push_back(2);
+  EXPECT_THAT(description_refusal(phi), HasSubstr("long_factor must list 48 numbers"));
+  phi["rope_scaling"].erase("long_factor");
+  phi["rope_scaling"]["type"] = "longrope";
+  EXPECT_THAT(description_refusal(phi), HasSubstr("long_factor is missing"));
+}
+
+TEST(description, hunyuan_s_alpha_is_a_larger_base) {
+  json config = llama();
+  config["model_type"] = "hunyuan_v1_dense";
+  config["rope_scaling"] = {{"type", "dynamic"}, {"alpha", 1000.0}, {"factor", 1.0}};
+  const auto rope = read_description(config).rope;
+  EXPECT_FALSE(rope.dynamic);
+  EXPECT_EQ(rope.inv_freq, default_frequencies(5e5 * std::pow(1000.0, 64.0 / 62), 64));
+  config["rope_scaling"]["alpha"] = -1;
+  EXPECT_THAT(description_refusal(config), HasSubstr("alpha"));
+}
+
+TEST(description, what_another_family_has_is_refused_by_name) {
+  const auto refused = [](const json& patch) { return description_refusal(with(llama(), patch)); };
+  EXPECT_THAT(refused({{"attn_logit_softcapping", 50.0}}),
+              HasSubstr("attn_logit_softcapping does not belong to model_type llama"));
+  EXPECT_THAT(refused({{"attention_multiplier", 0.1}}), HasSubstr("attention_multiplier"));
+  EXPECT_THAT(refused({{"kv_lora_rank", 512}}), HasSubstr("kv_lora_rank"));
+  EXPECT_THAT(refused({{"model_type", "granite"}, {"no_rope_layers", {1}}}), HasSubstr("no_rope_layers"));
+  json null = llama();
+  null["attn_logit_softcapping"] = nullptr;
+  EXPECT_NO_THROW(read_description(null)) << "null is absent";
+  // A family that does not read layer_types takes none of them for full attention.
+  std::vector<std::string> types(16, "full_attention");
+  EXPECT_NO_THROW(read_description(with(llama(), {{"layer_types", types}})));
+  types[3] = "linear_attention";
+  EXPECT_THAT(refused({{"layer_types", types}}), HasSubstr("layer 3 \"linear_attention\""));
+  types[3] = "sliding_attention";
+  EXPECT_THAT(refused({{"layer_types", types}}), HasSubstr("layer 3 \"sliding_attention\""));
+  for (const char* type : {"llama", "olmo3", "exaone4", "cohere2", "gemma2", "qwen3"}) {
+    types[3] = "full_attention";
+    for (const std::size_t count : {15u, 17u})
+      EXPECT_THAT(
+          refused({{"model_type", type}, {"rope_scaling", nullptr}, {"layer_types", std::vector(count, types[0])}}),
+          HasSubstr("layer_types"))
+          << type;
+    types[3] = "chunked_attention";
+    EXPECT_THAT(refused({{"model_type", type}, {"rope_scaling", nullptr}, {"layer_types", types}}),
+                HasSubstr("\"chunked_attention\""))
+        << type;
+  }
 }
 
 TEST(description, refusals_show_text_of_config_json_cut_and_without_controls) {

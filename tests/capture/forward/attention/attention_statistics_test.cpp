@@ -30,7 +30,8 @@ attention_sums plain_softmax(tensor_view<const float> q, tensor_view<const float
         for (index_t c = 0; c < q.dim; ++c)
           score +=
               static_cast<double>(q.head(head)(t, c)) * static_cast<double>(k.head(head * k.heads / q.heads)(j, c));
-        p.push_back(o.window && j <= t - *o.window ? 0 : std::exp(o.scale * score));
+        score = o.cap > 0 ? o.cap * std::tanh(o.scale * score / o.cap) : o.scale * score;
+        p.push_back(o.window && j <= t - *o.window ? 0 : std::exp(score));
       }
       const double sum = std::accumulate(p.begin(), p.end(), 0.0);
       for (index_t j = 0; j <= t; ++j) {
@@ -53,9 +54,11 @@ TEST(attention_statistics, equal_a_plain_softmax) {
   for (const int threads : {1, 3})
     for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(37)}) {
       thread_pool pool(threads);
-      const attention_statistics_options o{.window = window, .scale = 0.3, .bins = distance_bins(400)};
-      const auto found = measure_attention(pool, d.queries(), d.keys(), {heads, buckets, o});
-      test::expect_near(found, plain_softmax(d.queries(), d.keys(), heads, buckets, o));
+      for (const double cap : {0.0, 1.5}) {
+        const attention_statistics_options o{.window = window, .scale = 0.3, .cap = cap, .bins = distance_bins(400)};
+        const auto found = measure_attention(pool, d.queries(), d.keys(), {heads, buckets, o});
+        test::expect_near(found, plain_softmax(d.queries(), d.keys(), heads, buckets, o));
+      }
     }
 }
 

@@ -86,7 +86,10 @@ constexpr std::size_t tokens = 12;  // two chunks
 
 std::vector<std::string> families() {
   auto names = test::varied_families;
-  names.push_back("olmo2");  // norms queries and keys of all heads at once
+  names.push_back("olmo2");          // norms queries and keys of all heads at once
+  names.push_back("hunyuan-dense");  // norms them after the rotation
+  names.push_back("granite");        // scales what layers add
+  names.push_back("cohere2");        // norms about the mean
   return names;
 }
 
