@@ -126,7 +126,9 @@ class decoder {
     const bool whole = static_cast<bool>(to.losses);
     std::vector<layer_visit> visits;
     for (index_t l = 0; l <= (whole ? description_.n_layers() - 1 : last_layer_); ++l)
-      if (!layer_of(l).skipped) visits.push_back({l, !whole && l == last_layer_, layer_of(l).experts});
+      if (const layer_description& layer = layer_of(l); !layer.skipped)
+        visits.push_back(
+            {l, !whole && l == last_layer_, layer.experts, !layer.experts || description_.experts->shared_width > 0});
     feed_.begin(visits);
     for (const layer_visit& visit : visits) {
       const auto& weights = feed_.take();

@@ -132,11 +132,11 @@ struct chunk_memory {
   product_scratch product;
 
  private:
-  /// Width of the widest feed-forward that is no expert's.
+  /// Width of the widest feed-forward that is not one of the chosen experts'.
   static index_t dense_width(const decoder_description& d) {
     const bool any =
         std::any_of(d.layers.begin(), d.layers.end(), [](const auto& l) { return !l.experts && !l.skipped; });
-    return any ? d.feed_forward : 0;
+    return std::max(any ? d.feed_forward : 0, d.experts ? d.experts->shared_width : 0);
   }
   static index_t wide_width(const decoder_description& d) {
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;

@@ -19,13 +19,16 @@ template <class T>
 struct choose_experts {
   const float* logits;  ///< (rows, experts)
   index_t experts, chosen;
-  bool normalised;       ///< shares add up to 1
-  std::int32_t* expert;  ///< (rows, chosen)
-  float* share;          ///< the same
+  bool normalised;                    ///< shares add up to 1
+  std::int32_t* expert;               ///< (rows, chosen)
+  float* share;                       ///< the same
+  const float* correction = nullptr;  ///< (experts) added to sigmoids of logits, by whose sum experts are chosen
+  float scale = 1;                    ///< of shares that are sigmoids
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     const float* const x = logits + row * experts;
+    if (correction) return by_sigmoids(team, row, x);
     const auto logit = [=](index_t i) {
       const float v = rounded<T>(x[i]);
       return v == v ? v : -HUGE_VALF;
@@ -51,6 +54,31 @@ struct choose_experts {
     }
     team.sync();
     for (index_t i = team.rank(); i < chosen; i += team.size()) shares[i] = rounded<T>(shares[i] / sum);
+  }
+
+ private:
+  /// In f32 whatever T is.
+  template <class Team>
+  QKGEOM_HD void by_sigmoids(const Team& team, index_t row, const float* x) const {
+    const auto sigmoid = [=](index_t i) { return x[i] == x[i] ? 1.0f / (1.0f + std::exp(-x[i])) : 0.0f; };
+    const auto rank_by = [=, this](index_t i) { return sigmoid(i) + correction[i]; };
+    float* const shares = share + row * chosen;
+    for (index_t i = team.rank(); i < experts; i += team.size()) {
+      const float mine = rank_by(i);
+      index_t place = 0;
+      for (index_t j = 0; j < experts; ++j) place += rank_by(j) > mine || (rank_by(j) == mine && j < i);
+      if (place >= chosen) continue;
+      expert[row * chosen + place] = static_cast<std::int32_t>(i);
+      shares[place] = sigmoid(i);
+    }
+    team.sync();
+    float sum = 1;
+    if (normalised) {
+      sum = 1e-20f;
+      for (index_t i = 0; i < chosen; ++i) sum += shares[i];
+    }
+    team.sync();
+    for (index_t i = team.rank(); i < chosen; i += team.size()) shares[i] = shares[i] / sum * scale;
   }
 };
 
@@ -150,8 +178,9 @@ class mixture_of_experts {
     expert_.reserve(choices);
     share_.reserve(choices);
     multiply_map(*device_, weights.router.w, {rows, e.count, d.hidden, d.hidden}, x, router_.data(), scratch);
-    device_->rows(rows, device_kernels::choose_experts<T>{router_.data(), e.count, e.chosen, e.normalised,
-                                                          expert_.data(), share_.data()});
+    device_->rows(rows, device_kernels::choose_experts<T>{
+                            router_.data(), e.count, e.chosen, e.normalised, expert_.data(), share_.data(),
+                            e.sigmoids ? weights.router.b.data() : nullptr, static_cast<float>(e.scale)});
     const choices_by_expert sorted(expert_.host(choices), e.count, e.chosen);
     choice_.set(sorted.choice);
     place_.set(sorted.place);

@@ -122,21 +122,26 @@ class layer_steps {
                      norms && !parallel ? norm_of(weights.feed_forward_norm) : device_kernels::norm_parameters{},
                      w.normed.data(), scale});
            });
+    const T* also = apart ? w.block.data() : nullptr;  // what is added besides the feed-forward
     const auto close = [&]<class In>(const In* wide, const float* bias) {
       device_->rows(c.rows, device_kernels::finish_block<In, T>{
                                 wide,
                                 d.hidden,
                                 bias,
                                 norm_of(d.names.feed_forward_out_norm, weights.feed_forward_out_norm),
-                                apart ? w.block.data() : nullptr,
+                                also,
                                 true,
                                 states,
                                 {},
                                 nullptr,
                                 scale});
     };
-    if (layer.experts) return close(w.experts(weights, d, c.rows, x, w.product), static_cast<const float*>(nullptr));
-    const index_t width = d.feed_forward;
+    if (layer.experts) {
+      const T* const chosen = w.experts(weights, d, c.rows, x, w.product);
+      if (d.experts->shared_width == 0) return close(chosen, static_cast<const float*>(nullptr));
+      also = chosen;
+    }
+    const index_t width = layer.experts ? d.experts->shared_width : d.feed_forward;
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated, in_place = workspace::activates_in_place(d);
     const index_t wide_row = gated ? 2 * width : width, active_row = in_place ? wide_row : width;
     T* const active = in_place ? reinterpret_cast<T*>(w.wide.data()) : w.active.data();

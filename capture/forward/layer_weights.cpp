@@ -17,6 +17,7 @@ struct tensor_slice {
   weight_matrix* matrix;
   std::vector<float>* vector;
   index_t first_row;
+  bool exact = false;  // never rounded to bf16
 };
 
 /// Collects the slices that a layer is made of.
@@ -26,8 +27,9 @@ class slice_list {
 
   std::vector<tensor_slice> take() { return std::move(slices_); }
 
-  void vector(const std::string& name, index_t size, std::vector<float>& to, index_t first_row = 0) {
-    slices_.push_back({prefix_ + name, {size}, 0, size, nullptr, &to, first_row});
+  void vector(const std::string& name, index_t size, std::vector<float>& to, index_t first_row = 0,
+              bool exact = false) {
+    slices_.push_back({prefix_ + name, {size}, 0, size, nullptr, &to, first_row, exact});
   }
   void norm(const std::string& name, norm_weights& to) {
     if (name.empty()) return;
@@ -105,6 +107,8 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   }
   const experts_description& e = *d.experts;
   list.linear("mlp.gate", e.count, d.hidden, false, to.router);
+  if (e.sigmoids) list.vector("mlp.gate.e_score_correction_bias", e.count, to.router.b, 0, true);
+  if (e.shared_width > 0) list.gated("mlp.shared_experts.", e.shared_width, false, to.feed_forward);
   to.experts.resize(e.count);
   for (index_t i = 0; i < e.count; ++i)
     list.gated("mlp.experts." + std::to_string(i) + ".", e.width, false, to.experts[i]);
@@ -170,7 +174,7 @@ void read_layer(const decoder_description& model, const checkpoint& weights, con
     } else {
       const auto size = static_cast<std::size_t>(t.first_row + t.count);
       if (t.vector->size() < size) t.vector->resize(size);
-      weights.read(t.name, t.shape, t.first, t.count, how.to_bf16, t.vector->data() + t.first_row);
+      weights.read(t.name, t.shape, t.first, t.count, how.to_bf16 && !t.exact, t.vector->data() + t.first_row);
     }
   }
   for (const tensor_slice& t : slices) weights.forget(t.name);

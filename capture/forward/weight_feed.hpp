@@ -13,10 +13,11 @@
 
 namespace qkgeom {
 
-/// A visit of a layer: its number, whether only queries and keys are computed of it, whether it has experts.
+/// A visit of a layer: its number, whether only queries and keys are computed of it, whether it has experts, and
+/// whether it has a feed-forward that all rows take.
 struct layer_visit {
   index_t layer;
-  bool only_qk, experts;
+  bool only_qk, experts, dense;
 };
 
 /// A layer's weights where a device computes: matrices of T, row-major (out, in); the rest in f32.
@@ -58,10 +59,8 @@ class device_layer {
     put(from.feed_forward_norm, feed_forward_norm);
     put(from.feed_forward_out_norm, feed_forward_out_norm);
     put(from.output, output);
-    if (!visit.experts) {
-      put(from.feed_forward, feed_forward);
-      return;
-    }
+    if (visit.dense) put(from.feed_forward, feed_forward);
+    if (!visit.experts) return;
     put(from.router, router);
     while (experts.size() < from.experts.size()) experts.push_back({make_map(m), make_map(m)});
     for (std::size_t i = 0; i < from.experts.size(); ++i) put(from.experts[i], experts[i]);

@@ -58,7 +58,10 @@ struct weight_names {
 /// A mixture of experts: each token takes the `chosen` experts of largest probability, weighted by it.
 struct experts_description {
   index_t count = 0, chosen = 0, width = 0;
-  bool normalised = false;  ///< the chosen probabilities are divided by their sum
+  bool normalised = false;   ///< the chosen probabilities are divided by their sum
+  bool sigmoids = false;     ///< probabilities are sigmoids, and experts are chosen by these plus a correction each
+  double scale = 1;          ///< of sigmoids as weights
+  index_t shared_width = 0;  ///< of a feed-forward that every token takes besides; 0: there is none
 };
 
 /// A decoder as data: all that the forward pass needs to know about a model besides its weights.

@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 25> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 26> families{{{"llama", read_llama},
                                                    {"smollm3", read_smollm3},
                                                    {"mistral", read_mistral},
                                                    {"ministral", read_ministral},
@@ -24,6 +24,7 @@ constexpr std::array<decoder_family, 25> families{{{"llama", read_llama},
                                                    {"gemma3_text", read_gemma3_text},
                                                    {"glm", read_glm},
                                                    {"glm4", read_glm4},
+                                                   {"glm4_moe", read_glm4_moe},
                                                    {"olmo2", read_olmo2},
                                                    {"olmo3", read_olmo3},
                                                    {"granite", read_granite},

@@ -107,6 +107,40 @@ decoder_description read_glm4(const json_value& config) {
   return model;
 }
 
+/// GLM 4.5: experts chosen by corrected sigmoids beside a feed-forward of all tokens, after some layers without
+/// experts. The layers behind the last, which predict several tokens, are not read.
+decoder_description read_glm4_moe(const json_value& config) {
+  decoder_description model = read_common(config, {.hidden = 4096,
+                                                   .feed_forward = 10944,
+                                                   .vocabulary = 151552,
+                                                   .query_heads = 96,
+                                                   .layers = 46,
+                                                   .key_heads = 8,
+                                                   .context = 131072,
+                                                   .norm_eps = 1e-5,
+                                                   .rope = {.partial = 0.5, .may_be_partial = true}});
+  model.qkv_bias = config.boolean("attention_bias").value_or(false);
+  if (config.boolean("use_qk_norm").value_or(false)) model.qk = qk_norm::each_head;
+  for (const char* field : {"n_group", "topk_group"})
+    require(config.integer(field, 1, 65536).value_or(1) == 1, config.where(), ": ", field,
+            " must be 1; groups of experts are not supported");
+  experts_description e;
+  e.count = config.integer("n_routed_experts", 1, 65536)
+                .value_or(config.integer("num_local_experts", 1, 65536).value_or(128));
+  e.chosen = config.integer("num_experts_per_tok", 1, 65536).value_or(8);
+  require(e.chosen <= e.count, config.where(), ": num_experts_per_tok (", e.chosen,
+          ") must be at most n_routed_experts (", e.count, ")");
+  e.width = config.integer("moe_intermediate_size", 1, index_t{1} << 24).value_or(1408);
+  e.normalised = config.boolean("norm_topk_prob").value_or(true);
+  e.sigmoids = true;
+  e.scale = config.positive("routed_scaling_factor").value_or(1);
+  e.shared_width = e.width * config.integer("n_shared_experts", 1, 256).value_or(1);
+  const index_t first = config.integer("first_k_dense_replace", 0, 65536).value_or(1);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) model.layers[i].experts = static_cast<index_t>(i) >= first;
+  model.experts = e;
+  return model;
+}
+
 /// OLMo 2 norms the outputs of attention and feed-forward, not their inputs, and queries and keys over all heads.
 decoder_description read_olmo2(const json_value& config) {
   decoder_description model = read_common(config, {.norm_eps = 1e-5});

@@ -82,6 +82,7 @@ decoder_description read_gemma3(const json_value& config);
 decoder_description read_gemma3_text(const json_value& config);
 decoder_description read_glm(const json_value& config);
 decoder_description read_glm4(const json_value& config);
+decoder_description read_glm4_moe(const json_value& config);
 decoder_description read_olmo2(const json_value& config);
 decoder_description read_olmo3(const json_value& config);
 decoder_description read_granite(const json_value& config);

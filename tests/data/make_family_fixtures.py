@@ -73,6 +73,9 @@ def families():
                            mm_tokens_per_image=4), tf.Gemma3ForConditionalGeneration, None),
         "glm": (lambda: tf.GlmConfig(**glm), tf.GlmForCausalLM, None),
         "glm4": (lambda: tf.Glm4Config(**glm), tf.Glm4ForCausalLM, None),
+        "glm4-moe": (lambda: tf.Glm4MoeConfig(**WIDE, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2,
+                                              moe_intermediate_size=24, n_shared_experts=1, routed_scaling_factor=1.5,
+                                              use_qk_norm=True, attention_bias=True), tf.Glm4MoeForCausalLM, None),
         "olmo2": (lambda: tf.Olmo2Config(**SHAPE), tf.Olmo2ForCausalLM, None),
         "olmo3": (lambda: tf.Olmo3Config(**SHAPE, sliding_window=33, layer_types=MIXED, rope_parameters={
             "full_attention": dict(YARN), "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
@@ -121,6 +124,11 @@ def randomise(model):
             p.copy_(center + 0.2 * noise)
         else:
             p.copy_(noise * (0.3 if name.endswith("bias") else 0.2))
+
+
+    for name, b in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            b.copy_(0.2 * torch.randn_like(b))
 
 
 def scaling_of(text):

@@ -298,6 +298,7 @@ TEST(description, refusals_name_what_is_wrong) {
   EXPECT_EQ(description_refusal({{"model_type", "foo"}}),
             "config.json: model_type 'foo' is not supported; supported: llama, smollm3, mistral, ministral, "
             "ministral3, mistral3, qwen2, qwen3, qwen3_moe, mllama, mllama_text_model, gemma3, gemma3_text, glm, glm4, "
+            "glm4_moe, "
             "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_neox");
   EXPECT_THAT(description_refusal(json::object()), HasSubstr("model_type"));
   EXPECT_THAT(description_refusal(json::array()), HasSubstr("object"));
@@ -362,6 +363,17 @@ TEST(description, families_of_2026_have_their_own_defaults) {
   EXPECT_EQ(read("seed_oss").head_dim, 128);
   EXPECT_FALSE(read("seed_oss").output_bias);
   EXPECT_DOUBLE_EQ(*read("granite").score_scale, 1);
+}
+
+TEST(description, glm4_moe_without_groups_of_experts) {
+  const json config{{"model_type", "glm4_moe"}, {"head_dim", 128}};
+  const auto d = read_description(config);
+  EXPECT_TRUE(!d.layers[0].experts && d.layers[1].experts && d.layers[45].experts);
+  EXPECT_EQ(d.experts->shared_width, 1408);
+  EXPECT_EQ(d.rope.rotary_dim, 64);
+  EXPECT_FALSE(d.rope.interleaved);
+  EXPECT_THAT(description_refusal(with(config, {{"n_group", 8}})), HasSubstr("n_group must be 1"));
+  EXPECT_THAT(description_refusal(with(config, {{"num_experts_per_tok", 129}})), HasSubstr("at most n_routed_experts"));
 }
 
 TEST(description, longrope_chooses_by_length) {

@@ -88,6 +88,7 @@ std::vector<std::string> families() {
   auto names = test::varied_families;
   names.push_back("olmo2");          // norms queries and keys of all heads at once
   names.push_back("hunyuan-dense");  // norms them after the rotation
+  names.push_back("glm4-moe");       // chooses experts by sigmoids
   names.push_back("granite");        // scales what layers add
   names.push_back("cohere2");        // norms about the mean
   return names;
