@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # python-packages.sh FOLDER    An environment in FOLDER with numpy and pyarrow, which the tests of examples/convert need, and
-# tokenizers, with which the tokenizers of capture/ are compared. Optional: without network or pip it says so and those tests
-# are skipped. Nothing to do where python3 has all three. Where nvcc is, also the headers of cuDNN's frontend, which come as
+# tokenizers, with which the tokenizers of capture/ are compared; also nanobind, scikit-build-core and mypy, with which
+# examples/python is built and checked. Optional: without network or pip it says so and those tests
+# are skipped. Nothing to do where python3 has all of them. Where nvcc is, also the headers of cuDNN's frontend, which come as
 # a package, into build/cudnn-frontend: with them the forward pass on a GPU is built with cuDNN's attention.
 set -uo pipefail
 folder=${1:?python-packages.sh needs a folder}
-works() { "$1" -c 'import numpy, pyarrow.parquet, tokenizers' 2>/dev/null; }
+works() { "$1" -c 'import numpy, pyarrow.parquet, tokenizers, nanobind, scikit_build_core, mypy' 2>/dev/null; }
 install() { # PYTHON ARGUMENTS...
   timeout 180 "$1" -m pip install -q --disable-pip-version-check --only-binary :all: --retries 1 --timeout 15 --no-deps "${@:2}"
 }
@@ -22,11 +23,12 @@ frontend() {
 trap frontend EXIT
 if works python3 || works "$folder/bin/python"; then exit 0; fi
 
-echo "Installing numpy, pyarrow and tokenizers into ${folder#"$PWD"/}"
+echo "Installing numpy, pyarrow, tokenizers, nanobind, scikit-build-core and mypy into ${folder#"$PWD"/}"
 # The tokenizers of tests/data/tokenizers were made with this library; nothing is fetched from the hub, so it stands alone.
 if ! { python3 -m venv --clear "$folder" &&
-  install "$folder/bin/python" numpy pyarrow 'tokenizers<0.24'; } >/dev/null 2>&1 || ! works "$folder/bin/python"; then
-  echo "That did not work (no network, or no pip): the tests of the converters and of random tokenizers will be skipped" >&2
+  install "$folder/bin/python" numpy pyarrow 'tokenizers<0.24' nanobind scikit-build-core packaging pathspec mypy \
+    mypy_extensions typing_extensions librt ast_serialize; } >/dev/null 2>&1 || ! works "$folder/bin/python"; then
+  echo "That did not work (no network, or no pip): the tests of the converters, of random tokenizers and of examples/python will be skipped" >&2
   rm -rf "$folder"
 fi
 exit 0

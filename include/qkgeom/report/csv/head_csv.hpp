@@ -29,6 +29,20 @@ inline void write_bins_csv(const std::filesystem::path& path, const model_report
 /// model_report.csv: one row, means over heads of the headline summaries and of the ten deciles.
 inline void write_model_report_csv(const std::filesystem::path& path, const model_report& report);
 
+/// Add the rows of a report to a table in memory: `Table` has `add`, `row` and `end_row` as `csv_writer` has them.
+template <class Table>
+void add_heads_rows(Table& table, const model_report& report);
+template <class Table>
+void add_qk_rows(Table& table, const model_report& report);
+template <class Table>
+void add_rotated_rows(Table& table, const model_report& report);
+template <class Table>
+void add_profile_rows(Table& table, const model_report& report);
+template <class Table>
+void add_heatmap_rows(Table& table, const model_report& report);
+template <class Table>
+void add_bins_rows(Table& table, const model_report& report);
+
 /// The columns of one of these tables and what adds the rows of a report, for files that hold several reports.
 struct head_table {
   std::vector<std::string> columns;

@@ -35,7 +35,8 @@ inline std::vector<std::string> joined(std::vector<std::string> names,
   return names;
 }
 
-inline void add_values(csv_writer& csv, const head_report& h, const std::vector<head_column>& list) {
+template <class Table>
+void add_values(Table& csv, const head_report& h, const std::vector<head_column>& list) {
   for (const auto& c : list) csv.add(c.value(h));
 }
 
@@ -45,35 +46,41 @@ inline void write_table(const std::filesystem::path& path, head_table table, con
   csv.commit();
 }
 
-inline void add_heads_rows(csv_writer& csv, const model_report& report) {
-  require_geometry("heads.csv", report.heads);
-  require_plasticity("heads.csv", report.heads);
+}  // namespace detail
+
+template <class Table>
+void add_heads_rows(Table& csv, const model_report& report) {
+  detail::require_geometry("heads.csv", report.heads);
+  detail::require_plasticity("heads.csv", report.heads);
   for (const auto& h : report.heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.window).add(name_of(h.pca.head_class));
-    add_values(csv, h, pca_columns());
-    add_values(csv, h, rotation_columns());
+    detail::add_values(csv, h, pca_columns());
+    detail::add_values(csv, h, rotation_columns());
     csv.add(h.profiles[0].covariance).add(h.summaries[0].pairs);
-    add_values(csv, h, plasticity_columns());
+    detail::add_values(csv, h, plasticity_columns());
     csv.end_row();
   }
 }
 
-inline void add_qk_rows(csv_writer& csv, const model_report& report) {
+template <class Table>
+void add_qk_rows(Table& csv, const model_report& report) {
   for (const auto& h : report.heads)
     for (std::size_t j = 0; j < h.pca.r_q.size(); ++j)
       csv.row(h.layer, h.q_head, j, h.pca.r_q[j], h.pca.r_k[j], h.pca.explained_variance[j]);
 }
 
-inline void add_rotated_rows(csv_writer& csv, const model_report& report) {
-  require_geometry("rotated.csv", report.heads);
+template <class Table>
+void add_rotated_rows(Table& csv, const model_report& report) {
+  detail::require_geometry("rotated.csv", report.heads);
   for (const auto& h : report.heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head);
-    add_values(csv, h, rotation_columns());
+    detail::add_values(csv, h, rotation_columns());
     csv.end_row();
   }
 }
 
-inline void add_profile_rows(csv_writer& csv, const model_report& report) {
+template <class Table>
+void add_profile_rows(Table& csv, const model_report& report) {
   const auto write = [&](const head_report& h, const plasticity_profile_result& p, std::string_view name) {
     for (std::size_t b = 0; b < p.buckets.size(); ++b) {
       const auto& v = p.buckets[b];
@@ -89,7 +96,8 @@ inline void add_profile_rows(csv_writer& csv, const model_report& report) {
   }
 }
 
-inline void add_heatmap_rows(csv_writer& csv, const model_report& report) {
+template <class Table>
+void add_heatmap_rows(Table& csv, const model_report& report) {
   for (const auto& h : report.heads) {
     if (h.profiles.empty()) continue;
     const auto& map = h.profiles[0].heatmap;
@@ -100,8 +108,9 @@ inline void add_heatmap_rows(csv_writer& csv, const model_report& report) {
   }
 }
 
-inline void add_bins_rows(csv_writer& csv, const model_report& report) {
-  require_plasticity("bins.csv", report.heads);
+template <class Table>
+void add_bins_rows(Table& csv, const model_report& report) {
+  detail::require_plasticity("bins.csv", report.heads);
   const std::pair<const char*, std::vector<double>> kinds[] = {{"quintile", equal_bins(report.context_length, 5)},
                                                                {"decile", equal_bins(report.context_length, 10)},
                                                                {"length", length_bins(report.context_length)}};
@@ -111,30 +120,28 @@ inline void add_bins_rows(csv_writer& csv, const model_report& report) {
         csv.row(h.layer, h.q_head, kind, bin.start, bin.end, bin.plasticity.value, bin.plasticity.error);
 }
 
-}  // namespace detail
-
 inline head_table heads_table() {
   auto names = detail::joined({"layer", "q_head", "k_head", "rope", "window", "head_class"},
                               {&pca_columns(), &rotation_columns()});
   names.insert(names.end(), {"covariance", "pairs"});
-  return {detail::joined(std::move(names), {&plasticity_columns()}), detail::add_heads_rows};
+  return {detail::joined(std::move(names), {&plasticity_columns()}), add_heads_rows<csv_writer>};
 }
 inline head_table qk_table() {
-  return {{"layer", "head", "pc", "r_q", "r_k", "explained_variance"}, detail::add_qk_rows};
+  return {{"layer", "head", "pc", "r_q", "r_k", "explained_variance"}, add_qk_rows<csv_writer>};
 }
 inline head_table rotated_table() {
-  return {detail::joined({"layer", "head", "k_head"}, {&rotation_columns()}), detail::add_rotated_rows};
+  return {detail::joined({"layer", "head", "k_head"}, {&rotation_columns()}), add_rotated_rows<csv_writer>};
 }
 inline head_table profile_table() {
   return {{"layer", "q_head", "q_bucket", "start", "end", "plasticity", "standard_error", "pairs", "queries",
            "covariance", "sampling_error"},
-          detail::add_profile_rows};
+          add_profile_rows<csv_writer>};
 }
 inline head_table heatmap_table() {
-  return {{"layer", "q_head", "key_distance", "query_distance", "plasticity", "pairs"}, detail::add_heatmap_rows};
+  return {{"layer", "q_head", "key_distance", "query_distance", "plasticity", "pairs"}, add_heatmap_rows<csv_writer>};
 }
 inline head_table bins_table() {
-  return {{"layer", "q_head", "kind", "start", "end", "plasticity", "standard_error"}, detail::add_bins_rows};
+  return {{"layer", "q_head", "kind", "start", "end", "plasticity", "standard_error"}, add_bins_rows<csv_writer>};
 }
 
 inline void write_heads_csv(const std::filesystem::path& path, const model_report& report) {

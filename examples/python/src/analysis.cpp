@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT
+// analyse() of arrays, and the steps behind it. Each of the library's templates is instantiated here alone.
+#include <nanobind/stl/variant.h>
+#include <cstring>
+#include <exception>
+
+#include "options.hpp"
+#include "python.hpp"
+#include "qkgeom/report/analyse_layer.hpp"
+#include "qkgeom/sampling/heads.hpp"
+#include "rows.hpp"
+#include "watched_context.hpp"
+
+namespace qkgeom::python {
+
+array_layer::array_layer(nb::handle q_, nb::handle k_, nb::handle positions_, nb::handle documents_,
+                         nb::handle key_positions_, nb::handle key_documents_, std::optional<index_t> window_)
+    : q(q_, "q"),
+      k(k_, "k"),
+      positions(positions_, "positions"),
+      documents([&]() -> array_ints {
+        if (documents_.is_none()) return array_ints(q.rows());
+        return array_ints(documents_, "documents");
+      }()),
+      window(window_) {
+  if (!key_positions_.is_none()) key_positions.emplace(key_positions_, "key_positions");
+  if (!key_documents_.is_none())
+    key_documents.emplace(key_documents_, "key_documents");
+  else if (documents_.is_none() && k.rows() != q.rows())
+    key_documents.emplace(k.rows());
+  require(q.one_head == k.one_head, "q and k must both be (rows, d) or both (rows, heads, d), but q has ",
+          text_of(q.array), " and k ", text_of(k.array));
+  if (q.element != k.element)
+    throw nb::type_error(
+        ("q and k must hold the same type, but q has " + text_of(q.array) + " and k " + text_of(k.array)).c_str());
+  require(positions.view().size == q.rows(), "positions has ", positions.view().size, " entries for ", q.rows(),
+          " rows of q");
+  require(documents.view().size == q.rows(), "documents has ", documents.view().size, " entries for ", q.rows(),
+          " rows of q");
+  const auto kp = key_positions ? key_positions->view().size : positions.view().size;
+  require(kp == k.rows(), "k has ", k.rows(), " rows for ", kp, " positions: key_positions gives the keys' own");
+  const auto kd = key_documents ? key_documents->view().size : documents.view().size;
+  require(kd == k.rows(), "k has ", k.rows(), " rows for ", kd, " documents: key_documents gives the keys' own");
+  require(q.heads() > 0 && k.heads() > 0 && q.heads() % k.heads() == 0, "q has ", q.heads(),
+          " heads, which must be a multiple of the ", k.heads(), " of k");
+  require(!window || *window > 0, "window must be at least 1 token");
+}
+
+index_t array_layer::length() const {
+  index_t length = 0;
+  for (const std::int32_t t : positions.view()) length = std::max<index_t>(length, index_t{t} + 1);
+  if (key_positions)
+    for (const std::int32_t t : key_positions->view()) length = std::max<index_t>(length, index_t{t} + 1);
+  return length;
+}
+
+namespace {
+
+bucket_edges edges_of(const buckets_argument& buckets, index_t length) {
+  if (const auto* edges = std::get_if<std::vector<index_t>>(&buckets)) return bucket_edges(*edges);
+  return uniform_buckets{std::get<index_t>(buckets)}.edges(length);
+}
+
+model_report analyse_arrays(nb::object q, nb::object k, nb::object positions, nb::object documents,
+                            buckets_argument buckets, std::optional<index_t> context_length,
+                            std::vector<std::string> covariance, nb::object key_positions, nb::object key_documents,
+                            std::optional<index_t> window, std::string pairs, index_t sampled_pairs, bool heatmap,
+                            std::uint64_t seed, index_t layer, bool rope) {
+  const array_layer rows(q, k, positions, documents, key_positions, key_documents, window);
+  const auto options = options_of(buckets, covariance, pairs, sampled_pairs, heatmap, seed);
+  require(!context_length || *context_length > 0, "context_length must be at least 1 token");
+  return run([&](watched_context& ctx) {
+    model_report report;
+    report.context_length = context_length.value_or(rows.length());
+    report.buckets = edges_of(buckets, report.context_length);
+    require(report.buckets.count() <= max_query_buckets, "buckets: ", report.buckets.count(), " are more than the ",
+            max_query_buckets, " allowed");
+    report.weighting = options.weighting;
+    layer_names names{layer, rope, {}, {}};
+    for (index_t h = 0; h < rows.q.heads(); ++h) names.query_heads.push_back(h);
+    for (index_t h = 0; h < rows.k.heads(); ++h) names.key_heads.push_back(h);
+    rows.visit([&](const auto& view) {
+      report.heads = analyse_layer(ctx, view, names, report.buckets, report.context_length, options);
+    });
+    return report;
+  });
+}
+
+layer_moments moments_of(nb::object q, nb::object k, nb::object positions, nb::object documents,
+                         buckets_argument buckets, std::optional<index_t> context_length, nb::object key_positions,
+                         nb::object key_documents) {
+  const array_layer rows(q, k, positions, documents, key_positions, key_documents, {});
+  return run([&](watched_context& ctx) {
+    const index_t length = context_length.value_or(rows.length());
+    const edge_buckets grid{edges_of(buckets, length).edges()};
+    return rows.visit([&](const auto& view) { return accumulate(ctx, view, grid, {.context_length = length}); });
+  });
+}
+
+std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model>& models, nb::object q, nb::object k,
+                                                   nb::object positions, nb::object documents, nb::object key_positions,
+                                                   nb::object key_documents, std::optional<index_t> window,
+                                                   nb::object pairs, bool heatmap, bool across_documents) {
+  const array_layer rows(q, k, positions, documents, key_positions, key_documents, window);
+  std::exception_ptr failure;  // of the weight: set and read with the GIL held
+  const auto weight = [&](const key_pair& p) {
+    const nb::gil_scoped_acquire gil;
+    if (failure) throw interrupted{};
+    try {
+      return nb::cast<double>(pairs(p));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    throw interrupted{};
+  };
+  std::string name;
+  const bool named = nb::try_cast(pairs, name);
+  if (!named && !PyCallable_Check(pairs.ptr()))
+    throw nb::type_error("pairs must be 'all', 'prefix_uniform' or a function of a KeyPair that returns its weight");
+  require(!named || name == "all" || name == "prefix_uniform", "pairs must be all, prefix_uniform or a function, not ",
+          name);
+  const auto compute = [&](watched_context& ctx) {
+    const profile_options options{.heatmap = heatmap};
+    return rows.visit([&](const auto& view) {
+      if (!named)
+        return plasticity_profile(ctx, models, view,
+                                  weighted_pairs{.weight_of = weight, .across_documents = across_documents}, options);
+      if (name == "all") return plasticity_profile(ctx, models, view, all_pairs{across_documents}, options);
+      return plasticity_profile(ctx, models, view, prefix_uniform{across_documents}, options);
+    });
+  };
+  try {
+    return run(compute);
+  } catch (...) {
+    if (failure) std::rethrow_exception(failure);
+    throw;
+  }
+}
+
+/// Moments as two strings of bytes, for pickle: integers, doubles.
+struct packed_moments {
+  std::vector<std::int64_t> integers;
+  std::vector<double> doubles;
+};
+void pack(packed_moments& p, const row_moments& m) {
+  p.integers.insert(p.integers.end(), {m.count, m.dim(), m.has_full_scatter()});
+  p.doubles.insert(p.doubles.end(), {m.mean_t, m.tt});
+  for (const auto* v : {&m.mean, &m.xt, &m.xx}) p.doubles.insert(p.doubles.end(), v->begin(), v->end());
+}
+nb::tuple state_of(const layer_moments& m) {
+  packed_moments p;
+  const auto& edges = m.buckets.edges();
+  p.integers = {1, static_cast<std::int64_t>(edges.size()), static_cast<std::int64_t>(m.q.size()),
+                static_cast<std::int64_t>(m.k.size())};
+  p.integers.insert(p.integers.end(), edges.begin(), edges.end());
+  p.integers.insert(p.integers.end(), m.key_of_query.begin(), m.key_of_query.end());
+  for (const auto* side : {&m.q, &m.k})
+    for (const auto& head : *side) {
+      pack(p, head.total);
+      for (const auto& b : head.bucket) pack(p, b);
+    }
+  return nb::make_tuple(nb::bytes(p.integers.data(), p.integers.size() * sizeof(std::int64_t)),
+                        nb::bytes(p.doubles.data(), p.doubles.size() * sizeof(double)));
+}
+/// Reads numbers of a pickle one after another; throws `error` past the end.
+template <class T>
+struct unpacker {
+  const nb::bytes bytes;
+  std::size_t at = 0;
+  void read(T* to, std::size_t n) {
+    require(n <= bytes.size() / sizeof(T) && at <= bytes.size() / sizeof(T) - n, "this pickle of moments is damaged");
+    std::memcpy(to, bytes.c_str() + at * sizeof(T), n * sizeof(T));
+    at += n;
+  }
+  T next() {
+    T x;
+    read(&x, 1);
+    return x;
+  }
+  std::vector<T> next(std::int64_t n) {
+    require(n >= 0 && static_cast<std::size_t>(n) <= bytes.size() / sizeof(T), "this pickle of moments is damaged");
+    std::vector<T> x(static_cast<std::size_t>(n));
+    read(x.data(), x.size());
+    return x;
+  }
+};
+layer_moments moments_from(const nb::tuple& state) {
+  require(state.size() == 2, "this pickle of moments is damaged");
+  unpacker<std::int64_t> integers{nb::cast<nb::bytes>(state[0])};
+  unpacker<double> doubles{nb::cast<nb::bytes>(state[1])};
+  require(integers.next() == 1, "this pickle of moments is of another version of qkgeom");
+  const auto edges = integers.next(), q = integers.next(), k = integers.next();
+  layer_moments m{bucket_edges(integers.next(edges)), {}, {}, integers.next(q)};
+  for (const index_t h : m.key_of_query) require(h >= 0 && h < k, "this pickle of moments is damaged");
+  const auto rows = [&] {
+    row_moments r;
+    r.count = integers.next();
+    const auto d = integers.next();
+    const bool full = integers.next() != 0;
+    require(d >= 0 && d < 1 << 20, "this pickle of moments is damaged");
+    r.mean_t = doubles.next();
+    r.tt = doubles.next();
+    r.mean = doubles.next(d);
+    r.xt = doubles.next(d);
+    r.xx = doubles.next(full ? d * d : d);
+    return r;
+  };
+  for (auto* side : {&m.q, &m.k})
+    for (std::int64_t h = 0; h < (side == &m.q ? q : k); ++h) {
+      side_moments s{rows(), {}};
+      for (index_t b = 0; b < m.buckets.count(); ++b) s.bucket.push_back(rows());
+      side->push_back(std::move(s));
+    }
+  return m;
+}
+
+void bind_moments(nb::module_& m) {
+  const auto d_by_d = [](const row_moments& r) {
+    const auto d = r.mean.size();
+    return r.has_full_scatter() ? std::vector<std::size_t>{d, d} : std::vector<std::size_t>{d};
+  };
+  record<row_moments>(m, "RowMoments", "Count, mean and sums of products about the means of rows x at positions t.")
+      .field("count", &row_moments::count)
+      .field("mean_t", &row_moments::mean_t, "tokens")
+      .field("tt", &row_moments::tt, "sum of (t - mean_t)^2")
+      .array("mean", &row_moments::mean, "(d)")
+      .array("xt", &row_moments::xt, "(d) sum of (x - mean)(t - mean_t)")
+      .array(
+          "xx", [](const row_moments& r) -> const std::vector<double>& { return r.xx; }, d_by_d,
+          "(d, d) sum of (x - mean)(x - mean)', or its diagonal (d)");
+  record<side_moments>(m, "SideMoments", "Moments of one side of a head: of all rows, and per bucket.")
+      .field("total", &side_moments::total)
+      .field("bucket", &side_moments::bucket, "(buckets)");
+  record<layer_moments>(m, "Moments", "Moments of the heads of a layer, each key head once; they merge exactly.")
+      .field(
+          "buckets", [](const layer_moments& x) { return x.buckets.edges(); }, "edges, tokens")
+      .field("q", &layer_moments::q, "(query heads)")
+      .field("k", &layer_moments::k, "(key heads)")
+      .field("key_of_query", &layer_moments::key_of_query)
+      .def(
+          "merge", [](const layer_moments& a, const layer_moments& b) { return merge(a, b); }, nb::arg("other"),
+          "Moments of the rows of both together. Raises ValueError unless heads and buckets fit.")
+      .def(
+          "__eq__", [](const layer_moments& a, const layer_moments& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__getstate__", &state_of)
+      .def("__setstate__",
+           [](layer_moments& x, const nb::tuple& state) { new (&x) layer_moments(moments_from(state)); });
+}
+
+void bind_models(nb::module_& m) {
+  record<query_bucket>(m, "QueryBucket", "Query model of one bucket, in Householder coordinates.")
+      .field("queries", &query_bucket::queries, "fewer than 2: no model")
+      .field("tau", &query_bucket::tau, "query position, tokens")
+      .array("mean", &query_bucket::mean, "(d) mean query at tau")
+      .array("variance", &query_bucket::variance, "(d)");
+  record<query_model>(m, "QueryModel", "Gaussian model of a head's queries per query bucket (4.9 to 4.12).")
+      .field("covariance", [](const query_model& x) { return std::string(name_of(x.covariance)); })
+      .field(
+          "buckets", [](const query_model& x) { return x.buckets.edges(); }, "edges, tokens")
+      .array("reflector", &query_model::reflector, "unit u of H = I - 2uu' (4.10); empty: H = I")
+      .field("alpha_pos", &query_model::alpha_pos)
+      .field("beta_pos", &query_model::beta_pos, "drift |beta| per token")
+      .field("sigma2_pos", &query_model::sigma2_pos)
+      .field("r2_pos", &query_model::r2_pos)
+      .field("bucket", &query_model::bucket);
+  record<key_pair>(m, "KeyPair", "Argument of a pair's weight.")
+      .field("i", &key_pair::i, "rank of the earlier key among the admitted keys")
+      .field("j", &key_pair::j)
+      .field("keys", &key_pair::keys, "admitted keys of the document")
+      .field("t_i", &key_pair::t_i, "position, tokens")
+      .field("t_j", &key_pair::t_j)
+      .field("document_i", &key_pair::document_i)
+      .field("document_j", &key_pair::document_j)
+      .field("tau", &key_pair::tau, "query position of the bucket, tokens")
+      .field(
+          "distance", [](const key_pair& p) { return p.distance(); }, "t_j - t_i, tokens");
+}
+
+}  // namespace
+
+void bind_analysis(nb::module_& m) {
+  bind_moments(m);
+  bind_models(m);
+  const auto none = nb::none();
+  const std::vector<std::string> usual{"diagonal", "joint", "empirical"};
+  m.def("analyse", &analyse_arrays, nb::arg("q"), nb::arg("k"), nb::arg("positions"), nb::arg("documents") = none,
+        nb::arg("buckets") = buckets_argument(index_t{512}), nb::arg("context_length") = none,
+        nb::arg("covariance") = usual, nb::kw_only(), nb::arg("key_positions") = none, nb::arg("key_documents") = none,
+        nb::arg("window") = none, nb::arg("pairs") = "all", nb::arg("sampled_pairs") = 0, nb::arg("heatmap") = true,
+        nb::arg("seed") = 0, nb::arg("layer") = 0, nb::arg("rope") = true,
+        "PCA (4.2), rotation (4.3 to 4.6) and plasticity (4.4) of one head or of the heads of a layer.\n\n"
+        "q: (n, d), or (n, query heads, d); k: (n, d) or (n, key heads, d): rows after the rotary embedding, float64,\n"
+        "float32, float16 or bfloat16, viewed without a copy at any stride of rows and heads.\n"
+        "positions, documents: (n) int32 or int64, tokens from 0 and ids; documents=None: one document.\n"
+        "buckets: width of the query buckets in tokens, or their edges. context_length: L in tokens; None: one past\n"
+        "the last position. covariance: query models, of which the first is the headline, and 'empirical' for the\n"
+        "observed queries. key_positions, key_documents: (keys), where keys stand elsewhere than queries.\n"
+        "window: tokens of a sliding window. pairs: 'all', 'per_document' or 'prefix_uniform' (Definition 4.3).\n"
+        "Raises ValueError or TypeError that names the argument.");
+  m.def("accumulate", &moments_of, nb::arg("q"), nb::arg("k"), nb::arg("positions"), nb::arg("documents") = none,
+        nb::arg("buckets") = buckets_argument(index_t{512}), nb::arg("context_length") = none, nb::kw_only(),
+        nb::arg("key_positions") = none, nb::arg("key_documents") = none,
+        "Mergeable moments of the rows, in float64; arguments as those of analyse.");
+  m.def(
+      "pca", [](const layer_moments& x) { return run([&](watched_context& c) { return pca(c, x); }); },
+      nb::arg("moments"), "PCA of pooled queries and keys (4.2), one result per query head.");
+  m.def(
+      "planar_rotation",
+      [](const layer_moments& x, std::optional<index_t> length, double scale) {
+        return run([&](watched_context& c) {
+          return planar_rotation(c, x, {.context_length = length.value_or(0), .score_scale = scale});
+        });
+      },
+      nb::arg("moments"), nb::arg("context_length") = none, nb::arg("score_scale") = 0.0,
+      "Drift axis a, separation axis b and bias strength (4.3 to 4.6), one result per query head.\n\n"
+      "score_scale: what the softmax multiplies q . k by; 0: 1/sqrt(d).");
+  m.def(
+      "fit_queries",
+      [](const layer_moments& x, const std::string& covariance, bool no_drift) {
+        const auto kind = covariance_of(covariance);
+        return run([&](watched_context& c) { return fit_queries(c, x, {.covariance = kind, .no_drift = no_drift}); });
+      },
+      nb::arg("moments"), nb::arg("covariance") = "diagonal", nb::arg("no_drift") = false,
+      "Gaussian query models (4.9 to 4.12), one per query head: diagonal, full, joint or linear_drift.");
+  m.def("plasticity_profile", &profiles_of, nb::arg("models"), nb::arg("q"), nb::arg("k"), nb::arg("positions"),
+        nb::arg("documents") = none, nb::kw_only(), nb::arg("key_positions") = none, nb::arg("key_documents") = none,
+        nb::arg("window") = none, nb::arg("pairs") = nb::object(nb::str("all")), nb::arg("heatmap") = false,
+        nb::arg("across_documents") = false,
+        "Mean pairwise plasticity PP = 4 Phi(z) Phi(-z) (4.7, 4.8) per query bucket, one profile per model.\n\n"
+        "models: those of fit_queries for the same heads. pairs: 'all', 'prefix_uniform' (Definition 4.3), or a\n"
+        "function of a KeyPair that returns a weight of at least 0. Such a function is called for every pair under\n"
+        "the GIL: about a microsecond a pair, some thousand times what the pair itself costs.");
+  m.def(
+      "summarize", [](const plasticity_profile_result& p, index_t length) { return summarize(p, length); },
+      nb::arg("profile"), nb::arg("context_length"), "Means of a profile over [0, L) tokens and its ends (4.4.5).");
+  m.def(
+      "viewed",
+      [](nb::object x) {
+        const array_rows rows(x, "x");
+        return nb::make_tuple(reinterpret_cast<std::uintptr_t>(rows.array.data()), std::string(name_of(rows.element)));
+      },
+      nb::arg("x"), "Address and element type of the rows that a call would read.");
+  m.def(
+      "set_threads",
+      [](int threads) {
+        const nb::gil_scoped_release released;
+        auto& shared = the_context();
+        const std::lock_guard one_call(shared.mutex);
+        shared.threads = threads;
+        shared.context.reset();
+      },
+      nb::arg("threads"), "Threads of all later calls; 0: one per core. Results do not depend on it.");
+}
+
+}  // namespace qkgeom::python

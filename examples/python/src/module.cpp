@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#include "python.hpp"
+#include "qkgeom/core/error.hpp"
+
+NB_MODULE(_qkgeom, m) {
+  m.doc() = "The compiled half of qkgeom";
+  m.attr("__version__") = QKGEOM_VERSION;
+  nanobind::exception<qkgeom::error>(m, "Error", PyExc_ValueError);
+  qkgeom::python::bind_results(m);
+  qkgeom::python::bind_analysis(m);
+  qkgeom::python::bind_captures(m);
+}

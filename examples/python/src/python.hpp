@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace qkgeom::python {
+
+namespace nb = nanobind;
+using numbers = nb::ndarray<nb::numpy, const double>;
+
+void bind_results(nb::module_& m);
+void bind_analysis(nb::module_& m);
+void bind_captures(nb::module_& m);
+
+/// NumPy view of numbers that `owner` keeps alive.
+inline numbers view_of(const std::vector<double>& x, std::vector<std::size_t> shape, nb::handle owner) {
+  return numbers(x.data(), shape.size(), shape.data(), owner);
+}
+
+/// A class whose fields have the C++ names; its repr shows them.
+template <class T>
+class record : public nb::class_<T> {
+ public:
+  record(nb::module_& m, const char* name, const char* doc) : nb::class_<T>(m, name, doc) {
+    this->def(
+        "__repr__", [](nb::handle self) { return nb::module_::import_("qkgeom._show").attr("show")(self); },
+        nb::sig("def __repr__(self) -> str"));
+    this->attr("_fields") = nb::tuple();
+  }
+  template <class F>
+  record& field(const char* name, F&& member, const char* doc = nullptr) {
+    return doc ? named(name).read(name, std::forward<F>(member), doc) : named(name).read(name, std::forward<F>(member));
+  }
+  /// A vector of the record as an array; shape(record) gives its shape, or it is a vector (n).
+  record& array(const char* name, std::vector<double> T::*member, const char* doc) {
+    return array(
+        name, [member](const T& x) -> const std::vector<double>& { return x.*member; },
+        [member](const T& x) { return std::vector<std::size_t>{(x.*member).size()}; }, doc);
+  }
+  template <class Values, class Shape>
+  record& array(const char* name, Values values, Shape shape, const char* doc) {
+    named(name);
+    this->def_prop_ro(
+        name,
+        [values, shape](nb::handle self) {
+          const T& x = nb::cast<const T&>(self);
+          return view_of(values(x), shape(x), self);
+        },
+        doc);
+    return *this;
+  }
+
+ private:
+  record& named(const char* name) {
+    this->attr("_fields") = nb::object(this->attr("_fields")) + nb::make_tuple(name);
+    return *this;
+  }
+  template <class F, class... Doc>
+  record& read(const char* name, F&& member, const Doc&... doc) {
+    if constexpr (std::is_member_object_pointer_v<std::remove_cvref_t<F>>)
+      this->def_ro(name, member, doc...);
+    else
+      this->def_prop_ro(name, std::forward<F>(member), doc...);
+    return *this;
+  }
+};
+
+}  // namespace qkgeom::python

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""qkgeom: the geometry of attention heads from their queries and keys.
+
+Tensors in, tables out: `analyse(q, k, positions)` for arrays, `open(capture)` for captures on disk. The numbers are those of the C++
+library; docs/glossary.md defines the words.
+"""
+from __future__ import annotations
+
+from ._captures import Capture, open
+from ._qkgeom import (
+    AxisProjection,
+    Error,
+    Estimate,
+    Heatmap,
+    HeadReport,
+    KeyPair,
+    Moments,
+    Note,
+    Pca,
+    PositionBias,
+    Profile,
+    ProfileBucket,
+    ProfileSummary,
+    QueryBucket,
+    QueryModel,
+    Report,
+    Rotation,
+    RowMoments,
+    SideMoments,
+    Table,
+    accumulate,
+    analyse,
+    draw_tokens,
+    fit_queries,
+    pca,
+    planar_rotation,
+    plasticity_profile,
+    set_threads,
+    summarize,
+)
+from ._version import __version__
+
+__all__ = [
+    "AxisProjection", "Capture", "Error", "Estimate", "Heatmap", "HeadReport", "KeyPair", "Moments", "Note", "Pca",
+    "PositionBias", "Profile", "ProfileBucket", "ProfileSummary", "QueryBucket", "QueryModel", "Report", "Rotation",
+    "RowMoments", "SideMoments", "Table", "__version__", "accumulate", "analyse", "draw_tokens", "fit_queries",
+    "open", "pca", "planar_rotation", "plasticity_profile", "set_threads", "summarize",
+]

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Captures on disk."""
+from __future__ import annotations
+
+import json
+import os
+import typing
+
+import numpy as np
+
+from . import _qkgeom
+from ._qkgeom import Report, Table
+
+Path = typing.Union[str, "os.PathLike[str]"]
+
+
+class Capture:
+    """One or several captures of one model; what is asked for is analysed once and kept."""
+
+    def __init__(self, paths: list[str], options: dict[str, typing.Any]) -> None:
+        self._set = _qkgeom.open_captures(paths)
+        self._options = options
+        self._report: Report | None = None
+
+    def __repr__(self) -> str:
+        return f"Capture(model={self.model!r}, context_length={self.context_length}, layers={self.layers})"
+
+    @property
+    def model(self) -> str:
+        return self._set.model
+
+    @property
+    def context_length(self) -> int:
+        """Tokens at which documents were cut."""
+        return self._set.context_length
+
+    @property
+    def layers(self) -> list[int]:
+        return list(self._set.layers)
+
+    @property
+    def manifest(self) -> dict[str, typing.Any]:
+        """The manifest (docs/formats.md)."""
+        return typing.cast("dict[str, typing.Any]", json.loads(self._set.manifest_json))
+
+    def report(self, path: Path | None = None) -> Report:
+        """The analysis of all heads, as the program `heads` runs it; `path`: a folder that its tables are written to."""
+        if self._report is None:
+            self._report = _analyse(self._set, self._options)
+        if path is not None:
+            self._report.write(os.fspath(path))
+        return self._report
+
+    def heads(self) -> Table:
+        """heads.csv: a row per head, all analyses side by side."""
+        return self.report().table("heads")
+
+    def profile(self) -> Table:
+        """profile.csv: plasticity per head, query bucket and model."""
+        return self.report().table("profile")
+
+    def heatmap(self, layer: int, head: int) -> np.ndarray[typing.Any, np.dtype[np.float64]]:
+        """Mean plasticity of a head (key distance, query distance) in cells of tokens; NaN where there is no pair."""
+        cells = self.report().head(layer, head).profiles[0].heatmap
+        with np.errstate(invalid="ignore"):
+            return typing.cast("np.ndarray[typing.Any, np.dtype[np.float64]]", cells.sum / cells.weight)
+
+
+def _analyse(captures: _qkgeom.CaptureSet, options: dict[str, typing.Any]) -> Report:
+    progress = options.pop("progress", None)
+    if progress is not True:
+        return captures.analyse(progress=progress or None, **options)
+    try:
+        from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        return captures.analyse(**options)
+    with tqdm(desc="Analysing", unit="head") as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        return captures.analyse(progress=show, **options)
+
+
+def open(  # noqa: A001: as in gzip.open
+    path: Path | list[Path],
+    *,
+    buckets: int | list[int] | None = None,
+    covariance: typing.Sequence[str] = ("diagonal", "joint", "empirical"),
+    pairs: str = "all",
+    sampled_pairs: int = 0,
+    seed: int = 0,
+    heads: typing.Sequence[tuple[int, int]] = (),
+    progress: typing.Callable[[int, int], None] | bool | None = None,
+) -> Capture:
+    """Opens a capture, or several of one model as one.
+
+    buckets: width of the query buckets in tokens, or edges; None: the capture's own. heads: (layer, head) to analyse;
+    empty: all. progress: called with (heads done, heads in all) after each layer; True shows tqdm's bar if it is there.
+    Raises ValueError naming the file and what is wrong with it.
+    """
+    paths = path if isinstance(path, list) else [path]
+    return Capture([os.fspath(p) for p in paths], {
+        "buckets": buckets, "covariance": list(covariance), "pairs": pairs, "sampled_pairs": sampled_pairs, "seed": seed,
+        "heads": list(heads), "progress": progress,
+    })

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "qkgeom/core/head.hpp"
+
+namespace qkgeom::python {
+
+namespace nb = nanobind;
+using any_array = nb::ndarray<nb::ro>;
+
+/// Shape, dtype and strides of an array, for messages.
+inline std::string text_of(const any_array& x) {
+  const auto t = x.dtype();
+  const auto code = static_cast<nb::dlpack::dtype_code>(t.code);
+  std::ostringstream s;
+  const auto list = [&](const char* name, auto value) {
+    s << name << " (";
+    for (std::size_t i = 0; i < x.ndim(); ++i) s << (i ? ", " : "") << value(i);
+    s << ")";
+  };
+  list("shape", [&](std::size_t i) { return x.shape(i); });
+  using enum nb::dlpack::dtype_code;
+  s << ", dtype "
+    << (code == Float    ? "float"
+        : code == Bfloat ? "bfloat"
+        : code == Int    ? "int"
+        : code == UInt   ? "uint"
+        : code == Bool   ? "bool"
+                         : "other ")
+    << int{t.bits} << " and ";
+  list("strides", [&](std::size_t i) { return x.stride(i); });
+  return s.str();
+}
+
+/// An array that Python holds in host memory, without a copy. Throws TypeError or `error`, naming the argument.
+inline any_array take_array(nb::handle x, const char* name) {
+  any_array a;
+  if (nb::hasattr(x, "requires_grad") && nb::cast<bool>(x.attr("requires_grad")))
+    fail(name, " is part of a graph of gradients: pass ", name, ".detach()");
+  if (!nb::try_cast(x, a, false) || !a.is_valid())
+    throw nb::type_error((std::string(name) +
+                          " must be an array (NumPy, PyTorch, JAX: the array protocol or DLPack), not " +
+                          nb::cast<std::string>(nb::str(x.type().attr("__name__"))))
+                             .c_str());
+  require(a.device_type() == nb::device::cpu::value, name, " lies on a device (DLPack device type ", a.device_type(),
+          "), and this build of qkgeom has no CUDA: pass ", name, ".cpu()");
+  return a;
+}
+
+/// Rows of one head (n, d) or of a layer (n, heads, d), viewed where they lie.
+struct array_rows {
+  any_array array;
+  const char* name;
+  dtype element = dtype::f32;
+  bool one_head = false;
+
+  array_rows(nb::handle x, const char* of) : array(take_array(x, of)), name(of) {
+    const auto t = array.dtype();
+    const auto code = static_cast<nb::dlpack::dtype_code>(t.code);
+    one_head = array.ndim() == 2;
+    using enum nb::dlpack::dtype_code;
+    if (code == Float && t.bits == 64)
+      element = dtype::f64;
+    else if (code == Float && t.bits == 32)
+      element = dtype::f32;
+    else if (code == Float && t.bits == 16)
+      element = dtype::f16;
+    else if (code == Bfloat && t.bits == 16)
+      element = dtype::bf16;
+    else
+      throw nb::type_error(
+          (std::string(name) + " must hold float64, float32, float16 or bfloat16, but it has " + text_of(array))
+              .c_str());
+    require(array.ndim() == 2 || array.ndim() == 3, name, " must be (rows, d) or (rows, heads, d), but it has ",
+            text_of(array));
+    const auto d = array.ndim() - 1;
+    require(array.shape(0) == 0 || array.shape(d) < 2 || array.stride(d) == 1, name,
+            " cannot be viewed: the numbers of a row must follow one another, but it has ", text_of(array));
+  }
+
+  index_t rows() const { return static_cast<index_t>(array.shape(0)); }
+  index_t heads() const { return one_head ? 1 : static_cast<index_t>(array.shape(1)); }
+  template <class T>
+  tensor_view<const T> view() const {
+    const auto d = static_cast<index_t>(array.shape(array.ndim() - 1));
+    return {static_cast<const T*>(array.data()),    rows(), heads(), d, array.stride(0),
+            one_head ? d : index_t{array.stride(1)}};
+  }
+};
+
+/// Integers (n): i32 in place, i64 converted.
+class array_ints {
+ public:
+  array_ints(nb::handle x, const char* name) : array_(take_array(x, name)) {
+    const auto t = array_.dtype();
+    if (static_cast<nb::dlpack::dtype_code>(t.code) != nb::dlpack::dtype_code::Int || (t.bits != 32 && t.bits != 64))
+      throw nb::type_error((std::string(name) + " must hold int32 or int64, but it has " + text_of(array_)).c_str());
+    require(array_.ndim() == 1, name, " must be (rows), but it has ", text_of(array_));
+    const auto n = static_cast<index_t>(array_.shape(0));
+    const index_t step = n > 1 ? array_.stride(0) : 1;
+    if (t.bits == 32 && step == 1) {
+      view_ = {static_cast<const std::int32_t*>(array_.data()), n};
+      return;
+    }
+    own_.resize(n);
+    for (index_t i = 0; i < n; ++i) {
+      const std::int64_t v = t.bits == 32 ? static_cast<const std::int32_t*>(array_.data())[i * step]
+                                          : static_cast<const std::int64_t*>(array_.data())[i * step];
+      require(v >= std::numeric_limits<std::int32_t>::min() && v <= std::numeric_limits<std::int32_t>::max(), name,
+              " holds ", v, " at row ", i, ", which 32 bits do not hold");
+      own_[i] = static_cast<std::int32_t>(v);
+    }
+    view_ = {own_.data(), n};
+  }
+  /// n zeros.
+  explicit array_ints(index_t n) : own_(n) { view_ = {own_.data(), n}; }
+  array_ints(const array_ints&) = delete;
+
+  vector_view<const std::int32_t> view() const { return view_; }
+
+ private:
+  any_array array_;
+  std::vector<std::int32_t> own_;
+  vector_view<const std::int32_t> view_;
+};
+
+/// Queries and keys of a head or a layer with their positions and documents, as Python gives them.
+struct array_layer {
+  array_rows q, k;
+  array_ints positions, documents;
+  std::optional<array_ints> key_positions, key_documents;
+  std::optional<index_t> window;
+
+  array_layer(nb::handle q_, nb::handle k_, nb::handle positions_, nb::handle documents_, nb::handle key_positions_,
+              nb::handle key_documents_, std::optional<index_t> window_);
+
+  template <class T>
+  layer_view<T> view() const {
+    std::vector<index_t> key_of_query;
+    for (index_t h = 0; h < q.heads(); ++h) key_of_query.push_back(h / (q.heads() / k.heads()));
+    return {q.view<T>(),
+            positions.view(),
+            documents.view(),
+            k.view<T>(),
+            key_positions ? key_positions->view() : positions.view(),
+            key_documents ? key_documents->view() : documents.view(),
+            std::move(key_of_query),
+            window};
+  }
+  /// One past the last position.
+  index_t length() const;
+  /// Calls f(layer_view<T>) with the element type.
+  template <class F>
+  decltype(auto) visit(F&& f) const {
+    return visit_element_type(q.element, [&]<class T>() -> decltype(auto) { return f(view<T>()); });
+  }
+};
+
+}  // namespace qkgeom::python

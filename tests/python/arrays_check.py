@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""Arrays are viewed where they lie, at any stride; what cannot be viewed is refused by a sentence."""
+import resource
+
+import numpy as np
+
+import qkgeom
+from qkgeom import _qkgeom
+
+rng = np.random.default_rng(1)
+
+
+def refused(kind, words, call):
+    try:
+        call()
+    except kind as e:
+        assert all(w in str(e) for w in words), (words, str(e))
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+n, heads, d = 600, 4, 16
+position = np.arange(n, dtype=np.int32)
+q, k = (rng.normal(size=(n, h, d)) for h in (heads, 2))
+numbers = qkgeom.analyse(q, k, position).table("heads").to_dict()
+
+for dtype, name in ((np.float64, "F64"), (np.float32, "F32"), (np.float16, "F16")):
+    x = q.astype(dtype)
+    assert _qkgeom.viewed(x) == (x.__array_interface__["data"][0], name)
+    wide = np.zeros((n, 2, heads, d + 3), dtype)
+    y = wide[:, 1, :, :d]
+    y[:] = x
+    assert _qkgeom.viewed(y)[0] == y.__array_interface__["data"][0]
+    z = k.astype(dtype)
+    a, b = (qkgeom.analyse(v, z, position).table("heads").to_dict() for v in (x, y))
+    assert a == b, "strides change nothing"
+by_head = np.ascontiguousarray(q.transpose(1, 0, 2)).transpose(1, 0, 2)
+assert by_head.strides != q.strides and qkgeom.analyse(by_head, k, position).table("heads").to_dict() == numbers
+backwards = q[::-1]
+assert qkgeom.analyse(backwards, k[::-1], position[::-1]).table("profile")["pairs"] == qkgeom.analyse(q, k, position).table("profile")["pairs"]
+q.flags.writeable = False
+assert qkgeom.analyse(q, k, position.astype(np.int64)).table("heads").to_dict() == numbers
+
+shape = ["shape (600, 4, 8)", "float64", "strides (64, 16, 2)", "q"]
+refused(ValueError, shape, lambda: qkgeom.analyse(q[..., ::2], k[..., ::2], position))
+refused(ValueError, ["row_stride"], lambda: qkgeom.analyse(np.broadcast_to(q[:1], q.shape), k, position))
+refused(TypeError, ["q", "int64"], lambda: qkgeom.analyse(q.astype(np.int64), k, position))
+refused(TypeError, ["q", "list"], lambda: qkgeom.analyse([[1.0]], k, position))
+refused(TypeError, ["q and k", "float32"], lambda: qkgeom.analyse(q, k.astype(np.float32), position))
+refused(TypeError, ["positions", "float64"], lambda: qkgeom.analyse(q, k, position.astype(float)))
+refused(ValueError, ["positions", "599"], lambda: qkgeom.analyse(q, k, position[1:]))
+refused(ValueError, ["heads", "multiple"], lambda: qkgeom.analyse(q[:, :3], k, position))
+
+# Rows of 256 MB: a call that copied them would show.
+large = np.zeros((500_000, 64), dtype=np.float64)
+large[:, 0] = np.arange(len(large))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+qkgeom.accumulate(large, large, np.arange(len(large), dtype=np.int32), buckets=100_000)
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+assert grown < 100_000, f"{grown} KB more: rows were copied"
+
+try:
+    import torch
+except ImportError:
+    print("left out: tensors of PyTorch, which is not here")
+else:
+    x = torch.from_numpy(np.array(q, dtype=np.float32)).bfloat16()
+    z = torch.from_numpy(k.astype(np.float32)).bfloat16()
+    assert _qkgeom.viewed(x) == (x.data_ptr(), "BF16")
+    half = qkgeom.analyse(x, z, torch.arange(n))
+    exact = qkgeom.analyse(x.double(), z.double(), torch.arange(n))
+    for a, b in zip(half, exact):
+        assert abs(a.summaries[0].overall.value - b.summaries[0].overall.value) < 1e-6
+    refused(ValueError, ["q", "detach"], lambda: qkgeom.analyse(torch.zeros(3, 2, requires_grad=True), z, position))

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Builds examples/python into this folder with pip, and checks it: arrays, calls, captures, stubs.
+# Needs python3 with numpy, pyarrow, nanobind, scikit-build-core and mypy:
+# $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
+# Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+set -uo pipefail
+for python in "${QKGEOM_PYTHON:-}" "$QKGEOM_SOURCE/build/python/bin/python" python3 ""; do
+  [[ -n $python ]] && "$python" -c 'import numpy, pyarrow, nanobind, scikit_build_core, mypy' 2>/dev/null && break
+done
+if [[ -z $python ]]; then
+  echo "skipped: no python3 with numpy, pyarrow, nanobind, scikit-build-core and mypy here; tests/run.sh makes one, QKGEOM_PYTHON names another"
+  exit 77
+fi
+if ! "$python" -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'; then
+  echo "skipped: the headers of Python are missing (python3-dev)"
+  exit 77
+fi
+
+command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$QKGEOM_SOURCE CCACHE_NOHASHDIR=1
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-2} PYTHONDONTWRITEBYTECODE=1
+rm -rf site
+"$python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --no-index --target "$PWD/site" \
+  -C build-dir="$PWD/build" "$QKGEOM_SOURCE/examples/python" >pip.log 2>&1 || { cat pip.log; exit 1; }
+export PYTHONPATH=$PWD/site
+
+failures=0
+check() { # FILE ARGUMENTS...
+  "$python" "$QKGEOM_SOURCE/tests/python/$1" "${@:2}" || { echo "FAILED: $1"; failures=$((failures + 1)); }
+}
+golden=$QKGEOM_SOURCE/tests/data/golden
+for name in short-bf16 long-f32; do
+  "$QKGEOM_BIN/heads" "$golden/$name.safetensors" --out "heads-$name" >/dev/null 2>heads.log || { cat heads.log; failures=$((failures + 1)); }
+done
+check arrays_check.py
+check calls_check.py "$golden" .
+"$python" -m mypy --disallow-untyped-defs --cache-dir mypy -p qkgeom >mypy.log 2>&1 || { cat mypy.log; failures=$((failures + 1)); }
+"$python" -m mypy --cache-dir mypy "$QKGEOM_SOURCE/tests/python/typed_use.py" >mypy.log 2>&1 || { cat mypy.log; failures=$((failures + 1)); }
+"$python" "$QKGEOM_SOURCE/examples/python/planted_head.py" >script.log 2>&1 || { cat script.log; failures=$((failures + 1)); }
+exit $((failures > 0))

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+"""What mypy has to understand of the package; not run."""
+import numpy as np
+
+import qkgeom
+
+report: qkgeom.Report = qkgeom.analyse(np.zeros((8, 4)), np.zeros((8, 4)), np.arange(8), covariance=["joint"])
+overall: float = report[0].summaries[0].overall.value
+axis: "np.ndarray" = report[0].rotation.drift_axis
+moments: qkgeom.Moments = qkgeom.accumulate(np.zeros((8, 4)), np.zeros((8, 4)), np.arange(8))
+models: "list[qkgeom.QueryModel]" = qkgeom.fit_queries(moments, covariance="joint")
+columns: "list[str]" = qkgeom.open("capture").heads().columns
+qkgeom.plasticity_profile(models, np.zeros((8, 4)), np.zeros((8, 4)), np.arange(8), pairs=lambda p: 1.0)
