@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """qkgeom: the geometry of attention heads from their queries and keys.
 
-Tensors in, tables out: `analyse(q, k, positions)` for arrays, `open(capture)` for captures on disk. The numbers are those of the C++
-library; docs/glossary.md defines the words.
+Tensors in, tables out: `analyse(q, k, positions)` for arrays, `open(capture)` for captures on disk, `capture(model)` for what
+transformers runs. The numbers are those of the C++ library; docs/glossary.md defines the words.
 """
 from __future__ import annotations
+
+import typing
 
 from ._captures import Capture, open
 from ._qkgeom import (
@@ -40,9 +42,21 @@ from ._qkgeom import (
 )
 from ._version import __version__
 
+if typing.TYPE_CHECKING:
+    from ._transformers import capture
+
 __all__ = [
     "AxisProjection", "Capture", "Error", "Estimate", "Heatmap", "HeadReport", "KeyPair", "Moments", "Note", "Pca",
     "PositionBias", "Profile", "ProfileBucket", "ProfileSummary", "QueryBucket", "QueryModel", "Report", "Rotation",
-    "RowMoments", "SideMoments", "Table", "__version__", "accumulate", "analyse", "draw_tokens", "fit_queries",
+    "RowMoments", "SideMoments", "Table", "__version__", "accumulate", "analyse", "capture", "draw_tokens", "fit_queries",
     "open", "pca", "planar_rotation", "plasticity_profile", "set_threads", "summarize",
 ]
+
+
+def __getattr__(name: str) -> typing.Any:
+    # torch is imported where a model is captured, not with the package.
+    if name == "capture":
+        from ._transformers import capture
+
+        return capture
+    raise AttributeError(f"module 'qkgeom' has no attribute {name!r}")

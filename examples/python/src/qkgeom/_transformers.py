@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Captures of what transformers runs."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import tempfile
+import typing
+
+import numpy as np
+import torch
+
+from . import _qkgeom
+from ._attention import Unsupported, layer_of, observed_attention
+from ._captures import Capture, Path, open
+from ._qkgeom import Moments, accumulate, draw_tokens
+from ._version import __version__
+
+
+class _Layer:
+    def __init__(self, scale: float | None, window: int | None, sinks: list[float] | None) -> None:
+        self.scale, self.window, self.sinks = scale, window, sinks
+        self.rows: dict[str, list[torch.Tensor]] = {"q": [], "k": []}
+        self.positions: dict[str, list[np.ndarray[typing.Any, typing.Any]]] = {"q": [], "k": []}
+        self.documents: dict[str, list[int]] = {"q": [], "k": []}
+        self.heads = self.key_heads = self.head_dim = 0
+
+
+class capture:
+    """Captures a transformers model while it is called: `with qkgeom.capture(model) as cap: model(ids)`.
+
+    Each row of a batch is a document. The model's own attention runs, so that its outputs do not change by a bit.
+    heads: "all", or (layer, head) pairs. rate: tokens kept of bucket_size, drawn as `qkgeom-capture` draws them (4.1.2),
+    with `seed`. keep: "samples", "moments" (of every token, mergeable), or "both". max_length: the context length L in
+    tokens that is written; None: the longest document's.
+    Raises ValueError where a model or a call cannot be captured.
+    """
+
+    def __init__(self, model: torch.nn.Module, heads: typing.Literal["all"] | typing.Sequence[tuple[int, int]] = "all",
+                 rate: float = 24, bucket_size: int = 512, *, keep: typing.Literal["samples", "moments", "both"] = "samples",
+                 seed: int = 0, same_positions: bool = False, max_length: int | None = None, name: str | None = None) -> None:
+        if keep not in ("samples", "moments", "both"):
+            raise ValueError(f"keep must be samples, moments or both, not {keep!r}")
+        if bucket_size < 1 or not rate > 0:
+            raise ValueError(f"rate and bucket_size must be positive, not {rate} and {bucket_size}")
+        self._model, self._keep, self._seed, self._same = model, keep, seed, same_positions
+        self._heads = None if isinstance(heads, str) else {(int(layer), int(h)) for layer, h in heads}
+        if isinstance(heads, str) and heads != "all":
+            raise ValueError(f"heads must be 'all' or (layer, head) pairs, not {heads!r}")
+        self._rate, self._bucket_size, self._max_length, self._name = rate, bucket_size, max_length, name
+        self._first = 0
+        self._layers: dict[int, _Layer] = {}
+        self._tokens: list[int] = []
+        self._observed = observed_attention(model, self._take, self._begin)
+        self.moments: dict[int, Moments] = {}
+        """Moments of every token, by layer."""
+
+    def __enter__(self) -> capture:
+        self._observed.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._observed.__exit__(*error)
+
+    def _begin(self, documents: int, tokens: int) -> None:
+        if self._max_length is not None and tokens > self._max_length:
+            raise ValueError(f"max_length is {self._max_length} tokens, but a document has {tokens}")
+        self._first = len(self._tokens)
+        self._tokens += [tokens] * documents
+
+    def _take(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, options: dict[str, typing.Any]) -> None:
+        number = layer_of(module)
+        if self._heads is not None and not any(layer == number for layer, _ in self._heads):
+            return
+        layer = self._layers.get(number)
+        if layer is None:
+            sinks = getattr(module, "sinks", None)
+            window = options.get("sliding_window") or getattr(module, "sliding_window", None)
+            layer = _Layer(options.get("scaling"), window, None if sinks is None else sinks.detach().float().tolist())
+            layer.heads, layer.key_heads, layer.head_dim = q.shape[1], k.shape[1], q.shape[3]
+            self._layers[number] = layer
+        tokens = q.shape[2]
+        for b in range(q.shape[0]):
+            document = self._first + b
+            if self._keep != "moments":
+                for side, x in (("q", q), ("k", k)):
+                    drawn_as = "q" if self._same else side
+                    kept = draw_tokens("uniform", self._bucket_size, self._rate, 0, tokens, self._seed, document, number, drawn_as)
+                    at = torch.from_numpy(np.array(kept, dtype=np.int64)).to(x.device)
+                    heads = x[b][self._chosen(number, side, layer)]
+                    layer.rows[side].append(heads.index_select(1, at).transpose(0, 1).contiguous().cpu())
+                    layer.positions[side].append(kept)
+                    layer.documents[side].append(document)
+            if self._keep != "samples":
+                position = torch.arange(tokens, dtype=torch.int32)
+                more = accumulate(q[b].transpose(0, 1).cpu(), k[b].transpose(0, 1).cpu(), position, buckets=self._bucket_size)
+                before = self.moments.get(number)
+                self.moments[number] = more if before is None else before.merge(more)
+
+    def _chosen(self, number: int, side: str, layer: _Layer) -> list[int]:
+        """The heads of a side that are kept, by their numbers in the model."""
+        if self._heads is None:
+            return list(range(layer.heads if side == "q" else layer.key_heads))
+        heads = sorted(h for at, h in self._heads if at == number)
+        if heads[-1] >= layer.heads:
+            raise ValueError(f"heads names head {heads[-1]} of layer {number}, which has {layer.heads}")
+        return heads if side == "q" else sorted({h // (layer.heads // layer.key_heads) for h in heads})
+
+    @property
+    def layers(self) -> list[int]:
+        """Layers seen so far."""
+        return sorted(self._layers)
+
+    @property
+    def tokens(self) -> list[int]:
+        """Tokens of each document."""
+        return list(self._tokens)
+
+    def _manifest(self) -> dict[str, typing.Any]:
+        config: typing.Any = typing.cast(typing.Any, self._model).config
+        config = config.get_text_config() if hasattr(config, "get_text_config") else config
+        first = self._layers[self.layers[0]]
+        rotated = getattr(config, "no_rope_layers", None) or [1] * config.num_hidden_layers
+        length = self._max_length or max(self._tokens)
+        manifest: dict[str, typing.Any] = {
+            "format": "qkgeom-capture", "version": 1, "rope_stage": "post", "seed": self._seed,
+            "written_by": f"qkgeom {__version__} (Python)",
+            "model": {"name": self._name or config.name_or_path or config.model_type, "model_type": config.model_type,
+                      "head_dim": first.head_dim, "n_layers": config.num_hidden_layers, "n_query_heads": first.heads,
+                      "n_key_heads": first.key_heads},
+            "context_length": length, "bucket": {"kind": "uniform", "size": self._bucket_size},
+            "rate": min(1.0, self._rate / self._bucket_size),
+            "compute_dtype": str(typing.cast(typing.Any, self._model).dtype).removeprefix("torch."),
+            "examples": [{"index": i, "id": str(i), "tokens": t} for i, t in enumerate(self._tokens)],
+            "layers": [{"layer": n, "rope": bool(rotated[n]), "window": x.window,
+                        "query_heads": self._chosen(n, "q", x), "key_heads": self._chosen(n, "k", x)}
+                       for n, x in sorted(self._layers.items())],
+        }
+        if self._same:
+            manifest["same_positions"] = True
+        if first.scale is not None:
+            manifest["score_scale"] = first.scale
+        sinks = {str(n): x.sinks for n, x in self._layers.items() if x.sinks is not None}
+        if sinks:
+            manifest["sinks"] = sinks
+        return manifest
+
+    def write(self, folder: Path) -> pathlib.Path:
+        """Writes the rows as a capture (docs/formats.md), which every program reads. Raises ValueError naming the file."""
+        if self._keep == "moments" or not self._layers:
+            raise ValueError("nothing to write: " + ("no call of the model was captured" if not self._layers else
+                                                     "keep='moments' keeps no rows"))
+        arrays = []
+        for number, layer in sorted(self._layers.items()):
+            one: list[typing.Any] = [number]
+            for side in ("q", "k"):
+                sizes = [len(p) for p in layer.positions[side]]
+                one += [torch.cat(layer.rows[side]), np.concatenate(layer.positions[side]).astype(np.int32),
+                        np.repeat(np.array(layer.documents[side], dtype=np.int32), sizes)]
+            arrays.append(tuple(one))
+        _qkgeom.write_capture(os.fspath(folder), json.dumps(self._manifest()), arrays)
+        return pathlib.Path(folder)
+
+    def open(self, **options: typing.Any) -> Capture:
+        """The rows as `qkgeom.open` gives them, analysed; options are those of `qkgeom.open`."""
+        with tempfile.TemporaryDirectory() as folder:
+            found = open(self.write(pathlib.Path(folder) / "capture"), **options)
+            found.report()
+            return found
+
+
+__all__ = ["Unsupported", "capture"]

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""capture_check.py SOURCE BIN: captures of small transformers models, beside what qkgeom-capture writes for the same tokens."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+
+import qkgeom
+
+source, programs = map(pathlib.Path, sys.argv[1:])
+torch.manual_seed(0)
+
+
+def small(**changes):
+    config = dict(vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
+                  num_key_value_heads=2, head_dim=16, max_position_embeddings=512)
+    return config | changes
+
+
+def refused(words, call):
+    try:
+        call()
+    except ValueError as e:
+        assert words in str(e), (words, str(e))
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+models = {
+    "grouped": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**small())),
+    "multi-head": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**small(num_key_value_heads=4))),
+    "windows": lambda: transformers.MistralForCausalLM(transformers.MistralConfig(**small(sliding_window=40))),
+}
+ids = torch.randint(0, 97, (2, 200))
+for name, make in models.items():
+    for attention in ("sdpa", "eager"):
+        model = make().eval()
+        model.set_attn_implementation(attention)
+        with torch.inference_mode():
+            expected = model(ids).logits
+            with qkgeom.capture(model, rate=32, bucket_size=64, keep="both") as cap:
+                observed = model(ids).logits
+            assert torch.equal(observed, expected), f"{name} {attention}: the capture changed the logits"
+            assert torch.equal(model(ids).logits, expected) and model.config._attn_implementation == attention
+        # Causal: a later token changes no earlier logits while the capture runs.
+        changed = ids.clone()
+        changed[:, 150:] = 1
+        with torch.inference_mode(), qkgeom.capture(model, keep="samples"):
+            assert torch.allclose(model(changed).logits[:, :150], expected[:, :150], atol=1e-4)
+        assert cap.layers == [0, 1, 2] and cap.tokens == [200, 200]
+        assert cap.moments[1].q[3].total.count == 400
+        found = cap.open(covariance=["joint"])
+        assert len(found.report()) == 12
+        layer = found.manifest["layers"][0]
+        assert layer["window"] == (40 if name == "windows" else None), layer
+        assert found.manifest["score_scale"] == 0.25
+
+model = models["grouped"]().eval()
+with qkgeom.capture(model, heads=[(1, 0), (1, 3)], rate=64, bucket_size=64) as cap, torch.inference_mode():
+    model(ids)
+report = cap.open().report()
+assert [(h.layer, h.q_head, h.k_head) for h in report] == [(1, 0, 0), (1, 3, 1)]
+
+
+def call(**arguments):
+    with qkgeom.capture(model) as c, torch.inference_mode():
+        model(ids, **arguments)
+    return c
+
+
+mask = torch.ones_like(ids)
+mask[1, :5] = 0
+refused("attention_mask", lambda: call(attention_mask=mask))
+refused("position_ids", lambda: call(position_ids=torch.arange(200)[None]))
+refused("max_length", lambda: qkgeom.capture(model, max_length=10)._begin(1, 11))
+refused("keep", lambda: qkgeom.capture(model, keep="all"))
+refused("compiled", lambda: qkgeom.capture(torch.compile(model)).__enter__())
+model.config._attn_implementation_internal = "flash_attention_2"
+refused("flash_attention_2", lambda: qkgeom.capture(model).__enter__())
+model.config._attn_implementation_internal = "sdpa"
+assert call().layers == [0, 1, 2], "after a refusal the model is as before"
+
+# The same tokens, seed and draw through qkgeom-capture.
+data = source / "examples/data/kjv-smollm3"
+with tempfile.TemporaryDirectory() as scratch:
+    here = pathlib.Path(scratch)
+    folder = data / "lc-4096-to-8192-step-10"
+    subprocess.run([programs / "qkgeom-capture", "--model", folder, "--jsonl", data / "heldout.jsonl", "--max-length", "700",
+                    "--examples", "2", "--heads", "all", "--bucket-size", "64", "--rate", "16", "--dtype", "f32", "--seed",
+                    "3", "--out", here / "program"], check=True, capture_output=True)
+    import json
+
+    from safetensors.numpy import load_file
+
+    texts = [json.loads(line)["text"] for line in open(data / "heldout.jsonl")][:2]
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(data / "tokenizer.json"))
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with qkgeom.capture(model, rate=16, bucket_size=64, seed=3, max_length=700) as cap, torch.inference_mode():
+        for text in texts:
+            model(torch.tensor([tokenizer(text).input_ids[:700]]), use_cache=False)
+    cap.write(here / "package")
+    one, two = (load_file(next((here / n).glob("shard-*"))) for n in ("program", "package"))
+    names = sorted(n for n in two)
+    assert names and all(n in one for n in names)
+    for n in names:
+        if n.endswith((".position", ".example")):
+            assert np.array_equal(one[n], two[n]), n
+        else:
+            assert one[n].shape == two[n].shape
+            assert np.abs(one[n] - two[n]).max() < 2e-4 * np.abs(one[n]).max(), (n, np.abs(one[n] - two[n]).max())
+    theirs, ours = (json.loads((here / n / "manifest.json").read_text()) for n in ("program", "package"))
+    for field in ("context_length", "bucket", "rate", "seed", "rope_stage"):
+        assert theirs[field] == ours[field], field
+    for a, b in zip(theirs["layers"], ours["layers"]):
+        assert all(a[f] == b[f] for f in ("layer", "rope", "window", "query_heads", "key_heads")), (a, b)
