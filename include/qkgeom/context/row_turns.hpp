@@ -23,16 +23,16 @@ struct query_growth {
 };
 
 /// The plane of two coordinates turns by `to` times a row's new position less `from` times its old one; rad per token.
-struct plane_turn {
+struct turned_plane {
   index_t first, second;
   double from, to;
 };
 
 /// How rows turn from their old positions to new ones.
 struct row_turns {
-  std::vector<plane_turn> planes;  ///< of the first 2 planes.size() coordinates; the others do not turn
-  double factor = 1;               ///< on coordinates that turn
-  query_growth from{}, to{};       ///< divides by the one at the old position, multiplies by the one at the new
+  std::vector<turned_plane> planes;  ///< of the first 2 planes.size() coordinates; the others do not turn
+  double factor = 1;                 ///< on coordinates that turn
+  query_growth from{}, to{};         ///< divides by the one at the old position, multiplies by the one at the new
 };
 
 /// y = x turned, one plane or one coordinate that does not turn in each call.
@@ -41,7 +41,7 @@ struct turned_slot {
   tensor_view<const From, Space> x;
   tensor_view<To, Space> y;
   const std::int32_t *from, *to;  ///< (rows) positions, tokens
-  const plane_turn* planes;
+  const turned_plane* planes;
   index_t n_planes;
   double factor;
   query_growth growth_from, growth_to;
@@ -59,7 +59,7 @@ struct turned_slot {
         target[c] = static_cast<To>(growth * static_cast<double>(source[c]));
       return;
     }
-    const plane_turn p = planes[slot];
+    const turned_plane p = planes[slot];
     const double angle = to[row] * p.to - from[row] * p.from;
     const double cos = growth * factor * std::cos(angle), sin = growth * factor * std::sin(angle);
     for (index_t h = 0; h < x.heads; ++h, source += x.head_stride, target += y.head_stride) {
@@ -75,7 +75,7 @@ template <class From, class To, memory_space Space>
 turned_slot<From, To, Space> turned_slot_of(const tensor_view<const From, Space>& x,
                                             const vector_view<const std::int32_t, Space>& from, const row_turns& turns,
                                             const vector_view<const std::int32_t, Space>& to,
-                                            const tensor_view<To, Space>& y, const plane_turn* planes) {
+                                            const tensor_view<To, Space>& y, const turned_plane* planes) {
   const auto n = static_cast<index_t>(turns.planes.size());
   require(x.rows == y.rows && x.heads == y.heads && x.dim == y.dim && from.size == x.rows && to.size == x.rows,
           "turn_rows: x, y and both positions must be of the same rows, heads and size");

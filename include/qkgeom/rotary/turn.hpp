@@ -61,9 +61,9 @@ class rotary_turn {
     index_t first, second;
     double cos, sin;
   };
-  rotary_turn(const std::vector<plane_turn>& turns, double factor, double at, double to) {
+  rotary_turn(const std::vector<turned_plane>& turns, double factor, double at, double to) {
     planes_.reserve(turns.size());
-    for (const plane_turn& p : turns) {
+    for (const turned_plane& p : turns) {
       const double angle = to * p.to - at * p.from;
       planes_.push_back({p.first, p.second, factor * std::cos(angle), factor * std::sin(angle)});
     }
