@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "capture/forward/attention/attention_rows.hpp"
-#include "capture/forward/products/tiles.hpp"
+#include "capture/forward/products/pair_products.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
 

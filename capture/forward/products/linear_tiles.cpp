@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "capture/forward/products/pair_products.hpp"
 #include "qkgeom/core/error.hpp"
 
 // g++ 12 takes its own headers' undefined vectors for a mistake of ours.

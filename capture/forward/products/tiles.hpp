@@ -12,12 +12,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <vector>
-
-#include "qkgeom/core/config.hpp"
-#include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom {
 
@@ -63,38 +59,6 @@ QKGEOM_TILE_TARGET inline void begin(tile_unit unit, const tile_shapes& shapes) 
 }
 QKGEOM_TILE_TARGET inline void end(tile_unit unit) {
   if (unit == tile_unit::amx) _tile_release();
-}
-
-/// c (rows, columns of 16) = or, unless `Fresh`, += a (rows, 32 steps) b (32 steps, columns), by products of pairs. The
-/// rows of a lie `a_row` bf16 apart and its steps `a_step`; b holds in a 32-bit word two following rows of a column,
-/// 16 pairs of rows in a step. `word(step, pair, column)` is the place of 16 of its columns.
-template <index_t Rows, index_t Columns, bool Fresh, class Word>
-QKGEOM_TILE_TARGET inline void multiply_pairs(const bf16* a, index_t a_row, index_t a_step, index_t steps,
-                                              const Word& word, float* c, index_t c_stride) {
-  __m512 sum[Rows][Columns];
-#pragma GCC unroll 8
-  for (index_t r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-    for (index_t v = 0; v < Columns; ++v)
-      sum[r][v] = Fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * c_stride + v * tile);
-  for (index_t s = 0; s < steps; ++s)
-    for (index_t p = 0; p < channels / 2; ++p) {
-      __m512bh right[Columns];
-#pragma GCC unroll 4
-      for (index_t v = 0; v < Columns; ++v) right[v] = (__m512bh)_mm512_loadu_si512(word(s, p, v));
-#pragma GCC unroll 8
-      for (index_t r = 0; r < Rows; ++r) {
-        std::int32_t pair;
-        std::memcpy(&pair, a + r * a_row + s * a_step + 2 * p, sizeof pair);
-        const auto left = (__m512bh)_mm512_set1_epi32(pair);
-#pragma GCC unroll 4
-        for (index_t v = 0; v < Columns; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], left, right[v]);
-      }
-    }
-#pragma GCC unroll 8
-  for (index_t r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-    for (index_t v = 0; v < Columns; ++v) _mm512_storeu_ps(c + r * c_stride + v * tile, sum[r][v]);
 }
 
 /// The compiler does not know that tile loads read memory: stores before this call are done before them.
