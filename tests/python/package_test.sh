@@ -34,8 +34,11 @@ for name in short-bf16 long-f32; do
 done
 check arrays_check.py
 check calls_check.py "$golden" .
-"$python" -m mypy --disallow-untyped-defs --follow-imports=skip --cache-dir mypy2 -p qkgeom >mypy.log 2>&1 || { cat mypy.log; failures=$((failures + 1)); }
-"$python" -m mypy --follow-imports=silent --cache-dir mypy "$QKGEOM_SOURCE/tests/python/typed_use.py" >mypy.log 2>&1 || { cat mypy.log; failures=$((failures + 1)); }
+typed() { # ARGUMENTS...
+  "$python" -m mypy --config-file "$QKGEOM_SOURCE/tests/python/mypy.ini" --cache-dir mypy "$@" >mypy.log 2>&1 || { cat mypy.log; failures=$((failures + 1)); }
+}
+typed -p qkgeom
+typed "$QKGEOM_SOURCE/tests/python/typed_use.py"
 "$python" "$QKGEOM_SOURCE/examples/python/planted_head.py" >script.log 2>&1 || { cat script.log; failures=$((failures + 1)); }
 if "$python" -c 'import torch, transformers, safetensors' 2>/dev/null; then
   check capture_check.py "$QKGEOM_SOURCE" "$QKGEOM_BIN"
