@@ -332,7 +332,9 @@ void bind_analysis(nb::module_& m) {
       "Mean pairwise plasticity PP = 4 Phi(z) Phi(-z) (4.7, 4.8) per query bucket, one profile per model.\n\n"
       "models: those of fit_queries for the same heads. pairs: 'all', 'prefix_uniform' (Definition 4.3), or a\n"
       "function of a KeyPair that returns a weight of at least 0. Such a function is called for every pair under\n"
-      "the GIL: about a microsecond a pair, some thousand times what the pair itself costs.");
+      "the GIL: about a microsecond a pair, some thousand times what the pair itself costs. heatmap: makes one; pairs\n"
+      "are then summed in another order, so that means may differ from those without in the last digit, and equal\n"
+      "analyse's to the bit where its heatmap is the same.");
   m.def(
       "summarize", [](const plasticity_profile_result& p, index_t length) { return summarize(p, length); },
       nb::arg("profile"), nb::arg("context_length"), "Means of a profile over [0, L) tokens and its ends (4.4.5).");
