@@ -81,6 +81,10 @@ refused("position_ids", lambda: call(position_ids=torch.arange(200)[None]))
 refused("max_length", lambda: qkgeom.capture(model, max_length=10)._begin(1, 11))
 refused("keep", lambda: qkgeom.capture(model, keep="all"))
 refused("compiled", lambda: qkgeom.capture(torch.compile(model)).__enter__())
+encoder = transformers.BertModel(transformers.BertConfig(vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=1,
+                                                         num_attention_heads=4))
+with qkgeom.capture(encoder):
+    refused("not causal", lambda: encoder(ids))
 model.config._attn_implementation_internal = "flash_attention_2"
 refused("flash_attention_2", lambda: qkgeom.capture(model).__enter__())
 model.config._attn_implementation_internal = "sdpa"

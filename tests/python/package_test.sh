@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Builds examples/python into this folder with pip, and checks it: arrays, calls, captures, stubs.
+# Builds examples/python into this folder with pip, and checks it: arrays, calls, captures, the monitor, stubs.
 # Needs python3 with numpy, pyarrow, nanobind, scikit-build-core and mypy:
 # $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
@@ -42,8 +42,9 @@ typed "$QKGEOM_SOURCE/tests/python/typed_use.py"
 "$python" "$QKGEOM_SOURCE/examples/python/planted_head.py" >script.log 2>&1 || { cat script.log; failures=$((failures + 1)); }
 if "$python" -c 'import torch, transformers, safetensors' 2>/dev/null; then
   check capture_check.py "$QKGEOM_SOURCE" "$QKGEOM_BIN"
+  check monitor_check.py
   "$python" "$QKGEOM_SOURCE/examples/python/small_transformer.py" >script.log 2>&1 || { cat script.log; failures=$((failures + 1)); }
 else
-  echo "left out: captures of transformers' models, this python3 has no torch and transformers"
+  echo "left out: captures and monitors of transformers' models, this python3 has no torch and transformers"
 fi
 exit $((failures > 0))
