@@ -56,13 +56,19 @@ position = np.arange(n, dtype=np.int32)
 document = np.repeat(np.arange(5, dtype=np.int32), n // 5)
 q, k = rng.normal(size=(n, 4, d)), rng.normal(size=(n, 2, d))
 q += 2e-3 * position[:, None, None]
-report = qkgeom.analyse(q, k, position, document, buckets=256, covariance=("joint",))
+reports = [qkgeom.analyse(q, k, position, document, buckets=256, covariance=("joint",), heatmap=h) for h in (False, True)]
+report = reports[1]
 moments = qkgeom.accumulate(q, k, position, document, buckets=256)
 models = qkgeom.fit_queries(moments, "joint")
-profiles = qkgeom.plasticity_profile(models, q, k, position, document, heatmap=True)
+# A heatmap sums the pairs in another order: equal to the bit beside its like, to rounding beside the other.
+without, with_map = (qkgeom.plasticity_profile(models, q, k, position, document, heatmap=h) for h in (False, True))
+for profiles, found in ((without, reports[0]), (with_map, reports[1])):
+    for h, head in enumerate(found):
+        assert profiles[h].plasticity[1:] == head.profiles[0].plasticity[1:], (profiles[h].plasticity, head.profiles[0].plasticity)
+        assert qkgeom.summarize(profiles[h], n).overall.value == head.summaries[0].overall.value
+for a, b in zip(without, with_map):
+    assert np.allclose(a.plasticity, b.plasticity, rtol=1e-13, atol=0, equal_nan=True)
 for h, head in enumerate(report):
-    assert profiles[h].plasticity[1:] == head.profiles[0].plasticity[1:], (profiles[h].plasticity, head.profiles[0].plasticity)
-    assert qkgeom.summarize(profiles[h], n).overall.value == head.summaries[0].overall.value
     assert np.array_equal(qkgeom.pca(moments)[h].r_q, head.pca.r_q)
     assert np.array_equal(qkgeom.planar_rotation(moments)[h].drift_axis, head.rotation.drift_axis)
 components = qkgeom.pca(moments)[0].components

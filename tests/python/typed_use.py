@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What mypy has to understand of the package; not run."""
+"""What mypy has to understand of the package, and what it has to refuse (an ignored error that is none is an error); not run."""
 import numpy as np
 
 import qkgeom
@@ -11,3 +11,6 @@ moments: qkgeom.Moments = qkgeom.accumulate(np.zeros((8, 4)), np.zeros((8, 4)), 
 models: "list[qkgeom.QueryModel]" = qkgeom.fit_queries(moments, covariance="joint")
 columns: "list[str]" = qkgeom.open("capture").heads().columns
 qkgeom.plasticity_profile(models, np.zeros((8, 4)), np.zeros((8, 4)), np.arange(8), pairs=lambda p: 1.0)
+cells: "list[object]" = qkgeom.open("capture").heads()["ap_overall"]
+report[0].nothing  # type: ignore[attr-defined]
+qkgeom.fit_queries(report)  # type: ignore[arg-type]

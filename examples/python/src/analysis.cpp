@@ -243,9 +243,10 @@ void bind_moments(nb::module_& m) {
       .def(
           "__eq__", [](const layer_moments& a, const layer_moments& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__getstate__", &state_of)
-      .def("__setstate__",
-           [](layer_moments& x, const nb::tuple& state) { new (&x) layer_moments(moments_from(state)); });
+      .def("__getstate__", &state_of, nb::sig("def __getstate__(self) -> tuple[bytes, bytes]"))
+      .def(
+          "__setstate__", [](layer_moments& x, const nb::tuple& state) { new (&x) layer_moments(moments_from(state)); },
+          nb::sig("def __setstate__(self, state: tuple[bytes, bytes], /) -> None"));
 }
 
 void bind_models(nb::module_& m) {
@@ -323,14 +324,17 @@ void bind_analysis(nb::module_& m) {
       },
       nb::arg("moments"), nb::arg("covariance") = "diagonal", nb::arg("no_drift") = false,
       "Gaussian query models (4.9 to 4.12), one per query head: diagonal, full, joint or linear_drift.");
-  m.def("plasticity_profile", &profiles_of, nb::arg("models"), nb::arg("q"), nb::arg("k"), nb::arg("positions"),
-        nb::arg("documents") = none, nb::kw_only(), nb::arg("key_positions") = none, nb::arg("key_documents") = none,
-        nb::arg("window") = none, nb::arg("pairs") = nb::object(nb::str("all")), nb::arg("heatmap") = false,
-        nb::arg("across_documents") = false,
-        "Mean pairwise plasticity PP = 4 Phi(z) Phi(-z) (4.7, 4.8) per query bucket, one profile per model.\n\n"
-        "models: those of fit_queries for the same heads. pairs: 'all', 'prefix_uniform' (Definition 4.3), or a\n"
-        "function of a KeyPair that returns a weight of at least 0. Such a function is called for every pair under\n"
-        "the GIL: about a microsecond a pair, some thousand times what the pair itself costs.");
+  m.def(
+      "plasticity_profile", &profiles_of, nb::arg("models"), nb::arg("q"), nb::arg("k"), nb::arg("positions"),
+      nb::arg("documents") = none, nb::kw_only(), nb::arg("key_positions") = none, nb::arg("key_documents") = none,
+      nb::arg("window") = none, nb::arg("pairs") = nb::object(nb::str("all")), nb::arg("heatmap") = false,
+      nb::arg("across_documents") = false,
+      "Mean pairwise plasticity PP = 4 Phi(z) Phi(-z) (4.7, 4.8) per query bucket, one profile per model.\n\n"
+      "models: those of fit_queries for the same heads. pairs: 'all', 'prefix_uniform' (Definition 4.3), or a\n"
+      "function of a KeyPair that returns a weight of at least 0. Such a function is called for every pair under\n"
+      "the GIL: about a microsecond a pair, some thousand times what the pair itself costs. heatmap: makes one; pairs\n"
+      "are then summed in another order, so that means may differ from those without in the last digit, and equal\n"
+      "analyse's to the bit where its heatmap is the same.");
   m.def(
       "summarize", [](const plasticity_profile_result& p, index_t length) { return summarize(p, length); },
       nb::arg("profile"), nb::arg("context_length"), "Means of a profile over [0, L) tokens and its ends (4.4.5).");
@@ -340,7 +344,8 @@ void bind_analysis(nb::module_& m) {
         const array_rows rows(x, "x");
         return nb::make_tuple(reinterpret_cast<std::uintptr_t>(rows.array.data()), std::string(name_of(rows.element)));
       },
-      nb::arg("x"), "Address and element type of the rows that a call would read.");
+      nb::sig("def viewed(x: object) -> tuple[int, str]"),
+      "Address and element type of the rows that a call would read.");
   m.def(
       "set_threads",
       [](int threads) {

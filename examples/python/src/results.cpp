@@ -253,13 +253,15 @@ void bind_table(nb::module_& m) {
               if (c.name == name) return values_of(c);
             throw nb::key_error(name.c_str());
           },
-          nb::arg("column"), "The values of a column; None is null.")
-      .def("to_dict",
-           [](const table& t) {
-             nb::dict all;
-             for (const auto& c : t.columns()) all[c.name.c_str()] = values_of(c);
-             return all;
-           })
+          nb::sig("def __getitem__(self, column: str) -> list[typing.Any]"), "The values of a column; None is null.")
+      .def(
+          "to_dict",
+          [](const table& t) {
+            nb::dict all;
+            for (const auto& c : t.columns()) all[c.name.c_str()] = values_of(c);
+            return all;
+          },
+          nb::sig("def to_dict(self) -> dict[str, list[typing.Any]]"))
       .def(
           "to_pandas",
           [](nb::handle self) { return nb::module_::import_("pandas").attr("DataFrame")(self.attr("to_dict")()); },

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """qkgeom: the geometry of attention heads from their queries and keys.
 
-Tensors in, tables out: `analyse(q, k, positions)` for arrays, `open(capture)` for captures on disk, `capture(model)` for what
-transformers runs. The numbers are those of the C++ library; docs/glossary.md defines the words.
+Tensors in, tables out: `analyse(q, k, positions)` for arrays, `open(capture)` for captures on disk, `capture(model)` and
+`Monitor(model)` for what transformers runs. The numbers are those of the C++ library; docs/glossary.md defines the words.
 """
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ from ._qkgeom import (
 from ._version import __version__
 
 if typing.TYPE_CHECKING:
+    from ._monitor import Monitor
     from ._transformers import capture
 
 __all__ = [
-    "AxisProjection", "Capture", "Error", "Estimate", "Heatmap", "HeadReport", "KeyPair", "Moments", "Note", "Pca",
+    "AxisProjection", "Capture", "Error", "Estimate", "Heatmap", "HeadReport", "KeyPair", "Moments", "Monitor", "Note", "Pca",
     "PositionBias", "Profile", "ProfileBucket", "ProfileSummary", "QueryBucket", "QueryModel", "Report", "Rotation",
     "RowMoments", "SideMoments", "Table", "__version__", "accumulate", "analyse", "capture", "draw_tokens", "fit_queries",
     "open", "pca", "planar_rotation", "plasticity_profile", "set_threads", "summarize",
@@ -59,4 +60,8 @@ def __getattr__(name: str) -> typing.Any:
         from ._transformers import capture
 
         return capture
+    if name == "Monitor":
+        from ._monitor import Monitor
+
+        return Monitor
     raise AttributeError(f"module 'qkgeom' has no attribute {name!r}")

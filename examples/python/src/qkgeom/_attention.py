@@ -79,6 +79,8 @@ class observed_attention:
                 attention_mask: torch.Tensor | None, **options: typing.Any) -> typing.Any:
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+        if not getattr(module, "is_causal", True):
+            raise Unsupported(f"{type(module).__name__} is not causal")
         if query.shape[2] != key.shape[2]:
             raise Unsupported(f"{query.shape[2]} queries meet {key.shape[2]} keys: give whole documents, without a cache")
         with torch.no_grad():
@@ -89,6 +91,12 @@ class observed_attention:
                 raise Unsupported(f"{type(module).__name__} has no eager_attention_forward")
             return own(module, query, key, value, attention_mask, **options)
         return ALL_ATTENTION_FUNCTIONS[self._inner](module, query, key, value, attention_mask, **options)
+
+
+def window_of(module: torch.nn.Module, options: dict[str, typing.Any]) -> int | None:
+    """Tokens of the layer's sliding window, the query's own included; None: full attention."""
+    window: int | None = options.get("sliding_window") or getattr(module, "sliding_window", None)
+    return window
 
 
 def layer_of(module: torch.nn.Module) -> int:

@@ -71,7 +71,7 @@ def _analyse(captures: _qkgeom.CaptureSet, options: dict[str, typing.Any]) -> Re
     if progress is not True:
         return captures.analyse(progress=progress or None, **options)
     try:
-        from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
+        from tqdm.auto import tqdm
     except ImportError:
         return captures.analyse(**options)
     with tqdm(desc="Analysing", unit="head") as bar:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from . import _qkgeom
-from ._attention import Unsupported, layer_of, observed_attention
+from ._attention import Unsupported, layer_of, observed_attention, window_of
 from ._captures import Capture, Path, open
 from ._qkgeom import Moments, accumulate, draw_tokens
 from ._version import __version__
@@ -76,8 +76,8 @@ class capture:
         layer = self._layers.get(number)
         if layer is None:
             sinks = getattr(module, "sinks", None)
-            window = options.get("sliding_window") or getattr(module, "sliding_window", None)
-            layer = _Layer(options.get("scaling"), window, None if sinks is None else sinks.detach().float().tolist())
+            layer = _Layer(options.get("scaling"), window_of(module, options),
+                           None if sinks is None else sinks.detach().float().tolist())
             layer.heads, layer.key_heads, layer.head_dim = q.shape[1], k.shape[1], q.shape[3]
             self._layers[number] = layer
         tokens = q.shape[2]

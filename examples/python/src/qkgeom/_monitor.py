@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+"""Heads of a model while it is trained."""
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+import os
+import typing
+
+import numpy as np
+import torch
+
+from ._attention import layer_of, observed_attention, window_of
+from ._captures import Path
+from ._qkgeom import Moments, accumulate, draw_tokens, fit_queries, planar_rotation, plasticity_profile, summarize
+
+Row = typing.Dict[str, typing.Union[int, float]]
+
+
+@dataclasses.dataclass
+class _Document:
+    """What one document gives in one layer. Documents merge in the order of their numbers, whatever rank they came from."""
+
+    number: int
+    tokens: int
+    largest: list[float]  # (query heads) scaled q . k
+    sink: list[float]  # (query heads) sum over queries
+    moments: Moments
+    keys: np.ndarray[typing.Any, typing.Any]  # (keys, key heads, d)
+    positions: np.ndarray[typing.Any, typing.Any]  # (keys)
+
+
+class Monitor:
+    """Watches the heads of a transformers model while it is trained:
+
+        with qkgeom.Monitor(model, every=100, to="heads.csv") as monitor:
+            for batch in batches:
+                ...                # forward, backward, optimizer
+                monitor.step()
+
+    In each step that `every` divides, from step 0 on, the calls of the model are observed; each row of a batch is a document.
+    A row per layer and query head: `max_logit`, the exact maximum of the scaled q . k over the keys that a query sees (before
+    a soft cap); `sink_mass`, the mean attention weight on token 0; `bias_context`, the bias per context (4.6); `ap_overall`,
+    `ap_first_20pct`, `ap_last_20pct`, `ap_drop` and `ap_0`, `ap_1`, ... per query bucket (4.4.5), the context being the step's
+    documents cut into `buckets` equal buckets. Plasticity has its query model (`covariance`) from every token and runs over
+    `keys` keys per bucket and document, drawn by (`seed`, document, layer). NaN: there is none, in CSV an empty field.
+    to: path of a CSV file, which rows are appended to, or a function that takes the rows of a step.
+
+    Under torch.distributed all ranks step together, each with as many documents of one length; rank 0 has the rows. Their
+    numbers are those of one process that calls the model with the ranks' documents in the order of ranks: each rank sends the
+    moments of each document, about 8 (buckets + 1) d^2 bytes per query head and key head.
+    """
+
+    def __init__(self, model: torch.nn.Module, every: int = 100, *, to: Path | typing.Callable[[list[Row]], None] | None = None,
+                 buckets: int = 8, keys: int = 64, covariance: str = "joint", seed: int = 0) -> None:
+        for name, value, least in (("every", every, 1), ("buckets", buckets, 1), ("keys", keys, 2)):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
+        self._model, self._every, self._to = model, every, to
+        self._buckets, self._keys, self._covariance, self._seed = buckets, keys, covariance, seed
+        self._observed: observed_attention | None = None
+        self._documents: dict[int, list[_Document]] = {}  # by layer
+        self._windows: dict[int, int | None] = {}
+        self._batch = self._tokens = self._now = 0
+
+    def __enter__(self) -> Monitor:
+        self._watch()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._unwatch()
+
+    def step(self) -> list[Row]:
+        """Ends a training step. Returns its rows: none where it was not observed, and on ranks other than 0."""
+        rows: list[Row] = []
+        if self._observed is not None:
+            self._unwatch()
+            for layer, own in sorted(self._documents.items()):
+                documents = _gather(own)
+                if documents:
+                    rows += self._rows(layer, documents)
+            if rows:
+                self._hand_out(rows)
+        self._now += 1
+        self._watch()
+        return rows
+
+    def _watch(self) -> None:
+        if self._now % self._every == 0:
+            self._documents.clear()
+            observed = observed_attention(self._model, self._take, self._begin)
+            observed.__enter__()
+            self._observed = observed
+
+    def _unwatch(self) -> None:
+        if self._observed is not None:
+            self._observed.__exit__()
+            self._observed = None
+
+    def _width(self) -> int:
+        return -(-self._tokens // self._buckets)
+
+    def _begin(self, documents: int, tokens: int) -> None:
+        if self._documents and (documents, tokens) != (self._batch, self._tokens):
+            raise ValueError(f"a call of {documents} documents of {tokens} tokens follows one of {self._batch} of {self._tokens} "
+                             "within a step")
+        self._batch, self._tokens = documents, tokens
+
+    def _take(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, options: dict[str, typing.Any]) -> None:
+        layer = layer_of(module)
+        window = self._windows[layer] = window_of(module, options)
+        own = self._documents.setdefault(layer, [])
+        rank, ranks = _rank_of_ranks()
+        first = (len(own) // self._batch * ranks + rank) * self._batch
+        position = torch.arange(self._tokens, dtype=torch.int32)
+        for b in range(self._batch):
+            number = first + b
+            largest, sink = _scores(q[b].float(), k[b].float(), options.get("scaling") or 1 / math.sqrt(q.shape[3]), window,
+                                    options.get("softcap"), getattr(module, "sinks", None))
+            rows_q, rows_k = (x[b].transpose(0, 1).float().cpu() for x in (q, k))
+            moments = accumulate(rows_q, rows_k, position, buckets=self._width())
+            kept = draw_tokens("uniform", self._width(), self._keys, 0, self._tokens, self._seed, number, layer, "k")
+            own.append(_Document(number, self._tokens, largest, sink, moments, rows_k.numpy()[kept], np.array(kept)))
+
+    def _rows(self, layer: int, documents: list[_Document]) -> list[Row]:
+        moments = documents[0].moments
+        for d in documents[1:]:
+            moments = moments.merge(d.moments)
+        keys = np.concatenate([d.keys for d in documents])
+        none = np.zeros(0, np.int32)
+        heads = len(documents[0].largest)
+        profiles = plasticity_profile(
+            fit_queries(moments, self._covariance), np.zeros((0, heads, keys.shape[2]), keys.dtype), keys, none, none,
+            key_positions=np.concatenate([d.positions for d in documents]),
+            key_documents=np.repeat(np.arange(len(documents), dtype=np.int32), [len(d.positions) for d in documents]),
+            window=self._windows[layer])
+        planes = planar_rotation(moments, context_length=self._tokens)
+        rows: list[Row] = []
+        for h in range(heads):
+            ap = summarize(profiles[h], self._tokens)
+            row: Row = {"step": self._now, "layer": layer, "head": h, "max_logit": max(d.largest[h] for d in documents),
+                        "sink_mass": sum(d.sink[h] for d in documents) / (self._tokens * len(documents)),
+                        "bias_context": planes[h].bias.context, "ap_overall": ap.overall.value,
+                        "ap_first_20pct": ap.first20.value, "ap_last_20pct": ap.last20.value, "ap_drop": ap.drop.value}
+            found = profiles[h].plasticity
+            row.update({f"ap_{b}": found[b] if b < len(found) else math.nan for b in range(self._buckets)})
+            rows.append(row)
+        return rows
+
+    def _hand_out(self, rows: list[Row]) -> None:
+        if self._to is None:
+            return
+        if callable(self._to):
+            self._to(rows)
+            return
+        with open(self._to, "a+", newline="") as file:
+            file.seek(0)
+            columns = next(csv.reader(file), None)
+            if columns not in (None, list(rows[0])):
+                raise ValueError(f"{os.fspath(self._to)} has other columns than this monitor")
+            file.seek(0, os.SEEK_END)
+            writer = csv.DictWriter(file, list(rows[0]))
+            if columns is None:
+                writer.writeheader()
+            writer.writerows({name: "" if math.isnan(x) else x for name, x in row.items()} for row in rows)
+
+
+def _rank_of_ranks() -> tuple[int, int]:
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return 0, 1
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+def _gather(own: list[_Document]) -> list[_Document]:
+    """The documents of all ranks by their numbers, on rank 0; none on the others."""
+    rank, ranks = _rank_of_ranks()
+    if ranks == 1:
+        return own
+    parts: list[list[_Document]] | None = [[] for _ in range(ranks)] if rank == 0 else None
+    torch.distributed.gather_object(own, parts)
+    documents = sorted((d for part in parts or [] for d in part), key=lambda d: d.number)
+    if [d.number for d in documents] != list(range(len(documents))) or len({d.tokens for d in documents}) > 1:
+        raise ValueError("ranks differ in their number of documents or tokens within a step")
+    return documents
+
+
+def _scores(q: torch.Tensor, k: torch.Tensor, scale: float, window: int | None, softcap: float | None,
+            sinks: torch.Tensor | None, block: int = 256) -> tuple[list[float], list[float]]:
+    """Per query head the largest scaled q . k over the keys that a query sees, and the sum over queries of the weight on
+    token 0. q: (query heads, tokens, d), k: (key heads, tokens, d), sinks: (query heads) logits of no token."""
+    heads, tokens, _ = q.shape
+    keys = k.repeat_interleave(heads // k.shape[0], 0)
+    largest = torch.full((heads,), -math.inf, device=q.device)
+    mass = torch.zeros(heads, dtype=torch.float64, device=q.device)
+    at = torch.arange(tokens, device=q.device)
+    for first in range(0, tokens, block):
+        queries = at[first:first + block]
+        end = first + len(queries)
+        hidden = at[:end] > queries[:, None]
+        if window is not None:
+            hidden |= at[:end] <= queries[:, None] - window
+        scores = q[:, first:end] @ keys[:, :end].transpose(1, 2) * scale
+        largest = torch.maximum(largest, scores.masked_fill(hidden, -math.inf).amax((1, 2)))
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        scores = scores.masked_fill(hidden, -math.inf)
+        total = scores.logsumexp(2)
+        if sinks is not None:
+            total = torch.logaddexp(total, sinks.detach().float()[:, None])
+        mass += torch.exp(scores[:, :, 0] - total).double().sum(1)
+    return largest.tolist(), mass.tolist()

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""monitor_check.py [--overhead]: numbers of the monitor beside those of the model's own attention, a planted head that explodes
+found at its step, the same numbers from 1, 2 and 3 processes; --overhead measures instead what an observed step costs."""
+import csv
+import math
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+import numpy as np
+import torch
+import torch.multiprocessing
+import transformers
+
+import qkgeom
+from qkgeom._attention import observed_attention
+
+SMALL = dict(vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=16, max_position_embeddings=256)
+
+
+def llama(**changes):
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL | changes))
+
+
+def documents(seed, n=6, tokens=128):
+    return torch.randint(0, 97, (n, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def check_numbers(name, model):
+    """Maxima from all q . k in f64, weights on token 0 from the model's eager attention, the rest from the steps."""
+    ids = documents(0, 3)
+    model = model.eval()
+    model.set_attn_implementation("eager")
+    seen = {}
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight *= 50  # some weights near 1
+        weights = model(ids, output_attentions=True).attentions
+        with observed_attention(model, lambda m, q, k, o: seen.update({m.layer_idx: (q, k, o)}), lambda n, tokens: None):
+            model(ids)
+        with qkgeom.Monitor(model, every=1, buckets=4, keys=32) as monitor:
+            model(ids)
+            rows = monitor.step()
+    assert [(r["layer"], r["head"]) for r in rows] == [(layer, h) for layer in (0, 1) for h in range(4)]
+    at = torch.arange(128)
+    position, document = np.tile(at.numpy(), 3), np.repeat(np.arange(3), 128)
+    for layer in (0, 1):
+        q, k, options = seen[layer]
+        distance = at[:, None] - at
+        outside = (distance < 0) | (distance >= (options.get("sliding_window") or 128))
+        scores = q.double() @ k.double().repeat_interleave(2, 1).transpose(2, 3) * options["scaling"]
+        largest = scores.masked_fill(outside, -math.inf).amax((0, 2, 3))
+        q, k = (x.transpose(1, 2).reshape(384, x.shape[1], 16).contiguous() for x in (q, k))
+        moments = qkgeom.accumulate(q, k, position, document, buckets=32)
+        # keys=32 of buckets of 32 tokens: the reservoir holds every key.
+        profiles = qkgeom.plasticity_profile(qkgeom.fit_queries(moments, "joint"), q, k, position, document,
+                                             window=options.get("sliding_window"))
+        planes = qkgeom.planar_rotation(moments, context_length=128)
+        for r in rows[4 * layer:4 * layer + 4]:
+            h, where = r["head"], (name, r)
+            assert math.isclose(r["max_logit"], largest[h].item(), rel_tol=1e-5), (where, largest[h])
+            assert math.isclose(r["sink_mass"], weights[layer][:, h, :, 0].double().mean().item(), rel_tol=1e-5), where
+            assert math.isclose(r["bias_context"], planes[h].bias.context, rel_tol=1e-9), where
+            assert np.allclose([r[f"ap_{b}"] for b in range(4)], profiles[h].plasticity, rtol=1e-9, equal_nan=True), where
+            assert math.isclose(r["ap_overall"], qkgeom.summarize(profiles[h], 128).overall.value, rel_tol=1e-9), where
+
+
+def check_explosion(folder):
+    model = llama().train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    given, file = [], folder / "rows.csv"
+    with qkgeom.Monitor(model, every=2, to=given.extend) as monitor, qkgeom.Monitor(llama(), to=file) as other:
+        for step in range(7):
+            if step == 4:  # head 1 of layer 1 explodes
+                with torch.no_grad():
+                    model.model.layers[1].self_attn.q_proj.weight[16:32] *= 200
+            model(documents(step), labels=documents(step)).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            assert len(monitor.step()) == (0 if step % 2 else 8)
+        assert not other.step() and not file.exists(), "a model that was not called gives no rows"
+    assert model.config._attn_implementation == "sdpa"
+    assert [r["step"] for r in given[::8]] == [0, 2, 4, 6]
+    largest = {(r["step"], r["layer"], r["head"]): r["max_logit"] for r in given}
+    jumps = [at for at, x in largest.items() if at[0] > 0 and x > 20 * largest[at[0] - 2, at[1], at[2]]]
+    assert jumps == [(4, 1, 1)], jumps
+
+
+def check_file(folder):
+    file = folder / "rows.csv"
+    model = llama().eval()
+    found = []
+    for _ in range(2):
+        with torch.no_grad(), qkgeom.Monitor(model, every=1, to=file) as monitor:
+            model(documents(0))
+            found += monitor.step()
+    rows = list(csv.DictReader(file.open()))
+    assert len(rows) == len(found) == 16
+    for row, r in zip(rows, found):
+        assert list(row) == list(r) and all((x == "" and math.isnan(r[n])) or float(x) == r[n] for n, x in row.items())
+    for words, call in (("other columns", lambda m: (model(documents(0)), m.step())),
+                        ("within a step", lambda m: (model(documents(0)), model(documents(0, 2))))):
+        with torch.no_grad(), qkgeom.Monitor(model, every=1, to=file, buckets=5) as monitor:
+            try:
+                call(monitor)
+                raise AssertionError(f"not refused: {words}")
+            except ValueError as e:
+                assert words in str(e), e
+
+
+def on_rank(rank, ranks, folder):
+    """Each rank gives its share of 6 documents: one per call in step 0, all in one call in step 1."""
+    torch.set_num_threads(1)
+    if ranks > 1:
+        torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting-{ranks}", rank=rank, world_size=ranks)
+    model, share = llama().eval(), 6 // ranks
+    with torch.no_grad(), qkgeom.Monitor(model, every=1, keys=8, to=f"{folder}/rows-{ranks}.csv") as monitor:
+        for first in range(rank, 6, ranks):
+            model(documents(0)[first:first + 1])
+        assert len(monitor.step()) == (8 if rank == 0 else 0)
+        model(documents(0)[rank * share:(rank + 1) * share])
+        monitor.step()
+    if ranks > 1:
+        torch.distributed.destroy_process_group()
+
+
+def check_ranks(folder):
+    tables = []
+    for ranks in (1, 2, 3):
+        torch.multiprocessing.start_processes(on_rank, (ranks, str(folder)), ranks, start_method="spawn")
+        tables.append(list(csv.DictReader((folder / f"rows-{ranks}.csv").open())))
+    assert len(tables[0]) == 16
+    for table in tables:
+        assert table[:8] == tables[0][:8], "the numbers depend on the number of ranks"
+        # The model's own products over batches of other sizes may round otherwise: f32, as in tests/capture/forward.
+        for a, b in zip(tables[0][8:], table[8:], strict=True):
+            assert all(a[n] == b[n] or math.isclose(float(a[n]), float(b[n]), rel_tol=1e-4) for n in a), (a, b)
+
+
+def overhead():
+    """Seconds of this process' threads, so that other processes matter little."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(vocab_size=512, hidden_size=256, intermediate_size=512, num_hidden_layers=4,
+                                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512)
+    model = transformers.LlamaForCausalLM(config).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    took = {True: [], False: []}
+    with qkgeom.Monitor(model, every=3) as monitor:
+        for step in range(3 * 12):
+            x = torch.randint(0, 512, (4, 512))
+            began = time.process_time()
+            model(x, labels=x).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watched = bool(monitor.step())
+            took[watched].append(time.process_time() - began)
+    plain, watched = (statistics.median(took[w][2:]) for w in (False, True))
+    print(f"a step {plain:.2f} s, an observed one {watched:.2f} s of CPU: {100 * (watched - plain) / (100 * plain):.1f} % more with every=100")
+
+
+if __name__ == "__main__":
+    if "--overhead" in sys.argv:
+        overhead()
+        sys.exit()
+    check_numbers("llama", llama())
+    torch.manual_seed(0)
+    check_numbers("windows and a soft cap", transformers.Gemma2ForCausalLM(transformers.Gemma2Config(
+        **SMALL, sliding_window=40, attn_logit_softcapping=2.0, query_pre_attn_scalar=16)))
+    check_numbers("sinks", transformers.GptOssForCausalLM(transformers.GptOssConfig(
+        **SMALL, sliding_window=40, num_local_experts=2, num_experts_per_tok=1, rope_parameters={"rope_type": "default", "rope_theta": 1e4})))
+    with tempfile.TemporaryDirectory() as scratch:
+        check_explosion(pathlib.Path(scratch))
+        check_file(pathlib.Path(scratch))
+        check_ranks(pathlib.Path(scratch))
