@@ -218,13 +218,7 @@ class live_analysis_on final : public live_analysis {
     for (auto& h : pooled.heads)
       for (std::size_t m = 0; m < h.profiles.size(); ++m)
         h.summaries[m] = summarize(h.profiles[m], plan_.context_length);
-    write_heads_csv(folder / "heads.csv", pooled);
-    write_qk_csv(folder / "qk.csv", pooled);
-    write_rotated_csv(folder / "rotated.csv", pooled);
-    write_profile_csv(folder / "profile.csv", pooled);
-    write_bins_csv(folder / "bins.csv", pooled);
-    write_model_report_csv(folder / "model_report.csv", pooled);
-    if (options_.heatmap) write_heatmap_csv(folder / "heatmap.csv", pooled);
+    write_head_tables(folder, pooled, options_.heatmap);
   }
 
   Context* context_;

@@ -111,6 +111,10 @@ const gguf_architecture architectures[] = {{.name = "llama", .model_type = "llam
                                            {.name = "gptneox",
                                             .model_type = "gpt_neox",
                                             .layer_names = gptneox_names,
+                                            .embedding = "gpt_neox.embed_in",
+                                            .final_norm = "gpt_neox.final_layer_norm",
+                                            .output = "embed_out",
+                                            .layers = "gpt_neox.layers.",
                                             .layer_norm = true,
                                             .add_fields = add_gptneox}};
 
@@ -158,18 +162,16 @@ std::string name_of_tensor(const gguf_architecture& a, std::string_view name, co
   if (ending == name.npos) return {};
   const std::string_view stem = name.substr(0, ending);
   const std::string end(name.substr(ending));  // .weight or .bias
-  const bool neox = a.model_type == "gpt_neox";
-  if (stem == "token_embd") return (neox ? "gpt_neox.embed_in" : "model.embed_tokens") + end;
-  if (stem == "output_norm") return (neox ? "gpt_neox.final_layer_norm" : "model.norm") + end;
-  if (stem == "output") return (neox ? "embed_out" : "lm_head") + end;
+  if (stem == "token_embd") return std::string(a.embedding) + end;
+  if (stem == "output_norm") return std::string(a.final_norm) + end;
+  if (stem == "output") return std::string(a.output) + end;
   if (!stem.starts_with("blk.")) return {};
   const auto dot = stem.find('.', 4);
   if (dot != stem.npos)
     for (const auto& names : {a.layer_names, std::span<const tensor_names>(common_names)})
       for (const auto& [gguf, own] : names)
         if (stem.substr(dot + 1) == gguf)
-          return std::string(neox ? "gpt_neox" : "model") + ".layers." + std::string(stem.substr(4, dot - 4)) + '.' +
-                 std::string(own) + end;
+          return std::string(a.layers) + std::string(stem.substr(4, dot - 4)) + '.' + std::string(own) + end;
   fail(where, ": tensor ", printable(std::string(name)), " is not supported for the architecture ", a.name, " in GGUF");
 }
 

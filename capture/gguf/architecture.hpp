@@ -41,9 +41,11 @@ struct tensor_names {
 struct gguf_architecture {
   std::string_view name, model_type;
   std::span<const tensor_names> layer_names{};  ///< beside those that all have
-  bool pairs_rows = false;                      ///< the converter reorders the rows of q and k
-  bool norms_plus_one = false;                  ///< norms are stored as 1 + w
-  bool layer_norm = false;                      ///< norms subtract the mean
+  std::string_view embedding = "model.embed_tokens", final_norm = "model.norm", output = "lm_head";
+  std::string_view layers = "model.layers.";  ///< what a layer's names begin with
+  bool pairs_rows = false;                    ///< the converter reorders the rows of q and k
+  bool norms_plus_one = false;                ///< norms are stored as 1 + w
+  bool layer_norm = false;                    ///< norms subtract the mean
   /// Of the keys that change what a model computes (`changing_keys`), those that are read here.
   std::span<const std::string_view> features{};
   /// Adds the fields of config.json that this architecture has beside the common ones.

@@ -57,6 +57,33 @@ const nlohmann::json* layer_list(const json_value& config, const char* name, std
   return list;
 }
 
+void set_window(decoder_description& model, std::optional<index_t> window) {
+  for (layer_description& layer : model.layers) layer.window = window;
+}
+
+void read_attention_bias(const json_value& config, decoder_description& model) {
+  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
+}
+
+void norm_outputs_alone(decoder_description& model) {
+  model.names.attention_norm = model.names.feed_forward_norm = "";
+  model.names.attention_out_norm = "post_attention_layernorm";
+  model.names.feed_forward_out_norm = "post_feedforward_layernorm";
+}
+
+experts_description read_experts(const json_value& config, const char* count, index_t least,
+                                 const experts_description& otherwise) {
+  experts_description e = otherwise;
+  e.count = config.integer(count, least, 65536)
+                .value_or(config.integer("num_local_experts", least, 65536).value_or(otherwise.count));
+  e.chosen = config.integer("num_experts_per_tok", 1, 65536).value_or(otherwise.chosen);
+  e.width = config.integer("moe_intermediate_size", 1, index_t{1} << 24).value_or(otherwise.width);
+  e.normalised = config.boolean("norm_topk_prob").value_or(otherwise.normalised);
+  require(e.count == 0 || e.chosen <= e.count, config.where(), ": num_experts_per_tok (", e.chosen,
+          ") must be at most ", count, " (", e.count, ")");
+  return e;
+}
+
 void set_alternating_windows(const json_value& config, decoder_description& model, index_t period) {
   const auto window = read_window(config, 4096);
   period = config.integer("sliding_window_pattern", 1, 4096).value_or(period);

@@ -13,11 +13,6 @@ constexpr auto always = [](std::size_t) { return true; };
 /// Prefixes of the text model's tensors in checkpoints with images, older and newer ones.
 const std::vector<std::string> wrapped{"language_model.model.", "model.language_model.", "model."};
 
-/// `attention_bias` switches the biases of q, k, v and output, as in most families.
-void read_attention_bias(const json_value& config, decoder_description& model) {
-  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
-}
-
 }  // namespace
 
 decoder_description read_llama(const json_value& config) {
@@ -51,8 +46,7 @@ decoder_description read_smollm3(const json_value& config) {
 /// Mistral: no biases; all layers have a window, 4096 tokens where config.json has no field for it.
 decoder_description read_mistral(const json_value& config) {
   decoder_description model = read_common(config, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
-  const auto window = read_window(config, 4096);
-  for (layer_description& layer : model.layers) layer.window = window;
+  set_window(model, read_window(config, 4096));
   return model;
 }
 
@@ -94,8 +88,7 @@ decoder_description read_ministral3(const json_value& config) {
   const auto original =
       original_context_holder(config, *dictionary).integer("original_max_position_embeddings", 1, index_t{1} << 30);
   if (beta != 0) model.growth = query_growth{beta, original.value_or(model.context)};
-  const auto window = read_window(config, {});
-  for (layer_description& layer : model.layers) layer.window = window;
+  set_window(model, read_window(config, {}));
   return model;
 }
 
@@ -150,18 +143,9 @@ decoder_description read_qwen3_moe(const json_value& config) {
   decoder_description model = read_common(config, {.feed_forward = 6144, .key_heads = 4, .context = 32768});
   read_attention_bias(config, model);
   model.qk = qk_norm::each_head;
-  const auto window = read_switched_window(config, 4096);
-  for (layer_description& layer : model.layers) layer.window = window;
+  set_window(model, read_switched_window(config, 4096));
 
-  experts_description e;
-  // transformers 5 writes num_local_experts.
-  e.count =
-      config.integer("num_experts", 0, 65536).value_or(config.integer("num_local_experts", 0, 65536).value_or(128));
-  e.chosen = config.integer("num_experts_per_tok", 1, 65536).value_or(8);
-  e.width = config.integer("moe_intermediate_size", 1, index_t{1} << 24).value_or(768);
-  e.normalised = config.boolean("norm_topk_prob").value_or(false);
-  require(e.count == 0 || e.chosen <= e.count, config.where(), ": num_experts_per_tok (", e.chosen,
-          ") must be at most num_experts (", e.count, ")");
+  const auto e = read_experts(config, "num_experts", 0, {.count = 128, .chosen = 8, .width = 768, .normalised = false});
   const index_t step = config.integer("decoder_sparse_step", 1, 65536).value_or(1);
   const auto* dense = config.find("mlp_only_layers");
   require(!dense || dense->is_array(), config.where(), ": mlp_only_layers must be a list");
@@ -250,8 +234,7 @@ decoder_description read_phi3(const json_value& config) {
   model.names.stacked_qkv = "self_attn.qkv_proj";
   model.feed_forward_form = feed_forward_kind::fused_gated;
   model.names.up = "mlp.gate_up_proj";
-  const auto window = read_window(config, {});
-  for (layer_description& layer : model.layers) layer.window = window;
+  set_window(model, read_window(config, {}));
   return model;
 }
 

@@ -13,7 +13,7 @@ decoder_description read_gemma_shape(const json_value& config, const family_defa
           ": use_bidirectional_attention is not supported");
   decoder_description model = read_shape(config, defaults);
   model.act = read_activation(config, "hidden_activation", "gelu_pytorch_tanh");
-  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
+  read_attention_bias(config, model);
   model.norm = norm_kind::gemma;
   model.scaled_embedding = true;
   model.score_scale = 1 / std::sqrt(config.positive("query_pre_attn_scalar").value_or(256));
@@ -124,14 +124,7 @@ decoder_description read_glm4_moe(const json_value& config) {
   for (const char* field : {"n_group", "topk_group"})
     require(config.integer(field, 1, 65536).value_or(1) == 1, config.where(), ": ", field,
             " must be 1; groups of experts are not supported");
-  experts_description e;
-  e.count = config.integer("n_routed_experts", 1, 65536)
-                .value_or(config.integer("num_local_experts", 1, 65536).value_or(128));
-  e.chosen = config.integer("num_experts_per_tok", 1, 65536).value_or(8);
-  require(e.chosen <= e.count, config.where(), ": num_experts_per_tok (", e.chosen,
-          ") must be at most n_routed_experts (", e.count, ")");
-  e.width = config.integer("moe_intermediate_size", 1, index_t{1} << 24).value_or(1408);
-  e.normalised = config.boolean("norm_topk_prob").value_or(true);
+  auto e = read_experts(config, "n_routed_experts", 1, {.count = 128, .chosen = 8, .width = 1408, .normalised = true});
   e.sigmoids = true;
   e.scale = config.positive("routed_scaling_factor").value_or(1);
   e.shared_width = e.width * config.integer("n_shared_experts", 1, 256).value_or(1);
@@ -144,13 +137,11 @@ decoder_description read_glm4_moe(const json_value& config) {
 /// OLMo 2 norms the outputs of attention and feed-forward, not their inputs, and queries and keys over all heads.
 decoder_description read_olmo2(const json_value& config) {
   decoder_description model = read_common(config, {.norm_eps = 1e-5});
-  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
+  read_attention_bias(config, model);
   model.norm = norm_kind::olmo;
   model.qk = qk_norm::all_heads;
   model.rope.exact = model.rope.exact_table = true;
-  model.names.attention_norm = model.names.feed_forward_norm = "";
-  model.names.attention_out_norm = "post_attention_layernorm";
-  model.names.feed_forward_out_norm = "post_feedforward_layernorm";
+  norm_outputs_alone(model);
   return model;
 }
 
@@ -172,9 +163,7 @@ decoder_description read_olmo3(const json_value& config) {
 decoder_description read_exaone4(const json_value& config) {
   decoder_description model = read_common(config, {.norm_eps = 1e-5});
   model.qk = qk_norm::each_head;
-  model.names.attention_norm = model.names.feed_forward_norm = "";
-  model.names.attention_out_norm = "post_attention_layernorm";
-  model.names.feed_forward_out_norm = "post_feedforward_layernorm";
+  norm_outputs_alone(model);
   const auto* pattern = config.find("sliding_window_pattern");
   if (pattern && pattern->is_string()) {
     const auto letters = pattern->get<std::string>();
@@ -201,7 +190,7 @@ decoder_description read_cohere2(const json_value& config) {
                                                    .layers = 40,
                                                    .context = 8192,
                                                    .tied = true});
-  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
+  read_attention_bias(config, model);
   model.norm = norm_kind::centred;
   model.norm_eps = config.positive("layer_norm_eps").value_or(1e-5);
   model.parallel_residual = model.adds_in_order = true;

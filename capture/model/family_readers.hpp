@@ -49,7 +49,10 @@ void set_windows(const json_value& config, decoder_description& model, std::opti
   }
 }
 
-/// As above, where each `period`-th layer is full and the others slide, and no window means that all are full.
+/// The same window, or none, on every layer.
+void set_window(decoder_description& model, std::optional<index_t> window);
+
+/// As `set_windows`, where each `period`-th layer is full and the others slide, and no window means that all are full.
 void set_alternating_windows(const json_value& config, decoder_description& model, index_t period);
 
 /// Reads rotary embeddings that full and sliding layers have of their own: `rope_parameters` by type of layer, or
@@ -63,6 +66,17 @@ std::optional<index_t> read_switched_window(const json_value& config, std::optio
 
 /// The activation that `field` names; `otherwise` where it is absent. Throws on those that are not supported.
 activation read_activation(const json_value& config, const char* field, const std::string& otherwise);
+
+/// `attention_bias` switches the biases of q, k, v and output, as in most families.
+void read_attention_bias(const json_value& config, decoder_description& model);
+
+/// Only the outputs of attention and feed-forward are normed, not their inputs.
+void norm_outputs_alone(decoder_description& model);
+
+/// A mixture of experts: their number in the field `count`, or as transformers 5 writes it; `otherwise` where
+/// config.json lacks a field. Throws `error` where there are fewer than `least`, or fewer than a token takes.
+experts_description read_experts(const json_value& config, const char* count, index_t least,
+                                 const experts_description& otherwise);
 
 /// Ministral 3's rotary parameters where config.json has none.
 const nlohmann::json& ministral3_rope();

@@ -4,13 +4,8 @@
 # $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
-for python in "${QKGEOM_PYTHON:-}" "$QKGEOM_SOURCE/build/python/bin/python" python3 ""; do
-  [[ -n $python ]] && "$python" -c 'import numpy, pyarrow.parquet' 2>/dev/null && break
-done
-if [[ -z $python ]]; then
-  echo "skipped: no python3 with numpy and pyarrow here; tests/run.sh makes one, QKGEOM_PYTHON names another"
-  exit 77
-fi
+source "$QKGEOM_SOURCE/tests/common/find_python.sh"
+find_python "numpy, pyarrow.parquet"
 
 data=$QKGEOM_SOURCE/tests/data/golden
 source "$QKGEOM_SOURCE/tests/examples/common.sh"

@@ -90,6 +90,13 @@ refused("flash_attention_2", lambda: qkgeom.capture(model).__enter__())
 model.config._attn_implementation_internal = "sdpa"
 assert call().layers == [0, 1, 2], "after a refusal the model is as before"
 
+# Moments of documents of several lengths merge where max_length says the context.
+with qkgeom.capture(model, keep="moments", bucket_size=64, max_length=300) as cap, torch.inference_mode():
+    model(ids)
+    model(ids[:, :120])
+assert cap.moments[0].q[0].total.count == 2 * 200 + 2 * 120
+assert [b.count for b in cap.moments[0].q[0].bucket] == [4 * 64, 2 * 64 + 2 * 56, 2 * 64, 2 * 8, 0]
+
 # The same tokens, seed and draw through qkgeom-capture.
 data = source / "examples/data/kjv-smollm3"
 with tempfile.TemporaryDirectory() as scratch:

@@ -5,13 +5,8 @@
 # $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
-for python in "${QKGEOM_PYTHON:-}" "$QKGEOM_SOURCE/build/python/bin/python" python3 ""; do
-  [[ -n $python ]] && "$python" -c 'import numpy, pyarrow, nanobind, scikit_build_core, mypy' 2>/dev/null && break
-done
-if [[ -z $python ]]; then
-  echo "skipped: no python3 with numpy, pyarrow, nanobind, scikit-build-core and mypy here; tests/run.sh makes one, QKGEOM_PYTHON names another"
-  exit 77
-fi
+source "$QKGEOM_SOURCE/tests/common/find_python.sh"
+find_python "numpy, pyarrow, nanobind, scikit_build_core, mypy"
 if ! "$python" -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'; then
   echo "skipped: the headers of Python are missing (python3-dev)"
   exit 77

@@ -204,13 +204,7 @@ void bind_reports(nb::module_& m) {
             const nb::gil_scoped_release released;
             const std::filesystem::path to(folder);
             std::filesystem::create_directories(to);
-            write_heads_csv(to / "heads.csv", r);
-            write_qk_csv(to / "qk.csv", r);
-            write_rotated_csv(to / "rotated.csv", r);
-            write_profile_csv(to / "profile.csv", r);
-            write_heatmap_csv(to / "heatmap.csv", r);
-            write_bins_csv(to / "bins.csv", r);
-            write_model_report_csv(to / "model_report.csv", r);
+            write_head_tables(to, r, true);
           },
           nb::arg("folder"), "Writes the tables as the program `heads` does.");
 }

@@ -94,7 +94,8 @@ class capture:
                     layer.documents[side].append(document)
             if self._keep != "samples":
                 position = torch.arange(tokens, dtype=torch.int32)
-                more = accumulate(q[b].transpose(0, 1).cpu(), k[b].transpose(0, 1).cpu(), position, buckets=self._bucket_size)
+                more = accumulate(q[b].transpose(0, 1).cpu(), k[b].transpose(0, 1).cpu(), position, buckets=self._bucket_size,
+                                  context_length=self._max_length)
                 before = self.moments.get(number)
                 self.moments[number] = more if before is None else before.merge(more)
 

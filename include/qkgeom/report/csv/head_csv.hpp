@@ -29,6 +29,9 @@ inline void write_bins_csv(const std::filesystem::path& path, const model_report
 /// model_report.csv: one row, means over heads of the headline summaries and of the ten deciles.
 inline void write_model_report_csv(const std::filesystem::path& path, const model_report& report);
 
+/// All of these tables, by their names, into a folder; heatmap.csv where the analysis made heatmaps.
+inline void write_head_tables(const std::filesystem::path& folder, const model_report& report, bool heatmap);
+
 /// Add the rows of a report to a table in memory: `Table` has `add`, `row` and `end_row` as `csv_writer` has them.
 template <class Table>
 void add_heads_rows(Table& table, const model_report& report);

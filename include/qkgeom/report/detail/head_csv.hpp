@@ -184,4 +184,14 @@ inline void write_model_report_csv(const std::filesystem::path& path, const mode
   csv.commit();
 }
 
+inline void write_head_tables(const std::filesystem::path& folder, const model_report& report, bool heatmap) {
+  write_heads_csv(folder / "heads.csv", report);
+  write_qk_csv(folder / "qk.csv", report);
+  write_rotated_csv(folder / "rotated.csv", report);
+  write_profile_csv(folder / "profile.csv", report);
+  write_bins_csv(folder / "bins.csv", report);
+  write_model_report_csv(folder / "model_report.csv", report);
+  if (heatmap) write_heatmap_csv(folder / "heatmap.csv", report);
+}
+
 }  // namespace qkgeom

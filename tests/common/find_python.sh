@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: MIT
+# find_python MODULES: sets `python` to a python3 that imports them all (separated by commas): $QKGEOM_PYTHON, the one that
+# tests/run.sh makes in build/python, or the one on the path. Ends the test as skipped if there is none.
+find_python() {
+  for python in "${QKGEOM_PYTHON:-}" "$QKGEOM_SOURCE/build/python/bin/python" python3 ""; do
+    [[ -n $python ]] && "$python" -c "import $1" 2>/dev/null && return
+  done
+  echo "skipped: no python3 with $1 here; tests/run.sh makes one, QKGEOM_PYTHON names another"
+  exit 77
+}
