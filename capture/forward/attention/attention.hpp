@@ -31,7 +31,7 @@ class key_buffer {
 /// every CPU can run.
 enum class attention_kernel { best, without_amx, portable };
 
-/// What multiplies tiles under it in bf16.
+/// What multiplies tiles of bf16 for a kernel.
 inline tile_unit tile_unit_of(attention_kernel kernel) {
   if (kernel == attention_kernel::portable || !tiles_available()) return tile_unit::none;
   return kernel == attention_kernel::best ? best_tile_unit() : tile_unit::avx512;

@@ -32,10 +32,10 @@ struct turned_plane {
 struct row_turns {
   std::vector<turned_plane> planes;  ///< of the first 2 planes.size() coordinates; the others do not turn
   double factor = 1;                 ///< on coordinates that turn
-  query_growth from{}, to{};         ///< divides by the one at the old position, multiplies by the one at the new
+  query_growth from{}, to{};  ///< rows are divided by `from` at the old position and multiplied by `to` at the new one
 };
 
-/// y = x turned, one plane or one coordinate that does not turn in each call.
+/// Turns x into y: a call turns one plane of a row, or copies one coordinate that no plane turns, in all heads.
 template <class From, class To, memory_space Space>
 struct turned_slot {
   tensor_view<const From, Space> x;
