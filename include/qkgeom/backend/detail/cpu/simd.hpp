@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#if defined(__AVX512F__)
+#if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
@@ -120,6 +120,20 @@ inline bool any_negative(const vec<F>& x) {
   bool found = false;
   for (int l = 0; l < lanes<F>; ++l) found |= x[l] < 0;
   return found;
+}
+
+/// Whether some bit of a vector of simd_bytes is set.
+template <class V>
+inline bool any_bit(const V& x) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi32_mask((__m512i)x, (__m512i)x) != 0;
+#elif defined(__AVX__)
+  return _mm256_testz_si256((__m256i)x, (__m256i)x) == 0;
+#else
+  std::uint64_t words[simd_bytes / 8];
+  std::memcpy(words, &x, sizeof words);
+  return (words[0] | words[1]) != 0;
+#endif
 }
 
 /// to[i] = from[i], widened. Compilers do not vectorise the bf16 case by themselves.

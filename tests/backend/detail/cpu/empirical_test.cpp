@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/backend/detail/cpu/empirical.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "qkgeom/core/random.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+template <class F>
+class observed_scores : public testing::Test {};
+using score_types = testing::Types<float, double>;
+TYPED_TEST_SUITE(observed_scores, score_types);
+
+/// Wins of every pair of keys, with one coordinate: the score is the product of query and key.
+template <class F>
+void expect_counts(const std::vector<F>& queries, const std::vector<F>& keys) {
+  const auto n = static_cast<index_t>(queries.size()), count = static_cast<index_t>(keys.size());
+  const index_t width = cpu::padded<std::int16_t>(n);
+  std::vector<F> q(width), k(count + cpu::block_rows);
+  std::copy(queries.begin(), queries.end(), q.begin());
+  std::copy(keys.begin(), keys.end(), k.begin());
+  cpu::observed_scores<F> scores;
+  scores.set(q.data(), n, width, k.data(), count, 1);
+  for (index_t j = 1; j < count; ++j)
+    for (index_t i = 0; i < j; ++i) {
+      std::int64_t want = 0, four[4], one = 0;
+      for (const F x : queries) want += (x * keys[j] > x * keys[i]) + (x * keys[j] >= x * keys[i]);
+      scores.template count_wins<1>(j, i, &one);
+      ASSERT_EQ(one, want) << n << " queries, keys " << i << " and " << j;
+      if (i + 4 > j) continue;
+      scores.template count_wins<4>(j, i, four);
+      ASSERT_EQ(four[0], want) << n << " queries, keys " << i << " and " << j;
+    }
+}
+
+TYPED_TEST(observed_scores, are_counted_as_they_compare) {
+  using F = TypeParam;
+  const random_stream stream{.seed = 5};
+  for (const int n : {2, 7, 8, 31, 64, 100, 129, 300}) {
+    std::vector<F> queries, keys;
+    for (int i = 0; i < n; ++i) queries.push_back(static_cast<F>(stream.uniform(i) - 0.5));
+    for (int i = 0; i < 40; ++i) keys.push_back(static_cast<F>(stream.uniform(1000 + i) - 0.5));
+    expect_counts(queries, keys);
+    keys[11] = keys[3];  // a tie
+    keys[20] = F{1000};  // a sink: the others share few places
+    queries[1] = F{0};   // all scores of a query are one
+    expect_counts(queries, keys);
+    for (F& k : keys) k = std::round(8 * k) / 8;  // many ties
+    expect_counts(queries, keys);
+  }
+}
+
+TYPED_TEST(observed_scores, whose_range_the_type_does_not_hold_are_counted) {
+  using F = TypeParam;
+  constexpr F largest = std::numeric_limits<F>::max(), least = std::numeric_limits<F>::denorm_min();
+  std::vector<F> queries(70, F{1});
+  queries[3] = F{-1};
+  expect_counts(queries, {-largest, largest, F{0}, F{1}, largest, F{-3}});
+  expect_counts(queries, {F{0}, least, F{2} * least, least, F{0}, F{3} * least});
+}
+
+// More queries than the lanes' counts of 16 bits hold.
+TYPED_TEST(observed_scores, of_very_many_queries_are_counted) {
+  using F = TypeParam;
+  const std::vector<F> queries(5000 * cpu::simd_bytes / 2 + 3, F{1});
+  expect_counts(queries, {F{0}, F{1}, F{2}, F{3}, F{4}, F{2}});
+}
+
+}  // namespace
