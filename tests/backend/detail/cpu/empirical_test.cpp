@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -28,16 +30,20 @@ void expect_counts(const std::vector<F>& queries, const std::vector<F>& keys) {
   std::copy(keys.begin(), keys.end(), k.begin());
   cpu::observed_scores<F> scores;
   scores.set(q.data(), n, width, k.data(), count, 1);
-  for (index_t j = 1; j < count; ++j)
+  for (index_t j = 1; j < count; ++j) {
+    std::vector<std::int64_t> want(j);
     for (index_t i = 0; i < j; ++i) {
-      std::int64_t want = 0, four[4], one = 0;
-      for (const F x : queries) want += (x * keys[j] > x * keys[i]) + (x * keys[j] >= x * keys[i]);
+      for (const F x : queries) want[i] += (x * keys[j] > x * keys[i]) + (x * keys[j] >= x * keys[i]);
+      std::int64_t one = 0;
       scores.template count_wins<1>(j, i, &one);
-      ASSERT_EQ(one, want) << n << " queries, keys " << i << " and " << j;
-      if (i + 4 > j) continue;
-      scores.template count_wins<4>(j, i, four);
-      ASSERT_EQ(four[0], want) << n << " queries, keys " << i << " and " << j;
+      ASSERT_EQ(one, want[i]) << n << " queries, keys " << i << " and " << j;
     }
+    for (index_t i = 0; i + 4 <= j; ++i) {
+      std::int64_t four[4];
+      scores.template count_wins<4>(j, i, four);
+      for (int p = 0; p < 4; ++p) ASSERT_EQ(four[p], want[i + p]) << n << " queries, keys " << i + p << " and " << j;
+    }
+  }
 }
 
 TYPED_TEST(observed_scores, are_counted_as_they_compare) {
@@ -66,10 +72,10 @@ TYPED_TEST(observed_scores, whose_range_the_type_does_not_hold_are_counted) {
   expect_counts(queries, {F{0}, least, F{2} * least, least, F{0}, F{3} * least});
 }
 
-// More queries than the lanes' counts of 16 bits hold.
+// So many queries that a lane's 16 bits would not hold all wins.
 TYPED_TEST(observed_scores, of_very_many_queries_are_counted) {
   using F = TypeParam;
-  const std::vector<F> queries(5000 * cpu::simd_bytes / 2 + 3, F{1});
+  const std::vector<F> queries(40000 * cpu::simd_bytes / 2 + 3, F{1});
   expect_counts(queries, {F{0}, F{1}, F{2}, F{3}, F{4}, F{2}});
 }
 

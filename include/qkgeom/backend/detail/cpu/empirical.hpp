@@ -30,14 +30,15 @@ inline std::int64_t wins_doubled(const F* a, const F* b, index_t n) {
   return total;
 }
 
-/// Scores of observed queries over the keys of one group, and how often one key's score exceeds another's. Beside each
-/// score stands its place, the number of the interval that it lies in, of 2^16 equal ones between the query's least and
-/// largest score. Rounding keeps their order: scores in different places compare as their places do, and one
-/// instruction compares twice as many places as f32 scores. Scores in one place are compared themselves.
+/// Scores of observed queries over the keys of one group, and how often one key's score exceeds another's. The range of
+/// a query's scores is cut into 2^16 equal intervals; the number of a score's interval is its place. Scores in
+/// different places compare as the places do, since rounding keeps their order, and an instruction compares twice as
+/// many places as f32 scores. Scores in the same place are compared themselves.
 template <class F>
 class observed_scores {
  public:
-  /// Scores of `queries` (d, width) over `keys` (count, d), whose memory reaches block_rows keys further.
+  /// Scores of `queries` (d, width), columns from n on being 0, over `keys` (count, d), whose memory reaches block_rows
+  /// keys further.
   void set(const F* queries, index_t n, index_t width, const F* keys, index_t count, index_t d) {
     n_ = n;
     width_ = width;
@@ -116,7 +117,7 @@ class observed_scores {
     for (index_t i = 1; i < count; ++i) {
       const vec<F> x = load(score(i) + at);
       least = smaller(least, x);
-      largest = -smaller(-largest, -x);
+      largest = x > largest ? x : largest;
     }
     const vec<F> per_score = F{65535} / (largest - least), none{};
     const auto held = (per_score > none) & (per_score < splat(std::numeric_limits<F>::infinity()));
