@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <new>
+#include <thread>
 
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/mapped_file.hpp"
@@ -89,6 +91,30 @@ TEST(Program, NamesAFileThatIsCutShortWhileItIsMapped) {
   EXPECT_EQ(end.status, 2);
   EXPECT_EQ(end.text, "p: " + fs::canonical(path).string() +
                           ": the file can no longer be read: it was cut short meanwhile, or its disk fails\n");
+}
+
+TEST(Program, AFileThatManyThreadsLoseIsNamedOnce) {
+  const test::scratch_folder folder;
+  const auto path = folder / "a file";
+  const std::string why = ": the file can no longer be read: it was cut short meanwhile, or its disk fails\n";
+  for (int round = 0; round < 10; ++round) {
+    test::put(path, std::string(3 << 16, 'x'));
+    const auto end = run([&] {
+      const mapped_file file(path);
+      fs::resize_file(path, 10);
+      std::barrier ready(8);
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < 8; ++i) {
+        threads.emplace_back([&] {
+          ready.arrive_and_wait();
+          const volatile std::byte last = file.bytes().back();
+          (void)last;
+        });
+      }
+    });
+    EXPECT_EQ(end.status, 2);
+    EXPECT_EQ(end.text, "p: " + fs::canonical(path).string() + why);
+  }
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which reports the signal in its own way

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -98,7 +99,10 @@ inline void end_with_lost_file(std::uintptr_t address) {
   ::close(maps);
 }
 
+/// Threads may lose the same file at once: the first says so, the others wait until it has ended the process.
 inline void handle_bus_error(int, siginfo_t* info, void*) {
+  static std::atomic_flag taken = ATOMIC_FLAG_INIT;
+  while (taken.test_and_set()) ::pause();
   end_with_lost_file(reinterpret_cast<std::uintptr_t>(info->si_addr));
   ::signal(SIGBUS, SIG_DFL);  // of no mapped file: it ends the process as it would have without this handler
   ::raise(SIGBUS);
