@@ -21,7 +21,7 @@ bash .ci/python-packages.sh "$root/build/python"
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 jobs=$(nproc)
 settings=(-DQKGEOM_WERROR="${QKGEOM_WERROR:-OFF}" -DQKGEOM_BUILD_TESTS=ON)
-[[ $preset == sanitize ]] || settings+=(-DQKGEOM_CUDA="${QKGEOM_CUDA:-AUTO}" -DCMAKE_CUDA_ARCHITECTURES="${CUDAARCHS:-90-real}")
+[[ $preset == sanitize* || $preset == threads ]] || settings+=(-DQKGEOM_CUDA="${QKGEOM_CUDA:-AUTO}" -DCMAKE_CUDA_ARCHITECTURES="${CUDAARCHS:-90-real}")
 cmake --preset "$preset" "${settings[@]}"
 cmake --build --preset "$preset" -j "$jobs"
 
