@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# cmake --install, and the package that find_package(qkgeom [COMPONENTS io thrust cuda]) reads. Component `qkgeom_library` is what
+# cmake --install, and the package that find_package(qkgeom [COMPONENTS io compiled thrust cuda]) reads. Component `qkgeom_library` is what
 # another project needs; programs, and files for them, are the component `qkgeom_programs`.
 
 # Installs the program TARGET as qkgeom-TARGET, with hyphens for underscores, if it was built. The file of the build tree
@@ -34,8 +34,15 @@ if(TARGET qkgeom_io)
     COMPONENT qkgeom_library)
 endif()
 
+# Headers need no build: what was not built is not installed, and the component `compiled` not found.
+install(TARGETS qkgeom_compiled EXPORT qkgeom_compiled_targets
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT qkgeom_library OPTIONAL)
+install(EXPORT qkgeom_compiled_targets FILE qkgeomCompiledTargets.cmake NAMESPACE qkgeom::
+  DESTINATION "${_qkgeom_package_dir}" COMPONENT qkgeom_library)
+
 configure_package_config_file("${PROJECT_SOURCE_DIR}/.cmake/qkgeomConfig.cmake.in"
-  "${PROJECT_BINARY_DIR}/qkgeomConfig.cmake" INSTALL_DESTINATION "${_qkgeom_package_dir}")
+  "${PROJECT_BINARY_DIR}/qkgeomConfig.cmake" INSTALL_DESTINATION "${_qkgeom_package_dir}"
+  PATH_VARS CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/qkgeomConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/qkgeomConfig.cmake" "${PROJECT_BINARY_DIR}/qkgeomConfigVersion.cmake"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What programs and tests of this project link besides the library: warnings, and compiled instantiations.
+# How this project's own programs and tests are built: where they go, with which warnings, and what they link.
 
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
@@ -25,18 +25,6 @@ if(QKGEOM_WERROR)
   endif()
 endif()
 
-# Heavy bodies are compiled once, in precompiled*.cpp here; with QKGEOM_PRECOMPILED the headers only declare them
-# (see core/config.hpp).
-# The installed library stays header-only. qkgeom_intree: what a program or test of this project links.
-function(qkgeom_add_intree name)   # [COMPILE OPTIONS]
-  add_library(${name} STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp")
-  target_link_libraries(${name} PUBLIC qkgeom::qkgeom qkgeom_warnings)
-  if(TARGET qkgeom::io)
-    target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp")
-    target_link_libraries(${name} PUBLIC qkgeom::io)
-  endif()
-  target_compile_definitions(${name} PUBLIC QKGEOM_PRECOMPILED)
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)   # both files at once
-  target_compile_options(${name} PUBLIC ${ARGN})
-endfunction()
-qkgeom_add_intree(qkgeom_intree)
+# qkgeom_intree: what a program or test of this project links.
+add_library(qkgeom_intree INTERFACE)
+target_link_libraries(qkgeom_intree INTERFACE qkgeom_compiled qkgeom_warnings $<TARGET_NAME_IF_EXISTS:qkgeom_io>)
