@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Builds examples/python into this folder with pip, and checks it: arrays, calls, captures, the monitor, stubs.
+# Builds examples/python into this folder with pip, and checks it: arrays, calls, tables, figures and page, captures, the monitor, stubs.
 # Needs python3 with numpy, pyarrow, nanobind, scikit-build-core and mypy:
 # $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
@@ -30,6 +30,7 @@ done
 check arrays_check.py
 check calls_check.py "$golden" .
 check tables_check.py
+check plots_check.py "$QKGEOM_SOURCE" "$golden" .
 typed() { # ARGUMENTS...
   "$python" -m mypy --config-file "$QKGEOM_SOURCE/tests/python/mypy.ini" --cache-dir mypy "$@" >mypy.log 2>&1 || { cat mypy.log; failures=$((failures + 1)); }
 }
