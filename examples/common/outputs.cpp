@@ -73,8 +73,6 @@ void write_pca(output_folder& out, const analysed& a, const class_thresholds& th
   draw(correlation_map(a.report), out.figure("qk_map"));
 }
 
-namespace {
-
 std::vector<const head_report*> heads_to_draw(const model_report& report, const std::vector<std::string>& names) {
   std::vector<const head_report*> heads;
   for (const auto& name : names) {
@@ -94,8 +92,6 @@ std::vector<const head_report*> heads_to_draw(const model_report& report, const 
   if (weakest != strongest) heads.push_back(&*weakest);
   return heads;
 }
-
-}  // namespace
 
 void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads, double bias_limit) {
   const auto drawn = heads_to_draw(a.report, heads);

@@ -79,10 +79,13 @@ head_id parse_head(const std::string& text, const std::string& option = "--head"
 
 /// Writes notes.csv.
 void write_notes(output_folder& out, const analysed& a);
+/// The heads whose planes are drawn: those of `names`, by default those with the largest and the smallest |bias
+/// strength|.
+std::vector<const head_report*> heads_to_draw(const model_report& report, const std::vector<std::string>& names);
 /// Writes qk.csv, the scatter of r_q and r_k, and their map.
 void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds);
-/// Writes rotated.csv, histogram and map of the bias strength, and the planes of `heads`, by default of the heads with
-/// the largest and the smallest |bias strength|. Colours of the map end at +-`bias_limit`; 0: at its largest value.
+/// Writes rotated.csv, histogram and map of the bias strength, and the planes of `heads_to_draw(heads)`. Colours of the
+/// map end at +-`bias_limit`; 0: at its largest value.
 void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads,
                     double bias_limit = 0);
 /// Writes profile.csv, heatmap.csv, bins.csv and the figures profile, heatmap and plasticity_map.

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "examples/common/figures/gnuplot.hpp"
+#include "examples/common/terminal.hpp"
+#include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
 
 namespace qkgeom::examples {
@@ -57,23 +59,45 @@ std::string figure_caption(const std::string& name) {
   return name;
 }
 
-std::string figure_html(const output_folder& folder, const std::string& name) {
-  const std::string svg = read_text(folder.path() / (name + ".svg"), std::size_t{1} << 28), id = "figure-" + name;
-  const std::string by = "aria-labelledby=\"" + id + "-caption\"";
-  return "<figure id=\"" + id + "\">\n<div class=\"scroll card\" role=\"region\" tabindex=\"0\" " + by + ">\n" +
-         inline_svg(svg, name + "-", " role=\"img\" " + by) + "\n</div>\n<figcaption id=\"" + id + "-caption\">" +
-         html_text(figure_caption(name)) + "</figcaption>\n</figure>\n";
+page_figure drawn_figure(const output_folder& folder, const std::string& name) {
+  const std::string svg = read_text(folder.path() / (name + ".svg"), std::size_t{1} << 28);
+  return {name, inline_svg(svg, name + "-", "")};
 }
 
-std::string figures_html(const output_folder& folder, const fixed_scales& scales) {
+std::string figure_html(const page_figure& figure) {
+  const std::string id = "figure-" + figure.name, by = "aria-labelledby=\"" + id + "-caption\"";
+  require(figure.element.starts_with("<svg"), "figure ", figure.name, ": no svg element");
+  return "<figure id=\"" + id + "\">\n<div class=\"scroll card\" role=\"region\" tabindex=\"0\" " + by + ">\n" +
+         "<svg role=\"img\" " + by + figure.element.substr(4) + "\n</div>\n<figcaption id=\"" + id + "-caption\">" +
+         html_text(figure_caption(figure.name)) + "</figcaption>\n</figure>\n";
+}
+
+std::string figures_html(const std::vector<page_figure>& figures, const fixed_scales& scales) {
   const auto both = [](double limit) { return "-" + number_text(limit) + " to " + number_text(limit); };
   std::string s =
       "<p>Colours mean the same in every report with these limits: correlations -1 to 1; bias × context in logits " +
       both(scales.bias) + ", in sd " + both(scales.bias_in_sd) +
       "; plasticity 0 to 1. A value beyond them has the colour of the end.</p>\n";
-  for (const auto& name : folder.figures())
-    if (name != "quadrant") s += figure_html(folder, name);
+  for (const auto& f : figures) s += figure_html(f);
   return s;
+}
+
+report_content report_sections(const analysed& found, const report_settings& settings,
+                               const forward_statistics& statistics) {
+  page_printer result, summary;
+  print_target(result, found.report);
+  print_capture(summary, found);
+  print_plasticity(summary, found.report);
+  print_classes(summary, found.report, settings.thresholds);
+  print_position(summary, found.report);
+  print_statistics(summary, statistics);
+  print_extremes(summary, found.report);
+  return {.title = found.report.model,
+          .result = result.sections(),
+          .summary = summary.sections(),
+          .figures = {},
+          .heads = heads_html(found.report),
+          .notes = notes_html(found, settings)};
 }
 
 std::string report_page(const report_content& c) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
+#include "examples/common/softmax.hpp"
 #include "examples/report/html.hpp"
 #include "examples/report/target.hpp"
 #include "qkgeom/geometry/head_class.hpp"
@@ -34,10 +35,17 @@ struct report_content {
   std::string figures, heads, notes;           ///< HTML
 };
 
-/// A figure of `folder` with its caption.
-std::string figure_html(const output_folder& folder, const std::string& name);
-/// The meaning of the colours and all figures, except the quadrant, which stands with the target.
-std::string figures_html(const output_folder& folder, const fixed_scales& scales);
+/// A figure of the page: an SVG element whose ids are unique in the page.
+struct page_figure {
+  std::string name;
+  std::string element;  ///< "<svg ...>...</svg>"
+};
+/// A figure that gnuplot wrote to `folder`.
+page_figure drawn_figure(const output_folder& folder, const std::string& name);
+/// A figure with its caption.
+std::string figure_html(const page_figure& figure);
+/// The meaning of the colours and the figures.
+std::string figures_html(const std::vector<page_figure>& figures, const fixed_scales& scales);
 /// Caption of a figure, with the section or equation of the thesis.
 std::string figure_caption(const std::string& name);
 
@@ -46,6 +54,10 @@ std::string heads_html(const model_report& report);
 
 /// The report's notes: settings, captures with their documents, definitions.
 std::string notes_html(const analysed& a, const report_settings& settings);
+
+/// Every section but the figures.
+report_content report_sections(const analysed& found, const report_settings& settings,
+                               const forward_statistics& statistics);
 
 /// The whole page; it loads nothing.
 std::string report_page(const report_content& content);

@@ -173,7 +173,8 @@ const entries& definitions() {
        "Jackknife over documents: the spread of the value with each document left out in turn, given the query model. "
        "That of a mean over heads leaves a document out of all heads at once. Fewer than three documents have none."},
       {"95 % interval",
-       "The value less and plus its standard error times Student's t with as many degrees of freedom as documents, less "
+       "The value less and plus its standard error times Student's t with as many degrees of freedom as documents, "
+       "less "
        "one: 4.3 errors for three documents, 2.2 for twelve, 2 for a hundred."}};
   return list;
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 // A study as one HTML page that loads nothing: tables, figures, every head, the target, and how the report was made.
 #include "examples/common/cli.hpp"
-#include "examples/common/figures/head_cells.hpp"
 #include "examples/common/figures/head_figures.hpp"
-#include "examples/common/softmax.hpp"
-#include "examples/common/terminal.hpp"
 #include "examples/report/page.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
+#include "qkgeom/report/model_summary.hpp"
 
 namespace {
 
@@ -19,20 +17,6 @@ struct benchmark {
   std::filesystem::path others;
   std::vector<std::string> columns{"model", "ap_drop", "score"};
 };
-
-/// Bias strength times the context in standard deviations of the score difference of two keys of a document.
-map_figure bias_in_sd_map(const qkgeom::model_report& report, double limit) {
-  map_figure f;
-  f.text = {"How position weighs against content", about(report) + "; red: later keys win, blue: earlier keys",
-            "query head", "layer"};
-  f.panels.push_back({"bias over the context / sd of a score difference",
-                      cells_of(report, f, [](const qkgeom::head_report& h) { return h.rotation.bias.context_in_sd; })});
-  f.scale = colour_scale::diverging;
-  f.high = limit;
-  f.low = -limit;
-  f.scale_label = "standard deviations";
-  return f;
-}
 
 /// Places the model among others by AP_drop and score: a sentence and a figure.
 void place(page_printer& page, printer& out, output_folder& folder, const qkgeom::model_report& report,
@@ -54,7 +38,7 @@ void place(page_printer& page, printer& out, output_folder& folder, const qkgeom
     p->heading("Among other models");
     p->line("  " + q.statement);
   }
-  page.add(figure_html(folder, "quadrant"));
+  page.add(figure_html(drawn_figure(folder, "quadrant")));
 }
 
 }  // namespace
@@ -99,10 +83,10 @@ int main(int argc, char** argv) {
     const auto& report = found.report;
     output_folder folder(a.out);
     printer out;
-    page_printer result, summary;
+    page_printer among;
     print_capture(out, found);
-    for (printer* p : {static_cast<printer*>(&result), &out}) print_target(*p, report);
-    place(result, out, folder, report, b, others_scored);
+    print_target(out, report);
+    place(among, out, folder, report, b, others_scored);
     write_notes(folder, found);
     write_heads(folder, found);
     write_pca(folder, found, settings.thresholds);
@@ -111,18 +95,13 @@ int main(int argc, char** argv) {
     write_plasticity(folder, found);
     const auto statistics = statistics_of(found);
     write_statistics(folder, found, statistics);
-    print_capture(summary, found);
-    print_plasticity(summary, report);
-    print_classes(summary, report, settings.thresholds);
-    print_position(summary, report);
-    print_statistics(summary, statistics);
-    print_extremes(summary, report);
-    qkgeom::write_text(folder.page("report.html"), report_page({.title = report.model,
-                                                                .result = result.sections(),
-                                                                .summary = summary.sections(),
-                                                                .figures = figures_html(folder, settings.scales),
-                                                                .heads = heads_html(report),
-                                                                .notes = notes_html(found, settings)}));
+    auto content = report_sections(found, settings, statistics);
+    content.result.insert(content.result.end(), among.sections().begin(), among.sections().end());
+    std::vector<page_figure> figures;
+    for (const auto& name : folder.figures())
+      if (name != "quadrant") figures.push_back(drawn_figure(folder, name));  // that one stands with the target
+    content.figures = figures_html(figures, settings.scales);
+    qkgeom::write_text(folder.page("report.html"), report_page(content));
     folder.print(out);
   });
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Arrays are viewed where they lie, at any stride; what cannot be viewed is refused by a sentence."""
+import ctypes
 import resource
 
 import numpy as np
@@ -72,3 +73,42 @@ else:
     for a, b in zip(half, exact):
         assert abs(a.summaries[0].overall.value - b.summaries[0].overall.value) < 1e-6
     refused(ValueError, ["q", "detach"], lambda: qkgeom.analyse(torch.zeros(3, 2, requires_grad=True), z, position))
+
+try:
+    import jax.numpy as jnp
+except ImportError:
+    print("left out: arrays of JAX, which is not here")
+else:
+    for dtype, name in ((jnp.float32, "F32"), (jnp.float16, "F16"), (jnp.bfloat16, "BF16")):
+        x = jnp.asarray(q, dtype)
+        assert _qkgeom.viewed(x) == (x.unsafe_buffer_pointer(), name)
+    found = qkgeom.analyse(jnp.asarray(q, jnp.float32), jnp.asarray(k, jnp.float32), jnp.arange(n, dtype=jnp.int32))
+    same = qkgeom.analyse(q.astype(np.float32), k.astype(np.float32), position)
+    assert found.table("heads").to_dict() == same.table("heads").to_dict()
+
+
+# A tensor on a GPU, as DLPack describes one. No build here reads it.
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class OnDevice:
+    def __init__(self):
+        self.shape = (ctypes.c_int64 * 2)(600, 16)
+        self.tensor = DLTensor(0x1000, 2, 0, 2, 2, 32, 1, self.shape, None, 0, None, None)
+
+    def __dlpack__(self, **_):
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return make(ctypes.addressof(self.tensor), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+for where, call in (("q", lambda: qkgeom.analyse(OnDevice(), k[:, 0], position)),
+                    ("k", lambda: qkgeom.accumulate(q[:, 0], OnDevice(), position))):
+    refused(ValueError, [where, "device type 2", "no CUDA", f"{where}.cpu()"], call)

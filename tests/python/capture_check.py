@@ -59,7 +59,7 @@ for name, make in models.items():
         assert len(found.report()) == 12
         layer = found.manifest["layers"][0]
         assert layer["window"] == (40 if name == "windows" else None), layer
-        assert found.manifest["score_scale"] == 0.25
+        assert "score_scale" not in found.manifest, "1/sqrt(head_dim) is not the model's own"
 
 model = models["grouped"]().eval()
 with qkgeom.capture(model, heads=[(1, 0), (1, 3)], rate=64, bucket_size=64) as cap, torch.inference_mode():
@@ -127,3 +127,38 @@ with tempfile.TemporaryDirectory() as scratch:
         assert theirs[field] == ours[field], field
     for a, b in zip(theirs["layers"], ours["layers"]):
         assert all(a[f] == b[f] for f in ("layer", "rope", "window", "query_heads", "key_heads")), (a, b)
+
+    # What the manifest says of the model, for families with odd embeddings, scales, caps and layers.
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    tokenizer = {"version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None,
+                 "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+                 "model": {"type": "BPE", "vocab": {c: i + 3 for i, c in enumerate(letters)}, "merges": []}}
+    (here / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (here / "text.txt").write_text(6 * letters)
+    tokens = torch.tensor([[letters.index(c) + 3 for c in 6 * letters]])
+    told = set()
+    for family in ("cohere2", "exaone4", "gemma2", "gemma3", "glm", "granite", "llama-dynamic", "mistral3", "olmo3", "phi3", "smollm3"):
+        folder = source / "tests/data/families" / family
+        subprocess.run([programs / "qkgeom-capture", "--model", folder, "--tokenizer", here, "--no-bos", "--text", here / "text.txt",
+                        "--include-windowed", "--max-length", "156", "--dtype", "f32", "--out", here / family], check=True,
+                       capture_output=True)
+        config = transformers.AutoConfig.from_pretrained(folder)
+        kind = transformers.AutoModelForCausalLM if config.get_text_config() is config else transformers.AutoModelForImageTextToText
+        model = kind.from_config(config).eval()
+        with torch.inference_mode(), qkgeom.capture(model, max_length=156, name=family) as cap:
+            model(tokens, use_cache=False)
+        cap.write(here / f"{family}-package")
+        theirs, ours = (json.loads((here / n / "manifest.json").read_text()) for n in (family, f"{family}-package"))
+        theirs["layers"], ours["layers"] = ({x["layer"]: x for x in m["layers"]} for m in (theirs, ours))
+        assert theirs["layers"].keys() == ours["layers"].keys()
+        for one, other in ((theirs, ours), *((x, ours["layers"][n]) for n, x in theirs["layers"].items())):
+            for field in ("score_scale", "score_softcap", "window", "rope", "rope_parameters"):
+                a, b = one.get(field), other.get(field)
+                told |= {field} if a is not None else set()
+                if isinstance(a, dict) and isinstance(b, dict):
+                    assert all(a[f] == b[f] for f in ("style", "rotary_dim")), (family, a, b)
+                    # In f32 on both sides, by two orders of products.
+                    assert np.allclose([a["attention_factor"], *a["inv_freq"]], [b["attention_factor"], *b["inv_freq"]], rtol=1e-6), family
+                else:
+                    assert a == b or (isinstance(a, float) and np.isclose(a, b, rtol=1e-12)), (family, field, a, b)
+    assert told == {"score_scale", "score_softcap", "window", "rope", "rope_parameters"}

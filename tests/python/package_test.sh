@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Builds examples/python into this folder with pip, and checks it: arrays, calls, captures, the monitor, stubs.
+# Builds examples/python into this folder with pip, and checks it: arrays, calls, tables, figures and page, captures, the monitor, stubs.
 # Needs python3 with numpy, pyarrow, nanobind, scikit-build-core and mypy:
 # $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
@@ -20,6 +20,20 @@ rm -rf site
 export PYTHONPATH=$PWD/site
 
 failures=0
+# The installed C++ package is found by a copy of the folder alone, and beside the sources where it is named.
+installed() { # NAME FOLDER: configured against $PWD/prefix in $PWD/NAME
+  cmake -G Ninja -S "$2" -B "$1" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$PWD/prefix" -DPython_EXECUTABLE="$python" \
+    >cmake.log 2>&1 && grep -q "qkgeom: the installed package .* of $PWD/prefix" cmake.log && return
+  cat cmake.log
+  echo "FAILED: the installed package is not found from $2"
+  failures=$((failures + 1))
+}
+rm -rf prefix copied apart beside
+cmake --install "$QKGEOM_BIN/.." --component qkgeom_library --prefix "$PWD/prefix" >install.log 2>&1 || { cat install.log; exit 1; }
+cp -r "$QKGEOM_SOURCE/examples/python" copied
+installed apart copied
+installed beside "$QKGEOM_SOURCE/examples/python"
+ninja -C apart CMakeFiles/_qkgeom.dir/src/module.cpp.o >ninja.log 2>&1 || { cat ninja.log; failures=$((failures + 1)); }
 check() { # FILE ARGUMENTS...
   "$python" "$QKGEOM_SOURCE/tests/python/$1" "${@:2}" || { echo "FAILED: $1"; failures=$((failures + 1)); }
 }
@@ -30,6 +44,7 @@ done
 check arrays_check.py
 check calls_check.py "$golden" .
 check tables_check.py
+check plots_check.py "$QKGEOM_SOURCE" "$golden" .
 typed() { # ARGUMENTS...
   "$python" -m mypy --config-file "$QKGEOM_SOURCE/tests/python/mypy.ini" --cache-dir mypy "$@" >mypy.log 2>&1 || { cat mypy.log; failures=$((failures + 1)); }
 }

@@ -113,6 +113,19 @@ map_figure bias_map(const model_report& report, double limit) {
   return f;
 }
 
+map_figure bias_in_sd_map(const model_report& report, double limit) {
+  map_figure f;
+  f.text = {"How position weighs against content", about(report) + "; red: later keys win, blue: earlier keys",
+            "query head", "layer"};
+  f.panels.push_back({"bias over the context / sd of a score difference",
+                      cells_of(report, f, [](const head_report& h) { return h.rotation.bias.context_in_sd; })});
+  f.scale = colour_scale::diverging;
+  f.high = limit;
+  f.low = -limit;
+  f.scale_label = "standard deviations";
+  return f;
+}
+
 histogram_figure bias_histogram(const model_report& report) {
   histogram_figure f;
   std::array<histogram_figure::group, 2> kinds;

@@ -32,6 +32,8 @@ map_figure correlation_map(const model_report& report);
 histogram_figure bias_histogram(const model_report& report);
 /// The same quantity by layer and head. Colours end at +-`limit`; 0: at the largest value.
 map_figure bias_map(const model_report& report, double limit = 0);
+/// The same over the standard deviation of the score difference of two keys of a document; colours end at +-`limit`.
+map_figure bias_in_sd_map(const model_report& report, double limit);
 
 /// The {a, b} plane of a head, from the rows of its layer; draws at most `max_rows` of each side.
 plane_figure head_plane(const model_report& report, const head_report& head, const captured_layer& layer,

@@ -9,4 +9,7 @@ NB_MODULE(_qkgeom, m) {
   qkgeom::python::bind_results(m);
   qkgeom::python::bind_analysis(m);
   qkgeom::python::bind_captures(m);
+#ifdef QKGEOM_PYTHON_PAGES
+  qkgeom::python::bind_pages(m);
+#endif
 }

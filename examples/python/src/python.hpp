@@ -21,6 +21,7 @@ using numbers = nb::ndarray<nb::numpy, const double>;
 void bind_results(nb::module_& m);
 void bind_analysis(nb::module_& m);
 void bind_captures(nb::module_& m);
+void bind_pages(nb::module_& m);
 
 /// NumPy view of numbers that `owner` keeps alive.
 inline numbers view_of(const std::vector<double>& x, std::vector<std::size_t> shape, nb::handle owner) {

@@ -44,18 +44,35 @@ from ._version import __version__
 
 if typing.TYPE_CHECKING:
     from ._monitor import Monitor
+    from ._plots import (
+        plot_bias_histogram,
+        plot_bias_in_sd_map,
+        plot_bias_map,
+        plot_heatmap,
+        plot_loss,
+        plot_plane,
+        plot_plasticity_map,
+        plot_profile,
+        plot_qk_map,
+        plot_qk_scatter,
+        plot_softmax_distance,
+        plot_softmax_entropy,
+        plot_softmax_first,
+    )
     from ._transformers import capture
 
 __all__ = [
     "AxisProjection", "Capture", "Error", "Estimate", "Heatmap", "HeadReport", "KeyPair", "Moments", "Monitor", "Note", "Pca",
     "PositionBias", "Profile", "ProfileBucket", "ProfileSummary", "QueryBucket", "QueryModel", "Report", "Rotation",
     "RowMoments", "SideMoments", "Table", "__version__", "accumulate", "analyse", "capture", "draw_tokens", "fit_queries",
-    "open", "pca", "planar_rotation", "plasticity_profile", "set_threads", "summarize",
+    "open", "pca", "planar_rotation", "plasticity_profile", "plot_bias_histogram", "plot_bias_in_sd_map", "plot_bias_map",
+    "plot_heatmap", "plot_loss", "plot_plane", "plot_plasticity_map", "plot_profile", "plot_qk_map", "plot_qk_scatter",
+    "plot_softmax_distance", "plot_softmax_entropy", "plot_softmax_first", "set_threads", "summarize",
 ]
 
 
 def __getattr__(name: str) -> typing.Any:
-    # torch is imported where a model is captured, not with the package.
+    # torch is imported where a model is captured, the figures where they are drawn, neither with the package.
     if name == "capture":
         from ._transformers import capture
 
@@ -64,4 +81,8 @@ def __getattr__(name: str) -> typing.Any:
         from ._monitor import Monitor
 
         return Monitor
+    if name.startswith("plot_") and name in __all__:
+        from . import _plots
+
+        return getattr(_plots, name)
     raise AttributeError(f"module 'qkgeom' has no attribute {name!r}")

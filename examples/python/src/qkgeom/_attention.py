@@ -95,8 +95,8 @@ class observed_attention:
 
 def window_of(module: torch.nn.Module, options: dict[str, typing.Any]) -> int | None:
     """Tokens of the layer's sliding window, the query's own included; None: full attention."""
-    window: int | None = options.get("sliding_window") or getattr(module, "sliding_window", None)
-    return window
+    window: int | None = options["sliding_window"] if "sliding_window" in options else getattr(module, "sliding_window", None)
+    return window or None
 
 
 def layer_of(module: torch.nn.Module) -> int:

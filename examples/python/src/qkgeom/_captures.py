@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import typing
 
 import numpy as np
@@ -18,6 +19,7 @@ class Capture:
     """One or several captures of one model; what is asked for is analysed once and kept."""
 
     def __init__(self, paths: list[str], options: dict[str, typing.Any]) -> None:
+        self._paths = paths
         self._set = _qkgeom.open_captures(paths)
         self._options = options
         self._report: Report | None = None
@@ -44,12 +46,38 @@ class Capture:
         return typing.cast("dict[str, typing.Any]", json.loads(self._set.manifest_json))
 
     def report(self, path: Path | None = None) -> Report:
-        """The analysis of all heads, as the program `heads` runs it; `path`: a folder that its tables are written to."""
+        """The analysis of all heads, as the program `heads` runs it.
+
+        path: a folder that its tables are written to; or a file *.html for the page of the program `report`, with the tables
+        and the figures (SVG, drawn by matplotlib) beside it.
+        """
         if self._report is None:
             self._report = _analyse(self._set, self._options)
         if path is not None:
-            self._report.write(os.fspath(path))
+            page = pathlib.Path(path) if os.fspath(path).endswith(".html") else None
+            if page is not None:
+                from ._plots import require_programs
+
+                require_programs()
+            self._report.write(os.fspath(path if page is None else page.parent))
+            if page is not None:
+                self._write_page(page)
         return self._report
+
+    def _write_page(self, page: pathlib.Path) -> None:
+        from ._plots import element_of, figures_of, svg_of
+
+        drawn = []
+        for name, figure in figures_of(self):
+            svg = svg_of(figure)
+            (page.parent / f"{name}.svg").write_text(svg, encoding="utf-8")
+            drawn.append((name, element_of(svg, name + "-")))
+        chosen = self._options
+        sampled = chosen["sampled_pairs"]
+        pairs = f"sampled:{sampled}" if sampled and chosen["pairs"] == "all" else chosen["pairs"]
+        words = ", ".join([repr(self._paths), *(f"{n}={v!r}" for n, v in chosen.items() if n != "progress")])
+        page.write_text(_qkgeom.page(self._set, self.report(), f"qkgeom.open({words}).report({str(page)!r})",
+                                     chosen["covariance"], pairs, chosen["seed"], drawn), encoding="utf-8")
 
     def heads(self) -> Table:
         """heads.csv: a row per head, all analyses side by side."""
@@ -67,6 +95,7 @@ class Capture:
 
 
 def _analyse(captures: _qkgeom.CaptureSet, options: dict[str, typing.Any]) -> Report:
+    options = dict(options)
     progress = options.pop("progress", None)
     if progress is not True:
         return captures.analyse(progress=progress or None, **options)

@@ -15,12 +15,17 @@ from . import _qkgeom
 from ._attention import Unsupported, layer_of, observed_attention, window_of
 from ._captures import Capture, Path, open
 from ._qkgeom import Moments, accumulate, draw_tokens
+from ._rope import own_rope_of, rope_of, rotates
 from ._version import __version__
 
 
 class _Layer:
-    def __init__(self, scale: float | None, window: int | None, sinks: list[float] | None) -> None:
-        self.scale, self.window, self.sinks = scale, window, sinks
+    def __init__(self, module: torch.nn.Module, options: dict[str, typing.Any]) -> None:
+        sinks = getattr(module, "sinks", None)
+        self.module = module
+        self.scale, self.softcap = options.get("scaling"), options.get("softcap")
+        self.window = window_of(module, options)
+        self.sinks: list[float] | None = None if sinks is None else sinks.detach().float().tolist()
         self.rows: dict[str, list[torch.Tensor]] = {"q": [], "k": []}
         self.positions: dict[str, list[np.ndarray[typing.Any, typing.Any]]] = {"q": [], "k": []}
         self.documents: dict[str, list[int]] = {"q": [], "k": []}
@@ -75,9 +80,7 @@ class capture:
             return
         layer = self._layers.get(number)
         if layer is None:
-            sinks = getattr(module, "sinks", None)
-            layer = _Layer(options.get("scaling"), window_of(module, options),
-                           None if sinks is None else sinks.detach().float().tolist())
+            layer = _Layer(module, options)
             layer.heads, layer.key_heads, layer.head_dim = q.shape[1], k.shape[1], q.shape[3]
             self._layers[number] = layer
         tokens = q.shape[2]
@@ -122,7 +125,6 @@ class capture:
         config: typing.Any = typing.cast(typing.Any, self._model).config
         config = config.get_text_config() if hasattr(config, "get_text_config") else config
         first = self._layers[self.layers[0]]
-        rotated = getattr(config, "no_rope_layers", None) or [1] * config.num_hidden_layers
         length = self._max_length or max(self._tokens)
         manifest: dict[str, typing.Any] = {
             "format": "qkgeom-capture", "version": 1, "rope_stage": "post", "seed": self._seed,
@@ -134,14 +136,26 @@ class capture:
             "rate": min(1.0, self._rate / self._bucket_size),
             "compute_dtype": str(typing.cast(typing.Any, self._model).dtype).removeprefix("torch."),
             "examples": [{"index": i, "id": str(i), "tokens": t} for i, t in enumerate(self._tokens)],
-            "layers": [{"layer": n, "rope": bool(rotated[n]), "window": x.window,
+            "layers": [{"layer": n, "rope": rotates(config, n), "window": x.window,
                         "query_heads": self._chosen(n, "q", x), "key_heads": self._chosen(n, "k", x)}
                        for n, x in sorted(self._layers.items())],
         }
+        rope = rope_of(self._model, config, first.module, length)
+        if rope is not None:
+            manifest["rope"] = rope
+        for layer in manifest["layers"]:
+            own = own_rope_of(self._model, config, self._layers[layer["layer"]].module, length)
+            if own is not None:
+                layer["rope_parameters"] = own
         if self._same:
             manifest["same_positions"] = True
-        if first.scale is not None:
-            manifest["score_scale"] = first.scale
+        # As qkgeom-capture: named where the model has a scale of its own, even if that is 1/sqrt(head_dim).
+        scale = first.head_dim ** -0.5 if first.scale is None else first.scale
+        if any(getattr(config, n, None) is not None for n in ("query_pre_attn_scalar", "attention_multiplier")) or not \
+                np.isclose(scale, first.head_dim ** -0.5, rtol=1e-12, atol=0):
+            manifest["score_scale"] = scale
+        if first.softcap is not None:
+            manifest["score_softcap"] = first.softcap
         sinks = {str(n): x.sinks for n, x in self._layers.items() if x.sinks is not None}
         if sinks:
             manifest["sinks"] = sinks

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""The rotary embedding of a transformers model, as a capture's manifest has it (docs/formats.md)."""
+from __future__ import annotations
+
+import sys
+import typing
+
+import torch
+
+Parameters = typing.Dict[str, typing.Any]
+
+
+def rope_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.Module, context: int) -> Parameters | None:
+    """The manifest's `rope` for documents of up to `context` tokens; None where the model has none that is known.
+
+    attention: one of the model's attention layers, whose module rotates rows.
+    """
+    embedding = _embedding_of(model, config)
+    return None if embedding is None else _parameters(embedding, config, attention, context, _main_type(embedding))
+
+
+def own_rope_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.Module, context: int) -> Parameters | None:
+    """`rope_parameters` of a layer whose frequencies are not those of `rope_of`; None where they are."""
+    embedding = _embedding_of(model, config)
+    kinds = getattr(config, "layer_types", None)
+    if embedding is None or not kinds:
+        return None
+    kind = kinds[typing.cast(int, attention.layer_idx)]
+    if kind == _main_type(embedding) or not hasattr(embedding, f"{kind}_inv_freq"):
+        return None
+    return _parameters(embedding, config, attention, context, kind)
+
+
+def rotates(config: typing.Any, layer: int) -> bool:
+    """Whether a layer turns its rows at all (else NoPE)."""
+    marked = getattr(config, "no_rope_layers", None)  # 0: a layer without
+    if marked:
+        return bool(marked[layer])
+    if config.model_type == "cohere2" or (config.model_type == "exaone4" and config.sliding_window is not None):
+        return bool(config.layer_types[layer] == "sliding_attention")
+    return True
+
+
+def _embedding_of(model: torch.nn.Module, config: typing.Any) -> typing.Any:
+    for module in model.modules():
+        if type(module).__name__.endswith("RotaryEmbedding") and getattr(module, "config", None) is config:
+            return module
+    return None
+
+
+def _main_type(embedding: typing.Any) -> str | None:
+    """The layer type whose frequencies the manifest's `rope` has; None where all layers share them."""
+    return "full_attention" if hasattr(embedding, "full_attention_inv_freq") else None
+
+
+def _parameters(embedding: typing.Any, config: typing.Any, attention: torch.nn.Module, context: int,
+                kind: str | None) -> Parameters | None:
+    interleaved = _interleaved(attention)
+    if interleaved is None:
+        return None
+    before = f"{kind}_" if kind else ""
+    # A dynamic embedding changes inv_freq with the documents that it has seen.
+    frequencies = getattr(embedding, f"{before}original_inv_freq", getattr(embedding, f"{before}inv_freq"))
+    factor = getattr(embedding, f"{before}attention_scaling", 1.0)
+    rope = config.rope_parameters[kind] if kind else config.rope_parameters
+    if rope.get("rope_type") == "longrope":
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+        far = context > rope["original_max_position_embeddings"]
+        frequencies, factor = ROPE_INIT_FUNCTIONS["longrope"](config, frequencies.device, seq_len=context if far else None)
+    return {"style": "interleaved" if interleaved else "half", "rotary_dim": 2 * len(frequencies), "attention_factor": float(factor),
+            "inv_freq": [float(f) for f in frequencies]}
+
+
+def _interleaved(attention: torch.nn.Module) -> bool | None:
+    """Whether channels 2j and 2j + 1 turn together, rather than j and j + rotary_dim / 2; None if the model does not say."""
+    rotate = getattr(sys.modules[type(attention).__module__], "rotate_half", None)
+    if rotate is None:
+        return None
+    turned = [float(x) for x in rotate(torch.arange(4.0))]
+    return {(-1.0, 0.0, -3.0, 2.0): True, (-2.0, -3.0, 0.0, 1.0): False}.get(typing.cast(typing.Any, tuple(turned)))
