@@ -62,10 +62,17 @@ void print(const checked_capture& c, const std::string& path) {
   fmt::print("; SHA-256 of {} of {} files compared\n", c.hashed, c.shards + c.moments);
 }
 
-void run(int argc, char** argv) {
+/// Status of a --check that finds layers that disagree.
+constexpr int disagrees = 1;
+
+/// The program's exit status, where nothing is wrong with what it was given.
+int run(int argc, char** argv) {
   const auto asked = parse_arguments(argc, argv);
-  if (!asked) return;
-  if (!asked->verify.empty()) return print(check_capture(capture::open(asked->verify)), asked->verify.string());
+  if (!asked) return 0;
+  if (!asked->verify.empty()) {
+    print(check_capture(capture::open(asked->verify)), asked->verify.string());
+    return 0;
+  }
   cpu_context cpu{{.threads = asked->options.threads}};
   if (asked->plan) {
     auto estimate = estimate_capture(asked->options, std::cerr);
@@ -74,11 +81,11 @@ void run(int argc, char** argv) {
                                                    analysis_options_of(*asked->options.analyse).covariances);
     estimate.flop_per_second = measured_flop_per_second(asked->options.threads, asked->options.plan.compute);
     print_estimate(std::cout, estimate);
-    if (!asked->whole) return;
+    if (!asked->whole) return 0;
     auto whole = estimate_capture(*asked->whole, std::cerr);
     whole.flop_per_second = estimate.flop_per_second;
     print_whole(std::cout, estimate, whole);
-    return;
+    return 0;
   }
   const auto moments = [&](const char* side, const tensor_view<const float>& x,
                            const vector_view<const std::int32_t>& position) {
@@ -93,14 +100,19 @@ void run(int argc, char** argv) {
     backend.moments = moments;  // never called: the forward pass on the GPU takes moments itself
   }
   if (!asked->check.empty())
-    return print_differences(std::cout, compare_with_reference(asked->options, asked->check, std::cerr, backend));
+    return print_differences(std::cout, compare_with_reference(asked->options, asked->check, std::cerr, backend))
+               ? 0
+               : disagrees;
   print(run_capture(asked->options, std::cerr, backend), asked->options.out.string(),
         asked->cuda ? "" : products_of(asked->options.plan.compute));
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   qkgeom::set_blas_environment(argv);
-  return qkgeom::run_program("qkgeom-capture", [&] { run(argc, argv); });
+  int status = 0;
+  const int failed = qkgeom::run_program("qkgeom-capture", [&] { status = run(argc, argv); });
+  return failed != 0 ? failed : status;
 }

@@ -2,6 +2,7 @@
 #include "capture/forward/layer_weights.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include "qkgeom/core/error.hpp"
 
@@ -130,7 +131,18 @@ std::string find_prefix(const decoder_description& model, const checkpoint& weig
 void check_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                  bool only_qk) {
   layer_weights nowhere;
-  for (const tensor_slice& t : slices_of(model, prefix, layer, only_qk, nowhere)) weights.check(t.name, t.shape);
+  const auto slices = slices_of(model, prefix, layer, only_qk, nowhere);
+  for (const tensor_slice& t : slices) weights.check(t.name, t.shape);
+  // A GGUF file has no tensor that its model does not use; a folder of transformers may.
+  if (!weights.is_gguf()) return;
+  constexpr std::string_view weight = ".weight";
+  for (const tensor_slice& t : slices) {
+    if (!t.name.ends_with(weight)) continue;
+    const std::string bias = t.name.substr(0, t.name.size() - weight.size()) + ".bias";
+    require(!weights.has(bias) ||
+                std::any_of(slices.begin(), slices.end(), [&](const tensor_slice& s) { return s.name == bias; }),
+            "the tensor ", bias, " is not read in a model of type ", model.model_type);
+  }
 }
 
 std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "qkgeom/core/error.hpp"
 
@@ -29,31 +30,109 @@ constexpr tensor_names qwen3moe_names[] = {{"ffn_gate_inp", "mlp.gate"},
                                            {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
                                            {"ffn_up_exps", "mlp.experts.{}.up_proj"},
                                            {"ffn_down_exps", "mlp.experts.{}.down_proj"}};
+constexpr tensor_names post_norm_names[] = {{"post_attention_norm", "post_attention_layernorm"}};
+constexpr tensor_names phi3_names[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
+constexpr tensor_names hunyuan_names[] = {{"attn_q_norm", "self_attn.query_layernorm"},
+                                          {"attn_k_norm", "self_attn.key_layernorm"}};
+constexpr tensor_names glm4moe_names[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                          {"ffn_gate_inp", "mlp.gate"},
+                                          {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+                                          {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
+                                          {"ffn_up_exps", "mlp.experts.{}.up_proj"},
+                                          {"ffn_down_exps", "mlp.experts.{}.down_proj"},
+                                          {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+                                          {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+                                          {"ffn_down_shexp", "mlp.shared_experts.down_proj"}};
 constexpr tensor_names gptneox_names[] = {{"attn_qkv", "attention.query_key_value"},
                                           {"attn_output", "attention.dense"},
                                           {"ffn_up", "mlp.dense_h_to_4h"},
                                           {"ffn_down", "mlp.dense_4h_to_h"}};
 
-void add_gemma3(const architecture_keys& keys, json& config) {
-  config["hidden_activation"] = "gelu_pytorch_tanh";
-  config["rope_local_base_freq"] = keys.positive("rope.freq_base_swa", 10000);
-  if (keys.has("attention.sliding_window")) config["sliding_window"] = keys.integer("attention.sliding_window", 0);
-  if (keys.has("final_logit_softcapping")) config["final_logit_softcapping"] = keys["final_logit_softcapping"].number();
-  // The model of 62 layers scales scores by its width.
-  const double d = config["head_dim"], heads = config["num_attention_heads"], hidden = config["hidden_size"];
-  const double scale =
-      keys.positive("attention.scale", 1 / std::sqrt(config["num_hidden_layers"] == 62 ? hidden / heads : d));
-  config["query_pre_attn_scalar"] = 1 / (scale * scale);
+/// A number that may be 0 or missing: none.
+std::optional<index_t> positive_integer(const architecture_keys& keys, const std::string& key) {
+  if (!keys.has(key)) return {};
+  const index_t n = keys[key].integer(0, index_t{1} << 30);
+  return n > 0 ? std::optional(n) : std::nullopt;
+}
+
+/// The sliding window and the layers that have it; without a key, `otherwise`.
+void add_windows(const architecture_keys& keys, json& config, std::optional<index_t> otherwise) {
+  const auto window =
+      keys.has("attention.sliding_window") ? positive_integer(keys, "attention.sliding_window") : otherwise;
+  config["sliding_window"] = window ? json(*window) : json();
   constexpr const char* pattern = "attention.sliding_window_pattern";
-  if (!keys.has(pattern)) return;
+  if (!window || !keys.has(pattern)) return;
   if (!keys[pattern].raw().is_array()) {
-    config["sliding_window_pattern"] = keys.integer(pattern, 6);
+    config["sliding_window_pattern"] = keys[pattern].integer(1, index_t{1} << 30);
     return;
   }
   json types = json::array();
   for (const auto& slides : keys[pattern].raw())
     types.push_back(slides == true ? "sliding_attention" : "full_attention");
   config["layer_types"] = types;
+}
+
+/// What Gemma 2 and 3 share. The largest model, of `layers` layers, scales scores by its width.
+void add_gemma(const architecture_keys& keys, json& config, index_t layers) {
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"})
+    if (keys.has(cap)) config[cap] = keys[cap].number();
+  const double d = config["head_dim"], heads = config["num_attention_heads"], hidden = config["hidden_size"];
+  const double scale =
+      keys.positive("attention.scale", 1 / std::sqrt(config["num_hidden_layers"] == layers ? hidden / heads : d));
+  config["query_pre_attn_scalar"] = 1 / (scale * scale);
+  add_windows(keys, config, 4096);
+}
+
+void add_gemma2(const architecture_keys& keys, json& config) { add_gemma(keys, config, 46); }
+
+void add_gemma3(const architecture_keys& keys, json& config) {
+  add_gemma(keys, config, 62);
+  config["rope_local_base_freq"] = keys.positive("rope.freq_base_swa", 10000);
+}
+
+/// OLMo 3 goes by the name of OLMo 2, which has no window.
+void add_olmo2(const architecture_keys& keys, json& config) {
+  add_windows(keys, config, {});
+  if (!config["sliding_window"].is_null()) config["model_type"] = "olmo3";
+}
+
+void add_phi3(const architecture_keys& keys, json& config) { add_windows(keys, config, {}); }
+
+/// Files of the model of 64 layers may be silent about its window.
+void add_exaone4(const architecture_keys& keys, json& config) {
+  add_windows(keys, config, config["num_hidden_layers"] == 64 ? std::optional<index_t>(4096) : std::nullopt);
+}
+
+void add_cohere2(const architecture_keys& keys, json& config) {
+  add_windows(keys, config, keys["attention.sliding_window"].integer(1, index_t{1} << 30));
+  config["logit_scale"] = keys["logit_scale"].positive();
+}
+
+void add_granite(const architecture_keys& keys, json& config) {
+  // llama.cpp takes the key for a switch of the rotary embedding.
+  constexpr const char* rotates = "rope.scaling.finetuned";
+  require(!keys.has(rotates) || keys[rotates].boolean(), keys.where(), ": granite.", rotates,
+          " is false: Granite without rotary embedding is not supported in GGUF");
+  for (const auto& [key, field] : {std::pair{"attention.scale", "attention_multiplier"},
+                                   {"embedding_scale", "embedding_multiplier"},
+                                   {"residual_scale", "residual_multiplier"},
+                                   {"logit_scale", "logits_scaling"}})
+    if (keys.has(key)) config[field] = keys[key].positive();
+}
+
+void add_glm4moe(const architecture_keys& keys, json& config) {
+  constexpr index_t sigmoid = 2;
+  require(keys.integer("expert_gating_func", sigmoid) == sigmoid, keys.where(),
+          ": glm4moe.expert_gating_func must be 2, a sigmoid");
+  config["n_routed_experts"] = keys["expert_count"].integer(1, 4096);
+  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
+  config["moe_intermediate_size"] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
+  config["n_shared_experts"] = keys["expert_shared_count"].integer(1, 256);
+  config["first_k_dense_replace"] = positive_integer(keys, "leading_dense_block_count").value_or(0);
+  config["routed_scaling_factor"] = keys.positive("expert_weights_scale", 1);
+  config["norm_topk_prob"] = keys.has("expert_weights_norm") && keys["expert_weights_norm"].boolean();
+  config["n_group"] = keys.integer("expert_group_count", 1);
 }
 
 /// Rotary parameters are always said: without them config.json would mean those of the released models.
@@ -80,43 +159,88 @@ void add_gptneox(const architecture_keys& keys, json& config) {
   config["use_parallel_residual"] = keys.has("use_parallel_residual") ? keys["use_parallel_residual"].boolean() : true;
 }
 
+constexpr std::string_view gemma2_features[] = {"attention.sliding_window", "attention.sliding_window_pattern",
+                                                "attention.scale", "final_logit_softcapping", "attn_logit_softcapping"};
 constexpr std::string_view gemma3_features[] = {"attention.sliding_window", "attention.sliding_window_pattern",
                                                 "attention.scale", "final_logit_softcapping"};
+constexpr std::string_view window_features[] = {"attention.sliding_window", "attention.sliding_window_pattern"};
+constexpr std::string_view cohere2_features[] = {"attention.sliding_window", "attention.sliding_window_pattern",
+                                                 "logit_scale"};
+constexpr std::string_view granite_features[] = {"attention.scale", "embedding_scale", "residual_scale", "logit_scale"};
+constexpr std::string_view glm4moe_features[] = {"expert_count", "expert_shared_count", "nextn_predict_layers"};
 constexpr std::string_view mistral3_features[] = {"attention.temperature_scale"};
 constexpr std::string_view qwen3moe_features[] = {"expert_count"};
 
-const gguf_architecture architectures[] = {{.name = "llama", .model_type = "llama", .pairs_rows = true},
-                                           {.name = "smollm3", .model_type = "smollm3", .pairs_rows = true},
-                                           {.name = "mistral3",
-                                            .model_type = "ministral3",
-                                            .pairs_rows = true,
-                                            .features = mistral3_features,
-                                            .add_fields = add_mistral3},
-                                           {.name = "qwen2", .model_type = "qwen2"},
-                                           {.name = "qwen3", .model_type = "qwen3"},
-                                           {.name = "qwen3moe",
-                                            .model_type = "qwen3_moe",
-                                            .layer_names = qwen3moe_names,
-                                            .features = qwen3moe_features,
-                                            .add_fields = add_qwen3moe},
-                                           {.name = "gemma3",
-                                            .model_type = "gemma3_text",
-                                            .layer_names = gemma3_names,
-                                            .norms_plus_one = true,
-                                            .features = gemma3_features,
-                                            .add_fields = add_gemma3},
-                                           {.name = "olmo2", .model_type = "olmo2", .layer_names = olmo2_names},
-                                           {.name = "chatglm", .model_type = "glm", .layer_names = glm_names},
-                                           {.name = "glm4", .model_type = "glm4", .layer_names = glm4_names},
-                                           {.name = "gptneox",
-                                            .model_type = "gpt_neox",
-                                            .layer_names = gptneox_names,
-                                            .embedding = "gpt_neox.embed_in",
-                                            .final_norm = "gpt_neox.final_layer_norm",
-                                            .output = "embed_out",
-                                            .layers = "gpt_neox.layers.",
-                                            .layer_norm = true,
-                                            .add_fields = add_gptneox}};
+const gguf_architecture architectures[] = {
+    {.name = "llama", .model_type = "llama", .pairs_rows = true},
+    {.name = "smollm3", .model_type = "smollm3", .pairs_rows = true},
+    {.name = "mistral3",
+     .model_type = "ministral3",
+     .pairs_rows = true,
+     .features = mistral3_features,
+     .add_fields = add_mistral3},
+    {.name = "qwen2", .model_type = "qwen2"},
+    {.name = "qwen3", .model_type = "qwen3"},
+    {.name = "qwen3moe",
+     .model_type = "qwen3_moe",
+     .layer_names = qwen3moe_names,
+     .features = qwen3moe_features,
+     .add_fields = add_qwen3moe},
+    {.name = "gemma3",
+     .model_type = "gemma3_text",
+     .layer_names = gemma3_names,
+     .norms_plus_one = true,
+     .features = gemma3_features,
+     .add_fields = add_gemma3},
+    {.name = "gemma2",
+     .model_type = "gemma2",
+     .layer_names = gemma3_names,
+     .norms_plus_one = true,
+     .features = gemma2_features,
+     .add_fields = add_gemma2},
+    {.name = "olmo2",
+     .model_type = "olmo2",
+     .layer_names = olmo2_names,
+     .features = window_features,
+     .add_fields = add_olmo2},
+    {.name = "granite",
+     .model_type = "granite",
+     .pairs_rows = true,
+     .features = granite_features,
+     .add_fields = add_granite},
+    {.name = "phi3",
+     .model_type = "phi3",
+     .layer_names = phi3_names,
+     .features = window_features,
+     .add_fields = add_phi3},
+    {.name = "seed_oss", .model_type = "seed_oss", .layer_names = post_norm_names},
+    {.name = "hunyuan-dense", .model_type = "hunyuan_v1_dense", .layer_names = hunyuan_names},
+    {.name = "exaone4",
+     .model_type = "exaone4",
+     .layer_names = olmo2_names,
+     .features = window_features,
+     .add_fields = add_exaone4},
+    {.name = "cohere2",
+     .model_type = "cohere2",
+     .layer_norm = true,
+     .features = cohere2_features,
+     .add_fields = add_cohere2},
+    {.name = "glm4moe",
+     .model_type = "glm4_moe",
+     .layer_names = glm4moe_names,
+     .features = glm4moe_features,
+     .add_fields = add_glm4moe},
+    {.name = "chatglm", .model_type = "glm", .layer_names = glm_names},
+    {.name = "glm4", .model_type = "glm4", .layer_names = glm4_names},
+    {.name = "gptneox",
+     .model_type = "gpt_neox",
+     .layer_names = gptneox_names,
+     .embedding = "gpt_neox.embed_in",
+     .final_norm = "gpt_neox.final_layer_norm",
+     .output = "embed_out",
+     .layers = "gpt_neox.layers.",
+     .layer_norm = true,
+     .add_fields = add_gptneox}};
 
 /// Keys that change what a model computes where they are neither 0 nor false.
 constexpr std::string_view changing_keys[] = {"attention.sliding_window",
@@ -158,21 +282,32 @@ const gguf_architecture& find_architecture(const std::string& name, const json& 
 }
 
 std::string name_of_tensor(const gguf_architecture& a, std::string_view name, const std::string& where) {
+  const auto unsupported = [&](const std::string& why) {
+    fail(where, ": tensor ", printable(std::string(name)), why, " is not supported for the architecture ", a.name,
+         " in GGUF");
+  };
   const auto ending = name.rfind('.');
   if (ending == name.npos) return {};
   const std::string_view stem = name.substr(0, ending);
-  const std::string end(name.substr(ending));  // .weight or .bias
-  if (stem == "token_embd") return std::string(a.embedding) + end;
-  if (stem == "output_norm") return std::string(a.final_norm) + end;
-  if (stem == "output") return std::string(a.output) + end;
+  const std::string end(name.substr(ending));
+  const auto ended = [&](std::string_view own) {
+    if (end != ".weight" && end != ".bias") unsupported(", with this ending,");
+    return std::string(own) + end;
+  };
+  if (stem == "token_embd") return ended(a.embedding);
+  if (stem == "output_norm") return ended(a.final_norm);
+  if (stem == "output") return ended(a.output);
   if (!stem.starts_with("blk.")) return {};
-  const auto dot = stem.find('.', 4);
-  if (dot != stem.npos)
+  if (const auto dot = stem.find('.', 4); dot != stem.npos) {
+    const std::string layer = std::string(a.layers) + std::string(stem.substr(4, dot - 4)) + '.';
     for (const auto& names : {a.layer_names, std::span<const tensor_names>(common_names)})
-      for (const auto& [gguf, own] : names)
-        if (stem.substr(dot + 1) == gguf)
-          return std::string(a.layers) + std::string(stem.substr(4, dot - 4)) + '.' + std::string(own) + end;
-  fail(where, ": tensor ", printable(std::string(name)), " is not supported for the architecture ", a.name, " in GGUF");
+      for (const auto& [gguf, own] : names) {
+        if (name.substr(dot + 1) == gguf) return layer + std::string(own);
+        if (stem.substr(dot + 1) == gguf) return layer + ended(own);
+      }
+  }
+  unsupported("");
+  return {};
 }
 
 }  // namespace qkgeom

@@ -32,7 +32,8 @@ class architecture_keys {
   std::string prefix_, where_;
 };
 
-/// A tensor's name in GGUF and in transformers, without ending and without "blk.N." or its like.
+/// A tensor's name in GGUF and in transformers, without "blk.N." or its like; both without ending, or `gguf` with the
+/// only ending that it has and `own` as it is.
 struct tensor_names {
   std::string_view gguf, own;
 };

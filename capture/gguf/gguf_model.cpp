@@ -2,6 +2,7 @@
 #include "capture/gguf/gguf_model.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -16,6 +17,23 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr index_t largest_count = index_t{1} << 30;
+
+/// Blocks of a file, without those behind the last layer that predict several tokens.
+index_t layers_of(const architecture_keys& keys) {
+  constexpr const char* more = "nextn_predict_layers";
+  const index_t blocks = keys["block_count"].integer(1, largest_count);
+  const index_t behind = keys.has(more) ? keys[more].integer(0, largest_count) : 0;
+  require(behind < blocks, keys.where(), ": ", more, " must be less than block_count, ", blocks);
+  return blocks - behind;
+}
+
+/// Whether a tensor belongs to block `first` or one behind it.
+bool is_behind(std::string_view name, index_t first) {
+  index_t block = 0;
+  if (!name.starts_with("blk.")) return false;
+  const auto digits = std::from_chars(name.data() + 4, name.data() + name.size(), block);
+  return digits.ec == std::errc() && block >= first;
+}
 
 }  // namespace
 
@@ -71,7 +89,7 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
   config_ = {{"model_type", architecture.model_type},
              {"hidden_size", hidden},
              {"intermediate_size", number("feed_forward_length")},
-             {"num_hidden_layers", number("block_count")},
+             {"num_hidden_layers", layers_of(keys)},
              {"num_attention_heads", heads},
              {"num_key_value_heads", keys.integer("attention.head_count_kv", heads)},
              {"head_dim", d},
@@ -88,6 +106,8 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
   config_["tie_word_embeddings"] = !holds("lm_head.weight") && !holds("embed_out.weight");
   config_["attention_bias"] =
       holds("layers.0.self_attn.q_proj.bias") || holds("layers.0.attention.query_key_value.bias");
+  config_["attention_out_bias"] = holds("layers.0.self_attn.o_proj.bias");
+  config_["use_qk_norm"] = holds("layers.0.self_attn.q_norm.weight");
   config_["mlp_bias"] = holds("layers.0.mlp.up_proj.bias");
   for (const auto& t : tensors_)
     if (t.name.ends_with("embed_tokens.weight") || t.name.ends_with("embed_in.weight"))
@@ -122,21 +142,35 @@ void gguf_model::read_rope(const architecture_keys& keys) {
   if (turned < d) config_["partial_rotary_factor"] = std::nextafter(double(turned) / double(d), 1.0);
   config_["rope_theta"] = keys.positive("rope.freq_base", 10000);
   const std::string type = keys.has("rope.scaling.type") ? keys["rope.scaling.type"].string() : "none";
-  if (type != "none") config_["rope_scaling"] = read_scaling(keys, type);
-  for (const auto& file : files_)
-    if (const auto at = file->tensors().find("rope_freqs.weight"); at != file->tensors().end()) {
-      const auto& t = at->second;
-      require(t.shape == std::vector<index_t>{turned / 2} && std::string_view(t.type->name) == "F32", where_,
-              ": rope_freqs.weight must be ", turned / 2, " numbers in F32");
-      std::vector<float> divisors(static_cast<std::size_t>(turned / 2));
-      widen_blocks(*t.type, t.data, turned / 2, divisors.data());
-      config_["rope_scaling"] = {{"rope_type", "divisors"}, {"divisors", divisors}};
-    }
+  if (type != "none" && type != "longrope") config_["rope_scaling"] = read_scaling(keys, type);
+  // What divides the frequencies.
+  const auto divisors = [&](const char* name) {
+    std::vector<float> found;
+    for (const auto& file : files_)
+      if (const auto at = file->tensors().find(name); at != file->tensors().end()) {
+        const auto& t = at->second;
+        require(t.shape == std::vector<index_t>{turned / 2} && std::string_view(t.type->name) == "F32", where_, ": ",
+                name, " must be ", turned / 2, " numbers in F32");
+        found.resize(static_cast<std::size_t>(turned / 2));
+        widen_blocks(*t.type, t.data, turned / 2, found.data());
+      }
+    return found;
+  };
+  if (const auto all = divisors("rope_freqs.weight"); !all.empty())
+    config_["rope_scaling"] = {{"rope_type", "divisors"}, {"divisors", all}};
+  const auto of_short = divisors("rope_factors_short.weight"), of_long = divisors("rope_factors_long.weight");
+  require(of_short.empty() == of_long.empty() && (type != "longrope" || !of_long.empty()), where_,
+          ": longrope takes the tensors rope_factors_short.weight and rope_factors_long.weight");
+  if (of_long.empty()) return;
+  config_["rope_scaling"] = {{"rope_type", "longrope"}, {"short_factor", of_short}, {"long_factor", of_long}};
+  if (keys.has("rope.scaling.attn_factor"))
+    config_["rope_scaling"]["attention_factor"] = keys["rope.scaling.attn_factor"].positive();
+  config_["original_max_position_embeddings"] = keys["rope.scaling.original_context_length"].integer(1, largest_count);
 }
 
 json gguf_model::read_scaling(const architecture_keys& keys, const std::string& type) const {
   require(type == "linear" || type == "yarn", where_, ": rotary scaling '", printable(type),
-          "' is not supported in GGUF; supported: none, linear, yarn");
+          "' is not supported in GGUF; supported: none, linear, yarn, longrope");
   const std::string a = "rope.scaling.";
   const double factor = keys[a + "factor"].positive();
   json scaling{{"rope_type", type}, {"factor", factor}};
@@ -160,6 +194,8 @@ json gguf_model::read_scaling(const architecture_keys& keys, const std::string& 
 void gguf_model::name_tensors(const gguf_architecture& architecture, const architecture_keys& keys) {
   const index_t heads = keys["attention.head_count"].integer(1, 1 << 20);
   const index_t key_heads = keys.integer("attention.head_count_kv", heads);
+  const index_t layers = layers_of(keys);
+  const bool more = layers < keys["block_count"].integer(1, largest_count);
   const auto add = [&](named_tensor t) {
     const auto is = [&](std::string_view part) { return t.name.find(part) != t.name.npos; };
     const auto reorder = [&](row_order order, index_t n, index_t pieces) {
@@ -176,6 +212,7 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
   };
   for (const auto& file : files_)
     for (const auto& [name, tensor] : file->tensors()) {
+      if (more && is_behind(name, layers)) continue;
       const std::string own = name_of_tensor(architecture, name, where_);
       if (own.empty()) continue;
       const auto expert = own.find("{}");

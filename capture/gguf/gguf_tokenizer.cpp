@@ -12,7 +12,8 @@ namespace {
 /// Whether whole words of the vocabulary are taken before merging, and the BOS token is put before every text unless
 /// the file says otherwise.
 bool is_llama3(const std::string& pre) {
-  constexpr std::string_view names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2"};
+  constexpr std::string_view names[] = {"llama-bpe", "llama3",  "llama-v3", "falcon3",
+                                        "falcon-h1", "pixtral", "lfm2",     "tekken"};
   return std::find(std::begin(names), std::end(names), pre) != std::end(names);
 }
 
@@ -30,23 +31,41 @@ json pre_tokenizer_of(const std::string& pre, const std::string& where) {
     return after({{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}},
                  false);
   };
-  // llama.cpp's rule for files that name none.
-  const auto in_turn = [&] {
+  // One pattern after the other.
+  const auto in_turn = [&](std::initializer_list<const char*> patterns) {
     json steps = json::array();
-    for (const char* pattern :
-         {R"([\p{P}\$\+<=>\^~\|]+)", R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))",
-          R"(\p{N}+)", R"([0-9][0-9][0-9])"})
+    for (const char* pattern : patterns)
       steps.push_back({{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}});
     return after({{"type", "Sequence"}, {"pretokenizers", steps}}, false);
   };
   const auto any = [&](std::initializer_list<std::string_view> names) {
     return std::find(names.begin(), names.end(), pre) != names.end();
   };
-  if (any({"gpt-2", "olmo"})) return bytes;
-  if (pre == "default") return in_turn();
+  // Words whose capital letters come first; llama.cpp takes letters beyond ASCII for both kinds.
+  const auto by_case = [&](const std::string& behind, const std::string& digits) {
+    const std::string before = R"([^\r\n\p{L}\p{N}]?)", high = R"((?:(?=\p{L})[^a-z]))", low = R"((?:(?=\p{L})[^A-Z]))";
+    const std::string pattern = before + high + '*' + low + '+' + behind + '|' + before + high + '+' + low + '*' +
+                                behind + '|' + digits + R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    return in_turn({pattern.c_str()});
+  };
+  if (any({"gpt-2", "olmo", "exaone4"})) return bytes;
+  // llama.cpp's rule for files that name none.
+  if (pre == "default")
+    return in_turn({R"([\p{P}\$\+<=>\^~\|]+)",
+                    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))", R"(\p{N}+)",
+                    R"([0-9][0-9][0-9])"});
+  if (any({"deepseek-v3", "hunyuan-dense"}))
+    return in_turn({R"(\p{N}{1,3})", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+                    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
+                    R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"});
+  if (pre == "tekken") return by_case("", R"(\p{N})");
+  if (any({"gpt-4o", "llama4", "minimax-m2"})) return by_case(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)", R"(\p{N}{1,3})");
+  if (pre == "seed-coder")
+    return in_turn({R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+)"
+                    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"});
   if (any({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"}))
     return after({{"type", "Digits"}, {"individual_digits", true}}, true);
-  if (is_llama3(pre) || any({"smaug-bpe", "dbrx", "chatglm-bpe"})) return split(R"(\p{N}{1,3})");
+  if (is_llama3(pre) || any({"smaug-bpe", "dbrx", "chatglm-bpe", "glm4"})) return split(R"(\p{N}{1,3})");
   if (any({"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan"})) return split(R"(\p{N})");
   if (pre == "qwen35") return split(R"(\p{N})", R"(\p{L}\p{M})");
   fail(where, ": the text rule '", printable(pre),

@@ -175,7 +175,7 @@ std::vector<layer_difference> compare_with_reference(const capture_options& opti
   return layers;
 }
 
-void print_differences(std::ostream& out, const std::vector<layer_difference>& layers) {
+bool print_differences(std::ostream& out, const std::vector<layer_difference>& layers) {
   out << "layer   queries      keys   (largest difference over the largest entry)\n";
   const layer_difference* first = nullptr;
   for (const auto& l : layers) {
@@ -187,6 +187,7 @@ void print_differences(std::ostream& out, const std::vector<layer_difference>& l
                        first->cause.empty() ? "; its pattern shows no cause" : ". " + first->cause);
   else
     out << "All layers agree\n";
+  return !first;
 }
 
 }  // namespace qkgeom

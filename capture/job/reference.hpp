@@ -27,7 +27,7 @@ std::vector<layer_difference> compare_with_reference(const capture_options& opti
                                                      const std::filesystem::path& reference, std::ostream& notes,
                                                      const capture_backend& backend = {});
 
-/// A line per layer, then what follows from them.
-void print_differences(std::ostream& out, const std::vector<layer_difference>& layers);
+/// A line per layer, then what follows from them. Returns whether all layers agree.
+bool print_differences(std::ostream& out, const std::vector<layer_difference>& layers);
 
 }  // namespace qkgeom

@@ -24,6 +24,8 @@ class checkpoint {
   explicit checkpoint(const std::filesystem::path& model);
 
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
+  /// Whether it is in GGUF.
+  bool is_gguf() const { return !tensors_.empty() && tensors_.begin()->second.gguf; }
   /// Whether some weights are FP8. They are read as value times scale; activations are not quantised, as a model that
   /// runs in FP8 would.
   bool has_fp8() const;

@@ -6,7 +6,7 @@ transformers receives them, in f32 and bf16. Its metadata hold `loss`, the mean 
 may hold `rope_scaling`, the scaling that was asked for when the model was loaded, and `attention`, "eager" where the
 model's own function computes it, because no other knows its softcap or its sinks.
 
-Usage: make_family_fixtures.py OUT [NAME...]   (needs torch, transformers, safetensors)
+Usage: make_family_fixtures.py OUT NAME... | all   (needs torch, transformers, safetensors)
 """
 import inspect
 import pathlib
@@ -186,10 +186,16 @@ def make(out, name, make_config, kind, scaling):
 
 
 def main(out, names):
-    for name, (make_config, kind, scaling) in families().items():
-        if not names or name in names:
-            make(pathlib.Path(out), name, make_config, kind, scaling)
+    known = families()
+    unknown = [name for name in names if name not in known and name != "all"]
+    if unknown or not names:
+        sys.exit(f"{f'no family {unknown[0]}' if unknown else 'name the families'}; there are all, {', '.join(known)}")
+    for name, family in known.items():
+        if name in names or "all" in names:
+            make(pathlib.Path(out), name, *family)
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     main(sys.argv[1], sys.argv[2:])

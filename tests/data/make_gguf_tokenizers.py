@@ -26,7 +26,7 @@ OTHERS = ["a<tool>b <tool_call>c  d", "<|im_start|>user\nhi<|im_end|>", "<s> x</
           "aaaaaaaaaaaaaaaa", "the the thethe", "\u2581\u2581x"]
 RULES = ["gpt-2", "olmo", "smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "llama-bpe", "llama3", "llama-v3", "falcon3",
          "falcon-h1", "pixtral", "lfm2", "smaug-bpe", "dbrx", "chatglm-bpe", "qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "qwen35",
-         "default"]
+         "default", "tekken", "gpt-4o", "llama4", "minimax-m2", "deepseek-v3", "hunyuan-dense", "seed-coder", "exaone4", "glm4"]
 
 
 def trained(corpus):

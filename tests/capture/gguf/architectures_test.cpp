@@ -37,11 +37,28 @@ TEST(gguf_architectures, queries_and_keys_are_those_of_transformers) {
     std::string family, architecture;
     bool with_windows = false;  ///< GGUF does not say the windows of the fixture
   };
-  for (const auto& [family, architecture, with_windows] :
-       {line{"llama-linear", "llama"}, line{"mistral", "llama", true}, line{"smollm3", "smollm3", true},
-        line{"qwen2", "qwen2", true}, line{"qwen3", "qwen3"}, line{"qwen3-moe", "qwen3moe"}, line{"olmo2", "olmo2"},
-        line{"gemma3-text", "gemma3"}, line{"ministral3", "mistral3"}, line{"glm", "chatglm"}, line{"glm4", "glm4"},
-        line{"gpt-neox", "gptneox"}}) {
+  for (const auto& [family, architecture, with_windows] : {line{"llama-linear", "llama"},
+                                                           line{"mistral", "llama", true},
+                                                           line{"smollm3", "smollm3", true},
+                                                           line{"qwen2", "qwen2", true},
+                                                           line{"qwen3", "qwen3"},
+                                                           line{"qwen3-moe", "qwen3moe"},
+                                                           line{"olmo2", "olmo2"},
+                                                           line{"gemma3-text", "gemma3"},
+                                                           line{"ministral3", "mistral3"},
+                                                           line{"glm", "chatglm"},
+                                                           line{"glm4", "glm4"},
+                                                           line{"gpt-neox", "gptneox"},
+                                                           line{"gemma2", "gemma2"},
+                                                           line{"phi3", "phi3"},
+                                                           line{"phi3-short", "phi3"},
+                                                           line{"olmo3", "olmo2"},
+                                                           line{"granite", "granite"},
+                                                           line{"seed-oss", "seed_oss"},
+                                                           line{"hunyuan-dense", "hunyuan-dense"},
+                                                           line{"exaone4", "exaone4"},
+                                                           line{"cohere2", "cohere2"},
+                                                           line{"glm4-moe", "glm4moe"}}) {
     const auto fixture = family_fixture(family);
     // The fixtures' weights are bf16, which F16 holds but for the smallest.
     EXPECT_LE(worst_distance(fixture, architecture, "F32", with_windows), 1e-4) << family;

@@ -41,6 +41,19 @@ inline const std::map<std::string, std::map<std::string, std::string>> gguf_name
      {{"post_attention_layernorm", "post_attention_norm"},
       {"pre_feedforward_layernorm", "ffn_norm"},
       {"post_feedforward_layernorm", "post_ffw_norm"}}},
+    {"gemma2",
+     {{"post_attention_layernorm", "post_attention_norm"},
+      {"pre_feedforward_layernorm", "ffn_norm"},
+      {"post_feedforward_layernorm", "post_ffw_norm"}}},
+    {"exaone4", {{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"}}},
+    {"seed_oss", {{"post_attention_layernorm", "post_attention_norm"}}},
+    {"hunyuan-dense", {{"self_attn.query_layernorm", "attn_q_norm"}, {"self_attn.key_layernorm", "attn_k_norm"}}},
+    {"phi3", {{"self_attn.qkv_proj", "attn_qkv"}}},
+    {"glm4moe",
+     {{"post_attention_layernorm", "post_attention_norm"},
+      {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+      {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+      {"mlp.shared_experts.down_proj", "ffn_down_shexp"}}},
     {"glm4", {{"post_self_attn_layernorm", "post_attention_norm"}, {"post_mlp_layernorm", "post_ffw_norm"}}}};
 
 inline std::string gguf_name(const std::string& architecture, const std::string& name) {
@@ -50,6 +63,7 @@ inline std::string gguf_name(const std::string& architecture, const std::string&
   if (stem == "model.norm" || stem == "gpt_neox.final_layer_norm") return "output_norm" + end;
   if (stem == "lm_head" || stem == "embed_out") return "output" + end;
   const auto layer = stem.find(".layers.") + 8, after = stem.find('.', layer);
+  if (end == ".e_score_correction_bias") return "blk." + stem.substr(layer, after - layer) + ".exp_probs_b.bias";
   const std::string part = stem.substr(after + 1);
   for (const auto& names : {architecture, std::string()})
     if (const auto own = gguf_names.find(names); own != gguf_names.end() && own->second.contains(part))
@@ -67,14 +81,17 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
   const auto add = [&](const std::string& key, const json& value) {
     keys.emplace_back(architecture + '.' + key, value);
   };
-  add("block_count", config["num_hidden_layers"]);
+  // The converter counts the layers behind the last, which predict several tokens.
+  const index_t behind = architecture == "glm4moe" ? config["num_nextn_predict_layers"].get<index_t>() : 0;
+  add("block_count", config["num_hidden_layers"].get<index_t>() + behind);
   add("context_length", config["max_position_embeddings"]);
   add("embedding_length", hidden);
   add("feed_forward_length", config["intermediate_size"]);
   add("attention.head_count", heads);
   add("attention.head_count_kv", config.value("num_key_value_heads", heads));
   add("attention.key_length", d);
-  add("rope.freq_base", full.value("rope_theta", config.value("rope_theta", 10000.0)));
+  const double theta = full.value("rope_theta", config.value("rope_theta", 10000.0)), width = static_cast<double>(d);
+  add("rope.freq_base", theta * std::pow(full.value("alpha", 1.0), width / (width - 2)));
   add("rope.dimension_count", static_cast<index_t>(static_cast<double>(d) * full.value("partial_rotary_factor", 1.0)));
   if (config.contains("layer_norm_eps"))
     add("attention.layer_norm_epsilon", config["layer_norm_eps"].get<double>());
@@ -90,13 +107,44 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     add("rope.scaling.yarn_log_multiplier", full["mscale_all_dim"].get<double>());
     add("attention.temperature_scale", full["llama_4_scaling_beta"].get<double>());
   }
-  if (architecture == "gemma3") {
+  const auto any = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), architecture) != names.end();
+  };
+  if (any({"gemma2", "gemma3", "exaone4", "cohere2", "phi3"}) ||
+      (architecture == "olmo2" && config["model_type"] == "olmo3"))
+    add("attention.sliding_window", config["sliding_window"].is_null() ? json(0) : config["sliding_window"]);
+  if (any({"gemma3", "exaone4", "cohere2", "olmo2"}) && config.contains("layer_types")) {
     json slides = json::array();
     for (const auto& type : config["layer_types"]) slides.push_back(type == "sliding_attention");
-    add("attention.sliding_window", config["sliding_window"]);
     add("attention.sliding_window_pattern", slides);
-    add("attention.scale", 1 / std::sqrt(config["query_pre_attn_scalar"].get<double>()));
-    add("rope.freq_base_swa", rope["sliding_attention"]["rope_theta"].get<double>());
+  }
+  if (any({"gemma2", "gemma3"})) add("attention.scale", 1 / std::sqrt(config["query_pre_attn_scalar"].get<double>()));
+  if (architecture == "gemma3") add("rope.freq_base_swa", rope["sliding_attention"]["rope_theta"].get<double>());
+  if (architecture == "gemma2")
+    for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"}) add(cap, config[cap].get<double>());
+  if (architecture == "cohere2") add("logit_scale", config["logit_scale"].get<double>());
+  if (architecture == "granite") {
+    add("attention.scale", config["attention_multiplier"].get<double>());
+    add("embedding_scale", config["embedding_multiplier"].get<double>());
+    add("residual_scale", config["residual_multiplier"].get<double>());
+    add("logit_scale", config["logits_scaling"].get<double>());
+  }
+  if (architecture == "phi3") {
+    add("rope.scaling.original_context_length", full["original_max_position_embeddings"]);
+    const double original = full["original_max_position_embeddings"], whole = config["max_position_embeddings"];
+    add("rope.scaling.attn_factor", std::sqrt(1 + std::log(whole / original) / std::log(original)));
+  }
+  if (architecture == "glm4moe") {
+    add("expert_count", config["n_routed_experts"]);
+    add("expert_used_count", config["num_experts_per_tok"]);
+    add("expert_feed_forward_length", config["moe_intermediate_size"]);
+    add("expert_shared_count", config["n_shared_experts"]);
+    add("leading_dense_block_count", config["first_k_dense_replace"]);
+    add("expert_gating_func", 2);
+    add("expert_weights_scale", config["routed_scaling_factor"].get<double>());
+    add("expert_weights_norm", config["norm_topk_prob"]);
+    add("expert_group_count", config["n_group"]);
+    add("nextn_predict_layers", behind);
   }
   if (architecture == "qwen3moe") {
     add("expert_count", config["num_local_experts"]);
@@ -116,7 +164,8 @@ inline index_t converted_row(const std::string& architecture, const std::string&
     const index_t d = rows / (3 * heads), h = r / (3 * d), kind = r % (3 * d) / d;
     return kind * heads * d + h * d + r % d;
   }
-  const bool pairs = architecture == "llama" || architecture == "smollm3" || architecture == "mistral3";
+  const bool pairs =
+      architecture == "llama" || architecture == "smollm3" || architecture == "mistral3" || architecture == "granite";
   if (!pairs || !(is("q_proj") || is("k_proj"))) return r;
   const index_t d = rows / (is("q_proj") ? heads : config["num_key_value_heads"].get<index_t>()), j = r % d;
   return r - j + (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1);
@@ -145,7 +194,7 @@ inline written_gguf converted(const std::filesystem::path& folder, const std::st
                              {}};
       std::vector<float> values(static_cast<std::size_t>(rows * width));
       weights.read(t.name, t.shape, 0, rows, false, values.data());
-      if (architecture == "gemma3" && t.name.ends_with("norm.weight"))
+      if (architecture.starts_with("gemma") && t.name.ends_with("norm.weight"))
         for (float& v : values) v += 1;
       x.values.resize(values.size());
       for (index_t r = 0; r < rows; ++r)
@@ -167,6 +216,12 @@ inline written_gguf converted(const std::filesystem::path& folder, const std::st
       all.values.insert(all.values.end(), part.values.begin(), part.values.end());
     w.tensors.push_back(std::move(all));
   }
+  if (architecture == "phi3")
+    for (const std::string kind : {"long", "short"}) {
+      const auto factors = config["rope_parameters"][kind + "_factor"].get<std::vector<float>>();
+      w.tensors.push_back({"rope_factors_" + kind + ".weight", {static_cast<index_t>(factors.size())}, "F32", factors});
+    }
+  if (architecture == "glm4moe") w.tensors.push_back({"blk.3.nextn.eh_proj.weight", {1, 2}, "F32", {1, 1}});
   // Llama 3's scaling becomes a tensor of divisors.
   if (const auto rope = read_description(config).rope; rope.type == "llama3") {
     const auto plain = default_frequencies(rope.theta, rope.rotary_dim);

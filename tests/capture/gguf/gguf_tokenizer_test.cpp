@@ -79,7 +79,7 @@ TEST_F(gguf_tokenizer, of_every_text_rule_gives_the_ids_of_llama_cpp) {
     expect_the_ids(bytes_of(name), name);
     ++rules;
   }
-  EXPECT_EQ(rules, 24);
+  EXPECT_EQ(rules, 33);
 }
 
 TEST_F(gguf_tokenizer, puts_the_tokens_around_a_text_that_its_keys_name) {

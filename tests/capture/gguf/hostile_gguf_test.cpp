@@ -135,6 +135,8 @@ TEST_F(hostile_gguf, lying_numbers_are_refused) {
                 HasSubstr("general.alignment"));
 }
 
+const std::vector<float> row(48, 0.5f);
+
 TEST_F(hostile_gguf, keys_and_tensors_that_do_not_belong_together_are_refused) {
   EXPECT_THAT(refusal_of([](written_gguf& w) { w.keys.push_back(w.keys[3]); }), HasSubstr("there twice"));
   EXPECT_THAT(refusal_of([](written_gguf& w) { w.tensors.push_back(w.tensors[0]); }), HasSubstr("there twice"));
@@ -161,6 +163,15 @@ TEST_F(hostile_gguf, keys_and_tensors_that_do_not_belong_together_are_refused) {
   EXPECT_NE(with("qwen3.context_length", 0), "");
   EXPECT_THAT(refusal_of([](written_gguf& w) { w.tensors[0].name = "blk.0.ssm_in.weight"; }),
               HasSubstr("tensor blk.0.ssm_in.weight is not supported for the architecture qwen3"));
+  // Endings and biases that nobody reads.
+  EXPECT_THAT(refusal_of([](written_gguf& w) {
+                w.tensors.push_back({"blk.1.attn_norm.scale", {48}, "F32", row});
+              }),
+              HasSubstr("blk.1.attn_norm.scale, with this ending, is not supported"));
+  EXPECT_THAT(refusal_of([](written_gguf& w) {
+                w.tensors.push_back({"blk.1.attn_norm.bias", {48}, "F32", row});
+              }),
+              HasSubstr("model.layers.1.input_layernorm.bias is not read"));
   EXPECT_THAT(refusal_of([](written_gguf& w) {
                 std::erase_if(w.tensors, [](const auto& t) { return t.name == "blk.1.attn_k.weight"; });
               }),
@@ -195,6 +206,17 @@ TEST_F(hostile_gguf, patterns_and_experts_of_the_wrong_number_are_refused) {
   EXPECT_THAT(with(moe, "qwen3moe.expert_count", 7), HasSubstr("has 8 experts, not 7"));
   EXPECT_THAT(with(moe, "qwen3moe.expert_count", 1 << 20), HasSubstr("expert_count"));
   EXPECT_THAT(with(moe, "qwen3moe.expert_used_count", 9), HasSubstr("num_experts_per_tok"));
+  const auto glm = converted(checkpoint_of("glm4-moe"), "glm4moe", "F32");
+  EXPECT_THAT(with(glm, "glm4moe.nextn_predict_layers", 4), HasSubstr("must be less than block_count, 4"));
+  EXPECT_THAT(with(glm, "glm4moe.nextn_predict_layers", 0), HasSubstr("blk.3.nextn.eh_proj.weight is not supported"));
+  EXPECT_THAT(with(glm, "glm4moe.expert_gating_func", 1), HasSubstr("expert_gating_func must be 2"));
+  EXPECT_THAT(with(glm, "glm4moe.expert_group_count", 2), HasSubstr("groups of experts are not supported"));
+  auto phi = converted(checkpoint_of("phi3"), "phi3", "F32");
+  std::erase_if(phi.tensors, [](const auto& t) { return t.name == "rope_factors_short.weight"; });
+  EXPECT_THAT(refusal(phi.bytes()), HasSubstr("longrope takes the tensors"));
+  auto granite = converted(checkpoint_of("granite"), "granite", "F32");
+  granite.keys.emplace_back("granite.rope.scaling.finetuned", false);
+  EXPECT_THAT(refusal(granite.bytes()), HasSubstr("without rotary embedding is not supported"));
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <thread>
 
+#include "qkgeom/io/safetensors.hpp"
+#include "tests/capture/forward/forward_fixture.hpp"
 #include "tests/capture/program_fixture.hpp"
 
 namespace qkgeom {
@@ -57,6 +59,39 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
   EXPECT_THAT(refused({"--model", data, "--text", "x", "--out", "o"}), HasSubstr("config.json"));
   EXPECT_THAT(refused({"--model", "/nowhere", "--text", "x", "--out", "o"}), HasSubstr("/nowhere"));
   EXPECT_FALSE(fs::exists(folder / "o"));
+}
+
+TEST_F(capture_program, check_ends_with_status_1_where_layers_disagree) {
+  const forward_fixture qwen = family_fixture("qwen3");
+  const auto check = [&](float factor) {
+    const auto ids = qwen.ids();
+    std::vector<tensor_to_write> tensors{
+        {"ids", "I32", {static_cast<index_t>(ids.size())}, std::as_bytes(std::span(ids))}};
+    const checkpoint weights(qwen.folder);
+    thread_pool pool(1);
+    const auto d = qwen.description();
+    const auto pass = cpu_forward_pass(d, weights, compute_type::f32, d.n_layers() - 1, pool);
+    named_tensors rows;
+    run_document(*pass, ids, rope_stage::post,
+                 [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+                   for (const auto& [name, x] : {std::pair{"q.", q}, std::pair{"k.", k}})
+                     for (index_t h = 0; h < x.heads; ++h)
+                       for (index_t t = 0; t < x.rows; ++t)
+                         for (index_t c = 0; c < x.dim; ++c)
+                           rows[name + std::to_string(layer)].push_back(factor * x.head(h).row(t)[c]);
+                 });
+    for (const auto& [name, values] : rows)
+      tensors.push_back({name,
+                         "F32",
+                         {name[0] == 'q' ? d.query_heads : d.key_heads, static_cast<index_t>(ids.size()), d.head_dim},
+                         std::as_bytes(std::span(values))});
+    write_safetensors(folder / "reference.safetensors", tensors);
+    return run({"--model", qwen.folder, "--check", (folder / "reference.safetensors").string()});
+  };
+  EXPECT_EQ(check(1), 0);
+  EXPECT_THAT(log(), HasSubstr("All layers agree"));
+  EXPECT_EQ(check(2), 1);
+  EXPECT_THAT(log(), HasSubstr("Layer 0 is the first that disagrees"));
 }
 
 TEST_F(capture_program, a_study_in_a_file_and_its_plan) {
