@@ -18,7 +18,7 @@ const std::map<std::string, sampler_kind> samplers(std::begin(sampler_names), st
 struct raw_options {
   std::string study{}, heads{}, layers = "all", sampler = "uniform", compute = "f32";
   index_t documents = 0, short_length = 0;
-  std::string device = "cpu", resident = "auto";
+  std::string device = "cpu", resident = "auto", part{};
   bool pre_rope = false, prepend_bos = false, no_bos = false, analyse = false;
   live_analysis_options analysis{};
 };
@@ -144,6 +144,21 @@ void declare_device(CLI::App& app, raw_options& raw) {
       ->capture_default_str();
 }
 
+/// A part such as "3/8".
+capture_part parse_part(const std::string& text) {
+  capture_part part{};
+  const char *const end = text.data() + text.size(), *p = text.data();
+  const auto number = [&](index_t& n) {
+    const auto [next, code] = std::from_chars(p, end, n);
+    p = next;
+    return code == std::errc();
+  };
+  const bool read = number(part.number) && p != end && *p++ == '/' && number(part.of) && p == end;
+  require(read && part.number >= 1 && part.number <= part.of && part.of <= most_parts,
+          "--part must be a number and of how many, such as 3/8, not '", text, "'");
+  return part;
+}
+
 /// Settings of the study that the command line names. They are read first, so that the other options override them.
 capture_options settings_of_study(int argc, const char* const* argv) {
   constexpr std::string_view option = "--study";
@@ -200,6 +215,7 @@ void interpret(const raw_options& raw, capture_arguments& arguments) {
   options.plan.sampler.kind = samplers.at(raw.sampler);
   if (raw.pre_rope) options.plan.stage = rope_stage::pre;
   if (raw.analyse) options.analyse = raw.analysis;
+  if (!raw.part.empty()) options.part = parse_part(raw.part);
   arguments.cuda = raw.device == "cuda";
   require(arguments.cuda || raw.resident == "auto", "--resident needs --device cuda");
   if (raw.resident != "auto")
@@ -239,13 +255,18 @@ std::optional<capture_arguments> parse_arguments(int argc, const char* const* ar
   declare_model(app, arguments.options, raw);
   declare_arithmetic(app, arguments.options, raw);
   declare_device(app, raw);
-  app.add_flag("--plan", arguments.plan,
-               "print layers, heads, rows, bytes, peak memory and work of this capture and stop; needs config.json but "
-               "no weights");
-  app.add_option(
+  auto* const part = app.add_option("--part", raw.part,
+                                    "K/N: capture part K of N alone, for N jobs that know nothing of one another; "
+                                    "qkgeom-merge makes one capture of the N folders [the whole]");
+  auto* const plan = app.add_flag(
+      "--plan", arguments.plan,
+      "print layers, heads, rows, bytes, peak memory and work of this capture and stop; needs config.json but "
+      "no weights");
+  auto* const check = app.add_option(
       "--check", arguments.check,
       "compare the model's queries and keys with those that transformers gave (docs/capture.md) and stop: the "
       "worst difference of each layer, the first that disagrees, and the likely cause");
+  part->excludes(plan)->excludes(check);
   app.add_option("--verify", arguments.verify,
                  "read all of this capture, say what holds, and stop: SHA-256 of its files, numbers, order and "
                  "positions of rows, finite values, counts of moments");

@@ -15,6 +15,10 @@
 #include "qkgeom/io/cuda_program.hpp"
 #include "qkgeom/io/program.hpp"
 
+#if defined(QKGEOM_CAPTURE_MPI)
+#include "capture/mpi/mpi_group.hpp"
+#endif
+
 namespace {
 
 using namespace qkgeom;
@@ -39,8 +43,8 @@ void print(const capture_summary& s, const std::string& out, const std::string& 
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
 }
 
-/// A program without CUDA becomes the one with it that lies beside it.
-capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked, [[maybe_unused]] char** argv) {
+/// The backend of a GPU, in the program with CUDA.
+capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked) {
 #if defined(QKGEOM_CAPTURE_CUDA)
   const auto& options = asked.options;
   return cuda_backend({.resident = asked.resident,
@@ -49,7 +53,7 @@ capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked
                        .softmax = options.softmax},
                       options.plan.compute);
 #else
-  become_cuda_program(argv);
+  return {};
 #endif
 }
 
@@ -65,26 +69,31 @@ void print(const checked_capture& c, const std::string& path) {
 /// Status of a --check that finds layers that disagree.
 constexpr int disagrees = 1;
 
-/// The program's exit status, where nothing is wrong with what it was given.
-int run(int argc, char** argv) {
-  const auto asked = parse_arguments(argc, argv);
-  if (!asked) return 0;
-  if (!asked->verify.empty()) {
-    print(check_capture(capture::open(asked->verify)), asked->verify.string());
+void print_plan(const capture_arguments& asked, cpu_context& cpu) {
+  auto estimate = estimate_capture(asked.options, std::cerr);
+  if (asked.options.analyse)
+    estimate.pairs_per_second = pairs_per_second(cpu, estimate.manifest.model.head_dim,
+                                                 analysis_options_of(*asked.options.analyse).covariances);
+  estimate.flop_per_second = measured_flop_per_second(asked.options.threads, asked.options.plan.compute);
+  print_estimate(std::cout, estimate);
+  if (!asked.whole) return;
+  auto whole = estimate_capture(*asked.whole, std::cerr);
+  whole.flop_per_second = estimate.flop_per_second;
+  print_whole(std::cout, estimate, whole);
+}
+
+/// What was asked for; returns the exit status, where nothing is wrong with what was given. The processes of `group`
+/// share a capture out; all else is done by rank 0.
+int run(const capture_arguments& asked, process_group& group) {
+  const bool makes_capture = asked.verify.empty() && !asked.plan && asked.check.empty();
+  if (group.rank() > 0 && !makes_capture) return 0;
+  if (!asked.verify.empty()) {
+    print(check_capture(capture::open(asked.verify)), asked.verify.string());
     return 0;
   }
-  cpu_context cpu{{.threads = asked->options.threads}};
-  if (asked->plan) {
-    auto estimate = estimate_capture(asked->options, std::cerr);
-    if (asked->options.analyse)
-      estimate.pairs_per_second = pairs_per_second(cpu, estimate.manifest.model.head_dim,
-                                                   analysis_options_of(*asked->options.analyse).covariances);
-    estimate.flop_per_second = measured_flop_per_second(asked->options.threads, asked->options.plan.compute);
-    print_estimate(std::cout, estimate);
-    if (!asked->whole) return 0;
-    auto whole = estimate_capture(*asked->whole, std::cerr);
-    whole.flop_per_second = estimate.flop_per_second;
-    print_whole(std::cout, estimate, whole);
+  cpu_context cpu{{.threads = asked.options.threads}};
+  if (asked.plan) {
+    print_plan(asked, cpu);
     return 0;
   }
   const auto moments = [&](const char* side, const tensor_view<const float>& x,
@@ -95,17 +104,36 @@ int run(int argc, char** argv) {
     return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, live);
   };
   capture_backend backend{.moments = moments, .analyses = analyses, .forward = {}};
-  if (asked->cuda) {
-    backend = cuda_backend_for(*asked, argv);
+  if (asked.cuda) {
+    backend = cuda_backend_for(asked);
     backend.moments = moments;  // never called: the forward pass on the GPU takes moments itself
   }
-  if (!asked->check.empty())
-    return print_differences(std::cout, compare_with_reference(asked->options, asked->check, std::cerr, backend))
+  if (!asked.check.empty())
+    return print_differences(std::cout, compare_with_reference(asked.options, asked.check, std::cerr, backend))
                ? 0
                : disagrees;
-  print(run_capture(asked->options, std::cerr, backend), asked->options.out.string(),
-        asked->cuda ? "" : products_of(asked->options.plan.compute));
+  std::ostream silent(nullptr);
+  const auto summary = run_capture(asked.options, group.rank() == 0 ? std::cerr : silent, backend, group);
+  if (group.rank() == 0)
+    print(summary, asked.options.out.string(), asked.cuda ? "" : products_of(asked.options.plan.compute));
   return 0;
+}
+
+int run(int argc, char** argv) {
+  const auto asked = parse_arguments(argc, argv);
+  if (!asked) return 0;
+#if !defined(QKGEOM_CAPTURE_CUDA)
+  // The program with CUDA takes this one's place; before MPI knows this process.
+  if (asked->cuda && !asked->plan) become_cuda_program(argv);
+#endif
+#if defined(QKGEOM_CAPTURE_MPI)
+  int status = 0;
+  run_with_mpi("qkgeom-capture", [&](process_group& group) { status = run(*asked, group); });
+  return status;
+#else
+  process_group alone;
+  return run(*asked, alone);
+#endif
 }
 
 }  // namespace

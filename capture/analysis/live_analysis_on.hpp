@@ -147,19 +147,21 @@ class live_analysis_on final : public live_analysis {
     model_report pooled = report_of({});
     const index_t block = document_block(static_cast<index_t>(manifest.documents->size()));
     auto results = results_;
+    std::size_t next = 0;  // in the manifest's list
     for (index_t shard = 0; shard < source.n_shards(); ++shard) {
       const auto file = source.file(shard);
       const auto& documents = manifest.shards[shard].documents;
       for (std::size_t l = 0; l < results.size(); ++l)
         results[l].read(*file, name_of_layer(l), static_cast<index_t>(documents.size()));
       for (std::size_t d = 0; d < documents.size(); ++d) {
+        const std::string& id = manifest.documents->at(next++).id;
         std::vector<head_report> heads;
         for (std::size_t l = 0; l < results.size(); ++l)
           for (auto& h : results[l].get(static_cast<index_t>(d), layers_[l], static_cast<std::int32_t>(documents[d])))
             heads.push_back(std::move(h));
         if (heads.empty()) continue;
         const auto document = report_of(std::move(heads));
-        tables.add(documents[d], manifest.documents->at(documents[d]).id, document);
+        tables.add(documents[d], id, document);
         if (shared_models_) pool(pooled, document, block);
       }
     }

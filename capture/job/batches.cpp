@@ -2,6 +2,9 @@
 #include "capture/job/batches.hpp"
 
 #include <algorithm>
+#include <numeric>
+
+#include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
 namespace {
@@ -40,6 +43,35 @@ std::vector<document_range> shards_of(std::span<const index_t> tokens, bool by_b
     sum = 0;
   }
   return ranges;
+}
+
+std::vector<shard_range> tasks_of(std::span<const document_range> shards, std::span<const std::size_t> block,
+                                  bool by_block) {
+  std::vector<shard_range> tasks;
+  for (std::size_t s = 0; s < shards.size(); ++s) {
+    const bool joins = by_block && s > 0 && block[shards[s].first] == block[shards[s - 1].first];
+    if (joins)
+      tasks.back().second = s + 1;
+    else
+      tasks.emplace_back(s, s + 1);
+  }
+  return tasks;
+}
+
+std::pair<std::size_t, std::size_t> tasks_of_part(std::span<const index_t> tokens, index_t number, index_t of) {
+  const auto count = static_cast<index_t>(tokens.size());
+  require(of <= count, "the documents make ", count, " piece", count == 1 ? "" : "s",
+          " that can be captured apart, fewer than ", of, " parts");
+  const index_t all = std::accumulate(tokens.begin(), tokens.end(), index_t{0});
+  index_t begin = 0;
+  for (index_t part = 1;; ++part) {
+    index_t end = begin + 1, before = std::accumulate(tokens.begin(), tokens.begin() + end, index_t{0});
+    // Up to the cut that comes nearest to this part's share of all tokens; each later part keeps a task.
+    while (end < count - (of - part) && of * (before + tokens[end] / 2) <= part * all) before += tokens[end++];
+    if (part == of) end = count;
+    if (part == number) return {begin, end};
+    begin = end;
+  }
 }
 
 std::size_t batch_end(std::span<const index_t> tokens, std::size_t first, std::size_t end, index_t max_tokens) {

@@ -28,6 +28,18 @@ using document_range = std::pair<std::size_t, std::size_t>;
 /// The documents of each shard. `by_block`: a shard's documents belong to one block of moments.
 std::vector<document_range> shards_of(std::span<const index_t> tokens, bool by_block);
 
+/// Shards [first, second) that one process captures, one after another, while other processes capture others.
+using shard_range = std::pair<std::size_t, std::size_t>;
+
+/// What processes share out, in the order of the documents: a shard each; with `by_block` the shards of a block of
+/// moments each, since a block's moments are summed in the order of its shards.
+std::vector<shard_range> tasks_of(std::span<const document_range> shards, std::span<const std::size_t> block,
+                                  bool by_block);
+
+/// Tasks [first, second) of part `number`, from 1, of `of`, where task t has `tokens[t]` tokens: every part has a task,
+/// and about as many tokens as each other part. Throws `error` if there are more parts than tasks.
+std::pair<std::size_t, std::size_t> tasks_of_part(std::span<const index_t> tokens, index_t number, index_t of);
+
 /// End of the batch that begins with document `first`: at least one document, and more before `end` while they have at
 /// most `max_tokens` tokens together. A batch shares each visit of a layer's weights; the output does not depend on it.
 std::size_t batch_end(std::span<const index_t> tokens, std::size_t first, std::size_t end, index_t max_tokens);

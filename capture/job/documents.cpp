@@ -44,6 +44,22 @@ document_list::document_list(document_options options) : options_(std::move(opti
           "documents come from either a JSON Lines file or text files");
   if (!options_.jsonl.empty()) files_.emplace_back(options_.jsonl);
   for (const auto& path : options_.text) files_.emplace_back(path);
+  const auto more = [&](index_t number) { return options_.count < 0 || number < options_.skip + options_.count; };
+  const auto texts = static_cast<index_t>(options_.text.size());
+  for (index_t number = options_.skip; number < texts && more(number); ++number)
+    places_.push_back({text_of(files_[number]), 0, number});
+  if (options_.jsonl.empty()) return;
+  std::string_view rest = text_of(files_[0]);
+  if (rest.substr(0, 3) == "\xef\xbb\xbf") rest.remove_prefix(3);
+  index_t number = 0;
+  for (index_t line_number = 1; !rest.empty() && more(number); ++line_number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    if (number >= options_.skip) places_.push_back({line, line_number, number});
+    ++number;
+  }
 }
 
 document document_list::read_line(std::string_view line, index_t number, index_t index) const {
@@ -71,23 +87,14 @@ document document_list::read_line(std::string_view line, index_t number, index_t
   return d;
 }
 
+document document_list::at(index_t index) const {
+  const place& p = places_[index];
+  if (p.line > 0) return read_line(p.text, p.line, p.number);
+  return {options_.text[p.number].filename().string(), replace_ill_formed(p.text)};
+}
+
 void document_list::for_each(const std::function<void(index_t, const document&)>& f) const {
-  const auto more = [&](index_t number) { return options_.count < 0 || number < options_.skip + options_.count; };
-  const auto texts = static_cast<index_t>(options_.text.size());
-  for (index_t number = options_.skip; number < texts && more(number); ++number)
-    f(number - options_.skip, {options_.text[number].filename().string(), replace_ill_formed(text_of(files_[number]))});
-  if (options_.jsonl.empty()) return;
-  std::string_view rest = text_of(files_[0]);
-  if (rest.substr(0, 3) == "\xef\xbb\xbf") rest.remove_prefix(3);
-  index_t number = 0;
-  for (index_t line_number = 1; !rest.empty() && more(number); ++line_number) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    if (number >= options_.skip) f(number - options_.skip, read_line(line, line_number, number));
-    ++number;
-  }
+  for (index_t index = 0; index < size(); ++index) f(index, at(index));
 }
 
 }  // namespace qkgeom

@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
@@ -40,11 +41,23 @@ class document_list {
   /// the id field has its number among all as id.
   void for_each(const std::function<void(index_t, const document&)>& f) const;
 
+  /// Documents that are not left out.
+  index_t size() const { return static_cast<index_t>(places_.size()); }
+  /// Document `index` of them, read as `for_each` reads it.
+  document at(index_t index) const;
+
  private:
+  /// A text file, or a line of the JSON Lines file.
+  struct place {
+    std::string_view text;
+    index_t line;    // from 1; 0: a file
+    index_t number;  // among all documents
+  };
   document read_line(std::string_view line, index_t number, index_t index) const;
 
   document_options options_;
   std::vector<mapped_file> files_;
+  std::vector<place> places_;
 };
 
 }  // namespace qkgeom

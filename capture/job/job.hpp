@@ -10,8 +10,10 @@
 #include "capture/job/documents.hpp"
 #include "capture/job/live_analysis.hpp"
 #include "capture/job/plan.hpp"
+#include "capture/job/process_group.hpp"
 #include "capture/job/stores/moment_function.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/io/capture_part.hpp"
 
 namespace qkgeom {
 
@@ -47,6 +49,7 @@ struct capture_options {
   index_t batch_tokens = 8192;         ///< documents of a shard with that many together are a batch
   int threads = 0;                     ///< 0: one per core
   bool resume = false;
+  capture_part part{};  ///< of 1: the whole capture
 };
 
 /// Backends of a capture, from the program that runs it.
@@ -82,6 +85,13 @@ struct capture_summary {
 /// Runs documents through a checkpoint and writes a capture folder. Each shard is written whole; progress.json lists
 /// the complete ones until manifest.json ends the capture. With `resume` these are kept, and the folder ends byte for
 /// byte as an undisturbed run writes it. Notes (for example on empty documents) go to `notes`. Throws `error`.
+///
+/// The processes of `group` share out the documents and write one folder, all with the same arguments; its bytes do not
+/// depend on their number. The summary is that of all, on rank 0. A `part` has the bytes that the whole has for its
+/// documents; manifest.json names the part.
+capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend,
+                            process_group& group);
+/// This process alone.
 capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend = {});
 
 }  // namespace qkgeom

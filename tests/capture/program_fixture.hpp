@@ -28,6 +28,7 @@ struct conditions {
   std::vector<std::string> variables{};
   std::string log = "log";  ///< file of the scratch folder for its output
   std::string program = "qkgeom-capture";
+  std::vector<std::string> launcher{};  ///< words before the program's, such as mpirun -n 2
 };
 
 /// Runs programs on the bundled model in a scratch folder.
@@ -44,10 +45,12 @@ class capture_program : public ::testing::Test {
     if (given.file_size > 0) limit(RLIMIT_FSIZE, given.file_size);
     if (given.address_space > 0) limit(RLIMIT_AS, given.address_space);
     for (const auto& variable : given.variables) ::putenv(const_cast<char*>(variable.c_str()));
-    std::vector<char*> argv{const_cast<char*>(program.c_str())};
+    std::vector<char*> argv;
+    for (const auto& word : given.launcher) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(const_cast<char*>(program.c_str()));
     for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
-    ::execv(program.c_str(), argv.data());
+    ::execv(argv[0], argv.data());
     ::_exit(127);
   }
   /// The exit status, or -signal.

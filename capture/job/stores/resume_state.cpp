@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "capture/job/stores/resume_state.hpp"
 
+#include <algorithm>
+
 #include "qkgeom/io/capture_manifest_text.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
@@ -8,13 +10,11 @@
 namespace qkgeom {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr const char* file_name = "progress.json";
 
-}  // namespace
-
-std::optional<resume_state> read_state(const std::filesystem::path& folder) {
-  const auto path = folder / file_name;
-  if (!std::filesystem::exists(path)) return std::nullopt;
+resume_state read_file(const fs::path& path) {
   const json document = read_json(path, 2 * max_manifest_bytes);  // it holds a manifest as a string
   const json_value v(document, path.string());
   resume_state state{.settings = v["settings"].string(), .inputs = v["inputs"].string()};
@@ -25,21 +25,51 @@ std::optional<resume_state> read_state(const std::filesystem::path& folder) {
   return state;
 }
 
-void write_state(const std::filesystem::path& folder, const resume_state& state) {
+/// Files of a folder whose names begin with `prefix`, by name.
+std::vector<fs::path> files_named(const fs::path& folder, const std::string& prefix) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+std::optional<resume_state> read_state(const fs::path& folder) {
+  if (!fs::exists(folder / file_name)) return std::nullopt;
+  return read_file(folder / file_name);
+}
+
+std::vector<resume_state> read_states(const fs::path& folder) {
+  std::vector<resume_state> states;
+  if (auto first = read_state(folder)) states.push_back(std::move(*first));
+  for (const auto& path : files_named(folder, "progress-"))
+    if (path.extension() == ".json") states.push_back(read_file(path));
+  return states;
+}
+
+void write_state(const fs::path& folder, const resume_state& state, int rank) {
   json j = {{"settings", state.settings}, {"inputs", state.inputs}, {"weights", state.weights}};
   if (!state.done.shards.empty()) j["done"] = manifest_text(state.done);
   if (!state.moments.empty()) j["moments"] = state.moments;
-  write_text(folder / file_name, j.dump() + '\n');
+  write_text(folder / (rank == 0 ? file_name : "progress-" + std::to_string(rank) + ".json"), j.dump() + '\n');
 }
 
-void remove_state(const std::filesystem::path& folder) {
+void remove_other_states(const fs::path& folder) {
   std::error_code none;
-  std::filesystem::remove(folder / (std::string(file_name) + ".partial"), none);
-  std::filesystem::remove(folder / file_name, none);
+  for (const auto& path : files_named(folder, "progress-")) fs::remove(path, none);
+}
+
+void remove_state(const fs::path& folder) {
+  std::error_code none;
+  remove_other_states(folder);
+  fs::remove(folder / (std::string(file_name) + ".partial"), none);
+  fs::remove(folder / file_name, none);
   // Moments of an unfinished block, "moments-03.safetensors.upto-17", or a part of such a file.
-  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
-    if (entry.path().filename().string().rfind("moments-", 0) == 0 && entry.path().extension() != ".safetensors")
-      std::filesystem::remove(entry.path(), none);
+  for (const auto& path : files_named(folder, "moments-"))
+    if (path.extension() != ".safetensors") fs::remove(path, none);
 }
 
 }  // namespace qkgeom

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/io/capture_part.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/stats/coarser.hpp"
 #include "qkgeom/stats/document_moments.hpp"
@@ -65,10 +67,12 @@ class moments_file {
 };
 
 /// Opens the moments of every token that a capture holds beside its rows, one entry per block of documents: the files
-/// moments-BB.safetensors of its folder, or the same tensors inside a single file. None: it holds no such.
+/// moments-BB.safetensors of its folder, from `first_moment_block` on, or the same tensors inside a single file. None:
+/// it holds no such.
 inline std::vector<moments_file> open_moments(const capture& c);
 
-/// Moments of every token of a set of captures. Block b of one capture counts together with block b of the others.
+/// Moments of every token of a set of captures. Block b of one capture counts together with block b of the others;
+/// parts of one capture have each their own blocks of it.
 class set_moments {
  public:
   /// Those of `source` over `buckets`, or over the buckets that its files have. None unless the set has all its
@@ -79,34 +83,44 @@ class set_moments {
     set_moments s;
     for (const auto& c : source.captures()) {
       s.files_.push_back(open_moments(c));
+      s.first_.push_back(first_moment_block(c.manifest(), c.path().string()));
       const auto& files = s.files_.back();
       if (files.empty() || files[0].edges() != s.files_[0][0].edges()) return std::nullopt;
       s.buckets_ = buckets.value_or(files[0].edges());
       if (!refines(files[0].edges(), s.buckets_)) return std::nullopt;
-      s.blocks_ = std::max(s.blocks_, static_cast<index_t>(files.size()));
+    }
+    const index_t lowest = *std::min_element(s.first_.begin(), s.first_.end());
+    for (std::size_t c = 0; c < s.first_.size(); ++c) {
+      s.first_[c] -= lowest;
+      s.blocks_ = std::max(s.blocks_, s.first_[c] + static_cast<index_t>(s.files_[c].size()));
     }
     return s;
   }
   index_t blocks() const { return blocks_; }
 
-  /// Moments of a layer over `buckets`, one entry per block.
+  /// Moments of a layer over `buckets`, one entry per block that holds documents.
   std::vector<token_moments> read(index_t layer) const {
-    std::vector<token_moments> blocks;
-    for (const auto& files : files_)
-      for (std::size_t b = 0; b < files.size(); ++b) {
-        auto m = files[b].read(layer);
+    std::vector<std::optional<token_moments>> blocks(blocks_);
+    for (std::size_t c = 0; c < files_.size(); ++c)
+      for (std::size_t b = 0; b < files_[c].size(); ++b) {
+        auto m = files_[c][b].read(layer);
         m.moments = coarser(m.moments, buckets_);
-        if (b < blocks.size())
-          merge(blocks[b], m);
+        auto& to = blocks[first_[c] + b];
+        if (to)
+          merge(*to, m);
         else
-          blocks.push_back(std::move(m));
+          to = std::move(m);
       }
-    return blocks;
+    std::vector<token_moments> found;
+    for (auto& block : blocks)
+      if (block) found.push_back(std::move(*block));
+    return found;
   }
 
  private:
   set_moments() = default;
   std::vector<std::vector<moments_file>> files_;  // by capture, block
+  std::vector<index_t> first_;                    // by capture: number of its first block
   bucket_edges buckets_;
   index_t blocks_ = 0;
 };

@@ -13,13 +13,13 @@
 namespace qkgeom {
 
 /// Captures of one model over different documents, as one capture. The documents of each follow those of the one
-/// before: document e of capture c gets the number e + offset of c. A layer can be read shard by shard, in the memory
-/// of one.
+/// before: document e of capture c gets the number e + offset of c. Parts of one capture (`--part`) stand in the order
+/// of their numbers, and their documents keep their distance. A layer can be read shard by shard, in the memory of one.
 class capture_set {
  public:
   capture_set(capture one) : capture_set(std::vector<capture>{std::move(one)}) {}
   /// Throws `error` naming the capture that differs from the first in its model, layers, heads, context length or RoPE
-  /// stage.
+  /// stage, and if one part of a capture is there twice.
   explicit capture_set(std::vector<capture> captures);
   /// Opens folders or single files. Throws `error` if one is named twice: its documents would count twice.
   static capture_set open(const std::vector<std::filesystem::path>& paths);
@@ -79,6 +79,7 @@ class capture_set {
 
  private:
   void check_same_model(const capture& c) const;
+  void order_parts();
   /// Whether a document counts, by its number over all captures.
   bool holds(index_t document) const;
 

@@ -80,13 +80,27 @@ class capture_writer {
   const captured_shard& add_shard(const std::vector<captured_document>& documents,
                                   std::span<const layer_to_write> layers,
                                   const std::vector<tensor_to_write>& extra = {}) {
-    captured_shard shard{shard_name(static_cast<index_t>(manifest_.shards.size())), {}, 0, {}};
-    for (const auto& e : documents) shard.documents.push_back(e.index);
+    const auto number = static_cast<index_t>(manifest_.shards.size());
+    check_documents(documents, shard_of(number, documents));
+    return append(documents, write_shard(number, documents, layers, extra));
+  }
+
+  /// Writes the file of shard `number` and does not count it: several processes write shards of one folder in any
+  /// order, and one of them counts all with `append_shard`. `documents` ascend.
+  captured_shard write_shard(index_t number, const std::vector<captured_document>& documents,
+                             std::span<const layer_to_write> layers,
+                             const std::vector<tensor_to_write>& extra = {}) const {
+    captured_shard shard = shard_of(number, documents);
     for (const auto& l : layers) shard.rows += static_cast<index_t>(l.q.position.size() + l.k.position.size());
-    check_documents(documents, shard);
     capture_manifest own = manifest_;
     own.documents = documents;
     shard.sha256 = write_capture_file(folder_ / shard.file, own, layers, extra);
+    return shard;
+  }
+
+  /// Counts a shard as `write_shard` returned it, without a look at its file.
+  const captured_shard& append_shard(const std::vector<captured_document>& documents, captured_shard shard) {
+    check_documents(documents, shard);
     return append(documents, std::move(shard));
   }
 
@@ -112,6 +126,11 @@ class capture_writer {
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
+  static captured_shard shard_of(index_t number, const std::vector<captured_document>& documents) {
+    captured_shard shard{shard_name(number), {}, 0, {}};
+    for (const auto& e : documents) shard.documents.push_back(e.index);
+    return shard;
+  }
   void check_documents(const std::vector<captured_document>& documents, const captured_shard& shard) const {
     index_t last = manifest_.documents->empty() ? -1 : manifest_.documents->back().index;
     require(documents.size() == shard.documents.size(), shard.file, ": ", documents.size(), " examples were given for ",

@@ -75,8 +75,9 @@ inline index_t check_moments(const capture& c) {
   if (!extra.contains(moments_hashes_field)) return 0;
   const json_value list(extra[moments_hashes_field], (c.path() / "manifest.json").string(), moments_hashes_field);
   const auto digests = list.entries();
+  const index_t first = first_moment_block(c.manifest(), (c.path() / "manifest.json").string());
   for (std::size_t b = 0; b < digests.size(); ++b)
-    check_digest(c.path() / moments_name(static_cast<index_t>(b)), digests[b].string());
+    check_digest(c.path() / moments_name(first + static_cast<index_t>(b)), digests[b].string());
   return static_cast<index_t>(digests.size());
 }
 

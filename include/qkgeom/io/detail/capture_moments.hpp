@@ -159,8 +159,9 @@ inline std::vector<moments_file> open_moments(const capture& c) {
   }
   if (!m.extra.contains("moments")) return files;
   const json_value blocks(m.extra["moments"], (c.path() / "manifest.json").string(), "moments");
-  const index_t n = blocks["blocks"].integer(1, 100);
-  for (index_t b = 0; b < n; ++b) {
+  const index_t n = blocks["blocks"].integer(1, 100),
+                first = first_moment_block(m, (c.path() / "manifest.json").string());
+  for (index_t b = first; b < first + n; ++b) {
     auto file = std::make_shared<const safetensors_file>(c.path() / moments_name(b));
     const auto it = file->metadata().find("qkgeom");
     require(it != file->metadata().end(), file->path().string(), ": its metadata has no field qkgeom");
@@ -169,7 +170,7 @@ inline std::vector<moments_file> open_moments(const capture& c) {
             ": its manifest differs from manifest.json: it belongs to another capture");
     files.emplace_back(std::move(file), m);
     require(files.back().edges() == files[0].edges(), (c.path() / moments_name(b)).string(),
-            ": its bucket edges differ from those of ", moments_name(0));
+            ": its bucket edges differ from those of ", moments_name(first));
   }
   return files;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/capture_part.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/detail/capture_rows.hpp"
 
@@ -63,10 +64,17 @@ captured_side rows_where(captured_side side, const Wanted& wanted) {
 
 inline capture_set::capture_set(std::vector<capture> captures) : captures_(std::move(captures)) {
   require(!captures_.empty(), "capture_set: at least one capture is needed");
-  for (const auto& c : captures_) {
+  order_parts();
+  for (std::size_t i = 0; i < captures_.size(); ++i) {
+    const auto& c = captures_[i];
     check_same_model(c);
-    offset_.push_back(documents_);
-    documents_ += detail::document_numbers(c);
+    const bool follows = i > 0 && same_whole(captures_[i - 1].manifest(), c.manifest());
+    const bool is_part = part_of(c.manifest(), c.path().string()).has_value();
+    if (follows)
+      require(c.manifest().documents->front().index > captures_[i - 1].manifest().documents->back().index,
+              c.path().string(), " and ", captures_[i - 1].path().string(), " hold the same documents of one capture");
+    offset_.push_back(follows ? offset_.back() : documents_ - (is_part ? c.manifest().documents->front().index : 0));
+    documents_ = offset_.back() + detail::document_numbers(c);
     require(documents_ <= largest_position, c.path().string(), ": more documents than 32 bits count");
     for (index_t s = 0; s < c.n_shards(); ++s) shards_.emplace_back(offset_.size() - 1, s);
   }
@@ -123,7 +131,7 @@ inline std::vector<std::int32_t> capture_set::documents_with_rows() const {
 inline captured_layer capture_set::read_shard(index_t layer, index_t number) const {
   const auto [c, shard] = shards_[number];
   auto rows = captures_[c].read_layer(layer, shard);
-  if (offset_[c] > 0)
+  if (offset_[c] != 0)
     for (auto* side : {&rows.q, &rows.k}) detail::shift_documents(*side, static_cast<std::int32_t>(offset_[c]));
   if (!only_.empty())
     for (auto* side : {&rows.q, &rows.k}) {
@@ -206,6 +214,15 @@ inline void capture_set::check_same_model(const capture& c) const {
   same(first.context_length == m.context_length, "context_length");
   same(first.rope_stage == m.rope_stage, "rope_stage");
   same(first.layers == m.layers, "list of layers and heads");
+}
+
+/// Puts the parts into order where all captures are parts of one.
+inline void capture_set::order_parts() {
+  const auto number = [](const capture& c) { return part_of(c.manifest(), c.path().string())->number; };
+  for (const auto& c : captures_)
+    if (!same_whole(captures_[0].manifest(), c.manifest())) return;
+  std::stable_sort(captures_.begin(), captures_.end(),
+                   [&](const auto& a, const auto& b) { return number(a) < number(b); });
 }
 
 inline bool capture_set::holds(index_t document) const {

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "capture/job/process_group.hpp"
+
+namespace qkgeom {
+
+/// Whether a launcher (mpirun, srun --mpi=pmix) started this process, by the variables that it sets.
+bool started_by_mpi();
+
+/// Runs `body` on the processes that mpirun started, as one group; without a launcher on this one alone, and MPI is not
+/// initialised then. What `body` throws ends all of them: a `group_error` passes through on rank 0 and ends the others
+/// with status 2; anything else is printed with rank, host and work after `program`, and aborts the job with status 2.
+/// Throws `error` if the processes do not run the same build of the program.
+void run_with_mpi(const std::string& program, const std::function<void(process_group&)>& body);
+
+}  // namespace qkgeom
