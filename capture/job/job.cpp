@@ -362,7 +362,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   if (!context_note.empty()) notes << "note: " << context_note << '\n';
   const auto analysis = options.analyse ? backend.analyses(manifest, *options.analyse) : nullptr;
   if (analysis) manifest.extra["analyse"].update(analysis->settings());
-  const checkpoint weights(options.model);
+  const checkpoint weights = prepared.untrained ? checkpoint(*prepared.untrained) : checkpoint(options.model);
   if (weights.has_fp8())
     notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
              "model runs in FP8\n";
@@ -373,7 +373,8 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   const tokenizer tokens = load_tokenizer(options, prepared);
   const document_list documents(options.documents);
   // All documents are read before the first is run, so that a bad line fails now, not after hours.
-  const input_check inputs = check_inputs(documents, tokens, model, manifest.context_length, options.model);
+  const input_check inputs = check_inputs(documents, tokens, model, manifest.context_length,
+                                          options.untrained ? std::filesystem::path() : options.model);
   require_readable_manifest(inputs);
   for (const captured_document& d : inputs.documents)
     if (d.tokens == 0) notes << "note: document '" << printable(d.id) << "' is empty and gives no rows\n";
