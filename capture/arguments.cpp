@@ -28,6 +28,10 @@ void declare_inputs(CLI::App& app, capture_options& options, raw_options& raw) {
                  "settings and heads of a study: a built-in name, or a file like those of capture/job/studies");
   app.add_option("--model", options.model,
                  "folder with config.json, safetensors and tokenizer.json; or a GGUF file, or ollama:MODEL:TAG");
+  app.add_option(
+      "--untrained", options.untrained,
+      "capture the model as it was before any training: weights are drawn with this seed as config.json says "
+      "(initializer_range), and none are read");
   app.add_option("--name", options.name,
                  "what the model is called in the manifest, tables and figures [its name on the hub, else its folder]");
   auto* const jsonl = app.add_option("--jsonl", options.documents.jsonl, "documents, one JSON object a line");
@@ -206,6 +210,7 @@ void interpret(const raw_options& raw, capture_arguments& arguments) {
   capture_options& options = arguments.options;
   require_model(options);
   const bool writes = !arguments.plan && arguments.check.empty();
+  require(arguments.check.empty() || !options.untrained, "--check compares weights that are read, not --untrained");
   require(!writes || options.documents.named(), "--jsonl or --text must say where the documents are");
   require(!writes || !options.out.empty(), "--out must name the capture's folder");
   choose_heads(raw.heads, options.plan);

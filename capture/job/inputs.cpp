@@ -23,6 +23,7 @@ input_check check_inputs(const document_list& documents, const tokenizer& tokens
     check.hash.add(d.id).add(std::string_view("\0", 1)).add(std::as_bytes(std::span(ids)));
   });
   require(!check.documents.empty(), "there is no document to capture");
+  if (model_path.empty()) return check;
   std::vector<std::filesystem::path> files;
   if (const auto gguf = find_gguf(model_path); !gguf.empty())
     files = parts_of_gguf(gguf);

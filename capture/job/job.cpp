@@ -521,13 +521,14 @@ class ready_capture {
         prepared_(prepare_capture(options, notes)),
         note_(noted(note_on_context(prepared_.manifest), notes)),
         analysis_(options.analyse ? backend.analyses(prepared_.manifest, *options.analyse) : nullptr),
-        weights_(options.model),
+        weights_(prepared_.untrained ? checkpoint(*prepared_.untrained) : checkpoint(options.model)),
         pool_(options.threads),
         forward_(make_forward(backend, notes)),
         tokens_(load_tokenizer(options, prepared_)),
         documents_(options.documents),
         // All documents are read before the first is run, so that a bad line fails now, not after hours.
-        inputs_(check_inputs(documents_, tokens_, prepared_.model, prepared_.manifest.context_length, options.model)),
+        inputs_(check_inputs(documents_, tokens_, prepared_.model, prepared_.manifest.context_length,
+                             options.untrained ? std::filesystem::path() : options.model)),
         cut_(inputs_.documents, options) {
     require_readable_manifest(inputs_);
     note_documents(notes);

@@ -35,7 +35,8 @@ struct capture_options {
   std::string rope_scaling{};          ///< see `with_rope_scaling`; empty: config.json's
   std::optional<double> rope_theta{};  ///< base of the rotary frequencies; none: config.json's
   bos_rule bos = bos_rule::as_tokenizer;
-  std::string family{}, revision{};  ///< labels for the manifest; empty: none
+  std::optional<std::uint64_t> untrained{};  ///< seed of weights that are drawn instead of read; none: the model's
+  std::string family{}, revision{};          ///< labels for the manifest; empty: none
   study_facts study{};
   index_t short_of = 0;  ///< tokens of the context that this capture stands for (`shorten`); 0: its own
   document_options documents{};

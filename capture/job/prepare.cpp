@@ -114,11 +114,17 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   if (options.rope_theta) config = with_rope_theta(std::move(config), *options.rope_theta);
   require(!options.analyse || options.plan.stage == rope_stage::post,
           "queries and keys are analysed as they meet, after rotary embedding: --analyse without --pre-rope");
-  prepared_capture p{read_description(config), {}, bos_of(config)};
+  prepared_capture p{read_description(config), {}, bos_of(config), {}};
   check_shape(options.study, p.model);
-  const std::string own = gguf.empty() ? name_of_model(options.model, config) : gguf.stem().string();
+  std::string own = gguf.empty() ? name_of_model(options.model, config) : gguf.stem().string();
+  if (options.untrained) own += " untrained " + std::to_string(*options.untrained);
   p.manifest = plan_capture(p.model, options.name.empty() ? own : options.name, sha256().add(text).hex(), options.plan);
   add_settings(p.manifest, options);
+  if (options.untrained) {
+    const double deviation = initializer_range(config);
+    p.untrained.emplace(p.model, deviation, *options.untrained);
+    p.manifest.extra["untrained"] = {{"seed", *options.untrained}, {"initializer_range", deviation}};
+  }
   if (!gguf.empty()) p.manifest.extra["gguf"] = {{"file", gguf.filename().string()}, {"types", types}};
   if (options.moments || options.softmax || options.loss || options.analyse) add_statistics(p.manifest, options);
   if (p.manifest.context_length > p.model.longest_context())

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "capture/job/job.hpp"
+#include "capture/model/untrained.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 
@@ -14,8 +15,9 @@ namespace qkgeom {
 /// A capture planned from config.json, before weights and documents are read.
 struct prepared_capture {
   decoder_description model;
-  capture_manifest manifest;          ///< without documents and shards
-  std::optional<std::int32_t> bos{};  ///< config.json's bos_token_id
+  capture_manifest manifest;                     ///< without documents and shards
+  std::optional<std::int32_t> bos{};             ///< config.json's bos_token_id
+  std::optional<untrained_weights> untrained{};  ///< instead of the model's, if the options say so
 };
 
 /// Reads config.json in the model's folder, applies the options to it, and plans the capture. Notes go to `notes`.

@@ -127,6 +127,7 @@ const checkpoint::stored& checkpoint::tensor(const std::string& name) const {
 }
 
 void checkpoint::check(const std::string& name, const std::vector<index_t>& shape) const {
+  if (untrained_) return;
   const tensor_entry& t = entry(name);
   require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", name, " must have shape ",
           shape_text(shape), " by config.json, not ", shape_text(t.shape));
@@ -153,6 +154,12 @@ bool checkpoint::has_fp8() const {
 
 void checkpoint::read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
                       bool to_bf16, float* out) const {
+  if (untrained_) {
+    const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
+    untrained_->read(name, shape.size() > 1, first * width, n, out);
+    if (to_bf16) std::transform(out, out + n, out, [](float x) { return static_cast<float>(bf16::round(x)); });
+    return;
+  }
   check(name, shape);
   const tensor_entry& t = entry(name);
   require(first >= 0 && count >= 0 && first + count <= shape[0], "rows ", first, " to ", first + count, " of tensor ",
@@ -175,10 +182,10 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
 void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
                            bf16* out) const {
   const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
-  const tensor_entry& t = entry(name);
-  if (t.dtype == "BF16" && !tensor(name).gguf && t.shape == shape && first >= 0 && count >= 0 &&
+  const auto* const t = untrained_ ? nullptr : &entry(name);
+  if (t && t->dtype == "BF16" && !tensor(name).gguf && t->shape == shape && first >= 0 && count >= 0 &&
       first + count <= shape[0]) {
-    std::memcpy(out, t.data + first * width * static_cast<index_t>(sizeof(bf16)), n * sizeof(bf16));
+    std::memcpy(out, t->data + first * width * static_cast<index_t>(sizeof(bf16)), n * sizeof(bf16));
     unsigned bad = 0;
     for (index_t i = 0; i < n; ++i) bad |= (out[i].bits & 0x7f80u) == 0x7f80u;
     if (!bad) return;
@@ -190,6 +197,7 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
 }
 
 std::string checkpoint::fingerprint() const {
+  if (untrained_) return untrained_->fingerprint();
   constexpr std::size_t page = 4096;
   sha256 hash;
   for (const auto& [name, s] : tensors_) {
@@ -203,7 +211,9 @@ std::string checkpoint::fingerprint() const {
   return hash.hex();
 }
 
-void checkpoint::forget(const std::string& name) const { forget(tensor(name)); }
+void checkpoint::forget(const std::string& name) const {
+  if (!untrained_) forget(tensor(name));
+}
 
 void checkpoint::forget(const stored& t) const {
   if (t.gguf)

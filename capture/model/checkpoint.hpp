@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "capture/gguf/gguf_model.hpp"
+#include "capture/model/untrained.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/scalar.hpp"
 #include "qkgeom/io/safetensors.hpp"
@@ -17,13 +18,15 @@ namespace qkgeom {
 
 /// The weights of a model, mapped into memory: model.safetensors of a folder, or the shards that
 /// model.safetensors.index.json lists; or a GGUF file (`find_gguf`), whose tensors go by transformers' names, with
-/// their rows in its order.
+/// their rows in its order; or weights that are drawn.
 class checkpoint {
  public:
   /// Throws `error` naming the file that is missing or broken.
   explicit checkpoint(const std::filesystem::path& model);
+  /// The weights of a model that nobody trained; no file is read.
+  explicit checkpoint(untrained_weights drawn) : untrained_(std::move(drawn)) {}
 
-  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
+  bool has(const std::string& name) const { return untrained_ ? untrained_->has(name) : tensors_.count(name) != 0; }
   /// Whether it is in GGUF.
   bool is_gguf() const { return !tensors_.empty() && tensors_.begin()->second.gguf; }
   /// Whether some weights are FP8. They are read as value times scale; activations are not quantised, as a model that
@@ -45,7 +48,7 @@ class checkpoint {
 
   /// SHA-256 of the tensors' names, types, shapes and sizes, and of the bytes at the beginning, the middle and the end
   /// of each (a page of 4096): it tells one training state from another without reading all of it. The folder and the
-  /// division into files do not matter.
+  /// division into files do not matter. Of drawn weights: `untrained_weights::fingerprint`.
   std::string fingerprint() const;
 
   /// Releases the tensor's pages from this process' memory until it is read again. They stay in the system's cache.
@@ -66,6 +69,7 @@ class checkpoint {
 
   std::filesystem::path folder_;
   std::map<std::string, stored> tensors_;
+  std::optional<untrained_weights> untrained_{};
 };
 
 }  // namespace qkgeom

@@ -5,6 +5,7 @@
 #include "examples/common/cli.hpp"
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
+#include "examples/common/learned.hpp"
 #include "examples/compare_models/models.hpp"
 #include "qkgeom/core/error.hpp"
 
@@ -33,7 +34,9 @@ int main(int argc, char** argv) {
   CLI::App app{"Several models side by side: models.csv, positions.csv, differences.csv and more, with figures",
                "compare_models"};
   add_arguments(app, a);
-  app.get_option("CAPTURE")->description("Captures, one of each model");
+  app.get_option("CAPTURE")->description(
+      "Captures, one of each model; those of untrained models (qkgeom-capture --untrained) are the baseline of their "
+      "architecture");
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   app.add_option("--labels", names, "Names of the models, as many as captures; default: the captures' file names")
@@ -71,8 +74,7 @@ int main(int argc, char** argv) {
       auto one = a;
       one.captures = {a.captures[i]};
       const auto found = analyse_capture(one, options);
-      models.push_back(qkgeom::compare_by(found.report, labels[i], families.empty() ? family_of(found) : families[i],
-                                          document_ids_of(found), bins));
+      models.push_back(compare_by_capture(found, labels[i], families.empty() ? family_of(found) : families[i], bins));
       draw(profile_figure(found.report), folder.figure("profile_of_" + file_name_of(labels[i])));
       draw(mean_heatmap(found.report), folder.figure("heatmap_of_" + file_name_of(labels[i])));
     }

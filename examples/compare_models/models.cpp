@@ -6,6 +6,7 @@
 
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
+#include "examples/common/learned.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/csv_read.hpp"
 #include "qkgeom/report/csv/notes_csv.hpp"
@@ -22,12 +23,6 @@ std::vector<index_t> context_lengths(const std::vector<std::filesystem::path>& c
 std::string family_of(const analysed& a) {
   const auto& manifest = a.source->manifest();
   return manifest.family.value_or(manifest.model.model_type);
-}
-
-std::vector<std::string> document_ids_of(const analysed& a) {
-  std::vector<std::string> ids;
-  for (const auto& d : a.source->listed_documents()) ids.push_back(d.id);
-  return ids;
 }
 
 std::vector<model_score> read_scores(const std::filesystem::path& path, const std::vector<std::string>& labels) {
@@ -255,6 +250,7 @@ void write_models(output_folder& out, const std::vector<compared_model>& models,
   write_rope_nope_csv(out.table("rope_nope.csv"), models);
   write_families(out, models, choices);
   if (!choices.scores.empty()) write_scores(out, models, choices);
+  if (const auto learned = learned_of(models); !learned.empty()) write_learned_csv(out.table("learned.csv"), learned);
   draw_models(out, models, choices);
 }
 
@@ -264,6 +260,7 @@ void print_models(printer& out, const std::vector<compared_model>& models, const
   print_headlines(out, models, choices.query_model);
   print_quintiles(out, models);
   print_differences(out, models, choices.pairs);
+  print_learned(out, learned_of(models));
   print_kinds(out, models);
   print_scores(out, models, choices);
 }

@@ -2,6 +2,7 @@
 // A study as one HTML page that loads nothing: tables, figures, every head, the target, and how the report was made.
 #include "examples/common/cli.hpp"
 #include "examples/common/figures/head_figures.hpp"
+#include "examples/common/learned.hpp"
 #include "examples/report/page.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
@@ -41,11 +42,29 @@ void place(page_printer& page, printer& out, output_folder& folder, const qkgeom
   page.add(figure_html(drawn_figure(folder, "quadrant")));
 }
 
+/// What the model has learned beyond the untrained models whose captures are named; writes learned.csv.
+std::vector<qkgeom::learned_group> learned_beyond(output_folder& folder, const arguments& a,
+                                                  const qkgeom::analysis_options& options, const analysed& model,
+                                                  const std::vector<std::filesystem::path>& untrained) {
+  if (untrained.empty()) return {};
+  std::vector<qkgeom::compared_model> models{compare_by_capture(model, model.report.model, "", {})};
+  for (const auto& path : untrained) {
+    auto one = a;
+    one.captures = {path};
+    models.push_back(compare_by_capture(analyse_capture(one, options), path.string(), "", {}));
+  }
+  auto learned = qkgeom::learned_of(models);
+  std::erase_if(learned, [&](const auto& g) { return g.model != models[0].label; });
+  qkgeom::write_learned_csv(folder.table("learned.csv"), learned);
+  return learned;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   arguments a;
   benchmark b;
+  std::vector<std::filesystem::path> untrained;
   report_settings settings{.command = command_line(argc, argv), .version = QKGEOM_VERSION};
   qkgeom::analysis_options options;
   CLI::App app{
@@ -73,10 +92,15 @@ int main(int argc, char** argv) {
   app.add_flag(
       "--refit-errors", settings.refit_errors,
       "Errors over documents of PCA and rotation too, from ten analyses without a tenth of the documents each");
+  app.add_option("--untrained", untrained,
+                 "Captures of untrained models of this architecture (qkgeom-capture --untrained SEED): what training "
+                 "put into the numbers of all heads, with intervals over seeds and documents")
+      ->delimiter(',');
   return run_main(argc, argv, app, a, [&] {
-    options.geometry_blocks = settings.refit_errors ? 10 : 0;
+    options.geometry_blocks = settings.refit_errors || !untrained.empty() ? 10 : 0;
     options = with_arguments(options, a);
     settings.choice = a;
+    require_untrained(untrained, a.captures.at(0));
     settings.thresholds = options.pca.thresholds;
     const auto others_scored = b.score ? read_scored_models(b.others, b.columns) : std::vector<scored_model>{};
     const auto found = analyse_capture(a, options);
@@ -94,9 +118,13 @@ int main(int argc, char** argv) {
     draw(bias_in_sd_map(report, settings.scales.bias_in_sd), folder.figure("bias_in_sd_map"));
     write_plasticity(folder, found);
     const auto statistics = statistics_of(found);
+    const auto learned = learned_beyond(folder, a, options, found, untrained);
     write_statistics(folder, found, statistics);
     auto content = report_sections(found, settings, statistics);
     content.result.insert(content.result.end(), among.sections().begin(), among.sections().end());
+    page_printer beyond;
+    for (printer* p : {static_cast<printer*>(&beyond), &out}) print_learned(*p, learned);
+    content.summary.insert(content.summary.end(), beyond.sections().begin(), beyond.sections().end());
     std::vector<page_figure> figures;
     for (const auto& name : folder.figures())
       if (name != "quadrant") figures.push_back(drawn_figure(folder, name));  // that one stands with the target

@@ -15,6 +15,7 @@ take stage1-step-40 stage1-step-40 --label-fields id
 take stage1-step-250 stage1-step-250
 take stage1-step-40 statistics --softmax --loss
 take stage1-step-40 moments --moments
+take stage1-step-40 untrained --untrained 1
 every=(--sampler all --statistics-bucket-size 16 --analyse --heatmap)
 take stage1-step-40 analysed "${every[@]}"
 take stage1-step-40 added "${every[@]}" --models-of "$work/moments"
@@ -34,7 +35,7 @@ grep -q '^By the length of the context' "$work/stdout" || bad "heads prints noth
 run heads "$work/statistics" --out "$work/softmax"
 grep -q '^What the softmax sees' "$work/stdout" && grep -q '^Loss of the next token' "$work/stdout" || bad "heads prints no softmax, or no loss"
 printf 'model,score\nstage1-step-40,1\nstage1-step-250,3\nstatistics,2\n' >"$work/scores.csv"
-run compare_models "$capture" "$work/stage1-step-250" "$work/statistics" --scores "$work/scores.csv" --out "$work/models"
+run compare_models "$capture" "$work/stage1-step-250" "$work/statistics" "$work/untrained" --scores "$work/scores.csv" --out "$work/models"
 run drop_split "$capture" --out "$work/drops"
 run what_if "$capture" --context 1024 --out "$work/what_if"
 run what_if "$capture" --actual "$capture" --out "$work/actual"

@@ -90,6 +90,7 @@ finds "rows" '/<th scope="row" class="words" data-value="1">/d'
 finds "AP_drop" 's/Met: AP_drop is/Not met: AP_drop is/'
 
 fails --others "$data/long-f32.safetensors" --score 3
+fails "is not the capture of an untrained model" "$data/long-f32.safetensors" --untrained "$data/long-f32.safetensors"
 fails --score "$data/long-f32.safetensors" --others "$work/others.csv"
 fails "no column model; --others-columns names those of model, AP_drop and score among name, score, drop" "$data/long-f32.safetensors" --score 3 --others "$work/others.csv"
 fails --others-columns "$data/long-f32.safetensors" --score 3 --others "$work/others.csv" --others-columns name,drop

@@ -121,6 +121,8 @@ struct compared_model {
   std::vector<std::int32_t> profile_documents{};  ///< numbers of those that plasticity leaves out
   document_blocks blocks{};                       ///< those that PCA and rotation leave out
   std::vector<report_note> notes{};               ///< the report's
+  std::string architecture{};                     ///< the same for models of one config.json; empty: not known
+  bool untrained = false;                         ///< the weights are drawn: a baseline of its architecture
 
   /// The group of that name; null if the model has no such heads.
   const compared_group* group(const std::string& name) const {

@@ -9,6 +9,7 @@
 #include "qkgeom/io/capture_part.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/detail/capture_rows.hpp"
+#include "qkgeom/io/untrained.hpp"
 
 namespace qkgeom {
 
@@ -212,6 +213,7 @@ inline void capture_set::check_same_model(const capture& c) const {
   };
   same(first.model == m.model, "model");
   same(first.context_length == m.context_length, "context_length");
+  same(untrained_seed(first) == untrained_seed(m), "seed of untrained weights");
   same(first.rope_stage == m.rope_stage, "rope_stage");
   same(first.layers == m.layers, "list of layers and heads");
 }

@@ -159,7 +159,9 @@ inline compared_model compare_by(const model_report& report, std::string label, 
                    {},
                    detail::profile_documents(report),
                    point.blocks,
-                   report.notes};
+                   report.notes,
+                   {},
+                   false};
   const auto regions = detail::compared_regions(report, token_edges);
   for (const auto& [name, heads] : head_groups(report.heads)) {
     compared_group g{name, static_cast<index_t>(heads.size()), headline_numbers(point, heads), {}, {}};

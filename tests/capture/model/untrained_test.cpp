@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// Models before training: what their weights are, in every family, and captures of them.
+#include "capture/model/untrained.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "capture/model/checkpoint.hpp"
+#include "qkgeom/io/capture_set.hpp"
+#include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/forward/forward_fixture.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+const fs::path families = fs::path(QKGEOM_TEST_DATA) / "families";
+
+TEST(untrained_weights, are_normal_draws_by_name_and_entry) {
+  const untrained_weights w(decoder_description{}, 0.02, 3);
+  constexpr index_t n = 40000;
+  std::vector<float> a(n), part(11), other(n), reseeded(n);
+  w.read("layers.0.self_attn.q_proj.weight", true, 0, n, a.data());
+  w.read("layers.0.self_attn.q_proj.weight", true, 1234, 11, part.data());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), a.begin() + 1234));
+  w.read("layers.0.self_attn.k_proj.weight", true, 0, n, other.data());
+  untrained_weights(decoder_description{}, 0.02, 4).read("layers.0.self_attn.q_proj.weight", true, 0, n,
+                                                         reseeded.data());
+  double mean = 0, square = 0, fourth = 0, with_other = 0, with_reseeded = 0, with_next = 0;
+  for (index_t i = 0; i < n; ++i) {
+    const double x = a[i] / 0.02;
+    mean += x / n;
+    square += x * x / n;
+    fourth += x * x * x * x / n;
+    with_other += x * other[i] / 0.02 / n;
+    with_reseeded += x * reseeded[i] / 0.02 / n;
+    with_next += x * a[(i + 1) % n] / 0.02 / n;
+  }
+  const double error = 1 / std::sqrt(double{n});
+  for (const double zero : {mean, with_other, with_reseeded, with_next}) EXPECT_LT(std::abs(zero), 4 * error);
+  EXPECT_NEAR(square, 1, 4 * std::sqrt(2.0) * error);
+  EXPECT_NEAR(fourth, 3, 4 * std::sqrt(96.0) * error);
+}
+
+TEST(untrained_weights, norms_multiply_by_one_and_biases_are_zero) {
+  decoder_description gemma;
+  gemma.norm = norm_kind::gemma;
+  for (const auto& [model, norm] : {std::pair{decoder_description{}, 1.0f}, std::pair{gemma, 0.0f}}) {
+    const untrained_weights w(model, 0.02, 1);
+    std::vector<float> x(5, 7.0f);
+    w.read("model.norm.weight", false, 0, 5, x.data());
+    EXPECT_EQ(x, std::vector<float>(5, norm));
+    w.read("model.layers.1.self_attn.q_proj.bias", false, 0, 5, x.data());
+    EXPECT_EQ(x, std::vector<float>(5, 0.0f));
+    w.read("model.layers.1.mlp.gate.e_score_correction_bias", false, 0, 5, x.data());
+    EXPECT_EQ(x, std::vector<float>(5, 0.0f));
+  }
+}
+
+TEST(untrained_weights, initializer_range_is_the_text_models) {
+  EXPECT_EQ(initializer_range({{"hidden_size", 8}}), 0.02);
+  EXPECT_EQ(initializer_range({{"initializer_range", 0.1}}), 0.1);
+  EXPECT_EQ(initializer_range({{"initializer_range", 0.1}, {"text_config", {{"initializer_range", 0.3}}}}), 0.3);
+  EXPECT_THROW(initializer_range({{"initializer_range", -1}}), error);
+}
+
+/// Every family runs on drawn weights, its output matrix included, without a file of weights.
+TEST(untrained_weights, every_family_runs) {
+  int run = 0;
+  for (const auto& entry : fs::directory_iterator(families)) {
+    if (!fs::exists(entry.path() / "config.json")) continue;
+    const auto config = read_json(entry.path() / "config.json");
+    const auto model = read_description(config);
+    const checkpoint weights(untrained_weights(model, initializer_range(config), 2));
+    thread_pool pool(1);
+    const auto pass = cpu_forward_pass(model, weights, compute_type::f32, model.n_layers() - 1, pool);
+    pass->check_output();
+    batch_sinks sinks;
+    bool finite = true;
+    sinks.rows = [&](std::size_t, index_t, tensor_view<const float> q, tensor_view<const float>) {
+      for (index_t i = 0; i < q.dim; ++i) finite = finite && std::isfinite(q.head(0).row(2)[i]);
+    };
+    double loss = 0;
+    sinks.losses = [&](std::size_t, const token_predictions& found) { loss = found.loss.at(0); };
+    const std::vector<std::int32_t> ids{1, 2, 3};
+    const token_span document(ids);
+    pass->run({&document, 1}, rope_stage::post, sinks);
+    EXPECT_TRUE(finite) << entry.path();
+    // Small drawn weights leave all words about as likely.
+    EXPECT_NEAR(loss, std::log(static_cast<double>(model.vocabulary)), 1) << entry.path();
+    ++run;
+  }
+  EXPECT_GE(run, 25);
+}
+
+/// A model's folder without weights.
+class untrained_capture : public test::capture_test {
+ protected:
+  untrained_capture() {
+    options.model = folder / "model";
+    fs::create_directory(options.model);
+    fs::copy(test::bundled / "stage1-step-1000" / "config.json", options.model);
+    fs::copy(test::bundled / "tokenizer.json", options.model);
+    test::write_books(folder / "books.jsonl", 2);
+    options.documents.jsonl = folder / "books.jsonl";
+    options.plan.max_length = 256;
+    options.plan.layers = {0, 3};
+    options.untrained = 11;
+  }
+};
+
+TEST_F(untrained_capture, has_the_same_bits_on_any_number_of_threads_and_says_so) {
+  run();
+  const auto first = test::contents_of(options.out);
+  const auto manifest = capture::open(options.out).manifest();
+  EXPECT_EQ(manifest.model.name, "model untrained 11");
+  EXPECT_EQ(manifest.extra["untrained"], json({{"seed", 11}, {"initializer_range", 0.02}}));
+  options.out = folder / "again";
+  options.threads = 1;
+  run();
+  EXPECT_EQ(test::contents_of(options.out), first);
+  options.resume = true;
+  EXPECT_TRUE(run().was_complete);
+  options.untrained = 12;
+  EXPECT_THAT(refusal(), HasSubstr("other settings"));
+}
+
+TEST_F(untrained_capture, is_never_read_as_one_with_another_seeds) {
+  options.name = "one";
+  run();
+  options.untrained = 12;
+  options.out = folder / "again";
+  run();
+  EXPECT_THAT(test::message_of([&] { capture_set::open({folder / "out", folder / "again"}); }),
+              HasSubstr("seed of untrained weights"));
+}
+
+}  // namespace
+}  // namespace qkgeom
