@@ -64,8 +64,11 @@ for name, make in models.items():
 model = models["grouped"]().eval()
 with qkgeom.capture(model, heads=[(1, 0), (1, 3)], rate=64, bucket_size=64) as cap, torch.inference_mode():
     model(ids)
-report = cap.open().report()
+found = cap.open()
+report = found.report()
 assert [(h.layer, h.q_head, h.k_head) for h in report] == [(1, 0, 0), (1, 3, 1)]
+clouds = qkgeom._qkgeom.plane(found._set, report, 1, 3)["clouds"]
+assert [len(c["x"]) for c in clouds] == [report[1].queries, report[1].keys], "the rows can still be read"
 
 
 def call(**arguments):
