@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <cmath>
 #include <complex>
+#include <map>
 
 #include "examples/export/exports.hpp"
 #include "examples/export/provenance.hpp"
@@ -24,14 +25,18 @@ std::pair<index_t, index_t> coordinates_of(const captured_rope& rope, index_t j)
   return rope.style == "interleaved" ? std::pair{2 * j, 2 * j + 1} : std::pair{j, j + rope.rotary_dim / 2};
 }
 
+using document_sums = std::map<std::int32_t, plane_sums>;
+
 template <class T>
-std::vector<plane_sums> sums_of(const layer_view<T>& rows, index_t head, const captured_rope& rope, index_t documents) {
+document_sums sums_of(const layer_view<T>& rows, index_t head, const captured_rope& rope) {
   const index_t planes = rope.rotary_dim / 2;
   const std::size_t size = planes;
-  std::vector<plane_sums> sums(documents, {0, std::vector<std::complex<double>>(size), std::vector<double>(size)});
+  document_sums sums;
   const auto q = rows.q.head(head);
   for (index_t i = 0; i < q.rows; ++i) {
     auto& sum = sums[rows.q_document[i]];
+    sum.z.resize(size);
+    sum.size.resize(size);
     ++sum.queries;
     const T* const x = q.row(i);
     for (index_t j = 0; j < planes; ++j) {
@@ -45,16 +50,15 @@ std::vector<plane_sums> sums_of(const layer_view<T>& rows, index_t head, const c
 }
 
 /// |mean of z| over mean of |z| in plane j, 0 to 1, with its jackknife error over documents.
-estimate concentration(const std::vector<plane_sums>& sums, index_t j) {
+estimate concentration(const document_sums& sums, index_t j) {
   std::complex<double> z = 0;
   double size = 0;
-  for (const auto& s : sums) {
+  for (const auto& [document, s] : sums) {
     z += s.z[j];
     size += s.size[j];
   }
   std::vector<double> without;
-  for (const auto& s : sums)
-    if (s.queries > 0) without.push_back(std::abs(z - s.z[j]) / (size - s.size[j]));
+  for (const auto& [document, s] : sums) without.push_back(std::abs(z - s.z[j]) / (size - s.size[j]));
   return jackknife(std::abs(z) / size, without);
 }
 
@@ -93,12 +97,12 @@ void export_triattention(output_folder& out, const arguments& a, const export_ar
     require(layer.q.rows > 0, source.captures()[0].path().string(), ": layer ", info.layer, " has no rows of queries");
     layer.visit([&]<class T>(const layer_view<T>& rows) {
       for (std::size_t h = 0; h < info.query_heads.size(); ++h) {
-        const auto sums = sums_of(rows, static_cast<index_t>(h), *rope, source.documents());
+        const auto sums = sums_of(rows, static_cast<index_t>(h), *rope);
         std::vector<float> real, imaginary, size;
         for (index_t j = 0; j < rope->rotary_dim / 2; ++j) {
           std::complex<double> z = 0;
           double length = 0, queries = 0;
-          for (const auto& s : sums) {
+          for (const auto& [document, s] : sums) {
             z += s.z[j];
             length += s.size[j];
             queries += s.queries;
