@@ -366,6 +366,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   if (weights.has_fp8())
     notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
              "model runs in FP8\n";
+  add_sinks(manifest, model, weights);
   thread_pool pool(options.threads);
   const forward_pass_factory make_forward = backend.forward ? backend.forward : make_decoder;
   const auto forward = make_forward(model, weights, options.plan.compute, manifest.layers.back().layer, pool);
