@@ -12,6 +12,8 @@
 
 namespace qkgeom::device_kernels {
 
+inline constexpr float bits_per_nat = static_cast<float>(std::numbers::log2e);
+
 /// c tanh(x / c); x where c is 0.
 QKGEOM_HD inline float capped(float x, float c) { return c == 0 ? x : c * std::tanh(x / c); }
 
@@ -29,6 +31,7 @@ struct weigh_scores {
   float scale;               ///< log2(e) times that of the scores
   float cap;                 ///< x, scaled, becomes c tanh(x / c); 0: no cap
   bool begins;               ///< no block was before
+  const float* sinks;        ///< (heads) logits that enter the sums of the weights; or none
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t item) const {
@@ -37,7 +40,7 @@ struct weigh_scores {
     const float* const s = scores + item * keys;
     T* const p = weights + item * keys;
     const auto score = [=, this](index_t j) { return capped(s[j] * scale, cap); };
-    const float before = begins ? -HUGE_VALF : top[item];
+    const float before = !begins ? top[item] : sinks ? sinks[h] * bits_per_nat : -HUGE_VALF;
     float largest = -HUGE_VALF;
     for (index_t j = low + team.rank(); j < high; j += team.size()) largest = std::fmax(largest, score(j));
     largest = std::fmax(before, team.max(largest));
@@ -48,14 +51,14 @@ struct weigh_scores {
       p[j] = to_element<T>(w);
     }
     added = team.sum(added);
-    const float factor = begins || before == -HUGE_VALF ? 0.0f : std::exp2(before - largest);
+    const float factor = before == -HUGE_VALF ? 0.0f : std::exp2(before - largest);
     if (!begins && factor != 1.0f) {
       float* const y = out + (r * heads + h) * dim;
       for (index_t c = team.rank(); c < dim; c += team.size()) y[c] *= factor;
     }
     if (team.rank() > 0) return;  // all have read `top` before they added up
     top[item] = largest;
-    sum[item] = (begins ? 0.0f : sum[item] * factor) + added;
+    sum[item] = (begins ? 1.0f : sum[item]) * factor + added;  // at the beginning the sink alone
   }
 };
 
@@ -86,9 +89,10 @@ struct attention_call {
   const T *k, *v;  ///< (key heads, capacity, dim); cpu_device reads its padded keys instead
   T* out;          ///< as q
   index_t rows, first, heads, key_heads, dim, capacity;
-  index_t window;  ///< tokens a query sees, itself included; `capacity` where it sees all
-  double scale;    ///< of the scores
-  double cap = 0;  ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
+  index_t window;                ///< tokens a query sees, itself included; `capacity` where it sees all
+  double scale;                  ///< of the scores
+  double cap = 0;                ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
+  const float* sinks = nullptr;  ///< (heads) logits that enter the softmax as that of one more key, of value 0
 };
 
 /// The keys that a call needs, of which the last query stands at the last.
@@ -152,7 +156,7 @@ class blockwise_attention {
       device_->rows(c.heads * c.rows,
                     device_kernels::weigh_scores<T>{scores_.data(), weights_.data(), top_.data(), sum_.data(),
                                                     out_.data(), c.heads, c.rows, keys, c.dim, c.first, key, c.window,
-                                                    scale, cap, key == begin});
+                                                    scale, cap, key == begin, c.sinks});
       multiply_values(c, key, keys, key > begin);
     }
     device_->rows(c.heads * c.rows,

@@ -58,6 +58,7 @@ class cpu_device {
                       .to_bf16 = device_kernels::rounds_to_bf16<T>,
                       .scale = call.scale,
                       .cap = call.cap,
+                      .sinks = call.sinks,
                       .kernel = kernel_});
   }
 

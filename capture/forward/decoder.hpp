@@ -260,7 +260,7 @@ class decoder {
       if (pre) each_chunk([&](const chunk& c, workspace&) { steps_.rotate(c, layer, weights); });
       hand_out(to.attended, true);
       if (visit.only_qk) continue;
-      for (const chunk& c : parts) steps_.attend(c, layer, changes);
+      for (const chunk& c : parts) steps_.attend(c, layer, weights, changes);
       each_chunk([&](const chunk& c, workspace& w) { steps_.finish(c, layer, weights, w); });
     }
     if (!to.keys) return;

@@ -24,13 +24,14 @@ struct choose_experts {
   float* share;                       ///< the same
   const float* correction = nullptr;  ///< (experts) added to sigmoids of logits, by whose sum experts are chosen
   float scale = 1;                    ///< of shares that are sigmoids
+  const float* bias = nullptr;        ///< (experts) added to logits; or none
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     const float* const x = logits + row * experts;
     if (correction) return by_sigmoids(team, row, x);
-    const auto logit = [=](index_t i) {
-      const float v = rounded<T>(x[i]);
+    const auto logit = [=, this](index_t i) {
+      const float v = rounded<T>(bias ? x[i] + bias[i] : x[i]);
       return v == v ? v : -HUGE_VALF;
     };
     float top = -HUGE_VALF;
@@ -180,7 +181,8 @@ class mixture_of_experts {
     multiply_map(*device_, weights.router.w, {rows, e.count, d.hidden, d.hidden}, x, router_.data(), scratch);
     device_->rows(rows, device_kernels::choose_experts<T>{
                             router_.data(), e.count, e.chosen, e.normalised, expert_.data(), share_.data(),
-                            e.sigmoids ? weights.router.b.data() : nullptr, static_cast<float>(e.scale)});
+                            e.sigmoids ? weights.router.b.data() : nullptr, static_cast<float>(e.scale),
+                            e.biases ? weights.router.b.data() : nullptr});
     const choices_by_expert sorted(expert_.host(choices), e.count, e.chosen);
     choice_.set(sorted.choice);
     place_.set(sorted.place);
@@ -193,14 +195,21 @@ class mixture_of_experts {
         if (const index_t first = sorted.begin[i], count = sorted.begin[i + 1] - first; count > 0)
           f(weights.experts[i], count, rows_.data() + first * d.hidden, wide_.data() + first * 2 * e.width);
     };
+    const auto activate = [&](index_t count, T* wide, const float* bias) {
+      device_->rows(count, device_kernels::activate_rows<T, T>{wide, e.width, bias, d.act, true, wide, 2 * e.width,
+                                                               static_cast<float>(e.limit)});
+    };
     device_->rows(choices, device_kernels::take_rows<T>{x, choice_.data(), e.chosen, d.hidden, rows_.data()});
     each([&](const auto& expert, index_t count, T* here, T* wide) {
       multiply_map(*device_, expert.up.w, {count, 2 * e.width, d.hidden, d.hidden}, here, wide, scratch);
+      if (e.biases) activate(count, wide, expert.up.b.data());
     });
-    device_->rows(choices, device_kernels::activate_rows<T, T>{wide_.data(), e.width, nullptr, d.act, true,
-                                                               wide_.data(), 2 * e.width});
+    if (!e.biases) activate(choices, wide_.data(), nullptr);
     each([&](const auto& expert, index_t count, T* here, T* wide) {
       multiply_map(*device_, expert.down.w, {count, d.hidden, e.width, 2 * e.width}, wide, here, scratch);
+      if (e.biases)
+        device_->rows(count, device_kernels::finish_block<T, T>{
+                                 here, d.hidden, expert.down.b.data(), {}, nullptr, false, here, {}, nullptr});
     });
     device_->rows(rows, device_kernels::add_expert_rows<T>{rows_.data(), place_.data(), choice_.data(), share_.data(),
                                                            e.chosen, d.hidden, sum_.data()});

@@ -220,6 +220,16 @@ QKGEOM_HD Value activated(activation act, Value x) {
   }
 }
 
+/// (up + 1) gate sigmoid(1.702 gate), gate at most `limit` and up from -limit to limit (GPT-OSS' model code).
+template <class T, class Value>
+QKGEOM_HD Value clamped_product(Value gate, Value up, float limit) {
+  const Value most = Value{} + limit;
+  gate = gate > most ? most : gate;
+  up = up > most ? most : up < -most ? -most : up;
+  const Value share = rounded<T>(value_functions<Value>::sigmoid(rounded<T>(gate * 1.702f)));
+  return rounded<T>(up + 1.0f) * rounded<T>(gate * share);
+}
+
 /// act(gate) up of wide (rows, 2 width), or act(up) of wide (rows, width).
 template <class In, class T>
 struct activate_rows {
@@ -230,6 +240,7 @@ struct activate_rows {
   bool gated;
   T* result;              ///< may be where `wide` is
   index_t result_stride;  ///< entries from row to row
+  float limit = 0;        ///< not 0: `clamped_product` of gate and up
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -245,7 +256,8 @@ struct activate_rows {
         [=, gated = gated](auto c) {
           return column{gate(c), gated ? up(c) : value{}};
         },
-        [=, act = act, gated = gated](auto c, const column& entry) {
+        [=, act = act, gated = gated, limit = limit](auto c, const column& entry) {
+          if (limit > 0) return store(y, c, clamped_product<T>(entry.gate, entry.up, limit));
           const value v = rounded<T>(activated(act, entry.gate));
           store(y, c, gated ? v * entry.up : v);
         });

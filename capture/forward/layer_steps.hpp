@@ -71,7 +71,7 @@ class layer_steps {
   }
 
   /// The attention of a document's rows to all keys so far, with the changes of heads.
-  void attend(const chunk& c, const layer_description& layer, const changes_type& changes) {
+  void attend(const chunk& c, const layer_description& layer, const layer_type& weights, const changes_type& changes) {
     const decoder_description& d = description_;
     keys_type& all_keys = c.document->rows->keys;
     const bool own = changes.of_keys();
@@ -95,7 +95,8 @@ class layer_steps {
                                  capacity,
                                  std::min(layer.window.value_or(capacity), capacity),
                                  d.score_scale.value_or(1 / std::sqrt(static_cast<double>(d.head_dim))),
-                                 d.score_cap};
+                                 d.score_cap,
+                                 d.sinks ? weights.sinks.data() : nullptr};
     attend(call, keys);
     if (changes.cleared.size() > 0)
       device_->rows(c.rows, device_kernels::clear_heads<T>{c.attended, d.query_heads, d.head_dim,

@@ -9,6 +9,8 @@
 namespace qkgeom {
 namespace {
 
+constexpr const char* sinks_name = "self_attn.sinks";
+
 /// Rows [first, first + count) of a tensor of the checkpoint, and where they go: to a matrix or a vector, from
 /// `first_row` on.
 struct tensor_slice {
@@ -98,6 +100,7 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
     list.vector(d.names.k_norm + ".weight", each ? d.head_dim : d.key_heads * d.head_dim, to.k_norm);
   }
   if (only_qk) return list.take();
+  if (d.sinks) list.vector(sinks_name, d.query_heads, to.sinks);
   list.linear(d.names.output, d.hidden, d.query_heads * d.head_dim, d.output_bias, to.output);
   list.norm(d.names.attention_out_norm, to.attention_out_norm);
   list.norm(d.names.feed_forward_norm, to.feed_forward_norm);
@@ -107,12 +110,12 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
     return list.take();
   }
   const experts_description& e = *d.experts;
-  list.linear("mlp.gate", e.count, d.hidden, false, to.router);
+  list.linear(e.router, e.count, d.hidden, e.biases, to.router);
   if (e.sigmoids) list.vector("mlp.gate.e_score_correction_bias", e.count, to.router.b, 0, true);
   if (e.shared_width > 0) list.gated("mlp.shared_experts.", e.shared_width, false, to.feed_forward);
   to.experts.resize(e.count);
   for (index_t i = 0; i < e.count; ++i)
-    list.gated("mlp.experts." + std::to_string(i) + ".", e.width, false, to.experts[i]);
+    list.gated("mlp.experts." + std::to_string(i) + ".", e.width, e.biases, to.experts[i]);
   return list.take();
 }
 
@@ -153,6 +156,14 @@ std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model,
     shapes.back()[0] = t.count;
   }
   return shapes;
+}
+
+std::vector<float> read_sinks(const decoder_description& model, const checkpoint& weights, const std::string& prefix,
+                              index_t layer) {
+  std::vector<float> sinks(model.query_heads);
+  weights.read(prefix + "layers." + std::to_string(layer) + '.' + sinks_name, {model.query_heads}, 0, model.query_heads,
+               false, sinks.data());
+  return sinks;
 }
 
 void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,

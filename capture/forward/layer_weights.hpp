@@ -34,6 +34,7 @@ struct layer_weights {
   norm_weights attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_weights qkv, output;
   std::vector<float> q_norm, k_norm;
+  std::vector<float> sinks;  ///< (query heads) logits
   feed_forward_weights feed_forward;
   linear_weights router;
   std::vector<feed_forward_weights> experts;
@@ -49,6 +50,10 @@ void check_layer(const decoder_description& model, const checkpoint& weights, co
 
 /// The shapes of those tensors.
 std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk);
+
+/// The sinks of a layer's query heads, logits, of a model that has them.
+std::vector<float> read_sinks(const decoder_description& model, const checkpoint& weights, const std::string& prefix,
+                              index_t layer);
 
 /// How weights are read.
 struct weight_reading {

@@ -45,6 +45,7 @@ class device_layer {
         router(make_map(m)),
         q_norm(m.weight_memory(), 0),
         k_norm(m.weight_memory(), 0),
+        sinks(m.weight_memory(), 0),
         feed_forward{make_map(m), make_map(m)} {}
 
   /// Copies what a visit needs, on the stream of copies. `from` must stay as it is until the copies are done.
@@ -58,6 +59,7 @@ class device_layer {
     put(from.attention_out_norm, attention_out_norm);
     put(from.feed_forward_norm, feed_forward_norm);
     put(from.feed_forward_out_norm, feed_forward_out_norm);
+    put(from.sinks, sinks);
     put(from.output, output);
     if (visit.dense) put(from.feed_forward, feed_forward);
     if (!visit.experts) return;
@@ -68,7 +70,7 @@ class device_layer {
 
   norm attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_map qkv, output, router;
-  buffer<float, typename Device::memory_type> q_norm, k_norm;
+  buffer<float, typename Device::memory_type> q_norm, k_norm, sinks;
   feed_forward_maps feed_forward;
   std::vector<feed_forward_maps> experts;
 

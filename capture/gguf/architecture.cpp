@@ -43,6 +43,12 @@ constexpr tensor_names glm4moe_names[] = {{"post_attention_norm", "post_attentio
                                           {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
                                           {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
                                           {"ffn_down_shexp", "mlp.shared_experts.down_proj"}};
+constexpr tensor_names gptoss_names[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                         {"attn_sinks.weight", "self_attn.sinks"},
+                                         {"ffn_gate_inp", "mlp.router"},
+                                         {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
+                                         {"ffn_up_exps", "mlp.experts.{}.up_proj"},
+                                         {"ffn_down_exps", "mlp.experts.{}.down_proj"}};
 constexpr tensor_names gptneox_names[] = {{"attn_qkv", "attention.query_key_value"},
                                           {"attn_output", "attention.dense"},
                                           {"ffn_up", "mlp.dense_h_to_4h"},
@@ -152,6 +158,16 @@ void add_qwen3moe(const architecture_keys& keys, json& config) {
   config["norm_topk_prob"] = keys.has("expert_weights_norm") ? keys["expert_weights_norm"].boolean() : true;
 }
 
+/// Files do not say that YaRN's bounds are no whole dimensions.
+void add_gptoss(const architecture_keys& keys, json& config) {
+  config["num_local_experts"] = keys["expert_count"].integer(1, 4096);
+  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
+  config["intermediate_size"] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
+  add_windows(keys, config, 128);
+  if (!config.contains("rope_scaling")) config["rope_scaling"] = {{"rope_type", "default"}};
+  if (config["rope_scaling"]["rope_type"] == "yarn") config["rope_scaling"]["truncate"] = false;
+}
+
 void add_gptneox(const architecture_keys& keys, json& config) {
   config["hidden_act"] = "gelu";
   config["rotary_emb_base"] = config["rope_theta"];
@@ -170,6 +186,8 @@ constexpr std::string_view granite_features[] = {"attention.scale", "embedding_s
 constexpr std::string_view glm4moe_features[] = {"expert_count", "expert_shared_count", "nextn_predict_layers"};
 constexpr std::string_view mistral3_features[] = {"attention.temperature_scale"};
 constexpr std::string_view qwen3moe_features[] = {"expert_count"};
+constexpr std::string_view gptoss_features[] = {"expert_count", "attention.sliding_window",
+                                                "attention.sliding_window_pattern"};
 
 const gguf_architecture architectures[] = {
     {.name = "llama", .model_type = "llama", .pairs_rows = true},
@@ -232,6 +250,11 @@ const gguf_architecture architectures[] = {
      .add_fields = add_glm4moe},
     {.name = "chatglm", .model_type = "glm", .layer_names = glm_names},
     {.name = "glm4", .model_type = "glm4", .layer_names = glm4_names},
+    {.name = "gpt-oss",
+     .model_type = "gpt_oss",
+     .layer_names = gptoss_names,
+     .features = gptoss_features,
+     .add_fields = add_gptoss},
     {.name = "gptneox",
      .model_type = "gpt_neox",
      .layer_names = gptneox_names,

@@ -216,11 +216,12 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
       const std::string own = name_of_tensor(architecture, name, where_);
       if (own.empty()) continue;
       const auto expert = own.find("{}");
-      const std::size_t axes = tensor.shape.size(), wanted = expert == own.npos ? 2 : 3;
-      require(axes == wanted || (axes == 1 && wanted == 2 && tensor.type->elements == 1), where_, ": tensor ",
+      const bool whole = expert == own.npos;
+      const std::size_t axes = tensor.shape.size(), wanted = whole || own.ends_with(".bias") ? 2 : 3;
+      require(axes == wanted || (axes == 1 && whole && tensor.type->elements == 1), where_, ": tensor ",
               printable(name), " has ", axes, " dimensions in ", tensor.type->name,
               "; a matrix, or a vector in F32, F16 or BF16 is read");
-      if (wanted == 2) {
+      if (whole) {
         add({own, file, tensor});
         continue;
       }

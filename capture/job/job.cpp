@@ -583,6 +583,7 @@ class ready_capture {
     if (weights_.has_fp8())
       notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
                "model runs in FP8\n";
+    add_sinks(manifest, prepared_.model, weights_);
     const forward_pass_factory make = backend.forward ? backend.forward : make_decoder;
     auto forward = make(prepared_.model, weights_, options_.plan.compute, manifest.layers.back().layer, pool_);
     if (options_.loss) forward->check_output();

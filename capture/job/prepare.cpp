@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "capture/forward/layer_weights.hpp"
 #include "capture/gguf/gguf_model.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
@@ -151,6 +152,16 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
         << "note: " << none << " of the " << options.plan.head_list.size()
         << " heads asked for stand in layers that are not captured (they attend to images, or have a sliding window)\n";
   return p;
+}
+
+void add_sinks(capture_manifest& m, const decoder_description& model, const checkpoint& weights) {
+  if (!model.sinks) return;
+  const std::string prefix = find_prefix(model, weights);
+  for (const captured_layer_info& l : m.layers) {
+    const auto all = read_sinks(model, weights, prefix, l.layer);
+    json& sinks = m.extra["sinks"][std::to_string(l.layer)] = json::array();
+    for (const index_t h : l.query_heads) sinks.push_back(all[h]);
+  }
 }
 
 std::string note_on_context(const capture_manifest& m) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "capture/job/job.hpp"
+#include "capture/model/checkpoint.hpp"
 #include "capture/model/untrained.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
@@ -23,6 +24,10 @@ struct prepared_capture {
 /// Reads config.json in the model's folder, applies the options to it, and plans the capture. Notes go to `notes`.
 /// Throws `error`.
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes);
+
+/// Adds the field `sinks` to the manifest of a model that has them: the logits of the captured query heads' sinks, by
+/// layer.
+void add_sinks(capture_manifest& m, const decoder_description& model, const checkpoint& weights);
 
 /// The rotary embedding that acts, in words: scaling, base, planes that turn less than once within the context.
 std::string rope_in_force(const decoder_description& model, index_t context);

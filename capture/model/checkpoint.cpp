@@ -75,12 +75,22 @@ bool widen_rows(const named_tensor& t, index_t first, index_t count, index_t wid
   return finite;
 }
 
+/// Entry `i` of MXFP4 (OCP Microscaling, 2023): E2M1 with an exponent per 32 entries. The lower half of a byte comes
+/// first.
+float mxfp4(const std::byte* blocks, const std::byte* scales, index_t i) {
+  constexpr float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  const auto bits = static_cast<unsigned>(blocks[i / 2]) >> (i % 2 * 4) & 15u;
+  const float x = std::ldexp(values[bits & 7], static_cast<int>(scales[i / 32]) - 127);
+  return bits & 8 ? -x : x;
+}
+
 }  // namespace
 
 checkpoint::checkpoint(const std::filesystem::path& model) : folder_(model) {
   const auto gguf = find_gguf(model);
   if (gguf.empty()) {
     read_folder();
+    add_experts();
     return;
   }
   const gguf_model in_gguf(gguf);
@@ -120,6 +130,83 @@ void checkpoint::read_folder() {
   }
 }
 
+void checkpoint::add_experts() {
+  const auto all = tensors_;
+  for (const auto& [name, s] : all) {
+    const auto at = name.find(".experts.");
+    if (at == name.npos) continue;
+    const std::string before = name.substr(0, at + 9), what = name.substr(at + 9);
+    const std::vector<index_t>& shape = s.entry.shape;
+    const auto add = [&, &name = name, &s = s](index_t expert, const char* kind, std::vector<index_t> own,
+                                               const expert_part& part) {
+      stored one = s;
+      one.entry.name = before + std::to_string(expert) + '.' + kind;
+      one.entry.shape = std::move(own);
+      one.part = part;
+      if (part.scales) one.entry.dtype = "MXFP4";
+      tensors_[one.entry.name] = std::move(one);
+    };
+    const bool both = what.starts_with("gate_up_proj"), down = what.starts_with("down_proj");
+    const std::string kind = both ? what.substr(12) : down ? what.substr(9) : "none";
+    const std::byte* scales = nullptr;
+    if (kind == "_blocks") {
+      const auto found = all.find(name.substr(0, name.size() - 6) + "scales");
+      require(s.entry.dtype == "U8" && shape.size() == 4 && shape[3] == 16 && found != all.end() &&
+                  found->second.entry.dtype == "U8" &&
+                  found->second.entry.shape == std::vector<index_t>(shape.begin(), shape.end() - 1),
+              "the checkpoint in ", folder_.string(), ": tensor ", name,
+              " must have the shape (experts, rows, blocks, 16) in U8, and one of scales (experts, rows, blocks)");
+      scales = found->second.entry.data;
+    } else if (!(kind.empty() && shape.size() == 3) && !(kind == "_bias" && shape.size() == 2)) {
+      continue;
+    }
+    require(shape[0] <= 65536 && (!both || shape[kind.empty() ? 2 : 1] % 2 == 0), "the checkpoint in ",
+            folder_.string(), ": tensor ", name, " cannot have the shape ", shape_text(shape));
+    for (index_t e = 0; e < shape[0]; ++e) {
+      if (kind == "_bias") {
+        const index_t first = e * shape[1];
+        if (down) add(e, "down_proj.bias", {shape[1]}, {first, 1, 0});
+        if (both) add(e, "gate_proj.bias", {shape[1] / 2}, {first, 2, 0});
+        if (both) add(e, "up_proj.bias", {shape[1] / 2}, {first + 1, 2, 0});
+      } else if (scales) {
+        const index_t rows = shape[1], width = shape[2] * 32, first = e * rows * width;
+        if (down) add(e, "down_proj.weight", {rows, width}, {first, width, 1, scales});
+        if (both) add(e, "gate_proj.weight", {rows / 2, width}, {first, 2 * width, 1, scales});
+        if (both) add(e, "up_proj.weight", {rows / 2, width}, {first + width, 2 * width, 1, scales});
+      } else {
+        const index_t in = shape[1], out = shape[2], first = e * in * out;
+        if (down) add(e, "down_proj.weight", {out, in}, {first, 1, out});
+        if (both) add(e, "gate_proj.weight", {out / 2, in}, {first, 2, out});
+        if (both) add(e, "up_proj.weight", {out / 2, in}, {first + 1, 2, out});
+      }
+    }
+  }
+}
+
+bool checkpoint::read_part(const stored& t, index_t first, index_t count, index_t width, bool to_bf16,
+                           float* out) const {
+  const expert_part& p = *t.part;
+  const std::byte* const data = t.entry.data;
+  bool finite = true;
+  const auto take = [&](const auto& entry_at) {
+    for (index_t r = first; r < first + count; ++r)
+      for (index_t c = 0; c < width; ++c, ++out) {
+        *out = entry_at(p.first + r * p.row + c * p.column);
+        if (to_bf16) *out = static_cast<float>(bf16::round(*out));
+        finite = finite && std::isfinite(*out);
+      }
+  };
+  if (p.scales)
+    take([&](index_t i) { return mxfp4(data, p.scales, i); });
+  else if (t.entry.dtype == "BF16")
+    take([&](index_t i) { return static_cast<float>(element<bf16>(data, i)); });
+  else if (t.entry.dtype == "F16")
+    take([&](index_t i) { return static_cast<float>(element<f16>(data, i)); });
+  else
+    take([&](index_t i) { return element<float>(data, i); });
+  return finite;
+}
+
 const checkpoint::stored& checkpoint::tensor(const std::string& name) const {
   const auto found = tensors_.find(name);
   require(found != tensors_.end(), "the checkpoint in ", folder_.string(), " has no tensor ", name);
@@ -132,7 +219,7 @@ void checkpoint::check(const std::string& name, const std::vector<index_t>& shap
   require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", name, " must have shape ",
           shape_text(shape), " by config.json, not ", shape_text(t.shape));
   if (t.dtype == "F8_E4M3") scale_of(name);
-  if (t.dtype == "F8_E4M3" || tensor(name).gguf) return;
+  if (t.dtype == "F8_E4M3" || tensor(name).gguf || t.dtype == "MXFP4") return;
   require(t.dtype == "BF16" || t.dtype == "F16" || t.dtype == "F32", "the checkpoint in ", folder_.string(),
           ": tensor ", name, " must be BF16, F16, F32 or F8_E4M3, not ", t.dtype);
 }
@@ -167,7 +254,8 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
   const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
   const auto& gguf = tensor(name).gguf;
   const bool scaled_in_bf16 = t.dtype == "F8_E4M3" && entry(name + "_scale_inv").dtype == "BF16";
-  const bool finite = gguf ? widen_rows(*gguf, first, count, width, to_bf16, out)
+  const bool finite = tensor(name).part ? read_part(tensor(name), first, count, width, to_bf16, out)
+                      : gguf            ? widen_rows(*gguf, first, count, width, to_bf16, out)
                       : t.dtype == "F8_E4M3"
                           ? widen_scaled(t.data, first * width, n, scale_of(name), to_bf16 || scaled_in_bf16, out)
                       : t.dtype == "BF16" ? widen<bf16>(t.data, first * width, n, to_bf16, out)
@@ -183,8 +271,8 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
                            bf16* out) const {
   const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
   const auto* const t = untrained_ ? nullptr : &entry(name);
-  if (t && t->dtype == "BF16" && !tensor(name).gguf && t->shape == shape && first >= 0 && count >= 0 &&
-      first + count <= shape[0]) {
+  if (t && t->dtype == "BF16" && !tensor(name).gguf && !tensor(name).part && t->shape == shape && first >= 0 &&
+      count >= 0 && first + count <= shape[0]) {
     std::memcpy(out, t->data + first * width * static_cast<index_t>(sizeof(bf16)), n * sizeof(bf16));
     unsigned bad = 0;
     for (index_t i = 0; i < n; ++i) bad |= (out[i].bits & 0x7f80u) == 0x7f80u;
@@ -202,6 +290,7 @@ std::string checkpoint::fingerprint() const {
   sha256 hash;
   for (const auto& [name, s] : tensors_) {
     const tensor_entry& t = s.entry;
+    if (s.part) continue;  // of another one
     hash.add(name + ' ' + t.dtype + ' ' + shape_text(t.shape) + ' ' + std::to_string(t.bytes) + '\n');
     const std::size_t n = std::min(page, t.bytes);
     for (const std::size_t first : {std::size_t{0}, (t.bytes - n) / 2, t.bytes - n})

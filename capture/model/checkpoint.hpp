@@ -16,6 +16,14 @@
 
 namespace qkgeom {
 
+/// Which entries of a tensor that holds all experts of a layer are those of one expert's matrix: (r, c) is the tensor's
+/// entry first + r row + c column.
+struct expert_part {
+  index_t first, row, column;
+  /// Of MXFP4, an exponent per 32 entries, of which `first` counts two a byte; else none.
+  const std::byte* scales = nullptr;
+};
+
 /// The weights of a model, mapped into memory: model.safetensors of a folder, or the shards that
 /// model.safetensors.index.json lists; or a GGUF file (`find_gguf`), whose tensors go by transformers' names, with
 /// their rows in its order; or weights that are drawn.
@@ -33,6 +41,9 @@ class checkpoint {
   /// runs in FP8 would.
   bool has_fp8() const;
 
+  /// Of a folder whose experts lie in one tensor a layer, as GPT-OSS' do (`experts.gate_up_proj`, gate and up taking
+  /// turns, input by output; or `..._blocks` and `..._scales` in MXFP4, output by input), there are also the tensors of
+  /// single experts (`experts.0.gate_proj.weight`, `.bias`).
   /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, F8_E4M3 with one scale
   /// (NAME_scale_inv), or blocks of GGUF.
   void check(const std::string& name, const std::vector<index_t>& shape) const;
@@ -60,12 +71,15 @@ class checkpoint {
     tensor_entry entry;
     std::shared_ptr<const safetensors_file> file{};
     std::optional<named_tensor> gguf{};
+    std::optional<expert_part> part{};
   };
   float scale_of(const std::string& name) const;
   const tensor_entry& entry(const std::string& name) const { return tensor(name).entry; }
   const stored& tensor(const std::string& name) const;
   void forget(const stored& t) const;
   void read_folder();
+  void add_experts();
+  bool read_part(const stored& t, index_t first, index_t count, index_t width, bool to_bf16, float* out) const;
 
   std::filesystem::path folder_;
   std::map<std::string, stored> tensors_;

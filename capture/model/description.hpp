@@ -58,7 +58,10 @@ struct weight_names {
 /// A mixture of experts: each token takes the `chosen` experts of largest probability, weighted by it.
 struct experts_description {
   index_t count = 0, chosen = 0, width = 0;
-  bool normalised = false;   ///< the chosen probabilities are divided by their sum
+  bool normalised = false;  ///< the chosen probabilities are divided by their sum
+  bool biases = false;      ///< of router and experts
+  double limit = 0;         ///< not 0: of gate and up, whose product is (up + 1) gate sigmoid(1.702 gate)
+  std::string router = "mlp.gate";
   bool sigmoids = false;     ///< probabilities are sigmoids, and experts are chosen by these plus a correction each
   double scale = 1;          ///< of sigmoids as weights
   index_t shared_width = 0;  ///< of a feed-forward that every token takes besides; 0: there is none
@@ -87,6 +90,7 @@ struct decoder_description {
   qk_norm qk = qk_norm::none;
   std::optional<double> score_scale{};  ///< none: head_dim^-1/2
   double score_cap = 0;                 ///< scores x, scaled, become c tanh(x / c) before the softmax; 0: no cap
+  bool sinks = false;                   ///< each query head has a logit of no key, which enters its softmax
   std::optional<query_growth> growth{};
   std::optional<experts_description> experts{};
   rope_description rope;

@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 26> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 27> families{{{"llama", read_llama},
                                                    {"smollm3", read_smollm3},
                                                    {"mistral", read_mistral},
                                                    {"ministral", read_ministral},
@@ -34,6 +34,7 @@ constexpr std::array<decoder_family, 26> families{{{"llama", read_llama},
                                                    {"cohere2", read_cohere2},
                                                    {"phi3", read_phi3},
                                                    {"gemma2", read_gemma2},
+                                                   {"gpt_oss", read_gpt_oss},
                                                    {"gpt_neox", read_gpt_neox}}};
 
 /// A field that changes what enters the attention, and the families that know it.

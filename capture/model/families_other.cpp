@@ -202,6 +202,40 @@ decoder_description read_cohere2(const json_value& config) {
   return model;
 }
 
+/// GPT-OSS: a sink in each head's softmax, a window in every other layer, experts with biases and clamped gates.
+decoder_description read_gpt_oss(const json_value& config) {
+  nlohmann::json whole = config.raw();
+  if (!rope_dictionary(config))
+    whole["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 32.0},    {"beta_fast", 32.0},
+                                {"beta_slow", 1.0},    {"truncate", false}, {"original_max_position_embeddings", 4096},
+                                {"rope_theta", 150000}};
+  if (!whole.contains("sliding_window")) whole["sliding_window"] = 128;
+  const json_value filled(whole, config.where());
+  decoder_description model = read_common(filled, {.hidden = 2880,
+                                                   .feed_forward = 2880,
+                                                   .vocabulary = 201088,
+                                                   .query_heads = 64,
+                                                   .layers = 36,
+                                                   .key_heads = 8,
+                                                   .head_dim = 64,
+                                                   .context = 131072,
+                                                   .norm_eps = 1e-5,
+                                                   .rope = {.theta = 150000}});
+  model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(true);
+  model.norm = norm_kind::olmo;
+  model.sinks = true;
+  set_alternating_windows(filled, model, 2);
+  auto e = read_experts(config, "num_local_experts", 1,
+                        {.count = 128, .chosen = 4, .width = model.feed_forward, .normalised = true});
+  e.biases = true;
+  require(config.positive("swiglu_alpha").value_or(1.702) == 1.702, config.where(), ": swiglu_alpha must be 1.702");
+  e.limit = config.positive("swiglu_limit").value_or(7);
+  e.router = "mlp.router";
+  for (layer_description& layer : model.layers) layer.experts = true;
+  model.experts = e;
+  return model;
+}
+
 /// GPT-NeoX and Pythia.
 decoder_description read_gpt_neox(const json_value& config) {
   const rope_defaults rope{.theta = config.positive("rotary_emb_base").value_or(10000),

@@ -158,8 +158,9 @@ void add_values(const float* values, index_t keys, index_t dim, const float* wei
   }
 }
 
-/// Queries times `scale`, transposed, with their positions; rows that are not there are zero.
-row_block load_queries(const query_rows& from, float scale, scratch& s) {
+/// Queries times `scale`, transposed, with their positions; rows that are not there are zero. A row begins with its
+/// head's sink as the only weight, 1.
+row_block load_queries(const query_rows& from, float scale, const float* sinks, scratch& s) {
   row_block r;
   std::fill(s.q.begin(), s.q.end(), 0.0f);
   std::fill(s.out.begin(), s.out.end(), 0.0f);
@@ -170,6 +171,11 @@ row_block load_queries(const query_rows& from, float scale, scratch& s) {
     for (index_t c = 0; c < from.q.dim; ++c) s.q[c * rows + i] = from.row(i)[c] * scale;
   }
   for (int v = 0; v < vectors; ++v) r.top[v] = simd::all(masked), r.sum[v] = floats{};
+  for (index_t i = 0; sinks && i < rows; ++i) {
+    r.top[i / simd::lanes][i % simd::lanes] =
+        static_cast<float>(std::numbers::log2e) * sinks[from.head(std::min(i, from.count - 1))];
+    r.sum[i / simd::lanes][i % simd::lanes] = 1;
+  }
   return r;
 }
 
@@ -229,7 +235,7 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   const auto scale = static_cast<float>(std::numbers::log2e * score_scale);
   const auto cap = static_cast<float>(std::numbers::log2e * options.cap);
   const tile_unit unit = tile_unit_of(options.kernel);
-  if (options.to_bf16 && cap == 0 && unit != tile_unit::none)
+  if (options.to_bf16 && cap == 0 && !options.sinks && unit != tile_unit::none)
     return causal_attention_tiles(unit, pool, q, k, v, key_heads, window, scale);
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
   const index_t blocks = (total + rows - 1) / rows;
@@ -239,7 +245,7 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
     scratch& s = scratches[thread];
     const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
     const query_rows rows_here{q, kv * group, group, block * rows, std::min(rows, total - block * rows)};
-    row_block r = load_queries(rows_here, scale, s);
+    row_block r = load_queries(rows_here, scale, options.sinks, s);
     if (options.to_bf16)
       attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, cap, r, s);
     else

@@ -42,6 +42,7 @@ struct attention_options {
   bool to_bf16 = false;             ///< q, k and v are bf16 values; weights and result are rounded to bf16
   std::optional<double> scale{};    ///< of the scores; none: 1 / sqrt(d)
   double cap = 0;                   ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
+  const float* sinks = nullptr;     ///< (query heads) logits of one more key of value 0; none: there is no such key
   attention_kernel kernel = attention_kernel::best;
 };
 

@@ -25,7 +25,8 @@ struct query_rows {
   index_t first_head, group, first, count;
 
   index_t position(index_t i) const { return (first + i) / group; }
-  float* row(index_t i) const { return q.head(first_head + (first + i) % group).row(position(i)); }
+  index_t head(index_t i) const { return first_head + (first + i) % group; }
+  float* row(index_t i) const { return q.head(head(i)).row(position(i)); }
 };
 
 }  // namespace qkgeom

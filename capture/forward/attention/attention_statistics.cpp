@@ -51,9 +51,11 @@ struct tile {
 /// What one tile adds to the sums: first, entropy and distances in that order.
 using tile_sums = std::vector<double>;
 
-/// Adds query t, which sees the keys from `low` on; s holds its scores with the keys from `first` on.
-void add_row(const float* s, index_t first, index_t low, index_t t, tile_sums& to) {
-  const float top = *std::max_element(s + (low - first), s + (t + 1 - first));
+/// Adds query t, which sees the keys from `low` on; s holds its scores with the keys from `first` on. `sink`: the score
+/// of its head's sink, or none.
+void add_row(const float* s, index_t first, index_t low, index_t t, const float* sink, tile_sums& to) {
+  const float largest = *std::max_element(s + (low - first), s + (t + 1 - first));
+  const float top = sink ? std::max(largest, *sink) : largest;
   // Where bins of distance or the beginnings end.
   std::array<index_t, 72> cuts;
   std::size_t count = 0;
@@ -66,6 +68,7 @@ void add_row(const float* s, index_t first, index_t low, index_t t, tile_sums& t
   cuts[count++] = t + 1;
   std::sort(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(count));
   weight_sums all;
+  if (sink) all = sum_weights(sink, 1, top);
   std::array<weight_sums, 72> part;
   for (std::size_t i = 0; i + 1 < count; ++i) {
     part[i] = sum_weights(s + (cuts[i] - first), cuts[i + 1] - cuts[i], top);
@@ -110,9 +113,11 @@ void run_tile(const tile& queries, const matrix_view<const float>& q, const std:
   multiply_transposed(rows, seen, d, s.q.data(), d, keys.data() + first * d, s.scores.data(), seen);
   if (const auto cap = static_cast<float>(options.cap * std::numbers::log2e); cap > 0)
     for (float& x : s.scores) x = cap * std::tanh(x / cap);
+  const bool sinks = !options.sinks.empty();
+  const float sink = sinks ? static_cast<float>(std::numbers::log2e) * options.sinks[queries.head] : 0;
   for (index_t r = 0; r < rows; ++r) {
     const index_t t = queries.begin + r;
-    add_row(s.scores.data() + r * seen, first, std::max<index_t>(0, t - window + 1), t, to);
+    add_row(s.scores.data() + r * seen, first, std::max<index_t>(0, t - window + 1), t, sinks ? &sink : nullptr, to);
   }
 }
 

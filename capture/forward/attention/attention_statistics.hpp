@@ -23,6 +23,9 @@ struct attention_statistics_options {
   double scale = 1;                 ///< of the scores
   double cap = 0;                   ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
   index_t bins = 1;                 ///< of distances, as `distance_bins`
+  /// (measured heads) logits of sinks, each one more outcome of its head's softmax: masses lack the sink's share, and
+  /// the entropy has it. Empty: there are none.
+  std::vector<float> sinks{};
 };
 
 /// Query heads of a layer whose softmax is measured, and how.

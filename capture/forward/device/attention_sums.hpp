@@ -43,7 +43,8 @@ struct measure_scores {
   float scale;               ///< log2(e) times that of the scores
   float cap;                 ///< x, scaled, becomes c tanh(x / c); 0: no cap
   attention_measures measures;
-  bool begins, ends;  ///< no block was before, or none is to come: sums become masses and the entropy
+  bool begins, ends;   ///< no block was before, or none is to come: sums become masses and the entropy
+  const float* sinks;  ///< (heads) logits of sinks, which the sums of all weights have too; or none
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t item) const {
@@ -54,15 +55,16 @@ struct measure_scores {
     const auto score = [=, this](index_t j) { return capped(s[j - first_key] * scale, cap); };
     double* const to = sums + item * (total + 1);
     const bool leads = team.rank() == 0;
-    const float before = begins ? -HUGE_VALF : top[item];
+    const float before = !begins ? top[item] : sinks ? sinks[item / rows] * bits_per_nat : -HUGE_VALF;
     float largest = before;
     for (index_t j = low + team.rank(); j < high; j += team.size()) largest = std::fmax(largest, score(j));
     largest = team.max(largest);
     if (leads) {
-      if (begins)
+      if (begins) {
         for (index_t m = 0; m <= total; ++m) to[m] = 0;
-      else if (largest > before)
-        bring(to, before, largest);
+        if (sinks) to[total] = 1;
+      }
+      if (largest > before) bring(to, before, largest);
       top[item] = largest;
     }
     int bin = 0;
@@ -148,7 +150,8 @@ class device_attention_sums {
         top_(m.memory(), 0),
         rows_(m.memory(), 0),
         sums_(m.memory(), 0),
-        edges_(m.memory(), 0) {}
+        edges_(m.memory(), 0),
+        sinks_(m.memory(), 0) {}
 
   /// What it holds on the device for so many query heads, besides the sums of a document.
   static index_t working_bytes(index_t heads, index_t block_rows, index_t block_keys, index_t bins,
@@ -166,6 +169,7 @@ class device_attention_sums {
     if (first == 0) {
       edges_.set(what.buckets.edges());
       sums_.set(std::vector<double>(heads * buckets * measures.count()));
+      if (!what.options.sinks.empty()) sinks_.set(what.options.sinks);
     }
     for (index_t r = 0; r < q.rows; r += block_rows_)
       for (index_t h = 0; h < heads; h += block_heads_) {
@@ -173,7 +177,7 @@ class device_attention_sums {
         some.data += r * q.row_stride;
         some.rows = std::min(block_rows_, q.rows - r);
         const std::span of(what.heads.data() + h, static_cast<std::size_t>(std::min(block_heads_, heads - h)));
-        measure(first + r, some, k, of, what.options);
+        measure(first + r, some, k, of, what.options, what.options.sinks.empty() ? nullptr : sinks_.data() + h);
         add_up(first + r, some.rows, of, what, sums_.data() + h * buckets * measures.count());
       }
     tokens_ = first + q.rows;
@@ -200,7 +204,7 @@ class device_attention_sums {
   using head_span = std::span<const index_t>;
 
   void measure(index_t first, const view& q, const view& k, head_span heads,
-               const attention_statistics_options& options) {
+               const attention_statistics_options& options, const float* sinks) {
     const attention_measures measures(options.bins);
     const index_t rows = static_cast<index_t>(heads.size()) * q.rows;
     const index_t end = first + q.rows, window = std::min(options.window.value_or(end), end);
@@ -214,9 +218,9 @@ class device_attention_sums {
       multiply(q, k, heads, key, keys);
       const auto scale = static_cast<float>(options.scale * std::numbers::log2e),
                  cap = static_cast<float>(options.cap * std::numbers::log2e);
-      device_->rows(rows,
-                    device_kernels::measure_scores{scores_.data(), top_.data(), rows_.data(), q.rows, keys, first, key,
-                                                   window, scale, cap, measures, key == begin, key + keys == end});
+      device_->rows(
+          rows, device_kernels::measure_scores{scores_.data(), top_.data(), rows_.data(), q.rows, keys, first, key,
+                                               window, scale, cap, measures, key == begin, key + keys == end, sinks});
     }
   }
 
@@ -251,6 +255,7 @@ class device_attention_sums {
   buffer<float, typename Device::memory_type> scores_, top_;
   buffer<double, typename Device::memory_type> rows_, sums_;  // of the queries of a block, of a document
   buffer<index_t, typename Device::memory_type> edges_;
+  buffer<float, typename Device::memory_type> sinks_;
   index_t tokens_ = 0;
 };
 

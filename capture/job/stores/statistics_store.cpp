@@ -40,8 +40,12 @@ std::optional<measured_heads> statistics_store::measured(index_t layer) const {
   if (!softmax_ || index < 0) return std::nullopt;
   const captured_layer_info& info = manifest_->layers[index];
   const double scale = model_->score_scale.value_or(1 / std::sqrt(static_cast<double>(model_->head_dim)));
+  std::vector<float> sinks;
+  if (model_->sinks) sinks = manifest_->extra.at("sinks").at(std::to_string(layer)).get<std::vector<float>>();
   return measured_heads{
-      info.query_heads, buckets_, {.window = info.window, .scale = scale, .cap = model_->score_cap, .bins = bins_}};
+      info.query_heads,
+      buckets_,
+      {.window = info.window, .scale = scale, .cap = model_->score_cap, .bins = bins_, .sinks = std::move(sinks)}};
 }
 
 void statistics_store::add(std::size_t document, index_t layer, const attention_sums& sums) {

@@ -17,6 +17,7 @@
 
 #include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/cpu_forward_pass.hpp"
+#include "capture/job/prepare.hpp"
 #include "capture/job/stores/statistics_store.hpp"
 #include "capture/model/head_changes.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
@@ -165,6 +166,7 @@ inline std::map<std::string, std::vector<double>> measured_softmax(const forward
       if (h != 1) layer.query_heads.push_back(h);
     if (l != 1) manifest.layers.push_back(layer);
   }
+  add_sinks(manifest, d, model);
   statistics_store store(manifest, d, uniform_buckets{16}.edges(manifest.context_length), true, false);
   store.add_documents(static_cast<index_t>(documents.size()), 0);
   const auto pass = make(d, model, compute_type::f32, d.n_layers() - 1, pool);
@@ -206,7 +208,7 @@ inline void expect_softmax_as_on_the_cpu(const std::string& family, const forwar
 
 /// Families that differ most in their steps.
 inline const std::vector<std::string> varied_families{"llama-dynamic", "qwen3-moe", "gemma3", "gpt-neox",
-                                                      "ministral3",    "gemma2",    "phi3"};
+                                                      "ministral3",    "gemma2",    "phi3",   "gpt-oss"};
 
 /// The results in bf16 of two documents of at most `tokens` do not depend on which pass runs them, on what it ran
 /// before, or on whether anything but losses is asked for.

@@ -116,6 +116,14 @@ const std::vector<feature>& features() {
       {"gemma2", "cap of scores", [](auto& d) { d.score_cap = 0; }},
       {"gemma2", "window", no_windows},
       {"gemma2", "scale of scores", [](auto& d) { d.score_scale.reset(); }},
+      {"gpt-oss", "sinks", [](auto& d) { d.sinks = false; }},
+      {"gpt-oss", "window", no_windows},
+      {"gpt-oss", "yarn", default_rope},
+      {"gpt-oss", "bias of the output", no_output_bias},
+      {"gpt-oss", "experts chosen", [](auto& d) { d.experts->chosen = 1; }},
+      {"gpt-oss", "limit of gate and up", [](auto& d) { d.experts->limit = 7; }},
+      {"gpt-oss", "gated product", [](auto& d) { d.experts->limit = 0; }},
+      {"gpt-oss", "biases of experts", [](auto& d) { d.experts->biases = false; }},
       {"gpt-neox", "parallel residual", [](auto& d) { d.parallel_residual = false; }},
       {"gpt-neox", "partial rotation", whole_rotation},
       {"gpt-neox", "bias of q, k, v", no_qkv_bias},
@@ -218,6 +226,64 @@ TEST(families, fp8_weights_are_value_times_scale) {
   EXPECT_NO_THROW(read_description(config));
   config["quantization_config"]["weight_block_size"] = {128, 128};
   EXPECT_THROW(read_description(config), error);
+}
+
+// GPT-OSS' released weights: experts in MXFP4. The same values written out in bf16, input by output, give the same.
+TEST(families, mxfp4_experts_are_the_values_of_the_microscaling_format) {
+  const forward_fixture f = family_fixture("gpt-oss");
+  const test::scratch_folder folder;
+  constexpr double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  const safetensors_file original(f.folder + "/model.safetensors");
+  std::map<std::string, std::vector<std::uint8_t>> bytes_of;
+  std::map<std::string, std::vector<bf16>> plain;
+  std::vector<tensor_to_write> quantised, written_out;
+  const auto bytes = [](const auto& v) { return std::as_bytes(std::span(v)); };
+  for (const auto& t : original.tensors()) {
+    const auto values = original.values<bf16>(t);
+    auto& out = plain[t.name];
+    out.assign(values.begin(), values.end());
+    if (!t.name.ends_with("experts.gate_up_proj") && !t.name.ends_with("experts.down_proj")) {
+      quantised.push_back({t.name, "BF16", t.shape, bytes(out), {}});
+      written_out.push_back(quantised.back());
+      continue;
+    }
+    const index_t experts = t.shape[0], in = t.shape[1], rows = t.shape[2], blocks = in / 32;
+    auto &codes = bytes_of[t.name + "_blocks"], &scales = bytes_of[t.name + "_scales"];
+    for (index_t e = 0; e < experts; ++e)
+      for (index_t r = 0; r < rows; ++r)
+        for (index_t b = 0; b < blocks; ++b) {
+          const auto scale = static_cast<std::uint8_t>(122 + (e + r + b) % 4);
+          scales.push_back(scale);
+          for (index_t i = 0; i < 32; ++i) {
+            const auto code = static_cast<std::uint8_t>((e * 7 + r * 5 + i * 11 + i * i) % 16);
+            if (i % 2 == 0)
+              codes.push_back(code);
+            else
+              codes.back() = static_cast<std::uint8_t>(codes.back() | code << 4);
+            const double size = e2m1[code & 7] * std::pow(2.0, scale - 127);
+            out[(e * in + b * 32 + i) * rows + r] = bf16::round(static_cast<float>(code & 8 ? -size : size));
+          }
+        }
+    quantised.push_back({t.name + "_blocks", "U8", {experts, rows, blocks, 16}, bytes(codes), {}});
+    quantised.push_back({t.name + "_scales", "U8", {experts, rows, blocks}, bytes(scales), {}});
+    written_out.push_back({t.name, "BF16", t.shape, bytes(out), {}});
+  }
+  EXPECT_EQ(bytes_of.size(), 12u);
+  auto lying = quantised;
+  for (auto& t : lying)
+    if (t.name.ends_with("_scales")) t.shape.back() *= 2, t.shape.front() /= 2;
+  write_safetensors(folder / "model.safetensors", lying);
+  EXPECT_THROW(checkpoint(folder.path()), error);
+  std::vector<named_tensors> found;
+  for (const auto& [name, tensors] : {std::pair{"mxfp4", quantised}, std::pair{"bf16", written_out}}) {
+    std::filesystem::create_directory(folder / name);
+    write_safetensors(folder / name / "model.safetensors", tensors);
+    const forward_fixture copy{f.file, (folder / name).string()};
+    found.push_back(run_fixture(copy, f.description(), compute_type::bf16));
+  }
+  EXPECT_EQ(found[0], found[1]);
+  EXPECT_NE(found[0], run_fixture(f, f.description(), compute_type::bf16));
+  EXPECT_NE(checkpoint(folder / "mxfp4").fingerprint(), checkpoint(folder / "bf16").fingerprint());
 }
 
 }  // namespace

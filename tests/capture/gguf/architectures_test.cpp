@@ -58,7 +58,8 @@ TEST(gguf_architectures, queries_and_keys_are_those_of_transformers) {
                                                            line{"hunyuan-dense", "hunyuan-dense"},
                                                            line{"exaone4", "exaone4"},
                                                            line{"cohere2", "cohere2"},
-                                                           line{"glm4-moe", "glm4moe"}}) {
+                                                           line{"glm4-moe", "glm4moe"},
+                                                           line{"gpt-oss", "gpt-oss", true}}) {
     const auto fixture = family_fixture(family);
     // The fixtures' weights are bf16, which F16 holds but for the smallest.
     EXPECT_LE(worst_distance(fixture, architecture, "F32", with_windows), 1e-4) << family;

@@ -47,6 +47,12 @@ inline const std::map<std::string, std::map<std::string, std::string>> gguf_name
       {"post_feedforward_layernorm", "post_ffw_norm"}}},
     {"exaone4", {{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"}}},
     {"seed_oss", {{"post_attention_layernorm", "post_attention_norm"}}},
+    {"gpt-oss",
+     {{"post_attention_layernorm", "post_attention_norm"},
+      {"mlp.router", "ffn_gate_inp"},
+      {"mlp.experts.gate_proj", "ffn_gate_exps"},
+      {"mlp.experts.up_proj", "ffn_up_exps"},
+      {"mlp.experts.down_proj", "ffn_down_exps"}}},
     {"hunyuan-dense", {{"self_attn.query_layernorm", "attn_q_norm"}, {"self_attn.key_layernorm", "attn_k_norm"}}},
     {"phi3", {{"self_attn.qkv_proj", "attn_qkv"}}},
     {"glm4moe",
@@ -64,6 +70,7 @@ inline std::string gguf_name(const std::string& architecture, const std::string&
   if (stem == "lm_head" || stem == "embed_out") return "output" + end;
   const auto layer = stem.find(".layers.") + 8, after = stem.find('.', layer);
   if (end == ".e_score_correction_bias") return "blk." + stem.substr(layer, after - layer) + ".exp_probs_b.bias";
+  if (end == ".sinks") return "blk." + stem.substr(layer, after - layer) + ".attn_sinks.weight";
   const std::string part = stem.substr(after + 1);
   for (const auto& names : {architecture, std::string()})
     if (const auto own = gguf_names.find(names); own != gguf_names.end() && own->second.contains(part))
@@ -151,6 +158,12 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     add("expert_used_count", config["num_experts_per_tok"]);
     add("expert_feed_forward_length", config["moe_intermediate_size"]);
   }
+  if (architecture == "gpt-oss") {
+    add("expert_count", config["num_local_experts"]);
+    add("expert_used_count", config["num_experts_per_tok"]);
+    add("expert_feed_forward_length", config["intermediate_size"]);
+    add("attention.sliding_window", config["sliding_window"]);
+  }
   if (architecture == "gptneox") add("use_parallel_residual", config["use_parallel_residual"]);
   return keys;
 }
@@ -179,11 +192,32 @@ inline written_gguf converted(const std::filesystem::path& folder, const std::st
   written_gguf w;
   w.keys = converted_keys(config, architecture);
   const checkpoint weights(folder);
+  const bool joined = architecture == "gpt-oss";  // its safetensors hold all experts in one tensor
   std::map<std::string, std::map<int, written_gguf::tensor>> experts;
   for (const auto& e : std::filesystem::directory_iterator(folder)) {
     if (e.path().extension() != ".safetensors" || e.path().filename() == "forward.safetensors") continue;
     const safetensors_file file(e.path());
-    for (const auto& t : file.tensors()) {
+    for (tensor_entry t : file.tensors()) {
+      const auto all = t.name.find("mlp.experts.");
+      if (joined && all != t.name.npos) {
+        // Gate and up take turns in the columns; GGUF has a tensor of each, output by input.
+        const bool bias = t.name.ends_with("_bias"), down = t.name.find("down_proj") != t.name.npos;
+        const index_t count = t.shape[0], out = t.shape.back() / (down ? 1 : 2), in = bias ? 1 : t.shape[1];
+        for (const char* part : {"gate_proj", "up_proj", "down_proj"}) {
+          if (down != (std::string_view(part) == "down_proj")) continue;
+          const std::string ending = bias ? ".bias" : ".weight", one = t.name.substr(0, all + 12);
+          written_gguf::tensor x{gguf_name(architecture, one + part + ending), {count, out}, "F32", {}};
+          if (!bias) x = {x.name, {count, out, in}, in % 32 == 0 || type == "F32" ? type : "F16", {}};
+          for (index_t n = 0; n < count; ++n) {
+            std::vector<float> values(static_cast<std::size_t>(out * in));
+            const std::vector<index_t> shape = bias ? std::vector{out} : std::vector{out, in};
+            weights.read(one + std::to_string(n) + '.' + part + ending, shape, 0, out, false, values.data());
+            x.values.insert(x.values.end(), values.begin(), values.end());
+          }
+          w.tensors.push_back(std::move(x));
+        }
+        continue;
+      }
       const index_t rows = t.shape[0], width = t.shape.size() > 1 ? t.shape[1] : 1;
       written_gguf::tensor x{"",
                              t.shape,

@@ -213,6 +213,32 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
                       gguf_model(folder / "c.gguf"));
 }
 
+/// What a file says nothing about because its architecture settles it.
+TEST(gguf_model, its_architecture_settles_what_no_key_says) {
+  const test::scratch_folder folder;
+  const auto description_of = [&](const std::string& family, const std::string& architecture,
+                                  const std::vector<std::string>& without = {}) {
+    auto w = converted(data / "families" / family, architecture, "F32");
+    for (const auto& key : without)
+      std::erase_if(w.keys, [&](const auto& k) { return k.first == architecture + '.' + key; });
+    test::put(folder / "m.gguf", w.bytes());
+    return read_description(gguf_model(folder / "m.gguf").config());
+  };
+  const auto gemma = description_of("gemma2", "gemma2", {"attention.scale", "attention.sliding_window"});
+  EXPECT_NEAR(gemma.score_scale.value(), 1 / std::sqrt(20.0), 1e-12);
+  EXPECT_EQ(gemma.layers[0].window, 4096);
+  EXPECT_FALSE(gemma.layers[1].window);
+  const auto exaone = description_of("exaone4", "exaone4", {"attention.sliding_window"});
+  for (const auto& l : exaone.layers) EXPECT_TRUE(l.rope && !l.window);  // the smaller model
+  const auto oss = description_of("gpt-oss", "gpt-oss");
+  const auto of_config = read_description(read_json(data / "families/gpt-oss/config.json"));
+  EXPECT_EQ(oss.rope.inv_freq, of_config.rope.inv_freq);  // YaRN between bounds that are no whole dimensions
+  EXPECT_EQ(oss.layers[0].window, 32);
+  EXPECT_FALSE(oss.layers[1].window);
+  EXPECT_TRUE(oss.sinks && oss.qkv_bias && oss.output_bias);
+  EXPECT_EQ(oss.experts->limit, 7);
+}
+
 TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
   const test::scratch_folder folder;
   const std::string bytes = converted(data / "llama-tiny", "llama", "F32").bytes();

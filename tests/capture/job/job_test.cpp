@@ -15,6 +15,7 @@
 #include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/estimate.hpp"
 #include "capture/job/job.hpp"
+#include "capture/job/prepare.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
@@ -661,6 +662,19 @@ TEST_F(job, softmax_and_losses_stand_in_a_capture_by_document) {
   EXPECT_NEAR(mass, queries, 1e-6);
   EXPECT_EQ(file->at("layer.1.attention.first").shape, (std::vector<index_t>{13, 1, 6, 3}));
   EXPECT_EQ(file->at("layer.1.attention.distance").shape, (std::vector<index_t>{13, 1, 6, 11}));
+}
+
+TEST(sinks, of_captured_heads_are_in_the_manifest) {
+  const auto f = family_fixture("gpt-oss");
+  const auto d = f.description();
+  capture_manifest m = plan_capture(d, "m", "", {.head_list = {{0, 3}, {1, 0}, {1, 5}}, .include_windowed = true});
+  add_sinks(m, d, checkpoint(f.folder));
+  const safetensors_file weights(f.folder + "/model.safetensors");
+  const auto first = weights.values<bf16>("model.layers.0.self_attn.sinks"),
+             second = weights.values<bf16>("model.layers.1.self_attn.sinks");
+  const json expected{{"0", {static_cast<float>(first[3])}},
+                      {"1", {static_cast<float>(second[0]), static_cast<float>(second[5])}}};
+  EXPECT_EQ(parse_manifest(manifest_text(m), "m").extra["sinks"], expected);
 }
 
 }  // namespace

@@ -299,7 +299,7 @@ TEST(description, refusals_name_what_is_wrong) {
             "config.json: model_type 'foo' is not supported; supported: llama, smollm3, mistral, ministral, "
             "ministral3, mistral3, qwen2, qwen3, qwen3_moe, mllama, mllama_text_model, gemma3, gemma3_text, glm, glm4, "
             "glm4_moe, "
-            "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_neox");
+            "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, gpt_neox");
   EXPECT_THAT(description_refusal(json::object()), HasSubstr("model_type"));
   EXPECT_THAT(description_refusal(json::array()), HasSubstr("object"));
   EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "proportional"}}}})),
@@ -413,6 +413,21 @@ TEST(description, hunyuan_s_alpha_is_a_larger_base) {
   EXPECT_EQ(rope.inv_freq, default_frequencies(5e5 * std::pow(1000.0, 64.0 / 62), 64));
   config["rope_scaling"]["alpha"] = -1;
   EXPECT_THAT(description_refusal(config), HasSubstr("alpha"));
+}
+
+/// The released models' frequencies, whose YaRN has no whole dimensions as bounds, and what else they have where
+/// config.json is silent.
+TEST(description, gpt_oss_is_the_released_model_where_config_json_is_silent) {
+  const auto d = read_description({{"model_type", "gpt_oss"}});
+  EXPECT_NEAR(d.rope.attention_factor, 1.34657359, 1e-8);
+  for (const auto& [i, f] : {std::pair{9, 0.0317056962}, {12, 6.79495949e-3}, {17, 1.29318701e-4}, {31, 3.02351143e-7}})
+    EXPECT_NEAR(static_cast<double>(d.rope.inv_freq[static_cast<std::size_t>(i)]) / f, 1, 1e-6) << i;
+  EXPECT_EQ(d.layers[0].window, 128);
+  EXPECT_FALSE(d.layers[1].window);
+  EXPECT_TRUE(d.sinks);
+  EXPECT_EQ(d.experts->count, 128);
+  EXPECT_EQ(d.experts->width, 2880);
+  EXPECT_THAT(description_refusal({{"model_type", "gpt_oss"}, {"swiglu_alpha", 1.5}}), HasSubstr("swiglu_alpha"));
 }
 
 TEST(description, what_another_family_has_is_refused_by_name) {

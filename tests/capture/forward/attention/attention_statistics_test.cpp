@@ -33,7 +33,9 @@ attention_sums plain_softmax(tensor_view<const float> q, tensor_view<const float
         score = o.cap > 0 ? o.cap * std::tanh(o.scale * score / o.cap) : o.scale * score;
         p.push_back(o.window && j <= t - *o.window ? 0 : std::exp(score));
       }
-      const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+      const double sink = o.sinks.empty() ? 0 : std::exp(static_cast<double>(o.sinks[i]));
+      const double sum = std::accumulate(p.begin(), p.end(), sink);
+      if (sink > 0) s.entropy[cell] -= sink / sum * std::log(sink / sum);
       for (index_t j = 0; j <= t; ++j) {
         const double mass = p[j] / sum;
         index_t bin = 0;
@@ -59,6 +61,11 @@ TEST(attention_statistics, equal_a_plain_softmax) {
         const auto found = measure_attention(pool, d.queries(), d.keys(), {heads, buckets, o});
         test::expect_near(found, plain_softmax(d.queries(), d.keys(), heads, buckets, o));
       }
+      // A sink below, among and above the scores.
+      const attention_statistics_options o{
+          .window = window, .scale = 0.3, .bins = distance_bins(400), .sinks = {-4, 0.5f, 9}};
+      test::expect_near(measure_attention(pool, d.queries(), d.keys(), {heads, buckets, o}),
+                        plain_softmax(d.queries(), d.keys(), heads, buckets, o));
     }
 }
 
@@ -77,6 +84,10 @@ TEST(attention_statistics, of_a_device_equal_a_plain_softmax) {
       test::expect_near(test::measured_in_chunks<float>(device, d, {heads, buckets, o}), expected);
       test::expect_near(test::measured_in_chunks<bf16>(device, d, {heads, buckets, o}), expected);
       test::expect_near(test::measured_in_chunks<float>(device, d, {heads, buckets, o}, 1000), expected);
+      auto sinks = o;
+      sinks.sinks = {-4, 9, 0.5f, 1, -1};
+      test::expect_near(test::measured_in_chunks<float>(device, d, {heads, buckets, sinks}),
+                        plain_softmax(d.queries(), d.keys(), heads, buckets, sinks));
     }
 }
 

@@ -123,7 +123,7 @@ class tile_device : public test::host_device_with<unset_memory> {
 
   template <class T>
   bool attend(const attention_call<T>& c) {
-    if (c.cap != 0) return false;  // nor does cuDNN take it
+    if (c.cap != 0 || c.sinks) return false;  // nor does cuDNN take it
     const attended_keys keys(c);
     const index_t group = c.heads / c.key_heads;
     for (index_t h = 0; h < c.heads; ++h)
