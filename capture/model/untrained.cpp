@@ -2,6 +2,7 @@
 #include "capture/model/untrained.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numbers>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <string>
 
 #include "examples/export/exports.hpp"

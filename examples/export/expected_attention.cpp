@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <iostream>
+#include <map>
+#include <vector>
 
 #include "examples/common/each_layer.hpp"
 #include "examples/export/exports.hpp"

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <complex>
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "examples/export/exports.hpp"
 #include "examples/export/provenance.hpp"
