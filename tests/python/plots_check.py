@@ -52,6 +52,14 @@ for h in heads:
 assert sum(map(math.isfinite, cells.values())) == len(heads)
 refused(ValueError, "no figure has the name nothing", lambda: _qkgeom.figure(report, "nothing"))
 
+# A package that was built apart from the programs' sources says so.
+made = _qkgeom.figure
+del _qkgeom.figure
+for call in (lambda: qkgeom.plot_profile(report), lambda: qkgeom.plot_plane(capture, 0, 0), lambda: qkgeom.plot_loss(capture),
+             lambda: capture.report(folder / "page/report.html")):
+    refused(RuntimeError, "apart from qkgeom's sources", call)
+_qkgeom.figure = made
+
 if importlib.util.find_spec("matplotlib") is None:
     refused(ImportError, "pip install matplotlib", lambda: qkgeom.plot_profile(report))
     print("left out: drawing, matplotlib is not here")

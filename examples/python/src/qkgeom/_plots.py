@@ -292,53 +292,60 @@ def _report(of: Report | Capture) -> Report:
     raise TypeError(f"report must be a Report or a Capture, not {type(of).__name__}")
 
 
+def _draw_figure(of: Report | Capture, name: str) -> Figure:
+    report = _report(of)
+    return draw(_qkgeom.figure(report, name))
+
+
 def plot_qk_scatter(report: Report | Capture) -> Figure:
     """r_q against r_k on PCA component 0 (4.2), a mark per head, with the regions of the head classes."""
-    return draw(_qkgeom.figure(_report(report), "qk_scatter"))
+    return _draw_figure(report, "qk_scatter")
 
 
 def plot_qk_map(report: Report | Capture) -> Figure:
     """r_q and r_k on PCA component 0 by layer and head."""
-    return draw(_qkgeom.figure(_report(report), "qk_map"))
+    return _draw_figure(report, "qk_map")
 
 
 def plot_bias_histogram(report: Report | Capture) -> Figure:
     """Bias strength (4.6) times the context, in logits, heads counted."""
-    return draw(_qkgeom.figure(_report(report), "bias_histogram"))
+    return _draw_figure(report, "bias_histogram")
 
 
 def plot_bias_map(report: Report | Capture) -> Figure:
     """Bias strength times the context, in logits, by layer and head."""
-    return draw(_qkgeom.figure(_report(report), "bias_map"))
+    return _draw_figure(report, "bias_map")
 
 
 def plot_bias_in_sd_map(report: Report | Capture) -> Figure:
     """The same in standard deviations of the score difference of two keys of a document."""
-    return draw(_qkgeom.figure(_report(report), "bias_in_sd_map"))
+    return _draw_figure(report, "bias_in_sd_map")
 
 
 def plot_profile(report: Report | Capture) -> Figure:
     """Plasticity along the context (4.4.5): a trace per head, means of RoPE and NoPE layers with 95 % intervals."""
-    return draw(_qkgeom.figure(_report(report), "profile"))
+    return _draw_figure(report, "profile")
 
 
 def plot_heatmap(report: Report | Capture) -> Figure:
     """Plasticity by the distance of two keys and of the query (6.2.2), in tokens, mean over heads."""
-    return draw(_qkgeom.figure(_report(report), "heatmap"))
+    return _draw_figure(report, "heatmap")
 
 
 def plot_plasticity_map(report: Report | Capture) -> Figure:
     """Plasticity over the whole context by layer and head."""
-    return draw(_qkgeom.figure(_report(report), "plasticity_map"))
+    return _draw_figure(report, "plasticity_map")
 
 
 def plot_plane(capture: Capture, layer: int, head: int) -> Figure:
     """Queries and keys of a head in the plane of drift a and separation b (4.3.2), coloured by position."""
-    return draw(_qkgeom.plane(capture._set, _report(capture), layer, head))
+    report = _report(capture)
+    return draw(_qkgeom.plane(capture._set, report, layer, head))
 
 
 def _statistic(capture: Capture, name: str, option: str) -> Figure:
-    found = dict(_qkgeom.statistics_figures(capture._set, _report(capture)))
+    report = _report(capture)
+    found = dict(_qkgeom.statistics_figures(capture._set, report))
     if name not in found:
         raise ValueError(f"this capture holds no {name}: qkgeom-capture takes it with {option}")
     return draw(found[name])
