@@ -135,8 +135,6 @@ TEST_F(hostile_gguf, lying_numbers_are_refused) {
                 HasSubstr("general.alignment"));
 }
 
-const std::vector<float> row(48, 0.5f);
-
 TEST_F(hostile_gguf, keys_and_tensors_that_do_not_belong_together_are_refused) {
   EXPECT_THAT(refusal_of([](written_gguf& w) { w.keys.push_back(w.keys[3]); }), HasSubstr("there twice"));
   EXPECT_THAT(refusal_of([](written_gguf& w) { w.tensors.push_back(w.tensors[0]); }), HasSubstr("there twice"));
@@ -165,11 +163,11 @@ TEST_F(hostile_gguf, keys_and_tensors_that_do_not_belong_together_are_refused) {
               HasSubstr("tensor blk.0.ssm_in.weight is not supported for the architecture qwen3"));
   // Endings and biases that nobody reads.
   EXPECT_THAT(refusal_of([](written_gguf& w) {
-                w.tensors.push_back({"blk.1.attn_norm.scale", {48}, "F32", row});
+                w.tensors.push_back({"blk.1.attn_norm.scale", {48}, "F32", std::vector<float>(48)});
               }),
               HasSubstr("blk.1.attn_norm.scale, with this ending, is not supported"));
   EXPECT_THAT(refusal_of([](written_gguf& w) {
-                w.tensors.push_back({"blk.1.attn_norm.bias", {48}, "F32", row});
+                w.tensors.push_back({"blk.1.attn_norm.bias", {48}, "F32", std::vector<float>(48)});
               }),
               HasSubstr("model.layers.1.input_layernorm.bias is not read"));
   EXPECT_THAT(refusal_of([](written_gguf& w) {
