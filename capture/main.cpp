@@ -112,6 +112,10 @@ int run(const capture_arguments& asked, process_group& group) {
     return print_differences(std::cout, compare_with_reference(asked.options, asked.check, std::cerr, backend))
                ? 0
                : disagrees;
+  if (group.size() > 1 && group.rank() == 0)
+    std::cerr << "note: " << group.size()
+              << " processes share the capture; if one is lost, all end, and the same command "
+              << "with --resume goes on from the shards that are whole\n";
   std::ostream silent(nullptr);
   const auto summary = run_capture(asked.options, group.rank() == 0 ? std::cerr : silent, backend, group);
   if (group.rank() == 0)

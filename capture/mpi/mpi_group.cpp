@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -137,6 +138,26 @@ std::string this_build() {
   return sha256().add(program.bytes()).hex();
 }
 
+/// The CPU's name; "": not known.
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 1);
+  return "";
+}
+
+/// Notes on rank 0 that ranks run on other CPUs: products take the kernels of each.
+void note_other_cpus(mpi_group& group) {
+  const auto names = group.gather(cpu_name());
+  const auto other = std::find_if(names.begin(), names.end(), [&](const auto& name) { return name != names[0]; });
+  if (group.rank() == 0 && other != names.end())
+    std::fprintf(
+        stderr,
+        "note: rank %d runs on another CPU (%s) than rank 0 (%s); their products may differ in the last bits, and "
+        "then the bytes of a shard depend on who writes it\n",
+        static_cast<int>(other - names.begin()), other->c_str(), names[0].c_str());
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
@@ -173,6 +194,7 @@ void run_with_mpi(const std::string& program, const std::function<void(process_g
   auto group = std::make_unique<mpi_group>();
   try {
     group->agree(this_build(), "build of this program");
+    note_other_cpus(*group);
     body(*group);
   } catch (const group_error&) {
     if (group->rank() == 0) throw;

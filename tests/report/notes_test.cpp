@@ -54,6 +54,30 @@ model_report report_of(index_t rows, index_t first, index_t second) {
   return report;
 }
 
+TEST(notes, parts_of_one_capture_are_not_of_the_same_texts) {
+  const test::scratch_folder folder;
+  const auto written = [&](const std::string& name, index_t first, json fields) {
+    auto manifest = test::sample_manifest();
+    manifest.documents.emplace();
+    for (index_t e = first; e < first + 2; ++e)
+      manifest.documents->push_back({e, "d" + std::to_string(e), 32, nullptr});
+    const test::sample_rows<float> rows({first, first + 1});
+    capture_writer writer(folder / name, manifest);
+    writer.add_shard(*manifest.documents, rows.layers());
+    fields["inputs_sha256"] = "0";
+    writer.finish(fields);
+    return folder / name;
+  };
+  const auto first = written("first", 0, {{"part", {{"number", 1}, {"of", 2}}}});
+  const auto second = written("second", 2, {{"part", {{"number", 2}, {"of", 2}}}});
+  const auto apart = capture_set::open({written("a", 0, json::object()), written("b", 0, json::object())});
+  const auto report = report_of(100, 10, 50);
+  EXPECT_THAT(names_of(notes_of(apart, report, {0, 31})), testing::Contains("same_texts"));
+  const auto parts = capture_set::open({second, first});
+  EXPECT_THAT(names_of(notes_of(parts, report, {0, 31})), testing::Not(testing::Contains("same_texts")));
+  EXPECT_EQ(parts.documents(), 4);
+}
+
 TEST(notes, an_ordinary_capture_has_none) {
   const test::scratch_folder folder;
   const auto source = sample_with(folder, 5, test::sample_manifest());

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/io/capture_part.hpp"
 #include "qkgeom/report/notes.hpp"
 
 namespace qkgeom {
@@ -108,13 +109,14 @@ inline void note_soft_cap(const capture_manifest& manifest, std::vector<report_n
                    ""});
 }
 
-/// Captures of the same texts, by the hash that qkgeom-capture writes.
+/// Captures of the same texts, by the hash that qkgeom-capture writes; that of a part is of the texts of all parts.
 inline void note_same_texts(const capture_set& source, std::vector<report_note>& notes) {
   std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
   for (const auto& c : source.captures()) {
     const auto& extra = c.manifest().extra;
-    if (!extra.contains("inputs_sha256") || !extra["inputs_sha256"].is_string()) continue;
-    const auto [first, fresh] = seen.emplace(extra["inputs_sha256"].get<std::string>(), c.path().string());
+    if (!extra.contains(inputs_field) || !extra[inputs_field].is_string()) continue;
+    const std::string part = extra.contains(part_field) ? extra[part_field].dump() : "";
+    const auto [first, fresh] = seen.emplace(extra[inputs_field].get<std::string>() + part, c.path().string());
     if (!fresh)
       notes.push_back({"same_texts",
                        first->second + " and " + c.path().string() +

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+#include "capture/job/capture_job.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "capture/job/prepare.hpp"
+#include "qkgeom/io/capture_check.hpp"
+#include "qkgeom/io/capture_moments.hpp"
+
+namespace qkgeom {
+
+namespace fs = std::filesystem;
+
+capture_job::capture_job(const job_setup& setup)
+    : setup_(setup),
+      options_(setup.options),
+      cut_(setup.cut),
+      writer_(options_.out, setup.manifest),
+      rows_(writer_.manifest(), sampler_of(setup.model, options_.plan), options_.plan.compute,
+            options_.plan.same_positions, options_.documents.skip) {
+  if (options_.moments) {
+    moments_.emplace(writer_.manifest(), grid_of(setup.manifest, "moments"), setup.moments,
+                     options_.plan.sampler.skip_first);
+    takes_moments_ = setup_.forward.takes_moments(*moments_);
+  }
+  if (options_.softmax || options_.loss)
+    statistics_.emplace(writer_.manifest(), setup.model, grid_of(setup.manifest, options_.loss ? "loss" : "softmax"),
+                        options_.softmax, options_.loss);
+  takes_softmax_ = options_.softmax && setup_.forward.takes_softmax(*statistics_);
+  auto settings = setup.manifest;
+  settings.extra.update(part_fields(options_, setup.manifest, cut_));
+  state_.settings = manifest_text(settings);
+  state_.inputs = setup_.inputs.hash.hex();
+  state_.weights = setup_.weights;
+  if (moments_) state_.moments.resize(cut_.moment_range().second);
+  const auto earlier = read_states(options_.out);
+  require(earlier.empty() || options_.resume, options_.out.string(),
+          " holds an unfinished capture (progress.json): --resume continues it");
+  for (const resume_state& e : earlier) adopt(e);
+  check_adopted();
+  if (setup_.group.rank() == 0)
+    own_ = adopted_;
+  else
+    state_.moments.assign(state_.moments.size(), "");  // rank 0 has them
+}
+
+std::string capture_job::adopted() const {
+  std::string text = state_.settings + state_.inputs + state_.weights;
+  for (const auto& [number, shard] : adopted_) text += shard.file + shard.sha256;
+  return sha256().add(text).hex();
+}
+
+void capture_job::begin() {
+  if (setup_.group.rank() != 0) return;
+  save_state();
+  remove_other_states(options_.out);
+}
+
+void capture_job::run(const document_list& documents, capture_summary& summary) {
+  index_t left = 0;
+  for (std::size_t s = cut_.first_shard; s < cut_.end_shard; ++s)
+    if (!adopted_.contains(s)) left += tokens_in(cut_.shards[s]);
+  progress bar("capture", left, "tokens");
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    const std::size_t task = cut_.first_task + static_cast<std::size_t>(setup_.group.next());
+    if (task >= cut_.end_task) break;
+    run_task(cut_.tasks[task], documents, bar, summary);
+  }
+  setup_.group.wait(bar);
+  const bool last = finish(summary);
+  bar.done();
+  if (!last) return;
+  summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<captured_document> capture_job::documents_of(std::size_t shard) const {
+  const captured_document* const all = setup_.inputs.documents.data();
+  return {all + cut_.shards[shard].first, all + cut_.shards[shard].second};
+}
+
+index_t capture_job::tokens_in(const document_range& range) const {
+  return std::accumulate(cut_.lengths.begin() + range.first, cut_.lengths.begin() + range.second, index_t{0});
+}
+
+void capture_job::adopt(const resume_state& earlier) {
+  const std::string where = (options_.out / "progress.json").string();
+  require(earlier.settings == state_.settings, where,
+          " belongs to a capture with other settings; a capture is resumed with the options it was begun with");
+  require(earlier.inputs == state_.inputs && (earlier.weights.empty() || earlier.weights == state_.weights), where,
+          " belongs to a capture of other documents, another tokenizer or other weights");
+  const auto listed = earlier.done.documents.value_or(std::vector<captured_document>{});
+  std::vector<index_t> last(cut_.moment_range().second, -1);
+  for (const captured_shard& shard : earlier.done.shards) {
+    std::size_t number = cut_.first_shard;
+    while (number < cut_.end_shard && shard_name(static_cast<index_t>(number)) != shard.file) ++number;
+    require(number < cut_.end_shard, where, " names a shard that this capture does not have: ", shard.file);
+    const auto expected = documents_of(number);
+    const auto first =
+        std::find_if(listed.begin(), listed.end(), [&](const auto& d) { return d.index == expected.front().index; });
+    require(static_cast<std::size_t>(listed.end() - first) >= expected.size() &&
+                std::equal(expected.begin(), expected.end(), first) && shard.documents.size() == expected.size(),
+            where, " disagrees with the documents about ", shard.file);
+    adopted_.insert_or_assign(number, shard);
+    last[cut_.block_of(number)] = static_cast<index_t>(number);
+  }
+  // A block's moments grow with its shards: the process that has the last of them has the hash of all.
+  if (!moments_) return;
+  for (std::size_t b = 0; b < last.size(); ++b) {
+    if (last[b] < 0) continue;
+    const auto next = adopted_.upper_bound(static_cast<std::size_t>(last[b]));
+    if (next != adopted_.end() && cut_.block_of(next->first) == b) continue;
+    state_.moments[b] = b < earlier.moments.size() ? earlier.moments[b] : "";
+  }
+}
+
+void capture_job::check_adopted() const {
+  const auto size = static_cast<std::size_t>(setup_.group.size()), rank = static_cast<std::size_t>(setup_.group.rank());
+  for (const auto& [number, shard] : adopted_) {
+    require(!moments_ || number == cut_.first_shard || cut_.block_of(number - 1) != cut_.block_of(number) ||
+                adopted_.contains(number - 1),
+            (options_.out / "progress.json").string(), " names ", shard.file, " and not the shard before it");
+    if (number % size == rank) check_shard(options_.out, shard);
+    const bool ends = !adopted_.contains(number + 1) || ends_block(number);
+    if (!moments_ || !ends || number % size != rank) continue;
+    const fs::path saved = moments_path(number);
+    require(fs::is_regular_file(saved), saved.string(), ": the moments that belong to ",
+            (options_.out / "progress.json").string(), " are missing");
+    if (const auto& digest = state_.moments[cut_.block_of(number)]; !digest.empty()) check_digest(saved, digest);
+  }
+}
+
+void capture_job::save_state() {
+  state_.done = writer_.manifest();
+  for (const auto& [number, shard] : own_) {
+    const auto documents = documents_of(number);
+    state_.done.documents->insert(state_.done.documents->end(), documents.begin(), documents.end());
+    state_.done.shards.push_back(shard);
+  }
+  write_state(options_.out, state_, setup_.group.rank());
+}
+
+void capture_job::run_task(const shard_range& task, const document_list& documents, progress& bar,
+                           capture_summary& summary) {
+  shard_ = task.first;
+  while (shard_ < task.second && adopted_.contains(shard_)) ++shard_;
+  if (shard_ == task.second) return;
+  if (moments_) {
+    moments_->clear();
+    if (shard_ > task.first) moments_->read(moments_path(shard_ - 1));
+  }
+  for (; shard_ < task.second; ++shard_) {
+    const auto [first, end] = cut_.shards[shard_];
+    for (std::size_t begin = first; begin < end;) {
+      const std::size_t stop = batch_end(cut_.lengths, begin, end, options_.batch_tokens);
+      setup_.group.works_on(names_of(begin, stop));
+      std::vector<std::vector<std::int32_t>> batch;
+      for (std::size_t i = begin; i < stop; ++i)
+        batch.push_back(
+            setup_.tokens.encode(documents.at(static_cast<index_t>(i)).text, writer_.manifest().context_length));
+      run_batch(begin, batch, bar);
+      summary.documents += static_cast<index_t>(stop - begin);
+      summary.tokens += tokens_in({begin, stop});
+      begin = stop;
+    }
+    write_shard();
+  }
+  setup_.group.works_on("");
+}
+
+std::string capture_job::names_of(std::size_t first, std::size_t end) const {
+  const auto& documents = setup_.inputs.documents;
+  const auto name = [&](std::size_t i) { return "'" + printable(documents[i].id) + "'"; };
+  return end - first == 1 ? "document " + name(first) : "documents " + name(first) + " to " + name(end - 1);
+}
+
+bool capture_job::finish(capture_summary& summary) {
+  if (options_.loss) add_loss(summary);
+  auto& s = summary;
+  json own = {{"documents", s.documents}, {"tokens", s.tokens}, {"moments", state_.moments}};
+  own["loss"] = {s.loss, s.loss_tokens, s.last_loss, s.last_loss_tokens};
+  own["shards"] = json::array();
+  for (const auto& [number, shard] : own_) own["shards"].push_back({number, shard.rows, shard.sha256});
+  const auto texts = setup_.group.gather(own.dump());
+  if (setup_.group.rank() != 0) return false;
+  std::map<std::size_t, captured_shard> all;
+  s.documents = s.tokens = 0;
+  s.loss = s.loss_tokens = s.last_loss = s.last_loss_tokens = 0;
+  for (const std::string& text : texts) {
+    const json found = json::parse(text);
+    s.documents += found["documents"].get<index_t>();
+    s.tokens += found["tokens"].get<index_t>();
+    s.loss += found["loss"][0].get<double>();
+    s.loss_tokens += found["loss"][1].get<double>();
+    s.last_loss += found["loss"][2].get<double>();
+    s.last_loss_tokens += found["loss"][3].get<double>();
+    for (const json& shard : found["shards"]) {
+      const auto number = shard[0].get<std::size_t>();
+      captured_shard& to = all[number];
+      to = {shard_name(static_cast<index_t>(number)), {}, shard[1].get<index_t>(), shard[2].get<std::string>()};
+      for (const auto& d : documents_of(number)) to.documents.push_back(d.index);
+    }
+    // Above rank 0 stand blocks that this run has ended; those of rank 0 may be of an earlier run.
+    for (std::size_t b = 0; b < state_.moments.size(); ++b)
+      if (const auto digest = found["moments"][b].get<std::string>(); !digest.empty()) state_.moments[b] = digest;
+  }
+  if (s.loss_tokens > 0) s.loss /= s.loss_tokens;
+  if (s.last_loss_tokens > 0) s.last_loss /= s.last_loss_tokens;
+  for (auto& [number, shard] : all) writer_.append_shard(documents_of(number), std::move(shard));
+  json extra = part_fields(options_, setup_.manifest, cut_);
+  extra[inputs_field] = state_.inputs;
+  extra[weights_field] = state_.weights;
+  if (moments_) {
+    const std::vector<std::string> digests(state_.moments.begin() + cut_.moment_range().first, state_.moments.end());
+    // A capture that was begun without these hashes ends without them.
+    if (std::find(digests.begin(), digests.end(), "") == digests.end()) extra[moments_hashes_field] = digests;
+  }
+  writer_.finish(extra);
+  remove_state(options_.out);
+  return true;
+}
+
+void capture_job::add_loss(capture_summary& summary) const {
+  const auto& l = statistics_->loss();
+  summary.loss = l.sum;  // of this process
+  summary.loss_tokens = l.tokens;
+  summary.last_loss = l.last_sum;
+  summary.last_loss_tokens = l.last_tokens;
+}
+
+bool capture_job::ends_block(std::size_t shard) const {
+  return shard + 1 == cut_.shards.size() || cut_.block_of(shard + 1) != cut_.block_of(shard);
+}
+
+fs::path capture_job::moments_path(std::size_t shard) const {
+  const std::string name = moments_name(static_cast<index_t>(cut_.block_of(shard)));
+  return options_.out / (ends_block(shard) ? name : name + ".upto-" + std::to_string(shard));
+}
+
+void capture_job::write_moments() {
+  capture_manifest own = writer_.manifest();
+  std::size_t first = shard_;
+  while (first > 0 && cut_.block_of(first - 1) == cut_.block_of(shard_)) --first;
+  const captured_document* const all = setup_.inputs.documents.data();
+  own.documents->assign(all + cut_.shards[first].first, all + cut_.shards[shard_].second);
+  state_.moments[cut_.block_of(shard_)] = moments_->write(moments_path(shard_), own);
+  if (!ends_block(shard_)) moments_->read(moments_path(shard_));
+}
+
+void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar) {
+  const index_t layers = options_.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
+  batch_sinks sinks;
+  row_choice choice;
+  const auto document = [&](std::size_t i) { return static_cast<std::int32_t>(first + i); };
+  if (keeps_rows(options_)) {
+    sinks.choose = [&](std::size_t i, index_t layer) {
+      return choice = rows_.choose(layer, document(i), static_cast<index_t>(ids[i].size()));
+    };
+    sinks.chosen = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+      rows_.add(layer, choice, q, k, document(i), ids[i]);
+    };
+  }
+  if (moments_ && !takes_moments_)
+    sinks.rows = [&](std::size_t, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+      moments_->add(layer, q, k);
+    };
+  sinks.passed = [&](std::size_t i, index_t layer) {
+    const auto tokens = static_cast<index_t>(ids[i].size());
+    setup_.group.passed(bar, tokens * (layer + 1) / layers - tokens * layer / layers);
+  };
+  const auto count = static_cast<index_t>(ids.size());
+  const index_t more = static_cast<index_t>(cut_.shards[shard_].second - first) - count;
+  if (statistics_) statistics_->add_documents(count, more);
+  if (setup_.analysis) setup_.analysis->add_documents(count, more);
+  const auto analyse = setup_.analysis ? setup_.analysis->sink() : nullptr;
+  const bool measures = options_.softmax && !takes_softmax_;
+  if (measures || analyse)
+    sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+      if (measures) measure_softmax(i, layer, q, k);
+      if (analyse) analyse(i, layer, q, k);
+    };
+  if (options_.loss)
+    sinks.losses = [&](std::size_t i, const token_predictions& found) { statistics_->add_losses(i, found.loss); };
+  setup_.forward.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
+}
+
+void capture_job::measure_softmax(std::size_t document, index_t layer, tensor_view<const float> q,
+                                  tensor_view<const float> k) {
+  if (const auto measured = statistics_->measured(layer))
+    statistics_->add(document, layer, measure_attention(setup_.pool, q, k, *measured));
+}
+
+void capture_job::write_shard() {
+  auto tensors = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
+  if (setup_.analysis)
+    for (auto& tensor : setup_.analysis->tensors()) tensors.push_back(std::move(tensor));
+  own_[shard_] = writer_.write_shard(static_cast<index_t>(shard_), documents_of(shard_), rows_.layers(), tensors);
+  if (statistics_) statistics_->clear();
+  if (setup_.analysis) setup_.analysis->clear();
+  if (moments_) write_moments();
+  save_state();
+  if (moments_ && shard_ > 0 && !ends_block(shard_ - 1)) fs::remove(moments_path(shard_ - 1));
+  rows_.clear();
+}
+
+}  // namespace qkgeom

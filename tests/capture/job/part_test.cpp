@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// Captures that are made in parts, and by several processes: what they hold together is what one process makes.
+#include <gmock/gmock.h>
+
+#include <barrier>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "capture/job/batches.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_merge.hpp"
+#include "qkgeom/io/capture_moments.hpp"
+#include "tests/capture/capture_fixture.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+TEST(tasks, of_parts_are_all_tasks_once_with_like_numbers_of_tokens) {
+  const std::vector<index_t> tokens{5, 1, 1, 1, 8, 0, 0, 2, 2, 4};
+  for (index_t of = 1; of <= 10; ++of) {
+    std::size_t next = 0;
+    for (index_t part = 1; part <= of; ++part) {
+      const auto [first, end] = tasks_of_part(tokens, part, of);
+      EXPECT_EQ(first, next);
+      EXPECT_LT(first, end) << part << " of " << of;
+      next = end;
+    }
+    EXPECT_EQ(next, tokens.size());
+  }
+  EXPECT_EQ(tasks_of_part(tokens, 1, 3), std::pair(std::size_t{0}, std::size_t{4}));   // 8 tokens
+  EXPECT_EQ(tasks_of_part(tokens, 2, 3), std::pair(std::size_t{4}, std::size_t{7}));   // 8
+  EXPECT_EQ(tasks_of_part(tokens, 3, 3), std::pair(std::size_t{7}, std::size_t{10}));  // 8
+  EXPECT_QKGEOM_ERROR("10 pieces that can be captured apart, fewer than 11 parts", tasks_of_part(tokens, 1, 11));
+}
+
+/// Threads in place of processes: one `process_group` for each.
+class threads_as_processes {
+ public:
+  explicit threads_as_processes(int size) : size_(size), texts_(size), barrier_(size) {}
+
+  class member final : public process_group {
+   public:
+    member(threads_as_processes& all, int rank) : all_(all), rank_(rank) {}
+    int rank() const override { return rank_; }
+    int size() const override { return all_.size_; }
+    index_t next() override {
+      const std::lock_guard lock(all_.mutex_);
+      all_.taken_by_.push_back(rank_);
+      return all_.next_++;
+    }
+    std::vector<std::string> gather(const std::string& text) override {
+      all_.texts_[rank_] = text;
+      all_.barrier_.arrive_and_wait();
+      auto texts = all_.texts_;
+      all_.barrier_.arrive_and_wait();
+      return texts;
+    }
+
+   private:
+    threads_as_processes& all_;
+    int rank_;
+  };
+
+  /// Calls f(group) on each thread. Returns what they threw.
+  std::vector<std::string> run(const std::function<void(process_group&)>& f) {
+    std::vector<std::string> errors(size_);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < size_; ++r)
+      threads.emplace_back([&, r] {
+        member group(*this, r);
+        try {
+          f(group);
+        } catch (const std::exception& e) {
+          errors[r] = e.what();
+        }
+      });
+    for (auto& t : threads) t.join();
+    return errors;
+  }
+  const std::vector<int>& taken_by() const { return taken_by_; }
+
+ private:
+  int size_;
+  std::vector<std::string> texts_;
+  std::barrier<> barrier_;
+  std::mutex mutex_{};
+  index_t next_ = 0;
+  std::vector<int> taken_by_{};
+};
+
+/// Seven documents of 200 tokens at most, in a block of moments each.
+class part : public test::capture_test {
+ protected:
+  part() {
+    test::write_books(folder / "d.jsonl", 6);
+    write("d.jsonl", test::get(folder / "d.jsonl") + "\n{\"text\": \"\"}\n{\"text\": \"In the beginning\"}\n");
+    options.documents.jsonl = folder / "d.jsonl";
+    options.plan.max_length = 200;
+    options.plan.head_list = {{0, 1}, {0, 2}, {1, 4}};
+    options.plan.sampler = {sampler_kind::uniform, 50, 10};
+    options.moments = options.softmax = true;
+    options.threads = 1;
+  }
+  capture_summary run_to(const std::string& out, const capture_part& of = {}, process_group* group = nullptr) {
+    capture_options own = options;
+    own.out = folder / out;
+    own.part = of;
+    cpu_context cpu{{.threads = 1}};
+    const capture_backend backend{
+        .moments = [&](const char* side, const tensor_view<const float>& x,
+                       const vector_view<const std::int32_t>& p) { return total_moments(cpu, side, x, p); },
+        .analyses = {},
+        .forward = {}};
+    std::ostringstream unread;
+    process_group alone;
+    return run_capture(own, unread, backend, group ? *group : alone);
+  }
+  std::vector<fs::path> paths(const std::vector<std::string>& names) const {
+    std::vector<fs::path> all;
+    for (const auto& n : names) all.push_back(folder / n);
+    return all;
+  }
+  std::string unmerged(const std::vector<std::string>& names, const std::string& out = "refused") const {
+    const std::string why = test::message_of([&] { merge_parts(paths(names), folder / out); });
+    EXPECT_TRUE(out != "refused" || !fs::exists(folder / out)) << why;
+    return why;
+  }
+};
+
+TEST_F(part, all_parts_together_are_the_bytes_of_one_capture) {
+  run_to("whole");
+  const auto whole = test::contents_of(folder / "whole");
+  for (index_t k = 1; k <= 3; ++k) EXPECT_GT(run_to("part-" + std::to_string(k), {k, 3}).documents, 0);
+  const auto made = merge_parts(paths({"part-2", "part-3", "part-1"}), folder / "merged");
+  EXPECT_EQ(test::contents_of(folder / "merged"), whole);
+  EXPECT_EQ(made.documents, 8);
+  EXPECT_EQ(made.linked + made.copied, static_cast<index_t>(whole.size()) - 1);
+  EXPECT_EQ(check_capture(capture::open(folder / "part-2")).moments, 2);
+
+  // The parts themselves are read as the whole is: numbers of documents, rows and each block of moments.
+  const auto set = capture_set::open(paths({"part-3", "part-1", "part-2"}));
+  const auto one = capture_set::open({folder / "whole"});
+  EXPECT_EQ(set.listed_documents(), one.listed_documents());
+  EXPECT_EQ(set.documents(), one.documents());
+  const auto of_set = set_moments::open(set), of_one = set_moments::open(one);
+  ASSERT_TRUE(of_set && of_one);
+  for (const index_t layer : one.layers()) {
+    const auto a = set.read_layer(layer), b = one.read_layer(layer);
+    ASSERT_EQ(a.q.bytes(), b.q.bytes());
+    EXPECT_EQ(std::memcmp(a.q.data, b.q.data, a.q.bytes()), 0);
+    EXPECT_TRUE(std::equal(a.q.document.begin(), a.q.document.end(), b.q.document.begin(), b.q.document.end()));
+    const auto x = of_set->read(layer), y = of_one->read(layer);
+    ASSERT_EQ(x.size(), y.size());
+    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i].k_differences, y[i].k_differences);
+  }
+  const auto last = capture_set::open({folder / "part-3"});
+  EXPECT_EQ(last.listed_documents().front().index, 0);
+  fs::copy(folder / "part-2", folder / "copy", fs::copy_options::recursive);
+  EXPECT_QKGEOM_ERROR("hold the same documents of one capture", capture_set::open(paths({"part-2", "copy"})));
+}
+
+TEST_F(part, what_does_not_belong_together_is_refused_with_a_sentence) {
+  run_to("whole");
+  run_to("a", {1, 2});
+  run_to("b", {2, 2});
+  EXPECT_THAT(unmerged({"a"}), HasSubstr("part 2 of 2 is missing"));
+  EXPECT_THAT(unmerged({"b"}), HasSubstr("part 1 of 2 is missing"));
+  EXPECT_THAT(unmerged({"a", "whole"}), HasSubstr("whole is a whole capture and no part of one"));
+  EXPECT_THAT(unmerged({"a", "b"}, "whole"), HasSubstr("holds files already"));
+  fs::copy(folder / "a", folder / "a2", fs::copy_options::recursive);
+  EXPECT_THAT(unmerged({"a", "b", "a2"}), HasSubstr("are both part 1 of 2"));
+  const auto shard = folder / "a2" / "shard-00000.safetensors";
+  fs::resize_file(shard, fs::file_size(shard) - 1);
+  EXPECT_THAT(unmerged({"a2", "b"}), HasSubstr("shard-00000.safetensors"));
+  const auto other = [&](const std::string& why, auto&& change) {
+    const capture_options before = options;
+    change();
+    fs::remove_all(folder / "c");
+    run_to("c", {2, 2});
+    EXPECT_THAT(unmerged({"a", "c"}), HasSubstr("c: its " + why + " not that of "));
+    options = before;
+  };
+  other("seed is", [&] { options.plan.seed = 1; });
+  other("draw of tokens is", [&] { options.plan.sampler.rate = 5; });
+  other("choice of layers and heads is", [&] { options.plan.head_list.pop_back(); });
+  other("list of documents or tokenizer is", [&] { options.documents.count = 7; });
+  other("model is", [&] { options.name = "other"; });
+  other("softmax is", [&] { options.softmax = false; });
+  // A part is resumed as itself alone.
+  options.resume = true;
+  EXPECT_TRUE(run_to("b", {2, 2}).was_complete);
+  EXPECT_THAT(test::message_of([&] { run_to("b", {1, 2}); }), HasSubstr("holds a capture of other documents"));
+  EXPECT_THAT(test::message_of([&] { run_to("x", {1, 9}); }), HasSubstr("fewer than 9 parts"));
+}
+
+TEST_F(part, any_number_of_processes_writes_the_bytes_of_one) {
+  const auto one = run_to("whole");
+  const auto whole = test::contents_of(folder / "whole");
+  for (const int n : {2, 3}) {
+    threads_as_processes processes(n);
+    std::vector<capture_summary> summaries(n);
+    const std::string out = "by-" + std::to_string(n);
+    const auto errors = processes.run([&](process_group& group) { summaries[group.rank()] = run_to(out, {}, &group); });
+    EXPECT_THAT(errors, testing::Each(""));
+    EXPECT_EQ(test::contents_of(folder / out), whole);
+    EXPECT_EQ(summaries[0].tokens, one.tokens);
+    EXPECT_EQ(summaries[0].documents, one.documents);
+    EXPECT_EQ(processes.taken_by().size(), 7u + n) << "each task once, and one too many on each process";
+  }
+}
+
+TEST_F(part, processes_that_disagree_or_cannot_begin_all_end) {
+  threads_as_processes processes(2);
+  const auto errors = processes.run([&](process_group& group) {
+    group.begin([] {});
+    const std::string failed =
+        test::message_of([&] { group.begin([&] { require(group.rank() == 0, "no such file"); }); });
+    EXPECT_EQ(failed, "rank 1: no such file");
+    EXPECT_EQ(test::message_of([&] { group.begin([] { fail("no documents"); }); }), "no documents");
+    group.agree("same", "model");
+    group.agree(group.rank() == 0 ? "a" : "b", "model");
+  });
+  EXPECT_THAT(errors, testing::Each("rank 1 has another model than rank 0"));
+}
+
+}  // namespace
+}  // namespace qkgeom

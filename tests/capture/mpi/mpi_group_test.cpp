@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// qkgeom-capture under mpirun.
+#include "capture/mpi/mpi_group.hpp"
+
+#include <gmock/gmock.h>
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+
+#include "tests/capture/program_fixture.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class mpi_group : public test::capture_program {
+ protected:
+  /// Runs the command of `capture_to` on `ranks` processes. Returns the exit status.
+  int together(int ranks, const std::string& out, bool resume = false) {
+    return wait(start_together(ranks, out, resume));
+  }
+  pid_t start_together(int ranks, const std::string& out, bool resume = false) {
+    auto capture = capture_to(out, resume);
+    *(std::find(capture.begin(), capture.end(), "--threads") + 1) = "1";
+    // A machine with few cores, and Open MPI's permission where the tests run as root.
+    return start(capture,
+                 {.variables = {"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",
+                                "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"},
+                  .launcher = {QKGEOM_MPIEXEC, "-n", std::to_string(ranks)}});
+  }
+};
+
+TEST_F(mpi_group, any_number_of_ranks_writes_the_bytes_of_one_process) {
+  write_documents(4);  // a block of moments each
+  ASSERT_EQ(run(capture_to("whole")), 0) << log();
+  const auto whole = test::contents_of(folder / "whole");
+  for (const int n : {1, 3}) {
+    const std::string out = "by-" + std::to_string(n);
+    ASSERT_EQ(together(n, out), 0) << log();
+    EXPECT_THAT(log(), HasSubstr("4 documents, 4096 tokens in "));
+    EXPECT_EQ(test::contents_of(folder / out), whole);
+  }
+  EXPECT_NE(together(2, "by-3"), 0);
+  EXPECT_THAT(log(), HasSubstr("it already holds one (manifest.json)"));
+}
+
+/// Processes that run a program with this argument.
+std::vector<pid_t> processes_with(const std::string& argument) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    if (line.find("/qkgeom-capture") < line.find('\0') && line.find(argument) != line.npos) found.push_back(pid);
+  }
+  return found;
+}
+
+TEST_F(mpi_group, a_rank_that_fails_or_is_killed_ends_all_and_another_number_of_ranks_goes_on) {
+  write_documents(9);
+  ASSERT_EQ(run(capture_to("whole")), 0) << log();
+  // A rank cannot write its shard.
+  fs::create_directories(folder / "cut");
+  ASSERT_EQ(::mkfifo((folder / "cut" / "shard-00003.safetensors.partial").c_str(), 0600), 0);
+  EXPECT_NE(together(2, "cut"), 0);
+  EXPECT_THAT(log(), testing::ContainsRegex("qkgeom-capture: rank [01] of 2 on [^ ]+, document '[^']+': cannot write "
+                                            ".*shard-00003.safetensors: .* is a pipe or a device; remove it; all ranks "
+                                            "end, and the same command with --resume goes on"));
+  fs::remove(folder / "cut" / "shard-00003.safetensors.partial");
+  EXPECT_FALSE(fs::exists(folder / "cut" / "manifest.json"));
+  // A rank is killed as soon as a shard is whole that this run has written; once more from the beginning if the job was
+  // over before.
+  const auto shards = [&] {
+    std::ptrdiff_t found = 0;
+    for (const auto& file : fs::directory_iterator(folder / "cut")) found += file.path().extension() == ".safetensors";
+    return found;
+  };
+  bool killed = false;
+  for (int i = 0; i < 20 && !killed; ++i) {
+    if (fs::exists(folder / "cut" / "manifest.json")) fs::remove_all(folder / "cut");
+    fs::create_directories(folder / "cut");
+    const auto before = shards();
+    const pid_t job = start_together(2, "cut", true);
+    siginfo_t ended{};
+    while (shards() <= before && ::waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           ended.si_pid == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const auto ranks = processes_with((folder / "cut").string());
+    if (!ranks.empty()) ::kill(ranks.back(), SIGKILL);
+    killed = wait(job) != 0 && !fs::exists(folder / "cut" / "manifest.json");
+  }
+  EXPECT_TRUE(killed);
+  EXPECT_EQ(together(3, "cut", true), 0) << log();
+  EXPECT_EQ(test::contents_of(folder / "cut"), test::contents_of(folder / "whole"));
+}
+
+}  // namespace
+}  // namespace qkgeom
