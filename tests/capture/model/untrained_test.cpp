@@ -28,8 +28,8 @@ TEST(untrained_weights, are_normal_draws_by_name_and_entry) {
   w.read("layers.0.self_attn.q_proj.weight", true, 1234, 11, part.data());
   EXPECT_TRUE(std::equal(part.begin(), part.end(), a.begin() + 1234));
   w.read("layers.0.self_attn.k_proj.weight", true, 0, n, other.data());
-  untrained_weights(decoder_description{}, 0.02, 4).read("layers.0.self_attn.q_proj.weight", true, 0, n,
-                                                         reseeded.data());
+  untrained_weights(decoder_description{}, 0.02, 4)
+      .read("layers.0.self_attn.q_proj.weight", true, 0, n, reseeded.data());
   double mean = 0, square = 0, fourth = 0, with_other = 0, with_reseeded = 0, with_next = 0;
   for (index_t i = 0; i < n; ++i) {
     const double x = a[i] / 0.02;
@@ -135,7 +135,9 @@ TEST_F(untrained_capture, is_never_read_as_one_with_another_seeds) {
   options.untrained = 12;
   options.out = folder / "again";
   run();
-  EXPECT_THAT(test::message_of([&] { capture_set::open({folder / "out", folder / "again"}); }),
+  EXPECT_THAT(test::message_of([&] {
+                capture_set::open({folder / "out", folder / "again"});
+              }),
               HasSubstr("seed of untrained weights"));
 }
 
