@@ -41,7 +41,7 @@ def unit(page, line, code, prelude):
 
 def compile_block(compiler, includes, source, output, link):
     command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wno-unused-variable", "-Wno-unused-but-set-variable"]
-    command += ["-O1", "-pthread", "-o", str(output), str(source)] if link else ["-fsyntax-only", str(source)]
+    command += ["-O1", "-pthread", "-o", str(output), str(source)] if link else ["-fsyntax-only", "-DQKGEOM_PRECOMPILED", str(source)]
     for folder in includes:
         if folder and folder != "/usr/include":
             command += ["-I", folder]
