@@ -35,6 +35,11 @@ std::array<std::uint32_t, 2> stream_of(const std::string& name) {
   return {word(0), word(8)};
 }
 
+/// GPT-OSS draws the logits of its sinks and the biases of its routers, as matrices.
+bool is_drawn_vector(const std::string& name) {
+  return name.ends_with("self_attn.sinks") || name.ends_with("mlp.router.bias");
+}
+
 }  // namespace
 
 untrained_weights::untrained_weights(const decoder_description& model, double deviation, std::uint64_t seed)
@@ -45,7 +50,7 @@ untrained_weights::untrained_weights(const decoder_description& model, double de
       norm_(model.norm == norm_kind::gemma ? 0.0f : 1.0f) {}
 
 void untrained_weights::read(const std::string& name, bool is_matrix, index_t first, index_t count, float* out) const {
-  if (!is_matrix) {
+  if (!is_matrix && !is_drawn_vector(name)) {
     const bool is_bias = name.ends_with("bias");
     std::fill(out, out + count, is_bias ? 0.0f : norm_);
     return;

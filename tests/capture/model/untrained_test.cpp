@@ -61,6 +61,19 @@ TEST(untrained_weights, norms_multiply_by_one_and_biases_are_zero) {
   }
 }
 
+TEST(untrained_weights, sinks_and_biases_of_routers_are_draws) {
+  const untrained_weights w(decoder_description{}, 0.02, 1);
+  for (const char* name : {"model.layers.0.self_attn.sinks", "model.layers.0.mlp.router.bias"}) {
+    std::vector<float> x(5), drawn(5);
+    w.read(name, false, 0, 5, x.data());
+    w.read(name, true, 0, 5, drawn.data());
+    EXPECT_EQ(x, drawn) << name;
+  }
+  std::vector<float> x(5, 7.0f);
+  w.read("model.layers.0.mlp.experts.0.down_proj.bias", false, 0, 5, x.data());
+  EXPECT_EQ(x, std::vector<float>(5, 0.0f));
+}
+
 TEST(untrained_weights, initializer_range_is_the_text_models) {
   EXPECT_EQ(initializer_range({{"hidden_size", 8}}), 0.02);
   EXPECT_EQ(initializer_range({{"initializer_range", 0.1}}), 0.1);
