@@ -42,7 +42,6 @@ void plain(const std::byte* data, float* out) {
 }
 
 constexpr float iq4_values[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-constexpr float mxfp4_values[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // twice E2M1
 
 void q4_0(const std::byte* data, float* out) {
   const block b(data);
@@ -73,7 +72,7 @@ void iq4_nl(const std::byte* data, float* out) {
 }
 void mxfp4(const std::byte* data, float* out) {
   const block b(data);
-  const float scale = std::ldexp(1.0f, static_cast<int>(b[0]) - 128);
+  const float scale = mxfp4_scale(b[0]);
   for (index_t i = 0; i < 32; ++i) out[i] = scale * mxfp4_values[b.nibble(1, 16, i)];
 }
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include "qkgeom/core/config.hpp"
 
 namespace qkgeom {
+
+/// MXFP4 (OCP Microscaling, 2023): the entry with code c (E2M1) under exponent e is mxfp4_scale(e) mxfp4_values[c].
+inline constexpr float mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // twice E2M1
+inline float mxfp4_scale(unsigned exponent) { return std::ldexp(1.0f, static_cast<int>(exponent) - 128); }
 
 /// How a GGUF file stores entries: `elements` of them in a block of `bytes`.
 struct block_type {

@@ -93,13 +93,13 @@ void capture_job::adopt(const resume_state& earlier) {
           " belongs to a capture of other documents, another tokenizer or other weights");
   const auto listed = earlier.done.documents.value_or(std::vector<captured_document>{});
   std::vector<index_t> last(cut_.moment_range().second, -1);
+  std::size_t number = cut_.first_shard;  // shards and documents ascend
+  auto first = listed.begin();
   for (const captured_shard& shard : earlier.done.shards) {
-    std::size_t number = cut_.first_shard;
     while (number < cut_.end_shard && shard_name(static_cast<index_t>(number)) != shard.file) ++number;
     require(number < cut_.end_shard, where, " names a shard that this capture does not have: ", shard.file);
     const auto expected = documents_of(number);
-    const auto first =
-        std::find_if(listed.begin(), listed.end(), [&](const auto& d) { return d.index == expected.front().index; });
+    first = std::find_if(first, listed.end(), [&](const auto& d) { return d.index == expected.front().index; });
     require(static_cast<std::size_t>(listed.end() - first) >= expected.size() &&
                 std::equal(expected.begin(), expected.end(), first) && shard.documents.size() == expected.size(),
             where, " disagrees with the documents about ", shard.file);
@@ -177,17 +177,16 @@ std::string capture_job::names_of(std::size_t first, std::size_t end) const {
 }
 
 bool capture_job::finish(capture_summary& summary) {
-  if (options_.loss) add_loss(summary);
   auto& s = summary;
   json own = {{"documents", s.documents}, {"tokens", s.tokens}, {"moments", state_.moments}};
-  own["loss"] = {s.loss, s.loss_tokens, s.last_loss, s.last_loss_tokens};
+  const auto loss = statistics_ ? statistics_->loss() : statistics_store::loss_sums{};
+  own["loss"] = {loss.sum, loss.tokens, loss.last_sum, loss.last_tokens};
   own["shards"] = json::array();
   for (const auto& [number, shard] : own_) own["shards"].push_back({number, shard.rows, shard.sha256});
   const auto texts = setup_.group.gather(own.dump());
   if (setup_.group.rank() != 0) return false;
   std::map<std::size_t, captured_shard> all;
   s.documents = s.tokens = 0;
-  s.loss = s.loss_tokens = s.last_loss = s.last_loss_tokens = 0;
   for (const std::string& text : texts) {
     const json found = json::parse(text);
     s.documents += found["documents"].get<index_t>();
@@ -220,14 +219,6 @@ bool capture_job::finish(capture_summary& summary) {
   writer_.finish(extra);
   remove_state(options_.out);
   return true;
-}
-
-void capture_job::add_loss(capture_summary& summary) const {
-  const auto& l = statistics_->loss();
-  summary.loss = l.sum;  // of this process
-  summary.loss_tokens = l.tokens;
-  summary.last_loss = l.last_sum;
-  summary.last_loss_tokens = l.last_tokens;
 }
 
 bool capture_job::ends_block(std::size_t shard) const {

@@ -65,7 +65,6 @@ class capture_job {
   std::string names_of(std::size_t first, std::size_t end) const;
   /// Gathers what all processes have done. Rank 0 writes manifest.json, which ends the capture; true there.
   bool finish(capture_summary& summary);
-  void add_loss(capture_summary& summary) const;
   bool ends_block(std::size_t shard) const;
   /// File of the moments of a block up to this shard. A block's last shard completes its file.
   std::filesystem::path moments_path(std::size_t shard) const;

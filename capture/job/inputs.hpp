@@ -20,8 +20,7 @@ struct input_check {
 };
 
 /// Reads all documents once, each cut to `max_length` tokens, and the first bytes of the weights in `folder`
-/// (empty: there are none). Throws
-/// `error` on a token outside the model's vocabulary, and if there is no document.
+/// (empty: there are none). Throws `error` on a token outside the model's vocabulary, and if there is no document.
 input_check check_inputs(const document_list& documents, const tokenizer& tokens, const decoder_description& model,
                          index_t max_length, const std::filesystem::path& folder);
 

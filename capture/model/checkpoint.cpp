@@ -75,13 +75,10 @@ bool widen_rows(const named_tensor& t, index_t first, index_t count, index_t wid
   return finite;
 }
 
-/// Entry `i` of MXFP4 (OCP Microscaling, 2023): E2M1 with an exponent per 32 entries. The lower half of a byte comes
-/// first.
+/// Entry `i` of MXFP4 with an exponent per 32 entries. The lower half of a byte comes first.
 float mxfp4(const std::byte* blocks, const std::byte* scales, index_t i) {
-  constexpr float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  const auto bits = static_cast<unsigned>(blocks[i / 2]) >> (i % 2 * 4) & 15u;
-  const float x = std::ldexp(values[bits & 7], static_cast<int>(scales[i / 32]) - 127);
-  return bits & 8 ? -x : x;
+  const auto code = static_cast<unsigned>(blocks[i / 2]) >> (i % 2 * 4) & 15u;
+  return mxfp4_scale(static_cast<unsigned>(scales[i / 32])) * mxfp4_values[code];
 }
 
 }  // namespace

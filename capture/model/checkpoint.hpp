@@ -26,7 +26,9 @@ struct expert_part {
 
 /// The weights of a model, mapped into memory: model.safetensors of a folder, or the shards that
 /// model.safetensors.index.json lists; or a GGUF file (`find_gguf`), whose tensors go by transformers' names, with
-/// their rows in its order; or weights that are drawn.
+/// their rows in its order; or weights that are drawn. Where the experts of a layer lie in one tensor, as GPT-OSS' do
+/// (`experts.gate_up_proj`, gate and up taking turns, input by output; or `..._blocks` and `..._scales` in MXFP4, output
+/// by input), each expert has tensors of its own too (`experts.0.gate_proj.weight`, `.bias`).
 class checkpoint {
  public:
   /// Throws `error` naming the file that is missing or broken.
@@ -41,11 +43,8 @@ class checkpoint {
   /// runs in FP8 would.
   bool has_fp8() const;
 
-  /// Of a folder whose experts lie in one tensor a layer, as GPT-OSS' do (`experts.gate_up_proj`, gate and up taking
-  /// turns, input by output; or `..._blocks` and `..._scales` in MXFP4, output by input), there are also the tensors of
-  /// single experts (`experts.0.gate_proj.weight`, `.bias`).
   /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, F8_E4M3 with one scale
-  /// (NAME_scale_inv), or blocks of GGUF.
+  /// (NAME_scale_inv), MXFP4, or blocks of GGUF.
   void check(const std::string& name, const std::vector<index_t>& shape) const;
 
   /// Reads rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened

@@ -177,14 +177,15 @@ std::string host_name() {
   std::_Exit(2);
 }
 
-}  // namespace
-
+/// Whether a launcher (mpirun, srun --mpi=pmix) started this process, by the variables that it sets.
 bool started_by_mpi() {
   // Open MPI and PRRTE; PMIx, as srun --mpi=pmix; MPICH and srun --mpi=pmi2.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
     if (std::getenv(name)) return true;
   return false;
 }
+
+}  // namespace
 
 void run_with_mpi(const std::string& program, const std::function<void(process_group&)>& body) {
   if (!started_by_mpi()) {

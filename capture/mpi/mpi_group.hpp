@@ -8,9 +8,6 @@
 
 namespace qkgeom {
 
-/// Whether a launcher (mpirun, srun --mpi=pmix) started this process, by the variables that it sets.
-bool started_by_mpi();
-
 /// Runs `body` on the processes that mpirun started, as one group; without a launcher on this one alone, and MPI is not
 /// initialised then. What `body` throws ends all of them: a `group_error` passes through on rank 0 and ends the others
 /// with status 2; anything else is printed with rank, host and work after `program`, and aborts the job with status 2.

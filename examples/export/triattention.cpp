@@ -51,18 +51,22 @@ document_sums sums_of(const layer_view<T>& rows, index_t head, const captured_ro
   return sums;
 }
 
-/// |mean of z| over mean of |z| in plane j, 0 to 1, with its jackknife error over documents.
-estimate concentration(const document_sums& sums, index_t j) {
+/// Of plane j over all documents: sum of z, of |z|, and |mean of z| over mean of |z|, 0 to 1, with its jackknife error.
+struct plane_total {
   std::complex<double> z = 0;
   double size = 0;
-  for (const auto& [document, s] : sums) {
-    z += s.z[j];
-    size += s.size[j];
+  estimate concentration{};
+
+  plane_total(const document_sums& sums, index_t j) {
+    for (const auto& [document, s] : sums) {
+      z += s.z[j];
+      size += s.size[j];
+    }
+    std::vector<double> without;
+    for (const auto& [document, s] : sums) without.push_back(std::abs(z - s.z[j]) / (size - s.size[j]));
+    concentration = jackknife(std::abs(z) / size, without);
   }
-  std::vector<double> without;
-  for (const auto& [document, s] : sums) without.push_back(std::abs(z - s.z[j]) / (size - s.size[j]));
-  return jackknife(std::abs(z) / size, without);
-}
+};
 
 void require_readable(const capture_set& source, const captured_layer_info& info, const captured_rope& rope,
                       const captured_rope& first) {
@@ -100,21 +104,17 @@ void export_triattention(output_folder& out, const arguments& a, const export_ar
     layer.visit([&]<class T>(const layer_view<T>& rows) {
       for (std::size_t h = 0; h < info.query_heads.size(); ++h) {
         const auto sums = sums_of(rows, static_cast<index_t>(h), *rope);
+        double queries = 0;
+        for (const auto& [document, s] : sums) queries += s.queries;
         std::vector<float> real, imaginary, size;
         for (index_t j = 0; j < rope->rotary_dim / 2; ++j) {
-          std::complex<double> z = 0;
-          double length = 0, queries = 0;
-          for (const auto& [document, s] : sums) {
-            z += s.z[j];
-            length += s.size[j];
-            queries += s.queries;
-          }
-          const auto c = concentration(sums, j);
-          csv.row(info.layer, info.query_heads[h], j, rope->inv_freq[j], queries, z.real() / queries,
-                  z.imag() / queries, length / queries, c.value, c.error);
-          real.push_back(static_cast<float>(z.real() / queries));
-          imaginary.push_back(static_cast<float>(z.imag() / queries));
-          size.push_back(static_cast<float>(length / queries));
+          const plane_total plane(sums, j);
+          const auto mean = plane.z / queries;
+          csv.row(info.layer, info.query_heads[h], j, rope->inv_freq[j], queries, mean.real(), mean.imag(),
+                  plane.size / queries, plane.concentration.value, plane.concentration.error);
+          real.push_back(static_cast<float>(mean.real()));
+          imaginary.push_back(static_cast<float>(mean.imag()));
+          size.push_back(static_cast<float>(plane.size / queries));
         }
         sampled_heads.push_back({torch_value::list{{info.layer}, {info.query_heads[h]}}});
         stats.emplace_back("layer" + digits(info.layer) + "_head" + digits(info.query_heads[h]),

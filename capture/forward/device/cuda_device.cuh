@@ -92,9 +92,8 @@ class cuda_device : public serial_device {
 
 #if defined(QKGEOM_CUDNN)
   /// By cuDNN, where it has a kernel; where it has none, its reason is written to std::clog once. A cap of the scores,
-  /// sinks
-  /// and one query are left to products: its programs are made for a number of keys, and cuDNN's cache gives one made
-  /// for another.
+  /// sinks and one query are left to products: its programs are made for a number of keys, and cuDNN's cache gives one
+  /// made for another.
   bool attend(const attention_call<bf16>& call) {
     if (call.rows == 1 || call.cap != 0 || call.sinks) return false;
     if (!attention_) attention_ = std::make_unique<cudnn_attention>(work_.get());
