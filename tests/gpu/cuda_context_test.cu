@@ -15,6 +15,7 @@
 #include "qkgeom/backend/uploading_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/rotary/turn.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/common/refusal.hpp"
@@ -361,6 +362,24 @@ TEST_F(on_gpu, small_rows_of_the_host_give_what_rows_of_the_device_give) {
   EXPECT_LE(distance(plasticity_profile(uploading, model, head.host(), weight),
                      plasticity_profile(cpu, model, head.host(), weight)),
             0);
+}
+
+TEST_F(on_gpu, a_layer_that_lies_on_the_device_is_analysed_as_one_of_the_host) {
+  cuda_context gpu{{.stream = stream}};
+  uploading_context uploading{gpu};
+  const planted_pair<double> head(test::compared_head(12, 3, 60, 0.3));
+  const auto analysed = [](auto& ctx, const auto& rows) {
+    return analyse_layer(ctx, as_layer(rows), {0, true, {0}, {0}}, uniform_buckets{150}.edges(1000), 1000,
+                         {.heatmap = true, .geometry_blocks = 3})
+        .front();
+  };
+  const auto a = analysed(gpu, head.far()), b = analysed(uploading, head.host());
+  EXPECT_EQ(a.queries, b.queries);
+  EXPECT_LE(distance(a.profiles.at(0), b.profiles.at(0)), 1e-12);
+  EXPECT_LE(distance(a.empirical.value(), b.empirical.value()), 1e-12);
+  EXPECT_NEAR(a.rotation.bias.strength, b.rotation.bias.strength, 1e-9);
+  ASSERT_EQ(a.geometry.without.size(), 3u);
+  EXPECT_NEAR(a.geometry.without[1].rotation.bias.strength, b.geometry.without[1].rotation.bias.strength, 1e-9);
 }
 
 static_assert(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Arrays are viewed where they lie, at any stride; what cannot be viewed is refused by a sentence."""
-import ctypes
 import resource
 
 import numpy as np
+from device_tensor import device_tensor
 
 import qkgeom
 from qkgeom import _qkgeom
@@ -86,29 +86,10 @@ else:
     same = qkgeom.analyse(q.astype(np.float32), k.astype(np.float32), position)
     assert found.table("heads").to_dict() == same.table("heads").to_dict()
 
-
-# A tensor on a GPU, as DLPack describes one. No build here reads it.
-class DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
-
-
-class OnDevice:
-    def __init__(self):
-        self.shape = (ctypes.c_int64 * 2)(600, 16)
-        self.tensor = DLTensor(0x1000, 2, 0, 2, 2, 32, 1, self.shape, None, 0, None, None)
-
-    def __dlpack__(self, **_):
-        make = ctypes.pythonapi.PyCapsule_New
-        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return make(ctypes.addressof(self.tensor), b"dltensor", None)
-
-    def __dlpack_device__(self):
-        return (2, 0)
-
-
-for where, call in (("q", lambda: qkgeom.analyse(OnDevice(), k[:, 0], position)),
-                    ("k", lambda: qkgeom.accumulate(q[:, 0], OnDevice(), position))):
-    refused(ValueError, [where, "device type 2", "no CUDA", f"{where}.cpu()"], call)
+# This build reads no tensor on a GPU (cuda_check.py), and none reads one on another device.
+for kind, words in ((2, "no CUDA"), (10, "device type 10")):
+    def on_device():
+        return device_tensor(q[:, 0], 0x1000, kind)
+    for where, call in (("q", lambda: qkgeom.analyse(on_device(), k[:, 0], position)),
+                        ("k", lambda: qkgeom.accumulate(q[:, 0], on_device(), position))):
+        refused(ValueError, [where, words, f"{where}.cpu()"], call)

@@ -14,7 +14,7 @@ fi
 
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$QKGEOM_SOURCE CCACHE_NOHASHDIR=1
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-2} PYTHONDONTWRITEBYTECODE=1
-rm -rf site
+rm -rf site with-device
 "$python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --no-index --target "$PWD/site" \
   -C build-dir="$PWD/build" "$QKGEOM_SOURCE/examples/python" >pip.log 2>&1 || { cat pip.log; exit 1; }
 export PYTHONPATH=$PWD/site
@@ -43,6 +43,14 @@ for name in short-bf16 long-f32; do
 done
 check arrays_check.py
 check calls_check.py "$golden" .
+emulated=$QKGEOM_BIN/emulated_cuda/_qkgeom_cuda.so   # what a build with CUDA has beside the module, for a device of the host's
+if [[ -e $emulated ]]; then
+  cp -r site with-device
+  cp "$emulated" with-device/qkgeom/
+  PYTHONPATH=$PWD/with-device check cuda_check.py "$PWD/with-device/qkgeom/_qkgeom_cuda.so"
+else
+  echo "left out: tensors on a CUDA device, $emulated was not built"
+fi
 check tables_check.py
 check plots_check.py "$QKGEOM_SOURCE" "$golden" .
 typed() { # ARGUMENTS...

@@ -166,7 +166,7 @@ void add_moments(cpu_context& ctx, const std::filesystem::path& folder, index_t 
       m.moments = accumulate(ctx, as_layer(q.view()), uniform_buckets{16}, {.context_length = context});
       m.moments.k = accumulate(ctx, as_layer(k.view()), uniform_buckets{16}, {.context_length = context}).k;
       const auto keys = as_layer(k.view());
-      const auto differences = moments_by_block(ctx, "k", keys.k, keys.k_position, keys.k_document, blocks_of(keys, 1));
+      const auto differences = moments_by_block(ctx, "k", keys.k, keys.k_position, keys.k_document, blocks_of(ctx, keys, 1));
       m.k_differences = {differences[0][0].differences};
       m.k_pairs = differences[0][0].pairs;
       layers.push_back(std::move(m));
@@ -200,7 +200,7 @@ TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
     const auto model = fit_queries(ctx, moments, {.covariance = covariance_kind::joint});
     expect_close(head.sigma2_pos, model.sigma2_pos);
     // The jackknife over the same blocks of documents, from the rows.
-    layer_blocks blocks{blocks_of(as_layer(rows.view()), 4), {}, {}};
+    layer_blocks blocks{blocks_of(ctx, as_layer(rows.view()), 4), {}, {}};
     blocks.add(ctx, as_layer(rows.view()), true);
     std::vector<rotation_result> planes{plane};
     const auto layer = accumulate(ctx, as_layer(rows.view()), uniform_buckets{32}, {.context_length = context});

@@ -15,17 +15,17 @@ namespace qkgeom::python {
 
 array_layer::array_layer(nb::handle q_, nb::handle k_, nb::handle positions_, nb::handle documents_,
                          nb::handle key_positions_, nb::handle key_documents_, std::optional<index_t> window_)
-    : q(q_, "q"),
-      k(k_, "k"),
-      positions(positions_, "positions"),
+    : q(q_, "q", true),
+      k(k_, "k", true),
+      positions(positions_, "positions", true),
       documents([&]() -> array_ints {
         if (documents_.is_none()) return array_ints(q.rows());
-        return array_ints(documents_, "documents");
+        return array_ints(documents_, "documents", true);
       }()),
       window(window_) {
-  if (!key_positions_.is_none()) key_positions.emplace(key_positions_, "key_positions");
+  if (!key_positions_.is_none()) key_positions.emplace(key_positions_, "key_positions", true);
   if (!key_documents_.is_none())
-    key_documents.emplace(key_documents_, "key_documents");
+    key_documents.emplace(key_documents_, "key_documents", true);
   else if (documents_.is_none() && k.rows() != q.rows())
     key_documents.emplace(k.rows());
   require(q.one_head == k.one_head, "q and k must both be (rows, d) or both (rows, heads, d), but q has ",
@@ -33,6 +33,9 @@ array_layer::array_layer(nb::handle q_, nb::handle k_, nb::handle positions_, nb
   if (q.element != k.element)
     throw nb::type_error(
         ("q and k must hold the same type, but q has " + text_of(q.array) + " and k " + text_of(k.array)).c_str());
+  require(q.array.device_type() == k.array.device_type() && q.array.device_id() == k.array.device_id(),
+          "q and k must lie in the same memory, but q is on device (", q.array.device_type(), ", ", q.array.device_id(),
+          ") of DLPack and k on (", k.array.device_type(), ", ", k.array.device_id(), ")");
   require(positions.view().size == q.rows(), "positions has ", positions.view().size, " entries for ", q.rows(),
           " rows of q");
   require(documents.view().size == q.rows(), "documents has ", documents.view().size, " entries for ", q.rows(),
@@ -46,6 +49,12 @@ array_layer::array_layer(nb::handle q_, nb::handle k_, nb::handle positions_, nb
   require(!window || *window > 0, "window must be at least 1 token");
 }
 
+cuda_rows array_layer::on_device() const {
+  constexpr auto device = memory_space::device;
+  return {place_of(q.array), q.element,    q.view<char, device>(), k.view<char, device>(), positions.view(),
+          documents.view(),  k_position(), k_document(),           key_of_query(),         window};
+}
+
 index_t array_layer::length() const {
   index_t length = 0;
   for (const std::int32_t t : positions.view()) length = std::max<index_t>(length, index_t{t} + 1);
@@ -55,6 +64,17 @@ index_t array_layer::length() const {
 }
 
 namespace {
+
+/// Calls on_device(cuda_calls&, cuda_rows) for rows on a CUDA device, else on_host(watched_context&, layer_view<T>).
+template <class OnDevice, class OnHost>
+auto run_where_it_lies(const array_layer& rows, const OnDevice& on_device, const OnHost& on_host) {
+  if (rows.on_cuda()) {
+    const auto there = rows.on_device();
+    auto& cuda = cuda_library("q");
+    return run_alone([&] { return on_device(cuda, there); });
+  }
+  return run([&](watched_context& ctx) { return rows.visit([&](const auto& view) { return on_host(ctx, view); }); });
+}
 
 bucket_edges edges_of(const buckets_argument& buckets, index_t length) {
   if (const auto* edges = std::get_if<std::vector<index_t>>(&buckets)) return bucket_edges(*edges);
@@ -69,32 +89,40 @@ model_report analyse_arrays(nb::object q, nb::object k, nb::object positions, nb
   const array_layer rows(q, k, positions, documents, key_positions, key_documents, window);
   const auto options = options_of(buckets, covariance, pairs, sampled_pairs, heatmap, seed);
   require(!context_length || *context_length > 0, "context_length must be at least 1 token");
-  return run([&](watched_context& ctx) {
-    model_report report;
-    report.context_length = context_length.value_or(rows.length());
-    report.buckets = edges_of(buckets, report.context_length);
-    require(report.buckets.count() <= max_query_buckets, "buckets: ", report.buckets.count(), " are more than the ",
-            max_query_buckets, " allowed");
-    report.weighting = options.weighting;
-    layer_names names{layer, rope, {}, {}};
-    for (index_t h = 0; h < rows.q.heads(); ++h) names.query_heads.push_back(h);
-    for (index_t h = 0; h < rows.k.heads(); ++h) names.key_heads.push_back(h);
-    rows.visit([&](const auto& view) {
-      report.heads = analyse_layer(ctx, view, names, report.buckets, report.context_length, options);
-    });
-    return report;
-  });
+  require(
+      !rows.on_cuda() || options.weighting != pair_weighting::prefix_uniform,
+      "pairs='prefix_uniform' of analyse is summed on the host: pass q.cpu() and k.cpu(), or call plasticity_profile");
+  model_report report;
+  report.context_length = context_length.value_or(rows.length());
+  report.buckets = edges_of(buckets, report.context_length);
+  require(report.buckets.count() <= max_query_buckets, "buckets: ", report.buckets.count(), " are more than the ",
+          max_query_buckets, " allowed");
+  report.weighting = options.weighting;
+  layer_names names{layer, rope, {}, {}};
+  for (index_t h = 0; h < rows.q.heads(); ++h) names.query_heads.push_back(h);
+  for (index_t h = 0; h < rows.k.heads(); ++h) names.key_heads.push_back(h);
+  report.heads = run_where_it_lies(
+      rows,
+      [&](cuda_calls& cuda, const cuda_rows& there) {
+        return cuda.analyse(there, names, report.buckets, report.context_length, options);
+      },
+      [&](watched_context& ctx, const auto& view) {
+        return analyse_layer(ctx, view, names, report.buckets, report.context_length, options);
+      });
+  return report;
 }
 
 layer_moments moments_of(nb::object q, nb::object k, nb::object positions, nb::object documents,
                          buckets_argument buckets, std::optional<index_t> context_length, nb::object key_positions,
                          nb::object key_documents) {
   const array_layer rows(q, k, positions, documents, key_positions, key_documents, {});
-  return run([&](watched_context& ctx) {
-    const index_t length = context_length.value_or(rows.length());
-    const edge_buckets grid{edges_of(buckets, length).edges()};
-    return rows.visit([&](const auto& view) { return accumulate(ctx, view, grid, {.context_length = length}); });
-  });
+  const index_t length = context_length.value_or(rows.length());
+  const auto edges = edges_of(buckets, length);
+  return run_where_it_lies(
+      rows, [&](cuda_calls& cuda, const cuda_rows& there) { return cuda.accumulate(there, edges, length); },
+      [&](watched_context& ctx, const auto& view) {
+        return accumulate(ctx, view, edge_buckets{edges.edges()}, {.context_length = length});
+      });
 }
 
 std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model>& models, nb::object q, nb::object k,
@@ -119,18 +147,23 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
     throw nb::type_error("pairs must be 'all', 'prefix_uniform' or a function of a KeyPair that returns its weight");
   require(!named || name == "all" || name == "prefix_uniform", "pairs must be all, prefix_uniform or a function, not ",
           name);
-  const auto compute = [&](watched_context& ctx) {
-    const profile_options options{.heatmap = heatmap};
-    return rows.visit([&](const auto& view) {
-      if (!named)
-        return plasticity_profile(ctx, models, view,
-                                  weighted_pairs{.weight_of = weight, .across_documents = across_documents}, options);
-      if (name == "all") return plasticity_profile(ctx, models, view, all_pairs{across_documents}, options);
-      return plasticity_profile(ctx, models, view, prefix_uniform{across_documents}, options);
-    });
-  };
+  require(named || !rows.on_cuda(),
+          "pairs: a function in Python weighs pairs on the host alone: pass q.cpu() and k.cpu()");
+  const profile_options options{.heatmap = heatmap};
   try {
-    return run(compute);
+    return run_where_it_lies(
+        rows,
+        [&](cuda_calls& cuda, const cuda_rows& there) {
+          const auto set = name == "all" ? pairs_of_profile::all : pairs_of_profile::prefix_uniform;
+          return cuda.profiles(models, there, set, across_documents, options);
+        },
+        [&](watched_context& ctx, const auto& view) {
+          if (!named)
+            return plasticity_profile(
+                ctx, models, view, weighted_pairs{.weight_of = weight, .across_documents = across_documents}, options);
+          if (name == "all") return plasticity_profile(ctx, models, view, all_pairs{across_documents}, options);
+          return plasticity_profile(ctx, models, view, prefix_uniform{across_documents}, options);
+        });
   } catch (...) {
     if (failure) std::rethrow_exception(failure);
     throw;

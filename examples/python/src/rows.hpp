@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "on_cuda.hpp"
 #include "qkgeom/core/head.hpp"
 
 namespace qkgeom::python {
@@ -42,8 +43,19 @@ inline std::string text_of(const any_array& x) {
   return s.str();
 }
 
-/// An array that Python holds in host memory, without a copy. Throws TypeError or `error`, naming the argument.
-inline any_array take_array(nb::handle x, const char* name) {
+/// The library for tensors on a CUDA device. Throws `error`, naming the argument that needs it, where there is none.
+cuda_calls& cuda_library(const char* argument);
+/// Where a CUDA tensor lies. The stream is PyTorch's current one if the program uses PyTorch; else the default stream,
+/// which DLPack's producer has made wait.
+cuda_place place_of(const any_array& x);
+/// Copies a CUDA tensor of any shape without gaps.
+void copy_to_host(const any_array& x, void* to, std::size_t bytes, const char* argument);
+
+inline bool on_cuda(const any_array& x) { return x.device_type() == nb::device::cuda::value; }
+
+/// An array that Python holds in host memory, or on a CUDA device where `cuda` says so, without a copy. Throws
+/// TypeError or `error`, naming the argument.
+inline any_array take_array(nb::handle x, const char* name, bool cuda) {
   any_array a;
   if (nb::hasattr(x, "requires_grad") && nb::cast<bool>(x.attr("requires_grad")))
     fail(name, " is part of a graph of gradients: pass ", name, ".detach()");
@@ -52,8 +64,11 @@ inline any_array take_array(nb::handle x, const char* name) {
                           " must be an array (NumPy, PyTorch, JAX: the array protocol or DLPack), not " +
                           nb::cast<std::string>(nb::str(x.type().attr("__name__"))))
                              .c_str());
-  require(a.device_type() == nb::device::cpu::value, name, " lies on a device (DLPack device type ", a.device_type(),
-          "), and this build of qkgeom has no CUDA: pass ", name, ".cpu()");
+  if (cuda && on_cuda(a))
+    cuda_library(name);  // or throws
+  else
+    require(a.device_type() == nb::device::cpu::value, name, " lies on a device (DLPack device type ", a.device_type(),
+            "), where this call does not read it: pass ", name, ".cpu()");
   return a;
 }
 
@@ -64,7 +79,7 @@ struct array_rows {
   dtype element = dtype::f32;
   bool one_head = false;
 
-  array_rows(nb::handle x, const char* of) : array(take_array(x, of)), name(of) {
+  array_rows(nb::handle x, const char* of, bool cuda = false) : array(take_array(x, of, cuda)), name(of) {
     const auto t = array.dtype();
     const auto code = static_cast<nb::dlpack::dtype_code>(t.code);
     one_head = array.ndim() == 2;
@@ -90,32 +105,40 @@ struct array_rows {
 
   index_t rows() const { return static_cast<index_t>(array.shape(0)); }
   index_t heads() const { return one_head ? 1 : static_cast<index_t>(array.shape(1)); }
-  template <class T>
-  tensor_view<const T> view() const {
+  template <class T, memory_space S = memory_space::host>
+  tensor_view<const T, S> view() const {
     const auto d = static_cast<index_t>(array.shape(array.ndim() - 1));
     return {static_cast<const T*>(array.data()),    rows(), heads(), d, array.stride(0),
             one_head ? d : index_t{array.stride(1)}};
   }
 };
 
-/// Integers (n): i32 in place, i64 converted.
+/// Integers (n) in host memory: i32 in place, i64 converted, those of a CUDA device copied.
 class array_ints {
  public:
-  array_ints(nb::handle x, const char* name) : array_(take_array(x, name)) {
+  array_ints(nb::handle x, const char* name, bool cuda = false) : array_(take_array(x, name, cuda)) {
     const auto t = array_.dtype();
     if (static_cast<nb::dlpack::dtype_code>(t.code) != nb::dlpack::dtype_code::Int || (t.bits != 32 && t.bits != 64))
       throw nb::type_error((std::string(name) + " must hold int32 or int64, but it has " + text_of(array_)).c_str());
     require(array_.ndim() == 1, name, " must be (rows), but it has ", text_of(array_));
     const auto n = static_cast<index_t>(array_.shape(0));
     const index_t step = n > 1 ? array_.stride(0) : 1;
-    if (t.bits == 32 && step == 1) {
-      view_ = {static_cast<const std::int32_t*>(array_.data()), n};
+    const void* data = array_.data();
+    std::vector<std::int64_t> copied;
+    if (on_cuda(array_)) {
+      require(step == 1, name, " on a device must have no gaps, but it has ", text_of(array_));
+      copied.resize(n);
+      copy_to_host(array_, copied.data(), n * (t.bits / 8), name);
+      data = copied.data();
+    }
+    if (t.bits == 32 && step == 1 && copied.empty()) {
+      view_ = {static_cast<const std::int32_t*>(data), n};
       return;
     }
     own_.resize(n);
     for (index_t i = 0; i < n; ++i) {
-      const std::int64_t v = t.bits == 32 ? static_cast<const std::int32_t*>(array_.data())[i * step]
-                                          : static_cast<const std::int64_t*>(array_.data())[i * step];
+      const std::int64_t v = t.bits == 32 ? static_cast<const std::int32_t*>(data)[i * step]
+                                          : static_cast<const std::int64_t*>(data)[i * step];
       require(v >= std::numeric_limits<std::int32_t>::min() && v <= std::numeric_limits<std::int32_t>::max(), name,
               " holds ", v, " at row ", i, ", which 32 bits do not hold");
       own_[i] = static_cast<std::int32_t>(v);
@@ -146,23 +169,31 @@ struct array_layer {
 
   template <class T>
   layer_view<T> view() const {
-    std::vector<index_t> key_of_query;
-    for (index_t h = 0; h < q.heads(); ++h) key_of_query.push_back(h / (q.heads() / k.heads()));
-    return {q.view<T>(),
-            positions.view(),
-            documents.view(),
-            k.view<T>(),
-            key_positions ? key_positions->view() : positions.view(),
-            key_documents ? key_documents->view() : documents.view(),
-            std::move(key_of_query),
-            window};
+    return {q.view<T>(),  positions.view(), documents.view(), k.view<T>(),
+            k_position(), k_document(),     key_of_query(),   window};
   }
+  /// Whether q and k lie on a CUDA device; then `on_device` gives them, else `view` and `visit`.
+  bool on_cuda() const { return python::on_cuda(q.array); }
+  cuda_rows on_device() const;
   /// One past the last position.
   index_t length() const;
   /// Calls f(layer_view<T>) with the element type.
   template <class F>
   decltype(auto) visit(F&& f) const {
     return visit_element_type(q.element, [&]<class T>() -> decltype(auto) { return f(view<T>()); });
+  }
+
+ private:
+  vector_view<const std::int32_t> k_position() const {
+    return key_positions ? key_positions->view() : positions.view();
+  }
+  vector_view<const std::int32_t> k_document() const {
+    return key_documents ? key_documents->view() : documents.view();
+  }
+  std::vector<index_t> key_of_query() const {
+    std::vector<index_t> key;
+    for (index_t h = 0; h < q.heads(); ++h) key.push_back(h / (q.heads() / k.heads()));
+    return key;
   }
 };
 

@@ -28,15 +28,11 @@ template <class T, context Context, class Shards>
 std::vector<head_report> analyse_layer(Context& ctx, const Shards& shards, layer_request layer,
                                        const analysis_options& options);
 
-/// The same for rows in memory.
-template <context Context, class T>
-std::vector<head_report> analyse_layer(Context& ctx, const layer_view<T>& rows, const layer_names& names,
+/// The same for rows in the memory of the context, which may be a device's.
+template <context Context, class T, memory_space S>
+std::vector<head_report> analyse_layer(Context& ctx, const layer_view<T, S>& rows, const layer_names& names,
                                        const bucket_edges& buckets, index_t context_length,
-                                       const analysis_options& options) {
-  return analyse_layer<T>(
-      ctx, [&](const auto& f) { f(rows); }, {.names = names, .buckets = buckets, .context_length = context_length},
-      options);
-}
+                                       const analysis_options& options);
 
 }  // namespace qkgeom
 

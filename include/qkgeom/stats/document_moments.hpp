@@ -37,18 +37,20 @@ inline document_blocks blocks_of(std::vector<std::int32_t> ids, index_t max_bloc
 }
 
 /// Appends the documents of a layer's queries and keys to `ids`, possibly with repetitions.
-template <class T, memory_space S>
-void add_documents(const layer_view<T, S>& layer, std::vector<std::int32_t>& ids) {
-  for (const auto* side : {&layer.q_document, &layer.k_document})
-    for (const std::int32_t id : *side)
+template <context Context, class T, memory_space S>
+void add_documents(Context& ctx, const layer_view<T, S>& layer, std::vector<std::int32_t>& ids) {
+  for (const auto* side : {&layer.q_document, &layer.k_document}) {
+    const auto documents = ctx.host_copy(*side);
+    for (const std::int32_t id : documents.view())
       if (ids.empty() || ids.back() != id) ids.push_back(id);
+  }
 }
 
 /// The documents of a layer's queries and keys in at most `max_blocks` blocks.
-template <class T, memory_space S>
-document_blocks blocks_of(const layer_view<T, S>& layer, index_t max_blocks) {
+template <context Context, class T, memory_space S>
+document_blocks blocks_of(Context& ctx, const layer_view<T, S>& layer, index_t max_blocks) {
   std::vector<std::int32_t> ids;
-  add_documents(layer, ids);
+  add_documents(ctx, layer, ids);
   return blocks_of(std::move(ids), max_blocks);
 }
 
@@ -89,10 +91,11 @@ std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const cha
   constexpr index_t documents_at_once = 32;
   std::vector<std::vector<block_moments>> result(x.heads,
                                                  std::vector<block_moments>(blocks.count, block_moments::zero(x.dim)));
+  const auto ids = ctx.host_copy(document);
   index_t begin = 0;
-  for (const index_t end : detail::document_stretches(document, documents_at_once)) {
+  for (const index_t end : detail::document_stretches(ids.view(), documents_at_once)) {
     const index_t n = end - begin;
-    std::vector<std::int32_t> documents(document.begin() + begin, document.begin() + end), row(documents);
+    std::vector<std::int32_t> documents(ids.view().begin() + begin, ids.view().begin() + end), row(documents);
     std::sort(documents.begin(), documents.end());
     documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
     for (auto& id : row)
