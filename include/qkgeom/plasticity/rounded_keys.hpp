@@ -15,11 +15,12 @@ namespace qkgeom {
 
 /// What rounded keys do to the queries of one document, summed over queries.
 struct rounding_sums {
-  double queries = 0;   ///< that may read two captured keys or more
-  double flipped = 0;   ///< of each query's share of flipped pairs
-  double weight = 0;    ///< of p_i p_j over pairs i < j
-  double weighted = 0;  ///< of p_i p_j over flipped pairs
-  double moved = 0;     ///< of |p' - p| / 2 over keys
+  std::int32_t document = 0;  ///< its number
+  double queries = 0;         ///< that may read two captured keys or more
+  double flipped = 0;         ///< of each query's share of flipped pairs
+  double weight = 0;          ///< of p_i p_j over pairs i < j
+  double weighted = 0;        ///< of p_i p_j over flipped pairs
+  double moved = 0;           ///< of |p' - p| / 2 over keys
 };
 
 /// Flipped pairs whose keys stand [start, end) tokens apart.
@@ -40,7 +41,7 @@ struct rounding_effect {
   estimate mass;      ///< mean over queries of 2 sum p_i p_j over flipped pairs: two draws of the softmax are flipped
   estimate moved;     ///< mean over queries of sum |p' - p| / 2
   std::vector<flips_by_distance> distances;
-  std::vector<rounding_sums> documents;  ///< in ascending order of the documents' numbers, the same in all key heads
+  std::vector<rounding_sums> documents;  ///< ascending
 };
 
 struct rounding_options {

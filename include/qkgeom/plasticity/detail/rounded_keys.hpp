@@ -17,6 +17,7 @@ namespace detail {
 
 /// Captured keys of one document by position, and the queries that are asked of them.
 struct document_rows_asked {
+  std::int32_t number = 0;
   std::vector<index_t> key;            ///< (n) rows of k
   std::vector<std::int32_t> position;  ///< (n) ascending
   std::vector<index_t> query;          ///< rows of q
@@ -52,11 +53,13 @@ std::vector<document_rows_asked> rows_asked(const layer_view<T>& layer, const bu
                                             const rounding_options& options) {
   const auto groups = order_keys_by_document(layer.k_position, layer.k_document, false);
   std::vector<document_rows_asked> documents(groups.document.size());
-  for (std::size_t g = 0; g < documents.size(); ++g)
+  for (std::size_t g = 0; g < documents.size(); ++g) {
+    documents[g].number = groups.document[g];
     for (std::size_t i = groups.offset[g]; i < static_cast<std::size_t>(groups.offset[g + 1]); ++i) {
       documents[g].key.push_back(groups.row[i]);
       documents[g].position.push_back(groups.position[i]);
     }
+  }
   observed_queries<T> choice(edges, options.max_queries, options.seed);
   choice.add_positions(layer.q_position);
   for (const index_t row : choice.take().row) {
@@ -258,6 +261,7 @@ std::vector<std::vector<rounding_effect>> rounding_effects(Context& ctx, const l
     for (std::size_t t = 0; t < types.size(); ++t) {
       std::vector<detail::rounding_tally> sums(documents.size(),
                                                {{}, std::vector<detail::pair_bin>(distances.count())});
+      for (std::size_t e = 0; e < documents.size(); ++e) sums[e].sums.document = documents[e].number;
       for (index_t h = 0; h < layer.q.heads; ++h)
         if (layer.key_of_query[h] == k)
           for (std::size_t e = 0; e < documents.size(); ++e) sums[e].add(heads[h][e][t]);
