@@ -282,9 +282,10 @@ struct change_keys {
     const index_t group = from.query_heads / from.key_heads, t = from.first + row;
     for (index_t h = 0; h < from.query_heads; ++h) {
       const index_t old = h / group * from.key_head + t * from.key_row, own = h * from.key_head + t * from.key_row;
-      const index_t which = slope_of[h];
+      const index_t which = slope_of[h], type = cached_as[h];
       for (index_t c = team.rank(); c < from.dim; c += team.size()) {
         own_values[own + c] = values[old + c];
+        if (type >= 0) continue;  // the block's thread writes it
         T key = from.k[old + c];
         if (which >= 0) {
           const auto x = static_cast<double>(static_cast<float>(key));
@@ -293,12 +294,12 @@ struct change_keys {
         }
         own_keys[own + c] = key;
       }
-      if (cached_as[h] < 0) continue;
+      if (type < 0) continue;
       for (index_t c = team.rank() * cache_block; c < from.dim; c += team.size() * cache_block) {
         const index_t n = from.dim - c < cache_block ? from.dim - c : cache_block;
         float x[cache_block];
         for (index_t i = 0; i < n; ++i) x[i] = static_cast<float>(from.k[old + c + i]);
-        round_as_cached(static_cast<cache_type>(cached_as[h]), x, n, x);
+        round_as_cached(static_cast<cache_type>(type), x, n, x);
         for (index_t i = 0; i < n; ++i) own_keys[own + c + i] = to_element<T>(x[i]);
       }
     }
