@@ -152,27 +152,37 @@ struct chunk_memory {
 template <class Device>
 struct layer_changes {
   layer_changes(Device& m, const std::vector<head_change>& changes, index_t layer, index_t query_heads)
-      : slope_of(m.memory(), 0), cleared(m.memory(), 0), slopes(m.memory(), 0), centres(m.memory(), 0) {
-    std::vector<std::int32_t> slope_rows(query_heads, -1), cleared_heads;
+      : slope_of(m.memory(), 0),
+        cleared(m.memory(), 0),
+        cached_as(m.memory(), 0),
+        slopes(m.memory(), 0),
+        centres(m.memory(), 0) {
+    std::vector<std::int32_t> slope_rows(query_heads, -1), types(query_heads, -1), cleared_heads;
     std::vector<double> all_slopes, all_centres;
     for (const head_change& c : changes) {
       if (c.head.layer != layer) continue;
       if (c.ablate) cleared_heads.push_back(static_cast<std::int32_t>(c.head.head));
+      if (c.keys_as) types[c.head.head] = static_cast<std::int32_t>(*c.keys_as);
+      of_keys_ = of_keys_ || c.keys_as || !c.key_slope.empty();
       if (c.key_slope.empty()) continue;
       slope_rows[c.head.head] = static_cast<std::int32_t>(all_centres.size());
       all_slopes.insert(all_slopes.end(), c.key_slope.begin(), c.key_slope.end());
       all_centres.push_back(c.centre);
     }
     cleared.set(cleared_heads);
-    if (all_centres.empty()) return;
+    if (!of_keys_) return;
     slope_of.set(slope_rows);
+    cached_as.set(types);
     slopes.set(all_slopes);
     centres.set(all_centres);
   }
-  bool of_keys() const { return centres.size() > 0; }
+  bool of_keys() const { return of_keys_; }
 
-  buffer<std::int32_t, typename Device::memory_type> slope_of, cleared;
+  buffer<std::int32_t, typename Device::memory_type> slope_of, cleared, cached_as;
   buffer<double, typename Device::memory_type> slopes, centres;
+
+ private:
+  bool of_keys_ = false;
 };
 
 }  // namespace qkgeom

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "capture/forward/team.hpp"
+#include "qkgeom/core/cache_types.hpp"
 
 /// The steps of a forward pass between its products, a row each, by a team. T is the type of activations; In that of a
 /// product's result, float where a bias is added before it is rounded. This file decides what is rounded to bf16, and
@@ -265,24 +266,26 @@ struct activate_rows {
 };
 
 /// Copies of keys and values for each query head, (query heads, ...) at the distances of `from`; keys of some heads are
-/// changed by their position.
+/// changed by their position, or are those that a cache gives back.
 template <class T>
 struct change_keys {
   chunk_places<T> from;
   const T* values;
   T *own_keys, *own_values;
-  const std::int32_t* slope_of;  ///< (query heads) row of `slopes`, or -1
-  const double* slopes;          ///< (changed heads, dim) taken from a key per token
-  const double* centres;         ///< (changed heads) tokens
+  const std::int32_t* slope_of;   ///< (query heads) row of `slopes`, or -1
+  const double* slopes;           ///< (changed heads, dim) taken from a key per token
+  const double* centres;          ///< (changed heads) tokens
+  const std::int32_t* cached_as;  ///< (query heads) a `cache_type`, or -1
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     const index_t group = from.query_heads / from.key_heads, t = from.first + row;
     for (index_t h = 0; h < from.query_heads; ++h) {
       const index_t old = h / group * from.key_head + t * from.key_row, own = h * from.key_head + t * from.key_row;
-      const index_t which = slope_of[h];
+      const index_t which = slope_of[h], type = cached_as[h];
       for (index_t c = team.rank(); c < from.dim; c += team.size()) {
         own_values[own + c] = values[old + c];
+        if (type >= 0) continue;  // the block's thread writes it
         T key = from.k[old + c];
         if (which >= 0) {
           const auto x = static_cast<double>(static_cast<float>(key));
@@ -290,6 +293,14 @@ struct change_keys {
           key = to_element<T>(static_cast<float>(x - change));
         }
         own_keys[own + c] = key;
+      }
+      if (type < 0) continue;
+      for (index_t c = team.rank() * cache_block; c < from.dim; c += team.size() * cache_block) {
+        const index_t n = from.dim - c < cache_block ? from.dim - c : cache_block;
+        float x[cache_block];
+        for (index_t i = 0; i < n; ++i) x[i] = static_cast<float>(from.k[old + c + i]);
+        round_as_cached(static_cast<cache_type>(type), x, n, x);
+        for (index_t i = 0; i < n; ++i) own_keys[own + c + i] = to_element<T>(x[i]);
       }
     }
   }

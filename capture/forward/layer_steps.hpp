@@ -81,7 +81,7 @@ class layer_steps {
       if (c.first == 0) keys.reserve(capacity, d.query_heads, d.head_dim);
       device_->rows(c.rows, device_kernels::change_keys<T>{places_of(c), all_keys.values(), keys.keys(), keys.values(),
                                                            changes.slope_of.data(), changes.slopes.data(),
-                                                           changes.centres.data()});
+                                                           changes.centres.data(), changes.cached_as.data()});
     }
     const attention_call<T> call{c.q,
                                  keys.keys(),

@@ -21,7 +21,16 @@ head_change read_change(const json_value& v, const decoder_description& model) {
             c.key_slope.size(), " numbers for a head size of ", model.head_dim);
     c.centre = v["centre"].number();
   }
-  require(c.ablate != !c.key_slope.empty(), v.where(), ": a change is either \"ablate\": true or a \"key_slope\"");
+  if (v.has("keys_as")) {
+    try {
+      c.keys_as = parse_cache_type(v["keys_as"].string());
+      require_blocks(*c.keys_as, model.head_dim);
+    } catch (const error& e) {
+      fail(v.where(), ": ", e.what());
+    }
+  }
+  require(c.ablate + !c.key_slope.empty() + c.keys_as.has_value() == 1, v.where(),
+          ": a change is either \"ablate\": true, or a \"key_slope\", or \"keys_as\" a cache type");
   return c;
 }
 

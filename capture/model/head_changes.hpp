@@ -2,10 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "capture/model/description.hpp"
+#include "qkgeom/core/cache_types.hpp"
 #include "qkgeom/sampling/heads.hpp"
 
 namespace qkgeom {
@@ -13,9 +15,10 @@ namespace qkgeom {
 /// A change to one query head in the forward pass.
 struct head_change {
   head_id head;
-  bool ablate = false;              ///< its output is 0
-  std::vector<double> key_slope{};  ///< (d) per token; not empty: the head sees keys k - key_slope (t - centre)
-  double centre = 0;                ///< tokens
+  bool ablate = false;                  ///< its output is 0
+  std::vector<double> key_slope{};      ///< (d) per token; not empty: the head sees keys k - key_slope (t - centre)
+  double centre = 0;                    ///< tokens
+  std::optional<cache_type> keys_as{};  ///< the head sees keys as a cache of this type gives them back
 };
 
 /// Named changes that are made together.
@@ -25,8 +28,9 @@ struct condition {
 };
 
 /// Reads a JSON file {"conditions": [{"name": "...", "changes": [{"head": "3.12", "ablate": true}, {"head":
-/// "2.0", "key_slope": [...], "centre": 4096}]}]}. Throws `error` naming the field that is wrong or does not fit the
-/// model: an unknown or repeated head, a slope of another length, a repeated name.
+/// "2.0", "key_slope": [...], "centre": 4096}, {"head": "2.1", "keys_as": "q4_0"}]}]}. Throws `error` naming the field
+/// that is wrong or does not fit the model: an unknown or repeated head, a slope of another length, a cache type that
+/// does not take the head size, a repeated name.
 std::vector<condition> read_conditions(const std::filesystem::path& path, const decoder_description& model);
 
 }  // namespace qkgeom

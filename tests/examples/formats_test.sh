@@ -50,6 +50,10 @@ run choose_heads "$capture" --out "$work/choice" --count 1 --random 1
 run qkgeom-evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 \
   --conditions "$work/choice/conditions.json" --distances 16 --trials 2 --out "$work/evaluation"
 run interventions "$work/evaluation" --out "$work/effects"
+run quantised_keys "$capture" --out "$work/rounded" --budgets 5 --types q8_0,q4_1,q4_0
+run qkgeom-evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
+  --conditions "$work/rounded/conditions.json" --out "$work/rounded-evaluation"
+run cache_losses "$work/rounded-evaluation" --out "$work/losses"
 printf 'model,ap_drop,score\nother,0.2,3\n' >"$work/others.csv"
 run report "$capture" --score 1 --others "$work/others.csv" --out "$work/report"
 run training_dynamics "$capture" "$work/stage1-step-250" --out "$work/dynamics"
@@ -61,7 +65,7 @@ described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticit
            "export triattention=$work/planes" "export expected-attention=$work/expected" "export duo=$work/duo"
            drop_split="$work/drops" choose_heads="$work/choice" qkgeom-evaluate="$work/evaluation"
            "qkgeom-capture --analyse=$work/analysed" "qkgeom-capture --analyse --models-of CAPTURE=$work/added"
-           interventions="$work/effects" report="$work/report" training_dynamics="$work/dynamics")
+           interventions="$work/effects" quantised_keys="$work/rounded" cache_losses="$work/losses" report="$work/report" training_dynamics="$work/dynamics")
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
 check "$page" "${described[@]}" || bad "docs/formats.md"
 

@@ -130,6 +130,37 @@ TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
       5e-4 * norm(want.at("k1")));
 }
 
+TEST_F(changed_model, keys_of_a_cache_lose_what_an_outlier_makes_small) {
+  // Coordinate 0 of key head 0 is far above the others and no query reads it. To four bits the others are 0, so that
+  // all keys of a document are alike: as with keys of 0.
+  weights outlier = tensors, without = tensors;
+  auto& q = outlier.at("model.layers.0.self_attn.q_proj.weight").second;
+  for (int h = 0; h < 4; ++h)
+    for (int c = 0; c < 128; ++c) q[h * d * 128 + c] = 0;
+  auto& k = outlier.at("model.layers.0.self_attn.k_proj.weight").second;
+  for (int c = 0; c < 128; ++c) k[c] = c == 1 ? 1000.0f : 0.0f;
+  without.at("model.layers.0.self_attn.q_proj.weight").second = q;
+  auto& zero = without.at("model.layers.0.self_attn.k_proj.weight").second;
+  std::fill(zero.begin(), zero.begin() + d * 128, 0.0f);
+  const auto as = [](cache_type t, index_t heads) {
+    std::vector<head_change> changes;
+    for (index_t h = 0; h < heads; ++h) changes.push_back({.head = {0, h}, .keys_as = t});
+    return changes;
+  };
+  const auto want = rows(without), as_it_is = rows(outlier), got = rows(outlier, as(cache_type::q4_0, 4));
+  EXPECT_EQ(got.at("k0"), as_it_is.at("k0")) << "sinks get keys as they are before the change";
+  for (const char* name : {"q1", "k1", "k7"}) {
+    EXPECT_LT(distance(got.at(name), want.at(name)), 1e-5 * norm(want.at(name))) << name;
+    EXPECT_GT(distance(as_it_is.at(name), want.at(name)), 1e-3 * norm(want.at(name))) << name;
+  }
+  EXPECT_LT(distance(rows(outlier, as(cache_type::f32, 4)).at("k7"), as_it_is.at("k7")), 1e-5 * norm(want.at("k7")));
+  // One head alone changes less; without the outlier four bits keep most.
+  EXPECT_GT(distance(rows(outlier, as(cache_type::q4_0, 1)).at("k1"), got.at("k1")), 1e-4 * norm(want.at("k1")));
+  const auto plain = rows(tensors);
+  EXPECT_LT(distance(rows(tensors, as(cache_type::q8_0, 8)).at("k1"), plain.at("k1")), 2e-3 * norm(plain.at("k1")));
+  EXPECT_GT(distance(rows(tensors, as(cache_type::q8_0, 8)).at("k1"), plain.at("k1")), 1e-6 * norm(plain.at("k1")));
+}
+
 TEST_F(changed_model, an_output_matrix_of_its_own_counts_before_the_embedding) {
   json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
   auto model = read_description(config);
@@ -266,6 +297,8 @@ TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
   EXPECT_THAT(refused(one(R"({"head": "0.1", "key_slope": [1, 2], "centre": 0})")), HasSubstr("head size of 32"));
   EXPECT_THAT(refused(one(R"({"head": "0.1", "ablate": true}, {"head": "0.1", "ablate": true})")),
               HasSubstr("0.1 twice"));
+  EXPECT_THAT(refused(one(R"({"head": "0.1", "keys_as": "q9"})")), HasSubstr("a cache has no type \"q9\""));
+  EXPECT_THAT(refused(one(R"({"head": "0.1", "keys_as": "q8_0", "ablate": true})")), HasSubstr("either"));
   EXPECT_THAT(refused(R"({"conditions": []})"), HasSubstr("there is no condition"));
   EXPECT_THAT(refused(R"({"conditions": [{"name": "none", "changes": []}]})"), HasSubstr("as it is"));
   EXPECT_THAT(refused(R"({"conditions": [{"name": "a", "changes": []}, {"name": "a", "changes": []}]})"),

@@ -105,6 +105,35 @@ TEST(block_team, changes_heads_as_the_cpu_does) {
     test::expect_changed_heads_as_on_the_cpu("qwen3-moe", pass(order), tokens);
 }
 
+// Head 0 sees keys of a cache, head 1 the keys as they are; threads share rows and blocks.
+TEST(block_team, rounds_keys_as_a_cache_does) {
+  constexpr index_t rows = 5, dim = 96;
+  auto keys = test::noise_of(rows * dim, 4, 7);
+  const auto values = test::noise_of(rows * dim, 4, 8);
+  std::vector<float> rounded(keys.size());
+  round_as_cached(cache_type::q4_0, keys.data(), rows * dim, rounded.data());
+  const std::vector<std::int32_t> slope_of{-1, -1}, cached_as{static_cast<std::int32_t>(cache_type::q4_0), -1};
+  thread_pool pool(2);
+  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first}) {
+    fibre_device device(pool, order);
+    std::vector<float> own_keys(2 * keys.size()), own_values(own_keys.size());
+    device.rows(rows, device_kernels::change_keys<float>{{nullptr, keys.data(), 0, 2, 1, dim, dim, rows * dim},
+                                                         values.data(),
+                                                         own_keys.data(),
+                                                         own_values.data(),
+                                                         slope_of.data(),
+                                                         nullptr,
+                                                         nullptr,
+                                                         cached_as.data()});
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      ASSERT_EQ(own_keys[i], rounded[i]) << i;
+      ASSERT_EQ(own_keys[keys.size() + i], keys[i]) << i;
+      ASSERT_EQ(own_values[i], values[i]) << i;
+      ASSERT_EQ(own_values[keys.size() + i], values[i]) << i;
+    }
+  }
+}
+
 TEST(block_team, lets_queries_grow_after_they_are_rotated) {  // from position 64 on
   for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
     test::expect_sinks_as_on_the_cpu("ministral3", rope_stage::post, pass(order), 66);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Pairs of keys whose order a query flips when a cache rounds them, and which key heads a budget of bits should go to.
+#include "examples/common/cli.hpp"
+#include "examples/quantised_keys/rounding_study.hpp"
+
+int main(int argc, char** argv) {
+  using namespace qkgeom::examples;
+  arguments a;
+  a.covariance = {"joint"};
+  rounding_arguments choice;
+  std::vector<std::string> names;
+  for (const auto& t : qkgeom::cache_types) names.emplace_back(t.name);
+  CLI::App app{
+      "What rounding keys to the types of a cache does to their order, and tables of bits per key head: "
+      "rounded_keys.csv, rounded_keys_distance.csv, bit_tables.csv, conditions.json for qkgeom-evaluate",
+      "quantised_keys"};
+  add_arguments(app, a);
+  add_query_model_arguments(app, a);
+  add_seed_argument(app, a);
+  app.add_option("--types", choice.types, "Cache types, as llama.cpp names them")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+  app.add_option("--budgets", choice.budgets, "Mean bits per key value of the tables")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--max-queries", choice.max_queries, "Observed queries used per bucket")
+      ->check(CLI::Range(2, 100000))
+      ->capture_default_str();
+  return run_main(argc, argv, app, a, [&] {
+    const auto found = find_rounding(a, choice);
+    output_folder folder(a.out);
+    write_rounding(folder, found);
+    printer out;
+    print_rounding(out, found);
+    folder.print(out);
+  });
+}

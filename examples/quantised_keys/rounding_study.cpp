@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+#include "examples/quantised_keys/rounding_study.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "examples/common/figures/figure.hpp"
+#include "examples/common/labels.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
+#include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/io/file.hpp"
+#include "qkgeom/io/progress.hpp"
+#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/summary.hpp"
+#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/stats/association.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+/// Mean AP of the query heads that read a key head; a document is left out of all of them at once.
+estimate plasticity_of(const model_report& report, index_t layer, index_t k_head) {
+  std::vector<profile_means> means;
+  for (const auto& h : report.heads)
+    if (h.layer == layer && h.k_head == k_head) means.emplace_back(h.profiles.at(0));
+  if (means.empty()) return {};
+  const auto range = summary_ranges(report.context_length)[0];
+  return means[0].jackknife(range, [&](index_t left_out) {
+    double sum = 0;
+    for (const auto& m : means) sum += m.mean(range[0], left_out) / static_cast<double>(means.size());
+    return sum;
+  });
+}
+
+std::vector<rounded_head> rounded_heads(const arguments& a, const rounding_arguments& choice,
+                                        const rounding_study& found) {
+  cpu_context cpu{{.threads = a.threads}};
+  const auto& source = *found.whole.source;
+  const auto& manifest = source.manifest();
+  const rounding_options options{.max_queries = choice.max_queries,
+                                 .seed = a.seed,
+                                 .score_scale = manifest.score_scale.value_or(0),
+                                 .score_cap = manifest.score_softcap};
+  std::vector<rounded_head> heads;
+  progress bar("Rounding keys", manifest.query_heads(), "heads");
+  for (const index_t number : source.layers()) {
+    const auto layer = source.read_layer(number);
+    layer.visit([&]<class T>(const layer_view<T>& rows) {
+      auto effects =
+          rounding_effects(cpu, rows, found.types, found.whole.report.buckets, manifest.context_length, options);
+      for (std::size_t k = 0; k < effects.size(); ++k)
+        heads.push_back({number, layer.key_heads[k], layer.rope,
+                         plasticity_of(found.whole.report, number, layer.key_heads[k]), std::move(effects[k])});
+    });
+    bar.add(static_cast<index_t>(layer.query_heads.size()));
+  }
+  bar.done();
+  return heads;
+}
+
+std::vector<cache_type> dealt(std::vector<cache_type> types, const random_stream& stream) {
+  for (std::size_t i = 0; i + 1 < types.size(); ++i) std::swap(types[i], types[i + stream.below(i, types.size() - i)]);
+  return types;
+}
+
+using part = double (*)(const rounding_sums&);
+struct measure {
+  const char* name;
+  estimate rounding_effect::*of;
+  part above, below;
+};
+double queries_of(const rounding_sums& s) { return s.queries; }
+constexpr measure measures[] = {
+    {"flipped", &rounding_effect::flipped, [](const rounding_sums& s) { return s.flipped; }, queries_of},
+    {"weighted", &rounding_effect::weighted, [](const rounding_sums& s) { return s.weighted; },
+     [](const rounding_sums& s) { return s.weight; }},
+    {"mass", &rounding_effect::mass, [](const rounding_sums& s) { return 2 * s.weighted; }, queries_of},
+    {"moved", &rounding_effect::moved, [](const rounding_sums& s) { return s.moved; }, queries_of}};
+
+/// Mean over key heads of a measure under a type; errors leave a document out of all heads at once.
+estimate mean_over_heads(const rounding_study& found, std::size_t type, const measure& m) {
+  std::vector<std::int32_t> documents;
+  for (const auto& h : found.heads)
+    for (const auto& d : h.effects[type].documents) documents.push_back(d.document);
+  std::sort(documents.begin(), documents.end());
+  documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
+  const auto mean = [&](std::int32_t left_out) {
+    double sum = 0, n = 0;
+    for (const auto& h : found.heads) {
+      double above = 0, below = 0;
+      for (const auto& d : h.effects[type].documents)
+        if (d.document != left_out) {
+          above += m.above(d);
+          below += m.below(d);
+        }
+      if (!(below > 0)) continue;
+      sum += above / below;
+      ++n;
+    }
+    return sum / n;
+  };
+  std::vector<double> without;
+  for (const std::int32_t d : documents) without.push_back(mean(d));
+  return jackknife(mean(-1), without);
+}
+
+void write_effects(output_folder& out, const rounding_study& found) {
+  std::vector<std::string> names{"layer", "k_head", "rope", "type", "bits"};
+  add_estimate_names(names, "ap_overall");
+  for (const auto& m : measures) add_estimate_names(names, m.name);
+  csv_writer csv(out.table("rounded_keys.csv"), names);
+  csv_writer by_distance(
+      out.table("rounded_keys_distance.csv"),
+      {"layer", "k_head", "type", "start", "end", "pairs", "flipped", "flipped_error", "weighted", "weighted_error"});
+  for (const auto& h : found.heads)
+    for (const auto& e : h.effects) {
+      csv.add(h.layer).add(h.k_head).add(h.rope).add(name_of(e.type)).add(bits_of(e.type));
+      add_estimate(csv, h.plasticity);
+      for (const auto& m : measures) add_estimate(csv, e.*m.of);
+      csv.end_row();
+      for (const auto& b : e.distances)
+        by_distance.row(h.layer, h.k_head, name_of(e.type), b.start, b.end, b.pairs, b.flipped.value, b.flipped.error,
+                        b.weighted.value, b.weighted.error);
+    }
+  csv.commit();
+  by_distance.commit();
+}
+
+void write_tables(output_folder& out, const rounding_study& found) {
+  csv_writer csv(out.table("bit_tables.csv"), {"budget", "layer", "k_head", "type", "bits", "mass", "shuffled_type"});
+  const auto& model = found.whole.source->manifest().model;
+  auto conditions = nlohmann::json::array();
+  const auto condition = [&](const std::string& name, const auto& type_of) {
+    auto changes = nlohmann::json::array();
+    for (std::size_t i = 0; i < found.heads.size(); ++i)
+      for (index_t q = 0; q < model.n_query_heads; ++q)
+        if (key_head_of(q, model.n_query_heads, model.n_key_heads) == found.heads[i].k_head)
+          changes.push_back(
+              {{"head", fmt::format("{}.{}", found.heads[i].layer, q)}, {"keys_as", name_of(type_of(i))}});
+    conditions.push_back({{"name", name}, {"changes", std::move(changes)}});
+  };
+  for (const cache_type t : found.types)
+    condition("uniform-" + std::string(name_of(t)), [&](std::size_t) { return t; });
+  for (const auto& b : found.budgets) {
+    for (std::size_t i = 0; i < found.heads.size(); ++i) {
+      const auto& h = found.heads[i];
+      const auto t = static_cast<std::size_t>(std::find(found.types.begin(), found.types.end(), b.chosen.type[i]) -
+                                              found.types.begin());
+      csv.row(b.budget, h.layer, h.k_head, name_of(b.chosen.type[i]), bits_of(b.chosen.type[i]),
+              h.effects[t].mass.value, name_of(b.shuffled[i]));
+    }
+    condition(fmt::format("table-{}", b.budget), [&](std::size_t i) { return b.chosen.type[i]; });
+    condition(fmt::format("shuffled-{}", b.budget), [&](std::size_t i) { return b.shuffled[i]; });
+  }
+  csv.commit();
+  atomic_file file(out.table("conditions.json"));
+  file.write(nlohmann::json{{"conditions", std::move(conditions)}}.dump(1) + "\n");
+  file.commit();
+}
+
+scatter_figure figure_of(const rounding_study& found) {
+  constexpr colour colours[] = {palette::blue,   palette::vermilion, palette::green,
+                                palette::purple, palette::orange,    palette::sky};
+  scatter_figure f;
+  f.square = false;
+  f.text = {"Keys that a cache rounds change their order", found.whole.report.model + ": a point per key head and type",
+            "plasticity (AP over the context)", "share of pairs that are flipped"};
+  for (std::size_t t = 0; t < found.types.size(); ++t) {
+    scatter_figure::series s{std::string(name_of(found.types[t])), colours[t % 6], marker::circle, {}, {}};
+    for (const auto& h : found.heads) {
+      s.x.push_back(h.plasticity.value);
+      s.y.push_back(h.effects[t].flipped.value);
+    }
+    f.points.push_back(std::move(s));
+  }
+  return f;
+}
+
+/// Spearman's rho over key heads; NaN if fewer than three have both numbers.
+double rank_correlation(std::vector<double> x, std::vector<double> y) {
+  std::vector<double> a, b;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (std::isfinite(x[i]) && std::isfinite(y[i])) {
+      a.push_back(x[i]);
+      b.push_back(y[i]);
+    }
+  if (a.size() < 3) return NAN;
+  std::vector<std::size_t> order(a.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return ordered_association(association::spearman, a, b)(order);
+}
+
+void print_types(printer& out, const rounding_study& found) {
+  out.line();
+  out.heading("Rounded keys: mean over " + std::to_string(found.heads.size()) +
+              " key heads ± standard error over documents; range over heads of the flipped share");
+  table t({"type"}, {"bits", "pairs flipped", "smallest", "largest", "weighted by p p", "mass of flipped",
+                     "weight moved", "rank corr. with AP"});
+  for (std::size_t i = 0; i < found.types.size(); ++i) {
+    std::vector<double> flipped, plasticity;
+    for (const auto& h : found.heads) {
+      flipped.push_back(h.effects[i].flipped.value);
+      plasticity.push_back(h.plasticity.value);
+    }
+    std::vector<std::string> cells{std::string(name_of(found.types[i])), fixed(bits_of(found.types[i]), 1)};
+    for (const auto& m : measures) {
+      const auto e = mean_over_heads(found, i, m);
+      cells.push_back(with_error({.value = e.value, .error = e.error, .freedom = e.freedom}));
+      if (&m != measures) continue;
+      cells.push_back(fixed(*std::min_element(flipped.begin(), flipped.end()), 3));
+      cells.push_back(fixed(*std::max_element(flipped.begin(), flipped.end()), 3));
+    }
+    cells.push_back(signed_fixed(rank_correlation(plasticity, flipped), 2));
+    t.row(cells);
+  }
+  out.print(t);
+}
+
+void print_budgets(printer& out, const rounding_study& found) {
+  if (found.budgets.empty()) return;
+  out.line();
+  out.heading("Types by key head that flip the least mass within a budget of bits per key value");
+  std::vector<std::string> columns{"bits used", "mass of flipped"};
+  for (const cache_type t : found.types) columns.emplace_back(name_of(t));
+  columns.emplace_back("uniform, as many bits");
+  table t({"budget"}, columns);
+  const auto heads = static_cast<double>(found.heads.size());
+  for (const auto& b : found.budgets) {
+    std::vector<std::string> cells{fmt::format("{}", b.budget), fixed(b.chosen.bits, 2),
+                                   fixed(b.chosen.cost / heads, 4)};
+    std::string uniform = "-";
+    for (std::size_t i = 0; i < found.types.size(); ++i) {
+      cells.push_back(std::to_string(std::count(b.chosen.type.begin(), b.chosen.type.end(), found.types[i])));
+      if (bits_of(found.types[i]) == b.budget && uniform == "-")
+        uniform = std::string(name_of(found.types[i])) + ": " + fixed(mean_over_heads(found, i, measures[2]).value, 4);
+    }
+    cells.push_back(uniform);
+    t.row(cells);
+  }
+  out.print(t);
+  out.line(
+      "  The table is chosen on these documents, so its own mass is a little too good; qkgeom-evaluate --conditions");
+  out.line("  conditions.json on other documents, then cache_losses, say what it does to the loss.");
+}
+
+}  // namespace
+
+rounding_study find_rounding(const arguments& a, const rounding_arguments& choice) {
+  rounding_study found;
+  for (const auto& name : choice.types) {
+    const cache_type t = parse_cache_type(name);
+    require(std::find(found.types.begin(), found.types.end(), t) == found.types.end(), "--types names ", name,
+            " twice");
+    found.types.push_back(t);
+  }
+  auto source = open_captures(a);
+  const auto& manifest = source.manifest();
+  require(manifest.rope_stage == "post", a.captures.at(0).string(),
+          " holds keys from before the rotary embedding, but a cache stores them after it; capture without --pre-rope");
+  for (const cache_type t : found.types) require_blocks(t, manifest.model.head_dim);
+  analysis_options options{.empirical = false, .heatmap = false};
+  found.whole = analyse_set(a, std::move(source), with_arguments(options, a), "Plasticity");
+  found.heads = rounded_heads(a, choice, found);
+  std::vector<std::vector<double>> mass;
+  for (const auto& h : found.heads) {
+    mass.emplace_back();
+    for (const auto& e : h.effects) {
+      require(std::isfinite(e.mass.value), "key head ", h.layer, ".", h.k_head,
+              ": no query has two captured keys of its document before it; a higher --rate captures more");
+      mass.back().push_back(e.mass.value);
+    }
+  }
+  for (std::size_t i = 0; i < choice.budgets.size(); ++i) {
+    auto chosen = cheapest_table(found.types, mass, choice.budgets[i]);
+    auto shuffled = dealt(chosen.type, {a.seed, static_cast<std::uint32_t>(i), 0, draw::head});
+    found.budgets.push_back({choice.budgets[i], std::move(chosen), std::move(shuffled)});
+  }
+  return found;
+}
+
+void write_rounding(output_folder& out, const rounding_study& found) {
+  write_notes(out, found.whole);
+  write_effects(out, found);
+  write_tables(out, found);
+  draw(figure_of(found), out.figure("rounded_keys"));
+}
+
+void print_rounding(printer& out, const rounding_study& found) {
+  print_capture(out, found.whole);
+  print_types(out, found);
+  print_budgets(out, found);
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/core/error.hpp"
+#include "qkgeom/core/scalar.hpp"
+
+namespace qkgeom {
+
+/// How a key-value cache stores keys: the types of llama.cpp's --cache-type-k.
+enum class cache_type { f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl };
+
+/// Values of a block: the types from q8_0 on store one or two half-precision numbers for so many values.
+inline constexpr index_t cache_block = 32;
+
+/// A cache type's name, and the bits that a value takes, those of its block's scale and minimum included.
+struct cache_type_entry {
+  cache_type type;
+  std::string_view name;
+  double bits;
+};
+inline constexpr cache_type_entry cache_types[] = {
+    {cache_type::f32, "f32", 32},    {cache_type::f16, "f16", 16},    {cache_type::bf16, "bf16", 16},
+    {cache_type::q8_0, "q8_0", 8.5}, {cache_type::q5_1, "q5_1", 6},   {cache_type::q5_0, "q5_0", 5.5},
+    {cache_type::q4_1, "q4_1", 5},   {cache_type::q4_0, "q4_0", 4.5}, {cache_type::iq4_nl, "iq4_nl", 4.5}};
+
+constexpr std::string_view name_of(cache_type t) { return cache_types[static_cast<int>(t)].name; }
+constexpr double bits_of(cache_type t) { return cache_types[static_cast<int>(t)].bits; }
+/// Whether the type stores blocks of `cache_block` values.
+QKGEOM_HD constexpr bool has_blocks(cache_type t) { return t >= cache_type::q8_0; }
+
+/// The type of this name. Throws `error` naming the types.
+inline cache_type parse_cache_type(std::string_view name) {
+  std::string known;
+  for (const auto& t : cache_types) {
+    if (t.name == name) return t.type;
+    known += (known.empty() ? "" : ", ") + std::string(t.name);
+  }
+  fail("a cache has no type \"", name, "\"; the types are ", known);
+}
+
+/// Throws `error` unless heads of `dim` values can be stored as `t`.
+inline void require_blocks(cache_type t, index_t dim) {
+  require(!has_blocks(t) || dim % cache_block == 0, "keys of ", dim, " values cannot be stored as ", name_of(t),
+          ": it takes blocks of ", cache_block, ", as llama.cpp's cache does");
+}
+
+/// The numbers that a cache of type `t` gives back for x (n), to `out` (n), which may be x. n is a multiple of
+/// `cache_block` if the type has blocks. Blocks are rounded as ggml's reference functions do, in single precision
+/// without fused multiply-adds; iq4_nl sums its scale in f64. Scales above 65504 become infinite there too.
+QKGEOM_HD inline void round_as_cached(cache_type t, const float* x, index_t n, float* out);
+
+}  // namespace qkgeom
+
+#include "qkgeom/core/detail/cache_types.hpp"

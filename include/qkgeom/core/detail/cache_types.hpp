@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "qkgeom/core/cache_types.hpp"
+
+namespace qkgeom {
+
+namespace detail::cache_rounding {
+
+/// a b and a + b rounded to single precision: f64 keeps compilers from fusing the two.
+QKGEOM_HD inline float product(float a, float b) {
+  return static_cast<float>(static_cast<double>(a) * static_cast<double>(b));
+}
+QKGEOM_HD inline float sum(float a, float b) {
+  return static_cast<float>(static_cast<double>(a) + static_cast<double>(b));
+}
+QKGEOM_HD inline float as_half(float x) { return static_cast<float>(f16::round(x)); }
+QKGEOM_HD inline float inverse(float x) { return x == 0 ? 0.0f : 1 / x; }
+
+/// The value of largest size, with its sign; of equal ones the first.
+QKGEOM_HD inline float largest_of(const float* x) {
+  float largest = 0;
+  for (index_t i = 0; i < cache_block; ++i)
+    if (std::fabs(x[i]) > std::fabs(largest)) largest = x[i];
+  return largest;
+}
+
+/// One scale: levels 0 to top, of which the one at half the range stands for 0 (q4_0, q5_0).
+QKGEOM_HD inline void round_about_zero(const float* x, int top, float* out) {
+  const auto half = static_cast<float>((top + 1) / 2);
+  const float scale = largest_of(x) / -half, to_level = inverse(scale), stored = as_half(scale);
+  for (index_t i = 0; i < cache_block; ++i) {
+    const float level = std::trunc(sum(product(x[i], to_level), half + 0.5f));
+    out[i] = stored * (std::fmin(level, static_cast<float>(top)) - half);
+  }
+}
+
+/// A scale and a minimum: levels 0 to top from the smallest value to the largest (q4_1, q5_1).
+QKGEOM_HD inline void round_from_minimum(const float* x, int top, float* out) {
+  float low = x[0], high = x[0];
+  for (index_t i = 1; i < cache_block; ++i) {
+    low = std::fmin(low, x[i]);
+    high = std::fmax(high, x[i]);
+  }
+  const float scale = (high - low) / static_cast<float>(top), to_level = inverse(scale);
+  const float stored = as_half(scale), stored_low = as_half(low);
+  for (index_t i = 0; i < cache_block; ++i) {
+    const float level = std::trunc(sum(product(x[i] - low, to_level), 0.5f));
+    out[i] = sum(product(stored, std::fmin(level, static_cast<float>(top))), stored_low);
+  }
+}
+
+/// One scale, levels -127 to 127 (q8_0).
+QKGEOM_HD inline void round_to_bytes(const float* x, float* out) {
+  const float scale = std::fabs(largest_of(x)) / 127, to_level = inverse(scale), stored = as_half(scale);
+  for (index_t i = 0; i < cache_block; ++i) out[i] = stored * std::round(product(x[i], to_level));
+}
+
+/// The levels of iq4_nl, ascending.
+QKGEOM_HD inline float iq4_level(int i) {
+  constexpr float levels[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  return levels[i];
+}
+QKGEOM_HD inline float nearest_iq4_level(float x) {
+  int i = 0;
+  while (i < 15 && x >= iq4_level(i + 1)) ++i;
+  return i < 15 && x - iq4_level(i) >= iq4_level(i + 1) - x ? iq4_level(i + 1) : iq4_level(i);
+}
+
+/// Levels of uneven distances; the scale is that of least squares weighted by x^2, given levels that map the largest
+/// value to -127 (iq4_nl).
+QKGEOM_HD inline void round_unevenly(const float* x, float* out) {
+  const float largest = largest_of(x);
+  const bool empty = std::fabs(largest) < 1e-15f;
+  const float to_level = empty ? 0.0f : 1 / (largest / iq4_level(0));
+  double with_x = 0, squares = 0;
+  for (index_t i = 0; i < cache_block; ++i) {
+    const auto value = static_cast<double>(x[i]),
+               level = static_cast<double>(nearest_iq4_level(product(x[i], to_level)));
+    with_x += value * value * level * value;
+    squares += value * value * level * level;
+  }
+  const float stored = empty ? 0.0f : as_half(static_cast<float>(with_x / squares));
+  for (index_t i = 0; i < cache_block; ++i) out[i] = stored * nearest_iq4_level(product(x[i], to_level));
+}
+
+}  // namespace detail::cache_rounding
+
+QKGEOM_HD inline void round_as_cached(cache_type t, const float* x, index_t n, float* out) {
+  if (!has_blocks(t))
+    for (index_t i = 0; i < n; ++i)
+      out[i] = t == cache_type::f16    ? detail::cache_rounding::as_half(x[i])
+               : t == cache_type::bf16 ? static_cast<float>(bf16::round(x[i]))
+                                       : x[i];
+  else
+    for (index_t i = 0; i < n; i += cache_block) switch (t) {
+        case cache_type::q8_0:
+          detail::cache_rounding::round_to_bytes(x + i, out + i);
+          break;
+        case cache_type::q5_1:
+          detail::cache_rounding::round_from_minimum(x + i, 31, out + i);
+          break;
+        case cache_type::q5_0:
+          detail::cache_rounding::round_about_zero(x + i, 31, out + i);
+          break;
+        case cache_type::q4_1:
+          detail::cache_rounding::round_from_minimum(x + i, 15, out + i);
+          break;
+        case cache_type::q4_0:
+          detail::cache_rounding::round_about_zero(x + i, 15, out + i);
+          break;
+        default:
+          detail::cache_rounding::round_unevenly(x + i, out + i);
+      }
+}
+
+}  // namespace qkgeom

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# quantised_keys, qkgeom-evaluate and cache_losses on a small capture: tables within their budget that flip no more than
+# uniform types, conditions that name every head, losses equal to those recomputed, and one sentence with exit status 2 on
+# bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
+set -uo pipefail
+model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
+checkpoint=$model/stage2-step-1400
+documents=(--jsonl "$model/heldout.jsonl" --max-length 256)
+run qkgeom-capture --model "$checkpoint" "${documents[@]}" --examples 3 --bucket-size 16 --rate 8 --out "$work/capture"
+run quantised_keys "$work/capture" --out "$work/rounded" --budgets 5,5.5
+grep -q 'Types by key head' "$work/stdout" || bad "no table of bits"
+run qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --skip-examples 3 --examples 4 \
+  --conditions "$work/rounded/conditions.json" --out "$work/evaluation"
+run cache_losses "$work/evaluation" --out "$work/losses"
+grep -qE 'table-5 (costs|cannot be told)' "$work/stdout" || bad "no verdict: $(cat "$work/stdout")"
+
+python3 -B - "$work" <<'END' || failures=$((failures + 1))
+import collections, csv, json, math, statistics, sys
+work = sys.argv[1]
+rows = lambda path: list(csv.DictReader(open(f"{work}/{path}")))
+bad = []
+
+effects = {(r["layer"], r["k_head"], r["type"]): r for r in rows("rounded/rounded_keys.csv")}
+heads = sorted({k[:2] for k in effects})
+types = ["q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+if len(heads) != 16 or len(effects) != 16 * len(types):
+    bad.append(f"{len(heads)} key heads, {len(effects)} rows")
+mean = lambda column, t: statistics.mean(float(effects[h + (t,)][column]) for h in heads)
+for column in ("flipped", "weighted", "mass", "moved"):
+    if not 0 < mean(column, "q8_0") < mean(column, "q5_1") < mean(column, "q4_1") < mean(column, "q4_0") < 0.3:
+        bad.append(f"{column} does not fall with bits")
+for r in effects.values():
+    if not all(float(r[c + "_error"]) >= 0 and 0 <= float(r[c]) <= 1 for c in ("flipped", "weighted", "mass", "moved", "ap_overall")):
+        bad.append(f"row {r}")
+
+# Each table keeps to its budget, has the masses of the effects, and flips no more than the uniform type of as many bits.
+bits = {h[2]: float(r["bits"]) for h, r in effects.items()}
+tables = collections.defaultdict(list)
+for r in rows("rounded/bit_tables.csv"):
+    tables[r["budget"]].append(r)
+for budget, uniform in (("5", "q4_1"), ("5.5", "q5_0")):
+    t = tables[budget]
+    if sorted((r["layer"], r["k_head"]) for r in t) != heads:
+        bad.append(f"budget {budget}: other heads")
+    if statistics.mean(float(r["bits"]) for r in t) > float(budget) or any(bits[r["type"]] != float(r["bits"]) for r in t):
+        bad.append(f"budget {budget}: bits")
+    if any(r["mass"] != effects[r["layer"], r["k_head"], r["type"]]["mass"] for r in t):
+        bad.append(f"budget {budget}: other masses")
+    if statistics.mean(float(r["mass"]) for r in t) > mean("mass", uniform):
+        bad.append(f"budget {budget}: more mass than {uniform}")
+    if sorted(r["type"] for r in t) != sorted(r["shuffled_type"] for r in t):
+        bad.append(f"budget {budget}: other types dealt")
+conditions = {c["name"]: {x["head"]: x["keys_as"] for x in c["changes"]}
+              for c in json.load(open(f"{work}/rounded/conditions.json"))["conditions"]}
+if set(conditions) != {"uniform-" + t for t in types} | {f"{k}-{b}" for k in ("table", "shuffled") for b in ("5", "5.5")}:
+    bad.append(f"conditions {sorted(conditions)}")
+for r in tables["5"]:
+    for q in range(4):
+        head = f"{r['layer']}.{4 * int(r['k_head']) + q}"
+        if conditions["table-5"].get(head) != r["type"] or conditions["uniform-q8_0"].get(head) != "q8_0":
+            bad.append(f"condition of head {head}")
+
+# Differences recomputed from the evaluation's table.
+loss = collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0]))
+for r in rows("evaluation/condition_loss.csv"):
+    x = loss[r["condition"]][r["document"]]
+    x[0] += float(r["loss"]) * float(r["tokens"])
+    x[1] += float(r["tokens"])
+value = {c: {d: s / n for d, (s, n) in v.items()} for c, v in loss.items()}
+compared = {(r["condition"], r["against"]): r for r in rows("losses/cache_losses.csv")}
+want = {(c, "none") for c in conditions} | {("table-5", "uniform-q4_1"), ("table-5.5", "uniform-q5_0")} | {
+    (f"table-{b}", f"shuffled-{b}") for b in ("5", "5.5")}
+if set(compared) != want:
+    bad.append(f"compared {sorted(compared)}")
+for (c, against), r in compared.items():
+    d = [value[c][k] - value[against][k] for k in value[c]]
+    error = statistics.stdev(d) / math.sqrt(len(d))
+    if abs(float(r["difference"]) - statistics.mean(d)) > 1e-9 or abs(float(r["difference_error"]) - error) > 1e-9 + 1e-6 * error:
+        bad.append(f"{c} against {against}: {r}, not {statistics.mean(d)} {error}")
+    if abs(float(r["high"]) - float(r["low"]) - 2 * 3.182446 * error) > 1e-4 * error:
+        bad.append(f"{c} against {against}: interval {r}")
+if not float(compared["uniform-q4_0", "none"]["difference"]) > 5 * abs(float(compared["uniform-q8_0", "none"]["difference"])):
+    bad.append("four bits cost no more than eight")
+print("\n".join(bad))
+sys.exit(bool(bad))
+END
+
+run qkgeom-capture --model "$checkpoint" "${documents[@]}" --examples 1 --pre-rope --out "$work/before"
+refused "capture without --pre-rope" quantised_keys "$work/before" --out "$work/x"
+refused "a budget of 4 bits is below the 4.5" quantised_keys "$work/capture" --out "$work/x" --budgets 4
+refused "--types names q4_0 twice" quantised_keys "$work/capture" --out "$work/x" --types q4_0,q4_0
+refused "--types" quantised_keys "$work/capture" --out "$work/x" --types q2_k
+sed 's/uniform-q4_0/other/; s/table-5,/table-five,/' "$work/evaluation/condition_loss.csv" >"$work/changed.csv"
+mkdir "$work/changed" && mv "$work/changed.csv" "$work/changed/condition_loss.csv"
+refused "table-five names no number of bits" cache_losses "$work/changed" --out "$work/x"
+grep -E '^(condition|none)' "$work/evaluation/condition_loss.csv" >"$work/changed/condition_loss.csv"
+refused "as quantised_keys names them" cache_losses "$work/changed" --out "$work/x"
