@@ -9,10 +9,9 @@
 namespace qkgeom {
 
 /// Runs `body` on the processes that mpirun started, as one group; without a launcher on this one alone, and MPI is not
-/// initialised then. What `body` throws ends all of them: a `group_error` passes through on rank 0 and ends the others
-/// with status 2; anything else is printed with rank, host and work after `program`, and aborts the job with status 2.
-/// `advice` ends that sentence: what to do then. Throws `error` if the processes do not run the same build of the
-/// program.
+/// initialised then. What `body` throws ends all of them with status 2: a `group_error` is printed once after
+/// `program`; anything else with rank, host and work, and `advice`, on what to do then, ends that sentence. All
+/// processes must run the same build of the program.
 inline void run_with_mpi(const std::string& program, const std::string& advice,
                          const std::function<void(process_group&)>& body);
 

@@ -237,8 +237,10 @@ inline void run_with_mpi(const std::string& program, const std::string& advice,
     group->agree(detail::this_build(), "build of this program");
     detail::note_other_cpus(*group);
     body(*group);
-  } catch (const group_error&) {
-    if (group->rank() == 0) throw;
+  } catch (const group_error& e) {
+    // mpirun kills the others once one has ended with 2: rank 0 speaks before they leave together.
+    std::fflush(stdout);
+    if (group->rank() == 0) std::fprintf(stderr, "%s: %s\n", program.c_str(), e.what());
     group.reset();
     std::_Exit(2);
   } catch (const std::bad_alloc&) {
