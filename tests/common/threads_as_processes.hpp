@@ -2,6 +2,7 @@
 #pragma once
 
 #include <barrier>
+#include <condition_variable>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -16,7 +17,9 @@ namespace qkgeom::test {
 /// Threads in place of processes: one `process_group` for each.
 class threads_as_processes {
  public:
-  explicit threads_as_processes(int size) : size_(size), texts_(size), barrier_(size) {}
+  /// `last_first`: of the first numbers that are dealt, the last process gets the first.
+  explicit threads_as_processes(int size, bool last_first = false)
+      : size_(size), first_takers_(last_first ? size : 0), texts_(size), barrier_(size) {}
 
   class member final : public process_group {
    public:
@@ -40,8 +43,10 @@ class threads_as_processes {
 
    protected:
     index_t next() override {
-      const std::lock_guard lock(all_.mutex_);
+      std::unique_lock lock(all_.mutex_);
+      all_.taken_.wait(lock, [&] { return all_.next_ >= all_.first_takers_ || all_.next_ + rank_ + 1 == all_.size_; });
       all_.taken_by_.push_back(rank_);
+      all_.taken_.notify_all();
       return all_.next_++;
     }
 
@@ -69,10 +74,11 @@ class threads_as_processes {
   const std::vector<int>& taken_by() const { return taken_by_; }
 
  private:
-  int size_;
+  int size_, first_takers_;
   std::vector<std::string> texts_;
   std::barrier<> barrier_;
   std::mutex mutex_{};
+  std::condition_variable taken_{};
   index_t next_ = 0;
   std::vector<int> taken_by_{};
 };

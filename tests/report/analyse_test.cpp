@@ -148,7 +148,7 @@ TEST(analyse, by_several_processes_gives_every_bit_of_one_process) {
   const auto whole = analyse(cpu, source, options);
   const std::string bytes = bytes_of(whole.heads);
   for (const int n : {1, 2, 3}) {
-    test::threads_as_processes processes(n);
+    test::threads_as_processes processes(n, true);
     std::vector<model_report> reports(2);
     std::vector<index_t> shown(n);
     const auto errors = processes.run([&](process_group& group) {
