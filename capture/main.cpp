@@ -15,8 +15,8 @@
 #include "qkgeom/io/cuda_program.hpp"
 #include "qkgeom/io/program.hpp"
 
-#if defined(QKGEOM_CAPTURE_MPI)
-#include "capture/mpi/mpi_group.hpp"
+#if defined(QKGEOM_WITH_MPI)
+#include "qkgeom/processes/mpi/mpi_group.hpp"
 #endif
 
 namespace {
@@ -130,9 +130,10 @@ int run(int argc, char** argv) {
   // The program with CUDA takes this one's place; before MPI knows this process.
   if (asked->cuda && !asked->plan) become_cuda_program(argv);
 #endif
-#if defined(QKGEOM_CAPTURE_MPI)
+#if defined(QKGEOM_WITH_MPI)
   int status = 0;
-  run_with_mpi("qkgeom-capture", [&](process_group& group) { status = run(*asked, group); });
+  run_with_mpi("qkgeom-capture", "the same command with --resume goes on from the shards that are whole",
+               [&](process_group& group) { status = run(*asked, group); });
   return status;
 #else
   process_group alone;

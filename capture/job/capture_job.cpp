@@ -64,12 +64,10 @@ void capture_job::run(const document_list& documents, capture_summary& summary) 
     if (!adopted_.contains(s)) left += tokens_in(cut_.shards[s]);
   progress bar("capture", left, "tokens");
   const auto start = std::chrono::steady_clock::now();
-  for (;;) {
-    const std::size_t task = cut_.first_task + static_cast<std::size_t>(setup_.group.next());
-    if (task >= cut_.end_task) break;
-    run_task(cut_.tasks[task], documents, bar, summary);
-  }
-  setup_.group.wait(bar);
+  setup_.group.deal(
+      static_cast<index_t>(cut_.end_task - cut_.first_task),
+      [&](index_t i) { run_task(cut_.tasks[cut_.first_task + static_cast<std::size_t>(i)], documents, bar, summary); },
+      [&](index_t more) { bar.add(more); });
   const bool last = finish(summary);
   bar.done();
   if (!last) return;
@@ -259,7 +257,8 @@ void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std
     };
   sinks.passed = [&](std::size_t i, index_t layer) {
     const auto tokens = static_cast<index_t>(ids[i].size());
-    setup_.group.passed(bar, tokens * (layer + 1) / layers - tokens * layer / layers);
+    const index_t more = setup_.group.passed(tokens * (layer + 1) / layers - tokens * layer / layers);
+    if (more > 0) bar.add(more);
   };
   const auto count = static_cast<index_t>(ids.size());
   const index_t more = static_cast<index_t>(cut_.shards[shard_].second - first) - count;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "examples/common/cuda.hpp"
+#include "examples/common/processes.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/program.hpp"
@@ -112,7 +113,7 @@ void add_blocks_argument(CLI::App& app, index_t& blocks) {
       ->capture_default_str();
 }
 
-int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std::function<void()>& body) {
+int run_main(int argc, char** argv, CLI::App& app, arguments& a, const std::function<void()>& body) {
   app.name(std::filesystem::path(argv[0]).filename().string());  // an installed program is called qkgeom-heads
   return run_program(app.get_name(), [&] {
     app.set_version_flag("--version", app.get_name() + " of qkgeom " + QKGEOM_VERSION, "Print the version and exit");
@@ -124,13 +125,17 @@ int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std
       return;
     }
     if (a.device == "cuda") start_cuda(argv);
-    std::optional<made_folder> out;
-    if (!a.out.empty()) {
-      out.emplace(a.out);
-      // Fails before the analysis if nothing can be written there; the file vanishes at once.
-      const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));
-    }
-    body();
+    run_in_processes(app.get_name(), [&](process_group& all) {
+      a.processes = &all;
+      std::optional<made_folder> out;
+      all.begin([&] {
+        if (a.out.empty() || !a.writes()) return;
+        out.emplace(a.out);
+        // Fails before the analysis if nothing can be written there; the file vanishes at once.
+        const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));
+      });
+      body();
+    });
   });
 }
 

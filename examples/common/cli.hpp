@@ -27,6 +27,7 @@ void add_blocks_argument(CLI::App& app, index_t& blocks);
 
 /// Parses the command line, creates `a.out` and runs `body`; --device cuda first replaces this program by the one with
 /// CUDA. Returns the exit status as `run_program` does. A folder that was made and is left empty is removed again.
-int run_main(int argc, char** argv, CLI::App& app, const arguments& a, const std::function<void()>& body);
+/// Under mpirun, heads, pca, rotation and plasticity run `body` on all of `a.processes`.
+int run_main(int argc, char** argv, CLI::App& app, arguments& a, const std::function<void()>& body);
 
 }  // namespace qkgeom::examples

@@ -81,18 +81,23 @@ void write_by_label(const choices& c, const std::string& label, printer& out) {
   std::vector<qkgeom::document_group> groups;
   for (const auto& v : values) {
     const auto found = analyse_of(v.inside);
+    groups.push_back({label, v.value, {}, {}});
+    if (!c.a.writes()) continue;
     const auto path = c.a.out / v.folder;
     std::filesystem::create_directories(path);
     write_all(c, found, path, nullptr);
-    groups.push_back({label, v.value, summary(found, v.value), {}});
+    groups.back().inside = summary(found, v.value);
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i].others_incomplete) continue;
-    if (two)  // the others are the documents of the other value
+    if (two) {  // the others are the documents of the other value
       groups[i].outside = groups[1 - i].inside.groups;
-    else
-      groups[i].outside = summary(analyse_of(values[i].others), "rest").groups;
+      continue;
+    }
+    const auto others = analyse_of(values[i].others);
+    if (c.a.writes()) groups[i].outside = summary(others, "rest").groups;
   }
+  if (!c.a.writes()) return;
   output_folder folder(c.a.out);
   write_groups_csv(folder.table("groups.csv"), groups);
   print_groups(out, groups);
@@ -134,16 +139,20 @@ int main(int argc, char** argv) {
                  "in contexts.csv and a figure")
       ->delimiter(',');
   return run_main(argc, argv, app, a, [&] {
-    require_heads(a, c.heads);
-    options.components = c.details;
-    options.geometry_blocks = refit_errors || !label.empty() ? 10 : 0;
-    options = with_arguments(options, a);
-    qkgeom::require(!c.details || a.pairs == "all", "--details looks at all pairs, leave --pairs out");
-    if (!label.empty()) documents_by_label(a.captures, label);  // refuses a wrong label before the analysis
+    a.processes->begin([&] {
+      require_heads(a, c.heads);
+      options.components = c.details;
+      options.geometry_blocks = refit_errors || !label.empty() ? 10 : 0;
+      options = with_arguments(options, a);
+      qkgeom::require(!c.details || a.pairs == "all", "--details looks at all pairs, leave --pairs out");
+      if (!label.empty()) documents_by_label(a.captures, label);  // refuses a wrong label before the analysis
+    });
     printer out;
-    write_all(c, analyse_capture(a, options), a.out, &out);
-    if (!lengths.empty()) {
-      const auto contexts = analyse_contexts(a, options, lengths);
+    const auto found = analyse_capture(a, options);
+    if (a.writes()) write_all(c, found, a.out, &out);
+    const auto contexts =
+        lengths.empty() ? std::vector<qkgeom::compared_model>{} : analyse_contexts(a, options, lengths);
+    if (!contexts.empty()) {
       output_folder folder(a.out);
       write_contexts(folder, contexts);
       print_contexts(out, contexts);

@@ -18,10 +18,11 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"centroid", "top_eigenvector"}))
       ->capture_default_str();
   return run_main(argc, argv, app, a, [&] {
-    require_heads(a, heads);
+    a.processes->begin([&] { require_heads(a, heads); });
     qkgeom::analysis_options options{.plasticity = false};
     if (separation == "top_eigenvector") options.rotation.separation = qkgeom::separation_axis_kind::top_eigenvector;
     const auto found = analyse_capture(a, options);
+    if (!a.writes()) return;
     output_folder folder(a.out);
     write_notes(folder, found);
     write_rotation(folder, found, heads);

@@ -8,7 +8,8 @@ Usage: compile_alone.py [--together] COMPILER INCLUDE_DIR WORK_DIR SYSTEM_INCLUD
 A header behind others that it includes anyway sees nothing that it does not see alone, so that a unit holds a chain of
 headers, each of which includes the one before; detail/x.hpp with the bodies of x.hpp, which includes it at its end, is
 compiled with x.hpp. Two units are compiled at a time, and none again until a header changed.
-Headers named thrust_* are left out unless THRUST_DEFINITION (e.g. THRUST_DEVICE_SYSTEM=...) says how to compile them.
+Headers named thrust_* are left out unless THRUST_DEFINITION (e.g. THRUST_DEVICE_SYSTEM=...) says how to compile them,
+and so are those named mpi_group unless mpi.h is in one of SYSTEM_INCLUDES.
 --together: one unit that holds all headers.
 """
 import concurrent.futures
@@ -108,8 +109,9 @@ def main():
     for folder in system.split(";"):
         if folder.startswith("/") and folder not in (str(include), "/usr/include"):
             command += ["-isystem", folder]
+    has_mpi = any((pathlib.Path(folder) / "mpi.h").exists() for folder in system.split(";"))
     text = {str(p.relative_to(include)): p.read_text() for p in sorted(include.rglob("*.hpp"))
-            if any(thrust) or not p.name.startswith("thrust_")}
+            if (any(thrust) or not p.name.startswith("thrust_")) and (has_mpi or p.name != "mpi_group.hpp")}
 
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
     parts = [version, str(command), str(together), pathlib.Path(__file__).read_text(), str(sorted(text.items()))]

@@ -18,7 +18,7 @@ SUFFIXES = {".hpp", ".cpp", ".cuh", ".cu", ".h"}
 PLATFORM = re.compile(r"^(sys/|linux/|immintrin\.h$|x86intrin\.h$|cpuid\.h$|unistd\.h$|fcntl\.h$|sched\.h$|"
                       r"pthread\.h$|signal\.h$|poll\.h$|dlfcn\.h$|dirent\.h$|errno\.h$)")
 THIRD_PARTY = {"Eigen": "Eigen", "unsupported": "Eigen", "boost": "boost", "xtensor": "xtensor", "xtl": "xtensor",
-               "nlohmann": "nlohmann", "thrust": "Thrust"}
+               "nlohmann": "nlohmann", "thrust": "Thrust", "mpi.h": "MPI"}
 DETAIL = r"(?:\w+::)*detail"
 DETAIL_NAMESPACE = re.compile(rf"^namespace {DETAIL}(?:::(\w+))?\b[^\n{{]*\{{\n(.*?)^\}}  // namespace {DETAIL}\b", re.M | re.S)
 DETAIL_USE = re.compile(r"(?:(?<![\w:])|(?<=qkgeom::)|(?<=examples::))detail::(\w+)")

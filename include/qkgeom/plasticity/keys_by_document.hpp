@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
@@ -38,11 +39,16 @@ inline keys_by_document order_keys_by_document(const vector_view<const std::int3
   return g;
 }
 
-/// The keys of a layer in the memory of any context.
+/// The keys of a layer in the memory of any context; with a group for each document of all processes where the context
+/// knows of others (mpi_context).
 template <context Context, class T, memory_space S>
 keys_by_document order_keys_by_document(Context& ctx, const layer_view<T, S>& layer, bool across_documents) {
   const auto position = ctx.host_copy(layer.k_position), document = ctx.host_copy(layer.k_document);
-  return order_keys_by_document(position.view(), document.view(), across_documents);
+  auto keys = order_keys_by_document(position.view(), document.view(), across_documents);
+  if constexpr (requires { ctx.with_all_documents(std::move(keys)); })
+    return ctx.with_all_documents(std::move(keys));
+  else
+    return keys;
 }
 
 /// Keys whose groups hold the keys of one document and one key bucket.

@@ -11,9 +11,8 @@
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/budget.hpp"
 #include "qkgeom/io/capture.hpp"
-#include "qkgeom/io/capture_moments.hpp"
+#include "qkgeom/processes/process_group.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
-#include "qkgeom/report/notes.hpp"
 
 namespace qkgeom {
 
@@ -78,70 +77,18 @@ inline void require_rows(const captured_layer& layer, index_t queries, index_t k
 /// captures hold moments of every token, these count, and the rows serve for pairs of keys and for the observed
 /// queries. `progress(heads)` is called after each layer with the number of its query heads. Throws `error` naming
 /// tensor and row where a row is not finite.
+///
+/// The processes of `group` deal the layers among them. Rank 0 then has the report that one process has, to the last
+/// bit, and hears of everyone's progress; that of others names no heads.
 template <context Context, class Progress>
-model_report analyse(Context& ctx, const capture_set& source, analysis_options options, Progress&& progress) {
-  constexpr index_t least_blocks = 4;  // errors from fewer blocks of stored moments say little
-  const auto& manifest = source.manifest();
-  if (options.rotation.score_scale == 0) options.rotation.score_scale = manifest.score_scale.value_or(0);
-  position_range positions;
-  model_report report{manifest.model.name, manifest.context_length, query_buckets(manifest, options), {}, 0};
-  report.rope_stage = manifest.rope_stage;
-  report.weighting = options.weighting;
-  check_memory(source, report.buckets, options);
-  const auto stored = !options.every_token ? std::nullopt
-                      : options.plasticity ? set_moments::open(source, report.buckets)
-                                           : set_moments::open(source);
-  const auto documents =
-      options.geometry && options.geometry_blocks > 1 ? source.documents_with_rows() : std::vector<std::int32_t>{};
-  for (const index_t number : source.layers()) {
-    if (!options.wants_layer(number)) continue;
-    const auto first = source.read_shard(number, 0);
-    bool checked = false;
-    index_t queries = 0, keys = 0;
-    const auto each_shard = [&](const auto& visit) {
-      const auto shard = [&](const captured_layer& rows) {
-        require(rows.element == first.element, rows.q.file, ": tensor ", rows.q.tensor, " has dtype ",
-                name_of(rows.element), ", but ", name_of(first.element), " in ", first.q.file);
-        if (!checked) {
-          check_finite(rows);
-          queries += rows.q.rows;
-          keys += rows.k.rows;
-          positions.add(rows);
-        }
-        visit(rows);
-      };
-      if (options.across_documents || source.n_shards() == 1)
-        shard(source.n_shards() == 1 ? first : source.read_layer(number));
-      else
-        for (index_t p = 0; p < source.n_shards(); ++p) {
-          shard(source.read_shard(number, p));
-          source.forget(p);
-        }
-      if (!checked && !stored && options.geometry) require_rows(first, queries, keys);
-      checked = true;
-    };
-    std::optional<known_moments> known;
-    if (stored)
-      known = known_moments_of(stored->read(number), options.geometry_blocks > 1 && stored->blocks() >= least_blocks);
-    if (known) report.moment_tokens = known->moments.q[0].total.count;
-    std::vector<head_report> heads;
-    visit_element_type(first.element, [&]<class T>() {
-      const auto shards = [&](const auto& f) { each_shard([&](const captured_layer& rows) { f(rows.view<T>()); }); };
-      heads = analyse_layer<T>(ctx, shards,
-                               {.names = {number, first.rope, first.query_heads, first.key_heads},
-                                .buckets = report.buckets,
-                                .context_length = report.context_length,
-                                .document_block = document_block(source.documents()),
-                                .every_token = std::move(known),
-                                .documents = documents},
-                               options);
-    });
-    for (auto& h : heads)
-      if (options.wants_head({number, h.q_head})) report.heads.push_back(std::move(h));
-    progress(static_cast<index_t>(first.query_heads.size()));
-  }
-  report.notes = notes_of(source, report, positions);
-  return report;
+model_report analyse(Context& ctx, const capture_set& source, analysis_options options, Progress&& progress,
+                     process_group& group);
+
+/// The same by this process alone.
+template <context Context, class Progress>
+model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options, Progress&& progress) {
+  process_group alone;
+  return analyse(ctx, source, options, progress, alone);
 }
 
 /// The same without progress.
@@ -151,3 +98,5 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
 }
 
 }  // namespace qkgeom
+
+#include "qkgeom/report/detail/analyse.hpp"

@@ -2,10 +2,7 @@
 // Captures that are made in parts, and by several processes: what they hold together is what one process makes.
 #include <gmock/gmock.h>
 
-#include <barrier>
-#include <mutex>
 #include <numeric>
-#include <thread>
 
 #include "capture/job/batches.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
@@ -13,6 +10,7 @@
 #include "qkgeom/io/capture_merge.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "tests/capture/capture_fixture.hpp"
+#include "tests/common/threads_as_processes.hpp"
 
 namespace qkgeom {
 namespace {
@@ -37,61 +35,6 @@ TEST(tasks, of_parts_are_all_tasks_once_with_like_numbers_of_tokens) {
   EXPECT_EQ(tasks_of_part(tokens, 3, 3), std::pair(std::size_t{7}, std::size_t{10}));  // 8
   EXPECT_QKGEOM_ERROR("10 pieces that can be captured apart, fewer than 11 parts", tasks_of_part(tokens, 1, 11));
 }
-
-/// Threads in place of processes: one `process_group` for each.
-class threads_as_processes {
- public:
-  explicit threads_as_processes(int size) : size_(size), texts_(size), barrier_(size) {}
-
-  class member final : public process_group {
-   public:
-    member(threads_as_processes& all, int rank) : all_(all), rank_(rank) {}
-    int rank() const override { return rank_; }
-    int size() const override { return all_.size_; }
-    index_t next() override {
-      const std::lock_guard lock(all_.mutex_);
-      all_.taken_by_.push_back(rank_);
-      return all_.next_++;
-    }
-    std::vector<std::string> gather(const std::string& text) override {
-      all_.texts_[rank_] = text;
-      all_.barrier_.arrive_and_wait();
-      auto texts = all_.texts_;
-      all_.barrier_.arrive_and_wait();
-      return texts;
-    }
-
-   private:
-    threads_as_processes& all_;
-    int rank_;
-  };
-
-  /// Calls f(group) on each thread. Returns what they threw.
-  std::vector<std::string> run(const std::function<void(process_group&)>& f) {
-    std::vector<std::string> errors(size_);
-    std::vector<std::thread> threads;
-    for (int r = 0; r < size_; ++r)
-      threads.emplace_back([&, r] {
-        member group(*this, r);
-        try {
-          f(group);
-        } catch (const std::exception& e) {
-          errors[r] = e.what();
-        }
-      });
-    for (auto& t : threads) t.join();
-    return errors;
-  }
-  const std::vector<int>& taken_by() const { return taken_by_; }
-
- private:
-  int size_;
-  std::vector<std::string> texts_;
-  std::barrier<> barrier_;
-  std::mutex mutex_{};
-  index_t next_ = 0;
-  std::vector<int> taken_by_{};
-};
 
 /// Seven documents of 200 tokens at most, in a block of moments each.
 class part : public test::capture_test {
@@ -202,7 +145,7 @@ TEST_F(part, any_number_of_processes_writes_the_bytes_of_one) {
   const auto one = run_to("whole");
   const auto whole = test::contents_of(folder / "whole");
   for (const int n : {2, 3}) {
-    threads_as_processes processes(n);
+    test::threads_as_processes processes(n);
     std::vector<capture_summary> summaries(n);
     const std::string out = "by-" + std::to_string(n);
     const auto errors = processes.run([&](process_group& group) { summaries[group.rank()] = run_to(out, {}, &group); });
@@ -215,7 +158,7 @@ TEST_F(part, any_number_of_processes_writes_the_bytes_of_one) {
 }
 
 TEST_F(part, processes_that_disagree_or_cannot_begin_all_end) {
-  threads_as_processes processes(2);
+  test::threads_as_processes processes(2);
   const auto errors = processes.run([&](process_group& group) {
     group.begin([] {});
     const std::string failed =

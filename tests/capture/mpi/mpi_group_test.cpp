@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // qkgeom-capture under mpirun.
-#include "capture/mpi/mpi_group.hpp"
-
 #include <gmock/gmock.h>
 
 #include <sys/stat.h>
@@ -10,6 +8,7 @@
 #include <charconv>
 #include <fstream>
 
+#include "qkgeom/core/random.hpp"
 #include "tests/capture/program_fixture.hpp"
 
 namespace qkgeom {
@@ -100,6 +99,36 @@ TEST_F(mpi_group, a_rank_that_fails_or_is_killed_ends_all_and_another_number_of_
   EXPECT_TRUE(killed);
   EXPECT_EQ(together(3, "cut", true), 0) << log();
   EXPECT_EQ(test::contents_of(folder / "cut"), test::contents_of(folder / "whole"));
+}
+
+TEST_F(mpi_group, ranks_that_are_killed_at_20_moments_leave_what_others_finish) {
+  write_documents(4);
+  ASSERT_EQ(run(capture_to("whole")), 0) << log();
+  const auto whole = test::contents_of(folder / "whole");
+  const auto finished = [&] { return fs::exists(folder / "cut" / "manifest.json"); };
+  const random_stream draws{5, 0, 0, draw::query_subset};
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(together(2, "timed"), 0) << log();
+  const std::chrono::duration<double> usual = std::chrono::steady_clock::now() - start;
+  int killed = 0;
+  for (std::uint64_t i = 0; killed < 20 && i < 60; ++i) {
+    if (finished()) {
+      EXPECT_EQ(test::contents_of(folder / "cut"), whole);
+      fs::remove_all(folder / "cut");
+    }
+    const pid_t job = start_together(2 + static_cast<int>(i % 2), "cut", true);
+    std::this_thread::sleep_for(usual * draws.uniform(2 * i));
+    const auto ranks = processes_with((folder / "cut").string());
+    if (!ranks.empty())
+      killed += ::kill(ranks[static_cast<std::size_t>(draws.uniform(2 * i + 1) * static_cast<double>(ranks.size()))],
+                       SIGKILL) == 0;
+    wait(job);
+  }
+  EXPECT_EQ(killed, 20);
+  if (!finished()) {
+    EXPECT_EQ(together(3, "cut", true), 0) << log();
+  }
+  EXPECT_EQ(test::contents_of(folder / "cut"), whole);
 }
 
 }  // namespace

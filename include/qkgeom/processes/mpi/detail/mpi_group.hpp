@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "capture/mpi/mpi_group.hpp"
+#pragma once
 
 #include <mpi.h>
 #include <unistd.h>
@@ -19,9 +19,11 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/mapped_file.hpp"
 #include "qkgeom/io/sha256.hpp"
+#include "qkgeom/processes/mpi/mpi_group.hpp"
 
 namespace qkgeom {
-namespace {
+
+namespace detail {
 
 /// All ranks of MPI_COMM_WORLD. Rank 0 holds two counters that every rank adds to without its help: the next number and
 /// the progress. One call of MPI runs at a time (MPI_THREAD_SERIALIZED).
@@ -53,19 +55,16 @@ class mpi_group final : public process_group {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  index_t next() override {
+  index_t passed(index_t units) override {
     const std::lock_guard lock(mutex_);
-    return add(next_number, 1);
-  }
-  void passed(progress& bar, index_t tokens) override {
-    const std::lock_guard lock(mutex_);
-    add(tokens_passed, tokens);
-    if (rank_ == 0) show(bar);
+    add(units_passed, units);
+    return rank_ == 0 ? unshown() : 0;
   }
   void works_on(const std::string& work) override { work_ = work; }
-  void wait(progress& bar) override {
+  using process_group::wait;
+  void wait(const std::function<void(index_t)>& show) override {
     idle([&] {
-      if (rank_ == 0) show(bar);
+      if (const index_t more = rank_ == 0 ? unshown() : 0; more > 0) show(more);
     });
   }
   std::vector<std::string> gather(const std::string& text) override {
@@ -88,10 +87,55 @@ class mpi_group final : public process_group {
     return texts;
   }
 
+  void collect(const std::string& text, const std::function<void(const std::string&)>& take) override {
+    const std::lock_guard lock(mutex_);
+    if (rank_ != 0) {
+      send_size(text.size());
+      in_pieces(text.size(),
+                [&](std::size_t at, int n) { MPI_Send(text.data() + at, n, MPI_CHAR, 0, 0, MPI_COMM_WORLD); });
+      return;
+    }
+    take(text);
+    for (int r = 1; r < size_; ++r) {
+      std::string other(received_size(r), '\0');
+      in_pieces(other.size(), [&](std::size_t at, int n) {
+        MPI_Recv(other.data() + at, n, MPI_CHAR, r, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      });
+      take(other);
+    }
+  }
+  std::string broadcast(const std::string& text) override {
+    const std::lock_guard lock(mutex_);
+    unsigned long long size = text.size();
+    MPI_Bcast(&size, 1, MPI_UNSIGNED_LONG_LONG, 0, MPI_COMM_WORLD);
+    std::string of_first = rank_ == 0 ? text : std::string(size, '\0');
+    in_pieces(size, [&](std::size_t at, int n) { MPI_Bcast(of_first.data() + at, n, MPI_CHAR, 0, MPI_COMM_WORLD); });
+    return of_first;
+  }
+
   const std::string& work() const { return work_; }
 
+ protected:
+  index_t next() override {
+    const std::lock_guard lock(mutex_);
+    return add(next_number, 1);
+  }
+
  private:
-  enum counter { next_number, tokens_passed, counters };
+  enum counter { next_number, units_passed, counters };
+
+  static void send_size(unsigned long long size) { MPI_Send(&size, 1, MPI_UNSIGNED_LONG_LONG, 0, 0, MPI_COMM_WORLD); }
+  static std::size_t received_size(int from) {
+    unsigned long long size = 0;
+    MPI_Recv(&size, 1, MPI_UNSIGNED_LONG_LONG, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return size;
+  }
+  /// Calls f(begin, length) for pieces whose length an int of MPI takes.
+  template <class F>
+  static void in_pieces(std::size_t size, const F& f) {
+    constexpr std::size_t piece = std::size_t{1} << 30;
+    for (std::size_t at = 0; at < size; at += piece) f(at, static_cast<int>(std::min(piece, size - at)));
+  }
 
   /// Adds to a counter of rank 0. Returns what it was before. Within `mutex_`.
   index_t add(int c, index_t n) {
@@ -101,12 +145,11 @@ class mpi_group final : public process_group {
     MPI_Win_flush(0, window_);
     return before;
   }
-  index_t fetch(int c) { return add(c, 0); }
-  /// Shows what all ranks have passed since the last time. Within `mutex_`.
-  void show(progress& bar) {
-    const index_t all = fetch(tokens_passed);
-    if (all > shown_) bar.add(all - shown_);
+  /// What all ranks have passed since the last time. Within `mutex_`.
+  index_t unshown() {
+    const index_t all = add(units_passed, 0), more = all - shown_;
     shown_ = all;
+    return more;
   }
   /// Waits for all ranks without keeping a core busy; calls `f` now and then.
   template <class F>
@@ -133,13 +176,13 @@ class mpi_group final : public process_group {
 };
 
 /// SHA-256 of the program that runs.
-std::string this_build() {
+inline std::string this_build() {
   const mapped_file program("/proc/self/exe");
   return sha256().add(program.bytes()).hex();
 }
 
 /// The CPU's name; "": not known.
-std::string cpu_name() {
+inline std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name")) return line.substr(line.find(':') + 1);
@@ -147,7 +190,7 @@ std::string cpu_name() {
 }
 
 /// Notes on rank 0 that ranks run on other CPUs: products take the kernels of each.
-void note_other_cpus(mpi_group& group) {
+inline void note_other_cpus(mpi_group& group) {
   const auto names = group.gather(cpu_name());
   const auto other = std::find_if(names.begin(), names.end(), [&](const auto& name) { return name != names[0]; });
   if (group.rank() == 0 && other != names.end())
@@ -158,55 +201,54 @@ void note_other_cpus(mpi_group& group) {
         static_cast<int>(other - names.begin()), other->c_str(), names[0].c_str());
 }
 
-std::string host_name() {
+inline std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
 }
 
-[[noreturn]] void abort_all(const std::string& program, const mpi_group& group, const std::string& why) {
+inline void abort_all(const std::string& program, const std::string& advice, const mpi_group& group,
+                      const std::string& why) {
   const std::string work = group.work().empty() ? "" : ", " + group.work();
   std::fflush(stdout);
-  std::fprintf(
-      stderr,
-      "%s: rank %d of %d on %s%s: %s; all ranks end, and the same command with --resume goes on from the shards "
-      "that are whole\n",
-      program.c_str(), group.rank(), group.size(), host_name().c_str(), work.c_str(), why.c_str());
+  std::fprintf(stderr, "%s: rank %d of %d on %s%s: %s; all ranks end%s%s\n", program.c_str(), group.rank(),
+               group.size(), host_name().c_str(), work.c_str(), why.c_str(), advice.empty() ? "" : ", and ",
+               advice.c_str());
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, 2);
   std::_Exit(2);
 }
 
 /// Whether a launcher (mpirun, srun --mpi=pmix) started this process, by the variables that it sets.
-bool started_by_mpi() {
+inline bool started_by_mpi() {
   // Open MPI and PRRTE; PMIx, as srun --mpi=pmix; MPICH and srun --mpi=pmi2.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
     if (std::getenv(name)) return true;
   return false;
 }
 
-}  // namespace
+}  // namespace detail
 
-void run_with_mpi(const std::string& program, const std::function<void(process_group&)>& body) {
-  if (!started_by_mpi()) {
-    process_group alone;
-    return body(alone);
-  }
-  auto group = std::make_unique<mpi_group>();
+inline void run_with_mpi(const std::string& program, const std::string& advice,
+                         const std::function<void(process_group&)>& body) {
+  if (!detail::started_by_mpi()) return body(this_process());
+  auto group = std::make_unique<detail::mpi_group>();
   try {
-    group->agree(this_build(), "build of this program");
-    note_other_cpus(*group);
+    group->agree(detail::this_build(), "build of this program");
+    detail::note_other_cpus(*group);
     body(*group);
-  } catch (const group_error&) {
-    if (group->rank() == 0) throw;
+  } catch (const group_error& e) {
+    // mpirun kills the others once one has ended with 2: rank 0 speaks before they leave together.
+    std::fflush(stdout);
+    if (group->rank() == 0) std::fprintf(stderr, "%s: %s\n", program.c_str(), e.what());
     group.reset();
     std::_Exit(2);
   } catch (const std::bad_alloc&) {
     if (group->size() == 1) throw;
-    abort_all(program, *group, "not enough memory");
+    detail::abort_all(program, advice, *group, "not enough memory");
   } catch (const std::exception& e) {
     if (group->size() == 1) throw;
-    abort_all(program, *group, e.what());
+    detail::abort_all(program, advice, *group, e.what());
   }
 }
 
