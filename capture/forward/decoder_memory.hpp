@@ -105,6 +105,7 @@ struct chunk_memory {
       : normed(m.memory(), 0),
         block(m.memory(), 0),
         active(m.memory(), 0),
+        latent(m.memory(), 0),
         wide(m.memory(), 0),
         narrow(m.memory(), 0),
         experts(m) {}
@@ -113,11 +114,12 @@ struct chunk_memory {
     normed.reserve(rows * d.hidden);
     block.reserve(rows * block_width(d));
     active.reserve(rows * active_width(d));
+    latent.reserve(rows * latent_width(d));
     wide.reserve(rows * wide_width(d));
     narrow.reserve(rows * d.hidden);
   }
   static index_t working_bytes(const decoder_description& d, index_t rows) {
-    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + block_width(d) + active_width(d)) +
+    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + block_width(d) + active_width(d) + latent_width(d)) +
                    static_cast<index_t>(sizeof(float)) * (wide_width(d) + d.hidden)) +
            (d.experts ? mixture_of_experts<Device, T>::working_bytes(d, rows) : 0);
   }
@@ -127,9 +129,15 @@ struct chunk_memory {
   }
 
   memory_of<T> normed, block, active;  // (rows, hidden), (rows, hidden), (rows, feed-forward)
+  memory_of<T> latent;                 // (rows, latent_width)
   memory_of<float> wide, narrow;       // results of products; narrow: (rows, hidden)
   mixture_of_experts<Device, T> experts;
   product_scratch product;
+
+  /// Length of the short rows of a token's queries and keys together, with the rotated part of the key; 0: none.
+  static index_t latent_width(const decoder_description& d) {
+    return d.latent ? d.latent->query_rank + d.latent->key_rank + d.latent->rotated : 0;
+  }
 
  private:
   /// Width of the widest feed-forward that is not one of the chosen experts'.
@@ -140,7 +148,8 @@ struct chunk_memory {
   }
   static index_t wide_width(const decoder_description& d) {
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
-    return std::max((d.query_heads + 2 * d.key_heads) * d.head_dim, (gated ? 2 : 1) * dense_width(d));
+    return std::max(
+        {(d.query_heads + 2 * d.key_heads) * d.head_dim, (gated ? 2 : 1) * dense_width(d), latent_width(d)});
   }
   static index_t block_width(const decoder_description& d) {
     return d.parallel_residual && !d.adds_in_order ? d.hidden : 0;

@@ -19,12 +19,14 @@ template <class T>
 struct choose_experts {
   const float* logits;  ///< (rows, experts)
   index_t experts, chosen;
-  bool normalised;                    ///< shares add up to 1
-  std::int32_t* expert;               ///< (rows, chosen)
-  float* share;                       ///< the same
-  const float* correction = nullptr;  ///< (experts) added to sigmoids of logits, by whose sum experts are chosen
-  float scale = 1;                    ///< of shares that are sigmoids
-  const float* bias = nullptr;        ///< (experts) added to logits; or none
+  bool normalised;                        ///< shares add up to 1
+  std::int32_t* expert;                   ///< (rows, chosen)
+  float* share;                           ///< the same
+  const float* correction = nullptr;      ///< (experts) added to sigmoids of logits, by whose sum experts are chosen
+  float scale = 1;                        ///< of shares that are sigmoids
+  const float* bias = nullptr;            ///< (experts) added to logits; or none
+  index_t groups = 1, chosen_groups = 1;  ///< experts are chosen from these groups alone, if there are several
+  float* ranks = nullptr;                 ///< where sigmoids are: (rows, experts + groups) to work in
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -62,12 +64,13 @@ struct choose_experts {
   template <class Team>
   QKGEOM_HD void by_sigmoids(const Team& team, index_t row, const float* x) const {
     const auto sigmoid = [=](index_t i) { return x[i] == x[i] ? 1.0f / (1.0f + std::exp(-x[i])) : 0.0f; };
-    const auto rank_by = [=, this](index_t i) { return sigmoid(i) + correction[i]; };
+    float* const rank_by = ranks + row * (experts + groups);
+    for (index_t i = team.rank(); i < experts; i += team.size()) rank_by[i] = sigmoid(i) + correction[i];
+    team.sync();
+    if (groups > 1) leave_groups(team, rank_by);
     float* const shares = share + row * chosen;
     for (index_t i = team.rank(); i < experts; i += team.size()) {
-      const float mine = rank_by(i);
-      index_t place = 0;
-      for (index_t j = 0; j < experts; ++j) place += rank_by(j) > mine || (rank_by(j) == mine && j < i);
+      const index_t place = place_of(rank_by, experts, i);
       if (place >= chosen) continue;
       expert[row * chosen + place] = static_cast<std::int32_t>(i);
       shares[place] = sigmoid(i);
@@ -80,6 +83,32 @@ struct choose_experts {
     }
     team.sync();
     for (index_t i = team.rank(); i < chosen; i += team.size()) shares[i] = shares[i] / sum * scale;
+  }
+
+  /// How many come before i: those that are larger, and equal ones before it.
+  QKGEOM_HD static index_t place_of(const float* x, index_t n, index_t i) {
+    index_t place = 0;
+    for (index_t j = 0; j < n; ++j) place += x[j] > x[i] || (x[j] == x[i] && j < i);
+    return place;
+  }
+
+  /// Experts of groups that are not chosen come last. A group counts by the sum of its two best experts.
+  template <class Team>
+  QKGEOM_HD void leave_groups(const Team& team, float* rank_by) const {
+    const index_t each = experts / groups;
+    float* const of_group = rank_by + experts;
+    for (index_t g = team.rank(); g < groups; g += team.size()) {
+      float best = -HUGE_VALF, second = -HUGE_VALF;
+      for (index_t i = g * each; i < (g + 1) * each; ++i) {
+        second = std::fmax(second, std::fmin(best, rank_by[i]));
+        best = std::fmax(best, rank_by[i]);
+      }
+      of_group[g] = best + second;
+    }
+    team.sync();
+    for (index_t i = team.rank(); i < experts; i += team.size())
+      if (place_of(of_group, groups, i / each) >= chosen_groups) rank_by[i] = -HUGE_VALF;
+    team.sync();
   }
 };
 
@@ -153,6 +182,7 @@ class mixture_of_experts {
   explicit mixture_of_experts(Device& m)
       : device_(&m),
         router_(m.memory(), 0),
+        ranks_(m.memory(), 0),
         share_(m.memory(), 0),
         rows_(m.memory(), 0),
         wide_(m.memory(), 0),
@@ -164,8 +194,8 @@ class mixture_of_experts {
   /// Bytes that it holds on the device for so many rows.
   static index_t working_bytes(const decoder_description& d, index_t rows) {
     const experts_description& e = *d.experts;
-    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 2 * e.width)) + 4 * e.count +
-                   16 * e.chosen);
+    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 2 * e.width)) +
+                   4 * (e.sigmoids ? 2 * e.count + e.groups : e.count) + 16 * e.chosen);
   }
 
   /// The sum (rows, hidden) of the outputs of the chosen experts for x (rows, hidden), times their shares. Valid until
@@ -176,13 +206,14 @@ class mixture_of_experts {
     const experts_description& e = *d.experts;
     const index_t choices = rows * e.chosen;
     router_.reserve(rows * e.count);
+    if (e.sigmoids) ranks_.reserve(rows * (e.count + e.groups));
     expert_.reserve(choices);
     share_.reserve(choices);
     multiply_map(*device_, weights.router.w, {rows, e.count, d.hidden, d.hidden}, x, router_.data(), scratch);
     device_->rows(rows, device_kernels::choose_experts<T>{
                             router_.data(), e.count, e.chosen, e.normalised, expert_.data(), share_.data(),
                             e.sigmoids ? weights.router.b.data() : nullptr, static_cast<float>(e.scale),
-                            e.biases ? weights.router.b.data() : nullptr});
+                            e.biases ? weights.router.b.data() : nullptr, e.groups, e.chosen_groups, ranks_.data()});
     const choices_by_expert sorted(expert_.host(choices), e.count, e.chosen);
     choice_.set(sorted.choice);
     place_.set(sorted.place);
@@ -218,8 +249,8 @@ class mixture_of_experts {
 
  private:
   Device* device_;
-  buffer<float, typename Device::memory_type> router_, share_;
-  buffer<T, typename Device::memory_type> rows_, wide_, sum_;  // rows for the experts, then of them
+  buffer<float, typename Device::memory_type> router_, ranks_, share_;  // ranks: see `choose_experts`
+  buffer<T, typename Device::memory_type> rows_, wide_, sum_;           // rows for the experts, then of them
   buffer<std::int32_t, typename Device::memory_type> expert_, choice_, place_;
 };
 

@@ -57,6 +57,7 @@ struct rotate_rows {
   float growth = 0;  ///< 0: none
   index_t growth_context = 1;
   norm_parameters q_norm{}, k_norm{};  ///< of each head after the rotation; without weights: none
+  index_t rotated_from = 0;            ///< the first channel that turns
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -70,7 +71,7 @@ struct rotate_rows {
       const index_t step = interleaved ? 2 : 1, second = interleaved ? 1 : half;
       const auto lanes = team.lanes();
       for (index_t i = team.group(); i < places.vectors(); i += team.groups()) {
-        T* const x = places.vector(row, i);
+        T* const x = places.vector(row, i) + rotated_from;
         each_column(
             lanes, half,
             [=](auto j) {

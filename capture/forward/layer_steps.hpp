@@ -8,6 +8,7 @@
 #include "capture/forward/blockwise_attention.hpp"
 #include "capture/forward/decoder_memory.hpp"
 #include "capture/forward/kernels.hpp"
+#include "capture/forward/latent.hpp"
 #include "capture/forward/linear_map.hpp"
 #include "capture/model/description.hpp"
 #include "qkgeom/core/view.hpp"
@@ -55,6 +56,7 @@ class layer_steps {
                     device_kernels::norm_rows<T>{x, w.normed.data(), d.hidden, norm_of(weights.attention_norm)});
       x = w.normed.data();
     }
+    if (d.latent) return project_latent(c, layer, only_qk, weights, rotates, x, w);
     const device_kernels::norm_parameters q_norm = norm_of(weights.q_norm), k_norm = norm_of(weights.k_norm);
     const qk_norm before = d.qk == qk_norm::each_head_after_rotation ? qk_norm::none : d.qk;
     T* const values = only_qk ? nullptr : c.document->rows->keys.values();
@@ -113,7 +115,15 @@ class layer_steps {
     if (parallel && norms)
       device_->rows(
           c.rows, device_kernels::norm_rows<T>{states, w.normed.data(), d.hidden, norm_of(weights.feed_forward_norm)});
-    linear(weights.output, d.output_bias, {c.rows, d.hidden, query_width(), query_width()}, c.attended, w.narrow.data(),
+    const index_t attended_width = d.query_heads * d.value_dim();
+    const T* attended = c.attended;
+    if (d.value_dim() != d.head_dim) {
+      T* const kept = reinterpret_cast<T*>(w.wide.data());
+      device_->rows(c.rows,
+                    device_kernels::keep_channels<T>{c.attended, d.query_heads, d.head_dim, d.value_dim(), kept});
+      attended = kept;
+    }
+    linear(weights.output, d.output_bias, {c.rows, d.hidden, attended_width, attended_width}, attended, w.narrow.data(),
            w, [&]<class In>(const In* wide, const float* bias) {
              device_->rows(
                  c.rows,
@@ -157,6 +167,38 @@ class layer_steps {
 
  private:
   static constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
+  /// Queries, keys and values of latent attention, of x (rows, hidden).
+  void project_latent(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights,
+                      bool rotates, const T* x, workspace& w) {
+    const decoder_description& d = description_;
+    const latent_description& l = *d.latent;
+    const index_t stride = workspace::latent_width(d), key_row = d.key_heads * (l.plain + l.value_dim);
+    const auto norm_of_rows = [](const auto& of) {
+      return device_kernels::norm_parameters{of.data(), nullptr, norm_kind::llama,
+                                             static_cast<float>(latent_description::eps)};
+    };
+    linear(weights.latent.down, l.bias, {c.rows, stride, d.hidden, d.hidden}, x, w.wide.data(), w,
+           [&]<class In>(const In* wide, const float* bias) {
+             device_->rows(c.rows,
+                           device_kernels::norm_latents<In, T>{wide, bias, l.query_rank, l.key_rank, stride,
+                                                               norm_of_rows(weights.latent.query_norm),
+                                                               norm_of_rows(weights.latent.key_norm), w.latent.data()});
+           });
+    T* const wide = reinterpret_cast<T*>(w.wide.data());
+    const device_kernels::head_parts<T> parts{l.plain, l.rotated, l.pairs};
+    const map_shape to_queries = l.query_rank > 0 ? map_shape{c.rows, query_width(), l.query_rank, stride}
+                                                  : map_shape{c.rows, query_width(), d.hidden, d.hidden};
+    multiply_map(*device_, weights.latent.queries.w, to_queries, l.query_rank > 0 ? w.latent.data() : x, wide,
+                 w.product);
+    device_->rows(c.rows, device_kernels::place_latent_queries<T>{wide, places_of(c), parts});
+    multiply_map(*device_, weights.latent.keys.w, {c.rows, key_row, l.key_rank, stride}, w.latent.data() + l.query_rank,
+                 wide, w.product);
+    device_->rows(c.rows,
+                  device_kernels::place_latent_keys<T>{wide, w.latent.data() + l.query_rank + l.key_rank, stride,
+                                                       l.value_dim, only_qk ? nullptr : c.document->rows->keys.values(),
+                                                       parts, rotates, turn_of(c, layer, weights)});
+  }
+
   index_t key_width() const { return description_.key_heads * description_.head_dim; }
 
   device_kernels::chunk_places<T> places_of(const chunk& c) const {
@@ -179,6 +221,7 @@ class layer_steps {
       turn.cos = t.cos.data();
       turn.sin = t.sin.data();
       turn.half = t.half;
+      turn.rotated_from = rope.first;
       turn.interleaved = rope.interleaved;
       turn.exact = rope.exact;
     }

@@ -68,6 +68,20 @@ class slice_list {
         if (d.qkv_bias) slices_.push_back({name + ".bias", {3 * q}, first, d.head_dim, nullptr, &to.b, first_row});
       }
   }
+  void latent(latent_weights& to) {
+    const decoder_description& d = model_;
+    const latent_description& l = *d.latent;
+    const std::string own = "self_attn.";
+    if (l.query_rank > 0) {
+      linear(own + "q_a_proj", l.query_rank, d.hidden, l.bias, to.down);
+      vector(own + "q_a_layernorm.weight", l.query_rank, to.query_norm);
+    }
+    linear(own + "kv_a_proj_with_mqa", l.key_rank + l.rotated, d.hidden, l.bias, to.down, l.query_rank);
+    vector(own + "kv_a_layernorm.weight", l.key_rank, to.key_norm);
+    linear(own + (l.query_rank > 0 ? "q_b_proj" : "q_proj"), d.query_heads * d.head_dim,
+           l.query_rank > 0 ? l.query_rank : d.hidden, false, to.queries);
+    linear(own + "kv_b_proj", d.key_heads * (l.plain + l.value_dim), l.key_rank, false, to.keys);
+  }
   /// A gated feed-forward below `name`, or the layer's own form.
   void gated(const std::string& name, index_t width, bool bias, feed_forward_weights& to) {
     linear(name + "gate_proj", width, model_.hidden, bias, to.up, 0);
@@ -93,7 +107,10 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   const layer_description& l = d.layers[layer];
   slice_list list(d, prefix + "layers." + std::to_string(layer) + ".");
   list.norm(d.names.attention_norm, to.attention_norm);
-  list.qkv(only_qk, to.qkv);
+  if (d.latent)
+    list.latent(to.latent);
+  else
+    list.qkv(only_qk, to.qkv);
   if (d.qk != qk_norm::none) {
     const bool each = d.qk != qk_norm::all_heads;
     list.vector(d.names.q_norm + ".weight", each ? d.head_dim : d.query_heads * d.head_dim, to.q_norm);
@@ -101,7 +118,7 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   }
   if (only_qk) return list.take();
   if (d.sinks) list.vector(sinks_name, d.query_heads, to.sinks);
-  list.linear(d.names.output, d.hidden, d.query_heads * d.head_dim, d.output_bias, to.output);
+  list.linear(d.names.output, d.hidden, d.query_heads * d.value_dim(), d.output_bias, to.output);
   list.norm(d.names.attention_out_norm, to.attention_out_norm);
   list.norm(d.names.feed_forward_norm, to.feed_forward_norm);
   list.norm(d.names.feed_forward_out_norm, to.feed_forward_out_norm);

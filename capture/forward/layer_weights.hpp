@@ -29,10 +29,17 @@ struct feed_forward_weights {
   linear_weights up, down;
 };
 
+/// Weights of latent attention: `down` gives the short rows of queries, then of keys, then the rotated part of a key.
+struct latent_weights {
+  linear_weights down, queries, keys;  ///< keys: a head's part of keys without rotation, then its value
+  std::vector<float> query_norm, key_norm;
+};
+
 /// Weights of one layer; q, k and v are one matrix.
 struct layer_weights {
   norm_weights attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_weights qkv, output;
+  latent_weights latent;  ///< in place of qkv
   std::vector<float> q_norm, k_norm;
   std::vector<float> sinks;  ///< (query heads) logits
   feed_forward_weights feed_forward;

@@ -52,7 +52,7 @@ std::vector<head_id> choose_heads(const decoder_description& model, const plan_o
 captured_rope rope_of(const rope_description& r, index_t context) {
   const bool far = r.longrope && context > r.longrope->context;
   const auto& f = far ? r.longrope->inv_freq : r.inv_freq;
-  return {r.style(), r.rotary_dim, r.attention_factor, {f.begin(), f.end()}};
+  return {r.style(), r.rotary_dim, r.attention_factor, {f.begin(), f.end()}, r.first};
 }
 
 }  // namespace

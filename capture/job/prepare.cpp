@@ -9,6 +9,7 @@
 #include "capture/forward/layer_weights.hpp"
 #include "capture/gguf/gguf_model.hpp"
 #include "qkgeom/io/file.hpp"
+#include "qkgeom/io/head_part.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/planes.hpp"
 
@@ -142,6 +143,8 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
       notes << "note: documents of more than " << longrope->context
             << " tokens have other rotary frequencies than shorter ones, from their first token on\n";
   }
+  if (const auto& latent = p.model.latent)
+    p.manifest.extra[head_parts_field] = {{"nope", {0, latent->plain}}, {"rope", {latent->plain, p.model.head_dim}}};
   if (const auto& growth = p.model.growth)
     p.manifest.extra["query_growth"] = {{"beta", growth->beta}, {"context", growth->context}};
   const index_t captured = p.manifest.query_heads();

@@ -62,9 +62,23 @@ struct experts_description {
   bool biases = false;      ///< of router and experts
   double limit = 0;         ///< not 0: of gate and up, whose product is (up + 1) gate sigmoid(1.702 gate)
   std::string router = "mlp.gate";
-  bool sigmoids = false;     ///< probabilities are sigmoids, and experts are chosen by these plus a correction each
-  double scale = 1;          ///< of sigmoids as weights
-  index_t shared_width = 0;  ///< of a feed-forward that every token takes besides; 0: there is none
+  bool sigmoids = false;  ///< probabilities are sigmoids, and experts are chosen by these plus a correction each,
+  index_t groups = 1, chosen_groups = 1;  ///< of the groups of experts whose best two have the largest sums
+  double scale = 1;                       ///< of sigmoids as weights
+  index_t shared_width = 0;               ///< of a feed-forward that every token takes besides; 0: there is none
+};
+
+/// Latent attention (DeepSeek-AI 2024): a head's queries and keys are a part without rotary embedding and one with it,
+/// side by side. They and the values are products of short rows, which are normed; the rotated part of a key is that of
+/// all heads.
+struct latent_description {
+  index_t query_rank = 0;          ///< length of the rows of queries; 0: queries are products of hidden states
+  index_t key_rank = 0;            ///< length of the rows of values and of the keys' parts without rotation
+  index_t plain = 0, rotated = 0;  ///< channels of the two parts
+  index_t value_dim = 0;           ///< channels of a value, at most those of a head
+  bool bias = false;               ///< of the maps to the short rows
+  bool pairs = true;               ///< the rotated part is stored in neighbouring pairs; rows have halves all the same
+  static constexpr double eps = 1e-6;  ///< of the short rows' norms
 };
 
 /// A decoder as data: all that the forward pass needs to know about a model besides its weights.
@@ -92,6 +106,7 @@ struct decoder_description {
   double score_cap = 0;                 ///< scores x, scaled, become c tanh(x / c) before the softmax; 0: no cap
   bool sinks = false;                   ///< each query head has a logit of no key, which enters its softmax
   std::optional<query_growth> growth{};
+  std::optional<latent_description> latent{};
   std::optional<experts_description> experts{};
   rope_description rope;
   std::optional<rope_description> local_rope{};
@@ -103,6 +118,7 @@ struct decoder_description {
 
   /// Tokens that the model was made for, the scaling of its rotary embedding included.
   index_t longest_context() const { return std::max(context, rope.scaled_context); }
+  index_t value_dim() const { return latent ? latent->value_dim : head_dim; }
   index_t n_layers() const { return static_cast<index_t>(layers.size()); }
   const rope_description& rope_of(const layer_description& l) const { return l.local_rope ? *local_rope : rope; }
 };

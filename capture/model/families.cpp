@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 27> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 28> families{{{"llama", read_llama},
                                                    {"smollm3", read_smollm3},
                                                    {"mistral", read_mistral},
                                                    {"ministral", read_ministral},
@@ -35,6 +35,7 @@ constexpr std::array<decoder_family, 27> families{{{"llama", read_llama},
                                                    {"phi3", read_phi3},
                                                    {"gemma2", read_gemma2},
                                                    {"gpt_oss", read_gpt_oss},
+                                                   {"deepseek_v3", read_deepseek_v3},
                                                    {"gpt_neox", read_gpt_neox}}};
 
 /// A field that changes what enters the attention, and the families that know it.
@@ -51,7 +52,7 @@ void refuse_foreign_fields(const json_value& config, const std::string& type) {
                                                 {"embedding_multiplier", {"granite"}},
                                                 {"no_rope_layers", {"smollm3"}},
                                                 {"cross_attention_layers", {"mllama", "mllama_text_model"}},
-                                                {"kv_lora_rank", {}},
+                                                {"kv_lora_rank", {"deepseek_v3"}},
                                                 {"linear_num_key_heads", {}}};
   for (const family_field& f : fields)
     require(!config.find(f.name) || std::find(f.families.begin(), f.families.end(), type) != f.families.end(),

@@ -107,6 +107,7 @@ decoder_description read_cohere2(const json_value& config);
 decoder_description read_phi3(const json_value& config);
 decoder_description read_gemma2(const json_value& config);
 decoder_description read_gpt_oss(const json_value& config);
+decoder_description read_deepseek_v3(const json_value& config);
 decoder_description read_gpt_neox(const json_value& config);
 
 }  // namespace qkgeom

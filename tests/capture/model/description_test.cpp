@@ -299,7 +299,8 @@ TEST(description, refusals_name_what_is_wrong) {
             "config.json: model_type 'foo' is not supported; supported: llama, smollm3, mistral, ministral, "
             "ministral3, mistral3, qwen2, qwen3, qwen3_moe, mllama, mllama_text_model, gemma3, gemma3_text, glm, glm4, "
             "glm4_moe, "
-            "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, gpt_neox");
+            "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, deepseek_v3, "
+            "gpt_neox");
   EXPECT_THAT(description_refusal(json::object()), HasSubstr("model_type"));
   EXPECT_THAT(description_refusal(json::array()), HasSubstr("object"));
   EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "proportional"}}}})),
@@ -428,6 +429,36 @@ TEST(description, gpt_oss_is_the_released_model_where_config_json_is_silent) {
   EXPECT_EQ(d.experts->count, 128);
   EXPECT_EQ(d.experts->width, 2880);
   EXPECT_THAT(description_refusal({{"model_type", "gpt_oss"}, {"swiglu_alpha", 1.5}}), HasSubstr("swiglu_alpha"));
+}
+
+TEST(description, deepseek_v3_has_the_shape_and_scale_of_its_release) {
+  const json config{{"model_type", "deepseek_v3"},
+                    {"max_position_embeddings", 163840},
+                    {"rope_scaling",
+                     {{"type", "yarn"},
+                      {"factor", 40},
+                      {"mscale", 1.0},
+                      {"mscale_all_dim", 1.0},
+                      {"beta_fast", 32},
+                      {"beta_slow", 1},
+                      {"original_max_position_embeddings", 4096}}}};
+  const decoder_description d = read_description(config);
+  EXPECT_EQ(d.head_dim, 192);
+  EXPECT_EQ(d.key_heads, 128);
+  EXPECT_EQ(d.rope.rotary_dim, 64);
+  EXPECT_EQ(d.rope.first, 128);
+  EXPECT_EQ(d.rope.attention_factor, 1);
+  EXPECT_NEAR(*d.score_scale, std::pow(0.1 * std::log(40.0) + 1, 2) / std::sqrt(192.0), 1e-12);
+  EXPECT_EQ(d.latent->query_rank, 1536);
+  EXPECT_FALSE(d.layers[2].experts);
+  EXPECT_TRUE(d.layers[3].experts);
+  EXPECT_EQ(d.experts->groups, 8);
+  EXPECT_EQ(d.experts->chosen_groups, 4);
+  const auto refused = [&](const json& patch) { return description_refusal(with(config, patch)); };
+  EXPECT_THAT(refused({{"v_head_dim", 256}}), HasSubstr("v_head_dim"));
+  EXPECT_THAT(refused({{"num_key_value_heads", 8}}), HasSubstr("num_key_value_heads"));
+  EXPECT_THAT(refused({{"n_group", 3}}), HasSubstr("n_group"));
+  EXPECT_THAT(refused({{"topk_group", 9}}), HasSubstr("topk_group"));
 }
 
 TEST(description, what_another_family_has_is_refused_by_name) {

@@ -54,8 +54,9 @@ void turn_side(captured_side& side, vector_view<const std::int32_t> was, const r
 /// A layer whose rows stood at `was`, (queries, keys), turned to the positions that they have now.
 inline captured_layer turned_layer(captured_layer layer, std::array<vector_view<const std::int32_t>, 2> was,
                                    row_turns turns) {
-  require(2 * static_cast<index_t>(turns.planes.size()) <= layer.k.dim, layer.k.file, ": layer ", layer.layer,
-          ": the rotary embedding turns more coordinates than heads have");
+  const bool fits = std::all_of(turns.planes.begin(), turns.planes.end(),
+                                [&](const turned_plane& p) { return std::max(p.first, p.second) < layer.k.dim; });
+  require(fits, layer.k.file, ": layer ", layer.layer, ": the rotary embedding turns more coordinates than heads have");
   visit_element_type(layer.element, [&]<class From>() {
     turn_side<From>(layer.q, was[0], turns);
     turns.from = turns.to = {};  // queries alone grow
@@ -142,7 +143,8 @@ inline capture_set before_rope(const capture_set& source) {
   auto rows = [was](captured_layer layer) {
     const auto applied = was.rope_of(was.layer(layer.layer));
     if (!applied) return layer;
-    captured_rope none{applied->style, applied->rotary_dim, 1, std::vector<double>(applied->inv_freq.size())};
+    captured_rope none{applied->style, applied->rotary_dim, 1, std::vector<double>(applied->inv_freq.size()),
+                       applied->first};
     auto turns = turns_between(&*applied, none);
     turns.from = detail::growth_of_queries(was);
     return detail::turned_layer(layer, {layer.q.position, layer.k.position}, std::move(turns));
