@@ -26,6 +26,7 @@ struct choose_experts {
   float scale = 1;                        ///< of shares that are sigmoids
   const float* bias = nullptr;            ///< (experts) added to logits; or none
   index_t groups = 1, chosen_groups = 1;  ///< experts are chosen from these groups alone, if there are several
+  bool apart = false;                     ///< shares are sigmoids of the logits, each of its own
   float* ranks = nullptr;                 ///< where sigmoids are: (rows, experts + groups) to work in
 
   template <class Team>
@@ -56,7 +57,9 @@ struct choose_experts {
       for (index_t i = 0; i < chosen; ++i) sum += shares[i];
     }
     team.sync();
-    for (index_t i = team.rank(); i < chosen; i += team.size()) shares[i] = rounded<T>(shares[i] / sum);
+    for (index_t i = team.rank(); i < chosen; i += team.size())
+      shares[i] =
+          rounded<T>(apart ? value_functions<float>::sigmoid(logit(expert[row * chosen + i])) : shares[i] / sum);
   }
 
  private:
@@ -119,13 +122,15 @@ struct take_rows {
   const std::int32_t* choice;  ///< (rows chosen), of (rows, chosen)
   index_t chosen, width;
   T* to;
+  const float* share = nullptr;  ///< (rows, chosen) by which rows are multiplied; or none
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t i) const {
     const T* const x = from + choice[i] / chosen * width;
     T* const y = to + i * width;
+    const float times = share ? share[choice[i]] : 1.0f;
     each_column(
-        team, width, [=](auto c) { return load(x, c); }, [=](auto c, auto v) { store(y, c, v); });
+        team, width, [=](auto c) { return load(x, c); }, [=](auto c, auto v) { store(y, c, v * times); });
   }
 };
 
@@ -134,7 +139,7 @@ template <class T>
 struct add_expert_rows {
   const T* from;                       ///< (rows chosen, width)
   const std::int32_t *place, *choice;  ///< (rows, chosen) rows of `from`, by their experts; as above
-  const float* share;                  ///< (rows, chosen), by choice
+  const float* share;                  ///< (rows, chosen), by choice; none: 1
   index_t chosen, width;
   T* to;
 
@@ -144,7 +149,7 @@ struct add_expert_rows {
     for_columns(team, width, [&](auto c) {
       value y{};
       for (index_t k = row * chosen; k < (row + 1) * chosen; ++k)
-        y = rounded<T>(y + rounded<T>(load(from + place[k] * width, c) * share[choice[place[k]]]));
+        y = rounded<T>(y + rounded<T>(load(from + place[k] * width, c) * (share ? share[choice[place[k]]] : 1.0f)));
       store(to + row * width, c, y);
     });
   }
@@ -213,7 +218,8 @@ class mixture_of_experts {
     device_->rows(rows, device_kernels::choose_experts<T>{
                             router_.data(), e.count, e.chosen, e.normalised, expert_.data(), share_.data(),
                             e.sigmoids ? weights.router.b.data() : nullptr, static_cast<float>(e.scale),
-                            e.biases ? weights.router.b.data() : nullptr, e.groups, e.chosen_groups, ranks_.data()});
+                            e.biases ? weights.router.b.data() : nullptr, e.groups, e.chosen_groups, e.scales_inputs,
+                            ranks_.data()});
     const choices_by_expert sorted(expert_.host(choices), e.count, e.chosen);
     choice_.set(sorted.choice);
     place_.set(sorted.place);
@@ -230,7 +236,8 @@ class mixture_of_experts {
       device_->rows(count, device_kernels::activate_rows<T, T>{wide, e.width, bias, d.act, true, wide, 2 * e.width,
                                                                static_cast<float>(e.limit)});
     };
-    device_->rows(choices, device_kernels::take_rows<T>{x, choice_.data(), e.chosen, d.hidden, rows_.data()});
+    device_->rows(choices, device_kernels::take_rows<T>{x, choice_.data(), e.chosen, d.hidden, rows_.data(),
+                                                        e.scales_inputs ? share_.data() : nullptr});
     each([&](const auto& expert, index_t count, T* here, T* wide) {
       multiply_map(*device_, expert.up.w, {count, 2 * e.width, d.hidden, d.hidden}, here, wide, scratch);
       if (e.biases) activate(count, wide, expert.up.b.data());
@@ -242,8 +249,9 @@ class mixture_of_experts {
         device_->rows(count, device_kernels::finish_block<T, T>{
                                  here, d.hidden, expert.down.b.data(), {}, nullptr, false, here, {}, nullptr});
     });
-    device_->rows(rows, device_kernels::add_expert_rows<T>{rows_.data(), place_.data(), choice_.data(), share_.data(),
-                                                           e.chosen, d.hidden, sum_.data()});
+    device_->rows(rows, device_kernels::add_expert_rows<T>{rows_.data(), place_.data(), choice_.data(),
+                                                           e.scales_inputs ? nullptr : share_.data(), e.chosen,
+                                                           d.hidden, sum_.data()});
     return sum_.data();
   }
 

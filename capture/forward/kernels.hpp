@@ -56,6 +56,7 @@ struct rotate_rows {
   bool interleaved = false, exact = false;
   float growth = 0;  ///< 0: none
   index_t growth_context = 1;
+  bool counts_from_1 = false;          ///< the growth does, and is not rounded
   norm_parameters q_norm{}, k_norm{};  ///< of each head after the rotation; without weights: none
   index_t rotated_from = 0;            ///< the first channel that turns
 
@@ -98,8 +99,8 @@ struct rotate_rows {
     }
     if (growth == 0) return;
     team.sync();
-    const auto times = static_cast<float>(t / growth_context);
-    const float factor = rounded<T>(1.0f + growth * std::log(1.0f + times));
+    const auto times = static_cast<float>((t + counts_from_1) / growth_context);
+    const float grown = 1.0f + growth * std::log(1.0f + times), factor = counts_from_1 ? grown : rounded<T>(grown);
     T* const q = places.query(row, 0);
     for_columns(team, places.query_heads * places.dim, [=](auto c) { store(q, c, load(q, c) * factor); });
   }
@@ -293,6 +294,24 @@ struct change_keys {
         own_keys[own + c] = key;
       }
     }
+  }
+};
+
+/// Keys and values of some rows of each head, at other distances.
+template <class T>
+struct copy_keys {
+  const T *keys, *values;
+  index_t row, head;  ///< distances of rows and heads
+  T *own_keys, *own_values;
+  index_t own_row, own_head, heads, dim;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t r) const {
+    for (index_t h = 0; h < heads; ++h)
+      for (index_t c = team.rank(); c < dim; c += team.size()) {
+        own_keys[h * own_head + r * own_row + c] = keys[h * head + r * row + c];
+        own_values[h * own_head + r * own_row + c] = values[h * head + r * row + c];
+      }
   }
 };
 

@@ -31,7 +31,7 @@ class layer_steps {
 
   /// The arguments must live longer. Blocks of the attention have so many rows and keys.
   layer_steps(Device& m, const decoder_description& d, index_t attention_rows, index_t attention_keys)
-      : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m) {}
+      : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m), chunk_keys_(m) {}
 
   index_t query_width() const { return description_.query_heads * description_.head_dim; }
   tensor_view<const T, space> query_view(const chunk& c) const {
@@ -58,7 +58,7 @@ class layer_steps {
     }
     if (d.latent) return project_latent(c, layer, only_qk, weights, rotates, x, w);
     const device_kernels::norm_parameters q_norm = norm_of(weights.q_norm), k_norm = norm_of(weights.k_norm);
-    const qk_norm before = d.qk == qk_norm::each_head_after_rotation ? qk_norm::none : d.qk;
+    const qk_norm before = d.qk == qk_norm::each_head || d.qk == qk_norm::all_heads ? d.qk : qk_norm::none;
     T* const values = only_qk ? nullptr : c.document->rows->keys.values();
     linear(weights.qkv, d.qkv_bias, {c.rows, width, d.hidden, d.hidden}, x, w.wide.data(), w,
            [&]<class In>(In* wide, const float* bias) {
@@ -99,7 +99,10 @@ class layer_steps {
                                  d.score_scale.value_or(1 / std::sqrt(static_cast<double>(d.head_dim))),
                                  d.score_cap,
                                  d.sinks ? weights.sinks.data() : nullptr};
-    attend(call, keys);
+    if (layer.chunk)
+      attend_chunks(call, keys, *layer.chunk);
+    else
+      attend(call, keys);
     if (changes.cleared.size() > 0)
       device_->rows(c.rows, device_kernels::clear_heads<T>{c.attended, d.query_heads, d.head_dim,
                                                            changes.cleared.data(), changes.cleared.size()});
@@ -211,7 +214,7 @@ class layer_steps {
     const decoder_description& d = description_;
     const pass& p = *c.document;
     device_kernels::rotate_rows<T> turn{places_of(c)};
-    if (d.qk == qk_norm::each_head_after_rotation) {
+    if (d.qk == qk_norm::each_head_after_rotation || (d.qk == qk_norm::each_rotated_head && layer.rope)) {
       turn.q_norm = norm_of(weights.q_norm);
       turn.k_norm = norm_of(weights.k_norm);
     }
@@ -225,7 +228,8 @@ class layer_steps {
       turn.interleaved = rope.interleaved;
       turn.exact = rope.exact;
     }
-    if (d.growth) {
+    if (d.growth && !(d.growth_unrotated && layer.rope)) {
+      turn.counts_from_1 = d.growth_unrotated;
       turn.growth = static_cast<float>(d.growth->beta);
       turn.growth_context = d.growth->context;
     }
@@ -261,6 +265,33 @@ class layer_steps {
 
   T* states_of(const chunk& c) const { return c.document->hidden.data() + c.first * description_.hidden; }
 
+  /// Each chunk of a document as if it were one of its own. A device that takes whole documents has their keys copied.
+  void attend_chunks(const attention_call<T>& all, keys_type& keys, index_t size) {
+    for (index_t first = all.first; first < all.first + all.rows;) {
+      const index_t start = first / size * size, end = std::min(start + size, all.first + all.rows);
+      attention_call<T> call = all;
+      call.q += (first - all.first) * query_width();
+      call.out += (first - all.first) * query_width();
+      call.rows = end - first;
+      call.first = first - start;
+      call.window = all.capacity;
+      if constexpr (Device::whole_documents) {
+        chunk_keys_.reserve(end - start, all.key_heads, all.dim);
+        device_->rows(end - start,
+                      device_kernels::copy_keys<T>{
+                          keys.keys() + start * keys.row_stride(), keys.values() + start * keys.row_stride(),
+                          keys.row_stride(), keys.head_stride(), chunk_keys_.keys(), chunk_keys_.values(),
+                          chunk_keys_.row_stride(), chunk_keys_.head_stride(), all.key_heads, all.dim});
+        call.window = end - start;
+        attend(call, chunk_keys_);
+      } else {
+        call.k += start * keys.row_stride();
+        call.v += start * keys.row_stride();
+        attend(call, keys);
+      }
+      first = end;
+    }
+  }
   void attend(const attention_call<T>& call, [[maybe_unused]] const keys_type& keys) {
     if constexpr (requires { device_->attend(call, keys); }) {
       device_->attend(call, keys);
@@ -274,7 +305,8 @@ class layer_steps {
   Device* device_;
   const decoder_description& description_;
   attention_type attention_;
-  keys_type own_keys_;  // of each query head, in layers that change some
+  keys_type own_keys_;    // of each query head, in layers that change some
+  keys_type chunk_keys_;  // of a chunk of a document
 };
 
 }  // namespace qkgeom

@@ -90,7 +90,8 @@ class slice_list {
   }
   void feed_forward(feed_forward_weights& to) {
     const decoder_description& d = model_;
-    if (d.feed_forward_form == feed_forward_kind::gated) return gated("mlp.", d.feed_forward, d.feed_forward_bias, to);
+    if (d.feed_forward_form == feed_forward_kind::gated)
+      return gated(d.names.gated, d.feed_forward, d.feed_forward_bias, to);
     const index_t rows = (d.feed_forward_form == feed_forward_kind::fused_gated ? 2 : 1) * d.feed_forward;
     linear(d.names.up, rows, d.hidden, d.feed_forward_bias, to.up);
     linear(d.names.down, d.hidden, d.feed_forward, d.feed_forward_bias, to.down);
@@ -111,7 +112,10 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
     list.latent(to.latent);
   else
     list.qkv(only_qk, to.qkv);
-  if (d.qk != qk_norm::none) {
+  if (d.qk == qk_norm::each_rotated_head) {
+    to.q_norm.assign(d.head_dim, 1);
+    to.k_norm = to.q_norm;
+  } else if (d.qk != qk_norm::none) {
     const bool each = d.qk != qk_norm::all_heads;
     list.vector(d.names.q_norm + ".weight", each ? d.head_dim : d.query_heads * d.head_dim, to.q_norm);
     list.vector(d.names.k_norm + ".weight", each ? d.head_dim : d.key_heads * d.head_dim, to.k_norm);
@@ -129,10 +133,9 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   const experts_description& e = *d.experts;
   list.linear(e.router, e.count, d.hidden, e.biases, to.router);
   if (e.sigmoids) list.vector("mlp.gate.e_score_correction_bias", e.count, to.router.b, 0, true);
-  if (e.shared_width > 0) list.gated("mlp.shared_experts.", e.shared_width, false, to.feed_forward);
+  if (e.shared_width > 0) list.gated(e.shared, e.shared_width, false, to.feed_forward);
   to.experts.resize(e.count);
-  for (index_t i = 0; i < e.count; ++i)
-    list.gated("mlp.experts." + std::to_string(i) + ".", e.width, e.biases, to.experts[i]);
+  for (index_t i = 0; i < e.count; ++i) list.gated(e.own + std::to_string(i) + ".", e.width, e.biases, to.experts[i]);
   return list.take();
 }
 

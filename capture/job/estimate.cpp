@@ -53,6 +53,12 @@ double seen_keys(double n, std::optional<index_t> window) {
   return w * (w + 1) / 2 + (n - w) * w;
 }
 
+double seen_by(const layer_description& layer, double n) {
+  if (!layer.chunk) return seen_keys(n, layer.window);
+  const double chunk = std::min(real(*layer.chunk), n), whole = std::floor(n / chunk);
+  return whole * seen_keys(chunk, {}) + seen_keys(n - whole * chunk, {});
+}
+
 void add_work(capture_estimate& estimate, const decoder_description& model, const std::vector<index_t>& lengths) {
   const bool whole = estimate.manifest.extra.contains("loss");
   const index_t last = estimate.manifest.layers.back().layer;
@@ -63,7 +69,7 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
     estimate.linear_flop += 2 * size_of_layer(model, l, only_qk).used * real(estimate.tokens);
     if (only_qk) continue;
     for (const index_t n : lengths)
-      estimate.attention_flop += 4 * real(model.query_heads * model.head_dim) * seen_keys(real(n), layer.window);
+      estimate.attention_flop += 4 * real(model.query_heads * model.head_dim) * seen_by(layer, real(n));
   }
   if (whole) estimate.linear_flop += 2 * real(model.hidden) * real(model.vocabulary) * real(estimate.tokens);
   if (!estimate.manifest.extra.contains("softmax")) return;

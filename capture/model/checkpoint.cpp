@@ -172,9 +172,11 @@ void checkpoint::add_experts() {
         if (both) add(e, "up_proj.weight", {rows / 2, width}, {first + width, 2 * width, 1, scales});
       } else {
         const index_t in = shape[1], out = shape[2], first = e * in * out;
+        const bool halves = before.ends_with("feed_forward.experts.");
+        const index_t second = halves ? out / 2 : 1, next = halves ? 1 : 2;
         if (down) add(e, "down_proj.weight", {out, in}, {first, 1, out});
-        if (both) add(e, "gate_proj.weight", {out / 2, in}, {first, 2, out});
-        if (both) add(e, "up_proj.weight", {out / 2, in}, {first + 1, 2, out});
+        if (both) add(e, "gate_proj.weight", {out / 2, in}, {first, next, out});
+        if (both) add(e, "up_proj.weight", {out / 2, in}, {first + second, next, out});
       }
     }
   }

@@ -18,6 +18,7 @@ namespace qkgeom {
 struct layer_description {
   bool rope = true;
   std::optional<index_t> window{};  ///< sliding window in tokens; none: full causal attention
+  std::optional<index_t> chunk{};   ///< tokens; queries see only keys of their own chunk of the document
   bool local_rope = false;          ///< rotates with `decoder_description::local_rope`
   bool skipped = false;             ///< the layer does nothing to text (it attends to images)
   bool experts = false;             ///< its feed-forward is the mixture of experts
@@ -35,8 +36,9 @@ enum class norm_kind {
   centred  ///< (x - mean) / sqrt(variance + eps) w
 };
 
-/// Norm of queries and keys, before rotation unless said otherwise.
-enum class qk_norm { none, each_head, all_heads, each_head_after_rotation };
+/// Norm of queries and keys, before rotation unless said otherwise. `each_rotated_head`: after it, without weights, in
+/// layers that rotate.
+enum class qk_norm { none, each_head, all_heads, each_head_after_rotation, each_rotated_head };
 
 enum class feed_forward_kind {
   gated,        ///< down(act(gate x) (up x))
@@ -52,6 +54,7 @@ struct weight_names {
   std::string stacked_qkv{};  ///< not empty: q, k, v are one matrix, rows of all q, of all k, of all v
   std::string q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
   std::string output = "self_attn.o_proj";
+  std::string gated = "mlp.";                              ///< before the names of `gated`'s three matrices
   std::string up = "mlp.up_proj", down = "mlp.down_proj";  ///< `fused_gated`: gate and up
 };
 
@@ -61,8 +64,9 @@ struct experts_description {
   bool normalised = false;  ///< the chosen probabilities are divided by their sum
   bool biases = false;      ///< of router and experts
   double limit = 0;         ///< not 0: of gate and up, whose product is (up + 1) gate sigmoid(1.702 gate)
-  std::string router = "mlp.gate";
-  bool sigmoids = false;  ///< probabilities are sigmoids, and experts are chosen by these plus a correction each,
+  std::string router = "mlp.gate", own = "mlp.experts.", shared = "mlp.shared_experts.";
+  bool scales_inputs = false;  ///< an expert's input, not its output, is multiplied: by the sigmoid of its logit
+  bool sigmoids = false;       ///< probabilities are sigmoids, and experts are chosen by these plus a correction each,
   index_t groups = 1, chosen_groups = 1;  ///< of the groups of experts whose best two have the largest sums
   double scale = 1;                       ///< of sigmoids as weights
   index_t shared_width = 0;               ///< of a feed-forward that every token takes besides; 0: there is none
@@ -106,6 +110,7 @@ struct decoder_description {
   double score_cap = 0;                 ///< scores x, scaled, become c tanh(x / c) before the softmax; 0: no cap
   bool sinks = false;                   ///< each query head has a logit of no key, which enters its softmax
   std::optional<query_growth> growth{};
+  bool growth_unrotated = false;  ///< it is that of layers without rotary embedding, and counts positions from 1
   std::optional<latent_description> latent{};
   std::optional<experts_description> experts{};
   rope_description rope;

@@ -9,7 +9,9 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 28> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 30> families{{{"llama", read_llama},
+                                                   {"llama4", read_llama4},
+                                                   {"llama4_text", read_llama4_text},
                                                    {"smollm3", read_smollm3},
                                                    {"mistral", read_mistral},
                                                    {"ministral", read_ministral},
@@ -50,7 +52,8 @@ void refuse_foreign_fields(const json_value& config, const std::string& type) {
                                                 {"attention_multiplier", {"granite"}},
                                                 {"residual_multiplier", {"granite"}},
                                                 {"embedding_multiplier", {"granite"}},
-                                                {"no_rope_layers", {"smollm3"}},
+                                                {"no_rope_layers", {"smollm3", "llama4", "llama4_text"}},
+                                                {"attention_chunk_size", {"llama4", "llama4_text"}},
                                                 {"cross_attention_layers", {"mllama", "mllama_text_model"}},
                                                 {"kv_lora_rank", {"deepseek_v3"}},
                                                 {"linear_num_key_heads", {}}};
@@ -68,9 +71,9 @@ void check_layer_types(const json_value& config, const decoder_description& mode
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const auto& type = (*types)[i];
     const bool slides = model.layers[i].window || model.layers[i].local_rope;
-    require(type == (slides ? "sliding_attention" : "full_attention"), config.where(), ": layer_types calls layer ", i,
-            " ", printable(type.dump()), ", but a model_type ", model.model_type, " with these fields has ",
-            slides ? "sliding" : "full", " attention there");
+    const std::string kind = model.layers[i].chunk ? "chunked" : slides ? "sliding" : "full";
+    require(type == kind + "_attention", config.where(), ": layer_types calls layer ", i, " ", printable(type.dump()),
+            ", but a model_type ", model.model_type, " with these fields has ", kind, " attention there");
   }
 }
 

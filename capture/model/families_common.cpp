@@ -61,6 +61,20 @@ void set_window(decoder_description& model, std::optional<index_t> window) {
   for (layer_description& layer : model.layers) layer.window = window;
 }
 
+void read_rotating_layers(const json_value& config, decoder_description& model) {
+  const index_t interval = config.integer("no_rope_layer_interval", 1, index_t{1} << 30).value_or(4);
+  const auto* switches = layer_list(config, "no_rope_layers", model.layers.size());
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    layer_description& layer = model.layers[i];
+    layer.rope = (static_cast<index_t>(i) + 1) % interval != 0;
+    if (!switches) continue;
+    const auto& s = (*switches)[i];
+    require(s.is_boolean() || s == 0 || s == 1, config.where(), ": no_rope_layers must hold 0 and 1, not ",
+            printable(s.dump()));
+    layer.rope = s.is_boolean() ? s.get<bool>() : s.get<int>() == 1;
+  }
+}
+
 void read_attention_bias(const json_value& config, decoder_description& model) {
   model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(false);
 }

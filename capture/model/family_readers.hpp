@@ -78,10 +78,15 @@ void norm_outputs_alone(decoder_description& model);
 experts_description read_experts(const json_value& config, const char* count, index_t least,
                                  const experts_description& otherwise);
 
+/// Which layers rotate: `no_rope_layers` holds 1 where one does; without it, all but each `no_rope_layer_interval`-th.
+void read_rotating_layers(const json_value& config, decoder_description& model);
+
 /// Ministral 3's rotary parameters where config.json has none.
 const nlohmann::json& ministral3_rope();
 
 decoder_description read_llama(const json_value& config);
+decoder_description read_llama4(const json_value& config);
+decoder_description read_llama4_text(const json_value& config);
 decoder_description read_smollm3(const json_value& config);
 decoder_description read_mistral(const json_value& config);
 decoder_description read_ministral(const json_value& config);

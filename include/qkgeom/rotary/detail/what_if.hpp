@@ -34,6 +34,7 @@ inline void move_positions(captured_side& side, const rotary_change& change, ind
 inline query_growth growth_of_queries(const capture_manifest& m) {
   if (!m.extra.contains("query_growth")) return {};
   const json_value fields(m.extra["query_growth"], "query_growth");
+  if (fields.has("layers")) return {};  // of those without rotary embedding
   return {fields["beta"].number(), fields["context"].integer(1, largest_position)};
 }
 
@@ -107,6 +108,10 @@ inline capture_set what_if(const capture_set& source, const rotary_change& chang
     for (auto& l : manifest.layers)
       if (l.rope_parameters) hold(*l.rope_parameters);
   }
+  const auto growth = manifest.extra.find("query_growth");
+  require(growth == manifest.extra.end() || !growth->contains("layers") || from == to, where,
+          ": queries of layers without rotary embedding grow with position in this model, which is not repeated at "
+          "another context");
   manifest.rope_stage = "post";
   manifest.context_length = to;
   if (manifest.bucket.kind != "log2") manifest.bucket.size = detail::share_up(was.usual_bucket_size(), to, from);
