@@ -116,10 +116,10 @@ struct rotate_rows {
 /// of queries and keys, and, if `rotates`, what `rotate_rows` does.
 template <class In, class T>
 struct finish_projection {
-  In* wide;  ///< (rows, width): all heads of q, of k, of v
-  index_t width;
-  const float* bias;  ///< or none
-  T* values;          ///< as keys; none: wide has no values
+  In* wide;             ///< (rows, width): all heads of q, of k, of v; then what is not theirs
+  index_t width, kept;  ///< `kept`: without that
+  const float* bias;    ///< or none
+  T* values;            ///< as keys; none: wide has no values
   qk_norm normed;
   norm_parameters q_norm, k_norm;
   bool rotates;
@@ -137,7 +137,7 @@ struct finish_projection {
       norm_in_place(team, k_norm, x + keys, bias ? bias + keys : nullptr, places.key_heads * places.dim);
       team.sync();
     }
-    for (index_t i = team.group(); i * places.dim < width; i += team.groups()) {
+    for (index_t i = team.group(); i * places.dim < kept; i += team.groups()) {
       const bool is_value = i >= places.vectors();
       const float* const b = bias && (is_value || !all_at_once) ? bias + i * places.dim : nullptr;
       const biased_row<In, T> from{x + i * places.dim, b};

@@ -7,6 +7,7 @@
 
 #include "capture/forward/blockwise_attention.hpp"
 #include "capture/forward/decoder_memory.hpp"
+#include "capture/forward/delta.hpp"
 #include "capture/forward/kernels.hpp"
 #include "capture/forward/latent.hpp"
 #include "capture/forward/linear_map.hpp"
@@ -34,6 +35,10 @@ class layer_steps {
       : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m), chunk_keys_(m) {}
 
   index_t query_width() const { return description_.query_heads * description_.head_dim; }
+  /// Width of what a layer's output matrix takes, in rows of `row_chunk::attended`.
+  index_t attended_width(const layer_description& layer) const {
+    return layer.delta ? description_.delta->values() : query_width();
+  }
   tensor_view<const T, space> query_view(const chunk& c) const {
     const decoder_description& d = description_;
     return {c.q, c.rows, d.query_heads, d.head_dim, query_width(), d.head_dim};
@@ -49,12 +54,19 @@ class layer_steps {
   void project(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights, bool rotates,
                workspace& w) {
     const decoder_description& d = description_;
-    const index_t width = query_width() + (only_qk ? 1 : 2) * key_width();
+    const index_t kept = query_width() + (only_qk ? 1 : 2) * key_width();
+    const bool gates = d.gated_output && !only_qk;
+    const index_t width = kept + (gates ? query_width() : 0);
     const T* x = states_of(c);
     if (!d.names.attention_norm.empty()) {
       device_->rows(c.rows,
                     device_kernels::norm_rows<T>{x, w.normed.data(), d.hidden, norm_of(weights.attention_norm)});
       x = w.normed.data();
+    }
+    if (layer.delta) {
+      const index_t all = d.delta->width();
+      return multiply_map(*device_, weights.qkv.w, {c.rows, all, d.hidden, d.hidden}, x,
+                          c.document->rows->side_rows(d) + c.place * all, w.product);
     }
     if (d.latent) return project_latent(c, layer, only_qk, weights, rotates, x, w);
     const device_kernels::norm_parameters q_norm = norm_of(weights.q_norm), k_norm = norm_of(weights.k_norm);
@@ -62,9 +74,13 @@ class layer_steps {
     T* const values = only_qk ? nullptr : c.document->rows->keys.values();
     linear(weights.qkv, d.qkv_bias, {c.rows, width, d.hidden, d.hidden}, x, w.wide.data(), w,
            [&]<class In>(In* wide, const float* bias) {
+             if (gates)
+               device_->rows(
+                   c.rows, device_kernels::take_gates<In, T>{wide, width, kept, query_width(), bias,
+                                                             c.document->rows->side.data() + c.place * query_width()});
              device_->rows(c.rows,
-                           device_kernels::finish_projection<In, T>{wide, width, bias, values, before, q_norm, k_norm,
-                                                                    rotates, turn_of(c, layer, weights)});
+                           device_kernels::finish_projection<In, T>{wide, width, kept, bias, values, before, q_norm,
+                                                                    k_norm, rotates, turn_of(c, layer, weights)});
            });
   }
 
@@ -75,6 +91,7 @@ class layer_steps {
   /// The attention of a document's rows to all keys so far, with the changes of heads.
   void attend(const chunk& c, const layer_description& layer, const layer_type& weights, const changes_type& changes) {
     const decoder_description& d = description_;
+    if (layer.delta) return run_delta(c, weights);
     keys_type& all_keys = c.document->rows->keys;
     const bool own = changes.of_keys();
     keys_type& keys = own ? own_keys_ : all_keys;
@@ -103,6 +120,8 @@ class layer_steps {
       attend_chunks(call, keys, *layer.chunk);
     else
       attend(call, keys);
+    if (d.gated_output)
+      device_->rows(c.rows, device_kernels::multiply_row<T>{c.document->rows->side.data(), c.attended, query_width()});
     if (changes.cleared.size() > 0)
       device_->rows(c.rows, device_kernels::clear_heads<T>{c.attended, d.query_heads, d.head_dim,
                                                            changes.cleared.data(), changes.cleared.size()});
@@ -118,16 +137,16 @@ class layer_steps {
     if (parallel && norms)
       device_->rows(
           c.rows, device_kernels::norm_rows<T>{states, w.normed.data(), d.hidden, norm_of(weights.feed_forward_norm)});
-    const index_t attended_width = d.query_heads * d.value_dim();
+    const index_t attended_row = layer.delta ? attended_width(layer) : d.query_heads * d.value_dim();
     const T* attended = c.attended;
-    if (d.value_dim() != d.head_dim) {
+    if (!layer.delta && d.value_dim() != d.head_dim) {
       T* const kept = reinterpret_cast<T*>(w.wide.data());
       device_->rows(c.rows,
                     device_kernels::keep_channels<T>{c.attended, d.query_heads, d.head_dim, d.value_dim(), kept});
       attended = kept;
     }
-    linear(weights.output, d.output_bias, {c.rows, d.hidden, attended_width, attended_width}, attended, w.narrow.data(),
-           w, [&]<class In>(const In* wide, const float* bias) {
+    linear(weights.output, d.output_bias, {c.rows, d.hidden, attended_row, attended_row}, attended, w.narrow.data(), w,
+           [&]<class In>(const In* wide, const float* bias) {
              device_->rows(
                  c.rows,
                  device_kernels::finish_block<In, T>{
@@ -170,6 +189,32 @@ class layer_steps {
 
  private:
   static constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
+  /// A gated delta net, of the rows that `project` left, into c.attended. Rows of a document come in their order.
+  void run_delta(const chunk& c, const layer_type& weights) {
+    const decoder_description& d = description_;
+    const delta_description& net = *d.delta;
+    auto& rows = *c.document->rows;
+    const index_t width = net.width(), before = rows.rows_before(d);
+    T* const taken = rows.side_rows(d);
+    if (c.first == 0) {
+      device_->rows(before, device_kernels::clear_row<T>{rows.side.data(), width});
+      device_->rows(net.value_heads * net.key_dim, device_kernels::clear_row<float>{rows.state.data(), net.value_dim});
+    }
+    device_->rows(c.rows, device_kernels::convolve_rows<T>{taken, net, weights.delta.convolution.data(),
+                                                           weights.delta.keep_bias.data(),
+                                                           weights.delta.keep_log.data(), rows.convolved.data()});
+    device_->rows(net.value_heads,
+                  device_kernels::delta_rule<T>{rows.convolved.data(), net, c.rows, rows.state.data(), c.attended});
+    device_->rows(c.rows, device_kernels::gate_answers<T>{
+                              taken,
+                              net,
+                              {weights.delta.norm.data(), nullptr, norm_kind::llama, static_cast<float>(d.norm_eps)},
+                              c.attended});
+    // What the next rows' convolution reaches back to.
+    if (c.rows >= before)
+      device_->rows(before, device_kernels::copy_row<T>{taken + (c.rows - before) * width, rows.side.data(), width});
+  }
+
   /// Queries, keys and values of latent attention, of x (rows, hidden).
   void project_latent(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights,
                       bool rotates, const T* x, workspace& w) {

@@ -55,9 +55,13 @@ class slice_list {
       return;
     }
     if (d.names.qkv.empty()) {
-      linear("self_attn.q_proj", q, d.hidden, d.qkv_bias, to, 0);
+      if (d.gated_output)
+        gated_queries(0, to, 0);
+      else
+        linear("self_attn.q_proj", q, d.hidden, d.qkv_bias, to, 0);
       linear("self_attn.k_proj", k, d.hidden, d.qkv_bias, to, q);
       if (!only_qk) linear("self_attn.v_proj", k, d.hidden, d.qkv_bias, to, q + k);
+      if (!only_qk && d.gated_output) gated_queries(1, to, q + 2 * k);
       return;
     }
     for (index_t h = 0; h < d.query_heads; ++h)
@@ -67,6 +71,36 @@ class slice_list {
         slices_.push_back({name + ".weight", {3 * q, d.hidden}, first, d.head_dim, &to.w, nullptr, first_row});
         if (d.qkv_bias) slices_.push_back({name + ".bias", {3 * q}, first, d.head_dim, nullptr, &to.b, first_row});
       }
+  }
+  /// Of q_proj with gates the queries (`part` 0) or the gates (1) of all heads.
+  void gated_queries(index_t part, linear_weights& to, index_t first_row) {
+    const decoder_description& d = model_;
+    const index_t rows = 2 * d.query_heads * d.head_dim;
+    for (index_t h = 0; h < d.query_heads; ++h) {
+      const index_t first = (2 * h + part) * d.head_dim, row = first_row + h * d.head_dim;
+      const std::string name = prefix_ + "self_attn.q_proj";
+      slices_.push_back({name + ".weight", {rows, d.hidden}, first, d.head_dim, &to.w, nullptr, row});
+      if (d.qkv_bias) slices_.push_back({name + ".bias", {rows}, first, d.head_dim, nullptr, &to.b, row});
+    }
+  }
+  void delta(layer_weights& to) {
+    const delta_description& n = *model_.delta;
+    const std::string own = "linear_attn.";
+    linear(own + "in_proj_qkv", n.channels(), model_.hidden, false, to.qkv);
+    linear(own + "in_proj_z", n.values(), model_.hidden, false, to.qkv, n.channels());
+    linear(own + "in_proj_b", n.value_heads, model_.hidden, false, to.qkv, n.channels() + n.values());
+    linear(own + "in_proj_a", n.value_heads, model_.hidden, false, to.qkv, n.width() - n.value_heads);
+    slices_.push_back({prefix_ + own + "conv1d.weight",
+                       {n.channels(), 1, n.kernel},
+                       0,
+                       n.channels(),
+                       nullptr,
+                       &to.delta.convolution,
+                       0});
+    vector(own + "dt_bias", n.value_heads, to.delta.keep_bias);
+    vector(own + "A_log", n.value_heads, to.delta.keep_log);
+    vector(own + "norm.weight", n.value_dim, to.delta.norm);
+    linear(own + "out_proj", model_.hidden, n.values(), false, to.output);
   }
   void latent(latent_weights& to) {
     const decoder_description& d = model_;
@@ -108,11 +142,15 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   const layer_description& l = d.layers[layer];
   slice_list list(d, prefix + "layers." + std::to_string(layer) + ".");
   list.norm(d.names.attention_norm, to.attention_norm);
-  if (d.latent)
+  if (l.delta)
+    list.delta(to);
+  else if (d.latent)
     list.latent(to.latent);
   else
     list.qkv(only_qk, to.qkv);
-  if (d.qk == qk_norm::each_rotated_head) {
+  if (l.delta) {
+    // it has no queries and keys
+  } else if (d.qk == qk_norm::each_rotated_head) {
     to.q_norm.assign(d.head_dim, 1);
     to.k_norm = to.q_norm;
   } else if (d.qk != qk_norm::none) {
@@ -122,7 +160,7 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   }
   if (only_qk) return list.take();
   if (d.sinks) list.vector(sinks_name, d.query_heads, to.sinks);
-  list.linear(d.names.output, d.hidden, d.query_heads * d.value_dim(), d.output_bias, to.output);
+  if (!l.delta) list.linear(d.names.output, d.hidden, d.query_heads * d.value_dim(), d.output_bias, to.output);
   list.norm(d.names.attention_out_norm, to.attention_out_norm);
   list.norm(d.names.feed_forward_norm, to.feed_forward_norm);
   list.norm(d.names.feed_forward_out_norm, to.feed_forward_out_norm);
@@ -215,7 +253,7 @@ void read_layer(const decoder_description& model, const checkpoint& weights, con
     if (t.matrix) {
       read_matrix(weights, t.name, t.shape, t.first, t.count, how, pool, *t.matrix, t.first_row);
     } else {
-      const auto size = static_cast<std::size_t>(t.first_row + t.count);
+      const auto size = static_cast<std::size_t>((t.first_row + t.count) * checkpoint::row_size(t.shape));
       if (t.vector->size() < size) t.vector->resize(size);
       weights.read(t.name, t.shape, t.first, t.count, how.to_bf16 && !t.exact, t.vector->data() + t.first_row);
     }

@@ -40,6 +40,10 @@ class device_layer {
     buffer<float, typename Device::memory_type> query_norm, key_norm;
   };
 
+  struct delta_vectors {
+    buffer<float, typename Device::memory_type> convolution, keep_bias, keep_log, norm;
+  };
+
   explicit device_layer(Device& m)
       : attention_norm(make_norm(m)),
         attention_out_norm(make_norm(m)),
@@ -48,6 +52,7 @@ class device_layer {
         qkv(make_map(m)),
         output(make_map(m)),
         latent{make_map(m), make_map(m), make_map(m), {m.weight_memory(), 0}, {m.weight_memory(), 0}},
+        delta{{m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}},
         router(make_map(m)),
         q_norm(m.weight_memory(), 0),
         k_norm(m.weight_memory(), 0),
@@ -60,6 +65,10 @@ class device_layer {
     put(from.attention_norm, attention_norm);
     put(from.qkv, qkv);
     put(from.latent, latent);
+    put(from.delta.convolution, delta.convolution);
+    put(from.delta.keep_bias, delta.keep_bias);
+    put(from.delta.keep_log, delta.keep_log);
+    put(from.delta.norm, delta.norm);
     put(from.q_norm, q_norm);
     put(from.k_norm, k_norm);
     if (visit.only_qk) return;
@@ -78,6 +87,7 @@ class device_layer {
   norm attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_map qkv, output;
   latent_maps latent;
+  delta_vectors delta;
   linear_map router;
   buffer<float, typename Device::memory_type> q_norm, k_norm, sinks;
   feed_forward_maps feed_forward;

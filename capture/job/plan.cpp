@@ -16,6 +16,8 @@ std::vector<index_t> choose_layers(const decoder_description& model, const plan_
     require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ",
             model.n_layers() - 1);
     require(!model.layers[l].skipped, "layer ", l, " was asked for, but it attends to images alone");
+    require(!model.layers[l].delta, "layer ", l,
+            " was asked for, but it is a gated delta net, which has no queries and keys");
     require(!is_parted(model.layers[l]), "layer ", l, " was asked for, but it attends within chunks of ",
             *model.layers[l].chunk, " tokens, which analyses do not know; --max-length ", *model.layers[l].chunk,
             " cuts documents there");
@@ -23,7 +25,7 @@ std::vector<index_t> choose_layers(const decoder_description& model, const plan_
   if (layers.empty())
     for (index_t l = 0; l < model.n_layers(); ++l) {
       const layer_description& layer = model.layers[l];
-      if (!layer.skipped && !is_parted(layer) && (options.include_windowed || !layer.window)) layers.push_back(l);
+      if (model.attends(l) && !is_parted(layer) && (options.include_windowed || !layer.window)) layers.push_back(l);
     }
   require(!layers.empty(),
           "every layer of the model has a sliding window, or attends within chunks; --include-windowed ",

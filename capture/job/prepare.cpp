@@ -153,8 +153,8 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
   if (const index_t none = heads_without_data(p.model, options.plan); none > 0)
     notes << "note: " << none << " of the " << options.plan.head_list.size()
-          << " heads asked for stand in layers that are not captured (they attend to images or within chunks, or have "
-             "a sliding window)\n";
+          << " heads asked for stand in layers that are not captured (they attend to images or within chunks, have "
+             "a sliding window, or no attention)\n";
   return p;
 }
 

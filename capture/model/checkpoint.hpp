@@ -44,6 +44,13 @@ class checkpoint {
   /// runs in FP8 would.
   bool has_fp8() const;
 
+  /// Entries of a row of a tensor: all but its first dimension.
+  static index_t row_size(const std::vector<index_t>& shape) {
+    index_t n = 1;
+    for (std::size_t i = 1; i < shape.size(); ++i) n *= shape[i];
+    return n;
+  }
+
   /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, F8_E4M3 with one scale
   /// (NAME_scale_inv), MXFP4, or blocks of GGUF.
   void check(const std::string& name, const std::vector<index_t>& shape) const;

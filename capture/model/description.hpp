@@ -21,6 +21,7 @@ struct layer_description {
   std::optional<index_t> chunk{};   ///< tokens; queries see only keys of their own chunk of the document
   bool local_rope = false;          ///< rotates with `decoder_description::local_rope`
   bool skipped = false;             ///< the layer does nothing to text (it attends to images)
+  bool delta = false;               ///< `decoder_description::delta` in place of attention; it has no queries and keys
   bool experts = false;             ///< its feed-forward is the mixture of experts
 };
 
@@ -85,6 +86,18 @@ struct latent_description {
   static constexpr double eps = 1e-6;  ///< of the short rows' norms
 };
 
+/// A gated delta net (Yang et al. 2024): each value head keeps a state (key_dim, value_dim) that fades and learns with
+/// each token; queries, keys and values pass a convolution over the last tokens first.
+struct delta_description {
+  index_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+  index_t kernel = 4;  ///< tokens of the convolution, its own included
+
+  QKGEOM_HD index_t values() const { return value_heads * value_dim; }
+  QKGEOM_HD index_t channels() const { return 2 * key_heads * key_dim + values(); }  ///< of the convolution
+  QKGEOM_HD index_t width() const { return channels() + values() + 2 * value_heads; }
+  QKGEOM_HD index_t state_width() const { return channels() + 2 * value_heads; }
+};
+
 /// A decoder as data: all that the forward pass needs to know about a model besides its weights.
 struct decoder_description {
   std::string model_type;
@@ -112,6 +125,8 @@ struct decoder_description {
   std::optional<query_growth> growth{};
   bool growth_unrotated = false;  ///< it is that of layers without rotary embedding, and counts positions from 1
   std::optional<latent_description> latent{};
+  std::optional<delta_description> delta{};
+  bool gated_output = false;  ///< attention's result is multiplied by sigmoids; q_proj holds a head's, after its query
   std::optional<experts_description> experts{};
   rope_description rope;
   std::optional<rope_description> local_rope{};
@@ -123,6 +138,8 @@ struct decoder_description {
 
   /// Tokens that the model was made for, the scaling of its rotary embedding included.
   index_t longest_context() const { return std::max(context, rope.scaled_context); }
+  /// Whether a layer gives queries and keys.
+  bool attends(index_t l) const { return !layers[l].skipped && !layers[l].delta; }
   index_t value_dim() const { return latent ? latent->value_dim : head_dim; }
   index_t n_layers() const { return static_cast<index_t>(layers.size()); }
   const rope_description& rope_of(const layer_description& l) const { return l.local_rope ? *local_rope : rope; }

@@ -95,6 +95,8 @@ decoder_description read_mistral3(const json_value& config);
 decoder_description read_qwen2(const json_value& config);
 decoder_description read_qwen3(const json_value& config);
 decoder_description read_qwen3_moe(const json_value& config);
+decoder_description read_qwen3_5(const json_value& config);
+decoder_description read_qwen3_5_text(const json_value& config);
 decoder_description read_mllama(const json_value& config);
 decoder_description read_mllama_text(const json_value& config);
 decoder_description read_gemma3(const json_value& config);

@@ -29,6 +29,10 @@ LLAMA4 = dict(WIDE, num_hidden_layers=4, intermediate_size=24, intermediate_size
               attention_chunk_size=64, floor_scale=32, attn_scale=0.3, rope_parameters={
                   "rope_type": "llama3", "rope_theta": 1e4, "factor": 16.0, "low_freq_factor": 1.0,
                   "high_freq_factor": 1.0, "original_max_position_embeddings": 64})
+QWEN35 = dict(WIDE, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12,
+              linear_value_head_dim=10, layer_types=["linear_attention", "full_attention"] * 2,
+              rope_parameters={"rope_type": "default", "rope_theta": 1e3, "partial_rotary_factor": 0.4,
+                               "mrope_section": [2, 1, 1]})
 # Heads of 12 channels without rotary embedding and 8 with it.
 LATENT = dict(SHAPE, num_key_value_heads=6, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, kv_lora_rank=16,
               moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1)
@@ -112,6 +116,7 @@ def families():
         "llama4-without-norm": (lambda: tf.Llama4TextConfig(**dict(LLAMA4, num_hidden_layers=3), num_experts_per_tok=1,
                                                             use_qk_norm=False, no_rope_layers=[1, 0, 1], moe_layers=[0, 1]),
                                 tf.Llama4ForCausalLM, None),
+        "qwen3.5": (lambda: tf.Qwen3_5TextConfig(**QWEN35), tf.Qwen3_5ForCausalLM, None),
         "deepseek-v3": (lambda: tf.DeepseekV3Config(**LATENT, q_lora_rank=20, n_routed_experts=8, num_experts_per_tok=3,
                                                     n_group=4, topk_group=2, routed_scaling_factor=1.5,
                                                     rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.7)),

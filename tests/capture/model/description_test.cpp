@@ -298,7 +298,8 @@ TEST(description, refusals_name_what_is_wrong) {
   EXPECT_EQ(description_refusal({{"model_type", "foo"}}),
             "config.json: model_type 'foo' is not supported; supported: llama, llama4, llama4_text, smollm3, mistral, "
             "ministral, "
-            "ministral3, mistral3, qwen2, qwen3, qwen3_moe, mllama, mllama_text_model, gemma3, gemma3_text, glm, glm4, "
+            "ministral3, mistral3, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_text, mllama, mllama_text_model, gemma3, "
+            "gemma3_text, glm, glm4, "
             "glm4_moe, "
             "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, deepseek_v3, "
             "gpt_neox");
@@ -430,6 +431,24 @@ TEST(description, gpt_oss_is_the_released_model_where_config_json_is_silent) {
   EXPECT_EQ(d.experts->count, 128);
   EXPECT_EQ(d.experts->width, 2880);
   EXPECT_THAT(description_refusal({{"model_type", "gpt_oss"}, {"swiglu_alpha", 1.5}}), HasSubstr("swiglu_alpha"));
+}
+
+/// Layers of a delta net have no queries and keys: they are computed, never captured.
+TEST(description, qwen3_5_attends_in_each_fourth_layer) {
+  const decoder_description d = read_description({{"model_type", "qwen3_5"}, {"text_config", json::object()}});
+  EXPECT_EQ(d.model_type, "qwen3_5");
+  EXPECT_EQ(d.rope.rotary_dim, 64);
+  EXPECT_TRUE(d.gated_output);
+  EXPECT_EQ(d.delta->channels(), 2 * 16 * 128 + 32 * 128);
+  EXPECT_EQ(choose_layers(d, {}), (std::vector<index_t>{3, 7, 11, 15, 19, 23, 27, 31}));
+  EXPECT_THAT(test::message_of([&] { choose_layers(d, {.layers = {4}}); }), HasSubstr("gated delta net"));
+  const json text{{"model_type", "qwen3_5_text"}, {"num_hidden_layers", 2}};
+  const auto listed = read_description(with(text, {{"layer_types", {"full_attention", "linear_attention"}}}));
+  EXPECT_FALSE(listed.layers[0].delta);
+  EXPECT_TRUE(listed.layers[1].delta);
+  EXPECT_THAT(description_refusal(with(text, {{"layer_types", {"full_attention", "conv"}}})), HasSubstr("conv"));
+  EXPECT_THAT(description_refusal(with(text, {{"linear_num_value_heads", 24}})), HasSubstr("linear_num_value_heads"));
+  EXPECT_THAT(description_refusal(with(text, {{"hidden_act", "gelu"}})), HasSubstr("silu"));
 }
 
 TEST(description, llama4_has_the_shape_of_its_release) {
