@@ -142,6 +142,7 @@ struct chunk_memory {
         block(m.memory(), 0),
         active(m.memory(), 0),
         latent(m.memory(), 0),
+        shared_gate(m.memory(), 0),
         wide(m.memory(), 0),
         narrow(m.memory(), 0),
         experts(m) {}
@@ -151,6 +152,7 @@ struct chunk_memory {
     block.reserve(rows * block_width(d));
     active.reserve(rows * active_width(d));
     latent.reserve(rows * latent_width(d));
+    if (d.experts && d.experts->gated_shared) shared_gate.reserve(rows);
     wide.reserve(rows * wide_width(d));
     narrow.reserve(rows * d.hidden);
   }
@@ -166,6 +168,7 @@ struct chunk_memory {
 
   memory_of<T> normed, block, active;  // (rows, hidden), (rows, hidden), (rows, feed-forward)
   memory_of<T> latent;                 // (rows, latent_width)
+  memory_of<T> shared_gate;            // (rows)
   memory_of<float> wide, narrow;       // results of products; narrow: (rows, hidden)
   mixture_of_experts<Device, T> experts;
   product_scratch product;

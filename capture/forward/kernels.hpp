@@ -175,7 +175,8 @@ struct finish_block {
   T* result;
   norm_parameters next;  ///< of `result`, into `normed`; without weights: none
   T* normed;
-  float scale = 1;  ///< of what is added
+  float scale = 1;              ///< of what is added
+  const T* row_gate = nullptr;  ///< (rows) by whose sigmoid a row of `wide` is multiplied; or none
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -183,9 +184,11 @@ struct finish_block {
     const biased_row<In, T> x{wide + row * width, bias};
     T* const y = result + row * width;
     const T* const more = other ? other + row * width : y;
-    const auto put = [=, adds = adds, scale = scale, has_more = other != nullptr](auto c, value v, value also,
-                                                                                  value before) {
+    const float gate = row_gate ? rounded<T>(value_functions<float>::sigmoid(static_cast<float>(row_gate[row]))) : 1.0f;
+    const auto put = [=, adds = adds, scale = scale, has_more = other != nullptr, has_gate = row_gate != nullptr](
+                         auto c, value v, value also, value before) {
       v = rounded<T>(v);
+      if (has_gate) v = rounded<T>(v * gate);
       if (scale != 1) v = rounded<T>(v * scale);
       if (has_more) v = rounded<T>(v + also);
       store(y, c, adds ? before + v : v);

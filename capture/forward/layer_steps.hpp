@@ -156,6 +156,7 @@ class layer_steps {
                      w.normed.data(), scale});
            });
     const T* also = apart ? w.block.data() : nullptr;  // what is added besides the feed-forward
+    const T* row_gate = nullptr;
     const auto close = [&]<class In>(const In* wide, const float* bias) {
       device_->rows(c.rows, device_kernels::finish_block<In, T>{
                                 wide,
@@ -167,12 +168,18 @@ class layer_steps {
                                 states,
                                 {},
                                 nullptr,
-                                scale});
+                                scale,
+                                row_gate});
     };
     if (layer.experts) {
       const T* const chosen = w.experts(weights, d, c.rows, x, w.product);
       if (d.experts->shared_width == 0) return close(chosen, static_cast<const float*>(nullptr));
       also = chosen;
+      if (d.experts->gated_shared) {
+        multiply_map(*device_, weights.shared_gate.w, {c.rows, 1, d.hidden, d.hidden}, x, w.shared_gate.data(),
+                     w.product);
+        row_gate = w.shared_gate.data();
+      }
     }
     const index_t width = layer.experts ? d.experts->shared_width : d.feed_forward;
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated, in_place = workspace::activates_in_place(d);

@@ -83,13 +83,37 @@ class slice_list {
       if (d.qkv_bias) slices_.push_back({name + ".bias", {rows}, first, d.head_dim, nullptr, &to.b, row});
     }
   }
+  /// What a delta net takes of hidden states, from in_proj_qkvz and in_proj_ba.
+  void key_heads_of_delta(linear_weights& to) {
+    const delta_description& n = *model_.delta;
+    const index_t group = n.value_heads / n.key_heads, values = group * n.value_dim, keys = n.key_heads * n.key_dim;
+    const auto part = [&](const char* name, index_t rows, index_t first, index_t count, index_t row) {
+      slices_.push_back(
+          {prefix_ + "linear_attn." + name + ".weight", {rows, model_.hidden}, first, count, &to.w, nullptr, row});
+    };
+    for (index_t h = 0; h < n.key_heads; ++h) {
+      const index_t all = 2 * (keys + n.values()), first = h * 2 * (n.key_dim + values);
+      part("in_proj_qkvz", all, first, n.key_dim, h * n.key_dim);
+      part("in_proj_qkvz", all, first + n.key_dim, n.key_dim, keys + h * n.key_dim);
+      part("in_proj_qkvz", all, first + 2 * n.key_dim, values, 2 * keys + h * values);
+      part("in_proj_qkvz", all, first + 2 * n.key_dim + values, values, n.channels() + h * values);
+    }
+    for (index_t h = 0; h < n.key_heads; ++h)
+      for (index_t i = 0; i < 2; ++i)
+        part("in_proj_ba", 2 * n.value_heads, (2 * h + i) * group, group,
+             n.channels() + n.values() + i * n.value_heads + h * group);
+  }
   void delta(layer_weights& to) {
     const delta_description& n = *model_.delta;
     const std::string own = "linear_attn.";
-    linear(own + "in_proj_qkv", n.channels(), model_.hidden, false, to.qkv);
-    linear(own + "in_proj_z", n.values(), model_.hidden, false, to.qkv, n.channels());
-    linear(own + "in_proj_b", n.value_heads, model_.hidden, false, to.qkv, n.channels() + n.values());
-    linear(own + "in_proj_a", n.value_heads, model_.hidden, false, to.qkv, n.width() - n.value_heads);
+    if (n.by_key_head) {
+      key_heads_of_delta(to.qkv);
+    } else {
+      linear(own + "in_proj_qkv", n.channels(), model_.hidden, false, to.qkv);
+      linear(own + "in_proj_z", n.values(), model_.hidden, false, to.qkv, n.channels());
+      linear(own + "in_proj_b", n.value_heads, model_.hidden, false, to.qkv, n.channels() + n.values());
+      linear(own + "in_proj_a", n.value_heads, model_.hidden, false, to.qkv, n.width() - n.value_heads);
+    }
     slices_.push_back({prefix_ + own + "conv1d.weight",
                        {n.channels(), 1, n.kernel},
                        0,
@@ -172,6 +196,7 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   list.linear(e.router, e.count, d.hidden, e.biases, to.router);
   if (e.sigmoids) list.vector("mlp.gate.e_score_correction_bias", e.count, to.router.b, 0, true);
   if (e.shared_width > 0) list.gated(e.shared, e.shared_width, false, to.feed_forward);
+  if (e.gated_shared) list.linear("mlp.shared_expert_gate", 1, d.hidden, false, to.shared_gate);
   to.experts.resize(e.count);
   for (index_t i = 0; i < e.count; ++i) list.gated(e.own + std::to_string(i) + ".", e.width, e.biases, to.experts[i]);
   return list.take();

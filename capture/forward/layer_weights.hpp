@@ -51,7 +51,7 @@ struct layer_weights {
   std::vector<float> q_norm, k_norm;
   std::vector<float> sinks;  ///< (query heads) logits
   feed_forward_weights feed_forward;
-  linear_weights router;
+  linear_weights router, shared_gate;
   std::vector<feed_forward_weights> experts;
 };
 

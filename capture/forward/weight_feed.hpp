@@ -54,6 +54,7 @@ class device_layer {
         latent{make_map(m), make_map(m), make_map(m), {m.weight_memory(), 0}, {m.weight_memory(), 0}},
         delta{{m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}},
         router(make_map(m)),
+        shared_gate(make_map(m)),
         q_norm(m.weight_memory(), 0),
         k_norm(m.weight_memory(), 0),
         sinks(m.weight_memory(), 0),
@@ -80,6 +81,7 @@ class device_layer {
     if (visit.dense) put(from.feed_forward, feed_forward);
     if (!visit.experts) return;
     put(from.router, router);
+    put(from.shared_gate, shared_gate);
     while (experts.size() < from.experts.size()) experts.push_back({make_map(m), make_map(m)});
     for (std::size_t i = 0; i < from.experts.size(); ++i) put(from.experts[i], experts[i]);
   }
@@ -88,7 +90,7 @@ class device_layer {
   linear_map qkv, output;
   latent_maps latent;
   delta_vectors delta;
-  linear_map router;
+  linear_map router, shared_gate;
   buffer<float, typename Device::memory_type> q_norm, k_norm, sinks;
   feed_forward_maps feed_forward;
   std::vector<feed_forward_maps> experts;

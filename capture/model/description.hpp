@@ -71,6 +71,7 @@ struct experts_description {
   index_t groups = 1, chosen_groups = 1;  ///< of the groups of experts whose best two have the largest sums
   double scale = 1;                       ///< of sigmoids as weights
   index_t shared_width = 0;               ///< of a feed-forward that every token takes besides; 0: there is none
+  bool gated_shared = false;              ///< its result is multiplied by a sigmoid of the token
 };
 
 /// Latent attention (DeepSeek-AI 2024): a head's queries and keys are a part without rotary embedding and one with it,
@@ -90,7 +91,8 @@ struct latent_description {
 /// each token; queries, keys and values pass a convolution over the last tokens first.
 struct delta_description {
   index_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
-  index_t kernel = 4;  ///< tokens of the convolution, its own included
+  index_t kernel = 4;        ///< tokens of the convolution, its own included
+  bool by_key_head = false;  ///< what it takes of hidden states is stored key head by key head
 
   QKGEOM_HD index_t values() const { return value_heads * value_dim; }
   QKGEOM_HD index_t channels() const { return 2 * key_heads * key_dim + values(); }  ///< of the convolution

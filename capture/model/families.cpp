@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 32> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 33> families{{{"llama", read_llama},
                                                    {"llama4", read_llama4},
                                                    {"llama4_text", read_llama4_text},
                                                    {"smollm3", read_smollm3},
@@ -22,6 +22,7 @@ constexpr std::array<decoder_family, 32> families{{{"llama", read_llama},
                                                    {"qwen3_moe", read_qwen3_moe},
                                                    {"qwen3_5", read_qwen3_5},
                                                    {"qwen3_5_text", read_qwen3_5_text},
+                                                   {"qwen3_next", read_qwen3_next},
                                                    {"mllama", read_mllama},
                                                    {"mllama_text_model", read_mllama_text},
                                                    {"gemma3", read_gemma3},
@@ -58,7 +59,7 @@ void refuse_foreign_fields(const json_value& config, const std::string& type) {
                                                 {"attention_chunk_size", {"llama4", "llama4_text"}},
                                                 {"cross_attention_layers", {"mllama", "mllama_text_model"}},
                                                 {"kv_lora_rank", {"deepseek_v3"}},
-                                                {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text"}}};
+                                                {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text", "qwen3_next"}}};
   for (const family_field& f : fields)
     require(!config.find(f.name) || std::find(f.families.begin(), f.families.end(), type) != f.families.end(),
             config.where(), ": the field ", f.name, " does not belong to model_type ", type);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the readers of several families share.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -73,6 +74,15 @@ void read_rotating_layers(const json_value& config, decoder_description& model) 
             printable(s.dump()));
     layer.rope = s.is_boolean() ? s.get<bool>() : s.get<int>() == 1;
   }
+}
+
+void set_sparse_layers(const json_value& config, decoder_description& model) {
+  const index_t step = config.integer("decoder_sparse_step", 1, 65536).value_or(1);
+  const auto* dense = config.find("mlp_only_layers");
+  require(!dense || dense->is_array(), config.where(), ": mlp_only_layers must be a list");
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    model.layers[i].experts = model.experts->count > 0 && (static_cast<index_t>(i) + 1) % step == 0 &&
+                              (!dense || std::find(dense->begin(), dense->end(), i) == dense->end());
 }
 
 void read_attention_bias(const json_value& config, decoder_description& model) {

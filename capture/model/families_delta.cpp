@@ -4,17 +4,11 @@
 
 namespace qkgeom {
 
-/// Qwen 3.5: each fourth layer attends, with gates on its result; the others are gated delta nets.
-decoder_description read_qwen3_5_text(const json_value& config) {
-  decoder_description model = read_common(config, {.hidden = 4096,
-                                                   .feed_forward = 12288,
-                                                   .vocabulary = 248320,
-                                                   .query_heads = 16,
-                                                   .layers = 32,
-                                                   .key_heads = 4,
-                                                   .head_dim = 256,
-                                                   .context = 32768,
-                                                   .rope = {.partial = 0.25, .may_be_partial = true}});
+namespace {
+
+/// What Qwen 3.5 and Qwen 3 Next share.
+decoder_description read_hybrid(const json_value& config, const family_defaults& defaults) {
+  decoder_description model = read_common(config, defaults);
   read_attention_bias(config, model);
   model.norm = norm_kind::gemma;
   model.qk = qk_norm::each_head;
@@ -34,6 +28,42 @@ decoder_description read_qwen3_5_text(const json_value& config) {
   const auto* types = layer_list(config, "layer_types", model.layers.size());
   for (std::size_t i = 0; i < model.layers.size(); ++i)
     model.layers[i].delta = types ? (*types)[i] == "linear_attention" : (static_cast<index_t>(i) + 1) % interval != 0;
+  return model;
+}
+
+}  // namespace
+
+/// Qwen 3.5: each fourth layer attends, with gates on its result; the others are gated delta nets.
+decoder_description read_qwen3_5_text(const json_value& config) {
+  return read_hybrid(config, {.hidden = 4096,
+                              .feed_forward = 12288,
+                              .vocabulary = 248320,
+                              .query_heads = 16,
+                              .layers = 32,
+                              .key_heads = 4,
+                              .head_dim = 256,
+                              .context = 32768,
+                              .rope = {.partial = 0.25, .may_be_partial = true}});
+}
+
+/// Qwen 3 Next: the same layers with experts, beside a gated feed-forward of all tokens.
+decoder_description read_qwen3_next(const json_value& config) {
+  decoder_description model = read_hybrid(config, {.hidden = 2048,
+                                                   .feed_forward = 5632,
+                                                   .vocabulary = 151936,
+                                                   .query_heads = 16,
+                                                   .layers = 48,
+                                                   .key_heads = 2,
+                                                   .head_dim = 256,
+                                                   .context = 32768,
+                                                   .rope = {.partial = 0.25, .may_be_partial = true}});
+  model.delta->by_key_head = true;
+  auto e = read_experts(config, "num_experts", 0, {.count = 512, .chosen = 10, .width = 512, .normalised = true});
+  e.shared_width = config.integer("shared_expert_intermediate_size", 1, index_t{1} << 24).value_or(512);
+  e.shared = "mlp.shared_expert.";
+  e.gated_shared = true;
+  model.experts = e;
+  set_sparse_layers(config, model);
   return model;
 }
 

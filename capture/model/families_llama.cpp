@@ -136,13 +136,8 @@ decoder_description read_qwen3_moe(const json_value& config) {
   set_window(model, read_switched_window(config, 4096));
 
   const auto e = read_experts(config, "num_experts", 0, {.count = 128, .chosen = 8, .width = 768, .normalised = false});
-  const index_t step = config.integer("decoder_sparse_step", 1, 65536).value_or(1);
-  const auto* dense = config.find("mlp_only_layers");
-  require(!dense || dense->is_array(), config.where(), ": mlp_only_layers must be a list");
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
-    model.layers[i].experts = e.count > 0 && (static_cast<index_t>(i) + 1) % step == 0 &&
-                              (!dense || std::find(dense->begin(), dense->end(), i) == dense->end());
   model.experts = e;
+  set_sparse_layers(config, model);
   return model;
 }
 

@@ -81,6 +81,9 @@ experts_description read_experts(const json_value& config, const char* count, in
 /// Which layers rotate: `no_rope_layers` holds 1 where one does; without it, all but each `no_rope_layer_interval`-th.
 void read_rotating_layers(const json_value& config, decoder_description& model);
 
+/// Sets which layers have experts: each `decoder_sparse_step`-th, but those of `mlp_only_layers`.
+void set_sparse_layers(const json_value& config, decoder_description& model);
+
 /// Ministral 3's rotary parameters where config.json has none.
 const nlohmann::json& ministral3_rope();
 
@@ -97,6 +100,7 @@ decoder_description read_qwen3(const json_value& config);
 decoder_description read_qwen3_moe(const json_value& config);
 decoder_description read_qwen3_5(const json_value& config);
 decoder_description read_qwen3_5_text(const json_value& config);
+decoder_description read_qwen3_next(const json_value& config);
 decoder_description read_mllama(const json_value& config);
 decoder_description read_mllama_text(const json_value& config);
 decoder_description read_gemma3(const json_value& config);

@@ -137,6 +137,8 @@ const std::vector<feature>& features() {
       {"qwen3.5", "partial rotation", whole_rotation},
       {"qwen3.5", "norm of queries and keys", no_qk_norm},
       {"qwen3.5", "1 + w", llama_norm},
+      {"qwen3-next", "gate of the shared feed-forward", [](auto& d) { d.experts->gated_shared = false; }},
+      {"qwen3-next", "normalised probabilities", [](auto& d) { d.experts->normalised = false; }},
       {"deepseek-v3", "yarn", default_rope},
       {"deepseek-v3", "where the rotation begins", [](auto& d) { d.rope.first = 0; }},
       {"deepseek-v3", "neighbouring pairs", [](auto& d) { d.latent->pairs = false; }},

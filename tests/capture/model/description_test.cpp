@@ -298,7 +298,8 @@ TEST(description, refusals_name_what_is_wrong) {
   EXPECT_EQ(description_refusal({{"model_type", "foo"}}),
             "config.json: model_type 'foo' is not supported; supported: llama, llama4, llama4_text, smollm3, mistral, "
             "ministral, "
-            "ministral3, mistral3, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_text, mllama, mllama_text_model, gemma3, "
+            "ministral3, mistral3, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_text, qwen3_next, mllama, "
+            "mllama_text_model, gemma3, "
             "gemma3_text, glm, glm4, "
             "glm4_moe, "
             "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, deepseek_v3, "
