@@ -86,10 +86,10 @@ class decoder {
   /// Bytes on the device for documents of `tokens` tokens in all, besides weights: hidden states, keys and values,
   /// rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
   static index_t working_bytes(const decoder_description& d, index_t tokens, const decoder_options& o) {
-    const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim, rows = std::min(o.chunk, tokens);
+    const index_t k = d.key_heads * d.head_dim, rows = std::min(o.chunk, tokens);
     const index_t tables = (d.local_rope ? 2 : 1) * tokens * d.head_dim * static_cast<index_t>(sizeof(float));
-    return static_cast<index_t>(sizeof(T)) * (tokens * (d.hidden + 2 * k) + rows * 2 * q) + tables +
-           workspace::working_bytes(d, rows) + token_losses_bytes<T>(d, tokens, o.chunk) +
+    return static_cast<index_t>(sizeof(T)) * tokens * (d.hidden + 2 * k) + document_rows<Device, T>::bytes(d, rows) +
+           tables + workspace::working_bytes(d, rows) + token_losses_bytes<T>(d, tokens, o.chunk) +
            steps::attention_type::working_bytes(d.query_heads, d.head_dim, std::min(o.attention_rows, rows),
                                                 o.attention_keys);
   }
@@ -126,7 +126,7 @@ class decoder {
     const bool whole = static_cast<bool>(to.losses);
     std::vector<layer_visit> visits;
     for (index_t l = 0; l <= (whole ? description_.n_layers() - 1 : last_layer_); ++l)
-      if (const layer_description& layer = layer_of(l); !layer.skipped)
+      if (const layer_description& layer = layer_of(l); !layer.skipped && (whole || l < last_layer_ || !layer.delta))
         visits.push_back(
             {l, !whole && l == last_layer_, layer.experts, !layer.experts || description_.experts->shared_width > 0});
     feed_.begin(visits);
@@ -201,9 +201,7 @@ class decoder {
     for (std::size_t i = 0; i < passes.size(); ++i) {
       pass& p = passes[i];
       p.rows = &rows_[i % together];
-      const index_t queries = (Device::whole_documents ? p.tokens : rows) * steps_.query_width();
-      p.rows->q.reserve(queries);
-      if (!Device::whole_documents) p.rows->attended.reserve(queries);
+      p.rows->reserve(d, Device::whole_documents ? p.tokens : rows);
       p.rows->keys.reserve(Device::whole_documents ? p.tokens : capacity_, d.key_heads, d.head_dim);
     }
     for (workspace& w : workspaces_) w.reserve(d, rows);
@@ -234,9 +232,13 @@ class decoder {
       std::vector<chunk> parts, chunks;  // a document's rows; rows for the linear maps
       for (pass& p : documents) {
         const auto rows_from = [&](index_t first, index_t most) {
-          const index_t skip = (first - begin) * steps_.query_width();
-          return chunk{&p, first, std::min(most, p.tokens - first), p.rows->q.data() + skip,
-                       p.rows->attention() + skip};
+          const index_t place = first - begin;
+          return chunk{&p,
+                       first,
+                       std::min(most, p.tokens - first),
+                       p.rows->q.data() + place * steps_.query_width(),
+                       p.rows->attention() + place * steps_.attended_width(layer),
+                       place};
         };
         parts.push_back(rows_from(begin, step));
         for (index_t first = begin; first < begin + parts.back().rows; first += options_.chunk)
@@ -247,14 +249,14 @@ class decoder {
                       [&](index_t i, int worker) { f(chunks[i], workspaces_[worker]); });
       };
       const auto hand_out = [&](const device_row_sink<T, space>& sink, bool keys_before) {
-        if (!sink) return;
+        if (!sink || layer.delta) return;
         for (const chunk& c : parts) {
           const index_t first_key = keys_before ? 0 : c.first;
           sink(c.document->number, visit.layer, c.first, steps_.query_view(c),
                steps_.key_view(*c.document, first_key, c.first + c.rows - first_key));
         }
       };
-      const bool pre = stage == rope_stage::pre && to.rows;
+      const bool pre = stage == rope_stage::pre && to.rows && !layer.delta;
       each_chunk([&](const chunk& c, workspace& w) { steps_.project(c, layer, visit.only_qk, weights, !pre, w); });
       hand_out(to.rows, false);
       if (pre) each_chunk([&](const chunk& c, workspace&) { steps_.rotate(c, layer, weights); });
@@ -263,7 +265,7 @@ class decoder {
       for (const chunk& c : parts) steps_.attend(c, layer, weights, changes);
       each_chunk([&](const chunk& c, workspace& w) { steps_.finish(c, layer, weights, w); });
     }
-    if (!to.keys) return;
+    if (!to.keys || layer.delta) return;
     for (const pass& p : documents) to.keys(p.number, visit.layer, steps_.key_view(p, 0, p.tokens));
   }
 

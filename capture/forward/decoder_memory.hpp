@@ -66,12 +66,46 @@ struct rotary_tables {
 /// and values of their document.
 template <class Device, class T>
 struct document_rows {
-  explicit document_rows(Device& m) : q(m.memory(), 0), attended(m.memory(), 0), keys(m) {}
+  explicit document_rows(Device& m)
+      : q(m.memory(), 0),
+        attended(m.memory(), 0),
+        side(m.memory(), 0),
+        convolved(m.memory(), 0),
+        state(m.memory(), 0),
+        keys(m) {}
   buffer<T, typename Device::memory_type> q, attended;
+  buffer<T, typename Device::memory_type> side;  // gates of the attention; or what a delta net takes, see `side_rows`
+  buffer<float, typename Device::memory_type> convolved, state;  // of a delta net
   typename device_storage<Device, T>::keys keys;
+
+  /// Memory for so many rows besides keys.
+  void reserve(const decoder_description& d, index_t rows) {
+    q.reserve(rows * row_width(d));
+    if (!Device::whole_documents) attended.reserve(rows * row_width(d));
+    side.reserve(side_width(d) * (rows + rows_before(d)));
+    if (!d.delta) return;
+    convolved.reserve(rows * d.delta->state_width());
+    state.reserve(d.delta->values() * d.delta->key_dim);
+  }
+  static index_t bytes(const decoder_description& d, index_t rows) {
+    const index_t elements = 2 * rows * row_width(d) + side_width(d) * (rows + rows_before(d));
+    const index_t floats = d.delta ? rows * d.delta->state_width() + d.delta->values() * d.delta->key_dim : 0;
+    return elements * static_cast<index_t>(sizeof(T)) + floats * static_cast<index_t>(sizeof(float));
+  }
+  /// `side` from the rows on that are in a layer; before them are those that a convolution reaches back to.
+  T* side_rows(const decoder_description& d) { return side.data() + rows_before(d) * (d.delta ? d.delta->width() : 0); }
+  static index_t rows_before(const decoder_description& d) { return d.delta ? d.delta->kernel - 1 : 0; }
 
   /// On a device with `whole_documents` the result replaces the queries.
   T* attention() const { return Device::whole_documents ? q.data() : attended.data(); }
+
+ private:
+  static index_t row_width(const decoder_description& d) {
+    return std::max(d.query_heads * d.head_dim, d.delta ? d.delta->values() : 0);
+  }
+  static index_t side_width(const decoder_description& d) {
+    return std::max(d.gated_output ? d.query_heads * d.head_dim : 0, d.delta ? d.delta->width() : 0);
+  }
 };
 
 /// A document on its way through the layers.
@@ -87,12 +121,14 @@ struct document_pass {
   document_rows<Device, T>* rows = nullptr;
 };
 
-/// Rows [first, first + rows) of a document. q and attended are those of its first row.
+/// Rows [first, first + rows) of a document. q and attended are those of its first row, which is number `place` of
+/// those that are in the layer together.
 template <class Device, class T>
 struct row_chunk {
   document_pass<Device, T>* document;
   index_t first, rows;
   T *q, *attended;
+  index_t place;
 };
 
 /// Working memory of the chunk that a worker has.
@@ -105,6 +141,8 @@ struct chunk_memory {
       : normed(m.memory(), 0),
         block(m.memory(), 0),
         active(m.memory(), 0),
+        latent(m.memory(), 0),
+        shared_gate(m.memory(), 0),
         wide(m.memory(), 0),
         narrow(m.memory(), 0),
         experts(m) {}
@@ -113,11 +151,13 @@ struct chunk_memory {
     normed.reserve(rows * d.hidden);
     block.reserve(rows * block_width(d));
     active.reserve(rows * active_width(d));
+    latent.reserve(rows * latent_width(d));
+    if (d.experts && d.experts->gated_shared) shared_gate.reserve(rows);
     wide.reserve(rows * wide_width(d));
     narrow.reserve(rows * d.hidden);
   }
   static index_t working_bytes(const decoder_description& d, index_t rows) {
-    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + block_width(d) + active_width(d)) +
+    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + block_width(d) + active_width(d) + latent_width(d)) +
                    static_cast<index_t>(sizeof(float)) * (wide_width(d) + d.hidden)) +
            (d.experts ? mixture_of_experts<Device, T>::working_bytes(d, rows) : 0);
   }
@@ -127,9 +167,16 @@ struct chunk_memory {
   }
 
   memory_of<T> normed, block, active;  // (rows, hidden), (rows, hidden), (rows, feed-forward)
+  memory_of<T> latent;                 // (rows, latent_width)
+  memory_of<T> shared_gate;            // (rows)
   memory_of<float> wide, narrow;       // results of products; narrow: (rows, hidden)
   mixture_of_experts<Device, T> experts;
   product_scratch product;
+
+  /// Length of the short rows of a token's queries and keys together, with the rotated part of the key; 0: none.
+  static index_t latent_width(const decoder_description& d) {
+    return d.latent ? d.latent->query_rank + d.latent->key_rank + d.latent->rotated : 0;
+  }
 
  private:
   /// Width of the widest feed-forward that is not one of the chosen experts'.
@@ -140,7 +187,8 @@ struct chunk_memory {
   }
   static index_t wide_width(const decoder_description& d) {
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
-    return std::max((d.query_heads + 2 * d.key_heads) * d.head_dim, (gated ? 2 : 1) * dense_width(d));
+    return std::max({((d.gated_output ? 2 : 1) * d.query_heads + 2 * d.key_heads) * d.head_dim,
+                     (gated ? 2 : 1) * dense_width(d), latent_width(d)});
   }
   static index_t block_width(const decoder_description& d) {
     return d.parallel_residual && !d.adds_in_order ? d.hidden : 0;

@@ -19,12 +19,15 @@ template <class T>
 struct choose_experts {
   const float* logits;  ///< (rows, experts)
   index_t experts, chosen;
-  bool normalised;                    ///< shares add up to 1
-  std::int32_t* expert;               ///< (rows, chosen)
-  float* share;                       ///< the same
-  const float* correction = nullptr;  ///< (experts) added to sigmoids of logits, by whose sum experts are chosen
-  float scale = 1;                    ///< of shares that are sigmoids
-  const float* bias = nullptr;        ///< (experts) added to logits; or none
+  bool normalised;                        ///< shares add up to 1
+  std::int32_t* expert;                   ///< (rows, chosen)
+  float* share;                           ///< the same
+  const float* correction = nullptr;      ///< (experts) added to sigmoids of logits, by whose sum experts are chosen
+  float scale = 1;                        ///< of shares that are sigmoids
+  const float* bias = nullptr;            ///< (experts) added to logits; or none
+  index_t groups = 1, chosen_groups = 1;  ///< experts are chosen from these groups alone, if there are several
+  bool apart = false;                     ///< shares are sigmoids of the logits, each of its own
+  float* ranks = nullptr;                 ///< where sigmoids are: (rows, experts + groups) to work in
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -54,7 +57,9 @@ struct choose_experts {
       for (index_t i = 0; i < chosen; ++i) sum += shares[i];
     }
     team.sync();
-    for (index_t i = team.rank(); i < chosen; i += team.size()) shares[i] = rounded<T>(shares[i] / sum);
+    for (index_t i = team.rank(); i < chosen; i += team.size())
+      shares[i] =
+          rounded<T>(apart ? value_functions<float>::sigmoid(logit(expert[row * chosen + i])) : shares[i] / sum);
   }
 
  private:
@@ -62,12 +67,13 @@ struct choose_experts {
   template <class Team>
   QKGEOM_HD void by_sigmoids(const Team& team, index_t row, const float* x) const {
     const auto sigmoid = [=](index_t i) { return x[i] == x[i] ? 1.0f / (1.0f + std::exp(-x[i])) : 0.0f; };
-    const auto rank_by = [=, this](index_t i) { return sigmoid(i) + correction[i]; };
+    float* const rank_by = ranks + row * (experts + groups);
+    for (index_t i = team.rank(); i < experts; i += team.size()) rank_by[i] = sigmoid(i) + correction[i];
+    team.sync();
+    if (groups > 1) leave_groups(team, rank_by);
     float* const shares = share + row * chosen;
     for (index_t i = team.rank(); i < experts; i += team.size()) {
-      const float mine = rank_by(i);
-      index_t place = 0;
-      for (index_t j = 0; j < experts; ++j) place += rank_by(j) > mine || (rank_by(j) == mine && j < i);
+      const index_t place = place_of(rank_by, experts, i);
       if (place >= chosen) continue;
       expert[row * chosen + place] = static_cast<std::int32_t>(i);
       shares[place] = sigmoid(i);
@@ -81,6 +87,32 @@ struct choose_experts {
     team.sync();
     for (index_t i = team.rank(); i < chosen; i += team.size()) shares[i] = shares[i] / sum * scale;
   }
+
+  /// How many come before i: those that are larger, and equal ones before it.
+  QKGEOM_HD static index_t place_of(const float* x, index_t n, index_t i) {
+    index_t place = 0;
+    for (index_t j = 0; j < n; ++j) place += x[j] > x[i] || (x[j] == x[i] && j < i);
+    return place;
+  }
+
+  /// Experts of groups that are not chosen come last. A group counts by the sum of its two best experts.
+  template <class Team>
+  QKGEOM_HD void leave_groups(const Team& team, float* rank_by) const {
+    const index_t each = experts / groups;
+    float* const of_group = rank_by + experts;
+    for (index_t g = team.rank(); g < groups; g += team.size()) {
+      float best = -HUGE_VALF, second = -HUGE_VALF;
+      for (index_t i = g * each; i < (g + 1) * each; ++i) {
+        second = std::fmax(second, std::fmin(best, rank_by[i]));
+        best = std::fmax(best, rank_by[i]);
+      }
+      of_group[g] = best + second;
+    }
+    team.sync();
+    for (index_t i = team.rank(); i < experts; i += team.size())
+      if (place_of(of_group, groups, i / each) >= chosen_groups) rank_by[i] = -HUGE_VALF;
+    team.sync();
+  }
 };
 
 /// Rows for the experts, to (rows chosen, width): row i is that of choice number `choice[i]`.
@@ -90,13 +122,15 @@ struct take_rows {
   const std::int32_t* choice;  ///< (rows chosen), of (rows, chosen)
   index_t chosen, width;
   T* to;
+  const float* share = nullptr;  ///< (rows, chosen) by which rows are multiplied; or none
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t i) const {
     const T* const x = from + choice[i] / chosen * width;
     T* const y = to + i * width;
+    const float times = share ? share[choice[i]] : 1.0f;
     each_column(
-        team, width, [=](auto c) { return load(x, c); }, [=](auto c, auto v) { store(y, c, v); });
+        team, width, [=](auto c) { return load(x, c); }, [=](auto c, auto v) { store(y, c, v * times); });
   }
 };
 
@@ -105,7 +139,7 @@ template <class T>
 struct add_expert_rows {
   const T* from;                       ///< (rows chosen, width)
   const std::int32_t *place, *choice;  ///< (rows, chosen) rows of `from`, by their experts; as above
-  const float* share;                  ///< (rows, chosen), by choice
+  const float* share;                  ///< (rows, chosen), by choice; none: 1
   index_t chosen, width;
   T* to;
 
@@ -115,7 +149,7 @@ struct add_expert_rows {
     for_columns(team, width, [&](auto c) {
       value y{};
       for (index_t k = row * chosen; k < (row + 1) * chosen; ++k)
-        y = rounded<T>(y + rounded<T>(load(from + place[k] * width, c) * share[choice[place[k]]]));
+        y = rounded<T>(y + rounded<T>(load(from + place[k] * width, c) * (share ? share[choice[place[k]]] : 1.0f)));
       store(to + row * width, c, y);
     });
   }
@@ -153,6 +187,7 @@ class mixture_of_experts {
   explicit mixture_of_experts(Device& m)
       : device_(&m),
         router_(m.memory(), 0),
+        ranks_(m.memory(), 0),
         share_(m.memory(), 0),
         rows_(m.memory(), 0),
         wide_(m.memory(), 0),
@@ -164,8 +199,8 @@ class mixture_of_experts {
   /// Bytes that it holds on the device for so many rows.
   static index_t working_bytes(const decoder_description& d, index_t rows) {
     const experts_description& e = *d.experts;
-    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 2 * e.width)) + 4 * e.count +
-                   16 * e.chosen);
+    return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 2 * e.width)) +
+                   4 * (e.sigmoids ? 2 * e.count + e.groups : e.count) + 16 * e.chosen);
   }
 
   /// The sum (rows, hidden) of the outputs of the chosen experts for x (rows, hidden), times their shares. Valid until
@@ -176,13 +211,15 @@ class mixture_of_experts {
     const experts_description& e = *d.experts;
     const index_t choices = rows * e.chosen;
     router_.reserve(rows * e.count);
+    if (e.sigmoids) ranks_.reserve(rows * (e.count + e.groups));
     expert_.reserve(choices);
     share_.reserve(choices);
     multiply_map(*device_, weights.router.w, {rows, e.count, d.hidden, d.hidden}, x, router_.data(), scratch);
     device_->rows(rows, device_kernels::choose_experts<T>{
                             router_.data(), e.count, e.chosen, e.normalised, expert_.data(), share_.data(),
                             e.sigmoids ? weights.router.b.data() : nullptr, static_cast<float>(e.scale),
-                            e.biases ? weights.router.b.data() : nullptr});
+                            e.biases ? weights.router.b.data() : nullptr, e.groups, e.chosen_groups, e.scales_inputs,
+                            ranks_.data()});
     const choices_by_expert sorted(expert_.host(choices), e.count, e.chosen);
     choice_.set(sorted.choice);
     place_.set(sorted.place);
@@ -199,7 +236,8 @@ class mixture_of_experts {
       device_->rows(count, device_kernels::activate_rows<T, T>{wide, e.width, bias, d.act, true, wide, 2 * e.width,
                                                                static_cast<float>(e.limit)});
     };
-    device_->rows(choices, device_kernels::take_rows<T>{x, choice_.data(), e.chosen, d.hidden, rows_.data()});
+    device_->rows(choices, device_kernels::take_rows<T>{x, choice_.data(), e.chosen, d.hidden, rows_.data(),
+                                                        e.scales_inputs ? share_.data() : nullptr});
     each([&](const auto& expert, index_t count, T* here, T* wide) {
       multiply_map(*device_, expert.up.w, {count, 2 * e.width, d.hidden, d.hidden}, here, wide, scratch);
       if (e.biases) activate(count, wide, expert.up.b.data());
@@ -211,15 +249,16 @@ class mixture_of_experts {
         device_->rows(count, device_kernels::finish_block<T, T>{
                                  here, d.hidden, expert.down.b.data(), {}, nullptr, false, here, {}, nullptr});
     });
-    device_->rows(rows, device_kernels::add_expert_rows<T>{rows_.data(), place_.data(), choice_.data(), share_.data(),
-                                                           e.chosen, d.hidden, sum_.data()});
+    device_->rows(rows, device_kernels::add_expert_rows<T>{rows_.data(), place_.data(), choice_.data(),
+                                                           e.scales_inputs ? nullptr : share_.data(), e.chosen,
+                                                           d.hidden, sum_.data()});
     return sum_.data();
   }
 
  private:
   Device* device_;
-  buffer<float, typename Device::memory_type> router_, share_;
-  buffer<T, typename Device::memory_type> rows_, wide_, sum_;  // rows for the experts, then of them
+  buffer<float, typename Device::memory_type> router_, ranks_, share_;  // ranks: see `choose_experts`
+  buffer<T, typename Device::memory_type> rows_, wide_, sum_;           // rows for the experts, then of them
   buffer<std::int32_t, typename Device::memory_type> expert_, choice_, place_;
 };
 

@@ -57,7 +57,9 @@ struct rotate_rows {
   bool interleaved = false, exact = false;
   float growth = 0;  ///< 0: none
   index_t growth_context = 1;
+  bool counts_from_1 = false;          ///< the growth does, and is not rounded
   norm_parameters q_norm{}, k_norm{};  ///< of each head after the rotation; without weights: none
+  index_t rotated_from = 0;            ///< the first channel that turns
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -71,7 +73,7 @@ struct rotate_rows {
       const index_t step = interleaved ? 2 : 1, second = interleaved ? 1 : half;
       const auto lanes = team.lanes();
       for (index_t i = team.group(); i < places.vectors(); i += team.groups()) {
-        T* const x = places.vector(row, i);
+        T* const x = places.vector(row, i) + rotated_from;
         each_column(
             lanes, half,
             [=](auto j) {
@@ -98,8 +100,8 @@ struct rotate_rows {
     }
     if (growth == 0) return;
     team.sync();
-    const auto times = static_cast<float>(t / growth_context);
-    const float factor = rounded<T>(1.0f + growth * std::log(1.0f + times));
+    const auto times = static_cast<float>((t + counts_from_1) / growth_context);
+    const float grown = 1.0f + growth * std::log(1.0f + times), factor = counts_from_1 ? grown : rounded<T>(grown);
     T* const q = places.query(row, 0);
     for_columns(team, places.query_heads * places.dim, [=](auto c) { store(q, c, load(q, c) * factor); });
   }
@@ -115,10 +117,10 @@ struct rotate_rows {
 /// of queries and keys, and, if `rotates`, what `rotate_rows` does.
 template <class In, class T>
 struct finish_projection {
-  In* wide;  ///< (rows, width): all heads of q, of k, of v
-  index_t width;
-  const float* bias;  ///< or none
-  T* values;          ///< as keys; none: wide has no values
+  In* wide;             ///< (rows, width): all heads of q, of k, of v; then what is not theirs
+  index_t width, kept;  ///< `kept`: without that
+  const float* bias;    ///< or none
+  T* values;            ///< as keys; none: wide has no values
   qk_norm normed;
   norm_parameters q_norm, k_norm;
   bool rotates;
@@ -136,7 +138,7 @@ struct finish_projection {
       norm_in_place(team, k_norm, x + keys, bias ? bias + keys : nullptr, places.key_heads * places.dim);
       team.sync();
     }
-    for (index_t i = team.group(); i * places.dim < width; i += team.groups()) {
+    for (index_t i = team.group(); i * places.dim < kept; i += team.groups()) {
       const bool is_value = i >= places.vectors();
       const float* const b = bias && (is_value || !all_at_once) ? bias + i * places.dim : nullptr;
       const biased_row<In, T> from{x + i * places.dim, b};
@@ -174,7 +176,8 @@ struct finish_block {
   T* result;
   norm_parameters next;  ///< of `result`, into `normed`; without weights: none
   T* normed;
-  float scale = 1;  ///< of what is added
+  float scale = 1;              ///< of what is added
+  const T* row_gate = nullptr;  ///< (rows) by whose sigmoid a row of `wide` is multiplied; or none
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -182,9 +185,11 @@ struct finish_block {
     const biased_row<In, T> x{wide + row * width, bias};
     T* const y = result + row * width;
     const T* const more = other ? other + row * width : y;
-    const auto put = [=, adds = adds, scale = scale, has_more = other != nullptr](auto c, value v, value also,
-                                                                                  value before) {
+    const float gate = row_gate ? rounded<T>(value_functions<float>::sigmoid(static_cast<float>(row_gate[row]))) : 1.0f;
+    const auto put = [=, adds = adds, scale = scale, has_more = other != nullptr, has_gate = row_gate != nullptr](
+                         auto c, value v, value also, value before) {
       v = rounded<T>(v);
+      if (has_gate) v = rounded<T>(v * gate);
       if (scale != 1) v = rounded<T>(v * scale);
       if (has_more) v = rounded<T>(v + also);
       store(y, c, adds ? before + v : v);
@@ -303,6 +308,24 @@ struct change_keys {
         for (index_t i = 0; i < n; ++i) own_keys[own + c + i] = to_element<T>(x[i]);
       }
     }
+  }
+};
+
+/// Keys and values of some rows of each head, at other distances.
+template <class T>
+struct copy_keys {
+  const T *keys, *values;
+  index_t row, head;  ///< distances of rows and heads
+  T *own_keys, *own_values;
+  index_t own_row, own_head, heads, dim;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t r) const {
+    for (index_t h = 0; h < heads; ++h)
+      for (index_t c = team.rank(); c < dim; c += team.size()) {
+        own_keys[h * own_head + r * own_row + c] = keys[h * head + r * row + c];
+        own_values[h * own_head + r * own_row + c] = values[h * head + r * row + c];
+      }
   }
 };
 

@@ -7,7 +7,9 @@
 
 #include "capture/forward/blockwise_attention.hpp"
 #include "capture/forward/decoder_memory.hpp"
+#include "capture/forward/delta.hpp"
 #include "capture/forward/kernels.hpp"
+#include "capture/forward/latent.hpp"
 #include "capture/forward/linear_map.hpp"
 #include "capture/model/description.hpp"
 #include "qkgeom/core/view.hpp"
@@ -30,9 +32,13 @@ class layer_steps {
 
   /// The arguments must live longer. Blocks of the attention have so many rows and keys.
   layer_steps(Device& m, const decoder_description& d, index_t attention_rows, index_t attention_keys)
-      : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m) {}
+      : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m), chunk_keys_(m) {}
 
   index_t query_width() const { return description_.query_heads * description_.head_dim; }
+  /// Width of what a layer's output matrix takes, in rows of `row_chunk::attended`.
+  index_t attended_width(const layer_description& layer) const {
+    return layer.delta ? description_.delta->values() : query_width();
+  }
   tensor_view<const T, space> query_view(const chunk& c) const {
     const decoder_description& d = description_;
     return {c.q, c.rows, d.query_heads, d.head_dim, query_width(), d.head_dim};
@@ -48,21 +54,33 @@ class layer_steps {
   void project(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights, bool rotates,
                workspace& w) {
     const decoder_description& d = description_;
-    const index_t width = query_width() + (only_qk ? 1 : 2) * key_width();
+    const index_t kept = query_width() + (only_qk ? 1 : 2) * key_width();
+    const bool gates = d.gated_output && !only_qk;
+    const index_t width = kept + (gates ? query_width() : 0);
     const T* x = states_of(c);
     if (!d.names.attention_norm.empty()) {
       device_->rows(c.rows,
                     device_kernels::norm_rows<T>{x, w.normed.data(), d.hidden, norm_of(weights.attention_norm)});
       x = w.normed.data();
     }
+    if (layer.delta) {
+      const index_t all = d.delta->width();
+      return multiply_map(*device_, weights.qkv.w, {c.rows, all, d.hidden, d.hidden}, x,
+                          c.document->rows->side_rows(d) + c.place * all, w.product);
+    }
+    if (d.latent) return project_latent(c, layer, only_qk, weights, rotates, x, w);
     const device_kernels::norm_parameters q_norm = norm_of(weights.q_norm), k_norm = norm_of(weights.k_norm);
-    const qk_norm before = d.qk == qk_norm::each_head_after_rotation ? qk_norm::none : d.qk;
+    const qk_norm before = d.qk == qk_norm::each_head || d.qk == qk_norm::all_heads ? d.qk : qk_norm::none;
     T* const values = only_qk ? nullptr : c.document->rows->keys.values();
     linear(weights.qkv, d.qkv_bias, {c.rows, width, d.hidden, d.hidden}, x, w.wide.data(), w,
            [&]<class In>(In* wide, const float* bias) {
+             if (gates)
+               device_->rows(
+                   c.rows, device_kernels::take_gates<In, T>{wide, width, kept, query_width(), bias,
+                                                             c.document->rows->side.data() + c.place * query_width()});
              device_->rows(c.rows,
-                           device_kernels::finish_projection<In, T>{wide, width, bias, values, before, q_norm, k_norm,
-                                                                    rotates, turn_of(c, layer, weights)});
+                           device_kernels::finish_projection<In, T>{wide, width, kept, bias, values, before, q_norm,
+                                                                    k_norm, rotates, turn_of(c, layer, weights)});
            });
   }
 
@@ -73,6 +91,7 @@ class layer_steps {
   /// The attention of a document's rows to all keys so far, with the changes of heads.
   void attend(const chunk& c, const layer_description& layer, const layer_type& weights, const changes_type& changes) {
     const decoder_description& d = description_;
+    if (layer.delta) return run_delta(c, weights);
     keys_type& all_keys = c.document->rows->keys;
     const bool own = changes.of_keys();
     keys_type& keys = own ? own_keys_ : all_keys;
@@ -97,7 +116,12 @@ class layer_steps {
                                  d.score_scale.value_or(1 / std::sqrt(static_cast<double>(d.head_dim))),
                                  d.score_cap,
                                  d.sinks ? weights.sinks.data() : nullptr};
-    attend(call, keys);
+    if (layer.chunk)
+      attend_chunks(call, keys, *layer.chunk);
+    else
+      attend(call, keys);
+    if (d.gated_output)
+      device_->rows(c.rows, device_kernels::multiply_row<T>{c.document->rows->side.data(), c.attended, query_width()});
     if (changes.cleared.size() > 0)
       device_->rows(c.rows, device_kernels::clear_heads<T>{c.attended, d.query_heads, d.head_dim,
                                                            changes.cleared.data(), changes.cleared.size()});
@@ -113,8 +137,16 @@ class layer_steps {
     if (parallel && norms)
       device_->rows(
           c.rows, device_kernels::norm_rows<T>{states, w.normed.data(), d.hidden, norm_of(weights.feed_forward_norm)});
-    linear(weights.output, d.output_bias, {c.rows, d.hidden, query_width(), query_width()}, c.attended, w.narrow.data(),
-           w, [&]<class In>(const In* wide, const float* bias) {
+    const index_t attended_row = layer.delta ? attended_width(layer) : d.query_heads * d.value_dim();
+    const T* attended = c.attended;
+    if (!layer.delta && d.value_dim() != d.head_dim) {
+      T* const kept = reinterpret_cast<T*>(w.wide.data());
+      device_->rows(c.rows,
+                    device_kernels::keep_channels<T>{c.attended, d.query_heads, d.head_dim, d.value_dim(), kept});
+      attended = kept;
+    }
+    linear(weights.output, d.output_bias, {c.rows, d.hidden, attended_row, attended_row}, attended, w.narrow.data(), w,
+           [&]<class In>(const In* wide, const float* bias) {
              device_->rows(
                  c.rows,
                  device_kernels::finish_block<In, T>{
@@ -124,6 +156,7 @@ class layer_steps {
                      w.normed.data(), scale});
            });
     const T* also = apart ? w.block.data() : nullptr;  // what is added besides the feed-forward
+    const T* row_gate = nullptr;
     const auto close = [&]<class In>(const In* wide, const float* bias) {
       device_->rows(c.rows, device_kernels::finish_block<In, T>{
                                 wide,
@@ -135,12 +168,18 @@ class layer_steps {
                                 states,
                                 {},
                                 nullptr,
-                                scale});
+                                scale,
+                                row_gate});
     };
     if (layer.experts) {
       const T* const chosen = w.experts(weights, d, c.rows, x, w.product);
       if (d.experts->shared_width == 0) return close(chosen, static_cast<const float*>(nullptr));
       also = chosen;
+      if (d.experts->gated_shared) {
+        multiply_map(*device_, weights.shared_gate.w, {c.rows, 1, d.hidden, d.hidden}, x, w.shared_gate.data(),
+                     w.product);
+        row_gate = w.shared_gate.data();
+      }
     }
     const index_t width = layer.experts ? d.experts->shared_width : d.feed_forward;
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated, in_place = workspace::activates_in_place(d);
@@ -157,6 +196,64 @@ class layer_steps {
 
  private:
   static constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
+  /// A gated delta net, of the rows that `project` left, into c.attended. Rows of a document come in their order.
+  void run_delta(const chunk& c, const layer_type& weights) {
+    const decoder_description& d = description_;
+    const delta_description& net = *d.delta;
+    auto& rows = *c.document->rows;
+    const index_t width = net.width(), before = rows.rows_before(d);
+    T* const taken = rows.side_rows(d);
+    if (c.first == 0) {
+      device_->rows(before, device_kernels::clear_row<T>{rows.side.data(), width});
+      device_->rows(net.value_heads * net.key_dim, device_kernels::clear_row<float>{rows.state.data(), net.value_dim});
+    }
+    device_->rows(c.rows, device_kernels::convolve_rows<T>{taken, net, weights.delta.convolution.data(),
+                                                           weights.delta.keep_bias.data(),
+                                                           weights.delta.keep_log.data(), rows.convolved.data()});
+    device_->rows(net.value_heads,
+                  device_kernels::delta_rule<T>{rows.convolved.data(), net, c.rows, rows.state.data(), c.attended});
+    device_->rows(c.rows, device_kernels::gate_answers<T>{
+                              taken,
+                              net,
+                              {weights.delta.norm.data(), nullptr, norm_kind::llama, static_cast<float>(d.norm_eps)},
+                              c.attended});
+    // What the next rows' convolution reaches back to.
+    if (c.rows >= before)
+      device_->rows(before, device_kernels::copy_row<T>{taken + (c.rows - before) * width, rows.side.data(), width});
+  }
+
+  /// Queries, keys and values of latent attention, of x (rows, hidden).
+  void project_latent(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights,
+                      bool rotates, const T* x, workspace& w) {
+    const decoder_description& d = description_;
+    const latent_description& l = *d.latent;
+    const index_t stride = workspace::latent_width(d), key_row = d.key_heads * (l.plain + l.value_dim);
+    const auto norm_of_rows = [](const auto& of) {
+      return device_kernels::norm_parameters{of.data(), nullptr, norm_kind::llama,
+                                             static_cast<float>(latent_description::eps)};
+    };
+    linear(weights.latent.down, l.bias, {c.rows, stride, d.hidden, d.hidden}, x, w.wide.data(), w,
+           [&]<class In>(const In* wide, const float* bias) {
+             device_->rows(c.rows,
+                           device_kernels::norm_latents<In, T>{wide, bias, l.query_rank, l.key_rank, stride,
+                                                               norm_of_rows(weights.latent.query_norm),
+                                                               norm_of_rows(weights.latent.key_norm), w.latent.data()});
+           });
+    T* const wide = reinterpret_cast<T*>(w.wide.data());
+    const device_kernels::head_parts<T> parts{l.plain, l.rotated, l.pairs};
+    const map_shape to_queries = l.query_rank > 0 ? map_shape{c.rows, query_width(), l.query_rank, stride}
+                                                  : map_shape{c.rows, query_width(), d.hidden, d.hidden};
+    multiply_map(*device_, weights.latent.queries.w, to_queries, l.query_rank > 0 ? w.latent.data() : x, wide,
+                 w.product);
+    device_->rows(c.rows, device_kernels::place_latent_queries<T>{wide, places_of(c), parts});
+    multiply_map(*device_, weights.latent.keys.w, {c.rows, key_row, l.key_rank, stride}, w.latent.data() + l.query_rank,
+                 wide, w.product);
+    device_->rows(c.rows,
+                  device_kernels::place_latent_keys<T>{wide, w.latent.data() + l.query_rank + l.key_rank, stride,
+                                                       l.value_dim, only_qk ? nullptr : c.document->rows->keys.values(),
+                                                       parts, rotates, turn_of(c, layer, weights)});
+  }
+
   index_t key_width() const { return description_.key_heads * description_.head_dim; }
 
   device_kernels::chunk_places<T> places_of(const chunk& c) const {
@@ -169,7 +266,7 @@ class layer_steps {
     const decoder_description& d = description_;
     const pass& p = *c.document;
     device_kernels::rotate_rows<T> turn{places_of(c)};
-    if (d.qk == qk_norm::each_head_after_rotation) {
+    if (d.qk == qk_norm::each_head_after_rotation || (d.qk == qk_norm::each_rotated_head && layer.rope)) {
       turn.q_norm = norm_of(weights.q_norm);
       turn.k_norm = norm_of(weights.k_norm);
     }
@@ -179,10 +276,12 @@ class layer_steps {
       turn.cos = t.cos.data();
       turn.sin = t.sin.data();
       turn.half = t.half;
+      turn.rotated_from = rope.first;
       turn.interleaved = rope.interleaved;
       turn.exact = rope.exact;
     }
-    if (d.growth) {
+    if (d.growth && !(d.growth_unrotated && layer.rope)) {
+      turn.counts_from_1 = d.growth_unrotated;
       turn.growth = static_cast<float>(d.growth->beta);
       turn.growth_context = d.growth->context;
     }
@@ -218,6 +317,33 @@ class layer_steps {
 
   T* states_of(const chunk& c) const { return c.document->hidden.data() + c.first * description_.hidden; }
 
+  /// Each chunk of a document as if it were one of its own. A device that takes whole documents has their keys copied.
+  void attend_chunks(const attention_call<T>& all, keys_type& keys, index_t size) {
+    for (index_t first = all.first; first < all.first + all.rows;) {
+      const index_t start = first / size * size, end = std::min(start + size, all.first + all.rows);
+      attention_call<T> call = all;
+      call.q += (first - all.first) * query_width();
+      call.out += (first - all.first) * query_width();
+      call.rows = end - first;
+      call.first = first - start;
+      call.window = all.capacity;
+      if constexpr (Device::whole_documents) {
+        chunk_keys_.reserve(end - start, all.key_heads, all.dim);
+        device_->rows(end - start,
+                      device_kernels::copy_keys<T>{
+                          keys.keys() + start * keys.row_stride(), keys.values() + start * keys.row_stride(),
+                          keys.row_stride(), keys.head_stride(), chunk_keys_.keys(), chunk_keys_.values(),
+                          chunk_keys_.row_stride(), chunk_keys_.head_stride(), all.key_heads, all.dim});
+        call.window = end - start;
+        attend(call, chunk_keys_);
+      } else {
+        call.k += start * keys.row_stride();
+        call.v += start * keys.row_stride();
+        attend(call, keys);
+      }
+      first = end;
+    }
+  }
   void attend(const attention_call<T>& call, [[maybe_unused]] const keys_type& keys) {
     if constexpr (requires { device_->attend(call, keys); }) {
       device_->attend(call, keys);
@@ -231,7 +357,8 @@ class layer_steps {
   Device* device_;
   const decoder_description& description_;
   attention_type attention_;
-  keys_type own_keys_;  // of each query head, in layers that change some
+  keys_type own_keys_;    // of each query head, in layers that change some
+  keys_type chunk_keys_;  // of a chunk of a document
 };
 
 }  // namespace qkgeom

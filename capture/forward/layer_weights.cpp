@@ -55,9 +55,13 @@ class slice_list {
       return;
     }
     if (d.names.qkv.empty()) {
-      linear("self_attn.q_proj", q, d.hidden, d.qkv_bias, to, 0);
+      if (d.gated_output)
+        gated_queries(0, to, 0);
+      else
+        linear("self_attn.q_proj", q, d.hidden, d.qkv_bias, to, 0);
       linear("self_attn.k_proj", k, d.hidden, d.qkv_bias, to, q);
       if (!only_qk) linear("self_attn.v_proj", k, d.hidden, d.qkv_bias, to, q + k);
+      if (!only_qk && d.gated_output) gated_queries(1, to, q + 2 * k);
       return;
     }
     for (index_t h = 0; h < d.query_heads; ++h)
@@ -68,6 +72,74 @@ class slice_list {
         if (d.qkv_bias) slices_.push_back({name + ".bias", {3 * q}, first, d.head_dim, nullptr, &to.b, first_row});
       }
   }
+  /// Of q_proj with gates the queries (`part` 0) or the gates (1) of all heads.
+  void gated_queries(index_t part, linear_weights& to, index_t first_row) {
+    const decoder_description& d = model_;
+    const index_t rows = 2 * d.query_heads * d.head_dim;
+    for (index_t h = 0; h < d.query_heads; ++h) {
+      const index_t first = (2 * h + part) * d.head_dim, row = first_row + h * d.head_dim;
+      const std::string name = prefix_ + "self_attn.q_proj";
+      slices_.push_back({name + ".weight", {rows, d.hidden}, first, d.head_dim, &to.w, nullptr, row});
+      if (d.qkv_bias) slices_.push_back({name + ".bias", {rows}, first, d.head_dim, nullptr, &to.b, row});
+    }
+  }
+  /// What a delta net takes of hidden states, from in_proj_qkvz and in_proj_ba.
+  void key_heads_of_delta(linear_weights& to) {
+    const delta_description& n = *model_.delta;
+    const index_t group = n.value_heads / n.key_heads, values = group * n.value_dim, keys = n.key_heads * n.key_dim;
+    const auto part = [&](const char* name, index_t rows, index_t first, index_t count, index_t row) {
+      slices_.push_back(
+          {prefix_ + "linear_attn." + name + ".weight", {rows, model_.hidden}, first, count, &to.w, nullptr, row});
+    };
+    for (index_t h = 0; h < n.key_heads; ++h) {
+      const index_t all = 2 * (keys + n.values()), first = h * 2 * (n.key_dim + values);
+      part("in_proj_qkvz", all, first, n.key_dim, h * n.key_dim);
+      part("in_proj_qkvz", all, first + n.key_dim, n.key_dim, keys + h * n.key_dim);
+      part("in_proj_qkvz", all, first + 2 * n.key_dim, values, 2 * keys + h * values);
+      part("in_proj_qkvz", all, first + 2 * n.key_dim + values, values, n.channels() + h * values);
+    }
+    for (index_t h = 0; h < n.key_heads; ++h)
+      for (index_t i = 0; i < 2; ++i)
+        part("in_proj_ba", 2 * n.value_heads, (2 * h + i) * group, group,
+             n.channels() + n.values() + i * n.value_heads + h * group);
+  }
+  void delta(layer_weights& to) {
+    const delta_description& n = *model_.delta;
+    const std::string own = "linear_attn.";
+    if (n.by_key_head) {
+      key_heads_of_delta(to.qkv);
+    } else {
+      linear(own + "in_proj_qkv", n.channels(), model_.hidden, false, to.qkv);
+      linear(own + "in_proj_z", n.values(), model_.hidden, false, to.qkv, n.channels());
+      linear(own + "in_proj_b", n.value_heads, model_.hidden, false, to.qkv, n.channels() + n.values());
+      linear(own + "in_proj_a", n.value_heads, model_.hidden, false, to.qkv, n.width() - n.value_heads);
+    }
+    slices_.push_back({prefix_ + own + "conv1d.weight",
+                       {n.channels(), 1, n.kernel},
+                       0,
+                       n.channels(),
+                       nullptr,
+                       &to.delta.convolution,
+                       0});
+    vector(own + "dt_bias", n.value_heads, to.delta.keep_bias);
+    vector(own + "A_log", n.value_heads, to.delta.keep_log);
+    vector(own + "norm.weight", n.value_dim, to.delta.norm);
+    linear(own + "out_proj", model_.hidden, n.values(), false, to.output);
+  }
+  void latent(latent_weights& to) {
+    const decoder_description& d = model_;
+    const latent_description& l = *d.latent;
+    const std::string own = "self_attn.";
+    if (l.query_rank > 0) {
+      linear(own + "q_a_proj", l.query_rank, d.hidden, l.bias, to.down);
+      vector(own + "q_a_layernorm.weight", l.query_rank, to.query_norm);
+    }
+    linear(own + "kv_a_proj_with_mqa", l.key_rank + l.rotated, d.hidden, l.bias, to.down, l.query_rank);
+    vector(own + "kv_a_layernorm.weight", l.key_rank, to.key_norm);
+    linear(own + (l.query_rank > 0 ? "q_b_proj" : "q_proj"), d.query_heads * d.head_dim,
+           l.query_rank > 0 ? l.query_rank : d.hidden, false, to.queries);
+    linear(own + "kv_b_proj", d.key_heads * (l.plain + l.value_dim), l.key_rank, false, to.keys);
+  }
   /// A gated feed-forward below `name`, or the layer's own form.
   void gated(const std::string& name, index_t width, bool bias, feed_forward_weights& to) {
     linear(name + "gate_proj", width, model_.hidden, bias, to.up, 0);
@@ -76,7 +148,8 @@ class slice_list {
   }
   void feed_forward(feed_forward_weights& to) {
     const decoder_description& d = model_;
-    if (d.feed_forward_form == feed_forward_kind::gated) return gated("mlp.", d.feed_forward, d.feed_forward_bias, to);
+    if (d.feed_forward_form == feed_forward_kind::gated)
+      return gated(d.names.gated, d.feed_forward, d.feed_forward_bias, to);
     const index_t rows = (d.feed_forward_form == feed_forward_kind::fused_gated ? 2 : 1) * d.feed_forward;
     linear(d.names.up, rows, d.hidden, d.feed_forward_bias, to.up);
     linear(d.names.down, d.hidden, d.feed_forward, d.feed_forward_bias, to.down);
@@ -93,15 +166,25 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   const layer_description& l = d.layers[layer];
   slice_list list(d, prefix + "layers." + std::to_string(layer) + ".");
   list.norm(d.names.attention_norm, to.attention_norm);
-  list.qkv(only_qk, to.qkv);
-  if (d.qk != qk_norm::none) {
+  if (l.delta)
+    list.delta(to);
+  else if (d.latent)
+    list.latent(to.latent);
+  else
+    list.qkv(only_qk, to.qkv);
+  if (l.delta) {
+    // it has no queries and keys
+  } else if (d.qk == qk_norm::each_rotated_head) {
+    to.q_norm.assign(d.head_dim, 1);
+    to.k_norm = to.q_norm;
+  } else if (d.qk != qk_norm::none) {
     const bool each = d.qk != qk_norm::all_heads;
     list.vector(d.names.q_norm + ".weight", each ? d.head_dim : d.query_heads * d.head_dim, to.q_norm);
     list.vector(d.names.k_norm + ".weight", each ? d.head_dim : d.key_heads * d.head_dim, to.k_norm);
   }
   if (only_qk) return list.take();
   if (d.sinks) list.vector(sinks_name, d.query_heads, to.sinks);
-  list.linear(d.names.output, d.hidden, d.query_heads * d.head_dim, d.output_bias, to.output);
+  if (!l.delta) list.linear(d.names.output, d.hidden, d.query_heads * d.value_dim(), d.output_bias, to.output);
   list.norm(d.names.attention_out_norm, to.attention_out_norm);
   list.norm(d.names.feed_forward_norm, to.feed_forward_norm);
   list.norm(d.names.feed_forward_out_norm, to.feed_forward_out_norm);
@@ -112,10 +195,10 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   const experts_description& e = *d.experts;
   list.linear(e.router, e.count, d.hidden, e.biases, to.router);
   if (e.sigmoids) list.vector("mlp.gate.e_score_correction_bias", e.count, to.router.b, 0, true);
-  if (e.shared_width > 0) list.gated("mlp.shared_experts.", e.shared_width, false, to.feed_forward);
+  if (e.shared_width > 0) list.gated(e.shared, e.shared_width, false, to.feed_forward);
+  if (e.gated_shared) list.linear("mlp.shared_expert_gate", 1, d.hidden, false, to.shared_gate);
   to.experts.resize(e.count);
-  for (index_t i = 0; i < e.count; ++i)
-    list.gated("mlp.experts." + std::to_string(i) + ".", e.width, e.biases, to.experts[i]);
+  for (index_t i = 0; i < e.count; ++i) list.gated(e.own + std::to_string(i) + ".", e.width, e.biases, to.experts[i]);
   return list.take();
 }
 
@@ -195,7 +278,7 @@ void read_layer(const decoder_description& model, const checkpoint& weights, con
     if (t.matrix) {
       read_matrix(weights, t.name, t.shape, t.first, t.count, how, pool, *t.matrix, t.first_row);
     } else {
-      const auto size = static_cast<std::size_t>(t.first_row + t.count);
+      const auto size = static_cast<std::size_t>((t.first_row + t.count) * checkpoint::row_size(t.shape));
       if (t.vector->size() < size) t.vector->resize(size);
       weights.read(t.name, t.shape, t.first, t.count, how.to_bf16 && !t.exact, t.vector->data() + t.first_row);
     }

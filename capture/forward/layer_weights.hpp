@@ -29,14 +29,29 @@ struct feed_forward_weights {
   linear_weights up, down;
 };
 
+/// Weights of latent attention: `down` gives the short rows of queries, then of keys, then the rotated part of a key.
+struct latent_weights {
+  linear_weights down, queries, keys;  ///< keys: a head's part of keys without rotation, then its value
+  std::vector<float> query_norm, key_norm;
+};
+
+/// Weights of a gated delta net besides `qkv`, which holds all that it takes of hidden states, and `output`.
+struct delta_weights {
+  std::vector<float> convolution;          ///< (channels, kernel)
+  std::vector<float> keep_bias, keep_log;  ///< (value heads)
+  std::vector<float> norm;                 ///< (value_dim)
+};
+
 /// Weights of one layer; q, k and v are one matrix.
 struct layer_weights {
   norm_weights attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_weights qkv, output;
+  latent_weights latent;  ///< in place of qkv
+  delta_weights delta;
   std::vector<float> q_norm, k_norm;
   std::vector<float> sinks;  ///< (query heads) logits
   feed_forward_weights feed_forward;
-  linear_weights router;
+  linear_weights router, shared_gate;
   std::vector<feed_forward_weights> experts;
 };
 

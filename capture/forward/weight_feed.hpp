@@ -35,6 +35,15 @@ class device_layer {
     linear_map up, down;
   };
 
+  struct latent_maps {
+    linear_map down, queries, keys;
+    buffer<float, typename Device::memory_type> query_norm, key_norm;
+  };
+
+  struct delta_vectors {
+    buffer<float, typename Device::memory_type> convolution, keep_bias, keep_log, norm;
+  };
+
   explicit device_layer(Device& m)
       : attention_norm(make_norm(m)),
         attention_out_norm(make_norm(m)),
@@ -42,7 +51,10 @@ class device_layer {
         feed_forward_out_norm(make_norm(m)),
         qkv(make_map(m)),
         output(make_map(m)),
+        latent{make_map(m), make_map(m), make_map(m), {m.weight_memory(), 0}, {m.weight_memory(), 0}},
+        delta{{m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}},
         router(make_map(m)),
+        shared_gate(make_map(m)),
         q_norm(m.weight_memory(), 0),
         k_norm(m.weight_memory(), 0),
         sinks(m.weight_memory(), 0),
@@ -53,6 +65,11 @@ class device_layer {
     device_ = &m;
     put(from.attention_norm, attention_norm);
     put(from.qkv, qkv);
+    put(from.latent, latent);
+    put(from.delta.convolution, delta.convolution);
+    put(from.delta.keep_bias, delta.keep_bias);
+    put(from.delta.keep_log, delta.keep_log);
+    put(from.delta.norm, delta.norm);
     put(from.q_norm, q_norm);
     put(from.k_norm, k_norm);
     if (visit.only_qk) return;
@@ -64,12 +81,16 @@ class device_layer {
     if (visit.dense) put(from.feed_forward, feed_forward);
     if (!visit.experts) return;
     put(from.router, router);
+    put(from.shared_gate, shared_gate);
     while (experts.size() < from.experts.size()) experts.push_back({make_map(m), make_map(m)});
     for (std::size_t i = 0; i < from.experts.size(); ++i) put(from.experts[i], experts[i]);
   }
 
   norm attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
-  linear_map qkv, output, router;
+  linear_map qkv, output;
+  latent_maps latent;
+  delta_vectors delta;
+  linear_map router, shared_gate;
   buffer<float, typename Device::memory_type> q_norm, k_norm, sinks;
   feed_forward_maps feed_forward;
   std::vector<feed_forward_maps> experts;
@@ -95,7 +116,13 @@ class device_layer {
     put(from.w.data(), from.w.size(), to.w);
     put(from.b, to.b);
   }
-
+  void put(const latent_weights& from, latent_maps& to) {
+    put(from.down, to.down);
+    put(from.queries, to.queries);
+    put(from.keys, to.keys);
+    put(from.query_norm, to.query_norm);
+    put(from.key_norm, to.key_norm);
+  }
   void put(const feed_forward_weights& from, feed_forward_maps& to) {
     put(from.up, to.up);
     put(from.down, to.down);

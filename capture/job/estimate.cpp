@@ -53,6 +53,12 @@ double seen_keys(double n, std::optional<index_t> window) {
   return w * (w + 1) / 2 + (n - w) * w;
 }
 
+double seen_by(const layer_description& layer, double n) {
+  if (!layer.chunk) return seen_keys(n, layer.window);
+  const double chunk = std::min(real(*layer.chunk), n), whole = std::floor(n / chunk);
+  return whole * seen_keys(chunk, {}) + seen_keys(n - whole * chunk, {});
+}
+
 void add_work(capture_estimate& estimate, const decoder_description& model, const std::vector<index_t>& lengths) {
   const bool whole = estimate.manifest.extra.contains("loss");
   const index_t last = estimate.manifest.layers.back().layer;
@@ -62,8 +68,13 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
     const bool only_qk = l == last && !whole;
     estimate.linear_flop += 2 * size_of_layer(model, l, only_qk).used * real(estimate.tokens);
     if (only_qk) continue;
+    if (layer.delta) {
+      const delta_description& net = *model.delta;
+      estimate.attention_flop += 6 * real(net.values() * net.key_dim) * real(estimate.tokens);
+      continue;
+    }
     for (const index_t n : lengths)
-      estimate.attention_flop += 4 * real(model.query_heads * model.head_dim) * seen_keys(real(n), layer.window);
+      estimate.attention_flop += 4 * real(model.query_heads * model.head_dim) * seen_by(layer, real(n));
   }
   if (whole) estimate.linear_flop += 2 * real(model.hidden) * real(model.vocabulary) * real(estimate.tokens);
   if (!estimate.manifest.extra.contains("softmax")) return;
@@ -192,7 +203,9 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
     if (!model.layers[l].skipped) weights = std::max(weights, size_of_layer(model, l, l == last && !whole).entries);
   const double queries = real(model.query_heads * model.head_dim), keys = real(model.key_heads * model.head_dim);
   const double tables = real(model.rope.rotary_dim) * (model.local_rope ? 2 : 1);
-  const double documents = real(batch) * (real(model.hidden) + queries + 2 * keys + tables);
+  const double delta = model.delta ? real(model.delta->width() + model.delta->state_width()) : 0;
+  const double sides = model.gated_output ? std::max(queries, delta) : delta;
+  const double documents = real(batch) * (real(model.hidden) + queries + sides + 2 * keys + tables);
   const int threads =
       options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   constexpr index_t rows = cpu_device::sizes.chunk;

@@ -7,18 +7,29 @@
 namespace qkgeom {
 
 std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options) {
+  // Within one chunk it is full attention.
+  const auto is_parted = [context = context_of(model, options)](const layer_description& l) {
+    return l.chunk && *l.chunk < context;
+  };
   std::vector<index_t> layers = options.layers;
   for (const index_t l : layers) {
     require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ",
             model.n_layers() - 1);
     require(!model.layers[l].skipped, "layer ", l, " was asked for, but it attends to images alone");
+    require(!model.layers[l].delta, "layer ", l,
+            " was asked for, but it is a gated delta net, which has no queries and keys");
+    require(!is_parted(model.layers[l]), "layer ", l, " was asked for, but it attends within chunks of ",
+            *model.layers[l].chunk, " tokens, which analyses do not know; --max-length ", *model.layers[l].chunk,
+            " cuts documents there");
   }
   if (layers.empty())
     for (index_t l = 0; l < model.n_layers(); ++l) {
       const layer_description& layer = model.layers[l];
-      if (!layer.skipped && (options.include_windowed || !layer.window)) layers.push_back(l);
+      if (model.attends(l) && !is_parted(layer) && (options.include_windowed || !layer.window)) layers.push_back(l);
     }
-  require(!layers.empty(), "every layer of the model has a sliding window; --include-windowed captures them");
+  require(!layers.empty(),
+          "every layer of the model has a sliding window, or attends within chunks; --include-windowed ",
+          "captures the former");
   return layers;
 }
 
@@ -52,7 +63,7 @@ std::vector<head_id> choose_heads(const decoder_description& model, const plan_o
 captured_rope rope_of(const rope_description& r, index_t context) {
   const bool far = r.longrope && context > r.longrope->context;
   const auto& f = far ? r.longrope->inv_freq : r.inv_freq;
-  return {r.style(), r.rotary_dim, r.attention_factor, {f.begin(), f.end()}};
+  return {r.style(), r.rotary_dim, r.attention_factor, {f.begin(), f.end()}, r.first};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "capture/forward/layer_weights.hpp"
 #include "capture/gguf/gguf_model.hpp"
 #include "qkgeom/io/file.hpp"
+#include "qkgeom/io/head_part.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/planes.hpp"
 
@@ -142,15 +143,18 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
       notes << "note: documents of more than " << longrope->context
             << " tokens have other rotary frequencies than shorter ones, from their first token on\n";
   }
+  if (const auto& latent = p.model.latent)
+    p.manifest.extra[head_parts_field] = {{"nope", {0, latent->plain}}, {"rope", {latent->plain, p.model.head_dim}}};
   if (const auto& growth = p.model.growth)
     p.manifest.extra["query_growth"] = {{"beta", growth->beta}, {"context", growth->context}};
+  if (p.model.growth_unrotated) p.manifest.extra["query_growth"]["layers"] = "nope";
   const index_t captured = p.manifest.query_heads();
   if (const auto wanted = options.plan.heads; wanted && options.plan.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
   if (const index_t none = heads_without_data(p.model, options.plan); none > 0)
-    notes
-        << "note: " << none << " of the " << options.plan.head_list.size()
-        << " heads asked for stand in layers that are not captured (they attend to images, or have a sliding window)\n";
+    notes << "note: " << none << " of the " << options.plan.head_list.size()
+          << " heads asked for stand in layers that are not captured (they attend to images or within chunks, have "
+             "a sliding window, or no attention)\n";
   return p;
 }
 

@@ -172,9 +172,11 @@ void checkpoint::add_experts() {
         if (both) add(e, "up_proj.weight", {rows / 2, width}, {first + width, 2 * width, 1, scales});
       } else {
         const index_t in = shape[1], out = shape[2], first = e * in * out;
+        const bool halves = before.ends_with("feed_forward.experts.");
+        const index_t second = halves ? out / 2 : 1, next = halves ? 1 : 2;
         if (down) add(e, "down_proj.weight", {out, in}, {first, 1, out});
-        if (both) add(e, "gate_proj.weight", {out / 2, in}, {first, 2, out});
-        if (both) add(e, "up_proj.weight", {out / 2, in}, {first + 1, 2, out});
+        if (both) add(e, "gate_proj.weight", {out / 2, in}, {first, next, out});
+        if (both) add(e, "up_proj.weight", {out / 2, in}, {first + second, next, out});
       }
     }
   }
@@ -239,7 +241,7 @@ bool checkpoint::has_fp8() const {
 void checkpoint::read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
                       bool to_bf16, float* out) const {
   if (untrained_) {
-    const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
+    const index_t width = row_size(shape), n = count * width;
     untrained_->read(name, shape.size() > 1, first * width, n, out);
     if (to_bf16) std::transform(out, out + n, out, [](float x) { return static_cast<float>(bf16::round(x)); });
     return;
@@ -248,7 +250,7 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
   const tensor_entry& t = entry(name);
   require(first >= 0 && count >= 0 && first + count <= shape[0], "rows ", first, " to ", first + count, " of tensor ",
           name, ", which has ", shape[0]);
-  const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
+  const index_t width = row_size(shape), n = count * width;
   const auto& gguf = tensor(name).gguf;
   const bool scaled_in_bf16 = t.dtype == "F8_E4M3" && entry(name + "_scale_inv").dtype == "BF16";
   const bool finite = tensor(name).part ? read_part(tensor(name), first, count, width, to_bf16, out)
@@ -266,7 +268,7 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
 
 void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
                            bf16* out) const {
-  const index_t width = shape.size() > 1 ? shape[1] : 1, n = count * width;
+  const index_t width = row_size(shape), n = count * width;
   const auto* const t = untrained_ ? nullptr : &entry(name);
   if (t && t->dtype == "BF16" && !tensor(name).gguf && !tensor(name).part && t->shape == shape && first >= 0 &&
       count >= 0 && first + count <= shape[0]) {

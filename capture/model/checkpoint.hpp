@@ -27,8 +27,9 @@ struct expert_part {
 /// The weights of a model, mapped into memory: model.safetensors of a folder, or the shards that
 /// model.safetensors.index.json lists; or a GGUF file (`find_gguf`), whose tensors go by transformers' names, with
 /// their rows in its order; or weights that are drawn. Where the experts of a layer lie in one tensor, as GPT-OSS' do
-/// (`experts.gate_up_proj`, gate and up taking turns, input by output; or `..._blocks` and `..._scales` in MXFP4, output
-/// by input), each expert has tensors of its own too (`experts.0.gate_proj.weight`, `.bias`).
+/// (`experts.gate_up_proj`, gate and up taking turns, input by output; or `..._blocks` and `..._scales` in MXFP4,
+/// output by input; of Llama 4 `feed_forward.experts.gate_up_proj`, gate before up), each expert has tensors of its own
+/// too (`experts.0.gate_proj.weight`, `.bias`).
 class checkpoint {
  public:
   /// Throws `error` naming the file that is missing or broken.
@@ -42,6 +43,13 @@ class checkpoint {
   /// Whether some weights are FP8. They are read as value times scale; activations are not quantised, as a model that
   /// runs in FP8 would.
   bool has_fp8() const;
+
+  /// Entries of a row of a tensor: all but its first dimension.
+  static index_t row_size(const std::vector<index_t>& shape) {
+    index_t n = 1;
+    for (std::size_t i = 1; i < shape.size(); ++i) n *= shape[i];
+    return n;
+  }
 
   /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, F8_E4M3 with one scale
   /// (NAME_scale_inv), MXFP4, or blocks of GGUF.

@@ -18,8 +18,10 @@ namespace qkgeom {
 struct layer_description {
   bool rope = true;
   std::optional<index_t> window{};  ///< sliding window in tokens; none: full causal attention
+  std::optional<index_t> chunk{};   ///< tokens; queries see only keys of their own chunk of the document
   bool local_rope = false;          ///< rotates with `decoder_description::local_rope`
   bool skipped = false;             ///< the layer does nothing to text (it attends to images)
+  bool delta = false;               ///< `decoder_description::delta` in place of attention; it has no queries and keys
   bool experts = false;             ///< its feed-forward is the mixture of experts
 };
 
@@ -35,8 +37,9 @@ enum class norm_kind {
   centred  ///< (x - mean) / sqrt(variance + eps) w
 };
 
-/// Norm of queries and keys, before rotation unless said otherwise.
-enum class qk_norm { none, each_head, all_heads, each_head_after_rotation };
+/// Norm of queries and keys, before rotation unless said otherwise. `each_rotated_head`: after it, without weights, in
+/// layers that rotate.
+enum class qk_norm { none, each_head, all_heads, each_head_after_rotation, each_rotated_head };
 
 enum class feed_forward_kind {
   gated,        ///< down(act(gate x) (up x))
@@ -52,6 +55,7 @@ struct weight_names {
   std::string stacked_qkv{};  ///< not empty: q, k, v are one matrix, rows of all q, of all k, of all v
   std::string q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
   std::string output = "self_attn.o_proj";
+  std::string gated = "mlp.";                              ///< before the names of `gated`'s three matrices
   std::string up = "mlp.up_proj", down = "mlp.down_proj";  ///< `fused_gated`: gate and up
 };
 
@@ -61,10 +65,39 @@ struct experts_description {
   bool normalised = false;  ///< the chosen probabilities are divided by their sum
   bool biases = false;      ///< of router and experts
   double limit = 0;         ///< not 0: of gate and up, whose product is (up + 1) gate sigmoid(1.702 gate)
-  std::string router = "mlp.gate";
-  bool sigmoids = false;     ///< probabilities are sigmoids, and experts are chosen by these plus a correction each
-  double scale = 1;          ///< of sigmoids as weights
-  index_t shared_width = 0;  ///< of a feed-forward that every token takes besides; 0: there is none
+  std::string router = "mlp.gate", own = "mlp.experts.", shared = "mlp.shared_experts.";
+  bool scales_inputs = false;  ///< an expert's input, not its output, is multiplied: by the sigmoid of its logit
+  bool sigmoids = false;       ///< probabilities are sigmoids, and experts are chosen by these plus a correction each,
+  index_t groups = 1, chosen_groups = 1;  ///< of the groups of experts whose best two have the largest sums
+  double scale = 1;                       ///< of sigmoids as weights
+  index_t shared_width = 0;               ///< of a feed-forward that every token takes besides; 0: there is none
+  bool gated_shared = false;              ///< its result is multiplied by a sigmoid of the token
+};
+
+/// Latent attention (DeepSeek-AI 2024): a head's queries and keys are a part without rotary embedding and one with it,
+/// side by side. They and the values are products of short rows, which are normed; the rotated part of a key is that of
+/// all heads.
+struct latent_description {
+  index_t query_rank = 0;          ///< length of the rows of queries; 0: queries are products of hidden states
+  index_t key_rank = 0;            ///< length of the rows of values and of the keys' parts without rotation
+  index_t plain = 0, rotated = 0;  ///< channels of the two parts
+  index_t value_dim = 0;           ///< channels of a value, at most those of a head
+  bool bias = false;               ///< of the maps to the short rows
+  bool pairs = true;               ///< the rotated part is stored in neighbouring pairs; rows have halves all the same
+  static constexpr double eps = 1e-6;  ///< of the short rows' norms
+};
+
+/// A gated delta net (Yang et al. 2024): each value head keeps a state (key_dim, value_dim) that fades and learns with
+/// each token; queries, keys and values pass a convolution over the last tokens first.
+struct delta_description {
+  index_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+  index_t kernel = 4;        ///< tokens of the convolution, its own included
+  bool by_key_head = false;  ///< what it takes of hidden states is stored key head by key head
+
+  QKGEOM_HD index_t values() const { return value_heads * value_dim; }
+  QKGEOM_HD index_t channels() const { return 2 * key_heads * key_dim + values(); }  ///< of the convolution
+  QKGEOM_HD index_t width() const { return channels() + values() + 2 * value_heads; }
+  QKGEOM_HD index_t state_width() const { return channels() + 2 * value_heads; }
 };
 
 /// A decoder as data: all that the forward pass needs to know about a model besides its weights.
@@ -92,6 +125,10 @@ struct decoder_description {
   double score_cap = 0;                 ///< scores x, scaled, become c tanh(x / c) before the softmax; 0: no cap
   bool sinks = false;                   ///< each query head has a logit of no key, which enters its softmax
   std::optional<query_growth> growth{};
+  bool growth_unrotated = false;  ///< it is that of layers without rotary embedding, and counts positions from 1
+  std::optional<latent_description> latent{};
+  std::optional<delta_description> delta{};
+  bool gated_output = false;  ///< attention's result is multiplied by sigmoids; q_proj holds a head's, after its query
   std::optional<experts_description> experts{};
   rope_description rope;
   std::optional<rope_description> local_rope{};
@@ -103,6 +140,9 @@ struct decoder_description {
 
   /// Tokens that the model was made for, the scaling of its rotary embedding included.
   index_t longest_context() const { return std::max(context, rope.scaled_context); }
+  /// Whether a layer gives queries and keys.
+  bool attends(index_t l) const { return !layers[l].skipped && !layers[l].delta; }
+  index_t value_dim() const { return latent ? latent->value_dim : head_dim; }
   index_t n_layers() const { return static_cast<index_t>(layers.size()); }
   const rope_description& rope_of(const layer_description& l) const { return l.local_rope ? *local_rope : rope; }
 };

@@ -9,7 +9,9 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 27> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 33> families{{{"llama", read_llama},
+                                                   {"llama4", read_llama4},
+                                                   {"llama4_text", read_llama4_text},
                                                    {"smollm3", read_smollm3},
                                                    {"mistral", read_mistral},
                                                    {"ministral", read_ministral},
@@ -18,6 +20,9 @@ constexpr std::array<decoder_family, 27> families{{{"llama", read_llama},
                                                    {"qwen2", read_qwen2},
                                                    {"qwen3", read_qwen3},
                                                    {"qwen3_moe", read_qwen3_moe},
+                                                   {"qwen3_5", read_qwen3_5},
+                                                   {"qwen3_5_text", read_qwen3_5_text},
+                                                   {"qwen3_next", read_qwen3_next},
                                                    {"mllama", read_mllama},
                                                    {"mllama_text_model", read_mllama_text},
                                                    {"gemma3", read_gemma3},
@@ -35,6 +40,7 @@ constexpr std::array<decoder_family, 27> families{{{"llama", read_llama},
                                                    {"phi3", read_phi3},
                                                    {"gemma2", read_gemma2},
                                                    {"gpt_oss", read_gpt_oss},
+                                                   {"deepseek_v3", read_deepseek_v3},
                                                    {"gpt_neox", read_gpt_neox}}};
 
 /// A field that changes what enters the attention, and the families that know it.
@@ -49,10 +55,11 @@ void refuse_foreign_fields(const json_value& config, const std::string& type) {
                                                 {"attention_multiplier", {"granite"}},
                                                 {"residual_multiplier", {"granite"}},
                                                 {"embedding_multiplier", {"granite"}},
-                                                {"no_rope_layers", {"smollm3"}},
+                                                {"no_rope_layers", {"smollm3", "llama4", "llama4_text"}},
+                                                {"attention_chunk_size", {"llama4", "llama4_text"}},
                                                 {"cross_attention_layers", {"mllama", "mllama_text_model"}},
-                                                {"kv_lora_rank", {}},
-                                                {"linear_num_key_heads", {}}};
+                                                {"kv_lora_rank", {"deepseek_v3"}},
+                                                {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text", "qwen3_next"}}};
   for (const family_field& f : fields)
     require(!config.find(f.name) || std::find(f.families.begin(), f.families.end(), type) != f.families.end(),
             config.where(), ": the field ", f.name, " does not belong to model_type ", type);
@@ -67,9 +74,12 @@ void check_layer_types(const json_value& config, const decoder_description& mode
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const auto& type = (*types)[i];
     const bool slides = model.layers[i].window || model.layers[i].local_rope;
-    require(type == (slides ? "sliding_attention" : "full_attention"), config.where(), ": layer_types calls layer ", i,
-            " ", printable(type.dump()), ", but a model_type ", model.model_type, " with these fields has ",
-            slides ? "sliding" : "full", " attention there");
+    const std::string kind = model.layers[i].delta   ? "linear"
+                             : model.layers[i].chunk ? "chunked"
+                             : slides                ? "sliding"
+                                                     : "full";
+    require(type == kind + "_attention", config.where(), ": layer_types calls layer ", i, " ", printable(type.dump()),
+            ", but a model_type ", model.model_type, " with these fields has ", kind, " attention there");
   }
 }
 

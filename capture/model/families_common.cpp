@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the readers of several families share.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -59,6 +60,29 @@ const nlohmann::json* layer_list(const json_value& config, const char* name, std
 
 void set_window(decoder_description& model, std::optional<index_t> window) {
   for (layer_description& layer : model.layers) layer.window = window;
+}
+
+void read_rotating_layers(const json_value& config, decoder_description& model) {
+  const index_t interval = config.integer("no_rope_layer_interval", 1, index_t{1} << 30).value_or(4);
+  const auto* switches = layer_list(config, "no_rope_layers", model.layers.size());
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    layer_description& layer = model.layers[i];
+    layer.rope = (static_cast<index_t>(i) + 1) % interval != 0;
+    if (!switches) continue;
+    const auto& s = (*switches)[i];
+    require(s.is_boolean() || s == 0 || s == 1, config.where(), ": no_rope_layers must hold 0 and 1, not ",
+            printable(s.dump()));
+    layer.rope = s.is_boolean() ? s.get<bool>() : s.get<int>() == 1;
+  }
+}
+
+void set_sparse_layers(const json_value& config, decoder_description& model) {
+  const index_t step = config.integer("decoder_sparse_step", 1, 65536).value_or(1);
+  const auto* dense = config.find("mlp_only_layers");
+  require(!dense || dense->is_array(), config.where(), ": mlp_only_layers must be a list");
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    model.layers[i].experts = model.experts->count > 0 && (static_cast<index_t>(i) + 1) % step == 0 &&
+                              (!dense || std::find(dense->begin(), dense->end(), i) == dense->end());
 }
 
 void read_attention_bias(const json_value& config, decoder_description& model) {

@@ -28,17 +28,7 @@ decoder_description read_smollm3(const json_value& config) {
       read_common(config, {.key_heads = 4, .context = 32768, .tied = true, .rope = {.theta = 2e6}});
   read_attention_bias(config, model);
   model.feed_forward_bias = config.boolean("mlp_bias").value_or(false);
-  const index_t interval = config.integer("no_rope_layer_interval", 1, index_t{1} << 30).value_or(4);
-  const auto* switches = layer_list(config, "no_rope_layers", model.layers.size());
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    layer_description& layer = model.layers[i];
-    layer.rope = (static_cast<index_t>(i) + 1) % interval != 0;
-    if (!switches) continue;
-    const auto& s = (*switches)[i];
-    require(s.is_boolean() || s == 0 || s == 1, config.where(), ": no_rope_layers must hold 0 and 1, not ",
-            printable(s.dump()));
-    layer.rope = s.is_boolean() ? s.get<bool>() : s.get<int>() == 1;
-  }
+  read_rotating_layers(config, model);
   set_windows(config, model, read_switched_window(config, {}), [&](std::size_t i) { return !model.layers[i].rope; });
   return model;
 }
@@ -146,13 +136,8 @@ decoder_description read_qwen3_moe(const json_value& config) {
   set_window(model, read_switched_window(config, 4096));
 
   const auto e = read_experts(config, "num_experts", 0, {.count = 128, .chosen = 8, .width = 768, .normalised = false});
-  const index_t step = config.integer("decoder_sparse_step", 1, 65536).value_or(1);
-  const auto* dense = config.find("mlp_only_layers");
-  require(!dense || dense->is_array(), config.where(), ": mlp_only_layers must be a list");
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
-    model.layers[i].experts = e.count > 0 && (static_cast<index_t>(i) + 1) % step == 0 &&
-                              (!dense || std::find(dense->begin(), dense->end(), i) == dense->end());
   model.experts = e;
+  set_sparse_layers(config, model);
   return model;
 }
 

@@ -78,10 +78,18 @@ void norm_outputs_alone(decoder_description& model);
 experts_description read_experts(const json_value& config, const char* count, index_t least,
                                  const experts_description& otherwise);
 
+/// Which layers rotate: `no_rope_layers` holds 1 where one does; without it, all but each `no_rope_layer_interval`-th.
+void read_rotating_layers(const json_value& config, decoder_description& model);
+
+/// Sets which layers have experts: each `decoder_sparse_step`-th, but those of `mlp_only_layers`.
+void set_sparse_layers(const json_value& config, decoder_description& model);
+
 /// Ministral 3's rotary parameters where config.json has none.
 const nlohmann::json& ministral3_rope();
 
 decoder_description read_llama(const json_value& config);
+decoder_description read_llama4(const json_value& config);
+decoder_description read_llama4_text(const json_value& config);
 decoder_description read_smollm3(const json_value& config);
 decoder_description read_mistral(const json_value& config);
 decoder_description read_ministral(const json_value& config);
@@ -90,6 +98,9 @@ decoder_description read_mistral3(const json_value& config);
 decoder_description read_qwen2(const json_value& config);
 decoder_description read_qwen3(const json_value& config);
 decoder_description read_qwen3_moe(const json_value& config);
+decoder_description read_qwen3_5(const json_value& config);
+decoder_description read_qwen3_5_text(const json_value& config);
+decoder_description read_qwen3_next(const json_value& config);
 decoder_description read_mllama(const json_value& config);
 decoder_description read_mllama_text(const json_value& config);
 decoder_description read_gemma3(const json_value& config);
@@ -107,6 +118,7 @@ decoder_description read_cohere2(const json_value& config);
 decoder_description read_phi3(const json_value& config);
 decoder_description read_gemma2(const json_value& config);
 decoder_description read_gpt_oss(const json_value& config);
+decoder_description read_deepseek_v3(const json_value& config);
 decoder_description read_gpt_neox(const json_value& config);
 
 }  // namespace qkgeom

@@ -12,8 +12,8 @@ namespace {
 head_change read_change(const json_value& v, const decoder_description& model) {
   head_change c;
   c.head = parse_head(v["head"].string(), v.where());
-  require(c.head.layer < model.n_layers() && c.head.head < model.query_heads && !model.layers[c.head.layer].skipped,
-          v.where(), ": the model has no head ", c.head.layer, ".", c.head.head);
+  require(c.head.layer < model.n_layers() && c.head.head < model.query_heads && model.attends(c.head.layer), v.where(),
+          ": the model has no head ", c.head.layer, ".", c.head.head);
   c.ablate = v.has("ablate") && v["ablate"].boolean();
   if (v.has("key_slope")) {
     c.key_slope = v["key_slope"].numbers();

@@ -50,9 +50,11 @@ untrained_weights::untrained_weights(const decoder_description& model, double de
       norm_(model.norm == norm_kind::gemma ? 0.0f : 1.0f) {}
 
 void untrained_weights::read(const std::string& name, bool is_matrix, index_t first, index_t count, float* out) const {
-  if (!is_matrix && !is_drawn_vector(name)) {
-    const bool is_bias = name.ends_with("bias");
-    std::fill(out, out + count, is_bias ? 0.0f : norm_);
+  const bool fading = name.ends_with("linear_attn.A_log");
+  if (!is_matrix && !fading && !is_drawn_vector(name)) {
+    const bool is_bias = name.ends_with("bias"),
+               is_one = name.ends_with("dt_bias") || name.ends_with("linear_attn.norm.weight");
+    std::fill(out, out + count, is_one ? 1.0f : is_bias ? 0.0f : norm_);
     return;
   }
   const auto stream = stream_of(name);
@@ -60,11 +62,14 @@ void untrained_weights::read(const std::string& name, bool is_matrix, index_t fi
   for (index_t i = first; i < first + count;) {
     const auto block = static_cast<std::uint64_t>(i / 4);
     // The top byte of the second word is the use of a stream in core/random.hpp; 255 is none of those.
-    const auto x = normals(philox4x32({static_cast<std::uint32_t>(block),
-                                       static_cast<std::uint32_t>(block >> 32) | 0xff000000u, stream[0], stream[1]},
-                                      key));
-    for (index_t j = i % 4; j < 4 && i < first + count; ++j, ++i)
-      *out++ = static_cast<float>(deviation_ * x[static_cast<std::size_t>(j)]);
+    const auto bits = philox4x32({static_cast<std::uint32_t>(block),
+                                  static_cast<std::uint32_t>(block >> 32) | 0xff000000u, stream[0], stream[1]},
+                                 key);
+    const auto x = normals(bits);
+    for (index_t j = i % 4; j < 4 && i < first + count; ++j, ++i) {
+      const auto at = static_cast<std::size_t>(j);
+      *out++ = static_cast<float>(fading ? std::log(0.01 + 15.99 * (bits[at] + 0.5) * 0x1p-32) : deviation_ * x[at]);
+    }
   }
 }
 

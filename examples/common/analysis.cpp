@@ -10,6 +10,7 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/outputs.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/head_part.hpp"
 #include "qkgeom/io/progress.hpp"
 #include "qkgeom/report/analyse.hpp"
 
@@ -72,6 +73,7 @@ capture_set open_captures(const arguments& a) {
   auto source = capture_set::open(a.captures);
   if (!a.documents.empty()) source = source.only(a.documents);
   if (a.max_position > 0 && a.max_position < source.manifest().context_length) source = source.before(a.max_position);
+  if (!a.head_part.empty()) source = head_part(source, a.head_part);
   return source;
 }
 

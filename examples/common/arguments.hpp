@@ -24,10 +24,11 @@ struct arguments {
   std::string query_position = "middle";  ///< or mean
   std::string precision = "auto";         ///< or f32, f64
   std::uint64_t seed = 0;
-  std::vector<std::string> heads{};            ///< LAYER.HEAD to analyse; with `layers` empty too: all
-  std::vector<index_t> layers{};               ///< layers to analyse
-  std::vector<index_t> documents{};            ///< indices in the order of the captures; empty: all
-  index_t max_position = 0;                    ///< the context ends there, tokens; 0: where it was captured to
+  std::vector<std::string> heads{};  ///< LAYER.HEAD to analyse; with `layers` empty too: all
+  std::vector<index_t> layers{};     ///< layers to analyse
+  std::vector<index_t> documents{};  ///< indices in the order of the captures; empty: all
+  std::string head_part{};   ///< of each head these coordinates alone, by the name that captures give; empty: all
+  index_t max_position = 0;  ///< the context ends there, tokens; 0: where it was captured to
   process_group* processes = &this_process();  ///< that run this program together
   bool rows_only = false;  ///< moments from the captured rows even if the capture holds moments of every token
 

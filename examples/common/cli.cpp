@@ -40,6 +40,8 @@ void add_head_arguments(CLI::App& app, arguments& a) {
       ->delimiter(',');
   app.add_option("--heads", a.heads, "Only these heads, LAYER.HEAD, e.g. 3.2,5.0, and those of --layers")
       ->delimiter(',');
+  app.add_option("--head-part", a.head_part,
+                 "Only these coordinates of each head: of latent attention nope or rope; moments are of the rows then");
 }
 
 namespace {

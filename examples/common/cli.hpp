@@ -13,7 +13,7 @@ namespace qkgeom::examples {
 void add_arguments(CLI::App& app, arguments& a);
 /// --device: cpu or cuda.
 void add_device_argument(CLI::App& app, arguments& a);
-/// --layers and --heads: some heads alone.
+/// --layers, --heads and --head-part: some heads, or a part of each, alone.
 void add_head_arguments(CLI::App& app, arguments& a);
 /// --bucket-size, --bucket-edges, --covariance (several query models), --pairs, --query-position, --precision, --seed.
 void add_plasticity_arguments(CLI::App& app, arguments& a);

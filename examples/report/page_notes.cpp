@@ -61,6 +61,7 @@ entries settings_of(const analysed& a, const report_settings& s) {
 
 std::string rope_words(const captured_rope& r) {
   std::string s = r.style + ", " + std::to_string(r.rotary_dim) + " dimensions";
+  if (r.first > 0) s += " from " + std::to_string(r.first) + " on";
   if (!r.inv_freq.empty()) {
     const auto [slow, fast] = std::minmax_element(r.inv_freq.begin(), r.inv_freq.end());
     s += ", inverse frequencies " + significant(*fast) + " to " + significant(*slow) + " radians per token";

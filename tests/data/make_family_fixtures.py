@@ -25,6 +25,17 @@ POSITIONS = [0, 1, 17, 40, 63, 64, 100, 255, 256, 299]
 SHAPE = dict(vocab_size=96, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
              num_key_value_heads=2, max_position_embeddings=256, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 WIDE = dict(SHAPE, head_dim=20)  # heads that are not hidden / heads wide
+LLAMA4 = dict(WIDE, num_hidden_layers=4, intermediate_size=24, intermediate_size_mlp=80, num_local_experts=4,
+              attention_chunk_size=64, floor_scale=32, attn_scale=0.3, rope_parameters={
+                  "rope_type": "llama3", "rope_theta": 1e4, "factor": 16.0, "low_freq_factor": 1.0,
+                  "high_freq_factor": 1.0, "original_max_position_embeddings": 64})
+QWEN35 = dict(WIDE, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12,
+              linear_value_head_dim=10, layer_types=["linear_attention", "full_attention"] * 2,
+              rope_parameters={"rope_type": "default", "rope_theta": 1e3, "partial_rotary_factor": 0.4,
+                               "mrope_section": [2, 1, 1]})
+# Heads of 12 channels without rotary embedding and 8 with it.
+LATENT = dict(SHAPE, num_key_value_heads=6, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, kv_lora_rank=16,
+              moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1)
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64, rope_theta=1e4)
 GROWING = dict(YARN, mscale=1.0, mscale_all_dim=0.5, llama_4_scaling_beta=0.1)
@@ -100,6 +111,24 @@ def families():
         "gpt-oss": (lambda: tf.GptOssConfig(**dict(WIDE, hidden_size=32, intermediate_size=32), num_local_experts=4,
                                             num_experts_per_tok=2, sliding_window=32, layer_types=MIXED, swiglu_limit=1.0, rope_parameters=dict(YARN, truncate=False)),
                     tf.GptOssForCausalLM, None),
+        "llama4-text": (lambda: tf.Llama4TextConfig(**LLAMA4, num_experts_per_tok=2, interleave_moe_layer_step=2),
+                        tf.Llama4ForCausalLM, None),
+        "llama4-without-norm": (lambda: tf.Llama4TextConfig(**dict(LLAMA4, num_hidden_layers=3), num_experts_per_tok=1,
+                                                            use_qk_norm=False, no_rope_layers=[1, 0, 1], moe_layers=[0, 1]),
+                                tf.Llama4ForCausalLM, None),
+        "qwen3.5": (lambda: tf.Qwen3_5TextConfig(**QWEN35), tf.Qwen3_5ForCausalLM, None),
+        "qwen3-next": (lambda: tf.Qwen3NextConfig(**QWEN35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                  shared_expert_intermediate_size=16, mlp_only_layers=[1]),
+                       tf.Qwen3NextForCausalLM, None),
+        "deepseek-v3": (lambda: tf.DeepseekV3Config(**LATENT, q_lora_rank=20, n_routed_experts=8, num_experts_per_tok=3,
+                                                    n_group=4, topk_group=2, routed_scaling_factor=1.5,
+                                                    rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.7)),
+                        tf.DeepseekV3ForCausalLM, None),
+        "deepseek-v3-direct": (lambda: tf.DeepseekV3Config(**dict(LATENT, num_hidden_layers=2), q_lora_rank=None,
+                                                           n_routed_experts=4, num_experts_per_tok=2, n_group=1,
+                                                           topk_group=1, rope_interleave=False, attention_bias=True,
+                                                           rope_parameters={"rope_type": "default", "rope_theta": 1e3}),
+                               tf.DeepseekV3ForCausalLM, None),
         "gpt-neox": (lambda: tf.GPTNeoXConfig(**neox, rope_parameters={"rope_type": "default", "rope_theta": 1e3,
                                                                        "partial_rotary_factor": 0.5}),
                      tf.GPTNeoXForCausalLM, None),

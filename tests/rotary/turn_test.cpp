@@ -26,6 +26,19 @@ TEST(rotary_turn, turns_the_planes_of_its_style_and_leaves_the_rest) {
   }
 }
 
+TEST(rotary_turn, begins_at_the_first_coordinate_of_the_embedding) {
+  for (const char* style : {"half", "interleaved"}) {
+    const captured_rope whole{style, 4, 1, {0.5, 0.01}}, part{style, 4, 1, {0.5, 0.01}, 3};
+    const std::array<double, 8> row{1, 2, 3, 4, 5, 6, 7, 8};
+    auto x = row, y = row;
+    rotary_turn(part, 10)(x.data());
+    rotary_turn(whole, 10)(y.data() + 3);
+    EXPECT_EQ(x, y) << style;
+    EXPECT_EQ(x[2], 3) << style;
+    EXPECT_QKGEOM_ERROR("do not turn the same planes", rotary_turn::between(&whole, 0, part, 0));
+  }
+}
+
 TEST(rotary_turn, leads_from_one_embedding_and_position_to_another) {
   const captured_rope first{"half", 4, 1.5, {0.5, 0.01}}, second{"half", 4, 2, {0.25, 0.03}};
   std::array<double, 4> x{1, -2, 3, 4}, direct = x;

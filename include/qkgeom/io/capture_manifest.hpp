@@ -57,12 +57,13 @@ struct captured_document {
   bool operator==(const captured_document&) const = default;
 };
 
-/// Rotary embedding as applied: `style` is "half" or "interleaved".
+/// Rotary embedding as applied to coordinates [first, first + rotary_dim): `style` is "half" or "interleaved".
 struct captured_rope {
   std::string style;
   index_t rotary_dim = 0;
   double attention_factor = 1;
   std::vector<double> inv_freq;
+  index_t first = 0;
   bool operator==(const captured_rope&) const = default;
 };
 

@@ -32,7 +32,8 @@ struct long_scaling {
 struct rope_description {
   std::string type = "default";
   double theta = 10000;
-  index_t rotary_dim = 0;         ///< so many leading channels of a head are rotated
+  index_t rotary_dim = 0;         ///< so many channels of a head are rotated,
+  index_t first = 0;              ///< from this one on
   bool interleaved = false;       ///< pairs are (2j, 2j + 1); else (j, j + rotary_dim / 2), the "half" style
   bool exact = false;             ///< a model in bf16 rotates in f32 and rounds the result once,
   bool exact_table = false;       ///< by cos and sin that are not rounded either

@@ -13,15 +13,18 @@
 namespace qkgeom {
 
 /// The two coordinates that plane p of a rotary embedding turns: (2p, 2p + 1) if it is interleaved, else (p, p + number
-/// of planes).
+/// of planes), counted from its first one.
 inline std::pair<std::size_t, std::size_t> plane_of(const captured_rope& rope, std::size_t p) {
-  return rope.style == "interleaved" ? std::pair{2 * p, 2 * p + 1} : std::pair{p, p + rope.inv_freq.size()};
+  const auto first = static_cast<std::size_t>(rope.first);
+  return rope.style == "interleaved" ? std::pair{first + 2 * p, first + 2 * p + 1}
+                                     : std::pair{first + p, first + p + rope.inv_freq.size()};
 }
 
 /// From rows that `applied` (none: nothing) turned at their positions to the same rows as `wanted` turns them at
 /// others, attention factors included; for `turn_rows` of a context. Throws `error` if the two turn different planes.
 inline row_turns turns_between(const captured_rope* applied, const captured_rope& wanted) {
-  require(!applied || (applied->style == wanted.style && applied->inv_freq.size() == wanted.inv_freq.size()),
+  require(!applied || (applied->style == wanted.style && applied->first == wanted.first &&
+                       applied->inv_freq.size() == wanted.inv_freq.size()),
           "rotary embeddings of ", applied ? applied->inv_freq.size() : 0, " and ", wanted.inv_freq.size(),
           " planes, or of two styles, do not turn the same planes");
   row_turns turns{.planes = {}, .factor = wanted.attention_factor / (applied ? applied->attention_factor : 1)};

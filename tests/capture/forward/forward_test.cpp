@@ -38,8 +38,9 @@ void rotate(const decoder_description& d, const layer_description& layer, const 
   for (index_t h = 0; layer.rope && h < heads; ++h)
     for (index_t i = 0; i < table.half; ++i) {
       const bool interleaved = d.rope_of(layer).interleaved;
-      float& a = x[h * d.head_dim + (interleaved ? 2 * i : i)];
-      float& b = x[h * d.head_dim + (interleaved ? 2 * i + 1 : i + table.half)];
+      float* const turned = x + h * d.head_dim + d.rope_of(layer).first;
+      float& a = turned[interleaved ? 2 * i : i];
+      float& b = turned[interleaved ? 2 * i + 1 : i + table.half];
       const double cosine = table.cos[t * table.half + i], sine = table.sin[t * table.half + i], u = a, v = b;
       a = static_cast<float>(u * cosine - v * sine);
       b = static_cast<float>(v * cosine + u * sine);
@@ -50,7 +51,9 @@ void rotate(const decoder_description& d, const layer_description& layer, const 
 }
 
 TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
-  for (const auto& name : test::varied_families) {
+  auto names = test::varied_families;
+  names.push_back("deepseek-v3");
+  for (const auto& name : names) {
     const forward_fixture f = family_fixture(name);
     const decoder_description d = f.description();
     const auto ids = f.ids();

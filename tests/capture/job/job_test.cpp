@@ -20,6 +20,7 @@
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/head_part.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
 
@@ -675,6 +676,47 @@ TEST(sinks, of_captured_heads_are_in_the_manifest) {
   const json expected{{"0", {static_cast<float>(first[3])}},
                       {"1", {static_cast<float>(second[0]), static_cast<float>(second[5])}}};
   EXPECT_EQ(parse_manifest(manifest_text(m), "m").extra["sinks"], expected);
+}
+
+/// Latent attention: a capture names the parts of its heads, and each can be read alone, with the whole's scale.
+TEST_F(job, head_parts_are_in_the_manifest_and_are_read_apart) {
+  auto config = read_json(family_fixture("deepseek-v3").folder + "/config.json");
+  config["vocab_size"] = read_json(bundled / "stage1-step-1000" / "config.json")["vocab_size"];
+  fs::create_directory(folder / "model");
+  std::ofstream(folder / "model" / "config.json") << config;
+  fs::copy(bundled / "tokenizer.json", folder / "model");
+  options.model = folder / "model";
+  options.untrained = 1;
+  test::write_books(folder / "books.jsonl", 1);
+  options.documents.jsonl = folder / "books.jsonl";
+  run();
+
+  const auto whole = capture_set::open({options.out});
+  const auto& m = whole.manifest();
+  EXPECT_EQ(m.model.head_dim, 20);
+  EXPECT_EQ(m.extra.at("head_parts"), (json{{"nope", {0, 12}}, {"rope", {12, 20}}}));
+  EXPECT_EQ(m.rope->first, 12);
+  EXPECT_EQ(m.rope->rotary_dim, 8);
+  const double growth = 0.1 * 0.7 * std::log(4.0) + 1;
+  EXPECT_NEAR(m.score_scale.value(), growth * growth / std::sqrt(20.0), 1e-12);
+
+  const auto nope = head_part(whole, "nope"), rope = head_part(whole, "rope");
+  EXPECT_EQ(nope.manifest().score_scale, m.score_scale);
+  EXPECT_FALSE(nope.manifest().layers[1].rope);
+  EXPECT_FALSE(nope.manifest().rope);
+  EXPECT_EQ(rope.manifest().rope->first, 0);
+  EXPECT_EQ(rope.manifest().rope->inv_freq, m.rope->inv_freq);
+  const auto all = whole.read_layer(1), first = nope.read_layer(1), second = rope.read_layer(1);
+  const auto x = all.view<float>().k, a = first.view<float>().k, b = second.view<float>().k;
+  ASSERT_EQ(a.dim, 12);
+  ASSERT_EQ(b.dim, 8);
+  ASSERT_GT(x.rows, 3);
+  for (index_t h = 0; h < x.heads; ++h)
+    for (index_t r = 0; r < x.rows; ++r)
+      for (index_t c = 0; c < x.dim; ++c)
+        EXPECT_EQ(x.head(h).row(r)[c], c < 12 ? a.head(h).row(r)[c] : b.head(h).row(r)[c - 12]);
+  EXPECT_THROW(head_part(whole, "value"), error);
+  EXPECT_THROW(head_part(nope, "nope"), error);
 }
 
 }  // namespace

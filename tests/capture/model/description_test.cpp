@@ -296,10 +296,14 @@ TEST(description, smollm3_switches_and_windows) {
 
 TEST(description, refusals_name_what_is_wrong) {
   EXPECT_EQ(description_refusal({{"model_type", "foo"}}),
-            "config.json: model_type 'foo' is not supported; supported: llama, smollm3, mistral, ministral, "
-            "ministral3, mistral3, qwen2, qwen3, qwen3_moe, mllama, mllama_text_model, gemma3, gemma3_text, glm, glm4, "
+            "config.json: model_type 'foo' is not supported; supported: llama, llama4, llama4_text, smollm3, mistral, "
+            "ministral, "
+            "ministral3, mistral3, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_text, qwen3_next, mllama, "
+            "mllama_text_model, gemma3, "
+            "gemma3_text, glm, glm4, "
             "glm4_moe, "
-            "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, gpt_neox");
+            "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, deepseek_v3, "
+            "gpt_neox");
   EXPECT_THAT(description_refusal(json::object()), HasSubstr("model_type"));
   EXPECT_THAT(description_refusal(json::array()), HasSubstr("object"));
   EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "proportional"}}}})),
@@ -430,6 +434,86 @@ TEST(description, gpt_oss_is_the_released_model_where_config_json_is_silent) {
   EXPECT_THAT(description_refusal({{"model_type", "gpt_oss"}, {"swiglu_alpha", 1.5}}), HasSubstr("swiglu_alpha"));
 }
 
+/// Layers of a delta net have no queries and keys: they are computed, never captured.
+TEST(description, qwen3_5_attends_in_each_fourth_layer) {
+  const decoder_description d = read_description({{"model_type", "qwen3_5"}, {"text_config", json::object()}});
+  EXPECT_EQ(d.model_type, "qwen3_5");
+  EXPECT_EQ(d.rope.rotary_dim, 64);
+  EXPECT_TRUE(d.gated_output);
+  EXPECT_EQ(d.delta->channels(), 2 * 16 * 128 + 32 * 128);
+  EXPECT_EQ(choose_layers(d, {}), (std::vector<index_t>{3, 7, 11, 15, 19, 23, 27, 31}));
+  EXPECT_THAT(test::message_of([&] { choose_layers(d, {.layers = {4}}); }), HasSubstr("gated delta net"));
+  const json text{{"model_type", "qwen3_5_text"}, {"num_hidden_layers", 2}};
+  const auto listed = read_description(with(text, {{"layer_types", {"full_attention", "linear_attention"}}}));
+  EXPECT_FALSE(listed.layers[0].delta);
+  EXPECT_TRUE(listed.layers[1].delta);
+  EXPECT_THAT(description_refusal(with(text, {{"layer_types", {"full_attention", "conv"}}})), HasSubstr("conv"));
+  EXPECT_THAT(description_refusal(with(text, {{"linear_num_value_heads", 24}})), HasSubstr("linear_num_value_heads"));
+  EXPECT_THAT(description_refusal(with(text, {{"hidden_act", "gelu"}})), HasSubstr("silu"));
+}
+
+TEST(description, llama4_has_the_shape_of_its_release) {
+  const decoder_description d = read_description({{"model_type", "llama4"}, {"text_config", json::object()}});
+  EXPECT_EQ(d.n_layers(), 48);
+  EXPECT_EQ(d.key_heads, 8);
+  EXPECT_TRUE(d.layers[2].rope);
+  EXPECT_FALSE(d.layers[3].rope);
+  EXPECT_EQ(d.layers[2].chunk, 8192);
+  EXPECT_FALSE(d.layers[3].chunk);
+  EXPECT_TRUE(d.layers[0].experts);
+  EXPECT_EQ(d.feed_forward, 16384);
+  EXPECT_EQ(d.experts->shared_width, 8192);
+  EXPECT_EQ(d.growth->context, 8192);
+  const json text{{"model_type", "llama4_text"}, {"num_hidden_layers", 4}};
+  EXPECT_THAT(
+      description_refusal(with(
+          text, {{"layer_types", {"full_attention", "chunked_attention", "chunked_attention", "full_attention"}}})),
+      HasSubstr("has chunked attention there"));
+  EXPECT_THAT(description_refusal(with(text, {{"attention_chunk_size", "all"}})), HasSubstr("attention_chunk_size"));
+  EXPECT_FALSE(read_description(with(text, {{"interleave_moe_layer_step", 2}})).layers[0].experts);
+  EXPECT_FALSE(read_description(with(text, {{"attn_temperature_tuning", false}})).growth);
+  EXPECT_TRUE(read_description(with(text, {{"attn_temperature_tuning", 4}})).growth);
+}
+
+/// Analyses know no chunks: layers that have them are captured where a document fits into one.
+TEST(plan, layers_that_attend_within_chunks_are_captured_up_to_one_chunk) {
+  const decoder_description d = read_description({{"model_type", "llama4_text"}, {"num_hidden_layers", 8}});
+  EXPECT_EQ(choose_layers(d, {.max_length = 8192}).size(), 8u);
+  EXPECT_EQ(choose_layers(d, {.max_length = 8193}), (std::vector<index_t>{3, 7}));
+  EXPECT_THAT(test::message_of([&] { choose_layers(d, {.max_length = 8193, .layers = {1}}); }),
+              HasSubstr("--max-length 8192"));
+}
+
+TEST(description, deepseek_v3_has_the_shape_and_scale_of_its_release) {
+  const json config{{"model_type", "deepseek_v3"},
+                    {"max_position_embeddings", 163840},
+                    {"rope_scaling",
+                     {{"type", "yarn"},
+                      {"factor", 40},
+                      {"mscale", 1.0},
+                      {"mscale_all_dim", 1.0},
+                      {"beta_fast", 32},
+                      {"beta_slow", 1},
+                      {"original_max_position_embeddings", 4096}}}};
+  const decoder_description d = read_description(config);
+  EXPECT_EQ(d.head_dim, 192);
+  EXPECT_EQ(d.key_heads, 128);
+  EXPECT_EQ(d.rope.rotary_dim, 64);
+  EXPECT_EQ(d.rope.first, 128);
+  EXPECT_EQ(d.rope.attention_factor, 1);
+  EXPECT_NEAR(*d.score_scale, std::pow(0.1 * std::log(40.0) + 1, 2) / std::sqrt(192.0), 1e-12);
+  EXPECT_EQ(d.latent->query_rank, 1536);
+  EXPECT_FALSE(d.layers[2].experts);
+  EXPECT_TRUE(d.layers[3].experts);
+  EXPECT_EQ(d.experts->groups, 8);
+  EXPECT_EQ(d.experts->chosen_groups, 4);
+  const auto refused = [&](const json& patch) { return description_refusal(with(config, patch)); };
+  EXPECT_THAT(refused({{"v_head_dim", 256}}), HasSubstr("v_head_dim"));
+  EXPECT_THAT(refused({{"num_key_value_heads", 8}}), HasSubstr("num_key_value_heads"));
+  EXPECT_THAT(refused({{"n_group", 3}}), HasSubstr("n_group"));
+  EXPECT_THAT(refused({{"topk_group", 9}}), HasSubstr("topk_group"));
+}
+
 TEST(description, what_another_family_has_is_refused_by_name) {
   const auto refused = [](const json& patch) { return description_refusal(with(llama(), patch)); };
   EXPECT_THAT(refused({{"attn_logit_softcapping", 50.0}}),
@@ -471,7 +555,7 @@ TEST(description, refusals_show_text_of_config_json_cut_and_without_controls) {
     config.update(patch);
     const std::string text = test::message_of([&] { read_description(config); });
     EXPECT_THAT(text, testing::AnyOf(HasSubstr("?[2J??xxx"), HasSubstr("\\u001b[2J\\n\\u0000xxx")));
-    EXPECT_LT(text.size(), 400u) << text;
+    EXPECT_LT(text.size(), 600u) << text;
   }
 }
 

@@ -74,6 +74,27 @@ TEST(untrained_weights, sinks_and_biases_of_routers_are_draws) {
   EXPECT_EQ(x, std::vector<float>(5, 0.0f));
 }
 
+TEST(untrained_weights, delta_nets_fade_by_uniform_draws) {
+  decoder_description gemma;
+  gemma.norm = norm_kind::gemma;
+  const untrained_weights w(gemma, 0.02, 1);
+  constexpr index_t n = 4000;
+  std::vector<float> x(n);
+  const std::string own = "model.layers.0.linear_attn.";
+  w.read(own + "A_log", false, 0, n, x.data());
+  double mean = 0;
+  for (const float v : x) {
+    EXPECT_GE(std::exp(v), 0.0099f);
+    EXPECT_LE(std::exp(v), 16.01f);
+    mean += std::exp(double{v}) / n;
+  }
+  EXPECT_NEAR(mean, 8, 0.3);
+  for (const char* ones : {"dt_bias", "norm.weight"}) {
+    w.read(own + ones, false, 0, n, x.data());
+    EXPECT_EQ(x, std::vector<float>(n, 1.0f)) << ones;
+  }
+}
+
 TEST(untrained_weights, initializer_range_is_the_text_models) {
   EXPECT_EQ(initializer_range({{"hidden_size", 8}}), 0.02);
   EXPECT_EQ(initializer_range({{"initializer_range", 0.1}}), 0.1);

@@ -20,6 +20,7 @@ inline captured_rope read_rope(const json_value& v, index_t head_dim) {
   rope.style = v["style"].string();
   v["style"].expect(rope.style == "half" || rope.style == "interleaved", "\"half\" or \"interleaved\"");
   rope.rotary_dim = v["rotary_dim"].integer(0, head_dim);
+  if (v.has("first")) rope.first = v["first"].integer(0, head_dim - rope.rotary_dim);
   if (v.has("attention_factor")) rope.attention_factor = v["attention_factor"].number();
   rope.inv_freq = v["inv_freq"].numbers();
   v["inv_freq"].expect(2 * static_cast<index_t>(rope.inv_freq.size()) == rope.rotary_dim,

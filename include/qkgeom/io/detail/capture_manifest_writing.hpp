@@ -13,10 +13,11 @@ namespace detail {
 using ordered = nlohmann::ordered_json;
 
 inline ordered to_ordered(const captured_rope& r) {
-  return {{"style", r.style},
-          {"rotary_dim", r.rotary_dim},
-          {"attention_factor", r.attention_factor},
-          {"inv_freq", r.inv_freq}};
+  ordered j = {{"style", r.style}, {"rotary_dim", r.rotary_dim}};
+  if (r.first > 0) j["first"] = r.first;
+  j["attention_factor"] = r.attention_factor;
+  j["inv_freq"] = r.inv_freq;
+  return j;
 }
 
 inline ordered to_ordered(const captured_layer_info& l) {

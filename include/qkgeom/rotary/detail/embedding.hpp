@@ -23,7 +23,7 @@ inline std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const 
     const float wavelength = static_cast<float>(2 * std::numbers::pi) / f;
     if (wavelength > context / low) {
       f /= factor;
-    } else if (wavelength >= context / high) {
+    } else if (wavelength >= context / high && high > low) {
       const float smooth = (context / wavelength - low) / (high - low);
       f = (1.0f - smooth) * f / factor + smooth * f;
     }
@@ -85,8 +85,8 @@ inline index_t stretched(double context, double factor) {
 inline void read_llama3(const scaling_fields& from, rope_description& rope) {
   const llama3_scaling scaling{from.required_positive("factor"), from.required_positive("low_freq_factor"),
                                from.required_positive("high_freq_factor"), from.original_context()};
-  require(scaling.high_freq_factor > scaling.low_freq_factor, from.dictionary.where(),
-          ": high_freq_factor must be larger than low_freq_factor");
+  require(scaling.high_freq_factor >= scaling.low_freq_factor, from.dictionary.where(),
+          ": high_freq_factor must not be less than low_freq_factor");
   rope.inv_freq = llama3_frequencies(std::move(rope.inv_freq), scaling);
   rope.scaled_context = stretched(scaling.original_context, scaling.factor);
 }

@@ -25,13 +25,16 @@ struct turning_plane {
 
 inline std::vector<turning_plane> turning_planes(const std::optional<captured_rope>& rope, index_t d) {
   const std::size_t turned = rope ? 2 * rope->inv_freq.size() : 0;
-  require(turned <= static_cast<std::size_t>(d), "the rotary embedding turns ", turned, " coordinates of heads of ", d);
+  require(turned + (rope ? static_cast<std::size_t>(rope->first) : 0) <= static_cast<std::size_t>(d),
+          "the rotary embedding turns ", turned, " coordinates of heads of ", d);
   std::vector<turning_plane> planes;
   for (std::size_t p = 0; 2 * p < turned; ++p) {
     const auto [first, second] = plane_of(*rope, p);
     planes.push_back({first, second, rope->inv_freq[p], rope->attention_factor});
   }
-  for (std::size_t c = turned; c < static_cast<std::size_t>(d); ++c) planes.push_back({c, c, 0, 1});
+  const std::size_t first = rope ? static_cast<std::size_t>(rope->first) : 0;
+  for (std::size_t c = 0; c < static_cast<std::size_t>(d); ++c)
+    if (c < first || c >= first + turned) planes.push_back({c, c, 0, 1});
   return planes;
 }
 

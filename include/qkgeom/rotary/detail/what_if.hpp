@@ -34,6 +34,7 @@ inline void move_positions(captured_side& side, const rotary_change& change, ind
 inline query_growth growth_of_queries(const capture_manifest& m) {
   if (!m.extra.contains("query_growth")) return {};
   const json_value fields(m.extra["query_growth"], "query_growth");
+  if (fields.has("layers")) return {};  // of those without rotary embedding
   return {fields["beta"].number(), fields["context"].integer(1, largest_position)};
 }
 
@@ -54,8 +55,9 @@ void turn_side(captured_side& side, vector_view<const std::int32_t> was, const r
 /// A layer whose rows stood at `was`, (queries, keys), turned to the positions that they have now.
 inline captured_layer turned_layer(captured_layer layer, std::array<vector_view<const std::int32_t>, 2> was,
                                    row_turns turns) {
-  require(2 * static_cast<index_t>(turns.planes.size()) <= layer.k.dim, layer.k.file, ": layer ", layer.layer,
-          ": the rotary embedding turns more coordinates than heads have");
+  const bool fits = std::all_of(turns.planes.begin(), turns.planes.end(),
+                                [&](const turned_plane& p) { return std::max(p.first, p.second) < layer.k.dim; });
+  require(fits, layer.k.file, ": layer ", layer.layer, ": the rotary embedding turns more coordinates than heads have");
   visit_element_type(layer.element, [&]<class From>() {
     turn_side<From>(layer.q, was[0], turns);
     turns.from = turns.to = {};  // queries alone grow
@@ -106,6 +108,10 @@ inline capture_set what_if(const capture_set& source, const rotary_change& chang
     for (auto& l : manifest.layers)
       if (l.rope_parameters) hold(*l.rope_parameters);
   }
+  const auto growth = manifest.extra.find("query_growth");
+  require(growth == manifest.extra.end() || !growth->contains("layers") || from == to, where,
+          ": queries of layers without rotary embedding grow with position in this model, which is not repeated at "
+          "another context");
   manifest.rope_stage = "post";
   manifest.context_length = to;
   if (manifest.bucket.kind != "log2") manifest.bucket.size = detail::share_up(was.usual_bucket_size(), to, from);
@@ -142,7 +148,8 @@ inline capture_set before_rope(const capture_set& source) {
   auto rows = [was](captured_layer layer) {
     const auto applied = was.rope_of(was.layer(layer.layer));
     if (!applied) return layer;
-    captured_rope none{applied->style, applied->rotary_dim, 1, std::vector<double>(applied->inv_freq.size())};
+    captured_rope none{applied->style, applied->rotary_dim, 1, std::vector<double>(applied->inv_freq.size()),
+                       applied->first};
     auto turns = turns_between(&*applied, none);
     turns.from = detail::growth_of_queries(was);
     return detail::turned_layer(layer, {layer.q.position, layer.k.position}, std::move(turns));

@@ -93,17 +93,23 @@ TEST(device, every_sink_of_several_documents_gets_what_the_cpu_gives) {
   for (const auto& name : test::varied_families)
     for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
       test::expect_sinks_as_on_the_cpu(name, stage, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}));
+  for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
+    for (const char* name : {"deepseek-v3", "llama4-text", "qwen3.5", "qwen3-next"})
+      test::expect_sinks_as_on_the_cpu(name, stage, pass({.chunk = 9, .attention_rows = 5}), 100);
 }
 
 TEST(device, changes_heads_as_the_cpu_does) {
   for (const auto& name : test::varied_families)
     test::expect_changed_heads_as_on_the_cpu(name, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}), 40);
+  for (const char* name : {"deepseek-v3", "llama4-text"})
+    test::expect_changed_heads_as_on_the_cpu(name, pass({.chunk = 9, .attention_rows = 5}), 80);
 }
 
 TEST(device, measures_the_softmax_as_the_cpu_does) {
   for (const auto& name : test::varied_families)
     test::expect_softmax_as_on_the_cpu(name, pass({.chunk = 21, .attention_rows = 5, .attention_keys = 8}));
-  test::expect_softmax_as_on_the_cpu("gpt-oss", pass({.chunk = 21, .attention_rows = 5, .attention_keys = 8}), 60);
+  for (const char* name : {"gpt-oss", "deepseek-v3"})
+    test::expect_softmax_as_on_the_cpu(name, pass({.chunk = 21, .attention_rows = 5, .attention_keys = 8}), 60);
 }
 
 TEST(device, results_do_not_depend_on_which_layers_stay_or_on_what_ran_before) {

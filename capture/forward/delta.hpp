@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "capture/forward/kernels.hpp"
+
+/// The kernels of a gated delta net (Yang et al. 2024), see `delta_description`. A document's rows follow one another.
+namespace qkgeom::device_kernels {
+
+/// Rows of queries, keys and values from a product: each channel's convolution with the rows before, silu, and queries
+/// and keys of length 1, queries divided by sqrt(key_dim) too. After them the share by which each value head keeps its
+/// state, and that by which it learns.
+template <class T>
+struct convolve_rows {
+  const T*
+      from;  ///< (rows, width): queries, keys, values, gates of values, learning, keeping; `kernel` - 1 rows before
+  delta_description net;
+  const float *weights, *keep_bias, *keep_log;  ///< (channels, kernel), (value heads), (value heads)
+  float* to;                                    ///< (rows, net.state_width())
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    using value = typename Team::value;
+    const delta_description& d = net;
+    const index_t width = d.width(), channels = d.channels(), kernel = d.kernel, heads = d.value_heads;
+    const T* const x = from + row * width;
+    float* const y = to + row * d.state_width();
+    const float* const w = weights;
+    for_columns(team, channels, [&](auto c) {
+      value sum{};
+      for (index_t j = 0; j < kernel; ++j) sum += load(x - (kernel - 1 - j) * width, c) * load(w + j, c, kernel);
+      sum = rounded<T>(sum);
+      store(y, c, rounded<T>(sum * value_functions<value>::sigmoid(sum)));
+    });
+    team.sync();
+    const auto lanes = team.lanes();
+    for (index_t i = team.group(); i < 2 * d.key_heads; i += team.groups()) {
+      float* const v = y + i * d.key_dim;
+      value squares{};
+      for_columns(lanes, d.key_dim, [&](auto c) {
+        const value u = load(v, c);
+        squares += u * u;
+      });
+      const float length = std::sqrt(lanes.sum(squares) + 1e-6f);
+      const float scale = (i < d.key_heads ? 1.0f / std::sqrt(static_cast<float>(d.key_dim)) : 1.0f) / length;
+      for_columns(lanes, d.key_dim, [&](auto c) { store(v, c, load(v, c) * scale); });
+    }
+    const T* const learning = x + channels + d.values();
+    for (index_t h = team.rank(); h < heads; h += team.size()) {
+      const float learn = static_cast<float>(learning[h]),
+                  keep = static_cast<float>(learning[heads + h]) + keep_bias[h];
+      const float soft = keep > 20.0f ? keep : std::log1p(std::exp(keep));
+      y[channels + h] = std::exp(-std::exp(keep_log[h]) * soft);
+      y[channels + heads + h] = rounded<T>(value_functions<float>::sigmoid(learn));
+    }
+  }
+};
+
+/// The rows of a value head, one after the other: its state (key_dim, value_dim) fades, learns the value of the key,
+/// and answers the query.
+template <class T>
+struct delta_rule {
+  const float* rows;  ///< (count, net.state_width()) of `convolve_rows`
+  delta_description net;
+  index_t count;
+  float* state;  ///< (value heads, key_dim, value_dim)
+  T* to;         ///< (count, value heads, value_dim)
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t head) const {
+    using value = typename Team::value;
+    const delta_description& d = net;
+    const index_t channels = d.channels(), dim = d.key_dim, width = d.value_dim, row = d.state_width();
+    const index_t group = head / (d.value_heads / d.key_heads);
+    float* const s = state + head * dim * width;
+    for_columns(team, width, [&](auto c) {
+      for (index_t t = 0; t < count; ++t) {
+        const float* const x = rows + t * row;
+        const float *const query = x + group * dim, *const key = query + d.key_heads * dim;
+        const float keep = x[channels + head], learn = x[channels + d.value_heads + head];
+        value known{};
+        for (index_t k = 0; k < dim; ++k) {
+          const value faded = load(s + k * width, c) * keep;
+          store(s + k * width, c, faded);
+          known += faded * key[k];
+        }
+        const value change = (load(x + 2 * d.key_heads * dim + head * width, c) - known) * learn;
+        value answer{};
+        for (index_t k = 0; k < dim; ++k) {
+          const value learned = load(s + k * width, c) + change * key[k];
+          store(s + k * width, c, learned);
+          answer += learned * query[k];
+        }
+        store(to + t * d.values() + head * width, c, answer);
+      }
+    });
+  }
+};
+
+/// Answers (rows, value heads, value_dim) are normed, head by head, and multiplied by silu of their gates.
+template <class T>
+struct gate_answers {
+  const T* from;  ///< as of `convolve_rows`
+  delta_description net;
+  norm_parameters norm;
+  T* answers;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    using value = typename Team::value;
+    const auto lanes = team.lanes();
+    for (index_t h = team.group(); h < net.value_heads; h += team.groups()) {
+      T* const y = answers + row * net.values() + h * net.value_dim;
+      const T* const gate = from + row * net.width() + net.channels() + h * net.value_dim;
+      normalise<T>(
+          lanes, norm, net.value_dim, [=](auto c) { return load(y, c); },
+          [=](auto c, value v) {
+            const value g = load(gate, c);
+            store(y, c, rounded<T>(v) * (g * value_functions<value>::sigmoid(g)));
+          });
+    }
+  }
+};
+
+/// Zeros.
+template <class T>
+struct clear_row {
+  T* to;
+  index_t width;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    for (index_t c = team.rank(); c < width; c += team.size()) to[row * width + c] = T{};
+  }
+};
+
+/// Rows to another place that does not overlap them.
+template <class T>
+struct copy_row {
+  const T* from;
+  T* to;
+  index_t width;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    for (index_t c = team.rank(); c < width; c += team.size()) to[row * width + c] = from[row * width + c];
+  }
+};
+
+/// Sigmoids (rows, count) of columns [first, first + count) of a product (rows, width).
+template <class In, class T>
+struct take_gates {
+  const In* wide;
+  index_t width, first, count;
+  const float* bias;  ///< or none
+  T* gates;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    using value = typename Team::value;
+    const biased_row<In, T> x{wide + row * width + first, bias ? bias + first : nullptr};
+    T* const y = gates + row * count;
+    each_column(team, count, x, [=](auto c, value v) { store(y, c, value_functions<value>::sigmoid(v)); });
+  }
+};
+
+/// x (rows, width) times gates.
+template <class T>
+struct multiply_row {
+  const T* gates;
+  T* x;
+  index_t width;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const T* const g = gates + row * width;
+    T* const y = x + row * width;
+    for_columns(team, width, [=](auto c) { store(y, c, load(y, c) * load(g, c)); });
+  }
+};
+
+}  // namespace qkgeom::device_kernels

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "capture/forward/kernels.hpp"
+
+/// The row kernels of latent attention, see `latent_description`.
+namespace qkgeom::device_kernels {
+
+/// The short rows of queries and keys, normed, and the rotated part of a key after them, (rows, width).
+template <class In, class T>
+struct norm_latents {
+  const In* wide;     ///< the same, not yet normed
+  const float* bias;  ///< or none
+  index_t query_rank, key_rank, width;
+  norm_parameters query_norm, key_norm;
+  T* result;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const auto part = [&](index_t first) {
+      return biased_row<In, T>{wide + row * width + first, bias ? bias + first : nullptr};
+    };
+    T* const y = result + row * width;
+    if (query_rank > 0) normalise<T>(team, query_norm, query_rank, part(0), [=](auto c, auto v) { store(y, c, v); });
+    T* const keys = y + query_rank;
+    normalise<T>(team, key_norm, key_rank, part(query_rank), [=](auto c, auto v) { store(keys, c, v); });
+    T* const rotated = keys + key_rank;
+    each_column(team, width - query_rank - key_rank, part(query_rank + key_rank),
+                [=](auto c, auto v) { store(rotated, c, v); });
+  }
+};
+
+/// A head as its parts lie in a product: `plain` channels, and the rotated ones, whose pairs become halves.
+template <class T>
+struct head_parts {
+  index_t plain, rotated;
+  bool pairs;
+
+  template <class Lanes>
+  QKGEOM_HD void put_plain(const Lanes& lanes, const T* from, T* head) const {
+    each_column(
+        lanes, plain, [=](auto c) { return load(from, c); }, [=](auto c, auto v) { store(head, c, v); });
+  }
+  template <class Lanes>
+  QKGEOM_HD void put_rotated(const Lanes& lanes, const T* from, T* head) const {
+    const index_t step = pairs ? 2 : 1, half = rotated / 2, second = pairs ? 1 : half;
+    T* const first_half = head + plain;
+    T* const second_half = first_half + half;
+    each_column(
+        lanes, half, [=](auto c) { return load(from, c, step); }, [=](auto c, auto v) { store(first_half, c, v); });
+    each_column(
+        lanes, half, [=](auto c) { return load(from + second, c, step); },
+        [=](auto c, auto v) { store(second_half, c, v); });
+  }
+};
+
+/// Queries of a chunk from the product that gives them, (rows, query heads, dim).
+template <class T>
+struct place_latent_queries {
+  const T* wide;
+  chunk_places<T> places;
+  head_parts<T> parts;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const auto lanes = team.lanes();
+    for (index_t h = team.group(); h < places.query_heads; h += team.groups()) {
+      const T* const x = wide + (row * places.query_heads + h) * places.dim;
+      T* const q = places.query(row, h);
+      parts.put_plain(lanes, x, q);
+      parts.put_rotated(lanes, x + parts.plain, q);
+    }
+  }
+};
+
+/// Keys and values of a chunk: each head's own channels and value from `wide` (rows, heads, plain + value_dim), the
+/// rotated ones of all heads from `rotated`, rows `stride` apart; then, if `rotates`, what `rotate_rows` does. Values
+/// get zeros up to the length of a key.
+template <class T>
+struct place_latent_keys {
+  const T *wide, *rotated;
+  index_t stride, value_dim;
+  T* values;  ///< or none
+  head_parts<T> parts;
+  bool rotates;
+  rotate_rows<T> turn;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const chunk_places<T>& places = turn.places;
+    const auto lanes = team.lanes();
+    for (index_t h = team.group(); h < places.key_heads; h += team.groups()) {
+      const T* const x = wide + (row * places.key_heads + h) * (parts.plain + value_dim);
+      T* const k = places.of_key_head(places.k, row, h);
+      parts.put_plain(lanes, x, k);
+      parts.put_rotated(lanes, rotated + row * stride, k);
+      if (!values) continue;
+      const T* const value = x + parts.plain;
+      T* const v = places.of_key_head(values, row, h);
+      T* const rest = v + value_dim;
+      each_column(
+          lanes, value_dim, [=](auto c) { return load(value, c); }, [=](auto c, auto y) { store(v, c, y); });
+      for_columns(lanes, places.dim - value_dim, [=](auto c) { store(rest, c, typename Team::value{}); });
+    }
+    if (!rotates) return;
+    team.sync();
+    turn(team, row);
+  }
+};
+
+/// Results of heads without the channels that values lack: to (rows, heads, kept) of from (rows, heads, dim).
+template <class T>
+struct keep_channels {
+  const T* from;
+  index_t heads, dim, kept;
+  T* to;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const auto lanes = team.lanes();
+    for (index_t h = team.group(); h < heads; h += team.groups()) {
+      const T* const x = from + (row * heads + h) * dim;
+      T* const y = to + (row * heads + h) * kept;
+      each_column(
+          lanes, kept, [=](auto c) { return load(x, c); }, [=](auto c, auto v) { store(y, c, v); });
+    }
+  }
+};
+
+}  // namespace qkgeom::device_kernels

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// Families with latent attention.
+#include <cmath>
+
+#include "capture/model/family_readers.hpp"
+
+namespace qkgeom {
+namespace {
+
+/// The ranks of the short rows, and the parts of a head.
+latent_description read_latent(const json_value& config) {
+  const auto size = [&](const char* field, index_t otherwise) {
+    return config.integer(field, 1, index_t{1} << 20).value_or(otherwise);
+  };
+  latent_description l;
+  const bool silent = !config.raw().contains("q_lora_rank");  // null: queries have no short rows
+  l.query_rank = size("q_lora_rank", silent ? 1536 : 0);
+  l.key_rank = size("kv_lora_rank", 512);
+  l.plain = size("qk_nope_head_dim", 128);
+  l.rotated = size("qk_rope_head_dim", 64);
+  l.value_dim = size("v_head_dim", 128);
+  l.bias = config.boolean("attention_bias").value_or(false);
+  l.pairs = config.boolean("rope_interleave").value_or(true);
+  require(l.plain + l.rotated <= 1024, config.where(), ": qk_nope_head_dim and qk_rope_head_dim (", l.plain, " and ",
+          l.rotated, ") must be at most 1024 together");
+  require(l.value_dim <= l.plain + l.rotated, config.where(), ": a v_head_dim (", l.value_dim,
+          ") above qk_nope_head_dim + qk_rope_head_dim (", l.plain + l.rotated, ") is not supported");
+  return l;
+}
+
+/// YaRN's share of the scale of scores: 1 where config.json does not name `mscale_all_dim`.
+double growth_of_scores(const json_value& config) {
+  const auto given = rope_dictionary(config);
+  if (!given) return 1;
+  const std::string type = given->string("rope_type").value_or(given->string("type").value_or("default"));
+  const double all = given->number("mscale_all_dim").value_or(0);
+  if (type == "default" || all == 0) return 1;
+  const double factor = (*given)["factor"].positive(), m = factor <= 1 ? 1 : 0.1 * all * std::log(factor) + 1;
+  return m * m;
+}
+
+}  // namespace
+
+/// DeepSeek V3, its successors and Kimi K2: latent attention, experts chosen within groups by corrected sigmoids beside
+/// a feed-forward of all tokens, after some layers without experts. The layers behind the last, which predict several
+/// tokens, are not read.
+decoder_description read_deepseek_v3(const json_value& config) {
+  const latent_description latent = read_latent(config);
+  nlohmann::json plain = config.raw();
+  plain["head_dim"] = latent.rotated;  // what the rotary embedding counts
+  plain.erase("num_key_value_heads");
+  decoder_description model = read_common(
+      json_value(plain, config.where()),
+      {.hidden = 7168, .feed_forward = 18432, .vocabulary = 129280, .query_heads = 128, .layers = 61, .context = 4096});
+  const index_t key_heads = config.integer("num_key_value_heads", 1, 65536).value_or(model.query_heads);
+  require(key_heads == model.query_heads, config.where(), ": num_key_value_heads (", key_heads,
+          ") must be num_attention_heads (", model.query_heads, ") in latent attention");
+  model.head_dim = latent.plain + latent.rotated;
+  model.rope.first = latent.plain;
+  model.score_scale = growth_of_scores(config) / std::sqrt(static_cast<double>(model.head_dim));
+  model.latent = latent;
+  model.output_bias = latent.bias;
+
+  auto e = read_experts(config, "n_routed_experts", 1, {.count = 256, .chosen = 8, .width = 2048, .normalised = true});
+  e.sigmoids = true;
+  e.scale = config.positive("routed_scaling_factor").value_or(2.5);
+  e.shared_width = e.width * config.integer("n_shared_experts", 1, 256).value_or(1);
+  e.groups = config.integer("n_group", 1, 65536).value_or(8);
+  e.chosen_groups = config.integer("topk_group", 1, 65536).value_or(4);
+  require(e.count % e.groups == 0 && (e.groups == 1 || e.count >= 2 * e.groups), config.where(), ": n_group (",
+          e.groups, ") must part n_routed_experts (", e.count, ") into groups of at least two");
+  require(e.chosen_groups <= e.groups && e.chosen <= e.count / e.groups * e.chosen_groups, config.where(),
+          ": topk_group (", e.chosen_groups, ") of n_group (", e.groups, ") groups must hold the ", e.chosen,
+          " experts of num_experts_per_tok");
+  const index_t first = config.integer("first_k_dense_replace", 0, 65536).value_or(3);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) model.layers[i].experts = static_cast<index_t>(i) >= first;
+  model.experts = e;
+  return model;
+}
+
+}  // namespace qkgeom
