@@ -36,4 +36,25 @@ TEST(semidefinite_factor, is_a_factor_also_of_singular_matrices) {
   EXPECT_THROW(linalg::semidefinite_factor({std::nan("")}, 1), error);
 }
 
+TEST(semidefinite_factor, is_a_lower_triangle_unless_the_matrix_is_nearly_singular) {
+  // Of (1, x; x, x^2 + s) the factor without pivots is (1, 0; x, sqrt s).
+  for (const double x : {0.5, 3.0})
+    for (const double s : {1.0, 1e-5, 1e-7, 1e-12}) {
+      const auto f = linalg::semidefinite_factor({1, x, x, x * x + s}, 2);
+      ASSERT_EQ(f.rank, 2);
+      const auto& l = f.factor;
+      EXPECT_NEAR(l[0] * l[0] + l[1] * l[1], 1, 1e-15);
+      EXPECT_NEAR(l[0] * l[2] + l[1] * l[3], x, 1e-14);
+      EXPECT_NEAR(l[2] * l[2] + l[3] * l[3], x * x + s, 1e-14);
+      if (s >= 1e-5) {
+        EXPECT_EQ(l[1], 0);
+        EXPECT_NEAR(l[3], std::sqrt(s), 1e-10);
+      }
+      // With pivots the larger diagonal entry comes first, whose row then has one entry.
+      if (s <= 1e-7 && x > 1) {
+        EXPECT_EQ(l[3], 0);
+      }
+    }
+}
+
 }  // namespace

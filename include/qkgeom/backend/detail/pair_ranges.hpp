@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -29,15 +30,23 @@ inline bool f32_holds(double largest) {
   return !(largest > 0) || std::abs(std::ilogb(largest)) <= range;
 }
 
-/// The largest size of a mean, a standard deviation or the first column of a factor, whose largest that is.
+/// The largest size of values; NaNs do not count. Eight maxima side by side, since each waits for the one before.
+inline double largest_size(const std::vector<double>& values) {
+  std::array<double, 8> most{};
+  std::size_t i = 0;
+  for (; i + most.size() <= values.size(); i += most.size())
+    for (std::size_t l = 0; l < most.size(); ++l) most[l] = std::max(most[l], std::abs(values[i + l]));
+  for (; i < values.size(); ++i) most[0] = std::max(most[0], std::abs(values[i]));
+  return *std::max_element(most.begin(), most.end());
+}
+
+/// The largest size of a mean, a standard deviation or an entry of a factor.
 inline double largest_of(const std::vector<pair_problem>& problems) {
   double largest = 0;
   for (const auto& p : problems)
     for (const auto& scores : p.distributions) {
-      for (const double m : scores.mean) largest = std::max(largest, std::abs(m));
       for (const double v : scores.variance) largest = std::max(largest, std::sqrt(v));
-      for (std::size_t i = 0; i < scores.factor.size(); i += static_cast<std::size_t>(scores.rank))
-        largest = std::max(largest, std::abs(scores.factor[i]));
+      largest = std::max({largest, largest_size(scores.mean), largest_size(scores.factor)});
     }
   return largest;
 }

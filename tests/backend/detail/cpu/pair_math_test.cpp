@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <boost/math/special_functions/erf.hpp>
 #include <cmath>
+#include <limits>
 
 #include "qkgeom/backend/detail/cpu/pair_math.hpp"
 
@@ -23,6 +25,16 @@ TEST(cpu_pair_math, f32_lanes_err_by_at_most_2e_7_and_are_never_negative) {
     }
   EXPECT_LE(worst, 2e-7);
   EXPECT_GT(worst, 1e-9);
+}
+
+TEST(cpu_pair_math, erfc_of_f64_lanes_errs_by_at_most_1e_15_of_its_size) {
+  for (double x = 0; x < 30; x += 0.0007) {
+    const auto e = cpu::erfc_lanes(cpu::splat(x));
+    const auto right = static_cast<double>(boost::math::erfc(static_cast<long double>(x)));
+    for (int l = 0; l < cpu::lanes<double>; ++l)
+      ASSERT_LE(std::abs(e[l] - right), std::max(1e-15 * right, 1e-322)) << x;
+  }
+  EXPECT_EQ(cpu::erfc_lanes(cpu::splat(std::numeric_limits<double>::infinity()))[0], 0);
 }
 
 }  // namespace

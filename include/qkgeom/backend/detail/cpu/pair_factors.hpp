@@ -2,127 +2,163 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu/pair_math.hpp"
-#include "qkgeom/backend/detail/cpu/pair_prepare.hpp"
+#include "qkgeom/backend/detail/cpu/pair_blocks.hpp"
 
 namespace qkgeom::cpu {
 
-/// Query buckets with a factor F of their covariance, for small groups: one GEMM per bucket takes the admissible keys
-/// of many groups to z = F'k, then v_ij = |z_i - z_j|^2 from differences, lanes over j.
+/// A factor (d, width) of a covariance in reflected coordinates, columns padded, and where its columns begin: above the
+/// diagonal of a triangle there are only zeros to multiply.
 template <class F>
-class factor_buckets {
- public:
-  factor_buckets(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
-    for (std::size_t l = 0; l < problem.distributions.size(); ++l)
-      if (!problem.distributions[l].empty() && problem.distributions[l].variance.empty())
-        which_.push_back(static_cast<index_t>(l));
-  }
-  bool empty() const { return which_.empty(); }
+struct factor_columns {
+  index_t width = 0;
+  aligned_vector<F> value;
+  std::vector<index_t> first;  ///< (width / lanes) the first row that is not 0 in one of a vector's columns
 
-  /// `y` (rows, d): the centred keys of the groups `small`, one group after the other.
-  void add_groups(const std::vector<index_t>& small, const F* y, pair_sink& sink) {
-    for (const index_t l : which_) {
-      const auto& scores = problem_.distributions[l];
-      gather(small, y, scores, sink);
-      if (kept_.rows() == 0) continue;
-      scale(scores);
-      index_t row = 0;
-      for (std::size_t g = 0; g < small.size(); ++g) {
-        if (range_[g].size() < 2) continue;
-        add_group(l, small[g], range_[g], row, sink);
-        row += range_[g].size();
-      }
+  factor_columns() = default;
+  factor_columns(const score_distribution& scores, const std::vector<double>& reflector, index_t d)
+      : width(std::max(padded<F>(scores.rank), index_t{lanes<F>})) {
+    rows_matrix<double> factor = Eigen::Map<const rows_matrix<double>>(scores.factor.data(), d, scores.rank);
+    if (!reflector.empty()) {
+      const Eigen::Map<const Eigen::VectorXd> u(reflector.data(), d);
+      const Eigen::RowVectorXd along = u.transpose() * factor;
+      factor.noalias() -= 2 * u * along;
+      clear_rounding(factor);
+    }
+    value.assign(d * width, F{0});
+    for (index_t i = 0; i < d; ++i)
+      for (index_t c = 0; c < scores.rank; ++c) value[i * width + c] = static_cast<F>(factor(i, c));
+    for (index_t c = 0; c < width; c += lanes<F>) {
+      const auto zero_row = [&](index_t i) {
+        const F* const row = value.data() + i * width + c;
+        return std::all_of(row, row + lanes<F>, [](F x) { return x == 0; });
+      };
+      index_t i = 0;
+      while (i < d && zero_row(i)) ++i;
+      first.push_back(i);
     }
   }
 
  private:
-  using rows = rows_matrix<F>;
-
-  void gather(const std::vector<index_t>& small, const F* y, const score_distribution& scores, const pair_sink& sink) {
-    range_.clear();
-    index_t count = 0, row = 0;
-    for (const index_t g : small) {
-      range_.push_back(admissible(*sink.groups, g, scores));
-      if (range_.back().size() >= 2) count += range_.back().size();
+  /// A triangle that was reflected twice has rounding above its diagonal: zeros, if all of it is that small.
+  static void clear_rounding(rows_matrix<double>& factor) {
+    const double eps = static_cast<double>(factor.rows()) * std::numeric_limits<double>::epsilon();
+    Eigen::RowVectorXd above = Eigen::RowVectorXd::Zero(factor.cols()), below = above;
+    for (index_t i = 0; i < factor.rows(); ++i) {
+      const index_t diagonal = std::min(i + 1, factor.cols()), rest = factor.cols() - diagonal;
+      below.head(diagonal) = below.head(diagonal).cwiseMax(factor.row(i).head(diagonal).cwiseAbs());
+      above.tail(rest) = above.tail(rest).cwiseMax(factor.row(i).tail(rest).cwiseAbs());
     }
-    kept_.resize(count, d_);
-    count = 0;
-    for (std::size_t g = 0; g < small.size(); ++g) {
-      if (range_[g].size() >= 2) {
-        std::copy(y + (row + range_[g].begin) * d_, y + (row + range_[g].end) * d_, kept_.data() + count * d_);
-        count += range_[g].size();
-      }
-      row += sink.groups->offset[small[g] + 1] - sink.groups->offset[small[g]];
+    if ((above.array() <= eps * below.array()).all()) factor.triangularView<Eigen::StrictlyUpper>().setZero();
+  }
+};
+
+/// Keys of many groups, by position, times one factor after the other: z = F'k, whose differences give v.
+template <class F>
+class key_products {
+ public:
+  /// `y` (rows, d): centred, reflected keys; key i stands at place[i].
+  void set_keys(const F* y, index_t rows, index_t d, const std::vector<std::int32_t>& place) {
+    d_ = d;
+    y_.resize((rows + block) * d);
+    for (index_t i = 0; i < rows; ++i) std::copy(y + i * d, y + (i + 1) * d, y_.data() + place[i] * d);
+  }
+
+  /// z of the keys at the places [begin, end).
+  void multiply(const factor_columns<F>& factor, index_t begin, index_t end) {
+    width_ = factor.width;
+    begin_ = begin;
+    z_.resize(round_up(end - begin, block) * width_);
+    constexpr int L = lanes<F>;
+    for (index_t i = 0; i < end - begin; i += block) {
+      const F* const y = y_.data() + (begin + i) * d_;
+      F* const z = z_.data() + i * width_;
+      index_t c = 0;
+      for (; c + 2 * L <= width_; c += 2 * L)
+        multiply_block<2>(y, factor.value.data() + c, factor.first.data() + c / L, z + c);
+      if (c < width_) multiply_block<1>(y, factor.value.data() + c, factor.first.data() + c / L, z + c);
     }
   }
 
-  /// z and the scores of the kept keys, scaled by a power of two so that v is of order 1.
-  void scale(const score_distribution& scores) {
-    factor_.resize(d_, scores.rank);
-    for (index_t i = 0; i < factor_.size(); ++i) factor_.data()[i] = static_cast<F>(scores.factor[i]);
-    mean_.resize(d_);
-    for (index_t c = 0; c < d_; ++c) mean_[c] = static_cast<F>(scores.mean[c]);
-    z_.noalias() = kept_ * factor_;
-    score_.noalias() = kept_ * mean_;
-    const double square = static_cast<double>(z_.squaredNorm());
-    const auto factor = static_cast<F>(backend::unit_scale(square / static_cast<double>(z_.rows())));
-    z_ *= factor;
-    score_ *= factor;
-  }
-
-  void add_group(index_t l, index_t group, const rank_range& range, index_t first, pair_sink& sink) {
-    constexpr int L = lanes<F>, block = 4;
-    const index_t m = range.size(), rank = z_.cols(), width = padded<F>(m);
-    across_.assign(rank * width, F{0});
-    for (index_t i = 0; i < m; ++i)
-      for (index_t c = 0; c < rank; ++c) across_[c * width + i] = z_(first + i, c);
-    scores_.assign(width, F{0});
-    for (index_t i = 0; i < m; ++i) scores_[i] = score_[first + i];
-    const auto& scores = problem_.distributions[l];
-    const bool simple = sink.simple();
-    weighted_sums total;
-    for (index_t i = 0; i + 1 < m; i += block)
-      for (index_t j = (i + 1) / L * L; j < width; j += L) {
-        vec<F> v[block] = {};
-        const F* at = across_.data();
-        for (index_t c = 0; c < rank; ++c, at += width) {
-          const vec<F> zj = load(at + j);
+  /// v (pairs, padded) = |z_i - z_j|^2 of the n keys at `place`.
+  void set_variances(const std::int32_t* place, index_t n, F* v) const {
+    constexpr int together = 4;
+    vec<F> waiting[lanes<F>];
+    int filled = 0;
+    const auto take = [&](const vec<F>& x) {
+      waiting[filled] = x;
+      if (++filled < lanes<F>) return;
+      store(v, sum_of_each<F>(waiting));
+      v += lanes<F>;
+      filled = 0;
+    };
+    for (index_t j = 1; j < n; ++j) {
+      const F* const zj = z(place[j]);
+      index_t i = 0;
+      for (; i + together <= j; i += together) {
+        const F* zi[together];
+        for (int r = 0; r < together; ++r) zi[r] = z(place[i + r]);
+        vec<F> sum[together] = {};
+        for (index_t c = 0; c < width_; c += lanes<F>) {
+          const vec<F> b = load(zj + c);
 #pragma GCC unroll 4
-          for (int r = 0; r < block; ++r) {
-            const vec<F> delta = zj - at[std::min(i + r, width - 1)];
-            v[r] += delta * delta;
+          for (int r = 0; r < together; ++r) {
+            const vec<F> delta = load(zi[r] + c) - b;
+            sum[r] += delta * delta;
           }
         }
-        const vec<F> sj = load(scores_.data() + j);
-        for (index_t r = 0; r < block && i + r + 1 < m; ++r) {
-          F pp[L];
-          store(pp, difference_plasticity<F>(sj - scores_[i + r], v[r]));
-          for (index_t k = std::max(j, i + r + 1); k < std::min(m, j + L); ++k) {
-            const auto value = static_cast<double>(pp[k - j]);
-            if (simple) {
-              total.sum += value;
-              continue;
-            }
-            const index_t left = range.begin + i + r, right = range.begin + k;
-            const double w = sink.weight(group, range, scores, left, right);
-            if (w == 0) continue;
-            sink.add_heat(sink.place(group, left, right), scores, value, w);
-            total.add(value, w);
-          }
-        }
+        for (int r = 0; r < together; ++r) take(sum[r]);
       }
-    sink.add_sums(l, group, range, total);
+      for (; i < j; ++i) {
+        const F* const zi = z(place[i]);
+        vec<F> sum{};
+        for (index_t c = 0; c < width_; c += lanes<F>) {
+          const vec<F> delta = load(zi + c) - load(zj + c);
+          sum += delta * delta;
+        }
+        take(sum);
+      }
+    }
+    while (filled > 0) take(vec<F>{});
   }
 
-  const pair_problem& problem_;
-  index_t d_;
-  std::vector<index_t> which_;
-  std::vector<rank_range> range_;
-  rows kept_, factor_, z_;
-  Eigen::Matrix<F, Eigen::Dynamic, 1> mean_, score_;
-  std::vector<F> across_, scores_;
+ private:
+#if defined(__AVX512F__)
+  static constexpr int block = 12;
+#else
+  static constexpr int block = 6;
+#endif
+
+  const F* z(index_t place) const { return z_.data() + (place - begin_) * width_; }
+
+  /// z = `block` rows of y times `Vectors` vectors of columns, which begin at the rows `first`.
+  template <int Vectors>
+  void multiply_block(const F* y, const F* columns, const index_t* first, F* to) const {
+    vec<F> sum[block][Vectors] = {};
+    index_t i = Vectors == 1 ? first[0] : std::min(first[0], first[Vectors - 1]);
+    if constexpr (Vectors == 2)
+      for (; i < first[1]; ++i) {
+        const vec<F> f = load(columns + i * width_);
+#pragma GCC unroll 12
+        for (int r = 0; r < block; ++r) sum[r][0] += f * y[r * d_ + i];
+      }
+    for (; i < d_; ++i) {
+      vec<F> f[Vectors];
+      for (int k = 0; k < Vectors; ++k) f[k] = load(columns + i * width_ + k * lanes<F>);
+#pragma GCC unroll 12
+      for (int r = 0; r < block; ++r)
+        for (int k = 0; k < Vectors; ++k) sum[r][k] += f[k] * y[r * d_ + i];
+    }
+    for (int r = 0; r < block; ++r)
+      for (int k = 0; k < Vectors; ++k) store(to + r * width_ + k * lanes<F>, sum[r][k]);
+  }
+
+  index_t d_ = 0, width_ = 0, begin_ = 0;
+  aligned_vector<F> y_, z_;
 };
 
 }  // namespace qkgeom::cpu

@@ -1,162 +1,211 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu/pair_math.hpp"
-#include "qkgeom/backend/detail/cpu/pair_prepare.hpp"
+#include "qkgeom/backend/detail/cpu/pair_blocks.hpp"
+#include "qkgeom/backend/detail/cpu/pair_factors.hpp"
 
 namespace qkgeom::cpu {
 
-/// Pairs of groups of at most this many keys are taken from differences, those of larger ones from Gram tiles.
-inline constexpr index_t small_group = 64;
-
-/// All query buckets with a diagonal covariance at once, for small groups: lanes are buckets. The v of a block of pairs
-/// are one small GEMM, squared differences times the variances of all buckets; m are differences of scores.
+/// What small groups need of one problem whatever the keys: F's copies of its distributions, in reflected coordinates.
 template <class F>
-class diagonal_buckets {
- public:
-  diagonal_buckets(const pair_problem& problem, index_t d) : problem_(problem), d_(d) {
+struct small_problem {
+  struct query_bucket {
+    index_t number = 0;          ///< in the problem's distributions
+    aligned_vector<F> variance;  ///< (padded d); empty: `factor` holds the covariance
+    factor_columns<F> factor;
+  };
+  std::vector<query_bucket> buckets;  ///< those with a distribution
+  index_t width = 0;                  ///< their number, padded
+  aligned_vector<F> mean;             ///< (d, width), lanes are buckets
+  bool any_factor = false;
+
+  small_problem() = default;
+  small_problem(const pair_problem& problem, index_t d) {
     for (std::size_t l = 0; l < problem.distributions.size(); ++l)
-      if (!problem.distributions[l].empty() && !problem.distributions[l].variance.empty())
-        which_.push_back(static_cast<index_t>(l));
-    width_ = padded<F>(static_cast<index_t>(which_.size()));
-    variance_.resize(d * width_);
-    mean_.resize(variance_.size());
-    for (index_t j = 0; j < static_cast<index_t>(which_.size()); ++j) {
-      const auto& scores = problem.distributions[which_[j]];
-      auto mean = scores.mean;
-      reflect_rows(mean.data(), 1, d, problem.reflector);
-      for (index_t c = 0; c < d; ++c) {
-        variance_[c * width_ + j] = static_cast<F>(scores.variance[c]);
-        mean_[c * width_ + j] = static_cast<F>(mean[c]);
-      }
+      if (!problem.distributions[l].empty()) buckets.push_back({static_cast<index_t>(l), {}, {}});
+    width = padded<F>(static_cast<index_t>(buckets.size()));
+    mean.resize(d * width);
+    for (index_t b = 0; b < static_cast<index_t>(buckets.size()); ++b) {
+      auto& bucket = buckets[b];
+      const auto& scores = problem.distributions[bucket.number];
+      auto reflected = scores.mean;
+      reflect_rows(reflected.data(), 1, d, problem.reflector);
+      for (index_t c = 0; c < d; ++c) mean[c * width + b] = static_cast<F>(reflected[c]);
+      bucket.variance.resize(scores.variance.empty() ? 0 : padded<F>(d));
+      for (std::size_t c = 0; c < scores.variance.size(); ++c) bucket.variance[c] = static_cast<F>(scores.variance[c]);
+      if (!scores.variance.empty()) continue;
+      any_factor = true;
+      bucket.factor = factor_columns<F>(scores, problem.reflector, d);
     }
   }
-  bool empty() const { return which_.empty(); }
+};
 
-  /// `y` (n, d): the group's centred, reflected keys.
-  void add_group(index_t group, const F* y, index_t n, pair_sink& sink) {
-    const auto buckets = which_.size();
-    range_.resize(buckets);
-    first_.assign(width_, 1);
-    last_.assign(width_, 0);
-    index_t end = 0, begin = n;
-    for (std::size_t j = 0; j < buckets; ++j) {
-      range_[j] = admissible(*sink.groups, group, scores_of(j));
-      first_[j] = static_cast<lane_int>(range_[j].begin);
-      last_[j] = static_cast<lane_int>(range_[j].end);
-      if (range_[j].size() < 2) continue;
-      end = std::max(end, range_[j].end);
-      begin = std::min(begin, range_[j].begin);
-    }
-    total_.assign(width_, 0.0);
-    weighted_.assign(request_weight(sink) ? width_ : 0, {});
-    if (end - begin >= 2) {
-      scale_scores(y, n);
-      visit_pairs(group, y, begin, end, sink);
-    }
-    for (std::size_t j = 0; j < buckets; ++j)
-      sink.add_sums(which_[j], group, range_[j], request_weight(sink) ? weighted_[j] : weighted_sums{total_[j]});
+/// Sums of small groups, one run of groups after the other; a thread's memory.
+template <class F>
+class small_groups {
+ public:
+  /// Room for the centred, reflected keys (rows, d) of the next run, its groups one after the other.
+  F* keys(index_t rows, index_t d) {
+    d_ = d;
+    rows_ = rows;
+    y_.resize(round_up(rows, block_rows) * d);
+    return y_.data();
+  }
+
+  /// Adds the sums of a run, whose keys stand in keys().
+  void add(const pair_problem& problem, const small_problem<F>& tables, const group_run& run, pair_sink& sink) {
+    set_scores(tables);
+    for (index_t g = run.begin; g < run.end; ++g) add_diagonal(problem, tables, run, g, sink);
+    if (!tables.any_factor) return;
+    product_.set_keys(y_.data(), rows_, d_, run.place);
+    for (std::size_t b = 0; b < tables.buckets.size(); ++b)
+      if (tables.buckets[b].variance.empty()) add_factor(problem, tables, b, run, sink);
   }
 
  private:
-  using lane_int = std::conditional_t<sizeof(F) == 4, std::int32_t, std::int64_t>;
-  using mask = typename simd<F>::mask;
-
-  const score_distribution& scores_of(std::size_t j) const { return problem_.distributions[which_[j]]; }
-
-  /// Scores (n, buckets), and the power of two of each bucket that brings v to order 1 in this group.
-  void scale_scores(const F* y, index_t n) {
-    const index_t rows = round_up(n, block_rows);
-    padded_.assign(rows * d_, F{0});
-    std::copy(y, y + n * d_, padded_.begin());
-    score_.resize(rows * width_);
-    for (index_t i = 0; i < rows; i += block_rows)
-      rows_times_lanes(padded_.data() + i * d_, d_, d_, mean_.data(), width_, score_.data() + i * width_);
-    square_.assign(d_, F{0});
-    for (index_t i = 0; i < n; ++i)
-      for (index_t c = 0; c < d_; ++c) square_[c] += y[i * d_ + c] * y[i * d_ + c];
-    factor_.assign(width_, F{0});
-    for (index_t c = 0; c < d_; ++c)
-      for (index_t j = 0; j < width_; ++j) factor_[j] += square_[c] * variance_[c * width_ + j];
-    for (F& f : factor_) f = static_cast<F>(backend::unit_scale(static_cast<double>(f) / static_cast<double>(n)));
+  static index_t row_of(const group_run& run, index_t group, const pair_sink& sink) {
+    return sink.groups->offset[group] - sink.groups->offset[run.begin];
   }
 
-  void visit_pairs(index_t group, const F* y, index_t begin, index_t end, pair_sink& sink) {
-    index_t left[block_rows], right[block_rows];
+  /// Scores of all keys under each bucket: (buckets, stride).
+  void set_scores(const small_problem<F>& tables) {
+    stride_ = padded<F>(rows_) + lanes<F>;
+    score_.resize(static_cast<index_t>(tables.buckets.size()) * stride_);
+    lanes_.resize(block_rows * tables.width);
+    for (index_t i = 0; i < rows_; i += block_rows) {
+      rows_times_lanes(y_.data() + i * d_, d_, d_, tables.mean.data(), tables.width, lanes_.data());
+      for (std::size_t b = 0; b < tables.buckets.size(); ++b)
+        for (index_t r = 0; r < block_rows && i + r < rows_; ++r)
+          score_[static_cast<index_t>(b) * stride_ + i + r] = lanes_[r * tables.width + static_cast<index_t>(b)];
+    }
+  }
+  const F* scores_of(std::size_t bucket, index_t row) const {
+    return score_.data() + static_cast<index_t>(bucket) * stride_ + row;
+  }
+
+  /// Buckets with a diagonal covariance: those that admit the group's keys from one rank on together, since they share
+  /// the squared differences.
+  void add_diagonal(const pair_problem& problem, const small_problem<F>& tables, const group_run& run, index_t group,
+                    pair_sink& sink) {
+    const index_t row = row_of(run, group, sink);
+    waiting_.clear();
+    for (std::size_t b = 0; b < tables.buckets.size(); ++b) {
+      if (tables.buckets[b].variance.empty()) continue;
+      const auto range = admissible(*sink.groups, group, problem.distributions[tables.buckets[b].number]);
+      if (range.size() >= 2) waiting_.push_back({b, range});
+    }
+    const auto later = [](const admitted& a, const admitted& b) {
+      return std::pair{a.range.begin, a.range.end} < std::pair{b.range.begin, b.range.end};
+    };
+    if (!std::is_sorted(waiting_.begin(), waiting_.end(), later)) std::sort(waiting_.begin(), waiting_.end(), later);
+    for (std::size_t first = 0, next = 0; first < waiting_.size(); first = next) {
+      while (next < waiting_.size() && waiting_[next].range.begin == waiting_[first].range.begin) ++next;
+      const index_t begin = waiting_[first].range.begin, end = waiting_[next - 1].range.end;
+      set_variances(tables, first, next, y_.data() + (row + begin) * d_, end - begin);
+      finish_.set_keys(run, group, begin, end);
+      for (std::size_t w = first; w < next; ++w) {
+        const auto& [bucket, range] = waiting_[w];
+        const index_t number = tables.buckets[bucket].number;
+        finish_.add(number, group, range, problem.distributions[number],
+                    v_.data() + static_cast<index_t>(w - first) * room_, scores_of(bucket, row + begin), sink);
+      }
+    }
+  }
+
+  /// v of the pairs of the n keys y under the waiting buckets [first, next), by end of range: (buckets, room).
+  void set_variances(const small_problem<F>& tables, std::size_t first, std::size_t next, const F* y, index_t n) {
+    const index_t width = padded<F>(d_);
+    room_ = padded<F>(pairs_of(n));
+    v_.resize(static_cast<index_t>(next - first) * room_);
+    square_.assign(lanes<F> * width, F{0});  // beyond d always 0
+    std::size_t admits = first;              // the first bucket that admits a pair of the block
+    index_t from = 0;
     int filled = 0;
-    difference_.assign(block_rows * d_, F{0});
-    v_.resize(block_rows * width_);
-    for (index_t j = begin + 1; j < end; ++j)
-      for (index_t i = begin; i < j; ++i) {
-        left[filled] = i;
-        right[filled] = j;
-        F* const to = difference_.data() + filled * d_;
-        const F *const a = y + i * d_, *const b = y + j * d_;
-        for (index_t c = 0; c < d_; ++c) to[c] = (a[c] - b[c]) * (a[c] - b[c]);
-        if (++filled == block_rows) {
-          finish_block(group, left, right, filled, sink);
-          filled = 0;
-        }
+    const auto finish_block = [&] {
+      while (pairs_of(waiting_[admits].range.size()) <= from) ++admits;
+      for (std::size_t w = admits; w < next; ++w)
+        store(v_.data() + static_cast<index_t>(w - first) * room_ + from,
+              block_variances(tables.buckets[waiting_[w].bucket].variance.data(), width));
+      from += lanes<F>;
+      filled = 0;
+    };
+    for (index_t j = 1; j < n; ++j)
+      for (index_t i = 0; i < j; ++i) {
+        set_squares(y + i * d_, y + j * d_, square_.data() + filled * width);
+        if (++filled == lanes<F>) finish_block();
       }
-    finish_block(group, left, right, filled, sink);
+    if (filled > 0) finish_block();
   }
 
-  void finish_block(index_t group, const index_t* left, const index_t* right, int filled, pair_sink& sink) {
-    if (filled == 0) return;
-    rows_times_lanes(difference_.data(), d_, d_, variance_.data(), width_, v_.data());
-    const bool simple = sink.simple();
-    for (index_t j = 0; j < width_; j += lanes<F>) {
-      const auto first = load_mask(first_.data() + j), last = load_mask(last_.data() + j);
-      const vec<F> factor = load(factor_.data() + j), zero{};
-      vec<F> sum{};
-      for (int p = 0; p < filled; ++p) {
-        const vec<F> m = load(score(left[p]) + j) - load(score(right[p]) + j);
-        const vec<F> v = load(v_.data() + p * width_ + j) * factor * factor;
-        vec<F> pp = difference_plasticity<F>(m * factor, v);
-        const mask inside = (first <= static_cast<lane_int>(left[p])) & (last > static_cast<lane_int>(right[p]));
-        pp = inside ? pp : zero;
-        sum += pp;
-        if (!simple) store(v_.data() + p * width_ + j, pp);
+  void set_squares(const F* a, const F* b, F* to) const {
+    index_t c = 0;
+    for (; c + lanes<F> <= d_; c += lanes<F>) {
+      const vec<F> delta = load(a + c) - load(b + c);
+      store(to + c, delta * delta);
+    }
+    for (; c < d_; ++c) to[c] = (a[c] - b[c]) * (a[c] - b[c]);
+  }
+
+  /// Squared differences of a block of pairs times one bucket's variances.
+  vec<F> block_variances(const F* variance, index_t width) const {
+    constexpr int together = lanes<F> < 4 ? lanes<F> : 4;
+    vec<F> sum[lanes<F>];
+    for (int p = 0; p < lanes<F>; p += together) {
+      const F* const square = square_.data() + p * width;
+      vec<F> x[together] = {};
+      for (index_t c = 0; c < width; c += lanes<F>) {
+        const vec<F> v = load(variance + c);
+#pragma GCC unroll 4
+        for (int r = 0; r < together; ++r) x[r] += load(square + r * width + c) * v;
       }
-      if (!request_weight(sink))
-        for (int l = 0; l < lanes<F>; ++l) total_[j + l] += static_cast<double>(sum[l]);
+#pragma GCC unroll 4
+      for (int r = 0; r < together; ++r) sum[p + r] = x[r];
     }
-    for (int p = 0; p < filled && !simple; ++p) add_pair(group, left[p], right[p], v_.data() + p * width_, sink);
+    return sum_of_each<F>(sum);
   }
 
-  static bool request_weight(const pair_sink& sink) { return static_cast<bool>(sink.request->weight); }
-
-  /// Weights and heatmap cells of one pair under every bucket that admits it; `pp` (buckets) is its plasticity.
-  void add_pair(index_t group, index_t left, index_t right, const F* pp, pair_sink& sink) {
-    const auto place = sink.place(group, left, right);
-    for (std::size_t l = 0; l < which_.size(); ++l) {
-      if (first_[l] > left || last_[l] <= right) continue;
-      const auto value = static_cast<double>(pp[l]);
-      const double w = sink.weight(group, range_[l], scores_of(l), left, right);
-      if (w == 0) continue;
-      sink.add_heat(place, scores_of(l), value, w);
-      if (request_weight(sink)) weighted_[l].add(value, w);
+  /// One bucket with a factor: its product with the keys that it admits, then the pairs of each group.
+  void add_factor(const pair_problem& problem, const small_problem<F>& tables, std::size_t bucket, const group_run& run,
+                  pair_sink& sink) {
+    const auto& of = tables.buckets[bucket];
+    const auto& scores = problem.distributions[of.number];
+    ranges_.clear();
+    index_t low = rows_, high = 0;
+    for (index_t g = run.begin; g < run.end; ++g) {
+      const auto& range = ranges_.emplace_back(admissible(*sink.groups, g, scores));
+      if (range.size() < 2) continue;
+      const index_t row = row_of(run, g, sink);
+      low = std::min<index_t>(low, run.place[row + range.begin]);
+      high = std::max<index_t>(high, run.place[row + range.end - 1] + 1);
+    }
+    if (high <= low) return;
+    product_.multiply(of.factor, low, high);
+    for (index_t g = run.begin; g < run.end; ++g) {
+      const auto& range = ranges_[g - run.begin];
+      if (range.size() < 2) continue;
+      const index_t row = row_of(run, g, sink) + range.begin;
+      v_.resize(padded<F>(pairs_of(range.size())));
+      product_.set_variances(run.place.data() + row, range.size(), v_.data());
+      finish_.set_keys(run, g, range.begin, range.end);
+      finish_.add(of.number, g, range, scores, v_.data(), scores_of(bucket, row), sink);
     }
   }
 
-  const F* score(index_t i) const { return score_.data() + i * width_; }
-  static mask load_mask(const lane_int* p) {
-    mask m;
-    std::memcpy(&m, p, sizeof m);
-    return m;
-  }
+  struct admitted {
+    std::size_t bucket;
+    rank_range range;
+  };
 
-  const pair_problem& problem_;
-  index_t d_, width_ = 0;
-  std::vector<index_t> which_;
-  std::vector<F> variance_, mean_;  // (d, width), lanes are buckets
-  std::vector<rank_range> range_;
-  std::vector<lane_int> first_, last_;
-  std::vector<double> total_;            // of all pairs, lanes are buckets
-  std::vector<weighted_sums> weighted_;  // of weighted ones
-  std::vector<F> padded_, score_, square_, factor_, difference_, v_;
+  index_t d_ = 0, rows_ = 0, stride_ = 0, room_ = 0;
+  aligned_vector<F> y_, lanes_, score_;  ///< keys (rows, d); scores of a block of keys; scores (buckets, stride)
+  aligned_vector<F> square_, v_;
+  std::vector<admitted> waiting_;
+  std::vector<rank_range> ranges_;
+  key_products<F> product_;
+  pair_finish<F> finish_;
 };
 
 }  // namespace qkgeom::cpu

@@ -17,18 +17,23 @@ namespace qkgeom::cpu {
 template <class F>
 using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// The largest absolute value of all rows and heads; NaNs do not count.
+/// The largest absolute value of all rows and heads, in the order of memory; NaNs do not count.
 inline double largest_value(thread_pool& pool, const wide_tensor& x) {
-  constexpr index_t block = 256;
-  const index_t blocks = (x.first.rows + block - 1) / block;
-  std::vector<double> largest(x.heads * blocks);
+  constexpr index_t block = 64;
+  constexpr int L = lanes<double>;
+  std::vector<double> largest((x.first.rows + block - 1) / block);
   pool.for_each(static_cast<index_t>(largest.size()), [&](index_t task, int) {
-    const auto rows = x.head(task / blocks);
-    std::vector<double> wide(rows.cols);
-    for (index_t b = task % blocks, i = b * block; i < std::min(rows.rows, (b + 1) * block); ++i) {
-      rows.read(i, wide.data());
-      for (const double v : wide) largest[task] = std::max(largest[task], std::abs(v));
-    }
+    std::vector<double> wide(padded<double>(x.first.cols));
+    vec<double> most{};
+    for (index_t i = task * block; i < std::min(x.first.rows, (task + 1) * block); ++i)
+      for (index_t h = 0; h < x.heads; ++h) {
+        x.head(h).read(i, wide.data());
+        for (std::size_t c = 0; c < wide.size(); c += L) {
+          const vec<double> value = load(wide.data() + c), size = value < 0.0 ? -value : value;
+          most = size > most ? size : most;
+        }
+      }
+    for (int l = 0; l < L; ++l) largest[task] = std::max(largest[task], most[l]);
   });
   return largest.empty() ? 0.0 : *std::max_element(largest.begin(), largest.end());
 }
@@ -81,6 +86,31 @@ void centred_keys(thread_pool& pool, const wide_rows& k, const keys_by_document&
   pool.for_each(blocks, centre);
 }
 
+/// The same for a group of few keys, which are read once; `scratch` is the caller's.
+template <class F>
+void centred_small_keys(const wide_rows& k, const keys_by_document& groups, index_t group, F* out,
+                        aligned_vector<double>& scratch) {
+  constexpr int L = lanes<double>;
+  constexpr index_t ahead = 8;
+  const index_t begin = groups.offset[group], n = groups.offset[group + 1] - begin, d = k.cols,
+                width = padded<double>(d);
+  scratch.resize((n + 1) * width);
+  double* const mean = scratch.data() + n * width;
+  std::fill(mean, mean + width, 0.0);
+  for (index_t i = 0; i < n; ++i) {
+    double* const row = scratch.data() + i * width;
+    if (begin + i + ahead < static_cast<index_t>(groups.row.size())) k.prefetch(groups.row[begin + i + ahead]);
+    k.read(groups.row[begin + i], row);
+    for (index_t c = 0; c < d; c += L) store(mean + c, load(mean + c) + load(row + c));
+  }
+  for (index_t c = 0; c < d; ++c) mean[c] /= static_cast<double>(n);
+  backend::check_finite_keys(groups, group, mean, d);
+  for (index_t i = 0; i < n; ++i) {
+    const double* const row = scratch.data() + i * width;
+    for (index_t c = 0; c < d; ++c) out[i * d + c] = static_cast<F>(row[c] - mean[c]);
+  }
+}
+
 /// rows (n, d) times H = I - 2uu'.
 template <class F>
 void reflect_rows(F* rows, index_t n, index_t d, const std::vector<double>& reflector) {
@@ -109,6 +139,7 @@ struct pair_sink {
   const keys_by_document* groups;
   const pair_request* request;
   backend::heatmap_cells cells;
+  bool counts = true;  ///< whether `heat_weight` is wanted where every pair counts 1
   std::vector<double> heat_sum, heat_weight;
 
   pair_sink(pair_sums& s, const keys_by_document& g, const pair_request& r)

@@ -5,20 +5,13 @@
 #include <memory>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu/pair_factors.hpp"
 #include "qkgeom/backend/detail/cpu/pair_general.hpp"
 #include "qkgeom/backend/detail/cpu/pair_groups.hpp"
 #include "qkgeom/backend/detail/cpu/pair_tiles.hpp"
 
 namespace qkgeom::cpu {
 
-/// The groups of one task: small ones together, a larger one alone.
-struct group_run {
-  index_t begin = 0, end = 0;
-  index_t rows = 0;
-  bool small = false;
-};
-
+/// The groups of each task: small ones together, a larger one alone.
 inline std::vector<group_run> group_runs(const keys_by_document& groups) {
   constexpr index_t run_rows = 512;
   std::vector<group_run> runs;
@@ -42,6 +35,8 @@ template <class F>
 struct pair_scratch {
   std::vector<F> y, reflected;
   scaled_keys<F> keys;
+  small_groups<F> small;
+  aligned_vector<double> wide;
 };
 
 /// Scaled keys and scores mean . key of the range of a group that a query bucket admits; y (n, d) are the group's
@@ -123,46 +118,59 @@ void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t 
 }
 
 template <class F>
-void add_run(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, const pair_problem& problem,
-             const group_run& run, pair_scratch<F>& scratch, pair_sink& sink) {
-  const index_t d = k.cols;
-  diagonal_buckets<F> diagonal(problem, d);
-  factor_buckets<F> factors(problem, d);
-  const auto size = [&](index_t g) { return groups.offset[g + 1] - groups.offset[g]; };
-  const bool tiles = size(run.begin) > small_group;  // then the run is this group alone
-  std::vector<index_t> members;
-  index_t rows = 0;
-  for (index_t g = run.begin; g < run.end; ++g) {
-    members.push_back(g);
-    scratch.y.resize((rows + size(g)) * d);
-    centred_keys(pool, k, groups, g, scratch.y.data() + rows * d);
-    rows += size(g);
-  }
-  if (!tiles && !factors.empty()) factors.add_groups(members, scratch.y.data(), sink);
+void add_small_run(const wide_rows& k, const keys_by_document& groups, const pair_problem& problem,
+                   const small_problem<F>& tables, const group_run& run, pair_scratch<F>& scratch, pair_sink& sink) {
+  F* const keys = scratch.small.keys(run.rows, k.cols);
+  for (index_t g = run.begin; g < run.end; ++g)
+    centred_small_keys(k, groups, g, keys + (groups.offset[g] - groups.offset[run.begin]) * k.cols, scratch.wide);
+  reflect_rows(keys, run.rows, k.cols, problem.reflector);
+  scratch.small.add(problem, tables, run, sink);
+}
+
+/// One large group under every query bucket.
+template <class F>
+void add_large_group(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, const pair_problem& problem,
+                     index_t group, pair_scratch<F>& scratch, pair_sink& sink) {
+  const index_t d = k.cols, rows = groups.offset[group + 1] - groups.offset[group];
+  bool diagonal = false, factors = false;
+  for (const auto& scores : problem.distributions)
+    if (!scores.empty()) (scores.variance.empty() ? factors : diagonal) = true;
+  scratch.y.resize(rows * d);
+  centred_keys(pool, k, groups, group, scratch.y.data());
   const F* reflected = scratch.y.data();
-  if (!diagonal.empty() && !problem.reflector.empty()) {
-    if (!factors.empty()) scratch.reflected = scratch.y;
-    F* const to = factors.empty() ? scratch.y.data() : scratch.reflected.data();
+  if (diagonal && !problem.reflector.empty()) {
+    if (factors) scratch.reflected = scratch.y;
+    F* const to = factors ? scratch.reflected.data() : scratch.y.data();
     constexpr index_t block = 256;
     pool.for_each((rows + block - 1) / block, [&](index_t b, int) {
       reflect_rows(to + b * block * d, std::min(block, rows - b * block), d, problem.reflector);
     });
     reflected = to;
   }
-  if (!tiles) {
-    const F* y = reflected;
-    for (const index_t g : members) {
-      if (!diagonal.empty()) diagonal.add_group(g, y, size(g), sink);
-      y += size(g) * d;
-    }
-    return;
-  }
   for (std::size_t bucket = 0; bucket < problem.distributions.size(); ++bucket) {
     const auto& scores = problem.distributions[bucket];
     if (scores.empty()) continue;
-    add_group_by_tiles(pool, problem, static_cast<index_t>(bucket), run.begin,
+    add_group_by_tiles(pool, problem, static_cast<index_t>(bucket), group,
                        scores.variance.empty() ? scratch.y.data() : reflected, d, scratch.keys, sink);
   }
+}
+
+/// For each problem the first whose heatmap counts the same pairs in the same cells: its query buckets admit the same
+/// keys at the same distances. `results` are the problems' empty sums.
+inline std::vector<std::size_t> same_counts(const std::vector<pair_problem>& problems,
+                                            const std::vector<pair_sums>& results) {
+  const auto same_pairs = [](const score_distribution& a, const score_distribution& b) {
+    return a.empty() == b.empty() && a.tau == b.tau && a.before == b.before && a.after == b.after;
+  };
+  const auto same = [&](std::size_t p, std::size_t q) {
+    const auto &a = problems[p].distributions, &b = problems[q].distributions;
+    return results[p].heatmap_width == results[q].heatmap_width &&
+           std::equal(a.begin(), a.end(), b.begin(), b.end(), same_pairs);
+  };
+  std::vector<std::size_t> first(problems.size());
+  for (std::size_t p = 0; p < problems.size(); ++p)
+    while (!same(p, first[p])) ++first[p];
+  return first;
 }
 
 /// Sums over all pairs, without terms.
@@ -172,15 +180,34 @@ std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_sc
                                           const std::vector<pair_problem>& problems, const pair_request& request) {
   constexpr index_t shared_rows = 1024;  // larger groups are shared among the threads, others are tasks
   auto results = backend::empty_sums(groups, problems, request);
-  const auto runs = group_runs(groups);
+  auto runs = group_runs(groups);
   const auto count = static_cast<index_t>(runs.size());
+  const bool any_small = std::any_of(runs.begin(), runs.end(), [](const group_run& r) { return r.small; });
+  std::vector<small_problem<F>> tables(any_small ? problems.size() : 0);
+  pool.for_each(static_cast<index_t>(tables.size()),
+                [&](index_t p, int) { tables[p] = small_problem<F>(problems[p], k.first.cols); });
+  const bool factors =
+      std::any_of(tables.begin(), tables.end(), [](const small_problem<F>& t) { return t.any_factor; });
+  const bool heat = request.heatmap_cell > 0 && !request.weight && !problems.empty();
+  pool.for_each(count, [&](index_t r, int) {
+    if (!runs[r].small) return;
+    if (factors) runs[r].order_by_position(groups);
+    if (heat) runs[r].place_pairs(groups, backend::heatmap_cells::of(request.heatmap_cell, results[0].heatmap_width));
+  });
+  const auto counted_by = same_counts(problems, results);
   std::vector<std::unique_ptr<pair_sink>> sinks(problems.size() * runs.size());
   scratch.resize(pool.size());
   const auto work = [&](index_t task, int thread) {
     const index_t p = task / count;
+    const auto& run = runs[task % count];
+    const auto keys = k.head(problems[p].key_head);
     auto& sink = sinks[task];
     sink = std::make_unique<pair_sink>(results[p], groups, request);
-    add_run<F>(pool, k.head(problems[p].key_head), groups, problems[p], runs[task % count], scratch[thread], *sink);
+    sink->counts = request.weight || counted_by[p] == static_cast<std::size_t>(p);
+    if (run.small)
+      add_small_run(keys, groups, problems[p], tables[p], run, scratch[thread], *sink);
+    else
+      add_large_group(pool, keys, groups, problems[p], run.begin, scratch[thread], *sink);
   };
   std::vector<index_t> alone, together;
   for (index_t t = 0; t < count * static_cast<index_t>(problems.size()); ++t)
@@ -194,6 +221,8 @@ std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_sc
       r.heatmap_weight[c] += sinks[t]->heat_weight[c];
     }
   }
+  for (std::size_t p = 0; p < problems.size() && !request.weight; ++p)
+    results[p].heatmap_weight = results[counted_by[p]].heatmap_weight;
   return results;
 }
 

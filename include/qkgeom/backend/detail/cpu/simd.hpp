@@ -66,6 +66,18 @@ inline V smaller(V a, V b) {
   return a < b ? a : b;
 }
 
+inline vec<double> square_root(const vec<double>& x) {
+#if defined(__AVX512F__)
+  return (vec<double>)_mm512_sqrt_pd((__m512d)x);
+#elif defined(__AVX__)
+  return (vec<double>)_mm256_sqrt_pd((__m256d)x);
+#else
+  vec<double> root;
+  for (int l = 0; l < lanes<double>; ++l) root[l] = std::sqrt(x[l]);
+  return root;
+#endif
+}
+
 /// 1 / x to 2 ulp. With AVX-512 a 14-bit estimate and one Newton step, since the divider is the slowest unit.
 inline vec<float> reciprocal(vec<float> x) {
 #if defined(__AVX512F__)
