@@ -46,12 +46,20 @@ class mpi_context {
     return ctx_->host_copy(x);
   }
 
-  /// See cpu_context::moments; document (n): that of each row.
+  /// Refuses rows: without their documents it cannot sum them.
   template <class T>
   std::vector<side_moments> moments(const char* side, const tensor_view<const T, space>& x,
                                     const vector_view<const std::int32_t, space>& position,
-                                    const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket,
-                                    const documents_view& document = {}) {
+                                    const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
+    return moments_of_documents(side, x, position, bucket, buckets, per_bucket, {});
+  }
+
+  /// See cpu_context::moments; document (n): that of each row. `accumulate` calls it.
+  template <class T>
+  std::vector<side_moments> moments_of_documents(const char* side, const tensor_view<const T, space>& x,
+                                                 const vector_view<const std::int32_t, space>& position,
+                                                 const std::vector<std::int32_t>& bucket, index_t buckets,
+                                                 scatter_kind per_bucket, const documents_view& document) {
     require(document.size == x.rows, "mpi_context: moments of ", side, " need the document of each row");
     std::vector<backend::document_run> runs;
     group_->begin([&] { runs = backend::runs_of(side, ctx_->host_copy(document).view()); });

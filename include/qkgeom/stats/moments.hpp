@@ -55,8 +55,8 @@ layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buck
   const auto moments = [&](const char* side, const auto& x, const auto& position, const auto& bucket,
                            scatter_kind per_bucket, const auto& document) {
     // A context that sums document by document (mpi_context) takes the document of each row.
-    if constexpr (requires { ctx.moments(side, x, position, bucket, index_t{}, per_bucket, document); })
-      return ctx.moments(side, x, position, bucket, m.buckets.count(), per_bucket, document);
+    if constexpr (requires { ctx.moments_of_documents(side, x, position, bucket, index_t{}, per_bucket, document); })
+      return ctx.moments_of_documents(side, x, position, bucket, m.buckets.count(), per_bucket, document);
     else
       return ctx.moments(side, x, position, bucket, m.buckets.count(), per_bucket);
   };
