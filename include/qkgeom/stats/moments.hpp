@@ -52,18 +52,12 @@ layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buck
                              ? options.context_length
                              : std::max(detail::length_of(q_position.view()), detail::length_of(k_position.view()));
   layer_moments m{buckets.edges(length), {}, {}, layer.key_of_query};
-  const auto moments = [&](const char* side, const auto& x, const auto& position, const auto& bucket,
-                           scatter_kind per_bucket, const auto& document) {
-    // A context that sums document by document (mpi_context) takes the document of each row.
-    if constexpr (requires { ctx.moments_of_documents(side, x, position, bucket, index_t{}, per_bucket, document); })
-      return ctx.moments_of_documents(side, x, position, bucket, m.buckets.count(), per_bucket, document);
-    else
-      return ctx.moments(side, x, position, bucket, m.buckets.count(), per_bucket);
-  };
-  m.q = moments("q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, q_position.view()), options.q_bucket,
-                layer.q_document);
-  m.k = moments("k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, k_position.view()), options.k_bucket,
-                layer.k_document);
+  m.q =
+      detail::moments_of_side(ctx, "q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, q_position.view()),
+                              m.buckets.count(), options.q_bucket, layer.q_document);
+  m.k =
+      detail::moments_of_side(ctx, "k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, k_position.view()),
+                              m.buckets.count(), options.k_bucket, layer.k_document);
   detail::check_sizes("q", m.q);
   detail::check_sizes("k", m.k);
   return m;

@@ -138,9 +138,11 @@ step conversion(const words& word) {
 }
 
 step conversion_of(const words& word) {
-  return numbers(word[word.size() - 2], [&](auto t) {
+  return numbers(word[word.size() - 2], [&](auto t) -> step {
+    using To = decltype(t);
+    if (word.back() == "s8") return lanewise<std::int8_t>([](std::int8_t x) { return converted<To>(x); });
+    if (word.back() == "u8") return lanewise<std::uint8_t>([](std::uint8_t x) { return converted<To>(x); });
     return numbers(word.back(), [&](auto f) -> step {
-      using To = decltype(t);
       using From = decltype(f);
       if constexpr (std::is_floating_point_v<From>)
         return conversion<To, From>(word);

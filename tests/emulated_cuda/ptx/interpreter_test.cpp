@@ -105,6 +105,20 @@ TEST(ptx, lanes_take_from_one_and_vote) {
   EXPECT_EQ(words[32], 1000u);
 }
 
+TEST(ptx, the_low_byte_of_a_register_is_a_number) {
+  const small_kernel low(R"(
+  ld.global.u32 %x, [%mine];
+  cvt.s32.s8 %y, %x;
+  cvt.u32.u8 %z, %x;
+  add.s32 %y, %y, %z;
+  st.global.u32 [%mine], %y;)");
+  auto words = counted(32);
+  words[3] = 0x1fe;  // -2 and 254
+  low(words);
+  EXPECT_EQ(words[3], 252u);
+  EXPECT_EQ(words[4], 10u);
+}
+
 TEST(ptx, threads_that_part_meet_again) {
   // x = sum of 0 ... thread, by a loop that each thread leaves at another time, then a shuffle for all of them.
   const small_kernel loop(R"(
