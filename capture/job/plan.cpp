@@ -18,9 +18,9 @@ std::vector<index_t> choose_layers(const decoder_description& model, const plan_
     require(!model.layers[l].skipped, "layer ", l, " was asked for, but it attends to images alone");
     require(!model.layers[l].delta, "layer ", l,
             " was asked for, but it is a gated delta net, which has no queries and keys");
-    require(!is_parted(model.layers[l]), "layer ", l, " was asked for, but it attends within chunks of ",
-            *model.layers[l].chunk, " tokens, which analyses do not know; --max-length ", *model.layers[l].chunk,
-            " cuts documents there");
+    const index_t chunk = model.layers[l].chunk.value_or(0);
+    require(!is_parted(model.layers[l]), "layer ", l, " was asked for, but it attends within chunks of ", chunk,
+            " tokens, which analyses do not know; --max-length ", chunk, " cuts documents there");
   }
   if (layers.empty())
     for (index_t l = 0; l < model.n_layers(); ++l) {
