@@ -57,7 +57,7 @@ struct rotate_rows {
   bool interleaved = false, exact = false;
   float growth = 0;  ///< 0: none
   index_t growth_context = 1;
-  bool counts_from_1 = false;          ///< the growth does, and is not rounded
+  bool counts_from_1 = false;          ///< the growth counts positions from 1 and stays in f32
   norm_parameters q_norm{}, k_norm{};  ///< of each head after the rotation; without weights: none
   index_t rotated_from = 0;            ///< the first channel that turns
 
@@ -117,8 +117,8 @@ struct rotate_rows {
 /// of queries and keys, and, if `rotates`, what `rotate_rows` does.
 template <class In, class T>
 struct finish_projection {
-  In* wide;             ///< (rows, width): all heads of q, of k, of v; then what is not theirs
-  index_t width, kept;  ///< `kept`: without that
+  In* wide;             ///< (rows, width): all heads of q, of k, of v; then the gates of the result
+  index_t width, kept;  ///< `kept`: columns of q, k and v
   const float* bias;    ///< or none
   T* values;            ///< as keys; none: wide has no values
   qk_norm normed;

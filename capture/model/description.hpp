@@ -67,11 +67,13 @@ struct experts_description {
   double limit = 0;         ///< not 0: of gate and up, whose product is (up + 1) gate sigmoid(1.702 gate)
   std::string router = "mlp.gate", own = "mlp.experts.", shared = "mlp.shared_experts.";
   bool scales_inputs = false;  ///< an expert's input, not its output, is multiplied: by the sigmoid of its logit
-  bool sigmoids = false;       ///< probabilities are sigmoids, and experts are chosen by these plus a correction each,
-  index_t groups = 1, chosen_groups = 1;  ///< of the groups of experts whose best two have the largest sums
-  double scale = 1;                       ///< of sigmoids as weights
-  index_t shared_width = 0;               ///< of a feed-forward that every token takes besides; 0: there is none
-  bool gated_shared = false;              ///< its result is multiplied by a sigmoid of the token
+  bool sigmoids = false;       ///< shares are sigmoids; experts are chosen by their sums with a correction each
+  /// With sigmoids: experts are chosen from `chosen_groups` of the `groups` alone, those whose best two have the
+  /// largest sums.
+  index_t groups = 1, chosen_groups = 1;
+  double scale = 1;           ///< of sigmoids as weights
+  index_t shared_width = 0;   ///< of a feed-forward that every token takes besides; 0: there is none
+  bool gated_shared = false;  ///< its result is multiplied by a sigmoid of the token
 };
 
 /// Latent attention (DeepSeek-AI 2024): a head's queries and keys are a part without rotary embedding and one with it,
@@ -92,7 +94,7 @@ struct latent_description {
 struct delta_description {
   index_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
   index_t kernel = 4;        ///< tokens of the convolution, its own included
-  bool by_key_head = false;  ///< what it takes of hidden states is stored key head by key head
+  bool by_key_head = false;  ///< the rows of its input matrix are stored key head by key head
 
   QKGEOM_HD index_t values() const { return value_heads * value_dim; }
   QKGEOM_HD index_t channels() const { return 2 * key_heads * key_dim + values(); }  ///< of the convolution

@@ -15,17 +15,17 @@ namespace qkgeom::python {
 
 array_layer::array_layer(nb::handle q_, nb::handle k_, nb::handle positions_, nb::handle documents_,
                          nb::handle key_positions_, nb::handle key_documents_, std::optional<index_t> window_)
-    : q(q_, "q", true),
-      k(k_, "k", true),
-      positions(positions_, "positions", true),
+    : q(q_, "q", readable::host_or_cuda),
+      k(k_, "k", readable::host_or_cuda),
+      positions(positions_, "positions", readable::host_or_cuda),
       documents([&]() -> array_ints {
         if (documents_.is_none()) return array_ints(q.rows());
-        return array_ints(documents_, "documents", true);
+        return array_ints(documents_, "documents", readable::host_or_cuda);
       }()),
       window(window_) {
-  if (!key_positions_.is_none()) key_positions.emplace(key_positions_, "key_positions", true);
+  if (!key_positions_.is_none()) key_positions.emplace(key_positions_, "key_positions", readable::host_or_cuda);
   if (!key_documents_.is_none())
-    key_documents.emplace(key_documents_, "key_documents", true);
+    key_documents.emplace(key_documents_, "key_documents", readable::host_or_cuda);
   else if (documents_.is_none() && k.rows() != q.rows())
     key_documents.emplace(k.rows());
   require(q.one_head == k.one_head, "q and k must both be (rows, d) or both (rows, heads, d), but q has ",

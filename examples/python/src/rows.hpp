@@ -53,9 +53,12 @@ void copy_to_host(const any_array& x, void* to, std::size_t bytes, const char* a
 
 inline bool on_cuda(const any_array& x) { return x.device_type() == nb::device::cuda::value; }
 
-/// An array that Python holds in host memory, or on a CUDA device where `cuda` says so, without a copy. Throws
-/// TypeError or `error`, naming the argument.
-inline any_array take_array(nb::handle x, const char* name, bool cuda) {
+/// Which memory a call reads.
+enum class readable { host, host_or_cuda };
+
+/// An array that Python holds in memory that the call reads, without a copy. Throws TypeError or `error`, naming the
+/// argument.
+inline any_array take_array(nb::handle x, const char* name, readable memory) {
   any_array a;
   if (nb::hasattr(x, "requires_grad") && nb::cast<bool>(x.attr("requires_grad")))
     fail(name, " is part of a graph of gradients: pass ", name, ".detach()");
@@ -64,7 +67,7 @@ inline any_array take_array(nb::handle x, const char* name, bool cuda) {
                           " must be an array (NumPy, PyTorch, JAX: the array protocol or DLPack), not " +
                           nb::cast<std::string>(nb::str(x.type().attr("__name__"))))
                              .c_str());
-  if (cuda && on_cuda(a))
+  if (memory == readable::host_or_cuda && on_cuda(a))
     cuda_library(name);  // or throws
   else
     require(a.device_type() == nb::device::cpu::value, name, " lies on a device (DLPack device type ", a.device_type(),
@@ -79,7 +82,8 @@ struct array_rows {
   dtype element = dtype::f32;
   bool one_head = false;
 
-  array_rows(nb::handle x, const char* of, bool cuda = false) : array(take_array(x, of, cuda)), name(of) {
+  array_rows(nb::handle x, const char* of, readable memory = readable::host)
+      : array(take_array(x, of, memory)), name(of) {
     const auto t = array.dtype();
     const auto code = static_cast<nb::dlpack::dtype_code>(t.code);
     one_head = array.ndim() == 2;
@@ -116,7 +120,7 @@ struct array_rows {
 /// Integers (n) in host memory: i32 in place, i64 converted, those of a CUDA device copied.
 class array_ints {
  public:
-  array_ints(nb::handle x, const char* name, bool cuda = false) : array_(take_array(x, name, cuda)) {
+  array_ints(nb::handle x, const char* name, readable memory = readable::host) : array_(take_array(x, name, memory)) {
     const auto t = array_.dtype();
     if (static_cast<nb::dlpack::dtype_code>(t.code) != nb::dlpack::dtype_code::Int || (t.bits != 32 && t.bits != 64))
       throw nb::type_error((std::string(name) + " must hold int32 or int64, but it has " + text_of(array_)).c_str());
