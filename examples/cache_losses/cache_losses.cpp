@@ -113,8 +113,10 @@ void write_losses(output_folder& out, const std::vector<comparison_of_losses>& c
 step_figure figure_of(const std::vector<comparison_of_losses>& compared) {
   step_figure f;
   f.joined = false;
-  f.text = {"What rounded keys cost", "loss less that of the model as it is; bars: 95 % intervals over documents",
-            "mean bits per key value", "change of the loss (nats per token)"};
+  f.text = {
+      "What rounded keys cost",
+      "loss less that of the model as it is, 95 % intervals over documents; uniform: the better type of as many bits",
+      "mean bits per key value", "change of the loss (nats per token)"};
   std::vector<double> bits;
   for (const auto& c : compared) bits.push_back(c.condition->bits);
   std::sort(bits.begin(), bits.end());
