@@ -40,13 +40,14 @@ endif()
 function(qkgeom_add_compiled name)   # [COMPILE OPTIONS]
   add_library(${name} STATIC "${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp")
   target_link_libraries(${name} PUBLIC qkgeom PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:qkgeom_warnings>>)
-  if(TARGET qkgeom_io)   # its bodies; who calls them links qkgeom::io
-    target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp")
+  if(TARGET qkgeom_io)   # its bodies, and those of report/; who calls them links qkgeom::io
+    target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp"
+      "${PROJECT_SOURCE_DIR}/.cmake/precompiled_report.cpp")
     target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:qkgeom_io>)
   endif()
   target_compile_definitions(${name} PUBLIC QKGEOM_PRECOMPILED)
   target_compile_options(${name} PRIVATE ${ARGN})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)   # both files at once
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)   # its files at once
 endfunction()
 qkgeom_add_compiled(qkgeom_compiled)
 add_library(qkgeom::compiled ALIAS qkgeom_compiled)

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "qkgeom/core/error.hpp"
+
 namespace {
 
 using namespace qkgeom;

@@ -15,7 +15,7 @@ class error : public std::runtime_error {
 
 /// Throws `error`; its text is all `parts`, streamed one after another.
 template <class... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
+[[noreturn, gnu::cold]] void fail(const Parts&... parts) {
   std::ostringstream text;
   (text << ... << parts);
   throw error(text.str());

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "qkgeom/core/config.hpp"
+
 namespace qkgeom {
 
 /// Bytes of the UTF-8 character that starts with `lead`; 1 for a byte that starts none.
@@ -38,21 +40,10 @@ inline std::size_t well_formed_size(std::string_view text, std::size_t i, std::s
 
 /// Text from an untrusted file as an error may show it: at most `longest` bytes, cut between characters; '?' for each
 /// control character (C0, DEL, C1) and each ill-formed part.
-inline std::string printable(std::string_view text, std::size_t longest = 60) {
-  std::string shown;
-  for (std::size_t i = 0; i < text.size();) {
-    std::size_t skip = 0;
-    const std::size_t n = well_formed_size(text, i, &skip);
-    if (i + (n ? n : skip) > longest) return shown + "...";
-    const auto byte = [&](std::size_t j) { return static_cast<unsigned char>(text[j]); };
-    const bool control = n == 1 ? byte(i) < 0x20 || byte(i) == 0x7f : n == 2 && byte(i) == 0xc2 && byte(i + 1) < 0xa0;
-    if (n == 0 || control)
-      shown += '?';
-    else
-      shown.append(text, i, n);
-    i += n ? n : skip;
-  }
-  return shown;
-}
+QKGEOM_INLINE std::string printable(std::string_view text, std::size_t longest = 60);
 
 }  // namespace qkgeom
+
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/core/detail/utf8.hpp"
+#endif

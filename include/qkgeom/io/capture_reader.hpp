@@ -59,4 +59,6 @@ class capture {
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/io/detail/capture_reader.hpp"
+#endif

@@ -93,4 +93,6 @@ class capture_set {
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/io/detail/capture_set.hpp"
+#endif

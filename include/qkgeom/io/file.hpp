@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -18,7 +11,6 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/utf8.hpp"
 #include "qkgeom/io/detail/descriptor.hpp"
-#include "qkgeom/io/detail/readable_file.hpp"
 #include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
@@ -29,37 +21,13 @@ namespace qkgeom {
 /// device or a pipe is written directly. Every failure throws `error` with the file's name.
 class atomic_file {
  public:
-  explicit atomic_file(const std::filesystem::path& path) : target_(resolve(path)) {
-    struct stat info {};
-    if (::stat(target_.c_str(), &info) == 0) {
-      require(!S_ISDIR(info.st_mode), "cannot write ", target_.string(), ": it is a folder");
-      direct_ = !S_ISREG(info.st_mode);
-    }
-    partial_ = direct_ ? target_ : std::filesystem::path(target_.string() + ".partial");
-    if (direct_)
-      file_ = detail::descriptor(::open(target_.c_str(), O_WRONLY | O_CLOEXEC));
-    else
-      open_partial();
-    if (file_.get() < 0) fail_with("cannot open", errno);
-    buffer_.reserve(buffer_size);
-  }
+  explicit atomic_file(const std::filesystem::path& path);
   atomic_file(const atomic_file&) = delete;
   atomic_file& operator=(const atomic_file&) = delete;
-  ~atomic_file() {
-    if (!direct_ && !committed_ && file_.get() >= 0) ::unlink(partial_.c_str());
-  }
+  ~atomic_file();
 
   /// Appends bytes.
-  void write(std::span<const std::byte> bytes) {
-    require(!committed_, "cannot write ", target_.string(), ": it is already complete");
-    written_ += bytes.size();
-    if (digest_) digest_->add(bytes);
-    if (buffer_.size() + bytes.size() > buffer_size) flush();
-    if (bytes.size() >= buffer_size)
-      write_through(bytes);
-    else
-      buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-  }
+  void write(std::span<const std::byte> bytes);
   /// Appends text.
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
@@ -71,80 +39,24 @@ class atomic_file {
   const std::filesystem::path& path() const { return target_; }
 
   /// Flushes, syncs and renames: from here on the target holds what was written.
-  void commit() {
-    require(!committed_, "cannot write ", target_.string(), ": it is already complete");
-    flush();
-    if (!direct_) {
-      while (::fsync(file_.get()) != 0)
-        if (errno != EINTR) fail_with("cannot write", errno);
-      if (::rename(partial_.c_str(), target_.c_str()) != 0) fail_with("cannot rename to", errno);
-    }
-    committed_ = true;
-    if (!file_.close()) fail_with("cannot close", errno);
-    if (!direct_) sync_folder();
-  }
+  void commit();
 
  private:
   static constexpr std::size_t buffer_size = std::size_t{1} << 18;
 
   /// The file itself where `path` is a symbolic link, which stays.
-  static std::filesystem::path resolve(const std::filesystem::path& path) {
-    std::error_code none;
-    if (!std::filesystem::is_symlink(path, none)) return path;
-    auto real = std::filesystem::canonical(path, none);
-    return none ? path : real;
-  }
+  static std::filesystem::path resolve(const std::filesystem::path& path);
 
-  void open_partial() {
-    for (;;) {
-      // O_NONBLOCK: opening a named pipe without a reader would wait for ever; a file cannot take its place.
-      constexpr int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-      file_ = detail::descriptor(::open(partial_.c_str(), flags, 0666));
-      if (file_.get() < 0 && errno != ENXIO) return;
-      struct stat opened {};
-      if (file_.get() < 0 || (::fstat(file_.get(), &opened) == 0 && !S_ISREG(opened.st_mode))) {
-        file_ = detail::descriptor();  // not ours to remove
-        fail("cannot write ", target_.string(), ": ", partial_.string(), " is a pipe or a device; remove it");
-      }
-      if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        file_ = detail::descriptor();  // not ours to remove
-        fail("cannot write ", target_.string(), ": another program is writing it (", partial_.string(), " is locked)");
-      }
-      struct stat ours {
-      }, named{};
-      // Another writer may have renamed or removed the file before it was locked: then it is not ours.
-      if (::fstat(file_.get(), &ours) == 0 && ::lstat(partial_.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
-          ours.st_dev == named.st_dev)
-        break;
-    }
-    if (::ftruncate(file_.get(), 0) != 0) fail_with("cannot empty", errno);
-  }
+  void open_partial();
 
-  void flush() {
-    write_through(buffer_);
-    buffer_.clear();
-  }
+  void flush();
 
-  void write_through(std::span<const std::byte> bytes) {
-    const detail::file_size_signal_guard guard;
-    while (!bytes.empty()) {
-      const auto n = ::write(file_.get(), bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail_with("cannot write", n < 0 ? errno : ENOSPC);
-      bytes = bytes.subspan(n);
-    }
-  }
+  void write_through(std::span<const std::byte> bytes);
 
   /// Makes the rename survive a crash. Not every file system can, so that a failure is ignored.
-  void sync_folder() const {
-    const auto folder = target_.parent_path();
-    const detail::descriptor fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd.get() >= 0) ::fsync(fd.get());
-  }
+  void sync_folder() const;
 
-  [[noreturn]] void fail_with(const char* what, int code) const {
-    fail(what, ' ', target_.string(), ": ", std::strerror(code));
-  }
+  [[noreturn]] void fail_with(const char* what, int code) const;
 
   std::filesystem::path target_, partial_;
   detail::descriptor file_;
@@ -155,34 +67,17 @@ class atomic_file {
 };
 
 /// Writes a whole text file through `atomic_file`.
-inline void write_text(const std::filesystem::path& path, std::string_view text) {
-  atomic_file file(path);
-  file.write(text);
-  file.commit();
-}
+QKGEOM_INLINE void write_text(const std::filesystem::path& path, std::string_view text);
 
 /// Longest name of a tensor, a model, a document or a label that readers accept, bytes.
 inline constexpr std::size_t max_name_bytes = 4096;
 
 /// Reads a whole file of at most `max_bytes`. Throws `error` naming the file if it cannot be read, is larger, or is a
 /// folder, a device or a named pipe; a pipe of the shell (/dev/stdin, <(...)) is read to its end.
-inline std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) {
-  const detail::readable_file file(path, true);
-  const detail::descriptor& fd = file.fd;
-  const struct stat& info = file.info;
-  const auto too_large = [&] { fail(path.string(), " is larger than the ", max_bytes, " bytes allowed for it"); };
-  if (S_ISREG(info.st_mode) && static_cast<std::size_t>(info.st_size) > max_bytes) too_large();
-  std::string text;
-  for (;;) {
-    const std::size_t used = text.size();
-    const std::size_t guess = used == 0 && S_ISREG(info.st_mode) ? info.st_size + 1 : used + 65536;
-    text.resize(guess);
-    const auto n = ::read(fd.get(), text.data() + used, text.size() - used);
-    if (n < 0 && errno != EINTR) fail("cannot read ", path.string(), ": ", std::strerror(errno));
-    text.resize(used + (n < 0 ? 0 : n));
-    if (text.size() > max_bytes) too_large();
-    if (n == 0) return text;
-  }
-}
+QKGEOM_INLINE std::string read_text(const std::filesystem::path& path, std::size_t max_bytes);
 
 }  // namespace qkgeom
+
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/io/detail/file.hpp"
+#endif

@@ -22,8 +22,10 @@ inline constexpr const char* head_parts_field = "head_parts";
 /// scores stays that of whole heads. Moments of every token and sums of the forward pass count as absent. Throws
 /// `error` that names the parts if there is none of that name, or if the rotary embedding turns some of its coordinates
 /// and not others.
-inline capture_set head_part(const capture_set& source, const std::string& name);
+QKGEOM_INLINE capture_set head_part(const capture_set& source, const std::string& name);
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/io/detail/head_part.hpp"
+#endif

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/file.hpp"
+#include "qkgeom/io/detail/readable_file.hpp"
 
 namespace qkgeom {
 

@@ -80,4 +80,6 @@ class document_results {
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/report/detail/document_results.hpp"
+#endif

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkgeom/core/config.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
@@ -33,14 +34,14 @@ struct head_estimate {
 };
 
 /// The values of a group's heads, those that are NaN left out.
-inline std::vector<double> values_of(const std::vector<double>& values, const std::vector<std::size_t>& group);
+QKGEOM_INLINE std::vector<double> values_of(const std::vector<double>& values, const std::vector<std::size_t>& group);
 
 /// The statistic of some values; NaN of none.
-inline double statistic_of(head_statistic s, const std::vector<double>& x);
+QKGEOM_INLINE double statistic_of(head_statistic s, const std::vector<double>& x);
 
 /// Its standard error when the values are a draw of independent heads; NaN below two. That of the median
 /// is the bootstrap's, in closed form (Maritz and Jarrett 1978).
-inline double head_error_of(head_statistic s, const std::vector<double>& x);
+QKGEOM_INLINE double head_error_of(head_statistic s, const std::vector<double>& x);
 
 /// Share of a group's heads for which `in(head index)` holds; NaN of none.
 template <class In>
@@ -51,8 +52,10 @@ double share_of(const std::vector<std::size_t>& group, const In& in) {
 }
 
 /// Standard error of a share of n heads drawn; NaN below two.
-inline double share_error(double share, std::size_t n);
+QKGEOM_INLINE double share_error(double share, std::size_t n);
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/report/detail/head_statistics.hpp"
+#endif

@@ -24,8 +24,8 @@ struct group_summary {
 };
 
 /// Numbers of some heads of a report, by index.
-inline group_summary summarize_heads(const model_report& report, std::string name,
-                                     const std::vector<std::size_t>& heads);
+QKGEOM_INLINE group_summary summarize_heads(const model_report& report, std::string name,
+                                            const std::vector<std::size_t>& heads);
 
 /// Numbers of each of `head_groups`: all heads, then RoPE and NoPE layers apart where the model has both.
 inline std::vector<group_summary> summarize_model(const model_report& report) {
@@ -36,4 +36,6 @@ inline std::vector<group_summary> summarize_model(const model_report& report) {
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/report/detail/model_summary.hpp"
+#endif

@@ -23,13 +23,15 @@ inline constexpr index_t documents_of_a_fair_error = 5;  ///< fewer give a rough
 inline constexpr index_t queries_of_a_fair_model = 10;   ///< of a query bucket
 
 /// The note on errors over so few documents; none if they are enough.
-inline std::optional<report_note> note_on_documents(index_t documents);
+QKGEOM_INLINE std::optional<report_note> note_on_documents(index_t documents);
 
 /// What is odd about captures and their analysis, one note for each kind that applies; the names are listed in
 /// docs/formats.md. `rows`: the positions that the captures hold.
-inline std::vector<report_note> notes_of(const capture_set& source, const model_report& report,
-                                         const position_range& rows);
+QKGEOM_INLINE std::vector<report_note> notes_of(const capture_set& source, const model_report& report,
+                                                const position_range& rows);
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/report/detail/notes.hpp"
+#endif

@@ -24,12 +24,12 @@ struct later_key_summary {
 };
 
 /// `context_length` in tokens.
-inline summary_sampling_errors sampling_errors(const plasticity_profile_result& p, index_t context_length,
-                                               bucket_weight by = bucket_weight::queries);
+QKGEOM_INLINE summary_sampling_errors sampling_errors(const plasticity_profile_result& p, index_t context_length,
+                                                      bucket_weight by = bucket_weight::queries);
 
 /// From a profile with terms. Throws `error` if it has none.
-inline later_key_summary later_keys(const plasticity_profile_result& profile, double bias_strength,
-                                    index_t context_length, bucket_weight by = bucket_weight::queries);
+QKGEOM_INLINE later_key_summary later_keys(const plasticity_profile_result& profile, double bias_strength,
+                                           index_t context_length, bucket_weight by = bucket_weight::queries);
 
 /// From a head's headline profile. Throws `error` if it has none.
 inline later_key_summary later_keys(const head_report& head, index_t context_length) {
@@ -39,4 +39,6 @@ inline later_key_summary later_keys(const head_report& head, index_t context_len
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/report/detail/pair_summary.hpp"
+#endif

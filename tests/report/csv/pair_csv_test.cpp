@@ -9,6 +9,8 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/pair_terms.hpp"
+#include "qkgeom/report/pair_summary.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {

@@ -15,7 +15,7 @@ namespace qkgeom {
 namespace detail {
 
 /// Rows of a shard in all layers, after reading them; with `finite` their elements too.
-inline index_t read_rows(const capture& c, index_t shard, bool finite) {
+QKGEOM_INLINE index_t read_rows(const capture& c, index_t shard, bool finite) {
   index_t rows = 0;
   for (const index_t number : c.layers()) {
     const captured_layer layer = c.read_layer(number, shard);
@@ -26,7 +26,7 @@ inline index_t read_rows(const capture& c, index_t shard, bool finite) {
 }
 
 /// Throws `error` unless each layer's moments count the tokens of the documents.
-inline void check_counts(const capture& c, const std::vector<moments_file>& files) {
+QKGEOM_INLINE void check_counts(const capture& c, const std::vector<moments_file>& files) {
   const auto& m = c.manifest();
   if (!m.documents) return;
   index_t skipped = 0;
@@ -48,7 +48,7 @@ inline void check_counts(const capture& c, const std::vector<moments_file>& file
 
 }  // namespace detail
 
-inline void check_digest(const std::filesystem::path& file, const std::string& digest) {
+QKGEOM_INLINE void check_digest(const std::filesystem::path& file, const std::string& digest) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   const mapped_file mapped(file);
   sha256 found;
@@ -61,7 +61,7 @@ inline void check_digest(const std::filesystem::path& file, const std::string& d
           " is damaged: its SHA-256 is not that of the file that was written; restore it, or capture again");
 }
 
-inline void check_shard(const std::filesystem::path& folder, const captured_shard& shard) {
+QKGEOM_INLINE void check_shard(const std::filesystem::path& folder, const captured_shard& shard) {
   const auto file = folder / shard.file;
   require(std::filesystem::exists(file), file.string(), ": the shard is missing");
   if (!shard.sha256.empty()) return check_digest(file, shard.sha256);
@@ -70,7 +70,7 @@ inline void check_shard(const std::filesystem::path& folder, const captured_shar
           shard.rows);
 }
 
-inline index_t check_moments(const capture& c) {
+QKGEOM_INLINE index_t check_moments(const capture& c) {
   const auto& extra = c.manifest().extra;
   if (!extra.contains(moments_hashes_field)) return 0;
   const json_value list(extra[moments_hashes_field], (c.path() / "manifest.json").string(), moments_hashes_field);
@@ -81,7 +81,7 @@ inline index_t check_moments(const capture& c) {
   return static_cast<index_t>(digests.size());
 }
 
-inline checked_capture check_capture(const capture& c) {
+QKGEOM_INLINE checked_capture check_capture(const capture& c) {
   checked_capture found;
   const auto& m = c.manifest();
   found.shards = c.n_shards();

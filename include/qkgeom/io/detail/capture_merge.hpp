@@ -18,7 +18,7 @@ namespace qkgeom {
 namespace detail {
 
 /// What every part's manifest must have in common.
-inline capture_manifest common_to_parts(capture_manifest m) {
+QKGEOM_INLINE capture_manifest common_to_parts(capture_manifest m) {
   m.documents.reset();
   m.shards.clear();
   m.extra.erase(part_field);
@@ -31,7 +31,7 @@ inline capture_manifest common_to_parts(capture_manifest m) {
 }
 
 /// Throws `error` naming the first thing in which two parts differ.
-inline void check_alike(const capture& first, const capture& other) {
+QKGEOM_INLINE void check_alike(const capture& first, const capture& other) {
   const auto a = common_to_parts(first.manifest()), b = common_to_parts(other.manifest());
   const auto same = [&](bool equal, const std::string& what) {
     require(equal, other.path().string(), ": its ", what, " not ", "that of ", first.path().string(),
@@ -85,7 +85,7 @@ class gathered_files {
 };
 
 /// Opens the parts and puts them in order. Throws `error` unless they are all the parts of one capture.
-inline std::vector<capture> open_parts(const std::vector<std::filesystem::path>& paths) {
+QKGEOM_INLINE std::vector<capture> open_parts(const std::vector<std::filesystem::path>& paths) {
   require(!paths.empty(), "at least one part must be named");
   std::vector<std::pair<index_t, capture>> numbered;
   index_t of = 0;
@@ -115,7 +115,8 @@ inline std::vector<capture> open_parts(const std::vector<std::filesystem::path>&
 
 }  // namespace detail
 
-inline merged_capture merge_parts(const std::vector<std::filesystem::path>& paths, const std::filesystem::path& out) {
+QKGEOM_INLINE merged_capture merge_parts(const std::vector<std::filesystem::path>& paths,
+                                         const std::filesystem::path& out) {
   const auto parts = detail::open_parts(paths);
   capture_manifest whole = parts[0].manifest();
   whole.extra.erase(part_field);

@@ -45,9 +45,11 @@ struct moment_arrays {
   }
 };
 
-inline void append(std::vector<double>& to, const std::vector<double>& x) { to.insert(to.end(), x.begin(), x.end()); }
+QKGEOM_INLINE void append(std::vector<double>& to, const std::vector<double>& x) {
+  to.insert(to.end(), x.begin(), x.end());
+}
 
-inline moment_arrays pack(const std::string& name, const std::vector<side_moments>& sides, bool full) {
+QKGEOM_INLINE moment_arrays pack(const std::string& name, const std::vector<side_moments>& sides, bool full) {
   const auto& first = sides.at(0);
   moment_arrays a{name, static_cast<index_t>(sides.size()), static_cast<index_t>(first.bucket.size()),
                   first.total.dim(), full};
@@ -67,11 +69,11 @@ inline moment_arrays pack(const std::string& name, const std::vector<side_moment
   return a;
 }
 
-inline std::vector<double> slice(const std::vector<double>& from, index_t i, index_t size) {
+QKGEOM_INLINE std::vector<double> slice(const std::vector<double>& from, index_t i, index_t size) {
   return {from.begin() + i * size, from.begin() + (i + 1) * size};
 }
 
-inline std::vector<side_moments> unpack(const moment_arrays& a) {
+QKGEOM_INLINE std::vector<side_moments> unpack(const moment_arrays& a) {
   const index_t d = a.dim;
   const auto kind = a.full ? scatter_kind::full : scatter_kind::diagonal;
   std::vector<side_moments> sides;
@@ -94,7 +96,7 @@ inline std::vector<side_moments> unpack(const moment_arrays& a) {
   return sides;
 }
 
-inline void read_arrays(const safetensors_file& file, moment_arrays& a) {
+QKGEOM_INLINE void read_arrays(const safetensors_file& file, moment_arrays& a) {
   for (auto& f : a.fields()) {
     const std::string name = a.name + ".moments" + f.name;
     const auto& tensor = file.at(name);
@@ -112,8 +114,8 @@ inline void read_arrays(const safetensors_file& file, moment_arrays& a) {
 
 }  // namespace detail
 
-inline std::string write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
-                                      std::span<const token_moments> layers) {
+QKGEOM_INLINE std::string write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
+                                             std::span<const token_moments> layers) {
   require(layers.size() == manifest.layers.size() && !layers.empty(), "cannot write ", path.string(), ": ",
           layers.size(), " layers were given, the manifest lists ", manifest.layers.size());
   manifest.shards.clear();
@@ -135,7 +137,7 @@ inline std::string write_moments_file(const std::filesystem::path& path, capture
   return write_safetensors(path, std::move(tensors), {{"qkgeom", manifest_text(manifest)}});
 }
 
-inline token_moments moments_file::read(index_t layer) const {
+QKGEOM_INLINE token_moments moments_file::read(index_t layer) const {
   const auto& info = manifest_.layer(layer);
   const std::string name = "layer." + std::to_string(layer);
   const auto side = [&](const char* kind, const std::vector<index_t>& heads, bool full) {
@@ -150,7 +152,7 @@ inline token_moments moments_file::read(index_t layer) const {
   return m;
 }
 
-inline std::vector<moments_file> open_moments(const capture& c) {
+QKGEOM_INLINE std::vector<moments_file> open_moments(const capture& c) {
   std::vector<moments_file> files;
   const auto& m = c.manifest();
   if (!std::filesystem::is_directory(c.path())) {

@@ -15,13 +15,14 @@ namespace qkgeom {
 
 namespace detail {
 
-inline capture_manifest manifest_of(const safetensors_file& file) {
+QKGEOM_INLINE capture_manifest manifest_of(const safetensors_file& file) {
   const auto it = file.metadata().find("qkgeom");
   require(it != file.metadata().end(), file.path().string(), ": not a capture: its metadata has no field qkgeom");
   return parse_manifest(it->second, file.path().string() + " (manifest)");
 }
 
-inline void check_same_capture(const capture_manifest& folder, const capture_manifest& shard, const std::string& name) {
+QKGEOM_INLINE void check_same_capture(const capture_manifest& folder, const capture_manifest& shard,
+                                      const std::string& name) {
   const auto same = [&](bool equal, const char* field) {
     require(equal, name, ": the shard's ", field, " differs from that in manifest.json: it belongs to another capture");
   };
@@ -35,14 +36,14 @@ inline void check_same_capture(const capture_manifest& folder, const capture_man
 }
 
 /// The documents that the rows of a shard may have.
-inline allowed_documents documents_of(const capture_manifest& m, index_t shard) {
+QKGEOM_INLINE allowed_documents documents_of(const capture_manifest& m, index_t shard) {
   if (m.shards.empty()) return allowed_by(m, std::nullopt);
   return allowed_by(m, m.shards[shard].documents);
 }
 
 }  // namespace detail
 
-inline capture capture::open(const std::filesystem::path& path) {
+QKGEOM_INLINE capture capture::open(const std::filesystem::path& path) {
   auto s = std::make_shared<state>();
   s->path = path;
   std::error_code none;
@@ -53,13 +54,13 @@ inline capture capture::open(const std::filesystem::path& path) {
   return capture(std::move(s));
 }
 
-inline std::vector<index_t> capture::layers() const {
+QKGEOM_INLINE std::vector<index_t> capture::layers() const {
   std::vector<index_t> list;
   for (const auto& l : manifest().layers) list.push_back(l.layer);
   return list;
 }
 
-inline captured_layer capture::read_layer(index_t layer, index_t shard) const {
+QKGEOM_INLINE captured_layer capture::read_layer(index_t layer, index_t shard) const {
   const auto file = this->file(shard);
   const auto allowed = detail::documents_of(manifest(), shard);
   return assemble(layer, [&](const captured_layer_info& info, char kind) {
@@ -67,7 +68,7 @@ inline captured_layer capture::read_layer(index_t layer, index_t shard) const {
   });
 }
 
-inline captured_layer capture::read_layer(index_t layer) const {
+QKGEOM_INLINE captured_layer capture::read_layer(index_t layer) const {
   if (n_shards() == 1) return read_layer(layer, 0);
   return assemble(layer, [&](const captured_layer_info& info, char kind) {
     std::vector<captured_side> sides;
@@ -77,14 +78,14 @@ inline captured_layer capture::read_layer(index_t layer) const {
   });
 }
 
-inline index_t capture::bytes(index_t shard) const {
+QKGEOM_INLINE index_t capture::bytes(index_t shard) const {
   std::error_code missing;
   const auto& listed = manifest().shards;
   const auto size = std::filesystem::file_size(listed.empty() ? path() : path() / listed[shard].file, missing);
   return missing ? 0 : static_cast<index_t>(size);
 }
 
-inline std::shared_ptr<const safetensors_file> capture::file(index_t shard) const {
+QKGEOM_INLINE std::shared_ptr<const safetensors_file> capture::file(index_t shard) const {
   require(shard >= 0 && shard < n_shards(), path().string(), ": there is no shard ", shard, " of ", n_shards());
   const std::lock_guard lock(state_->mutex);
   auto& file = state_->files[shard];
@@ -98,14 +99,14 @@ inline std::shared_ptr<const safetensors_file> capture::file(index_t shard) cons
   return file;
 }
 
-inline void capture::open_file(state& s) {
+QKGEOM_INLINE void capture::open_file(state& s) {
   s.files.push_back(std::make_shared<const safetensors_file>(s.path));
   s.manifest = detail::manifest_of(*s.files[0]);
   // A single file that was a shard has its manifest, but not the other shards.
   s.manifest.shards.clear();
 }
 
-inline void capture::open_folder(state& s) {
+QKGEOM_INLINE void capture::open_folder(state& s) {
   const auto name = s.path / "manifest.json";
   require(std::filesystem::exists(name), s.path.string(),
           ": no manifest.json in this folder: it is not a capture, or one that is not finished");

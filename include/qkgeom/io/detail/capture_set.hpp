@@ -16,7 +16,7 @@ namespace qkgeom {
 namespace detail {
 
 /// One more than the largest document number of a capture.
-inline index_t document_numbers(const capture& c) {
+QKGEOM_INLINE index_t document_numbers(const capture& c) {
   index_t last = -1;
   const auto& m = c.manifest();
   if (m.documents)
@@ -32,7 +32,7 @@ inline index_t document_numbers(const capture& c) {
   return last + 1;
 }
 
-inline void shift_documents(captured_side& side, std::int32_t by) {
+QKGEOM_INLINE void shift_documents(captured_side& side, std::int32_t by) {
   auto shifted = std::make_shared<std::vector<std::int32_t>>(side.document.begin(), side.document.end());
   for (auto& e : *shifted) e += by;
   side.document = {shifted->data(), static_cast<index_t>(shifted->size())};
@@ -63,7 +63,7 @@ captured_side rows_where(captured_side side, const Wanted& wanted) {
 
 }  // namespace detail
 
-inline capture_set::capture_set(std::vector<capture> captures) : captures_(std::move(captures)) {
+QKGEOM_INLINE capture_set::capture_set(std::vector<capture> captures) : captures_(std::move(captures)) {
   require(!captures_.empty(), "capture_set: at least one capture is needed");
   order_parts();
   for (std::size_t i = 0; i < captures_.size(); ++i) {
@@ -81,7 +81,7 @@ inline capture_set::capture_set(std::vector<capture> captures) : captures_(std::
   }
 }
 
-inline capture_set capture_set::open(const std::vector<std::filesystem::path>& paths) {
+QKGEOM_INLINE capture_set capture_set::open(const std::vector<std::filesystem::path>& paths) {
   std::vector<capture> captures;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     captures.push_back(capture::open(paths[i]));
@@ -91,7 +91,7 @@ inline capture_set capture_set::open(const std::vector<std::filesystem::path>& p
   return capture_set(std::move(captures));
 }
 
-inline std::vector<captured_document> capture_set::listed_documents() const {
+QKGEOM_INLINE std::vector<captured_document> capture_set::listed_documents() const {
   std::vector<captured_document> all;
   for (std::size_t c = 0; c < captures_.size(); ++c)
     if (const auto& listed = captures_[c].manifest().documents)
@@ -103,7 +103,7 @@ inline std::vector<captured_document> capture_set::listed_documents() const {
   return all;
 }
 
-inline capture_set::row_documents capture_set::documents_in(index_t layer) const {
+QKGEOM_INLINE capture_set::row_documents capture_set::documents_in(index_t layer) const {
   row_documents found;
   const auto add = [](const captured_side& side, std::vector<std::int32_t>& to) {
     for (const std::int32_t e : side.document)
@@ -118,7 +118,7 @@ inline capture_set::row_documents capture_set::documents_in(index_t layer) const
   return found;
 }
 
-inline std::vector<std::int32_t> capture_set::documents_with_rows() const {
+QKGEOM_INLINE std::vector<std::int32_t> capture_set::documents_with_rows() const {
   std::vector<std::int32_t> all;
   for (const index_t layer : layers()) {
     const auto found = documents_in(layer);
@@ -129,7 +129,7 @@ inline std::vector<std::int32_t> capture_set::documents_with_rows() const {
   return all;
 }
 
-inline captured_layer capture_set::read_shard(index_t layer, index_t number) const {
+QKGEOM_INLINE captured_layer capture_set::read_shard(index_t layer, index_t number) const {
   const auto [c, shard] = shards_[number];
   auto rows = captures_[c].read_layer(layer, shard);
   if (offset_[c] != 0)
@@ -143,7 +143,7 @@ inline captured_layer capture_set::read_shard(index_t layer, index_t number) con
   return rows;
 }
 
-inline captured_layer capture_set::read_layer(index_t layer) const {
+QKGEOM_INLINE captured_layer capture_set::read_layer(index_t layer) const {
   if (captures_.size() == 1 && has_all_rows()) return captures_[0].read_layer(layer);
   auto all = read_shard(layer, 0);
   std::vector<captured_side> q{std::move(all.q)}, k{std::move(all.k)};
@@ -157,7 +157,7 @@ inline captured_layer capture_set::read_layer(index_t layer) const {
   return all;
 }
 
-inline capture_set capture_set::only(std::vector<index_t> documents) const {
+QKGEOM_INLINE capture_set capture_set::only(std::vector<index_t> documents) const {
   require(!documents.empty(), "capture_set: name at least one document");
   std::sort(documents.begin(), documents.end());
   documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
@@ -178,7 +178,7 @@ inline capture_set capture_set::only(std::vector<index_t> documents) const {
   return some;
 }
 
-inline capture_set capture_set::before(index_t length) const {
+QKGEOM_INLINE capture_set capture_set::before(index_t length) const {
   require(length > 0 && length <= manifest().context_length, "capture_set: the context of ", manifest().context_length,
           " tokens cannot end at ", length);
   auto shorter = manifest();
@@ -194,18 +194,18 @@ inline capture_set capture_set::before(index_t length) const {
                   [length](index_t tokens) { return std::min(tokens, length); }});
 }
 
-inline capture_set capture_set::changed(change c) const {
+QKGEOM_INLINE capture_set capture_set::changed(change c) const {
   auto some = *this;
   some.changes_.push_back(std::make_shared<const change>(std::move(c)));
   return some;
 }
 
-inline void capture_set::forget(index_t number) const {
+QKGEOM_INLINE void capture_set::forget(index_t number) const {
   const auto [c, shard] = shards_[number];
   captures_[c].file(shard)->forget();
 }
 
-inline void capture_set::check_same_model(const capture& c) const {
+QKGEOM_INLINE void capture_set::check_same_model(const capture& c) const {
   const auto &first = manifest(), &m = c.manifest();
   const auto same = [&](bool equal, const char* what) {
     require(equal, c.path().string(), ": its ", what, " differs from that of ", captures_[0].path().string(),
@@ -219,7 +219,7 @@ inline void capture_set::check_same_model(const capture& c) const {
 }
 
 /// Puts the parts into order where all captures are parts of one.
-inline void capture_set::order_parts() {
+QKGEOM_INLINE void capture_set::order_parts() {
   const auto number = [](const capture& c) { return part_of(c.manifest(), c.path().string())->number; };
   for (const auto& c : captures_)
     if (!same_whole(captures_[0].manifest(), c.manifest())) return;
@@ -227,7 +227,7 @@ inline void capture_set::order_parts() {
                    [&](const auto& a, const auto& b) { return number(a) < number(b); });
 }
 
-inline bool capture_set::holds(index_t document) const {
+QKGEOM_INLINE bool capture_set::holds(index_t document) const {
   return only_.empty() || std::binary_search(only_.begin(), only_.end(), document);
 }
 

@@ -12,7 +12,7 @@ namespace qkgeom {
 namespace detail {
 
 /// Buckets of a statistic in a capture's manifest; none if the capture does not hold it.
-inline std::optional<bucket_edges> statistic_buckets(const capture& c, const char* statistic) {
+QKGEOM_INLINE std::optional<bucket_edges> statistic_buckets(const capture& c, const char* statistic) {
   constexpr index_t most = max_query_buckets;
   const auto& m = c.manifest();
   if (!m.extra.contains(statistic)) return std::nullopt;
@@ -22,7 +22,7 @@ inline std::optional<bucket_edges> statistic_buckets(const capture& c, const cha
 }
 
 /// The buckets of a statistic if all captures hold it over the same ones and the set has all its documents; else none.
-inline std::optional<bucket_edges> statistic_buckets(const capture_set& source, const char* statistic) {
+QKGEOM_INLINE std::optional<bucket_edges> statistic_buckets(const capture_set& source, const char* statistic) {
   if (!source.has_all_rows()) return std::nullopt;
   const auto first = statistic_buckets(source.captures()[0], statistic);
   for (const auto& c : source.captures())
@@ -30,7 +30,7 @@ inline std::optional<bucket_edges> statistic_buckets(const capture_set& source, 
   return first;
 }
 
-inline index_t documents_in(const capture& c, index_t shard) {
+QKGEOM_INLINE index_t documents_in(const capture& c, index_t shard) {
   const auto& m = c.manifest();
   if (!m.shards.empty()) return static_cast<index_t>(m.shards[shard].documents.size());
   require(m.documents.has_value(), c.path().string(),
@@ -41,8 +41,8 @@ inline index_t documents_in(const capture& c, index_t shard) {
 enum class statistic_values { any, not_negative, whole };
 
 /// Appends the tensor `name`, which must have that shape and finite F64 values of that kind.
-inline void append_statistic(const safetensors_file& file, const std::string& name, const std::vector<index_t>& shape,
-                             statistic_values kind, std::vector<double>& to) {
+QKGEOM_INLINE void append_statistic(const safetensors_file& file, const std::string& name,
+                                    const std::vector<index_t>& shape, statistic_values kind, std::vector<double>& to) {
   const auto& tensor = file.at(name);
   const std::string where = file.path().string() + ": tensor " + name;
   require(tensor.shape == shape, where, " must have shape ", shape_text(shape), " by the manifest, not ",
@@ -64,7 +64,7 @@ void for_each_shard(const capture_set& source, const Read& read) {
 
 }  // namespace detail
 
-inline std::optional<softmax_sums> read_softmax(const capture_set& source, index_t layer) {
+QKGEOM_INLINE std::optional<softmax_sums> read_softmax(const capture_set& source, index_t layer) {
   using detail::statistic_values;
   const auto buckets = detail::statistic_buckets(source, "softmax");
   if (!buckets) return std::nullopt;
@@ -87,7 +87,7 @@ inline std::optional<softmax_sums> read_softmax(const capture_set& source, index
   return all;
 }
 
-inline std::optional<document_losses> read_losses(const capture_set& source) {
+QKGEOM_INLINE std::optional<document_losses> read_losses(const capture_set& source) {
   using detail::statistic_values;
   const auto buckets = detail::statistic_buckets(source, "loss");
   if (!buckets) return std::nullopt;

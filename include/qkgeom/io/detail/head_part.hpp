@@ -12,7 +12,8 @@ struct coordinate_range {
   index_t first, end;
 };
 
-inline coordinate_range find_head_part(const capture_manifest& m, const std::string& name, const std::string& where) {
+QKGEOM_INLINE coordinate_range find_head_part(const capture_manifest& m, const std::string& name,
+                                              const std::string& where) {
   const auto parts = m.extra.find(head_parts_field);
   require(parts != m.extra.end() && parts->is_object(), where, " names no parts of its heads (head_parts)");
   std::string known;
@@ -28,8 +29,8 @@ inline coordinate_range find_head_part(const capture_manifest& m, const std::str
 }
 
 /// The rotary embedding of a part; none if it turns nothing of it.
-inline std::optional<captured_rope> rope_of_part(const captured_rope& rope, const coordinate_range& part,
-                                                 const std::string& where) {
+QKGEOM_INLINE std::optional<captured_rope> rope_of_part(const captured_rope& rope, const coordinate_range& part,
+                                                        const std::string& where) {
   const index_t end = rope.first + rope.rotary_dim;
   if (end <= part.first || part.end <= rope.first) return std::nullopt;
   require(part.first <= rope.first && end <= part.end, where,
@@ -39,7 +40,7 @@ inline std::optional<captured_rope> rope_of_part(const captured_rope& rope, cons
   return own;
 }
 
-inline void keep_coordinates(captured_side& side, const coordinate_range& part) {
+QKGEOM_INLINE void keep_coordinates(captured_side& side, const coordinate_range& part) {
   const auto size = size_of(side.element);
   const index_t dim = part.end - part.first, heads = side.rows * side.heads;
   auto kept = std::make_shared<std::vector<std::byte>>(heads * dim * size);
@@ -52,7 +53,7 @@ inline void keep_coordinates(captured_side& side, const coordinate_range& part) 
 
 }  // namespace detail
 
-inline capture_set head_part(const capture_set& source, const std::string& name) {
+QKGEOM_INLINE capture_set head_part(const capture_set& source, const std::string& name) {
   auto manifest = source.manifest();
   const std::string where = source.captures()[0].path().string();
   const auto part = detail::find_head_part(manifest, name, where);

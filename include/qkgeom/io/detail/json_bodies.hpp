@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -82,6 +83,133 @@ QKGEOM_INLINE json parse_json(std::string_view text, const std::string& where, i
   detail::json_builder builder(where, max_depth);
   json::sax_parse(text, &builder);
   return std::move(builder.document);
+}
+
+QKGEOM_INLINE json_value json_value::operator[](const char* field) const {
+  expect(node_->is_object(), "an object");
+  const auto it = node_->find(field);
+  require(it != node_->end(), document_, ": the field ", inner(field), " is missing");
+  return {*it, document_, inner(field)};
+}
+
+QKGEOM_INLINE const json* json_value::find(const char* field) const {
+  expect(node_->is_object(), "an object");
+  const auto it = node_->find(field);
+  return it == node_->end() || it->is_null() ? nullptr : &*it;
+}
+
+QKGEOM_INLINE std::vector<json_value> json_value::entries() const {
+  expect(node_->is_array(), "a list");
+  std::vector<json_value> list;
+  list.reserve(node_->size());
+  for (std::size_t i = 0; i < node_->size(); ++i)
+    list.push_back({(*node_)[i], document_, path_ + '[' + std::to_string(i) + ']'});
+  return list;
+}
+
+QKGEOM_INLINE index_t json_value::integer(index_t lowest, index_t highest) const {
+  const bool fits = node_->is_number_integer() &&
+                    !(node_->is_number_unsigned() && node_->get<std::uint64_t>() > std::uint64_t{INT64_MAX}) &&
+                    node_->get<index_t>() >= lowest && node_->get<index_t>() <= highest;
+  if (fits) return node_->get<index_t>();
+  if (highest == std::numeric_limits<index_t>::max())
+    wrong("an integer" + (lowest == std::numeric_limits<index_t>::min() ? "" : " >= " + std::to_string(lowest)));
+  wrong("an integer from " + std::to_string(lowest) + " to " + std::to_string(highest));
+}
+
+QKGEOM_INLINE std::uint64_t json_value::unsigned_integer() const {
+  expect(node_->is_number_unsigned(), "an integer >= 0");
+  return node_->get<std::uint64_t>();
+}
+
+QKGEOM_INLINE double json_value::number() const {
+  expect(node_->is_number() && std::isfinite(node_->get<double>()), "a number");
+  return node_->get<double>();
+}
+
+QKGEOM_INLINE double json_value::positive() const {
+  expect(number() > 0, "a positive number");
+  return number();
+}
+
+QKGEOM_INLINE bool json_value::boolean() const {
+  expect(node_->is_boolean(), "true or false");
+  return node_->get<bool>();
+}
+
+QKGEOM_INLINE const std::string& json_value::string() const {
+  expect(node_->is_string(), "a string");
+  return node_->get_ref<const std::string&>();
+}
+
+QKGEOM_INLINE const std::string& json_value::name() const {
+  if (string().size() > max_name_bytes) wrong("a string of at most " + std::to_string(max_name_bytes) + " bytes");
+  return string();
+}
+
+QKGEOM_INLINE json_value json_value::object() const {
+  expect(is_object(), "an object");
+  return *this;
+}
+
+QKGEOM_INLINE std::vector<index_t> json_value::integers(index_t lowest, index_t highest) const {
+  std::vector<index_t> list;
+  for (const auto& entry : entries()) list.push_back(entry.integer(lowest, highest));
+  return list;
+}
+
+QKGEOM_INLINE std::vector<double> json_value::numbers() const {
+  std::vector<double> list;
+  for (const auto& entry : entries()) list.push_back(entry.number());
+  return list;
+}
+
+QKGEOM_INLINE std::optional<index_t> json_value::integer(const char* field, index_t lowest, index_t highest) const {
+  return find(field) ? std::optional((*this)[field].integer(lowest, highest)) : std::nullopt;
+}
+
+QKGEOM_INLINE std::optional<double> json_value::number(const char* field) const {
+  return find(field) ? std::optional((*this)[field].number()) : std::nullopt;
+}
+
+QKGEOM_INLINE std::optional<double> json_value::positive(const char* field) const {
+  return find(field) ? std::optional((*this)[field].positive()) : std::nullopt;
+}
+
+QKGEOM_INLINE std::optional<bool> json_value::boolean(const char* field) const {
+  return find(field) ? std::optional((*this)[field].boolean()) : std::nullopt;
+}
+
+QKGEOM_INLINE std::optional<std::string> json_value::string(const char* field) const {
+  return find(field) ? std::optional((*this)[field].string()) : std::nullopt;
+}
+
+QKGEOM_INLINE std::optional<json_value> json_value::object(const char* field) const {
+  return find(field) ? std::optional((*this)[field].object()) : std::nullopt;
+}
+
+QKGEOM_INLINE void json_value::wrong(const std::string& expected) const {
+  fail(document_, ": ", path_.empty() ? "the document" : path_, " must be ", expected, ", not ", shown());
+}
+
+QKGEOM_INLINE void json_value::expect(bool condition, const char* expected) const {
+  if (!condition) wrong(expected);
+}
+
+QKGEOM_INLINE std::string json_value::inner(const char* field) const {
+  return path_.empty() ? field : path_ + '.' + field;
+}
+
+QKGEOM_INLINE std::string json_value::shown() const {
+  if (node_->is_array()) return "a list";
+  if (node_->is_object()) return "an object";
+  std::string text = node_->dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+QKGEOM_INLINE json read_json(const std::filesystem::path& path, std::size_t max_bytes) {
+  return parse_json(read_text(path, max_bytes), path.string());
 }
 
 }  // namespace qkgeom

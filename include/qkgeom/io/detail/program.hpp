@@ -57,7 +57,7 @@ struct mapping_line {
   }
 };
 
-inline void write_all(const char* text, std::size_t n) {
+QKGEOM_INLINE void write_all(const char* text, std::size_t n) {
   while (n > 0) {
     const auto written = ::write(STDERR_FILENO, text, n);
     if (written < 0 && errno == EINTR) continue;
@@ -69,7 +69,7 @@ inline void write_all(const char* text, std::size_t n) {
 
 /// Finds the mapped file at an address and ends the process; returns if there is none. Only calls that are safe inside
 /// a signal handler.
-inline void end_with_lost_file(std::uintptr_t address) {
+QKGEOM_INLINE void end_with_lost_file(std::uintptr_t address) {
   const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return;
   mapping_line line;
@@ -100,7 +100,7 @@ inline void end_with_lost_file(std::uintptr_t address) {
 }
 
 /// Threads may lose the same file at once: the first says so, the others wait until it has ended the process.
-inline void handle_bus_error(int, siginfo_t* info, void*) {
+QKGEOM_INLINE void handle_bus_error(int, siginfo_t* info, void*) {
   static std::atomic_flag taken = ATOMIC_FLAG_INIT;
   while (taken.test_and_set()) ::pause();
   end_with_lost_file(reinterpret_cast<std::uintptr_t>(info->si_addr));
@@ -109,7 +109,7 @@ inline void handle_bus_error(int, siginfo_t* info, void*) {
 }
 
 /// Throws `error` unless everything printed so far has reached standard output.
-inline void flush_output() {
+QKGEOM_INLINE void flush_output() {
   std::cout.flush();
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
@@ -117,7 +117,7 @@ inline void flush_output() {
           errno != 0 ? std::strerror(errno) : "");
 }
 
-inline std::string out_of_memory() {
+QKGEOM_INLINE std::string out_of_memory() {
   rlimit limit{};
   const bool limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return limited ? "not enough memory: this process may have " + std::to_string(limit.rlim_cur >> 20) +
@@ -127,7 +127,7 @@ inline std::string out_of_memory() {
 
 }  // namespace detail
 
-inline void report_lost_files(const std::string& name) {
+QKGEOM_INLINE void report_lost_files(const std::string& name) {
   const std::size_t n = std::min(name.size(), sizeof detail::lost_file_program - 1);
   std::memcpy(detail::lost_file_program, name.data(), n);
   detail::lost_file_program[n] = '\0';
@@ -137,7 +137,7 @@ inline void report_lost_files(const std::string& name) {
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
-inline int run_program(const std::string& name, const std::function<void()>& body) {
+QKGEOM_INLINE int run_program(const std::string& name, const std::function<void()>& body) {
   const auto refuse = [&](const std::string& why) {
     std::fflush(stdout);
     std::fprintf(stderr, "%s: %s\n", name.c_str(), why.c_str());
@@ -160,7 +160,7 @@ inline int run_program(const std::string& name, const std::function<void()>& bod
   }
 }
 
-inline made_folder::made_folder(const std::filesystem::path& path) {
+QKGEOM_INLINE made_folder::made_folder(const std::filesystem::path& path) {
   std::vector<std::filesystem::path> missing;
   std::error_code code;
   for (auto p = path.lexically_normal(); !p.empty() && !std::filesystem::exists(p, code); p = p.parent_path()) {
@@ -173,7 +173,7 @@ inline made_folder::made_folder(const std::filesystem::path& path) {
   made_.assign(missing.rbegin(), missing.rend());
 }
 
-inline made_folder::~made_folder() {
+QKGEOM_INLINE made_folder::~made_folder() {
   for (auto p = made_.rbegin(); p != made_.rend(); ++p) ::rmdir(p->c_str());  // fails on one that holds something
 }
 

@@ -15,8 +15,8 @@ namespace qkgeom {
 namespace detail {
 
 /// `values` (terms, documents) with document i moved to place `places[i]` of `size`; values at one place add up.
-inline std::vector<double> moved(const std::vector<double>& values, const std::vector<std::size_t>& places,
-                                 std::size_t size) {
+QKGEOM_INLINE std::vector<double> moved(const std::vector<double>& values, const std::vector<std::size_t>& places,
+                                        std::size_t size) {
   const auto n = places.size();
   std::vector<double> result(n == 0 ? 0 : values.size() / n * size);
   for (std::size_t i = 0; i < values.size(); ++i) result[i / n * size + places[i % n]] += values[i];
@@ -25,8 +25,8 @@ inline std::vector<double> moved(const std::vector<double>& values, const std::v
 
 /// Merges draws and terms, before the documents' sums. `places` are those of the documents of `from` among the `size`
 /// of both, of which the documents of `into` are the first.
-inline void merge_terms(profile_bucket& into, const profile_bucket& from, const std::vector<std::size_t>& places,
-                        std::size_t size) {
+QKGEOM_INLINE void merge_terms(profile_bucket& into, const profile_bucket& from, const std::vector<std::size_t>& places,
+                               std::size_t size) {
   require(into.term_sum.empty() == from.term_sum.empty(), "merge: only one of two profiles has terms");
   const auto total = [](const profile_bucket& b) {
     double weight = 0;
@@ -47,7 +47,7 @@ inline void merge_terms(profile_bucket& into, const profile_bucket& from, const 
 }
 
 /// Adds the cells of a heatmap that is at most as wide, over other groups.
-inline void merge_cells(heatmap_terms& into, index_t width, const heatmap_terms& from, index_t from_width) {
+QKGEOM_INLINE void merge_cells(heatmap_terms& into, index_t width, const heatmap_terms& from, index_t from_width) {
   require(into.weight.empty() == from.weight.empty(), "merge: only one of two heatmaps has terms");
   if (from.weight.empty()) return;
   for (const auto& [values, depth] : heatmap_arrays)
@@ -56,7 +56,7 @@ inline void merge_cells(heatmap_terms& into, index_t width, const heatmap_terms&
         (into.*values)[r * width * depth + i] += (from.*values)[r * from_width * depth + i];
 }
 
-inline void merge_heatmap(plasticity_heatmap& into, const plasticity_heatmap& from) {
+QKGEOM_INLINE void merge_heatmap(plasticity_heatmap& into, const plasticity_heatmap& from) {
   require(into.cell == from.cell, "merge: heatmaps of cells of ", into.cell, " and of ", from.cell,
           " tokens cannot be merged");
   if (into.width < from.width) {
@@ -78,7 +78,7 @@ inline void merge_heatmap(plasticity_heatmap& into, const plasticity_heatmap& fr
 
 }  // namespace detail
 
-inline plasticity_profile_result merge(plasticity_profile_result a, const plasticity_profile_result& b) {
+QKGEOM_INLINE plasticity_profile_result merge(plasticity_profile_result a, const plasticity_profile_result& b) {
   require(a.covariance == b.covariance && a.model == b.model && a.buckets.size() == b.buckets.size() &&
               a.documents_weigh_same == b.documents_weigh_same,
           "merge: profiles under different query models or pair sets cannot be merged");
@@ -115,7 +115,7 @@ inline plasticity_profile_result merge(plasticity_profile_result a, const plasti
   return a;
 }
 
-inline void fold_documents(plasticity_profile_result& profile, index_t block) {
+QKGEOM_INLINE void fold_documents(plasticity_profile_result& profile, index_t block) {
   require(block > 0, "fold_documents: a block holds at least one document, not ", block);
   if (block == 1) return;
   std::map<std::int32_t, std::size_t> place;

@@ -10,7 +10,7 @@
 
 namespace qkgeom {
 
-inline plasticity_profile_result term_profile(const plasticity_profile_result& profile, pair_term term) {
+QKGEOM_INLINE plasticity_profile_result term_profile(const plasticity_profile_result& profile, pair_term term) {
   auto result = profile;
   const auto n = profile.documents.size();
   for (auto& b : result.buckets) {
@@ -28,7 +28,7 @@ inline plasticity_profile_result term_profile(const plasticity_profile_result& p
 
 namespace detail {
 
-inline std::size_t cell_index(const plasticity_heatmap& map, index_t key_distance, index_t query_distance) {
+QKGEOM_INLINE std::size_t cell_index(const plasticity_heatmap& map, index_t key_distance, index_t query_distance) {
   require(!map.terms.weight.empty(),
           "the heatmap has no terms: ask for them with profile_options{.heatmap = true, .terms = true}");
   require(key_distance >= 0 && key_distance < map.width && query_distance >= 0 && query_distance < map.width,
@@ -38,7 +38,7 @@ inline std::size_t cell_index(const plasticity_heatmap& map, index_t key_distanc
 
 /// Mean of value `value` (0: plasticity, 1 + p: term p) of a cell. With sums S_g, W_g of document g of G and the mean S
 /// / W the error is the infinitesimal jackknife's, (G / (G - 1) sum (S_g - S W_g / W)^2)^(1/2) / W.
-inline estimate estimate_of(const heatmap_terms& cells, std::size_t cell, std::size_t value) {
+QKGEOM_INLINE estimate estimate_of(const heatmap_terms& cells, std::size_t cell, std::size_t value) {
   estimate result;
   const double weight = cells.weight[cell], groups = cells.groups[cell];
   if (!(weight > 0)) return result;
@@ -54,10 +54,11 @@ inline estimate estimate_of(const heatmap_terms& cells, std::size_t cell, std::s
 
 }  // namespace detail
 
-inline estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance) {
+QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance) {
   return detail::estimate_of(map.terms, detail::cell_index(map, key_distance, query_distance), 0);
 }
-inline estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance, pair_term term) {
+QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance,
+                                 pair_term term) {
   return detail::estimate_of(map.terms, detail::cell_index(map, key_distance, query_distance),
                              1 + static_cast<std::size_t>(term));
 }

@@ -47,14 +47,16 @@ struct softmax_report {
 
 /// Where attention goes, by head and bucket of queries; none unless every capture holds it over the same buckets. Reads
 /// one layer at a time. A group's means are over the queries of all its heads.
-inline std::optional<softmax_report> softmax_of(const capture_set& source);
+QKGEOM_INLINE std::optional<softmax_report> softmax_of(const capture_set& source);
 
 /// softmax.csv: a row per group or head and query bucket.
-inline void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report);
+QKGEOM_INLINE void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report);
 
 /// softmax_distance.csv: a row per group or head, query bucket and bin of distances that some of its queries have.
-inline void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report);
+QKGEOM_INLINE void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report);
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/report/detail/softmax_csv.hpp"
+#endif

@@ -8,7 +8,7 @@ namespace qkgeom {
 
 namespace detail {
 
-inline std::size_t number_of_values(const std::vector<index_t>& shape) {
+QKGEOM_INLINE std::size_t number_of_values(const std::vector<index_t>& shape) {
   index_t size = 1;
   for (const index_t s : shape) size *= s;
   return size;
@@ -16,20 +16,20 @@ inline std::size_t number_of_values(const std::vector<index_t>& shape) {
 
 }  // namespace detail
 
-inline std::vector<std::string> kept_numbers() {
+QKGEOM_INLINE std::vector<std::string> kept_numbers() {
   std::vector<std::string> names;
   for (const auto& n : rotation_numbers) names.push_back(n.name);
   names.insert(names.end(), {"q_linear_share", "k_linear_share"});
   return names;
 }
 
-inline void document_results::add_documents(index_t count, index_t more) {
+QKGEOM_INLINE void document_results::add_documents(index_t count, index_t more) {
   documents_ += count;
   for (auto& a : arrays(documents_ + more)) a.values->reserve(detail::number_of_values(a.shape));
   for (auto& a : arrays(documents_)) a.values->resize(detail::number_of_values(a.shape), a.missing);
 }
 
-inline void document_results::put(index_t document, const std::vector<head_report>& heads) {
+QKGEOM_INLINE void document_results::put(index_t document, const std::vector<head_report>& heads) {
   require(document >= 0 && document < documents_ && static_cast<index_t>(heads.size()) == shape_.heads,
           "document_results: no room for ", heads.size(), " heads of document ", document);
   const std::size_t b = shape_.buckets.count(), c = shape_.covariances.size(), w = shape_.cells();
@@ -59,8 +59,8 @@ inline void document_results::put(index_t document, const std::vector<head_repor
   }
 }
 
-inline std::vector<head_report> document_results::get(index_t document, const analysed_layer& layer,
-                                                      std::int32_t id) const {
+QKGEOM_INLINE std::vector<head_report> document_results::get(index_t document, const analysed_layer& layer,
+                                                             std::int32_t id) const {
   const std::size_t b = shape_.buckets.count(), c = shape_.covariances.size();
   if (tokens_[document] == 0) return {};
   auto heads = named_heads(layer.names, layer.key_of_query, layer.window);
@@ -77,14 +77,14 @@ inline std::vector<head_report> document_results::get(index_t document, const an
   return heads;
 }
 
-inline std::vector<tensor_to_write> document_results::tensors(const std::string& name) const {
+QKGEOM_INLINE std::vector<tensor_to_write> document_results::tensors(const std::string& name) const {
   std::vector<tensor_to_write> list;
   for (const auto& a : const_cast<document_results*>(this)->arrays(documents_))
     list.push_back(tensor_of(name + a.name, a.shape, a.values->data()));
   return list;
 }
 
-inline void document_results::read(const safetensors_file& file, const std::string& name, index_t documents) {
+QKGEOM_INLINE void document_results::read(const safetensors_file& file, const std::string& name, index_t documents) {
   documents_ = documents;
   for (auto& a : arrays(documents_)) {
     const auto& tensor = file.at(name + a.name);
@@ -98,12 +98,12 @@ inline void document_results::read(const safetensors_file& file, const std::stri
       require(x >= 0 && x < 9e15, file.path().string(), ": ", name, ".tokens, .queries and .pairs must hold counts");
 }
 
-inline void document_results::clear() {
+QKGEOM_INLINE void document_results::clear() {
   documents_ = 0;
   for (auto& a : arrays(documents_)) a.values->clear();
 }
 
-inline std::vector<document_results::array> document_results::arrays(index_t documents) {
+QKGEOM_INLINE std::vector<document_results::array> document_results::arrays(index_t documents) {
   const index_t e = documents, h = shape_.heads, b = shape_.buckets.count(), w = shape_.cells();
   const auto c = static_cast<index_t>(shape_.covariances.size());
   std::vector<array> list{{".numbers", {e, h, kept_}, &numbers_, none},
@@ -119,7 +119,7 @@ inline std::vector<document_results::array> document_results::arrays(index_t doc
   return list;
 }
 
-inline void document_results::put_geometry(std::size_t at, const head_report& head) {
+QKGEOM_INLINE void document_results::put_geometry(std::size_t at, const head_report& head) {
   double* number = numbers_.data() + at * kept_;
   for (const auto& n : rotation_numbers) *number++ = n.of(head.rotation);
   for (const double share : {head.pca.q_linear_share, head.pca.k_linear_share}) *number++ = share;
@@ -128,7 +128,7 @@ inline void document_results::put_geometry(std::size_t at, const head_report& he
     for (const double x : {head.pca.r_q[j], head.pca.r_k[j], head.pca.explained_variance[j]}) *component++ = x;
 }
 
-inline void document_results::get_geometry(std::size_t at, head_report& head) const {
+QKGEOM_INLINE void document_results::get_geometry(std::size_t at, head_report& head) const {
   const double* number = numbers_.data() + at * kept_;
   for (const auto& n : rotation_numbers) n.in(head.rotation) = *number++;
   for (double* const share : {&head.pca.q_linear_share, &head.pca.k_linear_share}) *share = *number++;
@@ -138,7 +138,7 @@ inline void document_results::get_geometry(std::size_t at, head_report& head) co
   head.pca.head_class = classify(head.pca.r_q[0], head.pca.r_k[0]);
 }
 
-inline void document_results::put_heatmap(const plasticity_heatmap& map, std::size_t at, index_t document) {
+QKGEOM_INLINE void document_results::put_heatmap(const plasticity_heatmap& map, std::size_t at, index_t document) {
   const std::size_t w = shape_.cells();
   require(map.cell == shape_.heatmap_cell && map.width <= shape_.cells(), "document_results: a heatmap of ", map.width,
           " cells of ", map.cell, " tokens");
@@ -150,7 +150,7 @@ inline void document_results::put_heatmap(const plasticity_heatmap& map, std::si
     }
 }
 
-inline void document_results::get_heatmap(index_t document, std::size_t at, plasticity_heatmap& map) const {
+QKGEOM_INLINE void document_results::get_heatmap(index_t document, std::size_t at, plasticity_heatmap& map) const {
   map.cell = shape_.heatmap_cell;
   map.width = shape_.cells();
   const auto cells = static_cast<std::ptrdiff_t>(map.width * map.width);
@@ -160,8 +160,8 @@ inline void document_results::get_heatmap(index_t document, std::size_t at, plas
   map.weight.assign(pairs, pairs + cells);
 }
 
-inline plasticity_profile_result document_results::profile(index_t document, const double* sum,
-                                                           covariance_kind covariance, std::int32_t id) const {
+QKGEOM_INLINE plasticity_profile_result document_results::profile(index_t document, const double* sum,
+                                                                  covariance_kind covariance, std::int32_t id) const {
   plasticity_profile_result p{name_of(covariance), false, {id}, {}, {}};
   for (index_t b = 0; b < shape_.buckets.count(); ++b) {
     const index_t at = document * shape_.buckets.count() + b;

@@ -12,12 +12,12 @@ namespace qkgeom {
 
 namespace detail {
 
-inline std::vector<double> absolute(std::vector<double> x) {
+QKGEOM_INLINE std::vector<double> absolute(std::vector<double> x) {
   for (double& v : x) v = std::abs(v);
   return x;
 }
 
-inline double mean_error(const std::vector<double>& x) {
+QKGEOM_INLINE double mean_error(const std::vector<double>& x) {
   const double n = static_cast<double>(x.size()), m = statistic_of(head_statistic::mean, x);
   double square = 0;
   for (const double v : x) square += (v - m) * (v - m);
@@ -26,7 +26,7 @@ inline double mean_error(const std::vector<double>& x) {
 
 /// The weight of an order statistic is the probability that it is the median of a redraw, a difference of incomplete
 /// beta functions.
-inline double median_error(std::vector<double> x) {
+QKGEOM_INLINE double median_error(std::vector<double> x) {
   std::sort(x.begin(), x.end());
   const double n = static_cast<double>(x.size()), middle = 0.5 * (n + 1), centre = x[x.size() / 2];
   double first = 0, second = 0, below = 0;
@@ -41,29 +41,29 @@ inline double median_error(std::vector<double> x) {
 
 }  // namespace detail
 
-inline std::vector<double> values_of(const std::vector<double>& values, const std::vector<std::size_t>& group) {
+QKGEOM_INLINE std::vector<double> values_of(const std::vector<double>& values, const std::vector<std::size_t>& group) {
   std::vector<double> x;
   for (const std::size_t h : group)
     if (!std::isnan(values[h])) x.push_back(values[h]);
   return x;
 }
 
-inline double statistic_of(head_statistic s, const std::vector<double>& x) {
+QKGEOM_INLINE double statistic_of(head_statistic s, const std::vector<double>& x) {
   if (s == head_statistic::median) return quantile(x, 0.5);
   double sum = 0;
   for (const double v : x) sum += s == head_statistic::mean_abs ? std::abs(v) : v;
   return x.empty() ? std::numeric_limits<double>::quiet_NaN() : sum / static_cast<double>(x.size());
 }
 
-inline double head_error_of(head_statistic s, const std::vector<double>& x) {
+QKGEOM_INLINE double head_error_of(head_statistic s, const std::vector<double>& x) {
   if (x.size() < 2) return std::numeric_limits<double>::quiet_NaN();
   if (s == head_statistic::median) return detail::median_error(x);
   return detail::mean_error(s == head_statistic::mean ? x : detail::absolute(x));
 }
 
-inline double share_error(double share, std::size_t n) {
+QKGEOM_INLINE double share_error(double share, std::size_t n) {
   return n < 2 ? std::numeric_limits<double>::quiet_NaN()
-                             : std::sqrt(share * (1 - share) / (static_cast<double>(n) - 1));
+               : std::sqrt(share * (1 - share) / (static_cast<double>(n) - 1));
 }
 
 }  // namespace qkgeom

@@ -13,8 +13,8 @@ namespace qkgeom {
 namespace detail {
 
 /// Mean over heads of (overall, first, last, drop) with a jackknife that leaves a document out of all heads at once.
-inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles,
-                                               index_t context_length) {
+QKGEOM_INLINE std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles,
+                                                      index_t context_length) {
   std::vector<std::int32_t> documents;
   std::vector<profile_means> of_head;
   std::vector<std::array<double, 4>> whole_values;  // (heads)
@@ -61,8 +61,8 @@ inline std::array<estimate, 4> mean_over_heads(const std::vector<const plasticit
 
 }  // namespace detail
 
-inline group_summary summarize_heads(const model_report& report, std::string name,
-                                     const std::vector<std::size_t>& heads) {
+QKGEOM_INLINE group_summary summarize_heads(const model_report& report, std::string name,
+                                            const std::vector<std::size_t>& heads) {
   group_summary g;
   g.name = std::move(name);
   std::vector<double> bias;

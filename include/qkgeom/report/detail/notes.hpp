@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <boost/math/distributions/students_t.hpp>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,20 +10,21 @@
 
 #include "qkgeom/io/capture_part.hpp"
 #include "qkgeom/report/notes.hpp"
+#include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom {
 
 namespace detail {
 
 /// x with one decimal.
-inline std::string one_decimal(double x) {
+QKGEOM_INLINE std::string one_decimal(double x) {
   const auto tenths = static_cast<index_t>(10 * x + 0.5);
   return std::to_string(tenths / 10) + '.' + std::to_string(tenths % 10);
 }
 
-inline std::string n_of(index_t n, index_t all) { return std::to_string(n) + " of " + std::to_string(all); }
+QKGEOM_INLINE std::string n_of(index_t n, index_t all) { return std::to_string(n) + " of " + std::to_string(all); }
 
-inline void note_rope_stage(const capture_manifest& manifest, std::vector<report_note>& notes) {
+QKGEOM_INLINE void note_rope_stage(const capture_manifest& manifest, std::vector<report_note>& notes) {
   if (manifest.rope_stage == "post") return;
   notes.push_back({"before_rope",
                    "queries and keys are from before the rotary embedding (rope_stage pre): their products are not the "
@@ -33,7 +33,7 @@ inline void note_rope_stage(const capture_manifest& manifest, std::vector<report
 }
 
 /// Heads whose queries or keys are fewer than their dimensions, unless moments of every token stand behind them.
-inline void note_rows(const model_report& report, index_t head_dim, std::vector<report_note>& notes) {
+QKGEOM_INLINE void note_rows(const model_report& report, index_t head_dim, std::vector<report_note>& notes) {
   if (report.moment_tokens > 0) return;
   const auto short_of_rows = [&](const head_report& h) { return std::min(h.queries, h.keys) < head_dim; };
   const auto first = std::find_if(report.heads.begin(), report.heads.end(), short_of_rows);
@@ -49,7 +49,7 @@ inline void note_rows(const model_report& report, index_t head_dim, std::vector<
 }
 
 /// Query buckets with a value from few queries, in the head that has most of them.
-inline void note_queries(const model_report& report, std::vector<report_note>& notes) {
+QKGEOM_INLINE void note_queries(const model_report& report, std::vector<report_note>& notes) {
   index_t most = 0;
   for (const auto& h : report.heads) {
     if (h.profiles.empty()) continue;
@@ -66,7 +66,7 @@ inline void note_queries(const model_report& report, std::vector<report_note>& n
                    "fewer than " + std::to_string(queries_of_a_fair_model) + " queries in " + buckets});
 }
 
-inline void note_positions(const position_range& rows, index_t context_length, std::vector<report_note>& notes) {
+QKGEOM_INLINE void note_positions(const position_range& rows, index_t context_length, std::vector<report_note>& notes) {
   if (rows.last < 0) return;
   const std::string last = std::to_string(rows.last), length = std::to_string(context_length);
   if (rows.first == rows.last)
@@ -81,7 +81,7 @@ inline void note_positions(const position_range& rows, index_t context_length, s
 }
 
 /// The field that qkgeom-capture writes where documents are cut beyond what the model was made for.
-inline void note_model_context(const capture_manifest& manifest, std::vector<report_note>& notes) {
+QKGEOM_INLINE void note_model_context(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto made_for = manifest.extra.find("model_context");
   if (made_for == manifest.extra.end() || !made_for->is_number_integer()) return;
   const std::string tokens = std::to_string(made_for->get<index_t>());
@@ -92,7 +92,7 @@ inline void note_model_context(const capture_manifest& manifest, std::vector<rep
 }
 
 /// The field that qkgeom-capture writes where a scaling of the rotary embedding does nothing in so short a context.
-inline void note_idle_scaling(const capture_manifest& manifest, std::vector<report_note>& notes) {
+QKGEOM_INLINE void note_idle_scaling(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto from = manifest.extra.find("rope_scaling_from");
   if (from == manifest.extra.end() || !from->is_number_integer()) return;
   notes.push_back({"scaling_idle",
@@ -101,7 +101,7 @@ inline void note_idle_scaling(const capture_manifest& manifest, std::vector<repo
                    "scaling never acts"});
 }
 
-inline void note_soft_cap(const capture_manifest& manifest, std::vector<report_note>& notes) {
+QKGEOM_INLINE void note_soft_cap(const capture_manifest& manifest, std::vector<report_note>& notes) {
   if (!manifest.score_softcap) return;
   notes.push_back({"soft_cap",
                    "the model bends its scores by a soft cap of " + one_decimal(*manifest.score_softcap) +
@@ -110,7 +110,7 @@ inline void note_soft_cap(const capture_manifest& manifest, std::vector<report_n
 }
 
 /// Captures of the same texts, by the hash that qkgeom-capture writes; that of a part is of the texts of all parts.
-inline void note_same_texts(const capture_set& source, std::vector<report_note>& notes) {
+QKGEOM_INLINE void note_same_texts(const capture_set& source, std::vector<report_note>& notes) {
   std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
   for (const auto& c : source.captures()) {
     const auto& extra = c.manifest().extra;
@@ -127,7 +127,7 @@ inline void note_same_texts(const capture_set& source, std::vector<report_note>&
 
 }  // namespace detail
 
-inline std::optional<report_note> note_on_documents(index_t documents) {
+QKGEOM_INLINE std::optional<report_note> note_on_documents(index_t documents) {
   const std::string n = std::to_string(documents) + (documents == 1 ? " document" : " documents");
   if (documents < documents_of_an_error)
     return report_note{"no_errors",
@@ -135,14 +135,13 @@ inline std::optional<report_note> note_on_documents(index_t documents) {
                            std::to_string(documents_of_an_error) + " or more",
                        n};
   if (documents >= documents_of_a_fair_error) return std::nullopt;
-  const boost::math::students_t t(static_cast<double>(documents - 1));
   return report_note{"few_documents",
                      "errors over " + n + " are rough: a 95 % interval is ± " +
-                         detail::one_decimal(boost::math::quantile(t, 0.975)) + " standard errors",
+                         detail::one_decimal(interval_factor(static_cast<double>(documents - 1))) + " standard errors",
                      n};
 }
 
-inline void position_range::add(const captured_layer& rows) {
+QKGEOM_INLINE void position_range::add(const captured_layer& rows) {
   for (const auto* side : {&rows.q, &rows.k}) {
     const auto [low, high] = std::minmax_element(side->position.begin(), side->position.end());
     if (low == side->position.end()) continue;
@@ -151,8 +150,8 @@ inline void position_range::add(const captured_layer& rows) {
   }
 }
 
-inline std::vector<report_note> notes_of(const capture_set& source, const model_report& report,
-                                         const position_range& rows) {
+QKGEOM_INLINE std::vector<report_note> notes_of(const capture_set& source, const model_report& report,
+                                                const position_range& rows) {
   const auto& manifest = source.manifest();
   const auto listed = static_cast<index_t>(source.listed_documents().size());
   std::vector<report_note> notes;

@@ -14,14 +14,15 @@ namespace qkgeom {
 
 namespace detail {
 
-inline std::vector<std::string> component_names() {
+QKGEOM_INLINE std::vector<std::string> component_names() {
   std::vector<std::string> names;
   add_estimate_names(names, "plasticity");
   for (index_t p = 0; p < pair_terms; ++p) add_estimate_names(names, std::string(name_of(static_cast<pair_term>(p))));
   return names;
 }
 
-inline void write_bucket_components(csv_writer& csv, const head_report& h, const plasticity_profile_result& profile) {
+QKGEOM_INLINE void write_bucket_components(csv_writer& csv, const head_report& h,
+                                           const plasticity_profile_result& profile) {
   std::vector<plasticity_profile_result> terms;
   for (index_t p = 0; p < pair_terms; ++p) terms.push_back(term_profile(profile, static_cast<pair_term>(p)));
   for (std::size_t b = 0; b < profile.buckets.size(); ++b) {
@@ -33,7 +34,8 @@ inline void write_bucket_components(csv_writer& csv, const head_report& h, const
   }
 }
 
-inline void write_cell_components(csv_writer& csv, const head_report& h, const plasticity_profile_result& profile) {
+QKGEOM_INLINE void write_cell_components(csv_writer& csv, const head_report& h,
+                                         const plasticity_profile_result& profile) {
   const auto& map = profile.heatmap;
   if (map.terms.weight.empty()) return;
   for (index_t i = 0; i < map.width; ++i)
@@ -51,7 +53,7 @@ inline void write_cell_components(csv_writer& csv, const head_report& h, const p
 
 }  // namespace detail
 
-inline void write_components_csv(const std::filesystem::path& path, const model_report& report) {
+QKGEOM_INLINE void write_components_csv(const std::filesystem::path& path, const model_report& report) {
   std::vector<std::string> names{"layer", "q_head", "covariance",   "level",          "q_bucket",
                                  "start", "end",    "key_distance", "query_distance", "pairs"};
   for (auto& name : detail::component_names()) names.push_back(std::move(name));
@@ -68,7 +70,7 @@ inline void write_components_csv(const std::filesystem::path& path, const model_
   csv.commit();
 }
 
-inline void write_later_keys_csv(const std::filesystem::path& path, const model_report& report) {
+QKGEOM_INLINE void write_later_keys_csv(const std::filesystem::path& path, const model_report& report) {
   csv_writer csv(path, {"layer", "q_head", "rope", "covariance", "bias_strength", "later_wins", "later_wins_error",
                         "favoured_wins", "agrees", "agreeing_share", "agreeing_share_error"});
   for (const auto& h : report.heads) {
@@ -79,8 +81,8 @@ inline void write_later_keys_csv(const std::filesystem::path& path, const model_
   csv.commit();
 }
 
-inline void write_bucket_table_csv(const std::filesystem::path& path, const model_report& report,
-                                   const std::vector<plasticity_bucket_table>& tables) {
+QKGEOM_INLINE void write_bucket_table_csv(const std::filesystem::path& path, const model_report& report,
+                                          const std::vector<plasticity_bucket_table>& tables) {
   require(tables.size() == report.heads.size(), "cannot write ", path.string(), ": ", tables.size(), " tables for ",
           report.heads.size(), " heads");
   csv_writer csv(path, {"layer", "q_head", "k_head", "q_bucket", "k_bucket", "q_start", "q_end", "k_start", "k_end",

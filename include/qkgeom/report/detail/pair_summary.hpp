@@ -11,7 +11,7 @@ namespace qkgeom {
 namespace detail {
 
 /// Sampling error of the mean over a stretch of the context: draws are independent between buckets.
-inline double sampling_error_in(token_range range, const profile_means& means) {
+QKGEOM_INLINE double sampling_error_in(token_range range, const profile_means& means) {
   double square = 0, weight = 0;
   for (const auto& b : means.profile().buckets) {
     if (std::isnan(b.plasticity) || b.middle() < range.first || b.middle() >= range.second) continue;
@@ -23,7 +23,7 @@ inline double sampling_error_in(token_range range, const profile_means& means) {
 }
 
 /// Share of the buckets whose mean, without document `left_out` (-1: none), is above 1/2 (`above`) or below.
-inline double share_beyond_half(bool above, index_t left_out, const profile_means& means) {
+QKGEOM_INLINE double share_beyond_half(bool above, index_t left_out, const profile_means& means) {
   double share = 0, weight = 0;
   const auto& buckets = means.profile().buckets;
   for (std::size_t i = 0; i < buckets.size(); ++i) {
@@ -44,8 +44,8 @@ inline double share_beyond_half(bool above, index_t left_out, const profile_mean
 
 }  // namespace detail
 
-inline summary_sampling_errors sampling_errors(const plasticity_profile_result& p, index_t context_length,
-                                               bucket_weight by) {
+QKGEOM_INLINE summary_sampling_errors sampling_errors(const plasticity_profile_result& p, index_t context_length,
+                                                      bucket_weight by) {
   const profile_means means(p, by);
   const auto ranges = summary_ranges(context_length);
   const auto error = [&](std::size_t i) { return detail::sampling_error_in(ranges[i][0], means); };
@@ -53,8 +53,8 @@ inline summary_sampling_errors sampling_errors(const plasticity_profile_result& 
   return {error(0), first, last, std::hypot(first, last)};
 }
 
-inline later_key_summary later_keys(const plasticity_profile_result& profile, double bias_strength,
-                                    index_t context_length, bucket_weight by) {
+QKGEOM_INLINE later_key_summary later_keys(const plasticity_profile_result& profile, double bias_strength,
+                                           index_t context_length, bucket_weight by) {
   const auto p = term_profile(profile, pair_term::later_wins);
   later_key_summary s;
   s.bias_strength = bias_strength;

@@ -25,7 +25,7 @@ struct softmax_cells {
   index_t documents() const { return static_cast<index_t>(sums.size()) / std::max<index_t>(1, buckets * values); }
 };
 
-inline softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
+QKGEOM_INLINE softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
   const index_t b = s.buckets.count(), bins = s.distances.count(), firsts = static_cast<index_t>(first_tokens.size());
   softmax_cells cells{b, softmax_cells::distance_at + bins, {}};
   cells.sums.resize(s.documents * b * cells.values);
@@ -42,7 +42,8 @@ inline softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
 }
 
 /// Share of the bucket's positions that lie in the bin of distances, as the first token of their documents does.
-inline double share_in_bin(const bucket_edges& buckets, index_t bucket, const bucket_edges& distances, index_t bin) {
+QKGEOM_INLINE double share_in_bin(const bucket_edges& buckets, index_t bucket, const bucket_edges& distances,
+                                  index_t bin) {
   const index_t low = std::max(buckets.start(bucket), distances.start(bin)),
                 high = std::min(buckets.end(bucket), distances.end(bin));
   return static_cast<double>(std::max<index_t>(0, high - low)) /
@@ -50,7 +51,8 @@ inline double share_in_bin(const bucket_edges& buckets, index_t bucket, const bu
 }
 
 /// Means over the buckets [range.first, range.second).
-inline softmax_means means_of(softmax_cells& cells, const softmax_report& report, std::pair<index_t, index_t> range) {
+QKGEOM_INLINE softmax_means means_of(softmax_cells& cells, const softmax_report& report,
+                                     std::pair<index_t, index_t> range) {
   const bucket_edges& distances = report.distances;
   softmax_means m;
   const index_t values = cells.values;
@@ -85,7 +87,7 @@ inline softmax_means means_of(softmax_cells& cells, const softmax_report& report
 }
 
 /// Puts the means of these cells into a row.
-inline void fill(softmax_row& row, softmax_cells& cells, const softmax_report& report) {
+QKGEOM_INLINE void fill(softmax_row& row, softmax_cells& cells, const softmax_report& report) {
   const bucket_edges& buckets = report.buckets;
   const auto means = [&](std::pair<index_t, index_t> range) { return means_of(cells, report, range); };
   for (index_t b = 0; b < buckets.count(); ++b) row.buckets.push_back(means({b, b + 1}));
@@ -111,7 +113,7 @@ void for_each_softmax_row(csv_writer& csv, const softmax_report& report, const W
 
 }  // namespace detail
 
-inline std::optional<softmax_report> softmax_of(const capture_set& source) {
+QKGEOM_INLINE std::optional<softmax_report> softmax_of(const capture_set& source) {
   std::optional<softmax_report> report;
   std::array<detail::softmax_cells, 2> kinds;  // NoPE, RoPE
   std::array<index_t, 2> heads{};
@@ -147,7 +149,7 @@ inline std::optional<softmax_report> softmax_of(const capture_set& source) {
   return report;
 }
 
-inline void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report) {
+QKGEOM_INLINE void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report) {
   std::vector<std::string> names{"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "queries"};
   for (const index_t f : first_tokens) add_estimate_names(names, "first_" + std::to_string(f));
   add_estimate_names(names, "last_" + std::to_string(near_tokens));
@@ -162,7 +164,7 @@ inline void write_softmax_csv(const std::filesystem::path& path, const softmax_r
   csv.commit();
 }
 
-inline void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report) {
+QKGEOM_INLINE void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report) {
   csv_writer csv(path, {"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "distance_start",
                         "distance_end", "mass", "mass_error", "mass_rest", "mass_rest_error"});
   const auto& bins = report.distances;
