@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capture/job/job.hpp"
+#include "qkgeom/io/sha256.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom::test {
@@ -33,10 +34,11 @@ inline void write_books(const std::filesystem::path& path, int count) {
   write_books(path, numbers);
 }
 
-/// Bytes of a folder's files by name.
+/// SHA-256 of a folder's files by name: what a test that fails can print.
 inline std::map<std::string, std::string> contents_of(const std::filesystem::path& folder) {
   std::map<std::string, std::string> files;
-  for (const auto& e : std::filesystem::directory_iterator(folder)) files[e.path().filename().string()] = get(e.path());
+  for (const auto& e : std::filesystem::directory_iterator(folder))
+    files[e.path().filename().string()] = sha256().add(get(e.path())).hex();
   return files;
 }
 

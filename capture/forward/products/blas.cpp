@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
@@ -15,7 +16,7 @@ namespace qkgeom {
 
 namespace {
 
-int blas_threads = 1;
+std::atomic<int> blas_threads = 1;  // captures of one process may start side by side
 std::once_flag room_was_tried;
 
 /// OpenBLAS maps a buffer of this size (BUFFER_SIZE of its common_x86_64.h) for each thread that multiplies, and tries
@@ -23,9 +24,10 @@ std::once_flag room_was_tried;
 constexpr std::size_t blas_buffer = std::size_t{128} << 20;
 
 void try_room() {
-  const std::size_t bytes = blas_threads * blas_buffer;
+  const int threads = blas_threads;
+  const std::size_t bytes = threads * blas_buffer;
   void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  require(room != MAP_FAILED, "not enough memory: matrix products on ", blas_threads, " threads need ", bytes >> 20,
+  require(room != MAP_FAILED, "not enough memory: matrix products on ", threads, " threads need ", bytes >> 20,
           " MiB of address space; fewer --threads, or a higher limit (ulimit -v)");
   ::munmap(room, bytes);
 }

@@ -12,8 +12,8 @@
 namespace qkgeom {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr rlim_t memory = 0;  // AddressSanitizer takes terabytes of address space
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr rlim_t memory = 0;  // the sanitizers take terabytes of address space
 #else
 constexpr rlim_t memory = rlim_t{2} << 30;
 #endif
