@@ -44,9 +44,10 @@ class slice_list {
     if (bias) vector(name + ".bias", out, to.b, first_row);
   }
   /// q, k and v (or without v) as rows of one matrix, however the checkpoint has them.
-  void qkv(bool only_qk, linear_weights& to) {
+  void qkv(const layer_description& layer, bool only_qk, linear_weights& to) {
     const decoder_description& d = model_;
-    const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim;
+    const head_shape heads = d.heads_of(layer);
+    const index_t q = d.query_heads * heads.head_dim, k = heads.key_width();
     if (!d.names.stacked_qkv.empty()) {
       const std::string name = prefix_ + d.names.stacked_qkv;
       const index_t all = q + 2 * k, rows = only_qk ? q + k : all;
@@ -60,7 +61,8 @@ class slice_list {
       else
         linear("self_attn.q_proj", q, d.hidden, d.qkv_bias, to, 0);
       linear("self_attn.k_proj", k, d.hidden, d.qkv_bias, to, q);
-      if (!only_qk) linear("self_attn.v_proj", k, d.hidden, d.qkv_bias, to, q + k);
+      if (!only_qk)
+        linear(layer.values_of_keys ? "self_attn.k_proj" : "self_attn.v_proj", k, d.hidden, d.qkv_bias, to, q + k);
       if (!only_qk && d.gated_output) gated_queries(1, to, q + 2 * k);
       return;
     }
@@ -171,20 +173,23 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   else if (d.latent)
     list.latent(to.latent);
   else
-    list.qkv(only_qk, to.qkv);
+    list.qkv(l, only_qk, to.qkv);
+  const head_shape heads = d.heads_of(l);
   if (l.delta) {
     // it has no queries and keys
   } else if (d.qk == qk_norm::each_rotated_head) {
-    to.q_norm.assign(d.head_dim, 1);
+    to.q_norm.assign(heads.head_dim, 1);
     to.k_norm = to.q_norm;
   } else if (d.qk != qk_norm::none) {
     const bool each = d.qk != qk_norm::all_heads;
-    list.vector(d.names.q_norm + ".weight", each ? d.head_dim : d.query_heads * d.head_dim, to.q_norm);
-    list.vector(d.names.k_norm + ".weight", each ? d.head_dim : d.key_heads * d.head_dim, to.k_norm);
+    list.vector(d.names.q_norm + ".weight", each ? heads.head_dim : d.query_heads * heads.head_dim, to.q_norm);
+    list.vector(d.names.k_norm + ".weight", each ? heads.head_dim : heads.key_width(), to.k_norm);
   }
   if (only_qk) return list.take();
   if (d.sinks) list.vector(sinks_name, d.query_heads, to.sinks);
-  if (!l.delta) list.linear(d.names.output, d.hidden, d.query_heads * d.value_dim(), d.output_bias, to.output);
+  if (d.value_norm) to.v_norm.assign(heads.head_dim, 1);
+  if (d.layer_factor) list.vector("layer_scalar", 1, to.factor);
+  if (!l.delta) list.linear(d.names.output, d.hidden, d.query_heads * d.value_dim(l), d.output_bias, to.output);
   list.norm(d.names.attention_out_norm, to.attention_out_norm);
   list.norm(d.names.feed_forward_norm, to.feed_forward_norm);
   list.norm(d.names.feed_forward_out_norm, to.feed_forward_out_norm);

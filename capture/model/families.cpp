@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 33> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 35> families{{{"llama", read_llama},
                                                    {"llama4", read_llama4},
                                                    {"llama4_text", read_llama4_text},
                                                    {"smollm3", read_smollm3},
@@ -27,6 +27,8 @@ constexpr std::array<decoder_family, 33> families{{{"llama", read_llama},
                                                    {"mllama_text_model", read_mllama_text},
                                                    {"gemma3", read_gemma3},
                                                    {"gemma3_text", read_gemma3_text},
+                                                   {"gemma4", read_gemma4},
+                                                   {"gemma4_text", read_gemma4_text},
                                                    {"glm", read_glm},
                                                    {"glm4", read_glm4},
                                                    {"glm4_moe", read_glm4_moe},
@@ -58,6 +60,9 @@ void refuse_foreign_fields(const json_value& config, const std::string& type) {
                                                 {"no_rope_layers", {"smollm3", "llama4", "llama4_text"}},
                                                 {"attention_chunk_size", {"llama4", "llama4_text"}},
                                                 {"cross_attention_layers", {"mllama", "mllama_text_model"}},
+                                                {"attention_k_eq_v", {"gemma4", "gemma4_text"}},
+                                                {"global_head_dim", {"gemma4", "gemma4_text"}},
+                                                {"per_layer_config", {"gemma4", "gemma4_text"}},
                                                 {"kv_lora_rank", {"deepseek_v3"}},
                                                 {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text", "qwen3_next"}}};
   for (const family_field& f : fields)

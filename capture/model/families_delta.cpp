@@ -68,13 +68,7 @@ decoder_description read_qwen3_next(const json_value& config) {
 }
 
 decoder_description read_qwen3_5(const json_value& config) {
-  const json_value text = text_config(config);
-  nlohmann::json named = text.raw();
-  if (!named.contains("model_type")) named["model_type"] = "qwen3_5_text";
-  decoder_description model = read_qwen3_5_text(json_value(named, text.where()));
-  model.model_type = "qwen3_5";
-  model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);
-  return model;
+  return read_text_part(config, "qwen3_5_text", read_qwen3_5_text);
 }
 
 }  // namespace qkgeom

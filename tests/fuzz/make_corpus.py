@@ -46,7 +46,11 @@ FAMILIES = [
     {"model_type": "granite", "attention_multiplier": 0.1, "embedding_multiplier": 12.0, "logits_scaling": 8.0},
     {"model_type": "hunyuan_v1_dense", "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
     {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LG"},
-    {"model_type": "gpt_neox", "rotary_pct": 0.5, "rotary_emb_base": 1e4, "hidden_act": "gelu"}]
+    {"model_type": "gpt_neox", "rotary_pct": 0.5, "rotary_emb_base": 1e4, "hidden_act": "gelu"},
+    {"model_type": "gemma4_text", "hidden_size_per_layer_input": 0, "sliding_window": 8, "global_head_dim": 16,
+     "attention_k_eq_v": True, "layer_types": ["full_attention"], "rope_parameters": {
+         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 1e6},
+         "sliding_attention": {"rope_theta": 1e4}}}]
 CHARACTERS = [chr(c) for c in range(33, 127)] + ["\u0120", "\u2581", "th", "the", "\u0120t"]
 
 
