@@ -157,7 +157,9 @@ void checkpoint::add_experts() {
     } else if (!(kind.empty() && shape.size() == 3) && !(kind == "_bias" && shape.size() == 2)) {
       continue;
     }
-    require(shape[0] <= 65536 && (!both || shape[kind.empty() ? 2 : 1] % 2 == 0), "the checkpoint in ",
+    const bool halves = before.ends_with("feed_forward.experts.");
+    const bool by_output = kind.empty() && !halves && !all.contains(before + "gate_up_proj_bias");
+    require(shape[0] <= 65536 && (!both || shape[kind.empty() && !by_output ? 2 : 1] % 2 == 0), "the checkpoint in ",
             folder_.string(), ": tensor ", name, " cannot have the shape ", shape_text(shape));
     for (index_t e = 0; e < shape[0]; ++e) {
       if (kind == "_bias") {
@@ -170,9 +172,13 @@ void checkpoint::add_experts() {
         if (down) add(e, "down_proj.weight", {rows, width}, {first, width, 1, scales});
         if (both) add(e, "gate_proj.weight", {rows / 2, width}, {first, 2 * width, 1, scales});
         if (both) add(e, "up_proj.weight", {rows / 2, width}, {first + width, 2 * width, 1, scales});
+      } else if (by_output) {
+        const index_t rows = shape[1], in = shape[2], first = e * rows * in;
+        if (down) add(e, "down_proj.weight", {rows, in}, {first, in, 1});
+        if (both) add(e, "gate_proj.weight", {rows / 2, in}, {first, in, 1});
+        if (both) add(e, "up_proj.weight", {rows / 2, in}, {first + rows / 2 * in, in, 1});
       } else {
         const index_t in = shape[1], out = shape[2], first = e * in * out;
-        const bool halves = before.ends_with("feed_forward.experts.");
         const index_t second = halves ? out / 2 : 1, next = halves ? 1 : 2;
         if (down) add(e, "down_proj.weight", {out, in}, {first, 1, out});
         if (both) add(e, "gate_proj.weight", {out / 2, in}, {first, next, out});

@@ -28,8 +28,8 @@ struct expert_part {
 /// model.safetensors.index.json lists; or a GGUF file (`find_gguf`), whose tensors go by transformers' names, with
 /// their rows in its order; or weights that are drawn. Where the experts of a layer lie in one tensor, as GPT-OSS' do
 /// (`experts.gate_up_proj`, gate and up taking turns, input by output; or `..._blocks` and `..._scales` in MXFP4,
-/// output by input; of Llama 4 `feed_forward.experts.gate_up_proj`, gate before up), each expert has tensors of its own
-/// too (`experts.0.gate_proj.weight`, `.bias`).
+/// output by input; of Llama 4 `feed_forward.experts.gate_up_proj`, gate before up; without biases output by input,
+/// gate before up), each expert has tensors of its own too (`experts.0.gate_proj.weight`, `.bias`).
 class checkpoint {
  public:
   /// Throws `error` naming the file that is missing or broken.

@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 35> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 37> families{{{"llama", read_llama},
                                                    {"llama4", read_llama4},
                                                    {"llama4_text", read_llama4_text},
                                                    {"smollm3", read_smollm3},
@@ -22,6 +22,8 @@ constexpr std::array<decoder_family, 35> families{{{"llama", read_llama},
                                                    {"qwen3_moe", read_qwen3_moe},
                                                    {"qwen3_5", read_qwen3_5},
                                                    {"qwen3_5_text", read_qwen3_5_text},
+                                                   {"qwen3_5_moe", read_qwen3_5_moe},
+                                                   {"qwen3_5_moe_text", read_qwen3_5_moe_text},
                                                    {"qwen3_next", read_qwen3_next},
                                                    {"mllama", read_mllama},
                                                    {"mllama_text_model", read_mllama_text},
@@ -53,18 +55,19 @@ struct family_field {
 
 /// Refuses fields of another family, which a model of this one would be computed without.
 void refuse_foreign_fields(const json_value& config, const std::string& type) {
-  static const std::vector<family_field> fields{{"attn_logit_softcapping", {"gemma2", "gemma3", "gemma3_text"}},
-                                                {"attention_multiplier", {"granite"}},
-                                                {"residual_multiplier", {"granite"}},
-                                                {"embedding_multiplier", {"granite"}},
-                                                {"no_rope_layers", {"smollm3", "llama4", "llama4_text"}},
-                                                {"attention_chunk_size", {"llama4", "llama4_text"}},
-                                                {"cross_attention_layers", {"mllama", "mllama_text_model"}},
-                                                {"attention_k_eq_v", {"gemma4", "gemma4_text"}},
-                                                {"global_head_dim", {"gemma4", "gemma4_text"}},
-                                                {"per_layer_config", {"gemma4", "gemma4_text"}},
-                                                {"kv_lora_rank", {"deepseek_v3"}},
-                                                {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text", "qwen3_next"}}};
+  static const std::vector<family_field> fields{
+      {"attn_logit_softcapping", {"gemma2", "gemma3", "gemma3_text"}},
+      {"attention_multiplier", {"granite"}},
+      {"residual_multiplier", {"granite"}},
+      {"embedding_multiplier", {"granite"}},
+      {"no_rope_layers", {"smollm3", "llama4", "llama4_text"}},
+      {"attention_chunk_size", {"llama4", "llama4_text"}},
+      {"cross_attention_layers", {"mllama", "mllama_text_model"}},
+      {"attention_k_eq_v", {"gemma4", "gemma4_text"}},
+      {"global_head_dim", {"gemma4", "gemma4_text"}},
+      {"per_layer_config", {"gemma4", "gemma4_text"}},
+      {"kv_lora_rank", {"deepseek_v3"}},
+      {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}}};
   for (const family_field& f : fields)
     require(!config.find(f.name) || std::find(f.families.begin(), f.families.end(), type) != f.families.end(),
             config.where(), ": the field ", f.name, " does not belong to model_type ", type);

@@ -104,6 +104,8 @@ decoder_description read_qwen3(const json_value& config);
 decoder_description read_qwen3_moe(const json_value& config);
 decoder_description read_qwen3_5(const json_value& config);
 decoder_description read_qwen3_5_text(const json_value& config);
+decoder_description read_qwen3_5_moe(const json_value& config);
+decoder_description read_qwen3_5_moe_text(const json_value& config);
 decoder_description read_qwen3_next(const json_value& config);
 decoder_description read_mllama(const json_value& config);
 decoder_description read_mllama_text(const json_value& config);

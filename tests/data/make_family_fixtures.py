@@ -128,6 +128,8 @@ def families():
                                                             use_qk_norm=False, no_rope_layers=[1, 0, 1], moe_layers=[0, 1]),
                                 tf.Llama4ForCausalLM, None),
         "qwen3.5": (lambda: tf.Qwen3_5TextConfig(**QWEN35), tf.Qwen3_5ForCausalLM, None),
+        "qwen3.5-moe": (lambda: tf.Qwen3_5MoeTextConfig(**QWEN35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                        shared_expert_intermediate_size=16), tf.Qwen3_5MoeForCausalLM, None),
         "qwen3-next": (lambda: tf.Qwen3NextConfig(**QWEN35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
                                                   shared_expert_intermediate_size=16, mlp_only_layers=[1]),
                        tf.Qwen3NextForCausalLM, None),

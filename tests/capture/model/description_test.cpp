@@ -299,7 +299,8 @@ TEST(description, smollm3_switches_and_windows) {
 TEST(description, refusals_name_what_is_wrong) {
   EXPECT_EQ(description_refusal({{"model_type", "foo"}}),
             "config.json: model_type 'foo' is not supported; supported: llama, llama4, llama4_text, smollm3, mistral, "
-            "ministral, ministral3, mistral3, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_text, qwen3_next, mllama, "
+            "ministral, ministral3, mistral3, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_text, "
+            "qwen3_5_moe, qwen3_5_moe_text, qwen3_next, mllama, "
             "mllama_text_model, gemma3, gemma3_text, gemma4, gemma4_text, glm, glm4, glm4_moe, "
             "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, deepseek_v3, "
             "gpt_neox");
@@ -521,6 +522,11 @@ TEST(description, qwen3_5_attends_in_each_fourth_layer) {
   EXPECT_EQ(d.delta->channels(), 2 * 16 * 128 + 32 * 128);
   EXPECT_EQ(choose_layers(d, {}), (std::vector<index_t>{3, 7, 11, 15, 19, 23, 27, 31}));
   EXPECT_THAT(test::message_of([&] { choose_layers(d, {.layers = {4}}); }), HasSubstr("gated delta net"));
+  const decoder_description mixture =
+      read_description({{"model_type", "qwen3_5_moe"}, {"text_config", {{"norm_topk_prob", false}}}});
+  EXPECT_EQ(mixture.experts->count, 256);
+  EXPECT_TRUE(mixture.experts->normalised);  // whatever config.json says
+  for (const layer_description& l : mixture.layers) EXPECT_TRUE(l.experts);
   const json text{{"model_type", "qwen3_5_text"}, {"num_hidden_layers", 2}};
   const auto listed = read_description(with(text, {{"layer_types", {"full_attention", "linear_attention"}}}));
   EXPECT_FALSE(listed.layers[0].delta);
