@@ -85,7 +85,7 @@ class slice_list {
       if (d.qkv_bias) slices_.push_back({name + ".bias", {rows}, first, d.head_dim, nullptr, &to.b, row});
     }
   }
-  /// What a delta net takes of hidden states, from in_proj_qkvz and in_proj_ba.
+  /// What a delta net takes of hidden states, from in_proj_qkvz, or its two parts, and in_proj_ba.
   void key_heads_of_delta(linear_weights& to) {
     const delta_description& n = *model_.delta;
     const index_t group = n.value_heads / n.key_heads, values = group * n.value_dim, keys = n.key_heads * n.key_dim;
@@ -93,7 +93,11 @@ class slice_list {
       slices_.push_back(
           {prefix_ + "linear_attn." + name + ".weight", {rows, model_.hidden}, first, count, &to.w, nullptr, row});
     };
-    for (index_t h = 0; h < n.key_heads; ++h) {
+    if (n.apart) {
+      linear("linear_attn.in_proj_qkv", n.channels(), model_.hidden, false, to);
+      linear("linear_attn.in_proj_z", n.values(), model_.hidden, false, to, n.channels());
+    }
+    for (index_t h = 0; h < n.key_heads && !n.apart; ++h) {
       const index_t all = 2 * (keys + n.values()), first = h * 2 * (n.key_dim + values);
       part("in_proj_qkvz", all, first, n.key_dim, h * n.key_dim);
       part("in_proj_qkvz", all, first + n.key_dim, n.key_dim, keys + h * n.key_dim);

@@ -61,16 +61,11 @@ bool widen(const std::byte* data, index_t first, index_t count, bool to_bf16, fl
 
 /// Widens rows of a tensor of a GGUF file, in transformers' order.
 bool widen_rows(const named_tensor& t, index_t first, index_t count, index_t width, bool to_bf16, float* out) {
-  const auto& type = *t.tensor.type;
-  const index_t bytes = width / type.elements * type.bytes;
   bool finite = true;
-  for (index_t i = 0; i < count; ++i, out += width) {
-    widen_blocks(type, t.tensor.data + t.stored_row(first + i) * bytes, width, out);
-    for (index_t c = 0; c < width; ++c) {
-      out[c] -= t.plus;
-      finite = finite && std::isfinite(out[c]);
-      if (to_bf16) out[c] = static_cast<float>(bf16::round(out[c]));
-    }
+  t.widen(first, count, width, out);
+  for (index_t i = 0; i < count * width; ++i) {
+    finite = finite && std::isfinite(out[i]);
+    if (to_bf16) out[i] = static_cast<float>(bf16::round(out[i]));
   }
   return finite;
 }
@@ -310,10 +305,9 @@ void checkpoint::forget(const std::string& name) const {
 }
 
 void checkpoint::forget(const stored& t) const {
-  if (t.gguf)
-    t.gguf->file->forget(t.gguf->tensor);
-  else
-    t.file->forget(t.entry);
+  if (!t.gguf) return t.file->forget(t.entry);
+  t.gguf->file->forget(t.gguf->tensor);
+  if (const auto& values = t.gguf->values) values->file->forget(values->tensor);
 }
 
 }  // namespace qkgeom

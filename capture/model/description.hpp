@@ -104,7 +104,8 @@ struct latent_description {
 struct delta_description {
   index_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
   index_t kernel = 4;        ///< tokens of the convolution, its own included
-  bool by_key_head = false;  ///< the rows of its input matrix are stored key head by key head
+  bool by_key_head = false;  ///< the rows of its input matrix are stored key head by key head,
+  bool apart = false;        ///< only those of rates and decays; queries, keys, values and gates are apart
 
   QKGEOM_HD index_t values() const { return value_heads * value_dim; }
   QKGEOM_HD index_t channels() const { return 2 * key_heads * key_dim + values(); }  ///< of the convolution

@@ -66,6 +66,7 @@ decoder_description read_qwen3_next(const json_value& config) {
                                                    .context = 32768,
                                                    .rope = {.partial = 0.25, .may_be_partial = true}});
   model.delta->by_key_head = true;
+  model.delta->apart = config.boolean("linear_projections_apart").value_or(false);  // of GGUF
   model.experts = read_gated_experts(config, 0, {.count = 512, .chosen = 10, .width = 512});
   set_sparse_layers(config, model);
   return model;
