@@ -51,8 +51,8 @@ class checkpoint {
     return n;
   }
 
-  /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, F8_E4M3 with one scale
-  /// (NAME_scale_inv), MXFP4, or blocks of GGUF.
+  /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, F8_E4M3 with scales
+  /// (NAME_scale_inv: one, or one per block of 128 x 128 entries), MXFP4, or blocks of GGUF.
   void check(const std::string& name, const std::vector<index_t>& shape) const;
 
   /// Reads rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened
@@ -80,7 +80,7 @@ class checkpoint {
     std::optional<named_tensor> gguf{};
     std::optional<expert_part> part{};
   };
-  float scale_of(const std::string& name) const;
+  const tensor_entry& scales_of(const std::string& name) const;
   const tensor_entry& entry(const std::string& name) const { return tensor(name).entry; }
   const stored& tensor(const std::string& name) const;
   void forget(const stored& t) const;

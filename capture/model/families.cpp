@@ -73,6 +73,17 @@ void refuse_foreign_fields(const json_value& config, const std::string& type) {
             config.where(), ": the field ", f.name, " does not belong to model_type ", type);
 }
 
+/// Weights in FP8 are read with one scale, or one per block of 128 x 128, and experts in MXFP4.
+void refuse_quantisation(const json_value& config) {
+  const auto quantised = config.object("quantization_config");
+  if (!quantised) return;
+  const std::string method = (*quantised)["quant_method"].string();
+  const auto* block = quantised->find("weight_block_size");
+  require(method == "mxfp4" || (method == "fp8" && (!block || *block == nlohmann::json{128, 128})), quantised->where(),
+          ": quant_method '", printable(method), block ? "' with blocks of " + printable(block->dump()) : "'",
+          " is not supported; supported: fp8 with one scale per tensor or per block of 128 x 128, mxfp4");
+}
+
 /// Holds `layer_types`, which not every family reads, against the layers: none may be taken for full attention.
 void check_layer_types(const json_value& config, const decoder_description& model) {
   const auto* types = layer_list(config, "layer_types", model.layers.size());
@@ -98,9 +109,12 @@ decoder_description read_description(const nlohmann::json& config) {
   const std::string type = fields["model_type"].string();
   for (const decoder_family& family : families) {
     if (family.model_type != type) continue;
-    for (const auto& part : {std::optional(fields), fields.object("text_config")})
-      require(!part || part->boolean("is_causal").value_or(true), part ? part->where() : "",
+    for (const auto& part : {std::optional(fields), fields.object("text_config")}) {
+      if (!part) continue;
+      require(part->boolean("is_causal").value_or(true), part->where(),
               ": is_causal is false, but only causal attention is supported");
+      refuse_quantisation(*part);
+    }
     const json_value text = fields.object("text_config").value_or(fields);
     refuse_foreign_fields(text, type);
     decoder_description model = family.read(fields);

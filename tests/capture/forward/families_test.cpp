@@ -264,7 +264,11 @@ TEST(families, fp8_weights_are_value_times_scale) {
   config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", nullptr}};
   EXPECT_NO_THROW(read_description(config));
   config["quantization_config"]["weight_block_size"] = {128, 128};
-  EXPECT_THROW(read_description(config), error);
+  EXPECT_NO_THROW(read_description(config));
+  config["quantization_config"]["weight_block_size"] = {1, 128};
+  EXPECT_QKGEOM_ERROR("quant_method 'fp8' with blocks of [1,128]", read_description(config));
+  config["quantization_config"] = {{"quant_method", "awq"}};
+  EXPECT_QKGEOM_ERROR("quant_method 'awq' is not supported", read_description(config));
 }
 
 // Qwen 3.5 may have the experts of a layer in one tensor, as transformers holds them: output by input, gate before up.
