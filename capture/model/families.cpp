@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 37> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 39> families{{{"llama", read_llama},
                                                    {"llama4", read_llama4},
                                                    {"llama4_text", read_llama4_text},
                                                    {"smollm3", read_smollm3},
@@ -31,6 +31,8 @@ constexpr std::array<decoder_family, 37> families{{{"llama", read_llama},
                                                    {"gemma3_text", read_gemma3_text},
                                                    {"gemma4", read_gemma4},
                                                    {"gemma4_text", read_gemma4_text},
+                                                   {"gemma4_unified", read_gemma4_unified},
+                                                   {"gemma4_unified_text", read_gemma4_unified_text},
                                                    {"glm", read_glm},
                                                    {"glm4", read_glm4},
                                                    {"glm4_moe", read_glm4_moe},
@@ -55,6 +57,7 @@ struct family_field {
 
 /// Refuses fields of another family, which a model of this one would be computed without.
 void refuse_foreign_fields(const json_value& config, const std::string& type) {
+  static const std::vector<std::string_view> gemma4{"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"};
   static const std::vector<family_field> fields{
       {"attn_logit_softcapping", {"gemma2", "gemma3", "gemma3_text"}},
       {"attention_multiplier", {"granite"}},
@@ -63,9 +66,9 @@ void refuse_foreign_fields(const json_value& config, const std::string& type) {
       {"no_rope_layers", {"smollm3", "llama4", "llama4_text"}},
       {"attention_chunk_size", {"llama4", "llama4_text"}},
       {"cross_attention_layers", {"mllama", "mllama_text_model"}},
-      {"attention_k_eq_v", {"gemma4", "gemma4_text"}},
-      {"global_head_dim", {"gemma4", "gemma4_text"}},
-      {"per_layer_config", {"gemma4", "gemma4_text"}},
+      {"attention_k_eq_v", gemma4},
+      {"global_head_dim", gemma4},
+      {"per_layer_config", gemma4},
       {"kv_lora_rank", {"deepseek_v3"}},
       {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}}};
   for (const family_field& f : fields)

@@ -113,6 +113,8 @@ decoder_description read_gemma3(const json_value& config);
 decoder_description read_gemma3_text(const json_value& config);
 decoder_description read_gemma4(const json_value& config);
 decoder_description read_gemma4_text(const json_value& config);
+decoder_description read_gemma4_unified(const json_value& config);
+decoder_description read_gemma4_unified_text(const json_value& config);
 decoder_description read_glm(const json_value& config);
 decoder_description read_glm4(const json_value& config);
 decoder_description read_glm4_moe(const json_value& config);

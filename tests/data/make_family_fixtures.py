@@ -93,6 +93,8 @@ def families():
                                                  model_type="gemma4_text", use_bidirectional_attention="vision"),
                            dict(VISION, model_type="gemma4_vision", head_dim=8, position_embedding_size=16), audio_config=None),
                    tf.Gemma4ForConditionalGeneration, None),
+        "gemma4-unified": (lambda: tf.Gemma4UnifiedTextConfig(**{k: v for k, v in GEMMA4.items() if k != "hidden_size_per_layer_input"}),
+                           tf.Gemma4UnifiedForCausalLM, None),
         "glm": (lambda: tf.GlmConfig(**glm), tf.GlmForCausalLM, None),
         "glm4": (lambda: tf.Glm4Config(**glm), tf.Glm4ForCausalLM, None),
         "glm4-moe": (lambda: tf.Glm4MoeConfig(**WIDE, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2,

@@ -301,7 +301,8 @@ TEST(description, refusals_name_what_is_wrong) {
             "config.json: model_type 'foo' is not supported; supported: llama, llama4, llama4_text, smollm3, mistral, "
             "ministral, ministral3, mistral3, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_text, "
             "qwen3_5_moe, qwen3_5_moe_text, qwen3_next, mllama, "
-            "mllama_text_model, gemma3, gemma3_text, gemma4, gemma4_text, glm, glm4, glm4_moe, "
+            "mllama_text_model, gemma3, gemma3_text, gemma4, gemma4_text, gemma4_unified, gemma4_unified_text, glm, "
+            "glm4, glm4_moe, "
             "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, deepseek_v3, "
             "gpt_neox");
   EXPECT_THAT(description_refusal(json::object()), HasSubstr("model_type"));
@@ -403,6 +404,9 @@ TEST(description, gemma4_has_wider_heads_in_full_layers) {
   EXPECT_EQ(read_description(by_layer).head_dim, 128);
   EXPECT_EQ(read_description(by_layer).key_heads, 1);
   EXPECT_EQ(read_description(by_layer).layers[0].heads, (head_shape{4, 64}));
+  const auto unified = read_description({{"model_type", "gemma4_unified"}, {"text_config", json::object()}});
+  EXPECT_EQ(unified.layers[0].window, 1024);
+  EXPECT_EQ(unified.context, 262144);
   // Without its switch the number of key heads does not count.
   EXPECT_EQ(read_description(with(gemma4(), {{"attention_k_eq_v", false}})).key_heads, 4);
 }
