@@ -230,6 +230,9 @@ void add_gemma4(const architecture_keys& keys, json& config) {
   const json counts = keys.has("attention.head_count_kv") ? keys["attention.head_count_kv"].raw() : json();
   require(!counts.is_array() || counts.size() == types.size(), keys.where(),
           ": gemma4.attention.head_count_kv must have a number for each layer");
+  require(keys.integer("rope.dimension_count_swa", sliding) == sliding, keys.where(),
+          ": gemma4.rope.dimension_count_swa must be ", sliding, ", the length of keys of sliding layers");
+  require(keys.positive("attention.scale", 1) == 1, keys.where(), ": gemma4.attention.scale must be 1");
   config["head_dim"] = sliding;
   json& layers = config["per_layer_config"] = json::object();
   for (std::size_t i = 0; i < types.size(); ++i) {
@@ -341,9 +344,13 @@ constexpr std::string_view granite_features[] = {"attention.scale", "embedding_s
 constexpr std::string_view glm4moe_features[] = {"expert_count", "expert_shared_count", "nextn_predict_layers"};
 constexpr std::string_view mistral3_features[] = {"attention.temperature_scale"};
 constexpr std::string_view qwen3moe_features[] = {"expert_count"};
-constexpr std::string_view gemma4_features[] = {"attention.sliding_window", "attention.sliding_window_pattern",
-                                                "attention.key_length_swa", "attention.shared_kv_layers",
-                                                "final_logit_softcapping",  "embedding_length_per_layer_input"};
+constexpr std::string_view gemma4_features[] = {"attention.scale",
+                                                "attention.sliding_window",
+                                                "attention.sliding_window_pattern",
+                                                "attention.key_length_swa",
+                                                "attention.shared_kv_layers",
+                                                "final_logit_softcapping",
+                                                "embedding_length_per_layer_input"};
 constexpr std::string_view llama4_features[] = {"attention.sliding_window", "expert_count", "expert_shared_count"};
 constexpr std::string_view delta_features[] = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers",
                                                "rope.dimension_sections", "expert_count"};

@@ -229,6 +229,7 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     add("attention.sliding_window", config["sliding_window"]);
     add("attention.key_length_swa", config["head_dim"]);
     add("attention.value_length_swa", config["head_dim"]);
+    add("rope.dimension_count_swa", config["head_dim"]);
     add("attention.value_length", d);
     add("attention.shared_kv_layers", 0);
     add("embedding_length_per_layer_input", 0);

@@ -226,8 +226,12 @@ TEST_F(hostile_gguf, parts_of_heads_that_do_not_belong_together_are_refused) {
   const auto gemma = converted(checkpoint_of("gemma4-text"), "gemma4", "F32");
   EXPECT_THAT(with(gemma, "gemma4.attention.head_count_kv", {2, 1, 2}), HasSubstr("a number for each layer"));
   EXPECT_THAT(with(gemma, "gemma4.attention.head_count_kv", {2, 0, 2, 0}), HasSubstr("num_key_value_heads"));
+  EXPECT_THAT(with(gemma, "gemma4.rope.dimension_count_swa", 10), HasSubstr("must be 20, the length of keys"));
   EXPECT_THAT(with(gemma, "gemma4.attention.shared_kv_layers", 1), HasSubstr("num_kv_shared_layers"));
   EXPECT_THAT(with(gemma, "gemma4.embedding_length_per_layer_input", 8), HasSubstr("hidden_size_per_layer_input"));
+  auto scaled = gemma;
+  scaled.keys.emplace_back("gemma4.attention.scale", 0.5);
+  EXPECT_THAT(refusal(scaled.bytes()), HasSubstr("attention.scale must be 1"));
   auto divided = gemma;
   for (auto& t : divided.tensors)
     if (t.name == "rope_freqs.weight") t.values[0] = 2;
