@@ -75,6 +75,7 @@ class padded_key_values {
   explicit padded_key_values(cpu_device&) {}
 
   void reserve(index_t tokens, index_t heads, index_t dim) {
+    if (const auto now = k_.view(); now.rows == tokens && now.heads == heads && now.dim == dim) return;
     k_.reshape(tokens, heads, dim);
     v_.reshape(tokens, heads, dim);
   }

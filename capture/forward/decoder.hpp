@@ -86,11 +86,11 @@ class decoder {
   /// Bytes on the device for documents of `tokens` tokens in all, besides weights: hidden states, keys and values,
   /// rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
   static index_t working_bytes(const decoder_description& d, index_t tokens, const decoder_options& o) {
-    const index_t k = d.key_heads * d.head_dim, rows = std::min(o.chunk, tokens);
-    const index_t tables = (d.local_rope ? 2 : 1) * tokens * d.head_dim * static_cast<index_t>(sizeof(float));
+    const index_t k = d.widest_keys(), rows = std::min(o.chunk, tokens);
+    const index_t tables = (d.local_rope ? 2 : 1) * tokens * d.widest_head() * static_cast<index_t>(sizeof(float));
     return static_cast<index_t>(sizeof(T)) * tokens * (d.hidden + 2 * k) + document_rows<Device, T>::bytes(d, rows) +
            tables + workspace::working_bytes(d, rows) + token_losses_bytes<T>(d, tokens, o.chunk) +
-           steps::attention_type::working_bytes(d.query_heads, d.head_dim, std::min(o.attention_rows, rows),
+           steps::attention_type::working_bytes(d.query_heads, d.widest_head(), std::min(o.attention_rows, rows),
                                                 o.attention_keys);
   }
   /// Bytes of the weights of layer `l`.
@@ -202,7 +202,6 @@ class decoder {
       pass& p = passes[i];
       p.rows = &rows_[i % together];
       p.rows->reserve(d, Device::whole_documents ? p.tokens : rows);
-      p.rows->keys.reserve(Device::whole_documents ? p.tokens : capacity_, d.key_heads, d.head_dim);
     }
     for (workspace& w : workspaces_) w.reserve(d, rows);
     make_tables(d.rope, longest, passes, rope_, &pass::own_rope, &pass::rope);
@@ -225,8 +224,12 @@ class decoder {
   void run_layer(std::span<pass> documents, const layer_visit& visit, const typename steps::layer_type& weights,
                  const layer_changes<Device>& changes, rope_stage stage, const sinks& to) {
     const layer_description& layer = layer_of(visit.layer);
+    const head_shape heads = description_.heads_of(layer);
     index_t longest = 0;
-    for (const pass& p : documents) longest = std::max(longest, p.tokens);
+    for (pass& p : documents) {
+      longest = std::max(longest, p.tokens);
+      p.rows->keys.reserve(Device::whole_documents ? p.tokens : capacity_, heads.key_heads, heads.head_dim);
+    }
     const index_t step = Device::whole_documents ? longest : options_.chunk;
     for (index_t begin = 0; begin < longest; begin += step) {
       std::vector<chunk> parts, chunks;  // a document's rows; rows for the linear maps
@@ -236,7 +239,7 @@ class decoder {
           return chunk{&p,
                        first,
                        std::min(most, p.tokens - first),
-                       p.rows->q.data() + place * steps_.query_width(),
+                       p.rows->q.data() + place * steps_.query_width(layer),
                        p.rows->attention() + place * steps_.attended_width(layer),
                        place};
         };
@@ -252,8 +255,8 @@ class decoder {
         if (!sink || layer.delta) return;
         for (const chunk& c : parts) {
           const index_t first_key = keys_before ? 0 : c.first;
-          sink(c.document->number, visit.layer, c.first, steps_.query_view(c),
-               steps_.key_view(*c.document, first_key, c.first + c.rows - first_key));
+          sink(c.document->number, visit.layer, c.first, steps_.query_view(c, layer),
+               steps_.key_view(*c.document, layer, first_key, c.first + c.rows - first_key));
         }
       };
       const bool pre = stage == rope_stage::pre && to.rows && !layer.delta;
@@ -266,7 +269,7 @@ class decoder {
       each_chunk([&](const chunk& c, workspace& w) { steps_.finish(c, layer, weights, w); });
     }
     if (!to.keys || layer.delta) return;
-    for (const pass& p : documents) to.keys(p.number, visit.layer, steps_.key_view(p, 0, p.tokens));
+    for (const pass& p : documents) to.keys(p.number, visit.layer, steps_.key_view(p, layer, 0, p.tokens));
   }
 
   Device* device_;

@@ -101,10 +101,10 @@ struct document_rows {
 
  private:
   static index_t row_width(const decoder_description& d) {
-    return std::max(d.query_heads * d.head_dim, d.delta ? d.delta->values() : 0);
+    return std::max(d.query_heads * d.widest_head(), d.delta ? d.delta->values() : 0);
   }
   static index_t side_width(const decoder_description& d) {
-    return std::max(d.gated_output ? d.query_heads * d.head_dim : 0, d.delta ? d.delta->width() : 0);
+    return std::max(d.gated_output ? d.query_heads * d.widest_head() : 0, d.delta ? d.delta->width() : 0);
   }
 };
 
@@ -187,7 +187,7 @@ struct chunk_memory {
   }
   static index_t wide_width(const decoder_description& d) {
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
-    return std::max({((d.gated_output ? 2 : 1) * d.query_heads + 2 * d.key_heads) * d.head_dim,
+    return std::max({(d.gated_output ? 2 : 1) * d.query_heads * d.widest_head() + 2 * d.widest_keys(),
                      (gated ? 2 : 1) * dense_width(d), latent_width(d)});
   }
   static index_t block_width(const decoder_description& d) {

@@ -114,7 +114,7 @@ struct rotate_rows {
 };
 
 /// What a product of hidden states with the weights of q, k and v gives becomes queries, keys and values: bias, norms
-/// of queries and keys, and, if `rotates`, what `rotate_rows` does.
+/// of them, and, if `rotates`, what `rotate_rows` does.
 template <class In, class T>
 struct finish_projection {
   In* wide;             ///< (rows, width): all heads of q, of k, of v; then the gates of the result
@@ -122,7 +122,7 @@ struct finish_projection {
   const float* bias;    ///< or none
   T* values;            ///< as keys; none: wide has no values
   qk_norm normed;
-  norm_parameters q_norm, k_norm;
+  norm_parameters q_norm, k_norm, v_norm;  ///< v_norm without weights: none
   bool rotates;
   rotate_rows<T> turn;
 
@@ -144,8 +144,8 @@ struct finish_projection {
       const biased_row<In, T> from{x + i * places.dim, b};
       T* const goal = is_value ? places.of_key_head(values, row, i - places.vectors()) : places.vector(row, i);
       const auto put = [=](auto c, auto v) { store(goal, c, v); };
-      if (normed == qk_norm::each_head && !is_value)
-        normalise<T>(lanes, i < places.query_heads ? q_norm : k_norm, places.dim, from, put);
+      if (is_value ? v_norm.w != nullptr : normed == qk_norm::each_head)
+        normalise<T>(lanes, is_value ? v_norm : i < places.query_heads ? q_norm : k_norm, places.dim, from, put);
       else
         each_column(lanes, places.dim, from, put);
     }
@@ -176,8 +176,9 @@ struct finish_block {
   T* result;
   norm_parameters next;  ///< of `result`, into `normed`; without weights: none
   T* normed;
-  float scale = 1;              ///< of what is added
-  const T* row_gate = nullptr;  ///< (rows) by whose sigmoid a row of `wide` is multiplied; or none
+  float scale = 1;                ///< of what is added
+  const T* row_gate = nullptr;    ///< (rows) by whose sigmoid a row of `wide` is multiplied; or none
+  const float* factor = nullptr;  ///< (1) of the sum; or none
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -186,13 +187,15 @@ struct finish_block {
     T* const y = result + row * width;
     const T* const more = other ? other + row * width : y;
     const float gate = row_gate ? rounded<T>(value_functions<float>::sigmoid(static_cast<float>(row_gate[row]))) : 1.0f;
+    const float times = factor ? *factor : 1.0f;
     const auto put = [=, adds = adds, scale = scale, has_more = other != nullptr, has_gate = row_gate != nullptr](
                          auto c, value v, value also, value before) {
       v = rounded<T>(v);
       if (has_gate) v = rounded<T>(v * gate);
       if (scale != 1) v = rounded<T>(v * scale);
       if (has_more) v = rounded<T>(v + also);
-      store(y, c, adds ? before + v : v);
+      if (adds) v = before + v;
+      store(y, c, times == 1 ? v : rounded<T>(v) * times);
     };
     struct column {
       value x, more, before;

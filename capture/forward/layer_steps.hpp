@@ -34,29 +34,36 @@ class layer_steps {
   layer_steps(Device& m, const decoder_description& d, index_t attention_rows, index_t attention_keys)
       : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m), chunk_keys_(m) {}
 
-  index_t query_width() const { return description_.query_heads * description_.head_dim; }
+  index_t query_width(const layer_description& layer) const {
+    return description_.query_heads * description_.heads_of(layer).head_dim;
+  }
   /// Width of what a layer's output matrix takes, in rows of `row_chunk::attended`.
   index_t attended_width(const layer_description& layer) const {
-    return layer.delta ? description_.delta->values() : query_width();
+    return layer.delta ? description_.delta->values() : query_width(layer);
   }
-  tensor_view<const T, space> query_view(const chunk& c) const {
-    const decoder_description& d = description_;
-    return {c.q, c.rows, d.query_heads, d.head_dim, query_width(), d.head_dim};
+  tensor_view<const T, space> query_view(const chunk& c, const layer_description& layer) const {
+    const index_t dim = description_.heads_of(layer).head_dim;
+    return {c.q, c.rows, description_.query_heads, dim, query_width(layer), dim};
   }
-  tensor_view<const T, space> key_view(const pass& p, index_t first, index_t rows) const {
-    const decoder_description& d = description_;
+  tensor_view<const T, space> key_view(const pass& p, const layer_description& layer, index_t first,
+                                       index_t rows) const {
+    const head_shape heads = description_.heads_of(layer);
     keys_type& keys = p.rows->keys;
-    return {
-        keys.keys() + first * keys.row_stride(), rows, d.key_heads, d.head_dim, keys.row_stride(), keys.head_stride()};
+    return {keys.keys() + first * keys.row_stride(),
+            rows,
+            heads.key_heads,
+            heads.head_dim,
+            keys.row_stride(),
+            keys.head_stride()};
   }
 
   /// Queries, keys and values of a chunk, after the norm before the attention; `rotates`: after rotary embedding.
   void project(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights, bool rotates,
                workspace& w) {
     const decoder_description& d = description_;
-    const index_t kept = query_width() + (only_qk ? 1 : 2) * key_width();
+    const index_t queries = query_width(layer), kept = queries + (only_qk ? 1 : 2) * d.heads_of(layer).key_width();
     const bool gates = d.gated_output && !only_qk;
-    const index_t width = kept + (gates ? query_width() : 0);
+    const index_t width = kept + (gates ? queries : 0);
     const T* x = states_of(c);
     if (!d.names.attention_norm.empty()) {
       device_->rows(c.rows,
@@ -70,17 +77,18 @@ class layer_steps {
     }
     if (d.latent) return project_latent(c, layer, only_qk, weights, rotates, x, w);
     const device_kernels::norm_parameters q_norm = norm_of(weights.q_norm), k_norm = norm_of(weights.k_norm);
+    const auto v_norm = d.value_norm ? norm_of(weights.v_norm) : device_kernels::norm_parameters{};
     const qk_norm before = d.qk == qk_norm::each_head || d.qk == qk_norm::all_heads ? d.qk : qk_norm::none;
     T* const values = only_qk ? nullptr : c.document->rows->keys.values();
     linear(weights.qkv, d.qkv_bias, {c.rows, width, d.hidden, d.hidden}, x, w.wide.data(), w,
            [&]<class In>(In* wide, const float* bias) {
              if (gates)
-               device_->rows(
-                   c.rows, device_kernels::take_gates<In, T>{wide, width, kept, query_width(), bias,
-                                                             c.document->rows->side.data() + c.place * query_width()});
-             device_->rows(c.rows,
-                           device_kernels::finish_projection<In, T>{wide, width, kept, bias, values, before, q_norm,
-                                                                    k_norm, rotates, turn_of(c, layer, weights)});
+               device_->rows(c.rows,
+                             device_kernels::take_gates<In, T>{wide, width, kept, queries, bias,
+                                                               c.document->rows->side.data() + c.place * queries});
+             device_->rows(
+                 c.rows, device_kernels::finish_projection<In, T>{wide, width, kept, bias, values, before, q_norm,
+                                                                  k_norm, v_norm, rotates, turn_of(c, layer, weights)});
            });
   }
 
@@ -92,15 +100,17 @@ class layer_steps {
   void attend(const chunk& c, const layer_description& layer, const layer_type& weights, const changes_type& changes) {
     const decoder_description& d = description_;
     if (layer.delta) return run_delta(c, weights);
+    const head_shape heads = d.heads_of(layer);
     keys_type& all_keys = c.document->rows->keys;
     const bool own = changes.of_keys();
     keys_type& keys = own ? own_keys_ : all_keys;
     const index_t capacity = all_keys.capacity();
     if (own) {
-      if (c.first == 0) keys.reserve(capacity, d.query_heads, d.head_dim);
-      device_->rows(c.rows, device_kernels::change_keys<T>{places_of(c), all_keys.values(), keys.keys(), keys.values(),
-                                                           changes.slope_of.data(), changes.slopes.data(),
-                                                           changes.centres.data(), changes.cached_as.data()});
+      if (c.first == 0) keys.reserve(capacity, d.query_heads, heads.head_dim);
+      device_->rows(
+          c.rows, device_kernels::change_keys<T>{places_of(c, layer), all_keys.values(), keys.keys(), keys.values(),
+                                                 changes.slope_of.data(), changes.slopes.data(), changes.centres.data(),
+                                                 changes.cached_as.data()});
     }
     const attention_call<T> call{c.q,
                                  keys.keys(),
@@ -109,11 +119,11 @@ class layer_steps {
                                  c.rows,
                                  c.first,
                                  d.query_heads,
-                                 own ? d.query_heads : d.key_heads,
-                                 d.head_dim,
+                                 own ? d.query_heads : heads.key_heads,
+                                 heads.head_dim,
                                  capacity,
                                  std::min(layer.window.value_or(capacity), capacity),
-                                 d.score_scale.value_or(1 / std::sqrt(static_cast<double>(d.head_dim))),
+                                 d.score_scale.value_or(1 / std::sqrt(static_cast<double>(heads.head_dim))),
                                  d.score_cap,
                                  d.sinks ? weights.sinks.data() : nullptr};
     if (layer.chunk)
@@ -121,9 +131,10 @@ class layer_steps {
     else
       attend(call, keys);
     if (d.gated_output)
-      device_->rows(c.rows, device_kernels::multiply_row<T>{c.document->rows->side.data(), c.attended, query_width()});
+      device_->rows(c.rows,
+                    device_kernels::multiply_row<T>{c.document->rows->side.data(), c.attended, query_width(layer)});
     if (changes.cleared.size() > 0)
-      device_->rows(c.rows, device_kernels::clear_heads<T>{c.attended, d.query_heads, d.head_dim,
+      device_->rows(c.rows, device_kernels::clear_heads<T>{c.attended, d.query_heads, heads.head_dim,
                                                            changes.cleared.data(), changes.cleared.size()});
   }
   /// From the output matrix of the attention to the end of the layer.
@@ -137,12 +148,12 @@ class layer_steps {
     if (parallel && norms)
       device_->rows(
           c.rows, device_kernels::norm_rows<T>{states, w.normed.data(), d.hidden, norm_of(weights.feed_forward_norm)});
-    const index_t attended_row = layer.delta ? attended_width(layer) : d.query_heads * d.value_dim();
+    const index_t value_dim = d.value_dim(layer), head_dim = d.heads_of(layer).head_dim;
+    const index_t attended_row = layer.delta ? attended_width(layer) : d.query_heads * value_dim;
     const T* attended = c.attended;
-    if (!layer.delta && d.value_dim() != d.head_dim) {
+    if (!layer.delta && value_dim != head_dim) {
       T* const kept = reinterpret_cast<T*>(w.wide.data());
-      device_->rows(c.rows,
-                    device_kernels::keep_channels<T>{c.attended, d.query_heads, d.head_dim, d.value_dim(), kept});
+      device_->rows(c.rows, device_kernels::keep_channels<T>{c.attended, d.query_heads, head_dim, value_dim, kept});
       attended = kept;
     }
     linear(weights.output, d.output_bias, {c.rows, d.hidden, attended_row, attended_row}, attended, w.narrow.data(), w,
@@ -169,7 +180,8 @@ class layer_steps {
                                 {},
                                 nullptr,
                                 scale,
-                                row_gate});
+                                row_gate,
+                                d.layer_factor ? weights.factor.data() : nullptr});
     };
     if (layer.experts) {
       const T* const chosen = w.experts(weights, d, c.rows, x, w.product);
@@ -241,11 +253,11 @@ class layer_steps {
            });
     T* const wide = reinterpret_cast<T*>(w.wide.data());
     const device_kernels::head_parts<T> parts{l.plain, l.rotated, l.pairs};
-    const map_shape to_queries = l.query_rank > 0 ? map_shape{c.rows, query_width(), l.query_rank, stride}
-                                                  : map_shape{c.rows, query_width(), d.hidden, d.hidden};
+    const map_shape to_queries = l.query_rank > 0 ? map_shape{c.rows, query_width(layer), l.query_rank, stride}
+                                                  : map_shape{c.rows, query_width(layer), d.hidden, d.hidden};
     multiply_map(*device_, weights.latent.queries.w, to_queries, l.query_rank > 0 ? w.latent.data() : x, wide,
                  w.product);
-    device_->rows(c.rows, device_kernels::place_latent_queries<T>{wide, places_of(c), parts});
+    device_->rows(c.rows, device_kernels::place_latent_queries<T>{wide, places_of(c, layer), parts});
     multiply_map(*device_, weights.latent.keys.w, {c.rows, key_row, l.key_rank, stride}, w.latent.data() + l.query_rank,
                  wide, w.product);
     device_->rows(c.rows,
@@ -254,18 +266,23 @@ class layer_steps {
                                                        parts, rotates, turn_of(c, layer, weights)});
   }
 
-  index_t key_width() const { return description_.key_heads * description_.head_dim; }
-
-  device_kernels::chunk_places<T> places_of(const chunk& c) const {
-    const decoder_description& d = description_;
+  device_kernels::chunk_places<T> places_of(const chunk& c, const layer_description& layer) const {
+    const head_shape heads = description_.heads_of(layer);
     keys_type& keys = c.document->rows->keys;
-    return {c.q, keys.keys(), c.first, d.query_heads, d.key_heads, d.head_dim, keys.row_stride(), keys.head_stride()};
+    return {c.q,
+            keys.keys(),
+            c.first,
+            description_.query_heads,
+            heads.key_heads,
+            heads.head_dim,
+            keys.row_stride(),
+            keys.head_stride()};
   }
   device_kernels::rotate_rows<T> turn_of(const chunk& c, const layer_description& layer,
                                          const layer_type& weights) const {
     const decoder_description& d = description_;
     const pass& p = *c.document;
-    device_kernels::rotate_rows<T> turn{places_of(c)};
+    device_kernels::rotate_rows<T> turn{places_of(c, layer)};
     if (d.qk == qk_norm::each_head_after_rotation || (d.qk == qk_norm::each_rotated_head && layer.rope)) {
       turn.q_norm = norm_of(weights.q_norm);
       turn.k_norm = norm_of(weights.k_norm);
@@ -322,8 +339,8 @@ class layer_steps {
     for (index_t first = all.first; first < all.first + all.rows;) {
       const index_t start = first / size * size, end = std::min(start + size, all.first + all.rows);
       attention_call<T> call = all;
-      call.q += (first - all.first) * query_width();
-      call.out += (first - all.first) * query_width();
+      call.q += (first - all.first) * all.heads * all.dim;
+      call.out += (first - all.first) * all.heads * all.dim;
       call.rows = end - first;
       call.first = first - start;
       call.window = all.capacity;

@@ -44,9 +44,10 @@ class slice_list {
     if (bias) vector(name + ".bias", out, to.b, first_row);
   }
   /// q, k and v (or without v) as rows of one matrix, however the checkpoint has them.
-  void qkv(bool only_qk, linear_weights& to) {
+  void qkv(const layer_description& layer, bool only_qk, linear_weights& to) {
     const decoder_description& d = model_;
-    const index_t q = d.query_heads * d.head_dim, k = d.key_heads * d.head_dim;
+    const head_shape heads = d.heads_of(layer);
+    const index_t q = d.query_heads * heads.head_dim, k = heads.key_width();
     if (!d.names.stacked_qkv.empty()) {
       const std::string name = prefix_ + d.names.stacked_qkv;
       const index_t all = q + 2 * k, rows = only_qk ? q + k : all;
@@ -60,7 +61,8 @@ class slice_list {
       else
         linear("self_attn.q_proj", q, d.hidden, d.qkv_bias, to, 0);
       linear("self_attn.k_proj", k, d.hidden, d.qkv_bias, to, q);
-      if (!only_qk) linear("self_attn.v_proj", k, d.hidden, d.qkv_bias, to, q + k);
+      if (!only_qk)
+        linear(layer.values_of_keys ? "self_attn.k_proj" : "self_attn.v_proj", k, d.hidden, d.qkv_bias, to, q + k);
       if (!only_qk && d.gated_output) gated_queries(1, to, q + 2 * k);
       return;
     }
@@ -83,7 +85,7 @@ class slice_list {
       if (d.qkv_bias) slices_.push_back({name + ".bias", {rows}, first, d.head_dim, nullptr, &to.b, row});
     }
   }
-  /// What a delta net takes of hidden states, from in_proj_qkvz and in_proj_ba.
+  /// What a delta net takes of hidden states, from in_proj_qkvz, or its two parts, and in_proj_ba.
   void key_heads_of_delta(linear_weights& to) {
     const delta_description& n = *model_.delta;
     const index_t group = n.value_heads / n.key_heads, values = group * n.value_dim, keys = n.key_heads * n.key_dim;
@@ -91,7 +93,11 @@ class slice_list {
       slices_.push_back(
           {prefix_ + "linear_attn." + name + ".weight", {rows, model_.hidden}, first, count, &to.w, nullptr, row});
     };
-    for (index_t h = 0; h < n.key_heads; ++h) {
+    if (n.apart) {
+      linear("linear_attn.in_proj_qkv", n.channels(), model_.hidden, false, to);
+      linear("linear_attn.in_proj_z", n.values(), model_.hidden, false, to, n.channels());
+    }
+    for (index_t h = 0; h < n.key_heads && !n.apart; ++h) {
       const index_t all = 2 * (keys + n.values()), first = h * 2 * (n.key_dim + values);
       part("in_proj_qkvz", all, first, n.key_dim, h * n.key_dim);
       part("in_proj_qkvz", all, first + n.key_dim, n.key_dim, keys + h * n.key_dim);
@@ -171,20 +177,23 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   else if (d.latent)
     list.latent(to.latent);
   else
-    list.qkv(only_qk, to.qkv);
+    list.qkv(l, only_qk, to.qkv);
+  const head_shape heads = d.heads_of(l);
   if (l.delta) {
     // it has no queries and keys
   } else if (d.qk == qk_norm::each_rotated_head) {
-    to.q_norm.assign(d.head_dim, 1);
+    to.q_norm.assign(heads.head_dim, 1);
     to.k_norm = to.q_norm;
   } else if (d.qk != qk_norm::none) {
     const bool each = d.qk != qk_norm::all_heads;
-    list.vector(d.names.q_norm + ".weight", each ? d.head_dim : d.query_heads * d.head_dim, to.q_norm);
-    list.vector(d.names.k_norm + ".weight", each ? d.head_dim : d.key_heads * d.head_dim, to.k_norm);
+    list.vector(d.names.q_norm + ".weight", each ? heads.head_dim : d.query_heads * heads.head_dim, to.q_norm);
+    list.vector(d.names.k_norm + ".weight", each ? heads.head_dim : heads.key_width(), to.k_norm);
   }
   if (only_qk) return list.take();
   if (d.sinks) list.vector(sinks_name, d.query_heads, to.sinks);
-  if (!l.delta) list.linear(d.names.output, d.hidden, d.query_heads * d.value_dim(), d.output_bias, to.output);
+  if (d.value_norm) to.v_norm.assign(heads.head_dim, 1);
+  if (d.layer_factor) list.vector("layer_scalar", 1, to.factor);
+  if (!l.delta) list.linear(d.names.output, d.hidden, d.query_heads * d.value_dim(l), d.output_bias, to.output);
   list.norm(d.names.attention_out_norm, to.attention_out_norm);
   list.norm(d.names.feed_forward_norm, to.feed_forward_norm);
   list.norm(d.names.feed_forward_out_norm, to.feed_forward_out_norm);

@@ -48,8 +48,9 @@ struct layer_weights {
   linear_weights qkv, output;
   latent_weights latent;  ///< in place of qkv
   delta_weights delta;
-  std::vector<float> q_norm, k_norm;
-  std::vector<float> sinks;  ///< (query heads) logits
+  std::vector<float> q_norm, k_norm, v_norm;
+  std::vector<float> sinks;   ///< (query heads) logits
+  std::vector<float> factor;  ///< (1) of hidden states
   feed_forward_weights feed_forward;
   linear_weights router, shared_gate;
   std::vector<feed_forward_weights> experts;

@@ -57,7 +57,9 @@ class device_layer {
         shared_gate(make_map(m)),
         q_norm(m.weight_memory(), 0),
         k_norm(m.weight_memory(), 0),
+        v_norm(m.weight_memory(), 0),
         sinks(m.weight_memory(), 0),
+        factor(m.weight_memory(), 0),
         feed_forward{make_map(m), make_map(m)} {}
 
   /// Copies what a visit needs, on the stream of copies. `from` must stay as it is until the copies are done.
@@ -76,7 +78,9 @@ class device_layer {
     put(from.attention_out_norm, attention_out_norm);
     put(from.feed_forward_norm, feed_forward_norm);
     put(from.feed_forward_out_norm, feed_forward_out_norm);
+    put(from.v_norm, v_norm);
     put(from.sinks, sinks);
+    put(from.factor, factor);
     put(from.output, output);
     if (visit.dense) put(from.feed_forward, feed_forward);
     if (!visit.experts) return;
@@ -91,7 +95,7 @@ class device_layer {
   latent_maps latent;
   delta_vectors delta;
   linear_map router, shared_gate;
-  buffer<float, typename Device::memory_type> q_norm, k_norm, sinks;
+  buffer<float, typename Device::memory_type> q_norm, k_norm, v_norm, sinks, factor;
   feed_forward_maps feed_forward;
   std::vector<feed_forward_maps> experts;
 

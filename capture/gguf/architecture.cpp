@@ -49,6 +49,56 @@ constexpr tensor_names gptoss_names[] = {{"post_attention_norm", "post_attention
                                          {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
                                          {"ffn_up_exps", "mlp.experts.{}.up_proj"},
                                          {"ffn_down_exps", "mlp.experts.{}.down_proj"}};
+constexpr tensor_names gemma4_names[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                         {"ffn_norm", "pre_feedforward_layernorm"},
+                                         {"post_ffw_norm", "post_feedforward_layernorm"},
+                                         {"layer_output_scale.weight", "layer_scalar"}};
+constexpr tensor_names llama4_names[] = {{"ffn_gate", "feed_forward.gate_proj"},
+                                         {"ffn_up", "feed_forward.up_proj"},
+                                         {"ffn_down", "feed_forward.down_proj"},
+                                         {"ffn_gate_inp", "feed_forward.router"},
+                                         {"ffn_gate_exps", "feed_forward.experts.{}.gate_proj"},
+                                         {"ffn_up_exps", "feed_forward.experts.{}.up_proj"},
+                                         {"ffn_down_exps", "feed_forward.experts.{}.down_proj"},
+                                         {"ffn_gate_shexp", "feed_forward.shared_expert.gate_proj"},
+                                         {"ffn_up_shexp", "feed_forward.shared_expert.up_proj"},
+                                         {"ffn_down_shexp", "feed_forward.shared_expert.down_proj"}};
+/// Of the Qwen models with gated delta nets, dense or with experts.
+constexpr tensor_names delta_names[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                        {"attn_qkv", "linear_attn.in_proj_qkv"},
+                                        {"attn_gate", "linear_attn.in_proj_z"},
+                                        {"ssm_beta", "linear_attn.in_proj_b"},
+                                        {"ssm_alpha", "linear_attn.in_proj_a"},
+                                        {"ssm_ba", "linear_attn.in_proj_ba"},
+                                        {"ssm_conv1d", "linear_attn.conv1d"},
+                                        {"ssm_dt.bias", "linear_attn.dt_bias"},
+                                        {"ssm_a", "linear_attn.A_log"},
+                                        {"ssm_norm", "linear_attn.norm"},
+                                        {"ssm_out", "linear_attn.out_proj"},
+                                        {"ffn_gate_inp", "mlp.gate"},
+                                        {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
+                                        {"ffn_up_exps", "mlp.experts.{}.up_proj"},
+                                        {"ffn_down_exps", "mlp.experts.{}.down_proj"},
+                                        {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+                                        {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                                        {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                                        {"ffn_down_shexp", "mlp.shared_expert.down_proj"}};
+constexpr tensor_names deepseek2_names[] = {{"attn_q_a", "self_attn.q_a_proj"},
+                                            {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+                                            {"attn_q_b", "self_attn.q_b_proj"},
+                                            {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+                                            {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+                                            {"attn_kv_b", "self_attn.kv_b_proj"},
+                                            {"attn_k_b", "self_attn.k_b_proj"},
+                                            {"attn_v_b", "self_attn.v_b_proj"},
+                                            {"ffn_gate_inp", "mlp.gate"},
+                                            {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+                                            {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
+                                            {"ffn_up_exps", "mlp.experts.{}.up_proj"},
+                                            {"ffn_down_exps", "mlp.experts.{}.down_proj"},
+                                            {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+                                            {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+                                            {"ffn_down_shexp", "mlp.shared_experts.down_proj"}};
 constexpr tensor_names gptneox_names[] = {{"attn_qkv", "attention.query_key_value"},
                                           {"attn_output", "attention.dense"},
                                           {"ffn_up", "mlp.dense_h_to_4h"},
@@ -168,6 +218,114 @@ void add_gptoss(const architecture_keys& keys, json& config) {
   if (config["rope_scaling"]["rope_type"] == "yarn") config["rope_scaling"]["truncate"] = false;
 }
 
+/// Heads by layer; the pairs that do not turn are those whose frequency is divided by 1e30 (`rope_freqs.weight`).
+void add_gemma4(const architecture_keys& keys, json& config) {
+  config["num_kv_shared_layers"] = positive_integer(keys, "attention.shared_kv_layers").value_or(0);
+  config["hidden_size_per_layer_input"] = positive_integer(keys, "embedding_length_per_layer_input").value_or(0);
+  if (keys.has("final_logit_softcapping")) config["final_logit_softcapping"] = keys["final_logit_softcapping"].number();
+  add_windows(keys, config, keys["attention.sliding_window"].integer(1, index_t{1} << 30));
+  const json types = config.value("layer_types", json::array());
+  require(!types.empty(), keys.where(), ": gemma4.attention.sliding_window_pattern must say which layers slide");
+  const index_t full = config["head_dim"], sliding = keys.integer("attention.key_length_swa", full);
+  const json counts = keys.has("attention.head_count_kv") ? keys["attention.head_count_kv"].raw() : json();
+  require(!counts.is_array() || counts.size() == types.size(), keys.where(),
+          ": gemma4.attention.head_count_kv must have a number for each layer");
+  require(keys.integer("rope.dimension_count_swa", sliding) == sliding, keys.where(),
+          ": gemma4.rope.dimension_count_swa must be ", sliding, ", the length of keys of sliding layers");
+  require(keys.positive("attention.scale", 1) == 1, keys.where(), ": gemma4.attention.scale must be 1");
+  config["head_dim"] = sliding;
+  json& layers = config["per_layer_config"] = json::object();
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    json& own = layers[std::to_string(i)];
+    own["head_dim"] = types[i] == "sliding_attention" ? sliding : full;
+    if (counts.is_array()) own["num_key_value_heads"] = counts[i];
+  }
+  if (counts.is_array()) config["num_key_value_heads"] = counts[0];
+  json whole{{"rope_type", "default"}, {"rope_theta", config["rope_theta"]}};
+  if (const json scaling = config.value("rope_scaling", json::object()); scaling.contains("divisors")) {
+    const auto divisors = scaling["divisors"].get<std::vector<float>>();
+    const auto still = std::find_if(divisors.begin(), divisors.end(), [](float d) { return d > 1e20f; });
+    const auto is = [](float value) { return [value](float d) { return d == value; }; };
+    require(std::all_of(divisors.begin(), still, is(1.0f)) && std::all_of(still, divisors.end(), is(1e30f)),
+            keys.where(), ": rope_freqs.weight must hold 1, then 1e30");
+    const double share = static_cast<double>(still - divisors.begin()) / static_cast<double>(divisors.size());
+    whole["rope_type"] = "proportional";
+    whole["partial_rotary_factor"] = std::min(1.0, std::nextafter(share, 1.0));  // the reader rounds pairs down
+  }
+  config["rope_parameters"] = {{"full_attention", whole},
+                               {"sliding_attention", {{"rope_theta", keys.positive("rope.freq_base_swa", 10000)}}}};
+  config.erase("rope_scaling");
+  config.erase("rope_theta");
+}
+
+/// Files do not say chunks, the growth of queries, and which layers rotate; llama.cpp has those of the released models,
+/// of which the one with 128 experts has no norm of queries and keys.
+void add_llama4(const architecture_keys& keys, json& config) {
+  constexpr const char* window = "attention.sliding_window";
+  require(!keys.has(window) || positive_integer(keys, window), keys.where(), ": llama4.", window,
+          " is 0: Llama 4 without chunks is not supported in GGUF");
+  config["intermediate_size_mlp"] = config["intermediate_size"];
+  config["intermediate_size"] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
+  config["num_local_experts"] = keys["expert_count"].integer(1, 4096);
+  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
+  config["interleave_moe_layer_step"] = keys["interleave_moe_layer_step"].integer(1, 4096);
+  config["use_qk_norm"] = config["num_local_experts"] != 128;
+}
+
+/// Files of Qwen 3 Next have q, k, v and z apart.
+void add_delta(const architecture_keys& keys, json& config) {
+  const auto number = [&](const char* key) { return keys[key].integer(1, 1 << 24); };
+  const index_t heads = number("ssm.time_step_rank"), inner = number("ssm.inner_size");
+  require(inner % heads == 0, keys.where(), ": ssm.inner_size (", inner, ") must be a multiple of ssm.time_step_rank (",
+          heads, ")");
+  config["linear_num_value_heads"] = heads;
+  config["linear_value_head_dim"] = inner / heads;
+  config["linear_num_key_heads"] = number("ssm.group_count");
+  config["linear_key_head_dim"] = number("ssm.state_size");
+  config["linear_conv_kernel_dim"] = number("ssm.conv_kernel");
+  config["full_attention_interval"] = keys.integer("full_attention_interval", 4);
+  config["linear_projections_apart"] = true;
+  if (!keys.has("expert_count")) return;
+  config["num_experts"] = keys["expert_count"].integer(1, 4096);
+  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
+  config["moe_intermediate_size"] = number("expert_feed_forward_length");
+  config["shared_expert_intermediate_size"] =
+      keys.integer("expert_shared_feed_forward_length", config["moe_intermediate_size"]);
+  config["norm_topk_prob"] = keys.has("expert_weights_norm") ? keys["expert_weights_norm"].boolean() : true;
+}
+
+/// Heads in a file are those of llama.cpp's own form of latent attention; `_mla` are the model's.
+void add_deepseek2(const architecture_keys& keys, json& config) {
+  constexpr index_t sigmoid = 2;
+  require(keys.integer("expert_gating_func", 1) == sigmoid, keys.where(),
+          ": deepseek2.expert_gating_func must be 2, a sigmoid");
+  const auto number = [&](const char* key) { return keys[key].integer(1, 1 << 24); };
+  const index_t rotated = number("rope.dimension_count"), head = number("attention.key_length_mla");
+  require(rotated < head, keys.where(), ": deepseek2.rope.dimension_count must be less than attention.key_length_mla, ",
+          head);
+  config["num_key_value_heads"] = config["num_attention_heads"];
+  config["q_lora_rank"] = json();
+  if (const auto rank = positive_integer(keys, "attention.q_lora_rank")) config["q_lora_rank"] = *rank;
+  config["kv_lora_rank"] = number("attention.kv_lora_rank");
+  config["qk_rope_head_dim"] = rotated;
+  config["qk_nope_head_dim"] = head - rotated;
+  config["v_head_dim"] = number("attention.value_length_mla");
+  config.erase("partial_rotary_factor");
+  if (json& scaling = config["rope_scaling"]; scaling.contains("mscale_all_dim"))
+    scaling["mscale_all_dim"] = scaling["mscale"] =
+        scaling["mscale_all_dim"].get<double>() * 10;  // stored a tenth of it
+  if (config["rope_scaling"].is_null()) config.erase("rope_scaling");
+  config["n_routed_experts"] = number("expert_count");
+  config["num_experts_per_tok"] = number("expert_used_count");
+  config["moe_intermediate_size"] = number("expert_feed_forward_length");
+  config["n_shared_experts"] = keys.integer("expert_shared_count", 1);
+  config["first_k_dense_replace"] = positive_integer(keys, "leading_dense_block_count").value_or(0);
+  config["routed_scaling_factor"] = keys.positive("expert_weights_scale", 1);
+  config["norm_topk_prob"] = keys.has("expert_weights_norm") && keys["expert_weights_norm"].boolean();
+  config["n_group"] = keys.integer("expert_group_count", 1);
+  config["topk_group"] = keys.integer("expert_group_used_count", 1);
+}
+
 void add_gptneox(const architecture_keys& keys, json& config) {
   config["hidden_act"] = "gelu";
   config["rotary_emb_base"] = config["rope_theta"];
@@ -186,6 +344,18 @@ constexpr std::string_view granite_features[] = {"attention.scale", "embedding_s
 constexpr std::string_view glm4moe_features[] = {"expert_count", "expert_shared_count", "nextn_predict_layers"};
 constexpr std::string_view mistral3_features[] = {"attention.temperature_scale"};
 constexpr std::string_view qwen3moe_features[] = {"expert_count"};
+constexpr std::string_view gemma4_features[] = {"attention.scale",
+                                                "attention.sliding_window",
+                                                "attention.sliding_window_pattern",
+                                                "attention.key_length_swa",
+                                                "attention.shared_kv_layers",
+                                                "final_logit_softcapping",
+                                                "embedding_length_per_layer_input"};
+constexpr std::string_view llama4_features[] = {"attention.sliding_window", "expert_count", "expert_shared_count"};
+constexpr std::string_view delta_features[] = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers",
+                                               "rope.dimension_sections", "expert_count"};
+constexpr std::string_view deepseek2_features[] = {"attention.q_lora_rank", "attention.kv_lora_rank", "expert_count",
+                                                   "expert_shared_count", "nextn_predict_layers"};
 constexpr std::string_view gptoss_features[] = {"expert_count", "attention.sliding_window",
                                                 "attention.sliding_window_pattern"};
 
@@ -255,6 +425,41 @@ const gguf_architecture architectures[] = {
      .layer_names = gptoss_names,
      .features = gptoss_features,
      .add_fields = add_gptoss},
+    {.name = "gemma4",
+     .model_type = "gemma4_text",
+     .layer_names = gemma4_names,
+     .features = gemma4_features,
+     .add_fields = add_gemma4},
+    {.name = "llama4",
+     .model_type = "llama4_text",
+     .layer_names = llama4_names,
+     .features = llama4_features,
+     .add_fields = add_llama4},
+    {.name = "qwen35",
+     .model_type = "qwen3_5_text",
+     .layer_names = delta_names,
+     .norms_plus_one = true,
+     .value_heads_tiled = true,
+     .features = delta_features,
+     .add_fields = add_delta},
+    {.name = "qwen35moe",
+     .model_type = "qwen3_5_moe_text",
+     .layer_names = delta_names,
+     .norms_plus_one = true,
+     .value_heads_tiled = true,
+     .features = delta_features,
+     .add_fields = add_delta},
+    {.name = "qwen3next",
+     .model_type = "qwen3_next",
+     .layer_names = delta_names,
+     .norms_plus_one = true,
+     .features = delta_features,
+     .add_fields = add_delta},
+    {.name = "deepseek2",
+     .model_type = "deepseek_v3",
+     .layer_names = deepseek2_names,
+     .features = deepseek2_features,
+     .add_fields = add_deepseek2},
     {.name = "gptneox",
      .model_type = "gpt_neox",
      .layer_names = gptneox_names,
@@ -272,6 +477,9 @@ constexpr std::string_view changing_keys[] = {"attention.sliding_window",
                                               "attention.temperature_scale",
                                               "attention.q_lora_rank",
                                               "attention.kv_lora_rank",
+                                              "attention.key_length_swa",
+                                              "attention.shared_kv_layers",
+                                              "embedding_length_per_layer_input",
                                               "attn_logit_softcapping",
                                               "final_logit_softcapping",
                                               "embedding_scale",
@@ -321,12 +529,12 @@ std::string name_of_tensor(const gguf_architecture& a, std::string_view name, co
   if (stem == "output_norm") return ended(a.final_norm);
   if (stem == "output") return ended(a.output);
   if (!stem.starts_with("blk.")) return {};
-  if (const auto dot = stem.find('.', 4); dot != stem.npos) {
+  if (const auto dot = name.find('.', 4); dot != name.npos) {
     const std::string layer = std::string(a.layers) + std::string(stem.substr(4, dot - 4)) + '.';
     for (const auto& names : {a.layer_names, std::span<const tensor_names>(common_names)})
       for (const auto& [gguf, own] : names) {
         if (name.substr(dot + 1) == gguf) return layer + std::string(own);
-        if (stem.substr(dot + 1) == gguf) return layer + ended(own);
+        if (dot < stem.size() && stem.substr(dot + 1) == gguf) return layer + ended(own);
       }
   }
   unsupported("");

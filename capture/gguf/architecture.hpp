@@ -47,6 +47,7 @@ struct gguf_architecture {
   bool pairs_rows = false;                    ///< the converter reorders the rows of q and k
   bool norms_plus_one = false;                ///< norms are stored as 1 + w
   bool layer_norm = false;                    ///< norms subtract the mean
+  bool value_heads_tiled = false;  ///< of a delta net: the first of each key head, then the second of each, ...
   /// Of the keys that change what a model computes (`changing_keys`), those that are read here.
   std::span<const std::string_view> features{};
   /// Adds the fields of config.json that this architecture has beside the common ones.

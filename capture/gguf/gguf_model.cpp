@@ -38,6 +38,7 @@ bool is_behind(std::string_view name, index_t first) {
 }  // namespace
 
 index_t named_tensor::stored_row(index_t row) const {
+  if (tiled && !tiled->columns) return tiled->stored(row);
   if (order == row_order::paired) {
     const index_t d = tensor.shape[0] / heads, j = row % d;
     return row - j + (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1);
@@ -47,6 +48,39 @@ index_t named_tensor::stored_row(index_t row) const {
     return (kind * heads + h) * d + j;
   }
   return row;
+}
+
+void named_tensor::widen(index_t first, index_t count, index_t width, float* out) const {
+  if (values) return widen_latent(first, count, width, out);
+  const index_t bytes = width / tensor.type->elements * tensor.type->bytes;
+  std::vector<float> stored(tiled && tiled->columns ? width : 0);
+  for (index_t i = 0; i < count; ++i, out += width) {
+    const std::byte* const row = tensor.data + stored_row(first + i) * bytes;
+    widen_blocks(*tensor.type, row, width, stored.empty() ? out : stored.data());
+    if (!stored.empty())
+      for (index_t c = 0; c < width; ++c) out[c] = stored[tiled->stored(c)];
+    for (index_t c = 0; c < width; ++c) out[c] = decays ? std::log(-out[c]) : out[c] - plus;
+  }
+}
+
+void named_tensor::widen_latent(index_t first, index_t count, index_t width, float* out) const {
+  const index_t rows = tensor.shape[0] / heads, value_dim = rows - plain;
+  std::vector<float> keys;  // of a head, (width, plain)
+  index_t head = -1;
+  for (index_t r = first; r < first + count; ++r, out += width) {
+    const index_t h = r / rows, i = r % rows;
+    if (i >= plain) {
+      values->widen(h * value_dim + i - plain, 1, width, out);
+      continue;
+    }
+    if (h != head) {
+      const auto& type = *tensor.type;
+      keys.resize(width * plain);
+      widen_blocks(type, tensor.data + h * width * (plain / type.elements * type.bytes), width * plain, keys.data());
+      head = h;
+    }
+    for (index_t c = 0; c < width; ++c) out[c] = keys[c * plain + i];
+  }
 }
 
 gguf_model::gguf_model(const fs::path& path) : where_(path.string()) {
@@ -84,18 +118,21 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
   const auto number = [&](const std::string& key) { return keys[key].integer(1, largest_count); };
   const index_t heads = number("attention.head_count"), hidden = number("embedding_length");
   const index_t d = keys.integer("attention.key_length", hidden / heads);
-  require(keys.integer("attention.value_length", d) == d, where_, ": attention.value_length is not ", d,
+  const bool latent = keys.has("attention.key_length_mla");
+  require(latent || keys.integer("attention.value_length", d) == d, where_, ": attention.value_length is not ", d,
           ", the length of keys");
+  const bool by_layer = keys.has("attention.head_count_kv") && keys["attention.head_count_kv"].raw().is_array();
+  const bool dense = keys.has("feed_forward_length") || !keys.has("expert_feed_forward_length");
   config_ = {{"model_type", architecture.model_type},
              {"hidden_size", hidden},
-             {"intermediate_size", number("feed_forward_length")},
+             {"intermediate_size", number(dense ? "feed_forward_length" : "expert_feed_forward_length")},
              {"num_hidden_layers", layers_of(keys)},
              {"num_attention_heads", heads},
-             {"num_key_value_heads", keys.integer("attention.head_count_kv", heads)},
              {"head_dim", d},
              {"max_position_embeddings", number("context_length")},
              {"hidden_act", "silu"},
              {"torch_dtype", "float32"}};
+  if (!by_layer) config_["num_key_value_heads"] = keys.integer("attention.head_count_kv", heads);
   if (architecture.layer_norm)
     config_["layer_norm_eps"] = keys["attention.layer_norm_epsilon"].positive();
   else
@@ -118,6 +155,10 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
     config_["bos_token_id"] = value("tokenizer.ggml.bos_token_id").integer(0, largest_count);
   read_rope(keys);
   if (architecture.add_fields) architecture.add_fields(keys, config_);
+  require(config_.contains("num_key_value_heads"), where_, ": a number of key heads for each layer ",
+          "(attention.head_count_kv) is not supported for this architecture in GGUF");
+  if (config_.contains("per_layer_config"))
+    config_["attention_k_eq_v"] = !holds("layers." + std::to_string(layers_of(keys) - 1) + ".self_attn.v_proj.weight");
   name_dense_layers();
 }
 
@@ -193,9 +234,21 @@ json gguf_model::read_scaling(const architecture_keys& keys, const std::string& 
 
 void gguf_model::name_tensors(const gguf_architecture& architecture, const architecture_keys& keys) {
   const index_t heads = keys["attention.head_count"].integer(1, 1 << 20);
-  const index_t key_heads = keys.integer("attention.head_count_kv", heads);
   const index_t layers = layers_of(keys);
   const bool more = layers < keys["block_count"].integer(1, largest_count);
+  const auto tile = [&](named_tensor& t) {
+    const auto number = [&](const char* key) { return keys[key].integer(1, largest_count); };
+    const auto is = [&](std::string_view part) { return t.name.find(part) != t.name.npos; };
+    const index_t key_heads = number("ssm.group_count"), value_heads = number("ssm.time_step_rank");
+    const bool columns = is(".out_proj."), wide = is(".in_proj_z.") || columns;
+    const bool behind = is(".in_proj_qkv.") || is(".conv1d.");  // queries and keys
+    const index_t width = wide || behind ? number("ssm.inner_size") / value_heads : 1;
+    const index_t first = behind ? 2 * key_heads * number("ssm.state_size") : 0;
+    const index_t all = first + value_heads * width, found = columns ? t.tensor.shape.back() : t.tensor.shape[0];
+    require(value_heads % key_heads == 0 && found == all, where_, ": tensor ", printable(t.tensor.name), " has ", found,
+            columns ? " columns, not " : " rows, not ", all);
+    t.tiled = tiled_heads{key_heads, value_heads / key_heads, width, first, columns};
+  };
   const auto add = [&](named_tensor t) {
     const auto is = [&](std::string_view part) { return t.name.find(part) != t.name.npos; };
     const auto reorder = [&](row_order order, index_t n, index_t pieces) {
@@ -205,9 +258,13 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
       t.heads = n;
     };
     if (architecture.pairs_rows && is(".self_attn.q_proj.")) reorder(row_order::paired, heads, 2);
-    if (architecture.pairs_rows && is(".self_attn.k_proj.")) reorder(row_order::paired, key_heads, 2);
+    if (architecture.pairs_rows && is(".self_attn.k_proj."))
+      reorder(row_order::paired, keys.integer("attention.head_count_kv", heads), 2);
     if (is(".query_key_value.")) reorder(row_order::by_kind, heads, 3);
-    if (architecture.norms_plus_one && is("norm.weight")) t.plus = 1;
+    if (architecture.norms_plus_one && is("norm.weight") && !is(".linear_attn.")) t.plus = 1;
+    t.decays = is(".linear_attn.A_log");
+    if (is(".linear_attn.conv1d.")) t.tensor.shape.insert(t.tensor.shape.end() - 1, 1);
+    if (architecture.value_heads_tiled && is(".linear_attn.") && !is(".norm.")) tile(t);
     tensors_.push_back(std::move(t));
   };
   for (const auto& file : files_)
@@ -217,8 +274,9 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
       if (own.empty()) continue;
       const auto expert = own.find("{}");
       const bool whole = expert == own.npos;
-      const std::size_t axes = tensor.shape.size(), wanted = whole || own.ends_with(".bias") ? 2 : 3;
-      require(axes == wanted || (axes == 1 && whole && tensor.type->elements == 1), where_, ": tensor ",
+      const bool latent = own.ends_with(".k_b_proj.weight") || own.ends_with(".v_b_proj.weight");
+      const std::size_t axes = tensor.shape.size(), wanted = !latent && (whole || own.ends_with(".bias")) ? 2 : 3;
+      require(axes == wanted || (axes == 1 && whole && !latent && tensor.type->elements == 1), where_, ": tensor ",
               printable(name), " has ", axes, " dimensions in ", tensor.type->name,
               "; a matrix, or a vector in F32, F16 or BF16 is read");
       if (whole) {
@@ -234,6 +292,33 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
       for (index_t e = 0; e < experts; ++e, part.data += part.bytes)
         add({own.substr(0, expert) + std::to_string(e) + own.substr(expert + 2), file, part});
     }
+  join_latent(heads);
+}
+
+/// The matrix of keys and values of latent attention, of files that have its two parts.
+void gguf_model::join_latent(index_t heads) {
+  constexpr std::string_view ending = ".k_b_proj.weight";
+  std::vector<named_tensor> joined;
+  for (const named_tensor& k : tensors_) {
+    if (!k.name.ends_with(ending)) continue;
+    const std::string before = k.name.substr(0, k.name.size() - ending.size());
+    const auto v = std::find_if(tensors_.begin(), tensors_.end(),
+                                [&](const named_tensor& t) { return t.name == before + ".v_b_proj.weight"; });
+    require(v != tensors_.end(), where_, ": there is no tensor attn_v_b beside ", printable(k.tensor.name));
+    const auto &of_keys = k.tensor.shape, &of_values = v->tensor.shape;
+    require(of_keys[0] == heads && of_values[0] == heads && of_keys[1] == of_values[2], where_, ": tensors ",
+            printable(k.tensor.name), " and ", printable(v->tensor.name), " do not belong to the same ", heads,
+            " heads");
+    named_tensor both = k, values = *v;
+    values.tensor.shape = {heads * of_values[1], of_values[2]};
+    both.name = before + ".kv_b_proj.weight";
+    both.values = std::make_shared<const named_tensor>(std::move(values));
+    both.heads = heads;
+    both.plain = of_keys[2];
+    both.tensor.shape = {heads * (of_keys[2] + of_values[1]), of_keys[1]};
+    joined.push_back(std::move(both));
+  }
+  tensors_.insert(tensors_.end(), joined.begin(), joined.end());
 }
 
 json gguf_model::types() const {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,20 @@ enum class row_order {
   by_kind  ///< all of q, then k, then v, of a matrix that has q, k and v of head 0, of head 1, ... in transformers
 };
 
+/// Value heads of a delta net, in rows or columns from `first` on: the first of each key head, then the second, ...;
+/// in transformers those of key head 0, of key head 1, ...
+struct tiled_heads {
+  index_t key_heads, group, width;  ///< `group` value heads of `width` rows or columns per key head
+  index_t first = 0;
+  bool columns = false;
+
+  index_t stored(index_t i) const {
+    if (i < first) return i;
+    const index_t head = (i - first) / width;
+    return first + ((head % group) * key_heads + head / group) * width + (i - first) % width;
+  }
+};
+
 /// A tensor of a model under the name that transformers gives it, or one expert's part of a tensor.
 struct named_tensor {
   std::string name;
@@ -25,10 +40,20 @@ struct named_tensor {
   gguf_tensor tensor;
   row_order order = row_order::own;
   index_t heads = 0;
-  float plus = 0;  ///< stored entries are larger by it
+  std::optional<tiled_heads> tiled{};
+  bool decays = false;  ///< stored is -exp of an entry
+  float plus = 0;       ///< stored entries are larger by it
+  /// Of latent attention, whose matrix has the `plain` rows of a head's key and then the rows of its value: `tensor`
+  /// holds the rows of keys as columns, head by head, and this one those of values.
+  std::shared_ptr<const named_tensor> values{};
+  index_t plain = 0;
 
-  /// Where the file has a row.
+  /// Rows [first, first + count) of `width` entries, as transformers has them.
+  void widen(index_t first, index_t count, index_t width, float* out) const;
+
+ private:
   index_t stored_row(index_t row) const;
+  void widen_latent(index_t first, index_t count, index_t width, float* out) const;
 };
 
 /// A model in GGUF: what config.json, the weights and tokenizer.json say elsewhere.
@@ -57,6 +82,7 @@ class gguf_model {
   void read_rope(const architecture_keys& keys);
   json read_scaling(const architecture_keys& keys, const std::string& type) const;
   void name_dense_layers();
+  void join_latent(index_t heads);
 
   std::vector<std::shared_ptr<const gguf_file>> files_;
   std::string where_;

@@ -74,14 +74,15 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
       continue;
     }
     for (const index_t n : lengths)
-      estimate.attention_flop += 4 * real(model.query_heads * model.head_dim) * seen_by(layer, real(n));
+      estimate.attention_flop += 4 * real(model.query_heads * model.heads_of(layer).head_dim) * seen_by(layer, real(n));
   }
   if (whole) estimate.linear_flop += 2 * real(model.hidden) * real(model.vocabulary) * real(estimate.tokens);
   if (!estimate.manifest.extra.contains("softmax")) return;
   for (const auto& info : estimate.manifest.layers)
     for (const index_t n : lengths)
       estimate.attention_flop +=
-          2 * real(static_cast<index_t>(info.query_heads.size()) * model.head_dim) * seen_keys(real(n), info.window);
+          2 * real(static_cast<index_t>(info.query_heads.size()) * estimate.manifest.model.head_dim) *
+          seen_keys(real(n), info.window);
 }
 
 /// Pairs of a document's keys that a query bucket with this start and middle (`tau`) admits.
@@ -201,7 +202,7 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
   double weights = 0;
   for (index_t l = 0; l <= last; ++l)
     if (!model.layers[l].skipped) weights = std::max(weights, size_of_layer(model, l, l == last && !whole).entries);
-  const double queries = real(model.query_heads * model.head_dim), keys = real(model.key_heads * model.head_dim);
+  const double queries = real(model.query_heads * model.widest_head()), keys = real(model.widest_keys());
   const double tables = real(model.rope.rotary_dim) * (model.local_rope ? 2 : 1);
   const double delta = model.delta ? real(model.delta->width() + model.delta->state_width()) : 0;
   const double sides = model.gated_output ? std::max(queries, delta) : delta;
@@ -243,18 +244,6 @@ std::string time_text(const capture_estimate& estimate) {
   if (!(estimate.flop_per_second > 0)) return {};
   return fmt::format("; at least {} at {:.1e} FLOP/s of products in {}, measured now",
                      in_time(estimate.flop() / estimate.flop_per_second), estimate.flop_per_second, estimate.products);
-}
-
-std::string layer_ranges(const std::vector<captured_layer_info>& layers) {
-  std::string text;
-  for (std::size_t i = 0; i < layers.size();) {
-    std::size_t j = i;
-    while (j + 1 < layers.size() && layers[j + 1].layer == layers[j].layer + 1) ++j;
-    text += (text.empty() ? "" : ",") + std::to_string(layers[i].layer);
-    if (j > i) text += '-' + std::to_string(layers[j].layer);
-    i = j + 1;
-  }
-  return text;
 }
 
 }  // namespace
@@ -346,10 +335,11 @@ void print_whole(std::ostream& out, const capture_estimate& brief, const capture
 
 void print_estimate(std::ostream& out, const capture_estimate& estimate) {
   const auto& m = estimate.manifest.model;
+  std::vector<index_t> layers;
+  for (const captured_layer_info& l : estimate.manifest.layers) layers.push_back(l.layer);
   out << fmt::format("model        {} ({}): {} layers of {} query and {} key heads of {} channels\n", m.name,
                      m.model_type, m.n_layers, m.n_query_heads, m.n_key_heads, m.head_dim)
-      << fmt::format("layers       {} captured: {}\n", estimate.manifest.layers.size(),
-                     layer_ranges(estimate.manifest.layers))
+      << fmt::format("layers       {} captured: {}\n", layers.size(), layers_text(layers))
       << fmt::format("heads        {} query heads, {} key heads\n", estimate.query_heads, estimate.key_heads)
       << fmt::format("rotary       {}\n", estimate.rope)
       << fmt::format("documents    {} {}, {} tokens, the longest {}, cut at {}\n", estimate.documents,

@@ -3,8 +3,22 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 namespace qkgeom {
+namespace {
+
+/// Throws `error` on layers with heads of several sizes, or several numbers of key heads: a capture has one.
+void require_same_heads(const decoder_description& model, const std::vector<index_t>& layers) {
+  std::vector<index_t> alike;
+  const head_shape first = model.heads_of(model.layers[layers.front()]);
+  std::copy_if(layers.begin(), layers.end(), std::back_inserter(alike),
+               [&](index_t l) { return model.heads_of(model.layers[l]) == first; });
+  require(alike.size() == layers.size(), "layers ", layers_text(layers), " differ in size or number of their heads; ",
+          "a capture holds layers of one kind, such as --layers ", layers_text(alike));
+}
+
+}  // namespace
 
 std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options) {
   // Within one chunk it is full attention.
@@ -25,11 +39,13 @@ std::vector<index_t> choose_layers(const decoder_description& model, const plan_
   if (layers.empty())
     for (index_t l = 0; l < model.n_layers(); ++l) {
       const layer_description& layer = model.layers[l];
-      if (model.attends(l) && !is_parted(layer) && (options.include_windowed || !layer.window)) layers.push_back(l);
+      if (model.attends(l) && !is_parted(layer) && !layer.heads && (options.include_windowed || !layer.window))
+        layers.push_back(l);
     }
   require(!layers.empty(),
           "every layer of the model has a sliding window, or attends within chunks; --include-windowed ",
           "captures the former");
+  require_same_heads(model, layers);
   return layers;
 }
 
@@ -55,7 +71,7 @@ std::vector<head_id> choose_heads(const decoder_description& model, const plan_o
   }
   auto heads = listed_heads(model, options, layers);
   require(!heads.empty(), "none of the ", options.head_list.size(), " heads asked for stands in a layer that is ",
-          "captured; --include-windowed captures layers with a sliding window too");
+          "captured; --include-windowed captures layers with a sliding window too, --layers those that it names");
   return heads;
 }
 
@@ -79,8 +95,11 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
           " tokens, not ", options.max_length);
   require(!options.heads || *options.heads > 0, "at least one head must be captured, not ", options.heads.value_or(0));
   capture_manifest m;
-  m.model = {name,           model.model_type, config_sha256, model.head_dim, model.n_layers(), model.query_heads,
-             model.key_heads};
+  const std::vector<head_id> chosen = choose_heads(model, options);
+  const layer_description& first = model.layers[chosen.front().layer];
+  const head_shape heads = model.heads_of(first);
+  m.model = {name,           model.model_type, config_sha256, heads.head_dim, model.n_layers(), model.query_heads,
+             heads.key_heads};
   m.context_length = context_of(model, options);
   const token_sampler s = sampler_of(model, options);
   m.bucket = {std::string(name_of(s.kind)), s.bucket_size};
@@ -89,7 +108,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   m.rope_stage = options.stage == rope_stage::post ? "post" : "pre";
   m.seed = options.seed;
   m.compute_dtype = std::string(name_of(options.compute));
-  m.rope = rope_of(model.rope, m.context_length);
+  m.rope = rope_of(first.heads ? model.rope_of(first) : model.rope, m.context_length);
   m.score_scale = model.score_scale;
   if (model.score_cap > 0) m.score_softcap = model.score_cap;
   m.written_by = "qkgeom-capture";
@@ -97,7 +116,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   if (s.skip_first > 0) m.extra["skip_first"] = s.skip_first;
   if (options.same_positions) m.extra["same_positions"] = true;
 
-  for (const head_id& h : choose_heads(model, options)) {
+  for (const head_id& h : chosen) {
     if (m.layers.empty() || m.layers.back().layer != h.layer) {
       const layer_description& l = model.layers[h.layer];
       m.layers.push_back({h.layer, l.rope, l.window, {}, {}, {}});
@@ -105,10 +124,29 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
     }
     captured_layer_info& info = m.layers.back();
     info.query_heads.push_back(h.head);
-    const index_t key = key_head_of(h.head, model.query_heads, model.key_heads);
+    const index_t key = key_head_of(h.head, model.query_heads, heads.key_heads);
     if (info.key_heads.empty() || info.key_heads.back() != key) info.key_heads.push_back(key);
   }
   return m;
+}
+
+std::vector<index_t> layers_with_other_heads(const decoder_description& model) {
+  std::vector<index_t> layers;
+  for (index_t l = 0; l < model.n_layers(); ++l)
+    if (model.layers[l].heads) layers.push_back(l);
+  return layers;
+}
+
+std::string layers_text(const std::vector<index_t>& layers) {
+  std::string text;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t j = i;
+    while (j + 1 < layers.size() && layers[j + 1] == layers[j] + 1) ++j;
+    text += (text.empty() ? "" : ",") + std::to_string(layers[i]);
+    if (j > i) text += '-' + std::to_string(layers[j]);
+    i = j + 1;
+  }
+  return text;
 }
 
 std::vector<index_t> parse_layers(const std::string& text) {

@@ -23,7 +23,7 @@ struct plan_options {
   token_sampler sampler{.bucket_size = 0};  ///< a bucket size of 0: a sixteenth of the context
   std::optional<index_t> heads{};           ///< number of query heads to draw over the layers; none: all
   std::vector<head_id> head_list{};         ///< query heads, ascending, instead of a draw
-  std::vector<index_t> layers{};            ///< empty: all without a sliding window
+  std::vector<index_t> layers{};            ///< empty: all without a sliding window and with the model's own heads
   bool include_windowed = false;            ///< layers with a sliding window too, if `layers` is empty
   bool same_positions = false;              ///< keys at the positions of the queries instead of a draw of their own
   std::uint64_t seed = 0;
@@ -31,8 +31,8 @@ struct plan_options {
   compute_type compute = compute_type::f32;
 };
 
-/// Layers from which heads are taken, ascending. Throws `error` on a layer that the model does not have and if there is
-/// none.
+/// Layers from which heads are taken, ascending. Throws `error` on a layer that the model does not have, on layers
+/// whose heads differ in size or number, and if there is none.
 std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options);
 
 /// Number of heads of `options.head_list` that are left out: their layers attend to images alone or have a sliding
@@ -55,6 +55,12 @@ inline token_sampler sampler_of(const decoder_description& model, const plan_opt
 /// an unknown layer or head and if nothing is chosen.
 capture_manifest plan_capture(const decoder_description& model, const std::string& name,
                               const std::string& config_sha256, const plan_options& options);
+
+/// Layers whose heads are not the model's (`layer_description::heads`).
+std::vector<index_t> layers_with_other_heads(const decoder_description& model);
+
+/// A list of layers, ascending, as `parse_layers` reads it: "0,3,5-7".
+std::string layers_text(const std::vector<index_t>& layers);
 
 /// Parses a list of layers such as "0,3,5-7"; "all" gives an empty list. Throws `error` on anything else.
 std::vector<index_t> parse_layers(const std::string& text);

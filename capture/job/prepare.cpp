@@ -151,6 +151,12 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   const index_t captured = p.manifest.query_heads();
   if (const auto wanted = options.plan.heads; wanted && options.plan.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
+  if (const auto others = layers_with_other_heads(p.model); !others.empty() && options.plan.layers.empty()) {
+    const head_shape heads = p.model.heads_of(p.model.layers[others.front()]);
+    notes << "note: a capture holds layers whose heads are alike; those of layers " << layers_text(others) << " ("
+          << heads.key_heads << " key heads of size " << heads.head_dim << ") take a capture of their own: --layers "
+          << layers_text(others) << '\n';
+  }
   if (const index_t none = heads_without_data(p.model, options.plan); none > 0)
     notes << "note: " << none << " of the " << options.plan.head_list.size()
           << " heads asked for stand in layers that are not captured (they attend to images or within chunks, have "

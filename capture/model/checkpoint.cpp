@@ -2,6 +2,7 @@
 #include "capture/model/checkpoint.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -21,26 +22,43 @@ T element(const std::byte* data, index_t i) {
   return x;
 }
 
-/// Eight bits of E4M3: sign, four of exponent (bias 7), three of fraction; no infinities, NaN is all ones.
-struct fp8_e4m3 {
-  std::uint8_t bits;
-  explicit operator float() const {
-    const int exponent = (bits >> 3) & 15, fraction = bits & 7;
-    if (exponent == 15 && fraction == 7) return std::numeric_limits<float>::quiet_NaN();
-    const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
-                                     : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
-    return bits & 128 ? -size : size;
-  }
-};
+/// The values of E4M3: sign, four bits of exponent (bias 7), three of fraction; no infinities, NaN is all ones.
+const std::array<float, 256>& e4m3_values() {
+  static const std::array<float, 256> values = [] {
+    std::array<float, 256> all{};
+    for (int bits = 0; bits < 256; ++bits) {
+      const int exponent = (bits >> 3) & 15, fraction = bits & 7;
+      const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                       : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+      const bool none = exponent == 15 && fraction == 7;
+      all[static_cast<std::size_t>(bits)] = none ? std::numeric_limits<float>::quiet_NaN() : bits & 128 ? -size : size;
+    }
+    return all;
+  }();
+  return values;
+}
 
-/// Entries times a scale, rounded to bf16 where the scale is bf16, as transformers dequantises them.
-bool widen_scaled(const std::byte* data, index_t first, index_t count, float scale, bool to_bf16, float* out) {
+/// Rows and columns of a block of a matrix that share a scale, fewer at its edges.
+constexpr index_t fp8_block = 128;
+
+/// Rows of entries times their scales: one, or one per block. Rounded to bf16 where the scales are, as transformers
+/// dequantises them.
+bool widen_scaled(const tensor_entry& t, const tensor_entry& scales, index_t first, index_t count, index_t width,
+                  bool to_bf16, float* out) {
+  const auto& values = e4m3_values();
+  const bool in_bf16 = scales.dtype == "BF16", one = tensor_size(scales.shape, 1) == 1;
   bool finite = true;
-  for (index_t i = 0; i < count; ++i) {
-    const float x = static_cast<float>(element<fp8_e4m3>(data, first + i)) * scale;
-    out[i] = to_bf16 ? static_cast<float>(bf16::round(x)) : x;
-    finite = finite && std::isfinite(out[i]);
-  }
+  for (index_t r = first; r < first + count; ++r)
+    for (index_t begin = 0; begin < width; begin += fp8_block) {
+      const index_t at = one ? 0 : r / fp8_block * scales.shape[1] + begin / fp8_block;
+      const float scale =
+          in_bf16 ? static_cast<float>(element<bf16>(scales.data, at)) : element<float>(scales.data, at);
+      for (index_t c = begin; c < std::min(width, begin + fp8_block); ++c, ++out) {
+        *out = values[element<std::uint8_t>(t.data, r * width + c)] * scale;
+        if (to_bf16 || in_bf16) *out = static_cast<float>(bf16::round(*out));
+        finite = finite && std::isfinite(*out);
+      }
+    }
   return finite;
 }
 
@@ -61,16 +79,11 @@ bool widen(const std::byte* data, index_t first, index_t count, bool to_bf16, fl
 
 /// Widens rows of a tensor of a GGUF file, in transformers' order.
 bool widen_rows(const named_tensor& t, index_t first, index_t count, index_t width, bool to_bf16, float* out) {
-  const auto& type = *t.tensor.type;
-  const index_t bytes = width / type.elements * type.bytes;
   bool finite = true;
-  for (index_t i = 0; i < count; ++i, out += width) {
-    widen_blocks(type, t.tensor.data + t.stored_row(first + i) * bytes, width, out);
-    for (index_t c = 0; c < width; ++c) {
-      out[c] -= t.plus;
-      finite = finite && std::isfinite(out[c]);
-      if (to_bf16) out[c] = static_cast<float>(bf16::round(out[c]));
-    }
+  t.widen(first, count, width, out);
+  for (index_t i = 0; i < count * width; ++i) {
+    finite = finite && std::isfinite(out[i]);
+    if (to_bf16) out[i] = static_cast<float>(bf16::round(out[i]));
   }
   return finite;
 }
@@ -157,7 +170,9 @@ void checkpoint::add_experts() {
     } else if (!(kind.empty() && shape.size() == 3) && !(kind == "_bias" && shape.size() == 2)) {
       continue;
     }
-    require(shape[0] <= 65536 && (!both || shape[kind.empty() ? 2 : 1] % 2 == 0), "the checkpoint in ",
+    const bool halves = before.ends_with("feed_forward.experts.");
+    const bool by_output = kind.empty() && !halves && !all.contains(before + "gate_up_proj_bias");
+    require(shape[0] <= 65536 && (!both || shape[kind.empty() && !by_output ? 2 : 1] % 2 == 0), "the checkpoint in ",
             folder_.string(), ": tensor ", name, " cannot have the shape ", shape_text(shape));
     for (index_t e = 0; e < shape[0]; ++e) {
       if (kind == "_bias") {
@@ -170,9 +185,13 @@ void checkpoint::add_experts() {
         if (down) add(e, "down_proj.weight", {rows, width}, {first, width, 1, scales});
         if (both) add(e, "gate_proj.weight", {rows / 2, width}, {first, 2 * width, 1, scales});
         if (both) add(e, "up_proj.weight", {rows / 2, width}, {first + width, 2 * width, 1, scales});
+      } else if (by_output) {
+        const index_t rows = shape[1], in = shape[2], first = e * rows * in;
+        if (down) add(e, "down_proj.weight", {rows, in}, {first, in, 1});
+        if (both) add(e, "gate_proj.weight", {rows / 2, in}, {first, in, 1});
+        if (both) add(e, "up_proj.weight", {rows / 2, in}, {first + rows / 2 * in, in, 1});
       } else {
         const index_t in = shape[1], out = shape[2], first = e * in * out;
-        const bool halves = before.ends_with("feed_forward.experts.");
         const index_t second = halves ? out / 2 : 1, next = halves ? 1 : 2;
         if (down) add(e, "down_proj.weight", {out, in}, {first, 1, out});
         if (both) add(e, "gate_proj.weight", {out / 2, in}, {first, next, out});
@@ -217,21 +236,23 @@ void checkpoint::check(const std::string& name, const std::vector<index_t>& shap
   const tensor_entry& t = entry(name);
   require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", name, " must have shape ",
           shape_text(shape), " by config.json, not ", shape_text(t.shape));
-  if (t.dtype == "F8_E4M3") scale_of(name);
+  if (t.dtype == "F8_E4M3") scales_of(name);
   if (t.dtype == "F8_E4M3" || tensor(name).gguf || t.dtype == "MXFP4") return;
   require(t.dtype == "BF16" || t.dtype == "F16" || t.dtype == "F32", "the checkpoint in ", folder_.string(),
           ": tensor ", name, " must be BF16, F16, F32 or F8_E4M3, not ", t.dtype);
 }
 
-/// The scale is named an inverse, but it multiplies.
-float checkpoint::scale_of(const std::string& name) const {
-  const tensor_entry& s = entry(name + "_scale_inv");
-  require(tensor_size(s.shape, 1) == 1 && (s.dtype == "BF16" || s.dtype == "F32"), "the checkpoint in ",
-          folder_.string(), ": tensor ", s.name, " must be one number, BF16 or F32, not ", s.dtype, " of shape ",
+/// The scales are named inverses, but they multiply.
+const tensor_entry& checkpoint::scales_of(const std::string& name) const {
+  const tensor_entry &t = entry(name), &s = entry(name + "_scale_inv");
+  std::vector<index_t> blocks;
+  for (const index_t n : t.shape) blocks.push_back((n + fp8_block - 1) / fp8_block);
+  require((tensor_size(s.shape, 1) == 1 || (blocks.size() == 2 && s.shape == blocks)) &&
+              (s.dtype == "BF16" || s.dtype == "F32"),
+          "the checkpoint in ", folder_.string(), ": tensor ", s.name, " must be one number, or one per block of ",
+          fp8_block, " x ", fp8_block, ", ", shape_text(blocks), ", BF16 or F32, not ", s.dtype, " of shape ",
           shape_text(s.shape));
-  const float scale = s.dtype == "BF16" ? static_cast<float>(element<bf16>(s.data, 0)) : element<float>(s.data, 0);
-  require(std::isfinite(scale), "the checkpoint in ", folder_.string(), ": tensor ", s.name, " is not finite");
-  return scale;
+  return s;
 }
 
 bool checkpoint::has_fp8() const {
@@ -252,14 +273,12 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
           name, ", which has ", shape[0]);
   const index_t width = row_size(shape), n = count * width;
   const auto& gguf = tensor(name).gguf;
-  const bool scaled_in_bf16 = t.dtype == "F8_E4M3" && entry(name + "_scale_inv").dtype == "BF16";
-  const bool finite = tensor(name).part ? read_part(tensor(name), first, count, width, to_bf16, out)
-                      : gguf            ? widen_rows(*gguf, first, count, width, to_bf16, out)
-                      : t.dtype == "F8_E4M3"
-                          ? widen_scaled(t.data, first * width, n, scale_of(name), to_bf16 || scaled_in_bf16, out)
-                      : t.dtype == "BF16" ? widen<bf16>(t.data, first * width, n, to_bf16, out)
-                      : t.dtype == "F16"  ? widen<f16>(t.data, first * width, n, to_bf16, out)
-                                          : widen<float>(t.data, first * width, n, to_bf16, out);
+  const bool finite = tensor(name).part      ? read_part(tensor(name), first, count, width, to_bf16, out)
+                      : gguf                 ? widen_rows(*gguf, first, count, width, to_bf16, out)
+                      : t.dtype == "F8_E4M3" ? widen_scaled(t, scales_of(name), first, count, width, to_bf16, out)
+                      : t.dtype == "BF16"    ? widen<bf16>(t.data, first * width, n, to_bf16, out)
+                      : t.dtype == "F16"     ? widen<f16>(t.data, first * width, n, to_bf16, out)
+                                             : widen<float>(t.data, first * width, n, to_bf16, out);
   if (finite) return;
   const float* bad = std::find_if(out, out + n, [](float x) { return !std::isfinite(x); });
   fail("the checkpoint in ", folder_.string(), ": tensor ", name, " holds ", std::isnan(*bad) ? "NaN" : "Inf",
@@ -304,10 +323,9 @@ void checkpoint::forget(const std::string& name) const {
 }
 
 void checkpoint::forget(const stored& t) const {
-  if (t.gguf)
-    t.gguf->file->forget(t.gguf->tensor);
-  else
-    t.file->forget(t.entry);
+  if (!t.gguf) return t.file->forget(t.entry);
+  t.gguf->file->forget(t.gguf->tensor);
+  if (const auto& values = t.gguf->values) values->file->forget(values->tensor);
 }
 
 }  // namespace qkgeom

@@ -28,8 +28,8 @@ struct expert_part {
 /// model.safetensors.index.json lists; or a GGUF file (`find_gguf`), whose tensors go by transformers' names, with
 /// their rows in its order; or weights that are drawn. Where the experts of a layer lie in one tensor, as GPT-OSS' do
 /// (`experts.gate_up_proj`, gate and up taking turns, input by output; or `..._blocks` and `..._scales` in MXFP4,
-/// output by input; of Llama 4 `feed_forward.experts.gate_up_proj`, gate before up), each expert has tensors of its own
-/// too (`experts.0.gate_proj.weight`, `.bias`).
+/// output by input; of Llama 4 `feed_forward.experts.gate_up_proj`, gate before up; without biases output by input,
+/// gate before up), each expert has tensors of its own too (`experts.0.gate_proj.weight`, `.bias`).
 class checkpoint {
  public:
   /// Throws `error` naming the file that is missing or broken.
@@ -51,8 +51,8 @@ class checkpoint {
     return n;
   }
 
-  /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, F8_E4M3 with one scale
-  /// (NAME_scale_inv), MXFP4, or blocks of GGUF.
+  /// Throws `error` unless there is a tensor of that name and shape, in BF16, F16, F32, F8_E4M3 with scales
+  /// (NAME_scale_inv: one, or one per block of 128 x 128 entries), MXFP4, or blocks of GGUF.
   void check(const std::string& name, const std::vector<index_t>& shape) const;
 
   /// Reads rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened
@@ -80,7 +80,7 @@ class checkpoint {
     std::optional<named_tensor> gguf{};
     std::optional<expert_part> part{};
   };
-  float scale_of(const std::string& name) const;
+  const tensor_entry& scales_of(const std::string& name) const;
   const tensor_entry& entry(const std::string& name) const { return tensor(name).entry; }
   const stored& tensor(const std::string& name) const;
   void forget(const stored& t) const;

@@ -14,6 +14,14 @@
 
 namespace qkgeom {
 
+/// Heads of a layer's attention; query heads are as many in every layer.
+struct head_shape {
+  index_t key_heads = 0, head_dim = 0;
+
+  index_t key_width() const { return key_heads * head_dim; }
+  bool operator==(const head_shape&) const = default;
+};
+
 /// What one decoder layer does differently from the others.
 struct layer_description {
   bool rope = true;
@@ -23,6 +31,8 @@ struct layer_description {
   bool skipped = false;             ///< the layer does nothing to text (it attends to images)
   bool delta = false;               ///< `decoder_description::delta` in place of attention; it has no queries and keys
   bool experts = false;             ///< its feed-forward is the mixture of experts
+  std::optional<head_shape> heads{};  ///< none: those of `decoder_description`
+  bool values_of_keys = false;        ///< values are products with the keys' matrix
 };
 
 enum class activation { silu, gelu, gelu_tanh };
@@ -94,7 +104,8 @@ struct latent_description {
 struct delta_description {
   index_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
   index_t kernel = 4;        ///< tokens of the convolution, its own included
-  bool by_key_head = false;  ///< the rows of its input matrix are stored key head by key head
+  bool by_key_head = false;  ///< the rows of its input matrix are stored key head by key head,
+  bool apart = false;        ///< only those of rates and decays; queries, keys, values and gates are apart
 
   QKGEOM_HD index_t values() const { return value_heads * value_dim; }
   QKGEOM_HD index_t channels() const { return 2 * key_heads * key_dim + values(); }  ///< of the convolution
@@ -123,6 +134,8 @@ struct decoder_description {
   norm_kind norm = norm_kind::llama;
   double norm_eps = 1e-6;
   qk_norm qk = qk_norm::none;
+  bool value_norm = false;              ///< each head's value is normed, without weights
+  bool layer_factor = false;            ///< hidden states are multiplied by a number of each layer at its end
   std::optional<double> score_scale{};  ///< none: head_dim^-1/2
   double score_cap = 0;                 ///< scores x, scaled, become c tanh(x / c) before the softmax; 0: no cap
   bool sinks = false;                   ///< each query head has a logit of no key, which enters its softmax
@@ -144,7 +157,19 @@ struct decoder_description {
   index_t longest_context() const { return std::max(context, rope.scaled_context); }
   /// Whether a layer gives queries and keys.
   bool attends(index_t l) const { return !layers[l].skipped && !layers[l].delta; }
-  index_t value_dim() const { return latent ? latent->value_dim : head_dim; }
+  head_shape heads_of(const layer_description& l) const { return l.heads.value_or(head_shape{key_heads, head_dim}); }
+  index_t value_dim(const layer_description& l) const { return latent ? latent->value_dim : heads_of(l).head_dim; }
+  /// Channels of a head, and of all key heads of a token, in the layer that has most.
+  index_t widest_head() const {
+    index_t most = head_dim;
+    for (const layer_description& l : layers) most = std::max(most, heads_of(l).head_dim);
+    return most;
+  }
+  index_t widest_keys() const {
+    index_t most = key_heads * head_dim;
+    for (const layer_description& l : layers) most = std::max(most, heads_of(l).key_width());
+    return most;
+  }
   index_t n_layers() const { return static_cast<index_t>(layers.size()); }
   const rope_description& rope_of(const layer_description& l) const { return l.local_rope ? *local_rope : rope; }
 };

@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr std::array<decoder_family, 33> families{{{"llama", read_llama},
+constexpr std::array<decoder_family, 39> families{{{"llama", read_llama},
                                                    {"llama4", read_llama4},
                                                    {"llama4_text", read_llama4_text},
                                                    {"smollm3", read_smollm3},
@@ -22,11 +22,17 @@ constexpr std::array<decoder_family, 33> families{{{"llama", read_llama},
                                                    {"qwen3_moe", read_qwen3_moe},
                                                    {"qwen3_5", read_qwen3_5},
                                                    {"qwen3_5_text", read_qwen3_5_text},
+                                                   {"qwen3_5_moe", read_qwen3_5_moe},
+                                                   {"qwen3_5_moe_text", read_qwen3_5_moe_text},
                                                    {"qwen3_next", read_qwen3_next},
                                                    {"mllama", read_mllama},
                                                    {"mllama_text_model", read_mllama_text},
                                                    {"gemma3", read_gemma3},
                                                    {"gemma3_text", read_gemma3_text},
+                                                   {"gemma4", read_gemma4},
+                                                   {"gemma4_text", read_gemma4_text},
+                                                   {"gemma4_unified", read_gemma4_unified},
+                                                   {"gemma4_unified_text", read_gemma4_unified_text},
                                                    {"glm", read_glm},
                                                    {"glm4", read_glm4},
                                                    {"glm4_moe", read_glm4_moe},
@@ -51,18 +57,34 @@ struct family_field {
 
 /// Refuses fields of another family, which a model of this one would be computed without.
 void refuse_foreign_fields(const json_value& config, const std::string& type) {
-  static const std::vector<family_field> fields{{"attn_logit_softcapping", {"gemma2", "gemma3", "gemma3_text"}},
-                                                {"attention_multiplier", {"granite"}},
-                                                {"residual_multiplier", {"granite"}},
-                                                {"embedding_multiplier", {"granite"}},
-                                                {"no_rope_layers", {"smollm3", "llama4", "llama4_text"}},
-                                                {"attention_chunk_size", {"llama4", "llama4_text"}},
-                                                {"cross_attention_layers", {"mllama", "mllama_text_model"}},
-                                                {"kv_lora_rank", {"deepseek_v3"}},
-                                                {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text", "qwen3_next"}}};
+  static const std::vector<std::string_view> gemma4{"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"};
+  static const std::vector<family_field> fields{
+      {"attn_logit_softcapping", {"gemma2", "gemma3", "gemma3_text"}},
+      {"attention_multiplier", {"granite"}},
+      {"residual_multiplier", {"granite"}},
+      {"embedding_multiplier", {"granite"}},
+      {"no_rope_layers", {"smollm3", "llama4", "llama4_text"}},
+      {"attention_chunk_size", {"llama4", "llama4_text"}},
+      {"cross_attention_layers", {"mllama", "mllama_text_model"}},
+      {"attention_k_eq_v", gemma4},
+      {"global_head_dim", gemma4},
+      {"per_layer_config", gemma4},
+      {"kv_lora_rank", {"deepseek_v3"}},
+      {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}}};
   for (const family_field& f : fields)
     require(!config.find(f.name) || std::find(f.families.begin(), f.families.end(), type) != f.families.end(),
             config.where(), ": the field ", f.name, " does not belong to model_type ", type);
+}
+
+/// Weights in FP8 are read with one scale, or one per block of 128 x 128, and experts in MXFP4.
+void refuse_quantisation(const json_value& config) {
+  const auto quantised = config.object("quantization_config");
+  if (!quantised) return;
+  const std::string method = (*quantised)["quant_method"].string();
+  const auto* block = quantised->find("weight_block_size");
+  require(method == "mxfp4" || (method == "fp8" && (!block || *block == nlohmann::json{128, 128})), quantised->where(),
+          ": quant_method '", printable(method), block ? "' with blocks of " + printable(block->dump()) : "'",
+          " is not supported; supported: fp8 with one scale per tensor or per block of 128 x 128, mxfp4");
 }
 
 /// Holds `layer_types`, which not every family reads, against the layers: none may be taken for full attention.
@@ -90,9 +112,12 @@ decoder_description read_description(const nlohmann::json& config) {
   const std::string type = fields["model_type"].string();
   for (const decoder_family& family : families) {
     if (family.model_type != type) continue;
-    for (const auto& part : {std::optional(fields), fields.object("text_config")})
-      require(!part || part->boolean("is_causal").value_or(true), part ? part->where() : "",
+    for (const auto& part : {std::optional(fields), fields.object("text_config")}) {
+      if (!part) continue;
+      require(part->boolean("is_causal").value_or(true), part->where(),
               ": is_causal is false, but only causal attention is supported");
+      refuse_quantisation(*part);
+    }
     const json_value text = fields.object("text_config").value_or(fields);
     refuse_foreign_fields(text, type);
     decoder_description model = family.read(fields);

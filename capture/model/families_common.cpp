@@ -51,6 +51,17 @@ decoder_description read_common(const json_value& config, const family_defaults&
 
 json_value text_config(const json_value& config) { return config["text_config"].object(); }
 
+decoder_description read_text_part(const json_value& config, const char* type,
+                                   decoder_description (*read)(const json_value& config)) {
+  const json_value text = text_config(config);
+  nlohmann::json named = text.raw();
+  if (!named.contains("model_type")) named["model_type"] = type;
+  decoder_description model = read(json_value(named, text.where()));
+  model.model_type = config["model_type"].string();
+  model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);
+  return model;
+}
+
 const nlohmann::json* layer_list(const json_value& config, const char* name, std::size_t layers) {
   const auto* list = config.find(name);
   require(!list || (list->is_array() && list->size() >= layers), config.where(), ": ", name, " must list the ", layers,
@@ -174,7 +185,8 @@ nlohmann::json with_rope_theta(nlohmann::json config, double theta) {
               "the base cannot be replaced in a model with a rotary embedding for each type of layer");
       if (text[name].contains("rope_theta")) text[name]["rope_theta"] = theta;
     }
-  require(text.value("model_type", "") != "gemma3" && text.value("model_type", "") != "gemma3_text",
+  const std::string type = text.value("model_type", config.value("model_type", ""));
+  require(!type.starts_with("gemma3") && !type.starts_with("gemma4"),
           "the base cannot be replaced in a model with a rotary embedding for each type of layer");
   text["rope_theta"] = text["rotary_emb_base"] = theta;
   return config;
@@ -183,7 +195,8 @@ nlohmann::json with_rope_theta(nlohmann::json config, double theta) {
 nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scaling) {
   nlohmann::json patch = rope_scaling_fields(scaling);
   nlohmann::json& text = text_part(config);
-  require(!text.contains("rope_parameters") || !text["rope_parameters"].contains("full_attention"),
+  const bool by_type = text.contains("rope_parameters") && text["rope_parameters"].contains("full_attention");
+  require(!by_type && !text.value("model_type", config.value("model_type", "")).starts_with("gemma4"),
           "rope scaling cannot be replaced in a model with a rotary embedding for each type of layer");
   // The old dictionary keeps its base frequency and loses its scaling.
   for (const char* name : {"rope_scaling", "rope_parameters"})

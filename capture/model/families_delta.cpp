@@ -31,6 +31,14 @@ decoder_description read_hybrid(const json_value& config, const family_defaults&
   return model;
 }
 
+/// Experts beside a gated feed-forward of all tokens.
+experts_description read_gated_experts(const json_value& config, index_t least, experts_description otherwise) {
+  otherwise.normalised = otherwise.gated_shared = true;
+  otherwise.shared = "mlp.shared_expert.";
+  otherwise.shared_width = config.integer("shared_expert_intermediate_size", 1, index_t{1} << 24).value_or(512);
+  return read_experts(config, "num_experts", least, otherwise);
+}
+
 }  // namespace
 
 /// Qwen 3.5: each fourth layer attends, with gates on its result; the others are gated delta nets.
@@ -58,23 +66,35 @@ decoder_description read_qwen3_next(const json_value& config) {
                                                    .context = 32768,
                                                    .rope = {.partial = 0.25, .may_be_partial = true}});
   model.delta->by_key_head = true;
-  auto e = read_experts(config, "num_experts", 0, {.count = 512, .chosen = 10, .width = 512, .normalised = true});
-  e.shared_width = config.integer("shared_expert_intermediate_size", 1, index_t{1} << 24).value_or(512);
-  e.shared = "mlp.shared_expert.";
-  e.gated_shared = true;
-  model.experts = e;
+  model.delta->apart = config.boolean("linear_projections_apart").value_or(false);  // of GGUF
+  model.experts = read_gated_experts(config, 0, {.count = 512, .chosen = 10, .width = 512});
   set_sparse_layers(config, model);
   return model;
 }
 
-decoder_description read_qwen3_5(const json_value& config) {
-  const json_value text = text_config(config);
-  nlohmann::json named = text.raw();
-  if (!named.contains("model_type")) named["model_type"] = "qwen3_5_text";
-  decoder_description model = read_qwen3_5_text(json_value(named, text.where()));
-  model.model_type = "qwen3_5";
-  model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);
+/// Qwen 3.5 with experts in every layer, whose chosen probabilities are always divided by their sum.
+decoder_description read_qwen3_5_moe_text(const json_value& config) {
+  decoder_description model = read_hybrid(config, {.hidden = 2048,
+                                                   .feed_forward = 512,
+                                                   .vocabulary = 248320,
+                                                   .query_heads = 16,
+                                                   .layers = 40,
+                                                   .key_heads = 2,
+                                                   .head_dim = 256,
+                                                   .context = 32768,
+                                                   .rope = {.partial = 0.25, .may_be_partial = true}});
+  model.experts = read_gated_experts(config, 1, {.count = 256, .chosen = 8, .width = 512});
+  model.experts->normalised = true;
+  for (layer_description& layer : model.layers) layer.experts = true;
   return model;
+}
+
+decoder_description read_qwen3_5_moe(const json_value& config) {
+  return read_text_part(config, "qwen3_5_moe_text", read_qwen3_5_moe_text);
+}
+
+decoder_description read_qwen3_5(const json_value& config) {
+  return read_text_part(config, "qwen3_5_text", read_qwen3_5_text);
 }
 
 }  // namespace qkgeom

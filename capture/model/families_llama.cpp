@@ -90,12 +90,6 @@ decoder_description read_mistral3(const json_value& config) {
   const std::string type = text["model_type"].string();
   require(type == "ministral3" || type == "mistral", text.where(), ": model_type '", printable(type),
           "' is not supported inside mistral3; supported: ministral3, mistral");
-  for (const auto& quantised : {config.object("quantization_config"), text.object("quantization_config")}) {
-    if (!quantised) continue;
-    const std::string method = (*quantised)["quant_method"].string();
-    require(method == "fp8" && !quantised->find("weight_block_size"), quantised->where(), ": quant_method '",
-            printable(method), "' is not supported; supported: fp8 with one scale a tensor");
-  }
   decoder_description model = type == "ministral3" ? read_ministral3(text) : read_mistral(text);
   model.model_type = "mistral3";
   model.tied = config.boolean("tie_word_embeddings").value_or(text.boolean("tie_word_embeddings").value_or(true));

@@ -54,13 +54,7 @@ decoder_description read_llama4_text(const json_value& config) {
 }
 
 decoder_description read_llama4(const json_value& config) {
-  const json_value text = text_config(config);
-  nlohmann::json named = text.raw();
-  if (!named.contains("model_type")) named["model_type"] = "llama4_text";
-  decoder_description model = read_llama4_text(json_value(named, text.where()));
-  model.model_type = "llama4";
-  model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);
-  return model;
+  return read_text_part(config, "llama4_text", read_llama4_text);
 }
 
 }  // namespace qkgeom

@@ -27,6 +27,10 @@ decoder_description read_common(const json_value& config, const family_defaults&
 /// The text model's part of a config.json with images.
 json_value text_config(const json_value& config);
 
+/// That part by `read`; `type` is its model_type where it does not say it.
+decoder_description read_text_part(const json_value& config, const char* type,
+                                   decoder_description (*read)(const json_value& config));
+
 /// The list `name` with an entry per layer, or more than that; nullptr if config.json has none.
 const nlohmann::json* layer_list(const json_value& config, const char* name, std::size_t layers);
 
@@ -100,11 +104,17 @@ decoder_description read_qwen3(const json_value& config);
 decoder_description read_qwen3_moe(const json_value& config);
 decoder_description read_qwen3_5(const json_value& config);
 decoder_description read_qwen3_5_text(const json_value& config);
+decoder_description read_qwen3_5_moe(const json_value& config);
+decoder_description read_qwen3_5_moe_text(const json_value& config);
 decoder_description read_qwen3_next(const json_value& config);
 decoder_description read_mllama(const json_value& config);
 decoder_description read_mllama_text(const json_value& config);
 decoder_description read_gemma3(const json_value& config);
 decoder_description read_gemma3_text(const json_value& config);
+decoder_description read_gemma4(const json_value& config);
+decoder_description read_gemma4_text(const json_value& config);
+decoder_description read_gemma4_unified(const json_value& config);
+decoder_description read_gemma4_unified_text(const json_value& config);
 decoder_description read_glm(const json_value& config);
 decoder_description read_glm4(const json_value& config);
 decoder_description read_glm4_moe(const json_value& config);

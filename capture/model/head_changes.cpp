@@ -15,16 +15,17 @@ head_change read_change(const json_value& v, const decoder_description& model) {
   require(c.head.layer < model.n_layers() && c.head.head < model.query_heads && model.attends(c.head.layer), v.where(),
           ": the model has no head ", c.head.layer, ".", c.head.head);
   c.ablate = v.has("ablate") && v["ablate"].boolean();
+  const index_t dim = model.heads_of(model.layers[c.head.layer]).head_dim;
   if (v.has("key_slope")) {
     c.key_slope = v["key_slope"].numbers();
-    require(static_cast<index_t>(c.key_slope.size()) == model.head_dim, v.where(), ": key_slope has ",
-            c.key_slope.size(), " numbers for a head size of ", model.head_dim);
+    require(static_cast<index_t>(c.key_slope.size()) == dim, v.where(), ": key_slope has ", c.key_slope.size(),
+            " numbers for a head size of ", dim);
     c.centre = v["centre"].number();
   }
   if (v.has("keys_as")) {
     try {
       c.keys_as = parse_cache_type(v["keys_as"].string());
-      require_blocks(*c.keys_as, model.head_dim);
+      require_blocks(*c.keys_as, dim);
     } catch (const error& e) {
       fail(v.where(), ": ", e.what());
     }

@@ -39,6 +39,10 @@ LATENT = dict(SHAPE, num_key_value_heads=6, qk_nope_head_dim=12, qk_rope_head_di
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64, rope_theta=1e4)
 GROWING = dict(YARN, mscale=1.0, mscale_all_dim=0.5, llama_4_scaling_beta=0.1)
+GEMMA4 = dict(WIDE, num_hidden_layers=4, sliding_window=32, global_head_dim=24, hidden_size_per_layer_input=0,
+              final_logit_softcapping=2.0, layer_types=MIXED + ["full_attention"], rope_parameters={
+                  "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.45, "rope_theta": 1e4},
+                  "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}})
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
               patch_size=14)
 
@@ -82,6 +86,15 @@ def families():
         "gemma3-text": (lambda: tf.Gemma3TextConfig(**gemma), tf.Gemma3ForCausalLM, None),
         "gemma3": (wrapped(tf.Gemma3Config, dict(gemma, model_type="gemma3_text"), dict(VISION, model_type="siglip_vision_model"),
                            mm_tokens_per_image=4), tf.Gemma3ForConditionalGeneration, None),
+        # Two kinds of heads, and full layers without values of their own; sliding ones have them.
+        "gemma4-text": (lambda: tf.Gemma4TextConfig(**GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1),
+                        tf.Gemma4ForCausalLM, None),
+        "gemma4": (wrapped(tf.Gemma4Config, dict(GEMMA4, num_hidden_layers=2, layer_types=MIXED[:2],
+                                                 model_type="gemma4_text", use_bidirectional_attention="vision"),
+                           dict(VISION, model_type="gemma4_vision", head_dim=8, position_embedding_size=16), audio_config=None),
+                   tf.Gemma4ForConditionalGeneration, None),
+        "gemma4-unified": (lambda: tf.Gemma4UnifiedTextConfig(**{k: v for k, v in GEMMA4.items() if k != "hidden_size_per_layer_input"}),
+                           tf.Gemma4UnifiedForCausalLM, None),
         "glm": (lambda: tf.GlmConfig(**glm), tf.GlmForCausalLM, None),
         "glm4": (lambda: tf.Glm4Config(**glm), tf.Glm4ForCausalLM, None),
         "glm4-moe": (lambda: tf.Glm4MoeConfig(**WIDE, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2,
@@ -117,6 +130,8 @@ def families():
                                                             use_qk_norm=False, no_rope_layers=[1, 0, 1], moe_layers=[0, 1]),
                                 tf.Llama4ForCausalLM, None),
         "qwen3.5": (lambda: tf.Qwen3_5TextConfig(**QWEN35), tf.Qwen3_5ForCausalLM, None),
+        "qwen3.5-moe": (lambda: tf.Qwen3_5MoeTextConfig(**QWEN35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                        shared_expert_intermediate_size=16), tf.Qwen3_5MoeForCausalLM, None),
         "qwen3-next": (lambda: tf.Qwen3NextConfig(**QWEN35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
                                                   shared_expert_intermediate_size=16, mlp_only_layers=[1]),
                        tf.Qwen3NextForCausalLM, None),
@@ -149,7 +164,7 @@ def randomise(model):
     for name, p in model.named_parameters():
         noise = torch.randn_like(p)
         if "norm" in name and name.endswith("weight"):
-            center = 0 if "Gemma" in type(model).__name__ else 1
+            center = 0 if type(model).__name__.startswith(("Gemma2", "Gemma3")) else 1
             p.copy_(center + 0.2 * noise)
         else:
             p.copy_(noise * (0.3 if name.endswith("bias") else 0.2))
@@ -158,6 +173,8 @@ def randomise(model):
     for name, b in model.named_buffers():
         if name.endswith("e_score_correction_bias"):
             b.copy_(0.2 * torch.randn_like(b))
+        if name.endswith("layer_scalar"):
+            b.copy_(1 + 0.3 * torch.randn_like(b))
 
 
 def scaling_of(text):

@@ -46,7 +46,11 @@ FAMILIES = [
     {"model_type": "granite", "attention_multiplier": 0.1, "embedding_multiplier": 12.0, "logits_scaling": 8.0},
     {"model_type": "hunyuan_v1_dense", "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
     {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LG"},
-    {"model_type": "gpt_neox", "rotary_pct": 0.5, "rotary_emb_base": 1e4, "hidden_act": "gelu"}]
+    {"model_type": "gpt_neox", "rotary_pct": 0.5, "rotary_emb_base": 1e4, "hidden_act": "gelu"},
+    {"model_type": "gemma4_text", "hidden_size_per_layer_input": 0, "sliding_window": 8, "global_head_dim": 16,
+     "attention_k_eq_v": True, "layer_types": ["full_attention"], "rope_parameters": {
+         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 1e6},
+         "sliding_attention": {"rope_theta": 1e4}}}]
 CHARACTERS = [chr(c) for c in range(33, 127)] + ["\u0120", "\u2581", "th", "the", "\u0120t"]
 
 
@@ -82,8 +86,8 @@ def npy(version, header, data):
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
 
 
-def gguf(kind="gpt2"):
-    """A model of one layer with two tensors, a tokenizer of four tokens, and a value of every kind."""
+def gguf(kind="gpt2", architecture="llama", more={}, layer=[("attn_q.weight", [32, 32], 2, 576)]):
+    """A model of one layer with some tensors, a tokenizer of four tokens, and a value of every kind."""
     def text(s):
         return struct.pack("<Q", len(s)) + s.encode()
 
@@ -98,13 +102,15 @@ def gguf(kind="gpt2"):
             return struct.pack("<IB", 7, v)
         return struct.pack("<If", 6, v) if isinstance(v, float) else struct.pack("<II", 4, v)
 
-    keys = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 8, "llama.embedding_length": 32,
-            "llama.feed_forward_length": 32, "llama.attention.head_count": 2, "llama.attention.layer_norm_rms_epsilon": 1e-5,
-            "llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0, "tokenizer.ggml.model": kind,
+    own = {"block_count": 1, "context_length": 8, "embedding_length": 32, "feed_forward_length": 32,
+           "attention.head_count": 2, "attention.layer_norm_rms_epsilon": 1e-5, "rope.scaling.type": "yarn",
+           "rope.scaling.factor": 2.0} | more
+    keys = {"general.architecture": architecture} | {f"{architecture}.{k}": v for k, v in own.items()} | {
+            "tokenizer.ggml.model": kind,
             "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": ["<s>", "a", "b", "ab"], "tokenizer.ggml.merges": ["a b"],
             "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0], "tokenizer.ggml.token_type": [3, 1, 1, 1],
             "tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 0}
-    tensors = [("token_embd.weight", [32, 4], 8, 136), ("blk.0.attn_q.weight", [32, 32], 2, 576),
+    tensors = [("token_embd.weight", [32, 4], 8, 136), *(("blk.0." + name, *rest) for name, *rest in layer),
                ("output_norm.weight", [32], 0, 128)]
     out = b"GGUF" + struct.pack("<Iqq", 3, len(tensors), len(keys))
     out += b"".join(text(k) + value(v) for k, v in keys.items())
@@ -113,6 +119,18 @@ def gguf(kind="gpt2"):
         out += text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}q", *shape) + struct.pack("<IQ", kind, at)
         at += (size + 31) // 32 * 32
     return out + bytes(-len(out) % 32) + bytes(i * 7 % 251 for i in range(at))
+
+
+# Value heads in another order, and latent attention whose matrix of keys and values has two parts.
+DELTA = dict(architecture="qwen35", more={
+    "ssm.conv_kernel": 4, "ssm.state_size": 4, "ssm.group_count": 1, "ssm.time_step_rank": 2, "ssm.inner_size": 8,
+    "full_attention_interval": 2}, layer=[("attn_qkv.weight", [32, 16], 2, 288), ("ssm_out.weight", [8, 32], 0, 1024),
+                                          ("ssm_a", [2], 0, 8)])
+LATENT = dict(architecture="deepseek2", more={
+    "attention.head_count_kv": 1, "attention.key_length": 36, "attention.value_length": 32, "attention.key_length_mla": 36,
+    "attention.value_length_mla": 8, "attention.kv_lora_rank": 32, "rope.dimension_count": 4, "expert_gating_func": 2,
+    "expert_count": 2, "expert_used_count": 1, "expert_feed_forward_length": 32},
+    layer=[("attn_k_b.weight", [32, 32, 2], 2, 1152), ("attn_v_b.weight", [32, 8, 2], 0, 2048)])
 
 
 def dump(value):
@@ -134,7 +152,7 @@ CORPUS = {
     "csv": [b'layer,name,value\n1,"a,""b""",0.5\r\n2,"c\nd",\n3,e,1e-3\n', b"\xef\xbb\xbfa,b\n1,nan\n-inf,0x1\n"],
     "npy": [npy(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }\n", bytes(48)),
             npy(2, "{'shape': (3,), 'fortran_order': True, 'descr': '<f8'}", bytes(24))],
-    "gguf": [gguf(), gguf("llama")],
+    "gguf": [gguf(), gguf("llama"), gguf(**DELTA), gguf(**LATENT)],
     "progress": [dump({"settings": "{}", "inputs": "00", "done": json.dumps(MANIFEST)}),
                  dump({"settings": "{}", "inputs": "00"})],
 }

@@ -78,6 +78,17 @@ const std::vector<feature>& features() {
       {"gemma3-text", "scale of scores", [](auto& d) { d.score_scale.reset(); }},
       {"gemma3-text", "tanh gelu", silu},
       {"gemma3", "1 + w", llama_norm},
+      {"gemma4-text", "window", one_window_layer_less},
+      {"gemma4-text", "pairs that do not turn",
+       [](auto& d) { d.rope.inv_freq = default_frequencies(1e4, d.head_dim); }},
+      {"gemma4-text", "rotation of sliding layers",
+       [](auto& d) { d.local_rope->inv_freq = default_frequencies(1e4, d.local_rope->rotary_dim); }},
+      {"gemma4-text", "norm of queries and keys", no_qk_norm},
+      {"gemma4-text", "norm of values", [](auto& d) { d.value_norm = false; }},
+      {"gemma4-text", "factors of layers", [](auto& d) { d.layer_factor = false; }},
+      {"gemma4-text", "scale of scores", [](auto& d) { d.score_scale.reset(); }},
+      {"gemma4-text", "norms of outputs", no_out_norms},
+      {"gemma4", "norm of values", [](auto& d) { d.value_norm = false; }},
       {"glm", "neighbouring pairs", half_style},
       {"glm", "partial rotation", whole_rotation},
       {"glm", "bias", no_qkv_bias},
@@ -137,6 +148,9 @@ const std::vector<feature>& features() {
       {"qwen3.5", "partial rotation", whole_rotation},
       {"qwen3.5", "norm of queries and keys", no_qk_norm},
       {"qwen3.5", "1 + w", llama_norm},
+      {"qwen3.5-moe", "experts chosen", [](auto& d) { d.experts->chosen = 1; }},
+      {"qwen3.5-moe", "gate of the shared feed-forward", [](auto& d) { d.experts->gated_shared = false; }},
+      {"qwen3.5-moe", "normalised probabilities", [](auto& d) { d.experts->normalised = false; }},
       {"qwen3-next", "gate of the shared feed-forward", [](auto& d) { d.experts->gated_shared = false; }},
       {"qwen3-next", "normalised probabilities", [](auto& d) { d.experts->normalised = false; }},
       {"deepseek-v3", "yarn", default_rope},
@@ -250,7 +264,41 @@ TEST(families, fp8_weights_are_value_times_scale) {
   config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", nullptr}};
   EXPECT_NO_THROW(read_description(config));
   config["quantization_config"]["weight_block_size"] = {128, 128};
-  EXPECT_THROW(read_description(config), error);
+  EXPECT_NO_THROW(read_description(config));
+  config["quantization_config"]["weight_block_size"] = {1, 128};
+  EXPECT_QKGEOM_ERROR("quant_method 'fp8' with blocks of [1,128]", read_description(config));
+  config["quantization_config"] = {{"quant_method", "awq"}};
+  EXPECT_QKGEOM_ERROR("quant_method 'awq' is not supported", read_description(config));
+}
+
+// Qwen 3.5 may have the experts of a layer in one tensor, as transformers holds them: output by input, gate before up.
+TEST(families, experts_in_one_tensor_are_those_of_tensors_of_their_own) {
+  const forward_fixture f = family_fixture("qwen3.5-moe");
+  const decoder_description d = f.description();
+  const index_t experts = d.experts->count, width = d.experts->width;
+  const safetensors_file original(f.folder + "/model.safetensors");
+  std::map<std::string, std::pair<std::vector<index_t>, std::vector<bf16>>> joined;
+  for (const auto& t : original.tensors()) {
+    const auto values = original.values<bf16>(t);
+    const auto at = t.name.find(".experts.");
+    const bool own = at == t.name.npos, down = t.name.ends_with("down_proj.weight");
+    auto& [shape, all] = joined[own ? t.name : t.name.substr(0, at + 9) + (down ? "down_proj" : "gate_up_proj")];
+    shape = own ? t.shape : std::vector{experts, down ? d.hidden : 2 * width, down ? width : d.hidden};
+    const index_t expert = own ? 0 : std::stoi(t.name.substr(at + 9));
+    const index_t row = t.name.ends_with(".up_proj.weight") && !own ? width : 0;
+    index_t size = 1;
+    for (const index_t n : shape) size *= n;
+    all.resize(size);
+    std::copy(values.begin(), values.end(), all.begin() + (own ? 0 : (expert * shape[1] + row) * shape[2]));
+  }
+  std::vector<tensor_to_write> written;
+  for (const auto& [name, t] : joined)
+    written.push_back({name, "BF16", t.first, std::as_bytes(std::span(t.second)), {}});
+  EXPECT_LT(written.size(), original.tensors().size());
+  const test::scratch_folder folder;
+  write_safetensors(folder / "model.safetensors", written);
+  EXPECT_EQ(run_fixture({f.file, folder.path().string()}, d, compute_type::bf16),
+            run_fixture(f, d, compute_type::bf16));
 }
 
 // GPT-OSS' released weights: experts in MXFP4. The same values written out in bf16, input by output, give the same.

@@ -34,11 +34,12 @@ TEST(forward, losses_agree_with_transformers) {
 /// definition.
 void rotate(const decoder_description& d, const layer_description& layer, const rope_table& table, index_t t,
             bool query, float* x) {
-  const index_t heads = query ? d.query_heads : d.key_heads;
+  const auto [key_heads, dim] = d.heads_of(layer);
+  const index_t heads = query ? d.query_heads : key_heads;
   for (index_t h = 0; layer.rope && h < heads; ++h)
     for (index_t i = 0; i < table.half; ++i) {
       const bool interleaved = d.rope_of(layer).interleaved;
-      float* const turned = x + h * d.head_dim + d.rope_of(layer).first;
+      float* const turned = x + h * dim + d.rope_of(layer).first;
       float& a = turned[interleaved ? 2 * i : i];
       float& b = turned[interleaved ? 2 * i + 1 : i + table.half];
       const double cosine = table.cos[t * table.half + i], sine = table.sin[t * table.half + i], u = a, v = b;
@@ -47,12 +48,12 @@ void rotate(const decoder_description& d, const layer_description& layer, const 
     }
   if (!query || !d.growth) return;
   const double grown = 1 + d.growth->beta * std::log1p(static_cast<double>(t / d.growth->context));
-  for (index_t c = 0; c < heads * d.head_dim; ++c) x[c] = static_cast<float>(x[c] * grown);
+  for (index_t c = 0; c < heads * dim; ++c) x[c] = static_cast<float>(x[c] * grown);
 }
 
 TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
   auto names = test::varied_families;
-  names.push_back("deepseek-v3");
+  names.insert(names.end(), {"deepseek-v3", "gemma4-text"});
   for (const auto& name : names) {
     const forward_fixture f = family_fixture(name);
     const decoder_description d = f.description();

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
 
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
@@ -59,12 +62,80 @@ TEST(gguf_architectures, queries_and_keys_are_those_of_transformers) {
                                                            line{"exaone4", "exaone4"},
                                                            line{"cohere2", "cohere2"},
                                                            line{"glm4-moe", "glm4moe"},
+                                                           line{"gemma4-text", "gemma4"},
+                                                           line{"llama4-text", "llama4", true},
+                                                           line{"qwen3.5", "qwen35"},
+                                                           line{"qwen3.5-moe", "qwen35moe"},
+                                                           line{"qwen3-next", "qwen3next"},
+                                                           line{"deepseek-v3", "deepseek2", true},
+                                                           line{"deepseek-v3-direct", "deepseek2", true},
                                                            line{"gpt-oss", "gpt-oss", true}}) {
     const auto fixture = family_fixture(family);
     // The fixtures' weights are bf16, which F16 holds but for the smallest.
     EXPECT_LE(worst_distance(fixture, architecture, "F32", with_windows), 1e-4) << family;
     EXPECT_LE(worst_distance(fixture, architecture, "F16", with_windows), 1e-4) << family;
   }
+}
+
+/// GPT-OSS as it is released: experts in MXFP4, which the file has in another order of nibbles than safetensors.
+TEST(gguf_architectures, experts_in_mxfp4_have_the_values_of_the_format) {
+  const auto fixture = family_fixture("gpt-oss");
+  const test::scratch_folder scratch;
+  constexpr double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  const safetensors_file original(fixture.folder + "/model.safetensors");
+  std::map<std::string, std::vector<bf16>> values;
+  std::vector<tensor_to_write> tensors;
+  for (const auto& t : original.tensors()) {
+    const auto stored = original.values<bf16>(t);
+    auto& out = values[t.name];
+    out.assign(stored.begin(), stored.end());
+    if (t.name.ends_with("experts.gate_up_proj") || t.name.ends_with("experts.down_proj"))
+      for (index_t i = 0; i < static_cast<index_t>(out.size()); ++i) {
+        const index_t row = i % t.shape[2], column = i / t.shape[2];  // of a matrix output by input
+        const double size = e2m1[(row * 5 + column * 11 + column * column) % 8] * std::pow(2.0, -4 - row % 3);
+        out[i] = bf16::round(static_cast<float>(column % 3 == 0 ? -size : size));
+      }
+    tensors.push_back({t.name, "BF16", t.shape, std::as_bytes(std::span(out)), {}});
+  }
+  write_safetensors(scratch / "model.safetensors", tensors);
+  fs::copy(fixture.folder + "/config.json", scratch / "config.json");
+  test::put(scratch / "model.gguf", converted(scratch.path(), "gpt-oss", "F16", "MXFP4").bytes());
+  EXPECT_EQ(gguf_model(scratch / "model.gguf").types()["MXFP4"], 9);  // three in each layer
+  const auto run = [&](const fs::path& model) {
+    return run_fixture({fixture.file, model.string()}, fixture.description(), compute_type::f32);
+  };
+  const auto expected = run(scratch.path()), found = run(scratch / "model.gguf");
+  for (const auto& [name, ours] : expected)
+    EXPECT_LE(distance(found.at(name), ours), 1e-5 * norm(ours)) << name;  // F16 lacks the smallest of the others
+}
+
+/// What llama.cpp takes for granted, and the heads of its own form of latent attention.
+TEST(gguf_architectures, what_a_file_does_not_say_is_that_of_the_released_models) {
+  const test::scratch_folder scratch;
+  const auto read = [&](const char* family, const char* architecture) {
+    test::put(scratch / "model.gguf", converted(family_fixture(family).folder, architecture, "F32").bytes());
+    return read_description(gguf_model(scratch / "model.gguf").config());
+  };
+  const auto llama4 = read("llama4-text", "llama4");
+  EXPECT_EQ(llama4.layers[0].chunk, 8192);
+  EXPECT_EQ(llama4.growth->context, 8192);
+  EXPECT_EQ(llama4.qk, qk_norm::each_rotated_head);
+  EXPECT_EQ(llama4.feed_forward, 80);
+  EXPECT_EQ(llama4.experts->width, 24);
+  EXPECT_EQ(llama4.experts->chosen, 2);
+  EXPECT_TRUE(!llama4.layers[0].experts && llama4.layers[1].experts);
+  const auto deepseek = read("deepseek-v3", "deepseek2"), theirs = family_fixture("deepseek-v3").description();
+  EXPECT_EQ(deepseek.head_dim, 20);
+  EXPECT_EQ(deepseek.key_heads, 6);
+  EXPECT_EQ(deepseek.latent->query_rank, 20);
+  EXPECT_EQ(deepseek.latent->plain, 12);
+  EXPECT_EQ(deepseek.latent->value_dim, 10);
+  EXPECT_TRUE(deepseek.latent->pairs);
+  EXPECT_EQ(deepseek.rope.inv_freq, theirs.rope.inv_freq);
+  EXPECT_NEAR(*deepseek.score_scale, *theirs.score_scale, 1e-7);
+  EXPECT_EQ(deepseek.rope.attention_factor, 1);
+  EXPECT_EQ(deepseek.experts->groups, 4);
+  EXPECT_EQ(deepseek.experts->scale, 1.5);
 }
 
 TEST(gguf_architectures, the_bundled_model_and_llama3_scaling_give_what_their_safetensors_give) {

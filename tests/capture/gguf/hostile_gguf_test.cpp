@@ -217,5 +217,52 @@ TEST_F(hostile_gguf, patterns_and_experts_of_the_wrong_number_are_refused) {
   EXPECT_THAT(refusal(granite.bytes()), HasSubstr("without rotary embedding is not supported"));
 }
 
+TEST_F(hostile_gguf, parts_of_heads_that_do_not_belong_together_are_refused) {
+  const auto with = [&](written_gguf w, const std::string& key, const json& value) {
+    for (auto& k : w.keys)
+      if (k.first == key) k.second = value;
+    return refusal(w.bytes());
+  };
+  const auto gemma = converted(checkpoint_of("gemma4-text"), "gemma4", "F32");
+  EXPECT_THAT(with(gemma, "gemma4.attention.head_count_kv", {2, 1, 2}), HasSubstr("a number for each layer"));
+  EXPECT_THAT(with(gemma, "gemma4.attention.head_count_kv", {2, 0, 2, 0}), HasSubstr("num_key_value_heads"));
+  EXPECT_THAT(with(gemma, "gemma4.rope.dimension_count_swa", 10), HasSubstr("must be 20, the length of keys"));
+  EXPECT_THAT(with(gemma, "gemma4.attention.shared_kv_layers", 1), HasSubstr("num_kv_shared_layers"));
+  EXPECT_THAT(with(gemma, "gemma4.embedding_length_per_layer_input", 8), HasSubstr("hidden_size_per_layer_input"));
+  auto scaled = gemma;
+  scaled.keys.emplace_back("gemma4.attention.scale", 0.5);
+  EXPECT_THAT(refusal(scaled.bytes()), HasSubstr("attention.scale must be 1"));
+  auto divided = gemma;
+  for (auto& t : divided.tensors)
+    if (t.name == "rope_freqs.weight") t.values[0] = 2;
+  EXPECT_THAT(refusal(divided.bytes()), HasSubstr("rope_freqs.weight must hold 1, then 1e30"));
+  const json by_layer = json::array({2, 2, 2});
+  EXPECT_THAT(with(model, "qwen3.attention.head_count_kv", by_layer),
+              HasSubstr("a number of key heads for each layer"));
+
+  const auto qwen = converted(checkpoint_of("qwen3.5"), "qwen35", "F32");
+  EXPECT_THAT(with(qwen, "qwen35.ssm.inner_size", 2), HasSubstr("has 40 rows, not 0"));
+  EXPECT_THAT(with(qwen, "qwen35.ssm.group_count", 3), HasSubstr("rows, not"));
+  EXPECT_THAT(with(qwen, "qwen35.ssm.time_step_rank", 3), HasSubstr("rows, not"));
+
+  const auto deepseek = converted(checkpoint_of("deepseek-v3"), "deepseek2", "F32");
+  EXPECT_THAT(with(deepseek, "deepseek2.attention.key_length_mla", 8), HasSubstr("must be less than"));
+  EXPECT_THAT(with(deepseek, "deepseek2.expert_gating_func", 1), HasSubstr("expert_gating_func must be 2"));
+  for (const bool flat : {true, false}) {
+    auto broken = deepseek;
+    for (auto& t : broken.tensors)
+      if (t.name == "blk.0.attn_k_b.weight") {
+        if (flat)
+          t.shape = {static_cast<index_t>(t.values.size())};
+        else
+          std::swap(t.shape[0], t.shape[1]);
+      }
+    EXPECT_THAT(refusal(broken.bytes()), HasSubstr(flat ? "has 1 dimensions" : "do not belong to the same 6 heads"));
+  }
+  auto alone = deepseek;
+  std::erase_if(alone.tensors, [](const auto& t) { return t.name == "blk.0.attn_v_b.weight"; });
+  EXPECT_THAT(refusal(alone.bytes()), HasSubstr("no tensor attn_v_b beside blk.0.attn_k_b.weight"));
+}
+
 }  // namespace
 }  // namespace qkgeom

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct written_gguf {
   struct tensor {
     std::string name;
     std::vector<index_t> shape;  ///< slowest first
-    std::string type;            ///< F32, F16 or Q8_0
+    std::string type;            ///< F32, F16, Q8_0 or MXFP4
     std::vector<float> values;
   };
   std::string magic = "GGUF";
@@ -46,7 +47,7 @@ struct written_gguf {
       put_text(out, t.name);
       put(out, static_cast<std::uint32_t>(t.shape.size()));
       for (auto n = t.shape.rbegin(); n != t.shape.rend(); ++n) put(out, static_cast<std::int64_t>(*n));
-      put(out, t.type == "F32" ? std::uint32_t{0} : t.type == "F16" ? std::uint32_t{1} : std::uint32_t{8});
+      put(out, std::uint32_t{t.type == "F32" ? 0u : t.type == "F16" ? 1u : t.type == "Q8_0" ? 8u : 39u});
       put(out, static_cast<std::uint64_t>(data.size()));
       put_values(data, t);
       data.resize((data.size() + alignment - 1) / alignment * alignment);
@@ -85,13 +86,33 @@ struct written_gguf {
       put(out, v.get<std::uint32_t>());
     }
   }
+  /// 32 values with the least exponent that holds the largest; the first 16 are the bytes' lower halves.
+  static void put_mxfp4(std::string& out, const float* x, float largest) {
+    constexpr float sizes[] = {0, 1, 2, 3, 4, 6, 8, 12};  // twice those of E2M1
+    int exponent = 1;
+    while (std::ldexp(12.0f, exponent - 128) < largest) ++exponent;
+    put(out, static_cast<std::uint8_t>(exponent));
+    const auto code = [&](float v) {
+      const float size = std::ldexp(std::abs(v), 128 - exponent);
+      const auto* const nearest = std::min_element(std::begin(sizes), std::end(sizes), [&](float a, float b) {
+        return std::abs(a - size) < std::abs(b - size);
+      });
+      return static_cast<unsigned>(nearest - sizes) | (v < 0 ? 8u : 0u);
+    };
+    for (int i = 0; i < 16; ++i) put(out, static_cast<std::uint8_t>(code(x[i]) | code(x[i + 16]) << 4));
+  }
   static void put_values(std::string& out, const tensor& t) {
     for (std::size_t i = 0; i < t.values.size();) {
       if (t.type == "F32") put(out, t.values[i++]);
       if (t.type == "F16") put(out, f16::round(t.values[i++]));
-      if (t.type != "Q8_0") continue;
+      if (t.type != "Q8_0" && t.type != "MXFP4") continue;
       float largest = 0;
       for (std::size_t j = 0; j < 32; ++j) largest = std::max(largest, std::abs(t.values[i + j]));
+      if (t.type == "MXFP4") {
+        put_mxfp4(out, &t.values[i], largest);
+        i += 32;
+        continue;
+      }
       const f16 scale = f16::round(largest / 127);
       put(out, scale);
       for (std::size_t j = 0; j < 32; ++j, ++i)

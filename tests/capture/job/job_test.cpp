@@ -678,6 +678,38 @@ TEST(sinks, of_captured_heads_are_in_the_manifest) {
   EXPECT_EQ(parse_manifest(manifest_text(m), "m").extra["sinks"], expected);
 }
 
+/// Gemma 4: full layers and sliding ones have heads of their own sizes, and a capture has one.
+TEST_F(job, layers_with_other_heads_take_a_capture_of_their_own) {
+  auto config = read_json(family_fixture("gemma4-text").folder + "/config.json");
+  config["vocab_size"] = read_json(bundled / "stage1-step-1000" / "config.json")["vocab_size"];
+  fs::create_directory(folder / "model");
+  std::ofstream(folder / "model" / "config.json") << config;
+  fs::copy(bundled / "tokenizer.json", folder / "model");
+  options.model = folder / "model";
+  options.untrained = 1;
+  options.softmax = options.loss = true;
+  test::write_books(folder / "books.jsonl", 1);
+  options.documents.jsonl = folder / "books.jsonl";
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("layers 0,2 (2 key heads of size 20)"));
+  const auto full = capture_set::open({options.out});
+  EXPECT_EQ(full.manifest().layers.size(), 2u);
+  EXPECT_EQ(full.read_layer(3).view<float>().q.dim, 24);
+  EXPECT_EQ(full.read_layer(3).view<float>().k.heads, 1);
+  EXPECT_EQ(full.manifest().rope_of(full.manifest().layers[0])->inv_freq.back(), 0);
+
+  options.plan.layers = {0, 2};
+  options.out = folder / "sliding";
+  run();
+  const auto sliding = capture_set::open({options.out});
+  EXPECT_EQ(sliding.manifest().model.head_dim, 20);
+  EXPECT_EQ(sliding.manifest().rope_of(sliding.manifest().layers[0])->rotary_dim, 20);
+  EXPECT_EQ(sliding.read_layer(2).view<float>().k.heads, 2);
+  options.plan.layers = {0, 1};
+  options.out = folder / "both";
+  EXPECT_THAT(refusal(), HasSubstr("a capture holds layers of one kind, such as --layers 0"));
+}
+
 /// Latent attention: a capture names the parts of its heads, and each can be read alone, with the whole's scale.
 TEST_F(job, head_parts_are_in_the_manifest_and_are_read_apart) {
   auto config = read_json(family_fixture("deepseek-v3").folder + "/config.json");

@@ -213,6 +213,8 @@ TEST(description, rope_theta_is_replaced_wherever_a_config_has_it) {
   EXPECT_DOUBLE_EQ(theta(pythia), 777);
   const json gemma{{"model_type", "gemma3_text"}, {"rope_theta", 1e6}};
   EXPECT_THROW(with_rope_theta(gemma, 777), error);
+  EXPECT_THROW(with_rope_theta({{"model_type", "gemma4"}, {"text_config", json::object()}}, 777), error);
+  EXPECT_THROW(with_rope_scaling({{"model_type", "gemma4_text"}}, "linear:4"), error);
   EXPECT_THROW(with_rope_theta(llama(), -1), error);
 }
 
@@ -297,17 +299,16 @@ TEST(description, smollm3_switches_and_windows) {
 TEST(description, refusals_name_what_is_wrong) {
   EXPECT_EQ(description_refusal({{"model_type", "foo"}}),
             "config.json: model_type 'foo' is not supported; supported: llama, llama4, llama4_text, smollm3, mistral, "
-            "ministral, "
-            "ministral3, mistral3, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_text, qwen3_next, mllama, "
-            "mllama_text_model, gemma3, "
-            "gemma3_text, glm, glm4, "
-            "glm4_moe, "
+            "ministral, ministral3, mistral3, qwen2, qwen3, qwen3_moe, qwen3_5, qwen3_5_text, "
+            "qwen3_5_moe, qwen3_5_moe_text, qwen3_next, mllama, "
+            "mllama_text_model, gemma3, gemma3_text, gemma4, gemma4_text, gemma4_unified, gemma4_unified_text, glm, "
+            "glm4, glm4_moe, "
             "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, deepseek_v3, "
             "gpt_neox");
   EXPECT_THAT(description_refusal(json::object()), HasSubstr("model_type"));
   EXPECT_THAT(description_refusal(json::array()), HasSubstr("object"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "proportional"}}}})),
-              HasSubstr("rope type 'proportional'"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "axial"}}}})),
+              HasSubstr("rope type 'axial'"));
   EXPECT_THAT(description_refusal(with(llama(), {{"hidden_act", "relu"}})), HasSubstr("'relu'"));
   EXPECT_THAT(description_refusal(with(llama(), {{"num_key_value_heads", 5}})), HasSubstr("multiple"));
   EXPECT_THAT(description_refusal(with(llama(), {{"hidden_size", -4}})), HasSubstr("hidden_size"));
@@ -367,6 +368,88 @@ TEST(description, families_of_2026_have_their_own_defaults) {
   EXPECT_EQ(read("seed_oss").head_dim, 128);
   EXPECT_FALSE(read("seed_oss").output_bias);
   EXPECT_DOUBLE_EQ(*read("granite").score_scale, 1);
+}
+
+/// Gemma 4 as its config.json has it, where it is not silent.
+json gemma4() {
+  return {{"model_type", "gemma4_text"},
+          {"num_hidden_layers", 12},
+          {"hidden_size_per_layer_input", 0},
+          {"attention_k_eq_v", true},
+          {"num_global_key_value_heads", 2}};
+}
+
+TEST(description, gemma4_has_wider_heads_in_full_layers) {
+  const auto d = read_description(gemma4());
+  EXPECT_EQ((head_shape{d.key_heads, d.head_dim}), (head_shape{2, 512}));
+  for (std::size_t i = 0; i < 12; ++i) {
+    const layer_description& l = d.layers[i];
+    EXPECT_EQ(d.heads_of(l), (i % 6 == 5 ? head_shape{2, 512} : head_shape{4, 256})) << i;
+    EXPECT_EQ(l.window.value_or(0), i % 6 == 5 ? 0 : 512);
+    EXPECT_EQ(l.values_of_keys, i % 6 == 5);
+  }
+  EXPECT_EQ(d.widest_head(), 512);
+  EXPECT_EQ(d.widest_keys(), 1024);
+  // As transformers computes them: exponents of the whole head, and 192 pairs that do not turn.
+  EXPECT_EQ(d.rope.rotary_dim, 512);
+  expect_near(d.rope.inv_freq[1], 0.947463526);
+  expect_near(d.rope.inv_freq[63], 0.0333762469);
+  EXPECT_EQ(d.rope.inv_freq[64], 0);
+  EXPECT_EQ(d.rope.inv_freq.size(), 256u);
+  EXPECT_EQ(d.local_rope->inv_freq, default_frequencies(1e4, 256));
+  const json by_layer = with(gemma4(), {{"head_dim", 64},
+                                        {"per_layer_config",
+                                         {{"5", {{"head_dim", 128}, {"num_key_value_heads", 1}}},
+                                          {"11", {{"head_dim", 128}, {"num_key_value_heads", 1}}}}}});
+  EXPECT_EQ(read_description(by_layer).head_dim, 128);
+  EXPECT_EQ(read_description(by_layer).key_heads, 1);
+  EXPECT_EQ(read_description(by_layer).layers[0].heads, (head_shape{4, 64}));
+  const auto unified = read_description({{"model_type", "gemma4_unified"}, {"text_config", json::object()}});
+  EXPECT_EQ(unified.layers[0].window, 1024);
+  EXPECT_EQ(unified.context, 262144);
+  // Without its switch the number of key heads does not count.
+  EXPECT_EQ(read_description(with(gemma4(), {{"attention_k_eq_v", false}})).key_heads, 4);
+}
+
+TEST(description, what_gemma4_is_not_computed_with_is_refused_by_name) {
+  for (const auto& [field, value] : std::vector<std::pair<std::string, json>>{{"hidden_size_per_layer_input", 256},
+                                                                              {"hidden_size_per_layer_input", nullptr},
+                                                                              {"enable_moe_block", true},
+                                                                              {"num_kv_shared_layers", 4},
+                                                                              {"use_bidirectional_attention", "all"},
+                                                                              {"num_global_key_value_heads", 3}})
+    EXPECT_THAT(description_refusal(with(gemma4(), {{field, value}})),
+                HasSubstr(field == "num_global_key_value_heads" ? "3 key heads" : field));
+  EXPECT_NO_THROW(read_description(with(gemma4(), {{"use_bidirectional_attention", "vision"}})));
+  const json one_wide{{"5", {{"head_dim", 512}}}};
+  EXPECT_THAT(description_refusal(with(gemma4(), {{"per_layer_config", one_wide}})), HasSubstr("the same heads"));
+  EXPECT_THAT(description_refusal(with(gemma4(), {{"per_layer_config", {{"0", {{"hidden_size", 8}}}}}})),
+              HasSubstr("hidden_size"));
+  EXPECT_THAT(
+      description_refusal(with(gemma4(), {{"layer_types", json(std::vector<std::string>(12, "sliding_attention"))}})),
+      HasSubstr("last of layer_types"));
+  EXPECT_THAT(description_refusal(with(llama(), {{"global_head_dim", 512}})), HasSubstr("global_head_dim"));
+}
+
+TEST(plan, a_capture_holds_layers_whose_heads_are_alike) {
+  const auto d = read_description(gemma4());
+  for (const bool windowed : {false, true}) {
+    const auto full = plan_capture(d, "m", "", {.include_windowed = windowed});
+    ASSERT_EQ(full.layers.size(), 2u);
+    EXPECT_EQ(full.model.head_dim, 512);
+    EXPECT_EQ(full.rope->rotary_dim, 512);
+    EXPECT_THAT(full.layers[0].key_heads, ElementsAre(0, 1));
+  }
+  const auto sliding = plan_capture(d, "m", "", {.layers = {0, 3}});
+  EXPECT_EQ(sliding.model.head_dim, 256);
+  EXPECT_EQ(sliding.model.n_key_heads, 4);
+  EXPECT_EQ(sliding.rope->rotary_dim, 256);
+  EXPECT_THAT(sliding.layers[1].key_heads, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(test::message_of([&] {
+                plan_capture(d, "m", "", {.layers = {0, 1, 2, 5}});
+              }),
+              HasSubstr("such as --layers 0-2"));
+  EXPECT_EQ(layers_text(layers_with_other_heads(d)), "0-4,6-10");
 }
 
 TEST(description, glm4_moe_without_groups_of_experts) {
@@ -443,6 +526,11 @@ TEST(description, qwen3_5_attends_in_each_fourth_layer) {
   EXPECT_EQ(d.delta->channels(), 2 * 16 * 128 + 32 * 128);
   EXPECT_EQ(choose_layers(d, {}), (std::vector<index_t>{3, 7, 11, 15, 19, 23, 27, 31}));
   EXPECT_THAT(test::message_of([&] { choose_layers(d, {.layers = {4}}); }), HasSubstr("gated delta net"));
+  const decoder_description mixture =
+      read_description({{"model_type", "qwen3_5_moe"}, {"text_config", {{"norm_topk_prob", false}}}});
+  EXPECT_EQ(mixture.experts->count, 256);
+  EXPECT_TRUE(mixture.experts->normalised);  // whatever config.json says
+  for (const layer_description& l : mixture.layers) EXPECT_TRUE(l.experts);
   const json text{{"model_type", "qwen3_5_text"}, {"num_hidden_layers", 2}};
   const auto listed = read_description(with(text, {{"layer_types", {"full_attention", "linear_attention"}}}));
   EXPECT_FALSE(listed.layers[0].delta);

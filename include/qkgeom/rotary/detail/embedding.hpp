@@ -132,6 +132,15 @@ inline void read_longrope(const scaling_fields& from, rope_description& rope) {
   rope.scaled_context = from.context;
 }
 
+/// "Proportional" embedding: a head's first pairs turn as those of a head that turns as a whole, the others do not.
+inline void read_proportional(const scaling_fields& from, double share, rope_description& rope) {
+  const auto turning = static_cast<std::ptrdiff_t>(std::floor(static_cast<double>(rope.rotary_dim) * share / 2));
+  std::fill(rope.inv_freq.begin() + turning, rope.inv_freq.end(), 0.0f);
+  const double factor = from.or_default("factor", 1);
+  for (float& f : rope.inv_freq) f /= static_cast<float>(factor);
+  if (factor != 1) rope.scaled_context = stretched(static_cast<double>(from.context), factor);
+}
+
 /// theta of a document of `length` tokens, in single precision like PyTorch.
 inline double dynamic_theta(const rope_description& rope, index_t length) {
   const auto factor = static_cast<float>(rope.dynamic->factor);
@@ -193,7 +202,8 @@ inline rope_description read_rope_dictionary(const json_value& config, const std
   }
   require(partial == 1 || (defaults.may_be_partial && partial < 1), config.where(), ": a partial_rotary_factor of ",
           partial, " is not supported for this family");
-  rope.rotary_dim = static_cast<index_t>(static_cast<double>(head_dim) * partial);
+  const bool whole = rope.type == "proportional";
+  rope.rotary_dim = whole ? head_dim : static_cast<index_t>(static_cast<double>(head_dim) * partial);
   require(rope.rotary_dim % 2 == 0 && rope.rotary_dim > 0, config.where(), ": ", rope.rotary_dim,
           " rotated channels of a head of ", head_dim, " are no pairs, which rotary embedding needs");
   rope.inv_freq = default_frequencies(rope.theta, rope.rotary_dim);
@@ -220,9 +230,11 @@ inline rope_description read_rope_dictionary(const json_value& config, const std
     rope.scaled_context = detail::stretched(static_cast<double>(context), rope.dynamic->factor);
   } else if (rope.type == "longrope") {
     detail::read_longrope(fields, rope);
+  } else if (rope.type == "proportional") {
+    detail::read_proportional(fields, partial, rope);
   } else {
     fail(config.where(), ": rope type '", printable(rope.type),
-         "' is not supported; supported: default, linear, dynamic, llama3, yarn, longrope");
+         "' is not supported; supported: default, linear, dynamic, llama3, yarn, longrope, proportional");
   }
   return rope;
 }

@@ -91,6 +91,7 @@ std::vector<std::string> families() {
   names.push_back("glm4-moe");       // chooses experts by sigmoids
   names.push_back("granite");        // scales what layers add
   names.push_back("cohere2");        // norms about the mean
+  names.push_back("gemma4-text");    // norms values, and has two sizes of heads
   return names;
 }
 

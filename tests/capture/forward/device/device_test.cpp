@@ -94,14 +94,14 @@ TEST(device, every_sink_of_several_documents_gets_what_the_cpu_gives) {
     for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
       test::expect_sinks_as_on_the_cpu(name, stage, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}));
   for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
-    for (const char* name : {"deepseek-v3", "llama4-text", "qwen3.5", "qwen3-next"})
+    for (const char* name : {"deepseek-v3", "gemma4-text", "llama4-text", "qwen3.5", "qwen3.5-moe", "qwen3-next"})
       test::expect_sinks_as_on_the_cpu(name, stage, pass({.chunk = 9, .attention_rows = 5}), 100);
 }
 
 TEST(device, changes_heads_as_the_cpu_does) {
   for (const auto& name : test::varied_families)
     test::expect_changed_heads_as_on_the_cpu(name, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}), 40);
-  for (const char* name : {"deepseek-v3", "llama4-text"})
+  for (const char* name : {"deepseek-v3", "gemma4-text", "llama4-text"})
     test::expect_changed_heads_as_on_the_cpu(name, pass({.chunk = 9, .attention_rows = 5}), 80);
 }
 
