@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // qkgeom-capture: text and a checkpoint in, queries and keys of attention heads out.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
+#include <cmath>
+#include <fstream>
 #include <iostream>
 
 #include "capture/analysis/live_analysis_on.hpp"
@@ -23,9 +24,15 @@ namespace {
 
 using namespace qkgeom;
 
+/// The most memory that this program has held, in bytes. getrusage would count the process that started it as well.
+double peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (double kilobytes = 0; word == "VmHWM:" && status >> kilobytes) return 1024 * kilobytes;
+  return std::nan("");
+}
+
 void print(const capture_summary& s, const std::string& out, const std::string& products) {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
   if (!s.note.empty()) fmt::print("note: {}\n", s.note);
   if (s.was_complete) {
     fmt::print("{} is already complete: {} rows in {} shards, {:.1f} MB\n", out, s.rows, s.shards,
@@ -35,7 +42,7 @@ void print(const capture_summary& s, const std::string& out, const std::string& 
   fmt::print(
       "{} documents, {} tokens in {:.2f} s: {:.0f} tokens/s; {} rows in {} shards, {:.1f} MB; peak memory {:.0f} MB\n",
       s.documents, s.tokens, s.seconds, static_cast<double>(s.tokens) / s.seconds, s.rows, s.shards,
-      static_cast<double>(s.bytes) / 1e6, static_cast<double>(usage.ru_maxrss) * 1024 / 1e6);
+      static_cast<double>(s.bytes) / 1e6, peak_memory() / 1e6);
   fmt::print("rotary embedding: {}\n", s.rope);
   if (!products.empty()) fmt::print("products in {}\n", products);
   if (s.loss_tokens > 0) fmt::print("loss {:.4f} nats per token over {:.0f} tokens\n", s.loss, s.loss_tokens);

@@ -115,6 +115,7 @@ TEST_F(capture_program, a_study_in_a_file_and_its_plan) {
   EXPECT_THAT(planned, HasSubstr("3 read, 6144 tokens"));
   EXPECT_THAT(planned, HasSubstr("1536 of queries, 1536 of keys (expected)"));
   a.insert(a.end(), {"--out", (folder / "o").string()});
+  const std::vector<char> not_the_program_s(std::size_t{200} << 20, 1);
   ASSERT_EQ(run(a), 0) << log();
   // 3072 rows expected, with a standard deviation of 52.
   const std::string done = log();
