@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "qkgeom/backend/detail/cpu/pair_math.hpp"
 #include "qkgeom/backend/detail/cpu/pair_prepare.hpp"
@@ -163,6 +166,79 @@ struct gram_tile {
   }
 };
 
+/// Adds pairs that count 1 each to a heatmap. They come in runs of one cell, whose counts and sums are kept apart until
+/// it ends.
+template <class F>
+class heat_runs {
+ public:
+  /// `position` are those of the keys (tokens).
+  heat_runs(pair_sink& sink, const std::int32_t* position, double tau) : sink_(sink), t_(position), tau_(tau) {}
+  ~heat_runs() { flush(); }
+
+  /// The cell that all pairs of the keys [i, i + rows) with later ones [j, j + columns) share; -1 if there is none.
+  index_t shared_cell(index_t i, index_t rows, index_t j, index_t columns) const {
+    const std::int32_t *const a = t_ + i, *const b = t_ + j;
+    const index_t cell = cell_of(a[0], b[0]);  // at the ends of all distances and of all middles
+    return cell == cell_of(a[rows - 1], b[columns - 1]) && cell == cell_of(a[0], b[columns - 1]) &&
+                   cell == cell_of(a[rows - 1], b[0])
+               ? cell
+               : -1;
+  }
+  /// Adds `count` pairs of one cell, whose plasticity is the sum of the lanes of `sum`.
+  void add(index_t cell, index_t count, const vec<F>& sum) {
+    begin_run(cell, count);
+    sum_.add(sum);
+  }
+  /// Adds the pairs of key i with the later keys [begin, end) of one panel, which begins at key `first`; `panel` is
+  /// their plasticity.
+  void add_row(index_t i, index_t begin, index_t end, const F* panel, index_t first) {
+    while (begin < end) {
+      const auto run = sink_.cells.run_of(t_[i], t_[begin], tau_);
+      const index_t next = t_[end - 1] <= run.last ? end : std::upper_bound(t_ + begin + 1, t_ + end, run.last) - t_;
+      if (run.cell >= 0) {
+        begin_run(run.cell, next - begin);
+        add_lanes(panel, begin - first, next - first);
+      }
+      begin = next;
+    }
+  }
+
+ private:
+  using mask = typename simd<F>::mask;
+  using lane_int = std::conditional_t<sizeof(F) == 4, std::int32_t, std::int64_t>;
+
+  void add_lanes(const F* panel, index_t begin, index_t end) {
+    constexpr int L = lanes<F>;
+    mask lane;
+    for (int l = 0; l < L; ++l) lane[l] = l;
+    for (index_t from = begin / L * L; from < end; from += L) {
+      const mask inside = (lane >= static_cast<lane_int>(begin - from)) & (lane < static_cast<lane_int>(end - from));
+      sum_.add(inside ? load(panel + from) : vec<F>{});
+    }
+  }
+  index_t cell_of(std::int32_t t_i, std::int32_t t_j) const {
+    return sink_.cells.cell_of(sink_.cells.place(t_i, t_j), tau_);
+  }
+  void begin_run(index_t cell, index_t count) {
+    if (cell != cell_) flush();
+    cell_ = cell;
+    count_ += count;
+  }
+  void flush() {
+    if (cell_ < 0) return;
+    sink_.heat_sum[cell_] += sum_.value();
+    sink_.heat_weight[cell_] += static_cast<double>(count_);
+    sum_ = {};
+    count_ = 0;
+  }
+
+  pair_sink& sink_;
+  const std::int32_t* t_;
+  double tau_;
+  index_t cell_ = -1, count_ = 0;
+  lane_sums<F> sum_;
+};
+
 /// Share `share` of `shares` of the sum over all pairs i < j of one group under one query bucket: panels p = share,
 /// share + shares, ... of j. Blocks of i stay in the second-level cache while the panels pass.
 template <class F>
@@ -173,7 +249,9 @@ void sum_tiles(const scaled_keys<F>& keys, index_t share, index_t shares, const 
   gram_tile<F> tile;
   lane_sums<F> tile_sums;
   weighted_sums total;  // written once at the end, since neighbours of `out` belong to other threads
-  const bool simple = sink.simple();
+  const bool simple = sink.simple(), heat = sink.request->heatmap_cell > 0,
+             weighted = static_cast<bool>(sink.request->weight);
+  heat_runs<F> runs(sink, sink.groups->position.data() + sink.groups->offset[group] + range.begin, scores.tau);
   const auto add_pair = [&](index_t i, index_t j, double pp) {
     const double w = sink.weight(group, range, scores, i, j);
     if (w == 0) return;
@@ -181,15 +259,20 @@ void sum_tiles(const scaled_keys<F>& keys, index_t share, index_t shares, const 
     total.add(pp, w);
   };
   const auto add_tile = [&](index_t i, index_t p) {
-    const bool whole = i + rows <= p * panel && (p + 1) * panel <= keys.n;
-    if (!simple || !whole || !tile.add_up(keys, i, p)) tile.compute(keys, i, p);
-    if (simple) {
-      tile_sums.add(tile.sum);
-      return;
+    const index_t first = p * panel, last = std::min(keys.n, first + panel);
+    const bool whole = i + rows <= first && last == first + panel;
+    const index_t cell = whole && heat && !weighted ? runs.shared_cell(i, rows, first, panel) : -1;
+    if (!whole || !(simple || cell >= 0) || !tile.add_up(keys, i, p)) tile.compute(keys, i, p);
+    if (!weighted) tile_sums.add(tile.sum);
+    if (simple) return;
+    if (cell >= 0) return runs.add(cell, rows * panel, tile.sum);
+    for (index_t r = i; r < std::min(keys.n, i + rows); ++r) {
+      const F* const row = tile.plasticity + (r - i) * panel;
+      const index_t begin = std::max(first, r + 1);
+      if (!weighted) runs.add_row(r, begin, last, row, first);
+      for (index_t j = begin; weighted && j < last; ++j)
+        add_pair(range.begin + r, range.begin + j, static_cast<double>(row[j - first]));
     }
-    for (int r = 0; r < rows; ++r)
-      for (index_t j = std::max(p * panel, i + r + 1); j < std::min(keys.n, (p + 1) * panel); ++j)
-        add_pair(range.begin + i + r, range.begin + j, static_cast<double>(tile.plasticity[r * panel + j - p * panel]));
   };
   for (index_t from = 0; from < keys.n; from += block)
     for (index_t p = share; p < keys.panels(); p += shares)
