@@ -89,9 +89,6 @@ model_report analyse_arrays(nb::object q, nb::object k, nb::object positions, nb
   const array_layer rows(q, k, positions, documents, key_positions, key_documents, window);
   const auto options = options_of(buckets, covariance, pairs, sampled_pairs, heatmap, seed);
   require(!context_length || *context_length > 0, "context_length must be at least 1 token");
-  require(
-      !rows.on_cuda() || options.weighting != pair_weighting::prefix_uniform,
-      "pairs='prefix_uniform' of analyse is summed on the host: pass q.cpu() and k.cpu(), or call plasticity_profile");
   model_report report;
   report.context_length = context_length.value_or(rows.length());
   report.buckets = edges_of(buckets, report.context_length);
