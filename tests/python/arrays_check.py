@@ -49,6 +49,8 @@ refused(TypeError, ["q", "int64"], lambda: qkgeom.analyse(q.astype(np.int64), k,
 refused(TypeError, ["q", "list"], lambda: qkgeom.analyse([[1.0]], k, position))
 refused(TypeError, ["q and k", "float32"], lambda: qkgeom.analyse(q, k.astype(np.float32), position))
 refused(TypeError, ["positions", "float64"], lambda: qkgeom.analyse(q, k, position.astype(float)))
+refused(TypeError, ["positions", "<U1"], lambda: qkgeom.analyse(q, k, np.array(["a"] * n)))
+refused(ValueError, ["head size", "16", "8"], lambda: qkgeom.analyse(q, np.ascontiguousarray(k[..., :8]), position))
 refused(ValueError, ["positions", "599"], lambda: qkgeom.analyse(q, k, position[1:]))
 refused(ValueError, ["heads", "multiple"], lambda: qkgeom.analyse(q[:, :3], k, position))
 

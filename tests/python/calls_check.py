@@ -88,19 +88,22 @@ few = slice(0, 300)
 own = qkgeom.plasticity_profile(models[:1], q[few, 0], k[few, 0], position[few], pairs=lambda p: 1.0)
 alone = qkgeom.plasticity_profile(models[:1], q[few, 0], k[few, 0], position[few])
 assert np.allclose(own[0].plasticity[1], alone[0].plasticity[1], rtol=1e-6)
-for wrong, kind in ((lambda p: 1 / 0, ZeroDivisionError), (lambda p: -1.0, ValueError)):
+for wrong, kind in ((lambda p: 1 / 0, ZeroDivisionError), (lambda p: -1.0, ValueError), (lambda p: "near", TypeError)):
     try:
         qkgeom.plasticity_profile(models[:1], q[few, 0], k[few, 0], position[few], pairs=wrong)
         raise AssertionError("not refused")
     except kind:
         pass
 
+assert qkgeom.analyse(q, k, position, covariance="joint")[0].profiles[0].covariance == "joint"  # one name, not its letters
+assert qkgeom.open(golden / "short-bf16.safetensors", covariance="joint").report()[0].profiles[0].covariance == "joint"
 for words, call in (
     ("covariance", lambda: qkgeom.analyse(q, k, position, covariance=["normal"])),
     ("context_length", lambda: qkgeom.analyse(q, k, position, context_length=0)),
     ("buckets", lambda: qkgeom.analyse(q, k, position, buckets=0)),
     ("pairs", lambda: qkgeom.analyse(q, k, position, pairs="some")),
     ("nowhere", lambda: qkgeom.open("nowhere")),
+    ("threads", lambda: qkgeom.set_threads(-1)),
 ):
     try:
         call()

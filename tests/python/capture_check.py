@@ -32,6 +32,36 @@ def refused(words, call):
     raise AssertionError(f"not refused: {words}")
 
 
+def agree(where, a, b):
+    """Two values of JSON are equal, fractions but for their last digits: those of f32 differ by the order of products."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        assert a.keys() == b.keys(), (where, a.keys() ^ b.keys())
+        for n in a:
+            agree((*where, n), a[n], b[n])
+    elif isinstance(a, list) and isinstance(b, list):
+        assert len(a) == len(b), (where, a, b)
+        for i, (x, y) in enumerate(zip(a, b)):
+            agree((*where, i), x, y)
+    else:
+        assert a == b or (isinstance(a, float) and np.isclose(a, b, rtol=1e-6, atol=0)), (where, a, b)
+
+
+def same_manifests(program, package):
+    """The manifest of the package has what the program's has, but for what only a folder with the model's files says: hashes,
+    ids of documents. Returns the names of the fields."""
+    theirs, ours = (json.loads((f / "manifest.json").read_text()) for f in (program, package))
+    for m in (theirs, ours):
+        for n in ("written_by", "inputs_sha256", "weights_sha256", "bos"):
+            m.pop(n, None)
+        m["model"].pop("config_sha256", None)
+        for shard in m["shards"]:
+            shard.pop("sha256", None)
+        for document in m["examples"]:
+            document.pop("id"), document.pop("labels", None)
+    agree((program.name,), theirs, ours)
+    return set(theirs) | {n for layer in theirs["layers"] for n, value in layer.items() if value is not None}
+
+
 models = {
     "grouped": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**small())),
     "multi-head": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**small(num_key_value_heads=4))),
@@ -125,13 +155,10 @@ with tempfile.TemporaryDirectory() as scratch:
             assert one[n].shape == two[n].shape
             # The bound of tests/capture/forward for f32: 1e-4 of the norm of transformers' rows.
             assert np.linalg.norm(one[n] - two[n]) <= 1e-4 * np.linalg.norm(two[n]), (n, np.linalg.norm(one[n] - two[n]))
-    theirs, ours = (json.loads((here / n / "manifest.json").read_text()) for n in ("program", "package"))
-    for field in ("context_length", "bucket", "rate", "seed", "rope_stage"):
-        assert theirs[field] == ours[field], field
-    for a, b in zip(theirs["layers"], ours["layers"]):
-        assert all(a[f] == b[f] for f in ("layer", "rope", "window", "query_heads", "key_heads")), (a, b)
+    same_manifests(here / "program", here / "package")
 
-    # What the manifest says of the model, for families with odd embeddings, scales, caps and layers.
+    # Families with odd embeddings, scales, caps and layers, and with each way to scale an embedding: in documents on both sides
+    # of the tokens where the scaling acts, and of those that the model was made for.
     letters = "abcdefghijklmnopqrstuvwxyz"
     tokenizer = {"version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None,
                  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
@@ -140,28 +167,20 @@ with tempfile.TemporaryDirectory() as scratch:
     (here / "text.txt").write_text(6 * letters)
     tokens = torch.tensor([[letters.index(c) + 3 for c in 6 * letters]])
     told = set()
-    for family in ("cohere2", "exaone4", "gemma2", "gemma3", "glm", "granite", "llama-dynamic", "mistral3", "olmo3", "phi3", "smollm3"):
-        folder = source / "tests/data/families" / family
+    lengths = {"llama-dynamic": (156, 1300), "llama-linear": (156, 1300), "llama4-text": (60, 156, 1300), "ministral3": (156, 300),
+               "phi3": (60, 156)}
+    plain = ("cohere2", "deepseek-v3", "exaone4", "gemma2", "gemma3", "glm", "granite", "mistral3", "olmo3", "phi3-short", "smollm3")
+    for family, length in [*((f, 156) for f in plain), *((f, n) for f, all_of_it in lengths.items() for n in all_of_it)]:
+        folder, name = source / "tests/data/families" / family, f"{family}-{length}"
         subprocess.run([programs / "qkgeom-capture", "--model", folder, "--tokenizer", here, "--no-bos", "--text", here / "text.txt",
-                        "--include-windowed", "--max-length", "156", "--dtype", "f32", "--out", here / family], check=True,
-                       capture_output=True)
+                        "--include-windowed", "--max-length", str(length), "--dtype", "f32", "--rate", "24", "--bucket-size", "512",
+                        "--out", here / name], check=True, capture_output=True)
         config = transformers.AutoConfig.from_pretrained(folder)
         kind = transformers.AutoModelForCausalLM if config.get_text_config() is config else transformers.AutoModelForImageTextToText
-        model = kind.from_config(config).eval()
-        with torch.inference_mode(), qkgeom.capture(model, max_length=156, name=family) as cap:
-            model(tokens, use_cache=False)
-        cap.write(here / f"{family}-package")
-        theirs, ours = (json.loads((here / n / "manifest.json").read_text()) for n in (family, f"{family}-package"))
-        theirs["layers"], ours["layers"] = ({x["layer"]: x for x in m["layers"]} for m in (theirs, ours))
-        assert theirs["layers"].keys() == ours["layers"].keys()
-        for one, other in ((theirs, ours), *((x, ours["layers"][n]) for n, x in theirs["layers"].items())):
-            for field in ("score_scale", "score_softcap", "window", "rope", "rope_parameters"):
-                a, b = one.get(field), other.get(field)
-                told |= {field} if a is not None else set()
-                if isinstance(a, dict) and isinstance(b, dict):
-                    assert all(a[f] == b[f] for f in ("style", "rotary_dim")), (family, a, b)
-                    # In f32 on both sides, by two orders of products.
-                    assert np.allclose([a["attention_factor"], *a["inv_freq"]], [b["attention_factor"], *b["inv_freq"]], rtol=1e-6), family
-                else:
-                    assert a == b or (isinstance(a, float) and np.isclose(a, b, rtol=1e-12)), (family, field, a, b)
-    assert told == {"score_scale", "score_softcap", "window", "rope", "rope_parameters"}
+        model = kind.from_config(config, dtype=torch.float32).eval()
+        with torch.inference_mode(), qkgeom.capture(model, max_length=length, name=family) as cap:
+            model(tokens[:, :length], use_cache=False)
+        cap.write(here / f"{name}-package")
+        told |= same_manifests(here / name, here / f"{name}-package")
+    assert told >= {"score_scale", "score_softcap", "window", "rope", "rope_parameters", "longrope", "rope_scaling_from",
+                    "query_growth", "model_context", "head_parts"}, told

@@ -67,6 +67,8 @@ for dtype, bound in ((np.float64, 1e-9), (np.float32, 1e-5), (np.float16, 1e-5))
     far = qkgeom.analyse(there(x), there(y), there(position), there(document), **options)
     for table in ("heads", "profile"):
         agree(near.table(table), far.table(table), bound)
+    near, here = (qkgeom.analyse(*rows, position, document, pairs="prefix_uniform", **options) for rows in ((x, y), (there(x), there(y))))
+    agree(near.table("profile"), here.table("profile"), bound)
     halves = qkgeom.analyse(there(x), there(y), position, document, **options)  # positions in host memory
     assert halves.table("heads").to_dict() == far.table("heads").to_dict()
 
@@ -83,7 +85,6 @@ one = qkgeom.analyse(there(np.ascontiguousarray(q[:, 0])), there(np.ascontiguous
 agree(one.table("profile"), qkgeom.analyse(q[:, 0], k[:, 0], position, document, **options).table("profile"), 1e-9)
 
 refused(["pairs", "cpu()"], lambda: qkgeom.plasticity_profile(models, there(q), there(k), position, pairs=lambda p: 1.0))
-refused(["prefix_uniform", "cpu()"], lambda: qkgeom.analyse(there(q), there(k), position, pairs="prefix_uniform"))
 refused(["positions", "gaps"], lambda: qkgeom.analyse(there(q), there(k), there(np.repeat(position, 2)[::2])))
 broken = q.copy()
 broken[5, 1, 2] = np.nan

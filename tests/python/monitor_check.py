@@ -69,6 +69,16 @@ def check_numbers(name, model):
             assert math.isclose(r["ap_overall"], qkgeom.summarize(profiles[h], 128).overall.value, rel_tol=1e-9), where
 
 
+def check_chunks():
+    config = transformers.Llama4TextConfig(**SMALL, attention_chunk_size=64, no_rope_layers=[1, 0], num_local_experts=2,
+                                           intermediate_size_mlp=96, pad_token_id=0)
+    model = transformers.Llama4ForCausalLM(config).eval()
+    for tokens, layers in ((128, {1}), (64, {0, 1})):
+        with torch.no_grad(), qkgeom.Monitor(model, every=1) as monitor:
+            model(documents(0, 2, tokens))
+            assert {r["layer"] for r in monitor.step()} == layers, tokens
+
+
 def check_explosion(folder):
     model = llama().train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -172,6 +182,7 @@ if __name__ == "__main__":
         **SMALL, sliding_window=40, attn_logit_softcapping=2.0, query_pre_attn_scalar=16)))
     check_numbers("sinks", transformers.GptOssForCausalLM(transformers.GptOssConfig(
         **SMALL, sliding_window=40, num_local_experts=2, num_experts_per_tok=1, rope_parameters={"rope_type": "default", "rope_theta": 1e4})))
+    check_chunks()
     with tempfile.TemporaryDirectory() as scratch:
         check_explosion(pathlib.Path(scratch))
         check_file(pathlib.Path(scratch))

@@ -38,8 +38,13 @@ check() { # FILE ARGUMENTS...
   "$python" "$QKGEOM_SOURCE/tests/python/$1" "${@:2}" || { echo "FAILED: $1"; failures=$((failures + 1)); }
 }
 golden=$QKGEOM_SOURCE/tests/data/golden
-for name in short-bf16 long-f32; do
-  "$QKGEOM_BIN/heads" "$golden/$name.safetensors" --out "heads-$name" >/dev/null 2>heads.log || { cat heads.log; failures=$((failures + 1)); }
+data=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+rm -rf statistics
+"$QKGEOM_BIN/qkgeom-capture" --model "$data/stage1-step-40" --jsonl "$data/heldout.jsonl" --examples 3 --max-length 256 \
+  --heads all --softmax --loss --out statistics >capture.log 2>&1 || { cat capture.log; failures=$((failures + 1)); }
+for capture in "$golden/short-bf16.safetensors" "$golden/long-f32.safetensors" statistics; do
+  name=$(basename "$capture" .safetensors)
+  "$QKGEOM_BIN/heads" "$capture" --out "heads-$name" >/dev/null 2>heads.log || { cat heads.log; failures=$((failures + 1)); }
 done
 check arrays_check.py
 check calls_check.py "$golden" .

@@ -2,6 +2,7 @@
 """plots_check.py SOURCE GOLDEN FOLDER: figures and page of the package beside what `heads` wrote to FOLDER/heads-NAME."""
 import csv
 import importlib.util
+import itertools
 import math
 import pathlib
 import shutil
@@ -44,6 +45,13 @@ for name, data in drawn:
     shown = words_of(theirs / f"{name}.svg")
     assert all(data[w] in shown for w in ("title", "subtitle", "x_label", "y_label")), (name, data["title"], shown[:9])
 figures = dict(drawn)
+# Those of softmax and loss too, of a capture that holds them.
+measured = qkgeom.open(folder / "statistics")
+statistics = _qkgeom.statistics_figures(measured._set, measured.report())
+assert [n for n, _ in statistics] == ["softmax_first", "softmax_entropy", "softmax_distance", "loss"]
+for name, data in statistics:
+    shown = words_of(folder / f"heads-statistics/{name}.svg")
+    assert all(data[w] in shown for w in ("title", "subtitle", "x_label", "y_label")), (name, data["title"], shown[:9])
 cells = dict(zip(((f, h) for f in figures["plasticity_map"]["rows"] for h in figures["plasticity_map"]["columns"]),
                  figures["plasticity_map"]["panels"][0][1]))
 for h in heads:
@@ -81,6 +89,20 @@ assert np.array_equal(mesh.filled(np.nan).ravel(), np.reshape(figures["heatmap"]
 layer, head = _qkgeom.drawn_heads(report)[0]
 clouds = qkgeom.plot_plane(capture, layer, head).axes[0].collections
 assert len(clouds[0].get_offsets()) == len(figures[f"plane_layer{layer}_head{head}"]["clouds"][0]["x"]) > 100
+softmax, loss = (list(csv.DictReader(open(folder / f"heads-statistics/{t}.csv"))) for t in ("softmax", "loss"))
+
+
+def curves(figure):
+    return [list(line.get_ydata()) for line in figure.axes[0].lines]
+
+
+for draw, column in ((qkgeom.plot_softmax_first, "first_1"), (qkgeom.plot_softmax_entropy, "entropy")):
+    drawn = curves(draw(measured))
+    for of, rows in itertools.groupby(softmax, lambda r: [r[n] for n in ("scope", "group", "layer", "q_head")]):
+        assert of[:2] == ["model", "all"] or [float(r[column]) for r in rows] in drawn, (of, column)  # RoPE and NoPE stand apart
+assert [float(r["loss"]) for r in loss] in curves(qkgeom.plot_loss(measured))
+masses = [y for y in curves(qkgeom.plot_softmax_distance(measured)) if len(y) == len(statistics[2][1]["steps"])]
+assert any(math.isclose(sum(y), 1, rel_tol=1e-9) for y in masses), "a query's attention is 1 over all distances"
 refused(ValueError, "head: layer 99", lambda: qkgeom.plot_plane(capture, 99, 0))
 refused(ValueError, "--softmax", lambda: qkgeom.plot_softmax_first(capture))
 refused(TypeError, "report must be", lambda: qkgeom.plot_profile("profile"))

@@ -83,15 +83,12 @@ bucket_edges edges_of(const buckets_argument& buckets, index_t length) {
 
 model_report analyse_arrays(nb::object q, nb::object k, nb::object positions, nb::object documents,
                             buckets_argument buckets, std::optional<index_t> context_length,
-                            std::vector<std::string> covariance, nb::object key_positions, nb::object key_documents,
+                            const covariance_argument& covariance, nb::object key_positions, nb::object key_documents,
                             std::optional<index_t> window, std::string pairs, index_t sampled_pairs, bool heatmap,
                             std::uint64_t seed, index_t layer, bool rope) {
   const array_layer rows(q, k, positions, documents, key_positions, key_documents, window);
-  const auto options = options_of(buckets, covariance, pairs, sampled_pairs, heatmap, seed);
+  const auto options = options_of(buckets, names_of(covariance), pairs, sampled_pairs, heatmap, seed);
   require(!context_length || *context_length > 0, "context_length must be at least 1 token");
-  require(
-      !rows.on_cuda() || options.weighting != pair_weighting::prefix_uniform,
-      "pairs='prefix_uniform' of analyse is summed on the host: pass q.cpu() and k.cpu(), or call plasticity_profile");
   model_report report;
   report.context_length = context_length.value_or(rows.length());
   report.buckets = edges_of(buckets, report.context_length);
@@ -135,7 +132,12 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
     const nb::gil_scoped_acquire gil;
     if (failure) throw interrupted{};
     try {
-      return nb::cast<double>(pairs(p));
+      const nb::object given = pairs(p);
+      double w = 0;
+      if (nb::try_cast(given, w)) return w;
+      throw nb::type_error(("pairs must return the weight of a pair, a number, not " +
+                            nb::cast<std::string>(nb::str(given.type().attr("__name__"))))
+                               .c_str());
     } catch (...) {
       failure = std::current_exception();
     }
@@ -317,7 +319,7 @@ void bind_analysis(nb::module_& m) {
   bind_moments(m);
   bind_models(m);
   const auto none = nb::none();
-  const std::vector<std::string> usual{"diagonal", "joint", "empirical"};
+  const covariance_argument usual(std::vector<std::string>{"diagonal", "joint", "empirical"});
   m.def("analyse", &analyse_arrays, nb::arg("q"), nb::arg("k"), nb::arg("positions"), nb::arg("documents") = none,
         nb::arg("buckets") = buckets_argument(index_t{512}), nb::arg("context_length") = none,
         nb::arg("covariance") = usual, nb::kw_only(), nb::arg("key_positions") = none, nb::arg("key_documents") = none,
@@ -328,9 +330,13 @@ void bind_analysis(nb::module_& m) {
         "float32, float16 or bfloat16, viewed without a copy at any stride of rows and heads.\n"
         "positions, documents: (n) int32 or int64, tokens from 0 and ids; documents=None: one document.\n"
         "buckets: width of the query buckets in tokens, or their edges. context_length: L in tokens; None: one past\n"
-        "the last position. covariance: query models, of which the first is the headline, and 'empirical' for the\n"
+        "the last position. covariance: a query model, or several, of which the first is the headline, and 'empirical' "
+        "for the\n"
         "observed queries. key_positions, key_documents: (keys), where keys stand elsewhere than queries.\n"
         "window: tokens of a sliding window. pairs: 'all', 'per_document' or 'prefix_uniform' (Definition 4.3).\n"
+        "sampled_pairs: pairs drawn per query bucket, with seed; 0: all are used. heatmap: also plasticity by the\n"
+        "distance of two keys and of the query. layer, rope: stand in the tables; rope=False: a layer without rotary\n"
+        "embedding (NoPE).\n"
         "Raises ValueError or TypeError that names the argument.");
   m.def("accumulate", &moments_of, nb::arg("q"), nb::arg("k"), nb::arg("positions"), nb::arg("documents") = none,
         nb::arg("buckets") = buckets_argument(index_t{512}), nb::arg("context_length") = none, nb::kw_only(),
@@ -382,6 +388,7 @@ void bind_analysis(nb::module_& m) {
   m.def(
       "set_threads",
       [](int threads) {
+        require(threads >= 0, "threads must be at least 1, or 0 for one per core, not ", threads);
         const nb::gil_scoped_release released;
         auto& shared = the_context();
         const std::lock_guard one_call(shared.mutex);

@@ -14,6 +14,13 @@ namespace qkgeom::python {
 /// Query buckets: a width in tokens, or ascending edges.
 using buckets_argument = std::variant<index_t, std::vector<index_t>>;
 
+/// Query models: one, or several.
+using covariance_argument = std::variant<std::string, std::vector<std::string>>;
+inline std::vector<std::string> names_of(const covariance_argument& covariance) {
+  if (const auto* one = std::get_if<std::string>(&covariance)) return {*one};
+  return std::get<std::vector<std::string>>(covariance);
+}
+
 inline covariance_kind covariance_of(const std::string& name) {
   for (const covariance_kind kind : all_covariance_kinds)
     if (name == name_of(kind)) return kind;

@@ -62,11 +62,17 @@ inline any_array take_array(nb::handle x, const char* name, readable memory) {
   any_array a;
   if (nb::hasattr(x, "requires_grad") && nb::cast<bool>(x.attr("requires_grad")))
     fail(name, " is part of a graph of gradients: pass ", name, ".detach()");
-  if (!nb::try_cast(x, a, false) || !a.is_valid())
+  if (!nb::try_cast(x, a, false) || !a.is_valid()) {
+    auto found = nb::cast<std::string>(nb::str(x.type().attr("__name__")));
+    if (nb::hasattr(x, "dtype")) {
+      const nb::object dtype = x.attr("dtype");
+      found += " of dtype " + nb::cast<std::string>(nb::str(nb::handle(dtype)));
+    }
     throw nb::type_error((std::string(name) +
-                          " must be an array (NumPy, PyTorch, JAX: the array protocol or DLPack), not " +
-                          nb::cast<std::string>(nb::str(x.type().attr("__name__"))))
+                          " must be an array of numbers (NumPy, PyTorch, JAX: the array protocol or DLPack), not " +
+                          found)
                              .c_str());
+  }
   if (memory == readable::host_or_cuda && on_cuda(a))
     cuda_library(name);  // or throws
   else

@@ -99,6 +99,13 @@ def window_of(module: torch.nn.Module, options: dict[str, typing.Any]) -> int | 
     return window or None
 
 
+def chunk_of(module: torch.nn.Module) -> int | None:
+    """Tokens of the chunks within which the layer attends (Llama 4); None: it sees the whole document."""
+    config: typing.Any = getattr(module, "config", None)
+    kinds = getattr(config, "layer_types", None)
+    return config.attention_chunk_size if kinds and kinds[layer_of(module)] == "chunked_attention" else None
+
+
 def layer_of(module: torch.nn.Module) -> int:
     """The layer's number in the model."""
     number = getattr(module, "layer_idx", None)

@@ -116,7 +116,7 @@ def open(  # noqa: A001: as in gzip.open
     path: Path | list[Path],
     *,
     buckets: int | list[int] | None = None,
-    covariance: typing.Sequence[str] = ("diagonal", "joint", "empirical"),
+    covariance: str | typing.Sequence[str] = ("diagonal", "joint", "empirical"),
     pairs: str = "all",
     sampled_pairs: int = 0,
     seed: int = 0,
@@ -130,7 +130,8 @@ def open(  # noqa: A001: as in gzip.open
     Raises ValueError naming the file and what is wrong with it.
     """
     paths = path if isinstance(path, list) else [path]
+    models = [covariance] if isinstance(covariance, str) else list(covariance)
     return Capture([os.fspath(p) for p in paths], {
-        "buckets": buckets, "covariance": list(covariance), "pairs": pairs, "sampled_pairs": sampled_pairs, "seed": seed,
+        "buckets": buckets, "covariance": models, "pairs": pairs, "sampled_pairs": sampled_pairs, "seed": seed,
         "heads": list(heads), "progress": progress,
     })

@@ -11,7 +11,7 @@ import typing
 import numpy as np
 import torch
 
-from ._attention import layer_of, observed_attention, window_of
+from ._attention import chunk_of, layer_of, observed_attention, window_of
 from ._captures import Path
 from ._qkgeom import Moments, accumulate, draw_tokens, fit_queries, planar_rotation, plasticity_profile, summarize
 
@@ -45,6 +45,7 @@ class Monitor:
     `ap_first_20pct`, `ap_last_20pct`, `ap_drop` and `ap_0`, `ap_1`, ... per query bucket (4.4.5), the context being the step's
     documents cut into `buckets` equal buckets. Plasticity has its query model (`covariance`) from every token and runs over
     `keys` keys per bucket and document, drawn by (`seed`, document, layer). NaN: there is none, in CSV an empty field.
+    Layers that attend within chunks shorter than the documents have no rows.
     to: path of a CSV file, which rows are appended to, or a function that takes the rows of a step.
 
     Under torch.distributed all ranks step together, each with as many documents of one length; rank 0 has the rows. Their
@@ -108,7 +109,9 @@ class Monitor:
         self._batch, self._tokens = documents, tokens
 
     def _take(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, options: dict[str, typing.Any]) -> None:
-        layer = layer_of(module)
+        layer, chunk = layer_of(module), chunk_of(module)
+        if chunk is not None and chunk < self._tokens:
+            return
         window = self._windows[layer] = window_of(module, options)
         own = self._documents.setdefault(layer, [])
         rank, ranks = _rank_of_ranks()

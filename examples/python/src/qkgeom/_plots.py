@@ -134,8 +134,8 @@ def _lines(f: Data) -> Figure:
             low, high = mean - g["error"], mean + np.asarray(g["error"])
             axes.fill_between(x, np.maximum(low, f["y_low"]) if log else low, high, color=colour, alpha=0.2, linewidth=0)
         if g["dashed"]:
-            axes.plot(x, mean, color=colour, linewidth=1.5, linestyle=(0, (8, 5)), marker="o", markersize=3, fillstyle="none",
-                      label=g["name"] or None, zorder=4)
+            axes.plot(x, mean, color=colour, linewidth=1.5, linestyle=(0, (4, 2)), marker="o", markersize=3, fillstyle="none",
+                      label=g["name"] or None, zorder=6)
         else:
             axes.plot(x, mean, color="white", linewidth=4.5, zorder=3)
             axes.plot(x, mean, color=colour, linewidth=2.3, marker="o", markersize=3.5, label=g["name"] or None, zorder=5)
@@ -154,7 +154,7 @@ def _steps(f: Data) -> Figure:
         x = np.arange(len(f["steps"])) + 0.03 * (i - 0.5 * (len(f["lines"]) - 1))
         error = np.asarray(s["error"], dtype=float) if s["error"] else None
         axes.errorbar(x, _shown(s["y"], f["log_y"]), error, color=s["colour"], marker="o", markersize=3.5, elinewidth=1.2,
-                      fillstyle="none" if s["dashed"] else "full", linestyle=(0, (8, 5)) if s["dashed"] else "-",
+                      fillstyle="none" if s["dashed"] else "full", linestyle=(0, (4, 2)) if s["dashed"] else "-",
                       linewidth=1.4 if s["dashed"] else 2, label=s["name"] or None)
     if f["log_y"]:
         axes.set_yscale("log")

@@ -31,6 +31,36 @@ def own_rope_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.
     return _parameters(embedding, config, attention, context, kind)
 
 
+def scaling_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.Module, context: int) -> Parameters:
+    """The manifest's fields about what changes with a document's length or a token's position: `longrope`, `rope_scaling_from`,
+    `query_growth`, `model_context`. The numbers are transformers' own."""
+    fields: Parameters = {}
+    embedding, longest = _embedding_of(model, config), getattr(config, "max_position_embeddings", None)
+    if embedding is None or longest is None:
+        return fields
+    main = _main_type(embedding)
+    rope: Parameters = config.rope_parameters[main] if main else config.rope_parameters
+    kind = rope.get("rope_type")
+    original = rope.get("original_max_position_embeddings", longest)
+    if kind == "longrope":
+        fields["longrope"] = {"context": original, "short": _floats(_longrope(config, original)[0]),
+                              "long": _floats(_longrope(config, original + 1)[0])}
+    if kind == "dynamic" and context <= longest:
+        fields["rope_scaling_from"] = longest
+    if kind in ("linear", "dynamic"):
+        longest = max(longest, int(longest * rope["factor"]))
+    elif kind in ("yarn", "llama3"):
+        longest = max(longest, int(original * (rope.get("factor") or longest / original)))
+    if context > longest:
+        fields["model_context"] = longest
+    # Ministral 3's queries after the rotation, and Llama 4's without one.
+    if rope.get("llama_4_scaling_beta") and hasattr(sys.modules[type(attention).__module__], "get_llama_4_attn_scale"):
+        fields["query_growth"] = {"beta": rope["llama_4_scaling_beta"], "context": original}
+    elif getattr(attention, "attn_temperature_tuning", False):
+        fields["query_growth"] = {"beta": attention.attn_scale, "context": attention.floor_scale, "layers": "nope"}
+    return fields
+
+
 def rotates(config: typing.Any, layer: int) -> bool:
     """Whether a layer turns its rows at all (else NoPE)."""
     marked = getattr(config, "no_rope_layers", None)  # 0: a layer without
@@ -64,18 +94,32 @@ def _parameters(embedding: typing.Any, config: typing.Any, attention: torch.nn.M
     factor = getattr(embedding, f"{before}attention_scaling", 1.0)
     rope = config.rope_parameters[kind] if kind else config.rope_parameters
     if rope.get("rope_type") == "longrope":
-        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
-        far = context > rope["original_max_position_embeddings"]
-        frequencies, factor = ROPE_INIT_FUNCTIONS["longrope"](config, frequencies.device, seq_len=context if far else None)
+        frequencies, factor = _longrope(config, context)
+    first = getattr(attention, "qk_nope_head_dim", 0)  # latent attention turns the end of a head
     return {"style": "interleaved" if interleaved else "half", "rotary_dim": 2 * len(frequencies), "attention_factor": float(factor),
-            "inv_freq": [float(f) for f in frequencies]}
+            "inv_freq": _floats(frequencies), **({"first": first} if first else {})}
+
+
+def _longrope(config: typing.Any, tokens: int) -> tuple[torch.Tensor, float]:
+    """Frequencies and attention factor for a document of that many tokens."""
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    return typing.cast("tuple[torch.Tensor, float]", ROPE_INIT_FUNCTIONS["longrope"](config, torch.device("cpu"), seq_len=tokens))
+
+
+def _floats(x: torch.Tensor) -> list[float]:
+    return typing.cast("list[float]", x.double().tolist())
 
 
 def _interleaved(attention: torch.nn.Module) -> bool | None:
     """Whether channels 2j and 2j + 1 turn together, rather than j and j + rotary_dim / 2; None if the model does not say."""
-    rotate = getattr(sys.modules[type(attention).__module__], "rotate_half", None)
-    if rotate is None:
+    module = sys.modules[type(attention).__module__]
+    rotate, turn = getattr(module, "rotate_half", None), getattr(module, "apply_rotary_emb", None)
+    if rotate is not None:
+        turned = rotate(torch.arange(4.0)).tolist()
+    elif turn is not None:  # Llama 4 multiplies complex numbers, here by i
+        row = torch.arange(4.0).view(1, 1, 1, 4)
+        turned = turn(row, row, torch.full((1, 1, 2), 1j))[0].flatten().tolist()
+    else:
         return None
-    turned = [float(x) for x in rotate(torch.arange(4.0))]
     return {(-1.0, 0.0, -3.0, 2.0): True, (-2.0, -3.0, 0.0, 1.0): False}.get(typing.cast(typing.Any, tuple(turned)))

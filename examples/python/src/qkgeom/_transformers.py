@@ -12,11 +12,16 @@ import numpy as np
 import torch
 
 from . import _qkgeom
-from ._attention import Unsupported, layer_of, observed_attention, window_of
+from ._attention import Unsupported, chunk_of, layer_of, observed_attention, window_of
 from ._captures import Capture, Path, open
 from ._qkgeom import Moments, accumulate, draw_tokens
-from ._rope import own_rope_of, rope_of, rotates
+from ._rope import own_rope_of, rope_of, rotates, scaling_of
 from ._version import __version__
+
+
+def _short_name(dtype: torch.dtype) -> str:
+    """As qkgeom-capture names it: f32, bf16."""
+    return str(dtype).removeprefix("torch.").replace("float", "f")
 
 
 class _Layer:
@@ -79,6 +84,12 @@ class capture:
         if self._heads is not None and not any(layer == number for layer, _ in self._heads):
             return
         layer = self._layers.get(number)
+        chunk = chunk_of(module)
+        if chunk is not None and chunk < (self._max_length or q.shape[2]):
+            if layer is None and self._heads is None:
+                return
+            raise Unsupported(f"layer {number} attends within chunks of {chunk} tokens, which analyses do not know: give documents "
+                              f"of up to {chunk} tokens, or heads of other layers")
         if layer is None:
             layer = _Layer(module, options)
             layer.heads, layer.key_heads, layer.head_dim = q.shape[1], k.shape[1], q.shape[3]
@@ -122,19 +133,19 @@ class capture:
         return list(self._tokens)
 
     def _manifest(self) -> dict[str, typing.Any]:
-        config: typing.Any = typing.cast(typing.Any, self._model).config
-        config = config.get_text_config() if hasattr(config, "get_text_config") else config
+        whole: typing.Any = typing.cast(typing.Any, self._model).config
+        config = whole.get_text_config() if hasattr(whole, "get_text_config") else whole
         first = self._layers[self.layers[0]]
         length = self._max_length or max(self._tokens)
         manifest: dict[str, typing.Any] = {
             "format": "qkgeom-capture", "version": 1, "rope_stage": "post", "seed": self._seed,
             "written_by": f"qkgeom {__version__} (Python)",
-            "model": {"name": self._name or config.name_or_path or config.model_type, "model_type": config.model_type,
+            "model": {"name": self._name or pathlib.PurePath(whole.name_or_path).name or whole.model_type, "model_type": whole.model_type,
                       "head_dim": first.head_dim, "n_layers": config.num_hidden_layers, "n_query_heads": first.heads,
                       "n_key_heads": first.key_heads},
             "context_length": length, "bucket": {"kind": "uniform", "size": self._bucket_size},
             "rate": min(1.0, self._rate / self._bucket_size),
-            "compute_dtype": str(typing.cast(typing.Any, self._model).dtype).removeprefix("torch."),
+            "compute_dtype": _short_name(typing.cast(typing.Any, self._model).dtype),
             "examples": [{"index": i, "id": str(i), "tokens": t} for i, t in enumerate(self._tokens)],
             "layers": [{"layer": n, "rope": rotates(config, n), "window": x.window,
                         "query_heads": self._chosen(n, "q", x), "key_heads": self._chosen(n, "k", x)}
@@ -143,10 +154,14 @@ class capture:
         rope = rope_of(self._model, config, first.module, length)
         if rope is not None:
             manifest["rope"] = rope
+        manifest |= scaling_of(self._model, config, first.module, length)
         for layer in manifest["layers"]:
             own = own_rope_of(self._model, config, self._layers[layer["layer"]].module, length)
             if own is not None:
                 layer["rope_parameters"] = own
+        plain = getattr(first.module, "qk_nope_head_dim", None)
+        if plain is not None:  # latent attention
+            manifest["head_parts"] = {"nope": [0, plain], "rope": [plain, first.head_dim]}
         if self._same:
             manifest["same_positions"] = True
         # As qkgeom-capture: named where the model has a scale of its own, even if that is 1/sqrt(head_dim).
