@@ -8,42 +8,30 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <mutex>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
-#include "tests/backend/compared_contexts.hpp"
+#include "qkgeom/plasticity/score_checks.hpp"
+#include "tests/backend/spread_rows.hpp"
 #include "tests/common/refusal.hpp"
-#include "tests/common/threads_as_processes.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::deal;
+using test::holder;
+using test::layer_of;
+using test::layer_rows;
+using test::of_layer;
+using test::rows_of;
+
+constexpr index_t dim = test::spread_dim, documents = test::spread_documents;
 using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-constexpr index_t documents = 11, dim = 8;
-
-/// Rows of some of the documents of a head.
-planted_rows<float> rows_of(const planted_rows<float>& all, const std::function<bool(std::int32_t)>& wanted) {
-  planted_rows<float> some{all.dim, {}, {}, {}, {}, {}, {}};
-  const auto side = [&](const auto& x, const auto& position, const auto& document, auto& to, auto& to_position,
-                        auto& to_document) {
-    for (std::size_t i = 0; i < document.size(); ++i) {
-      if (!wanted(document[i])) continue;
-      to.insert(to.end(), x.begin() + static_cast<index_t>(i) * all.dim,
-                x.begin() + static_cast<index_t>(i + 1) * all.dim);
-      to_position.push_back(position[i]);
-      to_document.push_back(document[i]);
-    }
-  };
-  side(all.q, all.q_position, all.q_document, some.q, some.q_position, some.q_document);
-  side(all.k, all.k_position, all.k_document, some.k, some.k_position, some.k_document);
-  return some;
-}
 
 const planted_rows<float>& all_rows() {
   static const auto rows = plant<float>(test::compared_head(dim, documents, 60, 0.2));
@@ -74,26 +62,29 @@ results analyse_head(Context& ctx, const head_view<float>& head) {
 }
 
 /// Every number, as text of its bits.
+std::string bits(const std::vector<profile_bucket>& buckets) {
+  std::string all;
+  for (const auto& b : buckets)
+    all += bytes_of(b.plasticity) + bytes_of(b.standard_error) + bytes_of(b.document_sum) +
+           bytes_of(b.document_weight) + bytes_of(b.term_sum) + bytes_of(b.pairs) + bytes_of(b.drawn) +
+           bytes_of(b.sampling_error) + bytes_of(b.queries_used);
+  return all;
+}
+std::string bits(const plasticity_profile_result& p) {
+  return bytes_of(p.documents) + bytes_of(p.heatmap.sum) + bytes_of(p.heatmap.weight) + bytes_of(p.heatmap.terms) +
+         bits(p.buckets);
+}
+std::string bits(const std::vector<plasticity_profile_result>& heads) {
+  std::string all;
+  for (const auto& p : heads) all += bits(p);
+  return all;
+}
 std::string bits(const results& r) {
   std::string all = bytes_of(std::vector<side_moments>{r.moments.q, r.moments.k});
   for (const auto* x : {&r.pca.explained_variance, &r.pca.components, &r.pca.r_q, &r.pca.r_k, &r.rotation.drift_axis,
                         &r.rotation.separation_axis})
     all += bytes_of(*x);
-  for (const auto* p : {&r.profile, &r.weighted, &r.observed}) {
-    all += bytes_of(p->documents) + bytes_of(p->heatmap.sum) + bytes_of(p->heatmap.weight) + bytes_of(p->heatmap.terms);
-    for (const auto& b : p->buckets)
-      all += bytes_of(b.plasticity) + bytes_of(b.standard_error) + bytes_of(b.document_sum) +
-             bytes_of(b.document_weight) + bytes_of(b.term_sum) + bytes_of(b.pairs);
-  }
-  return all;
-}
-
-enum class deal { in_turn, in_stretches, all_to_the_last };
-
-int holder(deal how, int processes, std::int32_t document) {
-  if (how == deal::in_turn) return document % processes;
-  if (how == deal::in_stretches) return static_cast<int>(document * processes / documents);
-  return processes - 1;
+  return all + bits(r.profile) + bits(r.weighted) + bits(r.observed);
 }
 
 /// What each process gets.
@@ -146,45 +137,52 @@ TEST(mpi_context, is_near_the_context_behind_it) {
   test::terms_agree(spread.profile, whole.profile, 1e-9);
 }
 
-/// A process_group that counts what passes through another.
-class counting_group final : public process_group {
- public:
-  explicit counting_group(process_group& group) : group_(group) {}
-  int rank() const override { return group_.rank(); }
-  int size() const override { return group_.size(); }
-  std::vector<std::string> gather(const std::string& text) override { return sent(text), group_.gather(text); }
-  void collect(const std::string& text, const std::function<void(const std::string&)>& take) override {
-    sent(text);
-    group_.collect(text, take);
-  }
-  std::string broadcast(const std::string& text) override { return ++calls, group_.broadcast(text); }
+const std::vector<query_model>& layer_models() {
+  static const auto models = [] {
+    cpu_context cpu{{.threads = 1}};
+    return fit_queries(cpu, test::moments_of(cpu, layer_of(layer_rows())), {.covariance = covariance_kind::joint});
+  }();
+  return models;
+}
 
-  index_t calls = 0, bytes = 0;
-
- private:
-  void sent(const std::string& text) {
-    ++calls;
-    bytes += static_cast<index_t>(text.size());
-  }
-  process_group& group_;
-};
+/// Profiles over pairs that are not those of one document alone, to the last bit.
+template <class Context>
+std::string profiles_over_all_documents(Context& ctx, const layer_view<float>& layer) {
+  const auto profile = [&](const auto& pairs, const profile_options& options) {
+    return bits(plasticity_profile(ctx, layer_models(), layer, pairs, options));
+  };
+  return profile(sampled{.n = 100, .seed = 4}, {.heatmap = true, .terms = true}) +
+         profile(sampled{.n = 100, .seed = 4, .across_documents = true}, {.terms = true}) +
+         profile(all_pairs{.across_documents = true}, {.heatmap = true}) +
+         profile(weighted_pairs{.weight_of = test::odd_weight{}, .across_documents = true}, {}) +
+         bits(empirical_profile(ctx, layer, uniform_buckets{150}, 1000, {.max_queries = 50, .seed = 3})) +
+         bits(empirical_profile(ctx, layer, uniform_buckets{150}, 1000, {.across_documents = true})) +
+         bits(bucket_table(ctx, layer_models(), layer, sampled{.n = 40})[1].cells);
+}
 
 TEST(mpi_context, sends_as_often_with_more_processes_and_at_most_one_value_per_document) {
   std::map<int, index_t> calls, bytes;
   for (const int n : {2, 3, 7}) {
-    test::threads_as_processes processes(n);
-    std::mutex mutex;
-    processes.run([&](process_group& group) {
+    test::threads_as_processes of_moments(n), of_profiles(n);
+    of_moments.run([&](process_group& group) {
       const auto own = rows_of(all_rows(), [&](std::int32_t e) { return e % n == group.rank(); });
       cpu_context cpu{{.threads = 1}};
-      counting_group counted(group);
-      mpi_context ctx(cpu, counted);
+      mpi_context ctx(cpu, group);
       test::moments_of(ctx, own.view());
-      const std::lock_guard lock(mutex);
-      calls[n] = counted.calls;
-      bytes[n] += counted.bytes;
     });
+    of_profiles.run([&](process_group& group) {
+      const auto own = test::own_layer_rows(group, deal::in_turn);
+      cpu_context cpu{{.threads = 1}};
+      mpi_context ctx(cpu, group);
+      profiles_over_all_documents(ctx, layer_of(own));
+    });
+    for (int r = 0; r < n; ++r) {
+      const index_t texts = of_moments.sent()[r].texts + of_profiles.sent()[r].texts;
+      EXPECT_EQ(calls.try_emplace(n, texts).first->second, texts);
+    }
+    for (int r = 1; r < n; ++r) bytes[n] += of_moments.sent()[r].bytes;
   }
+  EXPECT_GT(calls[2], 0);
   EXPECT_EQ(calls[3], calls[2]);
   EXPECT_EQ(calls[7], calls[2]);
   // Moments of a document: 7 buckets and all rows, each d means, d covariances with t and d^2 of x, on each side.
@@ -229,20 +227,67 @@ TEST(mpi_context, an_error_on_one_process_is_one_on_all) {
               Each(HasSubstr("rank 1 has another shape of the rows or of the query buckets")));
 }
 
-TEST(mpi_context, refuses_what_needs_all_rows_at_once) {
-  const auto refused = [](const auto& pairs) {
-    return errors_of([&](auto& ctx, int rank) {
-      const auto own = rows_of(all_rows(), [=](std::int32_t e) { return e % 2 == rank; });
-      const auto model = fit_queries(ctx, test::moments_of(ctx, own.view()));
-      plasticity_profile(ctx, model, own.view(), pairs);
-    });
+TEST(mpi_context, drawn_pairs_pairs_across_documents_and_observed_queries_are_those_of_one_context) {
+  cpu_context cpu{{.threads = 1}};
+  const auto whole = profiles_over_all_documents(cpu, layer_of(layer_rows()));
+  const auto spread = [](auto& ctx, const auto& layer) { return profiles_over_all_documents(ctx, layer); };
+  for (const int n : {1, 2, 3, 4, 7})
+    for (const deal how : {deal::in_turn, deal::in_stretches, deal::all_to_the_last})
+      for (const auto& found : of_layer(n, how, spread)) EXPECT_TRUE(found == whole) << n << " processes";
+}
+
+TEST(mpi_context, keys_of_more_than_a_megabyte_come_together_in_pieces) {
+  const auto rows = plant<float>(test::compared_head(dim, documents, 4000, 0.2));
+  ASSERT_GT(rows.k.size() * sizeof(float), 1u << 20);
+  cpu_context cpu{{.threads = 1}};
+  const auto model = fit_queries(cpu, test::moments_of(cpu, rows.view()));
+  const auto whole = bits(plasticity_profile(cpu, model, rows.view(), sampled{.n = 50}));
+  test::threads_as_processes processes(2);
+  EXPECT_THAT(processes.run([&](process_group& group) {
+    const auto own = rows_of(rows, [&](std::int32_t e) { return e % 2 == group.rank(); });
+    cpu_context behind{{.threads = 1}};
+    mpi_context ctx(behind, group);
+    EXPECT_TRUE(bits(plasticity_profile(ctx, model, own.view(), sampled{.n = 50})) == whole);
+  }),
+              Each(IsEmpty()));
+}
+
+TEST(mpi_context, bucket_tables_are_those_of_one_process) {
+  const auto cells = [](auto& ctx, const auto& layer) {
+    return bucket_table(ctx, layer_models(), layer, all_pairs{}, {.keep_documents = true})[3].cells;
   };
-  EXPECT_THAT(refused(sampled{.n = 100}), Each(HasSubstr("drawn pairs are drawn among those of all documents")));
-  EXPECT_THAT(refused(all_pairs{.across_documents = true}), Each(HasSubstr("pairs across documents need all keys")));
+  const auto table = [&](auto& ctx, const auto& layer) { return bits(cells(ctx, layer)); };
+  const auto one = of_layer(1, deal::in_turn, table)[0];
+  for (const int n : {2, 3, 4, 7})
+    for (const auto& found : of_layer(n, deal::in_turn, table)) EXPECT_TRUE(found == one) << n << " processes";
+  cpu_context cpu{{.threads = 1}};
+  const auto whole = cells(cpu, layer_of(layer_rows()));
+  of_layer(3, deal::in_turn, [&](auto& ctx, const auto& layer) {
+    const auto spread = cells(ctx, layer);
+    for (std::size_t c = 0; c < whole.size(); ++c) {
+      EXPECT_EQ(spread.at(c).pairs, whole[c].pairs);
+      EXPECT_EQ(std::isnan(spread[c].plasticity), std::isnan(whole[c].plasticity));
+      for (std::size_t e = 0; e < whole[c].document_sum.size(); ++e)  // pairs in f32
+        EXPECT_NEAR(spread[c].document_sum[e], whole[c].document_sum[e], 1e-6 * whole[c].document_weight[e]);
+    }
+    return std::string();
+  });
+}
+
+template <class Context>
+concept checks_scores = requires(Context& ctx, const layer_view<float>& layer) {
+  score_checks(ctx, layer, uniform_buckets{150}, 1000);
+};
+// It looks up single pairs of keys, which may lie on any process.
+static_assert(checks_scores<cpu_context> && !checks_scores<mpi_context<cpu_context>>);
+
+TEST(mpi_context, observed_queries_must_be_the_same_on_all_processes) {
   EXPECT_THAT(errors_of([](auto& ctx, int rank) {
                 const auto own = rows_of(all_rows(), [=](std::int32_t e) { return e % 2 == rank; });
                 const auto layer = as_layer(own.view());
-                empirical_profile(ctx, layer, uniform_buckets{150}, 1000);
+                observed_queries<float> queries(uniform_buckets{150}.edges(1000), 500, 3);
+                queries.add(layer);
+                empirical_profile(ctx, queries.take(), layer, queries.edges());
               }),
               Each(HasSubstr("rank 1 has another observed queries than rank 0")));
 }

@@ -19,7 +19,12 @@ class threads_as_processes {
  public:
   /// `last_first`: of the first numbers that are dealt, the last process gets the first.
   explicit threads_as_processes(int size, bool last_first = false)
-      : size_(size), first_takers_(last_first ? size : 0), texts_(size), barrier_(size) {}
+      : size_(size), first_takers_(last_first ? size : 0), texts_(size), barrier_(size), sent_(size) {}
+
+  /// What one process sent: texts by `gather`, `collect` and `broadcast`, their bytes, and reports of progress.
+  struct messages {
+    index_t texts = 0, bytes = 0, progress = 0;
+  };
 
   class member final : public process_group {
    public:
@@ -28,7 +33,14 @@ class threads_as_processes {
     int size() const override { return all_.size_; }
     using process_group::wait;
     void wait(const std::function<void(index_t)>&) override { all_.barrier_.arrive_and_wait(); }
+    index_t passed(index_t units) override {
+      const std::lock_guard lock(all_.mutex_);
+      ++all_.sent_[rank_].progress;
+      return units;
+    }
     std::vector<std::string> gather(const std::string& text) override {
+      ++all_.sent_[rank_].texts;
+      all_.sent_[rank_].bytes += static_cast<index_t>(text.size());
       all_.texts_[rank_] = text;
       all_.barrier_.arrive_and_wait();
       auto texts = all_.texts_;
@@ -39,7 +51,7 @@ class threads_as_processes {
       for (const auto& one : gather(text))
         if (rank_ == 0) take(one);
     }
-    std::string broadcast(const std::string& text) override { return gather(text)[0]; }
+    std::string broadcast(const std::string& text) override { return gather(rank_ == 0 ? text : "")[0]; }
 
    protected:
     index_t next() override {
@@ -72,6 +84,7 @@ class threads_as_processes {
     return errors;
   }
   const std::vector<int>& taken_by() const { return taken_by_; }
+  const std::vector<messages>& sent() const { return sent_; }
 
  private:
   int size_, first_takers_;
@@ -81,6 +94,7 @@ class threads_as_processes {
   std::condition_variable taken_{};
   index_t next_ = 0;
   std::vector<int> taken_by_{};
+  std::vector<messages> sent_;
 };
 
 }  // namespace qkgeom::test

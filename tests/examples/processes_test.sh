@@ -31,6 +31,7 @@ same 2 heads "$data" --layers 3 --heads 0.5 --details --max-position 1000,2000
 same 2 pca "$data"
 same 3 rotation "$data" --head 3.2
 same 2 plasticity "$data" --covariance joint --pairs prefix_uniform
+same 2 plasticity "$data" --preset attention-plasticity
 
 status=0
 together 3 heads "$data" --out "$work/refused" --layers 77 || status=$?

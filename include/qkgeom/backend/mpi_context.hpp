@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,9 +26,10 @@ namespace qkgeom {
 /// rounding, since each document is summed alone (docs/clusters.md).
 ///
 /// Rows of a document must be adjacent on each side and lie on one process; no two documents share a number.
-/// What needs the rows of all documents at once is refused: drawn pairs, pairs across documents, moments of rows whose
-/// documents are not given, as errors of the geometry take them. Observed queries must be the same on all processes,
-/// gathered before. An error on one process is thrown on all as a `group_error`. `ctx` and `group` must live longer.
+/// Drawn pairs and pairs across documents need the keys of all documents: those of a key head are gathered in the host
+/// memory of one process, which sums them, so a process holds all keys of its share of the heads. Every process holds
+/// positions and documents of all keys, about 30 bytes per key. An error on one process is thrown on all as a
+/// `group_error`. `ctx` and `group` must live longer.
 template <context Context>
 class mpi_context {
  public:
@@ -46,7 +49,48 @@ class mpi_context {
     return ctx_->host_copy(x);
   }
 
-  /// Refuses rows: without their documents it cannot sum them.
+  /// The values of all processes, by rank.
+  template <class V>
+  std::vector<V> of_all(const std::vector<V>& own) {
+    std::vector<V> all;
+    for (const auto& bytes : group_->gather(bytes_of(own)))
+      for (auto& x : from_bytes<std::vector<V>>(bytes)) all.push_back(std::move(x));
+    return all;
+  }
+
+  /// Documents and positions (n) of one side's rows of all processes, from those of this one.
+  backend::rows_of_documents rows_of_all(const char* side, const vector_view<const std::int32_t>& position,
+                                         const vector_view<const std::int32_t>& document) {
+    backend::held_rows own;
+    group_->begin([&] { own.runs = backend::runs_of(side, document); });
+    for (const auto& run : own.runs)
+      own.position.insert(own.position.end(), position.begin() + run.first, position.begin() + run.first + run.rows);
+    const auto held = of_all(std::vector<backend::held_rows>{own});
+    struct piece {
+      backend::document_run run;
+      std::size_t process;
+      index_t begin;  ///< of its positions
+    };
+    std::vector<piece> pieces;
+    for (std::size_t r = 0; r < held.size(); ++r)
+      for (index_t begin = 0; const auto& run : held[r].runs)
+        pieces.push_back({run, r, std::exchange(begin, begin + run.rows)});
+    std::sort(pieces.begin(), pieces.end(),
+              [](const auto& a, const auto& b) { return a.run.document < b.run.document; });
+    backend::rows_of_documents all;
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      const auto& [run, process, begin] = pieces[p];
+      if (p > 0 && run.document == pieces[p - 1].run.document) refuse_twice(side, run.document);
+      const auto first = held[process].position.begin() + begin;
+      all.position.insert(all.position.end(), first, first + run.rows);
+      all.document.insert(all.document.end(), run.rows, run.document);
+      const bool here = process == static_cast<std::size_t>(group_->rank());
+      for (index_t i = 0; i < run.rows; ++i) all.row.push_back(here ? run.first + i : -1);
+    }
+    return all;
+  }
+
+  /// Refuses rows: without their documents it cannot sum them in an order that depends on documents alone.
   template <class T>
   std::vector<side_moments> moments(const char* side, const tensor_view<const T, space>& x,
                                     const vector_view<const std::int32_t, space>& position,
@@ -60,24 +104,27 @@ class mpi_context {
                                                  const vector_view<const std::int32_t, space>& position,
                                                  const std::vector<std::int32_t>& bucket, index_t buckets,
                                                  scatter_kind per_bucket, const documents_view& document) {
-    require(document.size == x.rows, "mpi_context: moments of ", side, " need the document of each row");
-    std::vector<backend::document_run> runs;
-    group_->begin([&] { runs = backend::runs_of(side, ctx_->host_copy(document).view()); });
-    group_->agree(bytes_of(std::vector<index_t>{x.heads, x.dim, buckets}), "shape of the rows or of the query buckets");
-    const auto all = all_documents(side, runs);
-    backend::document_tree<std::vector<side_moments>> tree(static_cast<index_t>(all.size()));
-    group_->begin([&] {
-      for (const auto& run : runs) {
-        const tensor_view<const T, space> rows{
-            x.data + run.first * x.row_stride, run.rows, x.heads, x.dim, x.row_stride, x.head_stride};
-        const std::vector<std::int32_t> of_run(bucket.begin() + run.first, bucket.begin() + run.first + run.rows);
-        tree.add({0, place(all, run.document),
-                  ctx_->moments(side, rows, {position.data + run.first, run.rows}, of_run, buckets, per_bucket)},
-                 backend::merge_heads);
-      }
-    });
-    if (!all.empty()) return all_of(tree, static_cast<index_t>(all.size()), backend::merge_heads);
+    const auto of_run = [&](const backend::document_run& run, const tensor_view<const T, space>& rows) {
+      return ctx_->moments(side, rows, {position.data + run.first, run.rows},
+                           {bucket.begin() + run.first, bucket.begin() + run.first + run.rows}, buckets, per_bucket);
+    };
+    auto all = merged_documents(
+        side, x, document, buckets, 1, [](std::int32_t) { return 0; }, of_run, backend::merge_heads);
+    if (all[0]) return std::move(*all[0]);
     return ctx_->moments(side, x, position, bucket, buckets, per_bucket);  // no row anywhere
+  }
+
+  /// For each of `blocks` blocks, value(moments of all rows by head) of each document, merged; none for a block without
+  /// rows. Document e is of block block_of(e). `moments_by_block` calls it.
+  template <class T, class BlockOf, class ValueOf, class Merge>
+  auto merged_by_block(const char* side, const tensor_view<const T, space>& x,
+                       const vector_view<const std::int32_t, space>& position, const documents_view& document,
+                       index_t blocks, const BlockOf& block_of, const ValueOf& value, const Merge& merge) {
+    const auto of_run = [&](const backend::document_run& run, const tensor_view<const T, space>& rows) {
+      const std::vector<std::int32_t> no_bucket(run.rows, -1);
+      return value(ctx_->moments(side, rows, {position.data + run.first, run.rows}, no_bucket, 0, scatter_kind::full));
+    };
+    return merged_documents(side, x, document, 0, blocks, block_of, of_run, merge);
   }
 
   /// See cpu_context::symmetric_eigen. All processes must give the same matrices.
@@ -90,33 +137,11 @@ class mpi_context {
     return shared_out<semidefinite_root>(matrices, [&](const auto& own) { return ctx_->cholesky(own, d); });
   }
 
-  /// The keys of this process among the documents of all: a group for each document, empty where another process holds
-  /// its keys. `order_keys_by_document` calls it.
-  keys_by_document with_all_documents(keys_by_document own) {
-    std::vector<backend::document_run> runs;
-    for (index_t g = 0; g < own.groups(); ++g) runs.push_back({own.document[g], 0, 0});
-    group_->begin(
-        [&] { require(own.key_document.empty(), "mpi_context: pairs across documents need all keys in one process"); });
-    const auto all = all_documents("k", runs);
-    auto keys = own;
-    keys.document = all;
-    keys.offset.assign(1, 0);
-    std::size_t g = 0;
-    for (const std::int32_t document : all) {
-      const bool here = g < own.document.size() && own.document[g] == document;
-      keys.offset.push_back(here ? own.offset[++g] : keys.offset.back());
-    }
-    if (all.empty()) keys.offset.clear();
-    return keys;
-  }
-
-  /// See cpu_context::gaussian_pairs; `groups` as `with_all_documents` gives them.
+  /// See cpu_context::gaussian_pairs; `groups` as `order_keys_by_document` gives them.
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
-    require_all_pairs(request);
-    return by_document(groups, problems.size(),
-                       [&](const auto& one) { return ctx_->gaussian_pairs(k, one, problems, request); });
+    return gaussian_sums(k, groups, problems, request);
   }
   /// The same with a weight that runs where the other context computes.
   template <class T, class Weight>
@@ -127,44 +152,73 @@ class mpi_context {
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
                                         const Weight& weight) {
-    require_all_pairs(request);
-    return by_document(groups, problems.size(),
-                       [&](const auto& one) { return ctx_->gaussian_pairs(k, one, problems, request, weight); });
+    return gaussian_sums(k, groups, problems, request, weight);
   }
 
-  /// See cpu_context::empirical_pairs; `groups` as `with_all_documents` gives them. All processes must give the same
-  /// queries.
+  /// See cpu_context::empirical_pairs; `groups` as `order_keys_by_document` gives them. All processes must give the
+  /// same queries.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
                                          const keys_by_document& groups, const std::vector<empirical_problem>& problems,
                                          std::optional<pair_precision> precision = {}) {
-    if constexpr (space == memory_space::host) group_->agree(backend::digest_of(q, problems), "observed queries");
-    return by_document(groups, problems.size(),
-                       [&](const auto& one) { return ctx_->empirical_pairs(q, k, one, problems, precision); });
+    if constexpr (space == memory_space::host)
+      group_->agree(backend::digest_of(q, problems), "observed queries");
+    else
+      refuse_device("observed queries");
+    const auto sums = [&](const auto& keys, const auto& some, const auto& of) {
+      return ctx_->empirical_pairs(q, keys, some, of, precision);
+    };
+    return by_document_or_head(k, groups, problems, false, sums);
   }
 
  private:
-  static void require_all_pairs(const pair_request& request) {
-    require(request.sample.pairs == 0,
-            "mpi_context: drawn pairs are drawn among those of all documents, which need "
-            "all keys in one process");
+  [[noreturn]] static void refuse_twice(const char* side, std::int32_t document) {
+    throw group_error("mpi_context: two processes hold rows of " + std::string(side) + " of document " +
+                      std::to_string(document));
   }
-
-  static index_t place(const std::vector<std::int32_t>& all, std::int32_t document) {
-    return std::lower_bound(all.begin(), all.end(), document) - all.begin();
+  static void refuse_device(const char* what) {
+    fail("mpi_context: ", what, " of all documents come together in host memory; put an uploading_context before the ",
+         "context of the device");
   }
 
   /// The documents of all processes, ascending.
   std::vector<std::int32_t> all_documents(const char* side, const std::vector<backend::document_run>& runs) {
-    std::vector<std::int32_t> own, all;
+    std::vector<std::int32_t> own;
     for (const auto& run : runs) own.push_back(run.document);
-    for (const auto& bytes : group_->gather(bytes_of(own)))
-      for (const std::int32_t document : from_bytes<std::vector<std::int32_t>>(bytes)) all.push_back(document);
+    auto all = of_all(own);
     std::sort(all.begin(), all.end());
     const auto twice = std::adjacent_find(all.begin(), all.end());
-    if (twice != all.end())
-      throw group_error("mpi_context: two processes hold rows of " + std::string(side) + " of document " +
-                        std::to_string(*twice));
+    if (twice != all.end()) refuse_twice(side, *twice);
+    return all;
+  }
+
+  /// For each of `blocks` blocks, of_run(run, its rows) of each document, merged; none for a block without rows.
+  template <class T, class BlockOf, class OfRun, class Merge>
+  auto merged_documents(const char* side, const tensor_view<const T, space>& x, const documents_view& document,
+                        index_t buckets, index_t blocks, const BlockOf& block_of, const OfRun& of_run,
+                        const Merge& merge) {
+    using value = std::invoke_result_t<const OfRun&, const backend::document_run&, const tensor_view<const T, space>&>;
+    require(document.size == x.rows, "mpi_context: moments of ", side, " need the document of each row");
+    std::vector<backend::document_run> runs;
+    group_->begin([&] { runs = backend::runs_of(side, ctx_->host_copy(document).view()); });
+    group_->agree(bytes_of(std::vector<index_t>{x.heads, x.dim, buckets, blocks}),
+                  "shape of the rows or of the query buckets");
+    std::vector<std::vector<std::int32_t>> documents(blocks);
+    for (const std::int32_t e : all_documents(side, runs)) documents[block_of(e)].push_back(e);
+    std::vector<backend::document_tree<value>> trees;
+    for (const auto& ids : documents) trees.emplace_back(static_cast<index_t>(ids.size()));
+    group_->begin([&] {
+      for (const auto& run : runs) {
+        const auto& ids = documents[block_of(run.document)];
+        const index_t place = std::lower_bound(ids.begin(), ids.end(), run.document) - ids.begin();
+        const tensor_view<const T, space> rows{
+            x.data + run.first * x.row_stride, run.rows, x.heads, x.dim, x.row_stride, x.head_stride};
+        trees[block_of(run.document)].add({0, place, of_run(run, rows)}, merge);
+      }
+    });
+    std::vector<std::optional<value>> all(blocks);
+    for (index_t b = 0; b < blocks; ++b)
+      if (!documents[b].empty()) all[b] = all_of(trees[b], static_cast<index_t>(documents[b].size()), merge);
     return all;
   }
 
@@ -196,15 +250,37 @@ class mpi_context {
     return all;
   }
 
+  template <class T, class... Weight>
+  std::vector<pair_sums> gaussian_sums(const tensor_view<const T, space>& k, const keys_by_document& groups,
+                                       const std::vector<pair_problem>& problems, const pair_request& request,
+                                       const Weight&... weight) {
+    const auto sums = [&](const auto& keys, const auto& some, const auto& of) {
+      return ctx_->gaussian_pairs(keys, some, of, request, weight...);
+    };
+    return by_document_or_head(k, groups, problems, request.sample.pairs > 0, sums);
+  }
+
+  /// The sums f(k, groups, problems): a document at a time if each has pairs of its own, else a key head at a time.
+  template <class T, class Problem, class F>
+  std::vector<pair_sums> by_document_or_head(const tensor_view<const T, space>& k, const keys_by_document& groups,
+                                             const std::vector<Problem>& problems, bool drawn, const F& f) {
+    if (!drawn && groups.key_document.empty())
+      return by_document(groups, problems.size(), [&](const auto& one) { return f(k, one, problems); });
+    if constexpr (space == memory_space::host) return by_head(k, groups, problems, drawn, f);
+    refuse_device("keys, for drawn pairs or pairs across documents,");
+    return {};
+  }
+
   /// f(keys of one document) for each document of this process; the sums of all documents.
   template <class F>
   std::vector<pair_sums> by_document(const keys_by_document& groups, std::size_t problems, const F& f) {
     using heatmaps = std::vector<backend::heatmap_sums>;
+    if (groups.groups() == 0) return f(groups);  // no key anywhere
     std::vector<backend::one_document> own;
     backend::document_tree<heatmaps> tree(groups.groups());
     group_->begin([&] {
       for (index_t g = 0; g < groups.groups(); ++g) {
-        if (groups.offset[g] == groups.offset[g + 1]) continue;
+        if (groups.row[groups.offset[g]] < 0) continue;
         auto sums = f(backend::keys_of(groups, g));
         tree.add({0, g, backend::take_heatmaps(sums)}, backend::merge_heatmaps);
         own.push_back({g, std::move(sums)});
@@ -212,14 +288,76 @@ class mpi_context {
     });
     std::vector<pair_sums> all(problems);
     for (auto& s : all) s.groups = groups.groups();
-    for (const auto& bytes : group_->gather(bytes_of(own)))
-      for (const auto& document : from_bytes<std::vector<backend::one_document>>(bytes)) add_document(all, document);
-    if (groups.groups() > 0)
-      put_heatmaps(all, all_of(tree, groups.groups(), backend::merge_heatmaps));
-    else
-      all = f(groups);  // no key anywhere
+    for (const auto& document : of_all(own)) add_document(all, document);
+    put_heatmaps(all, all_of(tree, groups.groups(), backend::merge_heatmaps));
     return all;
   }
+
+  /// f(keys of one key head, groups, its problems) for each key head, whose keys come together on one process; the sums
+  /// of all problems. `numbered`: problems keep their numbers, which draws depend on.
+  template <class T, class Problem, class F>
+  std::vector<pair_sums> by_head(const tensor_view<const T>& k, const keys_by_document& groups,
+                                 const std::vector<Problem>& problems, bool numbered, const F& f) {
+    group_->agree(bytes_of(std::vector<index_t>{k.heads, k.dim}), "shape of the keys");
+    const auto size = static_cast<index_t>(group_->size()), rank = static_cast<index_t>(group_->rank());
+    std::vector<std::vector<T>> heads(k.heads);
+    for (index_t h = 0; h < k.heads; ++h) gather_keys(k.head(h), groups, h % size == rank ? &heads[h] : nullptr);
+    auto gathered = groups;
+    std::iota(gathered.row.begin(), gathered.row.end(), std::int64_t{0});
+    std::vector<pair_sums> solved(problems.size());
+    group_->begin([&] {
+      for (index_t h = rank; h < k.heads; h += size) {
+        std::vector<Problem> some;
+        std::vector<std::size_t> numbers;
+        for (std::size_t p = 0; p < problems.size(); ++p) {
+          const bool of_head = problems[p].key_head == h;
+          if (!of_head && !numbered) continue;
+          numbers.push_back(p);
+          some.push_back(of_head ? problems[p] : Problem{});
+          some.back().key_head = 0;
+        }
+        const auto keys = packed_tensor<const T>(heads[h].data(), static_cast<index_t>(groups.row.size()), 1, k.dim);
+        auto sums = f(keys, gathered, some);
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+          if (problems[numbers[i]].key_head == h) solved[numbers[i]] = std::move(sums[i]);
+      }
+    });
+    index_t of_rank = 0;
+    std::vector<pair_sums> all(problems.size());
+    group_->collect(bytes_of(solved), [&](const std::string& bytes) {
+      auto theirs = from_bytes<std::vector<pair_sums>>(bytes);
+      for (std::size_t p = 0; p < problems.size(); ++p)
+        if (problems[p].key_head % size == of_rank) all[p] = std::move(theirs[p]);
+      ++of_rank;
+    });
+    return from_bytes<std::vector<pair_sums>>(group_->broadcast(bytes_of(all)));
+  }
+
+  /// The keys (n, d) of one head of all processes into `all` where it is wanted, in the order of `groups`.
+  template <class T>
+  void gather_keys(const matrix_view<const T>& k, const keys_by_document& groups, std::vector<T>* all) {
+    const auto n = static_cast<index_t>(groups.row.size());
+    const index_t row_bytes = k.cols * static_cast<index_t>(sizeof(T)),
+                  piece = std::max<index_t>(1, piece_bytes / row_bytes);
+    if (all) all->resize(n * k.cols);
+    for (index_t begin = 0; begin < n; begin += piece) {
+      backend::numbered_keys<T> own;
+      for (index_t i = begin; i < std::min(n, begin + piece); ++i) {
+        if (groups.row[i] < 0) continue;
+        own.number.push_back(i);
+        own.values.insert(own.values.end(), k.row(groups.row[i]), k.row(groups.row[i]) + k.cols);
+      }
+      const auto texts = group_->gather(bytes_of(own));
+      if (!all) continue;
+      for (const auto& text : texts) {
+        const auto keys = from_bytes<backend::numbered_keys<T>>(text);
+        for (std::size_t i = 0; i < keys.number.size(); ++i)
+          std::copy_n(keys.values.begin() + i * k.cols, k.cols, all->begin() + keys.number[i] * k.cols);
+      }
+    }
+  }
+
+  static constexpr index_t piece_bytes = index_t{1} << 20;  ///< keys that travel at a time
 
   Context* ctx_;
   process_group* group_;

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/core/buckets.hpp"
+#include "qkgeom/core/bytes.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/random.hpp"
 
@@ -31,16 +34,35 @@ class observed_queries {
             "observed queries: the shards of a layer must have the same heads and head size");
     heads_ = layer.q.heads;
     dim_ = layer.q.dim;
-    add_rows(layer.q_position, [&](index_t i, std::vector<T>& row) {
-      for (index_t h = 0; h < heads_; ++h) row.insert(row.end(), layer.q.head(h).row(i), layer.q.head(h).row(i) + dim_);
-      require(std::all_of(row.begin(), row.end(), [](T x) { return std::isfinite(static_cast<double>(x)); }),
-              "observed queries: row ", seen_, " of q is not finite");
-    });
+    add_rows(
+        layer.q_position, [](index_t i) { return i; }, values_of(layer.q));
+    seen_ += layer.q.rows;
+  }
+
+  /// The same, where documents are spread over processes: `take(ctx)` chooses among the rows of all, which count by
+  /// document ascending.
+  template <context Context>
+  void add(Context& ctx, const layer_view<T>& layer) {
+    if constexpr (spreads_documents<Context>) {
+      const auto all = ctx.rows_of_all("q", layer.q_position, layer.q_document);
+      std::vector<index_t> number(layer.q.rows);
+      for (std::size_t i = 0; i < all.row.size(); ++i)
+        if (all.row[i] >= 0) number[all.row[i]] = static_cast<index_t>(i);
+      heads_ = layer.q.heads;
+      dim_ = layer.q.dim;
+      add_rows(
+          layer.q_position, [&](index_t i) { return number[i]; }, values_of(layer.q));
+      seen_ += static_cast<index_t>(all.row.size());
+    } else {
+      add(layer);
+    }
   }
 
   /// Adds the next rows of the layer by position alone: chooses the same rows and keeps no values.
   void add_positions(const vector_view<const std::int32_t>& position) {
-    add_rows(position, [](index_t, std::vector<T>&) {});
+    add_rows(
+        position, [](index_t i) { return i; }, [](index_t, std::vector<T>&) {});
+    seen_ += position.size;
   }
 
   /// The chosen rows (n, heads, d), by bucket, then row number. Movable only, since `q` views `values`.
@@ -76,30 +98,71 @@ class observed_queries {
     out.q = {out.values.data(), n, heads_, dim_, heads_ * dim_, dim_};
     return out;
   }
+  /// The same for rows added with `ctx`.
+  template <context Context>
+  rows take(Context& ctx) {
+    if constexpr (spreads_documents<Context>) {
+      for (auto& mine : bucket_) {
+        thin(mine);
+        bucket drawn{{}, mine.count, mine.position_sum};  // draws travel first, then the values of what is chosen
+        for (const auto& k : mine.kept) drawn.kept.push_back({k.draw, k.row, {}});
+        bucket all;
+        for (const auto& more : ctx.of_all(std::vector{drawn})) {
+          all.kept.insert(all.kept.end(), more.kept.begin(), more.kept.end());
+          all.count += more.count;
+          all.position_sum += more.position_sum;  // integers: exact in any order
+        }
+        thin(all);
+        std::set<index_t> chosen;
+        for (const auto& k : all.kept) chosen.insert(k.row);
+        std::erase_if(mine.kept, [&](const query& k) { return !chosen.contains(k.row); });
+        mine = {ctx.of_all(mine.kept), all.count, all.position_sum};
+      }
+    }
+    return take();
+  }
   const bucket_edges& edges() const { return edges_; }
 
  private:
   struct query {
-    double draw;
-    index_t row;
-    std::vector<T> values;  // (heads, d)
+    double draw = 0;
+    index_t row = 0;
+    std::vector<T> values{};  // (heads, d)
+    template <class F>
+    friend void with_members(some<query> auto& x, const F& f) {
+      f(x.draw, x.row, x.values);
+    }
   };
   struct bucket {
-    std::vector<query> kept;
+    std::vector<query> kept{};
     index_t count = 0;
     double position_sum = 0;
+    template <class F>
+    friend void with_members(some<bucket> auto& x, const F& f) {
+      f(x.kept, x.count, x.position_sum);
+    }
   };
 
-  template <class Keep>
-  void add_rows(const vector_view<const std::int32_t>& position, const Keep& keep) {
-    for (index_t i = 0; i < position.size; ++i, ++seen_) {
+  auto values_of(const tensor_view<const T>& q) const {
+    return [this, q](index_t i, std::vector<T>& row) {
+      for (index_t h = 0; h < heads_; ++h) row.insert(row.end(), q.head(h).row(i), q.head(h).row(i) + dim_);
+      require(std::all_of(row.begin(), row.end(), [](T x) { return std::isfinite(static_cast<double>(x)); }),
+              "observed queries: row ", seen_ + i, " of q is not finite");
+    };
+  }
+
+  /// number(i): that of row i among those added now.
+  template <class Number, class Keep>
+  void add_rows(const vector_view<const std::int32_t>& position, const Number& number, const Keep& keep) {
+    for (index_t i = 0; i < position.size; ++i) {
       const index_t b = edges_(position[i]);
       if (b < 0) continue;
       auto& mine = bucket_[b];
       mine.position_sum += position[i];
       ++mine.count;
       const random_stream stream{seed_, 0, static_cast<std::uint32_t>(b), draw::query_subset};
-      mine.kept.push_back({stream.uniform(seen_), seen_, {}});
+      const index_t row = seen_ + number(i);
+      mine.kept.push_back({stream.uniform(row), row, {}});
       keep(i, mine.kept.back().values);
       if (static_cast<index_t>(mine.kept.size()) >= 2 * max_queries_) thin(mine);
     }

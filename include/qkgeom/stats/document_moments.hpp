@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
+#include "qkgeom/context/result_bytes.hpp"
+#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/detail/document_moments.hpp"
 #include "qkgeom/stats/moments.hpp"
@@ -36,14 +38,18 @@ inline document_blocks blocks_of(std::vector<std::int32_t> ids, index_t max_bloc
   return {std::move(ids), count};
 }
 
-/// Appends the documents of a layer's queries and keys to `ids`, possibly with repetitions.
+/// Appends the documents of a layer's queries and keys to `ids`, possibly with repetitions; those of all processes
+/// where documents are spread.
 template <context Context, class T, memory_space S>
 void add_documents(Context& ctx, const layer_view<T, S>& layer, std::vector<std::int32_t>& ids) {
+  std::vector<std::int32_t> own;
   for (const auto* side : {&layer.q_document, &layer.k_document}) {
     const auto documents = ctx.host_copy(*side);
     for (const std::int32_t id : documents.view())
-      if (ids.empty() || ids.back() != id) ids.push_back(id);
+      if (own.empty() || own.back() != id) own.push_back(id);
   }
+  if constexpr (spreads_documents<Context>) own = ctx.of_all(own);
+  ids.insert(ids.end(), own.begin(), own.end());
 }
 
 /// The documents of a layer's queries and keys in at most `max_blocks` blocks.
@@ -65,6 +71,13 @@ struct block_moments {
   }
 };
 
+/// Members, for `bytes_of`.
+template <class F>
+void with_members(some<block_moments> auto& x, const F& f) {
+  auto& [rows, differences, pairs] = x;
+  f(rows, differences, pairs);
+}
+
 /// Adds another block's rows and pairs; no document may be in both.
 inline void merge(block_moments& into, const block_moments& from) {
   merge(into.rows, from.rows);
@@ -80,14 +93,48 @@ inline block_moments merged_without(const std::vector<block_moments>& blocks, in
   return all;
 }
 
+namespace detail {
+
+/// A block of the one document whose rows have the moments `m`. The differences of n rows of scatter S sum to n S.
+inline block_moments block_of_document(const row_moments& m) {
+  const double count = static_cast<double>(m.count);
+  return {m, dense::scaled(m.xx, count), 0.5 * count * (count - 1)};
+}
+
+/// `moments_by_block` where documents are spread over processes: of all of them, on each process.
+template <spreads_documents Context, class T, memory_space S>
+std::vector<std::vector<block_moments>> spread_moments_by_block(Context& ctx, const char* side,
+                                                                const tensor_view<T, S>& x,
+                                                                const vector_view<const std::int32_t, S>& position,
+                                                                const vector_view<const std::int32_t, S>& document,
+                                                                const document_blocks& blocks) {
+  const auto of_document = [](const std::vector<side_moments>& heads) {
+    std::vector<block_moments> all;
+    for (const auto& m : heads) all.push_back(block_of_document(m.total));
+    return all;
+  };
+  const auto merge_heads = [](std::vector<block_moments>& into, const std::vector<block_moments>& from) {
+    for (std::size_t h = 0; h < into.size(); ++h) merge(into[h], from[h]);
+  };
+  auto found = ctx.merged_by_block(side, x, position, document, blocks.count, blocks, of_document, merge_heads);
+  std::vector<std::vector<block_moments>> result(x.heads,
+                                                 std::vector<block_moments>(blocks.count, block_moments::zero(x.dim)));
+  for (std::size_t b = 0; b < found.size(); ++b)
+    for (index_t h = 0; h < x.heads && found[b]; ++h) result[h][b] = std::move((*found[b])[h]);
+  return result;
+}
+
+}  // namespace detail
+
 /// Moments per head and block of documents, (heads)(blocks), of one side's rows x (n, heads, d) with their token
-/// positions and documents. The differences of a document with n rows and scatter S sum to n S, so no pair is formed.
-/// Memory does not grow with the number of documents if the rows of each are adjacent.
+/// positions and documents. Memory does not grow with the number of documents if the rows of each are adjacent.
 template <context Context, class T, memory_space S>
 std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const char* side, const tensor_view<T, S>& x,
                                                          const vector_view<const std::int32_t, S>& position,
                                                          const vector_view<const std::int32_t, S>& document,
                                                          const document_blocks& blocks) {
+  if constexpr (spreads_documents<Context>)
+    return detail::spread_moments_by_block(ctx, side, x, position, document, blocks);
   constexpr index_t documents_at_once = 32;
   std::vector<std::vector<block_moments>> result(x.heads,
                                                  std::vector<block_moments>(blocks.count, block_moments::zero(x.dim)));
@@ -103,11 +150,8 @@ std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const cha
     const tensor_view<T, S> rows{x.data + begin * x.row_stride, n, x.heads, x.dim, x.row_stride, x.head_stride};
     const auto found = ctx.moments(side, rows, {position.data + begin, n}, row, documents.size(), scatter_kind::full);
     ctx.for_each(x.heads, [&](index_t h) {
-      for (std::size_t e = 0; e < documents.size(); ++e) {
-        const auto& m = found[h].bucket[e];
-        const double count = static_cast<double>(m.count);
-        merge(result[h][blocks(documents[e])], block_moments{m, dense::scaled(m.xx, count), 0.5 * count * (count - 1)});
-      }
+      for (std::size_t e = 0; e < documents.size(); ++e)
+        merge(result[h][blocks(documents[e])], detail::block_of_document(found[h].bucket[e]));
     });
     begin = end;
   }

@@ -157,6 +157,22 @@ TEST_F(part, any_number_of_processes_writes_the_bytes_of_one) {
   }
 }
 
+TEST_F(part, more_processes_send_no_more_per_document_and_as_much_each_at_beginning_and_end) {
+  const auto one = run_to("whole");
+  const index_t layers = capture::open(folder / "whole").manifest().layers.back().layer + 1;
+  for (const int n : {2, 4, 7}) {
+    test::threads_as_processes processes(n);
+    processes.run([&](process_group& group) { run_to("by-" + std::to_string(n), {}, &group); });
+    index_t progress = 0;
+    for (const auto& sent : processes.sent()) {
+      progress += sent.progress;
+      EXPECT_EQ(sent.texts, 4) << "three agreements before, and what was written";
+    }
+    EXPECT_EQ(progress, (one.documents - 1) * layers) << "once per document and layer; one document is empty";
+    EXPECT_EQ(processes.taken_by().size(), 7u + n);
+  }
+}
+
 TEST_F(part, processes_that_disagree_or_cannot_begin_all_end) {
   test::threads_as_processes processes(2);
   const auto errors = processes.run([&](process_group& group) {

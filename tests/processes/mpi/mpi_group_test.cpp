@@ -11,6 +11,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/mpi_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/stats/moments.hpp"
 #include "tests/io/scratch.hpp"
@@ -52,7 +53,13 @@ std::string profile_bits(process_group& group) {
   const auto model = fit_queries(ctx, moments, {.covariance = covariance_kind::joint});
   const auto profile = plasticity_profile(ctx, model, own.view(), all_pairs{}, {.heatmap = true});
   std::string bits = bytes_of(moments.q) + bytes_of(moments.k) + bytes_of(profile.heatmap.sum);
-  for (const auto& b : profile.buckets) bits += bytes_of(b.plasticity) + bytes_of(b.document_sum);
+  const auto add = [&](const plasticity_profile_result& p) {
+    for (const auto& b : p.buckets) bits += bytes_of(b.plasticity) + bytes_of(b.document_sum);
+  };
+  add(profile);
+  add(plasticity_profile(ctx, model, own.view(), sampled{.n = 30}));
+  add(plasticity_profile(ctx, model, own.view(), all_pairs{.across_documents = true}));
+  add(empirical_profile(ctx, own.view(), uniform_buckets{100}, 400, {.max_queries = 20}));
   return bits;
 }
 
@@ -111,9 +118,14 @@ TEST(mpi_group, processes_of_mpirun_deal_send_and_sum_to_the_bits_of_one) {
   const auto line = [](const std::string& text) { return text.substr(0, text.find('\n')); };
   const auto bits = [](const std::string& text) { return text.substr(text.find('\n')); };
   EXPECT_EQ(line(one), "dealt 135, passed 30, sizes 3000000aa");
-  for (const auto& text : by_ranks(3)) {
-    EXPECT_EQ(line(text), "dealt 135, passed 30, sizes 3000000aa 3001000bb 3002000cc");
-    EXPECT_TRUE(bits(text) == bits(one));
+  for (const int n : {2, 3, 4, 7}) {
+    std::string said = "dealt 135, passed 30, sizes";
+    for (int r = 0; r < n; ++r)
+      said += ' ' + std::to_string(3000000 + 1000 * r) + std::string(2, static_cast<char>('a' + r));
+    for (const auto& text : by_ranks(n)) {
+      EXPECT_EQ(line(text), said);
+      EXPECT_TRUE(bits(text) == bits(one)) << n << " ranks";
+    }
   }
 }
 

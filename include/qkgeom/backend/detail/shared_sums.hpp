@@ -37,6 +37,38 @@ inline std::vector<document_run> runs_of(const char* side, const vector_view<con
   return runs;
 }
 
+/// Documents and positions of one side's rows on all processes, by document ascending.
+struct rows_of_documents {
+  std::vector<std::int32_t> position, document;
+  std::vector<std::int64_t> row;  ///< in this process' view; -1: another process holds it
+};
+
+/// Documents of one process and the positions of their rows, document after document.
+struct held_rows {
+  std::vector<document_run> runs{};
+  std::vector<std::int32_t> position{};
+};
+template <class F>
+void with_members(some<held_rows> auto& x, const F& f) {
+  auto& [runs, position] = x;
+  f(runs, position);
+}
+
+/// Some keys of a head.
+template <class T>
+struct numbered_keys {
+  std::vector<index_t> number{};  ///< (n) in the order of `keys_by_document`
+  std::vector<T> values{};        ///< (n, d)
+};
+template <class T, class F>
+void with_members(numbered_keys<T>& x, const F& f) {
+  f(x.number, x.values);
+}
+template <class T, class F>
+void with_members(const numbered_keys<T>& x, const F& f) {
+  f(x.number, x.values);
+}
+
 /// Adds the moments of further rows to those of each head.
 inline void merge_heads(std::vector<side_moments>& into, const std::vector<side_moments>& from) {
   for (std::size_t h = 0; h < into.size(); ++h) {

@@ -244,7 +244,7 @@ void find_turns(Context& ctx, const complement_side<T>& side, const std::vector<
 
 }  // namespace detail
 
-template <context Context, class T>
+template <holds_all_rows Context, class T>
 std::vector<complement_result> complement_planes(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                                  const layer_moments& moments,
                                                  const std::vector<rotation_result>& planes,

@@ -135,7 +135,7 @@ inline void check_drift(fit_checks_result& r, std::vector<double> first, const v
 
 }  // namespace detail
 
-template <context Context, class T>
+template <holds_all_rows Context, class T>
 std::vector<fit_checks_result> fit_checks(Context& ctx, const std::vector<row_moments>& query_moments,
                                           const layer_view<T, memory_space::host>& layer,
                                           std::vector<std::vector<double>> signs, const fit_check_options& options) {

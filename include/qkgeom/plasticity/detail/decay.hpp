@@ -126,7 +126,7 @@ inline decay_result decay_summary(const admitted_pairs& drawn, const std::vector
 
 }  // namespace detail
 
-template <context Context, class T>
+template <holds_all_rows Context, class T>
 std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>& models,
                                    const layer_view<T, memory_space::host>& layer, const std::string& label,
                                    const decay_options& options) {
@@ -148,7 +148,7 @@ std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>&
   return results;
 }
 
-template <context Context, class T>
+template <holds_all_rows Context, class T>
 std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments,
                                      const layer_view<T, memory_space::host>& layer, const decay_options& options) {
   check_moments("check_decay", moments, layer);

@@ -241,7 +241,7 @@ inline rounding_effect effect_of(cache_type type, const std::vector<rounding_tal
 
 }  // namespace detail
 
-template <context Context, class T>
+template <holds_all_rows Context, class T>
 std::vector<std::vector<rounding_effect>> rounding_effects(Context& ctx, const layer_view<T>& layer,
                                                            const std::vector<cache_type>& types,
                                                            const bucket_edges& edges, index_t context_length,

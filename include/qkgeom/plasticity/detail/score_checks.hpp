@@ -35,7 +35,7 @@ inline std::vector<std::pair<index_t, index_t>> drawn_pairs(const keys_by_docume
 
 }  // namespace detail
 
-template <context Context, class T, bucketing Buckets>
+template <holds_all_rows Context, class T, bucketing Buckets>
 std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                               const Buckets& buckets, index_t context_length,
                                               const score_check_options& options) {

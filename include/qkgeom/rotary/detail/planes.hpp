@@ -107,7 +107,7 @@ inline estimate variance_share(const std::vector<plane_sums>& sums, std::size_t 
 
 }  // namespace detail
 
-template <context Context, class T>
+template <holds_all_rows Context, class T>
 std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, const std::optional<captured_rope>& rope,
                                    index_t context_length, const plane_options& options) {
   check_shapes(before);

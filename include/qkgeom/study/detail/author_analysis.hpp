@@ -111,7 +111,7 @@ inline void collect_cells(author_head& head, const pair_sums& sums, const bucket
   head.overall = jackknife(sum / count, without);
 }
 
-template <context Context, class T>
+template <holds_all_rows Context, class T>
 std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& layer, const layer_moments& moments,
                                          const std::vector<std::vector<double>>& sign_of_key, const layer_names& names,
                                          const author_options& options) {
@@ -161,7 +161,7 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
 
 }  // namespace detail
 
-template <context Context, class T>
+template <holds_all_rows Context, class T>
 std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
                                       const bucket_edges& buckets, const author_options& options) {
   const edge_buckets grid{buckets.edges()};
@@ -176,7 +176,7 @@ std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, 
   return detail::author_layer_of(ctx, thinned.view(), moments, sign_of_key, names, options);
 }
 
-template <context Context, class Source, class Progress>
+template <holds_all_rows Context, class Source, class Progress>
 std::vector<author_head> author_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
                                          const author_options& options, Progress&& progress) {
   std::vector<author_head> heads;

@@ -54,7 +54,7 @@ inline drop_split split_of(const std::vector<plasticity_profile_result>& profile
 
 }  // namespace detail
 
-template <context Context, class T>
+template <holds_all_rows Context, class T>
 std::vector<drop_split> split_drop(Context& ctx, const std::vector<query_model>& models, const layer_view<T>& layer,
                                    index_t context_length, const drop_split_options& options) {
   require(!options.rotation || 2 * static_cast<index_t>(options.rotation->inv_freq.size()) <= layer.k.dim,
