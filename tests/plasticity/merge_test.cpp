@@ -9,6 +9,11 @@
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
 
+namespace qkgeom::detail {
+// A profile's heatmaps are of one width, so that `merge` reaches this by captures of several lengths alone.
+void merge_heatmap(plasticity_heatmap& into, const plasticity_heatmap& from);
+}  // namespace qkgeom::detail
+
 namespace {
 
 using namespace qkgeom;

@@ -8,6 +8,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/analyse.hpp"
+#include "qkgeom/stats/quantile.hpp"
 #include "qkgeom/study/trajectory_csv.hpp"
 #include "tests/common/studentised.hpp"
 #include "tests/io/scratch.hpp"
