@@ -34,11 +34,16 @@ inline void write_books(const std::filesystem::path& path, int count) {
   write_books(path, numbers);
 }
 
-/// SHA-256 of a folder's files by name: what a test that fails can print.
-inline std::map<std::string, std::string> contents_of(const std::filesystem::path& folder) {
-  std::map<std::string, std::string> files;
+/// The bytes of a file. A test that fails prints their SHA-256.
+struct file_bytes : std::string {
+  friend void PrintTo(const file_bytes& bytes, std::ostream* out) { *out << sha256().add(bytes).hex(); }
+};
+
+/// Bytes of a folder's files by name.
+inline std::map<std::string, file_bytes> contents_of(const std::filesystem::path& folder) {
+  std::map<std::string, file_bytes> files;
   for (const auto& e : std::filesystem::directory_iterator(folder))
-    files[e.path().filename().string()] = sha256().add(get(e.path())).hex();
+    files[e.path().filename().string()] = {get(e.path())};
   return files;
 }
 

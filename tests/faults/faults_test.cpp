@@ -25,7 +25,7 @@ constexpr int times = 20;
 class faults : public test::capture_program {
  protected:
   /// The bytes of a capture that nothing disturbed.
-  std::map<std::string, std::string> undisturbed(const std::vector<std::string>& arguments) const {
+  std::map<std::string, test::file_bytes> undisturbed(const std::vector<std::string>& arguments) const {
     EXPECT_EQ(run(arguments), 0) << log();
     return contents_of(folder / "undisturbed");
   }

@@ -275,7 +275,7 @@ TEST_F(evaluation, has_every_condition_document_and_probe) {
 TEST_F(evaluation, does_not_depend_on_what_shares_a_visit_of_the_layers) {
   o.distances = {160};
   conditions(R"({"conditions": [{"name": "one less", "changes": [{"head": "1.2", "ablate": true}]}]})");
-  std::map<index_t, std::map<std::string, std::string>> files;
+  std::map<index_t, std::map<std::string, test::file_bytes>> files;
   for (const index_t batch : {1, 300, 8192}) {
     o.capture.batch_tokens = batch;
     evaluate_model(o, notes);

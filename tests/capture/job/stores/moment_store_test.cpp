@@ -182,7 +182,7 @@ TEST_F(moments_of_tokens, and_everything_else_are_the_same_bytes_however_documen
     options.loss = !long_ones;
     options.plan.compute = type;
     options.plan.max_length = long_ones ? 1000 : 150;
-    std::map<index_t, std::map<std::string, std::string>> files;
+    std::map<index_t, std::map<std::string, test::file_bytes>> files;
     for (const index_t batch : long_ones ? std::vector<index_t>{1, 8192} : std::vector<index_t>{1, 400, 8192}) {
       options.batch_tokens = batch;
       options.out = folder / (std::string(name_of(type)) + std::to_string(batch));
