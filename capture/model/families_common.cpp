@@ -174,6 +174,11 @@ nlohmann::json& text_part(nlohmann::json& config) {
   return text;
 }
 
+/// The model type of the text part, which a config may name outside of it.
+std::string type_of(const nlohmann::json& text, const nlohmann::json& config) {
+  return text.value("model_type", config.value("model_type", ""));
+}
+
 }  // namespace
 
 nlohmann::json with_rope_theta(nlohmann::json config, double theta) {
@@ -185,7 +190,7 @@ nlohmann::json with_rope_theta(nlohmann::json config, double theta) {
               "the base cannot be replaced in a model with a rotary embedding for each type of layer");
       if (text[name].contains("rope_theta")) text[name]["rope_theta"] = theta;
     }
-  const std::string type = text.value("model_type", config.value("model_type", ""));
+  const std::string type = type_of(text, config);
   require(!type.starts_with("gemma3") && !type.starts_with("gemma4"),
           "the base cannot be replaced in a model with a rotary embedding for each type of layer");
   text["rope_theta"] = text["rotary_emb_base"] = theta;
@@ -196,7 +201,7 @@ nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scali
   nlohmann::json patch = rope_scaling_fields(scaling);
   nlohmann::json& text = text_part(config);
   const bool by_type = text.contains("rope_parameters") && text["rope_parameters"].contains("full_attention");
-  require(!by_type && !text.value("model_type", config.value("model_type", "")).starts_with("gemma4"),
+  require(!by_type && !type_of(text, config).starts_with("gemma4"),
           "rope scaling cannot be replaced in a model with a rotary embedding for each type of layer");
   // The old dictionary keeps its base frequency and loses its scaling.
   for (const char* name : {"rope_scaling", "rope_parameters"})

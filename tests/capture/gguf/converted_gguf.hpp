@@ -195,7 +195,7 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     const double original = full["original_max_position_embeddings"], whole = config["max_position_embeddings"];
     add("rope.scaling.attn_factor", std::sqrt(1 + std::log(whole / original) / std::log(original)));
   }
-  if (architecture == "glm4moe") {
+  if (architecture == "glm4moe" || architecture == "deepseek2") {
     add("expert_count", config["n_routed_experts"]);
     add("expert_used_count", config["num_experts_per_tok"]);
     add("expert_feed_forward_length", config["moe_intermediate_size"]);
@@ -205,8 +205,8 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     add("expert_weights_scale", config["routed_scaling_factor"].get<double>());
     add("expert_weights_norm", config["norm_topk_prob"]);
     add("expert_group_count", config["n_group"]);
-    add("nextn_predict_layers", behind);
   }
+  if (architecture == "glm4moe") add("nextn_predict_layers", behind);
   if (architecture == "qwen3moe") {
     add("expert_count", config["num_local_experts"]);
     add("expert_used_count", config["num_experts_per_tok"]);
@@ -267,15 +267,6 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     add("attention.value_length_mla", config["v_head_dim"]);
     if (full.contains("mscale_all_dim"))
       add("rope.scaling.yarn_log_multiplier", full["mscale_all_dim"].get<double>() / 10);
-    add("expert_count", config["n_routed_experts"]);
-    add("expert_used_count", config["num_experts_per_tok"]);
-    add("expert_feed_forward_length", config["moe_intermediate_size"]);
-    add("expert_shared_count", config["n_shared_experts"]);
-    add("leading_dense_block_count", config["first_k_dense_replace"]);
-    add("expert_gating_func", 2);
-    add("expert_weights_scale", config["routed_scaling_factor"].get<double>());
-    add("expert_weights_norm", config["norm_topk_prob"]);
-    add("expert_group_count", config["n_group"]);
     add("expert_group_used_count", config["topk_group"]);
   }
   if (architecture == "gptneox") add("use_parallel_residual", config["use_parallel_residual"]);

@@ -49,6 +49,18 @@ class job : public test::capture_test {
     for (const auto& e : fs::directory_iterator(options.model))
       fs::permissions(e.path(), fs::perms::owner_write, fs::perm_options::add);
   }
+  /// A model as that family's fixture describes it, with drawn weights and the bundled tokenizer, and a book.
+  void draw_model(const std::string& family) {
+    auto config = read_json(family_fixture(family).folder + "/config.json");
+    config["vocab_size"] = read_json(bundled / "stage1-step-1000" / "config.json")["vocab_size"];
+    options.model = folder / "model";
+    fs::create_directory(options.model);
+    std::ofstream(options.model / "config.json") << config;
+    fs::copy(bundled / "tokenizer.json", options.model);
+    options.untrained = 1;
+    test::write_books(folder / "books.jsonl", 1);
+    options.documents.jsonl = folder / "books.jsonl";
+  }
   /// Rewrites the weights: `change` may change each tensor, and returns whether it stays.
   void change_weights(const std::function<bool(tensor_to_write&, std::vector<bf16>&)>& change) {
     copy_model();
@@ -680,16 +692,8 @@ TEST(sinks, of_captured_heads_are_in_the_manifest) {
 
 /// Gemma 4: full layers and sliding ones have heads of their own sizes, and a capture has one.
 TEST_F(job, layers_with_other_heads_take_a_capture_of_their_own) {
-  auto config = read_json(family_fixture("gemma4-text").folder + "/config.json");
-  config["vocab_size"] = read_json(bundled / "stage1-step-1000" / "config.json")["vocab_size"];
-  fs::create_directory(folder / "model");
-  std::ofstream(folder / "model" / "config.json") << config;
-  fs::copy(bundled / "tokenizer.json", folder / "model");
-  options.model = folder / "model";
-  options.untrained = 1;
+  draw_model("gemma4-text");
   options.softmax = options.loss = true;
-  test::write_books(folder / "books.jsonl", 1);
-  options.documents.jsonl = folder / "books.jsonl";
   run();
   EXPECT_THAT(notes.str(), HasSubstr("layers 0,2 (2 key heads of size 20)"));
   const auto full = capture_set::open({options.out});
@@ -712,15 +716,7 @@ TEST_F(job, layers_with_other_heads_take_a_capture_of_their_own) {
 
 /// Latent attention: a capture names the parts of its heads, and each can be read alone, with the whole's scale.
 TEST_F(job, head_parts_are_in_the_manifest_and_are_read_apart) {
-  auto config = read_json(family_fixture("deepseek-v3").folder + "/config.json");
-  config["vocab_size"] = read_json(bundled / "stage1-step-1000" / "config.json")["vocab_size"];
-  fs::create_directory(folder / "model");
-  std::ofstream(folder / "model" / "config.json") << config;
-  fs::copy(bundled / "tokenizer.json", folder / "model");
-  options.model = folder / "model";
-  options.untrained = 1;
-  test::write_books(folder / "books.jsonl", 1);
-  options.documents.jsonl = folder / "books.jsonl";
+  draw_model("deepseek-v3");
   run();
 
   const auto whole = capture_set::open({options.out});

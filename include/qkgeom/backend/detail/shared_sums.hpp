@@ -59,15 +59,12 @@ template <class T>
 struct numbered_keys {
   std::vector<index_t> number{};  ///< (n) in the order of `keys_by_document`
   std::vector<T> values{};        ///< (n, d)
+
+  template <class F>
+  friend void with_members(some<numbered_keys> auto& x, const F& f) {
+    f(x.number, x.values);
+  }
 };
-template <class T, class F>
-void with_members(numbered_keys<T>& x, const F& f) {
-  f(x.number, x.values);
-}
-template <class T, class F>
-void with_members(const numbered_keys<T>& x, const F& f) {
-  f(x.number, x.values);
-}
 
 /// Adds the moments of further rows to those of each head.
 inline void merge_heads(std::vector<side_moments>& into, const std::vector<side_moments>& from) {

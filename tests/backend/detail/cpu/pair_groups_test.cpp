@@ -4,13 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 #include "qkgeom/model/householder.hpp"
+#include "tests/backend/detail/cpu/keys_at.hpp"
 
 namespace {
 
@@ -40,17 +41,12 @@ struct keys {
   explicit keys(index_t dim) : d(dim) {
     const random_stream s{.seed = 5};
     std::uint64_t next = 0;
-    groups.offset.push_back(0);
+    std::vector<std::vector<std::int32_t>> documents;
     for (const index_t n : {2, 16, 3, 64, 17, 1, 33, 200, 16}) {
-      std::vector<std::int32_t> t;
+      auto& t = documents.emplace_back();
       for (index_t i = 0; i < n; ++i) t.push_back(static_cast<std::int32_t>(s.uniform(next++) * 1000));
-      std::sort(t.begin(), t.end());
-      groups.position.insert(groups.position.end(), t.begin(), t.end());
-      groups.document.push_back(static_cast<std::int32_t>(groups.document.size()));
-      groups.offset.push_back(static_cast<index_t>(groups.position.size()));
     }
-    groups.row.resize(groups.position.size());
-    std::iota(groups.row.begin(), groups.row.end(), std::int64_t{0});
+    groups = test::keys_at(std::move(documents));
     for (std::size_t i = 0; i < groups.row.size() * static_cast<std::size_t>(d); ++i)
       k.push_back(3 + s.uniform(next++));
   }

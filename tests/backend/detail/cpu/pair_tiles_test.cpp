@@ -3,15 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
+#include "tests/backend/detail/cpu/keys_at.hpp"
 
 namespace {
 
@@ -24,16 +24,7 @@ struct tile_keys {
   std::vector<double> k;
   keys_by_document groups;
 
-  explicit tile_keys(std::vector<std::vector<std::int32_t>> documents) {
-    groups.offset.push_back(0);
-    for (auto& t : documents) {
-      std::sort(t.begin(), t.end());
-      groups.position.insert(groups.position.end(), t.begin(), t.end());
-      groups.document.push_back(static_cast<std::int32_t>(groups.document.size()));
-      groups.offset.push_back(static_cast<index_t>(groups.position.size()));
-    }
-    groups.row.resize(groups.position.size());
-    std::iota(groups.row.begin(), groups.row.end(), std::int64_t{0});
+  explicit tile_keys(std::vector<std::vector<std::int32_t>> documents) : groups(test::keys_at(std::move(documents))) {
     const random_stream s{.seed = 6};
     for (std::size_t i = 0; i < groups.row.size(); ++i)
       for (index_t c = 0; c < dim; ++c)

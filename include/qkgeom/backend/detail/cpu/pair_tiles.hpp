@@ -269,9 +269,11 @@ void sum_tiles(const scaled_keys<F>& keys, index_t share, index_t shares, const 
     for (index_t r = i; r < std::min(keys.n, i + rows); ++r) {
       const F* const row = tile.plasticity + (r - i) * panel;
       const index_t begin = std::max(first, r + 1);
-      if (!weighted) runs.add_row(r, begin, last, row, first);
-      for (index_t j = begin; weighted && j < last; ++j)
-        add_pair(range.begin + r, range.begin + j, static_cast<double>(row[j - first]));
+      if (weighted)
+        for (index_t j = begin; j < last; ++j)
+          add_pair(range.begin + r, range.begin + j, static_cast<double>(row[j - first]));
+      else
+        runs.add_row(r, begin, last, row, first);
     }
   };
   for (index_t from = 0; from < keys.n; from += block)
