@@ -17,11 +17,25 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
+/// Ranks of a capture with this argument.
+std::vector<pid_t> ranks_with(const std::string& argument) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    if (line.find("/qkgeom-capture") < line.find('\0') && line.find(argument) != line.npos) found.push_back(pid);
+  }
+  return found;
+}
+
 class mpi_group : public test::capture_program {
  protected:
   /// Runs the command of `capture_to` on `ranks` processes. Returns the exit status.
   int together(int ranks, const std::string& out, bool resume = false) {
-    return wait(start_together(ranks, out, resume));
+    return end_of(start_together(ranks, out, resume), out);
   }
   pid_t start_together(int ranks, const std::string& out, bool resume = false) {
     auto capture = capture_to(out, resume);
@@ -33,6 +47,22 @@ class mpi_group : public test::capture_program {
                                          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LSAN_OPTIONS=detect_leaks=0"},
                            .launcher = {QKGEOM_MPIEXEC, "-n", std::to_string(ranks)}});
   }
+  /// Waits for a job that writes to `out`; the exit status, or -signal. Where a rank was killed while it connected to
+  /// mpiexec, PMIx 4.2 can leave a lock locked that mpiexec waits for at its end: mpiexec is killed once it has had no
+  /// ranks for half a minute.
+  int end_of(pid_t job, const std::string& out) const {
+    using clock = std::chrono::steady_clock;
+    siginfo_t ended{};
+    auto seen = clock::now();
+    for (int i = 1;
+         ::waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (i % 200 == 0 && !ranks_of(out).empty()) seen = clock::now();
+      if (clock::now() - seen > std::chrono::seconds(30)) ::kill(job, SIGKILL);
+    }
+    return wait(job);
+  }
+  std::vector<pid_t> ranks_of(const std::string& out) const { return ranks_with((folder / out).string()); }
 };
 
 TEST_F(mpi_group, any_number_of_ranks_writes_the_bytes_of_one_process) {
@@ -47,20 +77,6 @@ TEST_F(mpi_group, any_number_of_ranks_writes_the_bytes_of_one_process) {
   }
   EXPECT_NE(together(2, "by-3"), 0);
   EXPECT_THAT(log(), HasSubstr("it already holds one (manifest.json)"));
-}
-
-/// Processes that run a program with this argument.
-std::vector<pid_t> processes_with(const std::string& argument) {
-  std::vector<pid_t> found;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename().string();
-    pid_t pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(file), {}};
-    if (line.find("/qkgeom-capture") < line.find('\0') && line.find(argument) != line.npos) found.push_back(pid);
-  }
-  return found;
 }
 
 TEST_F(mpi_group, a_rank_that_fails_or_is_killed_ends_all_and_another_number_of_ranks_goes_on) {
@@ -92,9 +108,9 @@ TEST_F(mpi_group, a_rank_that_fails_or_is_killed_ends_all_and_another_number_of_
     while (shards() <= before && ::waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            ended.si_pid == 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    const auto ranks = processes_with((folder / "cut").string());
+    const auto ranks = ranks_of("cut");
     if (!ranks.empty()) ::kill(ranks.back(), SIGKILL);
-    killed = wait(job) != 0 && !fs::exists(folder / "cut" / "manifest.json");
+    killed = end_of(job, "cut") != 0 && !fs::exists(folder / "cut" / "manifest.json");
   }
   EXPECT_TRUE(killed);
   EXPECT_EQ(together(3, "cut", true), 0) << log();
@@ -118,11 +134,11 @@ TEST_F(mpi_group, ranks_that_are_killed_at_20_moments_leave_what_others_finish) 
     }
     const pid_t job = start_together(2 + static_cast<int>(i % 2), "cut", true);
     std::this_thread::sleep_for(usual * draws.uniform(2 * i));
-    const auto ranks = processes_with((folder / "cut").string());
+    const auto ranks = ranks_of("cut");
     if (!ranks.empty())
       killed += ::kill(ranks[static_cast<std::size_t>(draws.uniform(2 * i + 1) * static_cast<double>(ranks.size()))],
                        SIGKILL) == 0;
-    wait(job);
+    end_of(job, "cut");
   }
   EXPECT_EQ(killed, 20);
   if (!finished()) {
