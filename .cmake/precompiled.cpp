@@ -6,4 +6,5 @@
 #include "qkgeom/linalg/detail/symmetric.hpp"
 #include "qkgeom/plasticity/detail/merge.hpp"
 #include "qkgeom/plasticity/detail/pair_terms.hpp"
+#include "qkgeom/stats/detail/coarser.hpp"
 #include "qkgeom/stats/detail/interval.hpp"

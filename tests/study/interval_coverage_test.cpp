@@ -16,6 +16,11 @@
 #include "qkgeom/stats/interval.hpp"
 #include "qkgeom/study/comparison.hpp"
 
+namespace qkgeom::detail {
+compared_number number_of(std::string name, const head_values& column, const std::vector<std::size_t>& heads,
+                          head_statistic statistic);
+}
+
 namespace qkgeom::interval_coverage {
 namespace {
 

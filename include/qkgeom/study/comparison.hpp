@@ -29,49 +29,19 @@ struct compared_number {
 
 /// a - b; NaN where either is. `paired`: both come from the same documents, and the same one is left out of both at
 /// once; else the documents are independent. The heads of both are independent draws.
-inline head_estimate difference_of(const compared_number& a, const compared_number& b, bool paired);
+QKGEOM_INLINE head_estimate difference_of(const compared_number& a, const compared_number& b, bool paired);
 
 /// A column of heads.csv that summarises a model, its statistic over heads, and the name of that in tables.
 struct headline_column {
   std::string name, column;
   head_statistic statistic;
 };
-inline const std::vector<headline_column>& headline_columns() {
-  using enum head_statistic;
-  static const std::vector<headline_column> columns = {{"ap_overall", "ap_overall", mean},
-                                                       {"ap_first_20pct", "ap_first_20pct", mean},
-                                                       {"ap_last_20pct", "ap_last_20pct", mean},
-                                                       {"ap_drop", "ap_drop", mean},
-                                                       {"ap_empirical_unbiased", "ap_empirical_unbiased", mean},
-                                                       {"ev_pc0", "ev_pc0", mean},
-                                                       {"abs_r_q_pc0", "r_q_pc0", mean_abs},
-                                                       {"abs_r_k_pc0", "r_k_pc0", mean_abs},
-                                                       {"q_linear_share", "q_linear_share", mean},
-                                                       {"k_linear_share", "k_linear_share", mean},
-                                                       {"abs_r_q_a", "r_q_a", mean_abs},
-                                                       {"abs_r_k_a", "r_k_a", mean_abs},
-                                                       {"abs_mu_q_a", "mu_q_a", mean_abs},
-                                                       {"abs_alpha_k", "alpha_k", mean_abs},
-                                                       {"abs_alpha_k_context", "alpha_k_context", mean_abs},
-                                                       {"bias_strength", "bias_strength", mean},
-                                                       {"abs_bias_strength", "bias_strength", mean_abs},
-                                                       {"bias_context", "bias_context", mean},
-                                                       {"abs_bias_context", "bias_context", mean_abs},
-                                                       {"bias_context_in_sd", "bias_context_in_sd", mean},
-                                                       {"abs_bias_context_in_sd", "bias_context_in_sd", mean_abs},
-                                                       {"separation_strength", "separation_strength", mean},
-                                                       {"plane_var_fraction", "plane_var_fraction", mean},
-                                                       {"bias_strength_logits", "bias_strength_logits", mean},
-                                                       {"abs_bias_strength_logits", "bias_strength_logits", mean_abs},
-                                                       {"bias_context_logits", "bias_context_logits", mean},
-                                                       {"abs_bias_context_logits", "bias_context_logits", mean_abs}};
-  return columns;
-}
+QKGEOM_INLINE const std::vector<headline_column>& headline_columns();
 
 /// The headline numbers of a group of heads: `headline_columns`, the share of heads with a positive bias, and the
 /// shares of the head classes.
-inline std::vector<compared_number> headline_numbers(const trajectory_point& point,
-                                                     const std::vector<std::size_t>& heads);
+QKGEOM_INLINE std::vector<compared_number> headline_numbers(const trajectory_point& point,
+                                                            const std::vector<std::size_t>& heads);
 
 /// Mean plasticity over a stretch of the context, of the headline query model.
 struct compared_bin {
@@ -139,14 +109,16 @@ inline bool same_documents(const compared_model& a, const compared_model& b) {
 }
 
 /// What sets models apart beside their heads: buckets, contexts or documents that differ, a note for each.
-inline std::vector<report_note> notes_of(const std::vector<compared_model>& models);
+QKGEOM_INLINE std::vector<report_note> notes_of(const std::vector<compared_model>& models);
 
 /// The model that a report is about; the report needs PCA, rotation, plasticity and `geometry_blocks`. `token_edges`:
 /// bins of the context in tokens, beside quintiles, deciles and doubling lengths. Throws `error` if the report has no
 /// heads or no profiles.
-inline compared_model compare_by(const model_report& report, std::string label, std::string family,
-                                 std::vector<std::string> document_ids, const std::vector<double>& token_edges);
+QKGEOM_INLINE compared_model compare_by(const model_report& report, std::string label, std::string family,
+                                        std::vector<std::string> document_ids, const std::vector<double>& token_edges);
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/study/detail/comparison.hpp"
+#endif

@@ -47,8 +47,8 @@ struct trajectory_point {
 
 /// The checkpoint that a report of `analyse` is about; errors of PCA and rotation need `geometry_blocks`. Throws
 /// `error` if the report has no heads or no geometry.
-inline trajectory_point point_of(const model_report& report, std::string label,
-                                 std::optional<double> heldout_loss = std::nullopt);
+QKGEOM_INLINE trajectory_point point_of(const model_report& report, std::string label,
+                                        std::optional<double> heldout_loss = std::nullopt);
 
 /// Throws `error` unless both checkpoints have the same heads and the same columns.
 inline void check_comparable(const trajectory_point& a, const trajectory_point& b) {
@@ -58,13 +58,15 @@ inline void check_comparable(const trajectory_point& a, const trajectory_point& 
 }
 
 /// A statistic of one column over a group of heads.
-inline head_estimate over_heads(const head_values& column, const std::vector<std::size_t>& group,
-                                head_statistic statistic);
+QKGEOM_INLINE head_estimate over_heads(const head_values& column, const std::vector<std::size_t>& group,
+                                       head_statistic statistic);
 
 /// Share of a group's heads in a class.
-inline head_estimate class_share(const trajectory_point& point, const std::vector<std::size_t>& group,
-                                 head_class wanted);
+QKGEOM_INLINE head_estimate class_share(const trajectory_point& point, const std::vector<std::size_t>& group,
+                                        head_class wanted);
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/study/detail/trajectory.hpp"
+#endif

@@ -6,13 +6,15 @@
 #include <utility>
 
 #include "qkgeom/study/comparison.hpp"
+#include "qkgeom/study/detail/head_regions.hpp"
+#include "qkgeom/study/detail/trajectory.hpp"
 
 namespace qkgeom {
 
 namespace detail {
 
-inline compared_number number_of(std::string name, const head_values& column, const std::vector<std::size_t>& heads,
-                                 head_statistic statistic) {
+QKGEOM_INLINE compared_number number_of(std::string name, const head_values& column,
+                                        const std::vector<std::size_t>& heads, head_statistic statistic) {
   const auto whole = over_heads(column, heads, statistic);
   compared_number n{std::move(name), whole.value, {}, whole.head_error};
   if (!std::isnan(whole.error)) n.without = replicates_of(column, heads, statistic);
@@ -30,8 +32,8 @@ compared_number share_number(std::string name, const std::vector<std::size_t>& h
   return n;
 }
 
-inline std::vector<std::pair<std::string, region_values>> compared_regions(const model_report& report,
-                                                                           const std::vector<double>& token_edges) {
+QKGEOM_INLINE std::vector<std::pair<std::string, region_values>> compared_regions(
+    const model_report& report, const std::vector<double>& token_edges) {
   std::vector<std::pair<std::string, region_values>> regions;
   const auto add = [&](const char* kind, const std::vector<double>& edges) {
     for (std::size_t i = 0; i + 1 < edges.size(); ++i)
@@ -44,8 +46,9 @@ inline std::vector<std::pair<std::string, region_values>> compared_regions(const
   return regions;
 }
 
-inline std::vector<compared_component> compared_components(const model_report& report,
-                                                           const std::vector<std::size_t>& heads, std::size_t most) {
+QKGEOM_INLINE std::vector<compared_component> compared_components(const model_report& report,
+                                                                  const std::vector<std::size_t>& heads,
+                                                                  std::size_t most) {
   const auto& geometry = report.heads.at(0).geometry;
   const std::size_t n = std::min(most, report.heads[0].pca.r_q.size());
   std::vector<compared_component> all;
@@ -67,7 +70,39 @@ inline std::vector<compared_component> compared_components(const model_report& r
 
 }  // namespace detail
 
-inline head_estimate difference_of(const compared_number& a, const compared_number& b, bool paired) {
+QKGEOM_INLINE const std::vector<headline_column>& headline_columns() {
+  using enum head_statistic;
+  static const std::vector<headline_column> columns = {{"ap_overall", "ap_overall", mean},
+                                                       {"ap_first_20pct", "ap_first_20pct", mean},
+                                                       {"ap_last_20pct", "ap_last_20pct", mean},
+                                                       {"ap_drop", "ap_drop", mean},
+                                                       {"ap_empirical_unbiased", "ap_empirical_unbiased", mean},
+                                                       {"ev_pc0", "ev_pc0", mean},
+                                                       {"abs_r_q_pc0", "r_q_pc0", mean_abs},
+                                                       {"abs_r_k_pc0", "r_k_pc0", mean_abs},
+                                                       {"q_linear_share", "q_linear_share", mean},
+                                                       {"k_linear_share", "k_linear_share", mean},
+                                                       {"abs_r_q_a", "r_q_a", mean_abs},
+                                                       {"abs_r_k_a", "r_k_a", mean_abs},
+                                                       {"abs_mu_q_a", "mu_q_a", mean_abs},
+                                                       {"abs_alpha_k", "alpha_k", mean_abs},
+                                                       {"abs_alpha_k_context", "alpha_k_context", mean_abs},
+                                                       {"bias_strength", "bias_strength", mean},
+                                                       {"abs_bias_strength", "bias_strength", mean_abs},
+                                                       {"bias_context", "bias_context", mean},
+                                                       {"abs_bias_context", "bias_context", mean_abs},
+                                                       {"bias_context_in_sd", "bias_context_in_sd", mean},
+                                                       {"abs_bias_context_in_sd", "bias_context_in_sd", mean_abs},
+                                                       {"separation_strength", "separation_strength", mean},
+                                                       {"plane_var_fraction", "plane_var_fraction", mean},
+                                                       {"bias_strength_logits", "bias_strength_logits", mean},
+                                                       {"abs_bias_strength_logits", "bias_strength_logits", mean_abs},
+                                                       {"bias_context_logits", "bias_context_logits", mean},
+                                                       {"abs_bias_context_logits", "bias_context_logits", mean_abs}};
+  return columns;
+}
+
+QKGEOM_INLINE head_estimate difference_of(const compared_number& a, const compared_number& b, bool paired) {
   head_estimate d{a.value - b.value};
   if (std::isnan(d.value)) return d;
   d.head_error = std::hypot(a.head_error, b.head_error);
@@ -85,8 +120,8 @@ inline head_estimate difference_of(const compared_number& a, const compared_numb
   return d;
 }
 
-inline std::vector<compared_number> headline_numbers(const trajectory_point& point,
-                                                     const std::vector<std::size_t>& heads) {
+QKGEOM_INLINE std::vector<compared_number> headline_numbers(const trajectory_point& point,
+                                                            const std::vector<std::size_t>& heads) {
   std::vector<compared_number> all;
   for (const auto& c : headline_columns())
     all.push_back(detail::number_of(c.name, point.column(c.column), heads, c.statistic));
@@ -113,7 +148,7 @@ std::string by_model(const std::vector<compared_model>& models, const Value& val
 
 }  // namespace detail
 
-inline std::vector<report_note> notes_of(const std::vector<compared_model>& models) {
+QKGEOM_INLINE std::vector<report_note> notes_of(const std::vector<compared_model>& models) {
   std::vector<report_note> notes;
   const auto differ = [&](auto value) {
     return std::any_of(models.begin(), models.end(), [&](const auto& m) { return value(m) != value(models[0]); });
@@ -143,8 +178,8 @@ inline std::vector<report_note> notes_of(const std::vector<compared_model>& mode
   return notes;
 }
 
-inline compared_model compare_by(const model_report& report, std::string label, std::string family,
-                                 std::vector<std::string> document_ids, const std::vector<double>& token_edges) {
+QKGEOM_INLINE compared_model compare_by(const model_report& report, std::string label, std::string family,
+                                        std::vector<std::string> document_ids, const std::vector<double>& token_edges) {
   const auto point = point_of(report, label);
   require(!report.heads[0].profiles.empty(), "model ", label, ": models are compared by plasticity too");
   constexpr std::size_t components = 10;

@@ -14,7 +14,7 @@ namespace qkgeom {
 
 namespace detail {
 
-inline void add_geometry(trajectory_point& point, const model_report& report) {
+QKGEOM_INLINE void add_geometry(trajectory_point& point, const model_report& report) {
   const std::size_t replicates = report.heads[0].geometry.without.size();
   for (const auto* list : {&pca_columns(), &rotation_columns()})
     for (const auto& c : *list) point.columns.push_back({c.name, {}, std::vector<std::vector<double>>(replicates)});
@@ -40,15 +40,15 @@ inline void add_geometry(trajectory_point& point, const model_report& report) {
 }
 
 /// A profile's aggregates without the document of this number, given the query model.
-inline void leave_out(profile_summary& s, const plasticity_profile_result& p, const profile_means& means,
-                      index_t context_length, std::int32_t document) {
+QKGEOM_INLINE void leave_out(profile_summary& s, const plasticity_profile_result& p, const profile_means& means,
+                             index_t context_length, std::int32_t document) {
   const auto at = std::find(p.documents.begin(), p.documents.end(), document);
   const auto values = means.summary(context_length, at == p.documents.end() ? -1 : at - p.documents.begin());
   estimate* const numbers[] = {&s.overall, &s.first20, &s.last20, &s.drop};
   for (std::size_t i = 0; i < 4; ++i) numbers[i]->value = values[i];
 }
 
-inline void add_plasticity(trajectory_point& point, const model_report& report) {
+QKGEOM_INLINE void add_plasticity(trajectory_point& point, const model_report& report) {
   const auto documents = profile_documents(report);
   const std::size_t first = point.columns.size();
   for (const auto& c : plasticity_columns())
@@ -79,8 +79,8 @@ inline void add_plasticity(trajectory_point& point, const model_report& report) 
 
 /// A statistic of one column over a group of heads without each document; NaN for a document that changes no head's
 /// number.
-inline std::vector<double> replicates_of(const head_values& column, const std::vector<std::size_t>& group,
-                                         head_statistic statistic) {
+QKGEOM_INLINE std::vector<double> replicates_of(const head_values& column, const std::vector<std::size_t>& group,
+                                                head_statistic statistic) {
   std::vector<double> without;
   for (const auto& replicate : column.without) {
     const bool changes =
@@ -93,7 +93,8 @@ inline std::vector<double> replicates_of(const head_values& column, const std::v
 
 }  // namespace detail
 
-inline trajectory_point point_of(const model_report& report, std::string label, std::optional<double> heldout_loss) {
+QKGEOM_INLINE trajectory_point point_of(const model_report& report, std::string label,
+                                        std::optional<double> heldout_loss) {
   require(!report.heads.empty(), "checkpoint ", label, ": its report has no heads");
   require(!report.heads[0].pca.r_q.empty(), "checkpoint ", label, ": training dynamics needs PCA and rotation");
   trajectory_point point{
@@ -104,8 +105,8 @@ inline trajectory_point point_of(const model_report& report, std::string label, 
   return point;
 }
 
-inline head_estimate over_heads(const head_values& column, const std::vector<std::size_t>& group,
-                                head_statistic statistic) {
+QKGEOM_INLINE head_estimate over_heads(const head_values& column, const std::vector<std::size_t>& group,
+                                       head_statistic statistic) {
   head_estimate e;
   e.value = statistic_of(statistic, values_of(column.value, group));
   e.head_error = head_error_of(statistic, values_of(column.value, group));
@@ -113,8 +114,8 @@ inline head_estimate over_heads(const head_values& column, const std::vector<std
   return e;
 }
 
-inline head_estimate class_share(const trajectory_point& point, const std::vector<std::size_t>& group,
-                                 head_class wanted) {
+QKGEOM_INLINE head_estimate class_share(const trajectory_point& point, const std::vector<std::size_t>& group,
+                                        head_class wanted) {
   const auto share = [&](const std::vector<head_class>& classes) {
     return share_of(group, [&](std::size_t h) { return classes[h] == wanted; });
   };
