@@ -9,5 +9,6 @@
 #include "qkgeom/report/detail/pair_csv.hpp"
 #include "qkgeom/report/detail/pair_summary.hpp"
 #include "qkgeom/report/detail/softmax_csv.hpp"
+#include "qkgeom/report/detail/summary.hpp"
 #include "qkgeom/study/detail/comparison.hpp"
 #include "qkgeom/study/detail/trajectory.hpp"

@@ -57,7 +57,7 @@ struct query_model {
 };
 
 /// FNV-1a hash of covariance, reflector and buckets, without the buckets' edges. Pair sums merge only under one model.
-inline std::uint64_t fingerprint(const query_model& m);
+QKGEOM_INLINE std::uint64_t fingerprint(const query_model& m);
 
 /// Fits the Gaussian query model (4.9 to 4.12; docs/mathematics.md, Query model) of each head from `head_moments`
 /// (returns a query_model) or `layer_moments` (a vector, one per query head). A bucket with fewer than 2 queries has no
@@ -67,8 +67,11 @@ auto fit_queries(Context& ctx, const Moments& moments, const query_model_options
 
 /// Score distribution of query bucket b; empty if the bucket has no model. Keys before the bucket's start are
 /// admissible, in windowed layers those after tau - window (tokens).
-inline score_distribution scores_of(const query_model& model, index_t b, std::optional<index_t> window);
+QKGEOM_INLINE score_distribution scores_of(const query_model& model, index_t b, std::optional<index_t> window);
 
 }  // namespace qkgeom
 
 #include "qkgeom/model/detail/query_model.hpp"
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/model/detail/query_model_of.hpp"
+#endif

@@ -91,7 +91,7 @@ plasticity_profile_result plasticity_profile(Context& ctx, const query_model& mo
 
 /// Sets the mean and the jackknife error of a bucket from its document sums; `documents_weigh_same` first scales the
 /// sums of each document to weight 1.
-inline void set_mean_and_error(profile_bucket& bucket, bool documents_weigh_same = false);
+QKGEOM_INLINE void set_mean_and_error(profile_bucket& bucket, bool documents_weigh_same = false);
 
 /// Throws `error`, beginning with the name `function`, unless there is one model per query head of the layer, of the
 /// layer's head size.
@@ -106,3 +106,6 @@ std::vector<pair_problem> pair_problems(const char* function, const std::vector<
 }  // namespace qkgeom
 
 #include "qkgeom/plasticity/detail/profile.hpp"
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/plasticity/detail/profile_of.hpp"
+#endif

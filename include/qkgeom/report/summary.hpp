@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -29,12 +30,12 @@ struct bin_mean {
 
 /// Overall, first and last fifth of the context, and their difference, with jackknife errors over documents.
 /// `context_length` is L, in tokens. Throws `error` if it is not positive.
-inline profile_summary summarize(const plasticity_profile_result& p, index_t context_length,
-                                 bucket_weight by = bucket_weight::queries);
+QKGEOM_INLINE profile_summary summarize(const plasticity_profile_result& p, index_t context_length,
+                                        bucket_weight by = bucket_weight::queries);
 
 /// Means over the bins between ascending edges, in tokens.
-inline std::vector<bin_mean> bin_means(const plasticity_profile_result& p, const std::vector<double>& edges,
-                                       bucket_weight by = bucket_weight::queries);
+QKGEOM_INLINE std::vector<bin_mean> bin_means(const plasticity_profile_result& p, const std::vector<double>& edges,
+                                              bucket_weight by = bucket_weight::queries);
 
 /// Edges of n equal bins over the context: 5 gives quintiles, 10 deciles.
 inline std::vector<double> equal_bins(index_t context_length, int n) {
@@ -74,8 +75,7 @@ class profile_means {
   bool has_pairs(std::size_t document, const std::vector<token_range>& ranges) const;
   /// value(-1), which depends on the buckets in `ranges`, and the jackknife error of value(e) over the documents e that
   /// have pairs there.
-  template <class Value>
-  estimate jackknife(const std::vector<token_range>& ranges, const Value& value) const;
+  estimate jackknife(const std::vector<token_range>& ranges, const std::function<double(index_t)>& value) const;
 
   const plasticity_profile_result& profile() const { return *profile_; }
   /// (buckets) What the pairs of all documents add up to, and their weight.
@@ -123,4 +123,6 @@ inline std::pair<index_t, index_t> buckets_between(const bucket_edges& buckets, 
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/report/detail/summary.hpp"
+#endif

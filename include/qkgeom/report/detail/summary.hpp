@@ -9,7 +9,7 @@
 
 namespace qkgeom {
 
-inline profile_means::profile_means(const plasticity_profile_result& profile, bucket_weight by)
+QKGEOM_INLINE profile_means::profile_means(const plasticity_profile_result& profile, bucket_weight by)
     : profile_(&profile), by_(by) {
   for (const auto& b : profile.buckets) {
     double sum = 0, weight = 0;
@@ -21,7 +21,7 @@ inline profile_means::profile_means(const plasticity_profile_result& profile, bu
   }
 }
 
-inline double profile_means::mean(token_range range, index_t left_out) const {
+QKGEOM_INLINE double profile_means::mean(token_range range, index_t left_out) const {
   double sum = 0, weight = 0;
   for (std::size_t b = 0; b < profile_->buckets.size(); ++b) {
     const auto& bucket = profile_->buckets[b];
@@ -39,13 +39,13 @@ inline double profile_means::mean(token_range range, index_t left_out) const {
   return weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN();
 }
 
-inline std::array<double, 4> profile_means::summary(index_t context_length, index_t left_out) const {
+QKGEOM_INLINE std::array<double, 4> profile_means::summary(index_t context_length, index_t left_out) const {
   const auto ranges = summary_ranges(context_length);
   const double first = mean(ranges[1][0], left_out), last = mean(ranges[2][0], left_out);
   return {mean(ranges[0][0], left_out), first, last, first - last};
 }
 
-inline bool profile_means::has_pairs(std::size_t document, const std::vector<token_range>& ranges) const {
+QKGEOM_INLINE bool profile_means::has_pairs(std::size_t document, const std::vector<token_range>& ranges) const {
   for (const auto& b : profile_->buckets)
     for (const auto& [low, high] : ranges)
       if (!std::isnan(b.plasticity) && b.document_weight[document] > 0 && b.middle() >= low && b.middle() < high)
@@ -53,8 +53,8 @@ inline bool profile_means::has_pairs(std::size_t document, const std::vector<tok
   return false;
 }
 
-template <class Value>
-estimate profile_means::jackknife(const std::vector<token_range>& ranges, const Value& value) const {
+QKGEOM_INLINE estimate profile_means::jackknife(const std::vector<token_range>& ranges,
+                                                const std::function<double(index_t)>& value) const {
   const double whole = value(index_t{-1});
   if (std::isnan(whole)) return {};
   std::vector<double> without;
@@ -63,7 +63,7 @@ estimate profile_means::jackknife(const std::vector<token_range>& ranges, const 
   return qkgeom::jackknife(whole, without);
 }
 
-inline profile_summary summarize(const plasticity_profile_result& p, index_t context_length, bucket_weight by) {
+QKGEOM_INLINE profile_summary summarize(const plasticity_profile_result& p, index_t context_length, bucket_weight by) {
   require(context_length > 0, "summarize: context_length must be at least 1 token, not ", context_length);
   const profile_means means(p, by);
   const auto ranges = summary_ranges(context_length);
@@ -75,8 +75,8 @@ inline profile_summary summarize(const plasticity_profile_result& p, index_t con
   return s;
 }
 
-inline std::vector<bin_mean> bin_means(const plasticity_profile_result& p, const std::vector<double>& edges,
-                                       bucket_weight by) {
+QKGEOM_INLINE std::vector<bin_mean> bin_means(const plasticity_profile_result& p, const std::vector<double>& edges,
+                                              bucket_weight by) {
   const profile_means means(p, by);
   std::vector<bin_mean> bins;
   for (std::size_t i = 0; i + 1 < edges.size(); ++i) {

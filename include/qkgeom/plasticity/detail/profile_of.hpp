@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/stats/jackknife.hpp"
+
+namespace qkgeom {
+
+QKGEOM_INLINE void set_mean_and_error(profile_bucket& bucket, bool documents_weigh_same) {
+  const auto count = bucket.document_sum.size();
+  if (documents_weigh_same)
+    for (std::size_t e = 0; e < count; ++e)
+      if (bucket.document_weight[e] > 0) {
+        bucket.document_sum[e] /= bucket.document_weight[e];
+        for (std::size_t t = e; t < bucket.term_sum.size(); t += count) bucket.term_sum[t] /= bucket.document_weight[e];
+        bucket.document_weight[e] = 1;
+      }
+  const auto mean = ratio_of_sums(bucket.document_sum, bucket.document_weight);
+  if (std::isnan(mean.value)) return;
+  bucket.plasticity = mean.value;
+  bucket.standard_error = mean.error;
+  if (bucket.drawn == 0) bucket.sampling_error = 0;
+}
+
+namespace detail {
+
+/// Standard error of the mean of n draws with replacement from their weighted mean and mean square.
+QKGEOM_INLINE double draws_error(double mean, double mean_square, double n) {
+  return n > 1 ? std::sqrt(std::max(0.0, mean_square - mean * mean) / (n - 1))
+               : std::numeric_limits<double>::quiet_NaN();
+}
+
+QKGEOM_INLINE void fill_bucket(profile_bucket& b, const pair_sums& sums, index_t distribution,
+                               const std::vector<index_t>& members, bool documents_weigh_same) {
+  const auto n = members.size();
+  const bool modelled = b.queries >= 2;
+  double square = 0, weight = 0;
+  b.term_sum.resize(sums.term_sum.empty() ? 0 : n * pair_terms);
+  for (std::size_t e = 0; e < n; ++e) {
+    const auto s = sums.at(distribution, members[e]);
+    b.document_sum.push_back(sums.sum[s]);
+    b.document_weight.push_back(sums.weight[s]);
+    b.pairs += modelled ? sums.pairs[s] : 0;
+    for (std::size_t p = 0; p < b.term_sum.size() / n; ++p) b.term_sum[p * n + e] = sums.term_sum[s * pair_terms + p];
+    if (sums.drawn.empty()) continue;
+    b.drawn += sums.drawn[s];
+    square += sums.square[s];
+    weight += sums.weight[s];
+  }
+  if (!modelled) return;
+  set_mean_and_error(b, documents_weigh_same);
+  if (b.drawn > 0) b.sampling_error = draws_error(b.plasticity, square / weight, static_cast<double>(b.drawn));
+}
+
+QKGEOM_INLINE plasticity_profile_result profile_of(const bucket_edges& edges, const std::vector<index_t>& queries,
+                                                   pair_sums&& sums, const std::vector<std::int32_t>& documents,
+                                                   std::string_view covariance, bool documents_weigh_same) {
+  plasticity_profile_result r{covariance, documents_weigh_same, documents, {}, {}};
+  std::vector<index_t> all(sums.groups);
+  std::iota(all.begin(), all.end(), index_t{0});
+  for (index_t b = 0; b < edges.count(); ++b) {
+    profile_bucket out;
+    out.start = edges.start(b);
+    out.end = edges.end(b);
+    out.queries = queries[b];
+    fill_bucket(out, sums, b, all, documents_weigh_same);
+    r.buckets.push_back(std::move(out));
+  }
+  r.heatmap.width = sums.heatmap_width;
+  r.heatmap.sum = std::move(sums.heatmap_sum);
+  r.heatmap.weight = std::move(sums.heatmap_weight);
+  r.heatmap.terms = std::move(sums.cells);
+  return r;
+}
+
+}  // namespace detail
+
+}  // namespace qkgeom
