@@ -10,11 +10,18 @@
 #include <map>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
+#include "qkgeom/plasticity/decay.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/plasticity/rounded_keys.hpp"
 #include "qkgeom/plasticity/score_checks.hpp"
+#include "qkgeom/rotary/planes.hpp"
+#include "qkgeom/study/author_analysis.hpp"
+#include "qkgeom/study/drop_split.hpp"
 #include "tests/backend/spread_rows.hpp"
 #include "tests/common/refusal.hpp"
 
@@ -274,12 +281,43 @@ TEST(mpi_context, bucket_tables_are_those_of_one_process) {
   });
 }
 
+/// Numbers of what sorts or looks up single rows or pairs, to the last bit.
 template <class Context>
-concept checks_scores = requires(Context& ctx, const layer_view<float>& layer) {
-  score_checks(ctx, layer, uniform_buckets{150}, 1000);
-};
-// It looks up single pairs of keys, which may lie on any process.
-static_assert(checks_scores<cpu_context> && !checks_scores<mpi_context<cpu_context>>);
+std::string looked_up(Context& ctx, const layer_view<float>& layer, const layer_moments& moments,
+                      const std::vector<query_model>& models) {
+  std::vector<double> found;
+  const auto add = [&](std::initializer_list<double> numbers) { found.insert(found.end(), numbers); };
+  const captured_rope rope{.style = "half", .rotary_dim = dim, .inv_freq = {1, 0.3, 0.1, 0.03}};
+  const auto planes = planar_rotation(ctx, moments);
+  for (const auto& c : complement_planes(ctx, layer, moments, planes, {.permutations = 20}))
+    for (const auto& plane : c.planes) add({plane.variance_share, plane.k.frequency, plane.q.frequency});
+  for (const auto& d : check_decay(ctx, moments, layer)) add({d.full.pi_0.value, d.pooled.past.error});
+  for (const auto& f : fit_checks(ctx, moments, layer)) add({f.r2_scalar, f.mae_proj, f.noise.ks_distance});
+  for (const auto& s : score_checks(ctx, layer, uniform_buckets{150}, 1000)) add({s.all.ks_distance});
+  const auto grid = uniform_buckets{150}.edges(1000);
+  for (const auto& head : rounding_effects(ctx, layer, {cache_type::f16, cache_type::bf16}, grid, 1000))
+    for (const auto& e : head) add({e.flipped.value, e.moved.error});
+  for (const auto& head : planes_of(ctx, layer, rope, 1000))
+    for (const auto& p : head.planes) add({p.concentration_q, p.variance.value, p.variance.error});
+  for (const auto& split : split_drop(ctx, models, layer, 1000)) add({split.drop.error, split.cause[3].value});
+  for (const auto& split : split_drop(ctx, models, layer, 1000, {.rotation = rope})) add({split.rest.value});
+  const layer_names names{0, true, {0, 1, 2, 3}, {0, 1, 2}};
+  for (const auto& head : author_layer(ctx, layer, names, grid)) add({head.overall.value, head.fit.r2_pos});
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_FALSE(std::isnan(found[i])) << i;
+  return bytes_of(found);
+}
+
+TEST(mpi_context, what_looks_up_single_rows_or_pairs_gives_every_bit_of_one_context) {
+  cpu_context cpu{{.threads = 1}};
+  const auto layer = layer_of(layer_rows());
+  const auto moments = test::moments_of(cpu, layer);
+  const auto models = fit_queries(cpu, accumulate(cpu, layer, uniform_buckets{100}, {.context_length = 1000}));
+  const auto whole = looked_up(cpu, layer, moments, models);
+  const auto spread = [&](auto& ctx, const auto& own) { return looked_up(ctx, own, moments, models); };
+  for (const int n : {1, 2, 3, 4, 7})
+    for (const auto& found : of_layer(n, n % 2 ? deal::in_turn : deal::all_to_the_last, spread))
+      EXPECT_TRUE(found == whole) << n << " processes";
+}
 
 TEST(mpi_context, observed_queries_must_be_the_same_on_all_processes) {
   EXPECT_THAT(errors_of([](auto& ctx, int rank) {

@@ -14,6 +14,7 @@
 #include "qkgeom/backend/detail/shared_sums.hpp"
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/core/bytes.hpp"
+#include "qkgeom/core/head.hpp"
 #include "qkgeom/processes/process_group.hpp"
 
 namespace qkgeom {
@@ -27,8 +28,9 @@ namespace qkgeom {
 ///
 /// Rows of a document must be adjacent on each side and lie on one process; no two documents share a number.
 /// Drawn pairs and pairs across documents need the keys of all documents: those of a key head are gathered in the host
-/// memory of one process, which sums them, so a process holds all keys of its share of the heads. Every process holds
-/// positions and documents of all keys, about 30 bytes per key. An error on one process is thrown on all as a
+/// memory of one process, which sums them, so a process holds all keys of its share of the heads. What sorts or looks
+/// up single rows or pairs gathers a layer's rows on every process. Every process holds positions and documents of all
+/// keys, about 30 bytes per key. An error on one process is thrown on all as a
 /// `group_error`. `ctx` and `group` must live longer.
 template <context Context>
 class mpi_context {
@@ -88,6 +90,29 @@ class mpi_context {
       for (index_t i = 0; i < run.rows; ++i) all.row.push_back(here ? run.first + i : -1);
     }
     return all;
+  }
+
+  /// f(the context behind this one, the layer's rows of all documents, ascending), on each process, for what sorts or
+  /// looks up single rows or pairs: each process holds all rows of the layer meanwhile and does all the work.
+  template <class T, class F>
+  auto on_all_rows(const layer_view<T>& layer, const F& f) {
+    group_->begin([&] { check_shapes(layer); });
+    group_->agree(bytes_of(std::vector<index_t>{layer.q.heads, layer.k.heads, layer.q.dim}), "shape of the rows");
+    const auto q = rows_of_all("q", layer.q_position, layer.q_document),
+               k = rows_of_all("k", layer.k_position, layer.k_document);
+    const auto q_values = values_of_all(layer.q, q.row), k_values = values_of_all(layer.k, k.row);
+    const auto nq = static_cast<index_t>(q.row.size()), nk = static_cast<index_t>(k.row.size()), d = layer.q.dim;
+    const layer_view<T> all{{q_values.data(), nq, layer.q.heads, d, d, nq * d},
+                            {q.position.data(), nq},
+                            {q.document.data(), nq},
+                            {k_values.data(), nk, layer.k.heads, d, d, nk * d},
+                            {k.position.data(), nk},
+                            {k.document.data(), nk},
+                            layer.key_of_query,
+                            layer.window};
+    std::optional<std::invoke_result_t<const F&, Context&, const layer_view<T>&>> found;
+    group_->begin([&] { found.emplace(f(*ctx_, all)); });
+    return std::move(*found);
   }
 
   /// Refuses rows: without their documents it cannot sum them in an order that depends on documents alone.
@@ -301,7 +326,7 @@ class mpi_context {
     group_->agree(bytes_of(std::vector<index_t>{k.heads, k.dim}), "shape of the keys");
     const auto size = static_cast<index_t>(group_->size()), rank = static_cast<index_t>(group_->rank());
     std::vector<std::vector<T>> heads(k.heads);
-    for (index_t h = 0; h < k.heads; ++h) gather_keys(k.head(h), groups, h % size == rank ? &heads[h] : nullptr);
+    for (index_t h = 0; h < k.heads; ++h) gather_rows(k.head(h), groups.row, h % size == rank ? &heads[h] : nullptr);
     auto gathered = groups;
     std::iota(gathered.row.begin(), gathered.row.end(), std::int64_t{0});
     std::vector<pair_sums> solved(problems.size());
@@ -333,31 +358,42 @@ class mpi_context {
     return from_bytes<std::vector<pair_sums>>(group_->broadcast(bytes_of(all)));
   }
 
-  /// The keys (n, d) of one head of all processes into `all` where it is wanted, in the order of `groups`.
+  /// Rows of all processes, (heads, n, d); `row` (n) is each one's number on this process, -1 if another holds it.
   template <class T>
-  void gather_keys(const matrix_view<const T>& k, const keys_by_document& groups, std::vector<T>* all) {
-    const auto n = static_cast<index_t>(groups.row.size());
-    const index_t row_bytes = k.cols * static_cast<index_t>(sizeof(T)),
+  std::vector<T> values_of_all(const tensor_view<const T>& x, const std::vector<std::int64_t>& row) {
+    std::vector<T> all, head;
+    for (index_t h = 0; h < x.heads; ++h) {
+      gather_rows(x.head(h), row, &head);
+      all.insert(all.end(), head.begin(), head.end());
+    }
+    return all;
+  }
+
+  /// The rows (n, d) of one head of all processes into `all` where it is wanted.
+  template <class T>
+  void gather_rows(const matrix_view<const T>& x, const std::vector<std::int64_t>& row, std::vector<T>* all) {
+    const auto n = static_cast<index_t>(row.size());
+    const index_t row_bytes = x.cols * static_cast<index_t>(sizeof(T)),
                   piece = std::max<index_t>(1, piece_bytes / row_bytes);
-    if (all) all->resize(n * k.cols);
+    if (all) all->resize(n * x.cols);
     for (index_t begin = 0; begin < n; begin += piece) {
-      backend::numbered_keys<T> own;
+      backend::numbered_rows<T> own;
       for (index_t i = begin; i < std::min(n, begin + piece); ++i) {
-        if (groups.row[i] < 0) continue;
+        if (row[i] < 0) continue;
         own.number.push_back(i);
-        own.values.insert(own.values.end(), k.row(groups.row[i]), k.row(groups.row[i]) + k.cols);
+        own.values.insert(own.values.end(), x.row(row[i]), x.row(row[i]) + x.cols);
       }
       const auto texts = group_->gather(bytes_of(own));
       if (!all) continue;
       for (const auto& text : texts) {
-        const auto keys = from_bytes<backend::numbered_keys<T>>(text);
-        for (std::size_t i = 0; i < keys.number.size(); ++i)
-          std::copy_n(keys.values.begin() + i * k.cols, k.cols, all->begin() + keys.number[i] * k.cols);
+        const auto rows = from_bytes<backend::numbered_rows<T>>(text);
+        for (std::size_t i = 0; i < rows.number.size(); ++i)
+          std::copy_n(rows.values.begin() + i * x.cols, x.cols, all->begin() + rows.number[i] * x.cols);
       }
     }
   }
 
-  static constexpr index_t piece_bytes = index_t{1} << 20;  ///< keys that travel at a time
+  static constexpr index_t piece_bytes = index_t{1} << 20;  ///< rows that travel at a time
 
   Context* ctx_;
   process_group* group_;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/geometry/rotation.hpp"
 
 namespace qkgeom {
@@ -47,14 +47,14 @@ struct complement_result {
 /// what the best frequency adds to it. `moments` are the layer's and `planes` their `planar_rotation`. Needs rows on
 /// the host. Costs O(T log T + n) per plane, side and draw and O(n d^2) per head of n rows; most planes need few draws
 /// or none. Throws if the arguments do not fit each other.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<complement_result> complement_planes(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                                  const layer_moments& moments,
                                                  const std::vector<rotation_result>& planes,
                                                  const complement_options& options = {});
 
 /// The same for one head.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 complement_result complement_planes(Context& ctx, const head_view<T, memory_space::host>& head,
                                     const head_moments& moments, const rotation_result& plane,
                                     const complement_options& options = {}) {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/stats/moments.hpp"
 
@@ -60,7 +60,7 @@ struct fit_checks_result {
 /// Fit checks of each query head of a layer whose coordinates are multiplied by `signs`, one vector (d) per query head,
 /// empty: as captured. `query_moments` are of exactly these rows with these signs. Needs rows on the host. Throws if
 /// the moments are of other rows.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<fit_checks_result> fit_checks(Context& ctx, const std::vector<row_moments>& query_moments,
                                           const layer_view<T, memory_space::host>& layer,
                                           std::vector<std::vector<double>> signs,
@@ -68,7 +68,7 @@ std::vector<fit_checks_result> fit_checks(Context& ctx, const std::vector<row_mo
 
 /// Fit checks of each query head of a layer (docs/mathematics.md, Query model); `moments` are of exactly these rows.
 /// Needs rows on the host. Throws if the moments are of other rows.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<fit_checks_result> fit_checks(Context& ctx, const layer_moments& moments,
                                           const layer_view<T, memory_space::host>& layer,
                                           const fit_check_options& options = {}) {
@@ -78,7 +78,7 @@ std::vector<fit_checks_result> fit_checks(Context& ctx, const layer_moments& mom
 }
 
 /// The same for one head.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 fit_checks_result fit_checks(Context& ctx, const head_moments& moments, const head_view<T, memory_space::host>& head,
                              const fit_check_options& options = {}) {
   return fit_checks(ctx, std::vector<row_moments>{moments.q.total}, as_layer(head), {{}}, options).front();

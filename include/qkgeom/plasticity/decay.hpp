@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/stats/jackknife.hpp"
@@ -66,12 +66,12 @@ struct decay_check {
 
 /// Checks the decay theorem on each head of a layer (docs/mathematics.md, Decay theorem); `moments` are the layer's,
 /// with the covariance of each query bucket. Needs rows on the host. Throws if the moments do not fit the layer.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments,
                                      const layer_view<T, memory_space::host>& layer, const decay_options& options = {});
 
 /// The same for one head.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 decay_check check_decay(Context& ctx, const head_moments& moments, const head_view<T, memory_space::host>& head,
                         const decay_options& options = {}) {
   const layer_moments layer{moments.buckets, {moments.q}, {moments.k}, {0}};
@@ -81,7 +81,7 @@ decay_check check_decay(Context& ctx, const head_moments& moments, const head_vi
 /// The decay theorem on each head of a layer under query models of the same heads, named by `label`, over pairs of keys
 /// of one document. Costs O(pairs x buckets x d^2). Needs rows on the host. Throws if the models do not fit the layer,
 /// or a key is not finite.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>& models,
                                    const layer_view<T, memory_space::host>& layer, const std::string& label,
                                    const decay_options& options = {});

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/attention_bins.hpp"
 #include "qkgeom/core/cache_types.hpp"
 #include "qkgeom/core/head.hpp"
@@ -56,7 +56,7 @@ struct rounding_options {
 /// Errors are over documents. Keys are taken in single precision, scores in f64. Costs O(n^2) per query, type and head
 /// of n captured keys of a document. Throws `error` if shapes do not fit, if a type does not take this head size, or if
 /// rounded keys overflow half precision.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<std::vector<rounding_effect>> rounding_effects(Context& ctx, const layer_view<T>& layer,
                                                            const std::vector<cache_type>& types,
                                                            const bucket_edges& edges, index_t context_length,

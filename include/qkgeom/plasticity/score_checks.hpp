@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/model/query_model.hpp"
 
@@ -29,13 +29,13 @@ struct score_checks_result {
 /// Checks the score differences of each query head of a layer on the query buckets that `buckets` lays over
 /// [0, context_length) tokens (docs/mathematics.md, Query model). All heads share the pairs, of one document, before
 /// the bucket and inside the window. Needs rows on the host. Throws if shapes do not fit.
-template <holds_all_rows Context, class T, bucketing Buckets>
+template <context Context, class T, bucketing Buckets>
 std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                               const Buckets& buckets, index_t context_length,
                                               const score_check_options& options = {});
 
 /// The same for one head.
-template <holds_all_rows Context, class T, bucketing Buckets>
+template <context Context, class T, bucketing Buckets>
 score_checks_result score_checks(Context& ctx, const head_view<T, memory_space::host>& head, const Buckets& buckets,
                                  index_t context_length, const score_check_options& options = {}) {
   return std::move(score_checks(ctx, as_layer(head), buckets, context_length, options).front());

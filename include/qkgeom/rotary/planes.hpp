@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/stats/jackknife.hpp"
@@ -62,7 +62,7 @@ struct plane_options {
 /// The planes of each query head of a layer, from its rows before the rotary embedding `rope` (none: a NoPE layer) and
 /// the positions at which they meet. Errors are over documents. Costs O(pairs d) per head and document. Throws `error`
 /// if the shapes do not agree or the embedding turns more coordinates than heads have.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, const std::optional<captured_rope>& rope,
                                    index_t context_length, const plane_options& options = {});
 

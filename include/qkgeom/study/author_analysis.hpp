@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/report/analyse.hpp"
@@ -55,13 +55,13 @@ inline author_grid author_buckets(const capture_manifest& manifest) {
 /// The report of attention-plasticity on each query head of a layer: linear-drift model, query position the bucket's
 /// mean, coordinates flipped by the sign of the keys' mean over bucket means, pairs of one document inside one key
 /// bucket. Exact where the tool samples pairs. Needs rows in host memory.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
                                       const bucket_edges& buckets, const author_options& options = {});
 
 /// The same for every head of `source`, a capture or a set of them. `progress(heads)` is called after each layer with
 /// the number of its query heads.
-template <holds_all_rows Context, class Source, class Progress>
+template <context Context, class Source, class Progress>
 std::vector<author_head> author_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
                                          const author_options& options, Progress&& progress);
 

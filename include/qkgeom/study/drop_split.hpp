@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/stats/jackknife.hpp"
@@ -47,7 +47,7 @@ struct drop_split {
 /// turning each key from its position back to the bucket's start. The causes are Shapley values of the sixteen drops
 /// with each set of causes frozen. A head without a drop has NaN throughout. Throws `error` if the rotation turns more
 /// coordinates than keys have.
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<drop_split> split_drop(Context& ctx, const std::vector<query_model>& models, const layer_view<T>& layer,
                                    index_t context_length, const drop_split_options& options = {});
 

@@ -54,14 +54,14 @@ void with_members(some<held_rows> auto& x, const F& f) {
   f(runs, position);
 }
 
-/// Some keys of a head.
+/// Some rows of a head.
 template <class T>
-struct numbered_keys {
-  std::vector<index_t> number{};  ///< (n) in the order of `keys_by_document`
+struct numbered_rows {
+  std::vector<index_t> number{};  ///< (n) among the rows of all processes
   std::vector<T> values{};        ///< (n, d)
 
   template <class F>
-  friend void with_members(some<numbered_keys> auto& x, const F& f) {
+  friend void with_members(some<numbered_rows> auto& x, const F& f) {
     f(x.number, x.values);
   }
 };

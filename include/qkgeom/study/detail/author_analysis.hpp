@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/report/thinned_layer.hpp"
 #include "qkgeom/study/author_analysis.hpp"
@@ -111,7 +112,7 @@ inline void collect_cells(author_head& head, const pair_sums& sums, const bucket
   head.overall = jackknife(sum / count, without);
 }
 
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& layer, const layer_moments& moments,
                                          const std::vector<std::vector<double>>& sign_of_key, const layer_names& names,
                                          const author_options& options) {
@@ -161,9 +162,12 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
 
 }  // namespace detail
 
-template <holds_all_rows Context, class T>
+template <context Context, class T>
 std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
                                       const bucket_edges& buckets, const author_options& options) {
+  if constexpr (spreads_documents<Context>)
+    return ctx.on_all_rows(layer,
+                           [&](auto& own, const auto& all) { return author_layer(own, all, names, buckets, options); });
   const edge_buckets grid{buckets.edges()};
   const moment_options kinds{.q_bucket = scatter_kind::diagonal};
   auto moments = accumulate(ctx, layer, grid, kinds);
@@ -176,7 +180,7 @@ std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, 
   return detail::author_layer_of(ctx, thinned.view(), moments, sign_of_key, names, options);
 }
 
-template <holds_all_rows Context, class Source, class Progress>
+template <context Context, class Source, class Progress>
 std::vector<author_head> author_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
                                          const author_options& options, Progress&& progress) {
   std::vector<author_head> heads;
