@@ -85,9 +85,10 @@ json sentencepiece_normalizer(bool prefix) {
 
 json gguf_model::tokenizer() const {
   const std::string keys = "tokenizer.ggml.", kind = value(keys + "model").string();
-  const bool pieces = kind == "llama";
+  // SentencePiece's pieces; those of gemma4 merge by a list and not by scores.
+  const bool scored = kind == "llama", pieces = scored || kind == "gemma4";
   require(pieces || kind == "gpt2", where_, ": a tokenizer of the kind '", printable(kind),
-          "' is not supported in GGUF; supported: gpt2, llama; --tokenizer names a tokenizer.json");
+          "' is not supported in GGUF; supported: gpt2, llama, gemma4; --tokenizer names a tokenizer.json");
   const std::string pre = has(keys + "pre") ? value(keys + "pre").string() : "default";
   const auto flag = [&](const char* key, bool otherwise) {
     return has(keys + key) ? value(keys + key).boolean() : otherwise;
@@ -113,16 +114,18 @@ json gguf_model::tokenizer() const {
     return tokens[static_cast<std::size_t>(id)].get<std::string>();
   };
   json model{{"type", "BPE"}, {"vocab", vocabulary}, {"fuse_unk", false}};
-  if (pieces) {
+  if (scored)
     model["scores"] = list("scores");
+  else
+    model["merges"] = list("merges");
+  if (pieces) {
     model["byte_fallback"] = true;
     if (has(keys + "unknown_token_id")) model["unk_token"] = named("unknown_token_id");
   } else {
-    model["merges"] = list("merges");
     model["ignore_merges"] = is_llama3(pre);
   }
   json file{{"added_tokens", added},
-            {"normalizer", pieces ? sentencepiece_normalizer(flag("add_space_prefix", true)) : json()},
+            {"normalizer", pieces ? sentencepiece_normalizer(flag("add_space_prefix", scored)) : json()},
             {"pre_tokenizer", pieces ? json() : pre_tokenizer_of(pre, where_)},
             {"post_processor", nullptr},
             {"model", model}};
@@ -134,7 +137,7 @@ json gguf_model::tokenizer() const {
     around.push_back({{"SpecialToken", {{"id", token}, {"type_id", 0}}}});
     ids[token] = {{"id", token}, {"ids", {value(keys + key).raw()}}, {"tokens", {token}}};
   };
-  if (flag("add_bos_token", pieces || is_llama3(pre))) put("bos_token_id");
+  if (flag("add_bos_token", pieces || is_llama3(pre)) || kind == "gemma4") put("bos_token_id");
   around.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
   if (flag("add_eos_token", false)) put("eos_token_id");
   if (around.size() > 1)

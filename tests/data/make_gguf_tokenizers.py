@@ -3,7 +3,7 @@
 """Writes tests/data/gguf-tokenizers.json: what llama.cpp makes of the texts of tests/data/tokenizers/texts.json and of others
 with the tokenizer of a GGUF file, as a hash of each text's ids: with a small SentencePiece BPE model trained here, whose keys
 are written too, with and without the space before a text; and with the vocabulary of tests/data/tokenizers/llama3.json under
-every text rule (tokenizer.ggml.pre). Where a text holds no token that is matched whole, SentencePiece must give it the same ids.
+every text rule (tokenizer.ggml.pre); and with that of gemma3.json as the kind gemma4. Where a text holds no token that is matched whole, SentencePiece must give it the same ids.
 
 Usage: make_gguf_tokenizers.py EXAMPLES/data/kjv-smollm3/heldout.jsonl tests/data/tokenizers OUT.json
 (needs sentencepiece, gguf, numpy and xllamacpp, which holds llama.cpp)
@@ -12,6 +12,7 @@ import importlib.metadata
 import io
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import urllib.request
@@ -79,6 +80,17 @@ def ids_of(keys, texts):
     return [ask(t) for t in texts]
 
 
+def bpe_keys(path):
+    """Tokens, types and merges of a tokenizer.json."""
+    bpe = json.load(open(path, encoding="utf-8"))
+    special = {t["content"] for t in bpe["added_tokens"]}
+    vocabulary = bpe["model"]["vocab"]
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    assert list(vocabulary.values()) != [] and [vocabulary[t] for t in tokens] == list(range(len(tokens)))
+    return {"tokens": tokens, "token_type": [3 if t in special else 6 if re.fullmatch("<0x..>", t) else 1 for t in tokens],
+            "merges": [m if isinstance(m, str) else " ".join(m) for m in bpe["model"]["merges"]]}
+
+
 def fnv1a(ids):
     h = 0xCBF29CE484222325
     for byte in b"".join(i.to_bytes(4, "little") for i in ids):
@@ -102,15 +114,11 @@ def main(corpus, tokenizers, out):
         assert with_space[i] == [keys["bos_token_id"]] + sp.encode(texts[i]), texts[i]
     print(len(plain), "of", len(texts), "texts are held against SentencePiece")
     hashes = {"with_space": with_space, "without_space": ids_of({**keys, "add_space_prefix": False}, texts)}
-    bpe = json.load(open(tokenizers / "llama3.json", encoding="utf-8"))
-    special = {t["content"] for t in bpe["added_tokens"]}
-    vocabulary = bpe["model"]["vocab"]
-    tokens = sorted(vocabulary, key=vocabulary.get)
-    assert list(vocabulary.values()) != [] and [vocabulary[t] for t in tokens] == list(range(len(tokens)))
-    merges = [m if isinstance(m, str) else " ".join(m) for m in bpe["model"]["merges"]]
+    llama3 = bpe_keys(tokenizers / "llama3.json")
     for rule in RULES:
-        hashes[rule] = ids_of({"model": "gpt2", "pre": rule, "tokens": tokens, "token_type": [3 if t in special else 1 for t in tokens],
-                               "merges": merges, "bos_token_id": 0, "eos_token_id": 1}, texts)
+        hashes[rule] = ids_of({"model": "gpt2", "pre": rule, **llama3, "bos_token_id": 0, "eos_token_id": 1}, texts)
+    hashes["gemma4"] = ids_of({"model": "gemma4", **bpe_keys(tokenizers / "gemma3.json"), "eos_token_id": 1, "bos_token_id": 2,
+                               "unknown_token_id": 3, "add_space_prefix": False}, texts)
     result = {"xllamacpp": importlib.metadata.version("xllamacpp"), "keys": keys,
               "others": texts[-len(OTHERS) - 1:], "hashes": {name: [fnv1a(i) for i in ids] for name, ids in hashes.items()}}
     json.dump(result, open(out, "w", encoding="utf-8"), ensure_ascii=True, separators=(",", ":"))
