@@ -11,6 +11,8 @@
 #include <tuple>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/linalg/dense.hpp"
+#include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
 #include "tests/common/refusal.hpp"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
 

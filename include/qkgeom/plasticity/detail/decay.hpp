@@ -13,6 +13,7 @@
 #include "qkgeom/plasticity/detail/decay_pairs.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 #include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom {

@@ -11,6 +11,7 @@
 #include "qkgeom/plasticity/keys_by_document.hpp"
 #include "qkgeom/plasticity/observed_queries.hpp"
 #include "qkgeom/plasticity/rounded_keys.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
 

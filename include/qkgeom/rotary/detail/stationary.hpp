@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "qkgeom/core/random.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/rotary/detail/phase_mean.hpp"
 #include "qkgeom/rotary/stationary.hpp"
 #include "qkgeom/rotary/turn.hpp"

@@ -7,8 +7,11 @@
 
 #include "qkgeom/context/admissible.hpp"
 #include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/linalg/dense.hpp"
+#include "qkgeom/model/householder.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/report/thinned_layer.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 #include "qkgeom/study/author_analysis.hpp"
 
 namespace qkgeom {

@@ -10,6 +10,8 @@
 #include "qkgeom/context/admissible.hpp"
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
+#include "qkgeom/linalg/dense.hpp"
+#include "qkgeom/model/householder.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/rotary/turn.hpp"
 
