@@ -30,20 +30,15 @@ void expect_counts(const std::vector<F>& queries, const std::vector<F>& keys) {
   std::copy(keys.begin(), keys.end(), k.begin());
   cpu::observed_scores<F> scores;
   scores.set(q.data(), n, width, k.data(), count, 1);
-  for (index_t j = 1; j < count; ++j) {
-    std::vector<std::int64_t> want(j);
-    for (index_t i = 0; i < j; ++i) {
-      for (const F x : queries) want[i] += (x * keys[j] > x * keys[i]) + (x * keys[j] >= x * keys[i]);
-      std::int64_t one = 0;
-      scores.template count_wins<1>(j, i, &one);
-      ASSERT_EQ(one, want[i]) << n << " queries, keys " << i << " and " << j;
-    }
-    for (index_t i = 0; i + 4 <= j; ++i) {
-      std::int64_t four[4];
-      scores.template count_wins<4>(j, i, four);
-      for (int p = 0; p < 4; ++p) ASSERT_EQ(four[p], want[i + p]) << n << " queries, keys " << i + p << " and " << j;
-    }
-  }
+  std::vector<int> seen(count * count);
+  scores.for_each_pair([&](index_t i, index_t j, std::int64_t doubled) {
+    std::int64_t want = 0;
+    for (const F x : queries) want += (x * keys[j] > x * keys[i]) + (x * keys[j] >= x * keys[i]);
+    EXPECT_EQ(doubled, want) << n << " queries, keys " << i << " and " << j;
+    ++seen[i * count + j];
+  });
+  for (index_t i = 0; i < count; ++i)
+    for (index_t j = 0; j < count; ++j) EXPECT_EQ(seen[i * count + j], i < j) << "keys " << i << " and " << j;
 }
 
 TYPED_TEST(observed_scores, are_counted_as_they_compare) {

@@ -31,9 +31,9 @@ inline std::int64_t wins_doubled(const F* a, const F* b, index_t n) {
 }
 
 /// Scores of observed queries over the keys of one group, and how often one key's score exceeds another's. The range of
-/// a query's scores is cut into 2^16 equal intervals; the number of a score's interval is its place. Scores in
-/// different places compare as the places do, since rounding keeps their order, and an instruction compares twice as
-/// many places as f32 scores. Scores in the same place are compared themselves.
+/// a query's scores is cut into 2^16 equal intervals (AVX-512: 2^15); the number of a score's interval is its place.
+/// Scores in different places compare as the places do, since rounding keeps their order, and an instruction compares
+/// twice as many places as f32 scores. Scores in the same place are compared themselves.
 template <class F>
 class observed_scores {
  public:
@@ -41,6 +41,7 @@ class observed_scores {
   /// keys further.
   void set(const F* queries, index_t n, index_t width, const F* keys, index_t count, index_t d) {
     n_ = n;
+    count_ = count;
     width_ = width;
     for (int l = 0; l < step; ++l) last_[l] = l < n % step ? -1 : 0;
     score_.resize((count + block_rows) * width);
@@ -51,63 +52,106 @@ class observed_scores {
     for (index_t at = 0; at < width; at += lanes<F>) set_places(at, count);
   }
 
-  /// Twice the wins of key j over keys i to i + pairs - 1, a tie counting 1/2.
-  template <int pairs>
-  void count_wins(index_t j, index_t i, std::int64_t* doubled) const {
-    std::fill(doubled, doubled + pairs, 0);
-    for (index_t from = 0; from < n_; from += longest * step) {
-      const index_t end = std::min(n_, from + longest * step), whole = end / step * step;
-      const std::int16_t* const later = place_.data() + j * width_;
-      const std::int16_t* const earlier = place_.data() + i * width_;
-      place_lanes wins[pairs] = {};
-      const auto count = [&](index_t at, const place_lanes& given) {
-        const place_lanes x = load_places(later + at);
-        place_lanes won[pairs], same{};
-#pragma GCC unroll 4
-        for (int p = 0; p < pairs; ++p) {
-          const place_lanes y = load_places(earlier + p * width_ + at);
-          won[p] = x > y;
-          same |= x == y;
-        }
-        if (any_bit(same & given)) {
-          compare_scores(j, i, pairs, at, doubled);
-          return;
-        }
-#pragma GCC unroll 4
-        for (int p = 0; p < pairs; ++p) wins[p] -= won[p];
-      };
-      for (index_t at = from; at < whole; at += step) count(at, ~place_lanes{});
-      if (whole < end) count(whole, last_);
-#pragma GCC unroll 4
-      for (int p = 0; p < pairs; ++p) doubled[p] += 2 * sum_of(wins[p]);
+  /// f(i, j, twice the wins of key j over key i, a tie counting 1/2) for every pair of keys i < j.
+  template <class Count>
+  void for_each_pair(const Count& f) const {
+    index_t j = 0;
+    for (; j + 2 <= count_; j += 2) {
+      for_keys_before<2>(j, 0, j, f);
+      for_keys_before<1>(j + 1, j, j + 1, f);
     }
+    if (j < count_) for_keys_before<1>(j, 0, j, f);
   }
 
  private:
   typedef std::int16_t place_lanes __attribute__((vector_size(simd_bytes)));
+  typedef std::uint16_t distance_lanes __attribute__((vector_size(simd_bytes)));
   static constexpr int step = simd_bytes / 2;  // places of a vector
-  static constexpr index_t longest = 4096;     // steps: no sum of a lane's wins over 8 words reaches 2^16
+  // AVX-512 compares into masks, which costs more than differences; 16 bits hold those of 2^15 places.
+  static constexpr bool by_difference = simd_bytes == 64;
+  static constexpr int first_place = by_difference ? 0 : -32768, last_place = 32767;
+  static constexpr int block = 4;                   // keys: the wins of twice as many pairs stay in registers
+  static constexpr index_t longest = 65535 / step;  // steps: 16 bits hold the wins of all lanes
 
   static std::int64_t sum_of(const place_lanes& wins) {
     std::uint64_t words[simd_bytes / 8], sum = 0;
     std::memcpy(words, &wins, sizeof words);
     for (const auto w : words) sum += w;
-    constexpr std::uint64_t low = 0x0000ffff0000ffff;
-    sum = (sum & low) + (sum >> 16 & low);
-    return static_cast<std::int64_t>((sum & 0xffffffff) + (sum >> 32));
+    return static_cast<std::int64_t>(sum * 0x0001000100010001 >> 48);
+  }
+
+  /// -1 where x > y, else 0; a lane of `apart` becomes 0 where x = y.
+  static place_lanes exceeds(const place_lanes& x, const place_lanes& y, distance_lanes& apart) {
+    if constexpr (by_difference) {
+      const place_lanes difference = y - x;
+      const auto distance = (distance_lanes)difference;
+      apart = distance < apart ? distance : apart;
+      return difference >> 15;
+    } else {
+      apart &= ~(distance_lanes)(x == y);
+      return x > y;
+    }
+  }
+
+  /// The pairs of keys j to j + later - 1 with keys i to end - 1, all of them before j.
+  template <int later, class Count>
+  void for_keys_before(index_t j, index_t i, index_t end, const Count& f) const {
+    std::int64_t doubled[later * block];
+    for (; i + block <= end; i += block) {
+      count_wins<later, block>(j, i, doubled);
+      for (int p = 0; p < later * block; ++p) f(i + p % block, j + p / block, doubled[p]);
+    }
+    for (; i < end; ++i) {
+      count_wins<later, 1>(j, i, doubled);
+      for (int p = 0; p < later; ++p) f(i, j + p, doubled[p]);
+    }
+  }
+
+  /// Twice the wins of keys j to j + later - 1 over keys i to i + earlier - 1, a tie counting 1/2: (later, earlier).
+  template <int later, int earlier>
+  void count_wins(index_t j, index_t i, std::int64_t* doubled) const {
+    constexpr int pairs = later * earlier;
+    std::fill(doubled, doubled + pairs, 0);
+    for (index_t from = 0; from < n_; from += longest * step) {
+      const index_t end = std::min(n_, from + longest * step), whole = end / step * step;
+      place_lanes wins[pairs] = {};
+      const auto count = [&](index_t at, const place_lanes& given) {
+        place_lanes x[later], won[pairs];
+        distance_lanes apart = ~distance_lanes{};
+#pragma GCC unroll 4
+        for (int r = 0; r < later; ++r) x[r] = load_places(j + r, at);
+#pragma GCC unroll 4
+        for (int c = 0; c < earlier; ++c) {
+          const place_lanes y = load_places(i + c, at);
+#pragma GCC unroll 4
+          for (int r = 0; r < later; ++r) won[r * earlier + c] = exceeds(x[r], y, apart);
+        }
+        if (any_bit((apart == 0) & given)) {
+          for (int p = 0; p < pairs; ++p) doubled[p] += compared(j + p / earlier, i + p % earlier, at, given);
+          return;
+        }
+#pragma GCC unroll 8
+        for (int p = 0; p < pairs; ++p) wins[p] -= won[p];
+      };
+      for (index_t at = from; at < whole; at += step) count(at, ~place_lanes{});
+      if (whole < end) count(whole, last_);
+#pragma GCC unroll 8
+      for (int p = 0; p < pairs; ++p) doubled[p] += 2 * sum_of(wins[p]);
+    }
   }
 
   const F* score(index_t key) const { return score_.data() + key * width_; }
-  static place_lanes load_places(const std::int16_t* p) {
+  place_lanes load_places(index_t key, index_t at) const {
     place_lanes x;
-    std::memcpy(&x, p, sizeof x);
+    std::memcpy(&x, place_.data() + key * width_ + at, sizeof x);
     return x;
   }
 
-  /// The same for the queries of one step, by their scores. Rare: kept out of the loop that calls it.
-  [[gnu::noinline]] void compare_scores(index_t j, index_t i, int pairs, index_t at, std::int64_t* doubled) const {
-    for (int p = 0; p < pairs; ++p)
-      doubled[p] += wins_doubled(score(j) + at, score(i + p) + at, std::min<index_t>(step, n_ - at));
+  /// Twice the wins of key j over key i among the queries of one step. Rare: kept out of the loop that calls it.
+  [[gnu::noinline]] std::int64_t compared(index_t j, index_t i, index_t at, const place_lanes& given) const {
+    const place_lanes x = load_places(j, at), y = load_places(i, at);
+    return any_bit((x == y) & given) ? wins_doubled(score(j) + at, score(i) + at, std::min<index_t>(step, n_ - at))
+                                     : 2 * sum_of(-(x > y));
   }
 
   /// Places of the queries `at` to at + lanes - 1; all one where a query's scores have no range that F holds.
@@ -119,16 +163,16 @@ class observed_scores {
       least = smaller(least, x);
       largest = x > largest ? x : largest;
     }
-    const vec<F> per_score = F{65535} / (largest - least), none{};
+    const vec<F> per_score = F{last_place - first_place} / (largest - least), none{};
     const auto held = (per_score > none) & (per_score < splat(std::numeric_limits<F>::infinity()));
     for (index_t i = 0; i < count; ++i) {
-      const vec<F> x = (load(score(i) + at) - least) * per_score - F{32768};
+      const vec<F> x = (load(score(i) + at) - least) * per_score + F{first_place};
       const few_places y = __builtin_convertvector(held ? x : none, few_places);
       std::memcpy(place_.data() + i * width_ + at, &y, sizeof y);
     }
   }
 
-  index_t n_ = 0, width_ = 0;
+  index_t n_ = 0, count_ = 0, width_ = 0;
   place_lanes last_{};                  // which lanes of the last, partial step hold queries
   aligned_vector<F> score_;             // (keys, width), lanes are queries
   aligned_vector<std::int16_t> place_;  // the same
@@ -174,24 +218,11 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
       scores.set(queries.data(), n, width, keys[problem.key_head].data() + (groups.offset[g] + range.begin) * d,
                  range.size(), d);
       double sum = 0;
-      const auto add = [&](std::int64_t doubled) {
-        const double share = static_cast<double>(doubled) / (2.0 * static_cast<double>(n));
-        sum += 4.0 * share * (1.0 - share);
-      };
-      for (index_t j = 1; j < range.size(); ++j) {
-        std::int64_t doubled[4];
-        index_t i = 0;
-        for (; i + 4 <= j; i += 4) {
-          scores.template count_wins<4>(j, i, doubled);
-          for (const auto x : doubled) add(x);
-        }
-        for (; i < j; ++i) {
-          scores.template count_wins<1>(j, i, doubled);
-          add(doubled[0]);
-        }
-      }
+      scores.for_each_pair([&](index_t, index_t, std::int64_t doubled) {
+        sum += static_cast<double>(doubled) * static_cast<double>(2 * n - doubled);
+      });
       const auto at = results[p].at(static_cast<index_t>(b), g);
-      results[p].sum[at] = sum;
+      results[p].sum[at] = sum / (static_cast<double>(n) * static_cast<double>(n));
       results[p].pairs[at] = range.pairs();
       results[p].weight[at] = static_cast<double>(range.pairs());
     }
