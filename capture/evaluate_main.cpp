@@ -7,6 +7,7 @@
 #include "capture/arguments.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "qkgeom/io/program.hpp"
+#include "qkgeom/processes/one_process.hpp"
 
 int main(int argc, char** argv) {
   qkgeom::set_blas_environment(argv);
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
     const auto options = qkgeom::parse_evaluation(argc, argv);
     if (!options) return;
     if (options->plan) return qkgeom::plan_evaluation(*options, std::cout, std::cerr);
+    qkgeom::require_one_process();
     const qkgeom::made_folder out(options->capture.out);
     qkgeom::evaluate_model(*options, std::cerr);
     fmt::print("written to {}: condition_loss.csv condition_probes.csv\n", options->capture.out.string());

@@ -18,6 +18,8 @@
 
 #if defined(QKGEOM_WITH_MPI)
 #include "qkgeom/processes/mpi/mpi_group.hpp"
+#else
+#include "qkgeom/processes/one_process.hpp"
 #endif
 
 namespace {
@@ -143,8 +145,8 @@ int run(int argc, char** argv) {
                [&](process_group& group) { status = run(*asked, group); });
   return status;
 #else
-  process_group alone;
-  return run(*asked, alone);
+  require_one_process();
+  return run(*asked, this_process());
 #endif
 }
 

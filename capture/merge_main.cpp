@@ -7,6 +7,7 @@
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_merge.hpp"
 #include "qkgeom/io/program.hpp"
+#include "qkgeom/processes/one_process.hpp"
 
 namespace {
 
@@ -26,6 +27,7 @@ void merge(int argc, char** argv) {
     app.exit(e);
     return;
   }
+  require_one_process();
   const merged_capture made = merge_parts(parts, out);
   fmt::print("{}: {} documents, {} rows in {} shards, of {} parts; {} files linked, {} copied\n", out.string(),
              made.documents, made.rows, made.shards, made.parts, made.linked, made.copied);

@@ -11,6 +11,7 @@
 namespace qkgeom::examples {
 
 /// Runs `body` on the processes that mpirun started, as one group, or on this one alone (`run_with_mpi`).
+/// Without MPI: on this one; throws `error` if a launcher started several.
 void run_in_processes(const std::string& program, const std::function<void(process_group&)>& body);
 
 }  // namespace qkgeom::examples

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # heads, pca, rotation and plasticity under mpirun: any number of processes writes the bytes of one, prints what it prints,
-# and refuses what it refuses, once.
+# and refuses what it refuses, once. Other programs refuse to be several.
 set -uo pipefail
 data=$QKGEOM_SOURCE/tests/data/golden/long-f32.safetensors
 ldd "$QKGEOM_BIN/heads" | grep -q libmpi || { echo "heads was built without MPI"; exit 77; }
@@ -38,3 +38,9 @@ together 3 heads "$data" --out "$work/refused" --layers 77 || status=$?
 [[ $status == 2 ]] || bad "a layer that is not there: exit status $status"
 [[ $(grep -c 'this layer is not in the capture' "$work/stderr") == 1 ]] || bad "three processes say: $(cat "$work/stderr")"
 [[ ! -e $work/refused ]] || bad "a run that is refused leaves its folder"
+
+status=0
+together 2 drop_split "$data" --out "$work/refused" || status=$?
+[[ $status == 2 ]] || bad "two processes of drop_split: exit status $status"
+grep -q 'a launcher started 2' "$work/stderr" || bad "two processes of drop_split say: $(cat "$work/stderr")"
+[[ ! -e $work/refused ]] || bad "two processes of drop_split leave a folder"
