@@ -30,8 +30,8 @@ namespace qkgeom {
 /// Drawn pairs and pairs across documents need the keys of all documents: those of a key head are gathered in the host
 /// memory of one process, which sums them, so a process holds all keys of its share of the heads. What sorts or looks
 /// up single rows or pairs gathers a layer's rows on every process. Every process holds positions and documents of all
-/// keys, about 30 bytes per key. An error on one process is thrown on all as a
-/// `group_error`. `ctx` and `group` must live longer.
+/// keys, about 30 bytes per key. An error on one process is thrown on all as a `group_error`. `ctx` and `group` must
+/// live longer.
 template <context Context>
 class mpi_context {
  public:
