@@ -10,6 +10,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/mpi_context.hpp"
+#include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
@@ -60,7 +61,8 @@ std::string profile_bits(process_group& group) {
   add(plasticity_profile(ctx, model, own.view(), sampled{.n = 30}));
   add(plasticity_profile(ctx, model, own.view(), all_pairs{.across_documents = true}));
   add(empirical_profile(ctx, own.view(), uniform_buckets{100}, 400, {.max_queries = 20}));
-  return bits;
+  const auto fit = fit_checks(ctx, moments, own.view());
+  return bits + bytes_of(std::vector{fit.r2_scalar, fit.mae_proj, fit.residual.ks_distance, fit.noise.ks_distance});
 }
 
 /// What a process of mpirun does: writes what it sees into FOLDER/rank-R.
