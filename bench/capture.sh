@@ -46,7 +46,7 @@ def summary(speeds, memory):
     return {"tokens_per_s": max(speeds), "slowest_round": min(speeds), "peak_rss_mb": max(memory)}
 for dtype in ("f32", "bf16"):
     theirs = [json.loads(line) for line in open(f"{scratch}/theirs-{dtype}")]
-    ours = [re.search(r"(\d+) tokens/s.* memory (\d+) MB", line).groups() for line in open(f"{scratch}/ours-{dtype}")]
+    ours = re.findall(r"(\d+) tokens/s.* memory (\d+) MB", open(f"{scratch}/ours-{dtype}").read())
     r = {"qkgeom_capture": summary([float(o[0]) for o in ours], [float(o[1]) for o in ours]),
          "transformers": {**summary([t["tokens_per_s"] for t in theirs], [t["peak_rss_mb"] for t in theirs]),
                           "torch": theirs[0]["torch"]}}

@@ -362,6 +362,7 @@ class mpi_context {
   template <class T>
   std::vector<T> values_of_all(const tensor_view<const T>& x, const std::vector<std::int64_t>& row) {
     std::vector<T> all, head;
+    all.reserve(row.size() * x.heads * x.dim);
     for (index_t h = 0; h < x.heads; ++h) {
       gather_rows(x.head(h), row, &head);
       all.insert(all.end(), head.begin(), head.end());
