@@ -286,12 +286,29 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
       const index_t experts = keys["expert_count"].integer(1, 4096);
       require(tensor.shape[0] == experts, where_, ": tensor ", printable(name), " has ", tensor.shape[0],
               " experts, not ", experts);
+      // "gate_up" are the rows of an expert's gate, then those of its up.
+      constexpr std::string_view both = ".gate_up_proj";
+      const std::string before = own.substr(0, expert), after = own.substr(expert + 2);
+      std::vector<std::string> matrices{after};
+      if (after.starts_with(both))
+        matrices = {".gate_proj" + after.substr(both.size()), ".up_proj" + after.substr(both.size())};
+      const auto count = static_cast<index_t>(matrices.size());
+      require(tensor.shape[1] % count == 0, where_, ": tensor ", printable(name), " has ", tensor.shape[1],
+              " rows, not as many of gate as of up");
       gguf_tensor part = tensor;
       part.shape.erase(part.shape.begin());
-      part.bytes /= static_cast<std::size_t>(experts);
-      for (index_t e = 0; e < experts; ++e, part.data += part.bytes)
-        add({own.substr(0, expert) + std::to_string(e) + own.substr(expert + 2), file, part});
+      part.shape[0] /= count;
+      part.bytes /= static_cast<std::size_t>(experts * count);
+      for (index_t e = 0; e < experts; ++e)
+        for (const auto& matrix : matrices) {
+          add({before + std::to_string(e) + matrix, file, part});
+          part.data += part.bytes;
+        }
     }
+  std::set<std::string_view> names;
+  for (const named_tensor& t : tensors_)
+    require(names.insert(t.name).second, where_, ": tensor ", printable(t.tensor.name), " and another one both hold ",
+            printable(t.name));
   join_latent(heads);
 }
 

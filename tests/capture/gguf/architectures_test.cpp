@@ -19,11 +19,10 @@ using test::converted;
 namespace fs = std::filesystem;
 
 /// Largest distance over norm of a layer's queries or keys from transformers'.
-double worst_distance(const forward_fixture& fixture, const std::string& architecture, const std::string& type,
-                      bool with_windows) {
+double worst_distance(const forward_fixture& fixture, const test::written_gguf& model, bool with_windows) {
   const test::scratch_folder scratch;
   const fs::path file = scratch / "model.gguf";
-  test::put(file, converted(fixture.folder, architecture, type).bytes());
+  test::put(file, model.bytes());
   // What the file has no keys for comes from config.json.
   const auto description = with_windows ? fixture.description() : read_description(gguf_model(file).config());
   const safetensors_file reference = fixture.open();
@@ -35,11 +34,17 @@ double worst_distance(const forward_fixture& fixture, const std::string& archite
   return worst;
 }
 
+double worst_distance(const forward_fixture& fixture, const std::string& architecture, const std::string& type,
+                      bool with_windows) {
+  return worst_distance(fixture, converted(fixture.folder, architecture, type), with_windows);
+}
+
+struct line {
+  std::string family, architecture;
+  bool with_windows = false;  ///< GGUF does not say the windows of the fixture
+};
+
 TEST(gguf_architectures, queries_and_keys_are_those_of_transformers) {
-  struct line {
-    std::string family, architecture;
-    bool with_windows = false;  ///< GGUF does not say the windows of the fixture
-  };
   for (const auto& [family, architecture, with_windows] : {line{"llama-linear", "llama"},
                                                            line{"mistral", "llama", true},
                                                            line{"smollm3", "smollm3", true},
@@ -74,6 +79,17 @@ TEST(gguf_architectures, queries_and_keys_are_those_of_transformers) {
     // The fixtures' weights are bf16, which F16 holds but for the smallest.
     EXPECT_LE(worst_distance(fixture, architecture, "F32", with_windows), 1e-4) << family;
     EXPECT_LE(worst_distance(fixture, architecture, "F16", with_windows), 1e-4) << family;
+  }
+}
+
+/// Files of the converter's --fuse-gate-up-exps: an expert's rows of up follow those of its gate.
+TEST(gguf_architectures, gate_and_up_of_experts_may_be_one_tensor) {
+  for (const auto& [family, architecture, with_windows] :
+       {line{"qwen3.5-moe", "qwen35moe"}, line{"qwen3-next", "qwen3next"}, line{"deepseek-v3", "deepseek2", true}}) {
+    const auto fixture = family_fixture(family);
+    auto model = converted(fixture.folder, architecture, "F16");
+    EXPECT_GT(test::fuse_gate_and_up(model), 0) << family;
+    EXPECT_LE(worst_distance(fixture, model, with_windows), 1e-4) << family;
   }
 }
 

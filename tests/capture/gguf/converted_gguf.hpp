@@ -451,4 +451,26 @@ inline written_gguf converted(const std::filesystem::path& folder, const std::st
   return w;
 }
 
+/// Puts gate and up of the experts of each layer into one tensor. Returns how many layers have experts.
+inline int fuse_gate_and_up(written_gguf& model) {
+  int layers = 0;
+  for (auto& gate : model.tensors) {
+    const auto at = gate.name.find("ffn_gate_exps.weight");
+    if (at == gate.name.npos) continue;
+    const std::string before = gate.name.substr(0, at);
+    const auto up = std::find_if(model.tensors.begin(), model.tensors.end(),
+                                 [&](const auto& t) { return t.name == before + "ffn_up_exps.weight"; });
+    const auto expert = static_cast<std::ptrdiff_t>(gate.shape[1] * gate.shape[2]);
+    std::vector<float> both;
+    for (std::ptrdiff_t first = 0; first < static_cast<std::ptrdiff_t>(gate.values.size()); first += expert)
+      for (const auto* values : {&gate.values, &up->values})
+        both.insert(both.end(), values->begin() + first, values->begin() + first + expert);
+    gate = {before + "ffn_gate_up_exps.weight", {gate.shape[0], 2 * gate.shape[1], gate.shape[2]}, gate.type, both};
+    up->name.clear();
+    ++layers;
+  }
+  std::erase_if(model.tensors, [](const auto& t) { return t.name.empty(); });
+  return layers;
+}
+
 }  // namespace qkgeom::test

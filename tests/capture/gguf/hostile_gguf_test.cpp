@@ -209,6 +209,19 @@ TEST_F(hostile_gguf, patterns_and_experts_of_the_wrong_number_are_refused) {
   EXPECT_THAT(with(glm, "glm4moe.nextn_predict_layers", 0), HasSubstr("blk.3.nextn.eh_proj.weight is not supported"));
   EXPECT_THAT(with(glm, "glm4moe.expert_gating_func", 1), HasSubstr("expert_gating_func must be 2"));
   EXPECT_THAT(with(glm, "glm4moe.expert_group_count", 2), HasSubstr("groups of experts are not supported"));
+  const auto apart = converted(checkpoint_of("qwen3.5-moe"), "qwen35moe", "F32");
+  auto fused = apart;
+  test::fuse_gate_and_up(fused);
+  auto twice = fused;
+  for (const auto& t : apart.tensors)
+    if (t.name.ends_with("ffn_up_exps.weight")) twice.tensors.push_back(t);
+  EXPECT_THAT(refusal(twice.bytes()), HasSubstr("and another one both hold model.layers.0.mlp.experts.0.up_proj"));
+  for (auto& t : fused.tensors)
+    if (t.name == "blk.0.ffn_gate_up_exps.weight") {
+      t.values.resize(t.values.size() / t.shape[1] * (t.shape[1] - 1));
+      --t.shape[1];
+    }
+  EXPECT_THAT(refusal(fused.bytes()), HasSubstr("rows, not as many of gate as of up"));
   auto phi = converted(checkpoint_of("phi3"), "phi3", "F32");
   std::erase_if(phi.tensors, [](const auto& t) { return t.name == "rope_factors_short.weight"; });
   EXPECT_THAT(refusal(phi.bytes()), HasSubstr("longrope takes the tensors"));
