@@ -232,6 +232,13 @@ TEST(mpi_context, an_error_on_one_process_is_one_on_all) {
                 accumulate(ctx, own.view(), uniform_buckets{150}, {.context_length = 1000 - 500 * rank});
               }),
               Each(HasSubstr("rank 1 has another shape of the rows or of the query buckets")));
+  EXPECT_THAT(errors_of([&](auto& ctx, int rank) {
+                const auto own = half(rank);
+                auto layer = as_layer(own.view());
+                if (rank == 1) layer.window = 100;
+                score_checks(ctx, layer, uniform_buckets{150}, 1000);
+              }),
+              Each(HasSubstr("rank 1 has another heads or window of the layer")));
 }
 
 TEST(mpi_context, drawn_pairs_pairs_across_documents_and_observed_queries_are_those_of_one_context) {

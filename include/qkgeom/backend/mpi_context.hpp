@@ -97,7 +97,8 @@ class mpi_context {
   template <class T, class F>
   auto on_all_rows(const layer_view<T>& layer, const F& f) {
     group_->begin([&] { check_shapes(layer); });
-    group_->agree(bytes_of(std::vector<index_t>{layer.q.heads, layer.k.heads, layer.q.dim}), "shape of the rows");
+    const std::vector<index_t> shape{layer.q.heads, layer.k.heads, layer.q.dim, layer.window.value_or(-1)};
+    group_->agree(bytes_of(shape) + bytes_of(layer.key_of_query), "heads or window of the layer");
     const auto q = rows_of_all("q", layer.q_position, layer.q_document),
                k = rows_of_all("k", layer.k_position, layer.k_document);
     const auto q_values = values_of_all(layer.q, q.row), k_values = values_of_all(layer.k, k.row);
