@@ -85,7 +85,7 @@ json sentencepiece_normalizer(bool prefix) {
 
 json gguf_model::tokenizer() const {
   const std::string keys = "tokenizer.ggml.", kind = value(keys + "model").string();
-  // SentencePiece's pieces; those of gemma4 merge by a list and not by scores.
+  // Both kinds cut a text into SentencePiece's pieces; gemma4 merges them by a list, llama by scores.
   const bool scored = kind == "llama", pieces = scored || kind == "gemma4";
   require(pieces || kind == "gpt2", where_, ": a tokenizer of the kind '", printable(kind),
           "' is not supported in GGUF; supported: gpt2, llama, gemma4; --tokenizer names a tokenizer.json");
@@ -137,6 +137,7 @@ json gguf_model::tokenizer() const {
     around.push_back({{"SpecialToken", {{"id", token}, {"type_id", 0}}}});
     ids[token] = {{"id", token}, {"ids", {value(keys + key).raw()}}, {"tokens", {token}}};
   };
+  // llama.cpp puts it before a text of gemma4 whatever the file says.
   if (flag("add_bos_token", pieces || is_llama3(pre)) || kind == "gemma4") put("bos_token_id");
   around.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
   if (flag("add_eos_token", false)) put("eos_token_id");

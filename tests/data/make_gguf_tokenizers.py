@@ -3,7 +3,8 @@
 """Writes tests/data/gguf-tokenizers.json: what llama.cpp makes of the texts of tests/data/tokenizers/texts.json and of others
 with the tokenizer of a GGUF file, as a hash of each text's ids: with a small SentencePiece BPE model trained here, whose keys
 are written too, with and without the space before a text; and with the vocabulary of tests/data/tokenizers/llama3.json under
-every text rule (tokenizer.ggml.pre); and with that of gemma3.json as the kind gemma4. Where a text holds no token that is matched whole, SentencePiece must give it the same ids.
+every text rule (tokenizer.ggml.pre); and with that of gemma3.json as the kind gemma4. Where a text holds no token that is
+matched whole, SentencePiece must give it the same ids.
 
 Usage: make_gguf_tokenizers.py EXAMPLES/data/kjv-smollm3/heldout.jsonl tests/data/tokenizers OUT.json
 (needs sentencepiece, gguf, numpy and xllamacpp, which holds llama.cpp)

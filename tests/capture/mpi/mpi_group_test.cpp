@@ -128,7 +128,7 @@ TEST_F(mpi_group, ranks_that_are_killed_at_20_moments_leave_what_others_finish) 
   const std::chrono::duration<double> usual = std::chrono::steady_clock::now() - start;
   int killed = 0;
   for (std::uint64_t i = 0; killed < 20 && i < 60; ++i) {
-    if (finished()) {  // a killed rank may have left its notes beside the manifest: --resume removes them
+    if (finished()) {  // a killed rank may have left progress.json beside the manifest: --resume removes it
       EXPECT_EQ(run(capture_to("cut", true)), 0) << log();
       EXPECT_EQ(test::contents_of(folder / "cut"), whole);
       fs::remove_all(folder / "cut");
