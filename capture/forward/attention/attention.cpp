@@ -7,6 +7,7 @@
 
 #include "capture/forward/attention/attention_rows.hpp"
 #include "capture/forward/attention/attention_tiles.hpp"
+#include "capture/forward/products/blas.hpp"
 #include "capture/forward/products/simd.hpp"
 #include "qkgeom/core/error.hpp"
 
@@ -18,8 +19,10 @@ using simd::ints;
 
 // A block is `rows` queries against some keys, transposed: the lanes of a vector are queries, so that maxima and sums
 // run down the lanes and keys and values are read as scalars where they lie. A row is a query of one head; the heads of
-// a group follow one another, since they read the same keys. A register tile is `vectors` x `tile`.
-constexpr int vectors = simd::registers == 32 ? 3 : 2;
+// a group follow one another, since they read the same keys. A register tile is `vectors` x `tile`. A build for every
+// CPU has short vectors only, while BLAS has kernels for the CPU it runs on: there products are BLAS'.
+constexpr bool by_blas = simd::lanes == 4;
+constexpr int vectors = by_blas ? 12 : simd::registers == 32 ? 3 : 2;
 constexpr int tile = simd::registers == 32 ? 8 : 4;
 constexpr int channel_tile = 8;  // padding of a head, whatever the register tile
 constexpr index_t rows = vectors * simd::lanes;
@@ -46,6 +49,12 @@ struct row_block {
 
 /// Scores of all rows with `keys` keys, and the largest of each row.
 void score_block(const float* q, const float* k, index_t keys, index_t dim, float* scores, floats (&top)[vectors]) {
+  if constexpr (by_blas) {
+    for (index_t j = 0; j < keys; j += key_tile) multiply(key_tile, rows, dim, k + j * dim, q, scores + j * rows);
+    for (index_t j = 0; j < keys; ++j)
+      for (int v = 0; v < vectors; ++v) top[v] = simd::max(top[v], simd::load(scores + j * rows + v * simd::lanes));
+    return;
+  }
   for (index_t j = 0; j < keys; j += tile) {
     floats acc[tile][vectors] = {};
     for (index_t c = 0; c < dim; ++c) {
@@ -139,6 +148,7 @@ void clear_hidden(row_block& r, std::int32_t first, index_t keys, std::int32_t w
 
 /// out (dim, rows) += values^T (dim, keys) weights (keys, rows).
 void add_values(const float* values, index_t keys, index_t dim, const float* weights, float* out) {
+  if constexpr (by_blas) return add_product_of_transposed(dim, rows, keys, values, weights, out);
   for (index_t c = 0; c < dim; c += tile) {
     floats acc[tile][vectors];
     simd::unrolled<tile>([&](auto i) {

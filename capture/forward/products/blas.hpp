@@ -10,8 +10,13 @@ namespace qkgeom {
 void multiply_transposed(index_t rows, index_t out, index_t in, const float* x, index_t x_stride, const float* w,
                          float* y, index_t y_stride);
 
+/// y (rows, columns) = a (rows, in) b (in, columns), all row-major f32 without gaps.
+void multiply(index_t rows, index_t columns, index_t in, const float* a, const float* b, float* y);
+/// y (rows, columns) += a^T b, a (in, rows), b (in, columns), all row-major f32 without gaps.
+void add_product_of_transposed(index_t rows, index_t columns, index_t in, const float* a, const float* b, float* y);
+
 /// OpenBLAS must not share our loops out again, and `threads` threads will call it at once; to be called before
-/// `multiply_transposed`. The first product then throws `error` if there is no room for OpenBLAS' buffers, for which it
+/// the products above. The first product then throws `error` if there is no room for OpenBLAS' buffers, for which it
 /// would wait for ever.
 void prepare_blas(int threads);
 
