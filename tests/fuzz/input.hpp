@@ -22,20 +22,23 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-/// The input as a file in memory, for readers that take a path.
+/// The input as a file in memory, for readers that take a path; the same file for every input, since making one takes
+/// longer than most readers need.
 class input_file {
  public:
-  input_file(const std::uint8_t* data, std::size_t size) : descriptor_(::memfd_create("input", MFD_CLOEXEC)) {
-    if (descriptor_ < 0 || ::write(descriptor_, data, size) != static_cast<ssize_t>(size)) std::abort();
+  input_file(const std::uint8_t* data, std::size_t size) {
+    if (::pwrite(descriptor(), data, size, 0) != static_cast<ssize_t>(size) ||
+        ::ftruncate(descriptor(), static_cast<off_t>(size)) != 0)
+      std::abort();
   }
-  ~input_file() { ::close(descriptor_); }
-  input_file(const input_file&) = delete;
-  input_file& operator=(const input_file&) = delete;
 
-  std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+  static std::filesystem::path path() { return "/proc/self/fd/" + std::to_string(descriptor()); }
 
  private:
-  int descriptor_;
+  static int descriptor() {
+    static const int file = ::memfd_create("input", MFD_CLOEXEC);
+    return file;
+  }
 };
 
 /// Runs a reader. It may refuse the input in one sentence; any other exception ends the program.

@@ -10,10 +10,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const std::filesystem::path folder = [] {
     std::string name = (std::filesystem::temp_directory_path() / "qkgeom-fuzz-XXXXXX").string();
     if (!::mkdtemp(name.data())) std::abort();
+    std::filesystem::create_symlink(fuzz::input_file::path(), name + "/progress.json");
     return std::filesystem::path(name);
   }();
   const fuzz::input_file file(data, size);
-  std::filesystem::remove(folder / "progress.json");
-  std::filesystem::create_symlink(file.path(), folder / "progress.json");
   return fuzz::refuse_or_read([&] { read_state(folder); });
 }
