@@ -89,6 +89,18 @@ class fibre_team {
     }
   }
 
+  template <class Part>
+  void replace_doubtful(per_thread<tile::doubtful_row>& x, const Part& part) const {
+    const auto doubtful = block_->exchange(x.value.doubtful);
+    for (int owner = 0; owner < fibre_block::warp; ++owner)
+      for (int i = 0; i < tile::doubtful_row::size; ++i) {
+        if ((doubtful[owner] >> i & 1) == 0) continue;
+        per_thread<float> sum{part(thread_ - lane_ + owner, i, lane_)};
+        sum_lanes<fibre_block::warp>(sum);
+        if (lane_ == owner) x.value.value[i] = sum.value;
+      }
+  }
+
   template <class Add>
   void join_lanes(per_thread<tile::joined>& of, const Add& add) const {
     each([&](int t) {

@@ -92,6 +92,19 @@ struct host_team {
     });
   }
 
+  template <class Part>
+  void replace_doubtful(per_thread<tile::doubtful_row>& x, const Part& part) const {
+    for (int t = 0; t < threads; ++t)
+      for (int i = 0; i < tile::doubtful_row::size; ++i) {
+        if ((x[t].doubtful >> i & 1) == 0) continue;
+        float sum[32];
+        for (int lane = 0; lane < 32; ++lane) sum[lane] = part(t, i, lane);
+        for (int step = 16; step > 0; step /= 2)
+          for (int lane = 0; lane < step; ++lane) sum[lane] += sum[lane + step];
+        x[t].value[i] = sum[0];
+      }
+  }
+
   template <int Width, class T>
   void sum_lanes(per_thread<T>& x) const {
     for (int step = Width / 2; step > 0; step /= 2) {

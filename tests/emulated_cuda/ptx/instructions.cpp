@@ -474,6 +474,15 @@ void vote_all(warp& w, const instruction& i, lanes doing) {
   for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = all; });
 }
 
+/// The lanes in which a predicate holds.
+void ballot(warp& w, const instruction& i, lanes doing) {
+  expect_all(w, i, doing, i.from[1]);
+  const std::uint64_t* const holds = w.row(i.from[0]);
+  lanes in{};
+  for_each_lane(doing, [&](int l) { in |= holds[l] != 0 ? lanes{1} << l : lanes{}; });
+  for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = in; });
+}
+
 /// Lane l passes row l % 8 of matrix l / 8, and gets columns l % 4 * 2 and the next of row l / 4 of each matrix.
 void load_matrices(warp& w, const instruction& i, lanes doing) {
   if (doing != all_lanes) w.refuse(i, 0, "lanes of the warp have ended");
@@ -616,6 +625,9 @@ void decode(instruction& i, const words& word, const words& given, operands& by_
   } else if (holds("vote.sync.all.pred")) {
     i.is = instruction::kind::together;
     i.run = vote_all;
+  } else if (holds("vote.sync.ballot.b32")) {
+    i.is = instruction::kind::together;
+    i.run = ballot;
   } else if (name == "setp") {
     i.run = numbers(word.back(), [&](auto t) { return comparison<decltype(t)>(word.at(1)); });
   } else if (name == "cvt") {

@@ -105,6 +105,18 @@ TEST(ptx, lanes_take_from_one_and_vote) {
   EXPECT_EQ(words[32], 1000u);
 }
 
+TEST(ptx, lanes_tell_each_other_where_a_predicate_holds) {
+  const small_kernel kernel(R"(
+  ld.global.u32 %x, [%mine];
+  setp.gt.u32 %large, %x, 30;
+  vote.sync.ballot.b32 %z, %large, -1;
+  st.global.u32 [%mine], %z;)");
+  auto words = counted(64);
+  kernel(words, 64);
+  EXPECT_EQ(words[0], 3u << 30);
+  EXPECT_EQ(words[40], 0xffffffffu);
+}
+
 TEST(ptx, the_low_byte_of_a_register_is_a_number) {
   const small_kernel low(R"(
   ld.global.u32 %x, [%mine];

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,24 @@ TEST(tile_plan, tiles_visit_every_pair_once_and_their_sums_are_found) {
     EXPECT_EQ(seen.size(), pairs);
     for (const auto& [pair, times] : seen) ASSERT_EQ(times, 1);
     EXPECT_LT(plan.tiles, 40);
+  }
+}
+
+TEST(tile_plan, tiles_that_follow_one_another_read_few_keys) {
+  for (const index_t across : {2, 7, 8, 9, 20, 200}) {
+    const tile::tile_plan plan(std::vector<group_range>{{0, across * tile::tile_side - 5, 0}});
+    ASSERT_EQ(plan.tiles, across * (across + 1) / 2);
+    std::set<std::pair<index_t, index_t>> seen;
+    std::set<index_t> read;
+    for (index_t t = 0; t < plan.tiles; ++t) {
+      const auto at = tile::place_of(plan.spans[0], t);
+      ASSERT_TRUE(0 <= at.i0 && at.i0 <= at.j0 && at.j0 < plan.spans[0].count);
+      seen.insert({at.i0, at.j0});
+      if (t % 64 == 0) read.clear();
+      read.insert({at.i0, at.j0});
+      EXPECT_LE(read.size(), 40u);
+    }
+    EXPECT_EQ(static_cast<index_t>(seen.size()), plan.tiles);
   }
 }
 

@@ -97,6 +97,30 @@ struct device_team {
 #endif
   }
 
+  /// Replaces each doubtful number i of thread t by the sum over the lanes of part(t, i, lane). All lanes of a warp
+  /// work on one number at a time, so that a rare one does not keep the warp waiting for a single thread.
+  template <class Part>
+  QKGEOM_HD void replace_doubtful([[maybe_unused]] per_thread<tile::doubtful_row>& x,
+                                  [[maybe_unused]] const Part& part) const {
+#if defined(__CUDA_ARCH__)
+    if (__all_sync(0xffffffffu, x.value.doubtful == 0)) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    QKGEOM_ROLLED
+    for (int i = 0; i < tile::doubtful_row::size; ++i) {
+      unsigned owners = __ballot_sync(0xffffffffu, x.value.doubtful >> i & 1);
+      while (owners != 0) {
+        const int owner = 31 - __clz(static_cast<int>(owners));
+        owners ^= 1u << owner;
+        per_thread<float> sum{part(static_cast<int>(threadIdx.x) - lane + owner, i, lane)};
+        sum_lanes<32>(sum);
+        QKGEOM_UNROLL
+        for (int j = 0; j < tile::doubtful_row::size; ++j)  // by comparisons, so that the numbers stay in registers
+          if (lane == owner && j == i) x.value.value[j] = sum.value;
+      }
+    }
+#endif
+  }
+
   /// Calls add(x) for each thread's x; once per warp where all lanes have the same place.
   template <class Add>
   QKGEOM_HD void join_lanes([[maybe_unused]] const per_thread<tile::joined>& values,
@@ -129,6 +153,9 @@ void launch_program(const Program& program, index_t blocks, cudaStream_t stream)
   if (blocks <= 0) return;
   const auto bytes = static_cast<int>(program.shared_bytes());
   check(cudaFuncSetAttribute(run_program<Program>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "asking for shared memory");
+  check(cudaFuncSetAttribute(run_program<Program>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared),
         "asking for shared memory");
   run_program<Program>
       <<<static_cast<unsigned>(blocks), Program::threads, static_cast<std::size_t>(bytes), stream>>>(program);

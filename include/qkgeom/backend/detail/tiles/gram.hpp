@@ -142,15 +142,19 @@ QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<product
   }
 }
 
-/// |a - b|^2 of the keys (width) at a and b of the operands: v of a pair where the Gram form has cancelled.
+/// One of 32 lanes' part of |a - b|^2 of the keys (width) at a and b of the operands: v of a pair where the Gram form
+/// has cancelled.
 template <bool Split>
-QKGEOM_HD float from_difference(const bf16* high, const bf16* low, index_t a, index_t b, int width) {
+QKGEOM_HD float part_of_difference(const bf16* high, const bf16* low, index_t a, index_t b, int width, int lane) {
   float v = 0;
   QKGEOM_ROLLED
-  for (int c = 0; c < width; ++c) {
-    float x = static_cast<float>(high[a + c]) - static_cast<float>(high[b + c]);
-    if constexpr (Split) x += static_cast<float>(low[a + c]) - static_cast<float>(low[b + c]);
-    v += x * x;
+  for (int c = 4 * lane; c < width; c += 4 * 32) {
+    QKGEOM_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      float x = static_cast<float>(high[a + c + i]) - static_cast<float>(high[b + c + i]);
+      if constexpr (Split) x += static_cast<float>(low[a + c + i]) - static_cast<float>(low[b + c + i]);
+      v += x * x;
+    }
   }
   return v;
 }

@@ -79,25 +79,33 @@ struct pair_tiles {
     typename Team::template per_thread<columns_of_thread> columns;
     team.each([&](int t) { columns[t].read(side.norm_score[1], t); });
     typename Team::template per_thread<partial> sum[values];
+    typename Team::template per_thread<doubtful_row> v;
     const auto add_rows = [&]<bool Whole>(std::bool_constant<Whole>) {
       QKGEOM_UNROLL
       for (int m = 0; m < 4; ++m) {
         QKGEOM_UNROLL
         for (int half = 0; half < 2; ++half) {
           team.each([&](int t) {
+            read_row<Whole>(tile, side, columns[t], g[t].value[m], half, t, row_of(t, m, half), v[t]);
+          });
+          team.replace_doubtful(v, [&](int t, int i, int lane) {
+            return part_of_difference<Split>(
+                keys.operand.high, keys.operand.low, place(tile, tile.i0 + row_of(t, m, half)),
+                place(tile, tile.j0 + first_column_of(t) + column_step(i)), keys.operand.width, lane);
+          });
+          team.each([&](int t) {
             partial of_row[values];
-            add_row<Whole>(tile, bucket, side, columns[t], g[t].value[m], half, t, row_of(t, m, half), plasticity,
-                           of_row);
+            add_row<Whole>(tile, bucket, side, columns[t], v[t].value, t, row_of(t, m, half), plasticity, of_row);
             QKGEOM_UNROLL
-            for (int v = 0; v < values; ++v) sum[v][t] = of_row[v];
+            for (int x = 0; x < values; ++x) sum[x][t] = of_row[x];
           });
           QKGEOM_UNROLL
-          for (int v = 0; v < values; ++v) team.template sum_lanes<4>(sum[v]);
+          for (int x = 0; x < values; ++x) team.template sum_lanes<4>(sum[x]);
           team.each([&](int t) {
             const warp_place me(t);
             QKGEOM_UNROLL
-            for (int v = 0; v < values; ++v)
-              if (me.lane % 4 == 0) sums[(v * tile_side + row_of(t, m, half)) * 4 + me.column / 32] = sum[v][t];
+            for (int x = 0; x < values; ++x)
+              if (me.lane % 4 == 0) sums[(x * tile_side + row_of(t, m, half)) * 4 + me.column / 32] = sum[x][t];
           });
         }
       }
@@ -113,19 +121,19 @@ struct pair_tiles {
       team.each([&](int t) { rest[t] = add_heat(plasticity, side, tile, bucket, t); });
       if constexpr (!Weight::given) team.join_lanes(rest, [&](const joined& x) { add_to_cell(x); });
     }
-    for (int v = 0; v < values; ++v) {
-      const double unit = unit_of(v, scale[tile.span.bucket]);
+    for (int x = 0; x < values; ++x) {
+      const double unit = unit_of(x, scale[tile.span.bucket]);
       team.each_then_wait([&](int t) {
-        const partial* const x = sums + (v * tile_side + t) * 4;
-        const auto of = [&](int quarter) { return static_cast<double>(x[quarter]); };
+        const partial* const quarters = sums + (x * tile_side + t) * 4;
+        const auto of = [&](int quarter) { return static_cast<double>(quarters[quarter]); };
         if (t < tile_side) side.row[t] = ((of(0) + of(1)) + (of(2) + of(3))) * unit;
       });
-      write_sums(team, tile, tiles.n, side.row, out, v);
+      write_sums(team, tile, tiles.n, side.row, out, x);
     }
   }
 
  private:
-  static constexpr int row_pairs = 8;  ///< pairs of a row in one thread
+  static constexpr int row_pairs = doubtful_row::size;  ///< pairs of a row in one thread
   /// Whether tiles whose pairs are all admitted (most tiles of large groups) skip the check of each pair.
   static constexpr bool may_be_whole = !Weight::given && !Terms;
 
@@ -196,49 +204,49 @@ struct pair_tiles {
               side.position[0][r] == side.position[1][c], to);
   }
 
-  /// Sums over the thread's eight pairs of row `r`, whose products g holds. Whole: all are admitted.
+  /// Tells of a thread's eight pairs which are admitted. Whole: all are.
   template <bool Whole>
-  QKGEOM_HD void add_row(const placed_tile& tile, const tile_bucket& bucket, const shared_values& side,
-                         const columns_of_thread& columns, const float (&g)[4][4], int half, int t, int r,
-                         float* plasticity, partial (&to)[values]) const {
-    const int column = first_column_of(t);
+  QKGEOM_HD static auto admitted_of(const placed_tile& tile, const shared_values& side, int t, int r) {
     const column_run run = side.admitted.columns(tile, r);
-    const int first = run.first - column, end = run.end - column;
-    const auto is_pair = [&](int i) { return Whole || (first <= column_step(i) && column_step(i) < end); };
-    const float ni = side.norm_score[0][r][0], si = side.norm_score[0][r][1];
-    // v of all eight first, so that what follows has no branch.
-    float v[row_pairs], least = HUGE_VALF;
+    const int first = run.first - first_column_of(t), end = run.end - first_column_of(t);
+    return [=](int i) { return Whole || (first <= column_step(i) && column_step(i) < end); };
+  }
+
+  /// v of the thread's eight pairs of row `r`, whose products g holds, and for which of them the Gram form has
+  /// cancelled.
+  template <bool Whole>
+  QKGEOM_HD static void read_row(const placed_tile& tile, const shared_values& side, const columns_of_thread& columns,
+                                 const float (&g)[4][4], int half, int t, int r, doubtful_row& v) {
+    const auto is_pair = admitted_of<Whole>(tile, side, t, r);
+    const float ni = side.norm_score[0][r][0];
+    float least = HUGE_VALF;
     QKGEOM_UNROLL
     for (int i = 0; i < row_pairs; ++i) {
-      v[i] = std::fma(-2.0f, g[i / 2][2 * half + i % 2], ni + columns.norm[i]);
-      least = std::fmin(least, is_pair(i) ? v[i] : least);
+      v.value[i] = std::fma(-2.0f, g[i / 2][2 * half + i % 2], ni + columns.norm[i]);
+      least = std::fmin(least, is_pair(i) ? v.value[i] : least);
     }
-    const float doubtful = (ni + columns.largest_norm) * cancelled;
-    if (!(least > doubtful) || !(least > least_v<float>)) {
-      QKGEOM_ROLLED
-      for (int i = 0; i < row_pairs; ++i) {  // rare; v is indexed by comparisons, so that it stays in registers
-        float of_pair = 0;
-        QKGEOM_UNROLL
-        for (int j = 0; j < row_pairs; ++j) of_pair = j == i ? v[j] : of_pair;
-        const int c = column + column_step(i);
-        if (!is_pair(i)) continue;
-        if (!(of_pair > (ni + side.norm_score[1][c][0]) * cancelled))
-          of_pair = from_difference<Split>(keys.operand.high, keys.operand.low, place(tile, tile.i0 + r),
-                                           place(tile, tile.j0 + c), keys.operand.width);
-        if (!Terms && !(of_pair > least_v<float>)) of_pair = least_v<float>;
-        QKGEOM_UNROLL
-        for (int j = 0; j < row_pairs; ++j) v[j] = j == i ? of_pair : v[j];
-      }
-    }
+    v.doubtful = 0;
+    if (least > (ni + columns.largest_norm) * cancelled) return;
+    QKGEOM_UNROLL
+    for (int i = 0; i < row_pairs; ++i)
+      if (is_pair(i) && !(v.value[i] > (ni + columns.norm[i]) * cancelled)) v.doubtful |= 1u << i;
+  }
 
+  /// Sums over the thread's eight pairs of row `r`.
+  template <bool Whole>
+  QKGEOM_HD void add_row(const placed_tile& tile, const tile_bucket& bucket, const shared_values& side,
+                         const columns_of_thread& columns, const float (&v)[row_pairs], int t, int r, float* plasticity,
+                         partial (&to)[values]) const {
+    const int column = first_column_of(t);
+    const auto is_pair = admitted_of<Whole>(tile, side, t, r);
+    const float si = side.norm_score[0][r][1];
     float sum = 0, term[terms_of_pair] = {};
     double weighted = 0, weights = 0;
     int pairs = 0;
     QKGEOM_UNROLL
     for (int i = 0; i < row_pairs; ++i) {
       const int c = column + column_step(i);
-      const float m = si - columns.score[i],
-                  p = tile::plasticity(m, !Terms || v[i] > least_v<float> ? v[i] : least_v<float>);
+      const float m = si - columns.score[i], p = tile::plasticity(m, v[i] > least_v<float> ? v[i] : least_v<float>);
       if constexpr (Heat) plasticity[r * heat_row + c] = Terms ? v[i] : p;
       if constexpr (Weight::given) {
         const double w = is_pair(i) ? side.weights.of_pair(weight, bucket.tau, r, c) : 0.0;

@@ -60,12 +60,19 @@ QKGEOM_HD inline std::int32_t range_of(const tile_span& span, const group_range*
 struct tile_place {
   index_t i0, j0;
 };
-/// Tile number `number` of a span.
+/// Tile number `number` of a span. Tiles are numbered a square of 8 x 8 after the other, so that those that run at one
+/// time read few keys.
 QKGEOM_HD inline tile_place place_of(const tile_span& span, index_t number) {
   if (!span.large) return {span.first, span.first};
-  // Tile t of i <= j is pair t of i < j + 1.
-  const auto at = pair_of_number(number);
-  return {span.first + index_t{at.i} * tile_side, span.first + index_t{at.j - 1} * tile_side};
+  constexpr index_t side = 8;
+  // Column by column, tile t of i <= j is pair t of i < j + 1. A column of squares begins where its first column does.
+  const index_t left = (index_t{pair_of_number(number).j} - 1) / side * side, before = left * (left + 1) / 2;
+  const index_t across = (span.count + tile_side - 1) / tile_side, width = across - left < side ? across - left : side;
+  const index_t at = number - before, above = left * width;  // tiles above the square on the diagonal
+  const auto on_diagonal = pair_of_number(at < above ? 0 : at - above);
+  const index_t i = at < above ? at / width : left + index_t{on_diagonal.i},
+                j = left + (at < above ? at % width : index_t{on_diagonal.j} - 1);
+  return {span.first + i * tile_side, span.first + j * tile_side};
 }
 
 /// The sums [begin, end) that add up to one group's: by tile if `tiles`, else by key.

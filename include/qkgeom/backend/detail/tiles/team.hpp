@@ -42,6 +42,13 @@ struct products {
   float value[4][4][4];
 };
 
+/// Eight numbers of a thread; those whose bit of `doubtful` is set are wrong.
+struct doubtful_row {
+  static constexpr int size = 8;
+  float value[size];
+  unsigned doubtful;
+};
+
 /// What a thread adds to the two numbers at `place`; nothing where that is negative.
 struct joined {
   long long place;
