@@ -4,6 +4,7 @@
 // by about a hundred, to see in seconds that everything works. Exit status 77 where there is no device.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -121,6 +122,25 @@ void pairs(benchmark::State& state, const pair_case& c) {
   state.counters["seconds_of_300_heads"] = s * 300 / static_cast<double>(c.shape.heads);
 }
 
+/// What gaussian_pairs does before the first pair: keys of one document each, which make no pairs.
+void key_preparation(benchmark::State& state) {
+  bench::layer_shape shape;
+  shape.documents = shape.rows;
+  const bench::device_model<bf16> model(shape);
+  const auto layer = model.rows().view(model.q(0), model.k(0));
+  cuda_context ctx;
+  const auto problems = pair_problems("bench", fit_queries(ctx, moments_of(ctx, layer)), layer);
+  const auto groups = order_keys_by_document(ctx, layer, false);
+  index_t distributions = 0;
+  for (const auto& problem : problems)
+    distributions += std::count_if(problem.distributions.begin(), problem.distributions.end(),
+                                   [](const auto& scores) { return !scores.empty(); });
+  const double s = fastest(state, [&] { ctx.gaussian_pairs(layer.k, groups, problems, {}); });
+  state.counters["heads"] = static_cast<double>(shape.heads);
+  state.counters["keys_under_a_query_bucket_per_s"] = static_cast<double>(distributions * shape.rows) / s;
+  state.counters["seconds_of_300_heads"] = s * 300 / static_cast<double>(shape.heads);
+}
+
 /// Same-document pairs of a layer under observed queries, 500 per bucket: 500 comparisons per pair.
 void observed_queries(benchmark::State& state) {
   const bench::device_model<bf16> model({});
@@ -232,12 +252,14 @@ void add_all() {
   add("eigen/300_of_128", 10, eigen_batch);
   for (const auto products : {gram_products::split_bf16, gram_products::bf16}) {
     for (const index_t d : {64, 128, 256}) add_pairs("pooled", 10, {.shape = {.dim = d}, .products = products});
+    add_pairs("pooled_1_percent_repeated", 10, {.shape = {.repeat_every = 100}, .products = products});
     add_pairs("pooled_heatmap", 10, {.products = products, .heatmap = true});
     add_pairs("pooled_parts", 5, {.products = products, .terms = true});
     add_pairs("groups_of_25", 10, {.products = products, .across = false});
     add_pairs("groups_of_25_heatmap", 10, {.products = products, .across = false, .heatmap = true});
     add_pairs("every_key", 3, {.shape = {.rows = context(), .heads = 2, .documents = 1}, .products = products});
   }
+  add("key_preparation/30_heads", 10, key_preparation);
   add("observed_queries/30_heads", 5, observed_queries);
   add("pooled_profiles/300_heads", 5, pooled_profiles);
   for (const bool across : {false, true}) {

@@ -13,6 +13,7 @@ namespace qkgeom::bench {
 /// Query heads, each with its own key head. Rows spread over `context` tokens of each document.
 struct layer_shape {
   index_t rows = sized(8000), heads = sized(30, 2), dim = 128, documents = sized(320), context = sized(131072);
+  index_t repeat_every = 0;  ///< every so many keys one is the same as the key before it; 0: none
 
   index_t values() const { return rows * heads * dim; }  ///< of one side
 };
@@ -69,6 +70,12 @@ class device_model {
         side->emplace_back(memory_, shape.values());
         fill(side->back().data(), shape.values(), static_cast<std::uint64_t>(2 * l + (side == &k_)));
       }
+    const index_t width = shape.heads * shape.dim;
+    for (auto& k : k_)
+      for (index_t i = shape.repeat_every; shape.repeat_every > 0 && i < shape.rows; i += shape.repeat_every)
+        check(cudaMemcpyAsync(k.data() + i * width, k.data() + (i - 1) * width,
+                              static_cast<std::size_t>(width) * sizeof(T), cudaMemcpyDeviceToDevice, nullptr),
+              "repeating a key");
     check(cudaDeviceSynchronize(), "filling the layers");
   }
   index_t layers() const { return static_cast<index_t>(q_.size()); }

@@ -107,6 +107,7 @@ TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
   for (std::size_t i = 0; i < z.size(); ++i) z[i] = (i < z.size() / 2 ? 1e-3 : 1e4) * draws.uniform(i);
   // Keys along u, which the reflection turns round; two query buckets, the second scales keys by 1e7.
   const std::vector<double> u(2 * width, 1 / std::sqrt(3.0)), factor{1, 1, 1, 1e7, 1e7, 1e7};
+  const std::vector<index_t> head{0, 0};
   std::vector<double> y(n * width);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = 1e-3 * draws.uniform(i / width);
   struct by_rank {
@@ -125,8 +126,10 @@ TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
     launcher.launch(tile::scale_program<tile::stored_keys>{{z.data(), n, width}, n, width, scale}, 2);
     EXPECT_EQ(scale[0], 1024);
     EXPECT_EQ(scale[1], std::ldexp(1.0, -13));
-    launcher.launch(tile::scale_program<tile::scaled_keys>{{y.data(), u.data(), factor.data(), width}, n, width, scale},
-                    2);
+    launcher.launch(
+        tile::scale_program<tile::scaled_keys>{
+            {{y.data(), head.data(), n, width}, u.data(), factor.data()}, n, width, scale},
+        2);
     EXPECT_EQ(scale[0], 1024);
     EXPECT_EQ(scale[1], std::ldexp(1.0, -13));
     unsigned long long most = 0;

@@ -144,7 +144,7 @@ class tile_observed {
   tensor_view<const T, S> q_;
   const std::vector<empirical_problem>& problems_;
   device_keys<device_type> groups_;
-  keys_of_head<device_type, T, S> keys_;
+  keys_of_heads<device_type, T, S> keys_;
   tile_plans plans_;
   index_t d_, most_queries_;
 };

@@ -75,14 +75,18 @@ class tile_operands {
   using buffer = typename device_type::template buffer<F>;
 
  public:
-  /// Heatmaps are counted from problem `first_problem` on.
+  /// Makes them from centred keys y (heads, n, d) of the key heads from `first_head` on. Heatmaps are counted from
+  /// problem `first_problem` on.
   tile_operands(const Launcher& launcher, const operand_shape& shape, const std::vector<pair_problem>& problems,
-                const std::vector<bucket_place>& buckets, index_t first_problem)
+                const std::vector<bucket_place>& buckets, index_t first_problem, const double* y, index_t first_head)
       : launcher_(launcher),
         shape_(shape),
         problems_(problems),
         places_(buckets),
         count_(static_cast<index_t>(buckets.size())),
+        y_(y),
+        head_(heads_of(problems, buckets, first_head)),
+        heads_(launcher.device().copy(head_)),
         table_(shape, problems, buckets, first_problem),
         buckets_(launcher.device().copy(table_.buckets)),
         rows_(launcher.device().copy(table_.rows)),
@@ -92,7 +96,18 @@ class tile_operands {
         high_(make<bf16>(count_ * shape.n * shape.columns)),
         low_(make<bf16>(shape.split ? count_ * shape.n * shape.columns : 0)),
         norm_(make<float>(count_ * shape.n)),
-        scalar_(make<float>(shape.scalars() * count_ * shape.n)) {}
+        scalar_(make<float>(shape.scalars() * count_ * shape.n)) {
+    for (index_t first = 0, stop = 0; first < count_; first = stop) {
+      while (stop < count_ && diagonal(stop) == diagonal(first) && (diagonal(first) || head_[stop] == head_[first]))
+        ++stop;
+      if (diagonal(first))
+        split_keys(
+            tile::scaled_keys{keys_of(first), reflectors_.data() + first * shape.d, factors_.data() + first * shape.d},
+            first, stop);
+      else
+        map_keys(first, stop);
+    }
+  }
 
   tile::tile_keys keys(const std::int32_t* position, const std::int32_t* document) const {
     const auto scalar = [&](index_t i) {
@@ -110,19 +125,30 @@ class tile_operands {
   const tile::tile_bucket* buckets() const { return buckets_.data(); }
   const double* scale() const { return scale_.data(); }
 
-  /// Makes the operands of buckets [first, end), whose key head has the centred keys y (n, d). Under a diagonal
-  /// covariance they are reflected keys times a factor per column, else products with a matrix per bucket.
-  void make(index_t first, index_t end, const double* y) {
-    const auto [n, d, columns, split, terms] = shape_;
+ private:
+  template <class F>
+  buffer<F> make(index_t size) const {
+    return launcher_.device().template make<F>(size);
+  }
+
+  const score_distribution& scores_of(index_t i) const { return scores_at(problems_, places_[i]); }
+  bool diagonal(index_t i) const { return !scores_of(i).variance.empty(); }
+  static std::vector<index_t> heads_of(const std::vector<pair_problem>& problems,
+                                       const std::vector<bucket_place>& buckets, index_t first_head) {
+    std::vector<index_t> heads;
+    for (const auto& place : buckets) heads.push_back(problems[place.problem].key_head - first_head);
+    return heads;
+  }
+  tile::centred_keys keys_of(index_t first) const {
+    return {y_, heads_.data() + first, shape_.n, static_cast<int>(shape_.d)};
+  }
+
+  /// Buckets [first, end) of one key head whose distributions have factors: products with a matrix for each.
+  void map_keys(index_t first, index_t end) {
+    const auto n = shape_.n, d = shape_.d, columns = shape_.columns;
+    const index_t together = std::max<index_t>(1, (index_t{1} << 26) / std::max<index_t>(1, n * columns));
     for (index_t stop = first; first < end; first = stop) {
-      while (stop < end && diagonal(stop) == diagonal(first)) ++stop;
-      if (diagonal(first)) {
-        split_keys(
-            tile::scaled_keys{y, reflectors_.data() + first * d, factors_.data() + first * d, static_cast<int>(d)},
-            first, stop, y);
-        continue;
-      }
-      stop = std::min(stop, first + std::max<index_t>(1, (index_t{1} << 26) / std::max<index_t>(1, n * columns)));
+      stop = std::min(end, first + together);
       std::vector<double> maps((stop - first) * columns * d);
       for (index_t i = first; i < stop; ++i) {
         const auto map = key_map(scores_of(i), {}, d);
@@ -134,33 +160,23 @@ class tile_operands {
                                                  .rows = n,
                                                  .columns = columns,
                                                  .depth = d,
-                                                 .a = {y, 0},
+                                                 .a = {y_ + head_[first] * n * d, 0},
                                                  .b = {on_maps.data(), columns * d},
                                                  .c = {z.data(), n * columns}});
-      split_keys(tile::stored_keys{z.data(), n, static_cast<int>(columns)}, first, stop, y);
+      split_keys(tile::stored_keys{z.data(), n, static_cast<int>(columns)}, first, stop);
     }
   }
 
- private:
-  template <class F>
-  buffer<F> make(index_t size) const {
-    return launcher_.device().template make<F>(size);
-  }
-
-  const score_distribution& scores_of(index_t i) const { return scores_at(problems_, places_[i]); }
-  bool diagonal(index_t i) const { return !scores_of(i).variance.empty(); }
-
   template <class Keys>
-  void split_keys(const Keys& z, index_t first, index_t end, const double* y) {
+  void split_keys(const Keys& z, index_t first, index_t end) {
     const auto [n, d, columns, split, terms] = shape_;
     const int width = static_cast<int>(columns);
     launcher_.launch(tile::scale_program<Keys>{z, n, width, scale_.data() + first}, end - first);
     const tile::split_program<Keys> program{.z = z,
                                             .scale = scale_.data() + first,
-                                            .y = y,
+                                            .keys = keys_of(first),
                                             .row = rows_.data() + first * d,
                                             .n = n,
-                                            .d = d,
                                             .buckets = end - first,
                                             .scalars = shape_.scalars(),
                                             .launch_buckets = count_,
@@ -177,6 +193,9 @@ class tile_operands {
   const std::vector<pair_problem>& problems_;
   const std::vector<bucket_place>& places_;
   index_t count_;
+  const double* y_;
+  std::vector<index_t> head_;
+  buffer<index_t> heads_;
   operand_rows table_;
   buffer<tile::tile_bucket> buckets_;
   buffer<double> rows_, factors_, reflectors_;

@@ -10,8 +10,8 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// Sums over all pairs, in f32. A launch takes as many query buckets of as many heads as `scratch` bytes of keys hold.
-/// `split`: two bf16 per value, else one; with a weight or terms always two.
+/// Sums over all pairs, in f32. A launch takes as many query buckets of as many heads as `scratch` bytes hold, with
+/// their keys and sums. `split`: two bf16 per value, else one; with a weight or terms always two.
 template <class Launcher, class T, memory_space S>
 class tile_pairs {
   using device_type = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
@@ -30,10 +30,7 @@ class tile_pairs {
         request_(request),
         groups_(launcher.device(), groups),
         document_(launcher.device().copy(documents_of(groups))),
-        keys_(launcher.device(), k, groups_) {
-    const index_t bucket_bytes = groups_.n * (columns_ * 4 + 64);
-    buckets_per_launch_ = std::max<index_t>(1, scratch_ / std::max<index_t>(1, bucket_bytes));
-  }
+        keys_(launcher.device(), k, groups_) {}
 
   /// Whether the tile programs take the request. Keys and scores are brought to order 1 in f64, terms are not.
   static bool takes(const device_type& device, const tensor_view<const T, S>& k,
@@ -91,14 +88,26 @@ class tile_pairs {
     return buckets;
   }
 
-  /// Launches over buckets, in the order given; heatmaps are counted from problem `first` on.
+  /// Launches over buckets, in the order given; heatmaps are counted from problem `first_problem` on.
   template <class Weight>
-  void run_all(const std::vector<bucket_place>& buckets, index_t first, const Weight& weight,
+  void run_all(const std::vector<bucket_place>& buckets, index_t first_problem, const Weight& weight,
                const tile::tile_heat& heat, std::vector<pair_sums>& results) {
-    const auto count = static_cast<index_t>(buckets.size());
-    for (index_t at = 0; at < count; at += buckets_per_launch_)
-      run({buckets.begin() + at, buckets.begin() + std::min(count, at + buckets_per_launch_)}, first, weight, heat,
-          results);
+    constexpr auto f64 = static_cast<index_t>(sizeof(double));
+    const index_t values = Weight::given    ? 3
+                           : request_.terms ? 1 + pair_terms
+                                            : 1,
+                  n = groups_.n, head_bytes = n * d_ * f64, key_bytes = columns_ * 4 + 64;
+    const auto head_of = [&](const bucket_place& at) { return problems_[at.problem].key_head; };
+    for (auto first = buckets.begin(), end = first; first != buckets.end(); first = end) {
+      index_t low = head_of(*first), high = low, bytes = 0;  // key heads
+      for (; end != buckets.end(); ++end) {
+        const index_t lower = std::min(low, head_of(*end)), higher = std::max(high, head_of(*end));
+        bytes += n * key_bytes + values * f64 * (n + plans_.of(groups_.host, scores_of(*end)).tiles);
+        if (end != first && bytes + (higher - lower + 1) * head_bytes > scratch_) break;
+        low = lower, high = higher;
+      }
+      run({first, end}, first_problem, {low, high - low + 1}, weight, heat, results);
+    }
   }
 
   /// Terms by cell: sums by group, for as many problems at a time as `scratch` holds.
@@ -148,18 +157,18 @@ class tile_pairs {
     return document;
   }
 
+  struct head_range {
+    index_t first, count;
+  };
+
+  /// One launch; `heads` are the key heads of its problems.
   template <class Weight>
-  void run(const std::vector<bucket_place>& buckets, index_t first_problem, const Weight& weight,
-           const tile::tile_heat& heat, std::vector<pair_sums>& results) {
+  void run(const std::vector<bucket_place>& buckets, index_t first_problem, const head_range& heads,
+           const Weight& weight, const tile::tile_heat& heat, std::vector<pair_sums>& results) {
     const auto& device = launcher_.device();
     const auto count = static_cast<index_t>(buckets.size());
-    tile_operands made(launcher_, {groups_.n, d_, columns_, split_ || Weight::given, request_.terms}, problems_,
-                       buckets, first_problem);
-    const auto key_head = [&](index_t bucket) { return problems_[buckets[bucket].problem].key_head; };
-    for (index_t first = 0, end = 0; first < count; first = end) {
-      while (end < count && key_head(end) == key_head(first)) ++end;
-      made.make(first, end, keys_(key_head(first)));
-    }
+    const tile_operands made(launcher_, {groups_.n, d_, columns_, split_ || Weight::given, request_.terms}, problems_,
+                             buckets, first_problem, keys_(heads.first, heads.count), heads.first);
     tile_batch batch(groups_.n);
     for (const auto& place : buckets) batch.add(plans_.of(groups_.host, scores_of(place)));
     const auto keys = made.keys(groups_.position.data(), document_.data());
@@ -239,8 +248,7 @@ class tile_pairs {
   const pair_request& request_;
   device_keys<device_type> groups_;
   buffer<std::int32_t> document_;
-  keys_of_head<device_type, T, S> keys_;
-  index_t buckets_per_launch_ = 1;
+  keys_of_heads<device_type, T, S> keys_;
   tile_plans plans_;
 };
 

@@ -255,7 +255,7 @@ class drawn_pairs {
   const std::vector<pair_problem>& problems_;
   const pair_request& request_;
   device_keys<Device> groups_;
-  keys_of_head<Device, T, S> keys_;
+  keys_of_heads<Device, T, S> keys_;
   index_t d_;
   std::map<std::pair<index_t, double>, admitted_set> sets_;
   std::vector<std::int64_t> before_;

@@ -98,7 +98,7 @@ std::vector<pair_sums> empirical_pairs(const Device& device, const tensor_view<c
   const device_keys<Device> device_groups(device, groups);
   for (std::size_t p = 0; p < problems.size(); ++p) {
     const auto& problem = problems[p];
-    const auto y = device_groups.centred(device, k, problem.key_head, backend::key_centre::on_grid);
+    const auto y = device_groups.centred(device, k, problem.key_head, 1, backend::key_centre::on_grid);
     for (index_t bucket = 0; bucket < static_cast<index_t>(problem.distributions.size()); ++bucket)
       if (f32)
         add_observed_bucket<float>(device, device_groups, q, problem, bucket, y.data(), results[p]);

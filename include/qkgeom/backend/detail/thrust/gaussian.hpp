@@ -102,7 +102,7 @@ std::vector<pair_sums> gaussian_pairs(const Device& device, const tensor_view<co
   auto results = backend::empty_sums(groups, problems, request);
   if (groups.groups() <= 0) return results;
   const device_keys<Device> device_groups(device, groups);
-  keys_of_head<Device, T, S> keys(device, k, device_groups);
+  keys_of_heads<Device, T, S> keys(device, k, device_groups);
   for (std::size_t p = 0; p < problems.size(); ++p) {
     problem_sums<Device> sums(device, device_groups, problems[p], request, keys(problems[p].key_head), k.dim,
                               results[p]);

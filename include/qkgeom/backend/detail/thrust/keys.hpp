@@ -33,29 +33,30 @@ bool f32_holds(const Device& device, const tensor_view<const T, S>& x) {
       size_of_value<T>{x.data, x.dim, x.heads, x.row_stride, x.head_stride}, 0.0, thrust::maximum<double>()));
 }
 
-/// centred(i, c) = key i, in the order of the groups, minus its group's centre; differences of keys do not change.
+/// centred(head, i, c) = key i, in the order of the groups, minus its group's centre; differences of keys do not
+/// change.
 template <class T>
 struct centre_keys {
   row_segments<T> x;
-  index_t head;
-  const double* mean;  ///< (groups, d)
-  double* centred;
+  index_t n;
+  const double* mean;  ///< (heads, groups, d)
+  double* centred;     ///< (heads, n, d)
 
   QKGEOM_HD void operator()(index_t item) const {
-    const index_t i = item / x.dim, c = item % x.dim;
-    centred[item] = x.at(head, i, c) - mean[place_in(x.offset, x.segments, i) * x.dim + c];
+    const index_t c = item % x.dim, i = item / x.dim % n, head = item / (x.dim * n);
+    centred[item] = x.at(head, i, c) - mean[(head * x.segments + place_in(x.offset, x.segments, i)) * x.dim + c];
   }
 };
 
-/// Replaces mean(group, c) by the `grid_centre` near it.
+/// Replaces mean(head, group, c) by the `grid_centre` near it.
 template <class T>
 struct centres_on_grid {
   row_segments<T> x;
-  index_t head;
-  double* mean;  ///< (groups, d)
+  double* mean;  ///< (heads, groups, d)
 
   QKGEOM_HD void operator()(index_t item) const {
-    const index_t c = item % x.dim, first = x.offset[item / x.dim], n = x.offset[item / x.dim + 1] - first;
+    const index_t c = item % x.dim, group = item / x.dim % x.segments, head = item / (x.dim * x.segments);
+    const index_t first = x.offset[group], n = x.offset[group + 1] - first;
     double low = 0, high = 0;
     for (index_t j = 0; j < backend::grid_keys(n); ++j) {
       const double k = x.at(head, first + backend::grid_key(j, n), c);
@@ -90,17 +91,16 @@ struct device_keys {
         averages(device, g.offset),
         non_finite(device.copy(std::vector<unsigned long long>{static_cast<unsigned long long>(g.groups())})) {}
 
-  /// Centred keys (n, d) of one key head.
+  /// Centred keys (heads, n, d) of key heads [first, first + heads).
   template <class T, memory_space S>
-  buffer<double> centred(const Device& device, const tensor_view<const T, S>& k, index_t head,
+  buffer<double> centred(const Device& device, const tensor_view<const T, S>& k, index_t first, index_t heads,
                          backend::key_centre about = backend::key_centre::mean) const {
-    const auto x = segments_of(k, host.groups(), row.data(), offset.data());
-    auto only = x;
-    only.data += head * k.head_stride;
-    auto mean = averages(device, only, 1, non_finite.data());
-    if (about == backend::key_centre::on_grid) device.each(mean.size(), centres_on_grid<T>{x, head, mean.data()});
-    auto y = device.template make<double>(n * k.dim);
-    device.each(n * k.dim, centre_keys<T>{x, head, mean.data(), y.data()});
+    auto x = segments_of(k, host.groups(), row.data(), offset.data());
+    x.data += first * k.head_stride;
+    auto mean = averages(device, x, heads, non_finite.data());
+    if (about == backend::key_centre::on_grid) device.each(mean.size(), centres_on_grid<T>{x, mean.data()});
+    auto y = device.template make<double>(heads * n * k.dim);
+    device.each(y.size(), centre_keys<T>{x, n, mean.data(), y.data()});
     return y;
   }
 

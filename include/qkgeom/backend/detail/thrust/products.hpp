@@ -47,16 +47,17 @@ inline const score_distribution& scores_at(const std::vector<pair_problem>& prob
   return problems[place.problem].distributions[place.bucket];
 }
 
-/// Centred keys (n, d) of one key head at a time; the last head's are kept.
+/// Centred keys (heads, n, d) of some key heads at a time; the last ones are kept.
 template <class Device, class T, memory_space S>
-class keys_of_head {
+class keys_of_heads {
  public:
-  keys_of_head(const Device& device, const tensor_view<const T, S>& k, const device_keys<Device>& groups,
-               backend::key_centre about = backend::key_centre::mean)
+  keys_of_heads(const Device& device, const tensor_view<const T, S>& k, const device_keys<Device>& groups,
+                backend::key_centre about = backend::key_centre::mean)
       : device_(device), k_(k), groups_(groups), about_(about), y_(device.template make<double>(0)) {}
-  const double* operator()(index_t head) {
-    if (head != head_) y_ = groups_.centred(device_, k_, head, about_);
-    head_ = head;
+  /// Those of key heads [first, first + heads).
+  const double* operator()(index_t first, index_t heads = 1) {
+    if (first != first_ || heads != heads_) y_ = groups_.centred(device_, k_, first, heads, about_);
+    first_ = first, heads_ = heads;
     return y_.data();
   }
 
@@ -66,7 +67,7 @@ class keys_of_head {
   const device_keys<Device>& groups_;
   backend::key_centre about_;
   typename Device::template buffer<double> y_;
-  index_t head_ = -1;
+  index_t first_ = 0, heads_ = 0;
 };
 
 }  // namespace qkgeom::thrust_kernels

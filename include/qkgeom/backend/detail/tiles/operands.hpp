@@ -18,19 +18,31 @@ struct stored_keys {
     return z[(bucket * n + i) * width + c];
   }
 };
+/// Centred keys of some key heads, and which of these heads a query bucket reads.
+struct centred_keys {
+  const double* y;      ///< (heads, n, d)
+  const index_t* head;  ///< (buckets)
+  index_t n;
+  int d;
+  /// Key i, (d).
+  QKGEOM_HD const double* at(index_t bucket, index_t i) const { return y + (head[bucket] * n + i) * d; }
+};
+
 /// z of each query bucket under a diagonal covariance: keys y reflected by u, y - 2 (y . u) u, times a factor per
 /// column; 0 beyond d. The lanes of a warp add up y . u, `along`.
 struct scaled_keys {
-  const double *y, *reflector, *factor;  ///< (n, d); u (buckets, d); (buckets, d)
-  int d;
+  centred_keys keys;
+  const double *reflector, *factor;  ///< u (buckets, d); (buckets, d)
 
   QKGEOM_HD double along(index_t bucket, index_t i, int lane) const {
+    const double* const y = keys.at(bucket, i);
     double sum = 0;
-    for (int c = lane; c < d; c += 32) sum += y[i * d + c] * reflector[bucket * d + c];
+    for (int c = lane; c < keys.d; c += 32) sum += y[c] * reflector[bucket * keys.d + c];
     return sum;
   }
   QKGEOM_HD double operator()(index_t bucket, index_t i, int c, double along) const {
-    return c < d ? factor[bucket * d + c] * (y[i * d + c] - 2 * along * reflector[bucket * d + c]) : 0.0;
+    const int d = keys.d;
+    return c < d ? factor[bucket * d + c] * (keys.at(bucket, i)[c] - 2 * along * reflector[bucket * d + c]) : 0.0;
   }
 };
 
@@ -79,8 +91,10 @@ template <class Keys>
 struct split_program {
   static constexpr int threads = tile_threads, warps = threads / 32, blocks_per_processor = 4;
   Keys z;
-  const double *scale, *y, *row;  ///< (buckets); (n, d); (scalars, launch_buckets, d)
-  index_t n, d, buckets, scalars;
+  const double* scale;  ///< (buckets)
+  centred_keys keys;
+  const double* row;  ///< (scalars, launch_buckets, d)
+  index_t n, buckets, scalars;
   index_t launch_buckets;  ///< of the whole launch; pointers lead to the first of these `buckets`
   int width;
   bf16 *high, *low;      ///< (buckets, n, width); low: null for one bf16 per value
@@ -127,7 +141,8 @@ struct split_program {
       team.each([&](int t) {
         sum[t] = 0;
         each_key(t, [&](index_t i, index_t, int lane) {
-          for (index_t c = lane; c < d; c += 32) sum[t] += row[(k * launch_buckets + bucket) * d + c] * y[i * d + c];
+          const double *const y = keys.at(bucket, i), *const x = row + (k * launch_buckets + bucket) * keys.d;
+          for (int c = lane; c < keys.d; c += 32) sum[t] += x[c] * y[c];
         });
       });
       team.template sum_lanes<32>(sum);
