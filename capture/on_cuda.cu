@@ -75,6 +75,7 @@ class cuda_pass : public forward_pass {
         if (options.softmax)
           consumers += device_attention_sums<cuda_device, T>::working_bytes(
               d.query_heads, std::min(sizes.attention_rows, tokens), sizes.attention_keys, distance_bins(tokens));
+        cuda.device.memory().pool().trim();
         std::size_t free = 0, total = 0;
         cuda_kernels::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         sizes.resident =

@@ -2,6 +2,7 @@
 // CUDA's runtime, as far as this project uses it, emulated by the host.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +16,7 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAl
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaMemAllocationType { cudaMemAllocationTypePinned = 1 };
 enum cudaMemLocationType { cudaMemLocationTypeDevice = 1 };
-enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold };
+enum cudaMemPoolAttr { cudaMemPoolReuseAllowInternalDependencies, cudaMemPoolAttrReleaseThreshold };
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
                           cudaHostAllocDefault = 0;
 
@@ -25,7 +26,7 @@ struct CUstream_st {
 struct CUevent_st {
   qkgeom::emulated::point recorded;
 };
-struct CUmemPoolHandle_st {};
+struct CUmemPoolHandle_st : qkgeom::emulated::pool {};
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
 using cudaMemPool_t = CUmemPoolHandle_st*;
@@ -53,12 +54,12 @@ inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 inline cudaError_t cudaGetDeviceCount(int* n) { return *n = 1, cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-inline cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidValue; }
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = qkgeom::emulated::device_arena::bytes;
   *free = *total - qkgeom::emulated::device::the().held();
   return cudaSuccess;
 }
+inline cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidValue; }
 struct cudaDeviceProp {
   char name[256];
   int multiProcessorCount;
@@ -67,7 +68,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int) {
   *of = {"a device that the host emulates", 2};
   return cudaSuccess;
 }
-enum cudaDeviceAttr { cudaDevAttrPageableMemoryAccess };
+enum cudaDeviceAttr { cudaDevAttrPageableMemoryAccessUsesHostPageTables };
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   return *value = qkgeom::emulated::device::the().reads_pageable_memory(), cudaSuccess;
 }
@@ -122,15 +123,21 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e) {
 }
 
 inline cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
-  return *pool = new CUmemPoolHandle_st, cudaSuccess;
+  qkgeom::emulated::device::the().add_pool(*pool = new CUmemPoolHandle_st);
+  return cudaSuccess;
 }
 inline cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  qkgeom::emulated::device::the().remove_pool(pool);
   delete pool;
   return cudaSuccess;
 }
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-inline cudaError_t cudaMallocFromPoolAsync(void** p, std::size_t bytes, cudaMemPool_t, cudaStream_t) {
-  *p = qkgeom::emulated::device::the().allocate(bytes);
+inline cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes) {
+  pool->kept = std::min(pool->kept, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMallocFromPoolAsync(void** p, std::size_t bytes, cudaMemPool_t pool, cudaStream_t) {
+  *p = qkgeom::emulated::device::the().allocate(bytes, pool);
   return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 inline cudaError_t cudaFreeAsync(void* p, cudaStream_t s) {

@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -148,6 +149,11 @@ class device_arena {
   int doors_ = 0;
 };
 
+/// A stream-ordered pool. It keeps all that is freed.
+struct pool {
+  std::size_t kept = 0;  ///< bytes
+};
+
 using work = std::function<void()>;
 
 /// A stream: its open work, and the numbers of works given and done.
@@ -215,14 +221,30 @@ class device {
     for (const auto& s : streams_) run(now(s));
   }
 
-  /// Allocates at once, whatever the stream.
-  void* allocate(std::size_t bytes) {
+  void add_pool(pool* p) {
     const std::lock_guard lock(mutex_);
-    return arena_.allocate(bytes);
+    pools_.insert(p);
+  }
+  void remove_pool(pool* p) {
+    const std::lock_guard lock(mutex_);
+    pools_.erase(p);
+    std::erase_if(pool_of_, [p](const auto& entry) { return entry.second == p; });
+  }
+  /// Allocates at once, whatever the stream.
+  void* allocate(std::size_t bytes, pool* from = nullptr) {
+    const std::lock_guard lock(mutex_);
+    const std::size_t before = arena_.held();
+    void* const p = arena_.allocate(bytes);
+    if (!p || !from) return p;
+    from->kept -= std::min(from->kept, arena_.held() - before);
+    pool_of_[p] = from;
+    return p;
   }
   void release(void* p) {
     const std::lock_guard lock(mutex_);
+    const std::size_t before = arena_.held();
     arena_.release(p);
+    if (const auto from = pool_of_.extract(p)) from.mapped()->kept += before - arena_.held();
   }
   bool holds(const void* p, std::size_t bytes) const {
     const std::lock_guard lock(mutex_);
@@ -235,9 +257,12 @@ class device {
   bool is_inside(const void* p) const { return arena_.is_inside(p); }
   /// Whether copies from pageable host memory read it when the stream gets there.
   bool reads_pageable_memory() const { return schedule_ == schedule::mixed; }
+  /// Bytes that are allocated or kept by a pool.
   std::size_t held() const {
     const std::lock_guard lock(mutex_);
-    return arena_.held();
+    std::size_t bytes = arena_.held();
+    for (const pool* p : pools_) bytes += p->kept;
+    return bytes;
   }
 
   void* allocate_pinned(std::size_t bytes) {
@@ -293,6 +318,8 @@ class device {
   std::optional<device_arena::open_door>
       always_open_;  // streams that work at once would open and close it all the time
   std::map<const char*, std::size_t> pinned_;
+  std::set<pool*> pools_;
+  std::map<void*, pool*> pool_of_;  // by allocation
   std::vector<std::shared_ptr<stream>> streams_;
   std::shared_ptr<stream> default_ = std::make_shared<stream>(stream{.open = {}, .late = schedule_ != schedule::early});
   std::size_t made_ = 0;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The emulated device shows missing waits and accesses that a device would refuse.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
+#include "capture/forward/device/cuda_device.cuh"
 #include "qkgeom/backend/cuda/resources.cuh"
 #include "tests/emulated_cuda/device.hpp"
 
@@ -73,6 +76,28 @@ TEST(emulated_device, what_is_freed_holds_nothing) {
   EXPECT_THROW(memory.to_host(&got, freed, sizeof got), error);
 }
 
+std::size_t free_bytes() {
+  check(cudaDeviceSynchronize(), "waiting");
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return free;
+}
+
+TEST(emulated_device, what_one_stream_frees_another_gets_and_a_trimmed_pool_gives_back) {
+  const owned_stream one = make_stream(), other = make_stream();
+  const device_memory here(one.get()), there(other.get());
+  const std::size_t before = free_bytes();
+  { const buffer<double, device_memory> x(here, 1000); }
+  const std::size_t kept = free_bytes();
+  EXPECT_LT(kept, before);
+  {
+    const buffer<double, device_memory> x(there, 1000);
+    EXPECT_EQ(free_bytes(), kept);
+  }
+  here.pool().trim();
+  EXPECT_EQ(free_bytes(), before);
+}
+
 TEST(emulated_device, copies_and_products_must_fit_what_is_there) {
   const device_memory memory(nullptr);
   const buffer<double, device_memory> x(memory, 4);
@@ -89,6 +114,17 @@ TEST(emulated_device, copies_and_products_must_fit_what_is_there) {
   EXPECT_EQ(gemm(2, 2), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(gemm(2, 1), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_THROW(gemm(2, 3), error);
+}
+
+TEST(emulated_device, where_cudnn_fails_products_take_its_place_and_it_is_said_once) {
+  cuda_device device(0);
+  const attention_call<bf16> call{nullptr, nullptr, nullptr, nullptr, 2, 0, 1, 1, 16, 2, 2, 1.0};
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(device.attend(call));
+  EXPECT_FALSE(device.attend(call));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "qkgeom: cuDNN does not compute this attention, which goes through cuBLAS, slower: this device is "
+            "emulated\n");
 }
 
 TEST(emulated_device, the_host_cannot_touch_its_memory) {

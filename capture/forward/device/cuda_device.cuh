@@ -91,22 +91,20 @@ class cuda_device : public serial_device {
   }
 
 #if defined(QKGEOM_CUDNN)
-  /// By cuDNN, where it has a kernel; where it has none, its reason is written to std::clog once. A cap of the scores,
-  /// sinks and one query are left to products: its programs are made for a number of keys, and cuDNN's cache gives one
-  /// made for another.
+  /// By cuDNN, where it has a kernel and does not fail; else its reason is written to std::clog once. A cap of the
+  /// scores, sinks and one query are left to products: its programs are made for a number of keys, and cuDNN's cache
+  /// gives one made for another.
   bool attend(const attention_call<bf16>& call) {
     if (call.rows == 1 || call.cap != 0 || call.sinks) return false;
     if (!attention_) attention_ = std::make_unique<cudnn_attention>(work_.get());
-    const auto bytes = attention_->working_bytes(call);
-    if (!bytes) {
-      if (!std::exchange(said_why_not_, true))
-        std::clog << "qkgeom: cuDNN has no kernel for this attention, which goes through cuBLAS, slower: "
-                  << attention_->why_not(call) << '\n';
-      return false;
+    if (const auto bytes = attention_->working_bytes(call)) {
+      attention_memory_.reserve(*bytes);
+      if ((*attention_)(call, attention_memory_.data())) return true;
     }
-    attention_memory_.reserve(*bytes);
-    (*attention_)(call, attention_memory_.data());
-    return true;
+    if (!std::exchange(said_why_not_, true))
+      std::clog << "qkgeom: cuDNN does not compute this attention, which goes through cuBLAS, slower: "
+                << attention_->why_not(call) << '\n';
+    return false;
   }
 #endif
 

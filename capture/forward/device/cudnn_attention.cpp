@@ -37,8 +37,8 @@ constexpr std::size_t plans_kept = 512;
 
 struct cudnn_attention::state {
   explicit state(cudaStream_t s) : stream(s) {
-    require(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS && cudnnSetStream(handle, stream) == CUDNN_STATUS_SUCCESS,
-            "cuDNN: no handle could be made");
+    if (cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS || cudnnSetStream(handle, stream) != CUDNN_STATUS_SUCCESS)
+      failed.refusal = "no handle could be made";
   }
   explicit state(const described_device& device) : sm_version(device.sm_version), sm_count(device.sm_count) {
     described = std::make_shared<fe::DeviceProperties>();
@@ -57,6 +57,7 @@ struct cudnn_attention::state {
 
   const plan& plan_of(const attention_call<bf16>& c) {
     require(c.rows > 1, "cuDNN: an attention of one query is not given to it");
+    if (!failed.refusal.empty()) return failed;
     const attended_keys keys(c);
     const plan_key key{c.rows, keys.count, keys.window, c.heads, c.key_heads, c.dim, c.capacity, c.scale};
     if (const auto found = plans.find(key); found != plans.end()) return found->second;
@@ -111,6 +112,7 @@ struct cudnn_attention::state {
   int sm_version = 0, sm_count = 0;
   std::shared_ptr<fe::KernelCache> kernels = std::make_shared<fe::KernelCache>();
   std::map<plan_key, plan> plans;
+  plan failed;  ///< in place of all plans, with the reason, once cuDNN has failed
 };
 
 cudnn_attention::cudnn_attention(cudaStream_t stream) : state_(std::make_unique<state>(stream)) {}
@@ -124,16 +126,19 @@ std::optional<index_t> cudnn_attention::working_bytes(const attention_call<bf16>
 
 std::string cudnn_attention::why_not(const attention_call<bf16>& c) { return state_->plan_of(c).refusal; }
 
-void cudnn_attention::operator()(const attention_call<bf16>& c, void* work) {
-  require(state_->handle != nullptr, "cuDNN: a device that is only described cannot run an attention");
+bool cudnn_attention::operator()(const attention_call<bf16>& c, void* work) {
   const plan& p = state_->plan_of(c);
   require(p.graph != nullptr, "cuDNN: it has no kernel for this attention");
   const index_t begin = attended_keys(c).begin * c.dim;
   const auto plain = [](const bf16* x) { return const_cast<void*>(static_cast<const void*>(x)); };
   std::unordered_map<std::int64_t, void*> tensors{
       {q_tensor, plain(c.q)}, {k_tensor, plain(c.k + begin)}, {v_tensor, plain(c.v + begin)}, {out_tensor, c.out}};
-  auto status = p.graph->execute(state_->handle, tensors, work);
-  require(status.is_good(), "cuDNN: the attention failed: ", status.get_message());
+  std::string& why = state_->failed.refusal;
+  if (state_->handle == nullptr)
+    why = "a device that is only described cannot run an attention";
+  else if (auto status = p.graph->execute(state_->handle, tensors, work); status.is_bad())
+    why = "the attention failed: " + status.get_message();
+  return why.empty();
 }
 
 index_t cudnn_attention::plans() const { return static_cast<index_t>(state_->plans.size()); }

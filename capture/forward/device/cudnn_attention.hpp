@@ -24,18 +24,19 @@ struct described_device {
 class cudnn_attention {
  public:
   explicit cudnn_attention(cudaStream_t stream);
-  /// For what a plan tells without the device; no call can be done.
+  /// For what a plan tells without the device; a call fails.
   explicit cudnn_attention(const described_device& device);
   ~cudnn_attention();
 
-  /// Bytes that a call works in, besides its arguments; nothing where cuDNN has no kernel for it.
+  /// Bytes that a call works in, besides its arguments; nothing where cuDNN has no kernel for it, or has failed.
   std::optional<index_t> working_bytes(const attention_call<bf16>& call);
 
-  /// What cuDNN says where it has no kernel.
+  /// What cuDNN says where it has no kernel, or why it failed.
   std::string why_not(const attention_call<bf16>& call);
 
-  /// A call that has a kernel, in `work` of as many bytes on the device.
-  void operator()(const attention_call<bf16>& call, void* work);
+  /// A call that has a kernel, in `work` of as many bytes on the device. False where cuDNN fails: then nothing was
+  /// computed, and cuDNN is not asked again.
+  bool operator()(const attention_call<bf16>& call, void* work);
 
   /// Plans it keeps; at most 512, chunks of a document of a million tokens.
   index_t plans() const;

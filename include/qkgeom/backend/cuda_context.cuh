@@ -23,14 +23,14 @@ enum class gram_products { split_bf16, bf16 };
 struct cuda_options {
   cudaStream_t stream = nullptr;  ///< the caller's; must outlive the context
   gram_products products = gram_products::split_bf16;
-  std::size_t scratch_bytes = std::size_t{4} << 30;  ///< device memory for the keys or scores of a launch
+  std::size_t scratch_bytes = std::size_t{4} << 30;  ///< device memory for the keys and sums, or the scores, of a launch
   int threads = 0;                                   ///< of the host, for work on results; 0 or less: one per core
 };
 
 /// Runs every primitive on the current CUDA device, on the caller's stream, on views of device memory. Members are
 /// those of cpu_context. Results are host values, so a primitive waits for the stream where it reads them, and nowhere
 /// else. Results do not depend on the order in which blocks run. Scratch memory comes from a stream-ordered pool of the
-/// context. Throws `error` where CUDA reports one. Use a context from one thread at a time.
+/// device. Throws `error` where CUDA reports one. Use a context from one thread at a time.
 ///
 /// Sums over all pairs in f32, with a heatmap, a weight (device_weighted_pairs, prefix_uniform) or terms, are one
 /// tensor core kernel over the tiles of many heads and query buckets; so are those under observed queries. Drawn pairs

@@ -102,9 +102,18 @@ TEST_P(cudnn_plans, are_forgotten_and_made_again) {
 
 TEST_P(cudnn_plans, are_all_that_a_described_device_has) {
   cudnn_attention attention(device_of(GetParam()));
-  EXPECT_QKGEOM_ERROR("only described", attention(call_of(32, 8, 128, 64, 0), nullptr));
   EXPECT_QKGEOM_ERROR("an attention of one query", attention.working_bytes(call_of(32, 8, 128, 1, 64)));
   EXPECT_QKGEOM_ERROR("the description of a device", cudnn_attention(described_device{"{}", GetParam(), 132}));
+}
+
+TEST_P(cudnn_plans, are_not_asked_for_once_a_call_has_failed) {
+  cudnn_attention attention(device_of(GetParam()));
+  const auto call = call_of(32, 8, 128, 64, 0), other = call_of(32, 8, 128, 65, 0);
+  ASSERT_TRUE(attention.working_bytes(call));
+  EXPECT_FALSE(attention(call, nullptr));
+  EXPECT_FALSE(attention.working_bytes(call));
+  EXPECT_FALSE(attention.working_bytes(other));
+  EXPECT_THAT(attention.why_not(other), testing::HasSubstr("only described"));
 }
 
 INSTANTIATE_TEST_SUITE_P(sm, cudnn_plans, testing::Values(80, 90, 100));

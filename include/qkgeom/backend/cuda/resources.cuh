@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <type_traits>
 
 #include "qkgeom/core/buffer.hpp"
@@ -68,12 +70,11 @@ inline owned_event make_event(unsigned flags = cudaEventDefault) {
                                  [&](cudaEvent_t* event) { return cudaEventCreateWithFlags(event, flags); });
 }
 
-/// A stream-ordered pool on the current device. It keeps freed memory until it ends.
+/// A stream-ordered pool on a device. It keeps freed memory until it ends or is trimmed; no stream waits for another
+/// to get at memory.
 class memory_pool {
  public:
-  memory_pool() {
-    int device = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
+  explicit memory_pool(int device) {
     cudaMemPoolProps props = {};
     props.allocType = cudaMemAllocationTypePinned;
     props.location.type = cudaMemLocationTypeDevice;
@@ -82,12 +83,34 @@ class memory_pool {
                                    [&](cudaMemPool_t* pool) { return cudaMemPoolCreate(pool, &props); });
     std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
     check(cudaMemPoolSetAttribute(get(), cudaMemPoolAttrReleaseThreshold, &keep), "cudaMemPoolSetAttribute");
+    int waits = 0;
+    check(cudaMemPoolSetAttribute(get(), cudaMemPoolReuseAllowInternalDependencies, &waits), "cudaMemPoolSetAttribute");
     int direct = 0;
-    check(cudaDeviceGetAttribute(&direct, cudaDevAttrPageableMemoryAccess, device), "cudaDeviceGetAttribute");
+    check(cudaDeviceGetAttribute(&direct, cudaDevAttrPageableMemoryAccessUsesHostPageTables, device),
+          "cudaDeviceGetAttribute");
     reads_pageable_memory_ = direct != 0;
   }
+
+  /// The pool of the current device, one for all who hold it, so that what one frees another gets.
+  static std::shared_ptr<memory_pool> of_device() {
+    static std::mutex one_at_a_time;
+    static std::map<int, std::weak_ptr<memory_pool>> pools;
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    const std::lock_guard lock(one_at_a_time);
+    auto pool = pools[device].lock();
+    if (!pool) pools[device] = pool = std::make_shared<memory_pool>(device);
+    return pool;
+  }
+
   cudaMemPool_t get() const { return pool_.get(); }
-  /// Whether the device itself reads host memory that is not page-locked: then a copy may read it after the call.
+  /// Waits for the device and gives it what nobody uses.
+  void trim() const {
+    check(cudaDeviceSynchronize(), "waiting for the device");
+    check(cudaMemPoolTrimTo(get(), 0), "cudaMemPoolTrimTo");
+  }
+  /// Whether the device itself reads host memory that is not page-locked, by the host's page tables: then a copy may
+  /// read it after the call. Elsewhere the driver stages such memory before the call returns.
   bool reads_pageable_memory() const { return reads_pageable_memory_; }
 
  private:
@@ -103,7 +126,7 @@ class device_memory {
  public:
   static constexpr memory_space space = memory_space::device;
 
-  explicit device_memory(cudaStream_t stream) : stream_(stream), pool_(std::make_shared<memory_pool>()) {}
+  explicit device_memory(cudaStream_t stream) : stream_(stream), pool_(memory_pool::of_device()) {}
 
   /// Allocated and released in the order of the stream.
   void* allocate(std::size_t bytes) const {
@@ -124,6 +147,7 @@ class device_memory {
     if (source.type == cudaMemoryTypeUnregistered) check(cudaStreamSynchronize(stream_), "waiting for the stream");
   }
   cudaStream_t stream() const { return stream_; }
+  const memory_pool& pool() const { return *pool_; }
 
  private:
   cudaStream_t stream_;
