@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "qkgeom/backend/thrust_context.hpp"
+#include "qkgeom/context/kept_rows.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
@@ -201,6 +202,31 @@ TEST(uploading_context, copies_the_heads_of_a_view_and_no_others) {
   EXPECT_EQ(c.uploading.moments("q", second, layer.q_position, bucket, 0, scatter_kind::full),
             c.near.moments("q", second, layer.q_position, bucket, 0, scatter_kind::full));
   EXPECT_EQ(copied - before, beside + 80 * 8 * 4 + 80 * 4);
+}
+
+TEST(uploading_context, copies_kept_rows_once) {
+  both_contexts c;
+  const planted_layer<float> planted(8, 2, 40, false), other(8, 2, 40, false);
+  const auto layer = planted.view();
+  const auto models = fit_queries(c.near, moments_of(c.near, layer));
+  const far_memory::counts& so_far = c.far.memory().so_far();
+  const auto copied_by = [&](const layer_view<float>& of) {
+    const index_t before = so_far.copied;
+    expect_same(plasticity_profile(c.uploading, models, of), plasticity_profile(c.near, models, of));
+    return so_far.copied - before;
+  };
+  const index_t keys = layer.k.rows * layer.k.dim * 4, alone = copied_by(layer);
+  {
+    const index_t before = so_far.copied;
+    const auto kept = keep_rows(c.uploading, layer.k);
+    EXPECT_EQ(so_far.copied - before, keys);
+    EXPECT_EQ(copied_by(layer), alone - keys);
+    EXPECT_EQ(copied_by(layer), alone - keys);
+    EXPECT_EQ(copied_by(other.view()), alone);
+  }
+  EXPECT_EQ(so_far.held, 0);
+  EXPECT_EQ(copied_by(layer), alone);
+  EXPECT_EQ(keep_rows(c.near, layer.k), nullptr);
 }
 
 TEST(uploading_context, takes_heads_in_another_order) {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <tuple>
 #include <type_traits>
+#include <typeindex>
 #include <utility>
 #include <vector>
 
@@ -15,10 +18,11 @@ namespace qkgeom {
 
 /// Takes views of host memory and computes on another context, whose views are of its own memory: after `cuda_context
 /// gpu; uploading_context ctx{gpu};`, `ctx` does for rows in host memory what `gpu` does for rows on the device. Each
-/// call uploads the heads of its views, packed, and keeps nothing: a pointer does not tell whether its values have
-/// changed since the last call. A weight that runs on the host alone (`pair_request::weight`) is summed there by a
-/// cpu_context; see `device_weighted_pairs` for weights of a device. `Context::memory()` is the memory that it computes
-/// on. The other context must outlive this one. Use a context from one thread at a time.
+/// call uploads the heads of its views, packed, and keeps nothing but what `keep_rows` asks for: a pointer does not
+/// tell whether its values have changed since the last call. A weight that runs on the host alone
+/// (`pair_request::weight`) is summed there by a cpu_context; see `device_weighted_pairs` for weights of a device.
+/// `Context::memory()` is the memory that it computes on. The other context must outlive this one. Use a context from
+/// one thread at a time.
 template <context Context>
 class uploading_context {
  public:
@@ -38,6 +42,14 @@ class uploading_context {
   template <class T>
   host_values<std::remove_const_t<T>> host_copy(const vector_view<T>& x) {
     return host_values<std::remove_const_t<T>>(x);
+  }
+
+  /// See keep_rows.
+  template <class T>
+  [[nodiscard]] std::shared_ptr<const void> keep(const tensor_view<const T>& x) {
+    const auto rows = upload(x);
+    kept_.push_back({name_of(x), rows.values});
+    return rows.values;
   }
 
   /// See cpu_context::moments.
@@ -97,20 +109,37 @@ class uploading_context {
 
   template <class T>
   struct uploaded {
-    buffer<T, memory> values;  ///< (rows, heads, dim), packed
+    std::shared_ptr<const buffer<T, memory>> values;  ///< (rows, heads, dim), packed
     tensor_view<const T, remote_space> view;
+  };
+
+  /// What tells a view from all others.
+  using view_name = std::tuple<std::type_index, const void*, index_t, index_t, index_t, index_t, index_t>;
+  template <class T>
+  static view_name name_of(const tensor_view<const T>& x) {
+    return {typeid(T), x.data, x.rows, x.heads, x.dim, x.row_stride, x.head_stride};
+  }
+  struct kept_rows {
+    view_name name;
+    std::weak_ptr<const void> values;
   };
 
   template <class T>
   uploaded<T> upload(const tensor_view<const T>& x) {
     const index_t width = x.heads * x.dim;
-    buffer<T, memory> values(remote_->memory(), x.rows * width);
+    const auto with = [&](std::shared_ptr<const buffer<T, memory>> values) {
+      const tensor_view<const T, remote_space> view{values->data(), x.rows, x.heads, x.dim, width, x.dim};
+      return uploaded<T>{std::move(values), view};
+    };
+    std::erase_if(kept_, [](const kept_rows& k) { return k.values.expired(); });
+    for (const kept_rows& k : kept_)
+      if (k.name == name_of(x)) return with(std::static_pointer_cast<const buffer<T, memory>>(k.values.lock()));
+    auto values = std::make_shared<buffer<T, memory>>(remote_->memory(), x.rows * width);
     if (x.row_stride == width && x.head_stride == x.dim)
-      copy(values.data(), x.data, x.rows * width * size<T>);
+      copy(values->data(), x.data, x.rows * width * size<T>);
     else
-      copy_packed(values.data(), x);
-    const tensor_view<const T, remote_space> view{values.data(), x.rows, x.heads, x.dim, width, x.dim};
-    return {std::move(values), view};
+      copy_packed(values->data(), x);
+    return with(std::move(values));
   }
 
   void copy(void* to, const void* from, index_t bytes) const {
@@ -142,6 +171,7 @@ class uploading_context {
   }
 
   Context* remote_;
+  std::vector<kept_rows> kept_;
   std::optional<cpu_context> host_context_;  // made at the first weight that runs on the host alone
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/kept_rows.hpp"
 #include "qkgeom/plasticity/merge.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/report/analysis_steps.hpp"
@@ -103,6 +104,7 @@ void add_profiles(Context& ctx, const Shards& shards, const layer_statistics<T>&
   for (auto& p : profiles) p.resize(heads.size());
   std::uint32_t number = 0;
   shards([&](const layer_view<T, S>& shard) {
+    const auto kept = keep_rows(ctx, shard.k);
     auto found = profiles_of_shard(ctx, shard, models, layer.names.layer, number++, options);
     for (std::size_t c = 0; c < models.size(); ++c)
       for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[c][h]));
