@@ -206,6 +206,12 @@ void interpret_common(const raw_options& raw, capture_options& options) {
   if (raw.documents > 0) options.documents.count = raw.documents;
 }
 
+void interpret_device(const raw_options& raw, device_choice& device) {
+  device.cuda = raw.device == "cuda";
+  require(device.cuda || raw.resident == "auto", "--resident needs --device cuda");
+  if (raw.resident != "auto") device.resident = raw.resident == "all" ? resident_layers::all : resident_layers::stream;
+}
+
 void interpret(const raw_options& raw, capture_arguments& arguments) {
   capture_options& options = arguments.options;
   require_model(options);
@@ -221,10 +227,7 @@ void interpret(const raw_options& raw, capture_arguments& arguments) {
   if (raw.pre_rope) options.plan.stage = rope_stage::pre;
   if (raw.analyse) options.analyse = raw.analysis;
   if (!raw.part.empty()) options.part = parse_part(raw.part);
-  arguments.cuda = raw.device == "cuda";
-  require(arguments.cuda || raw.resident == "auto", "--resident needs --device cuda");
-  if (raw.resident != "auto")
-    arguments.resident = raw.resident == "all" ? resident_layers::all : resident_layers::stream;
+  interpret_device(raw, arguments.device);
   interpret_common(raw, options);
   if (raw.short_length == 0) return;
   if (arguments.plan) arguments.whole = options;
@@ -280,11 +283,12 @@ std::optional<capture_arguments> parse_arguments(int argc, const char* const* ar
   return arguments;
 }
 
-std::optional<evaluation_options> parse_evaluation(int argc, const char* const* argv) {
+std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const* argv) {
   CLI::App app(
       "Evaluates a model with and without changes to some heads: loss by position, and recall of earlier tokens.",
       "qkgeom-evaluate");
-  evaluation_options options;
+  evaluation_arguments arguments;
+  evaluation_options& options = arguments.options;
   options.capture = settings_of_study(argc, argv);
   // No rows are kept: heads, layers and windows are those of the whole model.
   options.capture.plan.heads.reset();
@@ -309,15 +313,17 @@ std::optional<evaluation_options> parse_evaluation(int argc, const char* const* 
       ->check(CLI::Range(index_t{1}, most_tokens));
   app.add_option("--seed", options.seed, "seed of the probes")->capture_default_str();
   declare_arithmetic(app, options.capture, raw);
-  app.add_flag("--plan", options.plan, "print conditions, tokens, peak memory and time of this evaluation and stop");
+  declare_device(app, raw);
+  app.add_flag("--plan", arguments.plan, "print conditions, tokens, peak memory and time of this evaluation and stop");
   if (!parsed(app, argc, argv)) return std::nullopt;
   require_model(options.capture);
-  require(options.plan || !options.capture.out.empty(),
+  require(arguments.plan || !options.capture.out.empty(),
           "--out must name the folder for condition_loss.csv and condition_probes.csv");
   require(options.records.empty() || (!options.distances.empty() && options.capture.documents.named()),
           "--records needs --distances, and documents to put between the records");
+  interpret_device(raw, arguments.device);
   interpret_common(raw, options.capture);
-  return options;
+  return arguments;
 }
 
 }  // namespace qkgeom

@@ -9,6 +9,12 @@
 
 namespace qkgeom {
 
+/// Where the forward pass runs.
+struct device_choice {
+  bool cuda = false;
+  resident_layers resident = resident_layers::automatic;  ///< on a GPU
+};
+
 /// The command line of qkgeom-capture, parsed.
 struct capture_arguments {
   capture_options options;
@@ -16,8 +22,14 @@ struct capture_arguments {
   std::optional<capture_options> whole{};  ///< what a short capture stands for, to compare the plans
   std::filesystem::path check{};           ///< compare with this reference and stop; empty: capture
   std::filesystem::path verify{};          ///< read this capture and stop; empty: capture
-  bool cuda = false;                       ///< the forward pass runs on a GPU
-  resident_layers resident = resident_layers::automatic;
+  device_choice device{};
+};
+
+/// The command line of qkgeom-evaluate, parsed.
+struct evaluation_arguments {
+  evaluation_options options;
+  bool plan = false;  ///< only say what the evaluation would take
+  device_choice device{};
 };
 
 /// Parses qkgeom-capture's command line; options override settings of the study that `--study` names. Prints --help and
@@ -25,6 +37,6 @@ struct capture_arguments {
 std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv);
 
 /// Parses qkgeom-evaluate's command line likewise.
-std::optional<evaluation_options> parse_evaluation(int argc, const char* const* argv);
+std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const* argv);
 
 }  // namespace qkgeom

@@ -6,18 +6,43 @@
 
 #include "capture/arguments.hpp"
 #include "capture/forward/products/blas.hpp"
+#include "qkgeom/io/cuda_program.hpp"
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/processes/one_process.hpp"
 
+namespace {
+
+using namespace qkgeom;
+
+/// Makes the forward pass where it was asked for.
+forward_pass_factory factory_for([[maybe_unused]] const evaluation_arguments& asked) {
+#if defined(QKGEOM_CAPTURE_CUDA)
+  const capture_options& options = asked.options.capture;
+  if (asked.device.cuda)
+    return cuda_forward_pass({.resident = asked.device.resident,
+                              .max_length = options.plan.max_length,
+                              .batch_tokens = options.batch_tokens});
+#endif
+  return cpu_forward_pass();
+}
+
+void run(int argc, char** argv) {
+  const auto asked = parse_evaluation(argc, argv);
+  if (!asked) return;
+#if !defined(QKGEOM_CAPTURE_CUDA)
+  if (asked->device.cuda) become_cuda_program(argv);
+#endif
+  const evaluation_options& options = asked->options;
+  if (asked->plan) return plan_evaluation(options, std::cout, std::cerr, factory_for(*asked));
+  require_one_process();
+  const made_folder out(options.capture.out);
+  evaluate_model(options, std::cerr, factory_for(*asked));
+  fmt::print("written to {}: condition_loss.csv condition_probes.csv\n", options.capture.out.string());
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   qkgeom::set_blas_environment(argv);
-  return qkgeom::run_program("qkgeom-evaluate", [&] {
-    const auto options = qkgeom::parse_evaluation(argc, argv);
-    if (!options) return;
-    if (options->plan) return qkgeom::plan_evaluation(*options, std::cout, std::cerr);
-    qkgeom::require_one_process();
-    const qkgeom::made_folder out(options->capture.out);
-    qkgeom::evaluate_model(*options, std::cerr);
-    fmt::print("written to {}: condition_loss.csv condition_probes.csv\n", options->capture.out.string());
-  });
+  return qkgeom::run_program("qkgeom-evaluate", [&] { run(argc, argv); });
 }

@@ -56,7 +56,7 @@ void print(const capture_summary& s, const std::string& out, const std::string& 
 capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked) {
 #if defined(QKGEOM_CAPTURE_CUDA)
   const auto& options = asked.options;
-  return cuda_backend({.resident = asked.resident,
+  return cuda_backend({.resident = asked.device.resident,
                        .max_length = options.plan.max_length,
                        .batch_tokens = options.batch_tokens,
                        .softmax = options.softmax},
@@ -112,8 +112,8 @@ int run(const capture_arguments& asked, process_group& group) {
   const auto analyses = [&](const capture_manifest& plan, const live_analysis_options& live) {
     return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, live);
   };
-  capture_backend backend{.moments = moments, .analyses = analyses, .forward = {}};
-  if (asked.cuda) {
+  capture_backend backend{.moments = moments, .analyses = analyses};
+  if (asked.device.cuda) {
     backend = cuda_backend_for(asked);
     backend.moments = moments;  // never called: the forward pass on the GPU takes moments itself
   }
@@ -128,7 +128,7 @@ int run(const capture_arguments& asked, process_group& group) {
   std::ostream silent(nullptr);
   const auto summary = run_capture(asked.options, group.rank() == 0 ? std::cerr : silent, backend, group);
   if (group.rank() == 0)
-    print(summary, asked.options.out.string(), asked.cuda ? "" : products_of(asked.options.plan.compute));
+    print(summary, asked.options.out.string(), asked.device.cuda ? "" : products_of(asked.options.plan.compute));
   return 0;
 }
 
@@ -137,7 +137,7 @@ int run(int argc, char** argv) {
   if (!asked) return 0;
 #if !defined(QKGEOM_CAPTURE_CUDA)
   // The program with CUDA takes this one's place; before MPI knows this process.
-  if (asked->cuda && !asked->plan) become_cuda_program(argv);
+  if (asked->device.cuda && !asked->plan) become_cuda_program(argv);
 #endif
 #if defined(QKGEOM_WITH_MPI)
   int status = 0;

@@ -9,7 +9,6 @@
 #include <ostream>
 
 #include "capture/evaluate/probes.hpp"
-#include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/batches.hpp"
 #include "capture/job/estimate.hpp"
 #include "capture/job/prepare.hpp"
@@ -140,15 +139,14 @@ class evaluation {
 
 }  // namespace
 
-void evaluate_model(const evaluation_options& options, std::ostream& notes) {
+void evaluate_model(const evaluation_options& options, std::ostream& notes, const forward_pass_factory& make) {
   const prepared_capture prepared = prepare_capture(options.capture, notes);
   if (const std::string note = note_on_context(prepared.manifest); !note.empty()) notes << "note: " << note << '\n';
   const auto conditions = all_conditions(options, prepared.model);
   const evaluation_input input = read_input(options, prepared);
   const checkpoint weights(options.capture.model);
   thread_pool pool(options.capture.threads);
-  const auto model =
-      cpu_forward_pass(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  const auto model = make(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
   model->check_output();
   const index_t bucket =
       options.bucket_size > 0 ? options.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);
@@ -159,7 +157,8 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes) {
   bar.done();
 }
 
-void plan_evaluation(const evaluation_options& options, std::ostream& out, std::ostream& notes) {
+void plan_evaluation(const evaluation_options& options, std::ostream& out, std::ostream& notes,
+                     const forward_pass_factory& make) {
   const prepared_capture prepared = prepare_capture(options.capture, notes);
   const auto conditions = all_conditions(options, prepared.model);
   const evaluation_input input = read_input(options, prepared);
@@ -173,8 +172,7 @@ void plan_evaluation(const evaluation_options& options, std::ostream& out, std::
                      in_bytes(estimate_capture(losses, notes).peak_bytes));
   const checkpoint weights(options.capture.model);
   thread_pool pool(options.capture.threads);
-  const auto model =
-      cpu_forward_pass(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  const auto model = make(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
   model->check_output();
   constexpr std::size_t most = 1024;
   token_span ids = input.documents.empty() ? input.probes.front().ids : input.documents.front().second;

@@ -18,17 +18,18 @@ struct evaluation_options {
   index_t trials = 20;                 ///< probes per kind and distance
   index_t bucket_size = 0;             ///< of the loss by position, in tokens; 0: a sixteenth of the context
   std::uint64_t seed = 0;              ///< of the probes
-  bool plan = false;                   ///< only say what the evaluation would take
 };
 
 /// Runs the documents and the probes through the unchanged model (condition "none") and under every condition. Writes
 /// condition_loss.csv (loss: mean nats per token over positions [start, end)) and condition_probes.csv (asked: tokens
 /// asked for; right: how many of them the model finds likeliest) into `capture.out`. Every condition sees the same
-/// documents and probes. Notes go to `notes`. Throws `error`.
-void evaluate_model(const evaluation_options& options, std::ostream& notes);
+/// documents and probes. Notes go to `notes`; `make` makes the forward pass. Throws `error`.
+void evaluate_model(const evaluation_options& options, std::ostream& notes,
+                    const forward_pass_factory& make = cpu_forward_pass());
 
 /// Prints conditions, documents, probes and tokens of an evaluation, its peak memory, and its time at the rate at which
-/// the model runs the beginning of the first text now. Throws `error`.
-void plan_evaluation(const evaluation_options& options, std::ostream& out, std::ostream& notes);
+/// the model runs the beginning of the first text now on a forward pass of `make`. Throws `error`.
+void plan_evaluation(const evaluation_options& options, std::ostream& out, std::ostream& notes,
+                     const forward_pass_factory& make = cpu_forward_pass());
 
 }  // namespace qkgeom

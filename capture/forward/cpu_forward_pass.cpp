@@ -74,4 +74,9 @@ std::unique_ptr<forward_pass> cpu_forward_pass(const decoder_description& descri
   return std::make_unique<pass_of<float>>(description, model, last_layer, pool, kernel);
 }
 
+forward_pass_factory cpu_forward_pass() {
+  return [](const decoder_description& description, const checkpoint& model, compute_type type, index_t last_layer,
+            thread_pool& pool) { return cpu_forward_pass(description, model, type, last_layer, pool); };
+}
+
 }  // namespace qkgeom

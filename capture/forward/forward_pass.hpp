@@ -83,4 +83,7 @@ using forward_pass_factory =
     std::function<std::unique_ptr<forward_pass>(const decoder_description& model, const checkpoint& weights,
                                                 compute_type type, index_t last_layer, thread_pool& pool)>;
 
+/// Makes forward passes on the CPU.
+forward_pass_factory cpu_forward_pass();
+
 }  // namespace qkgeom

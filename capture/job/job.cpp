@@ -7,7 +7,6 @@
 #include <memory>
 #include <ostream>
 
-#include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/capture_job.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/model/checkpoint.hpp"
@@ -76,11 +75,6 @@ void measure(const capture_options& options, const capture_cut& cut, capture_sum
   summary.shards = static_cast<index_t>(manifest.shards.size());
   summary.empty = std::count_if(manifest.documents->begin(), manifest.documents->end(),
                                 [](const auto& d) { return d.tokens == 0; });
-}
-
-std::unique_ptr<forward_pass> make_decoder(const decoder_description& model, const checkpoint& weights,
-                                           compute_type type, index_t last_layer, thread_pool& pool) {
-  return cpu_forward_pass(model, weights, type, last_layer, pool);
 }
 
 /// Throws before the first document runs if the manifest would be larger than readers accept.
@@ -190,8 +184,8 @@ class ready_capture {
       notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
                "model runs in FP8\n";
     add_sinks(manifest, prepared_.model, weights_);
-    const forward_pass_factory make = backend.forward ? backend.forward : make_decoder;
-    auto forward = make(prepared_.model, weights_, options_.plan.compute, manifest.layers.back().layer, pool_);
+    auto forward =
+        backend.forward(prepared_.model, weights_, options_.plan.compute, manifest.layers.back().layer, pool_);
     if (options_.loss) forward->check_output();
     return forward;
   }

@@ -57,7 +57,7 @@ struct capture_options {
 struct capture_backend {
   moment_function moments{};         ///< needed where the options ask for moments
   live_analysis_factory analyses{};  ///< needed where the options ask for analyses
-  forward_pass_factory forward{};    ///< none: `cpu_forward_pass`
+  forward_pass_factory forward = cpu_forward_pass();
 };
 
 /// Makes of a capture at length the short one that `what_if` carries to that length: documents cut at `tokens`, rows

@@ -8,7 +8,6 @@
 #include <optional>
 #include <ostream>
 
-#include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/prepare.hpp"
 #include "qkgeom/io/safetensors.hpp"
 
@@ -145,9 +144,7 @@ std::vector<layer_difference> compare_with_reference(const capture_options& opti
   const auto ids = ids_of(file, model);
   const checkpoint weights(options.model);
   thread_pool pool(options.threads);
-  const auto pass = backend.forward
-                        ? backend.forward(model, weights, options.plan.compute, model.n_layers() - 1, pool)
-                        : cpu_forward_pass(model, weights, options.plan.compute, model.n_layers() - 1, pool);
+  const auto pass = backend.forward(model, weights, options.plan.compute, model.n_layers() - 1, pool);
   std::vector<layer_difference> layers;
   batch_sinks sinks;
   sinks.rows = [&](std::size_t, index_t layer, auto q, auto k) {

@@ -74,7 +74,7 @@ TEST(arguments, name_heads_in_a_word_or_a_file) {
 TEST(arguments, of_an_evaluation_take_a_study_without_its_heads) {
   const auto study = parsed("--study qwen3-8b --model m --text t --out o");
   ASSERT_FALSE(study.rope_scaling.empty());
-  const auto o = parsed_by(parse_evaluation, "qkgeom-evaluate --study qwen3-8b --model m --out o").capture;
+  const auto o = parsed_by(parse_evaluation, "qkgeom-evaluate --study qwen3-8b --model m --out o").options.capture;
   EXPECT_EQ(o.rope_scaling, study.rope_scaling);
   EXPECT_EQ(o.plan.max_length, study.plan.max_length);
   EXPECT_EQ(o.plan.compute, study.plan.compute);

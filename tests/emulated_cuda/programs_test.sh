@@ -17,6 +17,9 @@ same() { # FOLDER FOLDER TABLES...
   python3 "$QKGEOM_SOURCE/tests/gpu/compare_tables.py" "$@" || bad "$1 and $2 differ"
 }
 
+cat >"$work/conditions.json" <<'END'
+{"conditions": [{"name": "one less", "changes": [{"head": "0.1", "ablate": true}]}]}
+END
 for device in cuda cpu; do
   on $device qkgeom-capture "${capture[@]}" --sampler all --analyse --out "$work/analysed-$device"
   for program in heads pca rotation plasticity; do
@@ -25,6 +28,8 @@ for device in cuda cpu; do
   on $device qkgeom-capture "${capture[@]}" "${rows[@]}" --out "$work/rows-$device"
   grep '^loss' "$work/stdout" >"$work/loss-$device"
   run heads "$work/rows-$device" --out "$work/softmax-$device"
+  on $device qkgeom-evaluate --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 \
+    --max-length 300 --distances 64 --trials 2 --conditions "$work/conditions.json" --out "$work/evaluated-$device"
 done
 same "$work/analysed-cuda" "$work/analysed-cpu" document_profile.csv
 same "$work/heads-cuda" "$work/heads-cpu" profile.csv heatmap.csv qk.csv rotated.csv
@@ -33,6 +38,8 @@ same "$work/rotation-cuda" "$work/rotation-cpu" rotated.csv
 same "$work/plasticity-cuda" "$work/plasticity-cpu" profile.csv heatmap.csv
 same "$work/softmax-cuda" "$work/softmax-cpu" softmax.csv softmax_distance.csv
 [[ -s $work/loss-cpu ]] && cmp "$work/loss-cuda" "$work/loss-cpu" || bad "the losses differ: $(cat "$work"/loss-*)"
+
+same "$work/evaluated-cuda" "$work/evaluated-cpu" condition_loss.csv condition_probes.csv
 
 # Layers that share room give the rows and moments of layers that stay.
 on cuda qkgeom-capture "${capture[@]}" "${rows[@]}" --resident stream --out "$work/rows-stream"

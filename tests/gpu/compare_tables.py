@@ -5,7 +5,8 @@ of pairs and queries, and values that differ by at most a bound, which is relati
 
 Usage: compare_tables.py FOLDER FOLDER TABLE...     document_profile.csv of `qkgeom-capture --analyse`, or profile.csv,
                                                     heatmap.csv, qk.csv, rotated.csv, softmax.csv, softmax_distance.csv of
-                                                    `heads`
+                                                    `heads`; condition_loss.csv, condition_probes.csv of
+                                                    `qkgeom-evaluate`
 Prints the largest differences. Exit status 1 if one is above its bound, or other lines are there.
 """
 import csv
@@ -23,6 +24,8 @@ TABLES = {
     "heatmap.csv": (("layer", "q_head", "key_distance", "query_distance", "pairs"), ("plasticity",), lambda line: 1e-5),
     "softmax.csv": ((*SOFTMAX, "queries"), None, lambda line: 1e-4),
     "softmax_distance.csv": ((*SOFTMAX, "distance_start", "distance_end"), None, lambda line: 1e-4),
+    "condition_loss.csv": (("condition", "document", "start", "end", "tokens"), ("loss",), lambda line: 1e-4),
+    "condition_probes.csv": (("condition", "probe", "distance", "trial", "asked"), ("right",), lambda line: 0),
     "qk.csv": (("layer", "head", "pc"), None, lambda line: 1e-6),
     "rotated.csv": (("layer", "head", "k_head"), None, lambda line: 1e-6),
 }

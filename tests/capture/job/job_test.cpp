@@ -389,8 +389,7 @@ TEST_F(job, a_damaged_shard_is_neither_complete_nor_continued) {
   const capture_backend backend{
       .moments = [&](const char* side, const tensor_view<const float>& x,
                      const vector_view<const std::int32_t>& position) { return total_moments(cpu, side, x, position); },
-      .analyses = {},
-      .forward = {}};
+      .analyses = {}};
   run(backend);
   EXPECT_TRUE(run(backend).was_complete);
   for (const char* name : {"shard-00000.safetensors", "moments-00.safetensors"}) {

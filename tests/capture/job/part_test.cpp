@@ -57,8 +57,7 @@ class part : public test::capture_test {
     const capture_backend backend{
         .moments = [&](const char* side, const tensor_view<const float>& x,
                        const vector_view<const std::int32_t>& p) { return total_moments(cpu, side, x, p); },
-        .analyses = {},
-        .forward = {}};
+        .analyses = {}};
     std::ostringstream unread;
     process_group alone;
     return run_capture(own, unread, backend, group ? *group : alone);
