@@ -289,24 +289,53 @@ TEST(gguf_model, its_tokenizer_cuts_and_merges_as_its_keys_say) {
 TEST(gguf_model, golden_numbers_of_a_real_file) {
   const char* const path = std::getenv("QKGEOM_REAL_MODEL");
   if (!path) GTEST_SKIP() << "QKGEOM_REAL_MODEL=FILE names SmolLM2-135M-Instruct.Q4_1.gguf";
+  ASSERT_EQ(sha256().add(test::get(path)).hex(), "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53");
+  const gguf_file file(path);
+  const json& keys = file.metadata();
+  EXPECT_EQ(keys.size(), 33u);
+  EXPECT_EQ(file.tensors().size(), 272u);
+  EXPECT_FALSE(file.tensors().contains("output.weight"));
+  std::size_t data_bytes = 0;
+  for (const auto& [name, t] : file.tensors()) data_bytes += (t.bytes + 31) / 32 * 32;
+  EXPECT_EQ(fs::file_size(path) - data_bytes, 1785664u);
+  EXPECT_EQ(keys["tokenizer.ggml.tokens"].size(), 49152u);
+  EXPECT_EQ(keys["tokenizer.ggml.merges"].size(), 48900u);
+  EXPECT_EQ(keys["tokenizer.ggml.pre"], "smollm");
+  EXPECT_EQ(keys["tokenizer.ggml.add_bos_token"], false);
+  EXPECT_EQ(keys["tokenizer.ggml.eos_token_id"], 2);
   const gguf_model model(path);
   EXPECT_EQ(model.types(), (json{{"F32", 61}, {"Q4_1", 210}, {"Q8_0", 1}}));
-  EXPECT_EQ(model.config()["rope_theta"], 1e5);
+  EXPECT_EQ(model.config()["bos_token_id"], 1);
+  const auto d = read_description(model.config());
+  EXPECT_EQ(d.model_type, "llama");
+  EXPECT_EQ((std::vector{d.n_layers(), d.hidden, d.feed_forward, d.query_heads, d.key_heads, d.head_dim, d.context}),
+            (std::vector<index_t>{30, 576, 1536, 9, 3, 64, 8192}));
+  EXPECT_EQ(d.rope.theta, 1e5);
+  EXPECT_FLOAT_EQ(static_cast<float>(d.norm_eps), 1e-5f);
+  EXPECT_TRUE(d.tied);
+
   const checkpoint weights(path);
-  const auto tensor = [&](const std::string& name, std::vector<index_t> shape) {
+  const auto tensor = [&](const std::string& name, std::vector<index_t> shape, double sum) {
     std::vector<float> x(static_cast<std::size_t>(shape[0] * (shape.size() > 1 ? shape[1] : 1)));
     weights.read(name, shape, 0, shape[0], false, x.data());
+    EXPECT_NEAR(std::accumulate(x.begin(), x.end(), 0.0), sum, 1e-5) << name;
     return x;
   };
-  const auto sum = [](const std::vector<float>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
-  EXPECT_NEAR(sum(tensor("model.embed_tokens.weight", {49152, 576})), -15353.044494, 1e-5);
-  const auto q = tensor("model.layers.0.self_attn.q_proj.weight", {576, 576});
-  EXPECT_NEAR(sum(q), 59.223221, 1e-5);
-  EXPECT_FLOAT_EQ(q[0], -0.0963134766f);
-  EXPECT_FLOAT_EQ(q[1 * 576], -0.15917969f);
-  EXPECT_FLOAT_EQ(q[32 * 576], -0.11730957f);
-  EXPECT_NEAR(sum(tensor("model.layers.29.mlp.down_proj.weight", {576, 1536})), 49.835709, 1e-5);
-  EXPECT_NEAR(sum(tensor("model.norm.weight", {576})), 1038.332031, 1e-5);
+  const auto begins = [](const float* x, std::initializer_list<float> golden) {
+    for (const float g : golden) EXPECT_FLOAT_EQ(*x++, g);
+  };
+  begins(tensor("model.embed_tokens.weight", {49152, 576}, -15353.044494).data(),
+         {-0.106544495f, 0.0329780579f, 0.0481987f});
+  const auto q = tensor("model.layers.0.self_attn.q_proj.weight", {576, 576}, 59.223221);
+  begins(&q[0], {-0.0963134766f, 0.157348633f, -0.0963134766f});
+  begins(&q[1 * 576], {-0.15917969f, 0.39794922f});
+  begins(&q[32 * 576], {-0.11730957f, -0.11730957f});
+  begins(tensor("model.layers.0.self_attn.k_proj.weight", {192, 576}, 26.937057).data(),
+         {-0.155273438f, 0.340209961f, -0.485595703f});
+  begins(tensor("model.layers.29.mlp.down_proj.weight", {576, 1536}, 49.835709).data(),
+         {-0.27331543f, 0.186279297f, 0.186279297f});
+  begins(tensor("model.norm.weight", {576}, 1038.332031).data(), {1.7578125f});
+
   const tokenizer t(model.tokenizer(), nlohmann::json());
   using list = std::vector<std::int32_t>;
   EXPECT_EQ(t.encode("In the beginning God created the heaven and the earth. And the earth was without", 100),
@@ -328,15 +357,18 @@ TEST(gguf_model, golden_numbers_of_a_real_file) {
   options.plan.sampler.kind = sampler_kind::all;
   options.loss = true;
   std::ostringstream notes;
-  EXPECT_NEAR(run_capture(options, notes).loss, 1.88567, 1e-5);
+  const capture_summary summary = run_capture(options, notes);
+  EXPECT_EQ(summary.tokens, 58);
+  EXPECT_NEAR(summary.loss, 1.88567, 1e-5);
   const safetensors_file shard(folder / "out" / "shard-00000.safetensors");
-  const auto q_rows = shard.values<float>("layer.5.q"), k_rows = shard.values<float>("layer.5.k");
-  const float q_golden[] = {0.55108523f, -0.22792434f, 0.2434027f, 0.0815394f},
-              k_golden[] = {0.14902497f, -0.19712742f, -0.21255643f, 0.01578742f};
-  for (index_t c = 0; c < 4; ++c) {
-    EXPECT_NEAR(q_rows[(10 * 9 + 4) * 64 + c], q_golden[c], 1e-5);
-    EXPECT_NEAR(k_rows[(10 * 3 + 1) * 64 + c], k_golden[c], 1e-5);
-  }
+  const auto row_is = [&](const char* name, index_t row, std::vector<float> first, double length) {
+    const auto rows = shard.values<float>(name);
+    const float* const x = &rows[row * 64];
+    for (std::size_t c = 0; c < first.size(); ++c) EXPECT_NEAR(x[c], first[c], 1e-5) << name << ' ' << c;
+    EXPECT_NEAR(std::sqrt(std::inner_product(x, x + 64, x, 0.0)), length, 1e-5) << name;
+  };
+  row_is("layer.5.q", 10 * 9 + 4, {0.55108523f, -0.22792434f, 0.2434027f, 0.0815394f}, 9.919386);
+  row_is("layer.5.k", 10 * 3 + 1, {0.14902497f, -0.19712742f, -0.21255643f, 0.01578742f}, 12.546017);
 }
 
 }  // namespace
