@@ -84,6 +84,26 @@ fs::path find_tokenizer(const capture_options& options) {
        s.tokenizer.empty() ? "" : ", for study " + printable(s.name) + " that of " + printable(s.tokenizer));
 }
 
+/// What the scaling divides the frequencies by, from the least factor to the largest; "": nothing.
+std::string factors_text(const rope_description& rope, const std::vector<float>& frequencies) {
+  const auto without = default_frequencies(rope.theta, rope.rotary_dim);
+  std::vector<double> factors;  // of the planes that turn; the last ones may not
+  for (std::size_t i = 0; i < frequencies.size() && frequencies[i] > 0; ++i)
+    factors.push_back(static_cast<double>(without[i]) / static_cast<double>(frequencies[i]));
+  if (factors.empty()) return {};
+  const auto [least, most] = std::minmax_element(factors.begin(), factors.end());
+  const auto equal = [](double a, double b) { return std::abs(a - b) < 1e-5 * b; };  // but for rounding to f32
+  const auto planes_with = [&](double factor) {
+    std::vector<index_t> planes;
+    for (std::size_t i = 0; i < factors.size(); ++i)
+      if (equal(factors[i], factor)) planes.push_back(static_cast<index_t>(i));
+    return (planes.size() > 1 ? "planes " : "plane ") + ranges_text(planes);
+  };
+  if (!equal(*least, *most))
+    return fmt::format(", factor {:.4g} ({}) to {:.4g} ({})", *least, planes_with(*least), *most, planes_with(*most));
+  return equal(*most, 1) ? "" : fmt::format(", factor {:.4g}", *most);
+}
+
 }  // namespace
 
 void shorten(capture_options& options, index_t tokens) {
@@ -153,9 +173,9 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
   if (const auto others = layers_with_other_heads(p.model); !others.empty() && options.plan.layers.empty()) {
     const head_shape heads = p.model.heads_of(p.model.layers[others.front()]);
-    notes << "note: a capture holds layers whose heads are alike; those of layers " << layers_text(others) << " ("
+    notes << "note: a capture holds layers whose heads are alike; those of layers " << ranges_text(others) << " ("
           << heads.key_heads << " key heads of size " << heads.head_dim << ") take a capture of their own: --layers "
-          << layers_text(others) << '\n';
+          << ranges_text(others) << '\n';
   }
   if (const index_t none = heads_without_data(p.model, options.plan); none > 0)
     notes << "note: " << none << " of the " << options.plan.head_list.size()
@@ -187,9 +207,9 @@ std::string rope_in_force(const decoder_description& model, index_t context) {
     const auto frequencies = frequencies_of(r, context);
     const auto slow = std::count_if(frequencies.begin(), frequencies.end(),
                                     [&](float f) { return turns_of(static_cast<double>(f), context) < 1; });
-    std::string text =
-        fmt::format("{}, base {}, {} planes, {} of which turn less than once in {} tokens",
-                    r.type == "default" ? "no scaling" : r.type, r.theta, r.inv_freq.size(), slow, context);
+    std::string text = fmt::format("{}{}, base {}, {} planes, {} of which turn less than once in {} tokens",
+                                   r.type == "default" ? "no scaling" : r.type, factors_text(r, frequencies), r.theta,
+                                   frequencies.size(), slow, context);
     if (r.attention_factor != 1) text += fmt::format(", q and k times {:.4g}", r.attention_factor);
     return text;
   };

@@ -57,8 +57,10 @@ TEST_F(estimate, a_study_is_planned_from_config_json_alone) {
   EXPECT_NEAR(e.attention_flop, 500 * 35 * 2 * 131072.0 * 131072 * 4096, 1e14);
   EXPECT_THAT(printed, HasSubstr("36 captured: 0-35"));
   EXPECT_THAT(printed, HasSubstr("300 query heads"));
-  EXPECT_THAT(printed, HasSubstr("rotary       yarn, base 1000000, 64 planes, 24 of which turn less than once in "
-                                 "131072 tokens, q and k times 1.139"));
+  EXPECT_THAT(
+      printed,
+      HasSubstr("rotary       yarn, factor 1 (planes 0-23) to 4 (planes 40-63), base 1000000, 64 planes, 24 of which "
+                "turn less than once in 131072 tokens, q and k times 1.139"));
   EXPECT_THAT(test::message_of([&] {
                 plan("qwen3-4b", R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 64,
     "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 99})");
