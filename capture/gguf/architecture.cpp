@@ -125,8 +125,10 @@ void add_windows(const architecture_keys& keys, json& config, std::optional<inde
     return;
   }
   json types = json::array();
-  for (const auto& slides : keys[pattern].raw())
-    types.push_back(slides == true ? "sliding_attention" : "full_attention");
+  for (const json_value& slides : keys[pattern].entries()) {
+    const bool is_windowed = slides.raw().is_boolean() ? slides.boolean() : slides.integer(0, 1) == 1;
+    types.push_back(is_windowed ? "sliding_attention" : "full_attention");
+  }
   config["layer_types"] = types;
 }
 

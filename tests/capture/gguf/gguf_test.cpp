@@ -80,6 +80,12 @@ TEST(gguf_file, reads_what_was_written_and_believes_nothing_else) {
     EXPECT_NE(message.find(words), message.npos) << message << " does not say '" << words << "'";
   };
   EXPECT_EQ(refusal_of([](written_gguf&) {}), "");
+  EXPECT_EQ(refusal_of([](written_gguf& w) { w.version = 2; }), "");
+  EXPECT_EQ(refusal_of([](written_gguf& w) {
+              w.keys.emplace_back("general.alignment", 256);
+              w.alignment = 256;
+            }),
+            "");
   says(refusal_of([](written_gguf& w) { w.magic = "GGUG"; }), "is not a GGUF file");
   says(refusal_of([](written_gguf& w) { w.version = 1; }), "GGUF version 1 is not supported");
   says(refusal_of([](written_gguf& w) { w.version = 3u << 16; }), "big-endian");
@@ -99,6 +105,30 @@ TEST(gguf_file, reads_what_was_written_and_believes_nothing_else) {
   for (std::size_t at = 4; at < 160; ++at)
     for (const char x : {'\0', '\x7f', '\xff'})
       refusal_of([&](std::string& s) { s[at] = x; });  // ends, whatever it says
+}
+
+TEST(gguf_file, numbers_of_keys_have_any_type_of_gguf) {
+  const test::scratch_folder folder;
+  const auto metadata_of = [&](const written_gguf& w) {
+    test::put(folder / "f.gguf", w.bytes());
+    return gguf_file(folder / "f.gguf").metadata();
+  };
+  for (const std::uint32_t type : {0u, 1u, 2u, 3u, 4u, 5u, 10u, 11u}) {
+    const bool is_signed = type % 2 == 1;
+    written_gguf w{.keys = {{"n", is_signed ? -100 : 100}, {"list", {1, 2}}, {"x", 0.25}}, .integer_type = type};
+    for (const std::uint32_t real : {6u, 12u}) {
+      w.real_type = real;
+      EXPECT_EQ(metadata_of(w), (json{{"n", is_signed ? -100 : 100}, {"list", {1, 2}}, {"x", 0.25}})) << type;
+    }
+  }
+  auto model = converted(data / "families/qwen3", "qwen3", "F32");
+  const auto config_of = [&] {
+    test::put(folder / "f.gguf", model.bytes());
+    return gguf_model(folder / "f.gguf").config();
+  };
+  const json config = config_of();
+  for (model.integer_type = 5; model.integer_type < 12; model.integer_type += model.integer_type == 5 ? 5 : 1)
+    EXPECT_EQ(config_of(), config) << model.integer_type;
 }
 
 TEST(gguf_model, tensors_are_those_of_its_safetensors) {
@@ -165,6 +195,7 @@ TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
   EXPECT_EQ(manifest["gguf"]["file"], "kjv.gguf");
   EXPECT_EQ(manifest["model"]["name"], "kjv");
   EXPECT_GT(manifest["gguf"]["types"]["F32"].get<int>(), 50);
+  EXPECT_EQ(manifest["model"]["config_sha256"], sha256().add(gguf_model(folder / "kjv.gguf").config().dump()).hex());
   const safetensors_file a(folder / "a" / "shard-00000.safetensors"), b(folder / "b" / "shard-00000.safetensors");
   ASSERT_FALSE(a.tensors().empty());
   for (const auto& t : a.tensors()) {
@@ -230,6 +261,13 @@ TEST(gguf_model, its_architecture_settles_what_no_key_says) {
   EXPECT_FALSE(gemma.layers[1].window);
   const auto exaone = description_of("exaone4", "exaone4", {"attention.sliding_window"});
   for (const auto& l : exaone.layers) EXPECT_TRUE(l.rope && !l.window);  // the smaller model
+  // The layers that slide may be named by numbers in place of truth values.
+  auto slides = converted(data / "families/gemma3-text", "gemma3", "F32");
+  for (auto& [key, value] : slides.keys)
+    if (key == "gemma3.attention.sliding_window_pattern") value = {1, 0, 1};
+  test::put(folder / "m.gguf", slides.bytes());
+  EXPECT_EQ(gguf_model(folder / "m.gguf").config()["layer_types"],
+            (json{"sliding_attention", "full_attention", "sliding_attention"}));
   const auto oss = description_of("gpt-oss", "gpt-oss");
   const auto of_config = read_description(read_json(data / "families/gpt-oss/config.json"));
   EXPECT_EQ(oss.rope.inv_freq, of_config.rope.inv_freq);  // YaRN between bounds that are no whole dimensions
@@ -247,6 +285,10 @@ TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
   fs::create_directories(folder / "one");
   test::put(folder / "one" / "m.gguf", bytes);
   EXPECT_EQ(find_gguf(folder / "one"), folder / "one" / "m.gguf");
+  fs::create_symlink(folder / "one" / "m.gguf", folder / "link");
+  EXPECT_EQ(gguf_model(find_gguf(folder / "link")).config(), gguf_model(folder / "one" / "m.gguf").config());
+  test::put(folder / "one" / "n.gguf", bytes);
+  EXPECT_QKGEOM_ERROR("holds 2 GGUF files; name one of them", find_gguf(folder / "one"));
   EXPECT_EQ(find_gguf(data / "llama-tiny"), fs::path());
   test::put(folder / "text", "no model");
   EXPECT_QKGEOM_ERROR("neither a folder with a model nor a GGUF file", find_gguf(folder / "text"));
@@ -260,7 +302,45 @@ TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
   ::setenv("OLLAMA_MODELS", folder.path().c_str(), 1);
   EXPECT_EQ(find_gguf("ollama:tiny:135m"), folder / "blobs" / "sha256-ab");
   EXPECT_QKGEOM_ERROR("Ollama has no model tiny", find_gguf("ollama:tiny"));
+  const auto in_store = [&](const char* manifest) {
+    test::put(folder / "manifests/host/library/tiny/latest", manifest);
+    return find_gguf("ollama:tiny");
+  };
+  EXPECT_QKGEOM_ERROR("lists no weights", in_store(R"({"layers":[{"mediaType":"text","digest":"sha256:cd"}]})"));
+  EXPECT_QKGEOM_ERROR("the digest ../x is no file name",
+                      in_store(R"({"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":"../x"}]})"));
   ::unsetenv("OLLAMA_MODELS");
+}
+
+TEST(gguf_model, a_split_set_is_one_model) {
+  const test::scratch_folder folder;
+  const auto whole = converted(data / "llama-tiny", "llama", "F32");
+  const auto half = static_cast<std::ptrdiff_t>(whole.tensors.size() / 2);
+  written_gguf first = whole, second;
+  second.integer_type = 2;  // u16, as llama.cpp has them
+  second.tensors.assign(whole.tensors.begin() + half, whole.tensors.end());
+  first.tensors.resize(static_cast<std::size_t>(half));
+  for (auto* part : {&first, &second}) {
+    part->keys.emplace_back("split.count", 2);
+    part->keys.emplace_back("split.tensors.count", whole.tensors.size());
+  }
+  test::put(folder / "m.gguf", whole.bytes());
+  fs::create_directories(folder / "set");
+  test::put(folder / "set" / "m-00001-of-00002.gguf", first.bytes());
+  test::put(folder / "set" / "m-00002-of-00002.gguf", second.bytes());
+  const gguf_model one(folder / "m.gguf");
+  const auto set = find_gguf(folder / "set");
+  EXPECT_EQ(set.filename(), "m-00001-of-00002.gguf");
+  EXPECT_EQ(gguf_model(set).config(), one.config());
+  EXPECT_EQ(gguf_model(set).types(), one.types());
+  const checkpoint of_one(folder / "m.gguf"), of_set(set);
+  for (const auto& t : one.tensors()) {
+    const auto& shape = t.tensor.shape;
+    std::vector<float> a(static_cast<std::size_t>(shape[0] * (shape.size() > 1 ? shape[1] : 1))), b(a.size(), 0.5f);
+    of_one.read(t.name, shape, 0, shape[0], false, a.data());
+    of_set.read(t.name, shape, 0, shape[0], false, b.data());
+    EXPECT_EQ(a, b) << t.name;
+  }
 }
 
 TEST(gguf_model, its_tokenizer_cuts_and_merges_as_its_keys_say) {
