@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "capture/gguf/gguf_model.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -107,7 +109,8 @@ void gguf_model::check_parts() const {
   if (has("split.count")) {
     const index_t parts = value("split.count").integer(0, 99999);
     require(parts <= 1 || parts == static_cast<index_t>(files_.size()), where_, " is one of ", parts,
-            " parts by split.count; the name must end with -00001-of-", parts, ".gguf, the others beside it");
+            " parts by split.count; the name must end with ", fmt::format("-00001-of-{:05}.gguf", parts),
+            ", the others beside it");
   }
   if (has("split.tensors.count"))
     require(value("split.tensors.count").integer(0, largest_count) == tensors, where_, ": the parts have ", tensors,

@@ -73,6 +73,12 @@ std::string name_of_model(const fs::path& model, const nlohmann::json& config) {
   return named.empty() ? own : named;
 }
 
+/// What a --model in GGUF calls itself: its name in Ollama's store, where files are called by hashes, or its file's.
+std::string name_of_gguf(const std::string& model, const fs::path& file) {
+  constexpr std::string_view store = "ollama:";
+  return model.starts_with(store) ? model.substr(store.size()) : file.stem().string();
+}
+
 fs::path find_tokenizer(const capture_options& options) {
   if (!options.tokenizer.empty())
     return fs::is_directory(options.tokenizer) ? options.tokenizer / "tokenizer.json" : options.tokenizer;
@@ -138,7 +144,7 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
           "queries and keys are analysed as they meet, after rotary embedding: --analyse without --pre-rope");
   prepared_capture p{read_description(config), {}, bos_of(config), {}};
   check_shape(options.study, p.model);
-  std::string own = gguf.empty() ? name_of_model(options.model, config) : gguf.stem().string();
+  std::string own = gguf.empty() ? name_of_model(options.model, config) : name_of_gguf(options.model.string(), gguf);
   if (options.untrained) own += " untrained " + std::to_string(*options.untrained);
   p.manifest = plan_capture(p.model, options.name.empty() ? own : options.name, sha256().add(text).hex(), options.plan);
   add_settings(p.manifest, options);

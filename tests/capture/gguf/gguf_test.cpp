@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "capture/gguf/gguf_model.hpp"
+#include "capture/job/prepare.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/model/description.hpp"
 #include "capture/text/tokenizer.hpp"
@@ -301,6 +302,10 @@ TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
       R"({"layers":[{"mediaType":"text","digest":"sha256:cd"},{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:ab"}]})");
   ::setenv("OLLAMA_MODELS", folder.path().c_str(), 1);
   EXPECT_EQ(find_gguf("ollama:tiny:135m"), folder / "blobs" / "sha256-ab");
+  capture_options of_store;
+  of_store.model = "ollama:tiny:135m";
+  std::ostringstream notes;
+  EXPECT_EQ(prepare_capture(of_store, notes).manifest.model.name, "tiny:135m");
   EXPECT_QKGEOM_ERROR("Ollama has no model tiny", find_gguf("ollama:tiny"));
   const auto in_store = [&](const char* manifest) {
     test::put(folder / "manifests/host/library/tiny/latest", manifest);
