@@ -273,6 +273,8 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
     estimate.tokens += n;
     estimate.longest = std::max(estimate.longest, n);
   }
+  if (const auto note = note_on_scaling(p.model.rope, p.manifest.context_length, estimate.longest); !note.empty())
+    notes << "note: " << note << '\n';
   add_work(estimate, p.model, lengths);
   const double shard = add_rows(estimate, options, sampler_of(p.model, options.plan), lengths) +
                        add_analyses(estimate, options, lengths) + add_statistics(estimate, options, lengths) +

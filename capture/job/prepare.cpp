@@ -206,6 +206,14 @@ std::string note_on_context(const capture_manifest& m) {
          m.extra["model_context"].dump() + " that the model was made for (--max-length)";
 }
 
+std::string note_on_scaling(const rope_description& rope, index_t context, index_t longest) {
+  if (!rope.by_length()) return {};
+  const index_t from = rope.dynamic ? rope.dynamic->context : rope.longrope->context;
+  if (context <= from || longest > from) return {};
+  return fmt::format("the {} scaling of the rotary embedding acts past {} tokens, and the longest document has {}",
+                     rope.type, from, longest);
+}
+
 std::string rope_in_force(const decoder_description& model, index_t context) {
   const auto without = std::count_if(model.layers.begin(), model.layers.end(), [](const auto& l) { return !l.rope; });
   if (without == model.n_layers()) return "none";

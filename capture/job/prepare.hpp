@@ -33,6 +33,10 @@ void add_sinks(capture_manifest& m, const decoder_description& model, const chec
 /// frequencies by and the planes with the least and the largest, base, planes that turn less than once.
 std::string rope_in_force(const decoder_description& model, index_t context);
 
+/// One sentence if a scaling that depends on a document's length acts within `context` tokens, but on no document, the
+/// longest of which has `longest`; else "".
+std::string note_on_scaling(const rope_description& rope, index_t context, index_t longest);
+
 /// One sentence if documents are cut beyond the context that the model was made for ("model_context" in the manifest);
 /// else "".
 std::string note_on_context(const capture_manifest& m);
