@@ -181,6 +181,13 @@ void add_granite(const architecture_keys& keys, json& config) {
     if (keys.has(key)) config[field] = keys[key].positive();
 }
 
+/// Files have the larger base that a scaling by alpha gives, or the base before it and alpha.
+void add_hunyuan(const architecture_keys& keys, json& config) {
+  constexpr const char* alpha = "rope.scaling.alpha";
+  if (keys.has(alpha) && keys[alpha].number() != 0)
+    config["rope_scaling"] = {{"rope_type", "dynamic"}, {"alpha", keys[alpha].positive()}};
+}
+
 void add_glm4moe(const architecture_keys& keys, json& config) {
   constexpr index_t sigmoid = 2;
   require(keys.integer("expert_gating_func", sigmoid) == sigmoid, keys.where(),
@@ -406,7 +413,10 @@ const gguf_architecture architectures[] = {
      .features = window_features,
      .add_fields = add_phi3},
     {.name = "seed_oss", .model_type = "seed_oss", .layer_names = post_norm_names},
-    {.name = "hunyuan-dense", .model_type = "hunyuan_v1_dense", .layer_names = hunyuan_names},
+    {.name = "hunyuan-dense",
+     .model_type = "hunyuan_v1_dense",
+     .layer_names = hunyuan_names,
+     .add_fields = add_hunyuan},
     {.name = "exaone4",
      .model_type = "exaone4",
      .layer_names = olmo2_names,

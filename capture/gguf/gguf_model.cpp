@@ -37,6 +37,12 @@ bool is_behind(std::string_view name, index_t first) {
   return digits.ec == std::errc() && block >= first;
 }
 
+/// The key with the factor of the rotary scaling, which old files call otherwise.
+std::string key_of_factor(const architecture_keys& keys) {
+  constexpr const char* old = "rope.scale_linear";
+  return keys.has("rope.scaling.factor") || !keys.has(old) ? "rope.scaling.factor" : old;
+}
+
 }  // namespace
 
 index_t named_tensor::stored_row(index_t row) const {
@@ -156,6 +162,7 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
   if (has("general.name")) config_["_name_or_path"] = value("general.name").string();
   if (has("tokenizer.ggml.bos_token_id"))
     config_["bos_token_id"] = value("tokenizer.ggml.bos_token_id").integer(0, largest_count);
+  if (keys.has("attention.causal")) config_["is_causal"] = keys["attention.causal"].boolean();
   read_rope(keys);
   if (architecture.add_fields) architecture.add_fields(keys, config_);
   require(config_.contains("num_key_value_heads"), where_, ": a number of key heads for each layer ",
@@ -185,7 +192,12 @@ void gguf_model::read_rope(const architecture_keys& keys) {
   // The reader rounds the number of channels down.
   if (turned < d) config_["partial_rotary_factor"] = std::nextafter(double(turned) / double(d), 1.0);
   config_["rope_theta"] = keys.positive("rope.freq_base", 10000);
-  const std::string type = keys.has("rope.scaling.type") ? keys["rope.scaling.type"].string() : "none";
+  // A factor without a type is of a linear scaling; 0 means 1.
+  const std::string factor = key_of_factor(keys);
+  const bool scales = keys.has(factor) && keys[factor].number() != 0;
+  const std::string type = keys.has("rope.scaling.type") ? keys["rope.scaling.type"].string()
+                           : scales                      ? "linear"
+                                                         : "none";
   if (type != "none" && type != "longrope") config_["rope_scaling"] = read_scaling(keys, type);
   // What divides the frequencies.
   const auto divisors = [&](const char* name) {
@@ -216,11 +228,12 @@ json gguf_model::read_scaling(const architecture_keys& keys, const std::string& 
   require(type == "linear" || type == "yarn", where_, ": rotary scaling '", printable(type),
           "' is not supported in GGUF; supported: none, linear, yarn, longrope");
   const std::string a = "rope.scaling.";
-  const double factor = keys[a + "factor"].positive();
+  const double factor = keys[key_of_factor(keys)].positive();
   json scaling{{"rope_type", type}, {"factor", factor}};
   if (type == "linear") return scaling;
   if (keys.has(a + "original_context_length"))
     scaling["original_max_position_embeddings"] = keys.integer(a + "original_context_length", 0);
+  require(keys.positive(a + "yarn_ext_factor", 1) == 1, where_, ": ", a, "yarn_ext_factor must be 1");
   for (const auto& [key, field] : {std::pair{"yarn_beta_fast", "beta_fast"}, {"yarn_beta_slow", "beta_slow"}})
     if (keys.has(a + key)) scaling[field] = keys[a + key].positive();
   // The converter writes transformers' attention_factor as yarn_attn_factor; attn_factor multiplies ggml's own.

@@ -220,6 +220,31 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
   const auto d = read_description(yarn.config());
   EXPECT_EQ(d.rope.type, "yarn");
   EXPECT_EQ(d.model_type, "llama");
+  EXPECT_DOUBLE_EQ(d.rope.attention_factor, 1 + 0.1 * std::log(4.0));
+  const auto rope_with = [&](const written_gguf& model, const std::vector<std::pair<std::string, json>>& keys) {
+    auto more = model;
+    for (const auto& [key, value] : keys) more.keys.emplace_back("llama.rope." + key, value);
+    test::put(folder / "r.gguf", more.bytes());
+    return read_description(gguf_model(folder / "r.gguf").config()).rope;
+  };
+  // yarn_attn_factor takes the place of YaRN's own factor of queries and keys, attn_factor multiplies it.
+  EXPECT_EQ(rope_with(w, {{"scaling.yarn_attn_factor", 1.25}}).attention_factor, 1.25);
+  EXPECT_NEAR(rope_with(w, {{"scaling.attn_factor", 1 / (1 + 0.1 * std::log(4.0))}}).attention_factor, 1, 1e-7);
+  EXPECT_EQ(rope_with(w, {{"scaling.yarn_beta_fast", 8.0}, {"scaling.yarn_beta_slow", 2.0}}).inv_freq,
+            yarn_frequencies(d.rope.theta, d.rope.rotary_dim,
+                             {.factor = 4, .original_context = 64, .beta_fast = 8, .beta_slow = 2}));
+  EXPECT_QKGEOM_ERROR("rope.scaling.yarn_ext_factor must be 1", rope_with(w, {{"scaling.yarn_ext_factor", 0.5}}));
+
+  // A factor without a type is of a linear scaling, and old files have another key for it.
+  const auto unscaled = converted(data / "families/mistral", "llama", "F32");
+  const auto turns = rope_with(unscaled, {}).inv_freq;
+  for (const auto& [keys, factor] :
+       {std::pair<std::vector<std::pair<std::string, json>>, float>{{{"scaling.factor", 4.0}}, 4.0f},
+        {{{"scale_linear", 2.0}}, 2.0f},
+        {{{"scaling.factor", 0.0}}, 1.0f},
+        {{{"scaling.type", "none"}, {"scaling.factor", 4.0}}, 1.0f},
+        {{{"scaling.type", "linear"}, {"scaling.factor", 8.0}}, 8.0f}})
+    EXPECT_EQ(rope_with(unscaled, keys).inv_freq.back(), turns.back() / factor) << factor;
 
   // Llama 3's scaling is a list of divisors.
   auto divided = converted(data / "families/mistral", "llama", "F32");
@@ -260,8 +285,21 @@ TEST(gguf_model, its_architecture_settles_what_no_key_says) {
   EXPECT_NEAR(gemma.score_scale.value(), 1 / std::sqrt(20.0), 1e-12);
   EXPECT_EQ(gemma.layers[0].window, 4096);
   EXPECT_FALSE(gemma.layers[1].window);
+  const auto silent = description_of("qwen3", "qwen3",
+                                     {"attention.key_length", "attention.value_length", "attention.head_count_kv",
+                                      "rope.dimension_count", "rope.freq_base"});
+  EXPECT_EQ(silent.head_dim, 48 / 6);
+  EXPECT_EQ(silent.key_heads, 6);
+  EXPECT_EQ(silent.rope.rotary_dim, 8);
+  EXPECT_EQ(silent.rope.theta, 10000);
   const auto exaone = description_of("exaone4", "exaone4", {"attention.sliding_window"});
   for (const auto& l : exaone.layers) EXPECT_TRUE(l.rope && !l.window);  // the smaller model
+  // HunYuan's alpha is in the base already, or a key of its own.
+  auto hunyuan = converted(data / "families/hunyuan-dense", "hunyuan-dense", "F32");
+  const double base = description_of("hunyuan-dense", "hunyuan-dense").rope.theta;
+  hunyuan.keys.emplace_back("hunyuan-dense.rope.scaling.alpha", 2.0);
+  test::put(folder / "m.gguf", hunyuan.bytes());
+  EXPECT_DOUBLE_EQ(read_description(gguf_model(folder / "m.gguf").config()).rope.theta, base * std::pow(2, 20.0 / 18));
   // The layers that slide may be named by numbers in place of truth values.
   auto slides = converted(data / "families/gemma3-text", "gemma3", "F32");
   for (auto& [key, value] : slides.keys)

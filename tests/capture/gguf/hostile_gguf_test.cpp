@@ -153,6 +153,8 @@ TEST_F(hostile_gguf, keys_and_tensors_that_do_not_belong_together_are_refused) {
        {"expert_count", "attention.sliding_window", "attention.kv_lora_rank", "ssm.state_size", "nextn_predict_layers"})
     EXPECT_THAT(with(std::string("qwen3.") + key, 8), HasSubstr(std::string(key) + " is not supported"));
   EXPECT_THAT(with("qwen3.attn_logit_softcapping", 50.0), HasSubstr("attn_logit_softcapping is not supported"));
+  EXPECT_THAT(with("qwen3.attention.causal", false), HasSubstr("only causal attention is supported"));
+  EXPECT_THAT(with("qwen3.rope.scaling.factor", -2.0), HasSubstr("rope.scaling.factor must be a positive number"));
   EXPECT_THAT(with("qwen3.rope.scaling.type", "longrope"), HasSubstr("longrope"));
   EXPECT_THAT(with("qwen3.rope.dimension_count", 7), HasSubstr("a rotary embedding of 7 of 20 channels"));
   EXPECT_THAT(with("qwen3.attention.head_count", json::array({6, 6, 0})), HasSubstr("attention.head_count"));
