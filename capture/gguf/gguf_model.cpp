@@ -144,7 +144,7 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
   if (!by_layer) config_["num_key_value_heads"] = keys.integer("attention.head_count_kv", heads);
   if (architecture.layer_norm)
     config_["layer_norm_eps"] = keys["attention.layer_norm_epsilon"].positive();
-  else
+  else if (!architecture.may_lack_eps || keys.has("attention.layer_norm_rms_epsilon"))
     config_["rms_norm_eps"] = keys["attention.layer_norm_rms_epsilon"].positive();
   const auto holds = [&](std::string_view name) {
     return std::any_of(tensors_.begin(), tensors_.end(), [&](const named_tensor& t) { return t.name.ends_with(name); });

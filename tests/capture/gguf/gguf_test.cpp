@@ -235,6 +235,10 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
                              {.factor = 4, .original_context = 64, .beta_fast = 8, .beta_slow = 2}));
   EXPECT_QKGEOM_ERROR("rope.scaling.yarn_ext_factor must be 1", rope_with(w, {{"scaling.yarn_ext_factor", 0.5}}));
 
+  // A base for windowed layers may be there where it is the same.
+  EXPECT_EQ(rope_with(w, {{"freq_base_swa", d.rope.theta}}).inv_freq, d.rope.inv_freq);
+  EXPECT_QKGEOM_ERROR("llama.rope.freq_base_swa, another base", rope_with(w, {{"freq_base_swa", 2 * d.rope.theta}}));
+
   // A factor without a type is of a linear scaling, and old files have another key for it.
   const auto unscaled = converted(data / "families/mistral", "llama", "F32");
   const auto turns = rope_with(unscaled, {}).inv_freq;
@@ -294,6 +298,29 @@ TEST(gguf_model, its_architecture_settles_what_no_key_says) {
   EXPECT_EQ(silent.rope.theta, 10000);
   const auto exaone = description_of("exaone4", "exaone4", {"attention.sliding_window"});
   for (const auto& l : exaone.layers) EXPECT_TRUE(l.rope && !l.window);  // the smaller model
+  // Gemma 3 as Ollama's own converter writes it.
+  auto ollama = converted(data / "families/gemma3-text", "gemma3", "F32");
+  std::erase_if(ollama.keys, [](const auto& k) {
+    return k.first.starts_with("gemma3.rope.") || k.first.ends_with("epsilon") || k.first.ends_with("context_length");
+  });
+  const auto of_ollama = [&](const std::vector<std::pair<std::string, json>>& keys) {
+    auto w = ollama;
+    for (const auto& [key, value] : keys) w.keys.emplace_back("gemma3." + key, value);
+    test::put(folder / "m.gguf", w.bytes());
+    return read_description(gguf_model(folder / "m.gguf").config());
+  };
+  const auto small = of_ollama({{"context_length", 32768}});
+  EXPECT_EQ(small.norm_eps, 1e-6);
+  EXPECT_EQ(small.rope.inv_freq, default_frequencies(1e6, 20));
+  EXPECT_EQ(small.local_rope->inv_freq, default_frequencies(1e4, 20));
+  const auto large =
+      of_ollama({{"context_length", 131072}, {"rope.global.freq_base", 2e6}, {"rope.local.freq_base", 2e4}});
+  EXPECT_EQ(large.rope.inv_freq[0], 0.125f);
+  EXPECT_EQ(large.rope.theta, 2e6);
+  EXPECT_EQ(large.local_rope->inv_freq, default_frequencies(2e4, 20));
+  const auto converted_by_llama_cpp =
+      of_ollama({{"context_length", 131072}, {"attention.layer_norm_rms_epsilon", 1e-5}});
+  EXPECT_EQ(converted_by_llama_cpp.rope.inv_freq[0], 1);
   // HunYuan's alpha is in the base already, or a key of its own.
   auto hunyuan = converted(data / "families/hunyuan-dense", "hunyuan-dense", "F32");
   const double base = description_of("hunyuan-dense", "hunyuan-dense").rope.theta;
