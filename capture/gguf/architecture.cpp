@@ -125,8 +125,10 @@ void add_windows(const architecture_keys& keys, json& config, std::optional<inde
     return;
   }
   json types = json::array();
-  for (const auto& slides : keys[pattern].raw())
-    types.push_back(slides == true ? "sliding_attention" : "full_attention");
+  for (const json_value& slides : keys[pattern].entries()) {
+    const bool is_windowed = slides.raw().is_boolean() ? slides.boolean() : slides.integer(0, 1) == 1;
+    types.push_back(is_windowed ? "sliding_attention" : "full_attention");
+  }
   config["layer_types"] = types;
 }
 
@@ -144,9 +146,15 @@ void add_gemma(const architecture_keys& keys, json& config, index_t layers) {
 
 void add_gemma2(const architecture_keys& keys, json& config) { add_gemma(keys, config, 46); }
 
+/// Files of Ollama's own converter name the two bases otherwise, and leave out the epsilon of norms and the scaling of
+/// the models with 131072 tokens.
 void add_gemma3(const architecture_keys& keys, json& config) {
   add_gemma(keys, config, 62);
-  config["rope_local_base_freq"] = keys.positive("rope.freq_base_swa", 10000);
+  config["rope_theta"] = keys.positive("rope.freq_base", keys.positive("rope.global.freq_base", 1e6));
+  config["rope_local_base_freq"] = keys.positive("rope.freq_base_swa", keys.positive("rope.local.freq_base", 10000));
+  const bool of_ollama = !keys.has("attention.layer_norm_rms_epsilon");
+  if (of_ollama && !config.contains("rope_scaling") && config["max_position_embeddings"] >= 131072)
+    config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8}};
 }
 
 /// OLMo 3 goes by the name of OLMo 2, which has no window.
@@ -177,6 +185,13 @@ void add_granite(const architecture_keys& keys, json& config) {
                                    {"residual_scale", "residual_multiplier"},
                                    {"logit_scale", "logits_scaling"}})
     if (keys.has(key)) config[field] = keys[key].positive();
+}
+
+/// Files have the larger base that a scaling by alpha gives, or the base before it and alpha.
+void add_hunyuan(const architecture_keys& keys, json& config) {
+  constexpr const char* alpha = "rope.scaling.alpha";
+  if (keys.has(alpha) && keys[alpha].number() != 0)
+    config["rope_scaling"] = {{"rope_type", "dynamic"}, {"alpha", keys[alpha].positive()}};
 }
 
 void add_glm4moe(const architecture_keys& keys, json& config) {
@@ -380,6 +395,8 @@ const gguf_architecture architectures[] = {
      .model_type = "gemma3_text",
      .layer_names = gemma3_names,
      .norms_plus_one = true,
+     .may_lack_eps = true,
+     .windowed_base = true,
      .features = gemma3_features,
      .add_fields = add_gemma3},
     {.name = "gemma2",
@@ -404,7 +421,10 @@ const gguf_architecture architectures[] = {
      .features = window_features,
      .add_fields = add_phi3},
     {.name = "seed_oss", .model_type = "seed_oss", .layer_names = post_norm_names},
-    {.name = "hunyuan-dense", .model_type = "hunyuan_v1_dense", .layer_names = hunyuan_names},
+    {.name = "hunyuan-dense",
+     .model_type = "hunyuan_v1_dense",
+     .layer_names = hunyuan_names,
+     .add_fields = add_hunyuan},
     {.name = "exaone4",
      .model_type = "exaone4",
      .layer_names = olmo2_names,
@@ -430,6 +450,7 @@ const gguf_architecture architectures[] = {
     {.name = "gemma4",
      .model_type = "gemma4_text",
      .layer_names = gemma4_names,
+     .windowed_base = true,
      .features = gemma4_features,
      .add_fields = add_gemma4},
     {.name = "llama4",
@@ -509,6 +530,10 @@ const gguf_architecture& find_architecture(const std::string& name, const json& 
       require(silent || std::find(a.features.begin(), a.features.end(), key) != a.features.end(), where, ": ", name,
               '.', key, " is not supported for this architecture in GGUF");
     }
+    const auto base = metadata.find(name + ".rope.freq_base"), windowed = metadata.find(name + ".rope.freq_base_swa");
+    require(windowed == metadata.end() || a.windowed_base || (base != metadata.end() && *base == *windowed), where,
+            ": ", name,
+            ".rope.freq_base_swa, another base than rope.freq_base, is not supported for this architecture in GGUF");
     return a;
   }
   fail(where, ": architecture '", printable(name), "' is not supported in GGUF; supported: ", supported);

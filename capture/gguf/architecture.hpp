@@ -48,6 +48,8 @@ struct gguf_architecture {
   bool norms_plus_one = false;                ///< norms are stored as 1 + w
   bool layer_norm = false;                    ///< norms subtract the mean
   bool value_heads_tiled = false;  ///< of a delta net: the first of each key head, then the second of each, ...
+  bool may_lack_eps = false;       ///< files without the norms' epsilon mean that of transformers
+  bool windowed_base = false;      ///< windowed layers may have a rotary base of their own
   /// Of the keys that change what a model computes (`changing_keys`), those that are read here.
   std::span<const std::string_view> features{};
   /// Adds the fields of config.json that this architecture has beside the common ones.

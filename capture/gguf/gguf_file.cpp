@@ -185,7 +185,8 @@ std::vector<std::filesystem::path> parts_of_gguf(const std::filesystem::path& fi
   std::smatch m;
   const std::string file = first.filename().string();
   if (!std::regex_match(file, m, name)) return {first};
-  const int parts = std::stoi(m[3]);
+  const int own = std::stoi(m[2]), parts = std::stoi(m[3]);
+  require(own >= 1 && own <= parts, first.string(), ": there is no part ", own, " of ", parts);
   std::vector<std::filesystem::path> all;
   for (int i = 1; i <= parts; ++i) {
     char number[16];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "capture/gguf/gguf_model.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -33,6 +35,12 @@ bool is_behind(std::string_view name, index_t first) {
   if (!name.starts_with("blk.")) return false;
   const auto digits = std::from_chars(name.data() + 4, name.data() + name.size(), block);
   return digits.ec == std::errc() && block >= first;
+}
+
+/// The key with the factor of the rotary scaling, which old files call otherwise.
+std::string key_of_factor(const architecture_keys& keys) {
+  constexpr const char* old = "rope.scale_linear";
+  return keys.has("rope.scaling.factor") || !keys.has(old) ? "rope.scaling.factor" : old;
 }
 
 }  // namespace
@@ -107,7 +115,8 @@ void gguf_model::check_parts() const {
   if (has("split.count")) {
     const index_t parts = value("split.count").integer(0, 99999);
     require(parts <= 1 || parts == static_cast<index_t>(files_.size()), where_, " is one of ", parts,
-            " parts by split.count; the name must end with -00001-of-", parts, ".gguf, the others beside it");
+            " parts by split.count; the name must end with ", fmt::format("-00001-of-{:05}.gguf", parts),
+            ", the others beside it");
   }
   if (has("split.tensors.count"))
     require(value("split.tensors.count").integer(0, largest_count) == tensors, where_, ": the parts have ", tensors,
@@ -135,7 +144,7 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
   if (!by_layer) config_["num_key_value_heads"] = keys.integer("attention.head_count_kv", heads);
   if (architecture.layer_norm)
     config_["layer_norm_eps"] = keys["attention.layer_norm_epsilon"].positive();
-  else
+  else if (!architecture.may_lack_eps || keys.has("attention.layer_norm_rms_epsilon"))
     config_["rms_norm_eps"] = keys["attention.layer_norm_rms_epsilon"].positive();
   const auto holds = [&](std::string_view name) {
     return std::any_of(tensors_.begin(), tensors_.end(), [&](const named_tensor& t) { return t.name.ends_with(name); });
@@ -153,6 +162,7 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
   if (has("general.name")) config_["_name_or_path"] = value("general.name").string();
   if (has("tokenizer.ggml.bos_token_id"))
     config_["bos_token_id"] = value("tokenizer.ggml.bos_token_id").integer(0, largest_count);
+  if (keys.has("attention.causal")) config_["is_causal"] = keys["attention.causal"].boolean();
   read_rope(keys);
   if (architecture.add_fields) architecture.add_fields(keys, config_);
   require(config_.contains("num_key_value_heads"), where_, ": a number of key heads for each layer ",
@@ -182,7 +192,12 @@ void gguf_model::read_rope(const architecture_keys& keys) {
   // The reader rounds the number of channels down.
   if (turned < d) config_["partial_rotary_factor"] = std::nextafter(double(turned) / double(d), 1.0);
   config_["rope_theta"] = keys.positive("rope.freq_base", 10000);
-  const std::string type = keys.has("rope.scaling.type") ? keys["rope.scaling.type"].string() : "none";
+  // A factor without a type is of a linear scaling; 0 means 1.
+  const std::string factor = key_of_factor(keys);
+  const bool scales = keys.has(factor) && keys[factor].number() != 0;
+  const std::string type = keys.has("rope.scaling.type") ? keys["rope.scaling.type"].string()
+                           : scales                      ? "linear"
+                                                         : "none";
   if (type != "none" && type != "longrope") config_["rope_scaling"] = read_scaling(keys, type);
   // What divides the frequencies.
   const auto divisors = [&](const char* name) {
@@ -213,11 +228,12 @@ json gguf_model::read_scaling(const architecture_keys& keys, const std::string& 
   require(type == "linear" || type == "yarn", where_, ": rotary scaling '", printable(type),
           "' is not supported in GGUF; supported: none, linear, yarn, longrope");
   const std::string a = "rope.scaling.";
-  const double factor = keys[a + "factor"].positive();
+  const double factor = keys[key_of_factor(keys)].positive();
   json scaling{{"rope_type", type}, {"factor", factor}};
   if (type == "linear") return scaling;
   if (keys.has(a + "original_context_length"))
     scaling["original_max_position_embeddings"] = keys.integer(a + "original_context_length", 0);
+  require(keys.positive(a + "yarn_ext_factor", 1) == 1, where_, ": ", a, "yarn_ext_factor must be 1");
   for (const auto& [key, field] : {std::pair{"yarn_beta_fast", "beta_fast"}, {"yarn_beta_slow", "beta_slow"}})
     if (keys.has(a + key)) scaling[field] = keys[a + key].positive();
   // The converter writes transformers' attention_factor as yarn_attn_factor; attn_factor multiplies ggml's own.

@@ -273,6 +273,8 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
     estimate.tokens += n;
     estimate.longest = std::max(estimate.longest, n);
   }
+  if (const auto note = note_on_scaling(p.model.rope, p.manifest.context_length, estimate.longest); !note.empty())
+    notes << "note: " << note << '\n';
   add_work(estimate, p.model, lengths);
   const double shard = add_rows(estimate, options, sampler_of(p.model, options.plan), lengths) +
                        add_analyses(estimate, options, lengths) + add_statistics(estimate, options, lengths) +
@@ -339,7 +341,7 @@ void print_estimate(std::ostream& out, const capture_estimate& estimate) {
   for (const captured_layer_info& l : estimate.manifest.layers) layers.push_back(l.layer);
   out << fmt::format("model        {} ({}): {} layers of {} query and {} key heads of {} channels\n", m.name,
                      m.model_type, m.n_layers, m.n_query_heads, m.n_key_heads, m.head_dim)
-      << fmt::format("layers       {} captured: {}\n", layers.size(), layers_text(layers))
+      << fmt::format("layers       {} captured: {}\n", layers.size(), ranges_text(layers))
       << fmt::format("heads        {} query heads, {} key heads\n", estimate.query_heads, estimate.key_heads)
       << fmt::format("rotary       {}\n", estimate.rope)
       << fmt::format("documents    {} {}, {} tokens, the longest {}, cut at {}\n", estimate.documents,

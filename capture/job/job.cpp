@@ -85,14 +85,19 @@ void require_readable_manifest(const input_check& inputs, const document_range& 
           " documents would be too large to be read; capture them in several parts, which programs read as one");
 }
 
-/// Notes that buckets will hold too little for profiles of plasticity.
-void note_buckets(const capture_manifest& m, const input_check& inputs, const capture_options& o, std::ostream& notes) {
+/// Notes that documents are too short for a scaling of the rotary embedding, or that buckets will hold too little for
+/// profiles of plasticity.
+void note_lengths(const prepared_capture& prepared, const input_check& inputs, const capture_options& o,
+                  std::ostream& notes) {
+  const capture_manifest& m = prepared.manifest;
   index_t longest = 0, documents = 0;
   for (const captured_document& d : inputs.documents) {
     longest = std::max(longest, d.tokens);
     documents += d.tokens > 0;
   }
   if (documents == 0) return;
+  if (const auto note = note_on_scaling(prepared.model.rope, m.context_length, longest); !note.empty())
+    notes << "note: " << note << '\n';
   const bool uniform = m.bucket.kind == "uniform";
   const auto sixteenth = capture_manifest::sixteenth_of;
   if (uniform && m.bucket.size >= m.context_length) {
@@ -133,7 +138,7 @@ class ready_capture {
     require_readable_manifest(inputs_, cut_.documents());
     note_documents(notes);
     capture_manifest& manifest = prepared_.manifest;
-    note_buckets(manifest, inputs_, options, notes);
+    note_lengths(prepared_, inputs_, options, notes);
     if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(cut_.lengths);
     fingerprint_ = weights_.fingerprint();
     complete_ = is_complete(options, manifest, inputs_, cut_, fingerprint_, pool_, group);

@@ -14,8 +14,8 @@ void require_same_heads(const decoder_description& model, const std::vector<inde
   const head_shape first = model.heads_of(model.layers[layers.front()]);
   std::copy_if(layers.begin(), layers.end(), std::back_inserter(alike),
                [&](index_t l) { return model.heads_of(model.layers[l]) == first; });
-  require(alike.size() == layers.size(), "layers ", layers_text(layers), " differ in size or number of their heads; ",
-          "a capture holds layers of one kind, such as --layers ", layers_text(alike));
+  require(alike.size() == layers.size(), "layers ", ranges_text(layers), " differ in size or number of their heads; ",
+          "a capture holds layers of one kind, such as --layers ", ranges_text(alike));
 }
 
 }  // namespace
@@ -137,13 +137,13 @@ std::vector<index_t> layers_with_other_heads(const decoder_description& model) {
   return layers;
 }
 
-std::string layers_text(const std::vector<index_t>& layers) {
+std::string ranges_text(const std::vector<index_t>& numbers) {
   std::string text;
-  for (std::size_t i = 0; i < layers.size();) {
+  for (std::size_t i = 0; i < numbers.size();) {
     std::size_t j = i;
-    while (j + 1 < layers.size() && layers[j + 1] == layers[j] + 1) ++j;
-    text += (text.empty() ? "" : ",") + std::to_string(layers[i]);
-    if (j > i) text += '-' + std::to_string(layers[j]);
+    while (j + 1 < numbers.size() && numbers[j + 1] == numbers[j] + 1) ++j;
+    text += (text.empty() ? "" : ",") + std::to_string(numbers[i]);
+    if (j > i) text += '-' + std::to_string(numbers[j]);
     i = j + 1;
   }
   return text;

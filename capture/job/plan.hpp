@@ -59,8 +59,8 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
 /// Layers whose heads are not the model's (`layer_description::heads`).
 std::vector<index_t> layers_with_other_heads(const decoder_description& model);
 
-/// A list of layers, ascending, as `parse_layers` reads it: "0,3,5-7".
-std::string layers_text(const std::vector<index_t>& layers);
+/// Ascending numbers of layers or planes, as `parse_layers` reads them: "0,3,5-7".
+std::string ranges_text(const std::vector<index_t>& numbers);
 
 /// Parses a list of layers such as "0,3,5-7"; "all" gives an empty list. Throws `error` on anything else.
 std::vector<index_t> parse_layers(const std::string& text);

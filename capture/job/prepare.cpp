@@ -73,6 +73,12 @@ std::string name_of_model(const fs::path& model, const nlohmann::json& config) {
   return named.empty() ? own : named;
 }
 
+/// What a --model in GGUF calls itself: its name in Ollama's store, where files are called by hashes, or its file's.
+std::string name_of_gguf(const std::string& model, const fs::path& file) {
+  constexpr std::string_view store = "ollama:";
+  return model.starts_with(store) ? model.substr(store.size()) : file.stem().string();
+}
+
 fs::path find_tokenizer(const capture_options& options) {
   if (!options.tokenizer.empty())
     return fs::is_directory(options.tokenizer) ? options.tokenizer / "tokenizer.json" : options.tokenizer;
@@ -82,6 +88,26 @@ fs::path find_tokenizer(const capture_options& options) {
   const study_facts& s = options.study;
   fail("there is no tokenizer.json in ", options.model.string(), " nor in the folder above; --tokenizer names one",
        s.tokenizer.empty() ? "" : ", for study " + printable(s.name) + " that of " + printable(s.tokenizer));
+}
+
+/// What the scaling divides the frequencies by, from the least factor to the largest; "": nothing.
+std::string factors_text(const rope_description& rope, const std::vector<float>& frequencies) {
+  const auto without = default_frequencies(rope.theta, rope.rotary_dim);
+  std::vector<double> factors;  // of the planes that turn; the last ones may not
+  for (std::size_t i = 0; i < frequencies.size() && frequencies[i] > 0; ++i)
+    factors.push_back(static_cast<double>(without[i]) / static_cast<double>(frequencies[i]));
+  if (factors.empty()) return {};
+  const auto [least, most] = std::minmax_element(factors.begin(), factors.end());
+  const auto equal = [](double a, double b) { return std::abs(a - b) < 1e-5 * b; };  // but for rounding to f32
+  const auto planes_with = [&](double factor) {
+    std::vector<index_t> planes;
+    for (std::size_t i = 0; i < factors.size(); ++i)
+      if (equal(factors[i], factor)) planes.push_back(static_cast<index_t>(i));
+    return (planes.size() > 1 ? "planes " : "plane ") + ranges_text(planes);
+  };
+  if (!equal(*least, *most))
+    return fmt::format(", factor {:.4g} ({}) to {:.4g} ({})", *least, planes_with(*least), *most, planes_with(*most));
+  return equal(*most, 1) ? "" : fmt::format(", factor {:.4g}", *most);
 }
 
 }  // namespace
@@ -118,7 +144,7 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
           "queries and keys are analysed as they meet, after rotary embedding: --analyse without --pre-rope");
   prepared_capture p{read_description(config), {}, bos_of(config), {}};
   check_shape(options.study, p.model);
-  std::string own = gguf.empty() ? name_of_model(options.model, config) : gguf.stem().string();
+  std::string own = gguf.empty() ? name_of_model(options.model, config) : name_of_gguf(options.model.string(), gguf);
   if (options.untrained) own += " untrained " + std::to_string(*options.untrained);
   p.manifest = plan_capture(p.model, options.name.empty() ? own : options.name, sha256().add(text).hex(), options.plan);
   add_settings(p.manifest, options);
@@ -153,9 +179,9 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
   if (const auto others = layers_with_other_heads(p.model); !others.empty() && options.plan.layers.empty()) {
     const head_shape heads = p.model.heads_of(p.model.layers[others.front()]);
-    notes << "note: a capture holds layers whose heads are alike; those of layers " << layers_text(others) << " ("
+    notes << "note: a capture holds layers whose heads are alike; those of layers " << ranges_text(others) << " ("
           << heads.key_heads << " key heads of size " << heads.head_dim << ") take a capture of their own: --layers "
-          << layers_text(others) << '\n';
+          << ranges_text(others) << '\n';
   }
   if (const index_t none = heads_without_data(p.model, options.plan); none > 0)
     notes << "note: " << none << " of the " << options.plan.head_list.size()
@@ -180,6 +206,14 @@ std::string note_on_context(const capture_manifest& m) {
          m.extra["model_context"].dump() + " that the model was made for (--max-length)";
 }
 
+std::string note_on_scaling(const rope_description& rope, index_t context, index_t longest) {
+  if (!rope.by_length()) return {};
+  const index_t from = rope.dynamic ? rope.dynamic->context : rope.longrope->context;
+  if (context <= from || longest > from) return {};
+  return fmt::format("the {} scaling of the rotary embedding acts past {} tokens, and the longest document has {}",
+                     rope.type, from, longest);
+}
+
 std::string rope_in_force(const decoder_description& model, index_t context) {
   const auto without = std::count_if(model.layers.begin(), model.layers.end(), [](const auto& l) { return !l.rope; });
   if (without == model.n_layers()) return "none";
@@ -187,9 +221,9 @@ std::string rope_in_force(const decoder_description& model, index_t context) {
     const auto frequencies = frequencies_of(r, context);
     const auto slow = std::count_if(frequencies.begin(), frequencies.end(),
                                     [&](float f) { return turns_of(static_cast<double>(f), context) < 1; });
-    std::string text =
-        fmt::format("{}, base {}, {} planes, {} of which turn less than once in {} tokens",
-                    r.type == "default" ? "no scaling" : r.type, r.theta, r.inv_freq.size(), slow, context);
+    std::string text = fmt::format("{}{}, base {}, {} planes, {} of which turn less than once in {} tokens",
+                                   r.type == "default" ? "no scaling" : r.type, factors_text(r, frequencies), r.theta,
+                                   frequencies.size(), slow, context);
     if (r.attention_factor != 1) text += fmt::format(", q and k times {:.4g}", r.attention_factor);
     return text;
   };

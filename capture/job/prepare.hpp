@@ -29,8 +29,13 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
 /// layer.
 void add_sinks(capture_manifest& m, const decoder_description& model, const checkpoint& weights);
 
-/// The rotary embedding that acts, in words: scaling, base, planes that turn less than once within the context.
+/// The rotary embedding that acts on documents of `context` tokens, in words: scaling, the factors that it divides
+/// frequencies by and the planes with the least and the largest, base, planes that turn less than once.
 std::string rope_in_force(const decoder_description& model, index_t context);
+
+/// One sentence if a scaling that depends on a document's length acts within `context` tokens, but on no document, the
+/// longest of which has `longest`; else "".
+std::string note_on_scaling(const rope_description& rope, index_t context, index_t longest);
 
 /// One sentence if documents are cut beyond the context that the model was made for ("model_context" in the manifest);
 /// else "".

@@ -5,6 +5,6 @@ find_python() {
   for python in "${QKGEOM_PYTHON:-}" "$QKGEOM_SOURCE/build/python/bin/python" python3 ""; do
     [[ -n $python ]] && "$python" -c "import $1" 2>/dev/null && return
   done
-  echo "skipped: no python3 with $1 here; tests/run.sh makes one, QKGEOM_PYTHON names another"
+  echo "skipped: neither the python3 that tests/run.sh makes nor the one on the path has $1; QKGEOM_PYTHON names another"
   exit 77
 }

@@ -100,6 +100,9 @@ documents = ["--jsonl", FOLDER / "letters-a.jsonl"]
 for name, words in {
         "model-type-with-controls": "model_type '?[2J??' is not supported",
         "rope-type-with-controls": "rope type '?[31m?' is not supported",
+        "fields-of-two-families": "kv_lora_rank does not belong to model_type llama",
+        "too-many-layer-types": "layer_types lists 2 layers, but num_hidden_layers is 1",
+        "too-few-layer-types": "layer_types must list the 1 layers",
         "nul-after-the-end": "config.json: not valid JSON at byte",
         "too-large": "config.json is larger than the 1048576 bytes allowed"}.items():
     model = copy_of(MODEL, f"model-{name}", **{"config.json": FOLDER / f"{name}.config.json"})

@@ -112,6 +112,8 @@ TEST_F(hostile_gguf, lying_numbers_are_refused) {
   EXPECT_NE(refusal(patched("", 16, static_cast<std::int64_t>(model.keys.size()) - 1)), "");
   // An array's values, a string's bytes, a list of lists, a type of value, a name's length.
   EXPECT_THAT(refusal(patched("tokenizer.ggml.tokens", 8, huge)), HasSubstr("values of an array do not fit"));
+  EXPECT_THAT(refusal_of([](written_gguf& w) { w.keys.emplace_back("list", std::vector<bool>((1 << 22) + 1)); }),
+              HasSubstr("more than 4194304 values in arrays"));
   EXPECT_THAT(refusal(patched("general.architecture", 4, huge)), HasSubstr("is longer than"));
   EXPECT_THAT(refusal(patched("tokenizer.ggml.tokens", 4, std::uint32_t{9})), HasSubstr("an array of arrays"));
   EXPECT_THAT(refusal(patched("qwen3.block_count", 0, std::uint32_t{77})), HasSubstr("the type 77"));
@@ -151,6 +153,8 @@ TEST_F(hostile_gguf, keys_and_tensors_that_do_not_belong_together_are_refused) {
        {"expert_count", "attention.sliding_window", "attention.kv_lora_rank", "ssm.state_size", "nextn_predict_layers"})
     EXPECT_THAT(with(std::string("qwen3.") + key, 8), HasSubstr(std::string(key) + " is not supported"));
   EXPECT_THAT(with("qwen3.attn_logit_softcapping", 50.0), HasSubstr("attn_logit_softcapping is not supported"));
+  EXPECT_THAT(with("qwen3.attention.causal", false), HasSubstr("only causal attention is supported"));
+  EXPECT_THAT(with("qwen3.rope.scaling.factor", -2.0), HasSubstr("rope.scaling.factor must be a positive number"));
   EXPECT_THAT(with("qwen3.rope.scaling.type", "longrope"), HasSubstr("longrope"));
   EXPECT_THAT(with("qwen3.rope.dimension_count", 7), HasSubstr("a rotary embedding of 7 of 20 channels"));
   EXPECT_THAT(with("qwen3.attention.head_count", json::array({6, 6, 0})), HasSubstr("attention.head_count"));
@@ -179,9 +183,11 @@ TEST_F(hostile_gguf, keys_and_tensors_that_do_not_belong_together_are_refused) {
 TEST_F(hostile_gguf, sets_with_a_missing_or_a_foreign_part_are_refused) {
   const std::string whole = model.bytes();
   EXPECT_THAT(refusal(whole, "m-00001-of-00003.gguf"), HasSubstr("m-00002-of-00003.gguf is missing"));
+  EXPECT_THAT(refusal(whole, "m-00001-of-00000.gguf"), HasSubstr("there is no part 1 of 0"));
+  EXPECT_THAT(refusal(whole, "m-00004-of-00003.gguf"), HasSubstr("there is no part 4 of 3"));
   auto part = model;
   part.keys.emplace_back("split.count", 3);
-  EXPECT_THAT(refusal(part.bytes()), HasSubstr("is one of 3 parts"));
+  EXPECT_THAT(refusal(part.bytes()), HasSubstr("the name must end with -00001-of-00003.gguf"));
   part.keys.back().second = 1;
   part.keys.emplace_back("split.tensors.count", 1000);
   EXPECT_THAT(refusal(part.bytes()), HasSubstr("not the 1000 of split.tensors.count"));
@@ -200,6 +206,7 @@ TEST_F(hostile_gguf, patterns_and_experts_of_the_wrong_number_are_refused) {
   const json two = json::array({true, false});
   EXPECT_THAT(with(gemma, "gemma3.attention.sliding_window_pattern", two),
               HasSubstr("layer_types must list the 3 layers"));
+  EXPECT_THAT(with(gemma, "gemma3.attention.sliding_window_pattern", {2, 0, 1}), HasSubstr("sliding_window_pattern"));
   const auto moe = converted(checkpoint_of("qwen3-moe"), "qwen3moe", "F32");
   EXPECT_THAT(with(moe, "qwen3moe.expert_count", 7), HasSubstr("has 8 experts, not 7"));
   EXPECT_THAT(with(moe, "qwen3moe.expert_count", 1 << 20), HasSubstr("expert_count"));

@@ -30,6 +30,7 @@ struct written_gguf {
   std::vector<std::pair<std::string, json>> keys{};
   std::vector<tensor> tensors{};
   std::uint64_t alignment = 32;
+  std::uint32_t integer_type = 4, real_type = 6;  ///< of the keys' numbers: u32 and f32, or another of GGUF's
 
   /// The file's bytes.
   std::string bytes() const {
@@ -65,15 +66,15 @@ struct written_gguf {
     put(out, static_cast<std::uint64_t>(s.size()));
     out += s;
   }
-  static std::uint32_t type_of(const json& v) {
+  std::uint32_t type_of(const json& v) const {
     if (v.is_array()) return 9;
     if (v.is_string()) return 8;
     if (v.is_boolean()) return 7;
-    return v.is_number_float() ? 6 : 4;
+    return v.is_number_float() ? real_type : integer_type;
   }
-  static void put_value(std::string& out, const json& v) {
+  void put_value(std::string& out, const json& v) const {
     if (v.is_array()) {
-      put(out, v.empty() ? std::uint32_t{4} : type_of(v[0]));
+      put(out, v.empty() ? integer_type : type_of(v[0]));
       put(out, static_cast<std::uint64_t>(v.size()));
       for (const auto& x : v) put_value(out, x);
     } else if (v.is_string()) {
@@ -81,9 +82,14 @@ struct written_gguf {
     } else if (v.is_boolean()) {
       put(out, static_cast<std::uint8_t>(v.get<bool>()));
     } else if (v.is_number_float()) {
-      put(out, v.get<float>());
+      if (real_type == 12)
+        put(out, v.get<double>());
+      else
+        put(out, v.get<float>());
     } else {
-      put(out, v.get<std::uint32_t>());
+      constexpr std::size_t widths[] = {1, 1, 2, 2, 4, 4, 0, 0, 0, 0, 8, 8};
+      const auto x = v.get<std::int64_t>();  // its lowest bytes come first
+      out.append(reinterpret_cast<const char*>(&x), widths[integer_type]);
     }
   }
   /// 32 values with the least exponent that holds the largest; the first 16 are the bytes' lower halves.

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "capture/job/estimate.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
 #include "capture/forward/products/tiles.hpp"
 #include "capture/job/study.hpp"
+#include "tests/capture/gguf/converted_gguf.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {
@@ -57,13 +62,54 @@ TEST_F(estimate, a_study_is_planned_from_config_json_alone) {
   EXPECT_NEAR(e.attention_flop, 500 * 35 * 2 * 131072.0 * 131072 * 4096, 1e14);
   EXPECT_THAT(printed, HasSubstr("36 captured: 0-35"));
   EXPECT_THAT(printed, HasSubstr("300 query heads"));
-  EXPECT_THAT(printed, HasSubstr("rotary       yarn, base 1000000, 64 planes, 24 of which turn less than once in "
-                                 "131072 tokens, q and k times 1.139"));
+  EXPECT_THAT(
+      printed,
+      HasSubstr("rotary       yarn, factor 1 (planes 0-23) to 4 (planes 40-63), base 1000000, 64 planes, 24 of which "
+                "turn less than once in 131072 tokens, q and k times 1.139"));
   EXPECT_THAT(test::message_of([&] {
                 plan("qwen3-4b", R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 64,
     "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 99})");
               }),
               HasSubstr("is of Qwen/Qwen3-4B with 36 layers, but this model has 2"));
+}
+
+/// Pages of a file from byte `first` on that lie in memory. Those of a hole do once they have been read.
+std::size_t pages_in_memory(const std::filesystem::path& path, std::size_t first) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t size = std::filesystem::file_size(path), pages = (size + page - 1) / page;
+  const int file = ::open(path.c_str(), O_RDONLY);
+  void* const map = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
+  std::vector<unsigned char> there(pages);
+  EXPECT_EQ(::mincore(map, size, there.data()), 0);
+  ::munmap(map, size);
+  ::close(file);
+  return static_cast<std::size_t>(std::count_if(there.begin() + static_cast<std::ptrdiff_t>(first / page), there.end(),
+                                                [](unsigned char flags) { return (flags & 1) != 0; }));
+}
+
+TEST_F(estimate, a_gguf_file_is_planned_from_its_header_alone) {
+  const auto checkpoint_folder = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
+  const auto plan_of = [&](const std::filesystem::path& model) {
+    capture_options o;
+    o.model = model;
+    o.name = "kjv";
+    o.threads = 2;
+    o.loss = true;
+    std::ostringstream text;
+    print_estimate(text, estimate_capture(o, notes));
+    return text.str();
+  };
+  // Where the tensors' values should be there is a hole.
+  const std::string bytes = test::converted(checkpoint_folder, "smollm3", "F32").bytes();
+  constexpr std::size_t header = 1 << 16;
+  ASSERT_LT(bytes.rfind("output_norm.weight"), header);
+  const auto file = folder / "m.gguf";
+  test::put(file, bytes.substr(0, header));
+  std::filesystem::resize_file(file, bytes.size());
+  EXPECT_EQ(plan_of(file), plan_of(checkpoint_folder));
+  EXPECT_EQ(pages_in_memory(file, header), 0u);
+  std::filesystem::resize_file(file, bytes.size() - 1);
+  EXPECT_THAT(test::message_of([&] { plan_of(file); }), HasSubstr("the file ends within tensor"));
 }
 
 TEST_F(estimate, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {

@@ -502,6 +502,19 @@ TEST_F(job, a_length_beyond_the_models_context_is_noted) {
   EXPECT_THAT(notes.str(), HasSubstr("dynamic scaling of the rotary embedding acts past 512 tokens, and never in a "
                                      "context of 512"));
   EXPECT_EQ(capture::open(options.out).manifest().extra["rope_scaling_from"], 512);
+  const char* const too_short =
+      "note: the dynamic scaling of the rotary embedding acts past 512 tokens, and the longest document has 3\n";
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr(too_short))) << "the context ends there";
+  options.out = folder / "long";
+  options.plan.max_length = 1024;
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr(too_short));
+  std::ostringstream planned;
+  estimate_capture(options, planned);
+  EXPECT_THAT(planned.str(), HasSubstr(too_short));
+  options.documents.text = {bundled / "tokenizer.json"};
+  estimate_capture(options, none);
+  EXPECT_THAT(none.str(), testing::Not(HasSubstr("the longest document has")));
 }
 
 TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) {

@@ -124,6 +124,11 @@ TEST_F(capture_program, a_study_in_a_file_and_its_plan) {
     return std::stod(text.substr(begin + 1));
   };
   EXPECT_NEAR(number_before(done, " rows in"), 3072, 5 * 52) << done;
+  // A plane turns once in 2048 tokens at 16 ln(2048 / 2 pi) / ln 1e4 = 10.05.
+  const std::string rope =
+      "no scaling, base 10000, 16 planes, 5 of which turn less than once in 2048 tokens; 2 of 8 layers without\n";
+  EXPECT_THAT(planned, HasSubstr("rotary       " + rope));
+  EXPECT_THAT(done, HasSubstr("rotary embedding: " + rope));
   const double planned_memory = number_before(planned, " MB, and the pages");
   const double memory = number_before(done.substr(done.find("peak memory")), " MB");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need memory of their own

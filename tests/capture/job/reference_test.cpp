@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <numeric>
 
 #include "qkgeom/io/safetensors.hpp"
 #include "tests/capture/capture_fixture.hpp"
@@ -107,6 +108,39 @@ TEST(reference, wrong_rows_are_named_with_their_cause) {
   EXPECT_THAT(printed(differences(nothing, true)), HasSubstr("the heads are in another order"));
   EXPECT_QKGEOM_ERROR(".2 holds values that are not finite",
                       differences([](index_t, index_t, float* x) { x[0] = std::nanf(""); }));
+}
+
+TEST(reference, files_that_are_no_reference_of_the_model_are_refused) {
+  const test::scratch_folder folder;
+  capture_options options;
+  options.model = test::bundled / "stage1-step-1000";
+  options.threads = 1;
+  std::ostringstream notes;
+  const std::vector<float> values(8 * 3 * 32, 1);
+  const auto compare = [&](const std::vector<std::int64_t>& ids, const std::string& name,
+                           const std::vector<index_t>& shape) {
+    const auto bytes =
+        static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), index_t{4}, std::multiplies{}));
+    write_safetensors(folder / "r.safetensors",
+                      {{"ids", "I64", {static_cast<index_t>(ids.size())}, std::as_bytes(std::span(ids))},
+                       {name, "F32", shape, std::as_bytes(std::span(values)).first(bytes)},
+                       {"k.0", "F32", {2, 3, 32}, std::as_bytes(std::span(values)).first(2 * 3 * 32 * 4)}});
+    return compare_with_reference(options, folder / "r.safetensors", notes);
+  };
+  const auto refused = [&](const std::vector<std::int64_t>& ids, const std::string& name,
+                           const std::vector<index_t>& shape) {
+    return test::message_of([&] { compare(ids, name, shape); });
+  };
+  EXPECT_EQ(compare({1, 2, 3}, "q.0", {8, 3, 32}).size(), 1u);
+  EXPECT_THAT(refused({}, "q.0", {8, 3, 32}), HasSubstr("ids is empty"));
+  EXPECT_THAT(refused({1, 2, 1024}, "q.0", {8, 3, 32}),
+              HasSubstr("ids holds 1024, outside the model's vocabulary of 1024"));
+  EXPECT_THAT(refused({1, 2, -1}, "q.0", {8, 3, 32}), HasSubstr("ids holds -1"));
+  EXPECT_THAT(refused({1, 2}, "q.0", {8, 3, 32}),
+              HasSubstr("q.0 has 8 heads, 3 tokens and head size 32, but the model gives 8, 2 and 32"));
+  EXPECT_THAT(refused({1, 2, 3}, "q.0", {4, 3, 32}), HasSubstr("q.0 has 4 heads"));
+  EXPECT_THAT(refused({1, 2, 3}, "q.0", {8, 96}), HasSubstr("q.0 must be (heads, tokens, head size) in F32"));
+  EXPECT_THAT(refused({1, 2, 3}, "q.8", {8, 3, 32}), HasSubstr("holds no q.L and k.L of a layer"));
 }
 
 }  // namespace

@@ -449,7 +449,7 @@ TEST(plan, a_capture_holds_layers_whose_heads_are_alike) {
                 plan_capture(d, "m", "", {.layers = {0, 1, 2, 5}});
               }),
               HasSubstr("such as --layers 0-2"));
-  EXPECT_EQ(layers_text(layers_with_other_heads(d)), "0-4,6-10");
+  EXPECT_EQ(ranges_text(layers_with_other_heads(d)), "0-4,6-10");
 }
 
 TEST(description, glm4_moe_without_groups_of_experts) {
