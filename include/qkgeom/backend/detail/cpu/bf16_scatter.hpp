@@ -67,7 +67,7 @@ class bf16_scatter {
     if (rows < least_rows) return 0;
     read(x, order, rows);
     if (!set_units(rows)) return 0;
-    if (set_whole(rows) > rows * d_ / 16) return 0;
+    if (set_whole(rows) > rows * d_ / 8) return 0;
     set_times(position, t0, order, rows);
     const index_t pairs = rows / 2;
     over_columns(0, [&](index_t j, auto vectors) { add_column_sums<vectors()>(pairs, j, mean, xt); });

@@ -99,9 +99,11 @@ inline void set_run_moments(const char* side, index_t head, const wide_rows& x,
   double *const shift = scratch.shift.data(), *const mean = m.mean.data(), *const xt = m.xt.data();
   scratch.scatter.reset(d);
   const bool narrow = bf16_scatter::takes(x, n) && scratch.bf16.begin(x, order, n, shift);
+  bool taken = narrow;  // rows that follow a tile that needs f64 go through f64, since they are likely to need it too
   for (index_t from = 0, rows = 0; from < n; from += rows) {
-    rows = narrow ? scratch.bf16.add(x, position, first, order + from, n - from, scratch.scatter, mean, xt) : 0;
-    if (rows > 0) continue;
+    rows = taken ? scratch.bf16.add(x, position, first, order + from, n - from, scratch.scatter, mean, xt) : 0;
+    taken = rows > 0;
+    if (taken) continue;
     rows = std::min(n - from, scratch.scatter.tile_rows());
     add_wide_tile(x, position, t0, order + from, rows, n - from, scratch, mean, xt);
   }
