@@ -105,19 +105,26 @@ template <class F>
 class lane_sums {
  public:
   void add(const vec<F>& x) {
-    if constexpr (std::is_same_v<F, float>)
-      total_ += __builtin_convertvector(x, double_lanes);
-    else
-      total_ += x;
+    if constexpr (std::is_same_v<F, float>) {
+      typedef float half_floats __attribute__((vector_size(simd_bytes / 2)));
+      half_floats half[2];
+      std::memcpy(half, &x, sizeof half);
+      low_ += __builtin_convertvector(half[0], vec<double>);
+      high_ += __builtin_convertvector(half[1], vec<double>);
+    } else {
+      low_ += x;
+    }
   }
   double value() const {
-    double s = 0;
-    for (int l = 0; l < lanes<F>; ++l) s += total_[l];
-    return s;
+    double sum[lanes<double>];
+    store(sum, low_ + high_);
+    for (int n = lanes<double> / 2; n > 0; n /= 2)
+      for (int l = 0; l < n; ++l) sum[l] += sum[l + n];
+    return sum[0];
   }
 
  private:
-  std::conditional_t<std::is_same_v<F, float>, double_lanes, vec<double>> total_{};
+  vec<double> low_{}, high_{};
 };
 
 /// Whether some lane is NaN.
