@@ -4,6 +4,8 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu/wide_rows.hpp"
@@ -17,23 +19,54 @@ namespace qkgeom::cpu {
 template <class F>
 using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
+/// The largest absolute value of rows of bf16; NaNs do not count.
+class largest_bf16 {
+ public:
+  void add(const char* row, index_t n) {
+    index_t c = 0;
+    for (; c + together <= n; c += together) add_lanes(row + c * size, together * size);
+    if (c < n) add_lanes(row + c * size, (n - c) * size);
+  }
+  float value() const {
+    std::uint16_t each[together];
+    std::memcpy(each, &most_, sizeof each);
+    return bf16{*std::max_element(each, each + together)};
+  }
+
+ private:
+  static constexpr index_t size = sizeof(bf16), together = sizeof(half_lanes) / size;
+
+  void add_lanes(const char* from, index_t bytes) {
+    constexpr std::uint16_t infinity = 0x7f80, without_sign = 0x7fff;
+    half_lanes x{};
+    std::memcpy(&x, from, bytes);
+    x &= without_sign;
+    x = x > infinity ? half_lanes{} : x;
+    most_ = x > most_ ? x : most_;
+  }
+
+  half_lanes most_{};
+};
+
 /// The largest absolute value of all rows and heads, in the order of memory; NaNs do not count.
 inline double largest_value(thread_pool& pool, const wide_tensor& x) {
   constexpr index_t block = 64;
-  constexpr int L = lanes<double>;
   std::vector<double> largest((x.first.rows + block - 1) / block);
   pool.for_each(static_cast<index_t>(largest.size()), [&](index_t task, int) {
-    std::vector<double> wide(padded<double>(x.first.cols));
-    vec<double> most{};
+    std::vector<double> wide(x.first.cols);
+    largest_bf16 narrow;
+    double most = 0;
     for (index_t i = task * block; i < std::min(x.first.rows, (task + 1) * block); ++i)
       for (index_t h = 0; h < x.heads; ++h) {
-        x.head(h).read(i, wide.data());
-        for (std::size_t c = 0; c < wide.size(); c += L) {
-          const vec<double> value = load(wide.data() + c), size = value < 0.0 ? -value : value;
-          most = size > most ? size : most;
+        const auto rows = x.head(h);
+        if (rows.bf16) {
+          narrow.add(rows.data + i * rows.row_bytes, rows.cols);
+        } else {
+          rows.read(i, wide.data());
+          most = std::max(most, backend::largest_size(wide));
         }
       }
-    for (int l = 0; l < L; ++l) largest[task] = std::max(largest[task], most[l]);
+    largest[task] = std::max<double>(most, narrow.value());
   });
   return largest.empty() ? 0.0 : *std::max_element(largest.begin(), largest.end());
 }

@@ -11,10 +11,13 @@ namespace qkgeom::cpu {
 /// sums stay in registers over its rows.
 class scatter_sum {
  public:
+  /// Begins a sum of rows (d), always the same d.
   void reset(index_t d) {
-    stride_ = round_up(d, block);
+    if (stride_ != round_up(d, block)) {
+      stride_ = round_up(d, block);
+      tile_.assign(tile_rows() * stride_, 0.0);
+    }
     upper_.assign(stride_ * stride_, 0.0);
-    tile_.assign(tile_rows() * stride_, 0.0);
   }
 
   /// Rows of a full tile.
@@ -31,8 +34,9 @@ class scatter_sum {
     }
   }
 
-  /// Element (i, j), i <= j.
-  double operator()(index_t i, index_t j) const { return upper_[i * stride_ + j]; }
+  /// Row i of the sum, of which elements j >= i count.
+  double* upper(index_t i) { return upper_.data() + i * stride_; }
+  const double* upper(index_t i) const { return upper_.data() + i * stride_; }
 
  private:
 #if defined(__AVX512F__)

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#if defined(__AVX__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -66,6 +66,14 @@ inline V smaller(V a, V b) {
   return a < b ? a : b;
 }
 
+template <class V>
+inline V larger(V a, V b) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<V, vec<float>>) return (V)_mm512_max_ps((__m512)a, (__m512)b);
+#endif
+  return a > b ? a : b;
+}
+
 inline vec<double> square_root(const vec<double>& x) {
 #if defined(__AVX512F__)
   return (vec<double>)_mm512_sqrt_pd((__m512d)x);
@@ -97,19 +105,26 @@ template <class F>
 class lane_sums {
  public:
   void add(const vec<F>& x) {
-    if constexpr (std::is_same_v<F, float>)
-      total_ += __builtin_convertvector(x, double_lanes);
-    else
-      total_ += x;
+    if constexpr (std::is_same_v<F, float>) {
+      typedef float half_floats __attribute__((vector_size(simd_bytes / 2)));
+      half_floats half[2];
+      std::memcpy(half, &x, sizeof half);
+      low_ += __builtin_convertvector(half[0], vec<double>);
+      high_ += __builtin_convertvector(half[1], vec<double>);
+    } else {
+      low_ += x;
+    }
   }
   double value() const {
-    double s = 0;
-    for (int l = 0; l < lanes<F>; ++l) s += total_[l];
-    return s;
+    double sum[lanes<double>];
+    store(sum, low_ + high_);
+    for (int n = lanes<double> / 2; n > 0; n /= 2)
+      for (int l = 0; l < n; ++l) sum[l] += sum[l + n];
+    return sum[0];
   }
 
  private:
-  std::conditional_t<std::is_same_v<F, float>, double_lanes, vec<double>> total_{};
+  vec<double> low_{}, high_{};
 };
 
 /// Whether some lane is NaN.
@@ -145,6 +160,36 @@ inline bool any_bit(const V& x) {
   std::uint64_t words[simd_bytes / 8];
   std::memcpy(words, &x, sizeof words);
   return (words[0] | words[1]) != 0;
+#endif
+}
+
+/// Bit l says whether lanes l differ.
+inline unsigned unequal_lanes(const vec<float>& a, const vec<float>& b) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NEQ_UQ);
+#elif defined(__AVX__)
+  return static_cast<unsigned>(_mm256_movemask_ps((__m256)(a != b)));
+#elif defined(__SSE2__)
+  return static_cast<unsigned>(_mm_movemask_ps((__m128)(a != b)));
+#else
+  unsigned bits = 0;
+  for (int l = 0; l < lanes<float>; ++l) bits |= unsigned{a[l] != b[l]} << l;
+  return bits;
+#endif
+}
+
+/// sum + a b of the lower halves of lanes + a b of the upper ones, as whole numbers of 16 bits with a sign.
+inline simd<float>::mask add_pair_products(simd<float>::mask sum, simd<float>::mask a, simd<float>::mask b) {
+#if defined(__AVX512VNNI__)
+  return (simd<float>::mask)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+#elif defined(__AVX512BW__)
+  return sum + (simd<float>::mask)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return sum + (simd<float>::mask)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__) && !defined(__AVX__)
+  return sum + (simd<float>::mask)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+  return sum + ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
 #endif
 }
 

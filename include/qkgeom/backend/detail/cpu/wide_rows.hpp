@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <type_traits>
+
 #include "qkgeom/backend/detail/cpu/simd.hpp"
 #include "qkgeom/core/view.hpp"
 
@@ -13,6 +15,7 @@ struct wide_rows {
   index_t rows = 0, cols = 0;
   index_t row_bytes = 0, width_bytes = 0;  ///< from row to row; of one row's values
   void (*widen_row)(const char*, index_t, double*) = nullptr;
+  bool bf16 = false;  ///< whether values are stored so
 
   void read(index_t row, double* out) const { widen_row(data + row * row_bytes, cols, out); }
   /// Fetches a row into the cache: rows of one head lie too far apart for the hardware's prefetcher.
@@ -39,7 +42,8 @@ wide_tensor widened(const tensor_view<const T>& x) {
   const auto widen_row = [](const char* row, index_t n, double* out) {
     widen(reinterpret_cast<const T*>(row), n, out);
   };
-  return {{reinterpret_cast<const char*>(x.data), x.rows, x.dim, x.row_stride * size, x.dim * size, widen_row},
+  return {{reinterpret_cast<const char*>(x.data), x.rows, x.dim, x.row_stride * size, x.dim * size, widen_row,
+           std::is_same_v<T, qkgeom::bf16>},
           x.heads,
           x.head_stride * size};
 }
