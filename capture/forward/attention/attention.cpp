@@ -4,30 +4,18 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
-#include "capture/forward/attention/attention_rows.hpp"
+#include "capture/forward/attention/attention_blocks.hpp"
 #include "capture/forward/attention/attention_tiles.hpp"
-#include "capture/forward/products/blas.hpp"
-#include "capture/forward/products/simd.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
 namespace {
 
+using namespace attention_blocks;
 using simd::floats;
 using simd::ints;
-
-// A block is `rows` queries against some keys, transposed: the lanes of a vector are queries, so that maxima and sums
-// run down the lanes and keys and values are read as scalars where they lie. A row is a query of one head; the heads of
-// a group follow one another, since they read the same keys. A register tile is `vectors` x `tile`. A build for every
-// CPU has short vectors only, while BLAS has kernels for the CPU it runs on: there products are BLAS'.
-constexpr bool by_blas = simd::lanes == 4;
-constexpr int vectors = by_blas ? 12 : simd::registers == 32 ? 3 : 2;
-constexpr int tile = simd::registers == 32 ? 8 : 4;
-constexpr int channel_tile = 8;  // padding of a head, whatever the register tile
-constexpr index_t rows = vectors * simd::lanes;
-
-static_assert(key_tile % tile == 0 && channel_tile % tile == 0);
 
 /// Keys of a block. In f32 a block is made for the first-level cache.
 constexpr index_t block_size(bool to_bf16) { return to_bf16 ? bf16_block : 64; }
@@ -46,62 +34,6 @@ struct row_block {
   ints position[vectors];
   floats top[vectors], sum[vectors];
 };
-
-/// Scores of all rows with `keys` keys, and the largest of each row.
-void score_block(const float* q, const float* k, index_t keys, index_t dim, float* scores, floats (&top)[vectors]) {
-  if constexpr (by_blas) {
-    for (index_t j = 0; j < keys; j += key_tile) multiply(key_tile, rows, dim, k + j * dim, q, scores + j * rows);
-    for (index_t j = 0; j < keys; ++j)
-      for (int v = 0; v < vectors; ++v) top[v] = simd::max(top[v], simd::load(scores + j * rows + v * simd::lanes));
-    return;
-  }
-  for (index_t j = 0; j < keys; j += tile) {
-    floats acc[tile][vectors] = {};
-    for (index_t c = 0; c < dim; ++c) {
-      floats x[vectors];
-      simd::unrolled<vectors>([&](auto v) { x[v] = simd::load(q + c * rows + v * simd::lanes); });
-      simd::unrolled<tile>([&](auto i) {
-        const float key = k[(j + i) * dim + c];
-        simd::unrolled<vectors>([&](auto v) { acc[i][v] += key * x[v]; });
-      });
-    }
-    simd::unrolled<tile>([&](auto i) {
-      simd::unrolled<vectors>([&](auto v) {
-        simd::store(scores + (j + i) * rows + v * simd::lanes, acc[i][v]);
-        top[v] = simd::max(top[v], acc[i][v]);
-      });
-    });
-  }
-}
-
-/// c tanh(x / c) = c (1 - e) / (1 + e) with e = exp(-2 |x| / c), with the sign of x. Error at most 1e-7 c.
-floats capped(floats x, float c) {
-  constexpr auto factor = static_cast<float>(-2 * std::numbers::log2e);
-  const floats e = simd::exp2(simd::max(x, -x) * (factor / c)), y = (1.0f - e) / (1.0f + e) * c;
-  return x < floats{} ? -y : y;
-}
-
-/// Caps the scores of a block, and the largest of each row.
-void cap_block(index_t keys, float cap, float* scores, floats (&top)[vectors]) {
-  for (index_t i = 0; i < keys * rows; i += simd::lanes) simd::store(scores + i, capped(simd::load(scores + i), cap));
-  for (floats& t : top) t = capped(t, cap);
-}
-
-/// Which lanes of `position` see key `j`.
-ints sees(ints position, std::int32_t j, std::int32_t window) { return (position >= j) & (position - window < j); }
-
-/// Sets the scores that the mask hides to `masked` and finds the maxima of the others.
-void mask_block(const row_block& r, std::int32_t first, index_t keys, std::int32_t window, float* scores,
-                floats (&top)[vectors]) {
-  for (int v = 0; v < vectors; ++v) top[v] = simd::all(masked);
-  for (std::int32_t j = 0; j < keys; ++j)
-    for (int v = 0; v < vectors; ++v) {
-      float* s = scores + j * rows + v * simd::lanes;
-      const floats x = sees(r.position[v], first + j, window) ? simd::load(s) : simd::all(masked);
-      simd::store(s, x);
-      top[v] = simd::max(top[v], x);
-    }
-}
 
 /// Brings the sums so far and `out` to new maxima.
 void raise_tops(row_block& r, const floats (&top)[vectors], index_t dim, float* out) {
@@ -168,18 +100,11 @@ void add_values(const float* values, index_t keys, index_t dim, const float* wei
   }
 }
 
-/// Queries times `scale`, transposed, with their positions; rows that are not there are zero. A row begins with its
-/// head's sink as the only weight, 1.
-row_block load_queries(const query_rows& from, float scale, const float* sinks, scratch& s) {
+/// Rows before their first key. A row begins with its head's sink as the only weight, 1.
+row_block begin_rows(const query_rows<float>& from, float scale, const float* sinks, scratch& s) {
   row_block r;
-  std::fill(s.q.begin(), s.q.end(), 0.0f);
+  load_queries(from, scale, s.q, r.position);
   std::fill(s.out.begin(), s.out.end(), 0.0f);
-  for (index_t i = 0; i < rows; ++i) {
-    r.position[i / simd::lanes][i % simd::lanes] =
-        static_cast<std::int32_t>(from.position(std::min(i, from.count - 1)));
-    if (i >= from.count) continue;
-    for (index_t c = 0; c < from.q.dim; ++c) s.q[c * rows + i] = from.row(i)[c] * scale;
-  }
   for (int v = 0; v < vectors; ++v) r.top[v] = simd::all(masked), r.sum[v] = floats{};
   for (index_t i = 0; sinks && i < rows; ++i) {
     r.top[i / simd::lanes][i % simd::lanes] =
@@ -191,8 +116,8 @@ row_block load_queries(const query_rows& from, float scale, const float* sinks, 
 
 /// Runs over the keys that the rows see, block by block.
 template <bool Bf16>
-void attend(const query_rows& queries, const float* k, const float* v, index_t dim, std::int32_t window, float cap,
-            row_block& r, scratch& s) {
+void attend(const query_rows<float>& queries, const float* k, const float* v, index_t dim, std::int32_t window,
+            float cap, row_block& r, scratch& s) {
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), size = block_size(Bf16);
   for (index_t j = std::max<index_t>(0, low - window + 1) / size * size; j <= high; j += size) {
     const index_t keys = std::min(size, round_up(high + 1 - j, key_tile));
@@ -201,7 +126,7 @@ void attend(const query_rows& queries, const float* k, const float* v, index_t d
     score_block(s.q.data(), k + j * dim, keys, dim, s.scores.data(), top);
     if (cap > 0) cap_block(keys, cap, s.scores.data(), top);
     const bool partial = j + keys - 1 > low || high - window >= j;
-    if (partial) mask_block(r, static_cast<std::int32_t>(j), keys, window, s.scores.data(), top);
+    if (partial) mask_block(r.position, static_cast<std::int32_t>(j), keys, window, s.scores.data(), top);
     raise_tops(r, top, dim, s.out.data());
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
@@ -214,7 +139,7 @@ void attend(const query_rows& queries, const float* k, const float* v, index_t d
 }
 
 /// Divides by the sums of the weights and writes the rows over the queries.
-void store_result(const query_rows& to, const row_block& r, bool to_bf16, scratch& s) {
+void store_result(const query_rows<float>& to, const row_block& r, bool to_bf16, scratch& s) {
   for (int x = 0; x < vectors; ++x) {
     const floats inverse = 1.0f / r.sum[x];
     for (index_t c = 0; c < to.q.dim; ++c) {
@@ -250,12 +175,15 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
   const index_t blocks = (total + rows - 1) / rows;
   std::vector<scratch> scratches(pool.size(), scratch(dim, block_size(options.to_bf16)));
+  std::vector<index_t> heads(q.heads);
+  std::iota(heads.begin(), heads.end(), index_t{0});
 
   pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
     scratch& s = scratches[thread];
     const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
-    const query_rows rows_here{q, kv * group, group, block * rows, std::min(rows, total - block * rows)};
-    row_block r = load_queries(rows_here, scale, options.sinks, s);
+    const query_rows<float> rows_here{q, heads.data() + kv * group, group, block * rows,
+                                      std::min(rows, total - block * rows)};
+    row_block r = begin_rows(rows_here, scale, options.sinks, s);
     if (options.to_bf16)
       attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, cap, r, s);
     else

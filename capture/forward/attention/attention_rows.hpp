@@ -20,13 +20,15 @@ inline constexpr float masked = -1e30f;
 
 /// The queries of one block: rows [first, first + count) of a group of heads, the head running fastest, since the heads
 /// of a group read the same keys.
+template <class T>
 struct query_rows {
-  tensor_view<float> q;
-  index_t first_head, group, first, count;
+  tensor_view<T> q;
+  const index_t* heads;  ///< (group)
+  index_t group, first, count;
 
   index_t position(index_t i) const { return (first + i) / group; }
-  index_t head(index_t i) const { return first_head + (first + i) % group; }
-  float* row(index_t i) const { return q.head(head(i)).row(position(i)); }
+  index_t head(index_t i) const { return heads[(first + i) % group]; }
+  T* row(index_t i) const { return q.head(head(i)).row(position(i)); }
 };
 
 }  // namespace qkgeom

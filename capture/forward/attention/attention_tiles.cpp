@@ -2,6 +2,7 @@
 #include "capture/forward/attention/attention_tiles.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "capture/forward/attention/attention_rows.hpp"
@@ -75,7 +76,7 @@ struct row_state {
 };
 
 /// Queries in pairs of channels; rows that are not there are zero and stand where the last one does.
-QKGEOM_TILE_TARGET row_state load_queries(const query_rows& from, workspace& w) {
+QKGEOM_TILE_TARGET row_state load_queries(const query_rows<float>& from, workspace& w) {
   row_state r;
   std::fill(w.q.begin(), w.q.end(), 0u);
   std::fill(w.out.begin(), w.out.end(), 0.0f);
@@ -221,8 +222,8 @@ QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, s
 }
 
 /// Runs over the keys that the rows see, block by block.
-QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows& queries, const packed_keys& packed, index_t head,
-                               float score_scale, std::int32_t window, row_state& r, workspace& w) {
+QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries, const packed_keys& packed,
+                               index_t head, float score_scale, std::int32_t window, row_state& r, workspace& w) {
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), dim = packed.dim();
   const __m512 scale = _mm512_set1_ps(score_scale);
   // Whether some row does not see some of the `keys` from j on.
@@ -259,7 +260,7 @@ QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows& queries, const 
 }
 
 /// Divides by the sums of the weights and writes the rows, rounded, over the queries.
-QKGEOM_TILE_TARGET void store_result(const query_rows& to, const row_state& r, const workspace& w) {
+QKGEOM_TILE_TARGET void store_result(const query_rows<float>& to, const row_state& r, const workspace& w) {
   alignas(64) float inverse[rows];
   for (index_t v = 0; v < vectors; ++v)
     _mm512_store_ps(inverse + v * tiles::tile, _mm512_div_ps(_mm512_set1_ps(1), r.sum[v]));
@@ -267,8 +268,8 @@ QKGEOM_TILE_TARGET void store_result(const query_rows& to, const row_state& r, c
     for (index_t c = 0; c < to.q.dim; ++c) to.row(i)[c] = bf16::round(w.out[c * rows + i] * inverse[i]);
 }
 
-QKGEOM_TILE_TARGET void attend_block(tile_unit unit, const query_rows& queries, const packed_keys& packed, index_t head,
-                                     float scale, std::int32_t window, workspace& w) {
+QKGEOM_TILE_TARGET void attend_block(tile_unit unit, const query_rows<float>& queries, const packed_keys& packed,
+                                     index_t head, float scale, std::int32_t window, workspace& w) {
   static constexpr tiles::tile_shapes shapes;
   tiles::begin(unit, shapes);
   row_state r = load_queries(queries, w);
@@ -284,10 +285,12 @@ void causal_attention_tiles(tile_unit unit, thread_pool& pool, tensor_view<float
   const index_t group = q.heads / key_heads, total = q.rows * group, blocks = (total + rows - 1) / rows;
   const packed_keys packed(k, v, key_heads, q.rows, pool);
   std::vector<workspace> workspaces(pool.size(), workspace(packed.dim()));
+  std::vector<index_t> heads(q.heads);
+  std::iota(heads.begin(), heads.end(), index_t{0});
   pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
     const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
-    attend_block(unit, {q, kv * group, group, block * rows, std::min(rows, total - block * rows)}, packed, kv, scale,
-                 window, workspaces[thread]);
+    attend_block(unit, {q, heads.data() + kv * group, group, block * rows, std::min(rows, total - block * rows)},
+                 packed, kv, scale, window, workspaces[thread]);
   });
 }
 
