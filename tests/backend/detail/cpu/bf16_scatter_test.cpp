@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu/bf16_scatter.hpp"
@@ -38,20 +39,26 @@ struct tested_rows {
     const auto n = static_cast<index_t>(position.size());
     return cpu::widened(tensor_view<const bf16>{values.data(), n, 1, columns, columns, columns}).first;
   }
+  /// The same values in another type.
+  template <class T>
+  std::vector<T> as() const {
+    return {values.begin(), values.end()};
+  }
   double at(index_t i, index_t c) const { return values[order[i] * columns + c]; }
 };
 
-/// Adds all rows, tile by tile; returns how many were taken.
+/// Adds all rows, as they are or as `held` by another type, tile by tile; returns how many were taken.
 index_t add_all(const tested_rows& x, cpu::bf16_scatter& sums, cpu::scatter_sum& scatter, std::vector<double>& shift,
-                std::vector<double>& mean, std::vector<double>& xt) {
+                std::vector<double>& mean, std::vector<double>& xt, std::optional<cpu::wide_rows> held = {}) {
+  const cpu::wide_rows from = held ? *held : x.rows();
   const auto n = static_cast<index_t>(x.order.size());
   for (auto* v : {&shift, &mean, &xt}) v->assign(columns, 0.0);
   scatter.reset(columns);
-  if (!cpu::bf16_scatter::takes(x.rows(), n) || !sums.begin(x.rows(), x.order.data(), n, shift.data())) return 0;
+  if (!cpu::bf16_scatter::takes(from, n) || !sums.begin(from, x.order.data(), n, shift.data())) return 0;
   index_t taken = 0;
   for (index_t rows = 1; taken < n && rows > 0; taken += rows)
-    rows = sums.add(x.rows(), {x.position.data(), n}, x.position[x.order[0]], x.order.data() + taken, n - taken,
-                    scatter, mean.data(), xt.data());
+    rows = sums.add(from, {x.position.data(), n}, x.position[x.order[0]], x.order.data() + taken, n - taken, scatter,
+                    mean.data(), xt.data());
   return taken;
 }
 
@@ -113,6 +120,26 @@ TEST(bf16_scatter, constants_give_exactly_zero) {
   }
 }
 
+TEST(bf16_scatter, bf16_values_in_any_type_have_the_same_sums) {
+  const tested_rows x(208, [](int, int c, double z) { return z * (1 + c % 3) + 0.5 * c; });
+  const auto sums_of = [&](std::optional<cpu::wide_rows> held) {
+    cpu::bf16_scatter sums;
+    cpu::scatter_sum scatter;
+    std::vector<double> shift, mean, xt, all;
+    EXPECT_EQ(add_all(x, sums, scatter, shift, mean, xt, held), 208);
+    for (index_t i = 0; i < columns; ++i) all.insert(all.end(), scatter.upper(i) + i, scatter.upper(i) + columns);
+    for (const auto& more : {shift, mean, xt}) all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto rows_of = [](const auto& values) {
+    return cpu::widened(tensor_view{values.data(), 208, 1, columns, columns, columns}).first;
+  };
+  const auto f32 = x.as<float>();
+  const auto f64 = x.as<double>();
+  EXPECT_EQ(sums_of(rows_of(f32)), sums_of({}));
+  EXPECT_EQ(sums_of(rows_of(f64)), sums_of({}));
+}
+
 TEST(bf16_scatter, rows_that_need_f64_are_left) {
   cpu::bf16_scatter sums;
   cpu::scatter_sum scatter;
@@ -130,6 +157,16 @@ TEST(bf16_scatter, rows_that_need_f64_are_left) {
   EXPECT_EQ(taken(128, [](int i, int, double z) { return (i * 55) % 128 < 64 ? 1 + 0.01 * z : 1e4 * z; }), 64)
       << "a wider tile";
   for (index_t c = 0; c < columns; ++c) EXPECT_TRUE(std::isfinite(mean[c]) && std::isfinite(xt[c]));
+  // Values with more bits than bf16 has, in the second tile of f32 rows and at once in f64 rows.
+  const tested_rows x(128, [](int, int, double z) { return z; });
+  auto f32 = x.as<float>();
+  f32[x.order[70] * columns] = 0.1f;
+  const auto f64 = std::vector<double>(128 * columns, 0.1);
+  const auto rows_of = [](const auto& values) {
+    return cpu::widened(tensor_view{values.data(), 128, 1, columns, columns, columns}).first;
+  };
+  EXPECT_EQ(add_all(x, sums, scatter, shift, mean, xt, rows_of(f32)), 64);
+  EXPECT_EQ(add_all(x, sums, scatter, shift, mean, xt, rows_of(f64)), 0);
 }
 
 }  // namespace

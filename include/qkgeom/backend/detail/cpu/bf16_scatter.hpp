@@ -14,20 +14,19 @@
 
 namespace qkgeom::cpu {
 
-/// Sums over rows of bf16 about a shift s by products of 16-bit whole numbers, which cost a fourth of those in f64. A
-/// tile of rows has one unit per column, a power of two: x - s = n unit + rest, |n| < 2^15, and sums of n n' over the
-/// tile fit into 32 bits, so that they are exact. The rest is 0 but where x is some hundred times smaller than the
-/// column is wide (its 8 bits reach below the unit); there, about 2 % of the values, it is added apart.
+/// Sums over rows of bf16, whatever type holds them, about a shift s by products of 16-bit whole numbers, which cost a
+/// fourth of those in f64. A tile of rows has one unit per column, a power of two: x - s = n unit + rest, |n| < 2^15,
+/// and sums of n n' over the tile fit into 32 bits, so that they are exact. The rest is 0 but where x is some hundred
+/// times smaller than the column is wide (its 8 bits reach below the unit); there, about 2 % of the values, it is added
+/// apart.
 class bf16_scatter {
  public:
   static constexpr index_t most_rows = 64, least_rows = 16;
 
-  static bool takes(const wide_rows& x, index_t rows) {
-    return x.bf16 && x.cols % lanes<float> == 0 && rows >= least_rows;
-  }
+  static bool takes(const wide_rows& x, index_t rows) { return x.cols % lanes<float> == 0 && rows >= least_rows; }
 
   /// Begins a run of at least `least_rows` rows x[order[0]], ... and sets shift (d) close to the mean of the first
-  /// ones; false where they are not finite or too large.
+  /// ones; false where they are no bf16, not finite or too large.
   bool begin(const wide_rows& x, const index_t* order, index_t rows, double* shift) {
     d_ = x.cols;
     rest_words_ = (d_ + 63) / 64;
@@ -38,7 +37,7 @@ class bf16_scatter {
     whole_.resize(most_rows / 2 * d_);
     rest_sum_.assign(d_ * d_, 0.0f);
     rows = std::min(rows, most_rows);
-    read(x, order, rows);
+    if (!read(x, order, rows)) return false;
     aligned_vector<float> largest(d_);
     for (index_t c = 0; c < d_; c += L) {
       vec<float> sum{}, most{};
@@ -67,7 +66,7 @@ class bf16_scatter {
               const index_t* order, index_t left, scatter_sum& scatter, double* mean, double* xt) {
     const index_t rows = std::min(left, most_rows) / 2 * 2;
     if (rows < least_rows) return 0;
-    read(x, order, rows);
+    if (!read(x, order, rows)) return 0;
     if (!set_units(rows)) return 0;
     if (set_whole(rows) > rows * d_ / 8) return 0;
     set_times(position, t0, order, rows);
@@ -113,9 +112,10 @@ class bf16_scatter {
   /// Exponent of the least power of two that is at least x >= 0, with its bias; 0 for 0.
   static words exponent_above(const vec<float>& x) { return (words)(((word_lanes)x + 0x7fffff) >> 23); }
 
-  void read(const wide_rows& x, const index_t* order, index_t rows) {
+  bool read(const wide_rows& x, const index_t* order, index_t rows) {
     for (index_t r = 0; r < rows; ++r)
-      std::memcpy(raw_.data() + r * d_, x.data + order[r] * x.row_bytes, d_ * sizeof(std::uint16_t));
+      if (!x.read_bf16(order[r], raw_.data() + r * d_)) return false;
+    return true;
   }
 
   /// Units of the tile. False where f32 does not hold what follows, or where a shift is no multiple of its unit.

@@ -166,7 +166,11 @@ inline bool any_bit(const V& x) {
 /// Bit l says whether lanes l differ.
 inline unsigned unequal_lanes(const vec<float>& a, const vec<float>& b) {
 #if defined(__AVX512F__)
-  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NEQ_UQ);
+  // g++ 12 may keep a mask in 16 bits of memory and read 64 from there: the upper ones are cleared where it cannot see
+  // that they should be.
+  unsigned bits = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NEQ_UQ);
+  __asm__("" : "+r"(bits));
+  return bits & 0xffff;
 #elif defined(__AVX__)
   return static_cast<unsigned>(_mm256_movemask_ps((__m256)(a != b)));
 #elif defined(__SSE2__)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <bit>
+#include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "qkgeom/backend/detail/cpu/simd.hpp"
@@ -15,9 +18,12 @@ struct wide_rows {
   index_t rows = 0, cols = 0;
   index_t row_bytes = 0, width_bytes = 0;  ///< from row to row; of one row's values
   void (*widen_row)(const char*, index_t, double*) = nullptr;
+  /// Writes a row as bf16; false where a value is none.
+  bool (*narrow_row)(const char*, index_t, std::uint16_t*) = nullptr;
   bool bf16 = false;  ///< whether values are stored so
 
   void read(index_t row, double* out) const { widen_row(data + row * row_bytes, cols, out); }
+  bool read_bf16(index_t row, std::uint16_t* out) const { return narrow_row(data + row * row_bytes, cols, out); }
   /// Fetches a row into the cache: rows of one head lie too far apart for the hardware's prefetcher.
   void prefetch(index_t row) const {
     for (index_t b = 0; b < width_bytes; b += 64) __builtin_prefetch(data + row * row_bytes + b);
@@ -36,14 +42,35 @@ struct wide_tensor {
   }
 };
 
+/// The bits of n values as bf16; false where a value is none.
+template <class T>
+bool narrow(const T* from, index_t n, std::uint16_t* to) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    std::memcpy(to, from, n * sizeof(T));
+    return true;
+  }
+  std::uint32_t rest = 0;
+  for (index_t i = 0; i < n; ++i) {
+    const auto x = static_cast<float>(from[i]);
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    if constexpr (std::is_same_v<T, double>) rest |= static_cast<double>(x) == from[i] ? 0u : 1u;
+    rest |= bits & 0xffff;
+    to[i] = static_cast<std::uint16_t>(bits >> 16);
+  }
+  return rest == 0;
+}
+
 template <class T>
 wide_tensor widened(const tensor_view<const T>& x) {
   constexpr auto size = static_cast<index_t>(sizeof(T));
   const auto widen_row = [](const char* row, index_t n, double* out) {
     widen(reinterpret_cast<const T*>(row), n, out);
   };
+  const auto narrow_row = [](const char* row, index_t n, std::uint16_t* out) {
+    return narrow(reinterpret_cast<const T*>(row), n, out);
+  };
   return {{reinterpret_cast<const char*>(x.data), x.rows, x.dim, x.row_stride * size, x.dim * size, widen_row,
-           std::is_same_v<T, qkgeom::bf16>},
+           narrow_row, std::is_same_v<T, qkgeom::bf16>},
           x.heads,
           x.head_stride * size};
 }
