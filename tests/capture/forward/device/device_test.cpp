@@ -296,7 +296,7 @@ class device_capture : public test::capture_test {
 };
 
 TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
-  of("cpu", {});
+  of("cpu", cpu_forward_pass());
   of("device",
      [](const decoder_description& d, const checkpoint& weights, compute_type, index_t last, thread_pool& pool) {
        auto pass = std::make_unique<host_pass<float>>(d, weights, last, pool);
