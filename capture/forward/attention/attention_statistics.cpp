@@ -71,6 +71,14 @@ floats weights(const floats& score, const floats& top, ints position, std::int32
   return sees(position, key, window) ? simd::exp2(x) : floats{};
 }
 
+/// Adds what does not depend on distance: sums over keys from `key` on, which lie beyond the same of the first tokens.
+void add_anywhere(row_sums& sums, index_t key, const floats (&weight)[vectors], const floats (&exponent)[vectors]) {
+  sums.add(row_sums::weight, weight);
+  sums.add(row_sums::exponent, exponent);
+  for (std::size_t f = 0; f < first_tokens.size(); ++f)
+    if (key < first_tokens[f]) sums.add(row_sums::first + static_cast<index_t>(f), weight);
+}
+
 /// Adds keys [key, stop), which lie beyond the same of the first tokens, and whose distances from the rows belong to
 /// bin `far` from `cut` tokens on, else to bin `near`.
 void add_run(scratch& s, const float* scores, index_t key, index_t stop, std::int32_t window, int near, int far,
@@ -85,10 +93,7 @@ void add_run(scratch& s, const float* scores, index_t key, index_t stop, std::in
       exponent[v] += w * x;
       if (near != far) beyond[v] += s.position[v] - number >= cut ? w : floats{};
     });
-  s.sums.add(row_sums::weight, all);
-  s.sums.add(row_sums::exponent, exponent);
-  for (std::size_t f = 0; f < first_tokens.size(); ++f)
-    if (key < first_tokens[f]) s.sums.add(row_sums::first + static_cast<index_t>(f), all);
+  add_anywhere(s.sums, key, all, exponent);
   if (near != far) {
     s.sums.add(row_sums::distance + far, beyond);
     simd::unrolled<vectors>([&](auto v) { all[v] -= beyond[v]; });
@@ -109,10 +114,7 @@ void add_near_key(scratch& s, const float* scores, index_t key, std::int32_t win
         s.sums.row(row_sums::distance + bin_of(s.position[v][l] - number))[v * simd::lanes + l] +=
             static_cast<double>(all[v][l]);
   }
-  s.sums.add(row_sums::weight, all);
-  s.sums.add(row_sums::exponent, exponent);
-  for (std::size_t f = 0; f < first_tokens.size(); ++f)
-    if (key < first_tokens[f]) s.sums.add(row_sums::first + static_cast<index_t>(f), all);
+  add_anywhere(s.sums, key, all, exponent);
 }
 
 /// Adds keys [key, stop) of a block; the rows stand at positions `low` to `high`.
@@ -120,12 +122,8 @@ void add_block(scratch& s, index_t key, index_t stop, index_t low, index_t high,
   const float* scores = s.scores.data();
   for (index_t end = key; key < stop; scores += (end - key) * rows, key = end) {
     end = key + 1;
-    if (key >= low) {
-      add_near_key(s, scores, key, window);
-      continue;
-    }
-    const int near = bin_of(low - key), far = bin_of(high - key);
-    if (far > near + 1) {
+    const int near = bin_of(std::max<index_t>(0, low - key)), far = bin_of(high - key);
+    if (near == 0 || far > near + 1) {
       add_near_key(s, scores, key, window);
       continue;
     }

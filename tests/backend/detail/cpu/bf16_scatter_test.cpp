@@ -35,10 +35,6 @@ struct tested_rows {
             round_to<bf16>(value_of(static_cast<int>(i), static_cast<int>(c), draws.normal(i * columns + c))));
     }
   }
-  cpu::wide_rows rows() const {
-    const auto n = static_cast<index_t>(position.size());
-    return cpu::widened(tensor_view<const bf16>{values.data(), n, 1, columns, columns, columns}).first;
-  }
   /// The same values in another type.
   template <class T>
   std::vector<T> as() const {
@@ -47,10 +43,17 @@ struct tested_rows {
   double at(index_t i, index_t c) const { return values[order[i] * columns + c]; }
 };
 
+/// Rows (n, columns) as they are held.
+template <class T>
+cpu::wide_rows rows_of(const std::vector<T>& values) {
+  const auto n = static_cast<index_t>(values.size()) / columns;
+  return cpu::widened(tensor_view<const T>{values.data(), n, 1, columns, columns, columns}).first;
+}
+
 /// Adds all rows, as they are or as `held` by another type, tile by tile; returns how many were taken.
 index_t add_all(const tested_rows& x, cpu::bf16_scatter& sums, cpu::scatter_sum& scatter, std::vector<double>& shift,
                 std::vector<double>& mean, std::vector<double>& xt, std::optional<cpu::wide_rows> held = {}) {
-  const cpu::wide_rows from = held ? *held : x.rows();
+  const cpu::wide_rows from = held ? *held : rows_of(x.values);
   const auto n = static_cast<index_t>(x.order.size());
   for (auto* v : {&shift, &mean, &xt}) v->assign(columns, 0.0);
   scatter.reset(columns);
@@ -131,9 +134,6 @@ TEST(bf16_scatter, bf16_values_in_any_type_have_the_same_sums) {
     for (const auto& more : {shift, mean, xt}) all.insert(all.end(), more.begin(), more.end());
     return all;
   };
-  const auto rows_of = [](const auto& values) {
-    return cpu::widened(tensor_view{values.data(), 208, 1, columns, columns, columns}).first;
-  };
   const auto f32 = x.as<float>();
   const auto f64 = x.as<double>();
   EXPECT_EQ(sums_of(rows_of(f32)), sums_of({}));
@@ -162,9 +162,6 @@ TEST(bf16_scatter, rows_that_need_f64_are_left) {
   auto f32 = x.as<float>();
   f32[x.order[70] * columns] = 0.1f;
   const auto f64 = std::vector<double>(128 * columns, 0.1);
-  const auto rows_of = [](const auto& values) {
-    return cpu::widened(tensor_view{values.data(), 128, 1, columns, columns, columns}).first;
-  };
   EXPECT_EQ(add_all(x, sums, scatter, shift, mean, xt, rows_of(f32)), 64);
   EXPECT_EQ(add_all(x, sums, scatter, shift, mean, xt, rows_of(f64)), 0);
 }

@@ -29,15 +29,15 @@ class bf16_scatter {
   /// ones; false where they are no bf16, not finite or too large.
   bool begin(const wide_rows& x, const index_t* order, index_t rows, double* shift) {
     d_ = x.cols;
+    rows = std::min(rows, most_rows);
+    raw_.resize(most_rows * d_);
+    if (!read(x, order, rows)) return false;  // most f32 rows end here, at their first one
     rest_words_ = (d_ + 63) / 64;
     for (auto* column : {&shift_, &unit_, &inverse_}) column->resize(d_);
     wide_unit_.resize(d_);
     shift_unit_.resize(d_);
-    raw_.resize(most_rows * d_);
     whole_.resize(most_rows / 2 * d_);
     rest_sum_.assign(d_ * d_, 0.0f);
-    rows = std::min(rows, most_rows);
-    if (!read(x, order, rows)) return false;
     aligned_vector<float> largest(d_);
     for (index_t c = 0; c < d_; c += L) {
       vec<float> sum{}, most{};
