@@ -10,8 +10,8 @@
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/products/simd.hpp"
 
-/// Scores of blocks of queries and keys in f32, for the attention and for what is measured of its softmax. Included by
-/// files that are compiled alone.
+/// Scores of blocks of queries and keys in f32, for the attention and for what is measured of its softmax. Only files
+/// that no unity build joins with others include it.
 namespace qkgeom::attention_blocks {
 
 using simd::floats;
@@ -20,7 +20,7 @@ using simd::ints;
 // A block is `rows` queries against some keys, transposed: the lanes of a vector are queries, so that maxima and sums
 // run down the lanes and keys and values are read as scalars where they lie. A row is a query of one head; the heads of
 // a group follow one another, since they read the same keys. A register tile is `vectors` x `tile`. A build for every
-// CPU has short vectors only, while BLAS has kernels for the CPU it runs on: there products are BLAS'.
+// CPU has short vectors only, while BLAS has kernels for the CPU it runs on: there BLAS computes the products.
 inline constexpr bool by_blas = simd::lanes == 4;
 inline constexpr int vectors = by_blas ? 12 : simd::registers == 32 ? 3 : 2;
 inline constexpr int tile = simd::registers == 32 ? 8 : 4;

@@ -70,8 +70,8 @@ inline owned_event make_event(unsigned flags = cudaEventDefault) {
                                  [&](cudaEvent_t* event) { return cudaEventCreateWithFlags(event, flags); });
 }
 
-/// A stream-ordered pool on a device. It keeps freed memory until it ends or is trimmed; no stream waits for another
-/// to get at memory.
+/// A stream-ordered pool on a device. It keeps freed memory until it ends or is trimmed. It makes no stream wait for
+/// another one's memory; it grows instead.
 class memory_pool {
  public:
   explicit memory_pool(int device) {
@@ -91,7 +91,7 @@ class memory_pool {
     reads_pageable_memory_ = direct != 0;
   }
 
-  /// The pool of the current device, one for all who hold it, so that what one frees another gets.
+  /// The pool of the current device. All streams of the program share it: one uses what another has freed.
   static std::shared_ptr<memory_pool> of_device() {
     static std::mutex one_at_a_time;
     static std::map<int, std::weak_ptr<memory_pool>> pools;

@@ -204,7 +204,7 @@ struct pair_tiles {
               side.position[0][r] == side.position[1][c], to);
   }
 
-  /// Tells of a thread's eight pairs which are admitted. Whole: all are.
+  /// A function of i: whether pair i of a thread's eight is admitted. Whole: all are.
   template <bool Whole>
   QKGEOM_HD static auto admitted_of(const placed_tile& tile, const shared_values& side, int t, int r) {
     const column_run run = side.admitted.columns(tile, r);

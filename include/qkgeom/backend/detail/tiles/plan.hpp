@@ -60,8 +60,8 @@ QKGEOM_HD inline std::int32_t range_of(const tile_span& span, const group_range*
 struct tile_place {
   index_t i0, j0;
 };
-/// Tile number `number` of a span. Tiles are numbered a square of 8 x 8 after the other, so that those that run at one
-/// time read few keys.
+/// Tile number `number` of a span. Tiles are numbered square by square, 8 x 8 tiles each: tiles that run at the same
+/// time then read few keys.
 QKGEOM_HD inline tile_place place_of(const tile_span& span, index_t number) {
   if (!span.large) return {span.first, span.first};
   constexpr index_t side = 8;
