@@ -40,6 +40,7 @@ same "$work/softmax-cuda" "$work/softmax-cpu" softmax.csv softmax_distance.csv
 [[ -s $work/loss-cpu ]] && cmp "$work/loss-cuda" "$work/loss-cpu" || bad "the losses differ: $(cat "$work"/loss-*)"
 
 same "$work/evaluated-cuda" "$work/evaluated-cpu" condition_loss.csv condition_probes.csv
+cmp -s "$work/evaluated-cuda/condition_loss.csv" "$work/evaluated-cpu/condition_loss.csv" && bad "no loss is rounded otherwise: qkgeom-evaluate ran on the CPU both times"
 
 # Layers that share room give the rows and moments of layers that stay.
 on cuda qkgeom-capture "${capture[@]}" "${rows[@]}" --resident stream --out "$work/rows-stream"
