@@ -484,6 +484,8 @@ TEST(description, longrope_chooses_by_length) {
   EXPECT_EQ(planned(4096), static_cast<double>(d.rope.inv_freq[10]));
   EXPECT_EQ(planned(4097), static_cast<double>(d.rope.longrope->inv_freq[10]));
   EXPECT_EQ(read_description(with_rope_scaling(phi, "yarn:4:4096")).rope.type, "yarn");
+  EXPECT_EQ(read_description(with(phi, {{"original_max_position_embeddings", 1e19}})).rope.longrope->context,
+            index_t{9'000'000'000'000'000});
   phi["rope_scaling"]["long_factor"].push_back(2);
   EXPECT_THAT(description_refusal(phi), HasSubstr("long_factor must list 48 numbers"));
   phi["rope_scaling"].erase("long_factor");

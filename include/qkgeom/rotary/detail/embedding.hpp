@@ -124,7 +124,7 @@ inline void read_longrope(const scaling_fields& from, rope_description& rope) {
     }
     return f;
   };
-  rope.longrope = long_scaling{divided("long_factor"), static_cast<index_t>(original)};
+  rope.longrope = long_scaling{divided("long_factor"), stretched(original, 1)};
   rope.inv_freq = divided("short_factor");
   const double factor = from.dictionary.positive("factor").value_or(static_cast<double>(from.context) / original);
   const double usual = factor > 1 ? std::sqrt(1 + std::log(factor) / std::log(original)) : 1;
@@ -136,7 +136,7 @@ inline void read_longrope(const scaling_fields& from, rope_description& rope) {
 inline void read_proportional(const scaling_fields& from, double share, rope_description& rope) {
   const auto turning = static_cast<std::ptrdiff_t>(std::floor(static_cast<double>(rope.rotary_dim) * share / 2));
   std::fill(rope.inv_freq.begin() + turning, rope.inv_freq.end(), 0.0f);
-  const double factor = from.or_default("factor", 1);
+  const double factor = from.dictionary.positive("factor").value_or(1);
   for (float& f : rope.inv_freq) f /= static_cast<float>(factor);
   if (factor != 1) rope.scaled_context = stretched(static_cast<double>(from.context), factor);
 }
