@@ -56,7 +56,8 @@ struct query_model {
   std::vector<query_bucket> bucket;
 };
 
-/// FNV-1a hash of covariance, reflector and buckets, without the buckets' edges. Pair sums merge only under one model.
+/// Hash of covariance, reflector and buckets, without the buckets' edges: FNV-1a by words of 64 bits. Pair sums merge
+/// only under one model.
 QKGEOM_INLINE std::uint64_t fingerprint(const query_model& m);
 
 /// Fits the Gaussian query model (4.9 to 4.12; docs/mathematics.md, Query model) of each head from `head_moments`

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <utility>
 #include <vector>
 
@@ -16,9 +16,8 @@ namespace qkgeom {
 QKGEOM_INLINE std::uint64_t fingerprint(const query_model& m) {
   std::uint64_t hash = 14695981039346656037u;
   const auto add = [&](double x) {
-    std::uint64_t bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    for (int i = 0; i < 8; ++i, bits >>= 8) hash = (hash ^ (bits & 0xff)) * 1099511628211u;
+    hash = (hash ^ std::bit_cast<std::uint64_t>(x)) * 1099511628211u;
+    hash ^= hash >> 32;  // a product carries nothing downwards
   };
   const auto add_all = [&](const std::vector<double>& x) { std::for_each(x.begin(), x.end(), add); };
   add(static_cast<double>(m.covariance));

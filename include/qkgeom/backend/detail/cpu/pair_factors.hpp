@@ -72,7 +72,7 @@ class key_products {
   void multiply(const factor_columns<F>& factor, index_t begin, index_t end) {
     width_ = factor.width;
     begin_ = begin;
-    z_.resize(round_up(end - begin, block) * width_);
+    z_.resize(std::max<std::size_t>(z_.size(), round_up(end - begin, block) * width_));
     constexpr int L = lanes<F>;
     for (index_t i = 0; i < end - begin; i += block) {
       const F* const y = y_.data() + (begin + i) * d_;
