@@ -82,6 +82,8 @@ struct finish_attention {
 
 namespace qkgeom {
 
+struct measured_softmax;
+
 /// Queries of a chunk against the keys of their document so far.
 template <class T>
 struct attention_call {
@@ -93,6 +95,7 @@ struct attention_call {
   double scale;                  ///< of the scores
   double cap = 0;                ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
   const float* sinks = nullptr;  ///< (heads) logits that enter the softmax as that of one more key, of value 0
+  const measured_softmax* softmax = nullptr;  ///< what cpu_device measures of the softmax at the same time, or none
 };
 
 /// The keys that a call needs, of which the last query stands at the last.

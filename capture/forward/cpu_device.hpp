@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capture/forward/attention/attention.hpp"
+#include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/decoder.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/simd_team.hpp"
@@ -16,6 +17,13 @@ namespace qkgeom {
 
 template <class T>
 class padded_key_values;
+
+/// Values of a type that holds a float, as floats.
+template <class T>
+tensor_view<const float> as_floats(const tensor_view<const T>& x) {
+  static_assert(sizeof(T) == sizeof(float));
+  return {reinterpret_cast<const float*>(x.data), x.rows, x.heads, x.dim, x.row_stride, x.head_stride};
+}
 
 /// The CPU as the device of a `decoder`. Chunks of rows are shared out over a pool of threads; a thread takes all steps
 /// of a chunk between two attentions while it lies in its caches.
@@ -59,7 +67,14 @@ class cpu_device {
                       .scale = call.scale,
                       .cap = call.cap,
                       .sinks = call.sinks,
-                      .kernel = kernel_});
+                      .kernel = kernel_,
+                      .softmax = call.softmax});
+  }
+  /// The softmax of a document whose attention is not computed.
+  template <class T>
+  attention_sums measure(const tensor_view<const T>& q, const tensor_view<const T>& k,
+                         const measured_heads& what) const {
+    return measure_attention(*pool_, as_floats(q), as_floats(k), what);
   }
 
  private:

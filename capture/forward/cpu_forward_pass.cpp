@@ -21,11 +21,6 @@ tensor_view<const float> rows_at(tensor_view<const float> x, const std::vector<s
   return packed_tensor(static_cast<const float*>(to.data()), rows, x.heads, x.dim);
 }
 
-template <class T>
-tensor_view<const float> as_floats(const tensor_view<const T>& x) {
-  return {reinterpret_cast<const float*>(x.data), x.rows, x.heads, x.dim, x.row_stride, x.head_stride};
-}
-
 /// T is float or wide_bf16.
 template <class T>
 class pass_of : public forward_pass {
@@ -53,6 +48,8 @@ class pass_of : public forward_pass {
       };
     if (sinks.passed) to.keys = [&](std::size_t document, index_t layer, view) { sinks.passed(document, layer); };
     to.losses = sinks.losses;
+    to.measured = sinks.measured;
+    to.softmax = sinks.softmax;
     decoder_.run(documents, stage, to);
   }
   void check_output() const override { decoder_.check_output(); }

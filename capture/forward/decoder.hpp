@@ -46,6 +46,9 @@ struct device_sinks {
   /// The keys of a whole document as they enter the attention, after all its chunks.
   std::function<void(std::size_t document, index_t layer, tensor_view<const T, Space> k)> keys{};
   std::function<void(std::size_t document, const token_predictions&)> losses{};
+  /// See batch_sinks; on a device that takes whole documents.
+  std::function<std::optional<measured_heads>(index_t layer)> measured{};
+  std::function<void(std::size_t document, index_t layer, const attention_sums& sums)> softmax{};
 };
 
 /// The forward pass of a decoder on a device: the CPU (cpu_device.hpp), a GPU, or in tests the host in place of a GPU.
@@ -264,12 +267,33 @@ class decoder {
       hand_out(to.rows, false);
       if (pre) each_chunk([&](const chunk& c, workspace&) { steps_.rotate(c, layer, weights); });
       hand_out(to.attended, true);
+      const auto measured = to.measured ? to.measured(visit.layer) : std::nullopt;
+      for (const chunk& c : parts) attend(c, visit, weights, changes, measured, to);
       if (visit.only_qk) continue;
-      for (const chunk& c : parts) steps_.attend(c, layer, weights, changes);
       each_chunk([&](const chunk& c, workspace& w) { steps_.finish(c, layer, weights, w); });
     }
     if (!to.keys || layer.delta) return;
     for (const pass& p : documents) to.keys(p.number, visit.layer, steps_.key_view(p, layer, 0, p.tokens));
+  }
+
+  /// The attention of a document's rows and what is measured of it; of a layer without attention, that alone.
+  void attend(const chunk& c, const layer_visit& visit, const typename steps::layer_type& weights,
+              const layer_changes<Device>& changes, const std::optional<measured_heads>& measured, const sinks& to) {
+    const layer_description& layer = layer_of(visit.layer);
+    if constexpr (Device::whole_documents)
+      if (measured) {
+        attention_sums sums;
+        if (visit.only_qk) {
+          sums =
+              device_->measure(steps_.query_view(c, layer), steps_.key_view(*c.document, layer, 0, c.rows), *measured);
+        } else {
+          sums = no_attention_sums(c.rows, *measured);
+          const measured_softmax softmax{*measured, sums};
+          steps_.attend(c, layer, weights, changes, &softmax);
+        }
+        return to.softmax(c.document->number, visit.layer, sums);
+      }
+    if (!visit.only_qk) steps_.attend(c, layer, weights, changes, nullptr);
   }
 
   Device* device_;

@@ -265,21 +265,14 @@ void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std
   if (statistics_) statistics_->add_documents(count, more);
   if (setup_.analysis) setup_.analysis->add_documents(count, more);
   const auto analyse = setup_.analysis ? setup_.analysis->sink() : nullptr;
-  const bool measures = options_.softmax && !takes_softmax_;
-  if (measures || analyse)
-    sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-      if (measures) measure_softmax(i, layer, q, k);
-      if (analyse) analyse(i, layer, q, k);
-    };
+  if (analyse) sinks.attended = analyse;
+  if (options_.softmax && !takes_softmax_) {
+    sinks.measured = [&](index_t layer) { return statistics_->measured(layer); };
+    sinks.softmax = [&](std::size_t i, index_t layer, const attention_sums& sums) { statistics_->add(i, layer, sums); };
+  }
   if (options_.loss)
     sinks.losses = [&](std::size_t i, const token_predictions& found) { statistics_->add_losses(i, found.loss); };
   setup_.forward.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
-}
-
-void capture_job::measure_softmax(std::size_t document, index_t layer, tensor_view<const float> q,
-                                  tensor_view<const float> k) {
-  if (const auto measured = statistics_->measured(layer))
-    statistics_->add(document, layer, measure_attention(setup_.pool, q, k, *measured));
 }
 
 void capture_job::write_shard() {

@@ -72,7 +72,6 @@ class capture_job {
   /// Runs a batch of documents, `first` and those after it. Each layer hands them out in order, so that stores by layer
   /// hold them in order whatever the batches.
   void run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar);
-  void measure_softmax(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k);
   void write_shard();
 
   const job_setup setup_;

@@ -77,12 +77,13 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
       estimate.attention_flop += 4 * real(model.query_heads * model.heads_of(layer).head_dim) * seen_by(layer, real(n));
   }
   if (whole) estimate.linear_flop += 2 * real(model.hidden) * real(model.vocabulary) * real(estimate.tokens);
-  if (!estimate.manifest.extra.contains("softmax")) return;
-  for (const auto& info : estimate.manifest.layers)
-    for (const index_t n : lengths)
-      estimate.attention_flop +=
-          2 * real(static_cast<index_t>(info.query_heads.size()) * estimate.manifest.model.head_dim) *
-          seen_keys(real(n), info.window);
+  // Beside the attention the softmax is measured from the same products, in a last layer without attention from its own.
+  if (whole || !estimate.manifest.extra.contains("softmax")) return;
+  const auto& info = estimate.manifest.layers.back();
+  for (const index_t n : lengths)
+    estimate.attention_flop +=
+        2 * real(static_cast<index_t>(info.query_heads.size()) * estimate.manifest.model.head_dim) *
+        seen_keys(real(n), info.window);
 }
 
 /// Pairs of a document's keys that a query bucket with this start and middle (`tau`) admits.

@@ -8,6 +8,7 @@
 
 #include "capture/forward/attention/attention_blocks.hpp"
 #include "capture/forward/attention/attention_tiles.hpp"
+#include "capture/forward/attention/softmax_blocks.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
@@ -16,6 +17,7 @@ namespace {
 using namespace attention_blocks;
 using simd::floats;
 using simd::ints;
+using measurement_type = softmax_blocks::row_measurement<vectors>;
 
 /// Keys of a block. In f32 a block is made for the first-level cache.
 constexpr index_t block_size(bool to_bf16) { return to_bf16 ? bf16_block : 64; }
@@ -23,11 +25,13 @@ constexpr index_t block_size(bool to_bf16) { return to_bf16 ? bf16_block : 64; }
 /// One block's working memory, reused by the blocks of a thread.
 struct scratch {
   std::vector<float> q, out, scores;  // (d, rows), (d, rows), (keys, rows)
+  measurement_type measurement;
 
-  scratch(index_t dim, index_t keys)
+  scratch(index_t dim, index_t keys, index_t bins)
       : q(static_cast<std::size_t>(dim * rows)),
         out(static_cast<std::size_t>(dim * rows)),
-        scores(static_cast<std::size_t>(keys * rows)) {}
+        scores(static_cast<std::size_t>(keys * rows)),
+        measurement(bins) {}
 };
 
 struct row_block {
@@ -117,8 +121,9 @@ row_block begin_rows(const query_rows<float>& from, float scale, const float* si
 /// Runs over the keys that the rows see, block by block.
 template <bool Bf16>
 void attend(const query_rows<float>& queries, const float* k, const float* v, index_t dim, std::int32_t window,
-            float cap, row_block& r, scratch& s) {
+            float cap, bool measures, row_block& r, scratch& s) {
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), size = block_size(Bf16);
+  if (measures) s.measurement.begin(low, high, window, r.position, r.top, r.sum);
   for (index_t j = std::max<index_t>(0, low - window + 1) / size * size; j <= high; j += size) {
     const index_t keys = std::min(size, round_up(high + 1 - j, key_tile));
     floats top[vectors];
@@ -128,6 +133,7 @@ void attend(const query_rows<float>& queries, const float* k, const float* v, in
     const bool partial = j + keys - 1 > low || high - window >= j;
     if (partial) mask_block(r.position, static_cast<std::int32_t>(j), keys, window, s.scores.data(), top);
     raise_tops(r, top, dim, s.out.data());
+    if (measures) s.measurement.add(s.scores.data(), 1, r.top, j, std::min(j + keys, high + 1));
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
       float* const scores = s.scores.data() + i * rows;
@@ -171,25 +177,28 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   const auto cap = static_cast<float>(std::numbers::log2e * options.cap);
   const tile_unit unit = tile_unit_of(options.kernel);
   if (options.to_bf16 && cap == 0 && !options.sinks && unit != tile_unit::none)
-    return causal_attention_tiles(unit, pool, q, k, v, key_heads, window, scale);
+    return causal_attention_tiles(unit, pool, q, k, v, key_heads, window, scale, options.softmax);
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
-  const index_t blocks = (total + rows - 1) / rows;
-  std::vector<scratch> scratches(pool.size(), scratch(dim, block_size(options.to_bf16)));
+  const index_t blocks = (total + rows - 1) / rows, bins = options.softmax ? options.softmax->what.options.bins : 0;
+  std::vector<scratch> scratches(pool.size(), scratch(dim, block_size(options.to_bf16), bins));
   std::vector<index_t> heads(q.heads);
   std::iota(heads.begin(), heads.end(), index_t{0});
+  const auto members = softmax_blocks::members_of(q.heads, key_heads, options.softmax);
 
-  pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
-    scratch& s = scratches[thread];
-    const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
-    const query_rows<float> rows_here{q, heads.data() + kv * group, group, block * rows,
-                                      std::min(rows, total - block * rows)};
-    row_block r = begin_rows(rows_here, scale, options.sinks, s);
-    if (options.to_bf16)
-      attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, cap, r, s);
-    else
-      attend<false>(rows_here, k.head(kv), v.head(kv), dim, window, cap, r, s);
-    store_result(rows_here, r, options.to_bf16, s);
-  });
+  softmax_blocks::over_blocks(pool, blocks, members, options.softmax,
+                              [&](index_t kv, index_t block, int thread, auto* found) {
+                                scratch& s = scratches[thread];
+                                const query_rows<float> rows_here{q, heads.data() + kv * group, group, block * rows,
+                                                                  std::min(rows, total - block * rows)};
+                                row_block r = begin_rows(rows_here, scale, options.sinks, s);
+                                if (options.to_bf16)
+                                  attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, cap, found, r, s);
+                                else
+                                  attend<false>(rows_here, k.head(kv), v.head(kv), dim, window, cap, found, r, s);
+                                if (found)
+                                  *found = s.measurement.found(rows_here, members[kv], options.softmax->what.buckets);
+                                store_result(rows_here, r, options.to_bf16, s);
+                              });
 }
 
 }  // namespace qkgeom

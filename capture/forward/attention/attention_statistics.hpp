@@ -35,8 +35,18 @@ struct measured_heads {
   attention_statistics_options options;
 };
 
-/// Measures the causal softmax of some query heads: q (tokens, query heads, d), k (tokens, key heads, d) as they meet
-/// in the attention. Scores in f32, sums in f64; the result does not depend on the number of threads.
+/// The softmax of a document that is measured while its attention is computed, and where its sums go.
+struct measured_softmax {
+  const measured_heads& what;
+  attention_sums& sums;
+};
+
+/// Sums of 0 over the queries of a document. Throws if its distances need more bins.
+attention_sums no_attention_sums(index_t tokens, const measured_heads& what);
+
+/// Measures the causal softmax of some query heads, without their attention: q (tokens, query heads, d), k (tokens, key
+/// heads, d) as they meet in the attention. Scores in f32, sums in f64; the result does not depend on the number of
+/// threads.
 attention_sums measure_attention(thread_pool& pool, tensor_view<const float> q, tensor_view<const float> k,
                                  const measured_heads& what);
 

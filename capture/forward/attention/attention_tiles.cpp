@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capture/forward/attention/attention_rows.hpp"
+#include "capture/forward/attention/softmax_blocks.hpp"
 #include "capture/forward/products/pair_products.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
@@ -27,6 +28,7 @@ namespace {
 constexpr index_t vectors = 4;
 constexpr index_t rows = vectors * tiles::tile;
 constexpr index_t pair_rows = tiles::channels / 2;
+using measurement_type = softmax_blocks::row_measurement<rows / simd::lanes>;
 
 /// Keys and values of a layer as the first factors of tile products, zero padded.
 class packed_keys {
@@ -62,12 +64,14 @@ class packed_keys {
 struct workspace {
   tiles::line_vector<std::uint32_t> q, weights;  // (dim / 2, rows), (key_tile / 2, rows)
   tiles::line_vector<float> out, scores;         // (dim, rows), (bf16_block, rows)
+  measurement_type measurement;
 
-  explicit workspace(index_t dim)
+  workspace(index_t dim, index_t bins)
       : q(static_cast<std::size_t>(dim / 2 * rows)),
         weights(static_cast<std::size_t>(key_tile / 2 * rows)),
         out(static_cast<std::size_t>(dim * rows)),
-        scores(static_cast<std::size_t>(bf16_block * rows)) {}
+        scores(static_cast<std::size_t>(bf16_block * rows)),
+        measurement(bins) {}
 };
 
 struct row_state {
@@ -223,8 +227,10 @@ QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, s
 
 /// Runs over the keys that the rows see, block by block.
 QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries, const packed_keys& packed,
-                               index_t head, float score_scale, std::int32_t window, row_state& r, workspace& w) {
+                               index_t head, float score_scale, std::int32_t window, bool measures, row_state& r,
+                               workspace& w) {
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), dim = packed.dim();
+  if (measures) w.measurement.begin(low, high, window, r.position, r.top, r.sum);
   const __m512 scale = _mm512_set1_ps(score_scale);
   // Whether some row does not see some of the `keys` from j on.
   const auto partial = [&](index_t j, index_t keys) { return j + keys - 1 > low || high - window >= j; };
@@ -243,6 +249,7 @@ QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries,
         find_tops<false>(r, scores, 2 * tiles::tile, first, window, top);
     }
     raise_tops(r, top, scale, dim, w.out.data());
+    if (measures) w.measurement.add(w.scores.data(), score_scale, r.top, j, std::min(j + keys, high + 1));
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
       const float* const scores = w.scores.data() + i * rows;
@@ -269,11 +276,11 @@ QKGEOM_TILE_TARGET void store_result(const query_rows<float>& to, const row_stat
 }
 
 QKGEOM_TILE_TARGET void attend_block(tile_unit unit, const query_rows<float>& queries, const packed_keys& packed,
-                                     index_t head, float scale, std::int32_t window, workspace& w) {
+                                     index_t head, float scale, std::int32_t window, bool measures, workspace& w) {
   static constexpr tiles::tile_shapes shapes;
   tiles::begin(unit, shapes);
   row_state r = load_queries(queries, w);
-  attend(unit, queries, packed, head, scale, window, r, w);
+  attend(unit, queries, packed, head, scale, window, measures, r, w);
   store_result(queries, r, w);
   tiles::end(unit);
 }
@@ -281,22 +288,26 @@ QKGEOM_TILE_TARGET void attend_block(tile_unit unit, const query_rows<float>& qu
 }  // namespace
 
 void causal_attention_tiles(tile_unit unit, thread_pool& pool, tensor_view<float> q, const key_buffer& k,
-                            const key_buffer& v, index_t key_heads, std::int32_t window, float scale) {
+                            const key_buffer& v, index_t key_heads, std::int32_t window, float scale,
+                            const measured_softmax* softmax) {
   const index_t group = q.heads / key_heads, total = q.rows * group, blocks = (total + rows - 1) / rows;
   const packed_keys packed(k, v, key_heads, q.rows, pool);
-  std::vector<workspace> workspaces(pool.size(), workspace(packed.dim()));
+  std::vector<workspace> workspaces(pool.size(), workspace(packed.dim(), softmax ? softmax->what.options.bins : 0));
   std::vector<index_t> heads(q.heads);
   std::iota(heads.begin(), heads.end(), index_t{0});
-  pool.for_each(blocks * key_heads, [&](index_t task, int thread) {
-    const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;  // the longest first
-    attend_block(unit, {q, heads.data() + kv * group, group, block * rows, std::min(rows, total - block * rows)},
-                 packed, kv, scale, window, workspaces[thread]);
+  const auto members = softmax_blocks::members_of(q.heads, key_heads, softmax);
+  softmax_blocks::over_blocks(pool, blocks, members, softmax, [&](index_t kv, index_t block, int thread, auto* found) {
+    workspace& w = workspaces[thread];
+    const query_rows<float> here{q, heads.data() + kv * group, group, block * rows,
+                                 std::min(rows, total - block * rows)};
+    attend_block(unit, here, packed, kv, scale, window, found, w);
+    if (found) *found = w.measurement.found(here, members[kv], softmax->what.buckets);
   });
 }
 
 #else
 void causal_attention_tiles(tile_unit, thread_pool&, tensor_view<float>, const key_buffer&, const key_buffer&, index_t,
-                            std::int32_t, float) {
+                            std::int32_t, float, const measured_softmax*) {
   fail("this build has no tile products");
 }
 #endif

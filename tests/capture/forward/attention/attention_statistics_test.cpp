@@ -2,9 +2,11 @@
 // Softmax statistics against a plain softmax, and losses against transformers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "capture/forward/attention/attention.hpp"
 #include "capture/forward/attention/attention_statistics.hpp"
 #include "qkgeom/io/json.hpp"
 #include "tests/capture/forward/device/host_device.hpp"
@@ -67,6 +69,55 @@ TEST(attention_statistics, equal_a_plain_softmax) {
       test::expect_near(measure_attention(pool, d.queries(), d.keys(), {heads, buckets, o}),
                         plain_softmax(d.queries(), d.keys(), heads, buckets, o));
     }
+}
+
+// Measured beside the attention, by each of its kernels, whose result keeps its bits; some heads of a group, and none
+// of the second group.
+TEST(attention_statistics, beside_the_attention_equal_a_plain_softmax) {
+  test::noisy_document d;
+  for (auto* side : {&d.q, &d.k})
+    for (float& x : *side) x = device_kernels::rounded<bf16>(x);
+  key_buffer k, v;
+  for (key_buffer* to : {&k, &v}) {
+    to->reshape(d.tokens, d.key_heads, d.dim);
+    for (index_t h = 0; h < d.key_heads; ++h)
+      for (index_t t = 0; t < d.tokens; ++t) std::copy_n(d.keys().head(h).row(t), d.dim, to->view().head(h).row(t));
+  }
+  const auto buckets = uniform_buckets{70}.edges(400);
+  const std::vector<float> sinks{-4, 0, 0.5f, 0, 0, 9};
+  for (const auto& heads : {std::vector<index_t>{0, 2, 5}, std::vector<index_t>{1}})
+    for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(37)})
+      for (const bool with_sinks : {false, true})
+        for (const bool to_bf16 : {false, true})
+          for (const auto kernel :
+               {attention_kernel::portable, attention_kernel::without_amx, attention_kernel::best}) {
+            attention_statistics_options o{.window = window, .scale = 0.3, .bins = distance_bins(400)};
+            for (const index_t h : heads)
+              if (with_sinks) o.sinks.push_back(sinks[h]);
+            const measured_heads what{heads, buckets, o};
+            attention_options options{.window = window,
+                                      .to_bf16 = to_bf16,
+                                      .scale = 0.3,
+                                      .sinks = with_sinks ? sinks.data() : nullptr,
+                                      .kernel = kernel};
+            const auto attended = [&](int threads) {
+              thread_pool pool(threads);
+              auto out = d.q;
+              causal_attention(pool, packed_tensor(out.data(), d.tokens, d.query_heads, d.dim), k, v, d.key_heads,
+                               options);
+              return out;
+            };
+            const auto alone = attended(2);
+            auto sums = no_attention_sums(d.tokens, what), again = sums;
+            const measured_softmax first{what, sums}, second{what, again};
+            options.softmax = &first;
+            EXPECT_EQ(attended(2), alone);
+            options.softmax = &second;
+            attended(1);
+            EXPECT_EQ(sums.entropy, again.entropy);
+            EXPECT_EQ(sums.distance, again.distance);
+            test::expect_near(sums, plain_softmax(d.queries(), d.keys(), heads, buckets, o));
+          }
 }
 
 // Windows narrower than a block of keys, so that some queries see none of a block; wider ones; and no window.
