@@ -34,30 +34,33 @@ struct add_logits {
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    using value = typename Team::value;
+    using functions = value_functions<value>;
     const T* const x = logits + row * words;
     logit_state s = state[row];
-    float largest = s.top;
-    for (index_t j = team.rank(); j < words; j += team.size())
-      if (const float logit = logit_of(x[j]); logit > largest) largest = logit;
-    largest = team.max(largest);
-    float sum = 0;
-    for (index_t j = team.rank(); j < words; j += team.size()) sum += std::exp(logit_of(x[j]) - largest);
-    sum = team.sum(sum);
+    value most = value{} + s.top, weights{};
+    for_columns(team, words, [&](auto c) {
+      most = functions::larger(within_row(logit_of<value>(load(x, c)), c, -HUGE_VALF), most);  // never a NaN
+    });
+    const float largest = team.max(most);
+    for_columns(team, words,
+                [&](auto c) { weights += within_row(functions::exp(logit_of<value>(load(x, c)) - largest), c); });
+    const float sum = team.sum(weights);
     if (team.rank() > 0) return;  // all have read `state` before they added up
     if (s.sum > 0) s.sum *= std::exp(static_cast<double>(s.top) - static_cast<double>(largest));
     s.sum += static_cast<double>(sum);
     s.top = largest;
     const index_t target = following[row] - first_word;
-    if (target >= 0 && target < words) s.next = logit_of(x[target]);
+    if (target >= 0 && target < words) s.next = logit_of<float>(load(x, target));
     state[row] = s;
   }
 
  private:
-  QKGEOM_HD float logit_of(T product) const {
-    float x = static_cast<float>(product);
-    if (scale != 1) x = rounded<T>(x * scale);
-    if (cap != 0) x = rounded<T>(rounded<T>(std::tanh(rounded<T>(x / cap))) * cap);
-    return x;
+  template <class Value>
+  QKGEOM_HD Value logit_of(Value product) const {
+    if (scale != 1) product = rounded<T>(product * scale);
+    if (cap != 0) product = rounded<T>(rounded<T>(value_functions<Value>::tanh(rounded<T>(product / cap))) * cap);
+    return product;
   }
 };
 

@@ -23,6 +23,11 @@ struct simd_team {
   void sync() const {}
   float sum(simd::floats x) const { return simd::sum(x); }
   float sum(float x) const { return x; }
+  float max(simd::floats x) const {
+    float most = x[0];
+    for (int i = 1; i < simd::lanes; ++i) most = x[i] > most ? x[i] : most;
+    return most;
+  }
   float max(float x) const { return x; }
   int group() const { return 0; }
   int groups() const { return 1; }
@@ -35,6 +40,16 @@ struct value_functions<simd::floats> {
   static simd::floats rounded(simd::floats x) {
     if constexpr (rounds_to_bf16<T>) return simd::round_to_bf16(x);
     simd::keep(x);
+    return x;
+  }
+  static simd::floats larger(simd::floats a, simd::floats b) { return simd::max(a, b); }
+  /// For x <= 87; NaN stays NaN.
+  static simd::floats exp(simd::floats x) {
+    constexpr float log2e = 1.44269504088896340736f;
+    return x == x ? simd::exp2(x * log2e) : x;
+  }
+  static simd::floats tanh(simd::floats x) {
+    for (int i = 0; i < simd::lanes; ++i) x[i] = value_functions<float>::tanh(x[i]);
     return x;
   }
   /// Beyond |x| = 87 it is 0 or 1 in f32; the bound keeps the power of two finite.
@@ -74,8 +89,8 @@ void store(T* row, column_range c, simd::floats x, index_t step = 1) {
   else
     std::memcpy(to, &x, static_cast<std::size_t>(c.count) * sizeof(float));
 }
-inline simd::floats within_row(simd::floats x, column_range c) {
-  for (int lane = c.count; lane < simd::lanes; ++lane) x[lane] = 0;
+inline simd::floats within_row(simd::floats x, column_range c, float beyond = 0) {
+  for (int lane = c.count; lane < simd::lanes; ++lane) x[lane] = beyond;
   return x;
 }
 

@@ -114,6 +114,9 @@ struct value_functions<float> {
   QKGEOM_HD static float rounded(float x) {
     return static_cast<float>(to_element<T>(x));
   }
+  QKGEOM_HD static float larger(float a, float b) { return a > b ? a : b; }
+  QKGEOM_HD static float exp(float x) { return std::exp(x); }
+  QKGEOM_HD static float tanh(float x) { return std::tanh(x); }
   QKGEOM_HD static float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
   QKGEOM_HD static float gelu(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f)); }
 };
@@ -133,8 +136,8 @@ template <class T>
 QKGEOM_HD void store(T* row, index_t c, float x, index_t step = 1) {
   row[c * step] = to_element<T>(x);
 }
-/// x, but 0 beyond the last column.
-QKGEOM_HD inline float within_row(float x, index_t) { return x; }
+/// x, but 0 or `beyond` beyond the last column.
+QKGEOM_HD inline float within_row(float x, index_t, [[maybe_unused]] float beyond = 0) { return x; }
 
 /// use(c) for c < n.
 template <class Team, class Use>

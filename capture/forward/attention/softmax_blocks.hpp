@@ -99,7 +99,11 @@ class row_measurement {
       if (far != near) end = std::min(end, high_ - 2 * bottom + 1);
       for (const index_t f : first_tokens)
         if (key < f) end = std::min(end, f);
-      add_run(scores, key, end, near, far, static_cast<std::int32_t>(2 * bottom));
+      const auto cut = static_cast<std::int32_t>(2 * bottom);
+      if (high_ - window_ >= key)
+        add_run<true>(scores, key, end, near, far, cut);
+      else
+        add_run<false>(scores, key, end, near, far, cut);
     }
   }
 
@@ -144,10 +148,10 @@ class row_measurement {
       for (int l = 0; l < simd::lanes; ++l) row(value)[begin + l] *= static_cast<double>(factor[l]);
   }
 
-  /// Weights of key `key` in vector v, and x = s - top.
-  floats weights(const float* scores, int v, std::int32_t key, floats& x) const {
+  /// Weights of a key in vector v, and x = s - top.
+  floats weights(const float* scores, int v, floats& x) const {
     x = simd::load(scores + v * simd::lanes) * scale_ - top_[v];
-    return sees(position_[v], key, window_) ? simd::exp2(x) : floats{};
+    return simd::exp2(x);
   }
   /// Adds what does not depend on distance: sums over keys from `key` on, which lie beyond the same of the first
   /// tokens.
@@ -158,14 +162,16 @@ class row_measurement {
       if (key < first_tokens[f]) add(first + static_cast<index_t>(f), of_weights);
   }
   /// Adds keys [key, stop), which lie beyond the same of the first tokens, and whose distances from the rows belong to
-  /// bin `far` from `cut` tokens on, else to bin `near`.
+  /// bin `far` from `cut` tokens on, else to bin `near`. All stand before the rows; with `Hides` the window hides some.
+  template <bool Hides>
   void add_run(const float* scores, index_t key, index_t stop, int near, int far, std::int32_t cut) {
     floats all[Vectors] = {}, exponents[Vectors] = {}, beyond[Vectors] = {};
     for (index_t j = key; j < stop; ++j, scores += rows)
       simd::unrolled<Vectors>([&](auto v) {
         floats x;
         const auto number = static_cast<std::int32_t>(j);
-        const floats w = weights(scores, v, number, x);
+        floats w = weights(scores, v, x);
+        if constexpr (Hides) w = sees(position_[v], number, window_) ? w : floats{};
         all[v] += w;
         exponents[v] += w * x;
         if (near != far) beyond[v] += position_[v] - number >= cut ? w : floats{};
@@ -183,7 +189,8 @@ class row_measurement {
     for (int v = 0; v < Vectors; ++v) {
       floats x;
       const auto number = static_cast<std::int32_t>(key);
-      all[v] = weights(scores, v, number, x);
+      const floats w = weights(scores, v, x);
+      all[v] = sees(position_[v], number, window_) ? w : floats{};
       exponents[v] = all[v] * x;
       for (int l = 0; l < simd::lanes; ++l)
         if (position_[v][l] >= number)
