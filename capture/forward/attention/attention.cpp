@@ -123,7 +123,7 @@ template <bool Bf16>
 void attend(const query_rows<float>& queries, const float* k, const float* v, index_t dim, std::int32_t window,
             float cap, bool measures, row_block& r, scratch& s) {
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), size = block_size(Bf16);
-  if (measures) s.measurement.begin(low, high, window, r.position, r.top, r.sum);
+  if (measures) s.measurement.begin(low, high, window, 1, r.position, r.top, r.sum);
   for (index_t j = std::max<index_t>(0, low - window + 1) / size * size; j <= high; j += size) {
     const index_t keys = std::min(size, round_up(high + 1 - j, key_tile));
     floats top[vectors];
@@ -133,7 +133,7 @@ void attend(const query_rows<float>& queries, const float* k, const float* v, in
     const bool partial = j + keys - 1 > low || high - window >= j;
     if (partial) mask_block(r.position, static_cast<std::int32_t>(j), keys, window, s.scores.data(), top);
     raise_tops(r, top, dim, s.out.data());
-    if (measures) s.measurement.add(s.scores.data(), 1, r.top, j, std::min(j + keys, high + 1));
+    if (measures) s.measurement.add(s.scores.data(), r.top, j, std::min(j + keys, high + 1));
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
       float* const scores = s.scores.data() + i * rows;
@@ -176,8 +176,8 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   const auto scale = static_cast<float>(std::numbers::log2e * score_scale);
   const auto cap = static_cast<float>(std::numbers::log2e * options.cap);
   const tile_unit unit = tile_unit_of(options.kernel);
-  if (options.to_bf16 && cap == 0 && !options.sinks && unit != tile_unit::none)
-    return causal_attention_tiles(unit, pool, q, k, v, key_heads, window, scale, options.softmax);
+  if (options.to_bf16 && unit != tile_unit::none)
+    return causal_attention_tiles(unit, pool, q, k, v, key_heads, {window, scale, cap, options.sinks, options.softmax});
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
   const index_t blocks = (total + rows - 1) / rows, bins = options.softmax ? options.softmax->what.options.bins : 0;
   std::vector<scratch> scratches(pool.size(), scratch(dim, block_size(options.to_bf16), bins));

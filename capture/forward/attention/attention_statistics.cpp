@@ -48,14 +48,14 @@ void measure(const query_rows<const float>& queries, const std::vector<index_t>&
     top[i / simd::lanes][i % simd::lanes] = static_cast<float>(std::numbers::log2e) * o.sinks[member];
     sum[i / simd::lanes][i % simd::lanes] = 1;
   }
-  s.measurement.begin(low, high, window, position, top, sum);
+  s.measurement.begin(low, high, window, 1, position, top, sum);
   for (index_t j = std::max<index_t>(0, low - window + 1) / block_keys * block_keys; j <= high; j += block_keys) {
     simd::unrolled<vectors>([&](auto v) { top[v] = simd::all(masked); });
     score_block(s.q.data(), keys.head(0) + j * keys.padded_dim(), block_keys, keys.padded_dim(), s.scores.data(), top);
     if (cap > 0) cap_block(block_keys, cap, s.scores.data(), top);
     if (j + block_keys - 1 > low || high - window >= j)
       mask_block(position, static_cast<std::int32_t>(j), block_keys, window, s.scores.data(), top);
-    s.measurement.add(s.scores.data(), 1, top, j, std::min(j + block_keys, high + 1));
+    s.measurement.add(s.scores.data(), top, j, std::min(j + block_keys, high + 1));
   }
 }
 

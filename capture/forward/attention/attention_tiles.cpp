@@ -2,9 +2,11 @@
 #include "capture/forward/attention/attention_tiles.hpp"
 
 #include <algorithm>
+#include <numbers>
 #include <numeric>
 #include <vector>
 
+#include "capture/forward/attention/attention_blocks.hpp"
 #include "capture/forward/attention/attention_rows.hpp"
 #include "capture/forward/attention/softmax_blocks.hpp"
 #include "capture/forward/products/pair_products.hpp"
@@ -79,14 +81,21 @@ struct row_state {
   __m512 top[vectors], sum[vectors];  // the largest score so far, before the scale; the sum of 2^(scale (score - top))
 };
 
-/// Queries in pairs of channels; rows that are not there are zero and stand where the last one does.
-QKGEOM_TILE_TARGET row_state load_queries(const query_rows<float>& from, workspace& w) {
+/// What scores are times once they are capped.
+float scale_of(const tile_attention& how) { return how.cap > 0 ? 1 : how.scale; }
+
+/// Queries in pairs of channels; rows that are not there are zero and stand where the last one does. A row begins with
+/// its head's sink as the only weight, 1.
+QKGEOM_TILE_TARGET row_state load_queries(const query_rows<float>& from, const tile_attention& how, workspace& w) {
   row_state r;
   std::fill(w.q.begin(), w.q.end(), 0u);
   std::fill(w.out.begin(), w.out.end(), 0.0f);
   alignas(64) std::int32_t position[rows];
+  alignas(64) float top[rows];
   for (index_t i = 0; i < rows; ++i) {
-    position[i] = static_cast<std::int32_t>(from.position(std::min(i, from.count - 1)));
+    const index_t row = std::min(i, from.count - 1);
+    position[i] = static_cast<std::int32_t>(from.position(row));
+    top[i] = how.sinks ? static_cast<float>(std::numbers::log2e) * how.sinks[from.head(row)] / scale_of(how) : masked;
     if (i >= from.count) continue;
     const float* x = from.row(i);
     for (index_t c = 0; c < from.q.dim; ++c)
@@ -94,8 +103,8 @@ QKGEOM_TILE_TARGET row_state load_queries(const query_rows<float>& from, workspa
   }
   for (index_t v = 0; v < vectors; ++v) {
     r.position[v] = _mm512_load_si512(position + v * tiles::tile);
-    r.top[v] = _mm512_set1_ps(masked);
-    r.sum[v] = _mm512_setzero_ps();
+    r.top[v] = _mm512_load_ps(top + v * tiles::tile);
+    r.sum[v] = _mm512_set1_ps(how.sinks ? 1 : 0);
   }
   return r;
 }
@@ -225,13 +234,19 @@ QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, s
   for (index_t v = 0; v < vectors; ++v) r.sum[v] = sum[v];
 }
 
+/// Scores become those to base 2, capped.
+void cap_scores(index_t n, const tile_attention& how, float* scores) {
+  for (index_t i = 0; i < n; i += simd::lanes)
+    simd::store(scores + i, attention_blocks::capped(simd::load(scores + i) * how.scale, how.cap));
+}
+
 /// Runs over the keys that the rows see, block by block.
 QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries, const packed_keys& packed,
-                               index_t head, float score_scale, std::int32_t window, bool measures, row_state& r,
-                               workspace& w) {
+                               index_t head, const tile_attention& how, bool measures, row_state& r, workspace& w) {
+  const std::int32_t window = how.window;
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), dim = packed.dim();
-  if (measures) w.measurement.begin(low, high, window, r.position, r.top, r.sum);
-  const __m512 scale = _mm512_set1_ps(score_scale);
+  if (measures) w.measurement.begin(low, high, window, scale_of(how), r.position, r.top, r.sum);
+  const __m512 scale = _mm512_set1_ps(scale_of(how));
   // Whether some row does not see some of the `keys` from j on.
   const auto partial = [&](index_t j, index_t keys) { return j + keys - 1 > low || high - window >= j; };
   for (index_t j = std::max<index_t>(0, low - window + 1) / bf16_block * bf16_block; j <= high; j += bf16_block) {
@@ -242,6 +257,7 @@ QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries,
       float* const scores = w.scores.data() + i * rows;
       multiply<true>(unit, packed.keys(head, j + i), dim, tiles::tile * dim, tiles::channels, w.q.data(),
                      dim / tiles::channels, scores);
+      if (how.cap > 0) cap_scores(2 * tiles::tile * rows, how, scores);
       const auto first = static_cast<std::int32_t>(j + i);
       if (partial(j + i, 2 * tiles::tile))
         find_tops<true>(r, scores, 2 * tiles::tile, first, window, top);
@@ -249,7 +265,7 @@ QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries,
         find_tops<false>(r, scores, 2 * tiles::tile, first, window, top);
     }
     raise_tops(r, top, scale, dim, w.out.data());
-    if (measures) w.measurement.add(w.scores.data(), score_scale, r.top, j, std::min(j + keys, high + 1));
+    if (measures) w.measurement.add(w.scores.data(), r.top, j, std::min(j + keys, high + 1));
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
       const float* const scores = w.scores.data() + i * rows;
@@ -276,11 +292,11 @@ QKGEOM_TILE_TARGET void store_result(const query_rows<float>& to, const row_stat
 }
 
 QKGEOM_TILE_TARGET void attend_block(tile_unit unit, const query_rows<float>& queries, const packed_keys& packed,
-                                     index_t head, float scale, std::int32_t window, bool measures, workspace& w) {
+                                     index_t head, const tile_attention& how, bool measures, workspace& w) {
   static constexpr tiles::tile_shapes shapes;
   tiles::begin(unit, shapes);
-  row_state r = load_queries(queries, w);
-  attend(unit, queries, packed, head, scale, window, measures, r, w);
+  row_state r = load_queries(queries, how, w);
+  attend(unit, queries, packed, head, how, measures, r, w);
   store_result(queries, r, w);
   tiles::end(unit);
 }
@@ -288,10 +304,10 @@ QKGEOM_TILE_TARGET void attend_block(tile_unit unit, const query_rows<float>& qu
 }  // namespace
 
 void causal_attention_tiles(tile_unit unit, thread_pool& pool, tensor_view<float> q, const key_buffer& k,
-                            const key_buffer& v, index_t key_heads, std::int32_t window, float scale,
-                            const measured_softmax* softmax) {
+                            const key_buffer& v, index_t key_heads, const tile_attention& how) {
   const index_t group = q.heads / key_heads, total = q.rows * group, blocks = (total + rows - 1) / rows;
   const packed_keys packed(k, v, key_heads, q.rows, pool);
+  const measured_softmax* const softmax = how.softmax;
   std::vector<workspace> workspaces(pool.size(), workspace(packed.dim(), softmax ? softmax->what.options.bins : 0));
   std::vector<index_t> heads(q.heads);
   std::iota(heads.begin(), heads.end(), index_t{0});
@@ -300,14 +316,14 @@ void causal_attention_tiles(tile_unit unit, thread_pool& pool, tensor_view<float
     workspace& w = workspaces[thread];
     const query_rows<float> here{q, heads.data() + kv * group, group, block * rows,
                                  std::min(rows, total - block * rows)};
-    attend_block(unit, here, packed, kv, scale, window, found, w);
+    attend_block(unit, here, packed, kv, how, found, w);
     if (found) *found = w.measurement.found(here, members[kv], softmax->what.buckets);
   });
 }
 
 #else
 void causal_attention_tiles(tile_unit, thread_pool&, tensor_view<float>, const key_buffer&, const key_buffer&, index_t,
-                            std::int32_t, float, const measured_softmax*) {
+                            const tile_attention&) {
   fail("this build has no tile products");
 }
 #endif

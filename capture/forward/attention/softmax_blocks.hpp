@@ -57,31 +57,32 @@ class row_measurement {
 
   explicit row_measurement(index_t bins) : bins_(bins), sums_((distance + bins) * rows) {}
 
-  /// Begins rows at `position` that have seen nothing yet but a sink of score `top` and weight `of_sink`, 1, or 0 where
-  /// there is none; scores are to base 2. Each of the three holds `rows` numbers of 32 bits.
+  /// Begins rows at `position`, `low` to `high`, that have seen nothing yet but a sink of score `top` and weight
+  /// `of_sink`, 1, or 0 where there is none. Each of the three holds `rows` numbers of 32 bits. Scores are to base 2
+  /// once they are times `scale`.
   template <class Positions, class Tops, class Weights>
-  void begin(index_t low, index_t high, std::int32_t window, const Positions& position, const Tops& top,
+  void begin(index_t low, index_t high, std::int32_t window, float scale, const Positions& position, const Tops& top,
              const Weights& of_sink) {
-    low_ = low, high_ = high, window_ = window;
+    low_ = low, high_ = high, window_ = window, scale_ = scale;
     static_assert(sizeof position == sizeof position_ && sizeof top == sizeof top_ && sizeof of_sink == sizeof top_);
     std::memcpy(position_, &position, sizeof position_);
     std::memcpy(top_, &top, sizeof top_);
+    for (floats& t : top_) t *= scale;
     std::fill(sums_.begin(), sums_.end(), 0.0);
     float weights_before[rows];
     std::memcpy(weights_before, &of_sink, sizeof weights_before);
     std::copy(weights_before, weights_before + rows, row(weight));
   }
 
-  /// Adds the keys [key, stop), of which the rows have the scores `scale` times `scores`, `scale` times `top` being the
-  /// largest score of each row so far. What the mask hides is left out, whatever its score.
+  /// Adds the keys [key, stop), `top` being the largest score of each row so far. What the mask hides is left out,
+  /// whatever its score.
   template <class Tops>
-  void add(const float* scores, float scale, const Tops& top, index_t key, index_t stop) {
+  void add(const float* scores, const Tops& top, index_t key, index_t stop) {
     floats tops[Vectors];
     static_assert(sizeof top == sizeof tops);
     std::memcpy(tops, &top, sizeof tops);
-    scale_ = scale;
     for (int v = 0; v < Vectors; ++v) {
-      const floats higher = simd::max(top_[v], tops[v] * scale);
+      const floats higher = simd::max(top_[v], tops[v] * scale_);
       if (simd::equal(higher, top_[v])) continue;
       raise(v * simd::lanes, top_[v], higher);
       top_[v] = higher;

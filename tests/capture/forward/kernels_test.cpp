@@ -77,10 +77,16 @@ std::vector<float> attention_problem::result(const attention_options& options, i
   return out;
 }
 
-/// The largest error of the attention against a sum in f64.
-double attention_error(const shape& s, bool to_bf16, attention_kernel kernel) {
+/// The largest error of the attention against a sum in f64; `special`: with a cap of 3 and sinks.
+double attention_error(const shape& s, bool to_bf16, attention_kernel kernel, bool special = false) {
   attention_problem problem(s, to_bf16);
-  const auto result = problem.result({.window = s.window, .to_bf16 = to_bf16, .kernel = kernel});
+  std::vector<float> sinks;
+  for (index_t h = 0; h < s.query_heads; ++h) sinks.push_back(1.5f - static_cast<float>(h));
+  const auto result = problem.result({.window = s.window,
+                                      .to_bf16 = to_bf16,
+                                      .cap = special ? 3.0 : 0.0,
+                                      .sinks = special ? sinks.data() : nullptr,
+                                      .kernel = kernel});
   const auto k = problem.k.view(), v = problem.v.view();
   double worst = 0;
   for (index_t h = 0; h < s.query_heads; ++h)
@@ -88,11 +94,12 @@ double attention_error(const shape& s, bool to_bf16, attention_kernel kernel) {
       const auto keys = k.head(h * s.key_heads / s.query_heads), values = v.head(h * s.key_heads / s.query_heads);
       const std::size_t row = static_cast<std::size_t>((t * s.query_heads + h) * s.dim);
       std::vector<double> out(s.dim, 0);
-      double sum = 0;
+      double sum = special ? std::exp(static_cast<double>(sinks[h])) : 0;
       for (index_t j = s.window ? std::max<index_t>(0, t - *s.window + 1) : 0; j <= t; ++j) {
         double dot = 0;
         for (index_t c = 0; c < s.dim; ++c) dot += double{problem.q[row + static_cast<std::size_t>(c)]} * keys(j, c);
-        const double p = std::exp(dot / std::sqrt(static_cast<double>(s.dim)));
+        const double score = dot / std::sqrt(static_cast<double>(s.dim)),
+                     p = std::exp(special ? 3 * std::tanh(score / 3) : score);
         sum += p;
         for (index_t c = 0; c < s.dim; ++c) out[c] += p * values(j, c);
       }
@@ -111,13 +118,17 @@ std::string name(const shape& s) { return std::to_string(s.tokens) + " tokens, h
 
 TEST(attention, equals_brute_force) {
   // Values are below 9; a sum of some hundred products in f32 with relative errors near 2^-22 stays within this.
-  for (const auto& s : shapes) EXPECT_LT(attention_error(s, false, attention_kernel::best), 2e-5) << name(s);
+  for (const auto& s : shapes)
+    for (const bool special : {false, true})
+      EXPECT_LT(attention_error(s, false, attention_kernel::best, special), 2e-5) << name(s);
 }
 
 TEST(attention, in_bf16_errs_by_the_rounding_of_weights_and_result) {
   // Weights and result are rounded to 8 bits: 2^-9 each of values below 9, and exp's 1.1e-4.
   for (const auto kernel : every_kernel)
-    for (const auto& s : shapes) EXPECT_LT(attention_error(s, true, kernel), 2 * 9 * 0x1p-9) << name(s);
+    for (const auto& s : shapes)
+      for (const bool special : {false, true})
+        EXPECT_LT(attention_error(s, true, kernel, special), 2 * 9 * 0x1p-9) << name(s);
 }
 
 // A query of the first position sees its own key alone, so its result is that value, whatever else is in the block.

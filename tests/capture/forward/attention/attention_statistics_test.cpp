@@ -91,13 +91,15 @@ TEST(attention_statistics, beside_the_attention_equal_a_plain_softmax) {
         for (const bool to_bf16 : {false, true})
           for (const auto kernel :
                {attention_kernel::portable, attention_kernel::without_amx, attention_kernel::best}) {
-            attention_statistics_options o{.window = window, .scale = 0.3, .bins = distance_bins(400)};
+            const double cap = with_sinks ? 1.5 : 0;
+            attention_statistics_options o{.window = window, .scale = 0.3, .cap = cap, .bins = distance_bins(400)};
             for (const index_t h : heads)
               if (with_sinks) o.sinks.push_back(sinks[h]);
             const measured_heads what{heads, buckets, o};
             attention_options options{.window = window,
                                       .to_bf16 = to_bf16,
                                       .scale = 0.3,
+                                      .cap = cap,
                                       .sinks = with_sinks ? sinks.data() : nullptr,
                                       .kernel = kernel};
             const auto attended = [&](int threads) {
