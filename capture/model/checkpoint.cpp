@@ -15,6 +15,9 @@
 namespace qkgeom {
 namespace {
 
+/// A tensor's name for errors, whole where it is one of a model's.
+std::string shown(const std::string& name) { return printable(name, 200); }
+
 template <class T>
 T element(const std::byte* data, index_t i) {
   T x;
@@ -164,7 +167,7 @@ void checkpoint::add_experts() {
       require(s.entry.dtype == "U8" && shape.size() == 4 && shape[3] == 16 && found != all.end() &&
                   found->second.entry.dtype == "U8" &&
                   found->second.entry.shape == std::vector<index_t>(shape.begin(), shape.end() - 1),
-              "the checkpoint in ", folder_.string(), ": tensor ", name,
+              "the checkpoint in ", folder_.string(), ": tensor ", shown(name),
               " must have the shape (experts, rows, blocks, 16) in U8, and one of scales (experts, rows, blocks)");
       scales = found->second.entry.data;
     } else if (!(kind.empty() && shape.size() == 3) && !(kind == "_bias" && shape.size() == 2)) {
@@ -173,7 +176,7 @@ void checkpoint::add_experts() {
     const bool halves = before.ends_with("feed_forward.experts.");
     const bool by_output = kind.empty() && !halves && !all.contains(before + "gate_up_proj_bias");
     require(shape[0] <= 65536 && (!both || shape[kind.empty() && !by_output ? 2 : 1] % 2 == 0), "the checkpoint in ",
-            folder_.string(), ": tensor ", name, " cannot have the shape ", shape_text(shape));
+            folder_.string(), ": tensor ", shown(name), " cannot have the shape ", shape_text(shape));
     for (index_t e = 0; e < shape[0]; ++e) {
       if (kind == "_bias") {
         const index_t first = e * shape[1];
@@ -227,19 +230,19 @@ bool checkpoint::read_part(const stored& t, index_t first, index_t count, index_
 
 const checkpoint::stored& checkpoint::tensor(const std::string& name) const {
   const auto found = tensors_.find(name);
-  require(found != tensors_.end(), "the checkpoint in ", folder_.string(), " has no tensor ", name);
+  require(found != tensors_.end(), "the checkpoint in ", folder_.string(), " has no tensor ", shown(name));
   return found->second;
 }
 
 void checkpoint::check(const std::string& name, const std::vector<index_t>& shape) const {
   if (untrained_) return;
   const tensor_entry& t = entry(name);
-  require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", name, " must have shape ",
+  require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", shown(name), " must have shape ",
           shape_text(shape), " by config.json, not ", shape_text(t.shape));
   if (t.dtype == "F8_E4M3") scales_of(name);
   if (t.dtype == "F8_E4M3" || tensor(name).gguf || t.dtype == "MXFP4") return;
   require(t.dtype == "BF16" || t.dtype == "F16" || t.dtype == "F32", "the checkpoint in ", folder_.string(),
-          ": tensor ", name, " must be BF16, F16, F32 or F8_E4M3, not ", t.dtype);
+          ": tensor ", shown(name), " must be BF16, F16, F32 or F8_E4M3, not ", t.dtype);
 }
 
 /// The scales are named inverses, but they multiply.
@@ -249,9 +252,9 @@ const tensor_entry& checkpoint::scales_of(const std::string& name) const {
   for (const index_t n : t.shape) blocks.push_back((n + fp8_block - 1) / fp8_block);
   require((tensor_size(s.shape, 1) == 1 || (blocks.size() == 2 && s.shape == blocks)) &&
               (s.dtype == "BF16" || s.dtype == "F32"),
-          "the checkpoint in ", folder_.string(), ": tensor ", s.name, " must be one number, or one per block of ",
-          fp8_block, " x ", fp8_block, ", ", shape_text(blocks), ", BF16 or F32, not ", s.dtype, " of shape ",
-          shape_text(s.shape));
+          "the checkpoint in ", folder_.string(), ": tensor ", shown(s.name),
+          " must be one number, or one per block of ", fp8_block, " x ", fp8_block, ", ", shape_text(blocks),
+          ", BF16 or F32, not ", s.dtype, " of shape ", shape_text(s.shape));
   return s;
 }
 
@@ -270,7 +273,7 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
   check(name, shape);
   const tensor_entry& t = entry(name);
   require(first >= 0 && count >= 0 && first + count <= shape[0], "rows ", first, " to ", first + count, " of tensor ",
-          name, ", which has ", shape[0]);
+          shown(name), ", which has ", shape[0]);
   const index_t width = row_size(shape), n = count * width;
   const auto& gguf = tensor(name).gguf;
   const bool finite = tensor(name).part      ? read_part(tensor(name), first, count, width, to_bf16, out)
@@ -281,7 +284,7 @@ void checkpoint::read(const std::string& name, const std::vector<index_t>& shape
                                              : widen<float>(t.data, first * width, n, to_bf16, out);
   if (finite) return;
   const float* bad = std::find_if(out, out + n, [](float x) { return !std::isfinite(x); });
-  fail("the checkpoint in ", folder_.string(), ": tensor ", name, " holds ", std::isnan(*bad) ? "NaN" : "Inf",
+  fail("the checkpoint in ", folder_.string(), ": tensor ", shown(name), " holds ", std::isnan(*bad) ? "NaN" : "Inf",
        " at entry ", first * width + (bad - out));
 }
 

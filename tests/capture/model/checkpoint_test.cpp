@@ -61,6 +61,17 @@ TEST(checkpoint, fp8_in_blocks_is_value_times_scale) {
   }
 }
 
+TEST(checkpoint, names_of_tensors_are_one_line_in_errors) {
+  const test::scratch_folder folder;
+  const float value = NAN;
+  write_safetensors(folder / "model.safetensors",
+                    {{"a\nb", "F32", {1}, std::as_bytes(std::span<const float>(&value, 1)), {}}});
+  const checkpoint weights(folder.path());
+  float out = 0;
+  EXPECT_QKGEOM_ERROR("tensor a?b holds NaN", weights.read("a\nb", {1}, 0, 1, false, &out));
+  EXPECT_QKGEOM_ERROR("has no tensor b?a", weights.check("b\na", {1}));
+}
+
 TEST(checkpoint, fp8_with_other_scales_is_refused) {
   const scaled_matrix m;
   const test::scratch_folder folder;
