@@ -185,20 +185,19 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   std::iota(heads.begin(), heads.end(), index_t{0});
   const auto members = softmax_blocks::members_of(q.heads, key_heads, options.softmax);
 
-  softmax_blocks::over_blocks(pool, blocks, members, options.softmax,
-                              [&](index_t kv, index_t block, int thread, auto* found) {
-                                scratch& s = scratches[thread];
-                                const query_rows<float> rows_here{q, heads.data() + kv * group, group, block * rows,
-                                                                  std::min(rows, total - block * rows)};
-                                row_block r = begin_rows(rows_here, scale, options.sinks, s);
-                                if (options.to_bf16)
-                                  attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, cap, found, r, s);
-                                else
-                                  attend<false>(rows_here, k.head(kv), v.head(kv), dim, window, cap, found, r, s);
-                                if (found)
-                                  *found = s.measurement.found(rows_here, members[kv], options.softmax->what.buckets);
-                                store_result(rows_here, r, options.to_bf16, s);
-                              });
+  const auto attend_block = [&](index_t kv, index_t block, int thread, softmax_blocks::found_sums* found) {
+    scratch& s = scratches[thread];
+    const query_rows<float> rows_here{q, heads.data() + kv * group, group, block * rows,
+                                      std::min(rows, total - block * rows)};
+    row_block r = begin_rows(rows_here, scale, options.sinks, s);
+    if (options.to_bf16)
+      attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, cap, found, r, s);
+    else
+      attend<false>(rows_here, k.head(kv), v.head(kv), dim, window, cap, found, r, s);
+    if (found) *found = s.measurement.found(rows_here, members[kv], options.softmax->what.buckets);
+    store_result(rows_here, r, options.to_bf16, s);
+  };
+  softmax_blocks::over_blocks(pool, blocks, members, options.softmax, attend_block);
 }
 
 }  // namespace qkgeom

@@ -64,9 +64,14 @@ inline floats capped(floats x, float c) {
   return x < floats{} ? -y : y;
 }
 
+/// Scores times `scale`, capped.
+inline void cap_scores(index_t n, float scale, float cap, float* scores) {
+  for (index_t i = 0; i < n; i += simd::lanes) simd::store(scores + i, capped(simd::load(scores + i) * scale, cap));
+}
+
 /// Caps the scores of a block, and the largest of each row.
 inline void cap_block(index_t keys, float cap, float* scores, floats (&top)[vectors]) {
-  for (index_t i = 0; i < keys * rows; i += simd::lanes) simd::store(scores + i, capped(simd::load(scores + i), cap));
+  cap_scores(keys * rows, 1, cap, scores);
   for (floats& t : top) t = capped(t, cap);
 }
 

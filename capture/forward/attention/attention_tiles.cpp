@@ -81,7 +81,7 @@ struct row_state {
   __m512 top[vectors], sum[vectors];  // the largest score so far, before the scale; the sum of 2^(scale (score - top))
 };
 
-/// What scores are times once they are capped.
+/// What brings a score to base 2 where it is not capped yet; a capped one is there.
 float scale_of(const tile_attention& how) { return how.cap > 0 ? 1 : how.scale; }
 
 /// Queries in pairs of channels; rows that are not there are zero and stand where the last one does. A row begins with
@@ -234,12 +234,6 @@ QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, s
   for (index_t v = 0; v < vectors; ++v) r.sum[v] = sum[v];
 }
 
-/// Scores become those to base 2, capped.
-void cap_scores(index_t n, const tile_attention& how, float* scores) {
-  for (index_t i = 0; i < n; i += simd::lanes)
-    simd::store(scores + i, attention_blocks::capped(simd::load(scores + i) * how.scale, how.cap));
-}
-
 /// Runs over the keys that the rows see, block by block.
 QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries, const packed_keys& packed,
                                index_t head, const tile_attention& how, bool measures, row_state& r, workspace& w) {
@@ -257,7 +251,7 @@ QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries,
       float* const scores = w.scores.data() + i * rows;
       multiply<true>(unit, packed.keys(head, j + i), dim, tiles::tile * dim, tiles::channels, w.q.data(),
                      dim / tiles::channels, scores);
-      if (how.cap > 0) cap_scores(2 * tiles::tile * rows, how, scores);
+      if (how.cap > 0) attention_blocks::cap_scores(2 * tiles::tile * rows, how.scale, how.cap, scores);
       const auto first = static_cast<std::int32_t>(j + i);
       if (partial(j + i, 2 * tiles::tile))
         find_tops<true>(r, scores, 2 * tiles::tile, first, window, top);
