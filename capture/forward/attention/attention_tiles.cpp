@@ -81,7 +81,7 @@ struct row_state {
   __m512 top[vectors], sum[vectors];  // the largest score so far, before the scale; the sum of 2^(scale (score - top))
 };
 
-/// What brings a score to base 2 where it is not capped yet; a capped one is there.
+/// The factor that brings scores to base 2; capped scores are there already.
 float scale_of(const tile_attention& how) { return how.cap > 0 ? 1 : how.scale; }
 
 /// Queries in pairs of channels; rows that are not there are zero and stand where the last one does. A row begins with

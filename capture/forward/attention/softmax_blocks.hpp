@@ -48,8 +48,8 @@ inline void collect(const found_sums& found, const std::vector<index_t>& members
     }
 }
 
-/// Measures the rows of one block after the other, `Vectors` vectors of queries whose scores with keys are given
-/// transposed, (keys, rows). A thread's memory.
+/// Measures the softmax of one block of rows after the other; each thread has one. A block is `Vectors` vectors of
+/// queries. Its scores are given transposed, (keys, rows).
 template <int Vectors>
 class row_measurement {
  public:
@@ -228,7 +228,7 @@ inline std::vector<std::vector<index_t>> members_of(index_t query_heads, index_t
 }
 
 /// Runs work(kv, block, thread, to) for `blocks` blocks of rows of each key head kv, the last and longest first, and
-/// adds what it found in their order. `to` is where the sums of a block go; null where no head of kv is measured.
+/// adds their sums in that order. `to` is where the sums of a block go; null where no head of kv is measured.
 template <class Work>
 void over_blocks(thread_pool& pool, index_t blocks, const std::vector<std::vector<index_t>>& members,
                  const measured_softmax* softmax, const Work& work) {

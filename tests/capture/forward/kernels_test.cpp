@@ -2,6 +2,7 @@
 // The forward pass' parts against brute force.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "capture/forward/attention/attention.hpp"
 #include "capture/forward/kernels.hpp"
+#include "capture/forward/losses.hpp"
 #include "capture/forward/products/linear.hpp"
 #include "capture/forward/products/linear_tiles.hpp"
 #include "capture/forward/products/tiles.hpp"
@@ -262,6 +264,29 @@ TEST_P(tile_products, are_sums_of_exact_products) {
 
 INSTANTIATE_TEST_SUITE_P(avx512, tile_products, testing::Values(tile_unit::avx512));
 INSTANTIATE_TEST_SUITE_P(amx, tile_products, testing::Values(tile_unit::amx));
+
+// A vocabulary in two pieces, neither a whole number of vectors; all logits are below 0, which a vector holds
+// beyond the end of its row.
+TEST(losses, of_pieces_of_logits_equal_a_sum_in_f64) {
+  constexpr index_t words = 37, all = 2 * words;
+  const std::int32_t following = words + 5;
+  auto logits = entries(all, 7, 3);
+  double sum = 0;
+  for (float& x : logits) sum += std::exp(static_cast<double>(x = -40 - std::abs(x)));
+  const auto state_after = [&] {
+    device_kernels::logit_state state;
+    for (index_t first = 0; first < all; first += words)
+      device_kernels::add_logits<float>{logits.data() + first, words, first, &following, &state}(
+          device_kernels::simd_team{}, 0);
+    return state;
+  };
+  const auto state = state_after();
+  EXPECT_EQ(state.next, logits[following]);
+  EXPECT_EQ(state.top, *std::max_element(logits.begin(), logits.end()));
+  EXPECT_NEAR(state.top + std::log(state.sum), std::log(sum), 1e-6);
+  logits.back() = NAN;
+  EXPECT_TRUE(std::isnan(state_after().sum));
+}
 
 }  // namespace
 }  // namespace qkgeom
