@@ -77,10 +77,10 @@ void moments(benchmark::State& state) {
   state.counters["share_of_copy"] = values * sizeof(T) / s / measured_gpu_ceilings().copy;
 }
 
-/// 300 symmetric (128, 128) eigenproblems, as many as a model of 300 heads has.
-void eigen_batch(benchmark::State& state) {
+/// A batch of `problems` symmetric (128, 128) eigenproblems: a layer of 30 heads has as many, a model of 300 heads.
+void eigen_batch(benchmark::State& state, index_t problems) {
   constexpr index_t d = 128;
-  const auto count = static_cast<std::size_t>(bench::sized(300));
+  const auto count = static_cast<std::size_t>(bench::sized(problems));
   const random_stream draws{.seed = 9};
   std::vector<std::vector<double>> matrices(count, std::vector<double>(d * d));
   std::vector<const std::vector<double>*> batch;
@@ -249,7 +249,8 @@ void add_all() {
   add_ceiling("from_host/pageable", "bytes_per_s", &bench::gpu_ceilings::pageable);
   add("moments/bf16", 10, moments<bf16>);
   add("moments/f32", 10, moments<float>);
-  add("eigen/300_of_128", 10, eigen_batch);
+  for (const index_t n : {30, 300})
+    add("eigen/" + std::to_string(n) + "_of_128", 10, [=](benchmark::State& state) { eigen_batch(state, n); });
   for (const auto products : {gram_products::split_bf16, gram_products::bf16}) {
     for (const index_t d : {64, 128, 256}) add_pairs("pooled", 10, {.shape = {.dim = d}, .products = products});
     add_pairs("pooled_1_percent_repeated", 10, {.shape = {.repeat_every = 100}, .products = products});

@@ -151,12 +151,12 @@ def gpu_goals(benches, prefill):
 def summarize_gpu(args):
     """What this run did not measure stays as the result file has it. Exit status 1 if a benchmark failed."""
     result = read_json(args.target)
-    runs = read_json(os.path.join(args.folder, "gpu_bench.json")).get("benchmarks", [])
+    runs = [r for path in sorted(glob.glob(os.path.join(args.folder, "gpu_bench*.json"))) for r in read_json(path).get("benchmarks", [])]
     errors = {plain(r["name"]): r["error_message"] for r in runs if r.get("error_occurred")}
     result.update(command=args.command, gpu=args.gpu)
-    if runs:
-        result["benchmarks"] = read_benches(args.folder)
-        result["errors"] = errors
+    measured = read_benches(args.folder)
+    result.setdefault("benchmarks", {}).update(measured)
+    result["errors"] = {name: why for name, why in result.get("errors", {}).items() if name not in measured} | errors
     for shape, lengths in read_json(os.path.join(args.folder, "prefill.json")).items():
         result.setdefault("prefill", {}).setdefault(shape, {}).update(lengths)
     result["goals"] = list(gpu_goals(result.get("benchmarks", {}), result.get("prefill", {})))
@@ -189,7 +189,7 @@ def main():
     parser.add_argument("--command", required=True)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--cpu")
-    where.add_argument("--gpu", help="name of the card, whose gpu_bench.json and prefill.json FOLDER may hold")
+    where.add_argument("--gpu", help="name of the card, whose gpu_bench*.json and prefill.json FOLDER may hold")
     parser.add_argument("--load", default="nan", help="processes that ran or waited when the run began, as /proc/loadavg has it")
     args = parser.parse_args()
     if args.gpu:

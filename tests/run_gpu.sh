@@ -199,20 +199,30 @@ if [[ -n $stage ]]; then
 fi
 cd "$build/bin"
 
-# A process for each test: after an error of the device, or a hang, the next one starts anew.
+# A process for each test: after an error of the device, or a hang, the next one starts anew. TEST_JOBS [4] run at a time.
 run_tests() { # LOG SECONDS FILTER [COMMAND ...]
-  local log=$1 seconds=$2 filter=$3 suite='' line tests=0 bad=0 left_out=0 status
+  local log=$1 seconds=$2 filter=$3 parts=$build/test-parts suite='' line tests=0 bad=0 left_out=0 status name
   shift 3
-  : >"$log"
+  rm -rf "$parts"
+  mkdir -p "$parts"
   while read -r line; do
     if [[ $line == *. ]]; then suite=$line; continue; fi
     ((SECONDS < until)) || { left_out=$((left_out + 1)); continue; }
-    tests=$((tests + 1)) status=0
-    timeout "$(left "$seconds")" "$@" ./qkgeom_test_gpu --gtest_filter="$suite$line" >>"$log" 2>&1 || status=$?
+    while (($(jobs -pr | wc -l) >= ${TEST_JOBS:-4})); do wait -n || true; done
+    tests=$((tests + 1))
+    {
+      status=0
+      timeout "$(left "$seconds")" "$@" ./qkgeom_test_gpu --gtest_filter="$suite$line" >"$parts/$tests.log" 2>&1 || status=$?
+      echo "$status $suite$line" >"$parts/$tests.status"
+    } &
+  done < <(./qkgeom_test_gpu --gtest_list_tests --gtest_filter="$filter" | grep -v '^Running' | sed 's/ *#.*//; s/^ *//')
+  wait
+  cat "$parts"/*.log >"$log"
+  while read -r status name; do
     ((status == 0)) && continue
     bad=$((bad + 1))
-    ((status == 124)) && echo "$suite$line ran out of time" || echo "$suite$line failed with status $status"
-  done < <(./qkgeom_test_gpu --gtest_list_tests --gtest_filter="$filter" | grep -v '^Running' | sed 's/ *#.*//; s/^ *//')
+    ((status == 124)) && echo "$name ran out of time" || echo "$name failed with status $status"
+  done < <(cat "$parts"/*.status)
   echo "$tests tests, $bad failed, $left_out left out for time"
   ((tests > 0 && bad == 0 && left_out == 0))
 }
