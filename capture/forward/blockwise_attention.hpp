@@ -96,6 +96,7 @@ struct attention_call {
   double cap = 0;                ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
   const float* sinks = nullptr;  ///< (heads) logits that enter the softmax as that of one more key, of value 0
   const measured_softmax* softmax = nullptr;  ///< what cpu_device measures of the softmax at the same time, or none
+  index_t key_rows = 0;  ///< rows of each head that a call for the same k and v may ever need; 0: `capacity`
 };
 
 /// The keys that a call needs, of which the last query stands at the last.

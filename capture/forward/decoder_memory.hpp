@@ -8,6 +8,7 @@
 
 #include "capture/forward/experts.hpp"
 #include "capture/forward/forward_pass.hpp"
+#include "capture/forward/kernels.hpp"
 #include "capture/forward/weight_feed.hpp"
 #include "capture/model/description.hpp"
 #include "capture/model/head_changes.hpp"
@@ -17,17 +18,20 @@
 // What a decoder holds on a device besides weights.
 namespace qkgeom {
 
-/// Keys and values of a layer on a device, (heads, capacity, dim).
+/// Keys and values of a layer on a device, (heads, capacity, dim). All are finite: an attention may multiply rows that
+/// no query sees by 0.
 template <class Device, class T>
 class key_value_rows {
  public:
-  explicit key_value_rows(Device& m) : k_(m.memory(), 0), v_(m.memory(), 0) {}
+  explicit key_value_rows(Device& m) : device_(&m), k_(m.memory(), 0), v_(m.memory(), 0) {}
 
   void reserve(index_t tokens, index_t heads, index_t dim) {
+    const index_t before = k_.size();
     capacity_ = tokens;
     dim_ = dim;
     k_.reserve(heads * tokens * dim);
     v_.reserve(heads * tokens * dim);
+    if (k_.size() > before) device_->rows(heads * tokens, device_kernels::clear_keys<T>{keys(), values(), dim});
   }
   T* keys() { return k_.data(); }
   T* values() { return v_.data(); }
@@ -36,6 +40,7 @@ class key_value_rows {
   index_t head_stride() const { return capacity_ * dim_; }
 
  private:
+  Device* device_;
   buffer<T, typename Device::memory_type> k_, v_;
   index_t capacity_ = 0, dim_ = 0;
 };

@@ -332,6 +332,18 @@ struct copy_keys {
   }
 };
 
+/// Rows of keys and values become 0.
+template <class T>
+struct clear_keys {
+  T *keys, *values;
+  index_t dim;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    for (index_t c = team.rank(); c < dim; c += team.size()) keys[row * dim + c] = values[row * dim + c] = T{};
+  }
+};
+
 /// The outputs (rows, heads, dim) of some heads become 0.
 template <class T>
 struct clear_heads {

@@ -358,6 +358,7 @@ class layer_steps {
       } else {
         call.k += start * keys.row_stride();
         call.v += start * keys.row_stride();
+        call.key_rows = std::min(size, all.capacity - start);
         attend(call, keys);
       }
       first = end;

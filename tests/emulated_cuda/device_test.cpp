@@ -118,7 +118,8 @@ TEST(emulated_device, copies_and_products_must_fit_what_is_there) {
 
 TEST(emulated_device, where_cudnn_fails_products_take_its_place_and_it_is_said_once) {
   cuda_device device(0);
-  const attention_call<bf16> call{nullptr, nullptr, nullptr, nullptr, 2, 0, 1, 1, 16, 2, 2, 1.0};
+  const buffer<bf16, cuda_device::memory_type> rows(device.memory(), std::vector<bf16>(2 * 16));
+  const attention_call<bf16> call{nullptr, rows.data(), rows.data(), nullptr, 2, 0, 1, 1, 16, 2, 2, 1.0};
   testing::internal::CaptureStderr();
   EXPECT_FALSE(device.attend(call));
   EXPECT_FALSE(device.attend(call));

@@ -19,8 +19,9 @@ struct described_device {
   int sm_count;
 };
 
-/// cuDNN's fused attention on one stream. A plan is made once for each shape, and kept; kernels take shapes as
-/// arguments and are compiled once for all of them.
+/// cuDNN's fused attention on one stream, in one or two parts of a call, whose numbers of rows are powers of two. A
+/// plan is made once for each of these, and kept: it takes the number of keys as an argument. cuDNN's dynamic shapes,
+/// one plan for all, are not used: version 9.19 gives wrong numbers with them on an H100, other versions have none.
 class cudnn_attention {
  public:
   explicit cudnn_attention(cudaStream_t stream);
@@ -31,14 +32,14 @@ class cudnn_attention {
   /// Bytes that a call works in, besides its arguments; nothing where cuDNN has no kernel for it, or has failed.
   std::optional<index_t> working_bytes(const attention_call<bf16>& call);
 
-  /// What cuDNN says where it has no kernel, or why it failed.
+  /// What cuDNN says where it has no kernel, or why it failed, in one line.
   std::string why_not(const attention_call<bf16>& call);
 
-  /// A call that has a kernel, in `work` of as many bytes on the device. False where cuDNN fails: then nothing was
-  /// computed, and cuDNN is not asked again.
+  /// A call that has a kernel, in `work` of as many bytes on the device. False where cuDNN fails: then the result is to
+  /// be computed anew, and cuDNN is not asked again.
   bool operator()(const attention_call<bf16>& call, void* work);
 
-  /// Plans it keeps; at most 512, chunks of a document of a million tokens.
+  /// Plans it keeps.
   index_t plans() const;
 
  private:

@@ -21,7 +21,8 @@ std::vector<bf16> drawn(index_t n, std::uint64_t seed) {
   return x;
 }
 
-/// Documents of one token, a last chunk of one token, several chunks; all keys and a window; shared and own key heads.
+/// Documents of one token, a last chunk of one token, several chunks, of lengths that are powers of two and others; all
+/// keys and a window; shared and own key heads.
 TEST(cudnn_on_gpu, attends_as_blocks_do) {
   try {
     cuda_kernels::require_device();
@@ -35,8 +36,14 @@ TEST(cudnn_on_gpu, attends_as_blocks_do) {
     const on_device k(device.memory(), drawn(key_heads * capacity * dim, 1)),
         v(device.memory(), drawn(key_heads * capacity * dim, 2));
     for (const index_t window : {capacity, index_t{100}})
-      for (const auto& [first, rows] :
-           {std::pair<index_t, index_t>{0, 1}, {0, 300}, {300, 1}, {300, 128}, {513, 387}, {899, 1}}) {
+      for (const auto& [first, rows] : {std::pair<index_t, index_t>{0, 1},
+                                        {0, 2},
+                                        {0, 300},
+                                        {300, 1},
+                                        {300, 128},
+                                        {513, 387},
+                                        {640, 3},
+                                        {899, 1}}) {
         SCOPED_TRACE(testing::Message() << heads << ' ' << key_heads << ' ' << window << ' ' << first << ' ' << rows);
         const index_t size = rows * heads * dim;
         const on_device q(device.memory(), drawn(size, 3)), ours(device.memory(), size), theirs(device.memory(), size);
