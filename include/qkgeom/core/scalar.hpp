@@ -21,9 +21,15 @@ struct bf16 {
 
   /// Rounds to nearest, ties to even; NaN stays NaN.
   QKGEOM_HD static bf16 round(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    std::uint16_t nearest;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(nearest) : "f"(x));
+    return {nearest};
+#else
     const auto u = std::bit_cast<std::uint32_t>(x);
     if ((u & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((u >> 16) | 0x40u)};
     return {static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
+#endif
   }
   friend bool operator==(bf16, bf16) = default;
 };

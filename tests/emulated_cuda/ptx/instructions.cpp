@@ -138,6 +138,8 @@ step conversion(const words& word) {
 }
 
 step conversion_of(const words& word) {
+  if (word[word.size() - 2] == "bf16" && word.back() == "f32")
+    return lanewise<float>([](float x) { return std::isnan(x) ? std::uint16_t{0x7fff} : bf16::round(x).bits; });
   return numbers(word[word.size() - 2], [&](auto t) -> step {
     using To = decltype(t);
     if (word.back() == "s8") return lanewise<std::int8_t>([](std::int8_t x) { return converted<To>(x); });

@@ -131,6 +131,20 @@ TEST(ptx, the_low_byte_of_a_register_is_a_number) {
   EXPECT_EQ(words[4], 10u);
 }
 
+TEST(ptx, a_float_becomes_the_nearest_bf16) {
+  const small_kernel round(R"(
+  .reg .b16 %half;
+  ld.global.f32 %x, [%mine];
+  cvt.rn.bf16.f32 %half, %x;
+  cvt.u32.u16 %y, %half;
+  st.global.u32 [%mine], %y;)");
+  std::vector<std::uint32_t> words(32);
+  words[0] = 0x3f808000, words[1] = 0x3f818000, words[2] = 0xbf808001, words[3] = 0x7fc00000, words[4] = 0x7f7fffff;
+  round(words);
+  EXPECT_THAT(std::vector(words.begin(), words.begin() + 5),
+              testing::ElementsAre(0x3f80u, 0x3f82u, 0xbf81u, 0x7fffu, 0x7f80u));
+}
+
 TEST(ptx, threads_that_part_meet_again) {
   // x = sum of 0 ... thread, by a loop that each thread leaves at another time, then a shuffle for all of them.
   const small_kernel loop(R"(

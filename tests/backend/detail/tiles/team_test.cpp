@@ -115,20 +115,18 @@ TEST(thread_order, scales_and_largest_weights_do_not_depend_on_it) {
   };
   using weight = backend::given_weight<by_rank>;
   const tile::tile_plan plan({{0, n, 0}});
-  thrust_kernels::tile_batch batch(n);
-  batch.add(plan);
+  const thrust_kernels::tile_batch batch(n, {&plan});
   const std::vector<std::int32_t> key(n);
   const index_t problem = 0;
   const double tau = 500;
   for (const auto& schedule : schedules) {
     const test::fibre_launcher launcher(schedule);
     double scale[2] = {};
-    launcher.launch(tile::scale_program<tile::stored_keys>{{z.data(), n, width}, n, width, scale}, 2);
+    launcher.launch(tile::scale_program<tile::stored_keys>{{z.data(), n, width}, n, scale}, 2);
     EXPECT_EQ(scale[0], 1024);
     EXPECT_EQ(scale[1], std::ldexp(1.0, -13));
     launcher.launch(
-        tile::scale_program<tile::scaled_keys>{
-            {{y.data(), head.data(), n, width}, u.data(), factor.data()}, n, width, scale},
+        tile::scale_program<tile::scaled_keys>{{{y.data(), head.data(), n, width}, u.data(), factor.data()}, n, scale},
         2);
     EXPECT_EQ(scale[0], 1024);
     EXPECT_EQ(scale[1], std::ldexp(1.0, -13));

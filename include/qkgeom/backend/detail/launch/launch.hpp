@@ -32,26 +32,35 @@ class tile_plans {
 /// The tiles of several query buckets over the same n keys as one launch.
 class tile_batch {
  public:
-  explicit tile_batch(index_t n) : n_(n) {}
-
-  /// Adds the tiles of the next bucket. The plan must outlive the batch.
-  void add(const tile::tile_plan& plan) {
-    const auto found = first_range_.try_emplace(&plan, static_cast<index_t>(ranges_.size()));
-    if (found.second) ranges_.insert(ranges_.end(), plan.ranges.begin(), plan.ranges.end());
-    for (auto s : plan.spans) {
-      s.first_tile += tiles_;
-      s.first_range += found.first->second;
-      s.bucket = static_cast<std::int32_t>(buckets_);
-      spans_.push_back(s);
+  /// The tiles of buckets whose plans these are. The vectors are long, so they grow once.
+  tile_batch(index_t n, const std::vector<const tile::tile_plan*>& plans) : n_(n) {
+    std::map<const tile::tile_plan*, index_t> first_range;
+    std::size_t spans = 0, sums = 0;
+    for (const auto* plan : plans) {
+      spans += plan->spans.size();
+      sums += plan->sums.size();
+      if (first_range.try_emplace(plan, static_cast<index_t>(ranges_.size())).second)
+        ranges_.insert(ranges_.end(), plan->ranges.begin(), plan->ranges.end());
     }
-    for (auto s : plan.sums) {
-      const index_t from = s.tiles ? tiles_ : buckets_ * n_;
-      s.begin += from;
-      s.end += from;
-      sums_.push_back(s);
+    spans_.reserve(spans);
+    sums_.reserve(sums);
+    for (const auto* plan : plans) {
+      const index_t range = first_range[plan];
+      for (auto s : plan->spans) {
+        s.first_tile += tiles_;
+        s.first_range += range;
+        s.bucket = static_cast<std::int32_t>(buckets_);
+        spans_.push_back(s);
+      }
+      for (auto s : plan->sums) {
+        const index_t from = s.tiles ? tiles_ : buckets_ * n_;
+        s.begin += from;
+        s.end += from;
+        sums_.push_back(s);
+      }
+      tiles_ += plan->tiles;
+      ++buckets_;
     }
-    tiles_ += plan.tiles;
-    ++buckets_;
   }
 
   /// Launches `program(list)` over all tiles.
@@ -88,7 +97,6 @@ class tile_batch {
   std::vector<tile::tile_span> spans_;
   std::vector<group_range> ranges_;
   std::vector<tile::sum_span> sums_;
-  std::map<const tile::tile_plan*, index_t> first_range_;
 };
 
 }  // namespace qkgeom::thrust_kernels

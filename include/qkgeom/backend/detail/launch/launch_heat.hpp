@@ -20,13 +20,13 @@ std::vector<tile::fixed_point> heat_units(const Launcher& launcher, const Groups
                                           const std::vector<bucket_place>& buckets, tile_plans& plans,
                                           const Weight& weight) {
   const auto& device = launcher.device();
-  tile_batch batch(groups.n);
+  std::vector<const tile::tile_plan*> plan_of;
   std::vector<double> tau, pairs(problems.size());
   std::vector<index_t> problem;
   for (const auto& place : buckets) {
     const auto& scores = scores_at(problems, place);
     const auto& plan = plans.of(groups.host, scores);
-    batch.add(plan);
+    plan_of.push_back(&plan);
     tau.push_back(scores.tau);
     problem.push_back(place.problem);
     for (const auto& r : plan.ranges) pairs[place.problem] += 0.5 * static_cast<double>(r.count * (r.count - 1));
@@ -35,7 +35,7 @@ std::vector<tile::fixed_point> heat_units(const Launcher& launcher, const Groups
   const auto on_problem = device.copy(problem);
   const auto most = device.template make<unsigned long long>(static_cast<index_t>(problems.size()));
   device.fill(most.data(), most.size(), 0ull);
-  batch.each_tile(launcher, [&](const tile::tile_list& list) {
+  tile_batch(groups.n, plan_of).each_tile(launcher, [&](const tile::tile_list& list) {
     return tile::largest_weight<Weight>{
         list, {groups.position.data(), document}, on_tau.data(), on_problem.data(), weight, most.data()};
   });

@@ -97,11 +97,12 @@ class tile_observed {
     }
     groups_.require_finite();  // wins are counted in integers
     std::vector<tile::observed_bucket> buckets;
-    tile_batch batch(n);
+    std::vector<const tile::tile_plan*> plans;
     for (const auto& at : some) {
       buckets.push_back({score.data() + at.first * n, static_cast<index_t>(rows(at.problem, at.bucket).size())});
-      batch.add(plans_.of(groups_.host, scores_of(at)));
+      plans.push_back(&plans_.of(groups_.host, scores_of(at)));
     }
+    const tile_batch batch(n, plans);
     const auto on_buckets = device.copy(buckets);
     const auto sums = batch.run(launcher_, 1, [&](const tile::tile_list& list, const tile::tile_sums& to) {
       return tile::observed_tiles{list, on_buckets.data(), to};

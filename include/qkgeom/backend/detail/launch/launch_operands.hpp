@@ -171,7 +171,7 @@ class tile_operands {
   void split_keys(const Keys& z, index_t first, index_t end) {
     const auto [n, d, columns, split, terms] = shape_;
     const int width = static_cast<int>(columns);
-    launcher_.launch(tile::scale_program<Keys>{z, n, width, scale_.data() + first}, end - first);
+    launcher_.launch(tile::scale_program<Keys>{z, n, scale_.data() + first}, end - first);
     const tile::split_program<Keys> program{.z = z,
                                             .scale = scale_.data() + first,
                                             .keys = keys_of(first),

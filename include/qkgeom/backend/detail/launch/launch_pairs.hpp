@@ -169,8 +169,9 @@ class tile_pairs {
     const auto count = static_cast<index_t>(buckets.size());
     const tile_operands made(launcher_, {groups_.n, d_, columns_, split_ || Weight::given, request_.terms}, problems_,
                              buckets, first_problem, keys_(heads.first, heads.count), heads.first);
-    tile_batch batch(groups_.n);
-    for (const auto& place : buckets) batch.add(plans_.of(groups_.host, scores_of(place)));
+    std::vector<const tile::tile_plan*> plans;
+    for (const auto& place : buckets) plans.push_back(&plans_.of(groups_.host, scores_of(place)));
+    const tile_batch batch(groups_.n, plans);
     const auto keys = made.keys(groups_.position.data(), document_.data());
     const auto refused = device.template make<unsigned long long>(Weight::given ? count : 0);
     device.fill(refused.data(), refused.size(), none_refused);

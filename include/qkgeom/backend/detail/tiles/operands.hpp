@@ -13,10 +13,16 @@ struct stored_keys {
   const double* z;  ///< (buckets, n, width)
   index_t n;
   int width;
-  QKGEOM_HD double along(index_t, index_t, int) const { return 0; }
-  QKGEOM_HD double operator()(index_t bucket, index_t i, int c, double) const {
-    return z[(bucket * n + i) * width + c];
-  }
+
+  /// Keys from one on, under one bucket.
+  struct keys_of_bucket {
+    const double* z;
+    int columns;
+    QKGEOM_HD const double* row(int i) const { return z + i * columns; }
+    QKGEOM_HD double along(const double*, int) const { return 0; }
+    QKGEOM_HD double operator()(const double* row, int c, double) const { return row[c]; }
+  };
+  QKGEOM_HD keys_of_bucket of(index_t bucket, index_t first) const { return {z + (bucket * n + first) * width, width}; }
 };
 /// Centred keys of some key heads, and which of these heads a query bucket reads.
 struct centred_keys {
@@ -29,20 +35,27 @@ struct centred_keys {
 };
 
 /// z of each query bucket under a diagonal covariance: keys y reflected by u, y - 2 (y . u) u, times a factor per
-/// column; 0 beyond d. The lanes of a warp add up y . u, `along`.
+/// column. The lanes of a warp add up y . u, `along`.
 struct scaled_keys {
   centred_keys keys;
   const double *reflector, *factor;  ///< u (buckets, d); (buckets, d)
 
-  QKGEOM_HD double along(index_t bucket, index_t i, int lane) const {
-    const double* const y = keys.at(bucket, i);
-    double sum = 0;
-    for (int c = lane; c < keys.d; c += 32) sum += y[c] * reflector[bucket * keys.d + c];
-    return sum;
-  }
-  QKGEOM_HD double operator()(index_t bucket, index_t i, int c, double along) const {
-    const int d = keys.d;
-    return c < d ? factor[bucket * d + c] * (keys.at(bucket, i)[c] - 2 * along * reflector[bucket * d + c]) : 0.0;
+  /// Keys from one on, under one bucket.
+  struct keys_of_bucket {
+    const double *y, *reflector, *factor;
+    int columns;
+    QKGEOM_HD const double* row(int i) const { return y + i * columns; }
+    QKGEOM_HD double along(const double* row, int lane) const {
+      double sum = 0;
+      for (int c = lane; c < columns; c += 32) sum += row[c] * reflector[c];
+      return sum;
+    }
+    QKGEOM_HD double operator()(const double* row, int c, double along) const {
+      return factor[c] * (row[c] - 2 * along * reflector[c]);
+    }
+  };
+  QKGEOM_HD keys_of_bucket of(index_t bucket, index_t first) const {
+    return {keys.at(bucket, first), reflector + bucket * keys.d, factor + bucket * keys.d, keys.d};
   }
 };
 
@@ -52,7 +65,6 @@ struct scale_program {
   static constexpr int threads = tile_threads, warps = threads / 32, blocks_per_processor = 2;
   Keys z;
   index_t n;
-  int width;
   double* scale;
 
   index_t shared_bytes() const { return threads * static_cast<index_t>(sizeof(double)); }
@@ -60,16 +72,18 @@ struct scale_program {
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t bucket, unsigned char* shared) const {
     auto* const sums = reinterpret_cast<double*>(shared);
-    const index_t sampled = n < 256 ? n : 256;
+    const int sampled = n < 256 ? static_cast<int>(n) : 256;
+    const auto mine = z.of(bucket, 0);
     typename Team::template per_thread<double> sum, along;
     team.each([&](int t) { sum[t] = 0; });
-    for (index_t first = 0; first < sampled; first += warps) {
-      team.each([&](int t) { along[t] = first + t / 32 < sampled ? z.along(bucket, first + t / 32, t % 32) : 0.0; });
+    for (int first = 0; first < sampled; first += warps) {
+      team.each(
+          [&](int t) { along[t] = first + t / 32 < sampled ? mine.along(mine.row(first + t / 32), t % 32) : 0.0; });
       team.template sum_lanes<32>(along);
       team.each([&](int t) {
-        const index_t i = first + t / 32;
-        for (int c = t % 32; c < width && i < sampled; c += 32) {
-          const double x = z(bucket, i, c, along[t]);
+        const int i = first + t / 32;
+        for (int c = t % 32; c < mine.columns && i < sampled; c += 32) {
+          const double x = mine(mine.row(i), c, along[t]);
           sum[t] += x * x;
         }
       });
@@ -86,10 +100,12 @@ struct scale_program {
 };
 
 /// Splits scaled keys into two bf16 per value, or rounds them to one, with their norms and, for each key, the scalars
-/// key . row. A warp takes one key under one bucket, so that no sum depends on the rest of the launch.
+/// key . row. A warp takes a few keys under one bucket, so that it waits for several loads at once; no sum depends on
+/// the other keys, nor on the rest of the launch.
 template <class Keys>
 struct split_program {
-  static constexpr int threads = tile_threads, warps = threads / 32, blocks_per_processor = 4;
+  static constexpr int threads = tile_threads, warp_keys = 4, block_keys = threads / 32 * warp_keys,
+                       blocks_per_processor = 4;
   Keys z;
   const double* scale;  ///< (buckets)
   centred_keys keys;
@@ -101,56 +117,83 @@ struct split_program {
   float *norm, *scalar;  ///< (buckets, n); (scalars, launch_buckets, n)
 
   index_t shared_bytes() const { return 0; }
-  index_t blocks() const { return buckets * ((n + warps - 1) / warps); }
+  QKGEOM_HD index_t blocks_per_bucket() const { return (n + block_keys - 1) / block_keys; }
+  index_t blocks() const { return buckets * blocks_per_bucket(); }
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t block, unsigned char*) const {
-    const index_t blocks_per_bucket = (n + warps - 1) / warps, bucket = block / blocks_per_bucket;
-    const index_t first = (block - bucket * blocks_per_bucket) * warps;
-    // f(key, bucket * n + key, lane) for threads that have a key
-    const auto each_key = [&](int t, const auto& f) {
-      const index_t i = first + t / 32;
-      if (i < n) f(i, bucket * n + i, t % 32);
+    const index_t bucket = block / blocks_per_bucket(), first = (block - bucket * blocks_per_bucket()) * block_keys,
+                  place = bucket * n + first;
+    const int rows = n - first < block_keys ? static_cast<int>(n - first) : block_keys, d = keys.d;
+    const auto mine = z.of(bucket, first);
+    const double* const y = keys.at(bucket, first);
+    const double unit = scale[bucket];
+    // Row k of thread t's warp; beyond the last row, that one again.
+    const auto number = [](int t, int k) { return t / 32 * warp_keys + k; };
+    const auto row_at = [=](int t, int k) { return number(t, k) < rows ? number(t, k) : rows - 1; };
+    // Lane 0 sets to[row k] to x(k).
+    const auto set = [=](int t, float* to, const auto& x) {
+      if (t % 32 != 0) return;
+      QKGEOM_UNROLL
+      for (int k = 0; k < warp_keys; ++k)
+        if (number(t, k) < rows) to[number(t, k)] = static_cast<float>(x(k));
     };
-    typename Team::template per_thread<double> sum;
-    typename Team::template per_thread<float> square;
+    typename Team::template per_thread<double> sum[warp_keys];
+    typename Team::template per_thread<float> square[warp_keys];
+    const auto sum_up = [&](auto& x) {
+      QKGEOM_UNROLL
+      for (int k = 0; k < warp_keys; ++k) team.template sum_lanes<32>(x[k]);
+    };
     team.each([&](int t) {
-      sum[t] = 0;
-      each_key(t, [&](index_t i, index_t, int lane) { sum[t] = z.along(bucket, i, lane); });
+      QKGEOM_UNROLL
+      for (int k = 0; k < warp_keys; ++k) {
+        sum[k][t] = mine.along(mine.row(row_at(t, k)), t % 32);
+        square[k][t] = 0;
+      }
     });
-    team.template sum_lanes<32>(sum);
+    sum_up(sum);
     team.each([&](int t) {
-      square[t] = 0;
-      each_key(t, [&](index_t i, index_t place, int lane) {
-        for (int c = lane; c < width; c += 32) {
-          const auto x = split_of(static_cast<float>(scale[bucket] * z(bucket, i, c, sum[t])));
-          high[place * width + c] = x.high;
-          const float h = x.high;
-          square[t] += low ? split_square(x) : h * h;
-          if (low) low[place * width + c] = x.low;
+      const double* from[warp_keys];
+      QKGEOM_UNROLL
+      for (int k = 0; k < warp_keys; ++k) from[k] = mine.row(row_at(t, k));
+      const index_t to = (place + number(t, 0)) * width;
+      const int there = rows - number(t, 0);
+      for (int c = t % 32; c < width; c += 32) {
+        split x[warp_keys] = {};  // 0 beyond the last column
+        if (c < mine.columns) {
+          QKGEOM_UNROLL
+          for (int k = 0; k < warp_keys; ++k)  // before any is stored, so that what they share is read once
+            x[k] = split_of(static_cast<float>(unit * mine(from[k], c, sum[k][t])));
+        }
+        QKGEOM_UNROLL
+        for (int k = 0; k < warp_keys; ++k) {
+          const float h = x[k].high;
+          square[k][t] += low ? split_square(x[k]) : h * h;
+          if (k >= there) continue;
+          high[to + (k * width + c)] = x[k].high;
+          if (low) low[to + (k * width + c)] = x[k].low;
+        }
+      }
+    });
+    sum_up(square);
+    team.each([&](int t) { set(t, norm + place, [&](int k) { return square[k][t]; }); });
+    for (index_t s = 0; s < scalars; ++s) {
+      const double* const x = row + (s * launch_buckets + bucket) * d;
+      team.each([&](int t) {
+        const double* from[warp_keys];
+        QKGEOM_UNROLL
+        for (int k = 0; k < warp_keys; ++k) {
+          from[k] = y + row_at(t, k) * d;
+          sum[k][t] = 0;
+        }
+        for (int c = t % 32; c < d; c += 32) {
+          QKGEOM_UNROLL
+          for (int k = 0; k < warp_keys; ++k) sum[k][t] += x[c] * from[k][c];
         }
       });
-    });
-    team.template sum_lanes<32>(square);
-    team.each([&](int t) {
-      each_key(t, [&](index_t, index_t place, int lane) {
-        if (lane == 0) norm[place] = square[t];
-      });
-    });
-    for (index_t k = 0; k < scalars; ++k) {
-      team.each([&](int t) {
-        sum[t] = 0;
-        each_key(t, [&](index_t i, index_t, int lane) {
-          const double *const y = keys.at(bucket, i), *const x = row + (k * launch_buckets + bucket) * keys.d;
-          for (int c = lane; c < keys.d; c += 32) sum[t] += x[c] * y[c];
-        });
-      });
-      team.template sum_lanes<32>(sum);
-      team.each([&](int t) {
-        each_key(t, [&](index_t, index_t place, int lane) {
-          if (lane == 0) scalar[k * launch_buckets * n + place] = static_cast<float>(scale[bucket] * sum[t]);
-        });
-      });
+      sum_up(sum);
+      team.each(
+          [&](int t) { set(t, scalar + s * launch_buckets * n + place, [&](int k) { return unit * sum[k][t]; }); });
     }
   }
 };
