@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -23,8 +24,9 @@ enum class gram_products { split_bf16, bf16 };
 struct cuda_options {
   cudaStream_t stream = nullptr;  ///< the caller's; must outlive the context
   gram_products products = gram_products::split_bf16;
-  std::size_t scratch_bytes = std::size_t{4} << 30;  ///< device memory for the keys and sums, or the scores, of a launch
-  int threads = 0;                                   ///< of the host, for work on results; 0 or less: one per core
+  std::size_t scratch_bytes = std::size_t{4}
+                              << 30;  ///< device memory for the keys and sums, or the scores, of a launch
+  int threads = 0;                    ///< of the host, for work on results; 0 or less: one per core
 };
 
 /// Runs every primitive on the current CUDA device, on the caller's stream, on views of device memory. Members are
@@ -51,22 +53,16 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
                                     const vector_view<const std::int32_t, space>& position,
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
     return thrust_kernels::moments(
-        device(), thrust_kernels::scatter_by_products{cuda_kernels::scatter_launcher{handles_.get(), staging_.get()}},
+        device(),
+        thrust_kernels::scatter_by_products{
+            cuda_kernels::scatter_launcher{handles_.get(), slots_->data(), &this->memory()}},
         [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets, per_bucket);
   }
 
   /// See cpu_context::symmetric_eigen; one batch of cuSOLVER.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
     return cuda_kernels::symmetric_eigen(
-        device(), *handles_, [&](index_t n, auto&& f) { for_each(n, f); }, matrices, d);
-  }
-
-  /// See cpu_context::cholesky; from eigenvectors.
-  std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    const auto systems = symmetric_eigen(matrices, d);
-    std::vector<semidefinite_root> roots(systems.size());
-    for_each(static_cast<index_t>(systems.size()), [&](index_t i) { roots[i] = cuda_kernels::root_of(systems[i], d); });
-    return roots;
+        device(), *handles_, (*slots_)[0], [&](index_t n, auto&& f) { for_each(n, f); }, matrices, d);
   }
 
   /// See cpu_context::gaussian_pairs. Sums of terms in f32 err by at most 1e-5 of their size, those of variances by
@@ -101,7 +97,6 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
  private:
   using typename base::device_type;
   using launcher_type = cuda_kernels::launcher<device_type>;
-  using staging = buffer<double, cuda_kernels::pinned_memory>;
 
   template <class T, class Weight>
   std::vector<pair_sums> pairs_of(const tensor_view<const T, space>& k, const keys_by_document& groups,
@@ -131,11 +126,11 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
         allocator_(std::move(allocator)),
         handles_(std::make_unique<cuda_kernels::handles>(options.stream)) {}
 
-  static constexpr cuda_kernels::pinned_memory pinned_{};
   cuda_options options_;
   std::unique_ptr<cuda_kernels::thrust_allocator> allocator_;  // the policy refers to it
   std::unique_ptr<cuda_kernels::handles> handles_;
-  std::unique_ptr<staging> staging_ = std::make_unique<staging>(pinned_, 0);
+  std::unique_ptr<std::array<cuda_kernels::copy_slot, 2>> slots_ =
+      std::make_unique<std::array<cuda_kernels::copy_slot, 2>>();
 };
 
 }  // namespace qkgeom

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <utility>
-#include <vector>
 
-#include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/backend/detail/thrust/primitives.hpp"
-#include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom {
 
@@ -20,23 +17,9 @@ struct thrust_options {
 /// Use a context from one thread at a time. Members are those of cpu_context; views are of `Memory::space`.
 template <class Policy, class Memory = cpu_memory>
 class thrust_context : public thrust_kernels::primitives<Policy, Memory> {
-  using base = thrust_kernels::primitives<Policy, Memory>;
-
  public:
   explicit thrust_context(Policy policy, const thrust_options& options = {}, Memory memory = {})
-      : base(std::move(policy), std::move(memory), options.threads) {}
-
-  /// See cpu_context::symmetric_eigen; on the host.
-  std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::each_matrix(*this, matrices,
-                                [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
-  }
-
-  /// See cpu_context::cholesky; on the host.
-  std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::each_matrix(*this, matrices,
-                                [d](const std::vector<double>& m) { return linalg::semidefinite_factor(m, d); });
-  }
+      : thrust_kernels::primitives<Policy, Memory>(std::move(policy), std::move(memory), options.threads) {}
 };
 
 }  // namespace qkgeom

@@ -108,13 +108,13 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
     if (options.heatmap && m.buckets.count() > 0)
       request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : detail::usual_cell(m.buckets);
   auto sums = detail::sums_over(ctx, layer, groups, problems, request, set);
-  std::vector<plasticity_profile_result> results;
-  for (std::size_t h = 0; h < models.size(); ++h) {
-    results.push_back(detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]),
-                                         groups.document, name_of(models[h].covariance), set.documents_weigh_same));
-    results.back().heatmap.cell = request.heatmap_cell;
-    results.back().model = fingerprint(models[h]);
-  }
+  std::vector<plasticity_profile_result> results(models.size());
+  ctx.for_each(static_cast<index_t>(models.size()), [&](index_t h) {
+    results[h] = detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]),
+                                    groups.document, name_of(models[h].covariance), set.documents_weigh_same);
+    results[h].heatmap.cell = request.heatmap_cell;
+    results[h].model = fingerprint(models[h]);
+  });
   return results;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -16,7 +17,8 @@ using namespace qkgeom;
 
 /// x' x by loops.
 struct loop_launcher {
-  std::shared_ptr<std::vector<double>> host = std::make_shared<std::vector<double>>();
+  using slots = std::array<std::vector<double>, 2>;
+  std::shared_ptr<slots> host = std::make_shared<slots>();
 
   void multiply(index_t batch, index_t width, index_t rows, const double* x, double* products) const {
     for (index_t b = 0; b < batch; ++b, x += rows * width, products += width * width)
@@ -27,10 +29,8 @@ struct loop_launcher {
           products[i * width + j] = sum;
         }
   }
-  double* on_host(index_t n) const {
-    host->assign(n, std::nan(""));
-    return host->data();
-  }
+  void start_copy(int slot, const double* from, index_t n) const { (*host)[slot].assign(from, from + n); }
+  const double* copied(int slot) const { return (*host)[slot].data(); }
 };
 
 TEST(scatter_by_products, moments_by_products_of_chunks_are_those_of_the_cpu) {

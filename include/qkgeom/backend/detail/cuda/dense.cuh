@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "qkgeom/backend/cuda/resources.cuh"
@@ -12,27 +11,53 @@
 
 namespace qkgeom::cuda_kernels {
 
+/// Page-locked memory of the host, and a copy to it from the device.
+class copy_slot {
+ public:
+  /// Room for n values, for copies to the device.
+  double* reserve(index_t n) {
+    values_.reserve(n);
+    return values_.data();
+  }
+  void start(const device_memory& memory, const double* from, index_t n) {
+    values_.reserve(n);
+    check(cudaMemcpyAsync(values_.data(), from, n * sizeof(double), cudaMemcpyDeviceToHost, memory.stream()),
+          "a copy to the host");
+    check(cudaEventRecord(done_.get(), memory.stream()), "cudaEventRecord");
+  }
+  const double* copied() const {
+    check(cudaEventSynchronize(done_.get()), "waiting for a copy");
+    return values_.data();
+  }
+
+ private:
+  static constexpr pinned_memory pinned_{};
+  buffer<double, pinned_memory> values_{pinned_, 0};
+  owned_event done_ = make_event(cudaEventDisableTiming);
+};
+
 /// Number of (d, d) matrices that one call of cuSOLVER's batched solver takes: it counts bytes in 32 bits, and batches
 /// of some ten thousand matrices have been seen to fail.
 inline index_t eigen_batch(index_t d) {
   return std::clamp<index_t>(std::numeric_limits<int>::max() / (8 * d * d), 1, 8192);
 }
 
-/// See cpu_context::symmetric_eigen. for_each(n, f) runs the host's work.
+/// See cpu_context::symmetric_eigen. for_each(n, f) runs the host's work; matrices go through `slot` both ways.
 template <class Device, class ForEach>
-std::vector<eigen_system> symmetric_eigen(const Device& device, const handles& use, ForEach&& for_each,
+std::vector<eigen_system> symmetric_eigen(const Device& device, const handles& use, copy_slot& slot, ForEach&& for_each,
                                           const std::vector<const std::vector<double>*>& matrices, index_t d) {
   const auto batch = static_cast<index_t>(matrices.size());
   std::vector<eigen_system> result(matrices.size());
   if (batch == 0 || d == 0) return result;
-  std::vector<double> packed(batch * d * d);
+  double* const packed = slot.reserve(batch * d * d);
   for_each(batch, [&](index_t b) {
     const auto& m = *matrices[b];
     require(std::all_of(m.begin(), m.end(), [](double x) { return std::isfinite(x); }), "symmetric_eigen: the matrix (",
             d, " x ", d, ") has entries that are not finite");
-    std::copy(m.begin(), m.end(), packed.begin() + b * d * d);
+    std::copy(m.begin(), m.end(), packed + b * d * d);
   });
-  const auto a = device.copy(packed);
+  const auto a = device.template make<double>(batch * d * d);
+  device.memory.from_host(a.data(), packed, static_cast<std::size_t>(a.size()) * sizeof(double));
   const auto w = device.template make<double>(batch * d);
   const auto info = device.template make<int>(batch);
   std::size_t on_device = 0, on_host = 0;
@@ -49,37 +74,29 @@ std::vector<eigen_system> symmetric_eigen(const Device& device, const handles& u
                                  work.data(), on_device, host_work.data(), on_host, info.data() + first,
                                  std::min(most, batch - first)),
           "cusolverDnXsyevBatched");
-  const auto values = w.host(), vectors = a.host();
+  slot.start(device.memory, a.data(), a.size());
+  const auto values = w.host();
   for (const int failed : info.host())
     require(failed == 0, "symmetric_eigen: no convergence on a ", d, " x ", d, " matrix");
   // Ascending, with eigenvector i in column i of a column-major matrix: row i of what is read here.
+  const double* const vectors = slot.copied();
   for_each(batch, [&](index_t b) {
     auto& to = result[b];
+    to.vectors.reserve(d * d);
     for (index_t i = d; i-- > 0;) {
       to.values.push_back(values[b * d + i]);
-      const auto row = vectors.begin() + (b * d + i) * d;
+      const double* const row = vectors + (b * d + i) * d;
       to.vectors.insert(to.vectors.end(), row, row + d);
     }
   });
   return result;
 }
 
-/// F = V sqrt(L) for a positive semi-definite matrix V L V'; eigenvalues below d eps times the largest count as 0.
-inline semidefinite_root root_of(const eigen_system& s, index_t d) {
-  const double tiny = static_cast<double>(d) * std::numeric_limits<double>::epsilon() *
-                      std::max(0.0, s.values.empty() ? 0.0 : s.values.front());
-  semidefinite_root root;
-  while (root.rank < d && s.values[root.rank] > tiny) ++root.rank;
-  root.factor.resize(d * root.rank);
-  for (index_t c = 0; c < root.rank; ++c)
-    for (index_t i = 0; i < d; ++i) root.factor[i * root.rank + c] = std::sqrt(s.values[c]) * s.vectors[c * d + i];
-  return root;
-}
-
 /// The launcher of `scatter_by_products`.
 struct scatter_launcher {
   const handles* use;
-  buffer<double, pinned_memory>* staging;
+  copy_slot* slots;  ///< (2)
+  const device_memory* memory;
 
   void multiply(index_t batch, index_t width, index_t rows, const double* x, double* products) const {
     const double one = 1, zero = 0;
@@ -89,10 +106,8 @@ struct scatter_launcher {
                                     width * width, n(batch)),
           "cublasDgemmStridedBatched");
   }
-  double* on_host(index_t n) const {
-    staging->reserve(n);
-    return staging->data();
-  }
+  void start_copy(int slot, const double* from, index_t n) const { slots[slot].start(*memory, from, n); }
+  const double* copied(int slot) const { return slots[slot].copied(); }
 };
 
 }  // namespace qkgeom::cuda_kernels

@@ -266,41 +266,58 @@ struct segment_facts {
   const std::vector<double>&t_mean, &tt;  ///< (segments)
 };
 
-/// The moments of one head, from its packed second moments.
-inline side_moments unpacked(const scatter_layout& layout, const segment_facts& facts, index_t head,
-                             const double* from) {
+/// The symmetric matrix (d, d) whose upper triangle lies at `from` by rows.
+inline std::vector<double> symmetric_of(const double* from, index_t d) {
+  std::vector<double> x(d * d);
+  for (index_t i = 0; i < d; from += d - i, ++i) std::copy(from, from + d - i, x.begin() + i * d + i);
+  constexpr index_t side = 16;  // by squares, since a column of a row-major matrix takes a cache line for each value
+  for (index_t left = 0; left < d; left += side)
+    for (index_t j = left; j < d; ++j)
+      for (index_t i = left; i < std::min(left + side, j); ++i) x[j * d + i] = x[i * d + j];
+  return x;
+}
+
+/// The moments of a head's rows in one segment, from the head's packed second moments; with zeros in place of the
+/// scatter unless `scatter`.
+inline row_moments segment_moments(const scatter_layout& layout, const segment_facts& facts, index_t head, index_t s,
+                                   const double* from, bool scatter) {
   const index_t d = layout.d;
   const auto vector_at = [d](const double* at) { return std::vector<double>(at, at + d); };
-  const auto add_triangle = [d](const double* at, std::vector<double>& xx) {
-    for (index_t i = 0; i < d; ++i)
-      for (index_t j = i; j < d; ++j) {
-        xx[i * d + j] += *at++;
-        xx[j * d + i] = xx[i * d + j];
-      }
-  };
-  side_moments m{row_moments::zero(d, scatter_kind::full), {}};
-  auto segment = row_moments::zero(d, scatter_kind::full);  // its scatter is added to the total at the end
-  for (index_t s = 0; s < layout.segments; ++s) {
-    const bool is_bucket = s + 1 < layout.segments;
-    if (is_bucket) m.bucket.push_back(row_moments::zero(d, layout.kind));
-    segment.count = facts.offset[s + 1] - facts.offset[s];
-    if (segment.count == 0) continue;
-    segment.mean_t = facts.t_mean[s];
-    segment.tt = facts.tt[s];
-    segment.mean = vector_at(facts.mean.data() + (head * layout.segments + s) * d);
-    segment.xt = vector_at(from + layout.xt(s));
-    merge(m.total, segment);
-    if (!is_bucket) continue;
-    row_moments& to = m.bucket.back();
-    auto xx = std::exchange(to.xx, {});
-    if (layout.kind == scatter_kind::full)
-      add_triangle(from + layout.of_segment(s), xx);
-    else
-      xx = vector_at(from + layout.of_segment(s));
-    to = {segment.count, segment.mean_t, segment.tt, segment.mean, segment.xt, std::move(xx)};
-  }
-  add_triangle(from, m.total.xx);
+  const bool full = scatter && layout.kind == scatter_kind::full;
+  auto m = row_moments::zero(d, scatter_kind::diagonal);
+  if (const index_t count = facts.offset[s + 1] - facts.offset[s]; count > 0)
+    m = {count,
+         facts.t_mean[s],
+         facts.tt[s],
+         vector_at(facts.mean.data() + (head * layout.segments + s) * d),
+         vector_at(from + layout.xt(s)),
+         {}};
+  if (full)
+    m.xx = symmetric_of(from + layout.of_segment(s), d);
+  else
+    m.xx = scatter ? vector_at(from + layout.of_segment(s)) : std::vector<double>(d);
   return m;
+}
+
+/// The moments of all rows of a head: the scatter within segments, which is packed, and that of their means.
+inline row_moments total_moments(const scatter_layout& layout, const segment_facts& facts, index_t head,
+                                 const double* from) {
+  const index_t d = layout.d;
+  auto total = row_moments::zero(d, scatter_kind::diagonal);
+  std::vector<row_moments> segments;
+  for (index_t s = 0; s < layout.segments; ++s) {
+    segments.push_back(segment_moments(layout, facts, head, s, from, false));
+    merge(total, segments.back());
+  }
+  std::vector<double> triangle(from, from + layout.triangle()), dx(d);
+  for (const auto& s : segments) {
+    for (index_t i = 0; i < d; ++i) dx[i] = s.mean[i] - total.mean[i];
+    double* to = triangle.data();
+    for (index_t i = 0; i < d; to += d - i, ++i)
+      for (index_t j = i; j < d; ++j) to[j - i] += static_cast<double>(s.count) * dx[i] * dx[j];
+  }
+  total.xx = symmetric_of(triangle.data(), d);
+  return total;
 }
 
 /// See cpu_context::moments. Two passes: means about a first row, then second moments about the means, by `scatter_of`,
@@ -337,12 +354,19 @@ std::vector<side_moments> moments(const Device& device, const Scatter& scatter_o
     }
   }
   std::vector<side_moments> result(x.heads);
+  for (auto& head : result) head.bucket.resize(buckets);
   const segment_means<T> about{rows, order.offset, mean.data(), t_mean, position.data};
   const scatter_layout layout{d, segments, per_bucket};
   const segment_facts facts{order.offset, host_mean, t_mean, tt};
   scatter_of(device, about, layout, [&](index_t first, index_t heads, const double* values) {
-    for_each(heads,
-             [&](index_t h) { result[first + h] = unpacked(layout, facts, first + h, values + h * layout.values()); });
+    for_each(heads * segments, [&](index_t item) {  // the last segment is no bucket
+      const index_t of = item / segments, s = item % segments, head = first + of;
+      const double* const from = values + of * layout.values();
+      if (s + 1 < segments)
+        result[head].bucket[s] = segment_moments(layout, facts, head, s, from, true);
+      else
+        result[head].total = total_moments(layout, facts, head, from);
+    });
   });
   return result;
 }

@@ -8,12 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/backend/detail/thrust/empirical.hpp"
 #include "qkgeom/backend/detail/thrust/gaussian.hpp"
 #include "qkgeom/context/host_values.hpp"
 #include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom::thrust_kernels {
 
@@ -44,7 +46,7 @@ class host_weight {
   std::shared_ptr<first_exception> thrown_;
 };
 
-/// The primitives of a context on Thrust's `Policy`, except those of d x d matrices; see thrust_context.
+/// The primitives of a context on Thrust's `Policy`; see thrust_context. Factors and eigenproblems are the host's.
 template <class Policy, class Memory>
 class primitives {
  public:
@@ -83,6 +85,18 @@ class primitives {
     return thrust_kernels::moments(
         device(), scatter_by_loops{}, [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets,
         per_bucket);
+  }
+
+  /// See cpu_context::symmetric_eigen.
+  std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
+    return backend::each_matrix(*this, matrices,
+                                [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
+  }
+
+  /// See cpu_context::cholesky.
+  std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
+    return backend::each_matrix(*this, matrices,
+                                [d](const std::vector<double>& m) { return linalg::semidefinite_factor(m, d); });
   }
 
   /// See cpu_context::gaussian_pairs. Throws on `request.weight` where `space` is a device's: give the pairs as

@@ -48,9 +48,10 @@ struct add_products {
 };
 
 /// Second moments by batched f64 products over chunks of rows of several heads, which are added in a fixed order. The
-/// launcher has
+/// device works on the next heads while the host takes those before. The launcher has
 ///   multiply(batch, width, rows, x, products): products (batch, width, width) = x' x of each x (rows, width)
-///   on_host(n): a place on the host for n doubles, kept from call to call
+///   start_copy(slot, from, n): starts to copy n doubles to the host; slot is 0 or 1
+///   copied(slot): waits for that copy; its values, which stay until the slot's next one
 template <class Launcher>
 struct scatter_by_products {
   Launcher launcher;
@@ -75,15 +76,15 @@ struct scatter_by_products {
     const auto on_first = device.copy(first), on_count = device.copy(count), on_segment = device.copy(segment),
                on_chunk = device.copy(first_chunk);
     const auto t_mean = device.copy(about.t_mean);
-    const index_t values_per_head = chunks * (rows_per_chunk * width + entries);
-    const index_t together =
-        std::clamp<index_t>(most_values / std::max<index_t>(1, values_per_head), 1, std::max<index_t>(1, x.heads));
+    const index_t values_per_head = chunks * (rows_per_chunk * width + entries),
+                  fit = most_values / std::max<index_t>(1, values_per_head), quarter = (x.heads + 3) / 4,
+                  together = std::max<index_t>(1, std::min(fit, quarter));
     const auto centred = device.template make<double>(together * chunks * rows_per_chunk * width);
     const auto products = device.template make<double>(together * chunks * entries);
     const auto sums = device.template make<double>(together * x.segments * entries),
                packed = device.template make<double>(together * layout.values());
-    for (index_t h = 0; h < x.heads; h += together) {
-      const index_t heads = std::min(together, x.heads - h), batch = heads * chunks;
+    const auto start = [&](index_t h, index_t heads, int slot) {
+      const index_t batch = heads * chunks;
       device.each(batch * rows_per_chunk * width,
                   centred_chunks<T>{x, about.mean, t_mean.data(), about.position, on_first.data(), on_count.data(),
                                     on_segment.data(), chunks, h, centred.data()});
@@ -93,10 +94,15 @@ struct scatter_by_products {
       device.each(
           heads * d * d,
           pack_scatter{layout, sums.data(), sums.data() + d, {width, entries}, {width, entries}, packed.data()});
-      const index_t values = heads * layout.values();
-      double* const on_host = launcher.on_host(values);
-      device.memory.to_host(on_host, packed.data(), static_cast<std::size_t>(values) * sizeof(double));
-      each(h, heads, on_host);
+      launcher.start_copy(slot, packed.data(), heads * layout.values());
+    };
+    int slot = 0;
+    for (index_t h = 0, heads = std::min(together, x.heads); h < x.heads; slot = 1 - slot) {
+      if (h == 0) start(h, heads, slot);
+      const index_t next = h + heads, more = std::min(together, x.heads - next);
+      if (more > 0) start(next, more, 1 - slot);
+      each(h, heads, launcher.copied(slot));
+      h = next, heads = more;
     }
   }
 };
