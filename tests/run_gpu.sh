@@ -6,8 +6,8 @@
 #     STEPS may name some (tests,benches). Writes bench/results/<gpu>.json; --out: logs and results go there as well. Needs
 #     CMake, a CUDA toolkit of at least 12.8, g++ and what FILE, made by --pack, brings, else the system. Nothing is
 #     fetched. Ends within TIME_LIMIT [570] seconds on 16 cores: what would take longer is left out and named.
-# run_gpu.sh --stage FILE.tar.xz          builds for sm_90 (CUDAARCHS) and packs the programs with the libraries they need,
-#     all but CUDA's; no GPU is needed. The same programs give the same bytes.
+# run_gpu.sh --stage FILE.tar.xz          builds for sm_90 (CUDAARCHS) and CPUs with AVX2, and packs the programs with the
+#     libraries they need, all but CUDA's; no GPU is needed. The same programs give the same bytes.
 # run_gpu.sh --from FILE.tar.xz [--out FOLDER] [--only STEPS]   the steps, with programs of --stage and no compiler. CUDA's
 #     libraries come from /usr/local/cuda or the packages of python3. --dry-run: prints the commands, and runs none on a GPU.
 # run_gpu.sh --build-only [--deps FILE]   builds for sm_80, sm_90 and sm_100, and runs what skips without a GPU.
@@ -106,6 +106,7 @@ unpack_stage() {
     [[ :$LD_LIBRARY_PATH: == *:${found%/*}:* ]] || LD_LIBRARY_PATH+=:${found%/*}
   done
   ! ldd "$build"/bin/* 2>&1 | grep 'not found' || exit 1   # versions of the C library as well
+  ldd "$build/bin/qkgeom-capture-cuda" | awk '/cudnn|cublas\.|cusolver/ { print "  " $1 " is " $3 }'   # a system may have several
 }
 
 build_programs() {
@@ -119,9 +120,13 @@ build_programs() {
     command -v nvidia-smi >/dev/null || { echo "skipped: no GPU on this machine"; exit 77; }
     architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)-real
   fi
+  # What the host does beside the device counts too.
+  local march=native
+  [[ -z $stage ]] || march=x86-64-v3
+  ((build_only)) && march=x86-64
   mkdir -p "$build"
-  options=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_CUDA_ARCHITECTURES=$architectures" -DQKGEOM_CUDA=ON -DCMAKE_CUDA_FLAGS=-lineinfo
-           -DQKGEOM_NATIVE_KERNEL_TESTS=OFF -DQKGEOM_SOURCE_CHECKS=OFF -DQKGEOM_INSTALL=OFF
+  options=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=-march=$march" "-DCMAKE_CUDA_ARCHITECTURES=$architectures"
+           -DQKGEOM_CUDA=ON -DCMAKE_CUDA_FLAGS=-lineinfo -DQKGEOM_NATIVE_KERNEL_TESTS=OFF -DQKGEOM_SOURCE_CHECKS=OFF -DQKGEOM_INSTALL=OFF
            -DQKGEOM_TEST_ROOT=../../..)   # they run in build/gpu/bin, or build/gpu-staged/bin of another copy
   if [[ -n $deps ]]; then
     [[ -f $deps ]] || { echo "run_gpu.sh: there is no file $deps; --pack makes one"; exit 2; }
@@ -231,7 +236,7 @@ stand_in_for_gnuplot() { # prints a folder with a gnuplot that writes the closin
   mkdir -p "$build/stand-in"
   cat >"$build/stand-in/gnuplot" <<'END'
 #!/bin/sh
-sed -n "s/^set output '\(.*\)'$/\1/p" | while read -r file; do echo '</svg> IEND' >"$file"; done
+sed -n "s/^set output '\(.*\)'$/\1/p" "$2" | while read -r file; do echo '</svg> IEND' >"$file"; done
 END
   chmod +x "$build/stand-in/gnuplot"
   echo "$build/stand-in"
@@ -315,7 +320,7 @@ if wanted heads; then
 fi
 if wanted profile; then
   if command -v ncu >/dev/null; then
-    timeout "$(left 60)" ncu --kernel-name regex:pair_tiles --launch-count 1 --set full ./gpu_bench \
+    timeout "$(left 60)" ncu --clock-control none --kernel-name-base demangled --kernel-name regex:pair_tiles --launch-count 1 --set full ./gpu_bench \
       --benchmark_filter='^pairs/pooled/split_bf16/d:128' >ncu.log 2>&1 || failed "ncu failed: $(tail -1 ncu.log)"
     grep -E 'Duration|Registers|Throughput|Occupancy|ERR' ncu.log || true
     keep ncu.log

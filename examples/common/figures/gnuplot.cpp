@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/figures/gnuplot.hpp"
 
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,36 +27,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file descriptor with an owner.
-class descriptor {
- public:
-  explicit descriptor(int value) : value_(value) {}
-  descriptor(const descriptor&) = delete;
-  descriptor& operator=(const descriptor&) = delete;
-  ~descriptor() { close(); }
-  int get() const { return value_; }
-  void close() {
-    if (value_ >= 0) ::close(value_);
-    value_ = -1;
-  }
-
- private:
-  int value_;
-};
-
 /// A file in memory without a name; programs that this one starts find it under `path`.
 class memory_file {
  public:
-  memory_file() : file_(::memfd_create("figure", 0)) {
-    require(file_.get() >= 0, "no memory for a figure: ", std::strerror(errno));
+  explicit memory_file(std::string_view text = {}) : file_(::memfd_create("figure", 0)) {
+    require(file_ >= 0, "no memory for a figure: ", std::strerror(errno));
+    while (!text.empty()) {
+      const ssize_t n = ::write(file_, text.data(), text.size());
+      require(n >= 0 || errno == EINTR, "no memory for a figure: ", std::strerror(errno));
+      if (n > 0) text.remove_prefix(n);
+    }
   }
-  int get() const { return file_.get(); }
-  std::string path() const { return "/proc/self/fd/" + std::to_string(file_.get()); }
+  memory_file(const memory_file&) = delete;
+  memory_file& operator=(const memory_file&) = delete;
+  ~memory_file() {
+    if (file_ >= 0) ::close(file_);
+  }
+  int get() const { return file_; }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
   std::string text() const {
     std::string all;
     char part[65536];
     for (;;) {
-      const ssize_t n = ::pread(file_.get(), part, sizeof part, static_cast<off_t>(all.size()));
+      const ssize_t n = ::pread(file_, part, sizeof part, static_cast<off_t>(all.size()));
       if (n < 0 && errno == EINTR) continue;
       require(n >= 0, "a figure cannot be read back: ", std::strerror(errno));
       if (n == 0) return all;
@@ -65,7 +58,7 @@ class memory_file {
   }
 
  private:
-  descriptor file_;
+  int file_;
 };
 
 /// gnuplot's messages on one line.
@@ -82,39 +75,23 @@ std::string complaint(const std::string& text) {
   return line.empty() ? "no message" : line;
 }
 
-/// Sends gnuplot the script. A socket, unlike a pipe, reports a closed reader without a signal.
-void feed(int socket, std::string_view script) {
-  while (!script.empty()) {
-    const ssize_t n = ::send(socket, script.data(), script.size(), MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return;  // gnuplot has ended; its exit status says why
-    script.remove_prefix(n);
-  }
-}
-
+/// The script is a file, since gnuplot reads what comes through a pipe byte by byte.
 void run_gnuplot(const std::string& script) {
-  int ends[2];
-  require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0,
-          "no channel to gnuplot: ", std::strerror(errno));
-  descriptor ours(ends[0]), theirs(ends[1]);
-  const memory_file messages;
-
+  const memory_file commands(script), messages;
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDIN_FILENO);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, messages.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, messages.get(), STDERR_FILENO);
   char name[] = "gnuplot", plain[] = "-d";  // -d: ignores personal settings
-  char* arguments[] = {name, plain, nullptr};
+  std::string file = commands.path();
+  char* arguments[] = {name, plain, file.data(), nullptr};
   pid_t child = 0;
   const int failed = ::posix_spawnp(&child, name, &actions, nullptr, arguments, environ);
   ::posix_spawn_file_actions_destroy(&actions);
   require(failed != ENOENT, "gnuplot is not installed, figures need it (Debian package gnuplot-nox)");
   require(failed == 0, "gnuplot does not start: ", std::strerror(failed));
 
-  theirs.close();
-  feed(ours.get(), script);
-  ours.close();
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
