@@ -96,7 +96,9 @@ class cuda_device : public serial_device {
   /// gives one made for another.
   bool attend(const attention_call<bf16>& call) {
     if (call.rows == 1 || call.cap != 0 || call.sinks) return false;
-    if (!attention_) attention_ = std::make_unique<cudnn_attention>(work_.get());
+    if (!attention_)
+      attention_ = std::make_unique<cudnn_attention>(
+          work_.get(), [this](void* to, const void* from, std::size_t bytes) { memory_.from_host(to, from, bytes); });
     if (const auto bytes = attention_->working_bytes(call)) {
       attention_memory_.reserve(*bytes);
       if ((*attention_)(call, attention_memory_.data())) return true;

@@ -74,13 +74,9 @@ std::string first_reason(std::string message) {
 }  // namespace
 
 struct cudnn_attention::state {
-  explicit state(cudaStream_t s) : stream(s) {
+  state(cudaStream_t s, copy_to_device c) : stream(s), copy(std::move(c)) {
     if (cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS || cudnnSetStream(handle, stream) != CUDNN_STATUS_SUCCESS)
       failed.refusal = "no handle could be made";
-    int device = 0, direct = 0;
-    if (cudaGetDevice(&device) == cudaSuccess)
-      cudaDeviceGetAttribute(&direct, cudaDevAttrPageableMemoryAccessUsesHostPageTables, device);
-    reads_pageable_memory = direct != 0;
   }
   explicit state(const described_device& device) : sm_version(device.sm_version), sm_count(device.sm_count) {
     described = std::make_shared<fe::DeviceProperties>();
@@ -162,9 +158,7 @@ struct cudnn_attention::state {
     numbers[0] = static_cast<std::int32_t>(c.rows);
     numbers[alignment / sizeof(std::int32_t)] = static_cast<std::int32_t>(c.first + c.rows);
     std::byte* const to = static_cast<std::byte*>(work) + numbers_at(p);
-    if (cudaMemcpyAsync(to, numbers, sizeof numbers, cudaMemcpyHostToDevice, stream) != cudaSuccess)
-      return "numbers of rows and keys could not be copied";
-    if (reads_pageable_memory) cudaStreamSynchronize(stream);
+    copy(to, numbers, sizeof numbers);
     const auto plain = [](const bf16* x) { return const_cast<void*>(static_cast<const void*>(x)); };
     std::unordered_map<std::int64_t, void*> tensors{{q_tensor, plain(c.q)}, {k_tensor, plain(c.k)},
                                                     {v_tensor, plain(c.v)}, {out_tensor, c.out},
@@ -174,7 +168,7 @@ struct cudnn_attention::state {
   }
 
   cudaStream_t stream = nullptr;
-  bool reads_pageable_memory = false;  ///< see cuda_kernels::memory_pool
+  copy_to_device copy;
   cudnnHandle_t handle = nullptr;
   std::shared_ptr<fe::DeviceProperties> described;
   int sm_version = 0, sm_count = 0;
@@ -182,7 +176,8 @@ struct cudnn_attention::state {
   plan failed;  ///< in place of all plans, with the reason, once cuDNN has failed
 };
 
-cudnn_attention::cudnn_attention(cudaStream_t stream) : state_(std::make_unique<state>(stream)) {}
+cudnn_attention::cudnn_attention(cudaStream_t stream, copy_to_device copy)
+    : state_(std::make_unique<state>(stream, std::move(copy))) {}
 cudnn_attention::cudnn_attention(const described_device& device) : state_(std::make_unique<state>(device)) {}
 cudnn_attention::~cudnn_attention() = default;
 

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,7 +26,10 @@ struct described_device {
 /// one plan for all, are not used: version 9.19 gives wrong numbers with them on an H100, other versions have none.
 class cudnn_attention {
  public:
-  explicit cudnn_attention(cudaStream_t stream);
+  /// copy(to, from, bytes) brings host memory to the device in the order of the stream; `from` may change after it.
+  using copy_to_device = std::function<void(void*, const void*, std::size_t)>;
+
+  cudnn_attention(cudaStream_t stream, copy_to_device copy);
   /// For what a plan tells without the device; a call fails.
   explicit cudnn_attention(const described_device& device);
   ~cudnn_attention();

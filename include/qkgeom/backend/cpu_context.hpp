@@ -10,7 +10,6 @@
 #include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
-#include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom {
 
@@ -53,14 +52,12 @@ class cpu_context {
 
   /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices. Throws where an entry is not finite.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::each_matrix(*this, matrices,
-                                [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
+    return backend::symmetric_eigen(*this, matrices, d);
   }
 
   /// Factors F (d, rank) of symmetric positive semi-definite (d, d) matrices F F'.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::each_matrix(*this, matrices,
-                                [d](const std::vector<double>& m) { return linalg::semidefinite_factor(m, d); });
+    return backend::cholesky(*this, matrices, d);
   }
 
   /// Sums over pairs of keys, one result per problem, where scores are Gaussian: over all pairs, or over those that

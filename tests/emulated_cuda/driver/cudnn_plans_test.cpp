@@ -69,7 +69,7 @@ TEST_P(cudnn_plans, are_fused_kernels_of_the_gpu_for_all_models) {
   const index_t shapes[][3] = {{16, 8, 128}, {32, 8, 128}, {16, 4, 128}, {32, 2, 128},
                                {32, 8, 64},  {8, 4, 256},  {4, 2, 16},   {6, 1, 32}};
   for (const auto& [heads, key_heads, dim] : shapes)
-    for (const index_t rows : {2, 777})
+    for (const index_t rows : {2, 777, 4096})
       for (const index_t window : {index_t{1} << 30, index_t{512}}) {
         SCOPED_TRACE(testing::Message() << heads << ' ' << key_heads << ' ' << dim << ' ' << rows << ' ' << window);
         const auto bytes = bytes_of(call_of(heads, key_heads, dim, rows, 126976, window));

@@ -5,6 +5,7 @@
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom::backend {
 
@@ -14,6 +15,20 @@ auto each_matrix(Context& ctx, const std::vector<const std::vector<double>*>& ma
   std::vector<decltype(f(*matrices[0]))> result(matrices.size());
   ctx.for_each(static_cast<index_t>(matrices.size()), [&](index_t i) { result[i] = f(*matrices[i]); });
   return result;
+}
+
+/// See cpu_context::symmetric_eigen.
+template <runs_host_work Context>
+std::vector<eigen_system> symmetric_eigen(Context& ctx, const std::vector<const std::vector<double>*>& matrices,
+                                          index_t d) {
+  return each_matrix(ctx, matrices, [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
+}
+
+/// See cpu_context::cholesky.
+template <runs_host_work Context>
+std::vector<semidefinite_root> cholesky(Context& ctx, const std::vector<const std::vector<double>*>& matrices,
+                                        index_t d) {
+  return each_matrix(ctx, matrices, [d](const std::vector<double>& m) { return linalg::semidefinite_factor(m, d); });
 }
 
 }  // namespace qkgeom::backend

@@ -41,11 +41,11 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const cho
   std::vector<empirical_problem> problems;
   for (index_t h = 0; h < layer.q.heads; ++h) problems.push_back({h, layer.key_of_query[h], query_rows, distributions});
   auto sums = ctx.empirical_pairs(q, layer.k, groups, problems, options.precision);
-  std::vector<plasticity_profile_result> results;
-  for (auto& s : sums) {
-    results.push_back(profile_of(edges, count, std::move(s), groups.document, "empirical", false));
-    for (std::size_t b = 0; b < query_rows.size(); ++b) results.back().buckets[b].queries_used = query_rows[b].size();
-  }
+  std::vector<plasticity_profile_result> results(sums.size());
+  ctx.for_each(static_cast<index_t>(sums.size()), [&](index_t h) {
+    results[h] = profile_of(edges, count, std::move(sums[h]), groups.document, "empirical", false);
+    for (std::size_t b = 0; b < query_rows.size(); ++b) results[h].buckets[b].queries_used = query_rows[b].size();
+  });
   return results;
 }
 

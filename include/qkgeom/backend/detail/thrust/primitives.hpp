@@ -15,7 +15,6 @@
 #include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
-#include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom::thrust_kernels {
 
@@ -89,14 +88,12 @@ class primitives {
 
   /// See cpu_context::symmetric_eigen.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::each_matrix(*this, matrices,
-                                [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
+    return backend::symmetric_eigen(*this, matrices, d);
   }
 
   /// See cpu_context::cholesky.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::each_matrix(*this, matrices,
-                                [d](const std::vector<double>& m) { return linalg::semidefinite_factor(m, d); });
+    return backend::cholesky(*this, matrices, d);
   }
 
   /// See cpu_context::gaussian_pairs. Throws on `request.weight` where `space` is a device's: give the pairs as

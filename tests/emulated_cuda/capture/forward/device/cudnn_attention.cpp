@@ -17,7 +17,7 @@ struct cudnn_attention::state {
   bool failed = false;
 };
 
-cudnn_attention::cudnn_attention(cudaStream_t stream) : state_(std::make_unique<state>(state{stream})) {}
+cudnn_attention::cudnn_attention(cudaStream_t stream, copy_to_device) : state_(std::make_unique<state>(state{stream})) {}
 cudnn_attention::~cudnn_attention() = default;
 std::optional<index_t> cudnn_attention::working_bytes(const attention_call<bf16>&) {
   return state_->failed ? std::nullopt : std::optional<index_t>(0);
