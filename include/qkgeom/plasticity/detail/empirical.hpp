@@ -43,8 +43,10 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const cho
   auto sums = ctx.empirical_pairs(q, layer.k, groups, problems, options.precision);
   std::vector<plasticity_profile_result> results(sums.size());
   ctx.for_each(static_cast<index_t>(sums.size()), [&](index_t h) {
-    results[h] = profile_of(edges, count, std::move(sums[h]), groups.document, "empirical", false);
-    for (std::size_t b = 0; b < query_rows.size(); ++b) results[h].buckets[b].queries_used = query_rows[b].size();
+    // By their members' names: clang before 16 refuses structured bindings in a lambda.
+    results[h] = profile_of(edges, queries.count, std::move(sums[h]), groups.document, "empirical", false);
+    for (std::size_t b = 0; b < queries.query_rows.size(); ++b)
+      results[h].buckets[b].queries_used = queries.query_rows[b].size();
   });
   return results;
 }
