@@ -49,8 +49,10 @@ struct heatmap_cells {
     const auto i = static_cast<double>(t_i), row = static_cast<double>(at.row),
                back = static_cast<double>(found - at.row * width);
     // Keys within 1/4 of the next cell are left to cell_of, so that rounding moves none.
-    const double last = std::fmin(i + (row + 1) * cell - 1, 2 * (tau - back * cell) - i - 0.25);
-    return {found, static_cast<std::int32_t>(std::fmin(last, std::numeric_limits<std::int32_t>::max()))};
+    const double of_row = i + (row + 1) * cell - 1, of_column = 2 * (tau - back * cell) - i - 0.25;
+    constexpr double most = std::numeric_limits<std::int32_t>::max();
+    const double last = of_row < of_column ? of_row : of_column;
+    return {found, static_cast<std::int32_t>(last < most ? last : most)};
   }
 
  private:

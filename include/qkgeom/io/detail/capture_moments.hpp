@@ -8,6 +8,7 @@
 
 #include "qkgeom/io/capture_manifest_text.hpp"
 #include "qkgeom/io/capture_moments.hpp"
+#include "qkgeom/io/detail/all_finite.hpp"
 #include "qkgeom/io/safetensors_write.hpp"
 
 namespace qkgeom {
@@ -104,8 +105,8 @@ QKGEOM_INLINE void read_arrays(const safetensors_file& file, moment_arrays& a) {
             " by the manifest, not ", shape_text(tensor.shape));
     const auto values = file.values<double>(tensor);
     f.values->assign(values.begin(), values.end());
-    for (const double x : *f.values)
-      require(std::isfinite(x), file.path().string(), ": tensor ", name, " holds a number that is not finite");
+    require(all_finite(f.values->data(), static_cast<index_t>(f.values->size())), file.path().string(), ": tensor ",
+            name, " holds a number that is not finite");
   }
   for (const double n : a.count)
     require(n >= 0 && n < 9e15 && n == std::floor(n), file.path().string(), ": tensor ", a.name,

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,26 +18,11 @@
 
 namespace qkgeom::cpu {
 
-/// Number of entries with a > b plus the number with a >= b: twice the wins, where a tie counts 1/2.
-template <class F>
-inline std::int64_t wins_doubled(const F* a, const F* b, index_t n) {
-  using mask = typename simd<F>::mask;
-  mask count{};
-  index_t i = 0;
-  for (; i + lanes<F> <= n; i += lanes<F>) {
-    const vec<F> x = load(a + i), y = load(b + i);
-    count -= (x > y) + (x >= y);
-  }
-  std::int64_t total = 0;
-  for (int l = 0; l < lanes<F>; ++l) total += count[l];
-  for (; i < n; ++i) total += (a[i] > b[i]) + (a[i] >= b[i]);
-  return total;
-}
-
 /// Scores of observed queries over the keys of one group, and how often one key's score exceeds another's. The range of
 /// a query's scores is cut into 2^16 equal intervals (AVX-512: 2^15); the number of a score's interval is its place.
 /// Scores in different places compare as the places do, since rounding keeps their order, and an instruction compares
-/// twice as many places as f32 scores. Scores in the same place are compared themselves.
+/// twice as many places as f32 scores. Scores in the same place are compared themselves. With AVX512_VBMI2 the signs of
+/// 16 comparisons are shifted into one lane and counted together.
 template <class F>
 class observed_scores {
  public:
@@ -43,24 +32,35 @@ class observed_scores {
     n_ = n;
     count_ = count;
     width_ = width;
-    for (int l = 0; l < step; ++l) last_[l] = l < n % step ? -1 : 0;
+    for (int l = 0; l < step; ++l) given_[1][l] = l < n % step ? -1 : 0;
     score_.resize((count + block_rows) * width);
     place_.resize(score_.size());
+    least_.assign(width, std::numeric_limits<F>::infinity());
+    largest_.assign(width, -std::numeric_limits<F>::infinity());
     // No GEMM: its order of summation depends on the row's place, and equal keys must tie.
-    for (index_t i = 0; i < count; i += block_rows)
+    for (index_t i = 0; i < count; i += block_rows) {
       rows_times_lanes(keys + i * d, d, d, queries, width, score_.data() + i * width);
-    for (index_t at = 0; at < width; at += lanes<F>) set_places(at, count);
+      widen_ranges(i, std::min(count, i + block_rows));
+    }
+    set_places();
   }
 
   /// f(i, j, twice the wins of key j over key i, a tie counting 1/2) for every pair of keys i < j.
   template <class Count>
   void for_each_pair(const Count& f) const {
-    index_t j = 0;
-    for (; j + 2 <= count_; j += 2) {
-      for_keys_before<2>(j, 0, j, f);
-      for_keys_before<1>(j + 1, j, j + 1, f);
-    }
-    if (j < count_) for_keys_before<1>(j, 0, j, f);
+    for_each_block([&](index_t j, index_t i, auto earlier, auto pairs, const std::int32_t* doubled) {
+      for (int p = 0; p < pairs; ++p) f(i + p % earlier, j + p / earlier, doubled[p]);
+    });
+  }
+
+  /// Sum over the pairs of keys of w (2 n - w), w being twice the wins of one over the other among n queries.
+  double sum() const {
+    double sums[later_keys * earlier_keys] = {};
+    for_each_block([&](index_t, index_t, auto, auto pairs, const std::int32_t* doubled) {
+      for (int p = 0; p < pairs; ++p)
+        sums[p] += static_cast<double>(doubled[p]) * static_cast<double>(2 * n_ - doubled[p]);
+    });
+    return std::accumulate(std::begin(sums), std::end(sums), 0.0);
   }
 
  private:
@@ -70,74 +70,144 @@ class observed_scores {
   // AVX-512 compares into masks, which costs more than differences; 16 bits hold those of 2^15 places.
   static constexpr bool by_difference = simd_bytes == 64;
   static constexpr int first_place = by_difference ? 0 : -32768, last_place = 32767;
-  static constexpr int block = 4;                   // keys: the wins of twice as many pairs stay in registers
-  static constexpr index_t longest = 65535 / step;  // steps: 16 bits hold the wins of all lanes
+  typedef std::uint64_t word_lanes __attribute__((vector_size(simd_bytes)));
+#if defined(__AVX512VBMI2__) && defined(__AVX512VPOPCNTDQ__)
+  static constexpr bool gathers_signs = true;
+#else
+  static constexpr bool gathers_signs = false;
+#endif
+  static constexpr int later_keys = 2,
+                       earlier_keys = simd_bytes == 64 ? 8 : 4;  // of pairs whose wins stay in registers
+  static constexpr index_t run = 16;                             // steps: a lane holds a bit of each
+  static constexpr index_t longest = 127 * run;                  // steps: 16 bits hold the wins of all lanes
 
-  static std::int64_t sum_of(const place_lanes& wins) {
-    std::uint64_t words[simd_bytes / 8], sum = 0;
-    std::memcpy(words, &wins, sizeof words);
-    for (const auto w : words) sum += w;
-    return static_cast<std::int64_t>(sum * 0x0001000100010001 >> 48);
+  /// 0 where a or b is.
+  static distance_lanes nearer(const distance_lanes& a, const distance_lanes& b) {
+    return by_difference ? a < b ? a : b : a & b;
   }
 
-  /// -1 where x > y, else 0; a lane of `apart` becomes 0 where x = y.
+  /// The sign says whether x > y; `apart` is 0 where x = y.
   static place_lanes exceeds(const place_lanes& x, const place_lanes& y, distance_lanes& apart) {
     if constexpr (by_difference) {
       const place_lanes difference = y - x;
-      const auto distance = (distance_lanes)difference;
-      apart = distance < apart ? distance : apart;
-      return difference >> 15;
+      apart = (distance_lanes)difference;
+      return difference;
     } else {
-      apart &= ~(distance_lanes)(x == y);
+      apart = ~(distance_lanes)(x == y);
       return x > y;
     }
   }
 
+  /// Counts the negative lanes of one step more, of a run of steps that begins at `wins` = 0.
+  static void take_signs(place_lanes& wins, const place_lanes& x) {
+#if defined(__AVX512VBMI2__)
+    if constexpr (gathers_signs) wins = (place_lanes)_mm512_shldi_epi16((__m512i)wins, (__m512i)x, 1);
+#endif
+    if constexpr (!gathers_signs) wins -= by_difference ? x >> 15 : x;
+  }
+  /// Their number by words of 64 bits.
+  static word_lanes number_of(const place_lanes& wins) {
+    auto words = (word_lanes)wins;
+#if defined(__AVX512VPOPCNTDQ__)
+    if constexpr (gathers_signs) return (word_lanes)_mm512_popcnt_epi64((__m512i)words);
+#endif
+    words += words >> 32;
+    return (words + (words >> 16)) & 0xffff;
+  }
+
+  /// f(j, i, earlier, pairs, doubled): the pairs of keys j, j + 1, ... with keys i to i + earlier - 1, all before j.
+  template <class Block>
+  void for_each_block(const Block& f) const {
+    constexpr index_t near = 8192;  // places of the earlier keys, which stay in the first-level cache
+    const index_t tile = std::max<index_t>(1, near / (width_ * earlier_keys)) * earlier_keys;
+    for (index_t from = 0; from < count_; from += tile)
+      for (index_t j = from; j < count_; j += 2) {
+        const index_t end = std::min(j, from + tile);
+        if (j + 1 == count_) {
+          for_keys_before<1>(j, from, end, f);
+          break;
+        }
+        for_keys_before<2>(j, from, end, f);
+        if (j < from + tile) for_keys_before<1>(j + 1, j, j + 1, f);
+      }
+  }
+
   /// The pairs of keys j to j + later - 1 with keys i to end - 1, all of them before j.
-  template <int later, class Count>
-  void for_keys_before(index_t j, index_t i, index_t end, const Count& f) const {
-    std::int64_t doubled[later * block];
-    for (; i + block <= end; i += block) {
-      count_wins<later, block>(j, i, doubled);
-      for (int p = 0; p < later * block; ++p) f(i + p % block, j + p / block, doubled[p]);
-    }
-    for (; i < end; ++i) {
-      count_wins<later, 1>(j, i, doubled);
-      for (int p = 0; p < later; ++p) f(i, j + p, doubled[p]);
-    }
+  template <int later, class Block>
+  void for_keys_before(index_t j, index_t i, index_t end, const Block& f) const {
+    std::int32_t doubled[later_keys * earlier_keys];
+    const auto take = [&](auto earlier) {
+      count_wins<later, earlier>(j, i, doubled);
+      f(j, i, earlier, std::integral_constant<int, later * earlier>{}, doubled);
+      i += earlier;
+    };
+    while (i + earlier_keys <= end) take(std::integral_constant<int, earlier_keys>{});
+    while (i < end) take(std::integral_constant<int, 1>{});
   }
 
   /// Twice the wins of keys j to j + later - 1 over keys i to i + earlier - 1, a tie counting 1/2: (later, earlier).
   template <int later, int earlier>
-  void count_wins(index_t j, index_t i, std::int64_t* doubled) const {
-    constexpr int pairs = later * earlier;
+  void count_wins(index_t j, index_t i, std::int32_t* doubled) const {
+    constexpr int pairs = later * earlier, vectors = (pairs + 3) / 4;  // a word holds the wins of four pairs
     std::fill(doubled, doubled + pairs, 0);
     for (index_t from = 0; from < n_; from += longest * step) {
-      const index_t end = std::min(n_, from + longest * step), whole = end / step * step;
-      place_lanes wins[pairs] = {};
-      const auto count = [&](index_t at, const place_lanes& given) {
-        place_lanes x[later], won[pairs];
-        distance_lanes apart = ~distance_lanes{};
+      const index_t end = std::min(n_, from + longest * step);
+      word_lanes words[vectors] = {};
+      for (index_t first = from; first < end; first += run * step) {
+        place_lanes wins[pairs] = {};
+        for (index_t at = first; at < std::min(end, first + run * step); at += step) {
+          place_lanes x[later];
+          distance_lanes nearest[later];
 #pragma GCC unroll 4
-        for (int r = 0; r < later; ++r) x[r] = load_places(j + r, at);
-#pragma GCC unroll 4
-        for (int c = 0; c < earlier; ++c) {
-          const place_lanes y = load_places(i + c, at);
-#pragma GCC unroll 4
-          for (int r = 0; r < later; ++r) won[r * earlier + c] = exceeds(x[r], y, apart);
-        }
-        if (any_bit((apart == 0) & given)) {
-          for (int p = 0; p < pairs; ++p) doubled[p] += compared(j + p / earlier, i + p % earlier, at, given);
-          return;
-        }
+          for (int r = 0; r < later; ++r) x[r] = load_places(j + r, at);
 #pragma GCC unroll 8
-        for (int p = 0; p < pairs; ++p) wins[p] -= won[p];
-      };
-      for (index_t at = from; at < whole; at += step) count(at, ~place_lanes{});
-      if (whole < end) count(whole, last_);
-#pragma GCC unroll 8
-      for (int p = 0; p < pairs; ++p) doubled[p] += 2 * sum_of(wins[p]);
+          for (int c = 0; c < earlier; ++c) {
+            const place_lanes y = load_places(i + c, at);
+#pragma GCC unroll 4
+            for (int r = 0; r < later; ++r) {
+              distance_lanes apart;
+              take_signs(wins[r * earlier + c], exceeds(x[r], y, apart));
+              nearest[r] = c == 0 ? apart : nearer(apart, nearest[r]);
+            }
+          }
+          if (any_zero(nearer(nearest[0], nearest[later - 1]), given_[at + step > n_]))
+            add_ties<pairs, earlier>(j, i, at, doubled);
+        }
+#pragma GCC unroll 16
+        for (int p = 0; p < pairs; ++p) words[p / 4] += number_of(wins[p]) << (16 * (p % 4));
+      }
+      std::uint16_t sums[4 * vectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        std::uint64_t word[simd_bytes / 8];
+        std::memcpy(word, &words[v], sizeof word);
+#pragma GCC unroll 4
+        for (int n = simd_bytes / 16; n > 0; n /= 2)
+#pragma GCC unroll 4
+          for (int w = 0; w < n; ++w) word[w] += word[w + n];
+        std::memcpy(sums + 4 * v, word, sizeof *word);
+      }
+      for (int p = 0; p < pairs; ++p) doubled[p] += 2 * sums[p];
     }
+  }
+
+  /// Bit l says whether lanes l are equal.
+  static std::uint32_t equal_lanes(const place_lanes& x, const place_lanes& y) {
+#if defined(__AVX512BW__)
+    return _mm512_cmpeq_epi16_mask((__m512i)x, (__m512i)y);
+#else
+    std::uint32_t bits = 0;
+    for (int l = 0; l < step; ++l) bits |= std::uint32_t{x[l] == y[l]} << l;
+    return bits;
+#endif
+  }
+
+  static bool any_zero(const distance_lanes& x, const place_lanes& given) {
+#if defined(__AVX512BW__)
+    return _mm512_mask_testn_epi16_mask(_mm512_movepi16_mask((__m512i)given), (__m512i)x, (__m512i)x) != 0;
+#else
+    return any_bit((x == 0) & given);
+#endif
   }
 
   const F* score(index_t key) const { return score_.data() + key * width_; }
@@ -147,35 +217,62 @@ class observed_scores {
     return x;
   }
 
-  /// Twice the wins of key j over key i among the queries of one step. Rare: kept out of the loop that calls it.
-  [[gnu::noinline]] std::int64_t compared(index_t j, index_t i, index_t at, const place_lanes& given) const {
-    const place_lanes x = load_places(j, at), y = load_places(i, at);
-    return any_bit((x == y) & given) ? wins_doubled(score(j) + at, score(i) + at, std::min<index_t>(step, n_ - at))
-                                     : 2 * sum_of(-(x > y));
+  /// Adds what pairs with a place in common at one step were counted short of. Rare: kept out of the loop that calls
+  /// it.
+  template <int pairs, int earlier>
+  [[gnu::noinline]] void add_ties(index_t j, index_t i, index_t at, std::int32_t* doubled) const {
+    for (int p = 0; p < pairs; ++p) {
+      const index_t later_key = j + p / earlier, earlier_key = i + p % earlier;
+      const F *x = score(later_key) + at, *y = score(earlier_key) + at;
+      const auto tied = equal_lanes(load_places(later_key, at), load_places(earlier_key, at));
+      for (auto rest = tied; rest != 0; rest &= rest - 1) {
+        const int l = std::countr_zero(rest);
+        if (at + l < n_) doubled[p] += (x[l] > y[l]) + (x[l] >= y[l]);
+      }
+    }
   }
 
-  /// Places of the queries `at` to at + lanes - 1; all one where a query's scores have no range that F holds.
-  void set_places(index_t at, index_t count) {
+  /// Takes the scores of keys i to end - 1 into the range of each query.
+  void widen_ranges(index_t i, index_t end) {
+    for (index_t at = 0; at < width_; at += lanes<F>) {
+      vec<F> least = load(least_.data() + at), largest = load(largest_.data() + at);
+      for (index_t key = i; key < end; ++key) {
+        const vec<F> x = load(score(key) + at);
+        least = smaller(least, x);
+        largest = larger(largest, x);
+      }
+      store(least_.data() + at, least);
+      store(largest_.data() + at, largest);
+    }
+  }
+
+  /// All places are one where a query's scores have no range that F holds.
+  void set_places() {
     typedef std::int16_t few_places __attribute__((vector_size(2 * lanes<F>)));
-    vec<F> least = load(score(0) + at), largest = least;
-    for (index_t i = 1; i < count; ++i) {
-      const vec<F> x = load(score(i) + at);
-      least = smaller(least, x);
-      largest = x > largest ? x : largest;
+    const vec<F> none{};
+    places_per_score_.resize(width_);
+    for (index_t at = 0; at < width_; at += lanes<F>) {
+      const vec<F> per_score = F{last_place - first_place} / (load(largest_.data() + at) - load(least_.data() + at));
+      const auto held = (per_score > none) & (per_score < splat(std::numeric_limits<F>::infinity()));
+      store(places_per_score_.data() + at, held ? per_score : none);
     }
-    const vec<F> per_score = F{last_place - first_place} / (largest - least), none{};
-    const auto held = (per_score > none) & (per_score < splat(std::numeric_limits<F>::infinity()));
-    for (index_t i = 0; i < count; ++i) {
-      const vec<F> x = (load(score(i) + at) - least) * per_score + F{first_place};
-      const few_places y = __builtin_convertvector(held ? x : none, few_places);
-      std::memcpy(place_.data() + i * width_ + at, &y, sizeof y);
-    }
+    for (index_t i = 0; i < count_; ++i)
+      for (index_t at = 0; at < width_; at += lanes<F>) {
+        const vec<F> per_score = load(places_per_score_.data() + at);
+        const vec<F> x = (load(score(i) + at) - load(least_.data() + at)) * per_score + F{first_place};
+        // By way of whole numbers as wide as x: g++ 12 converts to narrower ones lane by lane.
+        const auto whole = __builtin_convertvector(per_score > none ? x : none, typename simd<F>::mask);
+        const few_places y = __builtin_convertvector(whole, few_places);
+        std::memcpy(place_.data() + i * width_ + at, &y, sizeof y);
+      }
   }
 
   index_t n_ = 0, count_ = 0, width_ = 0;
-  place_lanes last_{};                  // which lanes of the last, partial step hold queries
-  aligned_vector<F> score_;             // (keys, width), lanes are queries
-  aligned_vector<std::int16_t> place_;  // the same
+  place_lanes given_[2] = {~place_lanes{}};  // lanes that hold queries: of a whole step and of the last, partial one
+  aligned_vector<F> score_;                  // (keys, width), lanes are queries
+  aligned_vector<std::int16_t> place_;       // the same
+  aligned_vector<F> least_, largest_;        // (width) the range of each query's scores
+  aligned_vector<F> places_per_score_;       // (width)
 };
 
 /// See cpu_context::empirical_pairs: sums of 4 p (1 - p), the plug-in form of (4.7, 4.8), (n - 1) / n of the unbiased
@@ -197,7 +294,9 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
     if (keys[head].empty() || groups.offset[g + 1] - groups.offset[g] < 2) return;
     centred_keys(pool, k.head(head), groups, g, keys[head].data() + groups.offset[g] * d, backend::key_centre::on_grid);
   });
-  pool.for_each(static_cast<index_t>(tasks.size()), [&](index_t task, int) {
+  std::vector<aligned_vector<F>> columns(pool.size());
+  std::vector<observed_scores<F>> scores_of(pool.size());
+  pool.for_each(static_cast<index_t>(tasks.size()), [&](index_t task, int thread) {
     const auto [p, b] = tasks[task];
     const auto& problem = problems[p];
     const auto& rows = problem.query_rows[b];
@@ -205,24 +304,23 @@ std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, 
     if (n < 2) return;
     index_t width = padded<std::int16_t>(n);
     if (width % 128 == 0) width += lanes<std::int16_t>;  // else a column of queries lies in few sets of the cache
-    aligned_vector<F> queries(d * width);                // (d, width)
+    auto& queries = columns[thread];                     // (d, width)
+    queries.assign(d * width, F{0});
     std::vector<double> wide(d);
+    const wide_rows from = q.head(problem.query_head);
     for (index_t i = 0; i < n; ++i) {
-      q.head(problem.query_head).read(rows[i], wide.data());
+      if (i + 8 < n) from.prefetch(rows[i + 8]);
+      from.read(rows[i], wide.data());
       for (index_t c = 0; c < d; ++c) queries[c * width + i] = static_cast<F>(wide[c]);
     }
-    observed_scores<F> scores;
+    auto& scores = scores_of[thread];
     for (index_t g = 0; g < groups.groups(); ++g) {
       const auto range = admissible(groups, g, problem.distributions[b]);
       if (range.size() < 2) continue;
       scores.set(queries.data(), n, width, keys[problem.key_head].data() + (groups.offset[g] + range.begin) * d,
                  range.size(), d);
-      double sum = 0;
-      scores.for_each_pair([&](index_t, index_t, std::int64_t doubled) {
-        sum += static_cast<double>(doubled) * static_cast<double>(2 * n - doubled);
-      });
       const auto at = results[p].at(static_cast<index_t>(b), g);
-      results[p].sum[at] = sum / (static_cast<double>(n) * static_cast<double>(n));
+      results[p].sum[at] = scores.sum() / (static_cast<double>(n) * static_cast<double>(n));
       results[p].pairs[at] = range.pairs();
       results[p].weight[at] = static_cast<double>(range.pairs());
     }

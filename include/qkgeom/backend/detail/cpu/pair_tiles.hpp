@@ -95,12 +95,16 @@ struct gram_tile {
   alignas(64) F plasticity[rows * panel];
   vec<F> sum;  ///< over the tile, lane by lane
 
-  /// Sets `sum` alone. False where some v has cancelled or is 0: then the sum is wrong.
+  /// Sets `sum`, and `plasticity` where `each` is true, of a tile whose keys are all pairs. False where some v has
+  /// cancelled or is 0: then they are wrong.
+  template <bool each>
   bool add_up(const scaled_keys<F>& keys, index_t i, index_t p) {
     vec<F> least = splat(F{1}), partial[vectors] = {};
-    for_each_vector(keys, i, p, [&](int, int k, const vec<F>& n, const vec<F>& v, const vec<F>& m) {
+    for_each_vector(keys, i, p, [&](int r, int k, const vec<F>& n, const vec<F>& v, const vec<F>& m) {
       least = smaller(least, v - n * cancelled);
-      partial[k] += plasticity_lanes(m, v);
+      const vec<F> pp = plasticity_lanes(m, v);
+      if constexpr (each) store(plasticity + r * panel + k * lanes<F>, pp);
+      partial[k] += pp;
     });
     sum = partial[0];
     for (int k = 1; k < vectors; ++k) sum += partial[k];
@@ -262,7 +266,9 @@ void sum_tiles(const scaled_keys<F>& keys, index_t share, index_t shares, const 
     const index_t first = p * panel, last = std::min(keys.n, first + panel);
     const bool whole = i + rows <= first && last == first + panel;
     const index_t cell = whole && heat && !weighted ? runs.shared_cell(i, rows, first, panel) : -1;
-    if (!whole || !(simple || cell >= 0) || !tile.add_up(keys, i, p)) tile.compute(keys, i, p);
+    const bool added = whole && (simple || cell >= 0 ? tile.template add_up<false>(keys, i, p)
+                                                     : tile.template add_up<true>(keys, i, p));
+    if (!added) tile.compute(keys, i, p);
     if (!weighted) tile_sums.add(tile.sum);
     if (simple) return;
     if (cell >= 0) return runs.add(cell, rows * panel, tile.sum);

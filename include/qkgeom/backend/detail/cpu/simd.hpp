@@ -197,15 +197,20 @@ inline simd<float>::mask add_pair_products(simd<float>::mask sum, simd<float>::m
 #endif
 }
 
-/// to[i] = from[i], widened. Compilers do not vectorise the bf16 case by themselves.
+/// to[i] = from[i], widened. Compilers do not vectorise it by themselves.
 template <class T, class F>
 inline void widen(const T* from, index_t n, F* to) {
   index_t i = 0;
-  if constexpr (std::is_same_v<T, bf16>)
+  if constexpr (std::is_same_v<T, bf16> || (std::is_same_v<T, float> && std::is_same_v<F, double>))
     for (; i + lanes<float> <= n; i += lanes<float>) {
-      half_lanes h;
-      std::memcpy(&h, from + i, sizeof h);
-      const vec<float> x = (vec<float>)(__builtin_convertvector(h, word_lanes) << 16);
+      vec<float> x;
+      if constexpr (std::is_same_v<T, bf16>) {
+        half_lanes h;
+        std::memcpy(&h, from + i, sizeof h);
+        x = (vec<float>)(__builtin_convertvector(h, word_lanes) << 16);
+      } else {
+        x = load(from + i);
+      }
       if constexpr (std::is_same_v<F, double>) {
         const double_lanes wide = __builtin_convertvector(x, double_lanes);
         std::memcpy(to + i, &wide, sizeof wide);
