@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # builds.sh [OUT]   How long a newcomer waits: from a clean clone with no compiler cache, examples/demo.sh to its figures,
 # and tests/run.sh with nvcc (where it is) and without. Packages are installed before. OUT: bench/results/builds.json.
-# Takes about half an hour on two cores; leave them alone meanwhile.
+# Takes more than an hour on two cores; leave them alone meanwhile.
 set -euo pipefail
 [[ ${1-} != -h && ${1-} != --help ]] || { sed -n '3,5s/^# //p' "${BASH_SOURCE[0]}"; exit 0; }
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -22,14 +22,19 @@ timed() {
   echo "${fields[-1]} s"
   rm -rf "$work/clone"
 }
-timed demo_s bash examples/demo.sh
-timed tests_without_nvcc_s env QKGEOM_CUDA=OFF bash tests/run.sh
-command -v nvcc >/dev/null && timed tests_with_nvcc_s bash tests/run.sh
-
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
-{
+# After each, so that a run that is cut short leaves what it has.
+write_results() {
   printf '{\n  "cpu": "%s",\n  "cores": %s,\n  "commit": "%s",\n' "$cpu" "$(nproc)" "$(git -C "$root" rev-parse --short HEAD)"
   printf '%s' "${fields[0]}"
-  printf ',\n%s' "${fields[@]:1}"
+  ((${#fields[@]} == 1)) || printf ',\n%s' "${fields[@]:1}"
   printf '\n}\n'
 } >"$out"
+timed demo_s bash examples/demo.sh
+write_results
+if command -v nvcc >/dev/null; then
+  timed tests_with_nvcc_s bash tests/run.sh
+  write_results
+fi
+timed tests_without_nvcc_s env QKGEOM_CUDA=OFF bash tests/run.sh
+write_results
