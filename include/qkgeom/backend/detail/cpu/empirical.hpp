@@ -45,21 +45,21 @@ class observed_scores {
     set_places();
   }
 
-  /// f(i, j, twice the wins of key j over key i, a tie counting 1/2) for every pair of keys i < j.
-  template <class Count>
-  void for_each_pair(const Count& f) const {
-    for_each_block([&](index_t j, index_t i, auto earlier, auto pairs, const std::int32_t* doubled) {
-      for (int p = 0; p < pairs; ++p) f(i + p % earlier, j + p / earlier, doubled[p]);
-    });
-  }
-
   /// Sum over the pairs of keys of w (2 n - w), w being twice the wins of one over the other among n queries.
   double sum() const {
-    double sums[later_keys * earlier_keys] = {};
-    for_each_block([&](index_t, index_t, auto, auto pairs, const std::int32_t* doubled) {
-      for (int p = 0; p < pairs; ++p)
-        sums[p] += static_cast<double>(doubled[p]) * static_cast<double>(2 * n_ - doubled[p]);
-    });
+    constexpr index_t near = 8192;  // places of the earlier keys, which stay in the first-level cache
+    const index_t tile = std::max<index_t>(1, near / (width_ * earlier_keys)) * earlier_keys;
+    double sums[most_pairs] = {};
+    for (index_t from = 0; from < count_; from += tile)
+      for (index_t j = from; j < count_; j += 2) {
+        const index_t end = std::min(j, from + tile);
+        if (j + 1 == count_) {
+          add_keys_before<1>(j, from, end, sums);
+          break;
+        }
+        add_keys_before<2>(j, from, end, sums);
+        if (j < from + tile) add_keys_before<1>(j + 1, j, j + 1, sums);
+      }
     return std::accumulate(std::begin(sums), std::end(sums), 0.0);
   }
 
@@ -76,10 +76,9 @@ class observed_scores {
 #else
   static constexpr bool gathers_signs = false;
 #endif
-  static constexpr int later_keys = 2,
-                       earlier_keys = simd_bytes == 64 ? 8 : 4;  // of pairs whose wins stay in registers
-  static constexpr index_t run = 16;                             // steps: a lane holds a bit of each
-  static constexpr index_t longest = 127 * run;                  // steps: 16 bits hold the wins of all lanes
+  static constexpr int earlier_keys = simd_bytes == 64 ? 8 : 4, most_pairs = 2 * earlier_keys;  // wins in registers
+  static constexpr index_t run = 16;             // steps: a lane holds a bit of each
+  static constexpr index_t longest = 127 * run;  // steps: 16 bits hold the wins of all lanes
 
   /// 0 where a or b is.
   static distance_lanes nearer(const distance_lanes& a, const distance_lanes& b) {
@@ -115,34 +114,18 @@ class observed_scores {
     return (words + (words >> 16)) & 0xffff;
   }
 
-  /// f(j, i, earlier, pairs, doubled): the pairs of keys j, j + 1, ... with keys i to i + earlier - 1, all before j.
-  template <class Block>
-  void for_each_block(const Block& f) const {
-    constexpr index_t near = 8192;  // places of the earlier keys, which stay in the first-level cache
-    const index_t tile = std::max<index_t>(1, near / (width_ * earlier_keys)) * earlier_keys;
-    for (index_t from = 0; from < count_; from += tile)
-      for (index_t j = from; j < count_; j += 2) {
-        const index_t end = std::min(j, from + tile);
-        if (j + 1 == count_) {
-          for_keys_before<1>(j, from, end, f);
-          break;
-        }
-        for_keys_before<2>(j, from, end, f);
-        if (j < from + tile) for_keys_before<1>(j + 1, j, j + 1, f);
-      }
+  /// Adds the pairs of keys j to j + later - 1 with keys i to end - 1, all of them before j.
+  template <int later>
+  void add_keys_before(index_t j, index_t i, index_t end, double* sums) const {
+    for (; i + earlier_keys <= end; i += earlier_keys) add_block<later, earlier_keys>(j, i, sums);
+    for (; i < end; ++i) add_block<later, 1>(j, i, sums);
   }
-
-  /// The pairs of keys j to j + later - 1 with keys i to end - 1, all of them before j.
-  template <int later, class Block>
-  void for_keys_before(index_t j, index_t i, index_t end, const Block& f) const {
-    std::int32_t doubled[later_keys * earlier_keys];
-    const auto take = [&](auto earlier) {
-      count_wins<later, earlier>(j, i, doubled);
-      f(j, i, earlier, std::integral_constant<int, later * earlier>{}, doubled);
-      i += earlier;
-    };
-    while (i + earlier_keys <= end) take(std::integral_constant<int, earlier_keys>{});
-    while (i < end) take(std::integral_constant<int, 1>{});
+  template <int later, int earlier>
+  void add_block(index_t j, index_t i, double* sums) const {
+    std::int32_t doubled[later * earlier];
+    count_wins<later, earlier>(j, i, doubled);
+    for (int p = 0; p < later * earlier; ++p)
+      sums[p] += static_cast<double>(doubled[p]) * static_cast<double>(2 * n_ - doubled[p]);
   }
 
   /// Twice the wins of keys j to j + later - 1 over keys i to i + earlier - 1, a tie counting 1/2: (later, earlier).
