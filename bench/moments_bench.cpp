@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "bench/common/ceilings.hpp"
 #include "bench/common/planted_layer.hpp"
+#include "bench/common/sizes.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/stats/moments.hpp"
 
@@ -62,19 +62,10 @@ void moments(benchmark::State& state, T, scatter_kind per_bucket) {
   state.counters["ms_a_head"] = 1e3 / best / static_cast<double>(data.heads);
 }
 
-void sizes(benchmark::internal::Benchmark* b, std::initializer_list<int> dims) {
-  const int all = static_cast<int>(std::thread::hardware_concurrency());
-  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond);
-  for (const int d : dims)
-    for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) b->Args({d, threads});
-}
-void all_sizes(benchmark::internal::Benchmark* b) { sizes(b, {32, 64, 128, 256}); }
-void one_size(benchmark::internal::Benchmark* b) { sizes(b, {128}); }
-
-BENCHMARK_CAPTURE(moments, bf16_queries, bf16{}, scatter_kind::full)->Apply(all_sizes);
-BENCHMARK_CAPTURE(moments, bf16_keys, bf16{}, scatter_kind::diagonal)->Apply(all_sizes);
-BENCHMARK_CAPTURE(moments, f16_queries, f16{}, scatter_kind::full)->Apply(one_size);
-BENCHMARK_CAPTURE(moments, f32_queries, float{}, scatter_kind::full)->Apply(one_size);
-BENCHMARK_CAPTURE(moments, f64_queries, double{}, scatter_kind::full)->Apply(one_size);
+BENCHMARK_CAPTURE(moments, bf16_queries, bf16{}, scatter_kind::full)->Apply(bench::all_sizes);
+BENCHMARK_CAPTURE(moments, bf16_keys, bf16{}, scatter_kind::diagonal)->Apply(bench::all_sizes);
+BENCHMARK_CAPTURE(moments, f16_queries, f16{}, scatter_kind::full)->Apply(bench::one_size);
+BENCHMARK_CAPTURE(moments, f32_queries, float{}, scatter_kind::full)->Apply(bench::one_size);
+BENCHMARK_CAPTURE(moments, f64_queries, double{}, scatter_kind::full)->Apply(bench::one_size);
 
 }  // namespace

@@ -7,10 +7,10 @@
 #include <chrono>
 #include <limits>
 #include <map>
-#include <thread>
 
 #include "bench/common/ceilings.hpp"
 #include "bench/common/planted_layer.hpp"
+#include "bench/common/sizes.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
@@ -128,24 +128,19 @@ void empirical(benchmark::State& state) {
   });
 }
 
-void sizes(benchmark::internal::Benchmark* b, std::initializer_list<int> dims) {
-  const int all = static_cast<int>(std::thread::hardware_concurrency());
-  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond);
-  for (const int d : dims)
-    for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) b->Args({d, threads});
-}
-void all_sizes(benchmark::internal::Benchmark* b) { sizes(b, {32, 64, 128, 256}); }
-void one_size(benchmark::internal::Benchmark* b) { sizes(b, {128}); }
-
-BENCHMARK_CAPTURE(one_group, diagonal_f32, float{}, covariance_kind::diagonal, pair_precision::f32)->Apply(all_sizes);
-BENCHMARK_CAPTURE(one_group, joint_f32, float{}, covariance_kind::joint, pair_precision::f32)->Apply(all_sizes);
-BENCHMARK_CAPTURE(one_group, diagonal_bf16, bf16{}, covariance_kind::diagonal, pair_precision::f32)->Apply(one_size);
-BENCHMARK_CAPTURE(one_group, diagonal_f16, f16{}, covariance_kind::diagonal, pair_precision::f32)->Apply(one_size);
-BENCHMARK_CAPTURE(one_group, diagonal_f64, double{}, covariance_kind::diagonal, pair_precision::f64)->Apply(one_size);
-BENCHMARK(one_group_heatmap)->Apply(all_sizes);
-BENCHMARK_CAPTURE(small_groups, diagonal, covariance_kind::diagonal, false)->Apply(all_sizes);
-BENCHMARK_CAPTURE(small_groups, diagonal_heatmap, covariance_kind::diagonal, true)->Apply(one_size);
-BENCHMARK_CAPTURE(small_groups, joint, covariance_kind::joint, false)->Apply(all_sizes);
-BENCHMARK(empirical)->Apply(all_sizes);
+BENCHMARK_CAPTURE(one_group, diagonal_f32, float{}, covariance_kind::diagonal, pair_precision::f32)
+    ->Apply(bench::all_sizes);
+BENCHMARK_CAPTURE(one_group, joint_f32, float{}, covariance_kind::joint, pair_precision::f32)->Apply(bench::all_sizes);
+BENCHMARK_CAPTURE(one_group, diagonal_bf16, bf16{}, covariance_kind::diagonal, pair_precision::f32)
+    ->Apply(bench::one_size);
+BENCHMARK_CAPTURE(one_group, diagonal_f16, f16{}, covariance_kind::diagonal, pair_precision::f32)
+    ->Apply(bench::one_size);
+BENCHMARK_CAPTURE(one_group, diagonal_f64, double{}, covariance_kind::diagonal, pair_precision::f64)
+    ->Apply(bench::one_size);
+BENCHMARK(one_group_heatmap)->Apply(bench::all_sizes);
+BENCHMARK_CAPTURE(small_groups, diagonal, covariance_kind::diagonal, false)->Apply(bench::all_sizes);
+BENCHMARK_CAPTURE(small_groups, diagonal_heatmap, covariance_kind::diagonal, true)->Apply(bench::one_size);
+BENCHMARK_CAPTURE(small_groups, joint, covariance_kind::joint, false)->Apply(bench::all_sizes);
+BENCHMARK(empirical)->Apply(bench::all_sizes);
 
 }  // namespace

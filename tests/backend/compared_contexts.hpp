@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
+#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -81,6 +84,31 @@ inline void terms_agree(const plasticity_profile_result& got, const plasticity_p
                        y[static_cast<std::size_t>(pair_term::content_variance) * n + e];
       EXPECT_NEAR(x[i], y[i], bound * (of_v ? v : std::abs(y[i])));
     }
+  }
+}
+
+/// Expects observed queries of `ctx` to be as the CPU's in f64, where that is asked for and where f32 would not hold
+/// the numbers.
+template <context Context>
+void expect_f64_where_it_is_needed(Context& ctx) {
+  cpu_context cpu{{.threads = 2}};
+  const auto observed = [](auto& on, const planted_rows<float>& rows, std::optional<pair_precision> precision) {
+    return empirical_profile(on, rows.view(), uniform_buckets{150}, 1000, {.precision = precision});
+  };
+  auto rows = plant<float>(compared_head(24, 2, 150, 3));
+  const random_stream draws{.seed = 5};
+  for (std::size_t i = 0; i < rows.q.size(); ++i) {  // tenths: sums that would be equal differ by their rounding to f32
+    rows.q[i] = 0.1f * static_cast<float>(1 + draws.below(i, 7));
+    rows.k[i] = 0.1f * static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 8));
+  }
+  const auto want = observed(cpu, rows, pair_precision::f64);
+  EXPECT_LE(distance(observed(ctx, rows, pair_precision::f64), want), 1e-12);
+  EXPECT_GT(distance(observed(ctx, rows, {}), want), 1e-12);
+  for (const int power : {-90, 90}) {
+    auto scaled = rows;
+    for (auto* side : {&scaled.q, &scaled.k})
+      for (float& x : *side) x = std::ldexp(x, power);
+    EXPECT_LE(distance(observed(ctx, scaled, {}), want), 1e-12) << power;
   }
 }
 

@@ -290,26 +290,8 @@ TEST(thrust_context, results_do_not_depend_on_the_thread_count) {
 }
 
 TEST(thrust_context, observed_queries_in_f64_and_of_extreme_sizes) {
-  cpu_context cpu{{.threads = 2}};
   omp_context omp{thrust::omp::par};
-  const auto observed = [](auto& ctx, const planted_rows<float>& rows, std::optional<pair_precision> precision) {
-    return empirical_profile(ctx, rows.view(), uniform_buckets{150}, 1000, {.precision = precision});
-  };
-  auto rows = plant<float>(test::compared_head(24, 2, 150, 3));
-  const random_stream draws{.seed = 5};
-  for (std::size_t i = 0; i < rows.q.size(); ++i) {  // tenths: sums that would be equal differ by their rounding to f32
-    rows.q[i] = 0.1f * static_cast<float>(1 + draws.below(i, 7));
-    rows.k[i] = 0.1f * static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 8));
-  }
-  const auto want = observed(cpu, rows, pair_precision::f64);
-  EXPECT_LE(distance(observed(omp, rows, pair_precision::f64), want), 1e-12);
-  EXPECT_GT(distance(observed(omp, rows, {}), want), 1e-12);
-  for (const int power : {-90, 90}) {
-    auto scaled = rows;
-    for (auto* side : {&scaled.q, &scaled.k})
-      for (float& x : *side) x = std::ldexp(x, power);
-    EXPECT_LE(distance(observed(omp, scaled, {}), want), 1e-12) << power;
-  }
+  test::expect_f64_where_it_is_needed(omp);
 }
 
 // A context of the host takes no views of device memory: they are different types.

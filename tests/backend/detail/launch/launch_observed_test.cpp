@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cmath>
 #include <optional>
 
 #include "qkgeom/plasticity/empirical.hpp"
@@ -65,26 +64,8 @@ TEST(tile_observed, observed_queries_that_tie_count_one_half) {
 }
 
 TEST(tile_observed, f64_and_extreme_sizes_are_summed_in_f64) {
-  cpu_context cpu{{.threads = 2}};
   tile_context tiles;
-  const auto observed = [](auto& ctx, const planted_rows<float>& rows, std::optional<pair_precision> precision) {
-    return empirical_profile(ctx, rows.view(), uniform_buckets{150}, 1000, {.precision = precision});
-  };
-  auto rows = plant<float>(test::compared_head(24, 2, 150, 3));
-  const random_stream draws{.seed = 5};
-  for (std::size_t i = 0; i < rows.q.size(); ++i) {  // tenths: sums that would be equal differ by their rounding to f32
-    rows.q[i] = 0.1f * static_cast<float>(1 + draws.below(i, 7));
-    rows.k[i] = 0.1f * static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 8));
-  }
-  const auto want = observed(cpu, rows, pair_precision::f64);
-  EXPECT_LE(distance(observed(tiles, rows, pair_precision::f64), want), 1e-12);
-  EXPECT_GT(distance(observed(tiles, rows, {}), want), 1e-12);
-  for (const int power : {-90, 90}) {
-    auto scaled = rows;
-    for (auto* side : {&scaled.q, &scaled.k})
-      for (float& x : *side) x = std::ldexp(x, power);
-    EXPECT_LE(distance(observed(tiles, scaled, {}), want), 1e-12) << power;
-  }
+  test::expect_f64_where_it_is_needed(tiles);
 }
 
 }  // namespace
