@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -66,7 +65,8 @@ class observed_scores {
  private:
   typedef std::int16_t place_lanes __attribute__((vector_size(simd_bytes)));
   typedef std::uint16_t distance_lanes __attribute__((vector_size(simd_bytes)));
-  static constexpr int step = simd_bytes / 2;  // places of a vector
+  typedef std::int16_t few_places __attribute__((vector_size(2 * lanes<F>)));  // as many as a vector of F has lanes
+  static constexpr int step = simd_bytes / 2;                                  // places of a vector
   // AVX-512 compares into masks, which costs more than differences; 16 bits hold those of 2^15 places.
   static constexpr bool by_difference = simd_bytes == 64;
   static constexpr int first_place = by_difference ? 0 : -32768, last_place = 32767;
@@ -77,8 +77,8 @@ class observed_scores {
   static constexpr bool gathers_signs = false;
 #endif
   static constexpr int earlier_keys = simd_bytes == 64 ? 8 : 4, most_pairs = 2 * earlier_keys;  // wins in registers
-  static constexpr index_t run = 16;             // steps: a lane holds a bit of each
-  static constexpr index_t longest = 127 * run;  // steps: 16 bits hold the wins of all lanes
+  static constexpr index_t longest = 2032;                      // steps: 16 bits hold the wins of all lanes
+  static constexpr index_t run = gathers_signs ? 16 : longest;  // steps: a lane holds their signs, or their wins
 
   /// 0 where a or b is.
   static distance_lanes nearer(const distance_lanes& a, const distance_lanes& b) {
@@ -174,17 +174,6 @@ class observed_scores {
     }
   }
 
-  /// Bit l says whether lanes l are equal.
-  static std::uint32_t equal_lanes(const place_lanes& x, const place_lanes& y) {
-#if defined(__AVX512BW__)
-    return _mm512_cmpeq_epi16_mask((__m512i)x, (__m512i)y);
-#else
-    std::uint32_t bits = 0;
-    for (int l = 0; l < step; ++l) bits |= std::uint32_t{x[l] == y[l]} << l;
-    return bits;
-#endif
-  }
-
   static bool any_zero(const distance_lanes& x, const place_lanes& given) {
 #if defined(__AVX512BW__)
     return _mm512_mask_testn_epi16_mask(_mm512_movepi16_mask((__m512i)given), (__m512i)x, (__m512i)x) != 0;
@@ -207,11 +196,16 @@ class observed_scores {
     for (int p = 0; p < pairs; ++p) {
       const index_t later_key = j + p / earlier, earlier_key = i + p % earlier;
       const F *x = score(later_key) + at, *y = score(earlier_key) + at;
-      const auto tied = equal_lanes(load_places(later_key, at), load_places(earlier_key, at));
-      for (auto rest = tied; rest != 0; rest &= rest - 1) {
-        const int l = std::countr_zero(rest);
-        if (at + l < n_) doubled[p] += (x[l] > y[l]) + (x[l] >= y[l]);
+      const place_lanes tied = (load_places(later_key, at) == load_places(earlier_key, at)) & given_[at + step > n_];
+      if (!any_bit(tied)) continue;
+      typename simd<F>::mask wins{};
+      for (int l = 0; l < step; l += lanes<F>) {
+        few_places some;
+        std::memcpy(&some, reinterpret_cast<const char*>(&tied) + l * sizeof(std::int16_t), sizeof some);
+        wins += __builtin_convertvector(some, typename simd<F>::mask) &
+                ((load(x + l) > load(y + l)) + (load(x + l) >= load(y + l)));
       }
+      for (int l = 0; l < lanes<F>; ++l) doubled[p] -= static_cast<std::int32_t>(wins[l]);
     }
   }
 
@@ -231,7 +225,6 @@ class observed_scores {
 
   /// All places are one where a query's scores have no range that F holds.
   void set_places() {
-    typedef std::int16_t few_places __attribute__((vector_size(2 * lanes<F>)));
     const vec<F> none{};
     places_per_score_.resize(width_);
     for (index_t at = 0; at < width_; at += lanes<F>) {
