@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "bench/common/planted_layer.hpp"
+#include "bench/common/sizes.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 
 namespace {
@@ -56,14 +56,7 @@ void semidefinite_factor(benchmark::State& state) {
               [&](cpu_context& ctx, const auto& m) { benchmark::DoNotOptimize(ctx.cholesky(m, state.range(0))); });
 }
 
-void sizes(benchmark::internal::Benchmark* b) {
-  const int all = static_cast<int>(std::thread::hardware_concurrency());
-  b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond);
-  for (const int d : {32, 64, 128, 256})
-    for (const int threads : all > 1 ? std::vector<int>{1, all} : std::vector<int>{1}) b->Args({d, threads});
-}
-
-BENCHMARK(symmetric_eigen)->Apply(sizes);
-BENCHMARK(semidefinite_factor)->Apply(sizes);
+BENCHMARK(symmetric_eigen)->Apply(bench::all_sizes);
+BENCHMARK(semidefinite_factor)->Apply(bench::all_sizes);
 
 }  // namespace

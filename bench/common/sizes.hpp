@@ -9,7 +9,7 @@
 
 namespace qkgeom::bench {
 
-/// Head sizes, each with one thread and with all.
+/// Runs a bench for each head size, with one thread and with all.
 inline void sizes(benchmark::internal::Benchmark* b, std::initializer_list<int> dims) {
   const int all = static_cast<int>(std::thread::hardware_concurrency());
   b->ArgNames({"d", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond);

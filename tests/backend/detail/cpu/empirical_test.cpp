@@ -20,9 +20,10 @@ class observed_scores : public testing::Test {};
 using score_types = testing::Types<float, double>;
 TYPED_TEST_SUITE(observed_scores, score_types);
 
-/// The sum over pairs of keys, with one coordinate: the score is the product of query and key.
+/// Expects the sum over the pairs of the first keys, for each number of them. A score is the product of query and key,
+/// which have one coordinate.
 template <class F>
-void expect_counts(const std::vector<F>& queries, const std::vector<F>& all_keys) {
+void expect_sums(const std::vector<F>& queries, const std::vector<F>& all_keys) {
   const auto n = static_cast<index_t>(queries.size());
   const index_t width = cpu::padded<std::int16_t>(n);
   std::vector<F> q(width);
@@ -49,13 +50,13 @@ TYPED_TEST(observed_scores, are_counted_as_they_compare) {
     std::vector<F> queries, keys;
     for (int i = 0; i < n; ++i) queries.push_back(static_cast<F>(stream.uniform(i) - 0.5));
     for (int i = 0; i < 40; ++i) keys.push_back(static_cast<F>(stream.uniform(1000 + i) - 0.5));
-    expect_counts(queries, keys);
+    expect_sums(queries, keys);
     keys[11] = keys[3];  // a tie
     keys[20] = F{1000};  // a sink: the others share few places
     queries[1] = F{0};   // all scores of a query are one
-    expect_counts(queries, keys);
+    expect_sums(queries, keys);
     for (F& k : keys) k = std::round(8 * k) / 8;  // many ties
-    expect_counts(queries, keys);
+    expect_sums(queries, keys);
   }
 }
 
@@ -64,15 +65,15 @@ TYPED_TEST(observed_scores, whose_range_the_type_does_not_hold_are_counted) {
   constexpr F largest = std::numeric_limits<F>::max(), least = std::numeric_limits<F>::denorm_min();
   std::vector<F> queries(70, F{1});
   queries[3] = F{-1};
-  expect_counts(queries, {-largest, largest, F{0}, F{1}, largest, F{-3}});
-  expect_counts(queries, {F{0}, least, F{2} * least, least, F{0}, F{3} * least});
+  expect_sums(queries, {-largest, largest, F{0}, F{1}, largest, F{-3}});
+  expect_sums(queries, {F{0}, least, F{2} * least, least, F{0}, F{3} * least});
 }
 
 // So many queries that a lane's 16 bits would not hold all wins.
 TYPED_TEST(observed_scores, of_very_many_queries_are_counted) {
   using F = TypeParam;
   const std::vector<F> queries(40000 * cpu::simd_bytes / 2 + 3, F{1});
-  expect_counts(queries, {F{0}, F{1}, F{2}, F{3}, F{4}, F{2}});
+  expect_sums(queries, {F{0}, F{1}, F{2}, F{3}, F{4}, F{2}});
 }
 
 }  // namespace

@@ -97,14 +97,14 @@ class observed_scores {
     }
   }
 
-  /// Counts the negative lanes of one step more, of a run of steps that begins at `wins` = 0.
+  /// Adds the negative lanes of x to `wins`, which is 0 where a run of steps begins.
   static void take_signs(place_lanes& wins, const place_lanes& x) {
 #if defined(__AVX512VBMI2__)
     if constexpr (gathers_signs) wins = (place_lanes)_mm512_shldi_epi16((__m512i)wins, (__m512i)x, 1);
 #endif
     if constexpr (!gathers_signs) wins -= by_difference ? x >> 15 : x;
   }
-  /// Their number by words of 64 bits.
+  /// How many negative lanes `wins` holds, for each word of 64 bits.
   static word_lanes number_of(const place_lanes& wins) {
     auto words = (word_lanes)wins;
 #if defined(__AVX512VPOPCNTDQ__)
@@ -189,8 +189,8 @@ class observed_scores {
     return x;
   }
 
-  /// Adds what pairs with a place in common at one step were counted short of. Rare: kept out of the loop that calls
-  /// it.
+  /// Compares the scores that share a place at one step; no win was counted there. Rare: kept out of the loop that
+  /// calls it.
   template <int pairs, int earlier>
   [[gnu::noinline]] void add_ties(index_t j, index_t i, index_t at, std::int32_t* doubled) const {
     for (int p = 0; p < pairs; ++p) {
