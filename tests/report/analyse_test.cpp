@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -232,12 +233,29 @@ void add_moments(cpu_context& ctx, const std::filesystem::path& folder, index_t 
       m.moments = accumulate(ctx, as_layer(q.view()), uniform_buckets{16}, {.context_length = context});
       m.moments.k = accumulate(ctx, as_layer(k.view()), uniform_buckets{16}, {.context_length = context}).k;
       const auto keys = as_layer(k.view());
-      const auto differences = moments_by_block(ctx, "k", keys.k, keys.k_position, keys.k_document, blocks_of(ctx, keys, 1));
+      const auto differences =
+          moments_by_block(ctx, "k", keys.k, keys.k_position, keys.k_document, blocks_of(ctx, keys, 1));
       m.k_differences = {differences[0][0].differences};
       m.k_pairs = differences[0][0].pairs;
       layers.push_back(std::move(m));
     }
     write_moments_file(folder / moments_name(b), manifest, layers);
+  }
+}
+
+TEST(analyse, moments_that_are_not_finite_are_refused) {
+  const test::scratch_folder folder;
+  cpu_context ctx{{.threads = 1}};
+  write(folder / "c", 0, 4, 3);
+  add_moments(ctx, folder / "c", 0, 4, 2);
+  const auto whole = capture::open(folder / "c");
+  const auto file = open_moments(whole).at(1);
+  std::vector<token_moments> layers{file.read(0), file.read(1)};
+  for (const double x : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    layers[1].moments.k[0].total.xx.back() = x;
+    write_moments_file(folder / "c" / moments_name(1), whole.manifest(), layers);
+    EXPECT_QKGEOM_ERROR("tensor layer.1.k.moments.cov holds a number that is not finite",
+                        open_moments(capture::open(folder / "c")).at(1).read(1));
   }
 }
 
