@@ -11,7 +11,6 @@
 #include <memory>
 
 #include "qkgeom/backend/thrust_context.hpp"
-#include "qkgeom/context/kept_rows.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
@@ -204,7 +203,7 @@ TEST(uploading_context, copies_the_heads_of_a_view_and_no_others) {
   EXPECT_EQ(copied - before, beside + 80 * 8 * 4 + 80 * 4);
 }
 
-TEST(uploading_context, copies_kept_rows_once) {
+TEST(uploading_context, copies_the_keys_of_a_prepared_layer_once) {
   both_contexts c;
   const planted_layer<float> planted(8, 2, 40, false), other(8, 2, 40, false);
   const auto layer = planted.view();
@@ -218,15 +217,18 @@ TEST(uploading_context, copies_kept_rows_once) {
   const index_t keys = layer.k.rows * layer.k.dim * 4, alone = copied_by(layer);
   {
     const index_t before = so_far.copied;
-    const auto kept = keep_rows(c.uploading, layer.k);
+    prepared_layer prepared(c.uploading, layer);
     EXPECT_EQ(so_far.copied - before, keys);
-    EXPECT_EQ(copied_by(layer), alone - keys);
+    for (int call = 0; call < 2; ++call) {
+      const index_t earlier = so_far.copied;
+      expect_same(plasticity_profile(c.uploading, models, prepared), plasticity_profile(c.near, models, layer));
+      EXPECT_EQ(so_far.copied - earlier, alone - keys);
+    }
     EXPECT_EQ(copied_by(layer), alone - keys);
     EXPECT_EQ(copied_by(other.view()), alone);
   }
   EXPECT_EQ(so_far.held, 0);
   EXPECT_EQ(copied_by(layer), alone);
-  EXPECT_EQ(keep_rows(c.near, layer.k), nullptr);
 }
 
 TEST(uploading_context, takes_heads_in_another_order) {

@@ -18,8 +18,8 @@ namespace qkgeom {
 
 /// Takes views of host memory and computes on another context, whose views are of its own memory: after `cuda_context
 /// gpu; uploading_context ctx{gpu};`, `ctx` does for rows in host memory what `gpu` does for rows on the device. Each
-/// call uploads the heads of its views, packed, and keeps nothing but what `keep_rows` asks for: a pointer does not
-/// tell whether its values have changed since the last call. A weight that runs on the host alone
+/// call uploads the heads of its views, packed, and keeps nothing but the keys of a `prepared_layer`: a pointer does
+/// not tell whether its values have changed since the last call. A weight that runs on the host alone
 /// (`pair_request::weight`) is summed there by a cpu_context; see `device_weighted_pairs` for weights of a device.
 /// `Context::memory()` is the memory that it computes on. The other context must outlive this one. Use a context from
 /// one thread at a time.
@@ -44,7 +44,8 @@ class uploading_context {
     return host_values<std::remove_const_t<T>>(x);
   }
 
-  /// See keep_rows.
+  /// Until the returned value is gone, calls on this very view of these rows share one copy. The rows must not change
+  /// meanwhile.
   template <class T>
   [[nodiscard]] std::shared_ptr<const void> keep(const tensor_view<const T>& x) {
     const auto rows = upload(x);

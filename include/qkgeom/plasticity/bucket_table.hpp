@@ -38,6 +38,12 @@ std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vecto
                                                   const layer_view<T, S>& layer, const Pairs& pairs = {},
                                                   const bucket_table_options& options = {});
 
+/// The same for a layer that several calls share.
+template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
+std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
+                                                  prepared_layer<T, S>& layer, const Pairs& pairs = {},
+                                                  const bucket_table_options& options = {});
+
 /// The same for one head.
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 plasticity_bucket_table bucket_table(Context& ctx, const query_model& model, const head_view<T, S>& head,

@@ -57,6 +57,13 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const layer_view<T>& layer, const bucket_edges& edges,
                                                          const empirical_key_options& options = {});
 
+/// The same for a layer that several calls share.
+template <context Context, class T>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
+                                                         const typename observed_queries<T>::rows& queries,
+                                                         prepared_layer<T>& layer, const bucket_edges& edges,
+                                                         const empirical_key_options& options = {});
+
 /// The plug-in profile times n / (n - 1), n the queries used per bucket.
 inline plasticity_profile_result unbiased(plasticity_profile_result profile);
 

@@ -14,6 +14,7 @@
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/pair_sets.hpp"
+#include "qkgeom/plasticity/prepared_layer.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
@@ -80,6 +81,12 @@ struct profile_options {
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
                                                           const layer_view<T, S>& layer, const Pairs& pairs = {},
+                                                          const profile_options& options = {});
+
+/// The same for a layer that several calls share.
+template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
+std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
+                                                          prepared_layer<T, S>& layer, const Pairs& pairs = {},
                                                           const profile_options& options = {});
 
 /// The same for one head.

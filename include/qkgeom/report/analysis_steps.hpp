@@ -63,7 +63,7 @@ std::vector<std::vector<query_model>> fit_query_models(Context& ctx, const layer
 /// pairs differ between layers and between numbers of shards.
 template <context Context, class T, memory_space S>
 std::vector<std::vector<plasticity_profile_result>> profiles_of_shard(
-    Context& ctx, const layer_view<T, S>& rows, const std::vector<std::vector<query_model>>& models, index_t layer,
+    Context& ctx, prepared_layer<T, S>& rows, const std::vector<std::vector<query_model>>& models, index_t layer,
     std::uint32_t shard, const analysis_options& options);
 
 /// Puts the drift terms of the headline query models into the reports.

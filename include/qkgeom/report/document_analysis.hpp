@@ -126,7 +126,7 @@ class document_analysis {
     std::vector<index_t> keys;
     for (const index_t h : layer_.key_of_query) keys.push_back(layer_.names.key_heads[h]);
     const tensor no_queries{nullptr, 0, static_cast<index_t>(keys.size()), k.dim, 0, 0};
-    const layer_view<T, S> rows{no_queries, {}, {}, k, position, document, std::move(keys), layer_.window};
+    prepared_layer<T, S> rows(*ctx_, {no_queries, {}, {}, k, position, document, std::move(keys), layer_.window});
     const auto own = given_ ? std::vector<std::vector<query_model>>{} : fit_query_models(*ctx_, moments_, options_);
     const auto& models = given_ ? given_->models : own;
     auto found = profiles_of_shard(*ctx_, rows, models, layer_.names.layer, 0, options_);

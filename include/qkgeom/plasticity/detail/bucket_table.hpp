@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "qkgeom/plasticity/bucket_table.hpp"
-#include "qkgeom/plasticity/keys_by_document.hpp"
 
 namespace qkgeom {
 
@@ -31,21 +30,16 @@ inline profile_bucket table_cell(const query_model& model, index_t b, const buck
   return cell;
 }
 
-}  // namespace detail
-
-template <context Context, class T, memory_space S, pair_set Pairs>
-std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
-                                                  const layer_view<T, S>& layer, const Pairs& pairs,
-                                                  const bucket_table_options& options) {
-  check_shapes(layer);
-  const auto& set = detail::described(pairs);
+/// `whole` are the layer's keys in the order that the set asks for.
+template <context Context, class T, memory_space S, class Set>
+std::vector<plasticity_bucket_table> tables_over_keys(Context& ctx, const std::vector<query_model>& models,
+                                                      const layer_view<T, S>& layer, const keys_by_document& whole,
+                                                      const Set& set, const bucket_table_options& options) {
   const auto problems = pair_problems("bucket_table", models, layer);
   if (models.empty()) return {};
   const auto edges = options.key_edges.empty() ? models[0].buckets : bucket_edges(options.key_edges);
-  const auto whole = order_keys_by_document(ctx, layer, set.across_documents);
   const auto keys = split_by_bucket(whole, edges);
-  const auto sums =
-      detail::sums_over(ctx, layer, keys.groups, problems, detail::request_of(set, options.precision), set);
+  const auto sums = sums_over(ctx, layer, keys.groups, problems, request_of(set, options.precision), set);
   std::vector<std::vector<index_t>> members;
   for (index_t c = 0; c < edges.count(); ++c) members.push_back(keys.members(c));
   std::vector<plasticity_bucket_table> tables;
@@ -55,11 +49,31 @@ std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vecto
     if (options.keep_documents) table.documents = whole.document;
     for (index_t b = 0; b < table.query_buckets.count(); ++b)
       for (const auto& groups : members)
-        table.cells.push_back(detail::table_cell(models[h], b, keys, groups, sums[h], set.documents_weigh_same,
-                                                 options.keep_documents ? whole.document.size() : 0));
+        table.cells.push_back(table_cell(models[h], b, keys, groups, sums[h], set.documents_weigh_same,
+                                         options.keep_documents ? whole.document.size() : 0));
     tables.push_back(std::move(table));
   }
   return tables;
+}
+
+}  // namespace detail
+
+template <context Context, class T, memory_space S, pair_set Pairs>
+std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
+                                                  const layer_view<T, S>& layer, const Pairs& pairs,
+                                                  const bucket_table_options& options) {
+  check_shapes(layer);
+  const auto& set = detail::described(pairs);
+  return detail::tables_over_keys(ctx, models, layer, order_keys_by_document(ctx, layer, set.across_documents), set,
+                                  options);
+}
+
+template <context Context, class T, memory_space S, pair_set Pairs>
+std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
+                                                  prepared_layer<T, S>& layer, const Pairs& pairs,
+                                                  const bucket_table_options& options) {
+  const auto& set = detail::described(pairs);
+  return detail::tables_over_keys(ctx, models, layer.view(), layer.keys(ctx, set.across_documents), set, options);
 }
 
 }  // namespace qkgeom

@@ -6,7 +6,6 @@
 
 #include "qkgeom/context/admissible.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
-#include "qkgeom/plasticity/keys_by_document.hpp"
 
 namespace qkgeom {
 
@@ -21,18 +20,17 @@ struct chosen_queries {
   const std::vector<double>& mean_position;             ///< (buckets) of these
 };
 
-/// Queries by bucket against the keys of the layer.
+/// Queries by bucket against the keys of the layer, in the order that the options ask for.
 template <context Context, class T, memory_space S>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const chosen_queries<T, S>& queries,
-                                                         const layer_view<T, S>& layer, const bucket_edges& edges,
+                                                         const layer_view<T, S>& layer, const keys_by_document& keys,
+                                                         const bucket_edges& edges,
                                                          const empirical_key_options& options) {
   const auto& [q, query_rows, count, mean_position] = queries;
-  check_shapes(layer);
   require(static_cast<index_t>(query_rows.size()) == edges.count(), "empirical_profile: queries of ", query_rows.size(),
           " buckets for edges of ", edges.count());
   require(q.heads == layer.q.heads && q.dim == layer.k.dim, "empirical_profile: queries of ", q.heads,
           " heads of size ", q.dim, " for a layer of ", layer.q.heads, " of size ", layer.k.dim);
-  const auto groups = order_keys_by_document(ctx, layer, options.across_documents);
   std::vector<score_distribution> distributions;
   for (index_t b = 0; b < edges.count(); ++b) {
     const bool by_mean = options.position == query_position::mean && count[b] > 0;
@@ -40,11 +38,11 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const cho
   }
   std::vector<empirical_problem> problems;
   for (index_t h = 0; h < layer.q.heads; ++h) problems.push_back({h, layer.key_of_query[h], query_rows, distributions});
-  auto sums = ctx.empirical_pairs(q, layer.k, groups, problems, options.precision);
+  auto sums = ctx.empirical_pairs(q, layer.k, keys, problems, options.precision);
   std::vector<plasticity_profile_result> results(sums.size());
   ctx.for_each(static_cast<index_t>(sums.size()), [&](index_t h) {
     // By their members' names: clang before 16 refuses structured bindings in a lambda.
-    results[h] = profile_of(edges, queries.count, std::move(sums[h]), groups.document, "empirical", false);
+    results[h] = profile_of(edges, queries.count, std::move(sums[h]), keys.document, "empirical", false);
     for (std::size_t b = 0; b < queries.query_rows.size(); ++b)
       results[h].buckets[b].queries_used = queries.query_rows[b].size();
   });
@@ -58,8 +56,20 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,
                                                          const layer_view<T>& layer, const bucket_edges& edges,
                                                          const empirical_key_options& options) {
+  check_shapes(layer);
   return detail::empirical_profile<Context, T, memory_space::host>(
-      ctx, {queries.q, queries.bucket, queries.count, queries.mean_position}, layer, edges, options);
+      ctx, {queries.q, queries.bucket, queries.count, queries.mean_position}, layer,
+      order_keys_by_document(ctx, layer, options.across_documents), edges, options);
+}
+
+template <context Context, class T>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
+                                                         const typename observed_queries<T>::rows& queries,
+                                                         prepared_layer<T>& layer, const bucket_edges& edges,
+                                                         const empirical_key_options& options) {
+  return detail::empirical_profile<Context, T, memory_space::host>(
+      ctx, {queries.q, queries.bucket, queries.count, queries.mean_position}, layer.view(),
+      layer.keys(ctx, options.across_documents), edges, options);
 }
 
 template <context Context, class T, bucketing Buckets>
@@ -85,7 +95,8 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
   for (auto& bucket : rows)
     for (index_t& i : bucket) i = kept.row[i];
   return detail::empirical_profile<Context, T, memory_space::device>(
-      ctx, {layer.q, rows, kept.count, kept.mean_position}, layer, queries.edges(),
+      ctx, {layer.q, rows, kept.count, kept.mean_position}, layer,
+      order_keys_by_document(ctx, layer, options.across_documents), queries.edges(),
       {options.position, options.across_documents, options.precision});
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/kept_rows.hpp"
 #include "qkgeom/plasticity/merge.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/report/analysis_steps.hpp"
@@ -77,13 +76,13 @@ layer_statistics<T> collect(Context& ctx, const Shards& shards, layer_request& l
 /// Profiles of the observed queries of all shards over the keys of one; on a device those of this shard, the only one.
 template <context Context, class T, memory_space S>
 std::vector<plasticity_profile_result> observed_profiles(Context& ctx, const layer_statistics<T>& s,
-                                                         const layer_view<T, S>& shard, const bucket_edges& edges,
+                                                         prepared_layer<T, S>& shard, const bucket_edges& edges,
                                                          const analysis_options& options) {
   if constexpr (S == memory_space::host)
     return empirical_profile(ctx, s.observed, shard, edges,
                              {options.position, options.across_documents, options.precision});
   else
-    return empirical_profile(ctx, shard, edge_buckets{edges.edges()}, edges.edges().back(),
+    return empirical_profile(ctx, shard.view(), edge_buckets{edges.edges()}, edges.edges().back(),
                              {.seed = options.seed,
                               .position = options.position,
                               .across_documents = options.across_documents,
@@ -104,12 +103,12 @@ void add_profiles(Context& ctx, const Shards& shards, const layer_statistics<T>&
   for (auto& p : profiles) p.resize(heads.size());
   std::uint32_t number = 0;
   shards([&](const layer_view<T, S>& shard) {
-    const auto kept = keep_rows(ctx, shard.k);
-    auto found = profiles_of_shard(ctx, shard, models, layer.names.layer, number++, options);
+    prepared_layer keys(ctx, shard);
+    auto found = profiles_of_shard(ctx, keys, models, layer.names.layer, number++, options);
     for (std::size_t c = 0; c < models.size(); ++c)
       for (std::size_t h = 0; h < heads.size(); ++h) add(profiles[c][h], std::move(found[c][h]));
     if (!options.empirical) return;
-    auto observed = observed_profiles(ctx, s, shard, layer.buckets, options);
+    auto observed = observed_profiles(ctx, s, keys, layer.buckets, options);
     for (std::size_t h = 0; h < heads.size(); ++h) add(heads[h].empirical, std::move(observed[h]));
   });
   add_drift(models[0], heads);

@@ -23,7 +23,7 @@ struct chosen_prefixes : prefix_uniform {
 };
 
 template <context Context, class T, memory_space S, pair_set Pairs>
-std::vector<std::vector<plasticity_profile_result>> profiles_over(Context& ctx, const layer_view<T, S>& rows,
+std::vector<std::vector<plasticity_profile_result>> profiles_over(Context& ctx, prepared_layer<T, S>& rows,
                                                                   const std::vector<std::vector<query_model>>& models,
                                                                   const Pairs& pairs, const analysis_options& options) {
   std::vector<std::vector<plasticity_profile_result>> found;
@@ -40,7 +40,7 @@ std::vector<std::vector<plasticity_profile_result>> profiles_over(Context& ctx, 
 
 template <context Context, class T, memory_space S>
 std::vector<std::vector<plasticity_profile_result>> profiles_of_shard(
-    Context& ctx, const layer_view<T, S>& rows, const std::vector<std::vector<query_model>>& models, index_t layer,
+    Context& ctx, prepared_layer<T, S>& rows, const std::vector<std::vector<query_model>>& models, index_t layer,
     std::uint32_t shard, const analysis_options& options) {
   const pair_sample draw{options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (shard << 16)};
   if (options.weighting == pair_weighting::prefix_uniform)

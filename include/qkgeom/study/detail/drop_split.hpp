@@ -68,7 +68,8 @@ std::vector<drop_split> split_drop(Context& ctx, const std::vector<query_model>&
   const auto add = [&](std::vector<plasticity_profile_result>&& found) {
     for (std::size_t h = 0; h < found.size(); ++h) profiles[h].push_back(std::move(found[h]));
   };
-  add(plasticity_profile(ctx, models, layer, all_pairs{}, pairs));
+  prepared_layer as_captured(ctx, layer);
+  add(plasticity_profile(ctx, models, as_captured, all_pairs{}, pairs));
   std::vector<detail::frozen_query> frozen;
   for (std::size_t h = 0; h < models.size(); ++h)
     frozen.push_back(detail::frozen_over(models[h], profiles[h][0], 0.2 * static_cast<double>(context_length)));
@@ -79,18 +80,20 @@ std::vector<drop_split> split_drop(Context& ctx, const std::vector<query_model>&
     return changed;
   };
   constexpr unsigned of_query = 1u << static_cast<unsigned>(drop_cause::keys);
-  for (unsigned set = 1; set < of_query; ++set) add(plasticity_profile(ctx, with(set), layer, all_pairs{}, pairs));
+  for (unsigned set = 1; set < of_query; ++set)
+    add(plasticity_profile(ctx, with(set), as_captured, all_pairs{}, pairs));
   if (options.rotation) {
-    const detail::turned_back_keys<T> keys(layer, *options.rotation);
+    const detail::turned_back_keys<T> turned_back(layer, *options.rotation);
+    prepared_layer keys(ctx, turned_back.layer());
     for (unsigned set = 0; set < of_query; ++set) {
       auto changed = with(set);
       for (auto& m : changed) m = detail::at_bucket_start(m, *options.rotation);
-      add(plasticity_profile(ctx, changed, keys.layer(), all_pairs{}, pairs));
+      add(plasticity_profile(ctx, changed, keys, all_pairs{}, pairs));
     }
   } else {
     const index_t cell = options.distance_cell > 0 ? options.distance_cell : std::max<index_t>(1, context_length / 128);
     const auto weight = detail::distance_weights(ctx, models, frozen, layer, cell);
-    for (unsigned set = 0; set < of_query; ++set) add(plasticity_profile(ctx, with(set), layer, weight, pairs));
+    for (unsigned set = 0; set < of_query; ++set) add(plasticity_profile(ctx, with(set), as_captured, weight, pairs));
   }
   std::vector<drop_split> splits;
   for (const auto& p : profiles) splits.push_back(detail::split_of(p, context_length));
