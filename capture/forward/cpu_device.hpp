@@ -44,7 +44,8 @@ class cpu_device {
   const cpu_memory& memory() const { return memory_; }
   weight_reading reading(bool to_bf16) const {
     const bool tiles = to_bf16 && tile_unit_of(kernel_) != tile_unit::none;
-    return {to_bf16, tiles ? weight_format::bf16_tiles : weight_format::f32};
+    const auto f32 = kernel_ == attention_kernel::portable ? weight_format::f32 : best_f32_format();
+    return {to_bf16, tiles ? weight_format::bf16_tiles : f32};
   }
   int workers() const { return pool_->size(); }
   /// f(i, worker) for i < n, by several threads.

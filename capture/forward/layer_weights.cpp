@@ -273,7 +273,7 @@ void read_matrix(const checkpoint& weights, const std::string& name, const std::
     auto& own = rows[thread];
     own.resize(piece * in);
     weights.read(name, shape, first + skip, n, how.to_bf16, own.data());
-    to.pack(first_row + skip, n, own.data());
+    to.set(first_row + skip, n, own.data());
   });
 }
 

@@ -77,13 +77,14 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
       estimate.attention_flop += 4 * real(model.query_heads * model.heads_of(layer).head_dim) * seen_by(layer, real(n));
   }
   if (whole) estimate.linear_flop += 2 * real(model.hidden) * real(model.vocabulary) * real(estimate.tokens);
-  // Beside the attention the softmax is measured from the same products, in a last layer without attention from its own.
+  // Beside the attention the softmax is measured from the same products, in a last layer without attention from its
+  // own.
   if (whole || !estimate.manifest.extra.contains("softmax")) return;
   const auto& info = estimate.manifest.layers.back();
   for (const index_t n : lengths)
-    estimate.attention_flop +=
-        2 * real(static_cast<index_t>(info.query_heads.size()) * estimate.manifest.model.head_dim) *
-        seen_keys(real(n), info.window);
+    estimate.attention_flop += 2 *
+                               real(static_cast<index_t>(info.query_heads.size()) * estimate.manifest.model.head_dim) *
+                               seen_keys(real(n), info.window);
 }
 
 /// Pairs of a document's keys that a query bucket with this start and middle (`tau`) admits.
@@ -310,12 +311,8 @@ double measured_flop_per_second(int threads, compute_type type) {
       const std::vector<float> x(rows * side, 0.5f), row(side, 0.25f);
       weight_matrix w;
       const bool tiles = tile_unit_of(type) != tile_unit::none;
-      w.reshape(side, side, tiles ? weight_format::bf16_tiles : weight_format::f32);
-      for (index_t i = 0; i < side; ++i)
-        if (tiles)
-          w.pack(i, 1, row.data());
-        else
-          std::copy(row.begin(), row.end(), w.row(i));
+      w.reshape(side, side, tiles ? weight_format::bf16_tiles : best_f32_format());
+      for (index_t i = 0; i < side; ++i) w.set(i, 1, row.data());
       product_scratch scratch;
       std::vector<float> y(rows * side);
       const auto start = clock::now();

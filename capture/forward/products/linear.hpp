@@ -11,10 +11,13 @@
 
 namespace qkgeom {
 
-/// How weights are kept: as f32; as bf16 in the order in which tile products read them (half the memory; only where
-/// `tiles_available()`, and only for activations that are bf16 values); or as rows of bf16, which go to a device and
-/// which no product on the CPU reads.
-enum class weight_format { f32, bf16_tiles, bf16_rows };
+/// How weights are kept: as rows of f32, for BLAS or a device; as f32 in panels (only where `panels_available()`); as
+/// bf16 in the order in which tile products read them (half the memory; only where `tiles_available()`, and only for
+/// activations that are bf16 values); or as rows of bf16, which go to a device and which no product on the CPU reads.
+enum class weight_format { f32, f32_panels, bf16_tiles, bf16_rows };
+
+/// The fastest order of f32 weights that the CPU can multiply.
+weight_format best_f32_format();
 
 /// Working memory of one thread's products.
 struct product_scratch {
@@ -31,11 +34,11 @@ class weight_matrix {
   float* row(index_t i) { return f32_.data() + i * in_; }
   /// The same for `weight_format::bf16_rows`.
   bf16* bf16_row(index_t i) { return rows_->data() + i * in_; }
-  /// Sets `count` rows from row `first` on; entries must be bf16 values. Only for `weight_format::bf16_tiles`.
-  void pack(index_t first, index_t count, const float* rows);
+  /// Sets `count` rows from row `first` on. Not for rows of bf16; for tiles, entries must be bf16 values.
+  void set(index_t first, index_t count, const float* rows);
   weight_format format() const { return format_; }
   index_t size() const { return out_ * in_; }
-  /// The first of size() entries, row after row: bf16 or float. Not for `weight_format::bf16_tiles`.
+  /// The first of size() entries, row after row: bf16 or float. For rows of f32 and of bf16 alone.
   const void* data() const;
 
   /// y (rows, out) = x (rows, in) w^T with the first `out` rows of w. Sums in f32. The bits depend on the shape alone.
@@ -47,6 +50,7 @@ class weight_matrix {
   index_t out_ = 0, in_ = 0;
   weight_format format_ = weight_format::f32;
   std::vector<float> f32_;
+  tiles::line_vector<float> panels_;
   std::optional<std::pmr::vector<bf16>> rows_;
   tiles::line_vector<bf16> tiles_;
 };

@@ -8,8 +8,16 @@
 namespace qkgeom {
 namespace {
 
+forward_pass_factory on_the_cpu_with(attention_kernel kernel) {
+  return [kernel](const decoder_description& d, const checkpoint& model, compute_type type, index_t last,
+                  thread_pool& pool) { return cpu_forward_pass(d, model, type, last, pool, kernel); };
+}
+
 TEST(forward, f32_agrees_with_transformers) {
-  for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, on_the_cpu);
+  for (const auto& f : forward_fixtures()) {
+    test::expect_f32_as_transformers(f, on_the_cpu);
+    test::expect_f32_as_transformers(f, on_the_cpu_with(attention_kernel::portable));
+  }
 }
 
 TEST(forward, losses_agree_with_transformers) {
@@ -79,11 +87,7 @@ TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
 
 /// As near to transformers as that is to f32, and its bits in layer 0.
 void expect_bf16_near_f32(attention_kernel kernel) {
-  const forward_pass_factory make = [kernel](const decoder_description& d, const checkpoint& model, compute_type type,
-                                             index_t last, thread_pool& pool) {
-    return cpu_forward_pass(d, model, type, last, pool, kernel);
-  };
-  for (const auto& f : forward_fixtures()) test::expect_bf16_near_transformers(f, make, 1);
+  for (const auto& f : forward_fixtures()) test::expect_bf16_near_transformers(f, on_the_cpu_with(kernel), 1);
 }
 
 TEST(forward, bf16_is_as_near_to_f32_as_transformers_is) { expect_bf16_near_f32(attention_kernel::portable); }

@@ -13,6 +13,7 @@
 #include "capture/forward/kernels.hpp"
 #include "capture/forward/losses.hpp"
 #include "capture/forward/products/linear.hpp"
+#include "capture/forward/products/linear_panels.hpp"
 #include "capture/forward/products/linear_tiles.hpp"
 #include "capture/forward/products/tiles.hpp"
 #include "capture/forward/simd_team.hpp"
@@ -220,29 +221,21 @@ TEST(kernels, norm_gate_and_rotation_equal_their_formulas) {
   expect_norm_gate_and_rotation_to_equal_their_formulas<device_kernels::one_thread>();
 }
 
-/// y (rows, out) of a product, with a stride wider than a row.
-std::vector<float> product(tile_unit unit, const tiles::line_vector<bf16>& w, index_t rows, index_t out, index_t in,
-                           const std::vector<float>& x) {
-  tiles::line_vector<bf16> packed_x;
-  std::vector<float> y(rows * (out + 3), -1.0f);
-  multiply_tiles(unit, rows, out, in, x.data(), in + 5, w.data(), y.data(), out + 3, packed_x);
-  return y;
-}
-
-class tile_products : public testing::TestWithParam<tile_unit> {};
-
-TEST_P(tile_products, are_sums_of_exact_products) {
-  if (best_tile_unit() < GetParam()) GTEST_SKIP() << "this CPU has no tile products, or the system does not grant them";
-  const std::vector<std::array<index_t, 3>> sizes{
-      {1, 1, 1}, {256, 96, 64}, {37, 50, 33}, {64, 31, 200}, {255, 129, 96}};
+/// Compares products of some sizes with sums in f64. `multiply(rows, out, in, x, w, y)` gives y (rows, out), its rows
+/// out + 3 apart, from x (rows, in), its rows in + 5 apart, and w (out, in).
+template <class Multiply>
+void expect_sums_of_exact_products(bool of_bf16, const Multiply& multiply) {
+  const std::vector<std::array<index_t, 3>> sizes{{1, 1, 1},     {256, 96, 64},  {37, 50, 33},
+                                                  {64, 31, 200}, {255, 129, 96}, {15, 70, 2100}};
   for (const auto& [rows, out, in] : sizes) {
     auto x = entries(static_cast<std::size_t>(rows * (in + 5)), 1);
     auto w = entries(static_cast<std::size_t>(out * in), 2);
-    round_to_bf16(x);
-    round_to_bf16(w);
-    tiles::line_vector<bf16> packed(static_cast<std::size_t>(tiles_size(out, in)));
-    for (index_t o = 0; o < out; ++o) pack_row(o, in, w.data() + o * in, packed.data());
-    const auto y = product(GetParam(), packed, rows, out, in, x);
+    if (of_bf16) {
+      round_to_bf16(x);
+      round_to_bf16(w);
+    }
+    std::vector<float> y(rows * (out + 3), -1.0f), fewer(y.begin(), y.begin() + (rows + 1) / 2 * (out + 3));
+    multiply(rows, out, in, x.data(), w.data(), y.data());
     for (index_t r = 0; r < rows; ++r) {
       for (index_t o = 0; o < out; ++o) {
         double sum = 0, size = 0;
@@ -257,9 +250,37 @@ TEST_P(tile_products, are_sums_of_exact_products) {
       for (index_t o = out; o < out + 3; ++o) ASSERT_EQ(y[r * (out + 3) + o], -1.0f);
     }
     // A row's result does not depend on the rows beside it.
-    const auto fewer = product(GetParam(), packed, (rows + 1) / 2, out, in, x);
+    multiply((rows + 1) / 2, out, in, x.data(), w.data(), fewer.data());
     EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), y.begin()));
   }
+}
+
+class tile_products : public testing::TestWithParam<tile_unit> {};
+
+TEST_P(tile_products, are_sums_of_exact_products) {
+  if (best_tile_unit() < GetParam()) GTEST_SKIP() << "this CPU has no tile products, or the system does not grant them";
+  expect_sums_of_exact_products(
+      true, [](index_t rows, index_t out, index_t in, const float* x, const float* w, float* y) {
+        tiles::line_vector<bf16> packed(static_cast<std::size_t>(tiles_size(out, in))), packed_x;
+        for (index_t o = 0; o < out; ++o) pack_row(o, in, w + o * in, packed.data());
+        multiply_tiles(GetParam(), rows, out, in, x, in + 5, packed.data(), y, out + 3, packed_x);
+      });
+}
+
+TEST(panel_products, are_sums_of_exact_products) {
+  if (!panels_available()) GTEST_SKIP() << "this CPU has no AVX-512";
+  expect_sums_of_exact_products(false,
+                                [](index_t rows, index_t out, index_t in, const float* x, const float* w, float* y) {
+                                  weight_matrix matrix;  // of more rows than are multiplied, which come in two parts
+                                  const index_t first = out / 3, all = out + 7;
+                                  matrix.reshape(all, in, weight_format::f32_panels);
+                                  const std::vector<float> more(7 * in, NAN);
+                                  matrix.set(out, 7, more.data());
+                                  matrix.set(first, out - first, w + first * in);
+                                  matrix.set(0, first, w);
+                                  product_scratch scratch;
+                                  matrix.multiply(rows, out, x, in + 5, y, out + 3, scratch);
+                                });
 }
 
 INSTANTIATE_TEST_SUITE_P(avx512, tile_products, testing::Values(tile_unit::avx512));
