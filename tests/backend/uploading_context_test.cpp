@@ -16,6 +16,7 @@
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "tests/backend/compared_contexts.hpp"
+#include "tests/common/golden.hpp"
 
 namespace {
 
@@ -260,7 +261,7 @@ TEST(uploading_context, rows_beyond_one_piece_and_no_rows) {
 TEST(uploading_context, analyses_a_capture) {
   both_contexts c;
   for (const char* name : {"long-bf16", "long-f64"}) {
-    const auto source = capture_set::open({QKGEOM_TEST_DATA "/golden/" + std::string(name) + ".safetensors"});
+    const auto source = capture_set::open({test::golden(name + std::string(".safetensors"))});
     analysis_options options;
     options.bucket_edges = {0, 1024, 2048, 4096};
     const auto a = analyse(c.uploading, source, options), b = analyse(c.near, source, options);

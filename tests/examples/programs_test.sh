@@ -13,9 +13,11 @@ wrote() { # FOLDER NAMES...: FOLDER holds exactly these files, none empty
 }
 rows() { echo $(($(wc -l <"$1") - 1)); }
 
-for capture in long-f32 long-f64 long-bf16 short-bf16; do
-  run heads "$data/$capture.safetensors" --out "$work/$capture" --threads 2
-  grep -q 'Head classes' "$work/stdout" || bad "heads $capture: no summary"
+python3 "$QKGEOM_SOURCE/tests/data/make_long_f64.py" "$data/long-f32.safetensors" "$work/long-f64.safetensors"
+for capture in "$data"/{long-f32,long-bf16,short-bf16}.safetensors "$work/long-f64.safetensors"; do
+  name=$(basename "$capture" .safetensors)
+  run heads "$capture" --out "$work/$name" --threads 2
+  grep -q 'Head classes' "$work/stdout" || bad "heads $name: no summary"
 done
 [[ $(rows "$work/long-f32/heads.csv") == 5 && $(rows "$work/long-f32/qk.csv") == $((5 * 32)) ]] ||
   bad "long-f32: $(rows "$work/long-f32/heads.csv") heads, $(rows "$work/long-f32/qk.csv") components"

@@ -9,6 +9,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
+#include "tests/common/golden.hpp"
 
 namespace {
 
@@ -16,9 +17,8 @@ using namespace qkgeom;
 using nlohmann::json;
 
 void check(const std::string& capture_name, const std::string& answers) {
-  const std::string folder = std::string(QKGEOM_TEST_DATA) + "/golden/";
-  const auto source = capture::open(folder + capture_name);
-  const json all = json::parse(std::ifstream(folder + answers));
+  const auto source = capture::open(test::golden(capture_name));
+  const json all = json::parse(std::ifstream(test::golden(answers)));
   cpu_context ctx{{.threads = 2}};
   std::size_t compared = 0;
   for (const auto& want : all.at("heads")) {

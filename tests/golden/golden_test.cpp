@@ -18,6 +18,7 @@
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/summary.hpp"
+#include "tests/common/golden.hpp"
 
 namespace {
 
@@ -29,14 +30,12 @@ struct golden_case {
   const char* answers;
 };
 
-std::string data(const std::string& file) { return std::string(QKGEOM_TEST_DATA) + "/golden/" + file; }
-
-json answers_of(const golden_case& c) { return json::parse(std::ifstream(data(c.answers))); }
+json answers_of(const golden_case& c) { return json::parse(std::ifstream(test::golden(c.answers))); }
 
 /// Calls f(head view, answers) for every head of the golden file.
 template <class F>
 void for_each_head(const golden_case& c, F&& f) {
-  const auto capture = qkgeom::capture::open(data(c.capture));
+  const auto capture = qkgeom::capture::open(test::golden(c.capture));
   const json all = answers_of(c);
   int seen = 0;
   for (const auto& head : all.at("heads")) {

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "tests/common/golden.hpp"
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -96,7 +97,7 @@ TEST(Capture, ALayerOutlivesItsCapture) {
 
 TEST(Capture, ReadsTheGoldenCaptures) {
   for (const auto* name : {"short-bf16", "long-bf16", "long-f32", "long-f64"}) {
-    const auto c = capture::open(std::string(QKGEOM_TEST_DATA "/golden/") + name + ".safetensors");
+    const auto c = capture::open(test::golden(name + std::string(".safetensors")));
     for (const index_t layer : c.layers()) {
       const auto l = c.read_layer(layer);
       check_finite(l);

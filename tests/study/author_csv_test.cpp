@@ -15,14 +15,13 @@
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/heads.hpp"
+#include "tests/common/golden.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {
 
 using namespace qkgeom;
 using nlohmann::json;
-
-std::string data(const std::string& file) { return std::string(QKGEOM_TEST_DATA) + "/golden/" + file; }
 
 struct author_case {
   const char* capture;
@@ -32,8 +31,8 @@ struct author_case {
 class author : public testing::TestWithParam<author_case> {
  protected:
   void SetUp() override {
-    source_.emplace(capture::open(data(GetParam().capture + std::string(".safetensors"))));
-    answers_ = json::parse(std::ifstream(data(GetParam().answers + std::string(".json"))));
+    source_.emplace(capture::open(test::golden(GetParam().capture + std::string(".safetensors"))));
+    answers_ = json::parse(std::ifstream(test::golden(GetParam().answers + std::string(".json"))));
     const auto grid = author_buckets(source_->manifest());
     buckets_ = grid.edges;
     EXPECT_EQ(grid.first, 0);
@@ -48,7 +47,7 @@ class author : public testing::TestWithParam<author_case> {
     return nullptr;
   }
   std::string golden(const std::string& table) const {
-    return data("author-" + std::string(GetParam().answers) + "." + table + ".csv");
+    return test::golden("author-" + std::string(GetParam().answers) + "." + table + ".csv");
   }
 
   const test::scratch_folder folder_;
