@@ -42,6 +42,12 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
                                                          const Buckets& buckets, index_t context_length,
                                                          const empirical_options& options = {});
 
+/// The same for a layer that several calls share.
+template <context Context, class T, bucketing Buckets>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, prepared_layer<T, memory_space::device>& layer,
+                                                         const Buckets& buckets, index_t context_length,
+                                                         const empirical_options& options = {});
+
 /// The same for one head.
 template <context Context, class T, memory_space S, bucketing Buckets>
 plasticity_profile_result empirical_profile(Context& ctx, const head_view<T, S>& head, const Buckets& buckets,

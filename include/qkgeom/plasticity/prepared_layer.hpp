@@ -19,10 +19,12 @@ template <class T, memory_space S = memory_space::host>
 class prepared_layer {
  public:
   template <context Context>
-  prepared_layer(Context& ctx, layer_view<T, S> layer) : layer_(std::move(layer)) {
-    check_shapes(layer_);
+  prepared_layer(Context& ctx, layer_view<T, S> layer) : prepared_layer(std::move(layer)) {
     if constexpr (requires { ctx.keep(layer_.k); }) kept_ = ctx.keep(layer_.k);
   }
+
+  /// For one call: nothing is copied beforehand.
+  explicit prepared_layer(layer_view<T, S> layer) : layer_(std::move(layer)) { check_shapes(layer_); }
 
   const layer_view<T, S>& view() const { return layer_; }
 

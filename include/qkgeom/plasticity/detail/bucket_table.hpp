@@ -30,16 +30,20 @@ inline profile_bucket table_cell(const query_model& model, index_t b, const buck
   return cell;
 }
 
-/// `whole` are the layer's keys in the order that the set asks for.
-template <context Context, class T, memory_space S, class Set>
-std::vector<plasticity_bucket_table> tables_over_keys(Context& ctx, const std::vector<query_model>& models,
-                                                      const layer_view<T, S>& layer, const keys_by_document& whole,
-                                                      const Set& set, const bucket_table_options& options) {
-  const auto problems = pair_problems("bucket_table", models, layer);
+}  // namespace detail
+
+template <context Context, class T, memory_space S, pair_set Pairs>
+std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
+                                                  prepared_layer<T, S>& layer, const Pairs& pairs,
+                                                  const bucket_table_options& options) {
+  const auto& set = detail::described(pairs);
+  const auto problems = pair_problems("bucket_table", models, layer.view());
   if (models.empty()) return {};
   const auto edges = options.key_edges.empty() ? models[0].buckets : bucket_edges(options.key_edges);
+  const auto& whole = layer.keys(ctx, set.across_documents);
   const auto keys = split_by_bucket(whole, edges);
-  const auto sums = sums_over(ctx, layer, keys.groups, problems, request_of(set, options.precision), set);
+  const auto sums =
+      detail::sums_over(ctx, layer.view(), keys.groups, problems, detail::request_of(set, options.precision), set);
   std::vector<std::vector<index_t>> members;
   for (index_t c = 0; c < edges.count(); ++c) members.push_back(keys.members(c));
   std::vector<plasticity_bucket_table> tables;
@@ -49,31 +53,19 @@ std::vector<plasticity_bucket_table> tables_over_keys(Context& ctx, const std::v
     if (options.keep_documents) table.documents = whole.document;
     for (index_t b = 0; b < table.query_buckets.count(); ++b)
       for (const auto& groups : members)
-        table.cells.push_back(table_cell(models[h], b, keys, groups, sums[h], set.documents_weigh_same,
-                                         options.keep_documents ? whole.document.size() : 0));
+        table.cells.push_back(detail::table_cell(models[h], b, keys, groups, sums[h], set.documents_weigh_same,
+                                                 options.keep_documents ? whole.document.size() : 0));
     tables.push_back(std::move(table));
   }
   return tables;
 }
 
-}  // namespace detail
-
 template <context Context, class T, memory_space S, pair_set Pairs>
 std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
                                                   const layer_view<T, S>& layer, const Pairs& pairs,
                                                   const bucket_table_options& options) {
-  check_shapes(layer);
-  const auto& set = detail::described(pairs);
-  return detail::tables_over_keys(ctx, models, layer, order_keys_by_document(ctx, layer, set.across_documents), set,
-                                  options);
-}
-
-template <context Context, class T, memory_space S, pair_set Pairs>
-std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
-                                                  prepared_layer<T, S>& layer, const Pairs& pairs,
-                                                  const bucket_table_options& options) {
-  const auto& set = detail::described(pairs);
-  return detail::tables_over_keys(ctx, models, layer.view(), layer.keys(ctx, set.across_documents), set, options);
+  prepared_layer once(layer);
+  return bucket_table(ctx, models, once, pairs, options);
 }
 
 }  // namespace qkgeom

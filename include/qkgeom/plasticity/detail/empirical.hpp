@@ -20,17 +20,18 @@ struct chosen_queries {
   const std::vector<double>& mean_position;             ///< (buckets) of these
 };
 
-/// Queries by bucket against the keys of the layer, in the order that the options ask for.
+/// Queries by bucket against the keys of the layer.
 template <context Context, class T, memory_space S>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const chosen_queries<T, S>& queries,
-                                                         const layer_view<T, S>& layer, const keys_by_document& keys,
-                                                         const bucket_edges& edges,
+                                                         prepared_layer<T, S>& prepared, const bucket_edges& edges,
                                                          const empirical_key_options& options) {
   const auto& [q, query_rows, count, mean_position] = queries;
+  const auto& layer = prepared.view();
   require(static_cast<index_t>(query_rows.size()) == edges.count(), "empirical_profile: queries of ", query_rows.size(),
           " buckets for edges of ", edges.count());
   require(q.heads == layer.q.heads && q.dim == layer.k.dim, "empirical_profile: queries of ", q.heads,
           " heads of size ", q.dim, " for a layer of ", layer.q.heads, " of size ", layer.k.dim);
+  const auto& keys = prepared.keys(ctx, options.across_documents);
   std::vector<score_distribution> distributions;
   for (index_t b = 0; b < edges.count(); ++b) {
     const bool by_mean = options.position == query_position::mean && count[b] > 0;
@@ -54,22 +55,19 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const cho
 template <context Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,
-                                                         const layer_view<T>& layer, const bucket_edges& edges,
+                                                         prepared_layer<T>& layer, const bucket_edges& edges,
                                                          const empirical_key_options& options) {
-  check_shapes(layer);
   return detail::empirical_profile<Context, T, memory_space::host>(
-      ctx, {queries.q, queries.bucket, queries.count, queries.mean_position}, layer,
-      order_keys_by_document(ctx, layer, options.across_documents), edges, options);
+      ctx, {queries.q, queries.bucket, queries.count, queries.mean_position}, layer, edges, options);
 }
 
 template <context Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,
-                                                         prepared_layer<T>& layer, const bucket_edges& edges,
+                                                         const layer_view<T>& layer, const bucket_edges& edges,
                                                          const empirical_key_options& options) {
-  return detail::empirical_profile<Context, T, memory_space::host>(
-      ctx, {queries.q, queries.bucket, queries.count, queries.mean_position}, layer.view(),
-      layer.keys(ctx, options.across_documents), edges, options);
+  prepared_layer once(layer);
+  return empirical_profile<Context, T>(ctx, queries, once, edges, options);
 }
 
 template <context Context, class T, bucketing Buckets>
@@ -84,20 +82,26 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
 }
 
 template <context Context, class T, bucketing Buckets>
-std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T, memory_space::device>& layer,
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, prepared_layer<T, memory_space::device>& layer,
                                                          const Buckets& buckets, index_t context_length,
                                                          const empirical_options& options) {
-  check_shapes(layer);
   observed_queries<T> queries(buckets.edges(context_length), options.max_queries, options.seed);
-  queries.add_positions(ctx.host_copy(layer.q_position).view());
+  queries.add_positions(ctx.host_copy(layer.view().q_position).view());
   const auto kept = queries.take();
   auto rows = kept.bucket;
   for (auto& bucket : rows)
     for (index_t& i : bucket) i = kept.row[i];
   return detail::empirical_profile<Context, T, memory_space::device>(
-      ctx, {layer.q, rows, kept.count, kept.mean_position}, layer,
-      order_keys_by_document(ctx, layer, options.across_documents), queries.edges(),
+      ctx, {layer.view().q, rows, kept.count, kept.mean_position}, layer, queries.edges(),
       {options.position, options.across_documents, options.precision});
+}
+
+template <context Context, class T, bucketing Buckets>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T, memory_space::device>& layer,
+                                                         const Buckets& buckets, index_t context_length,
+                                                         const empirical_options& options) {
+  prepared_layer once(layer);
+  return empirical_profile(ctx, once, buckets, context_length, options);
 }
 
 inline plasticity_profile_result unbiased(plasticity_profile_result profile) {

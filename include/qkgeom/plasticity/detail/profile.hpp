@@ -91,46 +91,37 @@ inline index_t usual_cell(const bucket_edges& buckets) {
   return std::max(buckets.end(0) - buckets.start(0), (buckets.edges().back() + 255) / 256);
 }
 
-/// `keys` are the layer's in the order that the set asks for.
-template <context Context, class T, memory_space S, class Set>
-std::vector<plasticity_profile_result> profiles_over_keys(Context& ctx, const std::vector<query_model>& models,
-                                                          const layer_view<T, S>& layer, const keys_by_document& keys,
-                                                          const Set& set, const profile_options& options) {
-  auto request = request_of(set, options.precision);
-  request.terms = options.terms;
-  const auto problems = pair_problems("plasticity_profile", models, layer);
-  for (const auto& m : models)
-    if (options.heatmap && m.buckets.count() > 0)
-      request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : usual_cell(m.buckets);
-  auto sums = sums_over(ctx, layer, keys, problems, request, set);
-  std::vector<plasticity_profile_result> results(models.size());
-  ctx.for_each(static_cast<index_t>(models.size()), [&](index_t h) {
-    results[h] = profile_of(models[h].buckets, queries_of(models[h]), std::move(sums[h]), keys.document,
-                            name_of(models[h].covariance), set.documents_weigh_same);
-    results[h].heatmap.cell = request.heatmap_cell;
-    results[h].model = fingerprint(models[h]);
-  });
-  return results;
-}
-
 }  // namespace detail
-
-template <context Context, class T, memory_space S, pair_set Pairs>
-std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
-                                                          const layer_view<T, S>& layer, const Pairs& pairs,
-                                                          const profile_options& options) {
-  check_shapes(layer);
-  const auto& set = detail::described(pairs);
-  return detail::profiles_over_keys(ctx, models, layer, order_keys_by_document(ctx, layer, set.across_documents), set,
-                                    options);
-}
 
 template <context Context, class T, memory_space S, pair_set Pairs>
 std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
                                                           prepared_layer<T, S>& layer, const Pairs& pairs,
                                                           const profile_options& options) {
   const auto& set = detail::described(pairs);
-  return detail::profiles_over_keys(ctx, models, layer.view(), layer.keys(ctx, set.across_documents), set, options);
+  const auto& keys = layer.keys(ctx, set.across_documents);
+  auto request = detail::request_of(set, options.precision);
+  request.terms = options.terms;
+  const auto problems = pair_problems("plasticity_profile", models, layer.view());
+  for (const auto& m : models)
+    if (options.heatmap && m.buckets.count() > 0)
+      request.heatmap_cell = options.heatmap_cell > 0 ? options.heatmap_cell : detail::usual_cell(m.buckets);
+  auto sums = detail::sums_over(ctx, layer.view(), keys, problems, request, set);
+  std::vector<plasticity_profile_result> results(models.size());
+  ctx.for_each(static_cast<index_t>(models.size()), [&](index_t h) {
+    results[h] = detail::profile_of(models[h].buckets, detail::queries_of(models[h]), std::move(sums[h]), keys.document,
+                                    name_of(models[h].covariance), set.documents_weigh_same);
+    results[h].heatmap.cell = request.heatmap_cell;
+    results[h].model = fingerprint(models[h]);
+  });
+  return results;
+}
+
+template <context Context, class T, memory_space S, pair_set Pairs>
+std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
+                                                          const layer_view<T, S>& layer, const Pairs& pairs,
+                                                          const profile_options& options) {
+  prepared_layer once(layer);
+  return plasticity_profile(ctx, models, once, pairs, options);
 }
 
 }  // namespace qkgeom

@@ -82,7 +82,7 @@ std::vector<plasticity_profile_result> observed_profiles(Context& ctx, const lay
     return empirical_profile(ctx, s.observed, shard, edges,
                              {options.position, options.across_documents, options.precision});
   else
-    return empirical_profile(ctx, shard.view(), edge_buckets{edges.edges()}, edges.edges().back(),
+    return empirical_profile(ctx, shard, edge_buckets{edges.edges()}, edges.edges().back(),
                              {.seed = options.seed,
                               .position = options.position,
                               .across_documents = options.across_documents,
