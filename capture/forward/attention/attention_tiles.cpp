@@ -13,12 +13,6 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
 
-// g++ 12 takes its own headers' undefined vectors for a mistake of ours.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
 namespace qkgeom {
 
 #if defined(QKGEOM_HAS_TILES)

@@ -7,12 +7,6 @@
 #include "capture/forward/products/tiles.hpp"
 #include "qkgeom/core/error.hpp"
 
-// g++ 12 takes its own headers' undefined vectors for a mistake of ours.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
 namespace qkgeom {
 namespace {
 
@@ -48,7 +42,7 @@ namespace {
 template <index_t Rows, index_t Columns>
 QKGEOM_PANEL_TARGET void multiply_block(index_t in, const float* x, index_t x_stride, const float* w, bool adds,
                                         float* y, index_t y_stride) {
-  // y may lie far away by now: its lines come while the sums are made.
+  // y may have left the caches: its lines are fetched while the sums are made.
   for (index_t r = 0; r < Rows; ++r) {
     for (index_t v = 0; v < Columns; ++v) __builtin_prefetch(y + r * y_stride + v * lanes, 1);
     __builtin_prefetch(y + r * y_stride + Columns * lanes - 1, 1);

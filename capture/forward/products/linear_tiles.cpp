@@ -6,12 +6,6 @@
 #include "capture/forward/products/pair_products.hpp"
 #include "qkgeom/core/error.hpp"
 
-// g++ 12 takes its own headers' undefined vectors for a mistake of ours.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
 namespace qkgeom {
 namespace {
 
