@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Make golden/long-f64.safetensors, which the tests build: the values of golden/long-f32.safetensors in f64.
+"""Write the capture golden/long-f32.safetensors with its values in f64. The build of the tests runs this.
 
 Usage: make_long_f64.py LONG_F32 OUT
 """
