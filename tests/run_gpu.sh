@@ -97,6 +97,7 @@ unpack_stage() {
   mkdir -p "$build"
   tar -xJf "$from" -C "$build"
   echo "programs of commit $(cat "$build/commit")"
+  command python3 "$root/tests/data/make_family_weights.py" "$root/tests/data/families" "$build/tests/families"
   local name found packages
   packages=$(command python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))' || true)/nvidia
   export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -127,7 +128,7 @@ build_programs() {
   mkdir -p "$build"
   options=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=-march=$march" "-DCMAKE_CUDA_ARCHITECTURES=$architectures"
            -DQKGEOM_CUDA=ON -DCMAKE_CUDA_FLAGS=-lineinfo -DQKGEOM_NATIVE_KERNEL_TESTS=OFF -DQKGEOM_SOURCE_CHECKS=OFF -DQKGEOM_INSTALL=OFF
-           -DQKGEOM_TEST_ROOT=../../..)   # they run in build/gpu/bin, or build/gpu-staged/bin of another copy
+           -DQKGEOM_TEST_ROOT=../../.. -DQKGEOM_TEST_MADE=../tests)   # they run in build/gpu/bin, or build/gpu-staged/bin of another copy
   if [[ -n $deps ]]; then
     [[ -f $deps ]] || { echo "run_gpu.sh: there is no file $deps; --pack makes one"; exit 2; }
     rm -rf "$build/deps"

@@ -16,7 +16,7 @@
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "tests/backend/compared_contexts.hpp"
-#include "tests/common/golden.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes losses.json: for each checkpoint of families/ and its fixture's ids, -ln p(the next id) of every token but the
+"""Makes losses.json: for each checkpoint of families and its fixture's ids, -ln p(the next id) of every token but the
 last, by transformers, in f32 and bf16; of each the mean and some positions.
 
-Usage: make_loss_fixture.py OUT.json   (needs torch, transformers, safetensors)
+Usage: make_loss_fixture.py MADE_FAMILIES OUT.json   (of make_family_weights.py; needs torch, transformers, safetensors)
 """
 import json
 import pathlib
@@ -23,24 +23,25 @@ def losses(folder, kind, scaling, ids, dtype):
     config = tf.AutoConfig.from_pretrained(folder)
     if scaling:
         config.rope_parameters = {**config.rope_parameters, **scaling_of(scaling)}
-    model = kind.from_pretrained(folder, config=config, dtype=dtype, attn_implementation="sdpa").eval()
+    attention = "sdpa" if kind._supports_sdpa else "eager"
+    model = kind.from_pretrained(folder, config=config, dtype=dtype, attn_implementation=attention).eval()
     with torch.no_grad():
         logits = model(input_ids=ids[None], use_cache=False).logits[0].float()
     return torch.nn.functional.cross_entropy(logits[:-1], ids[1:], reduction="none")
 
 
 def main():
-    here = pathlib.Path(__file__).parent / "families"
     result = {}
     for name, (_, kind, scaling) in families().items():
-        with safe_open(here / name / "forward.safetensors", "pt") as f:
+        folder = pathlib.Path(sys.argv[1]) / name
+        with safe_open(folder / "forward.safetensors", "pt") as f:
             ids = f.get_tensor("ids").long()
         result[name] = {"positions": POSITIONS}
         for label, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
-            x = losses(here / name, kind, scaling, ids, dtype)
+            x = losses(folder, kind, scaling, ids, dtype)
             result[name][label] = {"mean": round(x.double().mean().item(), 7),
                                    "at": [round(x[t].item(), 6) for t in POSITIONS]}
-    pathlib.Path(sys.argv[1]).write_text(json.dumps(result, indent=1) + "\n")
+    pathlib.Path(sys.argv[2]).write_text(json.dumps(result).replace("}}, ", "}},\n") + "\n")
 
 
 if __name__ == "__main__":

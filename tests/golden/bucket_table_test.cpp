@@ -9,7 +9,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
-#include "tests/common/golden.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 

@@ -18,7 +18,7 @@
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/summary.hpp"
-#include "tests/common/golden.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "tests/common/golden.hpp"
+#include "tests/common/data_files.hpp"
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -170,8 +170,10 @@ with tempfile.TemporaryDirectory() as scratch:
     lengths = {"llama-dynamic": (156, 1300), "llama-linear": (156, 1300), "llama4-text": (60, 156, 1300), "ministral3": (156, 300),
                "phi3": (60, 156)}
     plain = ("cohere2", "deepseek-v3", "exaone4", "gemma2", "gemma3", "glm", "granite", "mistral3", "olmo3", "phi3-short", "smollm3")
+    subprocess.run([sys.executable, source / "tests/data/make_family_weights.py", source / "tests/data/families", here / "families"],
+                   check=True)
     for family, length in [*((f, 156) for f in plain), *((f, n) for f, all_of_it in lengths.items() for n in all_of_it)]:
-        folder, name = source / "tests/data/families" / family, f"{family}-{length}"
+        folder, name = here / "families" / family, f"{family}-{length}"
         subprocess.run([programs / "qkgeom-capture", "--model", folder, "--tokenizer", here, "--no-bos", "--text", here / "text.txt",
                         "--include-windowed", "--max-length", str(length), "--dtype", "f32", "--rate", "24", "--bucket-size", "512",
                         "--out", here / name], check=True, capture_output=True)

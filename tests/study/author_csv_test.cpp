@@ -15,7 +15,7 @@
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/heads.hpp"
-#include "tests/common/golden.hpp"
+#include "tests/common/data_files.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {

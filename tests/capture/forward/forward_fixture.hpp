@@ -12,6 +12,7 @@
 #include "capture/model/checkpoint.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/io/safetensors.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace qkgeom {
 
@@ -95,7 +96,7 @@ inline double distance(const std::vector<float>& x, const std::vector<float>& y)
 
 /// The tiny checkpoint of a family (tests/data/make_family_fixtures.py).
 inline forward_fixture family_fixture(const std::string& name) {
-  const std::string folder = std::string(QKGEOM_TEST_DATA) + "/families/" + name;
+  const std::string folder = test::family_folder(name);
   return {folder + "/forward.safetensors", folder};
 }
 

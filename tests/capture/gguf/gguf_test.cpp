@@ -15,11 +15,13 @@
 #include "qkgeom/io/safetensors.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/gguf/converted_gguf.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 
 using namespace qkgeom;
 using test::converted;
+using test::family_folder;
 using test::written_gguf;
 namespace fs = std::filesystem;
 
@@ -122,7 +124,7 @@ TEST(gguf_file, numbers_of_keys_have_any_type_of_gguf) {
       EXPECT_EQ(metadata_of(w), (json{{"n", is_signed ? -100 : 100}, {"list", {1, 2}}, {"x", 0.25}})) << type;
     }
   }
-  auto model = converted(data / "families/qwen3", "qwen3", "F32");
+  auto model = converted(family_folder("qwen3"), "qwen3", "F32");
   const auto config_of = [&] {
     test::put(folder / "f.gguf", model.bytes());
     return gguf_model(folder / "f.gguf").config();
@@ -138,12 +140,12 @@ TEST(gguf_model, tensors_are_those_of_its_safetensors) {
     std::string architecture;
   };
   for (const auto& f :
-       {family{data / "llama-tiny", "llama"}, family{data / "families/smollm3", "smollm3"},
-        family{data / "families/qwen2", "qwen2"}, family{data / "families/qwen3", "qwen3"},
-        family{data / "families/olmo2", "olmo2"}, family{data / "families/gemma3-text", "gemma3"},
-        family{data / "families/ministral3", "mistral3"}, family{data / "families/glm", "chatglm"},
-        family{data / "families/glm4", "glm4"}, family{data / "families/gpt-neox", "gptneox"},
-        family{data / "families/qwen3-moe", "qwen3moe"}, family{test::bundled / "stage1-step-1000", "smollm3"}})
+       {family{data / "llama-tiny", "llama"}, family{family_folder("smollm3"), "smollm3"},
+        family{family_folder("qwen2"), "qwen2"}, family{family_folder("qwen3"), "qwen3"},
+        family{family_folder("olmo2"), "olmo2"}, family{family_folder("gemma3-text"), "gemma3"},
+        family{family_folder("ministral3"), "mistral3"}, family{family_folder("glm"), "chatglm"},
+        family{family_folder("glm4"), "glm4"}, family{family_folder("gpt-neox"), "gptneox"},
+        family{family_folder("qwen3-moe"), "qwen3moe"}, family{test::bundled / "stage1-step-1000", "smollm3"}})
     for (const std::string type : {"F32", "F16", "Q8_0"}) {
       const test::scratch_folder scratch;
       const auto written = converted(f.folder, f.architecture, type);
@@ -208,7 +210,7 @@ TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
 
 TEST(gguf_model, its_metadata_are_a_config_json) {
   const test::scratch_folder folder;
-  auto w = converted(data / "families/mistral", "llama", "F32");
+  auto w = converted(family_folder("mistral"), "llama", "F32");
   w.keys.emplace_back("llama.rope.scaling.type", "yarn");
   w.keys.emplace_back("llama.rope.scaling.factor", 4.0);
   w.keys.emplace_back("llama.rope.scaling.original_context_length", 64);
@@ -240,7 +242,7 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
   EXPECT_QKGEOM_ERROR("llama.rope.freq_base_swa, another base", rope_with(w, {{"freq_base_swa", 2 * d.rope.theta}}));
 
   // A factor without a type is of a linear scaling, and old files have another key for it.
-  const auto unscaled = converted(data / "families/mistral", "llama", "F32");
+  const auto unscaled = converted(family_folder("mistral"), "llama", "F32");
   const auto turns = rope_with(unscaled, {}).inv_freq;
   for (const auto& [keys, factor] :
        {std::pair<std::vector<std::pair<std::string, json>>, float>{{{"scaling.factor", 4.0}}, 4.0f},
@@ -251,7 +253,7 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
     EXPECT_EQ(rope_with(unscaled, keys).inv_freq.back(), turns.back() / factor) << factor;
 
   // Llama 3's scaling is a list of divisors.
-  auto divided = converted(data / "families/mistral", "llama", "F32");
+  auto divided = converted(family_folder("mistral"), "llama", "F32");
   const auto half = d.rope.inv_freq.size();
   divided.tensors.push_back({"rope_freqs.weight", {static_cast<index_t>(half)}, "F32", std::vector<float>(half, 1)});
   divided.tensors.back().values.back() = 8;
@@ -279,7 +281,7 @@ TEST(gguf_model, its_architecture_settles_what_no_key_says) {
   const test::scratch_folder folder;
   const auto description_of = [&](const std::string& family, const std::string& architecture,
                                   const std::vector<std::string>& without = {}) {
-    auto w = converted(data / "families" / family, architecture, "F32");
+    auto w = converted(family_folder(family), architecture, "F32");
     for (const auto& key : without)
       std::erase_if(w.keys, [&](const auto& k) { return k.first == architecture + '.' + key; });
     test::put(folder / "m.gguf", w.bytes());
@@ -299,7 +301,7 @@ TEST(gguf_model, its_architecture_settles_what_no_key_says) {
   const auto exaone = description_of("exaone4", "exaone4", {"attention.sliding_window"});
   for (const auto& l : exaone.layers) EXPECT_TRUE(l.rope && !l.window);  // the smaller model
   // Gemma 3 as Ollama's own converter writes it.
-  auto ollama = converted(data / "families/gemma3-text", "gemma3", "F32");
+  auto ollama = converted(family_folder("gemma3-text"), "gemma3", "F32");
   std::erase_if(ollama.keys, [](const auto& k) {
     return k.first.starts_with("gemma3.rope.") || k.first.ends_with("epsilon") || k.first.ends_with("context_length");
   });
@@ -322,20 +324,20 @@ TEST(gguf_model, its_architecture_settles_what_no_key_says) {
       of_ollama({{"context_length", 131072}, {"attention.layer_norm_rms_epsilon", 1e-5}});
   EXPECT_EQ(converted_by_llama_cpp.rope.inv_freq[0], 1);
   // HunYuan's alpha is in the base already, or a key of its own.
-  auto hunyuan = converted(data / "families/hunyuan-dense", "hunyuan-dense", "F32");
+  auto hunyuan = converted(family_folder("hunyuan-dense"), "hunyuan-dense", "F32");
   const double base = description_of("hunyuan-dense", "hunyuan-dense").rope.theta;
   hunyuan.keys.emplace_back("hunyuan-dense.rope.scaling.alpha", 2.0);
   test::put(folder / "m.gguf", hunyuan.bytes());
   EXPECT_DOUBLE_EQ(read_description(gguf_model(folder / "m.gguf").config()).rope.theta, base * std::pow(2, 20.0 / 18));
   // The layers that slide may be named by numbers in place of truth values.
-  auto slides = converted(data / "families/gemma3-text", "gemma3", "F32");
+  auto slides = converted(family_folder("gemma3-text"), "gemma3", "F32");
   for (auto& [key, value] : slides.keys)
     if (key == "gemma3.attention.sliding_window_pattern") value = {1, 0, 1};
   test::put(folder / "m.gguf", slides.bytes());
   EXPECT_EQ(gguf_model(folder / "m.gguf").config()["layer_types"],
             (json{"sliding_attention", "full_attention", "sliding_attention"}));
   const auto oss = description_of("gpt-oss", "gpt-oss");
-  const auto of_config = read_description(read_json(data / "families/gpt-oss/config.json"));
+  const auto of_config = read_description(read_json(family_folder("gpt-oss") + "/config.json"));
   EXPECT_EQ(oss.rope.inv_freq, of_config.rope.inv_freq);  // YaRN between bounds that are no whole dimensions
   EXPECT_EQ(oss.layers[0].window, 32);
   EXPECT_FALSE(oss.layers[1].window);

@@ -8,6 +8,7 @@
 
 #include "tests/capture/gguf/converted_gguf.hpp"
 #include "tests/capture/program_fixture.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace qkgeom {
 namespace {
@@ -20,18 +21,16 @@ constexpr rlim_t memory = rlim_t{2} << 30;
 
 namespace fs = std::filesystem;
 using test::converted;
+using test::family_folder;
 using test::written_gguf;
 using ::testing::HasSubstr;
-
-/// A family's checkpoint.
-fs::path checkpoint_of(const std::string& family) { return fs::path(QKGEOM_TEST_DATA) / "families" / family; }
 
 class hostile_gguf : public test::capture_program {
  protected:
   const written_gguf model = with_tokenizer();
 
   static written_gguf with_tokenizer() {
-    auto w = converted(checkpoint_of("qwen3"), "qwen3", "F32");
+    auto w = converted(family_folder("qwen3"), "qwen3", "F32");
     json tokens = json::array();
     for (char c = 'a'; c <= 'z'; ++c) tokens.push_back(std::string(1, c));
     w.keys.emplace_back("tokenizer.ggml.model", "gpt2");
@@ -197,7 +196,7 @@ TEST_F(hostile_gguf, sets_with_a_missing_or_a_foreign_part_are_refused) {
 }
 
 TEST_F(hostile_gguf, patterns_and_experts_of_the_wrong_number_are_refused) {
-  auto gemma = converted(checkpoint_of("gemma3-text"), "gemma3", "F32");
+  auto gemma = converted(family_folder("gemma3-text"), "gemma3", "F32");
   const auto with = [&](written_gguf w, const std::string& key, const json& value) {
     for (auto& k : w.keys)
       if (k.first == key) k.second = value;
@@ -207,16 +206,16 @@ TEST_F(hostile_gguf, patterns_and_experts_of_the_wrong_number_are_refused) {
   EXPECT_THAT(with(gemma, "gemma3.attention.sliding_window_pattern", two),
               HasSubstr("layer_types must list the 3 layers"));
   EXPECT_THAT(with(gemma, "gemma3.attention.sliding_window_pattern", {2, 0, 1}), HasSubstr("sliding_window_pattern"));
-  const auto moe = converted(checkpoint_of("qwen3-moe"), "qwen3moe", "F32");
+  const auto moe = converted(family_folder("qwen3-moe"), "qwen3moe", "F32");
   EXPECT_THAT(with(moe, "qwen3moe.expert_count", 7), HasSubstr("has 8 experts, not 7"));
   EXPECT_THAT(with(moe, "qwen3moe.expert_count", 1 << 20), HasSubstr("expert_count"));
   EXPECT_THAT(with(moe, "qwen3moe.expert_used_count", 9), HasSubstr("num_experts_per_tok"));
-  const auto glm = converted(checkpoint_of("glm4-moe"), "glm4moe", "F32");
+  const auto glm = converted(family_folder("glm4-moe"), "glm4moe", "F32");
   EXPECT_THAT(with(glm, "glm4moe.nextn_predict_layers", 4), HasSubstr("must be less than block_count, 4"));
   EXPECT_THAT(with(glm, "glm4moe.nextn_predict_layers", 0), HasSubstr("blk.3.nextn.eh_proj.weight is not supported"));
   EXPECT_THAT(with(glm, "glm4moe.expert_gating_func", 1), HasSubstr("expert_gating_func must be 2"));
   EXPECT_THAT(with(glm, "glm4moe.expert_group_count", 2), HasSubstr("groups of experts are not supported"));
-  const auto apart = converted(checkpoint_of("qwen3.5-moe"), "qwen35moe", "F32");
+  const auto apart = converted(family_folder("qwen3.5-moe"), "qwen35moe", "F32");
   auto fused = apart;
   test::fuse_gate_and_up(fused);
   auto twice = fused;
@@ -229,10 +228,10 @@ TEST_F(hostile_gguf, patterns_and_experts_of_the_wrong_number_are_refused) {
       --t.shape[1];
     }
   EXPECT_THAT(refusal(fused.bytes()), HasSubstr("rows, not as many of gate as of up"));
-  auto phi = converted(checkpoint_of("phi3"), "phi3", "F32");
+  auto phi = converted(family_folder("phi3"), "phi3", "F32");
   std::erase_if(phi.tensors, [](const auto& t) { return t.name == "rope_factors_short.weight"; });
   EXPECT_THAT(refusal(phi.bytes()), HasSubstr("longrope takes the tensors"));
-  auto granite = converted(checkpoint_of("granite"), "granite", "F32");
+  auto granite = converted(family_folder("granite"), "granite", "F32");
   granite.keys.emplace_back("granite.rope.scaling.finetuned", false);
   EXPECT_THAT(refusal(granite.bytes()), HasSubstr("without rotary embedding is not supported"));
 }
@@ -243,7 +242,7 @@ TEST_F(hostile_gguf, parts_of_heads_that_do_not_belong_together_are_refused) {
       if (k.first == key) k.second = value;
     return refusal(w.bytes());
   };
-  const auto gemma = converted(checkpoint_of("gemma4-text"), "gemma4", "F32");
+  const auto gemma = converted(family_folder("gemma4-text"), "gemma4", "F32");
   EXPECT_THAT(with(gemma, "gemma4.attention.head_count_kv", {2, 1, 2}), HasSubstr("a number for each layer"));
   EXPECT_THAT(with(gemma, "gemma4.attention.head_count_kv", {2, 0, 2, 0}), HasSubstr("num_key_value_heads"));
   EXPECT_THAT(with(gemma, "gemma4.rope.dimension_count_swa", 10), HasSubstr("must be 20, the length of keys"));
@@ -260,12 +259,12 @@ TEST_F(hostile_gguf, parts_of_heads_that_do_not_belong_together_are_refused) {
   EXPECT_THAT(with(model, "qwen3.attention.head_count_kv", by_layer),
               HasSubstr("a number of key heads for each layer"));
 
-  const auto qwen = converted(checkpoint_of("qwen3.5"), "qwen35", "F32");
+  const auto qwen = converted(family_folder("qwen3.5"), "qwen35", "F32");
   EXPECT_THAT(with(qwen, "qwen35.ssm.inner_size", 2), HasSubstr("has 40 rows, not 0"));
   EXPECT_THAT(with(qwen, "qwen35.ssm.group_count", 3), HasSubstr("rows, not"));
   EXPECT_THAT(with(qwen, "qwen35.ssm.time_step_rank", 3), HasSubstr("rows, not"));
 
-  const auto deepseek = converted(checkpoint_of("deepseek-v3"), "deepseek2", "F32");
+  const auto deepseek = converted(family_folder("deepseek-v3"), "deepseek2", "F32");
   EXPECT_THAT(with(deepseek, "deepseek2.attention.key_length_mla", 8), HasSubstr("must be less than"));
   EXPECT_THAT(with(deepseek, "deepseek2.expert_gating_func", 1), HasSubstr("expert_gating_func must be 2"));
   for (const bool flat : {true, false}) {

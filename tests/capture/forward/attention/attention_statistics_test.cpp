@@ -166,7 +166,7 @@ TEST(attention_statistics, of_equal_keys_are_known) {
 
 TEST(losses, of_every_family_equal_transformers) {
   const json expected = read_json(std::string(QKGEOM_TEST_DATA) + "/losses.json");
-  EXPECT_EQ(expected.size(), 19u);
+  EXPECT_EQ(expected.size(), 40u);
   for (const auto& [name, values] : expected.items()) {
     const forward_fixture f = family_fixture(name);
     const auto description = f.description();
