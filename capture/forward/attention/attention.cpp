@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <type_traits>
 
 #include "capture/forward/attention/attention_blocks.hpp"
 #include "capture/forward/attention/attention_tiles.hpp"
@@ -54,20 +55,31 @@ void raise_tops(row_block& r, const floats (&top)[vectors], index_t dim, float* 
   }
 }
 
-/// Scores become weights 2^(score - top). With `Bf16` the weights are rounded, their sum is not.
-template <bool Bf16>
-void weigh(row_block& r, index_t keys, float* scores) {
+/// Sums over some keys of the weights w = 2^(score - top), of w (score - top), and of the weights in the far bin.
+struct key_sums {
+  floats weights[vectors]{}, exponents[vectors]{}, beyond[vectors]{};
+};
+
+/// Scores of keys from `first` on become weights 2^(score - top). With `Bf16` the weights are rounded, their sum is
+/// not. Their sums by bin are returned if there are `Bins` of them, keys `cut` tokens away being in the second.
+template <bool Bf16, int Bins>
+key_sums weigh(row_block& r, std::int32_t first, index_t keys, float* scores, std::int32_t cut) {
+  key_sums found;
   floats base[vectors], sum[vectors];
   simd::unrolled<vectors>([&](auto v) { base[v] = r.top[v], sum[v] = r.sum[v]; });
-  for (index_t j = 0; j < keys; ++j)
+  for (std::int32_t j = 0; j < keys; ++j)
     simd::unrolled<vectors>([&](auto v) {
       float* s = scores + j * rows + v * simd::lanes;
       const floats x = simd::load(s) - base[v];
       const floats p = Bf16 ? simd::exp2_rough(x) : simd::exp2(x);
       simd::store(s, Bf16 ? simd::round_finite_to_bf16(p) : p);
       sum[v] += p;
+      const floats w = Bf16 && Bins > 0 ? simd::exp2(x) : p;
+      if constexpr (Bins > 0) found.weights[v] += w, found.exponents[v] += w * x;
+      if constexpr (Bins > 1) found.beyond[v] += r.position[v] - (first + j) >= cut ? w : floats{};
     });
   simd::unrolled<vectors>([&](auto v) { r.sum[v] = sum[v]; });
+  return found;
 }
 
 /// Takes hidden keys out again: a row that has seen no key yet has given each of them the weight 1.
@@ -133,11 +145,23 @@ void attend(const query_rows<float>& queries, const float* k, const float* v, in
     const bool partial = j + keys - 1 > low || high - window >= j;
     if (partial) mask_block(r.position, static_cast<std::int32_t>(j), keys, window, s.scores.data(), top);
     raise_tops(r, top, dim, s.out.data());
-    if (measures) s.measurement.add(s.scores.data(), r.top, j, std::min(j + keys, high + 1));
+    if (measures) s.measurement.raise_tops(r.top);
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
       float* const scores = s.scores.data() + i * rows;
-      weigh<Bf16>(r, key_tile, scores);
+      const index_t first = j + i, stop = std::min(first + key_tile, high + 1);
+      const auto bins = measures ? s.measurement.bins_of(first, stop) : softmax_blocks::key_bins{};
+      const auto weigh_by = [&](auto count) {
+        return weigh<Bf16, count>(r, static_cast<std::int32_t>(first), key_tile, scores, bins.cut);
+      };
+      if (bins.near == 0) {
+        if (measures) s.measurement.add(scores, first, stop);
+        weigh_by(std::integral_constant<int, 0>{});
+      } else if (bins.near == bins.far) {
+        s.measurement.add_sums(bins, weigh_by(std::integral_constant<int, 1>{}));
+      } else {
+        s.measurement.add_sums(bins, weigh_by(std::integral_constant<int, 2>{}));
+      }
       if (partial) clear_hidden(r, static_cast<std::int32_t>(j + i), key_tile, window, scores);
       add_values(v + (j + i) * dim, key_tile, dim, scores, s.out.data());
     }

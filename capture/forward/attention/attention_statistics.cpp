@@ -55,7 +55,8 @@ void measure(const query_rows<const float>& queries, const std::vector<index_t>&
     if (cap > 0) cap_block(block_keys, cap, s.scores.data(), top);
     if (j + block_keys - 1 > low || high - window >= j)
       mask_block(position, static_cast<std::int32_t>(j), block_keys, window, s.scores.data(), top);
-    s.measurement.add(s.scores.data(), top, j, std::min(j + block_keys, high + 1));
+    s.measurement.raise_tops(top);
+    s.measurement.add(s.scores.data(), j, std::min(j + block_keys, high + 1));
   }
 }
 

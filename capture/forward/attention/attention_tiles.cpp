@@ -2,6 +2,8 @@
 #include "capture/forward/attention/attention_tiles.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <numbers>
 #include <numeric>
 #include <vector>
@@ -183,6 +185,31 @@ QKGEOM_TILE_TARGET inline __m512 exp2_rough(__m512 x) {
   return _mm512_castsi512_ps(_mm512_cvtps_epi32(_mm512_fmadd_ps(f, g, whole)));
 }
 
+/// What exp2_rough lacks, by the upper five bits of its result's mantissa: w (1 + c) is 2^x within 6e-5, 1e-5 in the
+/// root mean square.
+struct rough_corrections {
+  alignas(64) float c[32];
+
+  rough_corrections() {
+    constexpr int samples = 1 << 12;
+    double sum[32] = {}, count[32] = {};
+    for (int i = 0; i < samples; ++i) {
+      const float x = -(static_cast<float>(i) + 0.5f) / samples, w = simd::exp2_rough(simd::all(x))[0];
+      const auto cell = std::bit_cast<std::uint32_t>(w) >> 18 & 31;
+      sum[cell] += std::exp2(static_cast<double>(x)) / static_cast<double>(w) - 1;
+      count[cell] += 1;
+    }
+    for (int i = 0; i < 32; ++i) c[i] = static_cast<float>(sum[i] / count[i]);
+  }
+};
+const rough_corrections corrections;
+
+QKGEOM_TILE_TARGET inline __m512 corrected(__m512 w) {
+  const float* const c = corrections.c;
+  const __m512i cell = _mm512_srli_epi32((__m512i)w, 18);
+  return _mm512_fmadd_ps(w, _mm512_permutex2var_ps(_mm512_load_ps(c), cell, _mm512_load_ps(c + 16)), w);
+}
+
 /// Brings the sums so far and `out` to new maxima.
 QKGEOM_TILE_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], __m512 scale, index_t dim, float* out) {
   for (index_t v = 0; v < vectors; ++v) {
@@ -200,23 +227,33 @@ QKGEOM_TILE_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], _
   }
 }
 
+/// Sums over some keys of the weights w = 2^x, x = scale (score - top), of w x, and of the weights in the far bin.
+struct key_sums {
+  __m512 weights[vectors], exponents[vectors], beyond[vectors];
+};
+
 /// Scores (key_tile, rows) become weights 2^(scale (score - top)), rounded, in pairs of keys. Their sum is not rounded.
-template <bool Partial>
+/// `found` gets their sums by bin, if there are `Bins` of them, keys `cut` tokens away being in the second.
+template <bool Partial, int Bins = 0>
 QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, std::int32_t first, std::int32_t window,
-                              std::uint32_t* weights) {
+                              std::uint32_t* weights, std::int32_t cut = 0, key_sums* found = nullptr) {
   // Two vectors of 16 rounded weights, one behind the other, become 16 words.
   alignas(64) static constexpr std::uint16_t interleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                                 21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                                                 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   const __m512i order = _mm512_load_si512(interleaved);
-  __m512 base[vectors], sum[vectors];
-  for (index_t v = 0; v < vectors; ++v) base[v] = _mm512_mul_ps(r.top[v], scale), sum[v] = r.sum[v];
+  __m512 base[vectors], sum[vectors], all[vectors], exponents[vectors], beyond[vectors];
+  for (index_t v = 0; v < vectors; ++v) {
+    base[v] = _mm512_mul_ps(r.top[v], scale), sum[v] = r.sum[v];
+    all[v] = exponents[v] = beyond[v] = _mm512_setzero_ps();
+  }
   for (std::int32_t j = 0; j < key_tile; j += 2)
 #pragma GCC unroll 4
     for (index_t v = 0; v < vectors; ++v) {
       const float* s = scores + j * rows + v * tiles::tile;
-      __m512 low = exp2_rough(_mm512_fmsub_ps(_mm512_loadu_ps(s), scale, base[v]));
-      __m512 high = exp2_rough(_mm512_fmsub_ps(_mm512_loadu_ps(s + rows), scale, base[v]));
+      const __m512 x = _mm512_fmsub_ps(_mm512_loadu_ps(s), scale, base[v]);
+      const __m512 y = _mm512_fmsub_ps(_mm512_loadu_ps(s + rows), scale, base[v]);
+      __m512 low = exp2_rough(x), high = exp2_rough(y);
       if constexpr (Partial) {
         low = _mm512_maskz_mov_ps(sees(r.position[v], first + j, window), low);
         high = _mm512_maskz_mov_ps(sees(r.position[v], first + j + 1, window), high);
@@ -224,8 +261,22 @@ QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, s
       sum[v] = _mm512_add_ps(_mm512_add_ps(sum[v], low), high);
       const __m512i pairs = _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
       _mm512_storeu_si512(weights + j / 2 * rows + v * tiles::tile, pairs);
+      if constexpr (Bins > 0) {
+        low = corrected(low), high = corrected(high);
+        all[v] = _mm512_add_ps(all[v], _mm512_add_ps(low, high));
+        exponents[v] = _mm512_fmadd_ps(low, x, _mm512_fmadd_ps(high, y, exponents[v]));
+      }
+      if constexpr (Bins > 1) {
+        const __m512i place = r.position[v], edge = _mm512_set1_epi32(first + j + cut);
+        beyond[v] = _mm512_mask_add_ps(beyond[v], _mm512_cmpge_epi32_mask(place, edge), beyond[v], low);
+        beyond[v] = _mm512_mask_add_ps(beyond[v], _mm512_cmpgt_epi32_mask(place, edge), beyond[v], high);
+      }
     }
-  for (index_t v = 0; v < vectors; ++v) r.sum[v] = sum[v];
+  for (index_t v = 0; v < vectors; ++v) {
+    r.sum[v] = sum[v];
+    if constexpr (Bins > 0)
+      found->weights[v] = all[v], found->exponents[v] = exponents[v], found->beyond[v] = beyond[v];
+  }
 }
 
 /// Runs over the keys that the rows see, block by block.
@@ -253,15 +304,25 @@ QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries,
         find_tops<false>(r, scores, 2 * tiles::tile, first, window, top);
     }
     raise_tops(r, top, scale, dim, w.out.data());
-    if (measures) w.measurement.add(w.scores.data(), r.top, j, std::min(j + keys, high + 1));
+    if (measures) w.measurement.raise_tops(r.top);
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
       const float* const scores = w.scores.data() + i * rows;
       const auto first = static_cast<std::int32_t>(j + i);
+      const index_t stop = std::min(j + i + key_tile, high + 1);
+      const auto bins = measures ? w.measurement.bins_of(j + i, stop) : softmax_blocks::key_bins{};
+      std::uint32_t* const weights = w.weights.data();
+      if (measures && bins.near == 0) w.measurement.add(scores, j + i, stop);
+      key_sums sums;
       if (partial(j + i, key_tile))
-        weigh<true>(r, scores, scale, first, window, w.weights.data());
+        weigh<true>(r, scores, scale, first, window, weights);
+      else if (bins.near == 0)
+        weigh<false>(r, scores, scale, first, window, weights);
+      else if (bins.near == bins.far)
+        weigh<false, 1>(r, scores, scale, first, window, weights, 0, &sums);
       else
-        weigh<false>(r, scores, scale, first, window, w.weights.data());
+        weigh<false, 2>(r, scores, scale, first, window, weights, bins.cut, &sums);
+      if (bins.near > 0) w.measurement.add_sums(bins, sums);
       for (index_t c = 0; c < dim; c += 2 * tiles::tile)
         multiply<false>(unit, packed.values(head, j + i) + c * tiles::channels, tiles::channels,
                         tiles::tile * tiles::channels, tiles::channels * dim, w.weights.data(),

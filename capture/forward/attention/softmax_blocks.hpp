@@ -48,6 +48,12 @@ inline void collect(const found_sums& found, const std::vector<index_t>& members
     }
 }
 
+/// The bins of distance in which keys lie as some rows see them: `far` from `cut` tokens on, else `near`.
+struct key_bins {
+  int near = 0, far = 0;
+  std::int32_t cut = 0;
+};
+
 /// Measures the softmax of one block of rows after the other; each thread has one. A block is `Vectors` vectors of
 /// queries. Its scores are given transposed, (keys, rows).
 template <int Vectors>
@@ -74,10 +80,9 @@ class row_measurement {
     std::copy(weights_before, weights_before + rows, row(weight));
   }
 
-  /// Adds the keys [key, stop), `top` being the largest score of each row so far. What the mask hides is left out,
-  /// whatever its score.
+  /// Takes note of `top`, the largest score of each row so far, before keys are added that may have it.
   template <class Tops>
-  void add(const float* scores, const Tops& top, index_t key, index_t stop) {
+  void raise_tops(const Tops& top) {
     floats tops[Vectors];
     static_assert(sizeof top == sizeof tops);
     std::memcpy(tops, &top, sizeof tops);
@@ -87,6 +92,31 @@ class row_measurement {
       raise(v * simd::lanes, top_[v], higher);
       top_[v] = higher;
     }
+  }
+
+  /// The bins of keys [key, stop) if they may be added as sums: all rows see them, at distances of at most two bins,
+  /// and none of them is among the first tokens. Else `near` is 0.
+  key_bins bins_of(index_t key, index_t stop) const {
+    if (stop > low_ || high_ - window_ >= key || key < first_tokens.back()) return {};
+    const int near = bin_of(low_ - stop + 1), far = bin_of(high_ - key);
+    return far > near + 1 ? key_bins{} : key_bins{near, far, std::int32_t{1} << near};
+  }
+  /// Adds such keys: `sums` has `rows` numbers of 32 bits each for their weights w = 2^(s - top), for w (s - top), and,
+  /// where there are two bins, for the weights of the far one.
+  template <class Sums>
+  void add_sums(const key_bins& bins, const Sums& sums) {
+    static_assert(sizeof sums.weights == Vectors * sizeof(floats));
+    floats all[Vectors], exponents[Vectors], beyond[Vectors];
+    std::memcpy(all, &sums.weights, sizeof all);
+    std::memcpy(exponents, &sums.exponents, sizeof exponents);
+    std::memcpy(beyond, &sums.beyond, sizeof beyond);
+    add(weight, all);
+    add(exponent, exponents);
+    add_distances(bins, all, beyond);
+  }
+
+  /// Adds the keys [key, stop), none with a score above the tops. What the mask hides is left out, whatever its score.
+  void add(const float* scores, index_t key, index_t stop) {
     for (index_t end = key; key < stop; scores += (end - key) * rows, key = end) {
       end = key + 1;
       const int near = bin_of(std::max<index_t>(0, low_ - key)), far = bin_of(high_ - key);
@@ -100,11 +130,11 @@ class row_measurement {
       if (far != near) end = std::min(end, high_ - 2 * bottom + 1);
       for (const index_t f : first_tokens)
         if (key < f) end = std::min(end, f);
-      const auto cut = static_cast<std::int32_t>(2 * bottom);
+      const key_bins bins{near, far, static_cast<std::int32_t>(2 * bottom)};
       if (high_ - window_ >= key)
-        add_run<true>(scores, key, end, near, far, cut);
+        add_run<true>(scores, key, end, bins);
       else
-        add_run<false>(scores, key, end, near, far, cut);
+        add_run<false>(scores, key, end, bins);
     }
   }
 
@@ -162,10 +192,18 @@ class row_measurement {
     for (std::size_t f = 0; f < first_tokens.size(); ++f)
       if (key < first_tokens[f]) add(first + static_cast<index_t>(f), of_weights);
   }
-  /// Adds keys [key, stop), which lie beyond the same of the first tokens, and whose distances from the rows belong to
-  /// bin `far` from `cut` tokens on, else to bin `near`. All stand before the rows; with `Hides` the window hides some.
+  /// Adds the sums of weights of keys in `bins`, `beyond` being those of the far one, to the sums by distance.
+  void add_distances(const key_bins& bins, floats (&all)[Vectors], const floats (&beyond)[Vectors]) {
+    if (bins.near != bins.far) {
+      add(distance + bins.far, beyond);
+      simd::unrolled<Vectors>([&](auto v) { all[v] -= beyond[v]; });
+    }
+    add(distance + bins.near, all);
+  }
+  /// Adds keys [key, stop), which lie beyond the same of the first tokens and in two bins at most. All stand before the
+  /// rows; with `Hides` the window hides some.
   template <bool Hides>
-  void add_run(const float* scores, index_t key, index_t stop, int near, int far, std::int32_t cut) {
+  void add_run(const float* scores, index_t key, index_t stop, const key_bins& bins) {
     floats all[Vectors] = {}, exponents[Vectors] = {}, beyond[Vectors] = {};
     for (index_t j = key; j < stop; ++j, scores += rows)
       simd::unrolled<Vectors>([&](auto v) {
@@ -175,14 +213,10 @@ class row_measurement {
         if constexpr (Hides) w = sees(position_[v], number, window_) ? w : floats{};
         all[v] += w;
         exponents[v] += w * x;
-        if (near != far) beyond[v] += position_[v] - number >= cut ? w : floats{};
+        if (bins.near != bins.far) beyond[v] += position_[v] - number >= bins.cut ? w : floats{};
       });
     add_anywhere(key, all, exponents);
-    if (near != far) {
-      add(distance + far, beyond);
-      simd::unrolled<Vectors>([&](auto v) { all[v] -= beyond[v]; });
-    }
-    add(distance + near, all);
+    add_distances(bins, all, beyond);
   }
   /// Adds a key whose distances from the rows lie in several bins.
   void add_near_key(const float* scores, index_t key) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +17,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// The tensors of one side of a layer, each (heads, buckets, ...).
+/// The tensors of one side of a layer as they are read, each (heads, buckets, ...).
 struct moment_arrays {
   std::string name;  ///< "layer.3.q"
   index_t heads = 0, buckets = 0, dim = 0;
@@ -46,28 +48,50 @@ struct moment_arrays {
   }
 };
 
-QKGEOM_INLINE void append(std::vector<double>& to, const std::vector<double>& x) {
-  to.insert(to.end(), x.begin(), x.end());
+/// A tensor of f64 that `hand_out` gives array by array.
+QKGEOM_INLINE tensor_to_write
+produced(std::string name, std::vector<index_t> shape,
+         std::function<void(const std::function<void(std::span<const double>)>&)> hand_out) {
+  return {std::move(name), "F64", std::move(shape), {}, [hand_out](const byte_sink& sink) {
+            hand_out([&](std::span<const double> x) { sink(std::as_bytes(x)); });
+          }};
 }
 
-QKGEOM_INLINE moment_arrays pack(const std::string& name, const std::vector<side_moments>& sides, bool full) {
+/// Lists the tensors of one side of a layer, as `moment_arrays` reads them; they point to `layer`.
+QKGEOM_INLINE void list_tensors(const std::string& name, const token_moments& layer, bool queries,
+                                std::vector<tensor_to_write>& to) {
+  const auto& sides = queries ? layer.moments.q : layer.moments.k;
   const auto& first = sides.at(0);
-  moment_arrays a{name, static_cast<index_t>(sides.size()), static_cast<index_t>(first.bucket.size()),
-                  first.total.dim(), full};
-  for (const auto& b : first.bucket) {
-    a.count.push_back(static_cast<double>(b.count));
-    a.sum_t.push_back(b.mean_t * static_cast<double>(b.count));
-    a.sum_tt.push_back(b.tt);
-  }
-  for (const auto& side : sides) {
-    for (const auto& b : side.bucket) {
-      append(a.mean, b.mean);
-      append(a.cov_t, b.xt);
-      append(full ? a.cov : a.var, b.xx);
-    }
-    if (!full) append(a.cov, side.total.xx);
-  }
-  return a;
+  const auto h = static_cast<index_t>(sides.size()), b = static_cast<index_t>(first.bucket.size()),
+             d = first.total.dim();
+  const auto by_bucket = [&](const char* what, double (*value)(const row_moments&)) {
+    to.push_back(produced(name + what, {b}, [&first, value](const auto& give) {
+      for (const auto& m : first.bucket) {
+        const double x = value(m);
+        give({&x, 1});
+      }
+    }));
+  };
+  const auto by_head = [&](const char* what, std::vector<index_t> shape, std::vector<double> row_moments::*values) {
+    to.push_back(produced(name + what, std::move(shape), [&sides, values](const auto& give) {
+      for (const auto& side : sides)
+        for (const auto& m : side.bucket) give(m.*values);
+    }));
+  };
+  by_bucket(".count", [](const row_moments& m) { return static_cast<double>(m.count); });
+  by_bucket(".sum_t", [](const row_moments& m) { return m.mean_t * static_cast<double>(m.count); });
+  by_bucket(".sum_tt", [](const row_moments& m) { return m.tt; });
+  by_head(".mean", {h, b, d}, &row_moments::mean);
+  by_head(".cov_t", {h, b, d}, &row_moments::xt);
+  if (queries) return by_head(".cov", {h, b, d, d}, &row_moments::xx);
+  to.push_back(produced(name + ".cov", {h, d, d}, [&sides](const auto& give) {
+    for (const auto& side : sides) give(side.total.xx);
+  }));
+  by_head(".var", {h, b, d}, &row_moments::xx);
+  to.push_back(produced(name + ".differences", {h, d, d}, [&layer](const auto& give) {
+    for (const auto& x : layer.k_differences) give(x);
+  }));
+  to.push_back(tensor_of(name + ".pairs", {1}, &layer.k_pairs));
 }
 
 QKGEOM_INLINE std::vector<double> slice(const std::vector<double>& from, index_t i, index_t size) {
@@ -122,18 +146,12 @@ QKGEOM_INLINE std::string write_moments_file(const std::filesystem::path& path, 
   manifest.shards.clear();
   const std::vector<index_t>& edges = layers[0].moments.buckets.edges();
   const std::vector<std::int64_t> wide(edges.begin(), edges.end());
-  std::vector<detail::moment_arrays> arrays;
+  std::vector<tensor_to_write> tensors;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const std::string name = "layer." + std::to_string(manifest.layers[l].layer);
-    arrays.push_back(detail::pack(name + ".q", layers[l].moments.q, true));
-    arrays.push_back(detail::pack(name + ".k", layers[l].moments.k, false));
-    for (const auto& x : layers[l].k_differences) detail::append(arrays.back().differences, x);
-    arrays.back().pairs = {layers[l].k_pairs};
+    detail::list_tensors(name + ".q.moments", layers[l], true, tensors);
+    detail::list_tensors(name + ".k.moments", layers[l], false, tensors);
   }
-  std::vector<tensor_to_write> tensors;
-  for (auto& a : arrays)
-    for (const auto& f : a.fields())
-      tensors.push_back(tensor_of(a.name + ".moments" + f.name, f.shape, f.values->data()));
   tensors.push_back(tensor_of("moments.edges", {static_cast<index_t>(wide.size())}, wide.data()));
   return write_safetensors(path, std::move(tensors), {{"qkgeom", manifest_text(manifest)}});
 }

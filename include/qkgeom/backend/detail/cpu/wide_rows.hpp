@@ -50,7 +50,18 @@ bool narrow(const T* from, index_t n, std::uint16_t* to) {
     return true;
   }
   std::uint32_t rest = 0;
-  for (index_t i = 0; i < n; ++i) {
+  index_t i = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    word_lanes low{};
+    for (; i + lanes<float> <= n; i += lanes<float>) {
+      const auto bits = (word_lanes)load(from + i);
+      low |= bits << 16;
+      const half_lanes high = __builtin_convertvector(bits >> 16, half_lanes);
+      std::memcpy(to + i, &high, sizeof high);
+    }
+    for (int l = 0; l < lanes<float>; ++l) rest |= low[l];
+  }
+  for (; i < n; ++i) {
     const auto x = static_cast<float>(from[i]);
     const auto bits = std::bit_cast<std::uint32_t>(x);
     if constexpr (std::is_same_v<T, double>) rest |= static_cast<double>(x) == from[i] ? 0u : 1u;
