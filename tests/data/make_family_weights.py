@@ -4,9 +4,9 @@
 model.safetensors with the random bf16 weights that weights.json describes. The build of the tests runs this.
 
 weights.json: {"seed": s, "norm": c, "tensors": {name: shape}}. Weights are near normal with mean 0 and deviation 0.2; those
-of norms have mean c, biases deviation 0.3, scalars of layers mean 1 and deviation 0.3. Each tensor is drawn by itself.
+of norms have mean c, biases deviation 0.3, scalars of layers mean 1 and deviation 0.3. The seed and its name give a tensor.
 
-Usage: make_family_weights.py FAMILIES OUT [NAME...]
+Usage: make_family_weights.py FAMILIES OUT
 """
 import array
 import json
@@ -48,10 +48,8 @@ def write_weights(description, path):
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(values))
 
 
-def main(families, out, names):
+def main(families, out):
     for folder in sorted(pathlib.Path(families).iterdir()):
-        if names and folder.name not in names:
-            continue
         to = pathlib.Path(out) / folder.name
         to.mkdir(parents=True, exist_ok=True)
         for file in ("config.json", "forward.safetensors"):
@@ -60,4 +58,4 @@ def main(families, out, names):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(sys.argv[1], sys.argv[2])

@@ -149,20 +149,19 @@ void attend(const query_rows<float>& queries, const float* k, const float* v, in
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
       float* const scores = s.scores.data() + i * rows;
-      const index_t first = j + i, stop = std::min(first + key_tile, high + 1);
-      const auto bins = measures ? s.measurement.bins_of(first, stop) : softmax_blocks::key_bins{};
-      const auto weigh_by = [&](auto count) {
-        return weigh<Bf16, count>(r, static_cast<std::int32_t>(first), key_tile, scores, bins.cut);
-      };
+      const auto first = static_cast<std::int32_t>(j + i);
+      const index_t stop = std::min(j + i + key_tile, high + 1);
+      const auto bins = measures ? s.measurement.bins_of(j + i, stop) : softmax_blocks::key_bins{};
+      const auto weigh_by = [&](auto count) { return weigh<Bf16, count>(r, first, key_tile, scores, bins.cut); };
       if (bins.near == 0) {
-        if (measures) s.measurement.add(scores, first, stop);
+        if (measures) s.measurement.add(scores, j + i, stop);
         weigh_by(std::integral_constant<int, 0>{});
       } else if (bins.near == bins.far) {
         s.measurement.add_sums(bins, weigh_by(std::integral_constant<int, 1>{}));
       } else {
         s.measurement.add_sums(bins, weigh_by(std::integral_constant<int, 2>{}));
       }
-      if (partial) clear_hidden(r, static_cast<std::int32_t>(j + i), key_tile, window, scores);
+      if (partial) clear_hidden(r, first, key_tile, window, scores);
       add_values(v + (j + i) * dim, key_tile, dim, scores, s.out.data());
     }
   }

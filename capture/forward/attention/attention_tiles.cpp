@@ -185,8 +185,8 @@ QKGEOM_TILE_TARGET inline __m512 exp2_rough(__m512 x) {
   return _mm512_castsi512_ps(_mm512_cvtps_epi32(_mm512_fmadd_ps(f, g, whole)));
 }
 
-/// What exp2_rough lacks, by the upper five bits of its result's mantissa: w (1 + c) is 2^x within 6e-5, 1e-5 in the
-/// root mean square.
+/// What exp2_rough lacks, by the upper five bits of its result's mantissa: w (1 + c) has a relative error of at most
+/// 7.1e-5, 1e-5 in the root mean square.
 struct rough_corrections {
   alignas(64) float c[32];
 
@@ -202,10 +202,12 @@ struct rough_corrections {
     for (int i = 0; i < 32; ++i) c[i] = static_cast<float>(sum[i] / count[i]);
   }
 };
-const rough_corrections corrections;
+const float* corrections() {
+  static const rough_corrections found;
+  return found.c;
+}
 
-QKGEOM_TILE_TARGET inline __m512 corrected(__m512 w) {
-  const float* const c = corrections.c;
+QKGEOM_TILE_TARGET inline __m512 corrected(__m512 w, const float* c) {
   const __m512i cell = _mm512_srli_epi32((__m512i)w, 18);
   return _mm512_fmadd_ps(w, _mm512_permutex2var_ps(_mm512_load_ps(c), cell, _mm512_load_ps(c + 16)), w);
 }
@@ -242,6 +244,7 @@ QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, s
                                                                 21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                                                 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   const __m512i order = _mm512_load_si512(interleaved);
+  const float* const table = Bins > 0 ? corrections() : nullptr;
   __m512 base[vectors], sum[vectors], all[vectors], exponents[vectors], beyond[vectors];
   for (index_t v = 0; v < vectors; ++v) {
     base[v] = _mm512_mul_ps(r.top[v], scale), sum[v] = r.sum[v];
@@ -262,7 +265,7 @@ QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, s
       const __m512i pairs = _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
       _mm512_storeu_si512(weights + j / 2 * rows + v * tiles::tile, pairs);
       if constexpr (Bins > 0) {
-        low = corrected(low), high = corrected(high);
+        low = corrected(low, table), high = corrected(high, table);
         all[v] = _mm512_add_ps(all[v], _mm512_add_ps(low, high));
         exponents[v] = _mm512_fmadd_ps(low, x, _mm512_fmadd_ps(high, y, exponents[v]));
       }

@@ -17,82 +17,65 @@ namespace qkgeom {
 
 namespace detail {
 
-/// The tensors of one side of a layer as they are read, each (heads, buckets, ...).
+using array_sink = std::function<void(std::span<const double>)>;
+
+/// The tensors of one side of a layer, each (heads, buckets, ...).
 struct moment_arrays {
   std::string name;  ///< "layer.3.q"
   index_t heads = 0, buckets = 0, dim = 0;
-  bool full = false;  ///< the scatter of every bucket; else its diagonal, and one scatter of all
+  bool full = false;  ///< queries: the scatter of every bucket; else its diagonal, and one scatter of all
   std::vector<double> count{}, sum_t{}, sum_tt{}, mean{}, cov_t{}, cov{}, var{}, differences{}, pairs{};
 
   struct field {
     const char* name;
     std::vector<index_t> shape;
-    std::vector<double>* values;
+    std::vector<double>* values;                                        ///< where a reader puts them
+    std::function<void(const token_moments&, const array_sink&)> give;  ///< hands out a layer's, array by array
   };
   std::vector<field> fields() {
     const index_t h = heads, b = buckets, d = dim;
-    std::vector<field> list{{".count", {b}, &count},
-                            {".sum_t", {b}, &sum_t},
-                            {".sum_tt", {b}, &sum_tt},
-                            {".mean", {h, b, d}, &mean},
-                            {".cov_t", {h, b, d}, &cov_t}};
+    const auto sides = [queries = full](const token_moments& m) -> const std::vector<side_moments>& {
+      return queries ? m.moments.q : m.moments.k;
+    };
+    const auto of_bucket = [sides](double (*value)(const row_moments&)) {
+      return [sides, value](const token_moments& m, const array_sink& give) {
+        for (const auto& x : sides(m).at(0).bucket) {
+          const double v = value(x);
+          give({&v, 1});
+        }
+      };
+    };
+    const auto of_head = [sides](std::vector<double> row_moments::*values) {
+      return [sides, values](const token_moments& m, const array_sink& give) {
+        for (const auto& side : sides(m))
+          for (const auto& x : side.bucket) give(x.*values);
+      };
+    };
+    std::vector<field> list{
+        {".count", {b}, &count, of_bucket([](const row_moments& x) { return static_cast<double>(x.count); })},
+        {".sum_t", {b}, &sum_t, of_bucket([](const row_moments& x) {
+           return x.mean_t * static_cast<double>(x.count);
+         })},
+        {".sum_tt", {b}, &sum_tt, of_bucket([](const row_moments& x) { return x.tt; })},
+        {".mean", {h, b, d}, &mean, of_head(&row_moments::mean)},
+        {".cov_t", {h, b, d}, &cov_t, of_head(&row_moments::xt)}};
     if (full) {
-      list.push_back({".cov", {h, b, d, d}, &cov});
-    } else {
-      list.push_back({".cov", {h, d, d}, &cov});
-      list.push_back({".var", {h, b, d}, &var});
-      list.push_back({".differences", {h, d, d}, &differences});
-      list.push_back({".pairs", {1}, &pairs});
+      list.push_back({".cov", {h, b, d, d}, &cov, of_head(&row_moments::xx)});
+      return list;
     }
+    list.push_back({".cov", {h, d, d}, &cov, [](const token_moments& m, const array_sink& give) {
+                      for (const auto& side : m.moments.k) give(side.total.xx);
+                    }});
+    list.push_back({".var", {h, b, d}, &var, of_head(&row_moments::xx)});
+    list.push_back({".differences", {h, d, d}, &differences, [](const token_moments& m, const array_sink& give) {
+                      for (const auto& x : m.k_differences) give(x);
+                    }});
+    list.push_back({".pairs", {1}, &pairs, [](const token_moments& m, const array_sink& give) {
+                      give({&m.k_pairs, 1});
+                    }});
     return list;
   }
 };
-
-/// A tensor of f64 that `hand_out` gives array by array.
-QKGEOM_INLINE tensor_to_write
-produced(std::string name, std::vector<index_t> shape,
-         std::function<void(const std::function<void(std::span<const double>)>&)> hand_out) {
-  return {std::move(name), "F64", std::move(shape), {}, [hand_out](const byte_sink& sink) {
-            hand_out([&](std::span<const double> x) { sink(std::as_bytes(x)); });
-          }};
-}
-
-/// Lists the tensors of one side of a layer, as `moment_arrays` reads them; they point to `layer`.
-QKGEOM_INLINE void list_tensors(const std::string& name, const token_moments& layer, bool queries,
-                                std::vector<tensor_to_write>& to) {
-  const auto& sides = queries ? layer.moments.q : layer.moments.k;
-  const auto& first = sides.at(0);
-  const auto h = static_cast<index_t>(sides.size()), b = static_cast<index_t>(first.bucket.size()),
-             d = first.total.dim();
-  const auto by_bucket = [&](const char* what, double (*value)(const row_moments&)) {
-    to.push_back(produced(name + what, {b}, [&first, value](const auto& give) {
-      for (const auto& m : first.bucket) {
-        const double x = value(m);
-        give({&x, 1});
-      }
-    }));
-  };
-  const auto by_head = [&](const char* what, std::vector<index_t> shape, std::vector<double> row_moments::*values) {
-    to.push_back(produced(name + what, std::move(shape), [&sides, values](const auto& give) {
-      for (const auto& side : sides)
-        for (const auto& m : side.bucket) give(m.*values);
-    }));
-  };
-  by_bucket(".count", [](const row_moments& m) { return static_cast<double>(m.count); });
-  by_bucket(".sum_t", [](const row_moments& m) { return m.mean_t * static_cast<double>(m.count); });
-  by_bucket(".sum_tt", [](const row_moments& m) { return m.tt; });
-  by_head(".mean", {h, b, d}, &row_moments::mean);
-  by_head(".cov_t", {h, b, d}, &row_moments::xt);
-  if (queries) return by_head(".cov", {h, b, d, d}, &row_moments::xx);
-  to.push_back(produced(name + ".cov", {h, d, d}, [&sides](const auto& give) {
-    for (const auto& side : sides) give(side.total.xx);
-  }));
-  by_head(".var", {h, b, d}, &row_moments::xx);
-  to.push_back(produced(name + ".differences", {h, d, d}, [&layer](const auto& give) {
-    for (const auto& x : layer.k_differences) give(x);
-  }));
-  to.push_back(tensor_of(name + ".pairs", {1}, &layer.k_pairs));
-}
 
 QKGEOM_INLINE std::vector<double> slice(const std::vector<double>& from, index_t i, index_t size) {
   return {from.begin() + i * size, from.begin() + (i + 1) * size};
@@ -147,11 +130,22 @@ QKGEOM_INLINE std::string write_moments_file(const std::filesystem::path& path, 
   const std::vector<index_t>& edges = layers[0].moments.buckets.edges();
   const std::vector<std::int64_t> wide(edges.begin(), edges.end());
   std::vector<tensor_to_write> tensors;
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    const std::string name = "layer." + std::to_string(manifest.layers[l].layer);
-    detail::list_tensors(name + ".q.moments", layers[l], true, tensors);
-    detail::list_tensors(name + ".k.moments", layers[l], false, tensors);
-  }
+  const auto count = [](std::size_t n) { return static_cast<index_t>(n); };
+  for (std::size_t l = 0; l < layers.size(); ++l)
+    for (const bool queries : {true, false}) {
+      const auto& sides = queries ? layers[l].moments.q : layers[l].moments.k;
+      const std::string name = "layer." + std::to_string(manifest.layers[l].layer) + (queries ? ".q" : ".k");
+      detail::moment_arrays side{name, count(sides.size()), count(sides.at(0).bucket.size()), sides[0].total.dim(),
+                                 queries};
+      for (auto& f : side.fields())
+        tensors.push_back({name + ".moments" + f.name,
+                           "F64",
+                           std::move(f.shape),
+                           {},
+                           [&layer = layers[l], give = std::move(f.give)](const byte_sink& sink) {
+                             give(layer, [&](std::span<const double> x) { sink(std::as_bytes(x)); });
+                           }});
+    }
   tensors.push_back(tensor_of("moments.edges", {static_cast<index_t>(wide.size())}, wide.data()));
   return write_safetensors(path, std::move(tensors), {{"qkgeom", manifest_text(manifest)}});
 }
