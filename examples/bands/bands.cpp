@@ -8,24 +8,23 @@ int main(int argc, char** argv) {
   arguments a;
   a.covariance = {"joint"};
   band_arguments choice;
-  CLI::App app{
+  command_line app{
       "Scores and the fall of plasticity by plane of the rotary embedding: planes.csv, score_by_distance.csv, "
-      "band_drops.csv and their figures",
-      "bands"};
+      "band_drops.csv and their figures"};
   add_arguments(app, a);
   add_device_argument(app, a);
   add_head_arguments(app, a);
   add_query_model_arguments(app, a);
   app.add_option("--context", choice.context,
                  "Length of the context, tokens; 0: as captured, or what a capture made with --short stands for")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .not_negative()
+      .shows_default();
   app.add_option("--keep-first", choice.keep_first, "Tokens at a document's start that keep their positions")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .not_negative()
+      .shows_default();
   app.add_option("--score-pairs", choice.scores.pairs, "Pairs of a query and an earlier key drawn in each document")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      .positive()
+      .shows_default();
   app.add_flag("--each-plane", choice.each_plane,
                "Also the profiles with each plane held still: plane_profiles.csv; an analysis for each");
   return run_main(argc, argv, app, a, [&] {

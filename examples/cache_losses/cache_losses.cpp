@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "examples/common/cli.hpp"
@@ -169,11 +170,11 @@ int main(int argc, char** argv) {
   using namespace qkgeom::examples;
   arguments a;
   std::filesystem::path evaluation;
-  CLI::App app{"What rounded keys do to the loss: cache_losses.csv and its figure", "cache_losses"};
+  command_line app{"What rounded keys do to the loss: cache_losses.csv and its figure"};
   app.add_option("EVALUATION", evaluation, "Folder that qkgeom-evaluate wrote with the conditions of quantised_keys")
-      ->required()
-      ->check(CLI::ExistingDirectory);
-  app.add_option("--out", a.out, "Folder for table and figure; made if it is not there")->required()->type_name("DIR");
+      .required()
+      .folder();
+  app.add_option("--out", a.out, "Folder for table and figure; made if it is not there").required().type_name("DIR");
   return run_main(argc, argv, app, a, [&] {
     const auto conditions = read_losses(evaluation);
     const auto compared = compare(conditions);

@@ -8,18 +8,18 @@ int main(int argc, char** argv) {
   arguments a;
   a.covariance = {"joint"};
   choice_arguments choice;
-  CLI::App app{"Chooses heads for qkgeom-evaluate: conditions.json, chosen_heads.csv", "choose_heads"};
+  command_line app{"Chooses heads for qkgeom-evaluate: conditions.json, chosen_heads.csv"};
   add_arguments(app, a);
   add_query_model_arguments(app, a);
   add_seed_argument(app, a);
   app.add_option("--rankings", choice.rankings, "By what heads are chosen")
-      ->delimiter(',')
-      ->check(CLI::IsMember(std::vector<std::string>(ranking_names.begin(), ranking_names.end())))
-      ->capture_default_str();
-  app.add_option("--count", choice.count, "Heads in a set")->check(CLI::Range(1, 100000))->capture_default_str();
+      .list()
+      .one_of({ranking_names.begin(), ranking_names.end()})
+      .shows_default();
+  app.add_option("--count", choice.count, "Heads in a set").in_range(1, 100000).shows_default();
   app.add_option("--random", choice.random, "Random sets beside each chosen one, with as many heads in each layer")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
+      .in_range(0, 1000)
+      .shows_default();
   return run_main(argc, argv, app, a, [&] {
     const auto heads = read_candidates(a, choice);
     const auto sets = choose_heads(heads, choice, a.seed);

@@ -31,27 +31,25 @@ int main(int argc, char** argv) {
   std::filesystem::path scores;
   model_choices choices;
   qkgeom::analysis_options options{.geometry_blocks = 20};
-  CLI::App app{"Several models side by side: models.csv, positions.csv, differences.csv and more, with figures",
-               "compare_models"};
+  command_line app{"Several models side by side: models.csv, positions.csv, differences.csv and more, with figures"};
   add_arguments(app, a);
-  app.get_option("CAPTURE")->description(
+  app.get_option("CAPTURE").description(
       "Captures, one of each model; those of untrained models (qkgeom-capture --untrained) are the baseline of their "
       "architecture");
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   app.add_option("--labels", names, "Names of the models, as many as captures; default: the captures' file names")
-      ->delimiter(',');
+      .list();
   app.add_option("--families", families,
                  "Families of the models, as many as captures; default: what the captures' manifests say")
-      ->delimiter(',');
+      .list();
   app.add_option("--pair", pairs,
                  "Two models by their labels, A,B: differences.csv has A less B; may be given several times; default: "
-                 "each minus the first")
-      ->delimiter('\0');
+                 "each minus the first");
   app.add_option("--bins", bins,
                  "Ascending edges in tokens of bins of the context, for all models alike; default: doubling from a "
                  "sixteenth of the shortest context")
-      ->delimiter(',');
+      .list();
   app.add_option("--scores", scores,
                  "CSV file with the column model and a column for each benchmark: what of the models goes with it");
   add_blocks_argument(app, options.geometry_blocks);

@@ -8,19 +8,19 @@ int main(int argc, char** argv) {
   arguments a;
   a.covariance = {"joint"};
   drop_arguments choice;
-  CLI::App app{"Splits AP_drop of every head into drift, content means, variance and keys: drop_split.csv, figures",
-               "drop_split"};
+  command_line app{
+      "Splits AP_drop of every head into drift, content means, variance and keys: drop_split.csv, figures"};
   add_arguments(app, a);
   add_query_model_arguments(app, a);
   app.add_option(
          "--keys", choice.keys,
          "How keys are frozen: distances reweighs pairs to the distances of the first fifth, rotation turns each "
          "key back to the bucket's start where the layer has rotary embeddings")
-      ->check(CLI::IsMember({"distances", "rotation"}))
-      ->capture_default_str();
+      .one_of({"distances", "rotation"})
+      .shows_default();
   app.add_option("--distance-cell", choice.distance_cell, "Cells of the distances, tokens; 0: a 128th of the context")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .not_negative()
+      .shows_default();
   return run_main(argc, argv, app, a, [&] {
     const auto found = split_capture(a, choice);
     output_folder folder(a.out);

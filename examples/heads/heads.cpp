@@ -114,9 +114,8 @@ int main(int argc, char** argv) {
   auto& options = c.options;
   std::string label;
   std::vector<qkgeom::index_t> lengths;
-  CLI::App app{
-      "The geometry of every head: heads.csv, layers.csv, all tables and figures of pca, rotation and plasticity",
-      "heads"};
+  command_line app{
+      "The geometry of every head: heads.csv, layers.csv, all tables and figures of pca, rotation and plasticity"};
   add_arguments(app, a);
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
@@ -137,7 +136,7 @@ int main(int argc, char** argv) {
   app.add_option("--max-position", lengths,
                  "Lengths in tokens, e.g. 1024,2048: head classes, bias and plasticity as if the context ended there, "
                  "in contexts.csv and a figure")
-      ->delimiter(',');
+      .list();
   return run_main(argc, argv, app, a, [&] {
     a.processes->begin([&] {
       require_heads(a, c.heads);

@@ -7,9 +7,9 @@ int main(int argc, char** argv) {
   using namespace qkgeom::examples;
   arguments a;
   std::filesystem::path evaluation;
-  CLI::App app{"Effects of changed heads from what qkgeom-evaluate wrote: effects.csv and figures", "interventions"};
-  app.add_option("EVALUATION", evaluation, "Folder with condition_loss.csv and condition_probes.csv")->required();
-  app.add_option("--out", a.out, "Folder for table and figures; made if it is not there")->required()->type_name("DIR");
+  command_line app{"Effects of changed heads from what qkgeom-evaluate wrote: effects.csv and figures"};
+  app.add_option("EVALUATION", evaluation, "Folder with condition_loss.csv and condition_probes.csv").required();
+  app.add_option("--out", a.out, "Folder for table and figures; made if it is not there").required().type_name("DIR");
   return run_main(argc, argv, app, a, [&] {
     const auto effects = read_effects(evaluation);
     output_folder folder(a.out);

@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   using namespace qkgeom::examples;
   arguments a;
   qkgeom::analysis_options options{.plasticity = false};
-  CLI::App app{"PCA of queries and keys: qk.csv, the r_q-r_k scatter and map, shares of head classes", "pca"};
+  command_line app{"PCA of queries and keys: qk.csv, the r_q-r_k scatter and map, shares of head classes"};
   add_arguments(app, a);
   add_device_argument(app, a);
   add_threshold_arguments(app, options.pca.thresholds);

@@ -2,6 +2,7 @@
 #include "examples/plasticity/author_preset.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "examples/common/outputs.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
@@ -39,25 +40,25 @@ void print_heads(printer& out, const std::vector<author_head>& heads) {
 
 }  // namespace
 
-void add_preset_arguments(CLI::App& app, preset_arguments& preset) {
-  auto* name = app.add_option("--preset", preset.name,
-                              "attention-plasticity: write the three tables of the thesis author's tool of that name, "
-                              "by its definitions, instead of ours")
-                   ->check(CLI::IsMember({"attention-plasticity"}));
+void add_preset_arguments(command_line& app, preset_arguments& preset) {
+  auto name = app.add_option("--preset", preset.name,
+                             "attention-plasticity: write the three tables of the thesis author's tool of that name, "
+                             "by its definitions, instead of ours")
+                  .one_of({"attention-plasticity"});
   for (const char* other : {"--covariance", "--pairs", "--query-position", "--precision", "--across-examples"})
-    name->excludes(app.get_option(other));
+    name.excludes(app.get_option(other));
   app.add_option("--alpha", preset.alpha, "With --preset: level of the Kolmogorov-Smirnov tests")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str()
-      ->needs(name);
+      .in_range(0.0, 1.0)
+      .shows_default()
+      .needs(name);
   app.add_option("--max-tokens", preset.max_tokens, "With --preset: most queries or keys used of a head; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->needs(name);
+      .not_negative()
+      .shows_default()
+      .needs(name);
   app.add_option("--max-dims", preset.max_dimensions, "With --preset: most coordinates tested of a head; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->needs(name);
+      .not_negative()
+      .shows_default()
+      .needs(name);
 }
 
 void run_preset(const arguments& a, const preset_arguments& preset) {

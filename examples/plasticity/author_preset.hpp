@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "examples/common/arguments.hpp"
+#include "examples/common/command_line.hpp"
+#include "qkgeom/core/config.hpp"
 
 namespace qkgeom::examples {
 
@@ -17,7 +18,7 @@ struct preset_arguments {
 };
 
 /// --preset, --alpha, --max-tokens and --max-dims; only a preset reads the last three.
-void add_preset_arguments(CLI::App& app, preset_arguments& preset);
+void add_preset_arguments(command_line& app, preset_arguments& preset);
 
 /// Writes head_metrics.csv, head_bucket_plasticity.csv and head_component_weights.csv with the definitions of the
 /// thesis author's tool attention-plasticity, and prints a summary.

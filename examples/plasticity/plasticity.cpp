@@ -10,13 +10,13 @@ int main(int argc, char** argv) {
   arguments a;
   preset_arguments preset;
   qkgeom::analysis_options options{.geometry = false};
-  CLI::App app{"Attention plasticity: profile.csv, heatmap.csv, bins.csv and their figures", "plasticity"};
+  command_line app{"Attention plasticity: profile.csv, heatmap.csv, bins.csv and their figures"};
   add_arguments(app, a);
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
   app.add_flag("--across-examples", options.across_documents, "Pairs of keys of different documents too");
   add_preset_arguments(app, preset);
-  app.get_option("--preset")->excludes("--device");  // the preset runs on the CPU only
+  app.get_option("--preset").excludes(app.get_option("--device"));  // the preset runs on the CPU only
   return run_main(argc, argv, app, a, [&] {
     if (!preset.name.empty()) return a.writes() ? run_preset(a, preset) : void();
     a.processes->begin([&] { options = with_arguments(options, a); });

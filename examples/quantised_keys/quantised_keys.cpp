@@ -10,24 +10,20 @@ int main(int argc, char** argv) {
   rounding_arguments choice;
   std::vector<std::string> names;
   for (const auto& t : qkgeom::cache_types) names.emplace_back(t.name);
-  CLI::App app{
+  command_line app{
       "What rounding keys to the types of a cache does to their order, and tables of bits per key head: "
-      "rounded_keys.csv, rounded_keys_distance.csv, bit_tables.csv, conditions.json for qkgeom-evaluate",
-      "quantised_keys"};
+      "rounded_keys.csv, rounded_keys_distance.csv, bit_tables.csv, conditions.json for qkgeom-evaluate"};
   add_arguments(app, a);
   add_query_model_arguments(app, a);
   add_seed_argument(app, a);
-  app.add_option("--types", choice.types, "Cache types, as llama.cpp names them")
-      ->delimiter(',')
-      ->check(CLI::IsMember(names))
-      ->capture_default_str();
+  app.add_option("--types", choice.types, "Cache types, as llama.cpp names them").list().one_of(names).shows_default();
   app.add_option("--budgets", choice.budgets, "Mean bits per key value of the tables")
-      ->delimiter(',')
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      .list()
+      .positive()
+      .shows_default();
   app.add_option("--max-queries", choice.max_queries, "Observed queries used per bucket")
-      ->check(CLI::Range(2, 100000))
-      ->capture_default_str();
+      .in_range(2, 100000)
+      .shows_default();
   return run_main(argc, argv, app, a, [&] {
     const auto found = find_rounding(a, choice);
     output_folder folder(a.out);

@@ -127,7 +127,7 @@ std::string report_page(const report_content& c) {
   return s + "</main>\n<script>\n/*<![CDATA[*/\n" + page_script() + "/*]]>*/\n</script>\n</body>\n</html>\n";
 }
 
-std::string command_line(int argc, char** argv) {
+std::string shell_line(int argc, char** argv) {
   std::string line;
   for (int i = 0; i < argc; ++i) {
     const std::string word = argv[i];

@@ -67,6 +67,6 @@ const char* page_style();
 const char* page_script();
 
 /// argv as a line for a shell.
-std::string command_line(int argc, char** argv);
+std::string shell_line(int argc, char** argv);
 
 }  // namespace qkgeom::examples

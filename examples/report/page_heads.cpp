@@ -68,14 +68,14 @@ std::string key_of(const cell& c) {
   return std::isfinite(c.value) ? " data-value=\"" + number_text(c.value) + "\"" : "";
 }
 
-std::string option(const std::string& value, const std::string& words) {
+std::string option_html(const std::string& value, const std::string& words) {
   return "<option value=\"" + html_text(value) + "\">" + html_text(words) + "</option>";
 }
 
 std::string choice(const std::string& name, const std::string& label, const std::string& all,
                    const std::vector<std::pair<std::string, std::string>>& values) {
-  std::string s = "<label>" + label + " <select name=\"" + name + "\">" + option("", all);
-  for (const auto& [value, words] : values) s += option(value, words);
+  std::string s = "<label>" + label + " <select name=\"" + name + "\">" + option_html("", all);
+  for (const auto& [value, words] : values) s += option_html(value, words);
   return s + "</select></label>\n";
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A study as one HTML page that loads nothing: tables, figures, every head, the target, and how the report was made.
+#include <optional>
+
 #include "examples/common/cli.hpp"
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/learned.hpp"
@@ -65,37 +67,36 @@ int main(int argc, char** argv) {
   arguments a;
   benchmark b;
   std::vector<std::filesystem::path> untrained;
-  report_settings settings{.command = command_line(argc, argv), .version = QKGEOM_VERSION};
+  report_settings settings{.command = shell_line(argc, argv), .version = QKGEOM_VERSION};
   qkgeom::analysis_options options;
-  CLI::App app{
+  command_line app{
       "A study as one page, report.html: summary, figures, a table of heads that sorts and filters, the target "
-      "for AP_drop, notes; beside it the tables and figures of heads but key_groups.csv",
-      "report"};
+      "for AP_drop, notes; beside it the tables and figures of heads but key_groups.csv"};
   add_arguments(app, a);
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
-  auto* score =
+  auto score =
       app.add_option("--score", b.score, "The model's score on a benchmark, drawn against AP_drop among --others");
-  auto* others = app.add_option("--others", b.others, "CSV file with AP_drop and score of other models");
-  score->needs(others);
-  others->needs(score);
+  auto others = app.add_option("--others", b.others, "CSV file with AP_drop and score of other models");
+  score.needs(others);
+  others.needs(score);
   app.add_option("--others-columns", b.columns, "Its columns of name, AP_drop and score")
-      ->delimiter(',')
-      ->expected(3)
-      ->needs(others)
-      ->capture_default_str();
-  app.add_option("--score-name", b.name, "What the score is called; default: its column")->needs(others);
+      .list()
+      .expected(3)
+      .needs(others)
+      .shows_default();
+  app.add_option("--score-name", b.name, "What the score is called; default: its column").needs(others);
   app.add_option("--bias-scale", settings.scales.bias,
                  "Colours of bias times context, in logits, end at plus and minus this")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      .positive()
+      .shows_default();
   app.add_flag(
       "--refit-errors", settings.refit_errors,
       "Errors over documents of PCA and rotation too, from ten analyses without a tenth of the documents each");
   app.add_option("--untrained", untrained,
                  "Captures of untrained models of this architecture (qkgeom-capture --untrained SEED): what training "
                  "put into the numbers of all heads, with intervals over seeds and documents")
-      ->delimiter(',');
+      .list();
   return run_main(argc, argv, app, a, [&] {
     options.geometry_blocks = settings.refit_errors || !untrained.empty() ? 10 : 0;
     options = with_arguments(options, a);

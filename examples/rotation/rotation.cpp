@@ -9,14 +9,13 @@ int main(int argc, char** argv) {
   arguments a;
   std::vector<std::string> heads;
   std::string separation = "centroid";
-  CLI::App app{"Planar rotation: rotated.csv, bias strength as histogram and map, the plane of chosen heads",
-               "rotation"};
+  command_line app{"Planar rotation: rotated.csv, bias strength as histogram and map, the plane of chosen heads"};
   add_arguments(app, a);
   add_device_argument(app, a);
   app.add_option("--head", heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
   app.add_option("--separation", separation, "How axis b is found")
-      ->check(CLI::IsMember({"centroid", "top_eigenvector"}))
-      ->capture_default_str();
+      .one_of({"centroid", "top_eigenvector"})
+      .shows_default();
   return run_main(argc, argv, app, a, [&] {
     a.processes->begin([&] { require_heads(a, heads); });
     qkgeom::analysis_options options{.plasticity = false};

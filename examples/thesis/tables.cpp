@@ -13,8 +13,8 @@ namespace {
 /// A table for a CSV file and the screen.
 class result_table {
  public:
-  result_table(std::string title, const std::string& file, std::vector<std::string> columns)
-      : title_(std::move(title)), file_(file), columns_(std::move(columns)) {}
+  result_table(std::string title, const std::string& file, std::vector<std::string> names)
+      : title_(std::move(title)), file_(file), columns_(std::move(names)) {}
 
   void row(std::vector<std::string> names, const std::vector<double>& numbers, int digits = 3) {
     for (const double v : numbers)

@@ -13,26 +13,24 @@ int main(int argc, char** argv) {
   std::filesystem::path tables;
   thesis::effective_options effective;
   bool figures = true;
-  CLI::App app{"The thesis' claims beside what its published tables give: claims.csv, hypotheses.csv, tables, figures",
-               "thesis_claims"};
-  app.add_option("TABLES", tables, "Folder of the published tables: examples/thesis/data")->required();
-  app.add_option("--out", a.out, "Folder for tables and figures; made if it is not there")
-      ->required()
-      ->type_name("DIR");
-  app.add_option("--seed", a.seed, "Seed of resamples and of drawn permutations")->capture_default_str();
+  command_line app{
+      "The thesis' claims beside what its published tables give: claims.csv, hypotheses.csv, tables, figures"};
+  app.add_option("TABLES", tables, "Folder of the published tables: examples/thesis/data").required();
+  app.add_option("--out", a.out, "Folder for tables and figures; made if it is not there").required().type_name("DIR");
+  app.add_option("--seed", a.seed, "Seed of resamples and of drawn permutations").shows_default();
   app.add_option("--ruler-threshold", effective.ruler, "RULER score down to which a length is effective")
-      ->capture_default_str();
+      .shows_default();
   app.add_option("--longbench-threshold", effective.longbench,
                  "LongBench-Pro score down to which a length is effective")
-      ->capture_default_str();
+      .shows_default();
   app.add_option("--plasticity-threshold", effective.plasticity, "Plasticity down to which a length is effective")
-      ->capture_default_str();
+      .shows_default();
   std::vector<std::string> captures;
   app.add_option(
       "--captures", captures,
       "Captures of the thesis' models, for claims that no table decides: folders that qkgeom-capture --study "
       "NAME made, or MODEL=CAPTURE");
-  app.add_option("--threads", a.threads, "Threads for these; 0: one for each core")->capture_default_str();
+  app.add_option("--threads", a.threads, "Threads for these; 0: one for each core").shows_default();
   app.add_flag("!--no-figures", figures, "Tables alone");
   return run_main(argc, argv, app, a, [&] {
     auto published = thesis::read_published(tables);

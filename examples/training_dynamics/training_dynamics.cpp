@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How the geometry of a model's heads changes along training: captures of its checkpoints in training order.
+#include <optional>
+
 #include "examples/common/cli.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/training_dynamics/dynamics.hpp"
@@ -14,20 +16,19 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   std::filesystem::path loss;
   qkgeom::analysis_options options{.heatmap = false, .geometry_blocks = 20};
-  CLI::App app{
+  command_line app{
       "Training dynamics: trajectory.csv, transitions.csv, bias_split.csv, embedding_split.csv and their figures from "
-      "captures of checkpoints",
-      "training_dynamics"};
+      "captures of checkpoints"};
   add_arguments(app, a);
   app.get_option("CAPTURE")
-      ->description(
+      .description(
           "Captures of one model's checkpoints in training order, at least two; the same heads in each, best "
           "of the same documents")
-      ->expected(-2);  // at least two
+      .expected(-2);  // at least two
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   app.add_option("--labels", names, "Names of the checkpoints, as many as captures; default: the captures' file names")
-      ->delimiter(',');
+      .list();
   app.add_option("--loss", loss, "CSV file with the columns checkpoint,heldout_loss; those it lacks stay empty");
   add_blocks_argument(app, options.geometry_blocks);
   return run_main(argc, argv, app, a, [&] {

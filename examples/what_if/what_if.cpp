@@ -11,10 +11,9 @@ int main(int argc, char** argv) {
   what_if_arguments choice;
   choice.keep_first = qkgeom::kept_first_tokens;
   qkgeom::analysis_options options;
-  CLI::App app{
+  command_line app{
       "Predicts every head's geometry at a longer context or under another rotary embedding: what_if.csv with "
-      "intervals, self_check.csv, stationarity.csv, and all tables and figures of heads, captured and predicted",
-      "what_if"};
+      "intervals, self_check.csv, stationarity.csv, and all tables and figures of heads, captured and predicted"};
   add_arguments(app, a);
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
@@ -22,16 +21,16 @@ int main(int argc, char** argv) {
   add_threshold_arguments(app, options.pca.thresholds);
   app.add_option("--context", choice.context,
                  "Length of the context, tokens; 0: as captured, or what a capture made with --short stands for")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .not_negative()
+      .shows_default();
   app.add_option("--rope-theta", choice.theta, "Base of the rotary frequencies instead of the captured model's");
   app.add_option("--rope-scaling", choice.scaling,
                  "Rotary scaling instead of the captured model's: none, linear:FACTOR, dynamic:FACTOR, "
                  "yarn:FACTOR:CONTEXT or llama3:FACTOR:LOW:HIGH:CONTEXT");
   app.add_option("--keep-first", choice.keep_first,
                  "Tokens at a document's start that keep their positions, and that stationarity leaves out")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      .not_negative()
+      .shows_default();
   app.add_option("--actual", choice.actual,
                  "Captures of that context itself, to hold the prediction against: actual.csv");
   return run_main(argc, argv, app, a, [&] {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "examples/common/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/core/error.hpp"
+
+namespace qkgeom::examples {
+
+option option::required() { return option_->required(); }
+option option::shows_default() { return option_->capture_default_str(); }
+option option::list() { return option_->delimiter(','); }
+option option::expected(int values) { return option_->expected(values); }
+option option::needs(option other) { return option_->needs(other.option_); }
+option option::excludes(option other) { return option_->excludes(other.option_); }
+option option::type_name(const std::string& name) { return option_->type_name(name); }
+option option::description(const std::string& text) { return option_->description(text); }
+
+option option::one_of(const std::vector<std::string>& values) { return option_->check(CLI::IsMember(values)); }
+option option::one_of(std::initializer_list<int> values) { return option_->check(CLI::IsMember(values)); }
+option option::in_range(int lowest, int highest) { return option_->check(CLI::Range(lowest, highest)); }
+option option::in_range(double lowest, double highest) { return option_->check(CLI::Range(lowest, highest)); }
+option option::positive() { return option_->check(CLI::PositiveNumber); }
+option option::not_negative() { return option_->check(CLI::NonNegativeNumber); }
+option option::folder() { return option_->check(CLI::ExistingDirectory); }
+
+command_line::command_line(const std::string& description) : app_(std::make_unique<CLI::App>(description)) {}
+command_line::~command_line() = default;
+
+template <class T>
+option command_line::add_option(const std::string& names, T& value, const std::string& text) {
+  return app_->add_option(names, value, text);
+}
+
+void command_line::add_flag(const std::string& names, bool& value, const std::string& text) {
+  app_->add_flag(names, value, text);
+}
+
+option command_line::get_option(const std::string& name) { return app_->get_option(name); }
+
+bool command_line::parse(const std::string& name, int argc, char** argv) {
+  app_->name(name);
+  app_->set_version_flag("--version", name + " of qkgeom " + QKGEOM_VERSION, "Print the version and exit");
+  try {
+    app_->parse(argc, argv);
+    return true;
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() != 0) fail(e.what(), " (see --help)");
+    app_->exit(e);
+    return false;
+  }
+}
+
+using text = const std::string&;
+template option command_line::add_option(text, int&, text);
+template option command_line::add_option(text, index_t&, text);
+template option command_line::add_option(text, std::uint64_t&, text);
+template option command_line::add_option(text, double&, text);
+template option command_line::add_option(text, std::optional<double>&, text);
+template option command_line::add_option(text, std::string&, text);
+template option command_line::add_option(text, std::filesystem::path&, text);
+template option command_line::add_option(text, std::vector<index_t>&, text);
+template option command_line::add_option(text, std::vector<double>&, text);
+template option command_line::add_option(text, std::vector<std::string>&, text);
+template option command_line::add_option(text, std::vector<std::filesystem::path>&, text);
+
+}  // namespace qkgeom::examples
