@@ -6,12 +6,11 @@
 #include <fstream>
 #include <iostream>
 
-#include "capture/analysis/live_analysis_on.hpp"
 #include "capture/arguments.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "capture/job/estimate.hpp"
 #include "capture/job/reference.hpp"
-#include "qkgeom/backend/cpu_context.hpp"
+#include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture_check.hpp"
 #include "qkgeom/io/cuda_program.hpp"
 #include "qkgeom/io/program.hpp"
@@ -81,8 +80,7 @@ constexpr int disagrees = 1;
 void print_plan(const capture_arguments& asked, cpu_context& cpu) {
   auto estimate = estimate_capture(asked.options, std::cerr);
   if (asked.options.analyse)
-    estimate.pairs_per_second = pairs_per_second(cpu, estimate.manifest.model.head_dim,
-                                                 analysis_options_of(*asked.options.analyse).covariances);
+    estimate.pairs_per_second = pairs_per_second(cpu, estimate.manifest.model.head_dim, *asked.options.analyse);
   estimate.flop_per_second = measured_flop_per_second(asked.options.threads, asked.options.plan.compute);
   print_estimate(std::cout, estimate);
   if (!asked.whole) return;
@@ -105,15 +103,9 @@ int run(const capture_arguments& asked, process_group& group) {
     print_plan(asked, cpu);
     return 0;
   }
-  const auto moments = [&](const char* side, const tensor_view<const float>& x,
-                           const vector_view<const std::int32_t>& position) {
-    return total_moments(cpu, side, x, position);
-  };
-  const auto analyses = [&](const capture_manifest& plan, const live_analysis_options& live) {
-    return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, live);
-  };
-  capture_backend backend{.moments = moments, .analyses = analyses};
+  auto backend = cpu_backend(cpu);
   if (asked.device.cuda) {
+    const auto moments = backend.moments;
     backend = cuda_backend_for(asked);
     backend.moments = moments;  // never called: the forward pass on the GPU takes moments itself
   }

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -13,7 +11,6 @@
 
 #include "capture/job/live_analysis.hpp"
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/plasticity/merge.hpp"
 #include "qkgeom/report/captured_models.hpp"
@@ -34,33 +31,6 @@ inline analysis_options analysis_options_of(const live_analysis_options& live) {
   }
   require(!options.covariances.empty(), "--covariance must name a query model");
   return options;
-}
-
-/// Pairs of keys per second under these query models for heads of `dim` channels, measured on 4096 keys in host memory.
-template <context Context>
-double pairs_per_second(Context& ctx, index_t dim, const std::vector<covariance_kind>& covariances) {
-  constexpr index_t n = 4096;
-  const random_stream stream{.seed = 1, .use = draw::permutation};
-  std::vector<float> k(n * dim);
-  for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<float>(stream.uniform(i)) - 0.5f;
-  std::vector<std::int32_t> position(n), document(position.size());
-  std::iota(position.begin(), position.end(), 0);
-  const vector_view<const std::int32_t> positions{position.data(), n}, documents{document.data(), n};
-  const tensor_view<const float> rows = packed_tensor(static_cast<const float*>(k.data()), n, 1, dim);
-  const layer_view<float> layer{rows, positions, documents, rows, positions, documents, {0}};
-  const auto moments = accumulate(ctx, layer, edge_buckets{{n - 256, n}});
-  double pairs = 0, seconds = 0;
-  for (const covariance_kind kind : covariances) {
-    auto models = fit_queries(ctx, moments, {.covariance = kind});
-    for (const bool counts : {false, true}) {  // the first run warms up
-      const auto start = std::chrono::steady_clock::now();
-      const auto found = plasticity_profile(ctx, models, layer);
-      if (!counts) continue;
-      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      pairs += static_cast<double>(found[0].buckets[0].pairs);
-    }
-  }
-  return pairs / seconds;
 }
 
 /// `live_analysis` on a context. Rows of T in memory S come from the capture's sink, or chunk by chunk from a forward

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "capture/analysis/live_analysis_on.hpp"
+#include "capture/on_cpu.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/analyse.hpp"
@@ -59,16 +60,12 @@ class live_analysis_of : public test::capture_test {
   }
 
   capture_backend backend() {
-    return {.moments =
-                [this](const char* side, const tensor_view<const float>& x,
-                       const vector_view<const std::int32_t>& position) {
-                  if (calls_left-- == 0) fail("the power fails");
-                  return total_moments(cpu, side, x, position);
-                },
-            .analyses =
-                [this](const capture_manifest& plan, const live_analysis_options& asked) {
-                  return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, asked);
-                }};
+    auto fails = cpu_backend(cpu);
+    fails.moments = [this, moments = fails.moments](const auto&... rows) {
+      if (calls_left-- == 0) fail("the power fails");
+      return moments(rows...);
+    };
+    return fails;
   }
   /// A capture with the rows of every token.
   capture_set rows(const std::string& out) {

@@ -17,8 +17,8 @@
 #include "capture/job/job.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/model/checkpoint.hpp"
+#include "capture/on_cpu.hpp"
 #include "capture/text/tokenizer.hpp"
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/head_part.hpp"
 #include "tests/capture/capture_fixture.hpp"
@@ -386,10 +386,7 @@ TEST_F(job, a_damaged_shard_is_neither_complete_nor_continued) {
   options.moments = true;
   options.resume = true;
   cpu_context cpu{{.threads = 1}};
-  const capture_backend backend{
-      .moments = [&](const char* side, const tensor_view<const float>& x,
-                     const vector_view<const std::int32_t>& position) { return total_moments(cpu, side, x, position); },
-      .analyses = {}};
+  const auto backend = cpu_backend(cpu);
   run(backend);
   EXPECT_TRUE(run(backend).was_complete);
   for (const char* name : {"shard-00000.safetensors", "moments-00.safetensors"}) {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "capture/job/batches.hpp"
-#include "qkgeom/backend/cpu_context.hpp"
+#include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_merge.hpp"
 #include "qkgeom/io/capture_moments.hpp"
@@ -54,13 +54,9 @@ class part : public test::capture_test {
     own.out = folder / out;
     own.part = of;
     cpu_context cpu{{.threads = 1}};
-    const capture_backend backend{
-        .moments = [&](const char* side, const tensor_view<const float>& x,
-                       const vector_view<const std::int32_t>& p) { return total_moments(cpu, side, x, p); },
-        .analyses = {}};
     std::ostringstream unread;
     process_group alone;
-    return run_capture(own, unread, backend, group ? *group : alone);
+    return run_capture(own, unread, cpu_backend(cpu), group ? *group : alone);
   }
   std::vector<fs::path> paths(const std::vector<std::string>& names) const {
     std::vector<fs::path> all;

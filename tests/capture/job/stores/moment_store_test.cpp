@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "capture/job/batches.hpp"
-#include "qkgeom/backend/cpu_context.hpp"
+#include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "tests/capture/capture_fixture.hpp"
 
@@ -63,11 +63,10 @@ class moments_of_tokens : public test::capture_test {
   }
 
   moment_function backend() {
-    return
-        [this](const char* side, const tensor_view<const float>& x, const vector_view<const std::int32_t>& position) {
-          if (calls_left-- == 0) fail("the power fails");
-          return total_moments(cpu, side, x, position);
-        };
+    return [this, moments = cpu_backend(cpu).moments](const auto&... rows) {
+      if (calls_left-- == 0) fail("the power fails");
+      return moments(rows...);
+    };
   }
   capture_set run(const std::string& out, const std::vector<int>& books) {
     options.documents.jsonl = folder / (out + ".jsonl");
@@ -98,7 +97,8 @@ TEST_F(moments_of_tokens, are_those_of_all_rows) {
     expect_equal(found.moments.q, expected.q, 1e-9);
     expect_equal(found.moments.k, expected.k, 1e-9);
     const auto view = rows.view<float>();
-    const auto by_document = moments_by_block(cpu, "k", view.k, view.k_position, view.k_document, blocks_of(cpu, view, 1));
+    const auto by_document =
+        moments_by_block(cpu, "k", view.k, view.k_position, view.k_document, blocks_of(cpu, view, 1));
     EXPECT_EQ(found.k_pairs, 3 * 297.0 * 296 / 2);
     for (std::size_t h = 0; h < by_document.size(); ++h)
       EXPECT_LT(relative(found.k_differences[h], by_document[h][0].differences), 1e-9);
