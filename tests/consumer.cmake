@@ -23,8 +23,8 @@ endif()
 if(TARGET qkgeom::mpi)
   list(APPEND _programs with_mpi)
 endif()
-set(_cuda)
+set(_more -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0)   # what they find and link is tested, not how fast they are
 if(TARGET qkgeom::cuda)   # an architecture is enough
-  set(_cuda -DWITH_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-real)
+  list(APPEND _more -DWITH_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-real)
 endif()
-add_consumer(components "${PROJECT_SOURCE_DIR}/tests/components" "${_programs}" "" ${_cuda})
+add_consumer(components "${PROJECT_SOURCE_DIR}/tests/components" "${_programs}" "" ${_more})

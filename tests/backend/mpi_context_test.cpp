@@ -69,9 +69,9 @@ results analyse_head(Context& ctx, const head_view<float>& head) {
 }
 
 /// Every number, as text of its bits.
-std::string bits(const std::vector<profile_bucket>& buckets) {
+std::string bits(const std::vector<profile_bucket>& several) {
   std::string all;
-  for (const auto& b : buckets)
+  for (const auto& b : several)
     all += bytes_of(b.plasticity) + bytes_of(b.standard_error) + bytes_of(b.document_sum) +
            bytes_of(b.document_weight) + bytes_of(b.term_sum) + bytes_of(b.pairs) + bytes_of(b.drawn) +
            bytes_of(b.sampling_error) + bytes_of(b.queries_used);

@@ -34,14 +34,7 @@ class fibre_block {
   explicit fibre_block(int threads)
       : fibres_(static_cast<std::size_t>(threads)), at_(fibres_.size(), place::done), warps_(fibres_.size() / warp) {
     require(threads > 0 && threads % warp == 0, "a block of ", threads, " threads is not made of warps");
-    for (auto& f : fibres_) {
-      f.stack.reset(new char[stack_bytes]);
-      require(getcontext(&f.context) == 0, "getcontext failed");
-      f.context.uc_stack.ss_sp = f.stack.get();
-      f.context.uc_stack.ss_size = stack_bytes;
-      f.context.uc_link = nullptr;
-      makecontext(&f.context, &fibre_block::begin, 0);
-    }
+    for (auto& f : fibres_) prepare(f);
   }
   fibre_block(const fibre_block&) = delete;
   fibre_block& operator=(const fibre_block&) = delete;
@@ -188,6 +181,14 @@ class fibre_block {
     return block;
   }
 
+  static void prepare(fibre& f) {
+    f.stack.reset(new char[stack_bytes]);
+    require(getcontext(&f.context) == 0, "getcontext failed");
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = stack_bytes;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, &fibre_block::begin, 0);
+  }
   /// What a fibre does: a body a run, for ever.
   static void begin() {
     fibre_block& block = *running_block();

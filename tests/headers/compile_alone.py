@@ -7,7 +7,8 @@ Usage: compile_alone.py [--together] COMPILER INCLUDE_DIR WORK_DIR SYSTEM_INCLUD
 
 A header behind others that it includes anyway sees nothing that it does not see alone, so that a unit holds a chain of
 headers, each of which includes the one before; detail/x.hpp with the bodies of x.hpp, which includes it at its end, is
-compiled with x.hpp. Two units are compiled at a time, and none again until a header changed.
+compiled with x.hpp. Bodies that x.hpp leaves out with QKGEOM_PRECOMPILED stand alone too, so that each is read once and
+not in all that includes x.hpp. Two units are compiled at a time, and none again until a header changed.
 Headers named thrust_* are left out unless THRUST_DEFINITION (e.g. THRUST_DEVICE_SYSTEM=...) says how to compile them,
 and so are those named mpi_group unless mpi.h is in one of SYSTEM_INCLUDES.
 --together: one unit that holds all headers.
@@ -20,11 +21,12 @@ import subprocess
 import sys
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include "([^"]+)"', re.M)
+LEFT_OUT = re.compile(r"^#if !defined\(QKGEOM_PRECOMPILED\)\n.*?^#endif", re.M | re.S)
 
 
 def closures(text):
     """What each header includes, and what that includes, of the headers in `text` (name: contents)."""
-    direct = {name: [i for i in INCLUDE.findall(t) if i in text] for name, t in text.items()}
+    direct = {name: [i for i in INCLUDE.findall(LEFT_OUT.sub("", t)) if i in text] for name, t in text.items()}
 
     def below(name, seen):
         for i in direct[name]:
@@ -72,11 +74,13 @@ PLANTED = {
     "above.hpp": '#pragma once\n#include "good.hpp"\ninline auto first() { return all()[0]; }\n',
     "declares.hpp": '#pragma once\nint f();\n#include "detail/bodies.hpp"\n',
     "detail/bodies.hpp": '#pragma once\n#include "declares.hpp"\ninline int f() { return 1; }\n',
+    "heavy.hpp": '#pragma once\nint g();\n#if !defined(QKGEOM_PRECOMPILED)\n#include "detail/heavy.hpp"\n#endif\n',
+    "detail/heavy.hpp": '#pragma once\n#include "heavy.hpp"\ninline int g() { return numbers{1}[0]; }\n',
     "lacks_base.hpp": "#pragma once\nnumbers some();\n",
     "lacks_vector.hpp": '#pragma once\n#include "lacks_base.hpp"\n',
     "no_guard.hpp": '#include "base.hpp"\nstruct twice {};\n',
 }
-PLANTED_FAULTS = {"lacks_base.hpp", "lacks_vector.hpp", "no_guard.hpp"}
+PLANTED_FAULTS = {"detail/heavy.hpp", "lacks_base.hpp", "lacks_vector.hpp", "no_guard.hpp"}
 
 
 def self_test(compiler, work):
@@ -86,7 +90,8 @@ def self_test(compiler, work):
         (work / name).write_text(text)
     included = closures(PLANTED)
     units = chains(included)
-    found = {h for unit in check([compiler, "-std=c++20", "-fsyntax-only", f"-I{work}"], work, units) for h in unit}
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-DQKGEOM_PRECOMPILED", f"-I{work}"]
+    found = {h for unit in check(command, work, units) for h in unit}
     assert found == PLANTED_FAULTS, found
     assert sorted(h for unit in units for h in unit) == sorted(set(PLANTED) - {"detail/bodies.hpp"}), units
     assert ["base.hpp", "good.hpp", "above.hpp"] in units, units
@@ -124,7 +129,7 @@ def main():
     if together:
         failed = not compiles(command, work, sorted(text))
     else:
-        failed = check(command, work, chains(closures(text)))
+        failed = check(command + ["-DQKGEOM_PRECOMPILED"], work, chains(closures(text)))
         for header in sum(failed, []):
             print(f"FAILED alone: {header}")
     if not failed:

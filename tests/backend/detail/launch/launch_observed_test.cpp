@@ -19,10 +19,10 @@ using test::tile_context;
 TEST(tile_observed, observed_queries_give_the_sums_of_the_cpu) {
   cpu_context cpu{{.threads = 2}};
   tile_context tiles;
-  for (const auto& [dim, documents, rows] : {std::array<index_t, 3>{24, 3, 90}, {8, 9, 20}, {16, 2, 300}})
+  for (const auto& [channels, documents, rows] : {std::array<index_t, 3>{24, 3, 90}, {8, 9, 20}, {16, 2, 300}})
     for (const bool across : {false, true})
       for (const auto window : {std::optional<index_t>(), std::optional<index_t>(300)}) {
-        const auto planted = plant<bf16>(test::compared_head(dim, documents, rows, 20));
+        const auto planted = plant<bf16>(test::compared_head(channels, documents, rows, 20));
         auto head = planted.view();
         head.window = window;
         const auto want = empirical_profile(cpu, head, uniform_buckets{150}, 1000, {.across_documents = across});
