@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "capture/analysis/live_analysis_on.hpp"
+#include "capture/job/stores/moment_function.hpp"
 #include "qkgeom/core/random.hpp"
 
 namespace qkgeom {
