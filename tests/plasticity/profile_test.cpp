@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
@@ -326,6 +327,17 @@ TEST(profile, a_heatmap_has_no_more_than_256_cells_a_side) {
   EXPECT_EQ(detail::usual_cell(uniform_buckets{8192}.edges(131072)), 8192);
   EXPECT_EQ(detail::usual_cell(uniform_buckets{512}.edges(131072)), 512);
   EXPECT_EQ(detail::usual_cell(bucket_edges({0, 1, 3, 7, 131071})), 512);
+}
+
+TEST(profile, keys_beyond_the_query_buckets_take_no_cells_of_a_heatmap) {
+  const auto rows = plant<float>({.dim = 4, .context_length = 4096, .documents = 1, .rows = 4096});
+  cpu_context ctx{{.threads = 1}};
+  const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), edge_buckets{{0, 64, 128}}, {}));
+  const auto got = plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.heatmap = true});
+  EXPECT_EQ(got.heatmap.cell, 64);
+  EXPECT_LE(got.heatmap.width, 4);
+  ASSERT_GT(got.buckets[1].pairs, 0);
+  EXPECT_EQ(std::accumulate(got.heatmap.weight.begin(), got.heatmap.weight.end(), 0.0), got.buckets[1].pairs);
 }
 
 TEST(profile, models_that_do_not_fit_the_layer_are_refused_by_name) {

@@ -96,22 +96,29 @@ inline pair_sums zero_sums(const keys_by_document& groups, std::size_t buckets) 
 /// Most cells along a side of a heatmap: with more, its sums alone would take 4 GB per head.
 inline constexpr index_t most_cells = 16384;
 
-/// Sums of 0 for each problem, with a heatmap over all distances if `request` has one.
+/// Cells along a side of the problems' heatmaps, over the distances of all keys. No pair reaches further than tau:
+/// where keys go on far beyond the query buckets, twice the last tau is enough.
+inline index_t heatmap_width(const keys_by_document& groups, const std::vector<pair_problem>& problems, index_t cell) {
+  index_t end = 0, last = 0;
+  for (const std::int32_t t : groups.position) end = std::max<index_t>(end, index_t{t} + 1);
+  for (const auto& p : problems)
+    for (const auto& scores : p.distributions) last = std::max(last, static_cast<index_t>(scores.tau) + 1);
+  const index_t length = std::max(last, std::min(end, 2 * last)), width = (length + cell - 1) / cell;
+  require(width <= most_cells, "heatmap_cell: cells of ", cell, " tokens over ", length, " are more than the ",
+          most_cells, " a side that a heatmap may have");
+  return width;
+}
+
+/// Sums of 0 for each problem, with a heatmap if `request` has one.
 inline std::vector<pair_sums> empty_sums(const keys_by_document& groups, const std::vector<pair_problem>& problems,
                                          const pair_request& request) {
+  const index_t width = request.heatmap_cell > 0 ? heatmap_width(groups, problems, request.heatmap_cell) : 0;
   std::vector<pair_sums> results;
-  index_t length = 0;
-  for (const std::int32_t t : groups.position) length = std::max<index_t>(length, index_t{t} + 1);
   for (const auto& p : problems) {
     auto s = zero_sums(groups, p.distributions.size());
-    if (request.heatmap_cell > 0) {
-      for (const auto& scores : p.distributions) length = std::max(length, static_cast<index_t>(scores.tau) + 1);
-      s.heatmap_width = (length + request.heatmap_cell - 1) / request.heatmap_cell;
-      require(s.heatmap_width <= most_cells, "heatmap_cell: cells of ", request.heatmap_cell, " tokens over ", length,
-              " are more than the ", most_cells, " a side that a heatmap may have");
-      s.heatmap_sum.resize(s.heatmap_width * s.heatmap_width);
-      s.heatmap_weight.resize(s.heatmap_sum.size());
-    }
+    s.heatmap_width = width;
+    s.heatmap_sum.resize(width * width);
+    s.heatmap_weight.resize(s.heatmap_sum.size());
     results.push_back(std::move(s));
   }
   return results;
