@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The pair kernels, compiled once for the CUDA programs and tests of this project (see core/config.hpp).
-#include "qkgeom/backend/detail/cuda/programs.cuh"
+// cuda_context, compiled once for the CUDA programs and tests of this project.
+#include "qkgeom/backend/cuda_context.cuh"
 
-namespace qkgeom::cuda_kernels {
+namespace qkgeom {
 
-template void launch_program(const tile::observed_tiles&, index_t, cudaStream_t);
-template void launch_program(const tile::sum_program&, index_t, cudaStream_t);
-template void launch_program(const tile::scale_program<tile::stored_keys>&, index_t, cudaStream_t);
-template void launch_program(const tile::scale_program<tile::scaled_keys>&, index_t, cudaStream_t);
-template void launch_program(const tile::split_program<tile::stored_keys>&, index_t, cudaStream_t);
-template void launch_program(const tile::split_program<tile::scaled_keys>&, index_t, cudaStream_t);
-template void launch_program(const tile::pair_tiles<true, false>&, index_t, cudaStream_t);
-template void launch_program(const tile::pair_tiles<true, true>&, index_t, cudaStream_t);
-template void launch_program(const tile::pair_tiles<false, false>&, index_t, cudaStream_t);
-template void launch_program(const tile::pair_tiles<false, true>&, index_t, cudaStream_t);
-template void launch_program(const tile_terms&, index_t, cudaStream_t);
-template void launch_program(const tile_term_cells&, index_t, cudaStream_t);
-template void launch_program(const tile::pair_tiles<true, false, tile_prefix>&, index_t, cudaStream_t);
-template void launch_program(const tile::pair_tiles<true, true, tile_prefix>&, index_t, cudaStream_t);
-template void launch_program(const tile::largest_weight<tile_prefix>&, index_t, cudaStream_t);
+QKGEOM_CUDA_MEMBERS(, float)
+QKGEOM_CUDA_MEMBERS(, double)
+QKGEOM_CUDA_MEMBERS(, bf16)
+QKGEOM_CUDA_MEMBERS(, f16)
 
-}  // namespace qkgeom::cuda_kernels
+}  // namespace qkgeom

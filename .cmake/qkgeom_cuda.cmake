@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# qkgeom::cuda and qkgeom_cuda_intree, the same with the pair kernel compiled once, for this project's own programs and
+# qkgeom::cuda and qkgeom_cuda_intree, the same with cuda_context compiled once, for this project's own programs and
 # tests. Only where a CUDA toolkit of at least 12.8 is found.
 set(QKGEOM_CUDA AUTO CACHE STRING "Build what needs CUDA: AUTO (where nvcc is found), ON or OFF")
 if(TARGET qkgeom::cuda OR QKGEOM_CUDA STREQUAL "OFF")
@@ -30,3 +30,4 @@ endif()
 
 add_library(qkgeom_cuda_intree STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/.cmake/precompiled_cuda.cu")
 target_link_libraries(qkgeom_cuda_intree PUBLIC qkgeom_cuda qkgeom_intree)
+target_compile_definitions(qkgeom_cuda_intree PUBLIC QKGEOM_PRECOMPILED_CUDA)

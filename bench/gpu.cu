@@ -26,7 +26,7 @@ using bench::measured_gpu_ceilings;
 using cuda_kernels::check;
 index_t context() { return bench::sized(131072); }
 index_t bucket() { return context() / 16; }
-constexpr index_t model_layers = 10;  // of 30 heads
+index_t model_layers() { return bench::sized(10, 2); }  // of 30 heads
 
 /// Seconds of the fastest of the iterations of `state`, after one that warms up.
 template <class Work>
@@ -155,7 +155,7 @@ void observed_queries(benchmark::State& state) {
 
 /// Profiles of 300 heads whose keys are pooled over documents, under models fitted before.
 void pooled_profiles(benchmark::State& state) {
-  const bench::device_model<bf16> model({}, model_layers);
+  const bench::device_model<bf16> model({}, model_layers());
   cuda_context ctx;
   std::vector<std::vector<query_model>> models;
   model.each_layer([&](const auto& layer) { models.push_back(fit_queries(ctx, moments_of(ctx, layer))); });
@@ -197,7 +197,7 @@ void whole_model(benchmark::State& state, const Rows& rows, bool across) {
       lap(plasticity_s);
     });
   });
-  state.counters["heads"] = static_cast<double>(model_layers * bench::layer_shape{}.heads);
+  state.counters["heads"] = static_cast<double>(model_layers() * bench::layer_shape{}.heads);
   state.counters["pairs"] = n;
   state.counters["moments_s"] = moments_s;  // these four are of the last iteration
   state.counters["pca_and_rotation_s"] = geometry_s;
@@ -207,7 +207,7 @@ void whole_model(benchmark::State& state, const Rows& rows, bool across) {
 
 template <class Memory>
 void model_from_host(benchmark::State& state, bool across) {
-  const bench::device_model<bf16> model({}, model_layers);
+  const bench::device_model<bf16> model({}, model_layers());
   whole_model(state, bench::host_model<bf16, Memory>(model), across);
 }
 
@@ -266,7 +266,7 @@ void add_all() {
   for (const bool across : {false, true}) {
     const std::string name = std::string("model/") + (across ? "pooled" : "same_example") + "/";
     add(name + "device", 5,
-        [=](benchmark::State& state) { whole_model(state, bench::device_model<bf16>({}, model_layers), across); });
+        [=](benchmark::State& state) { whole_model(state, bench::device_model<bf16>({}, model_layers()), across); });
     add(name + "pinned", 5, [=](benchmark::State& state) { model_from_host<bench::pinned_memory>(state, across); });
     add(name + "pageable", 5, [=](benchmark::State& state) { model_from_host<cpu_memory>(state, across); });
   }

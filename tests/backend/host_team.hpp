@@ -63,25 +63,36 @@ struct host_team {
   /// In each warp, words 0 and 1 of a (16, 16) hold rows r and r + 8, words 2 and 3 the same of columns 8 and on.
   void multiply(per_thread<tile::products>& g, int m, int n, const per_thread<tile::fragment>& a,
                 const per_thread<tile::fragment>& b, int half) const {
-    const auto value = [](std::uint32_t word, int k) {
-      return static_cast<float>(bf16{static_cast<std::uint16_t>(k == 0 ? word : word >> 16)});
+    using columns = float __attribute__((vector_size(4 * sizeof(float))));
+    const auto value = [](std::uint32_t half_word) {
+      return static_cast<float>(bf16{static_cast<std::uint16_t>(half_word)});
     };
     for (int w = 0; w < threads; w += 32) {
-      float x[16][16], y[8][16];
-      for (int t = 0; t < 32; ++t)
-        for (int k = 0; k < 2; ++k) {
-          const int row = t / 4, column = t % 4 * 2 + k;
-          for (int term = 0; term < 4; ++term)
-            x[row + term % 2 * 8][column + term / 2 * 8] = value(a[w + t].word[term], k);
-          for (int term = 0; term < 2; ++term) y[row][column + term * 8] = value(b[w + t].word[2 * half + term], k);
-        }
-      for (int t = 0; t < 32; ++t)
+      float x[16][16];
+      columns y[16][2], sum[16][2];
+      for (int t = 0; t < 32; ++t) {
+        const int row = t / 4, first = t % 4 * 2;
         for (int term = 0; term < 4; ++term) {
-          const int row = t / 4 + term / 2 * 8, column = t % 4 * 2 + term % 2;
-          float sum = 0;
-          for (int k = 0; k < 16; ++k) sum += x[row][k] * y[column][k];
-          g[w + t].value[m][n][term] += sum;
+          float* const to = &x[row + term % 2 * 8][first + term / 2 * 8];
+          const std::uint32_t word = a[w + t].word[term];
+          to[0] = value(word), to[1] = value(word >> 16);
         }
+        for (int term = 0; term < 2; ++term) {
+          columns(*const to)[2] = &y[first + term * 8];
+          const std::uint32_t word = b[w + t].word[2 * half + term];
+          to[0][row / 4][row % 4] = value(word), to[1][row / 4][row % 4] = value(word >> 16);
+        }
+      }
+      for (int row = 0; row < 16; ++row) {
+        columns left = {}, right = {};
+        for (int k = 0; k < 16; ++k) left += x[row][k] * y[k][0], right += x[row][k] * y[k][1];
+        sum[row][0] = left, sum[row][1] = right;
+      }
+      for (int t = 0; t < 32; ++t) {
+        const int row = t / 4, column = t % 4 * 2;
+        for (int term = 0; term < 4; ++term)
+          g[w + t].value[m][n][term] += sum[row + term / 2 * 8][column / 4][column % 4 + term % 2];
+      }
     }
   }
 

@@ -51,13 +51,7 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
   template <class T>
   std::vector<side_moments> moments(const char* side, const tensor_view<const T, space>& x,
                                     const vector_view<const std::int32_t, space>& position,
-                                    const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
-    return thrust_kernels::moments(
-        device(),
-        thrust_kernels::scatter_by_products{
-            cuda_kernels::scatter_launcher{handles_.get(), slots_->data(), &this->memory()}},
-        [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets, per_bucket);
-  }
+                                    const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket);
 
   /// See cpu_context::symmetric_eigen; one batch of cuSOLVER.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
@@ -69,30 +63,18 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
   /// 1e-5 of the sum of v. Throws on `request.weight`, which runs on the host alone: give the weight as an argument.
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
-                                        const std::vector<pair_problem>& problems, const pair_request& request) {
-    if (request.weight) return base::gaussian_pairs(k, groups, problems, request);
-    return pairs_of(k, groups, problems, request, backend::no_weight{});
-  }
+                                        const std::vector<pair_problem>& problems, const pair_request& request);
   /// The same with a weight that runs on the device: double(const key_pair&).
   template <class T, class Weight>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
-                                        const Weight& weight) {
-    return pairs_of(k, groups, problems, request, backend::given_weight<Weight>{weight});
-  }
+                                        const Weight& weight);
 
   /// See cpu_context::empirical_pairs. At most 2^20 queries per bucket in f32.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
                                          const keys_by_document& groups, const std::vector<empirical_problem>& problems,
-                                         std::optional<pair_precision> precision = {}) {
-    const auto here = device();
-    if (!thrust_kernels::tile_observed<launcher_type, T, space>::takes(here, q, k, precision))
-      return base::empirical_pairs(q, k, groups, problems, precision);
-    const launcher_type launcher(here, *handles_);
-    return thrust_kernels::tile_observed<launcher_type, T, space>(launcher, options_.scratch_bytes, q, k, groups,
-                                                                  problems)();
-  }
+                                         std::optional<pair_precision> precision = {});
 
  private:
   using typename base::device_type;
@@ -101,20 +83,7 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
   template <class T, class Weight>
   std::vector<pair_sums> pairs_of(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                   const std::vector<pair_problem>& problems, const pair_request& request,
-                                  const Weight& weight) {
-    const auto here = device();
-    if (request.sample.pairs > 0 && !Weight::given) {
-      const cuda_kernels::multiply_by_gemm multiply{handles_.get()};
-      return thrust_kernels::drawn_pairs<device_type, cuda_kernels::multiply_by_gemm, T, space>(
-          here, multiply, options_.scratch_bytes, k, groups, problems, request)();
-    }
-    using tile_pairs = thrust_kernels::tile_pairs<launcher_type, T, space>;
-    if (!tile_pairs::takes(here, k, problems, request, Weight::given))
-      return thrust_kernels::gaussian_pairs(here, k, groups, problems, request, weight);
-    const launcher_type launcher(here, *handles_);
-    return tile_pairs(launcher, options_.scratch_bytes, options_.products == gram_products::split_bf16, k, groups,
-                      problems, request)(weight);
-  }
+                                  const Weight& weight);
 
   cuda_context(const cuda_options& options, const cuda_kernels::device_memory& memory)
       : cuda_context(options, memory,
@@ -132,5 +101,90 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
   std::unique_ptr<std::array<cuda_kernels::copy_slot, 2>> slots_ =
       std::make_unique<std::array<cuda_kernels::copy_slot, 2>>();
 };
+
+template <class T>
+std::vector<side_moments> cuda_context::moments(const char* side, const tensor_view<const T, space>& x,
+                                                const vector_view<const std::int32_t, space>& position,
+                                                const std::vector<std::int32_t>& bucket, index_t buckets,
+                                                scatter_kind per_bucket) {
+  return thrust_kernels::moments(
+      device(),
+      thrust_kernels::scatter_by_products{
+          cuda_kernels::scatter_launcher{handles_.get(), slots_->data(), &this->memory()}},
+      [&](index_t n, auto&& f) { for_each(n, f); }, side, x, position, bucket, buckets, per_bucket);
+}
+
+template <class T>
+std::vector<pair_sums> cuda_context::gaussian_pairs(const tensor_view<const T, space>& k,
+                                                    const keys_by_document& groups,
+                                                    const std::vector<pair_problem>& problems,
+                                                    const pair_request& request) {
+  if (request.weight) return base::gaussian_pairs(k, groups, problems, request);
+  return pairs_of(k, groups, problems, request, backend::no_weight{});
+}
+
+template <class T, class Weight>
+std::vector<pair_sums> cuda_context::gaussian_pairs(const tensor_view<const T, space>& k,
+                                                    const keys_by_document& groups,
+                                                    const std::vector<pair_problem>& problems,
+                                                    const pair_request& request, const Weight& weight) {
+  return pairs_of(k, groups, problems, request, backend::given_weight<Weight>{weight});
+}
+
+template <class T, class Weight>
+std::vector<pair_sums> cuda_context::pairs_of(const tensor_view<const T, space>& k, const keys_by_document& groups,
+                                              const std::vector<pair_problem>& problems, const pair_request& request,
+                                              const Weight& weight) {
+  const auto here = device();
+  if (request.sample.pairs > 0 && !Weight::given) {
+    const cuda_kernels::multiply_by_gemm multiply{handles_.get()};
+    return thrust_kernels::drawn_pairs<device_type, cuda_kernels::multiply_by_gemm, T, space>(
+        here, multiply, options_.scratch_bytes, k, groups, problems, request)();
+  }
+  using tile_pairs = thrust_kernels::tile_pairs<launcher_type, T, space>;
+  if (!tile_pairs::takes(here, k, problems, request, Weight::given))
+    return thrust_kernels::gaussian_pairs(here, k, groups, problems, request, weight);
+  const launcher_type launcher(here, *handles_);
+  return tile_pairs(launcher, options_.scratch_bytes, options_.products == gram_products::split_bf16, k, groups,
+                    problems, request)(weight);
+}
+
+template <class T>
+std::vector<pair_sums> cuda_context::empirical_pairs(const tensor_view<const T, space>& q,
+                                                     const tensor_view<const T, space>& k,
+                                                     const keys_by_document& groups,
+                                                     const std::vector<empirical_problem>& problems,
+                                                     std::optional<pair_precision> precision) {
+  const auto here = device();
+  if (!thrust_kernels::tile_observed<launcher_type, T, space>::takes(here, q, k, precision))
+    return base::empirical_pairs(q, k, groups, problems, precision);
+  const launcher_type launcher(here, *handles_);
+  return thrust_kernels::tile_observed<launcher_type, T, space>(launcher, options_.scratch_bytes, q, k, groups,
+                                                                problems)();
+}
+
+/// The members of cuda_context for rows of T. A build of many programs may compile them once (.cmake/precompiled_cuda.cu)
+/// and define QKGEOM_PRECOMPILED_CUDA in every unit.
+#define QKGEOM_CUDA_MEMBERS(prefix, T)                                                                              \
+  prefix template std::vector<side_moments> cuda_context::moments(                                                  \
+      const char*, const tensor_view<const T, memory_space::device>&,                                               \
+      const vector_view<const std::int32_t, memory_space::device>&, const std::vector<std::int32_t>&, index_t,      \
+      scatter_kind);                                                                                                \
+  prefix template std::vector<pair_sums> cuda_context::gaussian_pairs(                                              \
+      const tensor_view<const T, memory_space::device>&, const keys_by_document&, const std::vector<pair_problem>&, \
+      const pair_request&);                                                                                         \
+  prefix template std::vector<pair_sums> cuda_context::gaussian_pairs(                                              \
+      const tensor_view<const T, memory_space::device>&, const keys_by_document&, const std::vector<pair_problem>&, \
+      const pair_request&, const prefix_weight&);                                                                   \
+  prefix template std::vector<pair_sums> cuda_context::empirical_pairs(                                             \
+      const tensor_view<const T, memory_space::device>&, const tensor_view<const T, memory_space::device>&,         \
+      const keys_by_document&, const std::vector<empirical_problem>&, std::optional<pair_precision>);
+
+#if defined(QKGEOM_PRECOMPILED_CUDA)
+QKGEOM_CUDA_MEMBERS(extern, float)
+QKGEOM_CUDA_MEMBERS(extern, double)
+QKGEOM_CUDA_MEMBERS(extern, bf16)
+QKGEOM_CUDA_MEMBERS(extern, f16)
+#endif
 
 }  // namespace qkgeom

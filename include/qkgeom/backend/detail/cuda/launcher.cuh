@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "qkgeom/backend/cuda/resources.cuh"
-#include "qkgeom/backend/detail/cuda/programs.cuh"
+#include "qkgeom/backend/detail/cuda/team.cuh"
 #include "qkgeom/backend/detail/launch/launch.hpp"
 
 namespace qkgeom::cuda_kernels {
