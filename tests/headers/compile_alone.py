@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Compile every header as if it stood alone, and twice. Syntax and types only: no object file is written.
 
-Usage: compile_alone.py [--together] COMPILER INCLUDE_DIR WORK_DIR SYSTEM_INCLUDES(;-separated) [THRUST_DEFINITION]
+Usage: compile_alone.py COMPILER INCLUDE_DIR WORK_DIR SYSTEM_INCLUDES(;-separated) [THRUST_DEFINITION]
        compile_alone.py --self-test COMPILER - WORK_DIR
 
 A header behind others that it includes anyway sees nothing that it does not see alone, so that a unit holds a chain of
@@ -11,7 +11,6 @@ compiled with x.hpp. Bodies that x.hpp leaves out with QKGEOM_PRECOMPILED stand 
 not in all that includes x.hpp. Two units are compiled at a time, and none again until a header changed.
 Headers named thrust_* are left out unless THRUST_DEFINITION (e.g. THRUST_DEVICE_SYSTEM=...) says how to compile them,
 and so are those named mpi_group unless mpi.h is in one of SYSTEM_INCLUDES.
---together: one unit that holds all headers.
 """
 import concurrent.futures
 import hashlib
@@ -104,11 +103,10 @@ def self_test(compiler, work):
 def main():
     if sys.argv[1] == "--self-test":
         return self_test(sys.argv[2], pathlib.Path(sys.argv[4]))
-    together = sys.argv[1] == "--together"
-    compiler, include, work, system, *thrust = sys.argv[1 + together:]
+    compiler, include, work, system, *thrust = sys.argv[1:]
     include, work = pathlib.Path(include), pathlib.Path(work)
     # clang's -Wconversion would ask for a cast in each subscript; g++'s does not.
-    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion",
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-DQKGEOM_PRECOMPILED", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion",
                "-Wshadow", "-Werror"]
     command += [f"-I{include}"] + [f"-D{d}" for d in thrust if d]
     for folder in system.split(";"):
@@ -119,19 +117,16 @@ def main():
             if (any(thrust) or not p.name.startswith("thrust_")) and (has_mpi or p.name != "mpi_group.hpp")}
 
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
-    parts = [version, str(command), str(together), pathlib.Path(__file__).read_text(), str(sorted(text.items()))]
+    parts = [version, str(command), pathlib.Path(__file__).read_text(), str(sorted(text.items()))]
     stamp, found = work / "stamp", hashlib.sha256("\n".join(parts).encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == found:
         print(f"no header changed since they all compiled with {compiler}")
         return 0
     work.mkdir(parents=True, exist_ok=True)
 
-    if together:
-        failed = not compiles(command, work, sorted(text))
-    else:
-        failed = check(command + ["-DQKGEOM_PRECOMPILED"], work, chains(closures(text)))
-        for header in sum(failed, []):
-            print(f"FAILED alone: {header}")
+    failed = check(command, work, chains(closures(text)))
+    for header in sum(failed, []):
+        print(f"FAILED alone: {header}")
     if not failed:
         print(f"{len(text)} headers compile with {compiler}")
         stamp.write_text(found)

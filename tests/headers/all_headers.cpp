@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "all_headers.hpp"
 
-int other_unit();
+int defined_here();
 
-int main() { return other_unit(); }
+int defined_here() { return 0; }
