@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # A context that lacks a primitive gives one error, which names the concept that it does not meet and the primitive.
 set -euo pipefail
-# call WITHOUT STATEMENT: compiles STATEMENT over a context that has every primitive but those of WITHOUT.
+# call WITHOUT STATEMENTS...: compiles them over a context that has every primitive but WITHOUT.
 call() {
   {
     cat <<'TEXT'
@@ -35,25 +35,27 @@ struct mine {
 };
 [[maybe_unused]] void use(mine& ctx, const head_view<float>& head, const head_moments& m, const query_model& model) {
 TEXT
-    printf '%s\n(void)head; (void)m; (void)model;\n}\n' "$2"
+    printf '%s\n' "${@:2}" '(void)head; (void)m; (void)model;' '}'
   } >unit.cpp
   "${CXX:-c++}" -std=c++20 -fsyntax-only -DQKGEOM_PRECOMPILED "-DWITHOUT_$1" "-I$QKGEOM_SOURCE/include" unit.cpp 2>errors.txt
 }
-# refused PRIMITIVE CONCEPT STATEMENT
+# refused PRIMITIVE CONCEPT STATEMENTS...: each must be one error that names both.
 refused() {
-  if call "$1" "$3"; then echo "compiled without $1: $3"; exit 1; fi
-  local errors
-  errors=$(grep -c 'error:' errors.txt || true)
-  ((errors == 1)) || { echo "$errors errors, not one, without $1: $3"; cat errors.txt; exit 1; }
-  for word in "ctx\.$1" "$2"; do
-    grep -q "$word" errors.txt || { echo "the error does not name $word: $3"; cat errors.txt; exit 1; }
-  done
+  if call "$1" "${@:3}"; then echo "compiled without $1: ${*:3}"; exit 1; fi
+  awk -v primitive="ctx\\.$1" -v concept="$2" -v statements=$(($# - 2)) '
+    function close_error() { if (errors > 0 && !(names_it && names_concept)) exit wrong = 1 }
+    / error: / { close_error(); ++errors; names_it = names_concept = 0 }
+    $0 ~ primitive { names_it = 1 }
+    $0 ~ concept { names_concept = 1 }
+    END { if (!wrong) close_error(); exit wrong || errors != statements }' errors.txt && return
+  echo "not one error for each of these that names $1 and $2: ${*:3}"
+  cat errors.txt
+  exit 1
 }
-for statement in 'accumulate(ctx, head, uniform_buckets{8});' 'pca(ctx, m);' 'planar_rotation(ctx, m);' \
-  'fit_queries(ctx, m);' 'plasticity_profile(ctx, model, head);'; do
-  call nothing "$statement" || { cat errors.txt; exit 1; }
-  refused symmetric_eigen solves_symmetric "$statement"
-done
-refused moments sums_moments 'accumulate(ctx, head, uniform_buckets{8});'
-refused gaussian_pairs sums_pairs 'plasticity_profile(ctx, model, head);'
+statements=('accumulate(ctx, head, uniform_buckets{8});' 'pca(ctx, m);' 'planar_rotation(ctx, m);' 'fit_queries(ctx, m);'
+  'plasticity_profile(ctx, model, head);')
+call nothing "${statements[@]}" || { cat errors.txt; exit 1; }
+refused symmetric_eigen solves_symmetric "${statements[@]}"
+refused moments sums_moments "${statements[0]}"
+refused gaussian_pairs sums_pairs "${statements[4]}"
 echo "7 calls over a context without a primitive refused, each by one error"
