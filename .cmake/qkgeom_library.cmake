@@ -37,18 +37,14 @@ if(nlohmann_json_FOUND AND xtensor_FOUND)
 endif()
 
 # qkgeom::compiled: the heavy bodies compiled once; with QKGEOM_PRECOMPILED the headers only declare them (core/config.hpp).
-function(qkgeom_add_compiled name)   # [COMPILE OPTIONS]
-  add_library(${name} STATIC "${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp")
-  target_link_libraries(${name} PUBLIC qkgeom PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:qkgeom_warnings>>)
-  if(TARGET qkgeom_io)   # its bodies, and those of report/; who calls them links qkgeom::io
-    target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp"
-      "${PROJECT_SOURCE_DIR}/.cmake/precompiled_report.cpp")
-    target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:qkgeom_io>)
-  endif()
-  target_compile_definitions(${name} PUBLIC QKGEOM_PRECOMPILED)
-  target_compile_options(${name} PRIVATE ${ARGN})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)   # its files at once
-endfunction()
-qkgeom_add_compiled(qkgeom_compiled)
+add_library(qkgeom_compiled STATIC "${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp")
+target_link_libraries(qkgeom_compiled PUBLIC qkgeom PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:qkgeom_warnings>>)
+if(TARGET qkgeom_io)   # its bodies, and those of report/; who calls them links qkgeom::io
+  target_sources(qkgeom_compiled PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp"
+    "${PROJECT_SOURCE_DIR}/.cmake/precompiled_report.cpp")
+  target_link_libraries(qkgeom_compiled PRIVATE $<BUILD_INTERFACE:qkgeom_io>)
+endif()
+target_compile_definitions(qkgeom_compiled PUBLIC QKGEOM_PRECOMPILED)
+set_target_properties(qkgeom_compiled PROPERTIES UNITY_BUILD OFF)   # its files at once
 add_library(qkgeom::compiled ALIAS qkgeom_compiled)
 set_target_properties(qkgeom_compiled PROPERTIES EXPORT_NAME compiled EXCLUDE_FROM_ALL $<NOT:$<BOOL:${PROJECT_IS_TOP_LEVEL}>>)
