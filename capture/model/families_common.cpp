@@ -10,7 +10,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr index_t largest = index_t{1} << 24;
+constexpr index_t largest_shape = index_t{1} << 24;
 
 index_t integer_or(const json_value& config, const char* name, index_t high, index_t otherwise) {
   return otherwise > 0 ? config.integer(name, 1, high).value_or(otherwise) : config[name].integer(1, high);
@@ -21,9 +21,9 @@ index_t integer_or(const json_value& config, const char* name, index_t high, ind
 decoder_description read_shape(const json_value& config, const family_defaults& defaults) {
   decoder_description model;
   model.model_type = config["model_type"].string();
-  model.hidden = integer_or(config, "hidden_size", largest, defaults.hidden);
-  model.feed_forward = integer_or(config, "intermediate_size", largest, defaults.feed_forward);
-  model.vocabulary = integer_or(config, "vocab_size", largest, defaults.vocabulary);
+  model.hidden = integer_or(config, "hidden_size", largest_shape, defaults.hidden);
+  model.feed_forward = integer_or(config, "intermediate_size", largest_shape, defaults.feed_forward);
+  model.vocabulary = integer_or(config, "vocab_size", largest_shape, defaults.vocabulary);
   model.query_heads = integer_or(config, "num_attention_heads", 65536, defaults.query_heads);
   const bool silent = !config.raw().contains("num_key_value_heads");
   model.key_heads = config.integer("num_key_value_heads", 1, 65536)

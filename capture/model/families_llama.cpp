@@ -8,7 +8,7 @@
 namespace qkgeom {
 namespace {
 
-constexpr auto always = [](std::size_t) { return true; };
+constexpr auto in_every_layer = [](std::size_t) { return true; };
 
 /// Prefixes of the text model's tensors in checkpoints with images, older and newer ones.
 const std::vector<std::string> wrapped{"language_model.model.", "model.language_model.", "model."};
@@ -42,7 +42,7 @@ decoder_description read_mistral(const json_value& config) {
 
 decoder_description read_ministral(const json_value& config) {
   decoder_description model = read_common(config, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
-  set_windows(config, model, read_window(config, 4096), always);
+  set_windows(config, model, read_window(config, 4096), in_every_layer);
   return model;
 }
 

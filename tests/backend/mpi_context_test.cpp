@@ -35,13 +35,13 @@ using test::layer_rows;
 using test::of_layer;
 using test::rows_of;
 
-constexpr index_t dim = test::spread_dim, documents = test::spread_documents;
+using test::spread_dim, test::spread_documents;
 using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
 const planted_rows<float>& all_rows() {
-  static const auto rows = plant<float>(test::compared_head(dim, documents, 60, 0.2));
+  static const auto rows = plant<float>(test::compared_head(spread_dim, spread_documents, 60, 0.2));
   return rows;
 }
 
@@ -120,12 +120,12 @@ TEST(mpi_context, is_near_the_context_behind_it) {
   cpu_context cpu{{.threads = 1}};
   const auto whole = analyse_head(cpu, all_rows().view());
   // n rows of sizes up to s in f64: each of n additions rounds once, here and there, and so does each merge.
-  const double n = static_cast<double>(documents * 60), eps = std::numeric_limits<double>::epsilon();
+  const double n = static_cast<double>(spread_documents * 60), eps = std::numeric_limits<double>::epsilon();
   for (const auto& [a, b] : {std::pair{&spread.moments.q, &whole.moments.q}, {&spread.moments.k, &whole.moments.k}}) {
     ASSERT_EQ(a->bucket.size(), b->bucket.size());
     const auto near = [&](const row_moments& x, const row_moments& y) {
       EXPECT_EQ(x.count, y.count);
-      for (index_t i = 0; i < dim; ++i) {
+      for (index_t i = 0; i < spread_dim; ++i) {
         const double size = std::abs(y.mean[i]) + std::sqrt(y.xx_diagonal(i) / std::fmax(1, y.count));
         EXPECT_NEAR(x.mean[i], y.mean[i], 2 * n * eps * size);
         EXPECT_NEAR(x.xx_diagonal(i), y.xx_diagonal(i), 4 * n * eps * size * size * n);
@@ -193,8 +193,8 @@ TEST(mpi_context, sends_as_often_with_more_processes_and_at_most_one_value_per_d
   EXPECT_EQ(calls[3], calls[2]);
   EXPECT_EQ(calls[7], calls[2]);
   // Moments of a document: 7 buckets and all rows, each d means, d covariances with t and d^2 of x, on each side.
-  const index_t of_document = 2 * 8 * (3 + 2 * dim + dim * dim + 3) * 8, small = 1000 * 7;
-  EXPECT_LT(bytes[7], documents * of_document + small);
+  const index_t of_document = 2 * 8 * (3 + 2 * spread_dim + spread_dim * spread_dim + 3) * 8, small = 1000 * 7;
+  EXPECT_LT(bytes[7], spread_documents * of_document + small);
   EXPECT_GT(bytes[7], bytes[2]);
 }
 
@@ -251,7 +251,7 @@ TEST(mpi_context, drawn_pairs_pairs_across_documents_and_observed_queries_are_th
 }
 
 TEST(mpi_context, keys_of_more_than_a_megabyte_come_together_in_pieces) {
-  const auto rows = plant<float>(test::compared_head(dim, documents, 4000, 0.2));
+  const auto rows = plant<float>(test::compared_head(spread_dim, spread_documents, 4000, 0.2));
   ASSERT_GT(rows.k.size() * sizeof(float), 1u << 20);
   cpu_context cpu{{.threads = 1}};
   const auto model = fit_queries(cpu, test::moments_of(cpu, rows.view()));
@@ -294,7 +294,7 @@ std::string looked_up(Context& ctx, const layer_view<float>& layer, const layer_
                       const std::vector<query_model>& models) {
   std::vector<double> found;
   const auto add = [&](std::initializer_list<double> numbers) { found.insert(found.end(), numbers); };
-  const captured_rope rope{.style = "half", .rotary_dim = dim, .inv_freq = {1, 0.3, 0.1, 0.03}};
+  const captured_rope rope{.style = "half", .rotary_dim = spread_dim, .inv_freq = {1, 0.3, 0.1, 0.03}};
   const auto planes = planar_rotation(ctx, moments);
   for (const auto& c : complement_planes(ctx, layer, moments, planes, {.permutations = 20}))
     for (const auto& plane : c.planes) add({plane.variance_share, plane.k.frequency, plane.q.frequency});

@@ -204,7 +204,7 @@ TYPED_TEST(every_context, equal_keys_and_no_keys_have_defined_results) {
   EXPECT_TRUE(std::isnan(plasticity_profile(ctx, model, head).buckets.back().plasticity));
 }
 
-double distance(const plasticity_profile_result& a, const plasticity_profile_result& b) {
+double distance_and_errors(const plasticity_profile_result& a, const plasticity_profile_result& b) {
   return std::fmax(test::distance(a, b), test::distance_of_errors(a, b));
 }
 
@@ -232,25 +232,25 @@ TYPED_TEST(every_element, the_contexts_agree) {
       const auto model = fit_queries(cpu, theirs, {.covariance = kind});
       EXPECT_NEAR(fit_queries(omp, ours, {.covariance = kind}).sigma2_pos, model.sigma2_pos, 1e-12);
       for (const bool across : {false, true})
-        EXPECT_LE(distance(plasticity_profile(omp, model, head, all_pairs{across}, {.heatmap = true}),
-                           plasticity_profile(cpu, model, head, all_pairs{across}, {.heatmap = true})),
+        EXPECT_LE(distance_and_errors(plasticity_profile(omp, model, head, all_pairs{across}, {.heatmap = true}),
+                                      plasticity_profile(cpu, model, head, all_pairs{across}, {.heatmap = true})),
                   bound);
-      EXPECT_LE(distance(plasticity_profile(omp, model, head, prefix_uniform{}),
-                         plasticity_profile(cpu, model, head, prefix_uniform{})),
+      EXPECT_LE(distance_and_errors(plasticity_profile(omp, model, head, prefix_uniform{}),
+                                    plasticity_profile(cpu, model, head, prefix_uniform{})),
                 bound);
       const sampled draws{.n = 300, .seed = 4};
       const profile_options with_terms{.heatmap = true, .terms = true};
       const auto x = plasticity_profile(omp, model, head, draws, with_terms);
       const auto y = plasticity_profile(cpu, model, head, draws, with_terms);
-      EXPECT_LE(distance(x, y), 1e-12);
+      EXPECT_LE(distance_and_errors(x, y), 1e-12);
       for (std::size_t c = 0; c < x.heatmap.terms.square.size(); ++c)
         EXPECT_NEAR(x.heatmap.terms.square[c], y.heatmap.terms.square[c],
                     1e-9 * (1 + std::abs(y.heatmap.terms.square[c])));
     }
     // In f32 a score may be rounded the other way, which moves one pair's share by one query.
     const double flips = std::is_same_v<TypeParam, double> ? 1e-12 : 1e-4;
-    EXPECT_LE(distance(empirical_profile(omp, head, uniform_buckets{150}, 1000),
-                       empirical_profile(cpu, head, uniform_buckets{150}, 1000)),
+    EXPECT_LE(distance_and_errors(empirical_profile(omp, head, uniform_buckets{150}, 1000),
+                                  empirical_profile(cpu, head, uniform_buckets{150}, 1000)),
               flips);
   }
 }
@@ -264,8 +264,8 @@ TEST(thrust_context, observed_queries_tie_where_scores_are_equal) {
     planted.k[i] = static_cast<float>(draws.below(i, 5)) - 1.0f;
     planted.q[i] = static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 5)) - 2.0f;
   }
-  EXPECT_LE(distance(empirical_profile(omp, planted.view(), uniform_buckets{150}, 1000),
-                     empirical_profile(cpu, planted.view(), uniform_buckets{150}, 1000)),
+  EXPECT_LE(distance_and_errors(empirical_profile(omp, planted.view(), uniform_buckets{150}, 1000),
+                                empirical_profile(cpu, planted.view(), uniform_buckets{150}, 1000)),
             1e-12);
 }
 

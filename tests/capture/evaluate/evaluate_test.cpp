@@ -24,12 +24,12 @@ namespace {
 using namespace qkgeom;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
-using weights = std::map<std::string, std::pair<std::vector<index_t>, std::vector<float>>>;
+using named_weights = std::map<std::string, std::pair<std::vector<index_t>, std::vector<float>>>;
 
-constexpr index_t tokens = 96, d = 32;
+constexpr index_t changed_tokens = 96, changed_dim = 32;
 
 /// A bundled checkpoint in f32 without rotary embedding in layer 0. The embeddings of its first words encode positions:
-/// all have one norm, and coordinate 0 of word t is t / tokens.
+/// all have one norm, and coordinate 0 of word t is t / changed_tokens.
 class changed_model : public testing::Test {
  protected:
   changed_model() {
@@ -40,18 +40,18 @@ class changed_model : public testing::Test {
       for (const bf16 v : file.values<bf16>(t)) x.push_back(static_cast<float>(v));
     }
     auto& embedding = tensors.at("model.embed_tokens.weight").second;
-    for (index_t t = 0; t < tokens; ++t) {
+    for (index_t t = 0; t < changed_tokens; ++t) {
       float* const row = embedding.data() + t * 128;
       double rest = 0;
       for (int c = 2; c < 128; ++c) rest += double{row[c]} * row[c];
       for (int c = 2; c < 128; ++c) row[c] = static_cast<float>(row[c] * std::sqrt(126 / rest));
-      const double s = static_cast<double>(t) / tokens;
+      const double s = static_cast<double>(t) / changed_tokens;
       row[0] = static_cast<float>(s);
       row[1] = static_cast<float>(std::sqrt(2 - s * s));
       ids.push_back(static_cast<std::int32_t>(t));
     }
   }
-  checkpoint written(const weights& w) {
+  checkpoint written(const named_weights& w) {
     const fs::path model = folder / std::to_string(models++);
     fs::create_directories(model);
     std::vector<tensor_to_write> list;
@@ -60,7 +60,8 @@ class changed_model : public testing::Test {
     return checkpoint(model);
   }
   /// q and k of every layer of the checkpoint with these weights.
-  named_tensors rows(const weights& w, std::vector<head_change> changes = {}, compute_type type = compute_type::f32) {
+  named_tensors rows(const named_weights& w, std::vector<head_change> changes = {},
+                     compute_type type = compute_type::f32) {
     json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
     config["no_rope_layers"][0] = 0;
     const checkpoint read = written(w);
@@ -82,17 +83,17 @@ class changed_model : public testing::Test {
   }
 
   test::scratch_folder folder;
-  weights tensors;
+  named_weights tensors;
   std::vector<std::int32_t> ids;
   int models = 0;
 };
 
 TEST_F(changed_model, an_ablated_head_is_one_whose_output_weights_are_0) {
-  weights without = tensors;
+  named_weights without = tensors;
   for (const auto& [layer, head] : {std::pair{0, 3}, std::pair{2, 7}}) {
     auto& o = without.at("model.layers." + std::to_string(layer) + ".self_attn.o_proj.weight").second;
     for (int row = 0; row < 128; ++row)
-      for (int c = 0; c < d; ++c) o[row * 256 + head * d + c] = 0;
+      for (int c = 0; c < changed_dim; ++c) o[row * 256 + head * changed_dim + c] = 0;
   }
   const auto want = rows(without), as_it_is = rows(tensors),
              got = rows(tensors, {{{0, 3}, true, {}, 0}, {{2, 7}, true, {}, 0}});
@@ -103,13 +104,13 @@ TEST_F(changed_model, an_ablated_head_is_one_whose_output_weights_are_0) {
 
 TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
   // Key head 0, which heads 0 to 3 read, loses slope (t - centre). A constant shift of keys changes no softmax.
-  std::vector<double> slope(d);
+  std::vector<double> slope(changed_dim);
   for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = 0.2 * std::sin(1.0 + static_cast<double>(i));
-  weights without = tensors;
+  named_weights without = tensors;
   const auto& norm_weight = tensors.at("model.layers.0.input_layernorm.weight").second;
   auto& k = without.at("model.layers.0.self_attn.k_proj.weight").second;
   for (std::size_t i = 0; i < slope.size(); ++i)
-    k[i * 128] -= static_cast<float>(slope[i] * tokens / static_cast<double>(norm_weight[0]));
+    k[i * 128] -= static_cast<float>(slope[i] * changed_tokens / static_cast<double>(norm_weight[0]));
   std::vector<head_change> changes;
   for (index_t h = 0; h < 4; ++h) changes.push_back({{0, h}, false, slope, 40.5});
   const auto want = rows(without), as_it_is = rows(tensors), got = rows(tensors, changes);
@@ -122,7 +123,7 @@ TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
   const auto one = rows(tensors, changes);
   EXPECT_GT(distance(one.at("k1"), as_it_is.at("k1")), 5e-4 * norm(want.at("k1")));
   EXPECT_GT(distance(one.at("k1"), got.at("k1")), 5e-4 * norm(want.at("k1")));
-  changes[0].key_slope.assign(d, 0.0);
+  changes[0].key_slope.assign(changed_dim, 0.0);
   EXPECT_LT(distance(rows(tensors, changes).at("k7"), as_it_is.at("k7")), 1e-5 * norm(as_it_is.at("k7")));
   changes[0].key_slope = slope;
   EXPECT_GT(
@@ -133,15 +134,15 @@ TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
 TEST_F(changed_model, keys_of_a_cache_lose_what_an_outlier_makes_small) {
   // Coordinate 0 of key head 0 is far above the others and no query reads it. To four bits the others are 0, so that
   // all keys of a document are alike: as with keys of 0.
-  weights outlier = tensors, without = tensors;
+  named_weights outlier = tensors, without = tensors;
   auto& q = outlier.at("model.layers.0.self_attn.q_proj.weight").second;
   for (int h = 0; h < 4; ++h)
-    for (int c = 0; c < 128; ++c) q[h * d * 128 + c] = 0;
+    for (int c = 0; c < 128; ++c) q[h * changed_dim * 128 + c] = 0;
   auto& k = outlier.at("model.layers.0.self_attn.k_proj.weight").second;
   for (int c = 0; c < 128; ++c) k[c] = c == 1 ? 1000.0f : 0.0f;
   without.at("model.layers.0.self_attn.q_proj.weight").second = q;
   auto& zero = without.at("model.layers.0.self_attn.k_proj.weight").second;
-  std::fill(zero.begin(), zero.begin() + d * 128, 0.0f);
+  std::fill(zero.begin(), zero.begin() + changed_dim * 128, 0.0f);
   const auto as = [](cache_type t, index_t heads) {
     std::vector<head_change> changes;
     for (index_t h = 0; h < heads; ++h) changes.push_back({.head = {0, h}, .keys_as = t});
@@ -165,7 +166,7 @@ TEST_F(changed_model, an_output_matrix_of_its_own_counts_before_the_embedding) {
   json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
   auto model = read_description(config);
   ASSERT_TRUE(model.tied);
-  const auto output = [&](const weights& w) { return find_output(model, written(w), "model.").name; };
+  const auto output = [&](const named_weights& w) { return find_output(model, written(w), "model.").name; };
   EXPECT_EQ(output(tensors), "model.embed_tokens.weight");
   auto with_own = tensors;
   with_own["lm_head.weight"] = tensors.at("model.embed_tokens.weight");

@@ -14,9 +14,9 @@ namespace qkgeom {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr rlim_t memory = 0;  // the sanitizers take terabytes of address space
+constexpr rlim_t memory_limit = 0;  // the sanitizers take terabytes of address space
 #else
-constexpr rlim_t memory = rlim_t{2} << 30;
+constexpr rlim_t memory_limit = rlim_t{2} << 30;
 #endif
 
 namespace fs = std::filesystem;
@@ -46,7 +46,7 @@ class hostile_gguf : public test::capture_program {
     const auto begin = std::chrono::steady_clock::now();
     const int status = run({"--model", (folder / name).string(), "--text", (folder / "text.txt").string(), "--out",
                             (folder / "out").string(), "--threads", "1"},
-                           {.address_space = memory});
+                           {.address_space = memory_limit});
     EXPECT_EQ(status, 2) << log();
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
     EXPECT_FALSE(fs::exists(folder / "out"));
@@ -73,7 +73,7 @@ TEST_F(hostile_gguf, a_whole_file_is_captured) {
   test::put(folder / "text.txt", "abc");
   EXPECT_EQ(run({"--model", (folder / "m.gguf").string(), "--text", (folder / "text.txt").string(), "--out",
                  (folder / "out").string()},
-                {.address_space = memory}),
+                {.address_space = memory_limit}),
             0)
       << log();
 }

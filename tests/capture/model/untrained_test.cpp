@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-const fs::path families = fs::path(QKGEOM_TEST_DATA) / "families";
+const fs::path every_family = fs::path(QKGEOM_TEST_DATA) / "families";
 
 TEST(untrained_weights, are_normal_draws_by_name_and_entry) {
   const untrained_weights w(decoder_description{}, 0.02, 3);
@@ -105,7 +105,7 @@ TEST(untrained_weights, initializer_range_is_the_text_models) {
 /// Every family runs on drawn weights, its output matrix included, without a file of weights.
 TEST(untrained_weights, every_family_runs) {
   int run = 0;
-  for (const auto& entry : fs::directory_iterator(families)) {
+  for (const auto& entry : fs::directory_iterator(every_family)) {
     if (!fs::exists(entry.path() / "config.json")) continue;
     const auto config = read_json(entry.path() / "config.json");
     const auto model = read_description(config);

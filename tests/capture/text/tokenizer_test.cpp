@@ -29,9 +29,9 @@ using ::testing::HasSubstr;
 
 const std::string folder = std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3";
 
-nlohmann::json bundled() { return read_json(folder + "/tokenizer.json"); }
+nlohmann::json bundled_tokenizer() { return read_json(folder + "/tokenizer.json"); }
 nlohmann::json patched(const nlohmann::json& patch) {
-  auto file = bundled();
+  auto file = bundled_tokenizer();
   if (!patch.is_null()) file.merge_patch(patch);
   return file;
 }

@@ -17,7 +17,7 @@ namespace {
 
 using namespace qkgeom;
 
-constexpr index_t dim = 4, context_length = 131072;
+constexpr index_t key_dim = 4, context_length = 131072;
 
 /// Keys at the given positions of each document, of which some equal the key before them.
 struct tile_keys {
@@ -27,8 +27,8 @@ struct tile_keys {
   explicit tile_keys(std::vector<std::vector<std::int32_t>> documents) : groups(test::keys_at(std::move(documents))) {
     const random_stream s{.seed = 6};
     for (std::size_t i = 0; i < groups.row.size(); ++i)
-      for (index_t c = 0; c < dim; ++c)
-        k.push_back(i % 50 == 1 ? k[k.size() - dim] : s.uniform(static_cast<std::uint64_t>(k.size())));
+      for (index_t c = 0; c < key_dim; ++c)
+        k.push_back(i % 50 == 1 ? k[k.size() - key_dim] : s.uniform(static_cast<std::uint64_t>(k.size())));
   }
 };
 
@@ -69,8 +69,8 @@ plain_heatmap heatmap_of(const tile_keys& of, const std::vector<score_distributi
       for (index_t j = range.begin; j < range.end; ++j)
         for (index_t i = range.begin; i < j; ++i) {
           double m = 0, v = 0;
-          for (index_t c = 0; c < dim; ++c) {
-            const double delta = of.k[(first + j) * dim + c] - of.k[(first + i) * dim + c];
+          for (index_t c = 0; c < key_dim; ++c) {
+            const double delta = of.k[(first + j) * key_dim + c] - of.k[(first + i) * key_dim + c];
             m += x.mean[c] * delta;
             v += x.variance[c] * delta * delta;
           }
@@ -90,7 +90,7 @@ void expect_plain_heatmap(const std::string& what, const tile_keys& of, std::vec
                           index_t cell_width, const pair_weight& weight = {}) {
   SCOPED_TRACE(what);
   cpu_context ctx{{.threads = 2}};
-  const auto k = packed_tensor(of.k.data(), of.groups.row.size(), 1, dim);
+  const auto k = packed_tensor(of.k.data(), of.groups.row.size(), 1, key_dim);
   const pair_problem problem{0, {}, std::move(distributions)};
   for (const auto precision : {pair_precision::f32, pair_precision::f64}) {
     const auto got = ctx.gaussian_pairs(k, of.groups, {problem}, {weight, precision, cell_width})[0];

@@ -82,7 +82,7 @@ forward_pass_factory pass(thread_order order) {
   };
 }
 
-constexpr std::size_t tokens = 12;  // two chunks
+constexpr std::size_t two_chunks = 12;  // two chunks
 
 std::vector<std::string> families() {
   auto names = test::varied_families;
@@ -98,12 +98,12 @@ std::vector<std::string> families() {
 TEST(block_team, gives_what_the_cpu_gives_in_any_order_of_its_threads) {
   for (const auto& name : families())
     for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
-      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass(order), tokens);
+      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass(order), two_chunks);
 }
 
 TEST(block_team, changes_heads_as_the_cpu_does) {
   for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
-    test::expect_changed_heads_as_on_the_cpu("qwen3-moe", pass(order), tokens);
+    test::expect_changed_heads_as_on_the_cpu("qwen3-moe", pass(order), two_chunks);
 }
 
 // Head 0 sees keys of a cache, head 1 the keys as they are; threads share rows and blocks.
@@ -142,7 +142,8 @@ TEST(block_team, lets_queries_grow_after_they_are_rotated) {  // from position 6
 
 TEST(block_team, bits_do_not_depend_on_the_order_of_its_threads) {
   for (const auto& name : families())
-    test::expect_same_bits(name, pass(thread_order::first_comes_first), {pass(thread_order::last_comes_first)}, tokens);
+    test::expect_same_bits(name, pass(thread_order::first_comes_first), {pass(thread_order::last_comes_first)},
+                           two_chunks);
 }
 
 // More experts than threads; equal logits, and some that are no numbers.

@@ -28,7 +28,7 @@ namespace qkgeom {
 namespace {
 
 /// Small chunks and blocks, so that a fixture has several of them.
-constexpr decoder_options small{.chunk = 48, .attention_rows = 20, .attention_keys = 64, .resident = 0};
+constexpr decoder_options small_chunks{.chunk = 48, .attention_rows = 20, .attention_keys = 64, .resident = 0};
 /// With the keys of a block of PyTorch's attention on the CPU, since weights are rounded relative to the largest score
 /// so far.
 constexpr decoder_options as_theirs{.chunk = 48, .attention_rows = 20, .attention_keys = 512, .resident = 0};
@@ -38,7 +38,7 @@ template <class T, class Device = test::host_device>
 class host_pass : public forward_pass {
  public:
   host_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool,
-            const decoder_options& options = small)
+            const decoder_options& options = small_chunks)
       : device_(pool), pass_(device_, d, weights, last_layer, pool, options) {}
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     if (forbids_rows) {
@@ -79,7 +79,7 @@ forward_pass_factory pass_on(const decoder_options& options) {
     return std::make_unique<host_pass<float, Device>>(d, weights, last_layer, pool, options);
   };
 }
-forward_pass_factory pass(const decoder_options& options = small) { return pass_on<test::host_device>(options); }
+forward_pass_factory pass(const decoder_options& options = small_chunks) { return pass_on<test::host_device>(options); }
 
 TEST(device, f32_agrees_with_transformers) {
   for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, pass());
