@@ -40,8 +40,7 @@ endif()
 add_library(qkgeom_compiled STATIC "${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp")
 target_link_libraries(qkgeom_compiled PUBLIC qkgeom PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:qkgeom_warnings>>)
 if(TARGET qkgeom_io)   # its bodies, and those of report/; who calls them links qkgeom::io
-  target_sources(qkgeom_compiled PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp"
-    "${PROJECT_SOURCE_DIR}/.cmake/precompiled_report.cpp")
+  target_sources(qkgeom_compiled PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp")
   target_link_libraries(qkgeom_compiled PRIVATE $<BUILD_INTERFACE:qkgeom_io>)
 endif()
 target_compile_definitions(qkgeom_compiled PUBLIC QKGEOM_PRECOMPILED)
