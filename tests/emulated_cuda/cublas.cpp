@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cublas_v2.h>
 
-#define EIGEN_DONT_PARALLELIZE  // tests run beside one another
 #include <Eigen/Core>
 #include <algorithm>
 #include <type_traits>
@@ -58,6 +57,16 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
 }
 
 }  // namespace
+
+template <class F>
+cublasStatus_t multiply_of_one_type(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+                                    int k, const F* alpha, const F* a, int lda, long long step_a, const F* b, int ldb,
+                                    long long step_b, const F* beta, F* c, int ldc, long long step_c, int batch) {
+  return multiply(handle, op_a, op_b, m, n, k, *alpha, a, lda, step_a, b, ldb, step_b, *beta, c, ldc, step_c, batch);
+}
+template decltype(multiply_of_one_type<double>) multiply_of_one_type<double>;
+template decltype(multiply_of_one_type<float>) multiply_of_one_type<float>;
+
 }  // namespace qkgeom::emulated
 
 const char* cublasGetStatusString(cublasStatus_t status) {
@@ -72,20 +81,6 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   return handle->stream = stream, CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasDgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
-                                         int n, int k, const double* alpha, const double* a, int lda, long long step_a,
-                                         const double* b, int ldb, long long step_b, const double* beta, double* c,
-                                         int ldc, long long step_c, int batch) {
-  return qkgeom::emulated::multiply(handle, op_a, op_b, m, n, k, *alpha, a, lda, step_a, b, ldb, step_b, *beta, c, ldc,
-                                    step_c, batch);
-}
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
-                                         int n, int k, const float* alpha, const float* a, int lda, long long step_a,
-                                         const float* b, int ldb, long long step_b, const float* beta, float* c,
-                                         int ldc, long long step_c, int batch) {
-  return qkgeom::emulated::multiply(handle, op_a, op_b, m, n, k, *alpha, a, lda, step_a, b, ldb, step_b, *beta, c, ldc,
-                                    step_c, batch);
-}
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
                                           int n, int k, const void* alpha, const void* a, cudaDataType_t type_a,
                                           int lda, long long step_a, const void* b, cudaDataType_t type_b, int ldb,

@@ -25,14 +25,18 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle);
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t);
 
-cublasStatus_t cublasDgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
-                                         int n, int k, const double* alpha, const double* a, int lda, long long step_a,
-                                         const double* b, int ldb, long long step_b, const double* beta, double* c,
-                                         int ldc, long long step_c, int batch);
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
-                                         int n, int k, const float* alpha, const float* a, int lda, long long step_a,
-                                         const float* b, int ldb, long long step_b, const float* beta, float* c,
-                                         int ldc, long long step_c, int batch);
+namespace qkgeom::emulated {
+
+/// C = alpha op(A) op(B) + beta C for each matrix of a batch; F is float or double.
+template <class F>
+cublasStatus_t multiply_of_one_type(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+                                    int k, const F* alpha, const F* a, int lda, long long step_a, const F* b, int ldb,
+                                    long long step_b, const F* beta, F* c, int ldc, long long step_c, int batch);
+
+}  // namespace qkgeom::emulated
+
+inline constexpr auto cublasDgemmStridedBatched = qkgeom::emulated::multiply_of_one_type<double>;
+inline constexpr auto cublasSgemmStridedBatched = qkgeom::emulated::multiply_of_one_type<float>;
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
                                           int n, int k, const void* alpha, const void* a, cudaDataType_t type_a,
                                           int lda, long long step_a, const void* b, cudaDataType_t type_b, int ldb,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cusolverDn.h>
 
-#define EIGEN_DONT_PARALLELIZE  // tests run beside one another
 #include <Eigen/Eigenvalues>
 
 #include "qkgeom/core/error.hpp"

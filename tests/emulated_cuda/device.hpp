@@ -24,7 +24,7 @@ struct pool {
 
 using work = std::function<void()>;
 
-/// Works that are done in turn.
+/// Works, done in the order in which they were given.
 struct stream;
 
 /// Some work of a stream and all before it.
@@ -33,8 +33,8 @@ struct point {
   std::uint64_t number = 0;
 };
 
-/// Its memory may only be touched by a stream's work: an access by the host is a segmentation fault. It holds NaN when
-/// it is allocated and when it is freed. Under AddressSanitizer everything but the allocations is poisoned.
+/// A device. Only a stream's work may touch its memory: an access by the host is a segmentation fault. It holds NaN
+/// when it is allocated and when it is freed. Under AddressSanitizer everything but the allocations is poisoned.
 class device {
  public:
   static constexpr std::size_t total_bytes = std::size_t{8} << 30;
