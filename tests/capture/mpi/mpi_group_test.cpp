@@ -25,7 +25,8 @@ std::vector<pid_t> ranks_with(const std::string& argument) {
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
     std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    std::string line;
+    std::getline(file, line, '\n');  // it is empty where the process ends here; an istreambuf_iterator would throw
     if (line.find("/qkgeom-capture") < line.find('\0') && line.find(argument) != line.npos) found.push_back(pid);
   }
   return found;
