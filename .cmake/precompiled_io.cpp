@@ -8,6 +8,7 @@
 #include "qkgeom/io/detail/capture_reader.hpp"
 #include "qkgeom/io/detail/capture_set.hpp"
 #include "qkgeom/io/detail/capture_statistics.hpp"
+#include "qkgeom/io/detail/csv_read.hpp"
 #include "qkgeom/io/detail/csv_write.hpp"
 #include "qkgeom/io/detail/file.hpp"
 #include "qkgeom/io/detail/head_part.hpp"

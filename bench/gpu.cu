@@ -13,6 +13,7 @@
 
 #include "bench/common/gpu_layers.cuh"
 #include "qkgeom/backend/cuda_context.cuh"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
 #include "qkgeom/plasticity/empirical.hpp"

@@ -11,6 +11,7 @@
 #include "bench/common/planted_layer.hpp"
 #include "bench/common/sizes.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace {

@@ -7,6 +7,7 @@
 
 #include "bench/common/gpu_rates.cuh"
 #include "qkgeom/core/head.hpp"
+#include "qkgeom/core/random.hpp"
 
 namespace qkgeom::bench {
 

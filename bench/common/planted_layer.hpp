@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "qkgeom/core/head.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 
 namespace qkgeom::bench {

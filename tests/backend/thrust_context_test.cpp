@@ -11,6 +11,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/thrust_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/rotation.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/file.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {

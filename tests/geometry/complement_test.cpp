@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "tests/common/refusal.hpp"

@@ -13,6 +13,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/backend/uploading_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/report/analyse_layer.hpp"

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "tests/common/refusal.hpp"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
 #include "tests/common/studentised.hpp"

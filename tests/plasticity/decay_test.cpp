@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/heads.hpp"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/plasticity/small_head.hpp"

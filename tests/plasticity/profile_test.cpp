@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Pair kernels against the definition, written out in double.
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/core/random.hpp"
 
 #include <gtest/gtest.h>
 

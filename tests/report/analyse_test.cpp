@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A capture in several shards, and several captures, against the same documents in one.
 #include "qkgeom/report/analyse.hpp"
+#include "qkgeom/core/random.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

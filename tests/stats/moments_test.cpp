@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/stats/moments_oracle.hpp"

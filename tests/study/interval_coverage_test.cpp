@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/stats/interval.hpp"

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "qkgeom/core/error.hpp"
+#include "qkgeom/core/config.hpp"
 #include "qkgeom/core/scalar.hpp"
 #include "qkgeom/core/view.hpp"
 
@@ -66,26 +67,28 @@ layer_view<T, S> as_layer(const head_view<T, S>& h) {
           h.window};
 }
 
-/// Throws `error`, naming the argument, unless all shapes of the layer agree.
-template <class T, memory_space S>
-void check_shapes(const layer_view<T, S>& x) {
-  require(x.q.dim == x.k.dim, "q and k must have the same head size, but q has ", x.q.dim, " and k ", x.k.dim);
-  require(x.q.dim > 0, "q and k must have a head size of at least 1");
-  require(x.q_position.size == x.q.rows, "q_position has ", x.q_position.size, " entries for ", x.q.rows, " rows of q");
-  require(x.q_document.size == x.q.rows, "q_example has ", x.q_document.size, " entries for ", x.q.rows, " rows of q");
-  require(x.k_position.size == x.k.rows, "k_position has ", x.k_position.size, " entries for ", x.k.rows, " rows of k");
-  require(x.k_document.size == x.k.rows, "k_example has ", x.k_document.size, " entries for ", x.k.rows, " rows of k");
-  require(static_cast<index_t>(x.key_of_query.size()) == x.q.heads, "key_of_query has ", x.key_of_query.size(),
-          " entries for ", x.q.heads, " query heads");
-  const auto strides = [](const char* name, const auto& rows) {
-    require(rows.rows < 2 || rows.row_stride >= rows.dim || -rows.row_stride >= rows.dim, name, ": rows of ", rows.dim,
-            " elements cannot begin ", rows.row_stride, " apart (row_stride)");
+/// The shapes of a layer, whatever its elements and their memory. Valid as long as the layer.
+struct layer_shape {
+  struct side {
+    index_t rows, heads, dim, row_stride, positions, documents;
   };
-  strides("q", x.q);
-  strides("k", x.k);
-  for (const index_t h : x.key_of_query)
-    require(h >= 0 && h < x.k.heads, "key_of_query names key head ", h, " of ", x.k.heads);
-  require(!x.window || *x.window > 0, "window must be at least 1 token, not ", x.window.value_or(0));
-}
+  side q, k;
+  std::span<const index_t> key_of_query;
+  std::optional<index_t> window;
+
+  template <class T, memory_space S>
+  layer_shape(const layer_view<T, S>& x)
+      : q{x.q.rows, x.q.heads, x.q.dim, x.q.row_stride, x.q_position.size, x.q_document.size},
+        k{x.k.rows, x.k.heads, x.k.dim, x.k.row_stride, x.k_position.size, x.k_document.size},
+        key_of_query(x.key_of_query),
+        window(x.window) {}
+};
+
+/// Throws `error`, naming the argument, unless all shapes of the layer agree.
+QKGEOM_INLINE void check_shapes(const layer_shape& layer);
 
 }  // namespace qkgeom
+
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/core/detail/head.hpp"
+#endif

@@ -61,7 +61,7 @@ struct rotation_result {
 /// the query at its mean, mu_Q' D mu_Q, as `bias.strength` does. Both orders of a pair count, so the mean difference is
 /// 0. Moments that do not know documents give D as twice the pooled Cov_K, which also holds the differences between
 /// documents; `block_moments` gives D exactly.
-void set_score_sd(rotation_result& r, const row_moments& q, const std::vector<double>& differences);
+QKGEOM_INLINE void set_score_sd(rotation_result& r, const row_moments& q, const std::vector<double>& differences);
 
 /// Drift axis, separation axis and their metrics of each head, from its moments: `head_moments` give one result,
 /// `layer_moments` a vector with one per query head. Equations 4.3 to 4.6. Throws if a side has no rows.

@@ -136,27 +136,10 @@ struct capture_manifest {
   static constexpr index_t sixteenth_of(index_t context) { return std::max<index_t>(1, (context + 15) / 16); }
   /// Width of a query bucket by default, tokens: that of the capture's uniform buckets, else of its moments of every
   /// token, else a sixteenth of the context.
-  index_t usual_bucket_size() const {
-    if (bucket.kind == "uniform" && bucket.size > 0) return bucket.size;
-    if (const auto at = extra.find("moments"); at != extra.end() && at->is_object())
-      if (const auto size = at->find("bucket_size");
-          size != at->end() && size->is_number_integer() && *size > 0 && *size <= context_length)
-        return size->get<index_t>();
-    return sixteenth_of(context_length);
-  }
+  index_t usual_bucket_size() const;
   /// Index into `key_heads` by query head, (query_heads): that of the key head that it reads. Throws `error` if the key
   /// head was not captured.
-  std::vector<index_t> key_of_query(const captured_layer_info& l) const {
-    std::vector<index_t> map;
-    for (const index_t h : l.query_heads) {
-      const index_t key = key_head_of(h, model.n_query_heads, model.n_key_heads);
-      const auto it = std::find(l.key_heads.begin(), l.key_heads.end(), key);
-      require(it != l.key_heads.end(), "layer ", l.layer, ": query head ", h, " reads key head ", key,
-              ", which key_heads does not list");
-      map.push_back(it - l.key_heads.begin());
-    }
-    return map;
-  }
+  std::vector<index_t> key_of_query(const captured_layer_info& l) const;
 };
 
 /// Reads a manifest from its JSON text; `where` names the file in errors. Throws `error` with one sentence naming the

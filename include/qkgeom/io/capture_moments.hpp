@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -27,12 +26,7 @@ struct token_moments {
 };
 
 /// Adds another block of the same layer. Throws `error` if heads or buckets differ.
-inline void merge(token_moments& into, const token_moments& from) {
-  into.moments = merge(std::move(into.moments), from.moments);
-  for (std::size_t h = 0; h < into.k_differences.size(); ++h)
-    into.k_differences[h] = dense::sum(std::move(into.k_differences[h]), from.k_differences[h]);
-  into.k_pairs += from.k_pairs;
-}
+QKGEOM_INLINE void merge(token_moments& into, const token_moments& from);
 
 /// Name of moment file number b of a capture folder: "moments-03.safetensors".
 inline std::string moments_name(index_t b) {
@@ -49,12 +43,7 @@ QKGEOM_INLINE std::string write_moments_file(const std::filesystem::path& path, 
 /// One file of moments. Files are untrusted: what disagrees with the manifest throws `error` naming file and tensor.
 class moments_file {
  public:
-  moments_file(std::shared_ptr<const safetensors_file> file, capture_manifest manifest)
-      : file_(std::move(file)), manifest_(std::move(manifest)) {
-    const auto values = file_->values<std::int64_t>("moments.edges");
-    require(values.size() >= 2 && values[0] >= 0, file_->path().string(), ": tensor moments.edges must hold two edges");
-    edges_ = bucket_edges({values.begin(), values.end()});
-  }
+  moments_file(std::shared_ptr<const safetensors_file> file, capture_manifest manifest);
   const bucket_edges& edges() const { return edges_; }
 
   /// Moments of one layer, by its number in the model. Throws `error` if it was not captured.
@@ -78,44 +67,11 @@ class set_moments {
   /// Those of `source` over `buckets`, or over the buckets that its files have. None unless the set has all its
   /// documents and all captures hold moments over the same edges, which refine `buckets`. Throws `error` on a damaged
   /// file.
-  static std::optional<set_moments> open(const capture_set& source, const std::optional<bucket_edges>& buckets = {}) {
-    if (!source.has_all_rows()) return std::nullopt;
-    set_moments s;
-    for (const auto& c : source.captures()) {
-      s.files_.push_back(open_moments(c));
-      s.first_.push_back(first_moment_block(c.manifest(), c.path().string()));
-      const auto& files = s.files_.back();
-      if (files.empty() || files[0].edges() != s.files_[0][0].edges()) return std::nullopt;
-      s.buckets_ = buckets.value_or(files[0].edges());
-      if (!refines(files[0].edges(), s.buckets_)) return std::nullopt;
-    }
-    const index_t lowest = *std::min_element(s.first_.begin(), s.first_.end());
-    for (std::size_t c = 0; c < s.first_.size(); ++c) {
-      s.first_[c] -= lowest;
-      s.blocks_ = std::max(s.blocks_, s.first_[c] + static_cast<index_t>(s.files_[c].size()));
-    }
-    return s;
-  }
+  static std::optional<set_moments> open(const capture_set& source, const std::optional<bucket_edges>& buckets = {});
   index_t blocks() const { return blocks_; }
 
   /// Moments of a layer over `buckets`, one entry per block that holds documents.
-  std::vector<token_moments> read(index_t layer) const {
-    std::vector<std::optional<token_moments>> blocks(blocks_);
-    for (std::size_t c = 0; c < files_.size(); ++c)
-      for (std::size_t b = 0; b < files_[c].size(); ++b) {
-        auto m = files_[c][b].read(layer);
-        m.moments = coarser(m.moments, buckets_);
-        auto& to = blocks[first_[c] + b];
-        if (to)
-          merge(*to, m);
-        else
-          to = std::move(m);
-      }
-    std::vector<token_moments> found;
-    for (auto& block : blocks)
-      if (block) found.push_back(std::move(*block));
-    return found;
-  }
+  std::vector<token_moments> read(index_t layer) const;
 
  private:
   set_moments() = default;

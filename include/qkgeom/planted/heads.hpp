@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "qkgeom/core/config.hpp"
 #include "qkgeom/core/head.hpp"
+#include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom {
 
@@ -40,11 +44,31 @@ struct planted_rows {
   }
 };
 
+namespace detail {
+QKGEOM_INLINE planted_rows<double> planted_in_f64(const planted_head& head);
+}
+
 /// Draws the rows of a planted head; a seed gives the same rows on every machine up to the rounding of log and cos.
 /// Throws if a number is out of range or a vector has the wrong size.
 template <class T = double>
-planted_rows<T> plant(const planted_head& head);
+planted_rows<T> plant(const planted_head& head) {
+  auto rows = detail::planted_in_f64(head);
+  const auto rounded = [](const std::vector<double>& x) {
+    std::vector<T> y(x.size());
+    std::transform(x.begin(), x.end(), y.begin(), round_to<T>);
+    return y;
+  };
+  return {rows.dim,
+          rounded(rows.q),
+          rounded(rows.k),
+          std::move(rows.q_position),
+          std::move(rows.q_document),
+          std::move(rows.k_position),
+          std::move(rows.k_document)};
+}
 
 }  // namespace qkgeom
 
+#if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/planted/detail/heads.hpp"
+#endif

@@ -102,13 +102,11 @@ QKGEOM_INLINE void set_mean_and_error(profile_bucket& bucket, bool documents_wei
 
 /// Throws `error`, beginning with the name `function`, unless there is one model per query head of the layer, of the
 /// layer's head size.
-template <class T, memory_space S>
-void check_models(const char* function, const std::vector<query_model>& models, const layer_view<T, S>& layer);
+QKGEOM_INLINE void check_models(const char* function, const std::vector<query_model>& models, const layer_shape& layer);
 
 /// The pair problem of each query head: the score distributions of its model. Throws as `check_models` does.
-template <class T, memory_space S>
-std::vector<pair_problem> pair_problems(const char* function, const std::vector<query_model>& models,
-                                        const layer_view<T, S>& layer);
+QKGEOM_INLINE std::vector<pair_problem> pair_problems(const char* function, const std::vector<query_model>& models,
+                                                      const layer_shape& layer);
 
 }  // namespace qkgeom
 

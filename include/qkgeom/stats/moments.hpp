@@ -73,8 +73,7 @@ head_moments accumulate(Context& ctx, const head_view<T, S>& head, const Buckets
 
 /// Throws `error`, beginning with the name `function`, unless the moments have the layer's numbers of query and key
 /// heads and its head size.
-template <class T, memory_space S>
-void check_moments(const char* function, const layer_moments& m, const layer_view<T, S>& layer) {
+inline void check_moments(const char* function, const layer_moments& m, const layer_shape& layer) {
   require(static_cast<index_t>(m.q.size()) == layer.q.heads && static_cast<index_t>(m.k.size()) == layer.k.heads,
           function, ": moments of ", m.q.size(), " query and ", m.k.size(), " key heads for ", layer.q.heads, " and ",
           layer.k.heads);

@@ -15,6 +15,7 @@
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/geometry/detail/fourier.hpp"
+#include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/linalg/dense.hpp"
 
 namespace qkgeom {

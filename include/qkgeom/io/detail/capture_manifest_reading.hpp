@@ -156,4 +156,25 @@ QKGEOM_INLINE capture_manifest parse_manifest(std::string_view text, const std::
   return m;
 }
 
+QKGEOM_INLINE index_t capture_manifest::usual_bucket_size() const {
+  if (bucket.kind == "uniform" && bucket.size > 0) return bucket.size;
+  if (const auto at = extra.find("moments"); at != extra.end() && at->is_object())
+    if (const auto size = at->find("bucket_size");
+        size != at->end() && size->is_number_integer() && *size > 0 && *size <= context_length)
+      return size->get<index_t>();
+  return sixteenth_of(context_length);
+}
+
+QKGEOM_INLINE std::vector<index_t> capture_manifest::key_of_query(const captured_layer_info& l) const {
+  std::vector<index_t> map;
+  for (const index_t h : l.query_heads) {
+    const index_t key = key_head_of(h, model.n_query_heads, model.n_key_heads);
+    const auto it = std::find(l.key_heads.begin(), l.key_heads.end(), key);
+    require(it != l.key_heads.end(), "layer ", l.layer, ": query head ", h, " reads key head ", key,
+            ", which key_heads does not list");
+    map.push_back(it - l.key_heads.begin());
+  }
+  return map;
+}
+
 }  // namespace qkgeom

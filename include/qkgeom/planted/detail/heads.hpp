@@ -7,17 +7,13 @@
 
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/core/scalar.hpp"
 #include "qkgeom/planted/heads.hpp"
 
-namespace qkgeom {
-
-namespace detail {
+namespace qkgeom::detail {
 
 /// Appends the rows of one side.
-template <class T>
-void plant_side(const planted_head& head, bool query, std::vector<T>& x, std::vector<std::int32_t>& position,
-                std::vector<std::int32_t>& document) {
+inline void plant_side(const planted_head& head, bool query, std::vector<double>& x,
+                       std::vector<std::int32_t>& position, std::vector<std::int32_t>& document) {
   const std::size_t d = head.dim;
   const auto& mean = query ? head.mean_q : head.mean_k;
   const auto& drift = query ? head.drift_q : head.drift_k;
@@ -38,7 +34,7 @@ void plant_side(const planted_head& head, bool query, std::vector<T>& x, std::ve
           value += noise[r];
         else
           for (std::size_t c = 0; c < d; ++c) value += root[r * d + c] * noise[c];
-        x.push_back(round_to<T>(value));
+        x.push_back(value);
       }
       position.push_back(drawn[i]);
       document.push_back(static_cast<std::int32_t>(e));
@@ -46,10 +42,7 @@ void plant_side(const planted_head& head, bool query, std::vector<T>& x, std::ve
   }
 }
 
-}  // namespace detail
-
-template <class T>
-planted_rows<T> plant(const planted_head& head) {
+QKGEOM_INLINE planted_rows<double> planted_in_f64(const planted_head& head) {
   require(head.dim >= 1, "plant: dim must be at least 1, not ", head.dim);
   require(head.context_length >= 1 && head.context_length <= index_t{0x7fffffff},
           "plant: context_length must lie in [1, 2147483647], not ", head.context_length);
@@ -65,11 +58,11 @@ planted_rows<T> plant(const planted_head& head) {
   check_size("drift_k", head.drift_k, head.dim);
   check_size("root_q", head.root_q, head.dim * head.dim);
   check_size("root_k", head.root_k, head.dim * head.dim);
-  planted_rows<T> rows;
+  planted_rows<double> rows;
   rows.dim = head.dim;
-  detail::plant_side(head, true, rows.q, rows.q_position, rows.q_document);
-  detail::plant_side(head, false, rows.k, rows.k_position, rows.k_document);
+  plant_side(head, true, rows.q, rows.q_position, rows.q_document);
+  plant_side(head, false, rows.k, rows.k_position, rows.k_document);
   return rows;
 }
 
-}  // namespace qkgeom
+}  // namespace qkgeom::detail

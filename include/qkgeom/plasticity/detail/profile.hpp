@@ -9,37 +9,6 @@
 
 namespace qkgeom {
 
-template <class T, memory_space S>
-void check_models(const char* function, const std::vector<query_model>& models, const layer_view<T, S>& layer) {
-  require(static_cast<index_t>(models.size()) == layer.q.heads, function, ": ", models.size(), " query models for ",
-          layer.q.heads, " query heads");
-  const auto check_size = [&](const std::vector<double>& of_model) {
-    require(static_cast<index_t>(of_model.size()) == layer.k.dim, function, ": a query model of head size ",
-            of_model.size(), " for keys of size ", layer.k.dim);
-  };
-  for (const auto& m : models) {
-    require(static_cast<index_t>(m.bucket.size()) == m.buckets.count(), function, ": a query model of ",
-            m.bucket.size(), " buckets has edges of ", m.buckets.count());
-    if (!m.reflector.empty()) check_size(m.reflector);
-    for (const auto& b : m.bucket)
-      if (b.queries >= 2) check_size(b.mean);
-  }
-}
-
-template <class T, memory_space S>
-std::vector<pair_problem> pair_problems(const char* function, const std::vector<query_model>& models,
-                                        const layer_view<T, S>& layer) {
-  check_models(function, models, layer);
-  std::vector<pair_problem> problems;
-  for (std::size_t h = 0; h < models.size(); ++h) {
-    const auto& m = models[h];
-    pair_problem p{layer.key_of_query[h], m.reflector, {}};
-    for (index_t b = 0; b < m.buckets.count(); ++b) p.distributions.push_back(scores_of(m, b, layer.window));
-    problems.push_back(std::move(p));
-  }
-  return problems;
-}
-
 namespace detail {
 
 /// A pair set with options; a function becomes `weighted_pairs`.

@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/backend/host_launcher.hpp"

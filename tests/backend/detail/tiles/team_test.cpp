@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/backend/fibre_team.hpp"

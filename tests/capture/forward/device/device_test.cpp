@@ -18,6 +18,7 @@
 
 #include "capture/analysis/live_analysis_on.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/compared_passes.hpp"
