@@ -43,8 +43,8 @@ class query_choice {
  public:
   QKGEOM_INLINE query_choice(bucket_edges edges, index_t max_queries, std::uint64_t seed);
 
-  /// Adds rows: the next, or, of `rows_of_all` more, those with the numbers `number`. append(i, values) appends the
-  /// values of row i of `position`.
+  /// Adds the next `rows_of_all` rows of the layer, of which these lie here: `number` has their numbers among those
+  /// rows, null where all lie here. append(i, values) appends the values of row i of `position`.
   QKGEOM_INLINE void add(const vector_view<const std::int32_t>& position, const std::vector<index_t>* number,
                          index_t rows_of_all, const std::function<void(index_t, std::vector<std::byte>&)>& append);
 

@@ -34,13 +34,12 @@ QKGEOM_INLINE void query_choice::add(const vector_view<const std::int32_t>& posi
 }
 
 QKGEOM_INLINE std::vector<query_draws> query_choice::take() {
+  std::vector<query_draws> all;
   for (auto& mine : bucket_) {
     thin(mine);
     std::sort(mine.kept.begin(), mine.kept.end(), [](const auto& a, const auto& b) { return a.row < b.row; });
+    all.push_back({std::exchange(mine.kept, {}), mine.count, mine.position_sum});
   }
-  std::vector<query_draws> all(bucket_.size());
-  for (std::size_t b = 0; b < all.size(); ++b)
-    all[b] = {std::exchange(bucket_[b].kept, {}), bucket_[b].count, bucket_[b].position_sum};
   return all;
 }
 
