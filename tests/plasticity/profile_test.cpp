@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Pair kernels against the definition, written out in double.
 #include "qkgeom/plasticity/profile.hpp"
-#include "qkgeom/core/random.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "tests/common/refusal.hpp"

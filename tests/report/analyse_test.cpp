@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A capture in several shards, and several captures, against the same documents in one.
 #include "qkgeom/report/analyse.hpp"
-#include "qkgeom/core/random.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/csv/head_csv.hpp"
 #include "qkgeom/report/document_analysis.hpp"

@@ -27,7 +27,7 @@ struct drawn_query {
   }
 };
 
-/// The queries kept of one bucket, and what was seen of it.
+/// The kept queries of one bucket, the number of its queries seen, and the sum of their positions.
 struct query_draws {
   std::vector<drawn_query> kept{};
   index_t count = 0;
@@ -41,14 +41,14 @@ struct query_draws {
 /// Keeps the queries with the `max_queries` smallest draws of each bucket, whatever the type of their values.
 class query_choice {
  public:
-  QKGEOM_INLINE query_choice(bucket_edges edges, index_t max_queries, std::uint64_t seed);
+  query_choice(bucket_edges edges, index_t max_queries, std::uint64_t seed);
 
-  /// Adds the next `rows_of_all` rows of the layer, of which these lie here: `number` has their numbers among those
-  /// rows, null where all lie here. append(i, values) appends the values of row i of `position`.
-  QKGEOM_INLINE void add(const vector_view<const std::int32_t>& position, const std::vector<index_t>* number,
-                         index_t rows_of_all, const std::function<void(index_t, std::vector<std::byte>&)>& append);
+  /// Adds the next `rows_of_all` rows of the layer. This process has the rows of `position`; `number` holds their
+  /// numbers among the added rows, null if it has all of them. append(i, values) appends the values of row i.
+  void add(const vector_view<const std::int32_t>& position, const std::vector<index_t>* number, index_t rows_of_all,
+           const std::function<void(index_t, std::vector<std::byte>&)>& append);
 
-  /// Keeps of the rows of all processes what one process would.
+  /// Drops the queries that one process with the rows of all processes would not keep.
   template <context Context>
   void choose_among_all(Context& ctx) {
     for (auto& mine : bucket_) {
@@ -69,14 +69,14 @@ class query_choice {
     }
   }
 
-  /// The queries kept, by bucket, then row number; gives them away.
-  QKGEOM_INLINE std::vector<query_draws> take();
+  /// Returns the kept queries by bucket, in the order of their row numbers. Call it once.
+  std::vector<query_draws> take();
 
   const bucket_edges& edges() const { return edges_; }
   index_t seen() const { return seen_; }
 
  private:
-  QKGEOM_INLINE void thin(query_draws& b) const;
+  void thin(query_draws& b) const;
 
   bucket_edges edges_;
   index_t max_queries_;
