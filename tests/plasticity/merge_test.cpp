@@ -4,7 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
@@ -160,6 +166,15 @@ TEST(observed_queries, are_the_same_for_every_split_and_never_more_than_asked_fo
   EXPECT_EQ(a.mean_position, b.mean_position);
   EXPECT_NE(a.values, c.values);
   for (std::size_t i = 0; i < a.bucket.size(); ++i) {
+    const random_stream stream{9, 0, static_cast<std::uint32_t>(i), draw::query_subset};
+    std::vector<std::pair<double, index_t>> draws;
+    for (std::size_t r = 0; r < rows.q_position.size(); ++r)
+      if (edges(rows.q_position[r]) == static_cast<index_t>(i)) draws.emplace_back(stream.uniform(r), r);
+    std::sort(draws.begin(), draws.end());
+    std::set<index_t> smallest, chosen;
+    for (std::size_t n = 0; n < 16; ++n) smallest.insert(draws.at(n).second);
+    for (const index_t n : a.bucket[i]) chosen.insert(a.row[n]);
+    EXPECT_EQ(chosen, smallest);
     EXPECT_EQ(a.bucket[i].size(), 16u);
     EXPECT_GT(a.count[i], 40);
   }
