@@ -14,6 +14,9 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
+# For a build whose own flags optimise little: the preset `tests`.
+set(QKGEOM_KERNEL_OPTIONS "" CACHE STRING "Compiler options of the library's bodies and of the forward pass's kernels alone")
+
 add_library(qkgeom_warnings INTERFACE)
 target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>"
   "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-sign-conversion>")   # or each subscript would want a cast

@@ -44,6 +44,8 @@ if(TARGET qkgeom_io)   # its bodies, and those of report/; who calls them links 
   target_link_libraries(qkgeom_compiled PRIVATE $<BUILD_INTERFACE:qkgeom_io>)
 endif()
 target_compile_definitions(qkgeom_compiled PUBLIC QKGEOM_PRECOMPILED)
-set_target_properties(qkgeom_compiled PROPERTIES UNITY_BUILD OFF)   # its files at once
+set_source_files_properties("${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp" PROPERTIES COMPILE_OPTIONS "${QKGEOM_KERNEL_OPTIONS}")
+set_target_properties(qkgeom_compiled PROPERTIES UNITY_BUILD OFF   # its files at once
+  POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)       # for shared libraries too
 add_library(qkgeom::compiled ALIAS qkgeom_compiled)
 set_target_properties(qkgeom_compiled PROPERTIES EXPORT_NAME compiled EXCLUDE_FROM_ALL $<NOT:$<BOOL:${PROJECT_IS_TOP_LEVEL}>>)

@@ -25,6 +25,6 @@ if(TARGET qkgeom::mpi)
 endif()
 set(_more -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0)   # what they find and link is tested, not how fast they are
 if(TARGET qkgeom::cuda)   # an architecture is enough
-  list(APPEND _more -DWITH_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-real)
+  list(APPEND _more -DWITH_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=80)
 endif()
 add_consumer(components "${PROJECT_SOURCE_DIR}/tests/components" "${_programs}" "" ${_more})

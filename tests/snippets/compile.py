@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Compile the ```cpp blocks of README.md and docs/*.md, and run README.md's programs.
 
-Usage: compile.py [--self-test] SOURCE_DIR WORK_DIR COMPILER INCLUDE_DIRS(;-separated)
+Usage: compile.py [--self-test] SOURCE_DIR WORK_DIR COMPILER INCLUDE_DIRS(;-separated) LINK_OPTIONS...
 
 A block with a `main` is a program. A block that defines functions or types stands by itself. Any other block becomes
 the body of a function, with its own #include lines above it; an HTML comment `<!-- prelude: ... -->` right before the
 block holds what the reader need not see (the variables that the text speaks of), its #include lines included. A program
-runs in SOURCE_DIR and must exit with 0.
+runs in SOURCE_DIR and must exit with 0. LINK_OPTIONS are the library
+qkgeom::compiled and the flags that it was compiled with.
 """
 import pathlib
 import re
@@ -40,15 +41,15 @@ def unit(page, line, code, prelude):
 
 
 def compile_block(compiler, includes, source, output, link):
-    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wno-unused-variable", "-Wno-unused-but-set-variable"]
-    command += ["-O1", "-pthread", "-o", str(output), str(source)] if link else ["-fsyntax-only", "-DQKGEOM_PRECOMPILED", str(source)]
+    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wno-unused-variable", "-Wno-unused-but-set-variable", "-DQKGEOM_PRECOMPILED"]
+    command += ["-o", str(output), str(source), *link, "-pthread"] if link else ["-fsyntax-only", str(source)]
     for folder in includes:
         if folder and folder != "/usr/include":
             command += ["-I", folder]
     return subprocess.run(command, stdin=subprocess.DEVNULL).returncode == 0
 
 
-def check(source, work, compiler, includes):
+def check(source, work, compiler, includes, link):
     """Compile (and run) the blocks of all pages; returns the number of blocks and the failures."""
     work.mkdir(parents=True, exist_ok=True)
     readme = source / "README.md"
@@ -59,14 +60,14 @@ def check(source, work, compiler, includes):
             name = f"{page.stem}_{line}"
             runs = page == readme and MAIN.search(code) is not None
             (work / f"{name}.cpp").write_text(unit(page, line, code, prelude))
-            if not compile_block(compiler, includes, work / f"{name}.cpp", work / name, runs):
+            if not compile_block(compiler, includes, work / f"{name}.cpp", work / name, runs and link):
                 failures.append(f"{page.relative_to(source)}:{line}: does not compile")
             elif runs and subprocess.run([work / name], cwd=source, stdin=subprocess.DEVNULL, timeout=300).returncode:
                 failures.append(f"{page.relative_to(source)}:{line}: does not exit with 0")
     return count, failures
 
 
-def self_test(work, compiler, includes):
+def self_test(work, compiler, includes, link):
     """A page with good and broken blocks: exactly the broken ones are reported."""
     fence = "```"
     (work / "docs").mkdir(parents=True, exist_ok=True)
@@ -77,7 +78,7 @@ def self_test(work, compiler, includes):
         f"{fence}sh\nnot c++\n{fence}\n{fence}cpp\nauto n = s.size();\n{fence}\n"
         f"{fence}cpp\n#include <vector>\nstd::vector<int> one(const int& x) {{\n  return {{x}};\n}}\n{fence}\n"
         f"{fence}cpp\n#include <vector>\nfor (int i : std::vector<int>(3)) {{\n  (void)i;\n}}\n{fence}\n")
-    count, failures = check(work, work / "units", compiler, includes)
+    count, failures = check(work, work / "units", compiler, includes, link)
     expected = ["README.md:5: does not exit with 0", "docs/a.md:11: does not compile"]
     if (count, failures) == (6, expected):
         return []
@@ -87,11 +88,11 @@ def self_test(work, compiler, includes):
 def main():
     arguments = [a for a in sys.argv[1:] if a != "--self-test"]
     source, work = pathlib.Path(arguments[0]).resolve(), pathlib.Path(arguments[1]).resolve()
-    compiler, includes = arguments[2], arguments[3].split(";")
+    compiler, includes, link = arguments[2], arguments[3].split(";"), arguments[4:]
     if "--self-test" in sys.argv:
-        failures, count = self_test(work, compiler, includes), 6
+        failures, count = self_test(work, compiler, includes, link), 6
     else:
-        count, failures = check(source, work, compiler, includes)
+        count, failures = check(source, work, compiler, includes, link)
     print("\n".join(failures) or f"{count} blocks compile")
     return bool(failures)
 
