@@ -15,7 +15,12 @@ if(PROJECT_IS_TOP_LEVEL)
 endif()
 
 # For a build whose own flags optimise little: the preset `tests`.
-set(QKGEOM_KERNEL_OPTIONS "" CACHE STRING "Compiler options of the library's bodies and of the forward pass's kernels alone")
+set(QKGEOM_KERNEL_OPTIONS "" CACHE STRING "Compiler options of the library's bodies and of the forward pass alone")
+# Whether all is optimised, so that files that need no speed have options of their own.
+set(QKGEOM_OPTIMISES_ALL OFF)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT QKGEOM_KERNEL_OPTIONS)
+  set(QKGEOM_OPTIMISES_ALL ON)
+endif()
 
 add_library(qkgeom_warnings INTERFACE)
 target_compile_options(qkgeom_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # run.sh [--sanitize | --preset NAME] [CTEST ARGUMENTS]
 # Installs what is missing, builds the preset (default: tests) and runs its whole suite; e.g. tests/run.sh -R '^stats'.
-# CUDA code is compiled for one architecture, which all newer GPUs run; CUDAARCHS="80-real;90-real;100" names others,
+# CUDA code is compiled for sm_80, with PTX for newer GPUs; CUDAARCHS="80-real;90-real;100" names other architectures,
 # QKGEOM_CUDA=OFF leaves it out.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

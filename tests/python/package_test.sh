@@ -15,9 +15,10 @@ fi
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$QKGEOM_SOURCE CCACHE_NOHASHDIR=1
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-2} PYTHONDONTWRITEBYTECODE=1
 rm -rf site with-device
-# Compiled as tests/ is: little is optimised, since there is little data.
+# With -Og, as the tests are: there is little data.
 "$python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --no-index --target "$PWD/site" \
-  -C build-dir="$PWD/build" -C cmake.build-type=None -C cmake.define.CMAKE_CXX_FLAGS="-Og -DNDEBUG" "$QKGEOM_SOURCE/examples/python" >pip.log 2>&1 || { cat pip.log; exit 1; }
+  -C build-dir="$PWD/build" -C cmake.build-type=None -C cmake.define.CMAKE_CXX_FLAGS="-Og -DNDEBUG" \
+  "$QKGEOM_SOURCE/examples/python" >pip.log 2>&1 || { cat pip.log; exit 1; }
 export PYTHONPATH=$PWD/site
 
 failures=0
