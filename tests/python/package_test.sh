@@ -14,28 +14,27 @@ fi
 
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$QKGEOM_SOURCE CCACHE_NOHASHDIR=1
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-2} PYTHONDONTWRITEBYTECODE=1
-rm -rf site with-device
-# With -Og, as the tests are: there is little data.
+rm -rf site with-device prefix copied tree apart
+cmake --install "$QKGEOM_BIN/.." --component qkgeom_library --prefix "$PWD/prefix" >install.log 2>&1 || { cat install.log; exit 1; }
+# With -Og, as the tests are: there is little data. Links the bodies that are compiled already.
 "$python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --no-index --target "$PWD/site" \
   -C build-dir="$PWD/build" -C cmake.build-type=None -C cmake.define.CMAKE_CXX_FLAGS="-Og -DNDEBUG" \
-  "$QKGEOM_SOURCE/examples/python" >pip.log 2>&1 || { cat pip.log; exit 1; }
+  -C cmake.define.CMAKE_PREFIX_PATH="$PWD/prefix" "$QKGEOM_SOURCE/examples/python" >pip.log 2>&1 || { cat pip.log; exit 1; }
 export PYTHONPATH=$PWD/site
 
 failures=0
-# The installed C++ package is found by a copy of the folder alone, and beside the sources where it is named.
-installed() { # NAME FOLDER: configured against $PWD/prefix in $PWD/NAME
-  cmake -G Ninja -S "$2" -B "$1" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$PWD/prefix" -DPython_EXECUTABLE="$python" \
-    >cmake.log 2>&1 && grep -q "qkgeom: the installed package .* of $PWD/prefix" cmake.log && return
-  cat cmake.log
-  echo "FAILED: the installed package is not found from $2"
+grep -q "^qkgeom_DIR:.*=$PWD/prefix/" build/CMakeCache.txt || { echo "FAILED: the package is not built on $PWD/prefix"; failures=1; }
+# A copy of the folder alone finds the installed package too; the folder among the sources that is told of none uses these.
+configured() { # NAME FOLDER SENTENCE ARGUMENTS...: in $PWD/NAME; compiles a unit
+  cmake -G Ninja -S "$2" -B "$1" -DCMAKE_BUILD_TYPE=Release -DPython_EXECUTABLE="$python" "${@:4}" >"$1.log" 2>&1 &&
+    grep -q "$3" "$1.log" && ninja -C "$1" CMakeFiles/_qkgeom.dir/src/module.cpp.o >>"$1.log" 2>&1 && return
+  cat "$1.log"
+  echo "FAILED: $2 does not say '$3' and compile"
   failures=$((failures + 1))
 }
-rm -rf prefix copied apart beside
-cmake --install "$QKGEOM_BIN/.." --component qkgeom_library --prefix "$PWD/prefix" >install.log 2>&1 || { cat install.log; exit 1; }
 cp -r "$QKGEOM_SOURCE/examples/python" copied
-installed apart copied
-installed beside "$QKGEOM_SOURCE/examples/python"
-ninja -C apart CMakeFiles/_qkgeom.dir/src/module.cpp.o >ninja.log 2>&1 || { cat ninja.log; failures=$((failures + 1)); }
+configured apart copied "qkgeom: the installed package .* of $PWD/prefix" -DCMAKE_PREFIX_PATH="$PWD/prefix"
+configured tree "$QKGEOM_SOURCE/examples/python" "qkgeom: the sources around this folder"
 check() { # FILE ARGUMENTS...
   "$python" "$QKGEOM_SOURCE/tests/python/$1" "${@:2}" || { echo "FAILED: $1"; failures=$((failures + 1)); }
 }
