@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
       "Scores and the fall of plasticity by plane of the rotary embedding: planes.csv, score_by_distance.csv, "
       "band_drops.csv and their figures"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   add_device_argument(app, a);
   add_head_arguments(app, a);
   add_query_model_arguments(app, a);
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
                "Also the profiles with each plane held still: plane_profiles.csv; an analysis for each");
   return run_main(argc, argv, app, a, [&] {
     const auto found = find_bands(a, choice);
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     write_bands(folder, found);
     printer out;
     print_bands(out, found);

@@ -175,10 +175,11 @@ int main(int argc, char** argv) {
       .required()
       .folder();
   app.add_option("--out", a.out, "Folder for table and figure; made if it is not there").required().type_name("DIR");
+  add_figures_argument(app, a);
   return run_main(argc, argv, app, a, [&] {
     const auto conditions = read_losses(evaluation);
     const auto compared = compare(conditions);
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     write_losses(folder, compared);
     draw(figure_of(compared), folder.figure("cache_losses"));
     printer out;

@@ -25,6 +25,8 @@ void add_arguments(command_line& app, arguments& a) {
   app.add_option("--threads", a.threads, "Threads; 0: one for each core").in_range(0, 4096).shows_default();
 }
 
+void add_figures_argument(command_line& app, arguments& a) { app.add_flag("!--no-figures", a.figures, "Tables alone"); }
+
 void add_device_argument(command_line& app, arguments& a) {
   app.add_option("--device", a.device, "Where moments, eigenproblems and pair sums are computed: cpu, or cuda (a GPU)")
       .one_of({"cpu", "cuda"})

@@ -12,6 +12,8 @@ namespace qkgeom::examples {
 
 /// CAPTURE, --out, --rows-only and --threads.
 void add_arguments(command_line& app, arguments& a);
+/// --no-figures.
+void add_figures_argument(command_line& app, arguments& a);
 /// --device: cpu or cuda.
 void add_device_argument(command_line& app, arguments& a);
 /// --layers, --heads and --head-part: some heads, or a part of each, alone.

@@ -26,6 +26,7 @@ std::filesystem::path output_folder::page(const std::string& name) {
 }
 
 std::filesystem::path output_folder::figure(const std::string& name) {
+  if (!draws_) return {};
   figures_.push_back(name);
   return path_ / name;
 }
@@ -98,6 +99,7 @@ void write_rotation(output_folder& out, const analysed& a, const std::vector<std
   write_rotated_csv(out.table("rotated.csv"), a.report);
   draw(bias_histogram(a.report), out.figure("bias_histogram"));
   draw(bias_map(a.report, bias_limit), out.figure("bias_map"));
+  if (!out.draws()) return;  // nor reads rows
   for (const auto* h : drawn)
     draw(head_plane(a.report, *h, a.rows(h->layer)),
          out.figure("plane_layer" + std::to_string(h->layer) + "_head" + std::to_string(h->q_head)));

@@ -52,14 +52,14 @@ void print_notes(printer& out, const std::vector<report_note>& notes, const std:
 /// Prints the model, the extent of the capture, and the report's notes.
 void print_capture(printer& out, const analysed& a);
 
-/// A program's output folder; keeps the names of the files written to it.
+/// A program's output folder; keeps the names of the files written to it. Without `figures` it holds tables alone.
 class output_folder {
  public:
-  explicit output_folder(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit output_folder(std::filesystem::path path, bool figures = true) : path_(std::move(path)), draws_(figures) {}
 
   /// Path of a table, e.g. "qk.csv".
   std::filesystem::path table(const std::string& name);
-  /// Path of a figure without extension.
+  /// Path of a figure without extension; empty, which draws nothing, where the folder holds tables alone.
   std::filesystem::path figure(const std::string& name);
   /// Path of an HTML page, e.g. "report.html".
   std::filesystem::path page(const std::string& name);
@@ -67,10 +67,12 @@ class output_folder {
   void print(printer& out) const;
 
   const std::filesystem::path& path() const { return path_; }
+  bool draws() const { return draws_; }
   const std::vector<std::string>& figures() const { return figures_; }
 
  private:
   std::filesystem::path path_;
+  bool draws_;
   std::vector<std::string> tables_, figures_, pages_;
 };
 

@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   qkgeom::analysis_options options{.geometry_blocks = 20};
   command_line app{"Several models side by side: models.csv, positions.csv, differences.csv and more, with figures"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   app.get_option("CAPTURE").description(
       "Captures, one of each model; those of untrained models (qkgeom-capture --untrained) are the baseline of their "
       "architecture");
@@ -66,7 +67,7 @@ int main(int argc, char** argv) {
     choices.thresholds = options.pca.thresholds;
     choices.query_model = name_of(options.covariances.at(0));
     choices.seed = a.seed;
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     std::vector<qkgeom::compared_model> models;
     for (std::size_t i = 0; i < a.captures.size(); ++i) {
       auto one = a;

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   command_line app{
       "Splits AP_drop of every head into drift, content means, variance and keys: drop_split.csv, figures"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   add_query_model_arguments(app, a);
   app.add_option(
          "--keys", choice.keys,
@@ -23,7 +24,7 @@ int main(int argc, char** argv) {
       .shows_default();
   return run_main(argc, argv, app, a, [&] {
     const auto found = split_capture(a, choice);
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     write_drops(folder, found);
     printer out;
     print_notes(out, notes_on_captures(a));

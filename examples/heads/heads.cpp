@@ -42,7 +42,7 @@ struct choices {
 
 /// Writes every table and figure; prints a summary if `out` is not null.
 void write_all(const choices& c, const analysed& found, const std::filesystem::path& path, printer* out) {
-  output_folder folder(path);
+  output_folder folder(path, c.a.figures);
   write_analysis(folder, found, c.options.pca.thresholds, c.heads);
   const auto details = c.details ? write_details(folder, found, c.a) : std::vector<std::string>{};
   const auto likeness = qkgeom::shared_keys_of(found.report);
@@ -98,7 +98,7 @@ void write_by_label(const choices& c, const std::string& label, printer& out) {
     if (c.a.writes()) groups[i].outside = summary(others, "rest").groups;
   }
   if (!c.a.writes()) return;
-  output_folder folder(c.a.out);
+  output_folder folder(c.a.out, c.a.figures);
   write_groups_csv(folder.table("groups.csv"), groups);
   print_groups(out, groups);
   for (const auto& why : left_out) out.line("  left out: " + why);
@@ -117,6 +117,7 @@ int main(int argc, char** argv) {
   command_line app{
       "The geometry of every head: heads.csv, layers.csv, all tables and figures of pca, rotation and plasticity"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
@@ -152,7 +153,7 @@ int main(int argc, char** argv) {
     const auto contexts =
         lengths.empty() ? std::vector<qkgeom::compared_model>{} : analyse_contexts(a, options, lengths);
     if (!contexts.empty()) {
-      output_folder folder(a.out);
+      output_folder folder(a.out, a.figures);
       write_contexts(folder, contexts);
       print_contexts(out, contexts);
       folder.print(out);

@@ -10,12 +10,13 @@ int main(int argc, char** argv) {
   qkgeom::analysis_options options{.plasticity = false};
   command_line app{"PCA of queries and keys: qk.csv, the r_q-r_k scatter and map, shares of head classes"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   add_device_argument(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   return run_main(argc, argv, app, a, [&] {
     const auto found = analyse_capture(a, options);
     if (!a.writes()) return;
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     write_notes(folder, found);
     write_pca(folder, found, options.pca.thresholds);
     printer out;

@@ -78,7 +78,7 @@ void run_preset(const arguments& a, const preset_arguments& preset) {
                                       .seed = a.seed},
                                      [&](index_t done) { bar.add(done); });
   bar.done();
-  output_folder folder(a.out);
+  output_folder folder(a.out, a.figures);
   write_head_metrics_csv(folder.table("head_metrics.csv"), heads);
   write_head_bucket_plasticity_csv(folder.table("head_bucket_plasticity.csv"), heads, grid.first);
   write_head_component_weights_csv(folder.table("head_component_weights.csv"), heads);

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   qkgeom::analysis_options options{.geometry = false};
   command_line app{"Attention plasticity: profile.csv, heatmap.csv, bins.csv and their figures"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
   app.add_flag("--across-examples", options.across_documents, "Pairs of keys of different documents too");
@@ -22,7 +23,7 @@ int main(int argc, char** argv) {
     a.processes->begin([&] { options = with_arguments(options, a); });
     const auto found = analyse_capture(a, options);
     if (!a.writes()) return;
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     write_notes(folder, found);
     write_plasticity(folder, found);
     printer out;

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
       "What rounding keys to the types of a cache does to their order, and tables of bits per key head: "
       "rounded_keys.csv, rounded_keys_distance.csv, bit_tables.csv, conditions.json for qkgeom-evaluate"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   add_query_model_arguments(app, a);
   add_seed_argument(app, a);
   app.add_option("--types", choice.types, "Cache types, as llama.cpp names them").list().one_of(names).shows_default();
@@ -26,7 +27,7 @@ int main(int argc, char** argv) {
       .shows_default();
   return run_main(argc, argv, app, a, [&] {
     const auto found = find_rounding(a, choice);
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     write_rounding(folder, found);
     printer out;
     print_rounding(out, found);

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   std::string separation = "centroid";
   command_line app{"Planar rotation: rotated.csv, bias strength as histogram and map, the plane of chosen heads"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   add_device_argument(app, a);
   app.add_option("--head", heads, "Draw the plane of this head, LAYER.HEAD; may be given several times");
   app.add_option("--separation", separation, "How axis b is found")
@@ -22,7 +23,7 @@ int main(int argc, char** argv) {
     if (separation == "top_eigenvector") options.rotation.separation = qkgeom::separation_axis_kind::top_eigenvector;
     const auto found = analyse_capture(a, options);
     if (!a.writes()) return;
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     write_notes(folder, found);
     write_rotation(folder, found, heads);
     printer out;

@@ -12,7 +12,6 @@ int main(int argc, char** argv) {
   arguments a;
   std::filesystem::path tables;
   thesis::effective_options effective;
-  bool figures = true;
   command_line app{
       "The thesis' claims beside what its published tables give: claims.csv, hypotheses.csv, tables, figures"};
   app.add_option("TABLES", tables, "Folder of the published tables: examples/thesis/data").required();
@@ -31,7 +30,7 @@ int main(int argc, char** argv) {
       "Captures of the thesis' models, for claims that no table decides: folders that qkgeom-capture --study "
       "NAME made, or MODEL=CAPTURE");
   app.add_option("--threads", a.threads, "Threads for these; 0: one for each core").shows_default();
-  app.add_flag("!--no-figures", figures, "Tables alone");
+  add_figures_argument(app, a);
   return run_main(argc, argv, app, a, [&] {
     auto published = thesis::read_published(tables);
     published.captures = thesis::read_captures(captures, a, published);
@@ -39,7 +38,7 @@ int main(int argc, char** argv) {
     const auto hypotheses = thesis::test_hypotheses(tables, published, a.seed);
     const auto correspondences = thesis::correspondences(published);
     const auto lengths = thesis::effective_lengths(published, effective);
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     printer out;
     thesis::write_claims(folder.table("claims.csv"), claims);
     thesis::write_hypotheses(folder.table("hypotheses.csv"), hypotheses);
@@ -51,7 +50,7 @@ int main(int argc, char** argv) {
     thesis::print_effective_lengths(out, lengths);
     thesis::print_hypotheses(out, hypotheses);
     thesis::print_claims(out, claims);
-    if (figures) thesis::write_figures(folder, published);
+    thesis::write_figures(folder, published);
     folder.print(out);
   });
 }

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
       "Training dynamics: trajectory.csv, transitions.csv, bias_split.csv, embedding_split.csv and their figures from "
       "captures of checkpoints"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   app.get_option("CAPTURE")
       .description(
           "Captures of one model's checkpoints in training order, at least two; the same heads in each, best "
@@ -52,7 +53,7 @@ int main(int argc, char** argv) {
       sources.push_back(found.source);
     }
     const auto steps = swap_embeddings(a, options, points, sources);
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     const std::string model(name_of(options.covariances[0]));
     qkgeom::write_notes_csv(folder.table("notes.csv"), notes);
     write_dynamics(folder, points, model);

@@ -352,7 +352,7 @@ void write_prediction(output_folder& out, const prediction& p, const analysis_op
   draw(heads_figure(p), out.figure("what_if_heads"));
   for (const auto& [name, found] : {std::pair{"captured", &p.captured}, std::pair{"predicted", &p.predicted}}) {
     std::filesystem::create_directories(out.path() / name);
-    output_folder folder(out.path() / name);
+    output_folder folder(out.path() / name, out.draws());
     write_analysis(folder, *found, options.pca.thresholds, {});
   }
 }

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
       "Predicts every head's geometry at a longer context or under another rotary embedding: what_if.csv with "
       "intervals, self_check.csv, stationarity.csv, and all tables and figures of heads, captured and predicted"};
   add_arguments(app, a);
+  add_figures_argument(app, a);
   add_device_argument(app, a);
   add_plasticity_arguments(app, a);
   add_head_arguments(app, a);
@@ -36,7 +37,7 @@ int main(int argc, char** argv) {
   return run_main(argc, argv, app, a, [&] {
     options = with_arguments(options, a);
     const auto found = predict(a, options, choice);
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     write_prediction(folder, found, options);
     printer out;
     print_prediction(out, found);

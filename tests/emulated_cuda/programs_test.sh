@@ -21,13 +21,13 @@ cat >"$work/conditions.json" <<'END'
 {"conditions": [{"name": "one less", "changes": [{"head": "0.1", "ablate": true}]}]}
 END
 for device in cuda cpu; do
-  on $device qkgeom-capture "${capture[@]}" --sampler all --analyse --out "$work/analysed-$device"
+  on $device qkgeom-capture "${capture[@]}" --layers 0,3 --sampler all --analyse --out "$work/analysed-$device"
   for program in heads pca rotation plasticity; do
-    on $device $program "$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors" --out "$work/$program-$device"
+    on $device $program "$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors" --no-figures --out "$work/$program-$device"
   done
   on $device qkgeom-capture "${capture[@]}" "${rows[@]}" --out "$work/rows-$device"
   grep '^loss' "$work/stdout" >"$work/loss-$device"
-  run heads "$work/rows-$device" --out "$work/softmax-$device"
+  run heads "$work/rows-$device" --no-figures --out "$work/softmax-$device"
   on $device qkgeom-evaluate --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 \
     --max-length 300 --distances 64 --trials 2 --conditions "$work/conditions.json" --out "$work/evaluated-$device"
 done

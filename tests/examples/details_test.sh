@@ -10,9 +10,9 @@ capture() { # OUT RATE OPTIONS...
     --bucket-size 64 --rate "$2" --moments --out "$work/$1" "${@:3}"
 }
 capture many 24
-run heads "$work/many" --out "$work/tokens" --details
-run heads "$work/many" --out "$work/rows" --details --rows-only
-run heads "$work/many" --out "$work/mean" --details --query-position mean
+run heads "$work/many" --no-figures --out "$work/tokens" --details
+run heads "$work/many" --no-figures --out "$work/rows" --details --rows-only
+run heads "$work/many" --no-figures --out "$work/mean" --details --query-position mean
 
 # Keys before the second query bucket lie in the first key bucket, so that the table's cell equals the profile's bucket.
 for which in tokens rows; do
@@ -31,14 +31,14 @@ column "$work/mean/decay_profile.csv" tau | grep -qx '96' && bad "--query-positi
 
 # Buckets with fewer than two observed queries have a model but no gap.
 capture few 1
-run heads "$work/few" --out "$work/sparse" --details
+run heads "$work/few" --no-figures --out "$work/sparse" --details
 column "$work/sparse/gaps.csv" gap | grep -q . || bad "no bucket has a gap"
 column "$work/sparse/gaps.csv" gap | sed 1,4d | grep -qx '' || bad "every bucket has a gap"
 
 # PCA and rotation accept moments over any buckets.
 run qkgeom-capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \
   --bucket-size 64 --rate 24 --moments --statistics-bucket-size 100 --out "$work/grid"
-run rotation "$work/grid" --out "$work/of-grid"
-run rotation "$work/many" --out "$work/of-many"
+run rotation "$work/grid" --no-figures --out "$work/of-grid"
+run rotation "$work/many" --no-figures --out "$work/of-many"
 awk -F, 'NR == FNR { a[FNR] = $0; next } { split(a[FNR], x); for (i = 4; i <= NF && FNR > 1; ++i) { d = x[i] - $i; if (d * d > 1e-16 * (1 + x[i] * x[i])) exit 1 } }' \
   "$work/of-grid/rotated.csv" "$work/of-many/rotated.csv" || bad "rotation of moments over other buckets"

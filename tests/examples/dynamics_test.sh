@@ -24,7 +24,7 @@ expected=$(printf '%s\n' notes.csv trajectory.csv transitions.csv bias_split.csv
 [[ -z $(find "$work/out" -empty) ]] || bad "empty: $(find "$work/out" -empty)"
 
 # Means over heads equal those of heads.csv. In f64: f32 pairs round differently beside a heatmap.
-run heads "$a" --out "$work/heads" --threads 2 --precision f64
+run heads "$a" --no-figures --out "$work/heads" --threads 2 --precision f64
 for name in alpha_k bias_context score_sd ap_drop r_k_pc0; do
   mean=$(column "$work/heads/heads.csv" $name | awk '{ s += $1 } END { printf "%.12g", s / NR }')
   absolute=$(column "$work/heads/heads.csv" $name | awk '{ s += $1 < 0 ? -$1 : $1 } END { printf "%.12g", s / NR }')

@@ -15,9 +15,9 @@ head -4 "$model/heldout.jsonl" | sed '1s/^{/{"kind": "a b", /; 3s/^{/{"kind": "a
 sed -n '1p; 3p' "$work/all.jsonl" >"$work/some.jsonl"
 capture "$work/all.jsonl" all --label-fields kind,id --moments
 capture "$work/some.jsonl" some --label-fields kind --moments # so that both have one shard per document
-run heads "$work/all" --out "$work/out" --group-by kind
+run heads "$work/all" --no-figures --out "$work/out" --group-by kind
 grep -q '^By kind: ' "$work/stdout" && grep -q 'of the captured rows alone' "$work/stdout" || bad "no summary by kind"
-run heads "$work/some" --out "$work/alone" --refit-errors --rows-only
+run heads "$work/some" --no-figures --out "$work/alone" --refit-errors --rows-only
 [[ $(ls -d "$work"/out/*/ | xargs -n1 basename | tr '\n' ' ') == "kind=7 kind=a_b " ]] || bad "folders: $(ls "$work/out")"
 for table in "$work"/alone/*.csv; do
   cmp "$table" "$work/out/kind=a_b/$(basename "$table")" || bad "$(basename "$table") is not that of the documents alone"
@@ -37,7 +37,7 @@ done
 
 # A warning if the same texts are given twice.
 cp -r "$work/some" "$work/again"
-run pca "$work/some" "$work/again" --out "$work/twice"
+run pca "$work/some" "$work/again" --no-figures --out "$work/twice"
 grep -q 'some and .*/again are of the same texts' "$work/stdout" || bad "the same texts twice are not noted"
 
 # The manifest may list documents in any order. A value without rows is left out and named.
@@ -48,11 +48,11 @@ m = json.load(open(sys.argv[1]))
 m["examples"].reverse()
 json.dump(m, open(sys.argv[1], "w"))
 EOF
-run heads "$work/turned" --out "$work/turned-out" --group-by kind
+run heads "$work/turned" --no-figures --out "$work/turned-out" --group-by kind
 cmp "$work/out/groups.csv" "$work/turned-out/groups.csv" || bad "groups depend on the manifest's order"
 { cat "$work/all.jsonl"; echo '{"text": "Amen", "kind": "tiny", "id": "t"}'; } >"$work/more.jsonl"
 capture "$work/more.jsonl" more --label-fields kind --skip-first 20
-run heads "$work/more" --out "$work/more-out" --group-by kind
+run heads "$work/more" --no-figures --out "$work/more-out" --group-by kind
 grep -q 'left out: tiny: no queries in layer 2' "$work/stdout" || bad "a value without rows: $(grep 'left out' "$work/stdout")"
 [[ $(column "$work/more-out/groups.csv" value | uniq | tr '\n' ' ') == "7 a b " ]] || bad "values in groups.csv beside one without rows"
 column "$work/more-out/groups.csv" ap_overall_less_rest | grep -qx '' && bad "no difference beside a value without rows"

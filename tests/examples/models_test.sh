@@ -34,7 +34,7 @@ for pair in ap_drop:ap_drop_mean ap_drop_error:ap_drop_mean_error abs_r_k_a:r_k_
   mapfile -t want < <(column "$work/dynamics/trajectory.csv" "${pair#*:}")
   for i in 0 1 2 3 4 5; do close "${got[i]}" "${want[i]}" || bad "${pair%:*} in row $i: ${got[i]}, not ${want[i]}"; done
 done
-run heads "$work/first" --precision f64 --out "$work/heads"
+run heads "$work/first" --precision f64 --no-figures --out "$work/heads"
 want=$(awk -F, '$3 == "quintile" && $5 == 128 { s += $6; ++n } END { printf "%.12g", s / n }' "$work/heads/bins.csv")
 got=$(awk -F, '$1 == "first" && $2 == "all" && $3 == "quintile" && $5 == 128 { print $6 }' "$work/out/positions.csv")
 close "$got" "$want" || bad "the last quintile is $got, bins.csv says $want"

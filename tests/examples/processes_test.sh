@@ -5,8 +5,8 @@
 set -uo pipefail
 data=$QKGEOM_SOURCE/tests/data/golden/long-f32.safetensors
 [[ $(ldd "$QKGEOM_BIN/heads") == *libmpi* ]] || { echo "heads was built without MPI"; exit 77; }
-# A machine with few cores, and Open MPI's permission where the tests run as root.
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_ALLOW_RUN_AS_ROOT=1
+# A machine with few cores, no second between the signals that end ranks, and Open MPI's permission where the tests run as root.
+export OMPI_MCA_odls_base_sigkill_timeout=0 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LSAN_OPTIONS=detect_leaks=0
 launcher=${QKGEOM_MPIEXEC:-mpirun}
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
@@ -27,10 +27,10 @@ same() {
   rm -r "$out"*
 }
 same "1 2 3" heads "$data" --refit-errors
-same 2 heads "$data" --layers 3 --heads 0.5 --details --max-position 1000,2000
+same 2 heads "$data" --no-figures --layers 3 --heads 0.5 --details --max-position 1000,2000
 same 2 pca "$data"
 same 3 rotation "$data" --head 3.2
-same 2 plasticity "$data" --covariance joint --pairs prefix_uniform
+same 2 plasticity "$data" --no-figures --covariance joint --pairs prefix_uniform
 same 2 plasticity "$data" --preset attention-plasticity
 
 status=0

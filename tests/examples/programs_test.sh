@@ -54,7 +54,7 @@ done
 
 # Drawn pairs differ from all pairs by about their sampling error and do not depend on the threads; all pairs have a
 # sampling error of 0. f64 arithmetic changes values by less than 1e-6, the query's position in its bucket by more.
-plasticity() { run plasticity "$data/long-f32.safetensors" --out "$work/$1" --covariance joint "${@:2}"; }
+plasticity() { run plasticity "$data/long-f32.safetensors" --no-figures --out "$work/$1" --covariance joint "${@:2}"; }
 plasticity all
 plasticity drawn --pairs sampled:300 --threads 1
 grep -q 'Over drawn pairs of keys of a document' "$work/stdout" || bad "the summary does not say that pairs were drawn"
@@ -156,6 +156,11 @@ refused short.safetensors heads "$work/short.safetensors" --out "$work/x"
 echo "no capture" >"$work/text.safetensors"
 refused text.safetensors heads "$work/text.safetensors" --out "$work/x"
 program_path=/nowhere refused "gnuplot is not installed" pca "$data/long-f32.safetensors" --out "$work/x"
+
+# Tables alone need no gnuplot and are the same.
+PATH=/nowhere run heads "$data/long-f32.safetensors" --no-figures --out "$work/tables"
+wrote "$work/tables" $(cd "$work/long-f32" && ls *.csv)
+for table in "$work"/tables/*.csv; do cmp "$table" "$work/long-f32/$(basename "$table")" || bad "--no-figures changes $table"; done
 
 # A program that is ended while it draws leaves whole files alone.
 mkdir "$work/ending"

@@ -21,7 +21,7 @@ take long --skip-examples 6 --max-length 8192
 # them than the short capture does.
 for tokens in 512 2048; do
   take short-$tokens --max-length 8192 --short $tokens
-  run what_if "$work/short-$tokens" --actual "$work/long" --out "$work/from-$tokens"
+  run what_if "$work/short-$tokens" --actual "$work/long" --no-figures --out "$work/from-$tokens"
   grep -q 'What if: 8 192 tokens' "$work/stdout" || bad "what_if does not go where --short says: $(cat "$work/stdout")"
   python3 - "$work/from-$tokens/actual.csv" <<'END' || bad "from $tokens: $(cat "$work/from-$tokens/actual.csv")"
 import csv, sys
@@ -39,9 +39,9 @@ done
 
 # A capture of rows after the rotation is turned back: the same prediction as from rows before it.
 take short-post --max-length 1024
-run what_if "$work/short-post" --context 8192 --out "$work/from-post"
+run what_if "$work/short-post" --context 8192 --no-figures --out "$work/from-post"
 take short-pre --max-length 1024 --pre-rope
-run what_if "$work/short-pre" --context 8192 --out "$work/from-pre"
+run what_if "$work/short-pre" --context 8192 --no-figures --out "$work/from-pre"
 python3 - "$work/from-post/what_if.csv" "$work/from-pre/what_if.csv" <<'END' || bad "rows from after the rotation predict something else"
 import csv, sys
 a, b = (list(csv.DictReader(open(f))) for f in sys.argv[1:])
@@ -51,7 +51,7 @@ for x, y in zip(a, b, strict=True):
 END
 
 # The parts of AP_drop add up to it, in every head and in the means; nothing turns in NoPE layers.
-run bands "$work/short-pre" --context 8192 --out "$work/bands"
+run bands "$work/short-pre" --context 8192 --no-figures --out "$work/bands"
 python3 - "$work/bands" <<'END' || bad "bands: $(head -5 "$work/bands/band_drops.csv")"
 import csv, sys
 folder = sys.argv[1]
@@ -69,7 +69,7 @@ assert len(share) == 24 and all(abs(s - 1) < 1e-9 for s in share.values())
 END
 
 # A look at some heads gives their rows of the whole.
-run what_if "$work/short-pre" --context 8192 --heads 3.1,5.0 --out "$work/some"
+run what_if "$work/short-pre" --context 8192 --heads 3.1,5.0 --no-figures --out "$work/some"
 [[ $(wc -l <"$work/some/what_if.csv") == 3 && $(wc -l <"$work/some/stationarity.csv") == 3 ]] || bad "--heads 3.1,5.0"
 for number in ap_drop bias_context_logits; do
   cmp <(column "$work/some/what_if.csv" $number) <(paste -d, <(column "$work/from-pre/what_if.csv" layer) \

@@ -151,6 +151,7 @@ std::string number_text(double value) {
 }
 
 void write_plot(const plot_script& script, const fs::path& stem) {
+  if (stem.empty()) return;
   constexpr double most_pixels = 8192;  // along a side of the PNG; cairo itself ends at 32767
   const double scale = std::min(2.0, most_pixels / std::max(script.width, script.height));
   const auto size = [&](double factor) {
