@@ -26,5 +26,6 @@ settings=(-DQKGEOM_WERROR="${QKGEOM_WERROR:-OFF}" -DQKGEOM_BUILD_TESTS=ON)
 cmake --preset "$preset" "${settings[@]}"
 cmake --build --preset "$preset" -j "$jobs"
 
-[[ $preset != native ]] || exec ctest --test-dir build/native --output-on-failure --no-tests=error -j "$jobs" "$@"
-exec ctest --preset "$preset" -j "$jobs" "$@"
+# One test more than cores: some wait, for processes that end or streams that are late.
+[[ $preset != native ]] || exec ctest --test-dir build/native --output-on-failure --no-tests=error -j $((jobs + 1)) "$@"
+exec ctest --preset "$preset" -j $((jobs + 1)) "$@"

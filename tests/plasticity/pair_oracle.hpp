@@ -46,7 +46,8 @@ inline std::array<double, 1 + pair_terms> terms_of(const query_bucket& bucket, c
   for (std::size_t a = 1; a < d; ++a) {
     content += delta[a] * bucket.mean[a];
     cross += 2 * delta[0] * delta[a] * covariance[a];
-    for (std::size_t b = 1; b < d; ++b) rest += delta[a] * delta[b] * covariance[a * d + b];
+    for (std::size_t b = 1; b < a; ++b) rest += 2 * delta[a] * delta[b] * covariance[a * d + b];
+    rest += delta[a] * delta[a] * covariance[a * d + a];
   }
   const double drift = delta[0] * bucket.mean[0], z = (drift + content) / std::sqrt(along + rest + cross);
   const double later = same_position ? 0.5 : 0.5 * std::erfc(z / std::sqrt(2.0));

@@ -41,16 +41,16 @@ class mpi_group : public test::capture_program {
   pid_t start_together(int ranks, const std::string& out, bool resume = false) {
     auto capture = capture_to(out, resume);
     *(std::find(capture.begin(), capture.end(), "--threads") + 1) = "1";
-    // A machine with few cores, Open MPI's permission where the tests run as root, and the memory that it keeps to the
-    // end, which LeakSanitizer would name.
-    return start(capture, {.variables = {"OMPI_MCA_rmaps_base_oversubscribe=1",
+    // A machine with few cores, no second between the signals that end ranks, Open MPI's permission where the tests run
+    // as root, and the memory that it keeps to the end, which LeakSanitizer would name.
+    return start(capture, {.variables = {"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_odls_base_sigkill_timeout=0",
                                          "OMPI_MCA_hwloc_base_binding_policy=none", "OMPI_ALLOW_RUN_AS_ROOT=1",
                                          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LSAN_OPTIONS=detect_leaks=0"},
                            .launcher = {QKGEOM_MPIEXEC, "-n", std::to_string(ranks)}});
   }
   /// Waits for a job that writes to `out`; the exit status, or -signal. Where a rank was killed while it connected to
   /// mpiexec, PMIx 4.2 can leave a lock locked that mpiexec waits for at its end: mpiexec is killed once it has had no
-  /// ranks for half a minute.
+  /// ranks for ten seconds.
   int end_of(pid_t job, const std::string& out) const {
     using clock = std::chrono::steady_clock;
     siginfo_t ended{};
@@ -59,7 +59,7 @@ class mpi_group : public test::capture_program {
          ::waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       if (i % 200 == 0 && !ranks_of(out).empty()) seen = clock::now();
-      if (clock::now() - seen > std::chrono::seconds(30)) ::kill(job, SIGKILL);
+      if (clock::now() - seen > std::chrono::seconds(10)) ::kill(job, SIGKILL);
     }
     return wait(job);
   }

@@ -39,7 +39,10 @@ class host_device_with : public serial_device {
 
   template <class Kernel>
   void rows(index_t n, const Kernel& kernel) {
-    pool_->for_each(n, [&](index_t i, int) { kernel(device_kernels::one_thread{}, i); });
+    if (n < 64)  // sooner done than another thread wakes
+      for (index_t i = 0; i < n; ++i) kernel(device_kernels::one_thread{}, i);
+    else
+      pool_->for_each(n, [&](index_t i, int) { kernel(device_kernels::one_thread{}, i); });
   }
 
   template <class T, class Out>
