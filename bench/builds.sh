@@ -22,7 +22,8 @@ timed() {
   echo "${fields[-1]} s"
   rm -rf "$work/clone"
 }
-cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+# "AMD EPYC (family 26, model 2)": several generations have the one name.
+cpu=$(awk -F '\t*: ' '{ at[$1] = $2 } /^$/ { exit } END { print at["model name"] " (family " at["cpu family"] ", model " at["model"] ")" }' /proc/cpuinfo)
 # After each, so that a run that is cut short leaves what it has.
 write_results() {
   printf '{\n  "cpu": "%s",\n  "cores": %s,\n  "commit": "%s",\n' "$cpu" "$(nproc)" "$(git -C "$root" rev-parse --short HEAD)"
