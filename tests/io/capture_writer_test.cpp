@@ -70,7 +70,7 @@ TEST(CaptureWriter, AResumedFolderIsTheSame) {
     first = killed.add_shard({(*m.documents)[0], (*m.documents)[1]}, sample_rows<>({0, 1}).layers());
   }
   capture_writer writer(folder / "resumed", m);
-  writer.adopt_shard({(*m.documents)[0], (*m.documents)[1]}, first);
+  writer.append_shard({(*m.documents)[0], (*m.documents)[1]}, first);
   writer.add_shard({(*m.documents)[2]}, sample_rows<>({4}).layers());
   writer.finish();
   for (const auto* name : {"manifest.json", "shard-00000.safetensors", "shard-00001.safetensors"})
@@ -122,8 +122,7 @@ TEST(CaptureWriter, RefusesExamplesOutOfOrder) {
   writer.add_shard({(*m.documents)[1]}, sample_rows<>({1}).layers());
   EXPECT_QKGEOM_ERROR("example 0 follows 1, but examples must ascend",
                       writer.add_shard({(*m.documents)[0]}, sample_rows<>({0}).layers()));
-  EXPECT_QKGEOM_ERROR("the next shard is shard-00001", writer.adopt_shard({}, {shard_name(2), {}, 0}));
-  EXPECT_QKGEOM_ERROR("the shard is missing", writer.adopt_shard({}, {shard_name(1), {}, 0}));
+  EXPECT_QKGEOM_ERROR("example 0 follows 1", writer.append_shard({(*m.documents)[0]}, {shard_name(1), {0}, 0, {}}));
 }
 
 TEST(CaptureWriter, AFullDiskLeavesTheFinishedShards) {

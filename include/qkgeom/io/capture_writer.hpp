@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/capture_check.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/capture_manifest_text.hpp"
 #include "qkgeom/io/captured_layer.hpp"
@@ -82,7 +81,7 @@ class capture_writer {
                                   const std::vector<tensor_to_write>& extra = {}) {
     const auto number = static_cast<index_t>(manifest_.shards.size());
     check_documents(documents, shard_of(number, documents));
-    return append(documents, write_shard(number, documents, layers, extra));
+    return append_shard(documents, write_shard(number, documents, layers, extra));
   }
 
   /// Writes the file of shard `number` and does not count it: several processes write shards of one folder in any
@@ -98,20 +97,13 @@ class capture_writer {
     return shard;
   }
 
-  /// Counts a shard as `write_shard` returned it, without a look at its file.
+  /// Counts a shard as `write_shard` or `add_shard` returned it, in this run or an earlier one, without a look at its
+  /// file (`check_shard`).
   const captured_shard& append_shard(const std::vector<captured_document>& documents, captured_shard shard) {
     check_documents(documents, shard);
-    return append(documents, std::move(shard));
-  }
-
-  /// Counts a shard that an earlier run has written, as its `add_shard` returned it. Throws `error` if the file is not
-  /// the one that was written (`check_shard`).
-  const captured_shard& adopt_shard(const std::vector<captured_document>& documents, captured_shard shard) {
-    const std::string expected = shard_name(static_cast<index_t>(manifest_.shards.size()));
-    require(shard.file == expected, folder_.string(), ": the next shard is ", expected, ", not ", shard.file);
-    check_documents(documents, shard);
-    check_shard(folder_, shard);
-    return append(documents, std::move(shard));
+    manifest_.documents->insert(manifest_.documents->end(), documents.begin(), documents.end());
+    manifest_.shards.push_back(std::move(shard));
+    return manifest_.shards.back();
   }
 
   /// Writes manifest.json, which completes the capture. `extra`: fields of manifest.json that the shards do not have.
@@ -141,11 +133,6 @@ class capture_writer {
               ", but examples must ascend over the shards");
       last = documents[i].index;
     }
-  }
-  const captured_shard& append(const std::vector<captured_document>& documents, captured_shard shard) {
-    manifest_.documents->insert(manifest_.documents->end(), documents.begin(), documents.end());
-    manifest_.shards.push_back(std::move(shard));
-    return manifest_.shards.back();
   }
 
   std::filesystem::path folder_;

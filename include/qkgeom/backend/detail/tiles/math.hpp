@@ -79,7 +79,8 @@ QKGEOM_HD inline void set_terms(float m, float v, float drift, float content, fl
   out[6] = varies ? size / root : far;
 }
 
-/// f32 as the sum of two bf16, to a relative 2^-17.
+/// f32 as the sum of two bf16, to a relative 2^-17. A split dot product drops the products low low, at most 2^-18 |x|
+/// |y|, so that |x|^2 + |y|^2 - 2 x.y errs by at most 2^-18 (|x|^2 + |y|^2), of either sign.
 struct split {
   bf16 high, low;
 };
@@ -88,12 +89,6 @@ QKGEOM_HD inline split split_of(float x) {
   return {high, bf16::round(x - static_cast<float>(high))};
 }
 
-/// The three products that a split dot product keeps: high high + high low + low high. What it drops, low low, is at
-/// most 2^-18 |x| |y|, so that |x|^2 + |y|^2 - 2 x.y errs by at most 2^-18 (|x|^2 + |y|^2), of either sign.
-QKGEOM_HD inline float split_product(split a, split b) {
-  const float ah = a.high, al = a.low, bh = b.high, bl = b.low;
-  return ah * bh + (ah * bl + al * bh);
-}
 /// The square of the split value.
 QKGEOM_HD inline float split_square(split a) {
   const float x = static_cast<float>(a.high) + static_cast<float>(a.low);
