@@ -7,7 +7,7 @@ Usage: compile.py [--self-test] SOURCE_DIR WORK_DIR COMPILER INCLUDE_DIRS(;-sepa
 A block with a `main` is a program. A block that defines functions or types stands by itself. Any other block becomes
 the body of a function, with its own #include lines above it; an HTML comment `<!-- prelude: ... -->` right before the
 block holds what the reader need not see (the variables that the text speaks of), its #include lines included. A program
-runs in SOURCE_DIR and must exit with 0. LINK_OPTIONS are the library qkgeom::compiled and the flags that it was compiled with.
+runs in SOURCE_DIR and must exit with 0. What stands in examples/library is compiled there. LINK_OPTIONS are the library qkgeom::compiled and the flags that it was compiled with.
 """
 import pathlib
 import re
@@ -52,10 +52,13 @@ def check(source, work, compiler, includes, link):
     """Compile (and run) the blocks of all pages; returns the number of blocks and the failures."""
     work.mkdir(parents=True, exist_ok=True)
     readme = source / "README.md"
+    examples = [p.read_text() for p in source.glob("examples/library/*.c*")]
     count, failures = 0, []
     for page in ([readme] if readme.exists() else []) + sorted(source.glob("docs/**/*.md")):
         for line, code, prelude in blocks(page):
             count += 1
+            if any(e.endswith(code) for e in examples):
+                continue
             name = f"{page.stem}_{line}"
             runs = page == readme and MAIN.search(code) is not None
             (work / f"{name}.cpp").write_text(unit(page, line, code, prelude))
