@@ -46,7 +46,7 @@ awk -F, 'NR > 1 { d = $7 - ($5 - $6); if (d * d > 1e-24 * ($5 * $5 + 1)) e = 1 }
 awk -F, 'NR > 1 { d = $5 - ($3 - $4); if (d * d > 1e-24 * ($3 * $3 + 1)) e = 1 } END { exit e || NR < 100 }' "$work/out/rope_nope.csv" ||
   bad "rope_nope.csv"
 # scores.csv omits the second score: only two models have it.
-column "$work/out/scores.csv" score | sort -u | grep -qx score && [[ $(column "$work/out/scores.csv" score | sort -u | wc -l) == 1 ]] ||
+column "$work/out/scores.csv" score | sort -u | grep -x score >/dev/null && [[ $(column "$work/out/scores.csv" score | sort -u | wc -l) == 1 ]] ||
   bad "scores.csv has $(column "$work/out/scores.csv" score | sort -u)"
 awk -F, '$3 == "heads" && $4 == "pooled" && $6 != 18 { e = 1 } END { exit e }' "$work/out/families.csv" ||
   bad "families.csv: $(grep pooled "$work/out/families.csv" | head -1)"
