@@ -233,16 +233,6 @@ run_tests() { # LOG SECONDS FILTER [COMMAND ...]
   ((tests > 0 && bad == 0 && left_out == 0))
 }
 
-stand_in_for_gnuplot() { # prints a folder with a gnuplot that writes the closing marks of figures, for where there is none
-  mkdir -p "$build/stand-in"
-  cat >"$build/stand-in/gnuplot" <<'END'
-#!/bin/sh
-sed -n "s/^set output '\(.*\)'$/\1/p" "$2" | while read -r file; do echo '</svg> IEND' >"$file"; done
-END
-  chmod +x "$build/stand-in/gnuplot"
-  echo "$build/stand-in"
-}
-
 if ((build_only)); then
   step "what skips"
   ./qkgeom_test_gpu >tests.log || status=1
@@ -260,7 +250,6 @@ if ((build_only)); then
   exit $status
 fi
 
-PATH=$PATH:$(stand_in_for_gnuplot)
 if wanted smoke; then
   for name in "${programs[@]:2}"; do
     [[ $name == library_device ]] || timeout 30 "./$name" --version >smoke.log 2>&1 || failed "$name does not start: $(tail -1 smoke.log)"
@@ -301,7 +290,7 @@ if wanted example; then
     timeout "$(left 60)" ./qkgeom-capture --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 \
       --max-length 4096 --bucket-size 512 --rate 64 --softmax --device $device --out "$build/softmax-$device" 2>"$build/$device.log" ||
       failed "capture --softmax with --device $device failed: $(tail -1 "$build/$device.log")"
-    timeout "$(left 60)" ./heads "$build/softmax-$device" --out "$build/softmax-heads-$device" >"$build/heads.log" 2>&1 ||
+    timeout "$(left 60)" ./heads "$build/softmax-$device" --no-figures --out "$build/softmax-heads-$device" >"$build/heads.log" 2>&1 ||
       failed "heads of a capture with --softmax failed: $(tail -1 "$build/heads.log")"
   done
   python3 "$root/tests/gpu/compare_tables.py" "$build/analysed-cuda" "$build/analysed-cpu" document_profile.csv || failed "the GPU's analyses are not the CPU's"
@@ -311,7 +300,7 @@ fi
 if wanted heads; then
   for capture in long-f32 long-bf16; do # captured rows of the bundled model
     for device in cuda cpu; do
-      timeout "$(left 60)" ./heads "$root/tests/data/golden/$capture.safetensors" --device $device --out "$build/heads-$capture-$device" \
+      timeout "$(left 60)" ./heads "$root/tests/data/golden/$capture.safetensors" --no-figures --device $device --out "$build/heads-$capture-$device" \
         >"$build/heads.log" 2>&1 || failed "heads with --device $device failed: $(tail -1 "$build/heads.log")"
     done
     echo "$capture"

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   return run_main(argc, argv, app, a, [&] {
     const auto heads = read_candidates(a, choice);
     const auto sets = choose_heads(heads, choice, a.seed);
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     write_choice(folder, heads, sets);
     printer out;
     print_notes(out, notes_on_captures(a));

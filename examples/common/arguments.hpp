@@ -15,7 +15,7 @@ namespace qkgeom::examples {
 struct arguments {
   std::vector<std::filesystem::path> captures;  ///< folders or single files, of one model
   std::filesystem::path out;                    ///< folder of the results, created if missing
-  bool figures = true;                          ///< false: tables alone
+  bool figures = false;                         ///< whether the program draws
   int threads = 0;                              ///< 0: one per core
   std::string device = "cpu";                   ///< or cuda
   index_t bucket_size = 0;                      ///< tokens; 0: as captured

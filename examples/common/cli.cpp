@@ -8,6 +8,7 @@
 #include <string>
 
 #include "examples/common/cuda.hpp"
+#include "examples/common/figures/gnuplot.hpp"
 #include "examples/common/processes.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/program.hpp"
@@ -25,7 +26,10 @@ void add_arguments(command_line& app, arguments& a) {
   app.add_option("--threads", a.threads, "Threads; 0: one for each core").in_range(0, 4096).shows_default();
 }
 
-void add_figures_argument(command_line& app, arguments& a) { app.add_flag("!--no-figures", a.figures, "Tables alone"); }
+void add_figures_argument(command_line& app, arguments& a) {
+  a.figures = true;
+  app.add_flag("!--no-figures", a.figures, "Tables alone; needs no gnuplot");
+}
 
 void add_device_argument(command_line& app, arguments& a) {
   app.add_option("--device", a.device, "Where moments, eigenproblems and pair sums are computed: cpu, or cuda (a GPU)")
@@ -117,6 +121,7 @@ int run_main(int argc, char** argv, command_line& app, arguments& a, const std::
       std::optional<made_folder> out;
       all.begin([&] {
         if (a.out.empty() || !a.writes()) return;
+        if (a.figures) require_gnuplot();
         out.emplace(a.out);
         // Fails before the analysis if nothing can be written there; the file vanishes at once.
         const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));

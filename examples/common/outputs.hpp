@@ -55,7 +55,7 @@ void print_capture(printer& out, const analysed& a);
 /// A program's output folder; keeps the names of the files written to it. Without `figures` it holds tables alone.
 class output_folder {
  public:
-  explicit output_folder(std::filesystem::path path, bool figures = true) : path_(std::move(path)), draws_(figures) {}
+  output_folder(std::filesystem::path path, bool figures) : path_(std::move(path)), draws_(figures) {}
 
   /// Path of a table, e.g. "qk.csv".
   std::filesystem::path table(const std::string& name);

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   return run_main(argc, argv, app, a, [&] {
     if (choice.texts.empty())
       for (const auto& path : a.captures) choice.texts += (choice.texts.empty() ? "" : " ") + path.filename().string();
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     if (choice.format == "triattention")
       export_triattention(folder, a, choice);
     else if (choice.format == "expected-attention")

@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
       "A study as one page, report.html: summary, figures, a table of heads that sorts and filters, the target "
       "for AP_drop, notes; beside it the tables and figures of heads but key_groups.csv"};
   add_arguments(app, a);
+  a.figures = true;  // the page holds them
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);
   auto score =
@@ -106,7 +107,7 @@ int main(int argc, char** argv) {
     const auto others_scored = b.score ? read_scored_models(b.others, b.columns) : std::vector<scored_model>{};
     const auto found = analyse_capture(a, options);
     const auto& report = found.report;
-    output_folder folder(a.out);
+    output_folder folder(a.out, a.figures);
     printer out;
     page_printer among;
     print_capture(out, found);

@@ -155,7 +155,6 @@ head -c 5000 "$data/long-f32.safetensors" >"$work/short.safetensors"
 refused short.safetensors heads "$work/short.safetensors" --out "$work/x"
 echo "no capture" >"$work/text.safetensors"
 refused text.safetensors heads "$work/text.safetensors" --out "$work/x"
-program_path=/nowhere refused "gnuplot is not installed" pca "$data/long-f32.safetensors" --out "$work/x"
 
 # Tables alone need no gnuplot and are the same.
 PATH=/nowhere run heads "$data/long-f32.safetensors" --no-figures --out "$work/tables"
@@ -164,7 +163,7 @@ for table in "$work"/tables/*.csv; do cmp "$table" "$work/long-f32/$(basename "$
 
 # A program that is ended while it draws leaves whole files alone.
 mkdir "$work/ending"
-printf '#!/bin/sh\n%s "$@"\nkill -TERM $PPID\nsleep 1\n' "$(command -v gnuplot)" >"$work/ending/gnuplot"
+printf '#!/bin/sh\n[ -s "$2" ] || exit 0\n%s "$@"\nkill -TERM $PPID\nsleep 1\n' "$(command -v gnuplot)" >"$work/ending/gnuplot"
 chmod +x "$work/ending/gnuplot"
 { PATH=$work/ending:$PATH "$QKGEOM_BIN/pca" "$data/long-f32.safetensors" --out "$work/ended"; } >/dev/null 2>&1
 [[ $? == 143 ]] || bad "pca was not ended"
@@ -180,3 +179,4 @@ header=$(od -An -t u8 -N 8 "$data/long-f32.safetensors")
 cp "$data/long-f32.safetensors" "$work/nan.safetensors"
 printf '\377\377\377\177' | dd of="$work/nan.safetensors" bs=1 seek=$((8 + header + 7 * 2 * 32 * 4)) conv=notrunc 2>/dev/null
 refused "layer.0.k row 7" heads "$work/nan.safetensors" --out "$work/x"
+program_path=/nowhere refused "gnuplot is not installed" heads "$work/nan.safetensors" --out "$work/x"   # before it reads rows

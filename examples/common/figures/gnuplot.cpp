@@ -150,6 +150,8 @@ std::string number_text(double value) {
   return {text, end};
 }
 
+void require_gnuplot() { run_gnuplot({}); }
+
 void write_plot(const plot_script& script, const fs::path& stem) {
   if (stem.empty()) return;
   constexpr double most_pixels = 8192;  // along a side of the PNG; cairo itself ends at 32767

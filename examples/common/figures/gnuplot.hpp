@@ -13,8 +13,12 @@ struct plot_script {
   std::string commands;           ///< ends with the plot command
 };
 
-/// Runs gnuplot on `script` and writes STEM.svg and STEM.png, each whole or not at all; the PNG of a very large figure is
-/// smaller. Throws `error` if gnuplot is not installed, fails, or draws an incomplete figure.
+/// Throws `error` if gnuplot does not run.
+void require_gnuplot();
+
+/// Runs gnuplot on `script` and writes STEM.svg and STEM.png, each whole or not at all; the PNG of a very large figure
+/// is smaller. An empty stem: draws nothing. Throws `error` if gnuplot is not installed, fails, or draws an incomplete
+/// figure.
 void write_plot(const plot_script& script, const std::filesystem::path& stem);
 
 /// `text` as a gnuplot string. Terminals run without markup, so an underscore stays one.
