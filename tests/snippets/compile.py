@@ -7,7 +7,8 @@ Usage: compile.py [--self-test] SOURCE_DIR WORK_DIR COMPILER INCLUDE_DIRS(;-sepa
 A block with a `main` is a program. A block that defines functions or types stands by itself. Any other block becomes
 the body of a function, with its own #include lines above it; an HTML comment `<!-- prelude: ... -->` right before the
 block holds what the reader need not see (the variables that the text speaks of), its #include lines included. A program
-runs in SOURCE_DIR and must exit with 0. What stands in examples/library is compiled there. LINK_OPTIONS are the library qkgeom::compiled and the flags that it was compiled with.
+runs in SOURCE_DIR and must exit with 0. What stands in examples/library is compiled there. LINK_OPTIONS are the library
+qkgeom::compiled and the flags that it was compiled with.
 """
 import pathlib
 import re
