@@ -12,7 +12,7 @@ namespace qkgeom::examples {
 
 /// CAPTURE, --out, --rows-only and --threads.
 void add_arguments(command_line& app, arguments& a);
-/// The program draws, without --no-figures.
+/// --no-figures, of a program that draws.
 void add_figures_argument(command_line& app, arguments& a);
 /// --device: cpu or cuda.
 void add_device_argument(command_line& app, arguments& a);

@@ -26,6 +26,9 @@ option option::in_range(int lowest, int highest) { return option_->check(CLI::Ra
 option option::in_range(double lowest, double highest) { return option_->check(CLI::Range(lowest, highest)); }
 option option::positive() { return option_->check(CLI::PositiveNumber); }
 option option::not_negative() { return option_->check(CLI::NonNegativeNumber); }
+option option::clears(bool& flag) {
+  return option_->each([&flag](const std::string&) { flag = false; });
+}
 option option::folder() { return option_->check(CLI::ExistingDirectory); }
 
 command_line::command_line(const std::string& description) : app_(std::make_unique<CLI::App>(description)) {}

@@ -25,6 +25,7 @@ class option {
   option expected(int values);    ///< this many; -n: n or more
   option needs(option other);     ///< without `other` it is refused
   option excludes(option other);  ///< with `other` it is refused
+  option clears(bool& flag);      ///< given, it sets `flag` to false
   option type_name(const std::string& name);
   option description(const std::string& text);
 

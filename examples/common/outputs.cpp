@@ -99,7 +99,7 @@ void write_rotation(output_folder& out, const analysed& a, const std::vector<std
   write_rotated_csv(out.table("rotated.csv"), a.report);
   draw(bias_histogram(a.report), out.figure("bias_histogram"));
   draw(bias_map(a.report, bias_limit), out.figure("bias_map"));
-  if (!out.draws()) return;  // nor reads rows
+  if (!out.draws()) return;  // and reads no rows for them
   for (const auto* h : drawn)
     draw(head_plane(a.report, *h, a.rows(h->layer)),
          out.figure("plane_layer" + std::to_string(h->layer) + "_head" + std::to_string(h->q_head)));

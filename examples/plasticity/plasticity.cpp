@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   add_plasticity_arguments(app, a);
   app.add_flag("--across-examples", options.across_documents, "Pairs of keys of different documents too");
   add_preset_arguments(app, preset);
-  app.get_option("--preset").excludes(app.get_option("--device"));  // the preset runs on the CPU only
+  app.get_option("--preset").clears(a.figures).excludes(app.get_option("--device"));  // draws nothing, on the CPU alone
   return run_main(argc, argv, app, a, [&] {
     if (!preset.name.empty()) return a.writes() ? run_preset(a, preset) : void();
     a.processes->begin([&] { options = with_arguments(options, a); });

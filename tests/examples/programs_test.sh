@@ -180,3 +180,4 @@ cp "$data/long-f32.safetensors" "$work/nan.safetensors"
 printf '\377\377\377\177' | dd of="$work/nan.safetensors" bs=1 seek=$((8 + header + 7 * 2 * 32 * 4)) conv=notrunc 2>/dev/null
 refused "layer.0.k row 7" heads "$work/nan.safetensors" --out "$work/x"
 program_path=/nowhere refused "gnuplot is not installed" heads "$work/nan.safetensors" --out "$work/x"   # before it reads rows
+PATH=/nowhere run plasticity "$data/long-f32.safetensors" --out "$work/preset" --preset attention-plasticity   # draws nothing
