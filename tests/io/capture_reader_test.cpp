@@ -49,13 +49,15 @@ std::string refusal(const std::function<void(spoilt&)>& spoil) {
   return text;
 }
 
-TEST(CaptureRefusal, MissingTensors) {
+using CaptureRefusal = test::in_scratch_folder;
+
+TEST_F(CaptureRefusal, MissingTensors) {
   for (const std::string name :
        {"layer.0.q", "layer.0.k", "layer.0.q.position", "layer.0.k.position", "layer.0.q.example", "layer.0.k.example"})
     EXPECT_THAT(refusal([&](spoilt& s) { s.drop(name); }), HasSubstr("there is no tensor " + name));
 }
 
-TEST(CaptureRefusal, ShapesAndDtypes) {
+TEST_F(CaptureRefusal, ShapesAndDtypes) {
   EXPECT_THAT(refusal([](spoilt& s) {
                 s.at("layer.0.q").shape = {15, 3, 2};
               }),
@@ -83,7 +85,7 @@ TEST(CaptureRefusal, ShapesAndDtypes) {
   EXPECT_THAT(refusal([](spoilt& s) { s.at("layer.0.q.token").shape = {1, 15}; }), HasSubstr("layer.0.q.token"));
 }
 
-TEST(CaptureRefusal, Rows) {
+TEST_F(CaptureRefusal, Rows) {
   EXPECT_THAT(refusal([](spoilt& s) { s.rows.q0.position[7] = 32; }),
               HasSubstr("layer.0.q.position row 7: position 32 is not in [0, 32)"));
   EXPECT_THAT(refusal([](spoilt& s) { s.rows.k0.position[0] = -1; }),
@@ -104,15 +106,14 @@ TEST(CaptureRefusal, Rows) {
               HasSubstr("layer.0.q.position row 2: 4294967296 does not fit in 32 bits"));
 }
 
-TEST(CaptureRefusal, EqualPositionsAreInOrder) {
-  const test::scratch_folder folder;
+TEST_F(CaptureRefusal, EqualPositionsAreInOrder) {
   sample_rows<float> rows;
   for (auto& p : rows.q0.position) p = 3;
   write_capture_file(folder / "c", sample_manifest(), rows.layers());
   EXPECT_EQ(capture::open(folder / "c").read_layer(0).q.position[4], 3);
 }
 
-TEST(CaptureRefusal, Manifest) {
+TEST_F(CaptureRefusal, Manifest) {
   const auto with = [](const char* pointer, const json& value) {
     return refusal([&](spoilt& s) { s.manifest[json::json_pointer(pointer)] = value; });
   };
@@ -162,8 +163,7 @@ TEST(CaptureRefusal, Manifest) {
   EXPECT_THAT(with("/layers/0/rope", rope(2, std::vector<int>(100000))), HasSubstr("layers[0].rope.inv_freq must be"));
 }
 
-TEST(CaptureRefusal, WhatIsNoCapture) {
-  const test::scratch_folder folder;
+TEST_F(CaptureRefusal, WhatIsNoCapture) {
   const float x = 1;
   write_safetensors(folder / "plain", {tensor_of("x", {1}, &x)});
   write_safetensors(folder / "broken", {}, {{"qkgeom", "{\"format\""}});
@@ -177,8 +177,7 @@ TEST(CaptureRefusal, WhatIsNoCapture) {
   EXPECT_QKGEOM_ERROR("no manifest.json in this folder", capture::open(folder.path()));
 }
 
-TEST(CaptureRefusal, Folders) {
-  const test::scratch_folder folder;
+TEST_F(CaptureRefusal, Folders) {
   test::write_sample_folder(folder / "c");
   const auto name = folder / "c" / "manifest.json";
   const auto good = json::parse(get(name));
@@ -209,8 +208,7 @@ TEST(CaptureRefusal, Folders) {
   EXPECT_QKGEOM_ERROR("there is no shard -1 of 2", c.read_layer(0, -1));
 }
 
-TEST(CaptureRefusal, ShardsOfDifferentDtypes) {
-  const test::scratch_folder folder;
+TEST_F(CaptureRefusal, ShardsOfDifferentDtypes) {
   const auto m = sample_manifest();
   capture_writer writer(folder / "c", m);
   writer.add_shard({(*m.documents)[0]}, sample_rows<float>({0}).layers());

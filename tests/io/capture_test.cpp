@@ -76,8 +76,9 @@ TYPED_TEST(CaptureOf, FolderOfShardsIsJoined) {
   EXPECT_EQ(last.q.data, c.file(1)->at("layer.0.q").data);
 }
 
-TEST(Capture, AShardStandsAloneAndListsOnlyItsOwnExamples) {
-  const test::scratch_folder folder;
+using Capture = test::in_scratch_folder;
+
+TEST_F(Capture, AShardStandsAloneAndListsOnlyItsOwnExamples) {
   test::write_sample_folder(folder / "c");
   const auto c = capture::open(folder / "c" / "shard-00001.safetensors");
   ASSERT_EQ(c.manifest().documents->size(), 1u);
@@ -85,8 +86,7 @@ TEST(Capture, AShardStandsAloneAndListsOnlyItsOwnExamples) {
   EXPECT_EQ(c.read_layer(2).k.rows, 5);
 }
 
-TEST(Capture, ALayerOutlivesItsCapture) {
-  const test::scratch_folder folder;
+TEST_F(Capture, ALayerOutlivesItsCapture) {
   test::write_sample_folder(folder / "c");
   const auto one = capture::open(folder / "c").read_layer(0, 0);
   const auto all = capture::open(folder / "c").read_layer(0);
@@ -95,7 +95,7 @@ TEST(Capture, ALayerOutlivesItsCapture) {
   EXPECT_QKGEOM_ERROR("layer.0.q holds F32, not BF16", all.view<bf16>());
 }
 
-TEST(Capture, ReadsTheGoldenCaptures) {
+TEST_F(Capture, ReadsTheGoldenCaptures) {
   for (const auto* name : {"short-bf16", "long-bf16", "long-f32", "long-f64"}) {
     const auto c = capture::open(test::golden(name + std::string(".safetensors")));
     for (const index_t layer : c.layers()) {
@@ -108,8 +108,7 @@ TEST(Capture, ReadsTheGoldenCaptures) {
 }
 
 // Without the optional parts, with what the format allows beside them, with I64 rows and misaligned data.
-TEST(Capture, ReadsTheBareMinimumOfAnotherWriter) {
-  const test::scratch_folder folder;
+TEST_F(Capture, ReadsTheBareMinimumOfAnotherWriter) {
   const std::string manifest =
       R"({"format":"qkgeom-capture","version":1,"model":{"name":"m","model_type":"t","config_sha256":"","head_dim":1,)"
       R"("n_layers":1,"n_query_heads":1,"n_key_heads":1},"context_length":4,"bucket":{"kind":"all","size":1},"rate":1,)"
@@ -149,8 +148,7 @@ TEST(Capture, ReadsTheBareMinimumOfAnotherWriter) {
   EXPECT_EQ(l.q.token.size, 0);
 }
 
-TEST(Capture, NamesTensorAndRowOfNanAndInfinity) {
-  const test::scratch_folder folder;
+TEST_F(Capture, NamesTensorAndRowOfNanAndInfinity) {
   const auto message = [&]<class T>(T bad, bool key) {
     sample_rows<T> rows;
     (key ? rows.k0 : rows.q0).data[7 * 6 + 4] = bad;
@@ -170,8 +168,7 @@ TEST(Capture, NamesTensorAndRowOfNanAndInfinity) {
   EXPECT_THAT(message(static_cast<double>(inf), true), HasSubstr("holds an infinity"));
 }
 
-TEST(Capture, NamesTensorAndHeadOfSizesThatF64DoesNotTake) {
-  const test::scratch_folder folder;
+TEST_F(Capture, NamesTensorAndHeadOfSizesThatF64DoesNotTake) {
   const auto check = [&](double scale) {
     sample_rows<double> rows;
     for (double& x : rows.k0.data) x *= scale;
@@ -184,7 +181,7 @@ TEST(Capture, NamesTensorAndHeadOfSizesThatF64DoesNotTake) {
   EXPECT_NO_THROW(check(0));
 }
 
-TEST(Capture, LargestFiniteValuesAreFinite) {
+TEST_F(Capture, LargestFiniteValuesAreFinite) {
   const float f[] = {std::numeric_limits<float>::max(), -std::numeric_limits<float>::denorm_min(), -0.f};
   const bf16 b[] = {{0x7f7f}, {0xff7f}, {0x0001}};
   const f16 h[] = {{0x7bff}, {0xfbff}, {0x8001}};

@@ -46,8 +46,9 @@ TEST(CaptureManifest, BucketsHaveEdges) {
   EXPECT_QKGEOM_ERROR("more than the 4096 allowed", (captured_buckets{"uniform", 1}.edges(0x7fffffff)));
 }
 
-TEST(CaptureWriter, ManifestComesLast) {
-  const test::scratch_folder folder;
+using CaptureWriter = test::in_scratch_folder;
+
+TEST_F(CaptureWriter, ManifestComesLast) {
   const auto m = sample_manifest();
   capture_writer writer(folder / "new/c", m);
   EXPECT_QKGEOM_ERROR("it has no shard", writer.finish());
@@ -60,8 +61,7 @@ TEST(CaptureWriter, ManifestComesLast) {
   EXPECT_QKGEOM_ERROR("it already holds one", capture_writer(folder / "new/c", m));
 }
 
-TEST(CaptureWriter, AResumedFolderIsTheSame) {
-  const test::scratch_folder folder;
+TEST_F(CaptureWriter, AResumedFolderIsTheSame) {
   test::write_sample_folder(folder / "whole");
   const auto m = sample_manifest();
   captured_shard first;
@@ -77,16 +77,14 @@ TEST(CaptureWriter, AResumedFolderIsTheSame) {
     EXPECT_EQ(get(folder / "whole" / name), get(folder / "resumed" / name)) << name;
 }
 
-TEST(CaptureWriter, ExtraTensorsAreKept) {
-  const test::scratch_folder folder;
+TEST_F(CaptureWriter, ExtraTensorsAreKept) {
   const std::vector<double> count{1, 2};
   write_capture_file(folder / "c", sample_manifest(), sample_rows<>().layers(),
                      {tensor_of("layer.0.q.moments.count", {2}, count.data())});
   EXPECT_THAT(capture::open(folder / "c").file(0)->values<double>("layer.0.q.moments.count"), ElementsAre(1, 2));
 }
 
-TEST(CaptureWriter, ALayerCanBeWrittenAgain) {
-  const test::scratch_folder folder;
+TEST_F(CaptureWriter, ALayerCanBeWrittenAgain) {
   write_capture_file(folder / "a", sample_manifest(), sample_rows<bf16>().layers());
   const auto c = capture::open(folder / "a");
   const auto l0 = c.read_layer(0), l2 = c.read_layer(2);
@@ -94,8 +92,7 @@ TEST(CaptureWriter, ALayerCanBeWrittenAgain) {
   EXPECT_EQ(get(folder / "a"), get(folder / "b"));
 }
 
-TEST(CaptureWriter, RefusesRowsThatNoReaderAccepts) {
-  const test::scratch_folder folder;
+TEST_F(CaptureWriter, RefusesRowsThatNoReaderAccepts) {
   const auto write = [&](auto spoil) {
     auto m = sample_manifest();
     sample_rows<> rows;
@@ -115,8 +112,7 @@ TEST(CaptureWriter, RefusesRowsThatNoReaderAccepts) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-TEST(CaptureWriter, RefusesExamplesOutOfOrder) {
-  const test::scratch_folder folder;
+TEST_F(CaptureWriter, RefusesExamplesOutOfOrder) {
   const auto m = sample_manifest();
   capture_writer writer(folder / "c", m);
   writer.add_shard({(*m.documents)[1]}, sample_rows<>({1}).layers());
@@ -125,8 +121,7 @@ TEST(CaptureWriter, RefusesExamplesOutOfOrder) {
   EXPECT_QKGEOM_ERROR("example 0 follows 1", writer.append_shard({(*m.documents)[0]}, {shard_name(1), {0}, 0, {}}));
 }
 
-TEST(CaptureWriter, AFullDiskLeavesTheFinishedShards) {
-  const test::scratch_folder folder;
+TEST_F(CaptureWriter, AFullDiskLeavesTheFinishedShards) {
   const auto m = sample_manifest();
   const pid_t child = fork();
   ASSERT_GE(child, 0);

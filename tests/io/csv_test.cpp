@@ -17,8 +17,9 @@ using test::get, test::put;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(Csv, WritesTheConventions) {
-  const test::scratch_folder folder;
+using Csv = test::in_scratch_folder;
+
+TEST_F(Csv, WritesTheConventions) {
   csv_writer csv(folder / "a.csv", {"name", "x", "y"});
   csv.row("plain", 0.1, 3);
   csv.row(std::string("a,b"), std::nan(""), std::optional<int>());
@@ -31,13 +32,12 @@ TEST(Csv, WritesTheConventions) {
             "name,x,y\nplain,0.1,3\n\"a,b\",,\n\"say \"\"hi\"\"\n\",1e+300,1\n,-0,0.3333333333333333\nlast,0.1,\n");
 }
 
-TEST(Csv, NamesColumnsAsAHeaderRowDoes) {
+TEST_F(Csv, NamesColumnsAsAHeaderRowDoes) {
   EXPECT_THAT(csv_columns("a,b c,d"), ElementsAre("a", "b c", "d"));
   EXPECT_THAT(csv_columns("a"), ElementsAre("a"));
 }
 
-TEST(Csv, RoundTripsTextAndNumbers) {
-  const test::scratch_folder folder;
+TEST_F(Csv, RoundTripsTextAndNumbers) {
   std::vector<double> x{0, -0.0, 1e-310, std::numeric_limits<double>::max(), std::numeric_limits<double>::infinity()};
   const random_stream stream{.seed = 1, .use = draw::head};
   for (std::uint64_t i = 0; i < 1000; ++i) {
@@ -56,8 +56,7 @@ TEST(Csv, RoundTripsTextAndNumbers) {
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(table.column("text \"quoted\"")[i], text[i % text.size()]);
 }
 
-TEST(Csv, ReadsWhatOthersWrote) {
-  const test::scratch_folder folder;
+TEST_F(Csv, ReadsWhatOthersWrote) {
   put(folder / "a.csv", "a,b\r\n1,\r\n\"2\",x");
   const auto table = read_csv(folder / "a.csv");
   EXPECT_THAT(table.columns(), ElementsAre("a", "b"));
@@ -70,8 +69,7 @@ TEST(Csv, ReadsWhatOthersWrote) {
   EXPECT_GT(golden.rows(), 0u);
 }
 
-TEST(Csv, RefusesWithLineAndColumn) {
-  const test::scratch_folder folder;
+TEST_F(Csv, RefusesWithLineAndColumn) {
   const auto read = [&](const std::string& text) {
     put(folder / "a.csv", text);
     return read_csv(folder / "a.csv");
@@ -96,8 +94,7 @@ TEST(Csv, RefusesWithLineAndColumn) {
   EXPECT_QKGEOM_ERROR("No such file", read_csv(folder / "none.csv"));
 }
 
-TEST(Csv, RefusesRowsOfAnotherLength) {
-  const test::scratch_folder folder;
+TEST_F(Csv, RefusesRowsOfAnotherLength) {
   csv_table table("a table", {"a", "b"});
   table.add_row({"1", "2"});
   EXPECT_QKGEOM_ERROR("a table: a row of 1 fields for 2 columns", table.add_row({"1"}));

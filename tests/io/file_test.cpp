@@ -19,8 +19,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TEST(AtomicFile, AppearsAtCommitAndNotBefore) {
-  const test::scratch_folder folder;
+using AtomicFile = test::in_scratch_folder;
+
+TEST_F(AtomicFile, AppearsAtCommitAndNotBefore) {
   put(folder / "a.txt", "old");
   atomic_file file(folder / "a.txt");
   file.write("new ");
@@ -33,22 +34,19 @@ TEST(AtomicFile, AppearsAtCommitAndNotBefore) {
   EXPECT_QKGEOM_ERROR("already complete", file.commit());
 }
 
-TEST(AtomicFile, LeavesNothingWithoutCommit) {
-  const test::scratch_folder folder;
+TEST_F(AtomicFile, LeavesNothingWithoutCommit) {
   { atomic_file(folder / "a.txt").write("half"); }
   EXPECT_THAT(folder.names(), IsEmpty());
 }
 
-TEST(AtomicFile, OverwritesTheRemainsOfAKilledRun) {
-  const test::scratch_folder folder;
+TEST_F(AtomicFile, OverwritesTheRemainsOfAKilledRun) {
   put(folder / "a.txt.partial", "something longer than what is written now");
   write_text(folder / "a.txt", "now");
   EXPECT_EQ(get(folder / "a.txt"), "now");
   EXPECT_THAT(folder.names(), ElementsAre("a.txt"));
 }
 
-TEST(AtomicFile, KeepsASecondWriterOut) {
-  const test::scratch_folder folder;
+TEST_F(AtomicFile, KeepsASecondWriterOut) {
   atomic_file first(folder / "a.txt");
   EXPECT_QKGEOM_ERROR("another program is writing it", atomic_file(folder / "a.txt"));
   first.write("first");
@@ -56,8 +54,7 @@ TEST(AtomicFile, KeepsASecondWriterOut) {
   EXPECT_EQ(get(folder / "a.txt"), "first");
 }
 
-TEST(AtomicFile, WritesThroughALink) {
-  const test::scratch_folder folder;
+TEST_F(AtomicFile, WritesThroughALink) {
   put(folder / "real.txt", "old");
   std::filesystem::create_symlink("real.txt", folder / "link.txt");
   write_text(folder / "link.txt", "new");
@@ -65,20 +62,18 @@ TEST(AtomicFile, WritesThroughALink) {
   EXPECT_EQ(get(folder / "real.txt"), "new");
 }
 
-TEST(AtomicFile, RefusesAFolderAndAMissingFolder) {
-  const test::scratch_folder folder;
+TEST_F(AtomicFile, RefusesAFolderAndAMissingFolder) {
   EXPECT_QKGEOM_ERROR("it is a folder", atomic_file(folder.path()));
   EXPECT_QKGEOM_ERROR("cannot open", atomic_file(folder / "no/such/a.txt"));
 }
 
-TEST(AtomicFile, ADeviceThatIsFullIsAnError) {
+TEST_F(AtomicFile, ADeviceThatIsFullIsAnError) {
   EXPECT_QKGEOM_ERROR("cannot write /dev/full: No space left on device", write_text("/dev/full", "x"));
 }
 
 // A full disk, by the limit on the size of files. In a process of its own, which keeps the limit and whose SIGXFSZ has
 // the default action, death.
-TEST(AtomicFile, AFullDiskIsAnErrorAndLeavesNothing) {
-  const test::scratch_folder folder;
+TEST_F(AtomicFile, AFullDiskIsAnErrorAndLeavesNothing) {
   const auto run = [&] {
     const rlimit limit{1 << 16, 1 << 16};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 3;
@@ -129,8 +124,7 @@ TEST(ReadText, RefusesANamedPipeAndReadsAPipeOfTheShell) {
   EXPECT_EQ(read_text(path, 3), "abc");
 }
 
-TEST(AtomicFile, RefusesANamedPipeInPlaceOfThePartialFile) {
-  const test::scratch_folder folder;
+TEST_F(AtomicFile, RefusesANamedPipeInPlaceOfThePartialFile) {
   ASSERT_EQ(mkfifo((folder / "a.txt.partial").c_str(), 0600), 0);
   EXPECT_QKGEOM_ERROR("a.txt.partial is a pipe or a device; remove it", atomic_file(folder / "a.txt"));
   const detail::descriptor reader(open((folder / "a.txt.partial").c_str(), O_RDONLY | O_NONBLOCK));

@@ -59,8 +59,9 @@ std::string with_true_length(std::string bytes) {
   return bytes;
 }
 
-TEST(Fuzz, SingleFileCaptures) {
-  const test::scratch_folder folder;
+using Fuzz = test::in_scratch_folder;
+
+TEST_F(Fuzz, SingleFileCaptures) {
   const test::sample_statistics statistics;
   write_capture_file(folder / "good", statistics.manifest(), test::sample_rows<bf16>().layers(), statistics.tensors);
   const auto good = get(folder / "good");
@@ -76,23 +77,20 @@ TEST(Fuzz, SingleFileCaptures) {
   EXPECT_GT(deeper, 500);
 }
 
-TEST(Fuzz, ManifestsOfFolders) {
-  const test::scratch_folder folder;
+TEST_F(Fuzz, ManifestsOfFolders) {
   test::write_sample_folder(folder / "c", true);
   const auto path = folder / "c" / "manifest.json";
   const auto good = get(path);
   EXPECT_GT(refused_of(3000, good, good.size(), 3, path, [&] { read_all(folder / "c"); }), 1500);
 }
 
-TEST(Fuzz, NumpyFiles) {
-  const test::scratch_folder folder;
+TEST_F(Fuzz, NumpyFiles) {
   save_npy(folder / "good", xt::xarray<double>{{1, 2, 3}, {4, 5, 6}});
   const auto path = folder / "bad";
   EXPECT_GT(refused_of(3000, get(folder / "good"), 128, 4, path, [&] { load_npy<double>(path); }), 1500);
 }
 
-TEST(Fuzz, CsvFiles) {
-  const test::scratch_folder folder;
+TEST_F(Fuzz, CsvFiles) {
   const std::string good = "layer,name,value\n1,\"a,\"\"b\"\"\",0.5\n2,\"c\nd\",\n3,e,1e-3\n";
   const auto path = folder / "bad";
   EXPECT_GT(refused_of(3000, good, good.size(), 5, path, [&] { read_csv(path).numbers("value"); }), 1000);

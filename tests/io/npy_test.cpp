@@ -38,8 +38,9 @@ std::string raw_npy(std::string header, const std::string& data, char version = 
   return bytes + header + data;
 }
 
-TEST(Npy, ReadsOtherFormsOfTheHeader) {
-  const test::scratch_folder folder;
+using Npy = test::in_scratch_folder;
+
+TEST_F(Npy, ReadsOtherFormsOfTheHeader) {
   const std::string data("\0\1\2\3\4\5", 6);
   put(folder / "a",
       raw_npy(R"({"shape": (2, 3), 'fortran_order': True, 'descr': '|u1', })" + std::string(200, ' '), data, 2));
@@ -50,8 +51,7 @@ TEST(Npy, ReadsOtherFormsOfTheHeader) {
   EXPECT_EQ(load_npy<std::uint8_t>(folder / "a")(4), 4);
 }
 
-TEST(Npy, RefusesDamagedFiles) {
-  const test::scratch_folder folder;
+TEST_F(Npy, RefusesDamagedFiles) {
   const auto load = [&](const std::string& bytes) {
     put(folder / "a.npy", bytes);
     return load_npy<std::uint8_t>(folder / "a.npy");
@@ -77,8 +77,7 @@ TEST(Npy, RefusesDamagedFiles) {
   EXPECT_QKGEOM_ERROR("cannot write /dev/full", save_npy("/dev/full", xt::xarray<double>{1.0}));
 }
 
-TEST(Npy, WritesExpressions) {
-  const test::scratch_folder folder;
+TEST_F(Npy, WritesExpressions) {
   const xt::xarray<double> a{{1, 2}, {3, 4}};
   save_npy(folder / "a", a + a);
   EXPECT_EQ(load_npy<double>(folder / "a")(1, 0), 6);

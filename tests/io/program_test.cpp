@@ -48,7 +48,9 @@ ending run(const std::function<void()>& body, const std::string& output = "/dev/
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), test::get(errors)};
 }
 
-TEST(Program, EndsWithAStatusAndASentence) {
+using Program = test::in_scratch_folder;
+
+TEST_F(Program, EndsWithAStatusAndASentence) {
   EXPECT_EQ(run([] {}).status, 0);
   const auto refused = [](const std::function<void()>& body) {
     const auto end = run(body);
@@ -60,13 +62,12 @@ TEST(Program, EndsWithAStatusAndASentence) {
   EXPECT_EQ(refused([] { fail("the sentence"); }), "p: the sentence\n");
   EXPECT_EQ(refused([] { throw std::bad_alloc(); }), "p: not enough memory\n");
   EXPECT_EQ(refused([] { std::vector<char>().reserve(~std::size_t{0}); }), "p: not enough memory\n");
-  const test::scratch_folder folder;
   fs::create_symlink("loop", folder / "loop");
   EXPECT_EQ(refused([&] { (void)fs::file_size(folder / "loop"); }),
             "p: " + (folder / "loop").string() + ": Too many levels of symbolic links\n");
 }
 
-TEST(Program, NoticesThatItsOutputIsLost) {
+TEST_F(Program, NoticesThatItsOutputIsLost) {
   const auto full = [](const std::function<void()>& body) {
     const auto end = run(body, "/dev/full");
     EXPECT_EQ(end.status, 2);
@@ -78,8 +79,7 @@ TEST(Program, NoticesThatItsOutputIsLost) {
   EXPECT_EQ(run([] {}, "/dev/full").status, 0) << "nothing was printed";
 }
 
-TEST(Program, NamesAFileThatIsCutShortWhileItIsMapped) {
-  const test::scratch_folder folder;
+TEST_F(Program, NamesAFileThatIsCutShortWhileItIsMapped) {
   const auto path = folder / "a file";
   test::put(path, std::string(3 << 16, 'x'));
   const auto end = run([&] {
@@ -93,8 +93,7 @@ TEST(Program, NamesAFileThatIsCutShortWhileItIsMapped) {
                           ": the file can no longer be read: it was cut short meanwhile, or its disk fails\n");
 }
 
-TEST(Program, AFileThatManyThreadsLoseIsNamedOnce) {
-  const test::scratch_folder folder;
+TEST_F(Program, AFileThatManyThreadsLoseIsNamedOnce) {
   const auto path = folder / "a file";
   const std::string why = ": the file can no longer be read: it was cut short meanwhile, or its disk fails\n";
   for (int round = 0; round < 10; ++round) {
@@ -118,7 +117,7 @@ TEST(Program, AFileThatManyThreadsLoseIsNamedOnce) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which reports the signal in its own way
-TEST(Program, LeavesOtherBusErrorsAlone) {
+TEST_F(Program, LeavesOtherBusErrorsAlone) {
   EXPECT_EQ(run([] { ::raise(SIGBUS); }).status, -SIGBUS);
 }
 #endif

@@ -33,8 +33,9 @@ std::string refusal(const std::string& header, const std::string& data = "") {
   return text;
 }
 
-TEST(Safetensors, RoundTrip) {
-  const test::scratch_folder folder;
+using Safetensors = test::in_scratch_folder;
+
+TEST_F(Safetensors, RoundTrip) {
   const std::vector<float> f{1, 2, 3, 4, 5, 6};
   const std::vector<double> d{7, 8};
   const std::vector<bf16> b{bf16::round(1.5f)};
@@ -69,16 +70,14 @@ TEST(Safetensors, RoundTrip) {
   EXPECT_EQ((header + 8) % 64, 0u) << "the data start at a multiple of 64 bytes";
 }
 
-TEST(Safetensors, TheSameInputGivesTheSameBytes) {
-  const test::scratch_folder folder;
+TEST_F(Safetensors, TheSameInputGivesTheSameBytes) {
   const float x = 1;
   for (const auto* name : {"a", "b"})
     write_safetensors(folder / name, {tensor_of("x", {1}, &x)}, {{"b", "1"}, {"a", "2"}});
   EXPECT_EQ(get(folder / "a"), get(folder / "b"));
 }
 
-TEST(Safetensors, CopiesAMisalignedTensor) {
-  const test::scratch_folder folder;
+TEST_F(Safetensors, CopiesAMisalignedTensor) {
   const std::vector<float> f{1, 2};
   const std::string header = '{' + entry("c", "U8", "[1]", "[0,1]") + ',' + entry("f", "F32", "[2]", "[1,9]") + '}';
   std::string padded = header;
@@ -91,7 +90,7 @@ TEST(Safetensors, CopiesAMisalignedTensor) {
   EXPECT_THAT(moved, ElementsAre(1, 2));
 }
 
-TEST(Safetensors, ReadsWhatPythonWrote) {
+TEST_F(Safetensors, ReadsWhatPythonWrote) {
   const safetensors_file file(QKGEOM_TEST_DATA "/golden/short-bf16.safetensors");
   EXPECT_EQ(file.tensors().size(), 16u);
   EXPECT_THAT(file.at("layer.1.q").shape, ElementsAre(1550, 2, 32));
@@ -99,8 +98,7 @@ TEST(Safetensors, ReadsWhatPythonWrote) {
   EXPECT_EQ(file.metadata().count("qkgeom"), 1u);
 }
 
-TEST(Safetensors, EveryDtypeIsMeasured) {
-  const test::scratch_folder folder;
+TEST_F(Safetensors, EveryDtypeIsMeasured) {
   put(folder / "a", raw_safetensors('{' + entry("x", "F4", "[2,2]", "[0,2]") + ',' + entry("y", "U8", "[1]", "[2,3]") +
                                         ',' + entry("z", "F6_E2M3", "[4]", "[3,6]") + '}',
                                     "abcdef"));
@@ -113,8 +111,7 @@ TEST(Safetensors, EveryDtypeIsMeasured) {
   EXPECT_THAT(refusal('{' + entry("x", "F7", "[2]", "[0,2]") + '}', "ab"), HasSubstr("has the unknown dtype \"F7\""));
 }
 
-TEST(Safetensors, SkipsUnknownFields) {
-  const test::scratch_folder folder;
+TEST_F(Safetensors, SkipsUnknownFields) {
   put(folder / "a",
       raw_safetensors(R"({"x":{"more":[1,{"dtype":null}],"dtype":"U8","shape":[1],"extra":-1.5,"data_offsets":[0,1]}})",
                       "a"));
@@ -132,8 +129,7 @@ TEST(Safetensors, SkipsUnknownFields) {
               HasSubstr("tensor \"x\" has no dtype"));
 }
 
-TEST(Safetensors, RefusesWhatIsNoSafetensorsFile) {
-  const test::scratch_folder folder;
+TEST_F(Safetensors, RefusesWhatIsNoSafetensorsFile) {
   put(folder / "short", "abc");
   put(folder / "text", "This is a text file of some length.");
   put(folder / "huge", std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10));  // one byte more than 100 MB
@@ -148,7 +144,7 @@ TEST(Safetensors, RefusesWhatIsNoSafetensorsFile) {
   EXPECT_QKGEOM_ERROR("No such file", safetensors_file(folder / "none"));
 }
 
-TEST(Safetensors, RefusesADamagedHeader) {
+TEST_F(Safetensors, RefusesADamagedHeader) {
   EXPECT_THAT(refusal("[]"), HasSubstr("no JSON object"));
   EXPECT_THAT(refusal("{\"x\""), HasSubstr("not valid JSON at byte"));
   EXPECT_THAT(refusal("{} x"), HasSubstr("not valid JSON at byte"));
@@ -181,7 +177,7 @@ TEST(Safetensors, RefusesADamagedHeader) {
   EXPECT_THAT(refusal('{' + entry("x", "U8", ones + ']', "[0,1]") + '}', "a"), HasSubstr("more than 64 axes"));
 }
 
-TEST(Safetensors, RefusesLyingOffsets) {
+TEST_F(Safetensors, RefusesLyingOffsets) {
   const auto one = [](const std::string& shape, const std::string& offsets, const std::string& data) {
     return refusal('{' + entry("x", "F32", shape, offsets) + '}', data);
   };
@@ -204,8 +200,7 @@ TEST(Safetensors, RefusesLyingOffsets) {
   EXPECT_THAT(two("[5,9]", "[0,4]", "abcdefghi"), HasSubstr("leaves a hole after byte 4"));
 }
 
-TEST(Safetensors, RefusesToWriteWhatDoesNotFit) {
-  const test::scratch_folder folder;
+TEST_F(Safetensors, RefusesToWriteWhatDoesNotFit) {
   const float x = 1;
   const auto write = [&](std::vector<tensor_to_write> t) { write_safetensors(folder / "a", std::move(t)); };
   EXPECT_QKGEOM_ERROR("two tensors would be called x", write({tensor_of("x", {1}, &x), tensor_of("x", {1}, &x)}));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -42,6 +43,11 @@ class scratch_folder {
 
  private:
   std::filesystem::path path_;
+};
+
+/// Fixture: a test in a scratch folder.
+struct in_scratch_folder : testing::Test {
+  const scratch_folder folder;
 };
 
 inline void put(const std::filesystem::path& path, const std::string& bytes) {

@@ -122,13 +122,15 @@ void expect_same(const model_report& a, const model_report& b, double pair_toler
   }
 }
 
-TEST(analyse, shards_and_captures_of_the_same_documents_give_the_same) {
-  const test::scratch_folder folder;
+struct analysis_of_captures : test::in_scratch_folder {
+  cpu_context ctx{{.threads = 2}};
+};
+
+TEST_F(analysis_of_captures, shards_and_captures_of_the_same_documents_give_the_same) {
   write(folder / "whole", 0, 12, 12);
   write(folder / "shards", 0, 12, 5);
   write(folder / "a", 0, 4, 3);
   write(folder / "b", 4, 12, 8);
-  cpu_context ctx{{.threads = 2}};
   for (const bool across : {false, true}) {
     analysis_options options;
     options.across_documents = across;
@@ -139,15 +141,13 @@ TEST(analyse, shards_and_captures_of_the_same_documents_give_the_same) {
   }
 }
 
-TEST(analyse, by_several_processes_gives_every_bit_of_one_process) {
-  const test::scratch_folder folder;
+TEST_F(analysis_of_captures, by_several_processes_gives_every_bit_of_one_process) {
   write(folder / "shards", 0, 12, 5);
   const auto source = capture_set::open({folder / "shards"});
   analysis_options options;
   options.components = true;
   options.geometry_blocks = 4;
-  cpu_context cpu{{.threads = 1}};
-  const auto whole = analyse(cpu, source, options);
+  const auto whole = analyse(ctx, source, options);
   const std::string bytes = bytes_of(whole.heads);
   for (const int n : {1, 2, 3}) {
     test::threads_as_processes processes(n, true);
@@ -182,14 +182,12 @@ TEST(analyse, by_several_processes_gives_every_bit_of_one_process) {
               testing::Each(testing::HasSubstr("must begin within the context")));
 }
 
-TEST(analyse, reports_as_bytes_are_the_same_reports) {
-  const test::scratch_folder folder;
+TEST_F(analysis_of_captures, reports_as_bytes_are_the_same_reports) {
   write(folder / "one", 0, 12, 12);
   analysis_options options;
   options.components = true;
   options.geometry_blocks = 4;
-  cpu_context cpu{{.threads = 1}};
-  const auto heads = analyse(cpu, capture_set::open({folder / "one"}), options).heads;
+  const auto heads = analyse(ctx, capture_set::open({folder / "one"}), options).heads;
   const auto bytes = bytes_of(heads);
   const auto back = from_bytes<std::vector<head_report>>(bytes);
   EXPECT_EQ(bytes_of(back), bytes);
@@ -244,9 +242,7 @@ void add_moments(cpu_context& ctx, const std::filesystem::path& folder, index_t 
   }
 }
 
-TEST(analyse, moments_that_are_not_finite_are_refused) {
-  const test::scratch_folder folder;
-  cpu_context ctx{{.threads = 1}};
+TEST_F(analysis_of_captures, moments_that_are_not_finite_are_refused) {
   write(folder / "c", 0, 4, 3);
   add_moments(ctx, folder / "c", 0, 4, 2);
   const auto whole = capture::open(folder / "c");
@@ -260,9 +256,7 @@ TEST(analyse, moments_that_are_not_finite_are_refused) {
   }
 }
 
-TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
-  const test::scratch_folder folder;
-  cpu_context ctx{{.threads = 2}};
+TEST_F(analysis_of_captures, moments_of_every_token_go_before_those_of_the_rows) {
   write(folder / "whole", 0, 12, 12);
   write(folder / "a", 0, 4, 3);
   write(folder / "b", 4, 12, 8);
@@ -308,10 +302,8 @@ TEST(analyse, moments_of_every_token_go_before_those_of_the_rows) {
     expect_close(geometry.heads[h].rotation.bias.strength, report.heads[h].rotation.bias.strength);
 }
 
-TEST(analyse, blocks_of_documents_are_those_of_all_layers) {
-  const test::scratch_folder folder;
+TEST_F(analysis_of_captures, blocks_of_documents_are_those_of_all_layers) {
   write(folder / "c", 0, 12, 1, 5);
-  cpu_context ctx{{.threads = 2}};
   const auto source = capture_set::open({folder / "c"});
   EXPECT_EQ(source.documents_in(0).k.size(), 12u);
   EXPECT_THAT(source.documents_in(1).q, testing::ElementsAre(0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11));
@@ -343,7 +335,7 @@ TEST(analyse, query_buckets_end_with_the_context) {
   EXPECT_QKGEOM_ERROR("not at 256", edges({256, 300}));
 }
 
-TEST(analyse, buckets_and_memory_that_a_small_file_demands_are_bounded) {
+TEST_F(analysis_of_captures, buckets_and_memory_that_a_small_file_demands_are_bounded) {
   auto m = manifest_of(1);
   m.context_length = 1 << 16;
   m.bucket.size = 1;
@@ -351,23 +343,19 @@ TEST(analyse, buckets_and_memory_that_a_small_file_demands_are_bounded) {
                       query_buckets(m, {}));
   EXPECT_EQ(query_buckets(m, {.bucket_size = 16}).count(), 4096);
 
-  const test::scratch_folder folder;
   m = manifest_of(1);
   m.model.head_dim = 1 << 16;
   for (auto& l : m.layers) l.rope_parameters.reset();
   const std::vector<layer_to_write> none{{0, dtype::f32, {}, {}}, {1, dtype::f32, {}, {}}};
   write_capture_file(folder / "wide.safetensors", m, none);
-  cpu_context cpu;
   EXPECT_QKGEOM_ERROR("wide.safetensors: an analysis over 8 query buckets of 2 heads of size 65536 needs more memory",
-                      analyse(cpu, capture::open(folder / "wide.safetensors")));
+                      analyse(ctx, capture::open(folder / "wide.safetensors")));
 }
 
-TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
-  const test::scratch_folder folder;
+TEST_F(analysis_of_captures, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   write(folder / "shards", 0, 12, 5);
   write(folder / "a", 0, 3, 2);
   write(folder / "b", 8, 12, 4);
-  cpu_context ctx{{.threads = 2}};
   analysis_options options;
   options.geometry_blocks = 4;
   const auto shards = capture_set::open({folder / "shards"});
@@ -401,10 +389,8 @@ TEST(analyse, some_documents_of_a_capture_are_as_a_capture_of_them_alone) {
   EXPECT_QKGEOM_ERROR("at least one document", shards.only({}));
 }
 
-TEST(analyse, a_context_that_ends_early_has_the_rows_before_its_end_alone) {
-  const test::scratch_folder folder;
+TEST_F(analysis_of_captures, a_context_that_ends_early_has_the_rows_before_its_end_alone) {
   write(folder / "c", 0, 12, 5);
-  cpu_context ctx{{.threads = 2}};
   const auto source = capture_set::open({folder / "c"});
   const auto early = source.before(128);
   EXPECT_EQ(early.manifest().context_length, 128);
@@ -428,9 +414,7 @@ TEST(analyse, a_context_that_ends_early_has_the_rows_before_its_end_alone) {
   EXPECT_QKGEOM_ERROR("cannot end at 0", source.before(0));
 }
 
-TEST(analyse, tables_of_analyses_that_did_not_run_are_refused) {
-  const test::scratch_folder folder;
-  cpu_context ctx{{.threads = 1}};
+TEST_F(analysis_of_captures, tables_of_analyses_that_did_not_run_are_refused) {
   const auto rows = layer_rows(1);
   const layer_names names{0, true, {0}, {0}};
   const auto buckets = uniform_buckets{32}.edges(context);
@@ -508,8 +492,7 @@ TEST(document_analysis, keeps_what_it_was_made_with) {
     EXPECT_EQ(found[0].profiles[0].buckets[b].plasticity, want[0].profiles[0].buckets[b].plasticity);
 }
 
-TEST(analyse, documents_that_no_shard_holds_are_refused) {
-  const test::scratch_folder folder;
+TEST_F(analysis_of_captures, documents_that_no_shard_holds_are_refused) {
   write(folder / "c", 0, 3, 2);
   auto manifest = parse_manifest(read_text(folder / "c/manifest.json", 1 << 20), "manifest.json");
   manifest.documents->push_back({3, "listed", context, nullptr});
@@ -518,17 +501,15 @@ TEST(analyse, documents_that_no_shard_holds_are_refused) {
   EXPECT_QKGEOM_ERROR("no shard holds document 3", capture_set::open({folder / "c"}).only({3}));
 }
 
-TEST(analyse, documents_or_prefixes_may_count_the_same) {
-  const test::scratch_folder folder;
+TEST_F(analysis_of_captures, documents_or_prefixes_may_count_the_same) {
   write(folder / "one", 0, 12, 12);
   write(folder / "many", 0, 12, 3);
-  cpu_context cpu;
-  const auto all = analyse(cpu, capture_set::open({folder / "one"}));
+  const auto all = analyse(ctx, capture_set::open({folder / "one"}));
   for (const auto weighting : {pair_weighting::documents, pair_weighting::prefix_uniform}) {
     analysis_options options;
     options.weighting = weighting;
-    const auto one = analyse(cpu, capture_set::open({folder / "one"}), options);
-    expect_same(one, analyse(cpu, capture_set::open({folder / "many"}), options), 1e-6);
+    const auto one = analyse(ctx, capture_set::open({folder / "one"}), options);
+    expect_same(one, analyse(ctx, capture_set::open({folder / "many"}), options), 1e-6);
     std::size_t compared = 0, different = 0;
     for (index_t b = 0; b < one.buckets.count(); ++b) {
       const auto& found = one.heads[0].profiles[0].buckets[b];
@@ -548,19 +529,16 @@ TEST(analyse, documents_or_prefixes_may_count_the_same) {
   }
 }
 
-TEST(analyse, layers_without_rows_are_named_with_their_file) {
-  const test::scratch_folder folder;
+TEST_F(analysis_of_captures, layers_without_rows_are_named_with_their_file) {
   write(folder / "some", 0, 6, 3, 3);
   write(folder / "none", 0, 3, 3, 0);
-  cpu_context cpu;
-  analyse(cpu, capture_set::open({folder / "some"}));
-  const std::string said = test::message_of([&] { analyse(cpu, capture_set::open({folder / "none"})); });
+  analyse(ctx, capture_set::open({folder / "some"}));
+  const std::string said = test::message_of([&] { analyse(ctx, capture_set::open({folder / "none"})); });
   EXPECT_THAT(said, testing::StartsWith((folder / "none").string()));
   EXPECT_THAT(said, testing::HasSubstr(": layer 1 has no queries, and PCA"));
 }
 
-TEST(analyse, refuses_captures_of_different_models) {
-  const test::scratch_folder folder;
+TEST_F(analysis_of_captures, refuses_captures_of_different_models) {
   write(folder / "a", 0, 4, 4);
   auto other = manifest_of(2);
   other.model.name = "another";

@@ -54,8 +54,9 @@ model_report report_of(index_t rows, index_t first, index_t second) {
   return report;
 }
 
-TEST(notes, parts_of_one_capture_are_not_of_the_same_texts) {
-  const test::scratch_folder folder;
+using notes = test::in_scratch_folder;
+
+TEST_F(notes, parts_of_one_capture_are_not_of_the_same_texts) {
   const auto written = [&](const std::string& name, index_t first, json fields) {
     auto manifest = test::sample_manifest();
     manifest.documents.emplace();
@@ -78,13 +79,12 @@ TEST(notes, parts_of_one_capture_are_not_of_the_same_texts) {
   EXPECT_EQ(parts.documents(), 4);
 }
 
-TEST(notes, an_ordinary_capture_has_none) {
-  const test::scratch_folder folder;
+TEST_F(notes, an_ordinary_capture_has_none) {
   const auto source = sample_with(folder, 5, test::sample_manifest());
   EXPECT_THAT(names_of(notes_of(source, report_of(100, 10, 50), {0, 31})), ElementsAre());
 }
 
-TEST(notes, few_documents_give_rough_errors_or_none) {
+TEST_F(notes, few_documents_give_rough_errors_or_none) {
   EXPECT_EQ(note_on_documents(1)->text, "1 document gives no errors: these need 3 or more");
   EXPECT_EQ(note_on_documents(2)->text, "2 documents give no errors: these need 3 or more");
   EXPECT_EQ(note_on_documents(3)->text,
@@ -93,17 +93,15 @@ TEST(notes, few_documents_give_rough_errors_or_none) {
   EXPECT_FALSE(note_on_documents(5));
 }
 
-TEST(notes, rows_from_before_the_rotary_embedding_are_named) {
-  const test::scratch_folder folder;
+TEST_F(notes, rows_from_before_the_rotary_embedding_are_named) {
   auto manifest = test::sample_manifest();
   manifest.rope_stage = "pre";
-  const auto notes = notes_of(sample_with(folder, 5, manifest), report_of(100, 10, 50), {0, 31});
-  ASSERT_THAT(names_of(notes), ElementsAre("before_rope"));
-  EXPECT_EQ(notes[0].brief, "before the rotary embedding");
+  const auto found = notes_of(sample_with(folder, 5, manifest), report_of(100, 10, 50), {0, 31});
+  ASSERT_THAT(names_of(found), ElementsAre("before_rope"));
+  EXPECT_EQ(found[0].brief, "before the rotary embedding");
 }
 
-TEST(notes, few_rows_and_few_queries_count_where_they_stand_behind_numbers) {
-  const test::scratch_folder folder;
+TEST_F(notes, few_rows_and_few_queries_count_where_they_stand_behind_numbers) {
   const auto source = sample_with(folder, 5, test::sample_manifest());
   const auto names = [&](const model_report& report) { return names_of(notes_of(source, report, {0, 31})); };
   EXPECT_THAT(names(report_of(2, 10, 10)), ElementsAre("few_rows"));  // of 3 dimensions
@@ -114,8 +112,7 @@ TEST(notes, few_rows_and_few_queries_count_where_they_stand_behind_numbers) {
   EXPECT_THAT(names(every_token), ElementsAre());
 }
 
-TEST(notes, positions_that_fill_less_than_half_of_the_context_or_do_not_vary_are_named) {
-  const test::scratch_folder folder;
+TEST_F(notes, positions_that_fill_less_than_half_of_the_context_or_do_not_vary_are_named) {
   const auto source = sample_with(folder, 5, test::sample_manifest());
   const auto names = [&](index_t first, index_t last) {
     return names_of(notes_of(source, report_of(100, 10, 50), {first, last}));
@@ -125,8 +122,7 @@ TEST(notes, positions_that_fill_less_than_half_of_the_context_or_do_not_vary_are
   EXPECT_THAT(names(7, 7), ElementsAre("positions_alike"));
 }
 
-TEST(notes, an_analysis_finds_the_notes_of_its_capture) {
-  const test::scratch_folder folder;
+TEST_F(notes, an_analysis_finds_the_notes_of_its_capture) {
   auto manifest = test::sample_manifest();
   manifest.context_length = 64;  // rows end at position 16
   manifest.score_softcap = 50;
@@ -142,8 +138,7 @@ TEST(notes, an_analysis_finds_the_notes_of_its_capture) {
             "the model bends its scores by a soft cap of 50.0 logits; logits here are from before it");
 }
 
-TEST(notes, a_scale_of_the_manifest_gives_the_logits) {
-  const test::scratch_folder folder;
+TEST_F(notes, a_scale_of_the_manifest_gives_the_logits) {
   cpu_context ctx{{.threads = 1}};
   auto manifest = test::sample_manifest();
   const auto usual = analyse(ctx, sample_with(folder, 3, manifest)).heads[0].rotation;

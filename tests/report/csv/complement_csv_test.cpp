@@ -58,8 +58,9 @@ std::vector<double> column_of(const std::filesystem::path& path, const std::stri
   return read_csv(path).numbers(name);
 }
 
-TEST(geometry_tables, complement) {
-  const test::scratch_folder folder;
+using geometry_tables = test::in_scratch_folder;
+
+TEST_F(geometry_tables, complement) {
   const auto path = folder / "complement.csv";
   write_complement_csv(path, planted_model().complement);
   const auto frequency = column_of(path, "k_frequency"), plane = column_of(path, "plane");
@@ -69,8 +70,7 @@ TEST(geometry_tables, complement) {
   EXPECT_EQ(column_of(path, "q_active")[4], planted_model().complement[1].complement.planes[1].q.active);
 }
 
-TEST(geometry_tables, decay) {
-  const test::scratch_folder folder;
+TEST_F(geometry_tables, decay) {
   const auto path = folder / "decay.csv", profile = folder / "decay_profile.csv";
   write_decay_csv(path, planted_model().decay);
   write_decay_profile_csv(profile, planted_model().decay);
@@ -89,8 +89,7 @@ TEST(geometry_tables, decay) {
   }
 }
 
-TEST(geometry_tables, model_level) {
-  const test::scratch_folder folder;
+TEST_F(geometry_tables, model_level) {
   const auto& report = planted_model().report;
   const auto spread = heterogeneity(report);
   write_heterogeneity_csv(folder / "heterogeneity.csv", spread);
