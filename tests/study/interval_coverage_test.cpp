@@ -163,48 +163,40 @@ class coverage {
 constexpr index_t sample_sizes[] = {3, 5, 12, 100};
 int samples_of(index_t documents) { return documents > 50 ? 150 : 300; }
 
-/// Samples of twelve documents, `sample(seed)`, for differences from others.
-template <class Sample>
-auto of_twelve(const Sample& sample) {
-  std::vector<decltype(sample(std::uint64_t{}))> all;
-  for (int s = 0; s < samples_of(12); ++s) all.push_back(sample(700000 + static_cast<std::uint64_t>(s)));
-  return all;
+/// Checks the intervals of `sample(documents, seed)` against the truth, and those of the difference of its `number`
+/// from that of another sample of twelve documents, which is 0.
+template <class Sample, class Number>
+void check_intervals(numbers truth, const char* difference, const Sample& sample, const Number& number) {
+  truth[difference] = {0};
+  std::vector<compared_number> others;
+  for (int s = 0; s < samples_of(12); ++s) others.push_back(number(sample(12, 700000 + static_cast<std::uint64_t>(s))));
+  for (const index_t documents : sample_sizes) {
+    coverage c(truth);
+    for (int s = 0; s < samples_of(documents); ++s) {
+      const auto found = sample(documents, static_cast<std::uint64_t>(1000 * documents + s));
+      c.add(found.found);
+      c.add(difference, as_estimate(difference_of(number(found), others[s], false)));
+    }
+    c.expect_honest(documents);
+  }
 }
 
 TEST(intervals, plasticity) {
   cpu_context ctx{{.threads = 2}};
   const planted_layer many(4000, 1, plasticity_rows);
   const auto models = fit_queries(ctx, accumulate(ctx, many.view(), buckets, {.context_length = context_length}));
-  auto truth = plasticity_sample(ctx, models, 10000, 2).found;
-  truth["AP, difference of samples"] = {0};
-  const auto others = of_twelve([&](std::uint64_t seed) { return plasticity_sample(ctx, models, 12, seed).ap({0}); });
-  for (const index_t documents : sample_sizes) {
-    coverage c(truth);
-    for (int s = 0; s < samples_of(documents); ++s) {
-      const auto seed = static_cast<std::uint64_t>(1000 * documents + s);
-      const plasticity_sample sample(ctx, models, documents, seed);
-      c.add(sample.found);
-      c.add("AP, difference of samples", as_estimate(difference_of(sample.ap({0}), others[s], false)));
-    }
-    c.expect_honest(documents);
-  }
+  check_intervals(
+      plasticity_sample(ctx, models, 10000, 2).found, "AP, difference of samples",
+      [&](index_t documents, std::uint64_t seed) { return plasticity_sample(ctx, models, documents, seed); },
+      [](const plasticity_sample& s) { return s.ap({0}); });
 }
 
 TEST(intervals, geometry) {
   cpu_context ctx{{.threads = 2}};
-  auto truth = geometry_sample(ctx, 20000, 3, 0).found;
-  truth["bias, difference of samples"] = {0};
-  const auto others = of_twelve([&](std::uint64_t seed) { return geometry_sample(ctx, 12, seed, 10).bias({0}); });
-  for (const index_t documents : sample_sizes) {
-    coverage c(truth);
-    for (int s = 0; s < samples_of(documents); ++s) {
-      const auto seed = static_cast<std::uint64_t>(1000 * documents + s);
-      const geometry_sample sample(ctx, documents, seed, 10);
-      c.add(sample.found);
-      c.add("bias, difference of samples", as_estimate(difference_of(sample.bias({0}), others[s], false)));
-    }
-    c.expect_honest(documents);
-  }
+  check_intervals(
+      geometry_sample(ctx, 20000, 3, 0).found, "bias, difference of samples",
+      [&](index_t documents, std::uint64_t seed) { return geometry_sample(ctx, documents, seed, 10); },
+      [](const geometry_sample& s) { return s.bias({0}); });
 }
 
 }  // namespace
