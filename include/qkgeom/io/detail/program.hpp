@@ -34,7 +34,6 @@ struct mapping_line {
   static constexpr std::size_t longest_path = 4096;
   std::uintptr_t begin = 0, end = 0;
   int field = 0;
-  bool after_blank = false;
   std::size_t length = 0;
   char path[longest_path];
 
