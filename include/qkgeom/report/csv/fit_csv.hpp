@@ -2,8 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <iterator>
-#include <utility>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
@@ -35,24 +33,6 @@ struct head_fit {
 template <context Context, class T>
 std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const layer_names& names,
                                 const bucket_edges& buckets, const fit_options& options = {});
-
-/// The same for every head of `source`, a capture or a set of them. `progress(heads)` is called after each layer with
-/// the number of its query heads.
-template <context Context, class Source, class Progress>
-std::vector<head_fit> fit_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
-                                   const fit_options& options, Progress&& progress) {
-  std::vector<head_fit> heads;
-  for (const index_t number : source.layers()) {
-    const auto layer = source.read_layer(number);
-    layer.visit([&]<class T>(const layer_view<T>& rows) {
-      auto found =
-          fit_layer(ctx, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, buckets, options);
-      std::move(found.begin(), found.end(), std::back_inserter(heads));
-    });
-    progress(static_cast<index_t>(layer.query_heads.size()));
-  }
-  return heads;
-}
 
 /// fits.csv: a row per head; the fit columns under the names of the author's tool, then ours.
 inline void write_fits_csv(const std::filesystem::path& path, const std::vector<head_fit>& heads);
