@@ -212,54 +212,71 @@ TEST(families, mllama_skips_layers_for_images) {
   EXPECT_EQ(run_fixture(f, d, compute_type::f32).count("layer.1.q"), 0u);
 }
 
+/// A family's checkpoint with some tensors quantised, and with the same values written out in bf16.
+struct quantised_and_plain {
+  forward_fixture f;
+  test::scratch_folder folder{};
+  std::map<std::string, std::vector<bf16>> values{};
+  std::vector<tensor_to_write> quantised{}, plain{};
+
+  /// `quantise(tensor, values)` gives the tensors that hold one in its quantised form, and sets the values to what they
+  /// say; none: the tensor stays as it is.
+  template <class Quantise>
+  void fill(const Quantise& quantise) {
+    const safetensors_file original(f.folder + "/model.safetensors");
+    for (const auto& t : original.tensors()) {
+      const auto stored = original.values<bf16>(t);
+      auto& x = values[t.name];
+      x.assign(stored.begin(), stored.end());
+      const std::vector<tensor_to_write> form = quantise(t, x);
+      plain.push_back({t.name, "BF16", t.shape, std::as_bytes(std::span(x)), {}});
+      quantised.insert(quantised.end(), form.begin(), form.end());
+      if (form.empty()) quantised.push_back(plain.back());
+    }
+  }
+  /// Writes both to the folders "quantised" and "plain", whose rows must be the same. Returns them.
+  named_tensors equal_rows() const {
+    std::vector<named_tensors> found;
+    for (const auto& [name, tensors] : {std::pair{"quantised", &quantised}, std::pair{"plain", &plain}}) {
+      std::filesystem::create_directory(folder / name);
+      write_safetensors(folder / name / "model.safetensors", *tensors);
+      found.push_back(run_fixture({f.file, (folder / name).string()}, f.description(), compute_type::bf16));
+    }
+    EXPECT_EQ(found[0], found[1]);
+    return found[0];
+  }
+};
+
 // Ministral 3's released weights: E4M3 with one scale a tensor. The same values written out in bf16 must give the same.
 TEST(families, fp8_weights_are_value_times_scale) {
   const forward_fixture f = family_fixture("mistral3");
-  const test::scratch_folder folder;
   const auto e4m3 = [](std::uint8_t bits) {
     const int exponent = bits >> 3 & 15, fraction = bits & 7;
     const double size = exponent > 0 ? (1 + fraction / 8.0) * std::pow(2.0, exponent - 7) : fraction / 512.0;
     return bits & 128 ? -size : size;
   };
-  const safetensors_file original(f.folder + "/model.safetensors");
   std::map<std::string, std::vector<std::uint8_t>> codes;
-  std::map<std::string, std::vector<bf16>> plain;
   std::map<std::string, bf16> scales;
-  std::vector<tensor_to_write> quantised, written_out;
-  const auto bytes = [](const auto& v) { return std::as_bytes(std::span(v)); };
-  std::size_t made = 0;
-  for (const auto& t : original.tensors()) {
-    const auto values = original.values<bf16>(t);
-    auto& out = plain[t.name];
-    out.assign(values.begin(), values.end());
-    if (t.name.find("_proj.weight") == std::string::npos) {
-      quantised.push_back({t.name, "BF16", t.shape, bytes(out), {}});
-      written_out.push_back(quantised.back());
-      continue;
-    }
-    const bf16 scale = scales[t.name] = bf16::round(0.0173f + 0.001f * static_cast<float>(made++));
+  quantised_and_plain both{f};
+  both.fill([&](const auto& t, std::vector<bf16>& values) -> std::vector<tensor_to_write> {
+    if (t.name.find("_proj.weight") == std::string::npos) return {};
+    const std::size_t made = scales.size();
+    const bf16 scale = scales[t.name] = bf16::round(0.0173f + 0.001f * static_cast<float>(made));
     auto& code = codes[t.name];
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      std::uint8_t c = static_cast<std::uint8_t>((i * 37 + made) % 256);  // any value there is, but NaN
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      std::uint8_t c = static_cast<std::uint8_t>((i * 37 + made + 1) % 256);  // any value there is, but NaN
       if ((c & 127) == 127) c = 0;
       if ((c & 127) > 88) c = static_cast<std::uint8_t>(c - 48);  // and none that is huge
       code.push_back(c);
-      out[i] = bf16::round(static_cast<float>(e4m3(c) * static_cast<double>(static_cast<float>(scale))));
+      values[i] = bf16::round(static_cast<float>(e4m3(c) * static_cast<double>(static_cast<float>(scale))));
     }
-    quantised.push_back({t.name, "F8_E4M3", t.shape, bytes(code), {}});
-    quantised.push_back({t.name + "_scale_inv", "BF16", {}, std::as_bytes(std::span(&scales[t.name], 1)), {}});
-    written_out.push_back({t.name, "BF16", t.shape, bytes(out), {}});
-  }
-  EXPECT_GT(made, 10u);
-  std::vector<named_tensors> found;
-  for (const auto& [name, tensors] : {std::pair{"fp8", quantised}, std::pair{"bf16", written_out}}) {
-    std::filesystem::create_directory(folder / name);
-    write_safetensors(folder / name / "model.safetensors", tensors);
-    const forward_fixture copy{f.file, (folder / name).string()};
-    EXPECT_EQ(checkpoint(folder / name).has_fp8(), name == std::string("fp8"));
-    found.push_back(run_fixture(copy, f.description(), compute_type::bf16));
-  }
-  EXPECT_EQ(found[0], found[1]);
+    return {{t.name, "F8_E4M3", t.shape, std::as_bytes(std::span(code)), {}},
+            {t.name + "_scale_inv", "BF16", {}, std::as_bytes(std::span(&scales[t.name], 1)), {}}};
+  });
+  EXPECT_GT(scales.size(), 10u);
+  both.equal_rows();
+  EXPECT_TRUE(checkpoint(both.folder / "quantised").has_fp8());
+  EXPECT_FALSE(checkpoint(both.folder / "plain").has_fp8());
   json config = read_json(f.folder + "/config.json");
   config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", nullptr}};
   EXPECT_NO_THROW(read_description(config));
@@ -304,22 +321,11 @@ TEST(families, experts_in_one_tensor_are_those_of_tensors_of_their_own) {
 // GPT-OSS' released weights: experts in MXFP4. The same values written out in bf16, input by output, give the same.
 TEST(families, mxfp4_experts_are_the_values_of_the_microscaling_format) {
   const forward_fixture f = family_fixture("gpt-oss");
-  const test::scratch_folder folder;
   constexpr double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-  const safetensors_file original(f.folder + "/model.safetensors");
   std::map<std::string, std::vector<std::uint8_t>> bytes_of;
-  std::map<std::string, std::vector<bf16>> plain;
-  std::vector<tensor_to_write> quantised, written_out;
-  const auto bytes = [](const auto& v) { return std::as_bytes(std::span(v)); };
-  for (const auto& t : original.tensors()) {
-    const auto values = original.values<bf16>(t);
-    auto& out = plain[t.name];
-    out.assign(values.begin(), values.end());
-    if (!t.name.ends_with("experts.gate_up_proj") && !t.name.ends_with("experts.down_proj")) {
-      quantised.push_back({t.name, "BF16", t.shape, bytes(out), {}});
-      written_out.push_back(quantised.back());
-      continue;
-    }
+  quantised_and_plain both{f};
+  both.fill([&](const auto& t, std::vector<bf16>& values) -> std::vector<tensor_to_write> {
+    if (!t.name.ends_with("experts.gate_up_proj") && !t.name.ends_with("experts.down_proj")) return {};
     const index_t experts = t.shape[0], in = t.shape[1], rows = t.shape[2], blocks = in / 32;
     auto &codes = bytes_of[t.name + "_blocks"], &scales = bytes_of[t.name + "_scales"];
     for (index_t e = 0; e < experts; ++e)
@@ -334,29 +340,20 @@ TEST(families, mxfp4_experts_are_the_values_of_the_microscaling_format) {
             else
               codes.back() = static_cast<std::uint8_t>(codes.back() | code << 4);
             const double size = e2m1[code & 7] * std::pow(2.0, scale - 127);
-            out[(e * in + b * 32 + i) * rows + r] = bf16::round(static_cast<float>(code & 8 ? -size : size));
+            values[(e * in + b * 32 + i) * rows + r] = bf16::round(static_cast<float>(code & 8 ? -size : size));
           }
         }
-    quantised.push_back({t.name + "_blocks", "U8", {experts, rows, blocks, 16}, bytes(codes), {}});
-    quantised.push_back({t.name + "_scales", "U8", {experts, rows, blocks}, bytes(scales), {}});
-    written_out.push_back({t.name, "BF16", t.shape, bytes(out), {}});
-  }
+    return {{t.name + "_blocks", "U8", {experts, rows, blocks, 16}, std::as_bytes(std::span(codes)), {}},
+            {t.name + "_scales", "U8", {experts, rows, blocks}, std::as_bytes(std::span(scales)), {}}};
+  });
   EXPECT_EQ(bytes_of.size(), 12u);
-  auto lying = quantised;
+  auto lying = both.quantised;
   for (auto& t : lying)
     if (t.name.ends_with("_scales")) t.shape.back() *= 2, t.shape.front() /= 2;
-  write_safetensors(folder / "model.safetensors", lying);
-  EXPECT_THROW(checkpoint(folder.path()), error);
-  std::vector<named_tensors> found;
-  for (const auto& [name, tensors] : {std::pair{"mxfp4", quantised}, std::pair{"bf16", written_out}}) {
-    std::filesystem::create_directory(folder / name);
-    write_safetensors(folder / name / "model.safetensors", tensors);
-    const forward_fixture copy{f.file, (folder / name).string()};
-    found.push_back(run_fixture(copy, f.description(), compute_type::bf16));
-  }
-  EXPECT_EQ(found[0], found[1]);
-  EXPECT_NE(found[0], run_fixture(f, f.description(), compute_type::bf16));
-  EXPECT_NE(checkpoint(folder / "mxfp4").fingerprint(), checkpoint(folder / "bf16").fingerprint());
+  write_safetensors(both.folder / "model.safetensors", lying);
+  EXPECT_THROW(checkpoint(both.folder.path()), error);
+  EXPECT_NE(both.equal_rows(), run_fixture(f, f.description(), compute_type::bf16));
+  EXPECT_NE(checkpoint(both.folder / "quantised").fingerprint(), checkpoint(both.folder / "plain").fingerprint());
 }
 
 }  // namespace
