@@ -59,10 +59,9 @@ evaluation_input read_input(const evaluation_options& options, const prepared_ca
   for (auto& p : input.probes) {  // a probe begins as a document does
     p.ids.insert(p.ids.begin(), prefix.begin(), prefix.end());
     p.first += static_cast<index_t>(prefix.size());
-  }
-  for (const auto& p : input.probes)
     require(static_cast<index_t>(p.ids.size()) <= length, "a ", p.kind, " probe over ", p.distance, " tokens takes ",
             p.ids.size(), ", more than the context of ", length);
+  }
   require(input.tokens() > 0, "there is nothing to evaluate: neither a document of two tokens nor a probe");
   return input;
 }

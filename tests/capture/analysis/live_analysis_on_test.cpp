@@ -205,15 +205,13 @@ TEST_F(live_analysis_of, query_models_of_other_captures_make_documents_add_up) {
 TEST_F(live_analysis_of, means_are_over_documents) {
   const auto found = analysed("found");
   const auto heads = read_csv(found / "document_heads.csv"), means = read_csv(found / "document_means.csv");
-  const auto numbers = [](const csv_table& t, const char* name) { return t.numbers(name); };
-  const auto layer = numbers(heads, "layer"), value = numbers(heads, "ap_drop");
+  const auto layer = heads.numbers("layer"), value = heads.numbers("ap_drop");
   std::map<double, std::vector<double>> drops;  // by layer, the documents that have a last fifth
   for (std::size_t r = 0; r < heads.rows(); ++r)
     if (!std::isnan(value[r])) drops[layer[r]].push_back(value[r]);
   ASSERT_EQ(drops[5].size(), 2u);
-  const auto mean = numbers(means, "mean"), error = numbers(means, "mean_error"),
-             documents = numbers(means, "documents");
-  const auto mean_layer = numbers(means, "layer");
+  const auto mean = means.numbers("mean"), error = means.numbers("mean_error"), documents = means.numbers("documents");
+  const auto mean_layer = means.numbers("layer");
   std::map<std::string, int> seen;
   for (std::size_t r = 0; r < means.rows(); ++r) {
     if (means.column("column")[r] != "ap_drop") continue;
@@ -234,7 +232,7 @@ TEST_F(live_analysis_of, means_are_over_documents) {
   EXPECT_EQ(seen, (std::map<std::string, int>{{"modelall", 1}, {"head", 4}}));
 
   // All four documents have a component 0.
-  const auto share = numbers(heads, "ev_pc0");
+  const auto share = heads.numbers("ev_pc0");
   std::vector<double> shares;
   for (std::size_t r = 0; r < heads.rows(); ++r)
     if (layer[r] == 5) shares.push_back(share[r]);
