@@ -17,42 +17,28 @@ constexpr tensor_names common_names[] = {{"attn_norm", "input_layernorm"},    {"
                                          {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
                                          {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
                                          {"ffn_down", "mlp.down_proj"}};
-constexpr tensor_names olmo2_names[] = {{"post_attention_norm", "post_attention_layernorm"},
-                                        {"post_ffw_norm", "post_feedforward_layernorm"}};
-constexpr tensor_names gemma3_names[] = {{"post_attention_norm", "post_attention_layernorm"},
-                                         {"ffn_norm", "pre_feedforward_layernorm"},
-                                         {"post_ffw_norm", "post_feedforward_layernorm"}};
-constexpr tensor_names glm_names[] = {{"ffn_up", "mlp.gate_up_proj"}};
-constexpr tensor_names glm4_names[] = {{"ffn_up", "mlp.gate_up_proj"},
-                                       {"post_attention_norm", "post_self_attn_layernorm"},
-                                       {"post_ffw_norm", "post_mlp_layernorm"}};
-constexpr tensor_names qwen3moe_names[] = {{"ffn_gate_inp", "mlp.gate"},
-                                           {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
-                                           {"ffn_up_exps", "mlp.experts.{}.up_proj"},
-                                           {"ffn_down_exps", "mlp.experts.{}.down_proj"}};
 constexpr tensor_names post_norm_names[] = {{"post_attention_norm", "post_attention_layernorm"}};
-constexpr tensor_names phi3_names[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
-constexpr tensor_names hunyuan_names[] = {{"attn_q_norm", "self_attn.query_layernorm"},
-                                          {"attn_k_norm", "self_attn.key_layernorm"}};
-constexpr tensor_names glm4moe_names[] = {{"post_attention_norm", "post_attention_layernorm"},
-                                          {"ffn_gate_inp", "mlp.gate"},
-                                          {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
-                                          {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
-                                          {"ffn_up_exps", "mlp.experts.{}.up_proj"},
-                                          {"ffn_down_exps", "mlp.experts.{}.down_proj"},
-                                          {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
-                                          {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
-                                          {"ffn_down_shexp", "mlp.shared_experts.down_proj"}};
-constexpr tensor_names gptoss_names[] = {{"post_attention_norm", "post_attention_layernorm"},
-                                         {"attn_sinks.weight", "self_attn.sinks"},
-                                         {"ffn_gate_inp", "mlp.router"},
+constexpr tensor_names both_post_norms_names[] = {{"post_attention_norm", "post_attention_layernorm"},
+                                                  {"post_ffw_norm", "post_feedforward_layernorm"}};
+constexpr tensor_names gemma_names[] = {{"ffn_norm", "pre_feedforward_layernorm"}};
+constexpr tensor_names gemma4_names[] = {{"layer_output_scale.weight", "layer_scalar"}};
+constexpr tensor_names gate_up_names[] = {{"ffn_up", "mlp.gate_up_proj"}};
+constexpr tensor_names glm4_names[] = {{"post_attention_norm", "post_self_attn_layernorm"},
+                                       {"post_ffw_norm", "post_mlp_layernorm"}};
+constexpr tensor_names expert_names[] = {{"ffn_gate_inp", "mlp.gate"},
                                          {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
                                          {"ffn_up_exps", "mlp.experts.{}.up_proj"},
                                          {"ffn_down_exps", "mlp.experts.{}.down_proj"}};
-constexpr tensor_names gemma4_names[] = {{"post_attention_norm", "post_attention_layernorm"},
-                                         {"ffn_norm", "pre_feedforward_layernorm"},
-                                         {"post_ffw_norm", "post_feedforward_layernorm"},
-                                         {"layer_output_scale.weight", "layer_scalar"}};
+constexpr tensor_names fused_expert_names[] = {{"ffn_gate_up_exps", "mlp.experts.{}.gate_up_proj"}};
+/// Of experts that corrected sigmoids choose, beside shared ones.
+constexpr tensor_names sigmoid_expert_names[] = {{"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+                                                 {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+                                                 {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+                                                 {"ffn_down_shexp", "mlp.shared_experts.down_proj"}};
+constexpr tensor_names phi3_names[] = {{"attn_qkv", "self_attn.qkv_proj"}};
+constexpr tensor_names hunyuan_names[] = {{"attn_q_norm", "self_attn.query_layernorm"},
+                                          {"attn_k_norm", "self_attn.key_layernorm"}};
+constexpr tensor_names gptoss_names[] = {{"attn_sinks.weight", "self_attn.sinks"}, {"ffn_gate_inp", "mlp.router"}};
 constexpr tensor_names llama4_names[] = {{"ffn_gate", "feed_forward.gate_proj"},
                                          {"ffn_up", "feed_forward.up_proj"},
                                          {"ffn_down", "feed_forward.down_proj"},
@@ -64,8 +50,7 @@ constexpr tensor_names llama4_names[] = {{"ffn_gate", "feed_forward.gate_proj"},
                                          {"ffn_up_shexp", "feed_forward.shared_expert.up_proj"},
                                          {"ffn_down_shexp", "feed_forward.shared_expert.down_proj"}};
 /// Of the Qwen models with gated delta nets, dense or with experts.
-constexpr tensor_names delta_names[] = {{"post_attention_norm", "post_attention_layernorm"},
-                                        {"attn_qkv", "linear_attn.in_proj_qkv"},
+constexpr tensor_names delta_names[] = {{"attn_qkv", "linear_attn.in_proj_qkv"},
                                         {"attn_gate", "linear_attn.in_proj_z"},
                                         {"ssm_beta", "linear_attn.in_proj_b"},
                                         {"ssm_alpha", "linear_attn.in_proj_a"},
@@ -75,11 +60,6 @@ constexpr tensor_names delta_names[] = {{"post_attention_norm", "post_attention_
                                         {"ssm_a", "linear_attn.A_log"},
                                         {"ssm_norm", "linear_attn.norm"},
                                         {"ssm_out", "linear_attn.out_proj"},
-                                        {"ffn_gate_inp", "mlp.gate"},
-                                        {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
-                                        {"ffn_up_exps", "mlp.experts.{}.up_proj"},
-                                        {"ffn_gate_up_exps", "mlp.experts.{}.gate_up_proj"},
-                                        {"ffn_down_exps", "mlp.experts.{}.down_proj"},
                                         {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
                                         {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
                                         {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
@@ -91,16 +71,7 @@ constexpr tensor_names deepseek2_names[] = {{"attn_q_a", "self_attn.q_a_proj"},
                                             {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
                                             {"attn_kv_b", "self_attn.kv_b_proj"},
                                             {"attn_k_b", "self_attn.k_b_proj"},
-                                            {"attn_v_b", "self_attn.v_b_proj"},
-                                            {"ffn_gate_inp", "mlp.gate"},
-                                            {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
-                                            {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
-                                            {"ffn_up_exps", "mlp.experts.{}.up_proj"},
-                                            {"ffn_gate_up_exps", "mlp.experts.{}.gate_up_proj"},
-                                            {"ffn_down_exps", "mlp.experts.{}.down_proj"},
-                                            {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
-                                            {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
-                                            {"ffn_down_shexp", "mlp.shared_experts.down_proj"}};
+                                            {"attn_v_b", "self_attn.v_b_proj"}};
 constexpr tensor_names gptneox_names[] = {{"attn_qkv", "attention.query_key_value"},
                                           {"attn_output", "attention.dense"},
                                           {"ffn_up", "mlp.dense_h_to_4h"},
@@ -194,18 +165,28 @@ void add_hunyuan(const architecture_keys& keys, json& config) {
     config["rope_scaling"] = {{"rope_type", "dynamic"}, {"alpha", keys[alpha].positive()}};
 }
 
+/// The number of experts as the field `count`, the channels of each as the field `width`.
+void add_experts(const architecture_keys& keys, json& config, const char* count, const char* width) {
+  config[count] = keys["expert_count"].integer(1, 4096);
+  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
+  config[width] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
+}
+
+/// Experts that corrected sigmoids choose, behind layers without any.
+void add_sigmoid_experts(const architecture_keys& keys, json& config) {
+  add_experts(keys, config, "n_routed_experts", "moe_intermediate_size");
+  config["first_k_dense_replace"] = positive_integer(keys, "leading_dense_block_count").value_or(0);
+  config["routed_scaling_factor"] = keys.positive("expert_weights_scale", 1);
+  config["norm_topk_prob"] = keys.boolean("expert_weights_norm", false);
+  config["n_group"] = keys.integer("expert_group_count", 1);
+}
+
 void add_glm4moe(const architecture_keys& keys, json& config) {
   constexpr index_t sigmoid = 2;
   require(keys.integer("expert_gating_func", sigmoid) == sigmoid, keys.where(),
           ": glm4moe.expert_gating_func must be 2, a sigmoid");
-  config["n_routed_experts"] = keys["expert_count"].integer(1, 4096);
-  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
-  config["moe_intermediate_size"] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
+  add_sigmoid_experts(keys, config);
   config["n_shared_experts"] = keys["expert_shared_count"].integer(1, 256);
-  config["first_k_dense_replace"] = positive_integer(keys, "leading_dense_block_count").value_or(0);
-  config["routed_scaling_factor"] = keys.positive("expert_weights_scale", 1);
-  config["norm_topk_prob"] = keys.has("expert_weights_norm") && keys["expert_weights_norm"].boolean();
-  config["n_group"] = keys.integer("expert_group_count", 1);
 }
 
 /// Rotary parameters are always said: without them config.json would mean those of the released models.
@@ -219,17 +200,13 @@ void add_mistral3(const architecture_keys& keys, json& config) {
 
 /// Without a key for it: llama.cpp divides the chosen probabilities of every model by their sum.
 void add_qwen3moe(const architecture_keys& keys, json& config) {
-  config["num_experts"] = keys["expert_count"].integer(1, 4096);
-  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
-  config["moe_intermediate_size"] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
-  config["norm_topk_prob"] = keys.has("expert_weights_norm") ? keys["expert_weights_norm"].boolean() : true;
+  add_experts(keys, config, "num_experts", "moe_intermediate_size");
+  config["norm_topk_prob"] = keys.boolean("expert_weights_norm", true);
 }
 
 /// Files do not say that YaRN's bounds are no whole dimensions.
 void add_gptoss(const architecture_keys& keys, json& config) {
-  config["num_local_experts"] = keys["expert_count"].integer(1, 4096);
-  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
-  config["intermediate_size"] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
+  add_experts(keys, config, "num_local_experts", "intermediate_size");
   add_windows(keys, config, 128);
   if (!config.contains("rope_scaling")) config["rope_scaling"] = {{"rope_type", "default"}};
   if (config["rope_scaling"]["rope_type"] == "yarn") config["rope_scaling"]["truncate"] = false;
@@ -282,9 +259,7 @@ void add_llama4(const architecture_keys& keys, json& config) {
   require(!keys.has(window) || positive_integer(keys, window), keys.where(), ": llama4.", window,
           " is 0: Llama 4 without chunks is not supported in GGUF");
   config["intermediate_size_mlp"] = config["intermediate_size"];
-  config["intermediate_size"] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
-  config["num_local_experts"] = keys["expert_count"].integer(1, 4096);
-  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
+  add_experts(keys, config, "num_local_experts", "intermediate_size");
   config["interleave_moe_layer_step"] = keys["interleave_moe_layer_step"].integer(1, 4096);
   config["use_qk_norm"] = config["num_local_experts"] != 128;
 }
@@ -303,12 +278,10 @@ void add_delta(const architecture_keys& keys, json& config) {
   config["full_attention_interval"] = keys.integer("full_attention_interval", 4);
   config["linear_projections_apart"] = true;
   if (!keys.has("expert_count")) return;
-  config["num_experts"] = keys["expert_count"].integer(1, 4096);
-  config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
-  config["moe_intermediate_size"] = number("expert_feed_forward_length");
+  add_experts(keys, config, "num_experts", "moe_intermediate_size");
   config["shared_expert_intermediate_size"] =
       keys.integer("expert_shared_feed_forward_length", config["moe_intermediate_size"]);
-  config["norm_topk_prob"] = keys.has("expert_weights_norm") ? keys["expert_weights_norm"].boolean() : true;
+  config["norm_topk_prob"] = keys.boolean("expert_weights_norm", true);
 }
 
 /// Heads in a file are those of llama.cpp's own form of latent attention; `_mla` are the model's.
@@ -332,14 +305,8 @@ void add_deepseek2(const architecture_keys& keys, json& config) {
     scaling["mscale_all_dim"] = scaling["mscale"] =
         scaling["mscale_all_dim"].get<double>() * 10;  // stored a tenth of it
   if (config["rope_scaling"].is_null()) config.erase("rope_scaling");
-  config["n_routed_experts"] = number("expert_count");
-  config["num_experts_per_tok"] = number("expert_used_count");
-  config["moe_intermediate_size"] = number("expert_feed_forward_length");
+  add_sigmoid_experts(keys, config);
   config["n_shared_experts"] = keys.integer("expert_shared_count", 1);
-  config["first_k_dense_replace"] = positive_integer(keys, "leading_dense_block_count").value_or(0);
-  config["routed_scaling_factor"] = keys.positive("expert_weights_scale", 1);
-  config["norm_topk_prob"] = keys.has("expert_weights_norm") && keys["expert_weights_norm"].boolean();
-  config["n_group"] = keys.integer("expert_group_count", 1);
   config["topk_group"] = keys.integer("expert_group_used_count", 1);
 }
 
@@ -347,34 +314,8 @@ void add_gptneox(const architecture_keys& keys, json& config) {
   config["hidden_act"] = "gelu";
   config["rotary_emb_base"] = config["rope_theta"];
   config["rotary_pct"] = config.value("partial_rotary_factor", 1.0);
-  config["use_parallel_residual"] = keys.has("use_parallel_residual") ? keys["use_parallel_residual"].boolean() : true;
+  config["use_parallel_residual"] = keys.boolean("use_parallel_residual", true);
 }
-
-constexpr std::string_view gemma2_features[] = {"attention.sliding_window", "attention.sliding_window_pattern",
-                                                "attention.scale", "final_logit_softcapping", "attn_logit_softcapping"};
-constexpr std::string_view gemma3_features[] = {"attention.sliding_window", "attention.sliding_window_pattern",
-                                                "attention.scale", "final_logit_softcapping"};
-constexpr std::string_view window_features[] = {"attention.sliding_window", "attention.sliding_window_pattern"};
-constexpr std::string_view cohere2_features[] = {"attention.sliding_window", "attention.sliding_window_pattern",
-                                                 "logit_scale"};
-constexpr std::string_view granite_features[] = {"attention.scale", "embedding_scale", "residual_scale", "logit_scale"};
-constexpr std::string_view glm4moe_features[] = {"expert_count", "expert_shared_count", "nextn_predict_layers"};
-constexpr std::string_view mistral3_features[] = {"attention.temperature_scale"};
-constexpr std::string_view qwen3moe_features[] = {"expert_count"};
-constexpr std::string_view gemma4_features[] = {"attention.scale",
-                                                "attention.sliding_window",
-                                                "attention.sliding_window_pattern",
-                                                "attention.key_length_swa",
-                                                "attention.shared_kv_layers",
-                                                "final_logit_softcapping",
-                                                "embedding_length_per_layer_input"};
-constexpr std::string_view llama4_features[] = {"attention.sliding_window", "expert_count", "expert_shared_count"};
-constexpr std::string_view delta_features[] = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers",
-                                               "rope.dimension_sections", "expert_count"};
-constexpr std::string_view deepseek2_features[] = {"attention.q_lora_rank", "attention.kv_lora_rank", "expert_count",
-                                                   "expert_shared_count", "nextn_predict_layers"};
-constexpr std::string_view gptoss_features[] = {"expert_count", "attention.sliding_window",
-                                                "attention.sliding_window_pattern"};
 
 const gguf_architecture architectures[] = {
     {.name = "llama", .model_type = "llama", .pairs_rows = true},
@@ -382,138 +323,124 @@ const gguf_architecture architectures[] = {
     {.name = "mistral3",
      .model_type = "ministral3",
      .pairs_rows = true,
-     .features = mistral3_features,
+     .features = {"attention.temperature_scale"},
      .add_fields = add_mistral3},
     {.name = "qwen2", .model_type = "qwen2"},
     {.name = "qwen3", .model_type = "qwen3"},
     {.name = "qwen3moe",
      .model_type = "qwen3_moe",
-     .layer_names = qwen3moe_names,
-     .features = qwen3moe_features,
+     .layer_names = {expert_names},
+     .features = {"expert_count"},
      .add_fields = add_qwen3moe},
     {.name = "gemma3",
      .model_type = "gemma3_text",
-     .layer_names = gemma3_names,
+     .layer_names = {both_post_norms_names, gemma_names},
      .norms_plus_one = true,
      .may_lack_eps = true,
      .windowed_base = true,
-     .features = gemma3_features,
+     .features = {"attention.sliding_window", "attention.sliding_window_pattern", "attention.scale",
+                  "final_logit_softcapping"},
      .add_fields = add_gemma3},
     {.name = "gemma2",
      .model_type = "gemma2",
-     .layer_names = gemma3_names,
+     .layer_names = {both_post_norms_names, gemma_names},
      .norms_plus_one = true,
-     .features = gemma2_features,
+     .features = {"attention.sliding_window", "attention.sliding_window_pattern", "attention.scale",
+                  "final_logit_softcapping", "attn_logit_softcapping"},
      .add_fields = add_gemma2},
     {.name = "olmo2",
      .model_type = "olmo2",
-     .layer_names = olmo2_names,
-     .features = window_features,
+     .layer_names = {both_post_norms_names},
+     .features = {"attention.sliding_window", "attention.sliding_window_pattern"},
      .add_fields = add_olmo2},
     {.name = "granite",
      .model_type = "granite",
      .pairs_rows = true,
-     .features = granite_features,
+     .features = {"attention.scale", "embedding_scale", "residual_scale", "logit_scale"},
      .add_fields = add_granite},
     {.name = "phi3",
      .model_type = "phi3",
-     .layer_names = phi3_names,
-     .features = window_features,
+     .layer_names = {phi3_names, gate_up_names},
+     .features = {"attention.sliding_window", "attention.sliding_window_pattern"},
      .add_fields = add_phi3},
-    {.name = "seed_oss", .model_type = "seed_oss", .layer_names = post_norm_names},
+    {.name = "seed_oss", .model_type = "seed_oss", .layer_names = {post_norm_names}},
     {.name = "hunyuan-dense",
      .model_type = "hunyuan_v1_dense",
-     .layer_names = hunyuan_names,
+     .layer_names = {hunyuan_names},
      .add_fields = add_hunyuan},
     {.name = "exaone4",
      .model_type = "exaone4",
-     .layer_names = olmo2_names,
-     .features = window_features,
+     .layer_names = {both_post_norms_names},
+     .features = {"attention.sliding_window", "attention.sliding_window_pattern"},
      .add_fields = add_exaone4},
     {.name = "cohere2",
      .model_type = "cohere2",
      .layer_norm = true,
-     .features = cohere2_features,
+     .features = {"attention.sliding_window", "attention.sliding_window_pattern", "logit_scale"},
      .add_fields = add_cohere2},
     {.name = "glm4moe",
      .model_type = "glm4_moe",
-     .layer_names = glm4moe_names,
-     .features = glm4moe_features,
+     .layer_names = {post_norm_names, expert_names, sigmoid_expert_names},
+     .features = {"expert_count", "expert_shared_count", "nextn_predict_layers"},
      .add_fields = add_glm4moe},
-    {.name = "chatglm", .model_type = "glm", .layer_names = glm_names},
-    {.name = "glm4", .model_type = "glm4", .layer_names = glm4_names},
+    {.name = "chatglm", .model_type = "glm", .layer_names = {gate_up_names}},
+    {.name = "glm4", .model_type = "glm4", .layer_names = {gate_up_names, glm4_names}},
     {.name = "gpt-oss",
      .model_type = "gpt_oss",
-     .layer_names = gptoss_names,
-     .features = gptoss_features,
+     .layer_names = {post_norm_names, gptoss_names, expert_names},
+     .features = {"expert_count", "attention.sliding_window", "attention.sliding_window_pattern"},
      .add_fields = add_gptoss},
     {.name = "gemma4",
      .model_type = "gemma4_text",
-     .layer_names = gemma4_names,
+     .layer_names = {both_post_norms_names, gemma_names, gemma4_names},
      .windowed_base = true,
-     .features = gemma4_features,
+     .features = {"attention.scale", "attention.sliding_window", "attention.sliding_window_pattern",
+                  "attention.key_length_swa", "attention.shared_kv_layers", "final_logit_softcapping",
+                  "embedding_length_per_layer_input"},
      .add_fields = add_gemma4},
     {.name = "llama4",
      .model_type = "llama4_text",
-     .layer_names = llama4_names,
-     .features = llama4_features,
+     .layer_names = {llama4_names},
+     .features = {"attention.sliding_window", "expert_count", "expert_shared_count"},
      .add_fields = add_llama4},
     {.name = "qwen35",
      .model_type = "qwen3_5_text",
-     .layer_names = delta_names,
+     .layer_names = {post_norm_names, delta_names, expert_names, fused_expert_names},
      .norms_plus_one = true,
      .value_heads_tiled = true,
-     .features = delta_features,
+     .features = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers", "rope.dimension_sections",
+                  "expert_count"},
      .add_fields = add_delta},
     {.name = "qwen35moe",
      .model_type = "qwen3_5_moe_text",
-     .layer_names = delta_names,
+     .layer_names = {post_norm_names, delta_names, expert_names, fused_expert_names},
      .norms_plus_one = true,
      .value_heads_tiled = true,
-     .features = delta_features,
+     .features = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers", "rope.dimension_sections",
+                  "expert_count"},
      .add_fields = add_delta},
     {.name = "qwen3next",
      .model_type = "qwen3_next",
-     .layer_names = delta_names,
+     .layer_names = {post_norm_names, delta_names, expert_names, fused_expert_names},
      .norms_plus_one = true,
-     .features = delta_features,
+     .features = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers", "rope.dimension_sections",
+                  "expert_count"},
      .add_fields = add_delta},
     {.name = "deepseek2",
      .model_type = "deepseek_v3",
-     .layer_names = deepseek2_names,
-     .features = deepseek2_features,
+     .layer_names = {deepseek2_names, expert_names, fused_expert_names, sigmoid_expert_names},
+     .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "expert_count", "expert_shared_count",
+                  "nextn_predict_layers"},
      .add_fields = add_deepseek2},
     {.name = "gptneox",
      .model_type = "gpt_neox",
-     .layer_names = gptneox_names,
+     .layer_names = {gptneox_names},
      .embedding = "gpt_neox.embed_in",
      .final_norm = "gpt_neox.final_layer_norm",
      .output = "embed_out",
      .layers = "gpt_neox.layers.",
      .layer_norm = true,
      .add_fields = add_gptneox}};
-
-/// Keys that change what a model computes where they are neither 0 nor false.
-constexpr std::string_view changing_keys[] = {"attention.sliding_window",
-                                              "attention.sliding_window_pattern",
-                                              "attention.scale",
-                                              "attention.temperature_scale",
-                                              "attention.q_lora_rank",
-                                              "attention.kv_lora_rank",
-                                              "attention.key_length_swa",
-                                              "attention.shared_kv_layers",
-                                              "embedding_length_per_layer_input",
-                                              "attn_logit_softcapping",
-                                              "final_logit_softcapping",
-                                              "embedding_scale",
-                                              "residual_scale",
-                                              "logit_scale",
-                                              "expert_count",
-                                              "expert_shared_count",
-                                              "ssm.state_size",
-                                              "full_attention_interval",
-                                              "nextn_predict_layers",
-                                              "rope.dimension_sections"};
 
 }  // namespace
 
@@ -524,12 +451,13 @@ const gguf_architecture& find_architecture(const std::string& name, const json& 
       supported += (supported.empty() ? "" : ", ") + std::string(a.name);
       continue;
     }
-    for (const auto& key : changing_keys) {
-      const auto found = metadata.find(name + '.' + std::string(key));
-      const bool silent = found == metadata.end() || *found == false || (found->is_number() && *found == 0);
-      require(silent || std::find(a.features.begin(), a.features.end(), key) != a.features.end(), where, ": ", name,
-              '.', key, " is not supported for this architecture in GGUF");
-    }
+    for (const auto& other : architectures)
+      for (const auto& key : other.features) {
+        const auto found = metadata.find(name + '.' + std::string(key));
+        const bool silent = found == metadata.end() || *found == false || (found->is_number() && *found == 0);
+        require(silent || std::find(a.features.begin(), a.features.end(), key) != a.features.end(), where, ": ", name,
+                '.', key, " is not supported for this architecture in GGUF");
+      }
     const auto base = metadata.find(name + ".rope.freq_base"), windowed = metadata.find(name + ".rope.freq_base_swa");
     require(windowed == metadata.end() || a.windowed_base || (base != metadata.end() && *base == *windowed), where,
             ": ", name,
@@ -558,7 +486,9 @@ std::string name_of_tensor(const gguf_architecture& a, std::string_view name, co
   if (!stem.starts_with("blk.")) return {};
   if (const auto dot = name.find('.', 4); dot != name.npos) {
     const std::string layer = std::string(a.layers) + std::string(stem.substr(4, dot - 4)) + '.';
-    for (const auto& names : {a.layer_names, std::span<const tensor_names>(common_names)})
+    auto layer_names = a.layer_names;
+    layer_names.push_back(common_names);
+    for (const auto& names : layer_names)
       for (const auto& [gguf, own] : names) {
         if (name.substr(dot + 1) == gguf) return layer + std::string(own);
         if (dot < stem.size() && stem.substr(dot + 1) == gguf) return layer + ended(own);

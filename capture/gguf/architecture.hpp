@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/io/json.hpp"
@@ -26,6 +27,7 @@ class architecture_keys {
   double positive(const std::string& key, double otherwise) const {
     return has(key) ? (*this)[key].positive() : otherwise;
   }
+  bool boolean(const std::string& key, bool otherwise) const { return has(key) ? (*this)[key].boolean() : otherwise; }
 
  private:
   const json& metadata_;
@@ -41,7 +43,7 @@ struct tensor_names {
 /// What GGUF calls an architecture, and how its files differ from transformers' own.
 struct gguf_architecture {
   std::string_view name, model_type;
-  std::span<const tensor_names> layer_names{};  ///< beside those that all have
+  std::vector<std::span<const tensor_names>> layer_names{};  ///< before those that all have; the first counts
   std::string_view embedding = "model.embed_tokens", final_norm = "model.norm", output = "lm_head";
   std::string_view layers = "model.layers.";  ///< what a layer's names begin with
   bool pairs_rows = false;                    ///< the converter reorders the rows of q and k
@@ -50,14 +52,13 @@ struct gguf_architecture {
   bool value_heads_tiled = false;  ///< of a delta net: the first of each key head, then the second of each, ...
   bool may_lack_eps = false;       ///< files without the norms' epsilon mean that of transformers
   bool windowed_base = false;      ///< windowed layers may have a rotary base of their own
-  /// Of the keys that change what a model computes (`changing_keys`), those that are read here.
-  std::span<const std::string_view> features{};
+  /// Keys that change what a model computes where they are neither 0 nor false, and are read here.
+  std::vector<std::string_view> features{};
   /// Adds the fields of config.json that this architecture has beside the common ones.
   void (*add_fields)(const architecture_keys& keys, json& config) = nullptr;
 };
 
-/// Throws `error` on an architecture that is not supported, by name, and on keys that it has no use for although they
-/// change what a model computes.
+/// Throws `error` on an architecture that is not supported, by name, and on features of others that it does not read.
 const gguf_architecture& find_architecture(const std::string& name, const json& metadata, const std::string& where);
 
 /// transformers' name of a tensor. Empty: none of the model's. Throws `error`, with the name, on a layer's tensor that
