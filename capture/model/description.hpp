@@ -178,6 +178,8 @@ struct decoder_description {
 struct decoder_family {
   std::string_view model_type;
   decoder_description (*read)(const json_value& config);
+  /// Not empty: `read` reads the object text_config, whose model_type this is where it does not say it.
+  std::string_view text_type{};
 };
 
 /// Describes the model of a parsed config.json. Throws `error` that names an unknown family, an unsupported feature or

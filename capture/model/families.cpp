@@ -10,7 +10,7 @@ namespace qkgeom {
 namespace {
 
 constexpr std::array<decoder_family, 39> families{{{"llama", read_llama},
-                                                   {"llama4", read_llama4},
+                                                   {"llama4", read_llama4_text, "llama4_text"},
                                                    {"llama4_text", read_llama4_text},
                                                    {"smollm3", read_smollm3},
                                                    {"mistral", read_mistral},
@@ -20,18 +20,18 @@ constexpr std::array<decoder_family, 39> families{{{"llama", read_llama},
                                                    {"qwen2", read_qwen2},
                                                    {"qwen3", read_qwen3},
                                                    {"qwen3_moe", read_qwen3_moe},
-                                                   {"qwen3_5", read_qwen3_5},
+                                                   {"qwen3_5", read_qwen3_5_text, "qwen3_5_text"},
                                                    {"qwen3_5_text", read_qwen3_5_text},
-                                                   {"qwen3_5_moe", read_qwen3_5_moe},
+                                                   {"qwen3_5_moe", read_qwen3_5_moe_text, "qwen3_5_moe_text"},
                                                    {"qwen3_5_moe_text", read_qwen3_5_moe_text},
                                                    {"qwen3_next", read_qwen3_next},
-                                                   {"mllama", read_mllama},
+                                                   {"mllama", read_mllama_text, "mllama_text_model"},
                                                    {"mllama_text_model", read_mllama_text},
-                                                   {"gemma3", read_gemma3},
+                                                   {"gemma3", read_gemma3_text, "gemma3_text"},
                                                    {"gemma3_text", read_gemma3_text},
-                                                   {"gemma4", read_gemma4},
+                                                   {"gemma4", read_gemma4_text, "gemma4_text"},
                                                    {"gemma4_text", read_gemma4_text},
-                                                   {"gemma4_unified", read_gemma4_unified},
+                                                   {"gemma4_unified", read_gemma4_unified_text, "gemma4_unified_text"},
                                                    {"gemma4_unified_text", read_gemma4_unified_text},
                                                    {"glm", read_glm},
                                                    {"glm4", read_glm4},
@@ -48,6 +48,18 @@ constexpr std::array<decoder_family, 39> families{{{"llama", read_llama},
                                                    {"gpt_oss", read_gpt_oss},
                                                    {"deepseek_v3", read_deepseek_v3},
                                                    {"gpt_neox", read_gpt_neox}}};
+
+/// The text model of a config.json with images.
+decoder_description read_text_part(const json_value& config, const decoder_family& family) {
+  const json_value text = config["text_config"].object();
+  nlohmann::json named = text.raw();
+  if (!named.contains("model_type")) named["model_type"] = family.text_type;
+  decoder_description model = family.read(json_value(named, text.where()));
+  model.model_type = family.model_type;
+  model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);
+  if (model.prefixes.front() == "model.") model.prefixes = wrapped_prefixes;
+  return model;
+}
 
 /// A field that changes what enters the attention, and the families that know it.
 struct family_field {
@@ -120,7 +132,7 @@ decoder_description read_description(const nlohmann::json& config) {
     }
     const json_value text = fields.object("text_config").value_or(fields);
     refuse_foreign_fields(text, type);
-    decoder_description model = family.read(fields);
+    decoder_description model = family.text_type.empty() ? family.read(fields) : read_text_part(fields, family);
     check_layer_types(text, model);
     return model;
   }

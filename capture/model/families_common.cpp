@@ -49,19 +49,6 @@ decoder_description read_common(const json_value& config, const family_defaults&
   return model;
 }
 
-json_value text_config(const json_value& config) { return config["text_config"].object(); }
-
-decoder_description read_text_part(const json_value& config, const char* type,
-                                   decoder_description (*read)(const json_value& config)) {
-  const json_value text = text_config(config);
-  nlohmann::json named = text.raw();
-  if (!named.contains("model_type")) named["model_type"] = type;
-  decoder_description model = read(json_value(named, text.where()));
-  model.model_type = config["model_type"].string();
-  model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);
-  return model;
-}
-
 const nlohmann::json* layer_list(const json_value& config, const char* name, std::size_t layers) {
   const auto* list = config.find(name);
   require(!list || (list->is_array() && list->size() >= layers), config.where(), ": ", name, " must list the ", layers,
@@ -117,6 +104,17 @@ experts_description read_experts(const json_value& config, const char* count, in
   require(e.count == 0 || e.chosen <= e.count, config.where(), ": num_experts_per_tok (", e.chosen,
           ") must be at most ", count, " (", e.count, ")");
   return e;
+}
+
+void read_sigmoid_experts(const json_value& config, decoder_description& model, const experts_description& otherwise,
+                          index_t dense) {
+  experts_description e = read_experts(config, "n_routed_experts", 1, otherwise);
+  e.sigmoids = true;
+  e.scale = config.positive("routed_scaling_factor").value_or(otherwise.scale);
+  e.shared_width = e.width * config.integer("n_shared_experts", 1, 256).value_or(1);
+  const index_t first = config.integer("first_k_dense_replace", 0, 65536).value_or(dense);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) model.layers[i].experts = static_cast<index_t>(i) >= first;
+  model.experts = e;
 }
 
 void set_alternating_windows(const json_value& config, decoder_description& model, index_t period) {

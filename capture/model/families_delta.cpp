@@ -89,12 +89,4 @@ decoder_description read_qwen3_5_moe_text(const json_value& config) {
   return model;
 }
 
-decoder_description read_qwen3_5_moe(const json_value& config) {
-  return read_text_part(config, "qwen3_5_moe_text", read_qwen3_5_moe_text);
-}
-
-decoder_description read_qwen3_5(const json_value& config) {
-  return read_text_part(config, "qwen3_5_text", read_qwen3_5_text);
-}
-
 }  // namespace qkgeom

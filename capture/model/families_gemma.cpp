@@ -157,12 +157,6 @@ decoder_description read_gemma3_text(const json_value& config) {
   return model;
 }
 
-decoder_description read_gemma3(const json_value& config) {
-  decoder_description model = read_text_part(config, "gemma3_text", read_gemma3_text);
-  model.prefixes = {"language_model.model.", "model.language_model.", "model."};
-  return model;
-}
-
 decoder_description read_gemma4_text(const json_value& config) {
   return read_gemma4_form(config, {.context = 131072, .window = 512, .per_layer = 256});
 }
@@ -170,18 +164,6 @@ decoder_description read_gemma4_text(const json_value& config) {
 /// The form without encoders of images and sound.
 decoder_description read_gemma4_unified_text(const json_value& config) {
   return read_gemma4_form(config, {.context = 262144, .window = 1024, .per_layer = 0});
-}
-
-decoder_description read_gemma4(const json_value& config) {
-  decoder_description model = read_text_part(config, "gemma4_text", read_gemma4_text);
-  model.prefixes = {"language_model.model.", "model.language_model.", "model."};
-  return model;
-}
-
-decoder_description read_gemma4_unified(const json_value& config) {
-  decoder_description model = read_text_part(config, "gemma4_unified_text", read_gemma4_unified_text);
-  model.prefixes = {"language_model.model.", "model.language_model.", "model."};
-  return model;
 }
 
 }  // namespace qkgeom

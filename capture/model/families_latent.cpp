@@ -61,10 +61,8 @@ decoder_description read_deepseek_v3(const json_value& config) {
   model.latent = latent;
   model.output_bias = latent.bias;
 
-  auto e = read_experts(config, "n_routed_experts", 1, {.count = 256, .chosen = 8, .width = 2048, .normalised = true});
-  e.sigmoids = true;
-  e.scale = config.positive("routed_scaling_factor").value_or(2.5);
-  e.shared_width = e.width * config.integer("n_shared_experts", 1, 256).value_or(1);
+  read_sigmoid_experts(config, model, {.count = 256, .chosen = 8, .width = 2048, .normalised = true, .scale = 2.5}, 3);
+  experts_description& e = *model.experts;
   e.groups = config.integer("n_group", 1, 65536).value_or(8);
   e.chosen_groups = config.integer("topk_group", 1, 65536).value_or(4);
   require(e.count % e.groups == 0 && (e.groups == 1 || e.count >= 2 * e.groups), config.where(), ": n_group (",
@@ -72,9 +70,6 @@ decoder_description read_deepseek_v3(const json_value& config) {
   require(e.chosen_groups <= e.groups && e.chosen <= e.count / e.groups * e.chosen_groups, config.where(),
           ": topk_group (", e.chosen_groups, ") of n_group (", e.groups, ") groups must hold the ", e.chosen,
           " experts of num_experts_per_tok");
-  const index_t first = config.integer("first_k_dense_replace", 0, 65536).value_or(3);
-  for (std::size_t i = 0; i < model.layers.size(); ++i) model.layers[i].experts = static_cast<index_t>(i) >= first;
-  model.experts = e;
   return model;
 }
 

@@ -10,9 +10,6 @@ namespace {
 
 constexpr auto in_every_layer = [](std::size_t) { return true; };
 
-/// Prefixes of the text model's tensors in checkpoints with images, older and newer ones.
-const std::vector<std::string> wrapped{"language_model.model.", "model.language_model.", "model."};
-
 }  // namespace
 
 decoder_description read_llama(const json_value& config) {
@@ -83,7 +80,7 @@ decoder_description read_ministral3(const json_value& config) {
 }
 
 decoder_description read_mistral3(const json_value& config) {
-  const json_value given = text_config(config);
+  const json_value given = config["text_config"].object();
   nlohmann::json named = given.raw();
   if (!named.contains("model_type")) named["model_type"] = "mistral";
   const json_value text(named, given.where());
@@ -93,7 +90,7 @@ decoder_description read_mistral3(const json_value& config) {
   decoder_description model = type == "ministral3" ? read_ministral3(text) : read_mistral(text);
   model.model_type = "mistral3";
   model.tied = config.boolean("tie_word_embeddings").value_or(text.boolean("tie_word_embeddings").value_or(true));
-  model.prefixes = wrapped;
+  model.prefixes = wrapped_prefixes;
   return model;
 }
 
@@ -230,19 +227,12 @@ decoder_description read_mllama_text(const json_value& config) {
                                  .rope = {.theta = 5e5}};
   decoder_description model = read_common(config, defaults);
   model.embedding_rows = model.vocabulary + 8;
-  model.prefixes = wrapped;
+  model.prefixes = wrapped_prefixes;
   nlohmann::json cross{3, 8, 13, 18, 23, 28, 33, 38};
   if (const auto* listed = config.find("cross_attention_layers")) cross = *listed;
   require(cross.is_array(), config.where(), ": cross_attention_layers must be a list");
   for (std::size_t i = 0; i < model.layers.size(); ++i)
     model.layers[i].skipped = std::find(cross.begin(), cross.end(), i) != cross.end();
-  return model;
-}
-
-decoder_description read_mllama(const json_value& config) {
-  decoder_description model = read_mllama_text(text_config(config));
-  model.model_type = "mllama";
-  model.tied = config.boolean("tie_word_embeddings").value_or(model.tied);
   return model;
 }
 

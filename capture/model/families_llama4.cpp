@@ -20,7 +20,7 @@ decoder_description read_llama4_text(const json_value& config) {
                                                    .rope = {.theta = 5e5}});
   read_attention_bias(config, model);
   model.rope.interleaved = model.rope.exact = model.rope.exact_table = true;
-  model.prefixes = {"language_model.model.", "model.language_model.", "model."};
+  model.prefixes = wrapped_prefixes;
   nlohmann::json listed = config.raw();  // an empty list counts as none
   if (listed.contains("no_rope_layers") && listed["no_rope_layers"].empty()) listed.erase("no_rope_layers");
   read_rotating_layers(json_value(listed, config.where()), model);
@@ -51,10 +51,6 @@ decoder_description read_llama4_text(const json_value& config) {
                                       : (static_cast<index_t>(i) + 1) % step == 0;
   model.experts = e;
   return model;
-}
-
-decoder_description read_llama4(const json_value& config) {
-  return read_text_part(config, "llama4_text", read_llama4_text);
 }
 
 }  // namespace qkgeom

@@ -42,13 +42,7 @@ decoder_description read_glm4_moe(const json_value& config) {
   for (const char* field : {"n_group", "topk_group"})
     require(config.integer(field, 1, 65536).value_or(1) == 1, config.where(), ": ", field,
             " must be 1; groups of experts are not supported");
-  auto e = read_experts(config, "n_routed_experts", 1, {.count = 128, .chosen = 8, .width = 1408, .normalised = true});
-  e.sigmoids = true;
-  e.scale = config.positive("routed_scaling_factor").value_or(1);
-  e.shared_width = e.width * config.integer("n_shared_experts", 1, 256).value_or(1);
-  const index_t first = config.integer("first_k_dense_replace", 0, 65536).value_or(1);
-  for (std::size_t i = 0; i < model.layers.size(); ++i) model.layers[i].experts = static_cast<index_t>(i) >= first;
-  model.experts = e;
+  read_sigmoid_experts(config, model, {.count = 128, .chosen = 8, .width = 1408, .normalised = true}, 1);
   return model;
 }
 

@@ -24,12 +24,8 @@ decoder_description read_shape(const json_value& config, const family_defaults& 
 /// Reads shape, rotary embedding and hidden_act (silu where it is absent).
 decoder_description read_common(const json_value& config, const family_defaults& defaults);
 
-/// The text model's part of a config.json with images.
-json_value text_config(const json_value& config);
-
-/// That part by `read`; `type` is its model_type where it does not say it.
-decoder_description read_text_part(const json_value& config, const char* type,
-                                   decoder_description (*read)(const json_value& config));
+/// Prefixes of the text model's tensors in checkpoints with images, older and newer ones.
+inline const std::vector<std::string> wrapped_prefixes{"language_model.model.", "model.language_model.", "model."};
 
 /// The list `name` with an entry per layer, or more than that; nullptr if config.json has none.
 const nlohmann::json* layer_list(const json_value& config, const char* name, std::size_t layers);
@@ -82,6 +78,11 @@ void norm_outputs_alone(decoder_description& model);
 experts_description read_experts(const json_value& config, const char* count, index_t least,
                                  const experts_description& otherwise);
 
+/// Reads experts that corrected sigmoids choose, beside a feed-forward of all tokens, in all layers but the first
+/// `dense`; as `read_experts`.
+void read_sigmoid_experts(const json_value& config, decoder_description& model, const experts_description& otherwise,
+                          index_t dense);
+
 /// Which layers rotate: `no_rope_layers` holds 1 where one does; without it, all but each `no_rope_layer_interval`-th.
 void read_rotating_layers(const json_value& config, decoder_description& model);
 
@@ -92,7 +93,6 @@ void set_sparse_layers(const json_value& config, decoder_description& model);
 const nlohmann::json& ministral3_rope();
 
 decoder_description read_llama(const json_value& config);
-decoder_description read_llama4(const json_value& config);
 decoder_description read_llama4_text(const json_value& config);
 decoder_description read_smollm3(const json_value& config);
 decoder_description read_mistral(const json_value& config);
@@ -102,18 +102,12 @@ decoder_description read_mistral3(const json_value& config);
 decoder_description read_qwen2(const json_value& config);
 decoder_description read_qwen3(const json_value& config);
 decoder_description read_qwen3_moe(const json_value& config);
-decoder_description read_qwen3_5(const json_value& config);
 decoder_description read_qwen3_5_text(const json_value& config);
-decoder_description read_qwen3_5_moe(const json_value& config);
 decoder_description read_qwen3_5_moe_text(const json_value& config);
 decoder_description read_qwen3_next(const json_value& config);
-decoder_description read_mllama(const json_value& config);
 decoder_description read_mllama_text(const json_value& config);
-decoder_description read_gemma3(const json_value& config);
 decoder_description read_gemma3_text(const json_value& config);
-decoder_description read_gemma4(const json_value& config);
 decoder_description read_gemma4_text(const json_value& config);
-decoder_description read_gemma4_unified(const json_value& config);
 decoder_description read_gemma4_unified_text(const json_value& config);
 decoder_description read_glm(const json_value& config);
 decoder_description read_glm4(const json_value& config);
