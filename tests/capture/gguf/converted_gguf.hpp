@@ -16,113 +16,95 @@
 
 namespace qkgeom::test {
 
-/// GGUF's names of transformers' tensors; those of an architecture come before those of all ("").
-inline const std::map<std::string, std::map<std::string, std::string>> gguf_names{
-    {"",
-     {{"input_layernorm", "attn_norm"},
-      {"self_attn.q_proj", "attn_q"},
-      {"self_attn.k_proj", "attn_k"},
-      {"self_attn.v_proj", "attn_v"},
-      {"self_attn.o_proj", "attn_output"},
-      {"self_attn.q_norm", "attn_q_norm"},
-      {"self_attn.k_norm", "attn_k_norm"},
-      {"post_attention_layernorm", "ffn_norm"},
-      {"mlp.gate_proj", "ffn_gate"},
-      {"mlp.up_proj", "ffn_up"},
-      {"mlp.gate_up_proj", "ffn_up"},
-      {"mlp.down_proj", "ffn_down"},
-      {"mlp.gate", "ffn_gate_inp"},
-      {"attention.query_key_value", "attn_qkv"},
-      {"attention.dense", "attn_output"},
-      {"mlp.dense_h_to_4h", "ffn_up"},
-      {"mlp.dense_4h_to_h", "ffn_down"}}},
-    {"olmo2", {{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"}}},
-    {"gemma3",
-     {{"post_attention_layernorm", "post_attention_norm"},
-      {"pre_feedforward_layernorm", "ffn_norm"},
-      {"post_feedforward_layernorm", "post_ffw_norm"}}},
-    {"gemma2",
-     {{"post_attention_layernorm", "post_attention_norm"},
-      {"pre_feedforward_layernorm", "ffn_norm"},
-      {"post_feedforward_layernorm", "post_ffw_norm"}}},
-    {"exaone4", {{"post_attention_layernorm", "post_attention_norm"}, {"post_feedforward_layernorm", "post_ffw_norm"}}},
-    {"seed_oss", {{"post_attention_layernorm", "post_attention_norm"}}},
-    {"gpt-oss",
-     {{"post_attention_layernorm", "post_attention_norm"},
-      {"mlp.router", "ffn_gate_inp"},
-      {"mlp.experts.gate_proj", "ffn_gate_exps"},
-      {"mlp.experts.up_proj", "ffn_up_exps"},
-      {"mlp.experts.down_proj", "ffn_down_exps"}}},
-    {"hunyuan-dense", {{"self_attn.query_layernorm", "attn_q_norm"}, {"self_attn.key_layernorm", "attn_k_norm"}}},
-    {"phi3", {{"self_attn.qkv_proj", "attn_qkv"}}},
-    {"glm4moe",
-     {{"post_attention_layernorm", "post_attention_norm"},
-      {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
-      {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
-      {"mlp.shared_experts.down_proj", "ffn_down_shexp"}}},
-    {"gemma4",
-     {{"post_attention_layernorm", "post_attention_norm"},
-      {"pre_feedforward_layernorm", "ffn_norm"},
-      {"post_feedforward_layernorm", "post_ffw_norm"}}},
-    {"llama4",
-     {{"feed_forward.gate_proj", "ffn_gate"},
-      {"feed_forward.up_proj", "ffn_up"},
-      {"feed_forward.down_proj", "ffn_down"},
-      {"feed_forward.router", "ffn_gate_inp"},
-      {"feed_forward.experts.gate_proj", "ffn_gate_exps"},
-      {"feed_forward.experts.up_proj", "ffn_up_exps"},
-      {"feed_forward.experts.down_proj", "ffn_down_exps"},
-      {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
-      {"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
-      {"feed_forward.shared_expert.down_proj", "ffn_down_shexp"}}},
-    {"qwen35",
-     {{"post_attention_layernorm", "post_attention_norm"},
-      {"linear_attn.in_proj_qkv", "attn_qkv"},
-      {"linear_attn.in_proj_z", "attn_gate"},
-      {"linear_attn.in_proj_b", "ssm_beta"},
-      {"linear_attn.in_proj_a", "ssm_alpha"},
-      {"linear_attn.in_proj_ba", "ssm_ba"},
-      {"linear_attn.conv1d", "ssm_conv1d"},
-      {"linear_attn.norm", "ssm_norm"},
-      {"linear_attn.out_proj", "ssm_out"},
-      {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
-      {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
-      {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
-      {"mlp.shared_expert.down_proj", "ffn_down_shexp"}}},
-    {"deepseek2",
-     {{"self_attn.q_a_proj", "attn_q_a"},
-      {"self_attn.q_a_layernorm", "attn_q_a_norm"},
-      {"self_attn.q_b_proj", "attn_q_b"},
-      {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
-      {"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
-      {"self_attn.kv_b_proj", "attn_kv_b"},
-      {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
-      {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
-      {"mlp.shared_experts.down_proj", "ffn_down_shexp"}}},
-    {"glm4", {{"post_self_attn_layernorm", "post_attention_norm"}, {"post_mlp_layernorm", "post_ffw_norm"}}}};
+/// GGUF's names of transformers' tensors in a layer, without ending where both have the same.
+inline const std::map<std::string, std::string> gguf_names{{"input_layernorm", "attn_norm"},
+                                                           {"self_attn.q_proj", "attn_q"},
+                                                           {"self_attn.k_proj", "attn_k"},
+                                                           {"self_attn.v_proj", "attn_v"},
+                                                           {"self_attn.o_proj", "attn_output"},
+                                                           {"self_attn.qkv_proj", "attn_qkv"},
+                                                           {"self_attn.q_norm", "attn_q_norm"},
+                                                           {"self_attn.k_norm", "attn_k_norm"},
+                                                           {"self_attn.query_layernorm", "attn_q_norm"},
+                                                           {"self_attn.key_layernorm", "attn_k_norm"},
+                                                           {"self_attn.q_a_proj", "attn_q_a"},
+                                                           {"self_attn.q_a_layernorm", "attn_q_a_norm"},
+                                                           {"self_attn.q_b_proj", "attn_q_b"},
+                                                           {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
+                                                           {"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
+                                                           {"self_attn.kv_b_proj", "attn_kv_b"},
+                                                           {"self_attn.sinks", "attn_sinks.weight"},
+                                                           {"post_attention_layernorm", "ffn_norm"},
+                                                           {"pre_feedforward_layernorm", "ffn_norm"},
+                                                           {"post_feedforward_layernorm", "post_ffw_norm"},
+                                                           {"post_self_attn_layernorm", "post_attention_norm"},
+                                                           {"post_mlp_layernorm", "post_ffw_norm"},
+                                                           {"mlp.gate_proj", "ffn_gate"},
+                                                           {"mlp.up_proj", "ffn_up"},
+                                                           {"mlp.gate_up_proj", "ffn_up"},
+                                                           {"mlp.down_proj", "ffn_down"},
+                                                           {"mlp.gate", "ffn_gate_inp"},
+                                                           {"mlp.router", "ffn_gate_inp"},
+                                                           {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
+                                                           {"mlp.experts.gate_proj", "ffn_gate_exps"},
+                                                           {"mlp.experts.up_proj", "ffn_up_exps"},
+                                                           {"mlp.experts.down_proj", "ffn_down_exps"},
+                                                           {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+                                                           {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+                                                           {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+                                                           {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+                                                           {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+                                                           {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+                                                           {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+                                                           {"feed_forward.gate_proj", "ffn_gate"},
+                                                           {"feed_forward.up_proj", "ffn_up"},
+                                                           {"feed_forward.down_proj", "ffn_down"},
+                                                           {"feed_forward.router", "ffn_gate_inp"},
+                                                           {"feed_forward.experts.gate_proj", "ffn_gate_exps"},
+                                                           {"feed_forward.experts.up_proj", "ffn_up_exps"},
+                                                           {"feed_forward.experts.down_proj", "ffn_down_exps"},
+                                                           {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
+                                                           {"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
+                                                           {"feed_forward.shared_expert.down_proj", "ffn_down_shexp"},
+                                                           {"linear_attn.in_proj_qkv", "attn_qkv"},
+                                                           {"linear_attn.in_proj_z", "attn_gate"},
+                                                           {"linear_attn.in_proj_b", "ssm_beta"},
+                                                           {"linear_attn.in_proj_a", "ssm_alpha"},
+                                                           {"linear_attn.in_proj_ba", "ssm_ba"},
+                                                           {"linear_attn.conv1d", "ssm_conv1d"},
+                                                           {"linear_attn.dt_bias", "ssm_dt.bias"},
+                                                           {"linear_attn.A_log", "ssm_a"},
+                                                           {"linear_attn.norm", "ssm_norm"},
+                                                           {"linear_attn.out_proj", "ssm_out"},
+                                                           {"attention.query_key_value", "attn_qkv"},
+                                                           {"attention.dense", "attn_output"},
+                                                           {"mlp.dense_h_to_4h", "ffn_up"},
+                                                           {"mlp.dense_4h_to_h", "ffn_down"},
+                                                           {"layer_scalar", "layer_output_scale.weight"}};
 
-/// Whether an architecture has gated delta nets; all have the names of the first.
+inline bool is_any(std::string_view architecture, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), architecture) != names.end();
+}
+
+/// Whether an architecture has gated delta nets.
 inline bool has_delta(const std::string& architecture) {
-  return architecture == "qwen35" || architecture == "qwen35moe" || architecture == "qwen3next";
+  return is_any(architecture, {"qwen35", "qwen35moe", "qwen3next"});
 }
 
 inline std::string gguf_name(const std::string& architecture, const std::string& name) {
-  if (has_delta(architecture) && architecture != "qwen35") return gguf_name("qwen35", name);
   const auto dot = name.rfind('.');
   const std::string stem = name.substr(0, dot), end = name.substr(dot);
   if (stem == "model.embed_tokens" || stem == "gpt_neox.embed_in") return "token_embd" + end;
   if (stem == "model.norm" || stem == "gpt_neox.final_layer_norm") return "output_norm" + end;
   if (stem == "lm_head" || stem == "embed_out") return "output" + end;
-  const auto layer = stem.find(".layers.") + 8, after = stem.find('.', layer);
-  if (end == ".e_score_correction_bias") return "blk." + stem.substr(layer, after - layer) + ".exp_probs_b.bias";
-  if (end == ".A_log") return "blk." + stem.substr(layer, after - layer) + ".ssm_a";
-  if (end == ".dt_bias") return "blk." + stem.substr(layer, after - layer) + ".ssm_dt.bias";
-  if (end == ".layer_scalar") return "blk." + name.substr(layer, dot - layer) + ".layer_output_scale.weight";
-  if (end == ".sinks") return "blk." + stem.substr(layer, after - layer) + ".attn_sinks.weight";
-  const std::string part = stem.substr(after + 1);
-  for (const auto& names : {architecture, std::string()})
-    if (const auto own = gguf_names.find(names); own != gguf_names.end() && own->second.contains(part))
-      return "blk." + stem.substr(layer, after - layer) + '.' + own->second.at(part) + end;
+  const auto layer = name.find(".layers.") + 8, after = name.find('.', layer);
+  const std::string block = "blk." + name.substr(layer, after - layer) + '.', own = name.substr(after + 1);
+  if (gguf_names.contains(own)) return block + gguf_names.at(own);
+  const bool post_norm = has_delta(architecture) || is_any(architecture, {"olmo2", "gemma2", "gemma3", "gemma4",
+                                                                          "exaone4", "seed_oss", "gpt-oss", "glm4moe"});
+  if (own == "post_attention_layernorm.weight" && post_norm) return block + "post_attention_norm.weight";
+  if (const auto found = gguf_names.find(own.substr(0, own.rfind('.'))); found != gguf_names.end())
+    return block + found->second + end;
   throw std::runtime_error("no GGUF name of " + name);
 }
 
@@ -168,18 +150,16 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     add("rope.scaling.yarn_log_multiplier", full["mscale_all_dim"].get<double>());
     add("attention.temperature_scale", full["llama_4_scaling_beta"].get<double>());
   }
-  const auto any = [&](std::initializer_list<std::string_view> names) {
-    return std::find(names.begin(), names.end(), architecture) != names.end();
-  };
-  if (any({"gemma2", "gemma3", "exaone4", "cohere2", "phi3"}) ||
+  if (is_any(architecture, {"gemma2", "gemma3", "exaone4", "cohere2", "phi3", "gpt-oss"}) ||
       (architecture == "olmo2" && config["model_type"] == "olmo3"))
     add("attention.sliding_window", config["sliding_window"].is_null() ? json(0) : config["sliding_window"]);
-  if (any({"gemma3", "exaone4", "cohere2", "olmo2"}) && config.contains("layer_types")) {
+  if (is_any(architecture, {"gemma3", "exaone4", "cohere2", "olmo2"}) && config.contains("layer_types")) {
     json slides = json::array();
     for (const auto& type : config["layer_types"]) slides.push_back(type == "sliding_attention");
     add("attention.sliding_window_pattern", slides);
   }
-  if (any({"gemma2", "gemma3"})) add("attention.scale", 1 / std::sqrt(config["query_pre_attn_scalar"].get<double>()));
+  if (is_any(architecture, {"gemma2", "gemma3"}))
+    add("attention.scale", 1 / std::sqrt(config["query_pre_attn_scalar"].get<double>()));
   if (architecture == "gemma3") add("rope.freq_base_swa", rope["sliding_attention"]["rope_theta"].get<double>());
   if (architecture == "gemma2")
     for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"}) add(cap, config[cap].get<double>());
@@ -195,10 +175,13 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     const double original = full["original_max_position_embeddings"], whole = config["max_position_embeddings"];
     add("rope.scaling.attn_factor", std::sqrt(1 + std::log(whole / original) / std::log(original)));
   }
-  if (architecture == "glm4moe" || architecture == "deepseek2") {
-    add("expert_count", config["n_routed_experts"]);
+  if (config.contains("num_experts_per_tok")) {
+    for (const char* count : {"n_routed_experts", "num_experts", "num_local_experts"})
+      if (config.contains(count)) add("expert_count", config[count]);
     add("expert_used_count", config["num_experts_per_tok"]);
-    add("expert_feed_forward_length", config["moe_intermediate_size"]);
+    add("expert_feed_forward_length", config.value("moe_intermediate_size", config["intermediate_size"]));
+  }
+  if (architecture == "glm4moe" || architecture == "deepseek2") {
     add("expert_shared_count", config["n_shared_experts"]);
     add("leading_dense_block_count", config["first_k_dense_replace"]);
     add("expert_gating_func", 2);
@@ -207,17 +190,6 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     add("expert_group_count", config["n_group"]);
   }
   if (architecture == "glm4moe") add("nextn_predict_layers", behind);
-  if (architecture == "qwen3moe") {
-    add("expert_count", config["num_local_experts"]);
-    add("expert_used_count", config["num_experts_per_tok"]);
-    add("expert_feed_forward_length", config["moe_intermediate_size"]);
-  }
-  if (architecture == "gpt-oss") {
-    add("expert_count", config["num_local_experts"]);
-    add("expert_used_count", config["num_experts_per_tok"]);
-    add("expert_feed_forward_length", config["intermediate_size"]);
-    add("attention.sliding_window", config["sliding_window"]);
-  }
   if (by_layer) {
     json counts = json::array(), slides = json::array();
     for (const auto& type : config["layer_types"]) {
@@ -236,12 +208,7 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
     add("final_logit_softcapping", config["final_logit_softcapping"].get<double>());
     add("rope.freq_base_swa", rope["sliding_attention"]["rope_theta"].get<double>());
   }
-  if (architecture == "llama4") {
-    add("expert_count", config["num_local_experts"]);
-    add("expert_used_count", config["num_experts_per_tok"]);
-    add("expert_feed_forward_length", config["intermediate_size"]);
-    add("interleave_moe_layer_step", config["interleave_moe_layer_step"]);
-  }
+  if (architecture == "llama4") add("interleave_moe_layer_step", config["interleave_moe_layer_step"]);
   if (has_delta(architecture)) {
     add("ssm.conv_kernel", config["linear_conv_kernel_dim"]);
     add("ssm.state_size", config["linear_key_head_dim"]);
@@ -251,12 +218,7 @@ inline std::vector<std::pair<std::string, json>> converted_keys(const json& conf
         config["linear_value_head_dim"].get<index_t>() * config["linear_num_value_heads"].get<index_t>());
     add("full_attention_interval", 2);  // of the fixtures
     add("rope.dimension_sections", json{2, 1, 1, 0});
-    if (architecture != "qwen35") {
-      add("expert_count", config.contains("num_experts") ? config["num_experts"] : config["num_local_experts"]);
-      add("expert_used_count", config["num_experts_per_tok"]);
-      add("expert_feed_forward_length", config["moe_intermediate_size"]);
-      add("expert_shared_feed_forward_length", config["shared_expert_intermediate_size"]);
-    }
+    if (architecture != "qwen35") add("expert_shared_feed_forward_length", config["shared_expert_intermediate_size"]);
   }
   if (latent) {
     if (!config["q_lora_rank"].is_null()) add("attention.q_lora_rank", config["q_lora_rank"]);
@@ -290,8 +252,7 @@ inline index_t converted_row(const std::string& architecture, const std::string&
     const index_t d = (rows - before) / values, head = (r - before) / d, group = values / keys;
     return r < before ? r : before + (head % group * keys + head / group) * d + (r - before) % d;
   }
-  const bool pairs =
-      architecture == "llama" || architecture == "smollm3" || architecture == "mistral3" || architecture == "granite";
+  const bool pairs = is_any(architecture, {"llama", "smollm3", "mistral3", "granite"});
   if (!pairs || !(is("q_proj") || is("k_proj"))) return r;
   const index_t d = rows / (is("q_proj") ? heads : config["num_key_value_heads"].get<index_t>()), j = r % d;
   return r - j + (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1);
