@@ -46,8 +46,19 @@ json with(json config, const json& patch) {
   config.merge_patch(patch);
   return config;
 }
+/// A model of twelve layers, of any family.
+json small(const char* type) {
+  return {{"model_type", type},       {"hidden_size", 64},        {"intermediate_size", 64}, {"num_hidden_layers", 12},
+          {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 64}};
+}
+decoder_description read_small(const char* type, const json& patch = json::object()) {
+  return read_description(with(small(type), patch));
+}
 std::string description_refusal(const json& config) {
   return test::message_of([&] { read_description(config); });
+}
+void expect_refusal(const json& config, const std::string& words) {
+  EXPECT_THAT(description_refusal(config), HasSubstr(words)) << config;
 }
 void expect_near(float x, double expected) { EXPECT_NEAR(x, expected, 1e-6 * expected); }
 
@@ -219,37 +230,33 @@ TEST(description, rope_theta_is_replaced_wherever_a_config_has_it) {
 }
 
 TEST(description, windows_and_layers_by_family) {
-  const json base{{"hidden_size", 64},        {"intermediate_size", 64},  {"num_hidden_layers", 12},
-                  {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 64}};
-  const auto read = [&](const char* type, const json& patch = json::object()) {
-    return read_description(with(with(base, {{"model_type", type}}), patch));
-  };
-  EXPECT_EQ(read("mistral").layers[11].window.value_or(0), 4096);  // absent; null is none
-  json none = with(base, {{"model_type", "mistral"}});
+  EXPECT_EQ(read_small("mistral").layers[11].window.value_or(0), 4096);  // absent; null is none
+  json none = small("mistral");
   none["sliding_window"] = nullptr;
   EXPECT_FALSE(read_description(none).layers[0].window);
-  EXPECT_FALSE(read("qwen3", {{"sliding_window", 64}, {"max_window_layers", 3}}).layers[5].window);
-  const auto qwen = read("qwen2", {{"use_sliding_window", true}, {"sliding_window", 64}, {"max_window_layers", 3}});
+  EXPECT_FALSE(read_small("qwen3", {{"sliding_window", 64}, {"max_window_layers", 3}}).layers[5].window);
+  const auto qwen =
+      read_small("qwen2", {{"use_sliding_window", true}, {"sliding_window", 64}, {"max_window_layers", 3}});
   for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(qwen.layers[i].window.has_value(), i >= 3);
-  const auto gemma = read("gemma3_text", {{"rope_theta", 1e6}, {"rope_local_base_freq", 2e4}});
+  const auto gemma = read_small("gemma3_text", {{"rope_theta", 1e6}, {"rope_local_base_freq", 2e4}});
   for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(gemma.layers[i].window.has_value(), i != 5 && i != 11);
   EXPECT_DOUBLE_EQ(gemma.rope.theta, 1e6);
   EXPECT_DOUBLE_EQ(gemma.local_rope->theta, 2e4);
-  const auto glm = read("glm");
+  const auto glm = read_small("glm");
   EXPECT_TRUE(glm.qkv_bias && !glm.output_bias && glm.rope.interleaved);
   EXPECT_EQ(glm.rope.rotary_dim, 64);
-  const auto pythia = read("gpt_neox", {{"rotary_pct", 0.25}, {"rotary_emb_base", 5e3}});
+  const auto pythia = read_small("gpt_neox", {{"rotary_pct", 0.25}, {"rotary_emb_base", 5e3}});
   EXPECT_EQ(pythia.rope.rotary_dim, 4);
   EXPECT_DOUBLE_EQ(pythia.rope.theta, 5e3);
   EXPECT_EQ(pythia.key_heads, 4);
 }
 
 TEST(description, defaults_are_the_families_own) {
-  json small = llama();
+  json silent = llama();
   for (const char* field : {"num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta",
                             "tie_word_embeddings", "rope_scaling"})
-    small.erase(field);
-  const auto d = read_description(small);
+    silent.erase(field);
+  const auto d = read_description(silent);
   EXPECT_EQ(d.key_heads, 32);
   EXPECT_EQ(d.head_dim, 64);
   EXPECT_EQ(d.context, 2048);
@@ -305,44 +312,35 @@ TEST(description, refusals_name_what_is_wrong) {
             "glm4, glm4_moe, "
             "olmo2, olmo3, granite, seed_oss, hunyuan_v1_dense, exaone4, cohere2, phi3, gemma2, gpt_oss, deepseek_v3, "
             "gpt_neox");
-  EXPECT_THAT(description_refusal(json::object()), HasSubstr("model_type"));
-  EXPECT_THAT(description_refusal(json::array()), HasSubstr("object"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "axial"}}}})),
-              HasSubstr("rope type 'axial'"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"hidden_act", "relu"}})), HasSubstr("'relu'"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"num_key_value_heads", 5}})), HasSubstr("multiple"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"hidden_size", -4}})), HasSubstr("hidden_size"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"hidden_size", "big"}})), HasSubstr("\"big\""));
-  EXPECT_THAT(description_refusal(with(llama(), {{"num_hidden_layers", 1e9}})), HasSubstr("num_hidden_layers"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"rope_scaling", {{"factor", nullptr}}}})), HasSubstr("factor"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"rope_theta", 0}})), HasSubstr("rope_theta"));
-  EXPECT_THAT(description_refusal(with(smollm3(), {{"no_rope_layers", {1, 0}}})), HasSubstr("no_rope_layers"));
-  EXPECT_THAT(description_refusal(with(smollm3(), {{"layer_types", json(std::vector<std::string>(8, "chunked"))}})),
-              HasSubstr("chunked"));
+  expect_refusal(json::object(), "model_type");
+  expect_refusal(json::array(), "object");
+  expect_refusal(with(llama(), {{"rope_scaling", {{"rope_type", "axial"}}}}), "rope type 'axial'");
+  expect_refusal(with(llama(), {{"hidden_act", "relu"}}), "'relu'");
+  expect_refusal(with(llama(), {{"num_key_value_heads", 5}}), "multiple");
+  expect_refusal(with(llama(), {{"hidden_size", -4}}), "hidden_size");
+  expect_refusal(with(llama(), {{"hidden_size", "big"}}), "\"big\"");
+  expect_refusal(with(llama(), {{"num_hidden_layers", 1e9}}), "num_hidden_layers");
+  expect_refusal(with(llama(), {{"rope_scaling", {{"factor", nullptr}}}}), "factor");
+  expect_refusal(with(llama(), {{"rope_theta", 0}}), "rope_theta");
+  expect_refusal(with(smollm3(), {{"no_rope_layers", {1, 0}}}), "no_rope_layers");
+  expect_refusal(with(smollm3(), {{"layer_types", json(std::vector<std::string>(8, "chunked"))}}), "chunked");
   const json sliding(std::vector<std::string>(8, "sliding_attention"));
-  EXPECT_THAT(description_refusal(with(smollm3(), {{"layer_types", sliding}, {"sliding_window", 33}})),
-              HasSubstr("no window"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"layer_types", "full_attention"}})), HasSubstr("must list"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"is_causal", false}})), HasSubstr("causal"));
-  EXPECT_THAT(description_refusal({{"model_type", "mistral3"}, {"text_config", with(llama(), {{"is_causal", false}})}}),
-              HasSubstr("causal"));
-  EXPECT_THAT(description_refusal(with(smollm3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}})),
-              HasSubstr("for each type of layer"));
+  expect_refusal(with(smollm3(), {{"layer_types", sliding}, {"sliding_window", 33}}), "no window");
+  expect_refusal(with(llama(), {{"layer_types", "full_attention"}}), "must list");
+  expect_refusal(with(llama(), {{"is_causal", false}}), "causal");
+  expect_refusal({{"model_type", "mistral3"}, {"text_config", with(llama(), {{"is_causal", false}})}}, "causal");
+  expect_refusal(with(smollm3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}}),
+                 "for each type of layer");
 }
 
 TEST(description, families_of_2026_have_their_own_defaults) {
-  const json base{{"hidden_size", 64},        {"intermediate_size", 64},  {"num_hidden_layers", 8},
-                  {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 64}};
-  const auto read = [&](const char* type, const json& patch = json::object()) {
-    return read_description(with(with(base, {{"model_type", type}}), patch));
-  };
-  const auto olmo = read("olmo3", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}});
+  const auto olmo = read_small("olmo3", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}});
   EXPECT_DOUBLE_EQ(olmo.rope.theta, 5e5);
   EXPECT_EQ(olmo.rope.type, "yarn");
   EXPECT_EQ(olmo.local_rope->type, "default");
   EXPECT_TRUE(olmo.local_rope->exact_table);
-  const auto cohere = read("cohere2"), exaone = read("exaone4"), gemma = read("gemma2");
-  for (std::size_t i = 0; i < 8; ++i) {
+  const auto cohere = read_small("cohere2"), exaone = read_small("exaone4"), gemma = read_small("gemma2");
+  for (std::size_t i = 0; i < 12; ++i) {
     const bool full = i % 4 == 3;
     EXPECT_EQ(olmo.layers[i].window.value_or(0), full ? 0 : 4096);
     EXPECT_EQ(cohere.layers[i].window.value_or(0), full ? 0 : 4096);
@@ -355,19 +353,19 @@ TEST(description, families_of_2026_have_their_own_defaults) {
   EXPECT_DOUBLE_EQ(gemma.logit_cap, 30);
   EXPECT_DOUBLE_EQ(*gemma.score_scale, 0.0625);
   EXPECT_EQ(plan_capture(gemma, "m", "", {}).score_softcap, 50);
-  json uncapped = with(base, {{"model_type", "gemma2"}});
+  json uncapped = small("gemma2");
   uncapped["attn_logit_softcapping"] = nullptr;
   EXPECT_EQ(read_description(uncapped).score_cap, 0);
   EXPECT_FALSE(plan_capture(read_description(uncapped), "m", "", {}).score_softcap);
-  json full = with(base, {{"model_type", "exaone4"}});
+  json full = small("exaone4");
   full["sliding_window"] = nullptr;
   for (const auto& l : read_description(full).layers) EXPECT_TRUE(l.rope && !l.window);
-  const auto lettered = read("exaone4", {{"sliding_window_pattern", "LG"}});
+  const auto lettered = read_small("exaone4", {{"sliding_window_pattern", "LG"}});
   EXPECT_TRUE(lettered.layers[0].window && !lettered.layers[1].window && lettered.layers[2].window);
-  EXPECT_TRUE(read("seed_oss").qkv_bias);
-  EXPECT_EQ(read("seed_oss").head_dim, 128);
-  EXPECT_FALSE(read("seed_oss").output_bias);
-  EXPECT_DOUBLE_EQ(*read("granite").score_scale, 1);
+  EXPECT_TRUE(read_small("seed_oss").qkv_bias);
+  EXPECT_EQ(read_small("seed_oss").head_dim, 128);
+  EXPECT_FALSE(read_small("seed_oss").output_bias);
+  EXPECT_DOUBLE_EQ(*read_small("granite").score_scale, 1);
 }
 
 /// Gemma 4 as its config.json has it, where it is not silent.
@@ -418,17 +416,14 @@ TEST(description, what_gemma4_is_not_computed_with_is_refused_by_name) {
                                                                               {"num_kv_shared_layers", 4},
                                                                               {"use_bidirectional_attention", "all"},
                                                                               {"num_global_key_value_heads", 3}})
-    EXPECT_THAT(description_refusal(with(gemma4(), {{field, value}})),
-                HasSubstr(field == "num_global_key_value_heads" ? "3 key heads" : field));
+    expect_refusal(with(gemma4(), {{field, value}}), field == "num_global_key_value_heads" ? "3 key heads" : field);
   EXPECT_NO_THROW(read_description(with(gemma4(), {{"use_bidirectional_attention", "vision"}})));
   const json one_wide{{"5", {{"head_dim", 512}}}};
-  EXPECT_THAT(description_refusal(with(gemma4(), {{"per_layer_config", one_wide}})), HasSubstr("the same heads"));
-  EXPECT_THAT(description_refusal(with(gemma4(), {{"per_layer_config", {{"0", {{"hidden_size", 8}}}}}})),
-              HasSubstr("hidden_size"));
-  EXPECT_THAT(
-      description_refusal(with(gemma4(), {{"layer_types", json(std::vector<std::string>(12, "sliding_attention"))}})),
-      HasSubstr("last of layer_types"));
-  EXPECT_THAT(description_refusal(with(llama(), {{"global_head_dim", 512}})), HasSubstr("global_head_dim"));
+  expect_refusal(with(gemma4(), {{"per_layer_config", one_wide}}), "the same heads");
+  expect_refusal(with(gemma4(), {{"per_layer_config", {{"0", {{"hidden_size", 8}}}}}}), "hidden_size");
+  expect_refusal(with(gemma4(), {{"layer_types", json(std::vector<std::string>(12, "sliding_attention"))}}),
+                 "last of layer_types");
+  expect_refusal(with(llama(), {{"global_head_dim", 512}}), "global_head_dim");
 }
 
 TEST(plan, a_capture_holds_layers_whose_heads_are_alike) {
@@ -459,8 +454,8 @@ TEST(description, glm4_moe_without_groups_of_experts) {
   EXPECT_EQ(d.experts->shared_width, 1408);
   EXPECT_EQ(d.rope.rotary_dim, 64);
   EXPECT_FALSE(d.rope.interleaved);
-  EXPECT_THAT(description_refusal(with(config, {{"n_group", 8}})), HasSubstr("n_group must be 1"));
-  EXPECT_THAT(description_refusal(with(config, {{"num_experts_per_tok", 129}})), HasSubstr("at most n_routed_experts"));
+  expect_refusal(with(config, {{"n_group", 8}}), "n_group must be 1");
+  expect_refusal(with(config, {{"num_experts_per_tok", 129}}), "at most n_routed_experts");
 }
 
 TEST(description, longrope_chooses_by_length) {
@@ -487,10 +482,10 @@ TEST(description, longrope_chooses_by_length) {
   EXPECT_EQ(read_description(with(phi, {{"original_max_position_embeddings", 1e19}})).rope.longrope->context,
             index_t{9'000'000'000'000'000});
   phi["rope_scaling"]["long_factor"].push_back(2);
-  EXPECT_THAT(description_refusal(phi), HasSubstr("long_factor must list 48 numbers"));
+  expect_refusal(phi, "long_factor must list 48 numbers");
   phi["rope_scaling"].erase("long_factor");
   phi["rope_scaling"]["type"] = "longrope";
-  EXPECT_THAT(description_refusal(phi), HasSubstr("long_factor is missing"));
+  expect_refusal(phi, "long_factor is missing");
 }
 
 TEST(description, hunyuan_s_alpha_is_a_larger_base) {
@@ -501,7 +496,7 @@ TEST(description, hunyuan_s_alpha_is_a_larger_base) {
   EXPECT_FALSE(rope.dynamic);
   EXPECT_EQ(rope.inv_freq, default_frequencies(5e5 * std::pow(1000.0, 64.0 / 62), 64));
   config["rope_scaling"]["alpha"] = -1;
-  EXPECT_THAT(description_refusal(config), HasSubstr("alpha"));
+  expect_refusal(config, "alpha");
 }
 
 /// The released models' frequencies, whose YaRN has no whole dimensions as bounds, and what else they have where
@@ -516,7 +511,7 @@ TEST(description, gpt_oss_is_the_released_model_where_config_json_is_silent) {
   EXPECT_TRUE(d.sinks);
   EXPECT_EQ(d.experts->count, 128);
   EXPECT_EQ(d.experts->width, 2880);
-  EXPECT_THAT(description_refusal({{"model_type", "gpt_oss"}, {"swiglu_alpha", 1.5}}), HasSubstr("swiglu_alpha"));
+  expect_refusal({{"model_type", "gpt_oss"}, {"swiglu_alpha", 1.5}}, "swiglu_alpha");
 }
 
 /// Layers of a delta net have no queries and keys: they are computed, never captured.
@@ -537,9 +532,9 @@ TEST(description, qwen3_5_attends_in_each_fourth_layer) {
   const auto listed = read_description(with(text, {{"layer_types", {"full_attention", "linear_attention"}}}));
   EXPECT_FALSE(listed.layers[0].delta);
   EXPECT_TRUE(listed.layers[1].delta);
-  EXPECT_THAT(description_refusal(with(text, {{"layer_types", {"full_attention", "conv"}}})), HasSubstr("conv"));
-  EXPECT_THAT(description_refusal(with(text, {{"linear_num_value_heads", 24}})), HasSubstr("linear_num_value_heads"));
-  EXPECT_THAT(description_refusal(with(text, {{"hidden_act", "gelu"}})), HasSubstr("silu"));
+  expect_refusal(with(text, {{"layer_types", {"full_attention", "conv"}}}), "conv");
+  expect_refusal(with(text, {{"linear_num_value_heads", 24}}), "linear_num_value_heads");
+  expect_refusal(with(text, {{"hidden_act", "gelu"}}), "silu");
 }
 
 TEST(description, llama4_has_the_shape_of_its_release) {
@@ -555,11 +550,10 @@ TEST(description, llama4_has_the_shape_of_its_release) {
   EXPECT_EQ(d.experts->shared_width, 8192);
   EXPECT_EQ(d.growth->context, 8192);
   const json text{{"model_type", "llama4_text"}, {"num_hidden_layers", 4}};
-  EXPECT_THAT(
-      description_refusal(with(
-          text, {{"layer_types", {"full_attention", "chunked_attention", "chunked_attention", "full_attention"}}})),
-      HasSubstr("has chunked attention there"));
-  EXPECT_THAT(description_refusal(with(text, {{"attention_chunk_size", "all"}})), HasSubstr("attention_chunk_size"));
+  expect_refusal(
+      with(text, {{"layer_types", {"full_attention", "chunked_attention", "chunked_attention", "full_attention"}}}),
+      "has chunked attention there");
+  expect_refusal(with(text, {{"attention_chunk_size", "all"}}), "attention_chunk_size");
   EXPECT_FALSE(read_description(with(text, {{"interleave_moe_layer_step", 2}})).layers[0].experts);
   EXPECT_FALSE(read_description(with(text, {{"attn_temperature_tuning", false}})).growth);
   EXPECT_TRUE(read_description(with(text, {{"attn_temperature_tuning", 4}})).growth);
