@@ -69,17 +69,30 @@ void expect_equal(const plasticity_profile_result& a, const plasticity_profile_r
   }
 }
 
-TEST(merge, profiles_of_any_parts_are_the_profile_of_all) {
+/// Profiles of documents of a planted head under the query models of all its rows.
+struct fitted_head {
+  planted_rows<float> rows;
+  query_model_options kind{};
+  index_t bucket = 64;
   cpu_context ctx{{.threads = 2}};
-  const auto rows = rows_of(1, 7);
-  const auto whole = as_layer(rows.view());
-  const auto models = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{64}, {.context_length = 512}));
+  std::vector<query_model> models =
+      fit_queries(ctx, accumulate(ctx, as_layer(rows.view()), uniform_buckets{bucket}, {.context_length = 512}), kind);
+
+  template <class Pairs = all_pairs>
+  plasticity_profile_result profile(std::int32_t first, std::int32_t last, const profile_options& options = {},
+                                    const Pairs& pairs = {}) {
+    return plasticity_profile(ctx, models, documents(rows, first, last), pairs, options)[0];
+  }
+};
+
+TEST(merge, profiles_of_any_parts_are_the_profile_of_all) {
+  fitted_head head{rows_of(1, 7)};
   const profile_options options{.heatmap = true, .heatmap_cell = 64, .precision = pair_precision::f64};
-  const auto want = plasticity_profile(ctx, models, whole, all_pairs{}, options)[0];
+  const auto want = head.profile(0, 7, options);
   for (const std::vector<std::int32_t>& cuts : {std::vector<std::int32_t>{0, 3, 7}, {0, 1, 2, 3, 4, 5, 6, 7}}) {
     std::optional<plasticity_profile_result> all;
     for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
-      auto term = plasticity_profile(ctx, models, documents(rows, cuts[c], cuts[c + 1]), all_pairs{}, options)[0];
+      auto term = head.profile(cuts[c], cuts[c + 1], options);
       all = all ? merge(std::move(*all), term) : std::move(term);
     }
     expect_equal(*all, want);
@@ -87,54 +100,38 @@ TEST(merge, profiles_of_any_parts_are_the_profile_of_all) {
 }
 
 TEST(merge, a_part_without_keys_changes_nothing) {
-  cpu_context ctx{{.threads = 2}};
-  const auto rows = rows_of(1, 3);
-  const auto whole = as_layer(rows.view());
-  const auto models = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{64}, {.context_length = 512}));
+  fitted_head head{rows_of(1, 3)}, other{.rows = rows_of(1, 3), .bucket = 128};
   const profile_options options{.heatmap = true, .heatmap_cell = 64, .terms = true};
-  const auto want = plasticity_profile(ctx, models, whole, all_pairs{}, options)[0];
-  const auto none = plasticity_profile(ctx, models, documents(rows, 3, 4), all_pairs{}, options)[0];
+  const auto want = head.profile(0, 3, options), none = head.profile(3, 4, options);
   EXPECT_TRUE(none.documents.empty());
   for (const auto& all : {merge(want, none), merge(none, want)}) {
     expect_equal(all, want);
     for (std::size_t b = 0; b < want.buckets.size(); ++b) EXPECT_EQ(all.buckets[b].term_sum, want.buckets[b].term_sum);
   }
-  const auto other = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{128}, {.context_length = 512}));
-  EXPECT_THROW(merge(want, plasticity_profile(ctx, other, documents(rows, 3, 4), all_pairs{}, options)[0]), error);
+  EXPECT_THROW(merge(want, other.profile(3, 4, options)), error);
 }
 
 TEST(merge, weighs_documents_the_same_over_parts_too) {
-  cpu_context ctx{{.threads = 1}};
-  const auto rows = rows_of(2, 5);
-  const auto whole = as_layer(rows.view());
-  const auto models = fit_queries(ctx, accumulate(ctx, whole, uniform_buckets{64}, {.context_length = 512}));
-  const profile_options options{.precision = pair_precision::f64};
-  const auto want = plasticity_profile(ctx, models, whole, prefix_uniform{}, options)[0];
-  const auto a = plasticity_profile(ctx, models, documents(rows, 0, 2), prefix_uniform{}, options)[0];
-  const auto b = plasticity_profile(ctx, models, documents(rows, 2, 5), prefix_uniform{}, options)[0];
-  expect_equal(merge(a, b), want);
+  fitted_head head{rows_of(2, 5)};
+  const auto profile = [&](std::int32_t first, std::int32_t last) {
+    return head.profile(first, last, {.precision = pair_precision::f64}, prefix_uniform{});
+  };
+  expect_equal(merge(profile(0, 2), profile(2, 5)), profile(0, 5));
 }
 
 TEST(merge, refuses_sums_under_another_model) {
-  cpu_context ctx{{.threads = 1}};
-  const auto rows = rows_of(3, 4), other = rows_of(4, 4);
-  const auto profile = [&](const planted_rows<float>& r, covariance_kind kind) {
-    const auto layer = as_layer(r.view());
-    const auto models = fit_queries(ctx, accumulate(ctx, layer, uniform_buckets{64}, {.context_length = 512}), {kind});
-    return plasticity_profile(ctx, models, layer)[0];
+  const auto profile = [](std::uint64_t seed, covariance_kind kind) {
+    return fitted_head{rows_of(seed, 4), {kind}}.profile(0, 4);
   };
-  const auto a = profile(rows, covariance_kind::diagonal);
-  EXPECT_THROW(merge(a, profile(other, covariance_kind::diagonal)), error);
-  EXPECT_THROW(merge(a, profile(rows, covariance_kind::joint)), error);
-  EXPECT_NO_THROW(merge(a, profile(rows, covariance_kind::diagonal)));
+  const auto a = profile(3, covariance_kind::diagonal);
+  EXPECT_THROW(merge(a, profile(4, covariance_kind::diagonal)), error);
+  EXPECT_THROW(merge(a, profile(3, covariance_kind::joint)), error);
+  EXPECT_NO_THROW(merge(a, profile(3, covariance_kind::diagonal)));
 }
 
 TEST(merge, folding_documents_keeps_means_and_bounds_what_is_kept) {
-  cpu_context ctx{{.threads = 1}};
-  const auto rows = rows_of(5, 13);
-  const auto layer = as_layer(rows.view());
-  const auto models = fit_queries(ctx, accumulate(ctx, layer, uniform_buckets{64}, {.context_length = 512}));
-  const auto before = plasticity_profile(ctx, models, layer)[0];
+  fitted_head head{rows_of(5, 13)};
+  const auto before = head.profile(0, 13);
   auto after = before;
   fold_documents(after, 4);
   EXPECT_EQ(after.documents, (std::vector<std::int32_t>{0, 4, 8, 12}));
@@ -145,8 +142,8 @@ TEST(merge, folding_documents_keeps_means_and_bounds_what_is_kept) {
     EXPECT_GT(after.buckets[b].standard_error, 0.2 * before.buckets[b].standard_error);
     EXPECT_LT(after.buckets[b].standard_error, 5 * before.buckets[b].standard_error);
   }
-  auto in_two = plasticity_profile(ctx, models, documents(rows, 0, 6))[0];
-  auto rest = plasticity_profile(ctx, models, documents(rows, 6, 13))[0];
+  auto in_two = head.profile(0, 6);
+  auto rest = head.profile(6, 13);
   fold_documents(in_two, 4);
   fold_documents(rest, 4);  // the block 4..7 is in both
   expect_equal(merge(in_two, rest), after);
