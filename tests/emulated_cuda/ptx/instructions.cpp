@@ -467,15 +467,6 @@ void shuffle(warp& w, const instruction& i, lanes doing) {
   for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = got[l]; });
 }
 
-/// Whether a predicate holds in all lanes.
-void vote_all(warp& w, const instruction& i, lanes doing) {
-  expect_all(w, i, doing, i.from[1]);
-  const std::uint64_t* const holds = w.row(i.from[0]);
-  bool all = true;
-  for_each_lane(doing, [&](int l) { all &= holds[l] != 0; });
-  for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = all; });
-}
-
 /// The lanes in which a predicate holds.
 void ballot(warp& w, const instruction& i, lanes doing) {
   expect_all(w, i, doing, i.from[1]);
@@ -483,6 +474,12 @@ void ballot(warp& w, const instruction& i, lanes doing) {
   lanes in{};
   for_each_lane(doing, [&](int l) { in |= holds[l] != 0 ? lanes{1} << l : lanes{}; });
   for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = in; });
+}
+
+/// Whether a predicate holds in all lanes.
+void vote_all(warp& w, const instruction& i, lanes doing) {
+  ballot(w, i, doing);
+  for_each_lane(doing, [&](int l) { w.row(i.to[0])[l] = w.row(i.to[0])[l] == doing; });
 }
 
 /// Lane l passes row l % 8 of matrix l / 8, and gets columns l % 4 * 2 and the next of row l / 4 of each matrix.
