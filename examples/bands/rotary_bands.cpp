@@ -139,10 +139,7 @@ step_figure drop_figure(const band_study& found) {
   std::size_t g = 0;
   for (const auto& group : head_groups(found.whole.report.heads)) {
     step_figure::series s{words_for_heads(group), colours[g++], {}, {}};
-    for (const auto& e : drop_causes_of(found, group.heads)) {
-      s.y.push_back(e.value);
-      s.error.push_back(half_width(e));
-    }
+    for (const auto& e : drop_causes_of(found, group.heads)) s.add(e.value, half_width(e));
     f.lines.push_back(std::move(s));
   }
   return f;
@@ -183,8 +180,7 @@ scatter_figure score_figure(const band_study& found) {
   for (std::size_t h = 0; h < found.heads.size(); ++h)
     for (const auto& b : found.heads[h].planes.distances) {
       auto& s = found.whole.report.heads[h].rope ? rope : nope;
-      s.x.push_back(b.predicted * found.heads[h].score_scale);
-      s.y.push_back(b.observed.value * found.heads[h].score_scale);
+      s.add(b.predicted * found.heads[h].score_scale, b.observed.value * found.heads[h].score_scale);
     }
   for (auto* s : {&rope, &nope})
     if (!s->x.empty()) f.points.push_back(std::move(*s));

@@ -41,8 +41,7 @@ template <class Value, class Equal>
 line_figure over_context(const std::string& model, const softmax_report& report, const char* title, const char* y,
                          const Value& value, const Equal& equal_scores) {
   line_figure f;
-  f.x_end = static_cast<double>(report.buckets.edges().back());
-  for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
+  set_positions(f, report.buckets, report.buckets.edges().back());
   for (const auto* group : drawn_groups(report)) {
     line_figure::group g{group_words(report, *group), group->rope ? rope_colour : nope_colour, {}, {}, {}};
     for (const auto& head : report.heads) {
@@ -114,10 +113,7 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
   }
   for (const auto* group : drawn_groups(report)) {
     step_figure::series s{group_words(report, *group), group->rope ? rope_colour : nope_colour, {}, {}};
-    for (const auto& mass : group->overall.distance) {
-      s.y.push_back(mass.value);
-      s.error.push_back(half_width(mass));
-    }
+    for (const auto& mass : group->overall.distance) s.add(mass.value, half_width(mass));
     f.lines.push_back(std::move(s));
     if (group->overall.first[0].value < shown_first) continue;
     step_figure::series rest{"from " + std::to_string(report.buckets.end(0)) + " on, without the first token",
@@ -125,10 +121,7 @@ step_figure distance_figure(const std::string& model, const softmax_report& repo
                              {},
                              {},
                              true};
-    for (const auto& mass : group->overall.distance_rest) {
-      rest.y.push_back(mass.value);
-      rest.error.push_back(half_width(mass));
-    }
+    for (const auto& mass : group->overall.distance_rest) rest.add(mass.value, half_width(mass));
     f.lines.push_back(std::move(rest));
   }
   f.y_low = 0;
@@ -139,13 +132,12 @@ line_figure loss_figure(const std::string& model, const loss_report& report) {
   line_figure f;
   f.text = {"Loss along the context", model + "; -ln p of the next token; band: 95 % interval over documents",
             "position that it is predicted from (tokens, K = 1024)", "nats per token"};
-  f.x_end = static_cast<double>(report.buckets.edges().back());
+  set_positions(f, report.buckets, report.buckets.edges().back());
   line_figure::group g{
       "mean of " + grouped(static_cast<long long>(report.all_tokens)) + " tokens", palette::black, {}, {}, {}};
   double low = INFINITY, high = -INFINITY;
   for (index_t b = 0; b < report.buckets.count(); ++b) {
     const auto& loss = report.loss[b];
-    f.x.push_back(report.buckets.middle(b));
     g.mean.push_back(loss.value);
     g.error.push_back(half_width(loss));
     const double band = std::isfinite(loss.error) ? half_width(loss) : 0;

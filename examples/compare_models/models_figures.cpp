@@ -55,10 +55,7 @@ std::vector<scatter_figure::series> head_points(const std::vector<compared_model
     scatter_figure::series s{"", colours[k % colours.size()], shapes[k / colours.size() % shapes.size()], {}, {}};
     for (std::size_t i = 0; i < models.size(); ++i)
       if (kinds[i] == names[k])
-        for (const auto& h : models[i].heads) {
-          s.x.push_back(x(h));
-          s.y.push_back(y(h));
-        }
+        for (const auto& h : models[i].heads) s.add(x(h), y(h));
     s.name = names[k] + " (" + std::to_string(s.x.size()) + ")";
     all.push_back(std::move(s));
   }
@@ -81,8 +78,7 @@ step_figure number_figure(const std::vector<compared_model>& models, const std::
       const auto* g = m.group(group);
       const auto e = g ? g->number(number).estimate() : head_estimate{};
       any |= std::isfinite(e.value);
-      s.y.push_back(e.value);
-      s.error.push_back(half_width(e));
+      s.add(e.value, half_width(e));
     }
     if (any) f.lines.push_back(std::move(s));
   }
@@ -104,8 +100,7 @@ step_figure correlation_figure(const std::vector<compared_model>& models) {
     step_figure::series s{name, line, {}, {}};
     for (const auto& m : models) {
       const auto e = m.groups[0].number(number).estimate();
-      s.y.push_back(e.value);
-      s.error.push_back(half_width(e));
+      s.add(e.value, half_width(e));
     }
     f.lines.push_back(std::move(s));
   }
@@ -155,8 +150,7 @@ step_figure profile_lines(const std::vector<compared_model>& models, const std::
     for (const auto& b : models[i].groups[0].bins)
       if (b.kind == "decile") {
         const auto e = b.plasticity.estimate();
-        s.y.push_back(e.value);
-        s.error.push_back(half_width(e));
+        s.add(e.value, half_width(e));
       }
     f.lines.push_back(std::move(s));
   }
@@ -223,8 +217,7 @@ scatter_figure score_figure(const std::vector<compared_model>& models, const mod
     for (std::size_t i = 0; i < models.size(); ++i) {
       const double drop = models[i].groups[0].number("ap_drop").value;
       if (kinds[i] != names[k] || std::isnan(score.value[i]) || std::isnan(drop)) continue;
-      s.x.push_back(drop);
-      s.y.push_back(score.value[i]);
+      s.add(drop, score.value[i]);
       s.labels.push_back(models[i].label);
     }
     x.insert(x.end(), s.x.begin(), s.x.end());

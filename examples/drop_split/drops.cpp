@@ -24,7 +24,6 @@ map_figure terms_by_head(const split_heads& found) {
   f.text = {"What lets plasticity fall, by layer and head",
             found.model + ", " + std::string(found.heads[0].covariance) + " query model; the parts add up to the drop",
             "query head", "layer"};
-  f.scale = colour_scale::diverging;
   f.scale_label = "first fifth - last fifth";
   model_report names;
   for (const auto& h : found.heads) {
@@ -41,8 +40,7 @@ map_figure terms_by_head(const split_heads& found) {
     for (const double x : f.panels.back().values)
       if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
   }
-  f.high = largest > 0 ? largest : 1;
-  f.low = -f.high;
+  f.diverge_to(largest > 0 ? largest : 1);
   return f;
 }
 
@@ -57,10 +55,7 @@ step_figure mean_terms(const split_heads& found) {
   std::size_t g = 0;
   for (const auto& group : mean_drops(found.heads)) {
     step_figure::series s{words_for_heads(group.name), colours[g], {}, {}};
-    for (const auto& m : group.mean) {
-      s.y.push_back(m.value);
-      s.error.push_back(half_width(m));
-    }
+    for (const auto& m : group.mean) s.add(m.value, half_width(m));
     f.lines.push_back(std::move(s));
     ++g;
   }

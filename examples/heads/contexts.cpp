@@ -58,8 +58,7 @@ void write_contexts(output_folder& out, const std::vector<compared_model>& conte
     f.steps.push_back(grouped(c.context_length));
     for (std::size_t i = 0; i < f.lines.size(); ++i) {
       const auto e = c.groups.at(0).number(numbers[i]).estimate();
-      f.lines[i].y.push_back(e.value);
-      f.lines[i].error.push_back(i < 2 ? NAN : half_width(e));  // shares move in steps: their errors say little
+      f.lines[i].add(e.value, i < 2 ? NAN : half_width(e));  // shares move in steps: their errors say little
     }
   }
   draw(f, out.figure("contexts"));

@@ -161,8 +161,7 @@ line_figure decay_figure(const model_report& report, const std::vector<head_deca
   f.text = {"Plasticity and the bound of the decay theorem",
             about(report) + ", one covariance for all buckets; dashed: mean bound, 1 for pairs before their T_0",
             "query position (tokens, K = 1024)", "plasticity"};
-  for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
-  f.x_end = static_cast<double>(report.context_length);
+  set_positions(f, report.buckets, report.context_length);
   const bool both = has_both_kinds(report);
   for (const bool rope : {true, false}) {
     line_figure::group found, bound;
@@ -203,10 +202,7 @@ scatter_figure later_figure(const model_report& report, const std::vector<later_
   for (const bool rope : {true, false}) {
     scatter_figure::series s;
     for (std::size_t h = 0; h < later.size(); ++h)
-      if (report.heads[h].rope == rope) {
-        s.x.push_back(report.heads[h].rotation.bias.context_logits);
-        s.y.push_back(later[h].later_wins.value);
-      }
+      if (report.heads[h].rope == rope) s.add(report.heads[h].rotation.bias.context_logits, later[h].later_wins.value);
     if (s.x.empty()) continue;
     s.name = words_for_heads(rope ? "rope" : "nope");
     s.fill = rope ? rope_colour : nope_colour;

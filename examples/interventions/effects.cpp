@@ -117,10 +117,8 @@ step_figure figure_of(const std::vector<effect>& effects, const std::vector<key>
     for (const auto& e : effects) {
       if (key{e.measure, e.place} != m) continue;
       f.steps.push_back(e.ranking + " " + e.intervention);
-      chosen.y.push_back(e.chosen.value);
-      chosen.error.push_back(half_width(e.chosen));
-      random.y.push_back(e.random.value);
-      random.error.push_back(half_width(e.random));
+      chosen.add(e.chosen.value, half_width(e.chosen));
+      random.add(e.random.value, half_width(e.random));
     }
     f.lines.push_back(std::move(random));
     f.lines.push_back(std::move(chosen));

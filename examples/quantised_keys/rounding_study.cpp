@@ -174,10 +174,7 @@ scatter_figure figure_of(const rounding_study& found) {
             "plasticity (AP over the context)", "share of pairs that are flipped"};
   for (std::size_t t = 0; t < found.types.size(); ++t) {
     scatter_figure::series s{std::string(name_of(found.types[t])), colours[t % 6], marker::circle, {}, {}};
-    for (const auto& h : found.heads) {
-      s.x.push_back(h.plasticity.value);
-      s.y.push_back(h.effects[t].flipped.value);
-    }
+    for (const auto& h : found.heads) s.add(h.plasticity.value, h.effects[t].flipped.value);
     f.points.push_back(std::move(s));
   }
   return f;

@@ -19,8 +19,7 @@ step_figure::series series_of(const std::vector<trajectory_point>& points, const
                               const std::vector<std::size_t>& heads, head_statistic statistic, step_figure::series s) {
   for (const auto& p : points) {
     const auto e = over_heads(p.column(column), heads, statistic);
-    s.y.push_back(e.value);
-    s.error.push_back(half_width(e));
+    s.add(e.value, half_width(e));
   }
   return s;
 }
@@ -83,10 +82,8 @@ step_figure bias_factor_figure(const std::vector<trajectory_point>& points) {
                context = split_bias(points[0], p, group, true, true);
     const head_estimate* const values[] = {&token.bias,       &token.mu,     &token.alpha,
                                            &token.covariance, &context.bias, &context.alpha};
-    for (std::size_t i = 0; i < 6; ++i) {
-      f.lines[i].y.push_back(std::exp(values[i]->value));
-      f.lines[i].error.push_back(half_width(*values[i]) * std::exp(values[i]->value));
-    }
+    for (std::size_t i = 0; i < 6; ++i)
+      f.lines[i].add(std::exp(values[i]->value), half_width(*values[i]) * std::exp(values[i]->value));
   }
   return f;
 }

@@ -234,8 +234,7 @@ line_figure profiles(const prediction& p) {
       "Plasticity along the context, captured and predicted",
       p.captured.report.model + ": " + grouped(p.captured.report.context_length) + " tokens captured; means over heads",
       "query position (tokens, K = 1024)", "plasticity"};
-  f.x_end = static_cast<double>(p.predicted.report.context_length);
-  for (index_t b = 0; b < p.predicted.report.buckets.count(); ++b) f.x.push_back(p.predicted.report.buckets.middle(b));
+  set_positions(f, p.predicted.report.buckets, p.predicted.report.context_length);
   const auto add = [&](const model_report& report, const std::string& name, colour line, bool dashed) {
     line_figure::group g{name, line, {}, {}, {}, dashed};
     for (std::size_t b = 0; b < f.x.size(); ++b) {
@@ -273,8 +272,7 @@ scatter_figure heads_figure(const prediction& p) {
   for (std::size_t h = 0; h < p.numbers.size(); ++h) {
     auto& s = other.heads[h].rope ? rope : nope;
     const double predicted = p.numbers[h][3].value, was = carried_numbers[3].of(other.heads[h]).value;
-    s.x.push_back(p.actual ? predicted : was);
-    s.y.push_back(p.actual ? was : predicted);
+    s.add(p.actual ? predicted : was, p.actual ? was : predicted);
   }
   for (auto* s : {&rope, &nope})
     if (!s->x.empty()) f.points.push_back(std::move(*s));

@@ -37,6 +37,11 @@ struct scatter_figure {
     marker shape = marker::circle;
     std::vector<double> x, y;
     std::vector<std::string> labels{};  ///< beside the points; empty: none
+
+    void add(double x_value, double y_value) {
+      x.push_back(x_value);
+      y.push_back(y_value);
+    }
   };
   struct region {
     double left, bottom, right, top;
@@ -98,6 +103,13 @@ struct map_figure {
   double low = 0, high = 1;
   std::string scale_label;
   int digits = 2;  ///< decimals of the number inside a cell, if it fits
+
+  /// Diverging colours that end at +-`limit`.
+  void diverge_to(double limit) {
+    scale = colour_scale::diverging;
+    low = -limit;
+    high = limit;
+  }
 };
 
 /// Mean value over (key distance, query distance), both in tokens; cells without a value stay white.
@@ -131,6 +143,11 @@ struct step_figure {
     colour line = palette::black;
     std::vector<double> y, error;  ///< (steps); error empty or NaN: none
     bool dashed = false;
+
+    void add(double value, double half_bar) {
+      y.push_back(value);
+      error.push_back(half_bar);
+    }
   };
   figure_text text;
   std::vector<std::string> steps;  ///< labels, from the left

@@ -67,8 +67,7 @@ scatter_figure class_scatter(const model_report& report, const class_thresholds&
       if (h.pca.head_class != c) continue;
       ++n;
       auto& s = kinds[h.rope ? 0 : 1];
-      s.x.push_back(h.pca.r_q[0]);
-      s.y.push_back(h.pca.r_k[0]);
+      s.add(h.pca.r_q[0], h.pca.r_k[0]);
     }
     kinds[0].name = class_words(c) + " (" + std::to_string(n) + ")";
     kinds[1].shape = marker::diamond;
@@ -91,8 +90,7 @@ map_figure correlation_map(const model_report& report) {
   f.panels.push_back({"r_q, queries", cells_of(report, f, [](const head_report& h) { return h.pca.r_q[0]; })});
   f.panels.push_back(
       {"r_k, keys of the head's group", cells_of(report, f, [](const head_report& h) { return h.pca.r_k[0]; })});
-  f.scale = colour_scale::diverging;
-  f.low = -1;
+  f.diverge_to(1);
   f.scale_label = "correlation with position";
   return f;
 }
@@ -105,9 +103,7 @@ map_figure bias_map(const model_report& report, double limit) {
                       cells_of(report, f, [&](const head_report& h) { return h.rotation.bias.context_logits; })});
   double largest = 0;
   for (const auto& h : report.heads) largest = std::max(largest, std::abs(h.rotation.bias.context_logits));
-  f.scale = colour_scale::diverging;
-  f.high = limit > 0 ? limit : largest > 0 ? largest : 1;
-  f.low = -f.high;
+  f.diverge_to(limit > 0 ? limit : largest > 0 ? largest : 1);
   f.digits = largest >= 10 ? 1 : 2;
   f.scale_label = "logits over the context";
   return f;
@@ -119,9 +115,7 @@ map_figure bias_in_sd_map(const model_report& report, double limit) {
             "query head", "layer"};
   f.panels.push_back({"bias over the context / sd of a score difference",
                       cells_of(report, f, [](const head_report& h) { return h.rotation.bias.context_in_sd; })});
-  f.scale = colour_scale::diverging;
-  f.high = limit;
-  f.low = -limit;
+  f.diverge_to(limit);
   f.scale_label = "standard deviations";
   return f;
 }

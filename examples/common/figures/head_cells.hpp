@@ -36,6 +36,12 @@ inline std::string heads_words(const line_figure& f) {
   return many ? "pale: half and nine tenths of the heads" : "thin: one head";
 }
 
+/// Sets the figure's x to the middles of the query buckets and its end to `context_length`.
+inline void set_positions(line_figure& f, const bucket_edges& buckets, index_t context_length) {
+  for (index_t b = 0; b < buckets.count(); ++b) f.x.push_back(buckets.middle(b));
+  f.x_end = static_cast<double>(context_length);
+}
+
 inline std::string about(const model_report& report) {
   return report.model + brief_notes(report) + ", " + counted(report.heads.size(), "query head");
 }

@@ -108,8 +108,7 @@ line_figure profile_figure(const model_report& report) {
             report.model + brief_notes(report) + ", " + headline_of(report) + " query model, " + pairs_words(report) +
                 "; " + heads_words(f) + ", band: 95 % interval",
             "query position (tokens, K = 1024)", "plasticity"};
-  for (index_t b = 0; b < report.buckets.count(); ++b) f.x.push_back(report.buckets.middle(b));
-  f.x_end = static_cast<double>(report.context_length);
+  set_positions(f, report.buckets, report.context_length);
   return f;
 }
 
