@@ -11,13 +11,7 @@ namespace {
 
 /// Labelled points over axes with given limits.
 struct labelled_points {
-  struct series {
-    std::string name;
-    colour fill = palette::black;
-    marker shape = marker::circle;
-    std::vector<double> x, y;
-    std::vector<std::string> labels;  ///< beside the points; empty: none
-  };
+  using series = scatter_figure::series;
   figure_text text;
   std::vector<series> points;
   double x_low = 0, x_high = 1, y_low = 0, y_high = 1;
@@ -33,24 +27,16 @@ void draw(const labelled_points& figure, const std::filesystem::path& stem) {
   const auto range = [](double low, double high) { return "[" + number_text(low) + ":" + number_text(high) + "]\n"; };
   s += "set xrange " + range(figure.x_low, figure.x_high) + "set yrange " + range(figure.y_low, figure.y_high);
   s += key;
-  if (!std::isnan(figure.threshold))
-    s += "set arrow from graph 0, first " + number_text(figure.threshold) + " to graph 1, first " +
-         number_text(figure.threshold) + " nohead back lw 1 dt (6,4) lc " + style::rgb(style::faint_ink) + "\n";
+  if (!std::isnan(figure.threshold)) s += style::threshold_line(false, figure.threshold);
   style::plot_list plot;
   int label = 100;
   for (std::size_t i = 0; i < figure.points.size(); ++i) {
     const auto& p = figure.points[i];
     style::datablock data("points" + std::to_string(i));
-    for (std::size_t j = 0; j < p.x.size(); ++j) {
-      data.row(p.x[j], p.y[j]);
-      if (p.labels.empty()) continue;
-      s += "set label " + std::to_string(++label) + " " + quoted(p.labels[j]) + " at first " + number_text(p.x[j]) +
-           ", first " + number_text(p.y[j]) + " left offset 0.9,0.1 font ',10' tc " + style::rgb(style::faint_ink) +
-           "\n";
-    }
+    for (std::size_t j = 0; j < p.x.size(); ++j) data.row(p.x[j], p.y[j]);
+    s += style::point_labels(p, label);
     script.data += data.str();
-    plot.add(data.name() + " using 1:2 with points pt " + std::to_string(style::point_type(p.shape)) + " ps " +
-             number_text(1.2 * style::point_scale(p.shape)) + " lc " + style::rgb(p.fill, 0.85) + " title " +
+    plot.add(data.name() + " using 1:2" + style::points_with(p.shape, 1.2, style::rgb(p.fill, 0.85)) + " title " +
              quoted(p.name));
   }
   s += plot.str();
@@ -82,7 +68,7 @@ void drop_and_score(output_folder& out, const published& p) {
   for (const auto& l : looks) {
     labelled_points::series s{l.name, l.fill, l.shape, {}, {}, {}};
     for (const auto& m : models)
-      if (m.family == l.family) s.x.push_back(m.drop), s.y.push_back(m.lbp), s.labels.push_back(m.name);
+      if (m.family == l.family) s.add(m.drop, m.lbp), s.labels.push_back(m.name);
     f.points.push_back(std::move(s));
   }
   draw(f, out.figure("figure_6_7"));
@@ -104,15 +90,14 @@ void drop_and_bias(output_folder& out, const published& p, bool context) {
   for (const auto& l : looks) {
     labelled_points::series s{l.name, l.fill, l.shape, {}, {}, {}};
     for (const auto& m : p.models)
-      if (m.family == l.family) s.x.push_back(bias(m.bias, m.bias_context())), s.y.push_back(m.drop);
+      if (m.family == l.family) s.add(bias(m.bias, m.bias_context()), m.drop);
     f.points.push_back(std::move(s));
   }
   labelled_points::series before{"SmolLM3, 4K", palette::purple, marker::diamond, {}, {}, {}},
       after{"extended", palette::orange, marker::diamond, {}, {}, {}};
   for (const auto& c : p.checkpoints) {
     auto& s = c.extension() ? after : before;
-    s.x.push_back(bias(c.bias, c.bias_context()));
-    s.y.push_back(c.drop);
+    s.add(bias(c.bias, c.bias_context()), c.drop);
   }
   f.points.push_back(before);
   f.points.push_back(after);

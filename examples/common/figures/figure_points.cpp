@@ -10,23 +10,10 @@
 namespace qkgeom::examples {
 namespace {
 
-std::string points_with(marker shape, double size, colour fill, double opacity) {
-  return " with points pt " + std::to_string(style::point_type(shape)) + " ps " +
-         number_text(size * style::point_scale(shape)) + " lc " + style::rgb(fill, opacity);
-}
-
 std::string rectangle(const scatter_figure::region& r) {
   return "set object rectangle from " + number_text(r.left) + "," + number_text(r.bottom) + " to " +
          number_text(r.right) + "," + number_text(r.top) + " behind fc " + style::rgb(r.fill) +
          " fs transparent solid 0.10 noborder\n";
-}
-
-/// A line across the axes at one value of x or y.
-std::string threshold_line(bool vertical, double value) {
-  const std::string v = number_text(value);
-  return "set arrow from " +
-         (vertical ? v + ", graph 0 to " + v + ", graph 1" : "graph 0, first " + v + " to graph 1, first " + v) +
-         " nohead back lw 1 dt (6,4) lc " + style::rgb(style::faint_ink) + "\n";
 }
 
 }  // namespace
@@ -47,21 +34,18 @@ void draw(const scatter_figure& figure, const std::filesystem::path& stem) {
   s += key;
   for (const auto& region : figure.regions) s += rectangle(region);
   for (const double t : figure.thresholds)
-    for (const double value : {-t, t}) s += threshold_line(true, value) + threshold_line(false, value);
+    for (const double value : {-t, t}) s += style::threshold_line(true, value) + style::threshold_line(false, value);
 
   style::plot_list plot;
-  int label = 0;
+  int label = 100;
   for (std::size_t i = 0; i < figure.points.size(); ++i) {
     const auto& series = figure.points[i];
-    for (std::size_t j = 0; j < series.labels.size(); ++j)
-      s += "set label " + std::to_string(++label + 100) + " " + quoted(series.labels[j]) + " at first " +
-           number_text(series.x.at(j)) + ", first " + number_text(series.y.at(j)) +
-           " left offset 0.9,0.1 font ',10' tc " + style::rgb(style::faint_ink) + "\n";
+    s += style::point_labels(series, label);
     require(series.x.size() == series.y.size(), "scatter figure: ", series.x.size(), " x for ", series.y.size(), " y");
     style::datablock data("points" + std::to_string(i));
     for (std::size_t j = 0; j < series.x.size(); ++j)
       if (std::isfinite(series.x[j]) && std::isfinite(series.y[j])) data.row(series.x[j], series.y[j]);
-    const std::string look = points_with(series.shape, 0.8, series.fill, 0.8);
+    const std::string look = style::points_with(series.shape, 0.8, style::rgb(series.fill, 0.8));
     style::plot_block(script, plot, data, " using 1:2" + look + " notitle");
     if (!series.name.empty()) plot.add("keyentry" + look + " title " + quoted(style::shortened(series.name)));
   }
@@ -125,15 +109,14 @@ void add_cloud(const plane_figure& figure, std::size_t index, plot_script& scrip
       end = i;
     }
   style::plot_block(script, rows, cloud,
-                    " using 1:2:3 with points pt " + std::to_string(style::point_type(c.shape)) + " ps " +
-                        number_text(0.32 * style::point_scale(c.shape)) + " lc rgb variable notitle");
+                    " using 1:2:3" + style::points_with(c.shape, 0.32, "rgb variable") + " notitle");
   if (way.empty()) return;
   last.row(c.mean_x[end], c.mean_y[end]);
   script.data += way.str() + last.str();
   means.add(way.name() + " using 1:2 with lines lw 5 lc rgb '#ffffff' notitle");
   means.add(way.name() + " using 1:2 with lines lw 2.5 lc " + style::rgb(c.ramp[1]) + " notitle");
-  means.add(last.name() + " using 1:2" + points_with(c.shape, 1.7, 0xffffff, 1) + " notitle");
-  means.add(last.name() + " using 1:2" + points_with(c.shape, 1.2, c.ramp[1], 1) + " notitle");
+  means.add(last.name() + " using 1:2" + style::points_with(c.shape, 1.7, style::rgb(0xffffff)) + " notitle");
+  means.add(last.name() + " using 1:2" + style::points_with(c.shape, 1.2, style::rgb(c.ramp[1])) + " notitle");
 }
 
 }  // namespace

@@ -136,8 +136,29 @@ int point_type(marker shape) {
   return 7;
 }
 
-double point_scale(marker shape) {
-  return shape == marker::triangle ? 1.25 : shape == marker::diamond ? 1.3 : shape == marker::square ? 0.9 : 1.0;
+std::string points_with(marker shape, double size, const std::string& line_colour) {
+  const double scale = shape == marker::triangle  ? 1.25
+                       : shape == marker::diamond ? 1.3
+                       : shape == marker::square  ? 0.9
+                                                  : 1.0;
+  return " with points pt " + std::to_string(point_type(shape)) + " ps " + number_text(size * scale) + " lc " +
+         line_colour;
+}
+
+std::string point_labels(const scatter_figure::series& points, int& tag) {
+  std::string s;
+  for (std::size_t i = 0; i < points.labels.size(); ++i)
+    s += "set label " + std::to_string(++tag) + " " + quoted(points.labels[i]) + " at first " +
+         number_text(points.x.at(i)) + ", first " + number_text(points.y.at(i)) +
+         " left offset 0.9,0.1 font ',10' tc " + rgb(faint_ink) + "\n";
+  return s;
+}
+
+std::string threshold_line(bool vertical, double value) {
+  const std::string v = number_text(value);
+  return "set arrow from " +
+         (vertical ? v + ", graph 0 to " + v + ", graph 1" : "graph 0, first " + v + " to graph 1, first " + v) +
+         " nohead back lw 1 dt (6,4) lc " + rgb(faint_ink) + "\n";
 }
 
 }  // namespace qkgeom::examples::style

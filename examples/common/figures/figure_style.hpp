@@ -66,8 +66,14 @@ std::string token_label(double tokens);
 
 /// gnuplot's number of the filled shape.
 int point_type(marker shape);
-/// Factor of the size that makes shapes look equally large.
-double point_scale(marker shape);
+/// " with points ..." of gnuplot; shapes of one size look equally large. `line_colour` as `rgb` gives it.
+std::string points_with(marker shape, double size, const std::string& line_colour);
+
+/// The labels beside the points; counts `tag` up to the last one's.
+std::string point_labels(const scatter_figure::series& points, int& tag);
+
+/// A dashed line across the axes at one value of x or y.
+std::string threshold_line(bool vertical, double value);
 
 /// A named block of data rows of a gnuplot script.
 class datablock {
