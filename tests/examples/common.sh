@@ -25,4 +25,17 @@ refused() {
 column() { # FILE NAME: prints one column
   awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; ++i) if ($i == name) at = i; next } { print $at }' "$1"
 }
+wrote() { # FOLDER NAMES...: FOLDER holds exactly these files, none empty
+  local folder=$1
+  shift
+  [[ $(ls -A "$folder" | sort) == $(printf '%s\n' "$@" | sort) ]] || bad "$folder holds $(ls -A "$folder" | tr '\n' ' ')"
+  [[ -z $(find "$folder" -type f -empty) ]] || bad "$folder: empty: $(find "$folder" -type f -empty)"
+}
+# close X Y: both are numbers, which differ in the ninth digit at most.
+close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(x != "" && y != "" && d * d <= 1e-18 * (1 + y * y)) }'; }
+capture_checkpoint() { # CHECKPOINT LENGTH NAME: some heads of the bundled model's checkpoint, documents of LENGTH tokens
+  local model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+  run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
+    --heads 6 --bucket-size $(($2 / 16)) --rate 12 --out "$work/$3"
+}
 both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; } # NAMES...: the files of figures

@@ -27,7 +27,6 @@ cmp -s "$work/out/heads.csv" "$work/out/kind=a_b/heads.csv" && bad "a group has 
 # groups.csv: values, numbers of documents, means of the groups' tables; the two differences are negatives of each other.
 [[ $(column "$work/out/groups.csv" value | uniq | tr '\n' ' ') == "7 a b " ]] || bad "values in groups.csv"
 [[ $(column "$work/out/groups.csv" documents | sort -u) == 2 ]] || bad "documents in groups.csv"
-close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(d * d <= 1e-18 * (1 + y * y)) }'; }
 for name in ap_drop bias_context; do
   mean=$(column "$work/out/kind=a_b/heads.csv" $name | awk '{ s += $1 } END { printf "%.12g", s / NR }')
   got=($(column "$work/out/groups.csv" $name)) rest=($(column "$work/out/groups.csv" ${name}_less_rest))

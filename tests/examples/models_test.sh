@@ -4,15 +4,9 @@
 # models with the same documents, equal results for any number of threads, and one sentence with exit status 2 on bad
 # input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(x != "" && y != "" && d * d <= 1e-18 * (1 + y * y)) }'; }
-capture() { # CHECKPOINT LENGTH NAME
-  run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
-    --heads 6 --bucket-size $(($2 / 16)) --rate 12 --out "$work/$3"
-}
-capture stage1-step-40 128 first
-capture stage1-step-250 256 second
+capture_checkpoint stage1-step-40 128 first
+capture_checkpoint stage1-step-250 256 second
 ln -s first "$work/again"
 captures=("$work/first" "$work/second" "$work/again")
 printf 'model,score,other\nfirst,1,\nlater,3,1\nagain,2,5\n' >"$work/scores.csv"

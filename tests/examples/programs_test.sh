@@ -5,12 +5,6 @@
 set -uo pipefail
 data=$QKGEOM_SOURCE/tests/data/golden
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-wrote() { # FOLDER NAMES...: FOLDER holds exactly these files, none empty
-  local folder=$1
-  shift
-  [[ $(ls -A "$folder" | sort) == $(printf '%s\n' "$@" | sort) ]] || bad "$folder holds $(ls -A "$folder" | tr '\n' ' ')"
-  [[ -z $(find "$folder" -type f -empty) ]] || bad "$folder: empty: $(find "$folder" -type f -empty)"
-}
 rows() { echo $(($(wc -l <"$1") - 1)); }
 
 python3 "$QKGEOM_SOURCE/tests/data/make_long_f64.py" "$data/long-f32.safetensors" "$work/long-f64.safetensors"
