@@ -17,6 +17,7 @@
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
 #include "tests/common/refusal.hpp"
+#include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
 
@@ -68,29 +69,37 @@ query_model exact_model(const std::vector<double>& beta, const std::vector<doubl
   return m;
 }
 
+/// Calls each(pair, its decay, the buckets' distributions) for every pair of the layer that `model` admits.
+template <class Each>
+std::size_t for_each_decay(const query_model& model, const layer_view<double>& layer, const Each& each) {
+  const auto present = detail::distributions_of(model, {});
+  const auto keys = order_keys_by_document(layer.k_position, layer.k_document, false);
+  const auto drawn = detail::draw_admitted_pairs(keys, present.distributions, 1 << 20, 0);
+  for (const auto& pair : drawn.pairs)
+    each(pair, detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.distributions),
+         present.distributions);
+  return drawn.pairs.size();
+}
+
 TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   const auto rows = keys_of_two(60, 5, 3);
   const auto layer = as_layer(rows.view());
   const auto model = exact_model({0.01, -0.03, 0.02, 0, 0.01}, {0, 0.5, -1, 0.2, 0.3}, 1.2, 240, 20);
   cpu_context ctx{{.threads = 2}};
-  const auto present = detail::distributions_of(model, {});
-  const auto drawn = detail::draw_admitted_pairs(order_keys_by_document(layer.k_position, layer.k_document, false),
-                                                 present.distributions, 1 << 20, 0);
-  ASSERT_GT(drawn.pairs.size(), 2000u);
-  for (const auto& pair : drawn.pairs) {
-    const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.distributions);
+  const auto pairs = for_each_decay(model, layer, [](const auto& pair, const auto& p, const auto& distributions) {
     EXPECT_NEAR(p.t_0 * std::abs(p.gamma), 2 * std::abs(p.z_0), 1e-12 * (1 + p.t_0 * std::abs(p.gamma)));
     if (pair.buckets > 1) {
       EXPECT_LT(std::abs(p.relative_slope), 1e-14) << "v must not depend on t";
     }
     for (std::size_t b = 0; b < pair.buckets; ++b) {
-      const double t = present.distributions[pair.first + b].tau, z = p.gamma * t + p.z_0;
+      const double t = distributions[pair.first + b].tau, z = p.gamma * t + p.z_0;
       EXPECT_NEAR(p.plasticity[b], pair_plasticity(z, 1), 1e-12);
       if (t >= p.t_0) {
         EXPECT_LE(p.plasticity[b], std::exp(-p.gamma * p.gamma * t * t / 8) * (1 + 1e-12));
       }
     }
-  }
+  });
+  ASSERT_GT(pairs, 2000u);
   const auto r = decay_of(ctx, {model}, layer, "exact", {.max_pairs = 1 << 20})[0];
   EXPECT_EQ(r.all_pairs, static_cast<double>(r.pairs));
   EXPECT_EQ(r.buckets[0].pairs, 0);
@@ -115,15 +124,11 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
     for (double& f : model.bucket[b].root.factor) f *= 1 + static_cast<double>(b);
   cpu_context ctx{{.threads = 2}};
   const auto r = decay_of(ctx, {model}, layer, "grows", {.max_pairs = 1 << 20})[0];
-  const auto present = detail::distributions_of(model, {});
-  const auto drawn = detail::draw_admitted_pairs(order_keys_by_document(layer.k_position, layer.k_document, false),
-                                                 present.distributions, 1 << 20, 0);
   std::map<std::pair<double, std::size_t>, std::array<double, 3>> by_bucket;  // document: pairs, past, broken
   std::array<double, 3> all{};
-  for (const auto& pair : drawn.pairs) {
-    const auto p = detail::decay_of_pair<double>(layer.k.head(0), pair, model, present.distributions);
+  for_each_decay(model, layer, [&](const auto& pair, const auto& p, const auto& distributions) {
     for (std::size_t b = 0; b < pair.buckets; ++b) {
-      const double t = present.distributions[pair.first + b].tau;
+      const double t = distributions[pair.first + b].tau;
       const bool past = t * std::abs(p.gamma) >= 2 * std::abs(p.z_0);
       const bool broken = past && std::log(p.plasticity[b]) > -p.gamma * p.gamma * t * t / 8 + 1e-12;
       for (auto* sums : {&all, &by_bucket[{t, pair.document}]}) {
@@ -132,7 +137,7 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
         (*sums)[2] += broken;
       }
     }
-  }
+  });
   EXPECT_GT(all[2], 0.1 * all[1]);
   EXPECT_LT(all[2], 0.9 * all[1]);
   EXPECT_NEAR(r.past.value, all[1] / all[0], 1e-14);
@@ -323,23 +328,11 @@ TEST(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
   double freedom = 0;
   for (const auto& b : models[0].bucket) freedom += static_cast<double>(b.queries - 1);
   for (const auto& b : models[0].bucket)
-    for (std::size_t i = 0; i < 4; ++i)
-      for (std::size_t j = 0; j < 4; ++j)
-        for (std::size_t c = 0; c < static_cast<std::size_t>(b.root.rank); ++c) {
-          const auto r = static_cast<std::size_t>(b.root.rank);
-          want[4 * i + j] +=
-              b.root.factor[i * r + c] * b.root.factor[j * r + c] * static_cast<double>(b.queries - 1) / freedom;
-        }
+    want = dense::sum(std::move(want), test::covariance_of(b, 4), static_cast<double>(b.queries - 1) / freedom);
   for (std::size_t b = 0; b < pooled.bucket.size(); ++b) {
     EXPECT_EQ(pooled.bucket[b].mean, models[0].bucket[b].mean);
-    const auto& f = pooled.bucket[b].root;
-    for (std::size_t i = 0; i < 4; ++i)
-      for (std::size_t j = 0; j < 4; ++j) {
-        double got = 0;
-        const auto r = static_cast<std::size_t>(f.rank);
-        for (std::size_t c = 0; c < r; ++c) got += f.factor[i * r + c] * f.factor[j * r + c];
-        EXPECT_NEAR(got, want[4 * i + j], 1e-13);
-      }
+    const auto got = test::covariance_of(pooled.bucket[b], 4);
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-13);
   }
   EXPECT_THROW(with_pooled_covariance(ctx, m, fit_queries(ctx, m)), error);
   EXPECT_THROW(with_pooled_covariance(ctx, m, {}), error);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -19,6 +20,7 @@
 namespace {
 
 using namespace qkgeom;
+using test::add_key;
 using test::oracle_mean;
 using test::with_queries;
 
@@ -146,7 +148,6 @@ TYPED_TEST_SUITE(sizes_of, sizes_of_types);
 TYPED_TEST(sizes_of, rows_do_not_change_plasticity) {
   using T = TypeParam;
   cpu_context ctx{{.threads = 2}};
-  const int most = std::is_same_v<T, double> ? 230 : 100;
   for (const index_t rows : {30, 200}) {
     planted_head spec{.dim = 8, .context_length = 1000, .documents = 2, .rows = rows, .seed = 8};
     spec.mean_q.assign(8, 0.7);
@@ -163,14 +164,10 @@ TYPED_TEST(sizes_of, rows_do_not_change_plasticity) {
     };
     const auto want = values(plain);
     EXPECT_LT(want[0], 0.99);
-    for (const int q : {-most, 0, most})
-      for (const int k : {-most, 0, most}) {
-        auto scaled = plain;
-        for (T& x : scaled.q) x = round_to<T>(std::ldexp(static_cast<double>(x), q));
-        for (T& x : scaled.k) x = round_to<T>(std::ldexp(static_cast<double>(x), k));
-        const auto got = values(scaled);
-        for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i << ' ' << q << ' ' << k;
-      }
+    test::for_each_scaling(plain, [&](const planted_rows<T>& scaled, int q, int k) {
+      const auto got = values(scaled);
+      for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i << ' ' << q << ' ' << k;
+    });
   }
 }
 
@@ -186,9 +183,7 @@ constexpr pair_precision both_precisions[] = {pair_precision::f32, pair_precisio
 
 TEST(degenerate, one_key_has_no_pair) {
   auto h = with_queries();
-  h.k = {1, 2};
-  h.k_position = {3};
-  h.k_document = {0};
+  add_key(h, 1, 2, 3);
   for (const auto& b : profile(h).buckets) {
     EXPECT_TRUE(std::isnan(b.plasticity));
     EXPECT_EQ(b.pairs, 0);
@@ -198,11 +193,8 @@ TEST(degenerate, one_key_has_no_pair) {
 TEST(degenerate, equal_keys_are_a_coin_toss) {
   for (const int copies : {2, 3, 90}) {
     auto h = with_queries();
-    for (int i = 0; i < copies; ++i) {
-      h.k.insert(h.k.end(), {0.5, -1.25});  // their mean is exact, so that the difference from it is 0
-      h.k_position.push_back(std::min(i, 49));
-      h.k_document.push_back(0);
-    }
+    for (int i = 0; i < copies; ++i)
+      add_key(h, 0.5, -1.25, std::min(i, 49));  // their mean is exact, so that the difference from it is 0
     for (const auto kind : all_covariance_kinds)
       for (const auto precision : both_precisions) {
         const auto p = profile(h, kind, precision);
@@ -217,9 +209,7 @@ TEST(degenerate, equal_keys_of_one_document_leave_the_others_alone) {
   for (int e = 0; e < 2; ++e)
     for (int i = 0; i < 90; ++i) {
       const auto at = static_cast<std::uint64_t>(2 * i);
-      h.k.insert(h.k.end(), {e == 0 ? 0.5 : s.uniform(at), e == 0 ? -1.25 : s.uniform(at + 1)});
-      h.k_position.push_back(i / 2);
-      h.k_document.push_back(e);
+      add_key(h, e == 0 ? 0.5 : s.uniform(at), e == 0 ? -1.25 : s.uniform(at + 1), i / 2, e);
     }
   for (const auto kind : all_covariance_kinds) {
     const auto exact = profile(h, kind), fast = profile(h, kind, pair_precision::f32);
@@ -238,9 +228,7 @@ TEST(degenerate, f64_pairs_of_near_keys_are_what_their_difference_says) {
         const random_stream s{.seed = 4};
         for (int i = 0; i < keys; ++i) {
           const auto at = static_cast<std::uint64_t>(2 * i);
-          h.k.insert(h.k.end(), {s.uniform(at) - 0.5, s.uniform(at + 1) - 0.5});
-          h.k_position.push_back(i / 5);
-          h.k_document.push_back(0);
+          add_key(h, s.uniform(at) - 0.5, s.uniform(at + 1) - 0.5, i / 5);
         }
         h.k[0] = h.k[1] = 0;
         h.k[2] = eps, h.k[3] = -eps;
@@ -279,12 +267,8 @@ TEST(degenerate, queries_that_never_vary_decide_every_pair) {
   h.k_position = {3, 7, 9};
   h.k_document = {0, 0, 0};
   for (const auto kind : all_covariance_kinds) EXPECT_EQ(profile(h, kind).buckets[1].plasticity, 0.0) << name_of(kind);
-  for (int i = 0; i < 90; ++i) {  // enough for tiles
-    h.k.insert(h.k.end(), {4.0 + i, 1});
-    h.k_position.push_back(10 + i / 3);
-    h.k_document.push_back(0);
-  }
-  h.k[4] = 4.5;  // no two keys have one score
+  for (int i = 0; i < 90; ++i) add_key(h, 4.0 + i, 1, 10 + i / 3);  // enough for tiles
+  h.k[4] = 4.5;                                                     // no two keys have one score
   for (const auto kind : all_covariance_kinds)
     for (const auto precision : both_precisions)
       EXPECT_EQ(profile(h, kind, precision).buckets[1].plasticity, 0.0) << name_of(kind);
@@ -315,9 +299,8 @@ TEST(degenerate, pairs_that_do_not_differ_where_queries_do) {
 TEST(profile, a_heatmap_of_too_many_cells_is_refused) {
   cpu_context ctx{{.threads = 1}};
   auto h = with_queries();
-  h.k = {1, 2, 0, 1};
-  h.k_position = {3, 7};
-  h.k_document = {0, 0};
+  add_key(h, 1, 2, 3);
+  add_key(h, 0, 1, 7);
   h.q_position.back() = 131071;
   const auto model = fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 131072}));
   EXPECT_QKGEOM_ERROR("heatmap_cell: cells of 1 tokens over",

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 
@@ -17,6 +21,25 @@ inline planted_rows<double> with_queries() {
     h.q_document.push_back(0);
   }
   return h;
+}
+
+inline void add_key(planted_rows<double>& h, double x, double y, std::int32_t position, std::int32_t document = 0) {
+  h.k.insert(h.k.end(), {x, y});
+  h.k_position.push_back(position);
+  h.k_document.push_back(document);
+}
+
+/// Calls each(scaled, q, k) with queries times 2^q and keys times 2^k, which changes no order of scores.
+template <class T, class Each>
+void for_each_scaling(const planted_rows<T>& rows, const Each& each) {
+  const int most = std::is_same_v<T, double> ? 230 : 100;
+  for (const int q : {-most, 0, most})
+    for (const int k : {-most, 0, most}) {
+      auto scaled = rows;
+      for (T& x : scaled.q) x = round_to<T>(std::ldexp(static_cast<double>(x), q));
+      for (T& x : scaled.k) x = round_to<T>(std::ldexp(static_cast<double>(x), k));
+      each(scaled, q, k);
+    }
 }
 
 }  // namespace qkgeom::test
