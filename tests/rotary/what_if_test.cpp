@@ -14,6 +14,16 @@ namespace {
 using namespace qkgeom;
 using test::planted_capture;
 
+/// Captures of 64 tokens in a folder of the test.
+struct what_if_test : test::in_scratch_folder {
+  planted_capture planted{.context = 64, .documents = 2, .rows = 16, .stage = "pre"};
+
+  capture_set opened(const planted_capture& capture, const std::string& name) const {
+    capture.write(folder / name);
+    return capture_set::open({folder / name});
+  }
+};
+
 TEST(stretched_position, keeps_the_order_and_covers_the_context) {
   for (const auto& [from, to] : {std::pair<index_t, index_t>{64, 512}, {64, 100}, {1000, 128'000}, {7, 7}}) {
     index_t before = -1;
@@ -32,11 +42,8 @@ TEST(stretched_position, keeps_the_order_and_covers_the_context) {
   EXPECT_NE(stretched_position(40, 64, 4096, 1, 4, 9), stretched_position(40, 64, 4096, 2, 4, 9));
 }
 
-TEST(what_if, turns_rows_to_their_new_positions) {
-  const test::scratch_folder folder;
-  const planted_capture planted{.context = 64, .documents = 2, .rows = 16, .stage = "pre"};
-  planted.write(folder / "c");
-  const auto source = capture_set::open({folder / "c"});
+TEST_F(what_if_test, turns_rows_to_their_new_positions) {
+  const auto source = opened(planted, "c");
   const auto longer = what_if(source, {.context_length = 1024});
   EXPECT_EQ(longer.manifest().context_length, 1024);
   EXPECT_EQ(longer.manifest().rope_stage, "post");
@@ -54,13 +61,10 @@ TEST(what_if, turns_rows_to_their_new_positions) {
   }
 }
 
-TEST(what_if, of_rows_from_after_the_rotation_is_that_of_rows_from_before_it) {
-  const test::scratch_folder folder;
-  planted_capture planted{.context = 64, .documents = 2, .rows = 16, .stage = "pre"};
-  planted.write(folder / "pre");
+TEST_F(what_if_test, of_rows_from_after_the_rotation_is_that_of_rows_from_before_it) {
+  const auto pre = opened(planted, "pre");
   planted.stage = "post";
-  planted.write(folder / "post");
-  const auto pre = capture_set::open({folder / "pre"}), post = capture_set::open({folder / "post"});
+  const auto post = opened(planted, "post");
   const rotary_change change{.context_length = 256, .rope = captured_rope{"half", 8, 2, {0.8, 0.3, 0.1, 0.002}}};
   const auto a = what_if(pre, change).read_layer(0), b = what_if(post, change).read_layer(0);
   const auto back = before_rope(post).read_layer(0), was = pre.read_layer(0);
@@ -72,11 +76,8 @@ TEST(what_if, of_rows_from_after_the_rotation_is_that_of_rows_from_before_it) {
   EXPECT_EQ(before_rope(post).manifest().rope_stage, "pre");
 }
 
-TEST(what_if, holds_planes_still) {
-  const test::scratch_folder folder;
-  const planted_capture planted{.context = 64, .documents = 2, .rows = 16, .stage = "pre"};
-  planted.write(folder / "c");
-  const auto source = capture_set::open({folder / "c"});
+TEST_F(what_if_test, holds_planes_still) {
+  const auto source = opened(planted, "c");
   const auto some = what_if(source, {.turning = [](double f) { return f < 0.05; }});
   EXPECT_EQ(some.manifest().rope->inv_freq, (std::vector<double>{0, 0, 0.01, 0.0005}));
   const auto was = source.read_layer(0), is = some.read_layer(0);
@@ -84,16 +85,12 @@ TEST(what_if, holds_planes_still) {
     for (const index_t c : {0, 1, 4, 5}) EXPECT_EQ(is.view<float>().q.head(0)(i, c), was.view<float>().q.head(0)(i, c));
 }
 
-TEST(what_if, multiplies_queries_that_grow_with_their_position) {
-  const test::scratch_folder folder;
-  planted_capture planted{.context = 64, .documents = 2, .rows = 16, .stage = "pre"};
-  planted.write(folder / "plain");
+TEST_F(what_if_test, multiplies_queries_that_grow_with_their_position) {
+  const auto plain = opened(planted, "plain");
   planted.extra["query_growth"] = {{"beta", 0.5}, {"context", 32}};
-  planted.write(folder / "growing");
-  const auto plain = what_if(capture_set::open({folder / "plain"}), {.context_length = 256});
-  const auto growing = what_if(capture_set::open({folder / "growing"}), {.context_length = 256});
-  const auto a = plain.read_layer(0), b = growing.read_layer(0), back = before_rope(growing).read_layer(0),
-             was = capture_set::open({folder / "plain"}).read_layer(0);
+  const auto growing = what_if(opened(planted, "growing"), {.context_length = 256});
+  const auto a = what_if(plain, {.context_length = 256}).read_layer(0), b = growing.read_layer(0),
+             back = before_rope(growing).read_layer(0), was = plain.read_layer(0);
   bool grew = false;
   for (index_t i = 0; i < a.q.rows; ++i)
     for (index_t c = 0; c < a.q.dim; ++c) {
@@ -106,11 +103,9 @@ TEST(what_if, multiplies_queries_that_grow_with_their_position) {
   EXPECT_TRUE(grew);
 }
 
-TEST(what_if, as_in_a_shorter_capture_is_that_capture) {
-  const test::scratch_folder folder;
-  planted_capture{.context = 64, .documents = 2, .rows = 16}.write(folder / "short");
-  planted_capture{.context = 256, .documents = 2, .rows = 64}.write(folder / "long");
-  const auto brief = capture_set::open({folder / "short"}), whole = capture_set::open({folder / "long"});
+TEST_F(what_if_test, as_in_a_shorter_capture_is_that_capture) {
+  const auto brief = opened({.context = 64, .documents = 2, .rows = 16}, "short"),
+             whole = opened({.context = 256, .documents = 2, .rows = 64}, "long");
   const auto cut = what_if_as_in(whole, brief.manifest());
   EXPECT_EQ(cut.manifest().context_length, 64);
   const auto a = cut.read_layer(0), b = whole.before(64).read_layer(0);
@@ -121,7 +116,7 @@ TEST(what_if, as_in_a_shorter_capture_is_that_capture) {
   EXPECT_EQ(what_if_as_in(brief, whole.manifest()).manifest().context_length, 256);
 }
 
-TEST(what_if, goes_to_the_context_that_a_short_capture_stands_for) {
+TEST(wanted_context, is_the_one_that_a_short_capture_stands_for) {
   capture_manifest m;
   m.context_length = 64;
   EXPECT_EQ(wanted_context(m, 0), 64);
@@ -132,16 +127,12 @@ TEST(what_if, goes_to_the_context_that_a_short_capture_stands_for) {
   EXPECT_QKGEOM_ERROR("short_of", wanted_context(m, 0));
 }
 
-TEST(what_if, refuses_what_it_cannot_know) {
-  const test::scratch_folder folder;
-  planted_capture planted{.context = 64, .documents = 2, .rows = 16, .stage = "pre"};
-  planted.write(folder / "c");
-  const auto source = capture_set::open({folder / "c"});
+TEST_F(what_if_test, refuses_what_it_cannot_know) {
+  const auto source = opened(planted, "c");
   EXPECT_QKGEOM_ERROR("a context of 64 tokens cannot be stretched to 32", what_if(source, {.context_length = 32}));
   EXPECT_QKGEOM_ERROR("more than 32 bits count", what_if(source, {.context_length = index_t{1} << 32}));
   planted.says_rope = false;
-  planted.write(folder / "silent");
-  EXPECT_QKGEOM_ERROR("does not say which", what_if(capture_set::open({folder / "silent"}), {.context_length = 128}));
+  EXPECT_QKGEOM_ERROR("does not say which", what_if(opened(planted, "silent"), {.context_length = 128}));
 }
 
 TEST(stationarity, finds_the_step_and_the_growth_that_were_planted) {
