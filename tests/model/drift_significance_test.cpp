@@ -20,11 +20,13 @@ planted_head head_of(std::uint64_t seed, double drift) {
   return p;
 }
 
-drift_test_result run(const planted_head& planted, const drift_test_options& options = {}) {
+drift_test_result run(const planted_rows<double>& rows, const drift_test_options& options = {}) {
   cpu_context ctx{{.threads = 1}};
-  const auto rows = plant<double>(planted);
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000});
   return drift_significance(ctx, m, rows.view(), options);
+}
+drift_test_result run(const planted_head& planted, const drift_test_options& options = {}) {
+  return run(plant<double>(planted), options);
 }
 
 TEST(drift_significance, finds_a_drift_and_its_error) {
@@ -66,7 +68,6 @@ TEST(drift_significance, has_its_level_where_documents_differ) {
   // Each document has an offset and a slope: its rows are far from independent, documents are independent.
   const int runs = 300;
   int below = 0;
-  cpu_context ctx{{.threads = 1}};
   for (std::uint64_t seed = 0; seed < runs; ++seed) {
     auto rows = plant<double>(head_of(seed, 0));
     const random_stream own{.seed = seed + 1000};
@@ -74,8 +75,7 @@ TEST(drift_significance, has_its_level_where_documents_differ) {
       const auto e = static_cast<std::uint64_t>(rows.q_document[i / 5]);
       rows.q[i] += 0.02 * (own.uniform(e * 5 + i % 5) - 0.5) * rows.q_position[i / 5];
     }
-    const auto m = accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000});
-    below += drift_significance(ctx, m, rows.view()).p <= 0.1;
+    below += run(rows).p <= 0.1;
   }
   EXPECT_NEAR(below / double{runs}, 0.1, 4 * std::sqrt(0.09 / runs));
 }
@@ -119,11 +119,9 @@ TEST(drift_significance, of_one_document_or_one_position_is_null) {
   auto one = head_of(1, 1e-3);
   one.documents = 1;
   EXPECT_TRUE(std::isnan(run(one).p));
-  cpu_context ctx{{.threads = 1}};
   auto rows = plant<double>(head_of(1, 1e-3));
   for (auto& t : rows.q_position) t = 3;
-  const auto m = accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000});
-  EXPECT_TRUE(std::isnan(drift_significance(ctx, m, rows.view()).p));
+  EXPECT_TRUE(std::isnan(run(rows).p));
 }
 
 }  // namespace

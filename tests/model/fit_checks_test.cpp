@@ -59,16 +59,19 @@ TEST(medians, of_samples_leave_nan_out) {
 }
 
 template <class T>
+fit_checks_result checks_of(const planted_rows<T>& rows, const fit_check_options& options = {}) {
+  cpu_context ctx{{.threads = 2}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
+  return fit_checks(ctx, m, rows.view(), options);
+}
+
+template <class T>
 class fit_checks_of_planted : public testing::Test {};
 using element_types = testing::Types<double, float, bf16>;
 TYPED_TEST_SUITE(fit_checks_of_planted, element_types);
 
 TYPED_TEST(fit_checks_of_planted, find_normal_queries_normal_and_the_drift) {
-  cpu_context ctx{{.threads = 2}};
-  const auto rows = plant<TypeParam>(test::drifting());
-  const auto head = rows.view();
-  const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
-  const auto r = fit_checks(ctx, m, head);
+  const auto r = checks_of(plant<TypeParam>(test::drifting()));
   const double n = 3200, beta = std::hypot(1e-3, 5e-4), spread = 4096 / std::sqrt(12.0);
   EXPECT_EQ(r.residual.count, 3200);
   EXPECT_NEAR(r.beta_norm, beta, 5 * std::sqrt(12 / n) / spread);
@@ -87,27 +90,21 @@ TYPED_TEST(fit_checks_of_planted, find_normal_queries_normal_and_the_drift) {
 }
 
 TEST(fit_checks, see_queries_that_are_not_normal) {
-  cpu_context ctx{{.threads = 2}};
   auto rows = plant<double>(test::drifting());
   for (double& x : rows.q) x = std::exp(x);
-  const auto head = rows.view();
-  const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
-  const auto r = fit_checks(ctx, m, head);
+  const auto r = checks_of(rows);
   EXPECT_GT(r.noise.abs_skewness, 2);
   EXPECT_LT(r.noise.ks_p, 1e-6);
   EXPECT_EQ(r.noise.share_below_alpha, 1);
 }
 
 TEST(fit_checks, test_at_most_the_dimensions_asked_for) {
-  cpu_context ctx{{.threads = 2}};
   auto rows = plant<double>(test::drifting());
   for (std::size_t i = 0; i < rows.q.size(); ++i)
     if (i % 12 >= 9) rows.q[i] = std::exp(2 * rows.q[i]);
-  const auto head = rows.view();
-  const auto m = accumulate(ctx, head, uniform_buckets{256}, {.context_length = 4096});
-  const auto all = fit_checks(ctx, m, head), same = fit_checks(ctx, m, head, {.max_dimensions = 11});
+  const auto all = checks_of(rows), same = checks_of(rows, {.max_dimensions = 11});
   EXPECT_EQ(all.noise.ks_p, same.noise.ks_p);
-  const auto one = fit_checks(ctx, m, head, {.max_dimensions = 1}).noise;
+  const auto one = checks_of(rows, {.max_dimensions = 1}).noise;
   EXPECT_TRUE(one.share_below_alpha == 0 || one.share_below_alpha == 1);
   EXPECT_EQ(one.abs_skewness, all.noise.abs_skewness);
 }
@@ -123,11 +120,9 @@ TEST(fit_checks, refuse_moments_of_other_rows) {
 }
 
 TEST(fit_checks, of_queries_without_drift_are_defined) {
-  cpu_context ctx{{.threads = 1}};
   auto rows = plant<double>(test::drifting());
   for (auto& t : rows.q_position) t = 7;
-  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
-  const auto r = fit_checks(ctx, m, rows.view());
+  const auto r = checks_of(rows);
   EXPECT_EQ(r.beta_norm, 0);
   EXPECT_EQ(r.r2_pos, 0);
   EXPECT_EQ(r.r2_scalar, 0);

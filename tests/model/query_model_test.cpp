@@ -32,13 +32,12 @@ TEST(query_model, joint_does_not_depend_on_the_basis) {
     const auto model = fit_queries(ctx, accumulate(ctx, r.view(), uniform_buckets{100}, {.context_length = 400}),
                                    {.covariance = kind});
     const auto distribution = scores_of(model, 2, {});
+    double v = 0;
     if (!distribution.variance.empty()) {
       delta = reflect(model.reflector, delta);
-      double v = 0;
       for (std::size_t c = 0; c < 5; ++c) v += distribution.variance[c] * delta[c] * delta[c];
       return v;
     }
-    double v = 0;
     for (std::size_t c = 0; c < static_cast<std::size_t>(distribution.rank); ++c) {
       double along = 0;
       for (std::size_t i = 0; i < 5; ++i)
@@ -48,10 +47,8 @@ TEST(query_model, joint_does_not_depend_on_the_basis) {
     return v;
   };
   const std::vector<double> delta{1, 2, -1, 0.5, 3};
-  EXPECT_NEAR(v_of(rows, delta, covariance_kind::joint), v_of(turned, reflect(mirror, delta), covariance_kind::joint),
-              1e-12);
-  EXPECT_NEAR(v_of(rows, delta, covariance_kind::full), v_of(turned, reflect(mirror, delta), covariance_kind::full),
-              1e-12);
+  for (const auto kind : {covariance_kind::joint, covariance_kind::full})
+    EXPECT_NEAR(v_of(rows, delta, kind), v_of(turned, reflect(mirror, delta), kind), 1e-12);
 }
 
 TEST(query_model, drift_along_e1_and_against_it_and_none) {

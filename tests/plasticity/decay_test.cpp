@@ -69,7 +69,8 @@ query_model exact_model(const std::vector<double>& beta, const std::vector<doubl
   return m;
 }
 
-/// Calls each(pair, its decay, the buckets' distributions) for every pair of the layer that `model` admits.
+/// Calls each(pair, its decay, the buckets' distributions) for every pair of the layer that `model` admits; gives
+/// the number of pairs.
 template <class Each>
 std::size_t for_each_decay(const query_model& model, const layer_view<double>& layer, const Each& each) {
   const auto present = detail::distributions_of(model, {});
